@@ -1,0 +1,73 @@
+# Everything happens in .venv. Needed: Python 3.11 or newer, gcc or clang, make.
+PYTHON ?= python3
+ARGS ?=
+PIP_ARGS ?= --quiet
+TORCH := torch==2.13.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := setup.py pyproject.toml $(wildcard minidl_c/*.py minidl_c/*.pyx minidl_c/*.pxd minidl_c/*.h)
+
+# A stamp in .venv says what is installed there. `all` holds what `native` holds, and is kept up once made.
+NATIVE := $(VENV)/$(if $(wildcard $(VENV)/all),all,native)
+ALL := $(VENV)/all
+ORACLE := $(VENV)/torch
+
+.DEFAULT_GOAL := help
+.PHONY: help mnist test lint oracles sdist-check bench clean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+
+mnist: $(NATIVE) ## train LeNet-5 on MNIST
+	$(BIN)/python examples/mnist_lenet.py $(ARGS)
+
+test: $(ALL) lint ## ruff, mypy, then every test and docstring example (ARGS="-k pool" for some)
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(ALL) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+oracles: $(ORACLE) ## the comparisons with PyTorch (installs it)
+	$(BIN)/python -m pytest -m oracle $(ARGS)
+
+bench: $(ORACLE) ## every benchmark, beside PyTorch (installs it)
+	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do \
+	echo "== $$script"; $(BIN)/python $$script $(ARGS); done
+
+sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it
+	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
+	$(BIN)/python setup.py --quiet sdist --dist-dir "$$elsewhere"; \
+	$(PYTHON) -m venv "$$elsewhere/venv"; \
+	"$$elsewhere/venv/bin/pip" install $(PIP_ARGS) "$$elsewhere"/minidl-*.tar.gz cython setuptools; \
+	cp .ci/check_installed.py "$$elsewhere"; \
+	cd "$$elsewhere"; venv/bin/python check_installed.py
+
+clean: ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist minidl.egg-info minidl_c/base minidl_c/v[234] minidl_c/*.so
+	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "minidl needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# The build requirements stay in .venv: in pip's own fresh environment each time, all would be translated again.
+$(VENV)/tools: pyproject.toml | $(BIN)/python
+	$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
+	    print(*t["build-system"]["requires"], sep="\n")' > $@.txt
+	$(BIN)/python -m pip install $(PIP_ARGS) --requirement $@.txt
+	@touch $@
+
+$(VENV)/native: $(SOURCES) $(VENV)/tools
+	MINIDL_BUILD_ISA=native $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/all: $(SOURCES) $(VENV)/tools
+	MINIDL_BUILD_ISA=all $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable '.[test]'
+	@touch $@
+
+$(VENV)/torch: $(ALL)
+	$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
+	@touch $@

@@ -1,0 +1,35 @@
+"""Which instruction sets minidl knows, and which of them this processor has.
+
+`setup.py` reads this file as well, before anything is built, so it imports nothing of the package.
+"""
+
+import platform
+
+# What the compiler may use at each level of x86-64, as /proc/cpuinfo calls it. A level includes
+# the ones below it.
+_V2 = {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}
+_V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
+_V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
+_X86 = {"v4": _V4, "v3": _V3, "v2": _V2}
+
+
+def known() -> list[str]:
+    """Names of the instruction sets for this kind of processor, the best first."""
+    return list(_X86) if platform.machine().lower() in ("x86_64", "amd64") else ["base"]
+
+
+def supported() -> list[str]:
+    """Those of `known()` that this processor can run, the best first."""
+    features = _features()
+    if features is None:  # not Linux: the lowest level is safe on every processor since 2009
+        return known()[-1:]
+    return [isa for isa in known() if _X86.get(isa, set()) <= features]
+
+
+def _features() -> set[str] | None:
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            line = next((line for line in lines if line.startswith("flags")), "")
+    except OSError:
+        return None
+    return set(line.split())

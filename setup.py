@@ -1,0 +1,260 @@
+"""Builds minidl_c: every .pyx is translated once and compiled once per instruction set.
+
+    minidl_c/conv2d.pyx -> build/.../conv2d.c -> minidl_c/v3/conv2d.so, minidl_c/v4/conv2d.so, ...
+
+This file is the only place with compiler flags and Cython directives. Environment variables:
+
+    MINIDL_BUILD_ISA   native (the default), all, or some of v2,v3,v4 (other processors: base)
+    MINIDL_NO_OPENMP   1 builds without OpenMP: every kernel runs on one thread
+"""
+
+import json
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import Cython
+from Cython.Build import cythonize
+from setuptools import Extension, find_packages, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import OptionError, PlatformError
+
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+}
+
+# Without this one a compiler fuses a*b+c as it likes, and builds differ in their bits.
+SAME_BITS = "-ffp-contract=off"
+# Each flag is tried first and left out where the compiler does not know it.
+FLAGS = [
+    SAME_BITS,
+    "-O3",
+    "-fstrict-overflow",  # Python's own flags say -fwrapv: index arithmetic would not be hoisted
+    "-fno-wrapv",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-fno-strict-aliasing",  # Cython's code and ours read one buffer as several types
+    "-fno-predictive-commoning",  # both would carry loads between iterations in registers that
+    "-fno-tree-pre",  # the register tiles need for their sums
+    "-g0",
+    "-Wno-psabi",  # vectors of 64 bytes are passed inside one file only
+    "-Wno-unused-function",  # Cython writes helpers that not every module calls
+]
+ISA_FLAGS = {
+    "v2": ["-march=x86-64-v2"],
+    "v3": ["-march=x86-64-v3"],
+    "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+    "base": [],
+}
+
+PACKAGE = Path("minidl_c")
+MODULES = sorted(path.stem for path in PACKAGE.glob("*.pyx"))
+HEADERS = sorted(str(path) for path in PACKAGE.glob("*.h"))
+SHARED = "minidl_c._cyutility"  # Cython's memoryview code, compiled once and not in every module
+C_FILES = Path("build", f"cython-{Cython.__version__}")
+INFO = "build.json"
+
+EMPTY_PROGRAM = "int main(void) { return 0; }\n"
+OPENMP_PROGRAM = "#include <omp.h>\nint main(void) { return omp_get_max_threads() < 1; }\n"
+
+
+def wanted_isas() -> list[str]:
+    """The instruction sets that MINIDL_BUILD_ISA asks for."""
+    cpu = runpy.run_path(str(PACKAGE / "cpu.py"))
+    known, wanted = cpu["known"](), os.environ.get("MINIDL_BUILD_ISA") or "native"
+    if wanted == "all":
+        return known
+    if wanted == "native":
+        return (cpu["supported"]() or known[-1:])[:1]
+    chosen = [isa.strip() for isa in wanted.split(",")]
+    if not set(chosen) <= set(known):
+        raise OptionError(
+            f"MINIDL_BUILD_ISA={wanted}: expected native, all or a comma list of {', '.join(known)}"
+        )
+    return [isa for isa in known if isa in chosen]
+
+
+def extensions(isas: list[str]) -> list[Extension]:
+    """One extension per module and instruction set; their C files are written by `build_ext`."""
+    modules = [
+        Extension(f"minidl_c.{isa}.{name}", [str(C_FILES / isa / f"{name}.c")], depends=HEADERS)
+        for isa in isas
+        for name in MODULES
+    ]
+    return [Extension(SHARED, [str(C_FILES / "_cyutility.c")]), *modules]
+
+
+def translate(force: bool) -> None:
+    """Write the C files that are out of date, or all of them."""
+    shared = C_FILES / "_cyutility.c"
+    if not shared.exists():
+        C_FILES.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "cython", f"--generate-shared={shared}"]
+        subprocess.run(command, check=True)
+    directives_changed = os.path.getmtime(__file__)  # Cython looks at the sources only
+    written = [C_FILES / PACKAGE / f"{name}.c" for name in MODULES]
+    old = any(path.exists() and path.stat().st_mtime < directives_changed for path in written)
+    cythonize(
+        [Extension(f"minidl_c.{name}", [str(PACKAGE / f"{name}.pyx")]) for name in MODULES],
+        build_dir=str(C_FILES),
+        compiler_directives=DIRECTIVES,
+        shared_utility_qualified_name=SHARED,
+        nthreads=os.cpu_count() or 1,
+        force=force or old,
+    )
+
+
+class Probe:
+    """Asks the compiler what it can do."""
+
+    def __init__(self, compiler):
+        if not hasattr(compiler, "compiler_so"):
+            raise PlatformError(f"minidl needs gcc or clang, found {type(compiler).__name__}")
+        self.compile, self.link = compiler.compiler_so, compiler.linker_so
+
+    def accepts(self, *flags: str) -> bool:
+        """Whether it compiles with these flags, and without a warning about them."""
+        return self._builds(EMPTY_PROGRAM, ["-Werror", *flags])
+
+    def openmp(self) -> list[str]:
+        """Flags for OpenMP, none where it is missing or not wanted."""
+        if os.environ.get("MINIDL_NO_OPENMP", "0") not in ("", "0"):
+            return []
+        return ["-fopenmp"] if self._builds(OPENMP_PROGRAM, ["-fopenmp"], ["-fopenmp"]) else []
+
+    def version(self) -> str:
+        """The first line of what the compiler says of itself."""
+        run = subprocess.run([self.compile[0], "--version"], capture_output=True, text=True)
+        return (run.stdout.splitlines() or [self.compile[0]])[0]
+
+    def _builds(self, program: str, flags: list[str], link_flags: list[str] | None = None) -> bool:
+        with tempfile.TemporaryDirectory() as folder:
+            source, obj = os.path.join(folder, "probe.c"), os.path.join(folder, "probe.o")
+            Path(source).write_text(program)
+            commands = [[*self.compile, *flags, "-c", source, "-o", obj]]
+            if link_flags is not None:
+                commands.append([*self.link, obj, "-o", os.path.join(folder, "probe"), *link_flags])
+            return all(subprocess.run(c, capture_output=True).returncode == 0 for c in commands)
+
+
+class BuildKernels(build_ext):
+    """Finds the flags, translates, compiles on all processors and keeps what has not changed."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.parallel = self.parallel or os.cpu_count()
+
+    def run(self):
+        if self.editable_mode:  # pip builds in a new folder each time: begin with what stands here
+            for there, here in self.get_output_mapping().items():
+                if os.path.exists(here):
+                    os.makedirs(os.path.dirname(there), exist_ok=True)
+                    shutil.copy2(here, there)
+        super().run()
+
+    def build_extensions(self):
+        builds = self.describe()
+        translate(bool(self.force))
+        for ext in self.extensions:
+            isa, name = ext.name.split(".")[-2:]
+            if isa in builds:  # a copy of the C file for each, so that object files do not collide
+                update(Path(ext.sources[0]), (C_FILES / PACKAGE / f"{name}.c").read_text())
+                ext.include_dirs = [str(PACKAGE)]
+                ext.define_macros = [("MINIDL_ISA", f'"{isa}"')]
+                build, isa_args = builds[isa], builds[isa]["isa_args"]
+            else:  # SHARED, for every instruction set
+                build, isa_args = builds[ISAS[0]], []
+            ext.depends = [*ext.depends, str(info_path(build["isa"]))]
+            ext.libraries = ["m"]
+            ext.extra_compile_args = build["compile_args"] + isa_args
+            ext.extra_link_args = build["link_args"]
+        super().build_extensions()
+        self.finish(self.build_lib)
+
+    def describe(self) -> dict[str, dict]:
+        """What is to be built with which flags, per instruction set; also written to a file.
+
+        Every extension depends on that file: other flags, another compiler build it anew.
+        """
+        probe = Probe(self.compiler)
+        for isa in ISAS:
+            if not probe.accepts(SAME_BITS, *ISA_FLAGS[isa]):
+                flags = " ".join([SAME_BITS, *ISA_FLAGS[isa]])
+                raise PlatformError(f"{probe.version()} refuses {flags}; use gcc 11 or clang 12")
+        openmp = probe.openmp()
+        info = {
+            isa: {
+                "isa": isa,
+                "compiler": probe.version(),
+                "cython": Cython.__version__,
+                "openmp": bool(openmp),
+                "compile_args": [flag for flag in FLAGS if probe.accepts(flag)] + openmp,
+                "isa_args": ISA_FLAGS[isa],
+                "link_args": openmp,
+            }
+            for isa in ISAS
+        }
+        for isa, build in info.items():
+            update(info_path(isa), json.dumps(build, indent=1) + "\n")
+        return info
+
+    def copy_extensions_to_source(self):
+        for isa in ISAS:
+            (PACKAGE / isa).mkdir(exist_ok=True)
+        super().copy_extensions_to_source()
+        self.finish("")
+
+    def finish(self, root: str) -> None:
+        """Puts the description into each folder, which says that the folder is complete.
+
+        Removes what an earlier build left: other instruction sets, modules that are gone.
+        """
+        for isa in ISA_FLAGS:
+            for path in Path(root, PACKAGE, isa).glob("*"):
+                if isa not in ISAS or path.name.split(".")[0] not in MODULES:
+                    path.unlink()
+        for isa in ISAS:
+            shutil.copy2(info_path(isa), Path(root, PACKAGE, isa, INFO))
+
+    def get_outputs(self):
+        infos = [os.path.join(self.build_lib, PACKAGE, isa, INFO) for isa in ISAS]
+        return super().get_outputs() + ([] if self.inplace else infos)
+
+    def get_output_mapping(self):
+        infos = {
+            os.path.join(self.build_lib, PACKAGE, isa, INFO): str(PACKAGE / isa / INFO)
+            for isa in (ISAS if self.inplace else [])
+        }
+        return {**super().get_output_mapping(), **infos}
+
+
+def info_path(isa: str) -> Path:
+    """Where the description of a build is kept between builds."""
+    return Path("build", isa, INFO)
+
+
+def update(path: Path, text: str) -> None:
+    """Write the file if that changes it: what was compiled from it stays up to date otherwise."""
+    if not path.exists() or path.read_text() != text:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+if __name__ == "__main__":  # Cython's worker processes import this file
+    ISAS = wanted_isas()
+    setup(
+        packages=find_packages(include=["minidl", "minidl.*", "minidl_c"]),
+        package_data={"minidl": ["py.typed"], "minidl_c": ["*.pyx", "*.pxd", "*.h", "py.typed"]},
+        include_package_data=False,
+        ext_modules=extensions(ISAS),
+        cmdclass={"build_ext": BuildKernels},
+        zip_safe=False,
+    )

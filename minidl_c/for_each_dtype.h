@@ -1,0 +1,29 @@
+/* for_each_dtype.h: includes the file named by TEMPLATE once for float and once for double.
+ * In there REAL is the dtype, V a vector of VL of them, M a mask or integer vector of the same width, and FN(name) is
+ * name_f32 or name_f64. */
+#define JOIN_(name, suffix) name##_##suffix
+#define JOIN(name, suffix) JOIN_(name, suffix)
+#define FN(name) JOIN(name, SUFFIX)
+#define V FN(vector)
+#define M FN(mask)
+#define VL (VECTOR_BYTES / (int)sizeof(REAL))
+
+#define REAL float
+#define SUFFIX f32
+#include TEMPLATE
+#undef REAL
+#undef SUFFIX
+
+#define REAL double
+#define SUFFIX f64
+#include TEMPLATE
+#undef REAL
+#undef SUFFIX
+
+#undef VL
+#undef M
+#undef V
+#undef FN
+#undef JOIN
+#undef JOIN_
+#undef TEMPLATE

@@ -1,0 +1,86 @@
+"""One call of a plan, as its threads see it. See job.pyx."""
+from libc.stdint cimport int64_t
+
+from minidl_c.memory cimport Memory, room, value
+from minidl_c.op cimport op
+
+ctypedef enum call_kind:
+    GATHER                              # rows of x into tiles
+    FORWARD
+    SCATTER                             # the last value (a loss: the one in front) out to y
+    TAKE                                # rows of dy into tiles
+    BACKWARD
+    GIVE                                # the gradient of value 0 out to dx
+
+ctypedef enum phase_kind:
+    PREPARE                             # items: ops to prepare, then slots to zero
+    TILES                               # items: slots, each a run of tiles, all calls of a stage depth first
+    SHARES                              # items: (tile, share of the channels), one call: fewer slots than threads
+    ROWS                                # items: ranges of the rows of every op of the stage
+    CHECK                               # one item: was all of it finite?
+    UPDATE                              # items: ranges of the flat parameters
+
+ctypedef enum number_kind:
+    UINT8
+    FLOAT32
+    FLOAT64
+
+cdef enum:
+    RANGES = 16                         # items of ROWS and UPDATE: never a matter of threads
+
+ctypedef struct call:
+    call_kind kind
+    int op
+
+ctypedef struct phase:
+    phase_kind kind
+    int first, last                     # calls first..last
+    Py_ssize_t items
+
+ctypedef struct optimizer:              # what a native optimizer brings: see sgd.pyx
+    void (*update)(const optimizer *, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end, double rate) noexcept nogil
+    int real_bytes
+    void *state
+    double hyper[8]
+
+ctypedef struct job:
+    const op *ops
+    const value *values
+    const int *wanted                   # by value: whether anybody wants its gradient
+    int n_ops, threads, real_bytes, n_calls, n_phases
+    call *calls
+    phase *phases
+    Py_ssize_t *items                   # of each phase
+    # the memory of this call
+    room *data
+    room *grad
+    room *saved
+    char **packed
+    char *scratch
+    char *sums
+    char *totals
+    Py_ssize_t scratch_bytes, sums_bytes
+    # the batch: `examples` rows a round
+    Py_ssize_t examples, tiles, slots
+    int training
+    number_kind x_kind
+    const char *x
+    const int64_t *rows
+    const int64_t *labels               # by row of x
+    const char *weights                 # by row of x, or NULL
+    char *losses                        # by position; NULL: the last op is no loss
+    char *y                             # by position, or NULL
+    const char *dy
+    char *dx
+    int64_t seed, step
+    # what is trained
+    char *param
+    char *grad_flat
+    Py_ssize_t n_flat
+    const optimizer *update             # NULL: leave the parameters alone
+    const double *rates                 # by round
+    const double *totals_weight         # by round: what the sums are divided by; NULL: they stay sums
+    int not_finite[16]                  # by item of ROWS: whether a gradient was not finite
+    Py_ssize_t stopped                  # the round that was not finite and changed nothing, or -1
+
+cdef void run_job(job *j, Py_ssize_t rounds) noexcept nogil

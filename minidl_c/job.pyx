@@ -1,0 +1,239 @@
+"""One call of a plan, as its threads see it: which ticket does what.
+
+A round (one training step, or one pass) is a list of phases:
+
+    PREPARE                   pack weights, zero the slots
+    TILES  of stage 0         gather, forward, loss and backward of a tile, depth first; a stage ends where an op says `cut`
+    ROWS   of stage 0         weight gradients of dense layers, sums over slots and lanes, division by the batch's weight
+    ... the next stages
+    CHECK                     stop before the update if anything is not finite
+    UPDATE                    the optimizer, over one flat buffer
+"""
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
+
+from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
+from minidl_c.memory cimport place
+from minidl_c.op cimport LANES, aligned, op, share, tile, whole
+
+cdef extern from "team.h" nogil:
+    ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
+    void team_run(team_work work, void *job, Py_ssize_t rounds, const Py_ssize_t *items, Py_ssize_t phases, int threads)
+
+cdef extern from "slots.h" nogil:
+    Py_ssize_t slot_start(Py_ssize_t slot, Py_ssize_t tiles, Py_ssize_t slots)
+    void sum_slots_f32(const float *, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t, Py_ssize_t)
+    void sum_slots_f64(const double *, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t, Py_ssize_t)
+
+cdef extern from "finite.h" nogil:
+    int divide_f32(float *, Py_ssize_t, float)
+    int divide_f64(double *, Py_ssize_t, double)
+    int all_finite_f32(const float *, Py_ssize_t)
+    int all_finite_f64(const double *, Py_ssize_t)
+
+
+cdef void gather(const job *j, const int64_t *rows, Py_ssize_t examples, char *out, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    cdef Py_ssize_t size = j.values[0].size, i0 = 0, i1 = 0
+    share(size, part, parts, &i0, &i1)
+    if j.x_kind == UINT8:
+        if j.real_bytes == 4:
+            gather_forward_tile(<const uint8_t *> j.x, size, rows, examples, <float *> out, i0, i1)
+        else:
+            gather_forward_tile(<const uint8_t *> j.x, size, rows, examples, <double *> out, i0, i1)
+    elif j.x_kind == FLOAT32:
+        if j.real_bytes == 4:
+            gather_forward_tile(<const float *> j.x, size, rows, examples, <float *> out, i0, i1)
+        else:
+            gather_forward_tile(<const float *> j.x, size, rows, examples, <double *> out, i0, i1)
+    else:
+        if j.real_bytes == 4:
+            gather_forward_tile(<const double *> j.x, size, rows, examples, <float *> out, i0, i1)
+        else:
+            gather_forward_tile(<const double *> j.x, size, rows, examples, <double *> out, i0, i1)
+
+
+cdef void take(const job *j, Py_ssize_t first, Py_ssize_t examples, Py_ssize_t size, char *out) noexcept nogil:
+    """Rows first.. of dy into a tile."""
+    cdef int64_t rows[16]
+    cdef Py_ssize_t lane
+    for lane in range(examples):
+        rows[lane] = first + lane
+    if j.real_bytes == 4:
+        gather_forward_tile(<const float *> j.dy, size, rows, examples, <float *> out, 0, size)
+    else:
+        gather_forward_tile(<const double *> j.dy, size, rows, examples, <double *> out, 0, size)
+
+
+cdef void scatter(const job *j, const char *tile_data, Py_ssize_t size, Py_ssize_t first, Py_ssize_t examples, char *out) noexcept nogil:
+    if j.real_bytes == 4:
+        gather_backward_tile(<const float *> tile_data, size, examples, <float *> out + first * size)
+    else:
+        gather_backward_tile(<const double *> tile_data, size, examples, <double *> out + first * size)
+
+
+cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
+    """One op on one tile, in one direction. `v` knows the batch; the arrays are found here."""
+    cdef int k = <int> (o - j.ops)
+    v.x = place(&j.data[o.input], t, thread)
+    v.y = place(&j.data[o.output], t, thread)
+    v.skip = place(&j.data[o.skip], t, thread) if o.skip >= 0 else NULL
+    v.dy = v.dskip = v.dx = NULL
+    if back:
+        v.dy = place(&j.grad[o.output], t, thread)
+        if o.dskip >= 0:
+            v.dskip = place(&j.grad[o.dskip], t, thread)
+        if j.wanted[o.input]:
+            v.dx = place(&j.grad[o.input], t, thread)
+    v.saved = place(&j.saved[k], t, thread) if o.saved else NULL
+    v.scratch = j.scratch + thread * j.scratch_bytes
+    v.param = j.param + o.param * j.real_bytes
+    v.packed = j.packed[k]
+    v.sums = j.sums + slot * j.sums_bytes + o.lane * LANES * j.real_bytes if o.n_lane else NULL
+    if not back:
+        o.forward_tile(o, v)
+    else:
+        o.backward_tile(o, v)
+
+
+cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
+    """A loss is an op that also sees labels and weights, and leaves a loss for each example."""
+    cdef int64_t labels[16]
+    cdef double room[2 * 16 + 8]                    # weights and losses, as float or double
+    cdef Py_ssize_t lane
+    cdef char *weights = aligned(room)
+    cdef char *losses = weights + LANES * sizeof(double)
+    for lane in range(LANES):
+        labels[lane] = j.labels[v.rows[lane]] if lane < v.examples else 0
+        if j.real_bytes == 4:
+            (<float *> weights)[lane] = 0 if lane >= v.examples else (<const float *> j.weights)[v.rows[lane]] if j.weights != NULL else 1
+        else:
+            (<double *> weights)[lane] = 0 if lane >= v.examples else (<const double *> j.weights)[v.rows[lane]] if j.weights != NULL else 1
+    v.labels, v.weights, v.losses = labels, weights, losses
+    run_op(j, o, v, slot, t, thread, back)
+    if not back:
+        for lane in range(v.examples):
+            if j.real_bytes == 4:
+                (<float *> j.losses)[first + lane] = (<float *> losses)[lane]
+            else:
+                (<double *> j.losses)[first + lane] = (<double *> losses)[lane]
+
+
+cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slot, Py_ssize_t t, int thread,
+                   Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    cdef const op *o = &j.ops[c.op]
+    cdef Py_ssize_t first = round * j.examples + t * LANES      # the tile's first position
+    cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, j.examples - t * LANES)
+    cdef int loss = j.losses != NULL and c.op == j.n_ops - 1
+    cdef tile v
+    if c.kind == GATHER:
+        gather(j, j.rows + first, examples, place(&j.data[0], t, thread), part, parts)
+    elif c.kind == SCATTER:
+        scatter(j, place(&j.data[c.op], t, thread), j.values[c.op].size, first, examples, j.y)
+    elif c.kind == TAKE:
+        take(j, first, examples, j.values[j.n_ops].size, place(&j.grad[j.n_ops], t, thread))
+    elif c.kind == GIVE:
+        scatter(j, place(&j.grad[0], t, thread), j.values[0].size, first, examples, j.dx)
+    else:
+        v.labels = NULL
+        v.weights = v.losses = NULL
+        v.rows, v.index, v.examples, v.part, v.parts = j.rows + first, t, examples, part, parts
+        v.seed, v.step, v.training = j.seed, j.step + round, j.training
+        if loss:
+            run_loss(j, o, &v, first, slot, t, thread, c.kind == BACKWARD)
+        else:
+            run_op(j, o, &v, slot, t, thread, c.kind == BACKWARD)
+
+
+cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
+    """A range of one op's rows, now that all tiles of its stage are done."""
+    cdef const op *o = &j.ops[c.op]
+    cdef Py_ssize_t a = 0, b = 0, width, finite = 1
+    cdef int back = c.kind == BACKWARD
+    cdef whole w
+    if c.kind != BACKWARD and (c.kind != FORWARD or o.forward_rows == NULL):
+        return
+    if o.rows == 0:
+        return
+    share(o.rows, item, items, &a, &b)
+    if a == b:
+        return
+    w.grad = j.grad_flat + o.param * j.real_bytes if back and o.n_param else j.totals + o.lane * j.real_bytes
+    if o.n_lane:
+        width = o.n_lane // o.rows
+        if j.real_bytes == 4:
+            sum_slots_f32(<float *> (j.sums + o.lane * LANES * 4), j.sums_bytes // 4, j.slots, <float *> w.grad, a * width, b * width)
+        else:
+            sum_slots_f64(<double *> (j.sums + o.lane * LANES * 8), j.sums_bytes // 8, j.slots, <double *> w.grad, a * width, b * width)
+    if (o.backward_rows if back else o.forward_rows) != NULL:
+        w.x, w.x_tile = j.data[o.input].at, j.data[o.input].bytes
+        w.dy, w.dy_tile = j.grad[o.output].at, j.grad[o.output].bytes
+        w.saved, w.saved_tile = j.saved[c.op].at, j.saved[c.op].bytes
+        w.param = j.param + o.param * j.real_bytes
+        w.tiles, w.slots, w.examples, w.training = j.tiles, j.slots, j.examples, j.training
+        if back:
+            o.backward_rows(o, &w, a, b)
+        else:
+            o.forward_rows(o, &w, a, b)
+    if back and o.n_param and j.totals_weight != NULL:
+        width = o.n_param // o.rows
+        if j.real_bytes == 4:
+            finite = divide_f32(<float *> w.grad + a * width, (b - a) * width, <float> j.totals_weight[round])
+        else:
+            finite = divide_f64(<double *> w.grad + a * width, (b - a) * width, j.totals_weight[round])
+        if not finite:
+            j.not_finite[item] = 1
+
+
+cdef void check(job *j, Py_ssize_t round) noexcept nogil:
+    """Stops everything that would follow if a loss or a gradient of this round is not finite."""
+    cdef Py_ssize_t i
+    cdef int finite
+    if j.real_bytes == 4:
+        finite = all_finite_f32(<float *> j.losses + round * j.examples, j.examples)
+    else:
+        finite = all_finite_f64(<double *> j.losses + round * j.examples, j.examples)
+    for i in range(RANGES):
+        if j.not_finite[i]:
+            finite = 0
+    if not finite:
+        j.stopped = round
+
+
+cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, int thread) noexcept nogil:
+    cdef job *j = <job *> arg
+    cdef const phase *f = &j.phases[number]
+    cdef const op *o
+    cdef Py_ssize_t t, a = 0, b = 0, parts
+    cdef int i
+    if j.stopped >= 0:
+        return
+    if f.kind == PREPARE:
+        if item >= j.n_ops:
+            memset(j.sums + (item - j.n_ops) * j.sums_bytes, 0, j.sums_bytes)
+        else:
+            o = &j.ops[item]
+            if o.prepare != NULL:
+                o.prepare(o, j.param + o.param * j.real_bytes, j.packed[item])
+    elif f.kind == TILES:
+        for t in range(slot_start(item, j.tiles, j.slots), slot_start(item + 1, j.tiles, j.slots)):
+            for i in range(f.first, f.last):
+                run_call(j, &j.calls[i], round, item, t, thread, 0, 1)
+    elif f.kind == SHARES:
+        parts = f.items // j.tiles
+        t = item // parts
+        run_call(j, &j.calls[f.first], round, t, t, thread, item % parts, parts)
+    elif f.kind == ROWS:
+        for i in range(f.first, f.last):
+            run_rows(j, &j.calls[i], round, item, f.items)
+    elif f.kind == CHECK:
+        check(j, round)
+    else:
+        share(j.n_flat, item, f.items, &a, &b)
+        j.update.update(j.update, j.param, j.grad_flat, a, b, j.rates[round])
+
+
+cdef void run_job(job *j, Py_ssize_t rounds) noexcept nogil:
+    """All phases, `rounds` times over."""
+    j.stopped = -1
+    memset(j.not_finite, 0, sizeof(j.not_finite))
+    team_run(work, j, rounds, j.items, j.n_phases, j.threads)

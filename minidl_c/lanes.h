@@ -1,0 +1,109 @@
+/* lanes.h: vectors of the machine's own width over rows of 16 examples.
+ *
+ * A row is 16 numbers, one for each example of a tile, on every machine and for both dtypes. A kernel walks a row in
+ * 16 / VL vectors, so what happens in one lane never depends on the instruction set. Three rules keep the bits equal:
+ * one fused multiply-add, spelled out (the compiler may not contract: -ffp-contract=off); broadcasts that are exact;
+ * and never a vector type wider than the machine's registers (GCC would spill every one of them: 40 times slower).
+ *
+ * The types and functions exist as name_f32 and name_f64; FN(name) picks one inside a file that is included twice. */
+#ifndef MINIDL_LANES_H
+#define MINIDL_LANES_H
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define VECTOR_BYTES 64
+#define VECTOR_REGISTERS 32
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define VECTOR_BYTES 32
+#define VECTOR_REGISTERS 16
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#define VECTOR_BYTES 16
+#define VECTOR_REGISTERS 32
+#else
+#define VECTOR_BYTES 16
+#define VECTOR_REGISTERS 16
+#endif
+
+#define LANES 16                       /* examples in a tile */
+#define INLINE static inline __attribute__((always_inline, unused))
+#define NOINLINE static __attribute__((noinline, unused))
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#define ROLL _Pragma("clang loop unroll(disable)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#define ROLL _Pragma("GCC unroll 1")
+#endif
+
+/* Load once into a register: GCC otherwise repeats the load as a memory operand of every multiply-add (1.4x slower). */
+#if VECTOR_BYTES == 64
+#define KEEP(v) __asm__("" : "+v"(v))
+#elif defined(__x86_64__)
+#define KEEP(v) __asm__("" : "+x"(v))
+#else
+#define KEEP(v) ((void)0)
+#endif
+
+typedef float vector_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef double vector_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
+typedef int32_t mask_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));     /* also integers as wide as the reals */
+typedef int64_t mask_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
+
+/* s - 0 is s, also for -0 and NaN: one broadcast instruction */
+INLINE vector_f32 broadcast_f32(float s) { return s - (vector_f32){0}; }
+INLINE vector_f64 broadcast_f64(double s) { return s - (vector_f64){0}; }
+INLINE mask_f32 integer_f32(int32_t k) { return k - (mask_f32){0}; }
+INLINE mask_f64 integer_f64(int32_t k) { return (int64_t)k - (mask_f64){0}; }
+
+/* m ? a : b in each lane */
+INLINE vector_f32 select_f32(mask_f32 m, vector_f32 a, vector_f32 b) {
+  return (vector_f32)((m & (mask_f32)a) | (~m & (mask_f32)b));
+}
+INLINE vector_f64 select_f64(mask_f64 m, vector_f64 a, vector_f64 b) {
+  return (vector_f64)((m & (mask_f64)a) | (~m & (mask_f64)b));
+}
+
+/* a * b + c with one rounding; x86-64-v2 has no such instruction and rounds twice, so its bits are its own */
+#if VECTOR_BYTES == 64
+INLINE vector_f32 fma_f32(vector_f32 a, vector_f32 b, vector_f32 c) {
+  return (vector_f32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+INLINE vector_f64 fma_f64(vector_f64 a, vector_f64 b, vector_f64 c) {
+  return (vector_f64)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c);
+}
+#elif VECTOR_BYTES == 32
+INLINE vector_f32 fma_f32(vector_f32 a, vector_f32 b, vector_f32 c) {
+  return (vector_f32)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+INLINE vector_f64 fma_f64(vector_f64 a, vector_f64 b, vector_f64 c) {
+  return (vector_f64)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+}
+#elif defined(__aarch64__)
+INLINE vector_f32 fma_f32(vector_f32 a, vector_f32 b, vector_f32 c) {
+  return (vector_f32)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+}
+INLINE vector_f64 fma_f64(vector_f64 a, vector_f64 b, vector_f64 c) {
+  return (vector_f64)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
+}
+#else
+INLINE vector_f32 fma_f32(vector_f32 a, vector_f32 b, vector_f32 c) { return a * b + c; }
+INLINE vector_f64 fma_f64(vector_f64 a, vector_f64 b, vector_f64 c) { return a * b + c; }
+#endif
+
+/* Subnormal numbers cost a hundred cycles each: every thread computes with them flushed to zero, and only in here. */
+#if defined(__x86_64__)
+INLINE unsigned flush_subnormals(void) {
+  unsigned before = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(before | 0x8040);                    /* flush-to-zero, denormals-are-zero */
+  return before;
+}
+INLINE void restore_subnormals(unsigned before) { __builtin_ia32_ldmxcsr(before); }
+#else
+INLINE unsigned flush_subnormals(void) { return 0; }
+INLINE void restore_subnormals(unsigned before) { (void)before; }
+#endif
+#endif

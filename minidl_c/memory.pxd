@@ -1,0 +1,37 @@
+"""Where the values of a running plan live. See memory.pyx."""
+from minidl_c.op cimport op
+
+ctypedef struct room:                   # one buffer: a copy for each tile of the batch, or for each thread
+    char *at
+    Py_ssize_t bytes                    # of one copy
+    int keep                            # 1: for each tile, 0: for each thread
+
+ctypedef struct value:
+    Py_ssize_t size                     # numbers of one example
+    Py_ssize_t bytes                    # of one tile
+    int home, grad_home                 # the value whose memory this one shares: itself, or one in front / behind
+    int rows_read, grad_rows_read       # read by forward_rows or backward_rows, so kept for all tiles
+
+
+cdef class Memory:
+    cdef char *block
+    cdef Py_ssize_t capacity, used
+    cdef tuple shape                    # what it is laid out for
+    cdef room *data
+    cdef room *grad
+    cdef room *saved
+    cdef char **packed
+    cdef char *scratch
+    cdef Py_ssize_t scratch_bytes, sums_bytes, tiles
+    cdef char *sums
+    cdef char *totals
+    cdef int n_ops
+    cdef char *take(self, Py_ssize_t bytes) noexcept
+    cdef void assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
+                     int backward) noexcept
+    cdef int lay_out(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
+                     int backward) except -1
+
+
+cdef inline char *place(const room *r, Py_ssize_t tile, int thread) noexcept nogil:
+    return r.at + (tile if r.keep else thread) * r.bytes

@@ -1,0 +1,70 @@
+/* op.h: one operation of a plan. A user's op, from a .pyx of his own, is the same struct as ours.
+ *
+ * An op works on tiles of 16 examples: a value of shape (c, h, w) is an array [c][h][w][16], whose last axis holds the same
+ * number of 16 examples. Write a kernel as if for ONE example, with a row of 16 where a number would be; rows never mix
+ * lanes. Lanes beyond the batch's end hold zeros in the plan's input and in every gradient, and an op has to keep it so in
+ * the gradients it writes; in other values they hold finite numbers (a bias, say) that a sum has to leave out. */
+#ifndef MINIDL_OP_H
+#define MINIDL_OP_H
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct op op;
+
+/* What an op gets to compute one tile. Arrays begin on 64 bytes (param on 4 or 8); those it does not have are NULL. */
+typedef struct {
+  const void *x, *skip;        /* forward, backward: IN the op's input, and its second input */
+  void *y;                     /* forward: OUT. backward: IN, if the op says READS_Y */
+  const void *dy, *dskip;      /* backward: IN the gradient of y, and of the value named by op.dskip */
+  void *dx;                    /* backward: OUT the gradient of x; NULL when nobody wants it */
+  void *saved;                 /* the op's own bytes, from forward to backward of this tile */
+  void *scratch;               /* the op's own bytes, for this call only */
+  const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` made of them */
+  void *sums;                  /* ADD [n_lane][16]: sums over this tile, each started from zero and then added once; in one
+                                  direction only, forward or backward */
+  const int64_t *labels;       /* IN [16], for a loss */
+  const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the batch's end */
+  void *losses;                /* OUT [16], for a loss */
+  const int64_t *rows;         /* [examples] the numbers of the examples in the data: what a random mask may depend on */
+  ptrdiff_t index, examples;   /* the tile's number in the batch, how many of its lanes are examples */
+  ptrdiff_t part, parts;       /* do only this share of the channels (ops with `splits`); else part 0 of 1 */
+  int64_t seed, step;          /* of the training run */
+  int training;
+} tile;
+
+/* What an op gets to compute rows after all tiles went by: the arrays of all tiles, strides in bytes. */
+typedef struct {
+  const void *x, *dy, *saved;
+  ptrdiff_t x_tile, dy_tile, saved_tile;
+  const void *param;
+  void *grad;                  /* backward: OUT rows r0..r1 of the parameters' gradient. forward: IN the sums, summed */
+  ptrdiff_t tiles, slots, examples;
+  int training;
+} whole;
+
+enum { READS_X = 1, READS_Y = 2 };               /* what an op's backward reads again */
+enum { CUT_FORWARD = 1, CUT_BACKWARD = 2 };      /* where a stage ends: see `cut` */
+
+struct op {
+  size_t size;                 /* sizeof(op), set by `describe`: an op compiled against another minidl is refused */
+  int real_bytes;              /* 4: float32, 8: float64 */
+  void (*prepare)(const op *, const void *param, void *packed);          /* once a step or call; NULL: nothing to pack */
+  void (*forward_tile)(const op *, const tile *);                        /* NULL: y is x */
+  void (*backward_tile)(const op *, const tile *);                       /* NULL: dx is dy */
+  void (*forward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);   /* all tiles went forward: rows r0..r1 */
+  void (*backward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);  /* all tiles went backward */
+  int cut;                     /* CUT_FORWARD: the next op waits for forward_rows; CUT_BACKWARD: the op in front waits for
+                                  backward_rows */
+  int splits;                  /* `part` of `parts` is obeyed */
+  int in_place;                /* y may be x, and dx may be dy */
+  int reads;                   /* READS_X | READS_Y */
+  ptrdiff_t in_size, out_size; /* numbers of one example */
+  int in, skip, out, dskip;    /* numbers of values; value 0 is the plan's input, op k writes value k + 1; -1: none. Of two
+                                  ops with one `in`, only the first writes dx: it adds what `dskip` hands it */
+  ptrdiff_t param, n_param;    /* place in the flat buffers (set by the plan), and count */
+  ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them */
+  ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */
+  ptrdiff_t saved, scratch, packed;                                      /* bytes */
+  const void *dims;            /* the op's own */
+};
+#endif

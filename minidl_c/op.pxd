@@ -1,0 +1,86 @@
+"""Op: what a layer brings to a plan. The structs are explained in op.h."""
+from libc.stdint cimport int64_t
+
+ctypedef fused real:
+    float
+    double
+
+cdef extern from "lanes.h" nogil:
+    const int LANES
+
+cdef extern from "op.h" nogil:
+    enum:
+        READS_X
+        READS_Y
+        CUT_FORWARD
+        CUT_BACKWARD
+    ctypedef struct op
+    ctypedef struct tile:
+        const void *x
+        const void *skip
+        void *y
+        const void *dy
+        const void *dskip
+        void *dx
+        void *saved
+        void *scratch
+        const void *param
+        const void *packed
+        void *sums
+        const int64_t *labels
+        const void *weights
+        void *losses
+        const int64_t *rows
+        Py_ssize_t index, examples
+        Py_ssize_t part, parts
+        int64_t seed, step
+        int training
+    ctypedef struct whole:
+        const void *x
+        const void *dy
+        const void *saved
+        Py_ssize_t x_tile, dy_tile, saved_tile
+        const void *param
+        void *grad
+        Py_ssize_t tiles, slots, examples
+        int training
+    ctypedef struct op:
+        size_t size
+        int real_bytes
+        void (*prepare)(const op *, const void *, void *) noexcept nogil
+        void (*forward_tile)(const op *, const tile *) noexcept nogil
+        void (*backward_tile)(const op *, const tile *) noexcept nogil
+        void (*forward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        void (*backward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        int cut, splits, in_place, reads
+        Py_ssize_t in_size, out_size
+        int input "in"
+        int skip
+        int output "out"
+        int dskip
+        Py_ssize_t param, n_param, lane, n_lane, rows
+        Py_ssize_t saved, scratch, packed
+        const void *dims
+
+
+cdef class Op:
+    cdef op c
+    cdef readonly tuple in_shape, out_shape
+    cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1
+
+
+cdef inline int describe(Op self, tuple in_shape, tuple out_shape, object dtype) except -1:
+    """Sets an op's shapes (without the batch axis) and dtype; every op's constructor calls this first."""
+    self.c.size = sizeof(op)             # as the calling module was compiled: a plan refuses any other size
+    return self.check_shapes(in_shape, out_shape, dtype)
+
+
+cdef inline void share(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py_ssize_t *start, Py_ssize_t *end) noexcept nogil:
+    """start..end: part `part` of `parts` of n things."""
+    start[0] = n * part // parts
+    end[0] = n * (part + 1) // parts
+
+
+cdef inline char *aligned(void *room) noexcept nogil:
+    """The first address in `room` where a tile may begin; leave 64 bytes for it. All arrays an op sees begin on such."""
+    return <char *> ((<size_t> room + 63) // 64 * 64)

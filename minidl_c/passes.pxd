@@ -1,0 +1,18 @@
+"""Pass: one call of a plan. See passes.pyx."""
+from minidl_c.job cimport call_kind, job, phase_kind
+from minidl_c.memory cimport Memory, value
+from minidl_c.op cimport op
+
+
+cdef class Pass:
+    cdef object plan
+    cdef Memory memory
+    cdef job j
+    cdef int cuts, keep_all
+    cdef void bind(self, object plan, const op *ops, const value *values, int cuts) noexcept
+    cdef void add_call(self, call_kind kind, int op) noexcept
+    cdef void add_phase(self, phase_kind kind, int first, int last, Py_ssize_t items) noexcept
+    cdef void add_stage(self, int first, int last) noexcept
+    cdef void stages(self) noexcept
+    cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1
+    cdef int want(self, int want_dx) except -1

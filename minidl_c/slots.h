@@ -1,0 +1,58 @@
+/* slots.h: the one shape of a sum over a batch.
+ *
+ * The tiles of a batch form min(tiles, 16) slots, contiguous runs of tiles. Slots are combined in a fixed pairwise tree:
+ * node k of a level adds nodes 2k and 2k + 1 of the level below, and a last one without a partner moves up as it is. Then
+ * the 16 lanes are combined in a fixed tree. Who computes a slot never matters, so threads do not change a bit. */
+#ifndef REAL
+#ifndef MINIDL_SLOTS_H
+#define MINIDL_SLOTS_H
+#include "lanes.h"
+
+#define MAX_SLOTS 16
+#define SLOT_LEVELS 5                  /* of the tree over at most 16 slots */
+
+INLINE ptrdiff_t slots_of(ptrdiff_t tiles) { return tiles < MAX_SLOTS ? tiles : MAX_SLOTS; }
+/* The first tile of a slot; that of slot + 1 is where it ends. */
+INLINE ptrdiff_t slot_start(ptrdiff_t slot, ptrdiff_t tiles, ptrdiff_t slots) { return tiles * slot / slots; }
+/* The tree is walked slot by slot, keeping at most one unfinished node a level: those of the 1 bits of the slots seen.
+ * In the end they are combined from the lowest upwards; this is the level where that begins. */
+INLINE int lowest_node(ptrdiff_t slots) {
+  int level = 0;
+  while (!(slots >> level & 1)) level++;
+  return level;
+}
+
+#define TEMPLATE "slots.h"
+#include "for_each_dtype.h"
+#endif
+#else
+
+/* The sum of 16 lanes: halves onto halves. */
+INLINE REAL FN(lane_sum)(const REAL *lanes) {
+  REAL t[LANES / 2];
+  for (int i = 0; i < 8; i++) t[i] = lanes[i] + lanes[i + 8];
+  for (int i = 0; i < 4; i++) t[i] = t[i] + t[i + 4];
+  return (t[0] + t[2]) + (t[1] + t[3]);
+}
+
+/* OUT total[k] = the sum over slots and lanes of sums[slot][k][16], a <= k < b; `slot_size` numbers from slot to slot. */
+NOINLINE void FN(sum_slots)(const REAL *sums, ptrdiff_t slot_size, ptrdiff_t slots, REAL *total, ptrdiff_t a, ptrdiff_t b) {
+  for (ptrdiff_t k = a; k < b; k++) {
+    _Alignas(64) REAL row[LANES];
+    for (int lane = 0; lane < LANES; lane += VL) {
+      V node[SLOT_LEVELS];
+      for (ptrdiff_t slot = 0; slot < slots; slot++) {
+        V sum = *(const V *)(sums + slot * slot_size + k * LANES + lane);
+        int level = 0;
+        for (ptrdiff_t s = slot; s & 1; s >>= 1, level++) sum = node[level] + sum;
+        node[level] = sum;
+      }
+      int level = lowest_node(slots);
+      for (int up = level + 1; up < SLOT_LEVELS; up++)
+        if (slots >> up & 1) node[level] = node[up] + node[level];
+      *(V *)(row + lane) = node[level];
+    }
+    total[k] = FN(lane_sum)(row);
+  }
+}
+#endif

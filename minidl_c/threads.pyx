@@ -1,0 +1,90 @@
+"""How many threads a call may use: the only setting of this package.
+
+An explicit number and OMP_NUM_THREADS are taken as they are. Only the default is limited, to the processors this process
+may run on (affinity, cgroup quota). OpenMP's own limit is read at each call, so that threadpoolctl and joblib act on it.
+"""
+import os
+
+cdef extern from *:
+    """
+    #ifdef _OPENMP
+    #include <omp.h>
+    #define MINIDL_OPENMP 1
+    static int openmp_limit(void) { return omp_get_max_threads(); }
+    #else
+    #define MINIDL_OPENMP 0
+    static int openmp_limit(void) { return 1; }
+    #endif
+    """
+    const int MINIDL_OPENMP
+    int openmp_limit()
+
+MAX_THREADS = 1024
+_chosen = None          # what set_num_threads was given
+_forked = False         # libgomp's threads do not survive a fork: a child that opens a region hangs for ever
+
+
+def _processors():
+    """The processors this process may use: affinity, and the quota of its cgroup."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max") as file:
+            quota, period = file.read().split()
+        if quota != "max":
+            count = min(count, max(1, -(-int(quota) // int(period))))
+    except (OSError, ValueError):
+        pass                                                  # no cgroup v2, or no limit in it
+    return count
+
+
+_available = _processors()
+
+
+def _after_fork():
+    global _forked
+    _forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def openmp():
+    """Whether this build can use more than one thread."""
+    return bool(MINIDL_OPENMP)
+
+
+def check_num_threads(num_threads):
+    """Returns num_threads if it is a whole number from 1 to 1024; raises TypeError or ValueError otherwise."""
+    if isinstance(num_threads, bool) or not hasattr(num_threads, "__index__"):
+        raise TypeError(f"num_threads: expected a whole number or None, got {num_threads!r}")
+    if not 1 <= num_threads <= MAX_THREADS:
+        raise ValueError(f"num_threads: expected 1 to {MAX_THREADS}, got {num_threads}")
+    return int(num_threads)
+
+
+def set_num_threads(num_threads):
+    """Sets the number of threads of every call that names none. None returns to the default.
+
+    Raises TypeError or ValueError for anything but None or a whole number from 1 to 1024.
+    """
+    global _chosen
+    _chosen = None if num_threads is None else check_num_threads(num_threads)
+
+
+def get_num_threads():
+    """The number of threads of a call that names none, as things stand now."""
+    return threads_for(None)
+
+
+cdef int threads_for(object num_threads) except -1:
+    """The number of threads for a call that asks for `num_threads` (None: the default)."""
+    if num_threads is not None:
+        num_threads = check_num_threads(num_threads)
+    elif _chosen is not None:
+        num_threads = _chosen
+    else:
+        num_threads = openmp_limit()
+        if "OMP_NUM_THREADS" not in os.environ:
+            num_threads = min(num_threads, _available)
+    return 1 if _forked or not MINIDL_OPENMP else num_threads

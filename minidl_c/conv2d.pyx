@@ -1,0 +1,304 @@
+"""2-D convolution (cross-correlation) of a tile of 16 examples.
+
+    y[k][oh][ow] = b[k] + sum over c, r, s of w[k][c][r][s] * x[c][oh * stride + r * dilation - padding][...]
+
+Forward and the gradient of x are one algorithm, `correlate_tile`: the taps inside the input are known beforehand (see
+axes.pyx), so padding is clipped and a stride's gradient needs no zeros in between. The gradient of w pairs each tap with
+each output pixel, lane by lane; the plan sums the lanes later.
+Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
+"""
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcpy, memset
+from numpy import asarray
+
+from minidl_c.axes cimport axis, axis_run, find_runs
+from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.op import whole_numbers
+
+cdef extern from "conv2d_tiles.h" nogil:
+    void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
+    void correlate_f32(int, int, const correlation *, const float *, const float *, const float *, float *)
+    void correlate_f64(int, int, const correlation *, const double *, const double *, const double *, double *)
+    void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *, const float *, float *)
+    void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *, const double *, double *)
+    void sum_pixels_f32(const float *, Py_ssize_t, float *)
+    void sum_pixels_f64(const double *, Py_ssize_t, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void correlate_tile(
+    const axis *rows, const axis *columns, const int *shape,
+    correlation k,                      # channels and channel strides filled in; the rest is found here
+    Py_ssize_t width, Py_ssize_t out_width, Py_ssize_t taps_w,
+    const real *x, const real *w, const real *b, real *y,
+    Py_ssize_t outputs, Py_ssize_t o0, Py_ssize_t o1,
+) noexcept nogil:
+    """Output channels o0..o1 of `outputs`, in register tiles. A run's last tile overlaps the one before: same numbers."""
+    cdef Py_ssize_t i, j, h, o, start, q, n, x_at, w_at, y_at
+    cdef int tile_rows, tile_columns
+    cdef const axis_run *row
+    cdef const axis_run *column
+    k.x_h, k.x_w, k.x_pixel = rows.source_step * width * LANES, columns.source_step * LANES, columns.pixel_step * LANES
+    k.w_h, k.w_w = rows.tap_step * taps_w * outputs, columns.tap_step * outputs
+    k.y_pixel = columns.out_step * LANES
+    for i in range(rows.n_runs):
+        row = &rows.runs[i]
+        k.taps_h = row.taps
+        for h in range(row.n):
+            o = o0
+            while o < o1:
+                tile_rows = <int> min(<Py_ssize_t> shape[0], o1 - o)
+                for j in range(columns.n_runs):
+                    column = &columns.runs[j]
+                    k.taps_w, n = column.taps, column.n
+                    tile_columns = <int> min(<Py_ssize_t> shape[1], n)
+                    x_at = ((row.source + h * rows.pixel_step) * width + column.source) * LANES
+                    w_at = (row.tap * taps_w + column.tap) * outputs + o
+                    y_at = o * k.y_row + ((row.out + h * rows.out_step) * out_width + column.out) * LANES
+                    start = 0
+                    while start < n:
+                        q = min(start, n - tile_columns)
+                        if real is float:
+                            correlate_f32(tile_rows, tile_columns, &k, x + x_at + q * k.x_pixel, w + w_at,
+                                          b + o if b != NULL else NULL, y + y_at + q * k.y_pixel)
+                        else:
+                            correlate_f64(tile_rows, tile_columns, &k, x + x_at + q * k.x_pixel, w + w_at,
+                                          b + o if b != NULL else NULL, y + y_at + q * k.y_pixel)
+                        start += tile_columns
+                o += tile_rows
+
+
+cdef void conv2d_prepare(
+    const conv2d_dims *d,
+    const real *w,                      # IN  (K, C / groups, R, S)
+    real *packed,                       # OUT twice as much: for forward [group][c][r][s][k], for backward [group][k][r][s][c]
+) noexcept nogil:
+    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g, k, c, i, at
+    cdef real *back = packed + d.K * C * RS
+    for g in range(d.groups):
+        for k in range(K):
+            for c in range(C):
+                for i in range(RS):
+                    at = g * K * C * RS
+                    packed[at + (c * RS + i) * K + k] = w[at + (k * C + c) * RS + i]
+                    back[at + (k * RS + i) * C + c] = w[at + (k * C + c) * RS + i]
+
+
+cdef void conv2d_forward_tile(
+    const conv2d_dims *d,
+    const real *x,                      # IN  [C][H][W][16]
+    const real *packed,                 # IN  from conv2d_prepare
+    const real *b,                      # IN  [K]
+    real *y,                            # OUT [K][OH][OW][16]
+    Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
+) noexcept nogil:
+    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g
+    cdef correlation k
+    k.channels, k.x_channel, k.w_channel, k.y_row = C, d.H * d.W * LANES, RS * K, d.OH * d.OW * LANES
+    for g in range(k0 // K, (k1 + K - 1) // K):
+        correlate_tile(&d.y_rows, &d.y_columns, d.y_tile, k, d.W, d.OW, d.S,
+                       x + g * C * k.x_channel, packed + g * K * C * RS, b + g * K, y + g * K * k.y_row,
+                       K, max(k0 - g * K, <Py_ssize_t> 0), min(k1 - g * K, K))
+
+
+cdef void conv2d_backward_x_tile(
+    const conv2d_dims *d,
+    const real *dy,                     # IN  [K][OH][OW][16]
+    const real *packed,                 # IN  from conv2d_prepare
+    real *dx,                           # OUT [C][H][W][16]
+    Py_ssize_t c0, Py_ssize_t c1,       # only these input channels
+) noexcept nogil:
+    """The same sum seen from the input: dx[c][h][w] gets w[k][c][r][s] * dy[k][oh][ow] from every output it went into."""
+    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g
+    cdef correlation k
+    k.channels, k.x_channel, k.w_channel, k.y_row = K, d.OH * d.OW * LANES, RS * C, d.H * d.W * LANES
+    packed = packed + d.K * C * RS
+    for g in range(c0 // C, (c1 + C - 1) // C):
+        correlate_tile(&d.x_rows, &d.x_columns, d.x_tile, k, d.OW, d.W, d.S,
+                       dy + g * K * k.x_channel, packed + g * K * C * RS, <const real *> NULL, dx + g * C * k.y_row,
+                       C, max(c0 - g * C, <Py_ssize_t> 0), min(c1 - g * C, C))
+
+
+cdef void conv2d_backward_w_tile(
+    const conv2d_dims *d,
+    const real *dy,                     # IN  [K][OH][OW][16]
+    const real *x,                      # IN  [C][H][W][16]
+    real *padded,                       # scratch [C][PH][PW][16]; NULL: there is no padding
+    real *dw,                           # ADD [K][C / groups][R][S][16]
+    real *db,                           # ADD [K][16]
+    Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
+) noexcept nogil:
+    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end
+    cdef const real *xg
+    cdef gradient_walk walk
+    walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
+    walk.dy_channel, walk.dw_channel = P * LANES, n_taps * LANES
+    if padded != NULL:
+        pad_tile(d, x, padded)
+        x = padded
+    for g in range(k0 // K, (k1 + K - 1) // K):
+        k, k_end = max(k0, g * K), min(k1, (g + 1) * K)
+        xg = x + g * C * d.PH * d.PW * LANES
+        if real is float:
+            weight_gradient_f32(k_end - k, n_taps, &walk, xg, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
+        else:
+            weight_gradient_f64(k_end - k, n_taps, &walk, xg, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
+    for k in range(k0, k1):
+        if real is float:
+            sum_pixels_f32(dy + k * P * LANES, P, db + k * LANES)
+        else:
+            sum_pixels_f64(dy + k * P * LANES, P, db + k * LANES)
+
+
+cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:
+    """Zeros around every channel."""
+    cdef Py_ssize_t c, h, row = d.W * LANES
+    memset(padded, 0, d.C * d.PH * d.PW * LANES * sizeof(real))
+    for c in range(d.C):
+        for h in range(d.H):
+            memcpy(padded + ((c * d.PH + h + d.top) * d.PW + d.left) * LANES, x + (c * d.H + h) * row, row * sizeof(real))
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    if o.real_bytes == 4:
+        conv2d_prepare(d, <const float *> param, <float *> packed)
+    else:
+        conv2d_prepare(d, <const double *> param, <double *> packed)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef Py_ssize_t k0 = 0, k1 = 0, n = o.n_param - d.K         # the bias lies behind the weights
+    share(d.K, t.part, t.parts, &k0, &k1)
+    if o.real_bytes == 4:
+        conv2d_forward_tile(d, <const float *> t.x, <const float *> t.packed, <const float *> t.param + n, <float *> t.y, k0, k1)
+    else:
+        conv2d_forward_tile(d, <const double *> t.x, <const double *> t.packed, <const double *> t.param + n, <double *> t.y, k0, k1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0, n = (o.n_param - d.K) * LANES
+    cdef void *padded = t.scratch if o.scratch else NULL
+    share(d.K, t.part, t.parts, &k0, &k1)
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        conv2d_backward_w_tile(d, <const float *> t.dy, <const float *> t.x, <float *> padded,
+                               <float *> t.sums, <float *> t.sums + n, k0, k1)
+        if t.dx != NULL:
+            conv2d_backward_x_tile(d, <const float *> t.dy, <const float *> t.packed, <float *> t.dx, c0, c1)
+    else:
+        conv2d_backward_w_tile(d, <const double *> t.dy, <const double *> t.x, <double *> padded,
+                               <double *> t.sums, <double *> t.sums + n, k0, k1)
+        if t.dx != NULL:
+            conv2d_backward_x_tile(d, <const double *> t.dy, <const double *> t.packed, <double *> t.dx, c0, c1)
+
+
+cdef class Conv2DOp(Op):
+    """Convolution of (c, h, w) with `filters` kernels. padding: (top, bottom, left, right), zeros.
+
+    Parameters in the flat buffer: weights (filters, c / groups, r, s), then bias (filters,).
+    Raises ValueError if the kernel does not fit into the padded input or the groups do not divide the channels.
+    """
+
+    def __init__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
+                 dtype="float32"):
+        cdef conv2d_dims *d = &self.d
+        cdef Py_ssize_t c, r, s, n = 0
+        C, H, W = whole_numbers("input shape", in_shape, 3, 1)
+        filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)
+        kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
+        padding, dilation = whole_numbers("padding", padding, 4, 0), whole_numbers("dilation", dilation, 2, 1)
+        if C % groups or filters % groups:
+            raise ValueError(f"groups: expected a divisor of {C} input channels and {filters} filters, got {groups}")
+        room = H + padding[0] + padding[1], W + padding[2] + padding[3]
+        spans = [(k - 1) * e + 1 for k, e in zip(kernel, dilation)]
+        if spans[0] > room[0] or spans[1] > room[1]:
+            raise ValueError(f"kernel: a window of {spans[0]} x {spans[1]} does not fit into an input of {H} x {W} "
+                             f"with padding {padding}")
+        if max(room) > 2**24:
+            raise ValueError(f"padding: an input of {H} x {W} with padding {padding} is too large")
+        stride = [min(s, r) for s, r in zip(stride, room)]        # a longer one leaves the same single window
+        dilation = [min(e, r) for e, r in zip(dilation, room)]    # a longer one belongs to a kernel of 1
+        d.PH, d.PW = room
+        d.C, d.H, d.W, d.K, d.groups = C, H, W, filters, groups
+        (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw) = kernel, stride, dilation
+        d.top, d.left = padding[0], padding[2]
+        d.OH, d.OW = (d.PH - spans[0]) // d.sh + 1, (d.PW - spans[1]) // d.sw + 1
+        describe(self, (C, H, W), (filters, d.OH, d.OW), dtype)
+        find_runs(&d.y_rows, d.OH, H, d.R, d.sh, d.top, d.dh, False)
+        find_runs(&d.y_columns, d.OW, W, d.S, d.sw, d.left, d.dw, False)
+        find_runs(&d.x_rows, H, d.OH, d.R, d.sh, d.top, d.dh, True)
+        find_runs(&d.x_columns, W, d.OW, d.S, d.sw, d.left, d.dw, True)
+        choose_tile(d.K // groups, d.y_columns.longest, &d.y_tile[0], &d.y_tile[1])
+        choose_tile(d.C // groups, d.x_columns.longest, &d.x_tile[0], &d.x_tile[1])
+        d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
+        if d.taps == NULL:
+            raise MemoryError()
+        for c in range(C // groups):
+            for r in range(d.R):
+                for s in range(d.S):
+                    d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
+                    n += 1
+        self.c.n_param = self.c.n_lane = self.c.rows = filters * (n + 1)
+        self.c.packed = 2 * filters * n * self.c.real_bytes
+        self.c.scratch = C * d.PH * d.PW * LANES * self.c.real_bytes if max(padding) else 0
+        self.c.reads, self.c.splits = READS_X, 1
+        self.c.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
+        self.c.dims = d
+
+    def __dealloc__(self):
+        free(self.d.y_rows.runs)
+        free(self.d.y_columns.runs)
+        free(self.d.x_rows.runs)
+        free(self.d.x_columns.runs)
+        free(self.d.taps)
+
+
+# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
+
+def _op(x, stride, padding, dilation, groups, w, **others):
+    """The Conv2DOp for x and w; raises ValueError if the shapes of the others do not belong to them."""
+    op = Conv2DOp(x.shape[1:], w.shape[0], w.shape[2:], stride, padding, dilation, groups, x.dtype.name)
+    weight = (w.shape[0], x.shape[1] // groups, *w.shape[2:])
+    expected = {"w": weight, "dw": weight, "b": weight[:1], "db": weight[:1], "y": (x.shape[0], *op.out_shape)}
+    expected["dy"] = expected["y"]
+    for name, array in {"w": w, **others}.items():
+        if array.shape != expected[name]:
+            raise ValueError(f"conv2d: {name}: expected shape {expected[name]}, got {array.shape}")
+    return op
+
+
+def conv2d_forward(
+    const real[:, :, :, ::1] x not None,       # IN  (n, c, h, w)
+    const real[:, :, :, ::1] w not None,       # IN  (k, c / groups, r, s)
+    const real[::1] b not None,                # IN  (k,)
+    real[:, :, :, ::1] y not None,             # OUT (n, k, oh, ow)
+    stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, num_threads=1,
+):
+    """y = the convolution of every image of x, in parallel over the batch; padding is (top, bottom, left, right).
+
+    Raises ValueError for shapes that do not belong together, before y is touched.
+    """
+    x_, w_, b_, y_ = asarray(x), asarray(w), asarray(b), asarray(y)
+    forward_batch(_op(x_, stride, padding, dilation, groups, w=w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
+
+
+def conv2d_backward(
+    const real[:, :, :, ::1] dy not None,      # IN  (n, k, oh, ow)
+    const real[:, :, :, ::1] x not None,       # IN  (n, c, h, w)
+    const real[:, :, :, ::1] w not None,       # IN  (k, c / groups, r, s)
+    real[:, :, :, ::1] dx,                     # OUT (n, c, h, w), or None
+    real[:, :, :, ::1] dw not None,            # OUT (k, c / groups, r, s)
+    real[::1] db not None,                     # OUT (k,)
+    stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, num_threads=1,
+):
+    """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as conv2d_forward."""
+    dy_, x_, w_, dw_, db_ = asarray(dy), asarray(x), asarray(w), asarray(dw), asarray(db)
+    op = _op(x_, stride, padding, dilation, groups, w=w_, dy=dy_, dw=dw_, db=db_)
+    backward_batch(op, dy_, x_, None if dx is None else asarray(dx), (w_, db_), (dw_, db_), num_threads)

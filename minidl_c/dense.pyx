@@ -1,0 +1,180 @@
+"""A dense layer.
+
+    y[o] = b[o] + sum over i of w[i][o] * x[i]          forward
+    dx[i] = sum over o of w[i][o] * dy[o]               backward, example by example
+    dw[i][o] = sum over examples of x[i] * dy[o]        when all tiles are done, row by row of w
+
+The weights' gradient waits for the whole batch because it is as large as the weights: summing it tile by tile would move
+them through memory for every tile. Its lanes hold outputs, so each tile leaves dy with its examples as rows.
+"""
+from libc.string cimport memset
+from numpy import asarray
+
+from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile, whole
+from minidl_c.op import whole_numbers
+
+cdef extern from "dense_tiles.h" nogil:
+    void project_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *)
+    void project_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *, double *)
+    void dense_weight_gradient_f32(const float *, Py_ssize_t, const float *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t,
+                                   float *, Py_ssize_t, Py_ssize_t)
+    void dense_weight_gradient_f64(const double *, Py_ssize_t, const double *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t,
+                                   double *, Py_ssize_t, Py_ssize_t)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void dense_forward_tile(
+    const dense_dims *d,
+    const real *x,                      # IN  [inputs][16]
+    const real *w,                      # IN  (inputs, outputs)
+    const real *b,                      # IN  (outputs,)
+    real *y,                            # OUT [outputs][16]
+    Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
+) noexcept nogil:
+    if real is float:
+        project_f32(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0, y + o0 * LANES)
+    else:
+        project_f64(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0, y + o0 * LANES)
+
+
+cdef void dense_backward_tile(
+    const dense_dims *d,
+    const real *dy,                     # IN  [outputs][16]
+    const real *w,                      # IN  (inputs, outputs)
+    real *dx,                           # OUT [inputs][16]
+    Py_ssize_t i0, Py_ssize_t i1,       # only these inputs
+) noexcept nogil:
+    if real is float:
+        project_f32(i1 - i0, d.outputs, dy, w + i0 * d.outputs, d.outputs, 1, NULL, dx + i0 * LANES)
+    else:
+        project_f64(i1 - i0, d.outputs, dy, w + i0 * d.outputs, d.outputs, 1, NULL, dx + i0 * LANES)
+
+
+cdef void dense_turn_tile(
+    const dense_dims *d,
+    const real *dy,                     # IN  [outputs][16]
+    real *turned,                       # OUT [16][row], zero beyond the last output
+    Py_ssize_t o0, Py_ssize_t o1,
+) noexcept nogil:
+    """dy with examples as rows, for dense_backward_rows."""
+    cdef Py_ssize_t o, lane
+    for o in range(o0, o1):
+        for lane in range(LANES):
+            turned[lane * d.row + o] = dy[o * LANES + lane]
+    if o1 == d.outputs:
+        for lane in range(LANES):
+            memset(turned + lane * d.row + o1, 0, (d.row - o1) * sizeof(real))
+
+
+cdef void dense_backward_rows(
+    const dense_dims *d,
+    const real *turned,                 # IN  [tiles][16][row]
+    const real *x,                      # IN  [tiles][inputs][16]
+    Py_ssize_t tiles, Py_ssize_t slots,
+    real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row
+    Py_ssize_t r0, Py_ssize_t r1,       # only these rows
+) noexcept nogil:
+    cdef Py_ssize_t size = d.inputs * LANES, inputs_end = min(r1, d.inputs)
+    if real is float:
+        dense_weight_gradient_f32(x, size, turned, d.row, d.outputs, tiles, slots, grad, r0, inputs_end)
+        if r1 > d.inputs:               # the bias is a weight whose input is 1
+            dense_weight_gradient_f32(NULL, 0, turned, d.row, d.outputs, tiles, slots, grad, d.inputs, r1)
+    else:
+        dense_weight_gradient_f64(x, size, turned, d.row, d.outputs, tiles, slots, grad, r0, inputs_end)
+        if r1 > d.inputs:
+            dense_weight_gradient_f64(NULL, 0, turned, d.row, d.outputs, tiles, slots, grad, d.inputs, r1)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    cdef Py_ssize_t o0 = 0, o1 = 0, n = d.inputs * d.outputs
+    share(d.outputs, t.part, t.parts, &o0, &o1)
+    if o.real_bytes == 4:
+        dense_forward_tile(d, <const float *> t.x, <const float *> t.param, <const float *> t.param + n, <float *> t.y, o0, o1)
+    else:
+        dense_forward_tile(d, <const double *> t.x, <const double *> t.param, <const double *> t.param + n, <double *> t.y, o0, o1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    cdef Py_ssize_t o0 = 0, o1 = 0, i0 = 0, i1 = 0
+    share(d.outputs, t.part, t.parts, &o0, &o1)
+    share(d.inputs, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        dense_turn_tile(d, <const float *> t.dy, <float *> t.saved, o0, o1)
+        if t.dx != NULL:
+            dense_backward_tile(d, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1)
+    else:
+        dense_turn_tile(d, <const double *> t.dy, <double *> t.saved, o0, o1)
+        if t.dx != NULL:
+            dense_backward_tile(d, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1)
+
+
+cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    if o.real_bytes == 4:
+        dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.tiles, w.slots, <float *> w.grad, r0, r1)
+    else:
+        dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.tiles, w.slots, <double *> w.grad, r0, r1)
+
+
+cdef class DenseOp(Op):
+    """A dense layer from (inputs,) to (outputs,).
+
+    Parameters in the flat buffer: weights (inputs, outputs), then bias (outputs,). Raises ValueError for sizes below 1.
+    """
+
+    def __init__(self, in_shape, outputs, dtype="float32"):
+        cdef dense_dims *d = &self.d
+        d.inputs, d.outputs = whole_numbers("inputs and outputs", (*in_shape, outputs), 2, 1)
+        describe(self, (d.inputs,), (d.outputs,), dtype)
+        d.row = (d.outputs + 2 * LANES - 1) // (2 * LANES) * (2 * LANES)      # whole register tiles on every machine
+        self.c.n_param, self.c.rows = (d.inputs + 1) * d.outputs, d.inputs + 1
+        self.c.saved = LANES * d.row * self.c.real_bytes
+        self.c.reads, self.c.splits = READS_X, 1
+        self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = forward, backward, rows
+        self.c.dims = d
+
+
+# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
+
+def _op(x, w, **others):
+    """The DenseOp for x and w; raises ValueError if the shapes of the others do not belong to them."""
+    op = DenseOp(x.shape[1:], w.shape[1], x.dtype.name)
+    weight, bias, out = (x.shape[1], w.shape[1]), (w.shape[1],), (x.shape[0], w.shape[1])
+    expected = {"w": weight, "dw": weight, "b": bias, "db": bias, "y": out, "dy": out}
+    for name, array in {"w": w, **others}.items():
+        if array.shape != expected[name]:
+            raise ValueError(f"dense: {name}: expected shape {expected[name]}, got {array.shape}")
+    return op
+
+
+def dense_forward(
+    const real[:, ::1] x not None,             # IN  (n, inputs)
+    const real[:, ::1] w not None,             # IN  (inputs, outputs)
+    const real[::1] b not None,                # IN  (outputs,)
+    real[:, ::1] y not None,                   # OUT (n, outputs)
+    num_threads=1,
+):
+    """y = x w + b, in parallel over the batch. Raises ValueError for shapes that do not belong together, before y is touched."""
+    x_, w_, b_, y_ = asarray(x), asarray(w), asarray(b), asarray(y)
+    forward_batch(_op(x_, w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
+
+
+def dense_backward(
+    const real[:, ::1] dy not None,            # IN  (n, outputs)
+    const real[:, ::1] x not None,             # IN  (n, inputs)
+    const real[:, ::1] w not None,             # IN  (inputs, outputs)
+    real[:, ::1] dx,                           # OUT (n, inputs), or None
+    real[:, ::1] dw not None,                  # OUT (inputs, outputs)
+    real[::1] db not None,                     # OUT (outputs,)
+    num_threads=1,
+):
+    """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as dense_forward."""
+    dy_, x_, w_, dw_, db_ = asarray(dy), asarray(x), asarray(w), asarray(dw), asarray(db)
+    op = _op(x_, w_, dy=dy_, dw=dw_, db=db_)
+    backward_batch(op, dy_, x_, None if dx is None else asarray(dx), (w_, db_), (dw_, db_), num_threads)

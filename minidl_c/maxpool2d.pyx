@@ -1,0 +1,164 @@
+"""2-D max-pooling of a tile of 16 examples, each with its own winners.
+
+    y[oh][ow] = the maximum of the window at (oh * stride - padding, ow * stride - padding)
+    dx[winner] += dy[oh][ow]
+
+The first maximum in row-major order wins and takes the whole gradient; a NaN in the window wins; padding never does.
+Windows that overlap accumulate. Output sizes are PyTorch's: with ceil_mode, a last window that would start in the
+padding behind the input is dropped.
+"""
+from libc.string cimport memset
+from numpy import asarray
+
+from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op import whole_numbers
+
+cdef extern from "maxpool2d_tiles.h" nogil:
+    ctypedef struct window:
+        Py_ssize_t h0, h1, w0, w1, width, row
+    void max_window_f32(const window *, const float *, float *, void *)
+    void max_window_f64(const window *, const double *, double *, void *)
+    void unpool_window_f32(const window *, const float *, const void *, float *)
+    void unpool_window_f64(const window *, const double *, const void *, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef inline Py_ssize_t clip(Py_ssize_t start, Py_ssize_t size, Py_ssize_t cells, Py_ssize_t *first, Py_ssize_t *end) noexcept nogil:
+    """first..end: the cells of a window at `start` that lie inside an input of that size. Returns start."""
+    first[0] = max(<Py_ssize_t> 0, -start)
+    end[0] = min(cells, size - start)
+    return start
+
+
+cdef void maxpool2d_forward_tile(
+    const maxpool2d_dims *d,
+    const real *x,                      # IN  [C][H][W][16]
+    real *y,                            # OUT [C][OH][OW][16]
+    real *winners,                      # OUT [C][OH][OW][16] cell numbers, integers as wide as the reals
+    Py_ssize_t c0, Py_ssize_t c1,       # only these channels
+) noexcept nogil:
+    cdef Py_ssize_t c, oh, ow, h, w, at
+    cdef window k
+    k.width, k.row = d.kw, d.W * LANES
+    for c in range(c0, c1):
+        for oh in range(d.OH):
+            h = clip(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
+            for ow in range(d.OW):
+                w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
+                at = ((c * d.OH + oh) * d.OW + ow) * LANES
+                if real is float:
+                    max_window_f32(&k, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
+                else:
+                    max_window_f64(&k, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
+
+
+cdef void maxpool2d_backward_tile(
+    const maxpool2d_dims *d,
+    const real *dy,                     # IN  [C][OH][OW][16]
+    const real *winners,                # IN  [C][OH][OW][16]
+    real *dx,                           # OUT [C][H][W][16]
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    cdef Py_ssize_t c, oh, ow, h, w, at
+    cdef window k
+    k.width, k.row = d.kw, d.W * LANES
+    memset(dx + c0 * d.H * k.row, 0, (c1 - c0) * d.H * k.row * sizeof(real))
+    for c in range(c0, c1):
+        for oh in range(d.OH):
+            h = clip(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
+            for ow in range(d.OW):
+                w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
+                at = ((c * d.OH + oh) * d.OW + ow) * LANES
+                if real is float:
+                    unpool_window_f32(&k, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+                else:
+                    unpool_window_f64(&k, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const maxpool2d_dims *d = <const maxpool2d_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        maxpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, <float *> t.saved, c0, c1)
+    else:
+        maxpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, <double *> t.saved, c0, c1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const maxpool2d_dims *d = <const maxpool2d_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    if t.dx == NULL:
+        return
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        maxpool2d_backward_tile(d, <const float *> t.dy, <const float *> t.saved, <float *> t.dx, c0, c1)
+    else:
+        maxpool2d_backward_tile(d, <const double *> t.dy, <const double *> t.saved, <double *> t.dx, c0, c1)
+
+
+def _windows(name, size, kernel, stride, padding, ceil_mode):
+    """How many windows fit along one axis; raises ValueError if none does or padding alone could fill one."""
+    if 2 * padding > kernel:
+        raise ValueError(f"max-pool: padding ({name}): expected at most half the kernel of {kernel}, got {padding}")
+    room = size + 2 * padding - kernel
+    if room < 0:
+        raise ValueError(f"max-pool: kernel: a window of {kernel} does not fit into {size} of {name} with padding {padding}")
+    n = (-(-room // stride) if ceil_mode else room // stride) + 1
+    return n - 1 if ceil_mode and (n - 1) * stride >= size + padding else n
+
+
+cdef class MaxPool2DOp(Op):
+    """Max-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs."""
+
+    def __init__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
+        cdef maxpool2d_dims *d = &self.d
+        d.C, d.H, d.W = whole_numbers("input shape", in_shape, 3, 1)
+        kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
+        padding = whole_numbers("padding", padding, 2, 0)
+        d.OH = _windows("height", d.H, kernel[0], stride[0], padding[0], ceil_mode)
+        d.OW = _windows("width", d.W, kernel[1], stride[1], padding[1], ceil_mode)
+        (d.kh, d.kw), (d.ph, d.pw) = kernel, padding
+        d.sh, d.sw = [min(s, size + p) for s, size, p in zip(stride, in_shape[1:], padding)]      # one window either way
+        describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
+        self.c.saved = self.c.out_size * LANES * self.c.real_bytes
+        self.c.splits = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = d
+
+
+# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
+
+def _op(x, name, y, kernel, stride, padding, ceil_mode):
+    op = MaxPool2DOp(x.shape[1:], kernel, stride, padding, ceil_mode, x.dtype.name)
+    if y.shape != (x.shape[0], *op.out_shape):
+        raise ValueError(f"max-pool: {name}: expected shape {(x.shape[0], *op.out_shape)} for {x.shape}, got {y.shape}")
+    return op
+
+
+def maxpool2d_forward(
+    const real[:, :, :, ::1] x not None,       # IN  (n, c, h, w)
+    real[:, :, :, ::1] y not None,             # OUT (n, c, oh, ow)
+    kernel, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
+):
+    """y = the maximum of each window, in parallel over the batch; kernel, stride and padding are pairs.
+
+    Raises ValueError for a window that does not fit, padding above half the kernel, or another shape of y.
+    """
+    x_, y_ = asarray(x), asarray(y)
+    forward_batch(_op(x_, "y", y_, kernel, stride, padding, ceil_mode), x_, y_, (), num_threads)
+
+
+def maxpool2d_backward(
+    const real[:, :, :, ::1] dy not None,      # IN  (n, c, oh, ow)
+    const real[:, :, :, ::1] x not None,       # IN  (n, c, h, w)
+    real[:, :, :, ::1] dx not None,            # OUT (n, c, h, w)
+    kernel, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
+):
+    """dx = dy, each number added to the cell that won its window in that example. Raises as maxpool2d_forward."""
+    dy_, x_ = asarray(dy), asarray(x)
+    backward_batch(_op(x_, "dy", dy_, kernel, stride, padding, ceil_mode), dy_, x_, asarray(dx), (), (), num_threads)

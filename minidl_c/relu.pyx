@@ -1,0 +1,87 @@
+"""ReLU: y = max(x, 0). NaN stays NaN; the gradient at 0 is 0."""
+from numpy import asarray
+
+from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, share, tile
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void relu_forward_tile(
+    const real *x,                      # IN  [size][16]
+    real *y,                            # OUT [size][16]; may be x
+    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(i0 * LANES, i1 * LANES):
+        y[i] = 0 if x[i] <= 0 else x[i]
+
+
+cdef void relu_backward_tile(
+    const real *dy,                     # IN  [size][16]
+    const real *y,                      # IN  [size][16]
+    real *dx,                           # OUT [size][16]; may be dy
+    Py_ssize_t i0, Py_ssize_t i1,
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(i0 * LANES, i1 * LANES):
+        dx[i] = 0 if y[i] <= 0 else dy[i]
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        relu_forward_tile(<const float *> t.x, <float *> t.y, i0, i1)
+    else:
+        relu_forward_tile(<const double *> t.x, <double *> t.y, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    if t.dx == NULL:
+        return
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        relu_backward_tile(<const float *> t.dy, <const float *> t.y, <float *> t.dx, i0, i1)
+    else:
+        relu_backward_tile(<const double *> t.dy, <const double *> t.y, <double *> t.dx, i0, i1)
+
+
+cdef class ReLUOp(Op):
+    """ReLU of any shape, in place where the plan allows it."""
+
+    def __init__(self, in_shape, dtype="float32"):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.in_place = 1
+        self.c.reads = READS_Y
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+
+
+# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
+
+def relu_forward(
+    const real[:, ::1] x not None,             # IN  (n, size)
+    real[:, ::1] y not None,                   # OUT (n, size)
+    num_threads=1,
+):
+    """y = max(x, 0), in parallel over the batch. Raises ValueError if the shapes differ."""
+    x_, y_ = asarray(x), asarray(y)
+    if x_.shape != y_.shape:
+        raise ValueError(f"relu: y: expected shape {x_.shape}, got {y_.shape}")
+    forward_batch(ReLUOp(x_.shape[1:], x_.dtype.name), x_, y_, (), num_threads)
+
+
+def relu_backward(
+    const real[:, ::1] dy not None,            # IN  (n, size)
+    const real[:, ::1] x not None,             # IN  (n, size)
+    real[:, ::1] dx not None,                  # OUT (n, size)
+    num_threads=1,
+):
+    """dx = dy where x > 0, else 0. Raises ValueError if the shapes differ."""
+    dy_, x_ = asarray(dy), asarray(x)
+    if dy_.shape != x_.shape:
+        raise ValueError(f"relu: dy: expected shape {x_.shape}, got {dy_.shape}")
+    backward_batch(ReLUOp(x_.shape[1:], x_.dtype.name), dy_, x_, asarray(dx), (), (), num_threads)

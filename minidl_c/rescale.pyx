@@ -1,0 +1,90 @@
+"""Rescale: y = x * scale + offset, two roundings."""
+from numpy import asarray
+
+from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void rescale_forward_tile(
+    const real *x,                      # IN  [size][16]
+    real scale, real offset,
+    real *y,                            # OUT [size][16]; may be x
+    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(i0 * LANES, i1 * LANES):
+        y[i] = x[i] * scale + offset
+
+
+cdef void rescale_backward_tile(
+    const real *dy,                     # IN  [size][16]
+    real scale,
+    real *dx,                           # OUT [size][16]; may be dy
+    Py_ssize_t i0, Py_ssize_t i1,
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(i0 * LANES, i1 * LANES):
+        dx[i] = dy[i] * scale
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const rescale_dims *d = <const rescale_dims *> o.dims
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        rescale_forward_tile(<const float *> t.x, <float> d.scale, <float> d.offset, <float *> t.y, i0, i1)
+    else:
+        rescale_forward_tile(<const double *> t.x, d.scale, d.offset, <double *> t.y, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const rescale_dims *d = <const rescale_dims *> o.dims
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    if t.dx == NULL:
+        return
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        rescale_backward_tile(<const float *> t.dy, <float> d.scale, <float *> t.dx, i0, i1)
+    else:
+        rescale_backward_tile(<const double *> t.dy, d.scale, <double *> t.dx, i0, i1)
+
+
+cdef class RescaleOp(Op):
+    """x * scale + offset for any shape, in place where the plan allows it."""
+
+    def __init__(self, in_shape, scale, offset=0.0, dtype="float32"):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.d.scale, self.d.offset = scale, offset
+        self.c.splits = self.c.in_place = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = &self.d
+
+
+# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
+
+def rescale_forward(
+    const real[:, ::1] x not None,             # IN  (n, size)
+    real[:, ::1] y not None,                   # OUT (n, size)
+    scale, offset=0.0, num_threads=1,
+):
+    """y = x * scale + offset, in parallel over the batch. Raises ValueError if the shapes differ."""
+    x_, y_ = asarray(x), asarray(y)
+    if x_.shape != y_.shape:
+        raise ValueError(f"rescale: y: expected shape {x_.shape}, got {y_.shape}")
+    forward_batch(RescaleOp(x_.shape[1:], scale, offset, x_.dtype.name), x_, y_, (), num_threads)
+
+
+def rescale_backward(
+    const real[:, ::1] dy not None,            # IN  (n, size)
+    real[:, ::1] dx not None,                  # OUT (n, size)
+    scale, num_threads=1,
+):
+    """dx = dy * scale. Raises ValueError if the shapes differ."""
+    dy_, dx_ = asarray(dy), asarray(dx)
+    if dy_.shape != dx_.shape:
+        raise ValueError(f"rescale: dx: expected shape {dy_.shape}, got {dx_.shape}")
+    backward_batch(RescaleOp(dy_.shape[1:], scale, 0.0, dy_.dtype.name), dy_, dy_, dx_, (), (), num_threads)

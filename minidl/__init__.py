@@ -1,0 +1,26 @@
+"""minidl: convolutional networks and MLPs on CPUs, with layers of your own in NumPy or Cython.
+
+>>> import minidl
+>>> from minidl.layers import Dense, ReLU
+>>> model = minidl.Sequential([Dense(16), ReLU(), Dense(3)], input_shape=(4,))
+>>> len(model)
+3
+"""
+
+from minidl.config import show_config
+from minidl.layer import Layer, Param
+from minidl.sequential import Sequential
+from minidl.trainer import Trainer
+from minidl_c import __version__
+from minidl_c.threads import get_num_threads, set_num_threads
+
+__all__ = [
+    "Layer",
+    "Param",
+    "Sequential",
+    "Trainer",
+    "__version__",
+    "get_num_threads",
+    "set_num_threads",
+    "show_config",
+]

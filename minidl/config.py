@@ -1,0 +1,57 @@
+"""What this installation is and does: minidl.show_config(), python -m minidl."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidl_c import __version__, build_info, isa
+from minidl_c.threads import get_num_threads, openmp
+
+
+@dataclass(frozen=True)
+class Config:
+    """What `show_config()` returns; prints as a list of facts."""
+
+    minidl: str
+    python: str
+    numpy: str
+    platform: str
+    instruction_set: str
+    openmp: bool
+    threads: int
+    compiler_flags: str
+
+    def __str__(self) -> str:
+        threads = f"{self.threads} threads by default" if self.openmp else "built without OpenMP: one thread"
+        return "\n".join(
+            (
+                f"minidl           {self.minidl}",
+                f"python           {self.python}",
+                f"numpy            {self.numpy}",
+                f"platform         {self.platform}",
+                f"instruction set  {self.instruction_set}",
+                f"threads          {threads}",
+                f"compiler flags   {self.compiler_flags}",
+            )
+        )
+
+    __repr__ = __str__
+
+
+def show_config() -> Config:
+    """Versions, instruction set, OpenMP and threads of this installation, as an object that prints itself."""
+    info = build_info()
+    return Config(
+        minidl=__version__,
+        python=sys.version.split()[0],
+        numpy=np.__version__,
+        platform=platform.platform(),
+        instruction_set=isa,
+        openmp=openmp(),
+        threads=get_num_threads(),
+        compiler_flags=" ".join(info["compile_args"] + info["isa_args"]),
+    )

@@ -1,0 +1,147 @@
+"""The door for arrays: what comes in as X is checked here, and read batch by batch, never copied whole."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.layer import Array, Shape
+
+Index = NDArray[np.int64]
+CHUNK = 4096  # examples looked at together when all of X is checked
+
+
+class Examples:
+    """X, checked: (n, size) rows that can be read in any order.
+
+    X: real numbers of any dtype, layout and byte order, as an array, a list or a memory map; (n, *shape), or 2-D of the
+    same width. uint8, float32 and float64 in C order are read where they lie; anything else is converted as it is read.
+    Raises TypeError for anything but real numbers, ValueError for another shape, NaN or infinity (in a memory map: when
+    the rows are read).
+    """
+
+    def __init__(self, X: Any, shape: Shape, dtype: str, name: str = "X") -> None:
+        array = as_numbers(X, name)
+        size = math.prod(shape)
+        if array.shape[1:] != shape and (array.ndim != 2 or array.shape[1] != size):
+            flat = "" if len(shape) == 1 else f" or (n, {size})"
+            expected = "(n, " + ", ".join(map(str, shape)) + ")"
+            raise ValueError(f"{name}: expected shape {expected}{flat}, got {array.shape}")
+        self.name, self.dtype, self.size = name, dtype, size
+        self._array = array
+        self._direct = array.dtype.name in ("uint8", "float32", "float64") and array.dtype.isnative
+        self._direct = self._direct and array.flags.c_contiguous and array.flags.aligned
+        self._late = _is_memory_map(array)
+        if not self._late:
+            for start in range(0, len(array), CHUNK):
+                self._check(array[start : start + CHUNK])
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def read(self, rows: Index) -> tuple[Array, Index]:
+        """An array (m, size) that kernels can read, and the numbers of the wanted rows in it."""
+        if self._direct:
+            if self._late:
+                self._check(self._array[rows])
+            return self._array.reshape(len(self._array), self.size), rows
+        return self.copy(rows), np.arange(len(rows))
+
+    def block(self, start: int, stop: int) -> Array:
+        """Rows start to stop as an array (m, size) that kernels can read: a view where that is possible."""
+        stop = min(stop, len(self))
+        if not self._direct:
+            return self.copy(np.arange(start, stop))
+        block = self._array[start:stop].reshape(stop - start, self.size)
+        if self._late:
+            self._check(block)
+        return block
+
+    def copy(self, rows: Index) -> Array:
+        """The wanted rows as an array (m, size) of the model's dtype."""
+        block = self._array[rows]
+        if self._late:
+            self._check(block)
+        return np.ascontiguousarray(block.reshape(len(rows), self.size), self.dtype)
+
+    def _check(self, block: Array) -> None:
+        if block.dtype.kind != "f":
+            return
+        if not np.isfinite(block).all():
+            raise ValueError(f"{self.name}: expected finite numbers, got NaN or infinity")
+        if block.size and block.dtype.itemsize > np.dtype(self.dtype).itemsize:
+            largest = np.finfo(self.dtype).max
+            if max(block.max(), -block.min()) > largest:
+                raise ValueError(
+                    f"{self.name}: expected numbers of at most {largest:.3g} ({self.dtype}), got larger ones"
+                )
+
+
+def as_numbers(X: Any, name: str) -> Array:
+    """X as an array of real numbers with at least two axes, without a copy where that is possible."""
+    if X is None:
+        raise TypeError(f"{name}: expected an array, got None")
+    if isinstance(X, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, got a masked array: fill it first")
+    if hasattr(X, "toarray") and not isinstance(X, np.ndarray):
+        raise TypeError(f"{name}: expected a dense array, got {type(X).__name__}: call its toarray()")
+    try:
+        array = np.asarray(X)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected examples of one shape: {error}") from error
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
+    if array.ndim < 2:
+        raise ValueError(f"{name}: expected examples along the first of at least two axes, got shape {array.shape}")
+    return array
+
+
+def as_weights(weights: Any, n: int) -> NDArray[np.float64]:
+    """sample_weight as float64 (n,), all finite, none negative, not all zero."""
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"sample_weight: expected real numbers, got dtype {array.dtype}")
+    if array.shape != (n,):
+        raise ValueError(f"sample_weight: expected shape ({n},), got {array.shape}")
+    array = array.astype(np.float64)
+    if not np.isfinite(array).all() or (array < 0).any():
+        raise ValueError("sample_weight: expected finite weights of at least 0")
+    if n and not array.any():
+        raise ValueError("sample_weight: expected at least one weight above 0, got zeros")
+    return array
+
+
+def class_weights(class_weight: dict[int, float] | str, y: Array) -> NDArray[np.float64]:
+    """The weight of each example's class: from a dict (other labels count 1), or "balanced" (scikit-learn's)."""
+    if isinstance(class_weight, str) and class_weight == "balanced":
+        labels, place, counts = np.unique(y, return_inverse=True, return_counts=True)
+        return np.asarray((len(y) / (len(labels) * counts))[place], np.float64)
+    if not isinstance(class_weight, dict):
+        raise TypeError(f"class_weight: expected a dict, 'balanced' or None, got {class_weight!r}")
+    weights = np.ones(len(y))
+    for label, weight in class_weight.items():
+        chosen = y == label
+        if not chosen.any():
+            raise ValueError(f"class_weight: expected labels that y has, got {label!r}")
+        if not isinstance(weight, (int, float, np.number)) or not np.isfinite(weight) or weight < 0:
+            raise ValueError(f"class_weight: expected finite weights of at least 0, got {weight!r} for {label!r}")
+        weights[chosen] = weight
+    return weights
+
+
+def epoch_order(n: int, seed: int, epoch: int, shuffle: bool) -> Index:
+    """The order of n examples in an epoch: a function of its arguments alone, each example once."""
+    if not shuffle:
+        return np.arange(n)
+    return np.random.default_rng([seed, epoch]).permutation(n)
+
+
+def _is_memory_map(array: Any) -> bool:
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False

@@ -1,0 +1,273 @@
+"""Image data sets as uint8 NCHW arrays, through scikit-learn.
+
+MNIST, Fashion-MNIST and CIFAR-10 come from OpenML through `sklearn.datasets.fetch_openml`, whose
+cache is a text file that takes the better part of a minute to parse. So the first load leaves a
+compact uint8 copy in `<data_home>/minidl`; later loads read that copy in a fraction of a second and
+import neither scikit-learn nor scipy. The digits of `load_digits` come with scikit-learn itself.
+
+Pixels are the integers of the source, unscaled: scaling is the work of a `Rescale` layer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import math
+import os
+import secrets
+import socket
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = [
+    "Bunch",
+    "DatasetUnavailable",
+    "load_cifar10",
+    "load_digits",
+    "load_fashion_mnist",
+    "load_mnist",
+]
+
+DataHome = str | os.PathLike[str] | None
+Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
+
+# Seconds a silent server is waited for; fetch_openml itself would wait for ever.
+_NETWORK_TIMEOUT = 20.0
+# What writing below a folder that is not ours to write in fails with.
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+class DatasetUnavailable(OSError):
+    """The data set is neither cached nor within reach; the message says what helps."""
+
+
+class Bunch(dict[str, NDArray[Any]]):
+    """The arrays of a data set, by key or by attribute: `data["X_train"] is data.X_train`.
+
+    `X_train` and `X_test` are uint8 of shape (n, channels, height, width), `y_train` and `y_test`
+    int64 labels of shape (n,).
+    """
+
+    X_train: NDArray[np.uint8]
+    y_train: NDArray[np.int64]
+    X_test: NDArray[np.uint8]
+    y_test: NDArray[np.int64]
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"Bunch has no {name!r}, only {', '.join(self)}") from None
+
+    def __setattr__(self, name: str, value: NDArray[Any]) -> None:
+        self[name] = value
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self]
+
+    def __repr__(self) -> str:
+        arrays = (f"{name}: {array.dtype} {array.shape}" for name, array in self.items())
+        return f"Bunch({', '.join(arrays)})"
+
+
+def load_mnist(data_home: DataHome = None) -> Bunch:
+    """Load MNIST: 60,000 + 10,000 handwritten digits, uint8 (n, 1, 28, 28), 10 classes.
+
+    `data_home` is scikit-learn's data folder; None means `$SCIKIT_LEARN_DATA`, or
+    `~/scikit_learn_data`. The first load reads scikit-learn's OpenML cache there, or downloads it
+    (15 MB), takes up to a minute, and keeps a compact copy; where the folder cannot be written to,
+    it warns and goes on. Raises `DatasetUnavailable` if there is neither cache nor network.
+    Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database"; OpenML `mnist_784`, version 1.
+    """
+    return _load(_MNIST, data_home)
+
+
+def load_fashion_mnist(data_home: DataHome = None) -> Bunch:
+    """Load Fashion-MNIST: 60,000 + 10,000 pieces of clothing, uint8 (n, 1, 28, 28), 10 classes.
+
+    The classes are 0 T-shirt, 1 trouser, 2 pullover, 3 dress, 4 coat, 5 sandal, 6 shirt, 7 sneaker,
+    8 bag, 9 ankle boot. Argument, cache and errors are those of `load_mnist`.
+    Source: H. Xiao, K. Rasul, R. Vollgraf, arXiv:1708.07747; OpenML `Fashion-MNIST`, version 1.
+    """
+    return _load(_FASHION_MNIST, data_home)
+
+
+def load_cifar10(data_home: DataHome = None) -> Bunch:
+    """Load CIFAR-10: 50,000 + 10,000 colour photographs, uint8 (n, 3, 32, 32), 10 classes.
+
+    The classes are 0 airplane, 1 automobile, 2 bird, 3 cat, 4 deer, 5 dog, 6 frog, 7 horse, 8 ship,
+    9 truck. Argument, cache and errors are those of `load_mnist`; the first load takes minutes and
+    gigabytes of memory, because scikit-learn parses the pixels into float64.
+    Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009; OpenML
+    `CIFAR_10`, version 1.
+    """
+    return _load(_CIFAR10, data_home)
+
+
+def load_digits() -> Bunch:
+    """Load scikit-learn's digits: 1,797 images, uint8 (n, 1, 8, 8), values 0 to 16, 10 classes.
+
+    Needs no download. Every fifth example of each class, in the order of the source, is a test
+    example: a stratified split that never changes, 1,442 for training and 355 for testing.
+    Source: E. Alpaydin, C. Kaynak, "Optical recognition of handwritten digits", UCI repository.
+    """
+    from sklearn.datasets import load_digits as load_embedded
+
+    images, labels = load_embedded(return_X_y=True)
+    X = images.astype(np.uint8).reshape(-1, 1, 8, 8)
+    y = labels.astype(np.int64)
+    is_test = np.zeros(len(y), dtype=bool)
+    for label in np.unique(y):
+        is_test[np.flatnonzero(y == label)[4::5]] = True
+    return Bunch(X_train=X[~is_test], y_train=y[~is_test], X_test=X[is_test], y_test=y[is_test])
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A data set on OpenML: rows of flattened CHW pixels, first to train on, then to test on."""
+
+    title: str
+    loader: str
+    name: str
+    image_shape: tuple[int, int, int]
+    n_train: int
+    n_test: int
+    n_classes: int = 10
+
+    @property
+    def n(self) -> int:
+        return self.n_train + self.n_test
+
+
+_MNIST = _Source("MNIST", "load_mnist", "mnist_784", (1, 28, 28), 60_000, 10_000)
+_FASHION_MNIST = _Source("Fashion-MNIST", "load_fashion_mnist", "Fashion-MNIST", (1, 28, 28), 60_000, 10_000)
+_CIFAR10 = _Source("CIFAR-10", "load_cifar10", "CIFAR_10", (3, 32, 32), 50_000, 10_000)
+
+
+def _load(source: _Source, data_home: DataHome) -> Bunch:
+    """Load `source` from its compact copy, or from OpenML's cache or server, leaving a copy."""
+    if data_home is None:  # scikit-learn's rule, without importing it
+        data_home = os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data"
+    home = Path(data_home).expanduser()
+    copy = home / "minidl" / f"{source.name.lower()}.npz"
+    arrays = _read_copy(copy, source)
+    if arrays is None:
+        arrays = _fetch(source, home)
+        _write_copy(copy, source, *arrays)
+    X, y = arrays
+    n = source.n_train
+    return Bunch(X_train=X[:n], y_train=y[:n], X_test=X[n:], y_test=y[n:])
+
+
+def _read_copy(path: Path, source: _Source) -> Arrays | None:
+    """Return the pixels and labels of a compact copy; None if it is missing or (it warns) bad.
+
+    The copy is an uncompressed .npz: its checksums tell a single damaged pixel, and the name in it
+    tells Fashion-MNIST from MNIST.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            name, X, y = str(file["name"]), file["X"], file["y"]
+        if name != source.name:
+            raise ValueError(f"it holds {name!r}")
+        if X.dtype != np.uint8 or X.shape != (source.n, *source.image_shape):
+            raise ValueError(f"its pixels are {X.dtype} {X.shape}")
+        if y.dtype != np.uint8 or y.shape != (source.n,) or y.max() >= source.n_classes:
+            raise ValueError(f"its labels are {y.dtype} {y.shape} up to {y.max(initial=0)}")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except Exception as error:  # damage raises anything: zipfile, zlib, NumPy
+        warnings.warn(
+            f"{path} is no usable copy of {source.title} and is made anew ({_reason(error)})",
+            stacklevel=4,
+        )
+        return None
+    return np.ascontiguousarray(X), y.astype(np.int64)
+
+
+def _write_copy(path: Path, source: _Source, X: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
+    """Write a compact copy, so that at any instant the path holds the old or the whole new one."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "xb") as file:
+                np.savez(file, name=np.array(source.name), X=X, y=y.astype(np.uint8))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        warnings.warn(
+            f"{source.title} is loaded, but no compact copy could be kept in {path.parent} "
+            f"({_reason(error)}), so that the next load takes as long",
+            stacklevel=4,
+        )
+
+
+def _fetch(source: _Source, home: Path) -> Arrays:
+    """Return the pixels and labels from scikit-learn's OpenML cache in `home`, or from OpenML."""
+    from sklearn.datasets import fetch_openml
+
+    # liac-arff, because the other parser needs pandas; one retry is the fewest that is accepted.
+    options = {"as_frame": False, "parser": "liac-arff", "n_retries": 1, "delay": 0.01}
+    with _network_timeout(_NETWORK_TIMEOUT), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="A network error occurred")
+        try:
+            try:
+                fetched = fetch_openml(source.name, version=1, data_home=home, **options)
+            except OSError as error:
+                if error.errno not in _READ_ONLY:
+                    raise
+                fetched = fetch_openml(source.name, version=1, cache=False, **options)
+            return _pixels(source, fetched.data), _labels(source, fetched.target)
+        except MemoryError:
+            raise
+        except Exception as error:  # sockets, gzip, JSON, ARFF: all the same here
+            raise DatasetUnavailable(
+                f"{source.title} is not in {home} and could not be fetched from openml.org "
+                f"({_reason(error)}). Call {source.loader}() once with a network connection; or "
+                f"name a folder that has it, by data_home= or the environment variable "
+                f"SCIKIT_LEARN_DATA; or use load_digits(), which needs no download."
+            ) from error
+
+
+def _pixels(source: _Source, data: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """Return float64 pixels (n, c * h * w) as uint8 (n, c, h, w); an error if one would change."""
+    if data.shape != (source.n, math.prod(source.image_shape)):
+        raise ValueError(f"expected {source.n} images of {source.image_shape}, got {data.shape}")
+    with np.errstate(invalid="ignore"):  # NaN and numbers out of range fail the comparison
+        X = data.astype(np.uint8, order="C")
+    if not np.array_equal(X, data):
+        raise ValueError("expected pixels that are integers from 0 to 255")
+    return X.reshape(source.n, *source.image_shape)
+
+
+def _labels(source: _Source, target: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the labels, strings on OpenML, as int64 (n,)."""
+    y = target.astype(np.int64)
+    if y.shape != (source.n,) or y.min() < 0 or y.max() >= source.n_classes:
+        raise ValueError(f"expected {source.n} labels from 0 to {source.n_classes - 1}")
+    return y
+
+
+@contextlib.contextmanager
+def _network_timeout(seconds: float) -> Iterator[None]:
+    """Give sockets that are made in the block a timeout, unless the program has set one itself."""
+    previous = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds if previous is None else previous)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(previous)
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,175 @@
+"""The layer contract: what a layer writes, and what it finds on itself."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from minidl.shapes import whole
+from minidl_c.op import Op
+
+Array = NDArray[Any]
+Shape = tuple[int, ...]
+Init = Callable[[np.random.Generator, Shape], ArrayLike]
+
+
+class Param:
+    """One tensor of parameters and its gradient, both views of the model's flat buffers.
+
+    `value` and `grad` may be written in place; assigning to them copies. A dense weight lies in memory as its kernel
+    reads it, (in, out), and `value` is the transposed view.
+    """
+
+    def __init__(self, value: Array) -> None:
+        self._value = value
+        self._grad: Array | None = None
+        self._grads: Callable[[], Array] | None = None
+
+    @property
+    def value(self) -> Array:
+        """The parameters; what is written into this array is what the next step uses."""
+        return self._value
+
+    @value.setter
+    def value(self, value: ArrayLike) -> None:
+        self._value[...] = _same_shape("value", value, self._value)
+
+    @property
+    def grad(self) -> Array:
+        """The gradient, of the shape of `value`: after `backward` a plain sum, after a training step divided."""
+        if self._grad is None:
+            if self._grads is None:
+                self._grad = np.zeros_like(self._value)
+            else:
+                self._grad = self._grads()
+        return self._grad
+
+    @grad.setter
+    def grad(self, grad: ArrayLike) -> None:
+        self.grad[...] = _same_shape("grad", grad, self._value)
+
+    def move(self, value: Array, grads: Callable[[], Array]) -> None:
+        """Makes `value` (of the same shape) the parameters' new home, and `grads()` that of the gradient."""
+        value[...] = self._value
+        self._value, self._grad, self._grads = value, None, grads
+
+    def __repr__(self) -> str:
+        return f"Param(shape={self._value.shape}, dtype={self._value.dtype})"
+
+
+def _same_shape(name: str, new: ArrayLike, old: Array) -> Array:
+    array = np.asarray(new)
+    if array.shape != old.shape:
+        raise ValueError(f"{name}: expected shape {old.shape}, got {array.shape}")
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name}: expected real numbers, got {array.dtype}")
+    return array
+
+
+class Layer:
+    """The base of every layer. A layer brings an op (`self.op`), or writes `forward` and `backward` in NumPy.
+
+    Its constructor only stores its arguments, in attributes of the same names. It finds on itself: `dtype` (in build
+    and later), `in_shape` and `out_shape` (without the batch axis), `params` (name to Param), `rng` (in a training
+    forward), and `needs_dx`: whether anybody uses what `backward` returns.
+    """
+
+    op: Op | None = None
+    needs_dx: bool = True
+    in_shape: Shape
+    out_shape: Shape
+    dtype: str
+    params: dict[str, Param]
+    _rng: np.random.Generator | None = None
+    _step: int = 0
+
+    # ---- what a layer writes
+
+    def build(self, in_shape: Shape) -> Shape:
+        """Returns the output shape for this input shape, both without the batch axis; creates parameters and the op.
+
+        Raises ValueError if the layer cannot take such an input. The default leaves the shape as it is.
+        """
+        return in_shape
+
+    def forward(self, x: Array, training: bool) -> Array:
+        """Returns y for x, the batch first. Never writes into x; without `training` leaves the layer as it is."""
+        raise NotImplementedError(f"{type(self).__name__} has neither an op nor a forward")
+
+    def backward(self, dy: Array) -> Array:
+        """Returns dx for the gradient dy of the last training forward's y, and overwrites the grad of every Param."""
+        raise NotImplementedError(f"{type(self).__name__} has neither an op nor a backward")
+
+    # ---- what a layer uses
+
+    def param(self, name: str, shape: Shape, init: Init, order: str = "C") -> Param:
+        """Creates a parameter, in `build`. init(rng, shape) gives its first value.
+
+        order "F" lays it out transposed in memory. Raises ValueError for a name that exists, or an init of another
+        shape.
+        """
+        if name in self.params:
+            raise ValueError(f"param {name!r} exists already")
+        first = np.asarray(init(self._generator(name), shape))
+        if first.shape != tuple(shape):
+            raise ValueError(f"init of {name!r}: expected shape {tuple(shape)}, got {first.shape}")
+        self.params[name] = Param(np.array(first, dtype=self.dtype, order="F" if order == "F" else "C"))
+        return self.params[name]
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """Random numbers that depend on seed, place and step alone; made anew in each training forward."""
+        if self._rng is None:
+            self._rng = self._generator(f"step {self._step}")
+        return self._rng
+
+    # ---- what the model calls
+
+    def setup(self, in_shape: Shape, dtype: str, seed: int, path: str) -> Shape:
+        """Builds the layer once for its place in a model; not to be overridden."""
+        self.params = {}
+        self.dtype, self._seed, self._path = dtype, seed, path
+        self._step, self._rng = 0, None
+        self.in_shape = in_shape
+        out_shape = self.build(in_shape)
+        if not isinstance(out_shape, (tuple, list)):
+            raise TypeError(f"build: expected it to return a shape, got {out_shape!r}")
+        out_shape = tuple(whole("build: a size of the shape it returns", size) for size in out_shape)
+        if self.op is not None:
+            self._check_op(self.op, out_shape)
+        self.out_shape = out_shape
+        return out_shape
+
+    def begin_step(self, step: int, seed: int) -> None:
+        """Tells the layer which training step comes, for `rng`."""
+        self._step, self._seed, self._rng = step, seed, None
+
+    def config(self) -> dict[str, Any]:
+        """The constructor's arguments, read from the attributes of the same names."""
+        arguments = inspect.signature(type(self).__init__).parameters.values()
+        plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        return {a.name: getattr(self, a.name) for a in list(arguments)[1:] if a.kind in plain}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.config().items())})"
+
+    def _generator(self, name: str) -> np.random.Generator:
+        return np.random.default_rng([self._seed, *f"{self._path}/{name}".encode()])
+
+    def _check_op(self, op: Op, out_shape: Shape) -> None:
+        if not isinstance(op, Op):
+            raise TypeError(f"op: expected an Op of minidl_c, got {op!r}")
+        if op.dtype != self.dtype:
+            raise ValueError(f"op: expected one for {self.dtype}, got {op.dtype}: give it self.dtype")
+        count = sum(p.value.size for p in self.params.values())
+        if op.n_param != count:
+            raise ValueError(f"the op reads {op.n_param} parameters, the layer has {count}")
+        if math.prod(op.in_shape) != math.prod(self.in_shape) or math.prod(op.out_shape) != math.prod(out_shape):
+            raise ValueError(
+                f"the op goes from {op.in_shape} to {op.out_shape}, the layer from {self.in_shape} to {out_shape}"
+            )

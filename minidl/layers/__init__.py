@@ -1,0 +1,10 @@
+"""The layers: one class a file, each beside the kernel of the same name in minidl_c."""
+
+from minidl.layers.conv2d import Conv2D
+from minidl.layers.dense import Dense
+from minidl.layers.flatten import Flatten
+from minidl.layers.maxpool2d import MaxPool2D
+from minidl.layers.relu import ReLU
+from minidl.layers.rescale import Rescale
+
+__all__ = ["Conv2D", "Dense", "Flatten", "MaxPool2D", "ReLU", "Rescale"]

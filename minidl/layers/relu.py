@@ -1,0 +1,15 @@
+"""ReLU: max(x, 0)."""
+
+from __future__ import annotations
+
+from minidl.layer import Layer
+from minidl.shapes import Shape
+from minidl_c.relu import ReLUOp
+
+
+class ReLU(Layer):
+    """y = max(x, 0), for any shape. NaN stays NaN; the gradient at 0 is 0."""
+
+    def build(self, in_shape: Shape) -> Shape:
+        self.op = ReLUOp(in_shape, self.dtype)
+        return in_shape

@@ -1,0 +1,91 @@
+"""Losses: functions of scores and targets that return the loss of each example, and its gradient.
+
+`loss(scores, y) -> (losses (n,), dscores)`, row i of dscores being the gradient of losses[i]; nothing is averaged, and
+weights are not a loss's business. Any function of that kind is a loss; one that also brings an op (`op`, `targets`)
+runs inside the training plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.layer import Array, Shape
+from minidl_c.op import Op
+from minidl_c.softmax_cross_entropy import (
+    SoftmaxCrossEntropyOp,
+    softmax,
+    softmax_cross_entropy_backward,
+    softmax_cross_entropy_forward,
+)
+
+Loss = Callable[[Array, Array], tuple[Array, Array]]
+
+
+class SoftmaxCrossEntropy:
+    """Cross-entropy of softmax(scores) with integer labels, from logits: finite for scores of any finite size.
+
+    scores (n, classes) float32 or float64; y (n,) integers from 0 to classes - 1.
+
+    >>> losses, dscores = softmax_cross_entropy(np.zeros((1, 2)), np.array([0]))
+    >>> round(losses[0], 4), dscores.tolist()
+    (np.float64(0.6931), [[-0.5, 0.5]])
+    """
+
+    def __call__(self, scores: Array, y: Array) -> tuple[Array, Array]:
+        """The loss of each example (n,), and its gradient (n, classes). Raises as `targets`."""
+        scores = np.ascontiguousarray(scores)
+        labels = self.targets(y, scores.shape[1:])
+        losses, dscores = np.empty(len(scores), scores.dtype), np.empty_like(scores)
+        softmax_cross_entropy_forward(scores, labels, losses)
+        softmax_cross_entropy_backward(scores, labels, None, dscores)
+        return losses, dscores
+
+    def op(self, shape: Shape, dtype: str) -> Op:
+        """The loss as the last op of a plan."""
+        return SoftmaxCrossEntropyOp(shape, dtype)
+
+    def targets(self, y: Any, shape: Shape) -> NDArray[np.int64]:
+        """y as int64 labels of scores of this shape; raises TypeError or ValueError for anything else."""
+        if len(shape) != 1:
+            raise ValueError(f"softmax_cross_entropy: expected a model with outputs (classes,), got {shape}")
+        if y is None:
+            raise TypeError("y: expected integer labels, got None")
+        array = np.asarray(y)
+        if array.dtype.kind not in "iu":
+            raise TypeError(f"y: expected integer labels, got dtype {array.dtype}")
+        if array.ndim != 1:
+            raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}")
+        if array.size and (array.min() < 0 or array.max() >= shape[0]):
+            raise ValueError(
+                f"y: expected labels from 0 to {shape[0] - 1} (the model has {shape[0]} outputs), "
+                f"got labels from {array.min()} to {array.max()}"
+            )
+        return np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"])
+
+
+softmax_cross_entropy = SoftmaxCrossEntropy()
+
+_NAMES: dict[str, Loss] = {"softmax_cross_entropy": softmax_cross_entropy}
+
+
+def get(loss: str | Loss) -> Loss:
+    """The loss of that name, or the function itself; raises ValueError or TypeError for anything else."""
+    if isinstance(loss, str):
+        if loss not in _NAMES:
+            raise ValueError(f"loss: expected one of {sorted(_NAMES)} or a function, got {loss!r}")
+        return _NAMES[loss]
+    if not callable(loss):
+        raise TypeError(f"loss: expected a name or a function, got {loss!r}")
+    return loss
+
+
+def probabilities(scores: Array) -> Array:
+    """softmax(scores), row by row: (n, classes), in the dtype of scores."""
+    scores = np.ascontiguousarray(scores)
+    out = np.empty_like(scores)
+    softmax(scores, out)
+    return out

@@ -1,0 +1,42 @@
+"""Metrics: functions `f(y, scores) -> float` of all examples' targets and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from minidl.layer import Array
+
+Metric = Callable[[Array, Array], float]
+
+
+def accuracy(y: Array, scores: Array) -> float:
+    """The share of examples whose highest score is that of their label.
+
+    >>> import numpy as np
+    >>> accuracy(np.array([0, 1]), np.array([[2.0, 1.0], [3.0, 0.0]]))
+    0.5
+    """
+    return float((scores.argmax(axis=1) == y).mean()) if len(y) else float("nan")
+
+
+_NAMES: dict[str, Metric] = {"accuracy": accuracy}
+
+
+def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
+    """Names and functions as a dict from name to function; raises ValueError or TypeError for anything else."""
+    if isinstance(metrics, str):
+        raise TypeError(f"metrics: expected a list such as [{metrics!r}], got {metrics!r}")
+    found: dict[str, Metric] = {}
+    for metric in metrics:
+        if isinstance(metric, str):
+            if metric not in _NAMES:
+                raise ValueError(f"metrics: expected one of {sorted(_NAMES)} or a function, got {metric!r}")
+            name, function = metric, _NAMES[metric]
+        elif callable(metric):
+            name, function = getattr(metric, "__name__", type(metric).__name__), metric
+        else:
+            raise TypeError(f"metrics: expected names or functions, got {metric!r}")
+        if name in found or name in ("epoch", "loss", "lr", "images_per_second") or name.startswith("val_"):
+            raise ValueError(f"metrics: expected a name of its own for each, got {name!r}: rename the function")
+        found[name] = function
+    return found

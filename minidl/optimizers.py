@@ -1,0 +1,77 @@
+"""Optimizers: what a step does with the gradients.
+
+An optimizer is an object with `step(params, lr)` and `lr`, a number or a function of the step. One that also has
+`update(size, dtype)` runs inside the training plan.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from minidl.layer import Array, Param
+from minidl_c.sgd import SGDUpdate, sgd_update
+from minidl_c.update import Update
+
+Rate = float | Callable[[int], float]
+
+
+class SGD:
+    """Stochastic gradient descent, as torch.optim.SGD: v = momentum * v + g, then w -= lr * v.
+
+    lr: the learning rate, a number or `callable(step)`, steps counted from 0.
+    nesterov: w -= lr * (g + momentum * v) instead (Sutskever et al., 2013).
+
+    Raises TypeError or ValueError for a negative rate, a momentum outside [0, 1), or Nesterov without momentum.
+    """
+
+    def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False) -> None:
+        if not callable(lr):
+            check_rate(lr)
+        if isinstance(momentum, bool) or not isinstance(momentum, (int, float, np.floating, np.integer)):
+            raise TypeError(f"momentum: expected a number, got {momentum!r}")
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum: expected a number in [0, 1), got {momentum}")
+        if nesterov and momentum == 0:
+            raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
+        self.lr, self.momentum, self.nesterov = lr, momentum, nesterov
+        self._velocity: dict[str, Array] = {}
+
+    def update(self, size: int, dtype: str) -> Update:
+        """The native form: updates `size` flat parameters inside a plan, and keeps their velocity."""
+        return SGDUpdate(size, dtype, self.momentum, self.nesterov)
+
+    def step(self, params: Mapping[str, Param], lr: float) -> None:
+        """One step by hand, on every param's value with its grad; the velocity is kept by name."""
+        for name, param in params.items():
+            value = np.ascontiguousarray(param.value)
+            velocity = self._velocity.setdefault(name, np.zeros_like(value))
+            grad = np.ascontiguousarray(param.grad)
+            sgd_update(
+                value.reshape(-1),
+                grad.reshape(-1),
+                velocity.reshape(-1),
+                lr,
+                self.momentum,
+                self.nesterov,
+            )
+            param.value = value
+
+
+def check_rate(rate: float) -> float:
+    """`rate` as a float; raises TypeError or ValueError unless it is a finite number that is not negative."""
+    if isinstance(rate, bool) or not isinstance(rate, (int, float, np.floating, np.integer)):
+        raise TypeError(f"lr: expected a number or a function of the step, got {rate!r}")
+    if not math.isfinite(rate) or rate < 0:
+        raise ValueError(f"lr: expected a finite number of at least 0, got {rate}")
+    return float(rate)
+
+
+def rate_at(optimizer: object, step: int) -> float:
+    """The learning rate of an optimizer at a step, from its `lr`."""
+    rate = getattr(optimizer, "lr", None)
+    if rate is None:
+        raise TypeError(f"optimizer: expected an attribute lr, {type(optimizer).__name__} has none")
+    return check_rate(rate(step) if callable(rate) else rate)

@@ -1,0 +1,233 @@
+"""Sequential: layers one after the other."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from minidl import losses
+from minidl.data import Examples
+from minidl.layer import Array, Layer, Param, Shape
+from minidl.network import Network
+from minidl.shapes import input_shape as checked_shape
+from minidl.shapes import whole
+from minidl.summary import Summary, summarize
+
+CHUNK = 1024  # examples that NumPy layers, or data that has to be converted, go through predict with
+
+
+class Sequential:
+    """Layers one after the other; shapes are inferred, so layers only name their output sizes.
+
+    layers: Layer objects, each for this model alone.
+    input_shape: of one example, (channels, height, width) or (features,); None: taken from the data of the first fit.
+    seed: the initial weights are a function of it and of each layer's place.
+    dtype: "float32", or "float64" throughout.
+
+    Raises TypeError or ValueError, naming layer and place, if the layers do not fit together.
+
+    >>> from minidl.layers import Dense, ReLU
+    >>> model = Sequential([Dense(4), ReLU(), Dense(2)], input_shape=(3,))
+    >>> model.predict(np.zeros((5, 3))).shape
+    (5, 2)
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[Layer],
+        input_shape: Shape | None = None,
+        seed: int = 0,
+        dtype: str = "float32",
+    ) -> None:
+        self.layers: tuple[Layer, ...] = tuple(layers)
+        if not self.layers:
+            raise ValueError("layers: expected at least one, got none")
+        for i, layer in enumerate(self.layers):
+            if not isinstance(layer, Layer):
+                raise TypeError(f"layers: expected Layer objects, got {layer!r} at place {i}")
+            if any(layer is other for other in self.layers[:i]):
+                raise ValueError(f"{self._name(i)}: appears twice; make a second layer, they would share weights")
+        if dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
+        self.dtype, self.seed = str(dtype), whole("seed", seed, least=0)
+        self.network: Network | None = None
+        self._tape: list[Any] | None = None
+        if input_shape is not None:
+            self.build(input_shape)
+
+    # ---- building
+
+    def build(self, input_shape: Shape) -> None:
+        """Infers all shapes, creates all parameters. Raises as the constructor, and if the model is built already."""
+        if self.network is not None:
+            raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
+        shape = checked_shape(input_shape)
+        for i, layer in enumerate(self.layers):
+            if hasattr(layer, "params"):
+                raise ValueError(f"{self._name(i)}: belongs to another model; make a new layer")
+        with self.unbuilt_on_error():
+            for i, layer in enumerate(self.layers):
+                try:
+                    shape = layer.setup(shape, self.dtype, self.seed, str(i))
+                except (TypeError, ValueError) as error:
+                    kind = TypeError if isinstance(error, TypeError) else ValueError
+                    raise kind(f"{self._name(i)}, cannot take input {shape}: {error}") from error
+            self.network = Network(self.layers, [self._name(i) for i in range(len(self.layers))], self.dtype)
+
+    @contextmanager
+    def unbuilt_on_error(self) -> Iterator[None]:
+        """A context: if it ends in an error, a model that was not built before is not built after it."""
+        unbuilt = self.network is None
+        try:
+            yield
+        except BaseException:
+            if unbuilt:
+                self.discard()
+            raise
+
+    def discard(self) -> None:
+        """Undoes `build`: shapes and parameters are forgotten."""
+        self.network = self._tape = None
+        for layer in self.layers:
+            layer.__dict__.pop("params", None)
+
+    def _name(self, i: int) -> str:
+        return f"layer {i}, {type(self.layers[i]).__name__}"
+
+    def _built(self) -> Network:
+        if self.network is None:
+            raise ValueError("the model is not built yet: give it an input_shape, or fit it first")
+        return self.network
+
+    @property
+    def input_shape(self) -> Shape:
+        """The shape of one example. Raises ValueError before the model is built, as all that needs shapes."""
+        self._built()
+        return self.layers[0].in_shape
+
+    @property
+    def output_shape(self) -> Shape:
+        """The shape of one example's output."""
+        self._built()
+        return self.layers[-1].out_shape
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """All parameters by name, "0.weight" being the weight of layer 0."""
+        self._built()
+        return {f"{i}.{name}": p for i, layer in enumerate(self.layers) for name, p in layer.params.items()}
+
+    # ---- computing
+
+    def predict(self, X: ArrayLike, num_threads: int | None = None) -> Array:
+        """The outputs (scores) for X: (n, *output_shape). Row i does not depend on the other rows, to the last bit.
+
+        X: (n, *input_shape), or 2-D of the same width; real numbers. Raises TypeError or ValueError for anything else.
+        """
+        network = self._built()
+        examples = Examples(X, self.input_shape, self.dtype)
+        out = np.empty((len(examples), *self.output_shape), self.dtype)
+        for start in range(0, len(examples), CHUNK):
+            block = examples.block(start, start + CHUNK)
+            out[start : start + CHUNK] = network.predict(block.reshape(-1, *self.input_shape), num_threads)
+        return out
+
+    def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
+        """softmax of the scores: (n, classes), rows that sum to 1. Raises ValueError if outputs are not (classes,)."""
+        if len(self.output_shape) != 1:
+            raise ValueError(f"predict_proba: expected a model with outputs (classes,), got {self.output_shape}")
+        return losses.probabilities(self.predict(X, num_threads))
+
+    def forward(self, X: ArrayLike, training: bool = False) -> Array:
+        """The outputs for a batch X, by hand. With `training`, what `backward` needs is kept until the next forward."""
+        network = self._built()
+        examples = Examples(X, self.input_shape, self.dtype)
+        x = examples.block(0, len(examples)).reshape(len(examples), *self.input_shape)
+        if not training:
+            return network.predict(x)
+        if self._tape is not None:
+            network.release(self._tape)
+            self._tape = None
+        y, self._tape = network.forward(x, seed=self.seed)
+        self._batch = len(x)
+        return y
+
+    def backward(self, dy: ArrayLike) -> Array:
+        """The gradient dx of the last training forward's X, from the gradient dy of its outputs.
+
+        Every param.grad becomes the plain sum over the batch. Raises RuntimeError without a training forward before it,
+        TypeError or ValueError for a dy of another kind or shape.
+        """
+        network = self._built()
+        if self._tape is None:
+            raise RuntimeError("backward: expected a forward(X, training=True) before it")
+        array = np.asarray(dy)
+        if array.dtype.kind not in "fiu":
+            raise TypeError(f"dy: expected real numbers, got {array.dtype}")
+        if array.shape != (self._batch, *self.output_shape):
+            raise ValueError(f"dy: expected shape {(self._batch, *self.output_shape)}, got {array.shape}")
+        dx = network.backward(self._tape, np.ascontiguousarray(array, self.dtype), want_dx=True)
+        assert dx is not None
+        return dx
+
+    # ---- weights
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of all parameters by name, in PyTorch's names and layouts."""
+        return {name: np.array(param.value, order="C") for name, param in self.params.items()}
+
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Copies parameters by name.
+
+        Raises ValueError for missing, unknown or misshapen ones, TypeError for numbers that are not real, and then
+        changes nothing.
+        """
+        params = self.params
+        if set(state) != set(params):
+            missing, unknown = sorted(set(params) - set(state)), sorted(set(state) - set(params))
+            raise ValueError(f"state: expected the names of model.params; missing {missing}, unknown {unknown}")
+        arrays = {name: np.asarray(value) for name, value in state.items()}
+        for name, array in arrays.items():
+            if array.shape != params[name].value.shape:
+                raise ValueError(f"state[{name!r}]: expected shape {params[name].value.shape}, got {array.shape}")
+            if array.dtype.kind not in "fiu":
+                raise TypeError(f"state[{name!r}]: expected real numbers, got {array.dtype}")
+        for name, array in arrays.items():
+            params[name].value = array
+
+    # ---- looking
+
+    def summary(self) -> Summary:
+        """Layers, shapes, parameters and memory, as an object that prints as a table."""
+        self._built()
+        return summarize(self.layers, self.dtype)
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    @overload
+    def __getitem__(self, place: int) -> Layer: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequential: ...
+    def __getitem__(self, place: int | slice) -> Layer | Sequential:
+        """model[i] is a layer; model[a:b] a new model of copies of these layers, with their weights."""
+        if not isinstance(place, slice):
+            return self.layers[place]
+        chosen = self.layers[place]
+        copies = [type(layer)(**copy.deepcopy(layer.config())) for layer in chosen]
+        model = Sequential(copies, seed=self.seed, dtype=self.dtype)
+        if self.network is not None:
+            model.build(chosen[0].in_shape)
+            for new, old in zip(copies, chosen, strict=True):
+                for name, param in old.params.items():
+                    new.params[name].value = param.value
+        return model
+
+    def __repr__(self) -> str:
+        lines = [f"  ({i}): {layer!r}" for i, layer in enumerate(self.layers)]
+        return "Sequential(\n" + "\n".join(lines) + "\n)"

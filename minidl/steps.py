@@ -1,0 +1,126 @@
+"""Training steps: the whole step inside one plan, or stage by stage when something in it is Python."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.data import Examples, Index
+from minidl.layer import Array
+from minidl.losses import Loss
+from minidl.network import Network
+from minidl.sequential import Sequential
+from minidl_c.plan import Plan
+
+
+@dataclass
+class Batches:
+    """Some steps' worth of examples: `rows` of `examples` in order, `size` of them a step."""
+
+    examples: Examples
+    targets: Array  # by example
+    weights: Array | None  # by example, in the model's dtype
+    rows: Index
+    size: int
+    rates: NDArray[np.float64]  # by step
+    count: NDArray[np.int64]  # (1,): the steps done so far; each one adds 1, in the same call that changes the weights
+    losses: Array  # OUT (len(rows),)
+    scores: Array | None  # OUT (len(rows), classes)
+
+    def totals(self) -> NDArray[np.float64]:
+        """For each step, the weight of its batch: what sums of gradients and losses are divided by."""
+        if self.weights is None:
+            return np.full(len(self.rates), float(self.size))
+        return self.weights[self.rows].astype(np.float64).reshape(-1, self.size).sum(axis=1)
+
+
+class FusedSteps:
+    """Steps of a model of kernels, a native loss and a native optimizer: no Python from the first to the last."""
+
+    def __init__(self, network: Network, loss: Any, optimizer: Any, seed: int) -> None:
+        op = loss.op(network.layers[-1].out_shape, network.dtype)
+        parameters = network.parameters
+        self.plan = Plan([*(layer.op for layer in network.layers), op], [*parameters.offsets, 0], has_loss=True)
+        self.parameters, self.seed = parameters, seed
+        self.update = optimizer.update(parameters.values.size, network.dtype)
+
+    def run(self, b: Batches, num_threads: int | None) -> int:
+        """Does the steps; returns how many: fewer than asked for if one was not finite, which then changed nothing."""
+        x, rows = b.examples.read(b.rows)
+        targets, weights = b.targets, b.weights
+        if rows is not b.rows:  # a converted copy of these rows alone
+            targets, weights = targets[b.rows], None if weights is None else weights[b.rows]
+        return self.plan.train(
+            x, rows, b.size, targets, weights, b.losses, b.scores, b.totals(), b.rates,
+            self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count,
+        )  # fmt: skip
+
+
+class StagedSteps:
+    """Steps with a layer, a loss or an optimizer in Python. The same slots, so for native parts the same bits."""
+
+    def __init__(self, model: Sequential, loss: Loss, optimizer: Any, seed: int) -> None:
+        network = model.network
+        assert network is not None
+        self.model, self.network, self.loss, self.optimizer, self.seed = (
+            model,
+            network,
+            loss,
+            optimizer,
+            seed,
+        )
+        native = hasattr(optimizer, "update")
+        self.update = optimizer.update(network.parameters.values.size, network.dtype) if native else None
+
+    def run(self, b: Batches, num_threads: int | None) -> int:
+        """As FusedSteps.run."""
+        for k, total in enumerate(b.totals()):
+            here = slice(k * b.size, (k + 1) * b.size)
+            rows = b.rows[here]
+            x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
+            scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]))
+            losses, dscores = self._loss(scores, b.targets[rows])
+            b.losses[here] = losses
+            if b.scores is not None:
+                b.scores[here] = scores
+            if b.weights is not None:
+                dscores = b.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
+            self.network.backward(tape, dscores, want_dx=False)
+            self.network.release(tape)
+            grads = self.network.parameters.grads
+            np.divide(grads, grads.dtype.type(total), out=grads)
+            if not (np.isfinite(grads).all() and np.isfinite(losses).all()):
+                return k
+            if self.update is not None:
+                self.update.apply(self.network.parameters.values, grads, b.rates[k], b.count)
+            else:
+                self.optimizer.step(self.model.params, float(b.rates[k]))
+                b.count += 1
+        return len(b.rates)
+
+    def _loss(self, scores: Array, targets: Array) -> tuple[Array, Array]:
+        returned = self.loss(scores, targets)
+        if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+            raise TypeError(f"loss: expected it to return (losses, dscores), got {type(returned).__name__}")
+        losses, dscores = returned
+        losses, dscores = np.asarray(losses), np.asarray(dscores, scores.dtype)
+        if losses.shape != scores.shape[:1] or dscores.shape != scores.shape:
+            raise ValueError(
+                f"loss: expected losses of shape {scores.shape[:1]} and dscores of shape {scores.shape}, "
+                f"got {losses.shape} and {dscores.shape}"
+            )
+        return losses, dscores
+
+
+Steps = FusedSteps | StagedSteps
+
+
+def make_steps(model: Sequential, loss: Loss, optimizer: Any, seed: int) -> Steps:
+    """The fastest kind of steps that this model, loss and optimizer allow."""
+    assert model.network is not None
+    if model.network.native and hasattr(loss, "op") and hasattr(optimizer, "update"):
+        return FusedSteps(model.network, loss, optimizer, seed)
+    return StagedSteps(model, loss, optimizer, seed)

@@ -1,0 +1,89 @@
+"""Examples with their targets and weights, checked against each other and against the model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.data import Examples, Index, as_numbers, as_weights, class_weights
+from minidl.layer import Array
+from minidl.losses import Loss
+from minidl.sequential import Sequential
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """What fit, evaluate and train_batch work on. `used` are the rows of weight above 0; weights None are ones."""
+
+    examples: Examples
+    targets: Array
+    weights: NDArray[np.float64] | None
+    used: Index
+    labels: bool  # whether targets are labels of classes
+
+    @classmethod
+    def accept(
+        cls,
+        model: Sequential,
+        loss: Loss,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        class_weight: dict[int, float] | str | None = None,
+    ) -> Supervised:
+        """X, y and weights, checked; builds an unbuilt model. Raises TypeError or ValueError, changing nothing."""
+        with model.unbuilt_on_error():
+            if model.network is None:
+                shape = as_numbers(X, "X").shape[1:]
+                Examples(X, shape, model.dtype)
+                model.build(shape)
+            examples = Examples(X, model.input_shape, model.dtype)
+            targets = _targets(loss, y, len(examples), model)
+            weights = None if sample_weight is None else as_weights(sample_weight, len(examples))
+            if class_weight is not None:
+                by_class = class_weights(class_weight, targets)
+                weights = by_class if weights is None else weights * by_class
+            used = np.arange(len(examples)) if weights is None else np.flatnonzero(weights)
+            if len(examples) and not len(used):
+                raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
+        return cls(examples, targets, weights, used, hasattr(loss, "targets"))
+
+    def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
+        """The rows to train on, and those held back (None: none): a random share, stratified for labels."""
+        if isinstance(share, bool) or not isinstance(share, (int, float, np.floating, np.integer)):
+            raise TypeError(f"validation_split: expected a share such as 0.1, got {share!r}")
+        if not 0 <= share < 1:
+            raise ValueError(f"validation_split: expected a share of at least 0 and below 1, got {share}")
+        if share == 0:
+            return self.used, None
+        from sklearn.model_selection import train_test_split  # imports scipy: not before it is needed
+
+        stratify = self.targets[self.used] if self.labels else None
+        try:
+            train, held = train_test_split(self.used, test_size=share, random_state=seed, stratify=stratify)
+        except ValueError as error:
+            raise ValueError(f"validation_split: {error}") from error
+        return np.sort(train), np.sort(held)
+
+    def mean(self, losses: Array, rows: Index) -> float:
+        """sum(weight * loss) / sum(weight) of these rows. A correctly rounded sum has no order: the same bits."""
+        values = losses.astype(np.float64)
+        if not len(values):
+            return float("nan")
+        if self.weights is None:
+            return math.fsum(values) / len(values)
+        return math.fsum(self.weights[rows] * values) / math.fsum(self.weights[rows])
+
+
+def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:
+    if y is None:
+        raise TypeError("y: expected targets, got None")
+    if np.ndim(y) == 0 or len(y) != n:
+        got = len(y) if np.ndim(y) else "a single number"
+        raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")
+    own = getattr(loss, "targets", None)
+    return np.asarray(y) if own is None else own(y, model.output_shape)

@@ -1,0 +1,213 @@
+"""Geometries of convolution and max-pooling, and thousands of random ones to try the kernels on."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+BATCHES = (0, 1, 1, 2, 3, 15, 15, 16, 16, 17, 17, 33, 33)  # around the tile of 16 examples
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution; padding is (top, bottom, left, right)."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    filters: int
+    kernel: tuple
+    stride: tuple = (1, 1)
+    padding: tuple = (0, 0, 0, 0)
+    dilation: tuple = (1, 1)
+    groups: int = 1
+
+    @property
+    def x_shape(self):
+        return (self.batch, self.channels, self.height, self.width)
+
+    @property
+    def w_shape(self):
+        return (self.filters, self.channels // self.groups, *self.kernel)
+
+    @property
+    def spare(self):
+        """How far the dilated kernel can travel in the padded input, (rows, columns)."""
+        top, bottom, left, right = self.padding
+        padded = (self.height + top + bottom, self.width + left + right)
+        reach = [d * (k - 1) + 1 for d, k in zip(self.dilation, self.kernel, strict=True)]
+        return (padded[0] - reach[0], padded[1] - reach[1])
+
+    @property
+    def out_size(self):
+        return tuple(s // step + 1 for s, step in zip(self.spare, self.stride, strict=True))
+
+    @property
+    def y_shape(self):
+        return (self.batch, self.filters, *self.out_size)
+
+    @property
+    def terms(self):
+        """Products in one output pixel."""
+        return int(np.prod(self.w_shape[1:]))
+
+    @property
+    def options(self):
+        return {name: getattr(self, name) for name in ("stride", "padding", "dilation", "groups")}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A max-pooling; padding is (rows, columns), the same on both sides."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    kernel: tuple
+    stride: tuple
+    padding: tuple = (0, 0)
+    ceil_mode: bool = False
+
+    @property
+    def x_shape(self):
+        return (self.batch, self.channels, self.height, self.width)
+
+    @property
+    def spare(self):
+        padded = (self.height + 2 * self.padding[0], self.width + 2 * self.padding[1])
+        return (padded[0] - self.kernel[0], padded[1] - self.kernel[1])
+
+    @property
+    def out_size(self):
+        """Rounded up in ceil mode, but no window starts in the padding at the end (PyTorch)."""
+        sizes = []
+        for axis, size in enumerate((self.height, self.width)):
+            spare, stride = self.spare[axis], self.stride[axis]
+            count = spare // stride + 1
+            next_start = count * stride - self.padding[axis]
+            if self.ceil_mode and spare % stride and next_start < size:
+                count += 1
+            sizes.append(count)
+        return tuple(sizes)
+
+    @property
+    def y_shape(self):
+        return (self.batch, self.channels, *self.out_size)
+
+    @property
+    def options(self):
+        names = ("kernel", "stride", "padding", "ceil_mode")
+        return {name: getattr(self, name) for name in names}
+
+
+# ---- random geometries ---------------------------------------------------------------------------
+def _ints(values):
+    return tuple(int(value) for value in values)
+
+
+def _draw_conv(rng):
+    return Conv(
+        batch=int(rng.choice(BATCHES)),
+        channels=int(rng.integers(1, 6)),
+        height=int(rng.integers(1, 13)),
+        width=int(rng.integers(1, 13)),
+        filters=int(rng.integers(1, 10)),
+        kernel=_ints(rng.integers(1, 6, 2)),
+        stride=_ints(rng.integers(1, 4, 2)),
+        padding=_ints(rng.integers(0, 3, 4) * rng.integers(2)),
+    )
+
+
+def _draw_pool(rng):
+    kernel = _ints(rng.integers(1, 6, 2))
+    return Pool(
+        batch=int(rng.choice(BATCHES)),
+        channels=int(rng.integers(1, 6)),
+        height=int(rng.integers(1, 14)),
+        width=int(rng.integers(1, 14)),
+        kernel=kernel,
+        stride=_ints(rng.integers(1, 5, 2)),
+        padding=_ints(rng.integers(0, k // 2 + 1) for k in kernel),
+        ceil_mode=bool(rng.integers(2)),
+    )
+
+
+def _beyond(rng, kernel):
+    return _ints(k + rng.integers(1, 4) for k in kernel)
+
+
+def _grouped(rng, c):
+    groups = int(rng.integers(2, 4))
+    return {"groups": groups, "channels": groups * c.channels, "filters": groups * c.filters}
+
+
+CONV_FORMS = {  # what each form fixes in a random geometry
+    "plain": lambda rng, c: {"stride": (1, 1)},
+    "strided": lambda rng, c: {"stride": _ints(rng.integers(2, 4, 2))},
+    "stride > kernel": lambda rng, c: {"stride": _beyond(rng, c.kernel)},
+    "dilated": lambda rng, c: {"dilation": _ints(rng.integers(1, 4, 2))},
+    "grouped": _grouped,
+    "depthwise": lambda rng, c: {
+        "groups": c.channels,
+        "filters": c.channels * int(rng.integers(1, 4)),
+    },
+    "1xN": lambda rng, c: {"height": 1, "width": c.width + 8, "kernel": (1, c.kernel[1])},
+    "Nx1": lambda rng, c: {"height": c.height + 8, "width": 1, "kernel": (c.kernel[0], 1)},
+    "1x1": lambda rng, c: {"kernel": (1, 1)},
+    "kernel = input": lambda rng, c: {"kernel": (c.height, c.width), "padding": (0, 0, 0, 0)},
+    "padding > kernel": lambda rng, c: {"padding": _beyond(rng, np.repeat(c.kernel, 2))},
+    "one-sided": lambda rng, c: {"padding": _ints(rng.permutation([4, 0, 1, 0]))},
+    "many channels": lambda rng, c: {
+        "channels": int(rng.integers(8, 40)),
+        "filters": int(rng.integers(8, 50)),
+    },
+    "long rows": lambda rng, c: {"width": int(rng.integers(16, 70)), "stride": (1, c.stride[1])},
+}
+
+POOL_FORMS = {
+    "plain": lambda rng, c: {"stride": c.kernel},
+    "overlapping": lambda rng, c: {"kernel": _ints(rng.integers(2, 6, 2)), "stride": (1, 2)},
+    "gaps": lambda rng, c: {"stride": _beyond(rng, c.kernel)},
+    "2x2": lambda rng, c: {"kernel": (2, 2), "stride": (2, 2), "width": c.width + 8},
+    "3x3 by 2": lambda rng, c: {"kernel": (3, 3), "stride": (2, 2), "padding": (1, 1)},
+    "1xN": lambda rng, c: {"height": 1, "kernel": (1, c.kernel[1]), "padding": (0, c.padding[1])},
+    "kernel = input": lambda rng, c: {"kernel": (c.height, c.width), "padding": (0, 0)},
+    "most padding": lambda rng, c: {"padding": _ints(k // 2 for k in c.kernel)},
+    "large window": lambda rng, c: {  # more cells than a byte can number
+        "height": c.height + 17,
+        "width": c.width + 17,
+        "kernel": _ints(rng.integers(16, 20, 2)),
+    },
+}
+
+
+def _cases(draw, forms, seed, count, fits):
+    """`count` geometries, form after form; what does not fit or costs too much is drawn again."""
+    rng = np.random.default_rng(seed)
+    fixed = list(forms.values())
+    for index in range(count):
+        case = None
+        while case is None or min(case.spare) < 0 or not fits(case):
+            case = draw(rng)
+            case = replace(case, **fixed[index % len(fixed)](rng, case))
+        yield case
+
+
+def conv_cases(seed, count):
+    """Random convolutions: every form of CONV_FORMS in turn, the rest of the geometry free."""
+    return _cases(
+        _draw_conv, CONV_FORMS, seed, count, lambda c: np.prod(c.y_shape) * c.terms <= 300_000
+    )
+
+
+def pool_cases(seed, count):
+    """Random max-poolings: every form of POOL_FORMS in turn, the rest of the geometry free."""
+    return _cases(
+        _draw_pool,
+        POOL_FORMS,
+        seed,
+        count,
+        lambda c: all(2 * p <= k for p, k in zip(c.padding, c.kernel, strict=True))
+        and np.prod(c.y_shape) * np.prod(c.kernel) <= 100_000,
+    )

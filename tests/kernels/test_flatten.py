@@ -1,0 +1,40 @@
+"""flatten: the same bytes in another shape."""
+
+import numpy as np
+import pytest
+
+from minidl_c.flatten import flatten_backward, flatten_forward
+
+DTYPES = ("float32", "float64")
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 33])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_copies_every_bit(check, dtype, n):
+    rng = np.random.default_rng(n)
+    for shape in ((1, 1, 1), (3, 4, 5), (1, 1, 17), (16, 4, 4), tuple(rng.integers(1, 9, 3))):
+        size = int(np.prod(shape))
+        bits = rng.integers(0, 256, n * size * np.dtype(dtype).itemsize, "u1")
+        x = bits.view(dtype).reshape(n, *(int(s) for s in shape))  # also NaN, inf and subnormals
+        rows = x.reshape(n, size)
+        y, dx = check.output(rows.shape, dtype), check.output(x.shape, dtype)
+        flatten_forward(x, y)
+        flatten_backward(rows, dx)
+        check.same_bits(y, rows, f"y {dtype} {x.shape}")
+        check.same_bits(dx, x, f"dx {dtype} {x.shape}")
+        check.count("flatten", dtype)
+
+
+def right_call(check, kernel):
+    image, rows = np.ones((17, 2, 3, 4), "f4"), np.ones((17, 24), "f4")
+    if kernel == "forward":
+        return check.call(flatten_forward, ("y",), x=image, y=rows)
+    return check.call(flatten_backward, ("dx",), dy=rows, dx=image)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"), [("forward", "x"), ("forward", "y"), ("backward", "dy"), ("backward", "dx")]
+)
+def test_wrong_arrays_are_refused(check, kernel, name):
+    check.wrong_shapes_refused(right_call(check, kernel), name)
+    check.wrong_arrays_refused(right_call(check, kernel), name)

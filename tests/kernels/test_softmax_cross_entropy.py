@@ -1,0 +1,224 @@
+"""softmax_cross_entropy: against the oracle, at the edges of the range, bits and refusals."""
+
+import numpy as np
+import pytest
+import reference as ref
+
+from minidl_c.softmax_cross_entropy import (
+    softmax,
+    softmax_cross_entropy_backward,
+    softmax_cross_entropy_forward,
+)
+
+DTYPES = ("float32", "float64")
+CLASSES = (1, 2, 3, 10, 15, 16, 17, 100)
+
+
+def draw(rng, n, classes, spread):
+    scores = (rng.standard_normal((n, classes)) * spread).astype("f4")
+    return scores, rng.integers(0, classes, n), rng.random(n, "f4") * 3
+
+
+def forward(check, scores, labels, **options):
+    losses = check.output(labels.shape, scores.dtype)
+    softmax_cross_entropy_forward(scores, labels, losses, **options)
+    return losses
+
+
+def backward(check, scores, labels, weights, **options):
+    dscores = check.output(scores.shape, scores.dtype)
+    softmax_cross_entropy_backward(scores, labels, weights, dscores, **options)
+    return dscores
+
+
+def probabilities(check, scores, **options):
+    out = check.output(scores.shape, scores.dtype)
+    softmax(scores, out, **options)
+    return out
+
+
+def bounds(scores, labels, dtype):
+    """Allowed errors of (losses, probabilities), in units of rounding.
+
+    d = s - max is off by u|d|, so exp(d), itself good to 4 u, is off by u(|d| + 4) of its value; of
+    the sum's value by the mean of that, weighted by p, and u for each addition. log adds 4 u of its
+    value, the last subtraction u of its own; a division u.
+    """
+    distance = scores.max(axis=1, keepdims=True).astype("f8") - scores
+    p, losses = ref.softmax(scores), ref.softmax_cross_entropy_forward(scores, labels)
+    total = np.sum(p * (distance + 4), axis=1) + scores.shape[1]
+    label = distance[np.arange(len(labels)), labels]
+    log_sum = np.abs(losses - label)
+    tiny = np.finfo(dtype).tiny  # what is smaller may be flushed to zero
+    unit = ref.rounding(1, dtype)
+    return unit * (total + 5 * log_sum + 2 * label + losses), (
+        unit * p * (distance + 6 + total[:, None]) + scores.shape[1] * tiny
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_scores(check, seed):
+    rng = np.random.default_rng(seed)
+    for n in (0, 1, 2, 15, 16, 17, 33, 65):
+        for classes in (*CLASSES, int(rng.integers(1, 60))):
+            spread = rng.choice([1e-3, 1.0, 10.0, 100.0, 1e4])
+            scores, labels, weights = draw(rng, n, classes, spread)
+            for dtype in DTYPES:
+                args = check.input(scores, dtype), check.input(labels, "i8")
+                w = check.input(weights, dtype)
+                what = f"{dtype} n={n} classes={classes} spread={spread}"
+                loss_bound, p_bound = bounds(scores, labels, dtype)
+                exact = ref.softmax_cross_entropy_forward(scores, labels)
+                check.close(forward(check, *args), exact, loss_bound, f"losses {what}")
+                exact = ref.softmax(scores)
+                check.close(probabilities(check, args[0]), exact, p_bound, f"softmax {what}")
+                exact = ref.softmax_cross_entropy_backward(scores, labels, weights)
+                bound = (p_bound + ref.rounding(2, dtype)) * weights[:, None]
+                check.close(backward(check, *args, w), exact, bound, f"dscores {what}")
+                check.count("softmax_cross_entropy", dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [1e4, 1e30])
+def test_is_finite_for_large_scores(check, dtype, size):
+    scores = np.array([[1, -1, 0], [-1, 1, 1], [1, 1, 1], [-1, -1, -1]], dtype) * size
+    labels = np.array([1, 0, 2, 0])
+    losses, dscores = forward(check, scores, labels), backward(check, scores, labels, None)
+    log3 = np.log(3.0)
+    expected = np.array([2 * size, 2 * size + np.log(2.0), log3, log3])
+    check.close(losses, expected, ref.rounding(8, dtype) * expected, "losses")
+    third = 1 / 3
+    expected = [[1, -1, 0], [-1, 0.5, 0.5], [third, third, third - 1], [third - 1, third, third]]
+    check.close(dscores, np.array(expected), ref.rounding(16, dtype), "dscores")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_special_scores(check, dtype):
+    inf, nan = np.inf, np.nan
+    scores = np.array([[0, -inf, 0], [0, -inf, 0], [nan, 0, 0], [0, 0, nan], [1, 2, 3]], dtype)
+    labels = np.array([0, 1, 0, 0, 2])
+    losses = forward(check, scores, labels)
+    check.close(losses[0], np.log(2.0), ref.rounding(8, dtype), "a class that is impossible")
+    assert losses[1] == inf
+    assert np.isnan(losses[2:4]).all()
+    alone = forward(check, scores[4:], labels[4:])
+    check.same_bits(losses[4:], alone, "the loss of a row beside NaN")
+    dscores = backward(check, scores, labels, None)
+    check.close(dscores[0], np.array([-0.5, 0, 0.5]), ref.rounding(8, dtype), "dscores")
+    assert np.isnan(dscores[2:4]).any(axis=1).all()
+    alone = backward(check, scores[4:], labels[4:], None)
+    check.same_bits(dscores[4:], alone, "the gradient of a row beside NaN")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_one_class_costs_nothing(check, dtype):
+    scores, labels = np.linspace(-50, 50, 17).astype(dtype)[:, None], np.zeros(17, "i8")
+    check.equal(forward(check, scores, labels), np.zeros(17), "losses")
+    check.equal(backward(check, scores, labels, None), np.zeros((17, 1)), "dscores")
+    check.equal(probabilities(check, scores), np.ones((17, 1)), "softmax")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("spread", [1.0, 30.0])
+def test_gradient_equals_finite_differences(check, dtype, spread):
+    """Of sum(weights losses), by every score of every row; the differences are the oracle's."""
+    rng = np.random.default_rng(1)
+    scores, labels, weights = draw(rng, 17, 5, spread)
+    wide, step = scores.astype("f8"), 1e-4
+
+    def value():
+        return np.sum(weights * ref.softmax_cross_entropy_forward(wide, labels))
+
+    expected = ref.finite_differences(value, wide, step)
+    # a central difference is off by step^2 / 6 times a third derivative, which is below 1
+    error = step**2 * weights.max() + np.finfo("f8").eps * 32 * value() / step
+    p_bound = bounds(scores, labels, dtype)[1] + ref.rounding(2, dtype)
+    bound = error + p_bound * weights[:, None]
+    got = backward(check, scores.astype(dtype), labels, weights.astype(dtype))
+    check.close(got, expected, bound, f"dscores {dtype}")
+
+
+def test_kernel_forward_and_backward_agree(check):
+    """The same differences of the kernel's own float64 losses."""
+    scores, labels, weights = draw(np.random.default_rng(2), 17, 6, 3.0)
+    scores, weights, losses = scores.astype("f8"), weights.astype("f8"), np.empty(17)
+
+    def value():
+        softmax_cross_entropy_forward(scores, labels, losses)
+        return np.sum(weights * losses)
+
+    step = 1e-4
+    expected = ref.finite_differences(value, scores, step)
+    error = step**2 * weights.max() + np.finfo("f8").eps * 32 * value() / step
+    check.close(backward(check, scores, labels, weights), expected, error, "dscores")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_of_ones_equal_no_weights_bit_for_bit(check, dtype):
+    scores, labels, _ = draw(np.random.default_rng(3), 33, 10, 3.0)
+    scores = scores.astype(dtype)
+    ones = backward(check, scores, labels, np.ones(33, dtype))
+    check.same_bits(backward(check, scores, labels, None), ones, "dscores without weights")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
+    values = draw(np.random.default_rng(4), 277, 11, 5.0)
+    scores, labels, weights = values[0].astype(dtype), values[1], values[2].astype(dtype)
+    calls = (
+        lambda rows, **o: forward(check, scores[rows], labels[rows], **o),
+        lambda rows, **o: backward(check, scores[rows], labels[rows], weights[rows], **o),
+        lambda rows, **o: probabilities(check, scores[rows], **o),
+    )
+    for call, what in zip(calls, ("losses", "dscores", "softmax"), strict=True):
+        whole = call(slice(None))
+        for threads in (2, 3, 8):
+            again = call(slice(None), num_threads=threads)
+            check.same_bits(again, whole, f"{what} {threads} threads")
+        for i in range(40):
+            check.same_bits(call(slice(i, i + 1)), whole[i : i + 1], f"{what} row {i}")
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+ARRAYS = {
+    "forward": ("scores", "labels", "losses"),
+    "backward": ("scores", "labels", "weights", "dscores"),
+    "softmax": ("scores", "probabilities"),
+}
+
+
+def right_call(check, kernel):
+    scores, labels, weights = draw(np.random.default_rng(5), 17, 10, 1.0)
+    out, given = scores.copy(), {"scores": scores, "labels": labels}
+    if kernel == "forward":
+        return check.call(softmax_cross_entropy_forward, ("losses",), **given, losses=weights)
+    if kernel == "softmax":
+        return check.call(softmax, ("probabilities",), scores=scores, probabilities=out)
+    kernel = softmax_cross_entropy_backward
+    return check.call(kernel, ("dscores",), **given, weights=weights, dscores=out)
+
+
+@pytest.mark.parametrize(("kernel", "name"), [(k, n) for k, names in ARRAYS.items() for n in names])
+def test_wrong_arrays_are_refused(check, kernel, name):
+    check.wrong_arrays_refused(right_call(check, kernel), name, optional=name == "weights")
+    if name != "scores":
+        check.wrong_shapes_refused(right_call(check, kernel), name)
+
+
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+@pytest.mark.parametrize("label", [-1, 10, 11, 2**31, 2**32, -(2**63), 2**63 - 1])
+@pytest.mark.parametrize("place", [0, 7, 16])
+def test_labels_outside_the_classes_are_refused(check, kernel, label, place):
+    call = right_call(check, kernel)
+    labels = call.arguments["labels"].copy()
+    labels[place] = label
+    check.refused(call, {"labels": labels}, match="labels")
+
+
+@pytest.mark.parametrize("kernel", list(ARRAYS))
+def test_wrong_sizes_and_thread_counts_are_refused(check, kernel):
+    call = right_call(check, kernel)
+    for shape in ((16, 10), (18, 10), (0, 10), (17, 0)):
+        check.refused(call, {"scores": np.ones(shape, "f4")})
+    for threads in (0, -1, 1.5, "2"):
+        check.refused(call, {"num_threads": threads})

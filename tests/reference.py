@@ -1,0 +1,183 @@
+"""The oracle: every kernel once more in NumPy and float64, written to be read.
+
+Nothing here knows minidl; `case` is a geometry, see geometries.py. Convolution and pooling exist
+twice: tap by tap over whole arrays (fast enough for thousands of geometries) and as bare loops from
+the definition, which the fast ones are checked against.
+"""
+
+import numpy as np
+
+
+# ---- rounding ------------------------------------------------------------------------------------
+def rounding(terms, dtype):
+    """Relative error of a sum of `terms` products in any order, of the kernel and of this oracle.
+
+    |computed - exact| <= gamma(terms) * sum(|a||b|), gamma(n) = n u / (1 - n u), u = eps / 2
+    (Higham, Accuracy and Stability of Numerical Algorithms, 3.1).
+    """
+    units = [terms * np.finfo(kind).eps / 2 for kind in (dtype, np.float64)]
+    return sum(unit / (1 - unit) for unit in units)
+
+
+def finite_differences(function, array, step):
+    """Central differences of a scalar function of `array`, entry by entry; `array` is restored."""
+    gradient = np.zeros(array.shape)
+    for place in np.ndindex(array.shape):
+        value = array[place]
+        array[place] = value + step
+        above = function()
+        array[place] = value - step
+        below = function()
+        array[place] = value
+        gradient[place] = (above - below) / (2 * step)
+    return gradient
+
+
+# ---- convolution ---------------------------------------------------------------------------------
+def _pad(x, case):
+    top, bottom, left, right = case.padding
+    return np.pad(x.astype(np.float64), ((0, 0), (0, 0), (top, bottom), (left, right)))
+
+
+def _taps(image, case):
+    """For each kernel position (i, j) the view of the padded image it meets, (n, c, oh, ow)."""
+    (sh, sw), (dh, dw), (oh, ow) = case.stride, case.dilation, case.out_size
+    for i in range(case.kernel[0]):
+        for j in range(case.kernel[1]):
+            rows = slice(i * dh, i * dh + (oh - 1) * sh + 1, sh)
+            yield i, j, image[:, :, rows, j * dw : j * dw + (ow - 1) * sw + 1 : sw]
+
+
+def _grouped(a, groups, axis):
+    return a.reshape(*a.shape[:axis], groups, a.shape[axis] // groups, *a.shape[axis + 1 :])
+
+
+def conv2d_forward(x, w, b, case):
+    """y[n,k] = b[k] + sum over c, i, j of w[k,c,i,j] x[n,c] moved by (i, j): cross-correlation."""
+    wg = _grouped(w.astype(np.float64), case.groups, 0)
+    y = np.zeros(case.y_shape)
+    y += b.astype(np.float64)[:, None, None]
+    for i, j, patch in _taps(_pad(x, case), case):
+        patch = _grouped(patch, case.groups, 1)
+        y += np.einsum("ngchw,gkc->ngkhw", patch, wg[..., i, j]).reshape(y.shape)
+    return y
+
+
+def conv2d_backward(dy, x, w, case):
+    """(dx, dw, db): every product of the forward pass hands dy on to its two factors."""
+    wg = _grouped(w.astype(np.float64), case.groups, 0)
+    dyg = _grouped(dy.astype(np.float64), case.groups, 1)
+    image = _pad(x, case)
+    dimage, dwg = np.zeros(image.shape), np.zeros(wg.shape)
+    places = zip(_taps(image, case), _taps(dimage, case), strict=True)
+    for (i, j, patch), (_, _, dpatch) in places:
+        patch = _grouped(patch, case.groups, 1)
+        dwg[..., i, j] = np.einsum("ngkhw,ngchw->gkc", dyg, patch)
+        dpatch += np.einsum("ngkhw,gkc->ngchw", dyg, wg[..., i, j]).reshape(dpatch.shape)
+    top, _, left, _ = case.padding
+    dx = dimage[:, :, top : top + case.height, left : left + case.width]
+    return dx, dwg.reshape(w.shape), dy.astype(np.float64).sum(axis=(0, 2, 3))
+
+
+def conv2d_loops(x, w, b, dy, case):
+    """(y, dx, dw, db) by loops over every product; taps in the padding are products with zero."""
+    y, dx, dw, db = (np.zeros(shape) for shape in (case.y_shape, x.shape, w.shape, b.shape))
+    top, _, left, _ = case.padding
+    for n, k, p, q in np.ndindex(case.y_shape):
+        y[n, k, p, q] += b[k]
+        db[k] += dy[n, k, p, q]
+        first = k // (case.filters // case.groups) * w.shape[1]
+        for c, i, j in np.ndindex(w.shape[1:]):
+            row = p * case.stride[0] + i * case.dilation[0] - top
+            column = q * case.stride[1] + j * case.dilation[1] - left
+            if 0 <= row < case.height and 0 <= column < case.width:
+                y[n, k, p, q] += w[k, c, i, j] * x[n, first + c, row, column]
+                dw[k, c, i, j] += dy[n, k, p, q] * x[n, first + c, row, column]
+                dx[n, first + c, row, column] += dy[n, k, p, q] * w[k, c, i, j]
+    return y, dx, dw, db
+
+
+# ---- max-pooling ---------------------------------------------------------------------------------
+def maxpool2d_forward(x, case):
+    """(y, winner): the maximum of each window and its place in the image, row * width + column.
+
+    Cells are met in row-major order; one takes the lead if it is the first inside, is greater, or
+    is the first NaN.
+    """
+    y, winner = np.zeros(case.y_shape, x.dtype), np.full(case.y_shape, -1)
+    oh, ow = case.out_size
+    for i, j in np.ndindex(case.kernel):
+        rows = np.arange(oh)[:, None] * case.stride[0] - case.padding[0] + i
+        columns = np.arange(ow) * case.stride[1] - case.padding[1] + j
+        inside = (rows >= 0) & (rows < case.height) & (columns >= 0) & (columns < case.width)
+        cells = x[:, :, rows.clip(0, case.height - 1), columns.clip(0, case.width - 1)]
+        ahead = (winner < 0) | (cells > y) | (np.isnan(cells) & ~np.isnan(y))
+        np.copyto(y, cells, where=inside & ahead)
+        np.copyto(winner, rows * case.width + columns, where=inside & ahead)
+    return y, winner
+
+
+def maxpool2d_backward(dy, winner, case):
+    """dx: the winner of each window takes its whole gradient; overlapping windows add up."""
+    planes = case.batch * case.channels
+    dx = np.zeros((planes, case.height * case.width))
+    winner = winner.reshape(planes, int(np.prod(case.out_size)))
+    np.add.at(dx, (np.arange(planes)[:, None], winner), dy.reshape(winner.shape))
+    return dx.reshape(case.x_shape)
+
+
+def maxpool2d_loops(x, dy, case):
+    """(y, dx) by loops over every cell of every window."""
+    y, dx = np.zeros(case.y_shape, x.dtype), np.zeros(x.shape)
+    for n, c, p, q in np.ndindex(case.y_shape):
+        best = None
+        for i, j in np.ndindex(case.kernel):
+            row = p * case.stride[0] - case.padding[0] + i
+            column = q * case.stride[1] - case.padding[1] + j
+            if not (0 <= row < case.height and 0 <= column < case.width):
+                continue
+            cell = x[n, c, row, column]
+            if best is None or cell > x[best] or (np.isnan(cell) and not np.isnan(x[best])):
+                best = (n, c, row, column)
+        y[n, c, p, q] = x[best]
+        dx[best] += dy[n, c, p, q]
+    return y, dx
+
+
+# ---- the small ones ------------------------------------------------------------------------------
+def dense_forward(x, w, b):
+    return x.astype(np.float64) @ w.astype(np.float64) + b
+
+
+def dense_backward(dy, x, w):
+    """(dx, dw, db)."""
+    dy = dy.astype(np.float64)
+    return dy @ w.T.astype(np.float64), x.T.astype(np.float64) @ dy, dy.sum(axis=0)
+
+
+def softmax(scores):
+    """exp(s - max) / sum, so that no exponential overflows."""
+    scores = scores.astype(np.float64)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+def softmax_cross_entropy_forward(scores, labels):
+    """losses[i] = log(sum exp(scores[i])) - scores[i, labels[i]]."""
+    scores = scores.astype(np.float64)
+    shifted = scores - scores.max(axis=1, keepdims=True)
+    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]
+
+
+def softmax_cross_entropy_backward(scores, labels, weights):
+    """Row i: weights[i] * (softmax - one-hot)."""
+    gradient = softmax(scores)
+    gradient[np.arange(len(labels)), labels] -= 1
+    return gradient * np.asarray(weights, np.float64)[:, None]
+
+
+def sgd_update(w, g, velocity, lr, momentum, nesterov):
+    """(w, velocity) after one step of torch.optim.SGD with dampening 0 and no weight decay."""
+    w, g, velocity = (a.astype(np.float64) for a in (w, g, velocity))
+    velocity = momentum * velocity + g
+    return w - lr * (g + momentum * velocity if nesterov else velocity), velocity

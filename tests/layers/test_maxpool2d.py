@@ -1,0 +1,81 @@
+"""MaxPool2D: shapes and arguments; numbers against the oracle, through a model."""
+
+import numpy as np
+import pytest
+import reference
+from geometries import Pool
+
+from minidl import Sequential
+from minidl.layers import MaxPool2D
+
+CASES = [
+    Pool(17, 3, 8, 8, (2, 2), (2, 2)),
+    Pool(5, 2, 9, 7, (3, 3), (2, 2), (1, 1)),
+    Pool(5, 2, 9, 7, (3, 2), (1, 1)),
+    Pool(3, 1, 10, 11, (2, 1), (3, 4)),
+    Pool(3, 2, 7, 8, (3, 3), (2, 2), (0, 0), True),
+    Pool(3, 2, 7, 8, (3, 3), (2, 3), (1, 0), True),
+    Pool(2, 2, 4, 5, (4, 5), (1, 1)),
+]
+
+
+def layer_for(case):
+    return MaxPool2D(case.kernel, case.stride, case.padding, case.ceil_mode)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_agrees_with_the_oracle(case, dtype, rng):
+    model = Sequential([layer_for(case)], input_shape=case.x_shape[1:], dtype=dtype)
+    x = rng.integers(-3, 3, case.x_shape).astype(dtype)  # whole numbers: ties in most windows
+    dy = rng.integers(-9, 9, case.y_shape).astype(dtype)
+    expected, winner = reference.maxpool2d_forward(x, case)
+    np.testing.assert_array_equal(model.forward(x, training=True), expected)
+    np.testing.assert_array_equal(model.backward(dy), reference.maxpool2d_backward(dy, winner, case))
+    assert model.output_shape == case.y_shape[1:]
+
+
+def test_stride_is_the_window_unless_given():
+    for layer in (MaxPool2D(3), MaxPool2D(3, stride=3), MaxPool2D((3, 3), (3, 3), (0, 0))):
+        Sequential([layer], input_shape=(2, 9, 12))
+        assert layer.out_shape == (2, 3, 4)
+    overlapping = MaxPool2D(3, stride=1)
+    Sequential([overlapping], input_shape=(2, 9, 12))
+    assert overlapping.out_shape == (2, 7, 10)
+
+
+def test_has_no_parameters():
+    assert Sequential([MaxPool2D(2)], input_shape=(1, 4, 4)).params == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"pool_size": 0}, ValueError, "pool_size.*got 0"),
+        ({"pool_size": (2, -1)}, ValueError, "pool_size.*got -1"),
+        ({"pool_size": "2"}, TypeError, "pool_size.*got '2'"),
+        ({"pool_size": None}, TypeError, "pool_size.*got None"),
+        ({"pool_size": (1, 2, 3)}, ValueError, r"pool_size.*\(1, 2, 3\)"),
+        ({"pool_size": 9}, ValueError, "9.*8"),
+        ({"pool_size": (2, 9)}, ValueError, "9.*8.*width"),
+        ({"stride": 0}, ValueError, "stride.*got 0"),
+        ({"stride": 1.5}, TypeError, "stride.*got 1.5"),
+        ({"padding": -1}, ValueError, "padding.*got -1"),
+        ({"pool_size": 3, "padding": 2}, ValueError, "padding.*at most half.*3.*got 2"),
+        ({"pool_size": (4, 1), "padding": (2, 1)}, ValueError, "padding.*half.*1.*got 1"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense(arguments, error, said):
+    with pytest.raises(error, match=rf"layer 0, MaxPool2D.*\(4, 8, 8\).*(?:{said})"):
+        Sequential([MaxPool2D(**{"pool_size": 2} | arguments)], input_shape=(4, 8, 8))
+
+
+def test_half_the_window_is_the_most_padding():
+    Sequential([MaxPool2D(3, padding=1), MaxPool2D(2, padding=1)], input_shape=(1, 5, 5))
+
+
+@pytest.mark.parametrize("shape", [(8,), (8, 8), (1, 8, 8, 8)])
+def test_wants_an_image(shape):
+    with pytest.raises(ValueError, match=r"layer 0, MaxPool2D.*\(channels, height, width\)"):
+        Sequential([MaxPool2D(2)], input_shape=shape)

@@ -1,0 +1,161 @@
+"""Callbacks: which hooks are called, when, and what they may do."""
+
+import re
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, Trainer
+from minidl.layers import Dense
+from minidl.losses import softmax_cross_entropy
+from minidl.optimizers import SGD
+
+X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
+Y = np.arange(20) % 2
+
+
+class Recorder:
+    """Writes down every hook that is called."""
+
+    def __init__(self):
+        self.calls = []
+
+    def on_fit_begin(self, trainer):
+        self.calls.append("fit begins")
+
+    def on_epoch_begin(self, trainer, epoch):
+        assert trainer.epoch == epoch
+        self.calls.append(f"epoch {epoch} begins")
+
+    def on_step_end(self, trainer, step, loss):
+        assert trainer.step == step + 1
+        self.calls.append(f"step {step}")
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        assert trainer.epoch == epoch + 1
+        assert {name: values[-1] for name, values in trainer.history.items()} == logs
+        self.calls.append(f"epoch {epoch} ends")
+
+    def on_fit_end(self, trainer):
+        self.calls.append("fit ends")
+
+
+def trainer_of(seed=0):
+    model = Sequential([Dense(2)], input_shape=(3,))
+    return Trainer(model, "softmax_cross_entropy", SGD(0.5), ["accuracy"], seed=seed)
+
+
+def hook(name, function):
+    """A callback with this one hook."""
+    return type("Hook", (), {name: lambda self, *args: function(*args)})()
+
+
+def test_hooks_in_their_order_over_the_trainers_life():
+    recorder, trainer = Recorder(), trainer_of()
+    trainer.fit(X, Y, epochs=1, batch_size=8, callbacks=[recorder], verbose=0)
+    trainer.fit(X, Y, epochs=2, batch_size=16, callbacks=[recorder], verbose=0)
+    assert recorder.calls == [
+        *("fit begins", "epoch 0 begins", "step 0", "step 1", "step 2", "epoch 0 ends", "fit ends"),
+        *("fit begins", "epoch 1 begins", "step 3", "step 4", "epoch 1 ends"),
+        *("epoch 2 begins", "step 5", "step 6", "epoch 2 ends", "fit ends"),
+    ]
+
+
+def test_every_step_is_seen_with_its_loss_before_the_update():
+    seen, trainer = [], trainer_of()
+
+    def look(trainer, step, loss):
+        seen.append((loss, trainer.model.state_dict()["0.weight"].tobytes()))
+
+    trainer.fit(X, Y, batch_size=8, shuffle=False, verbose=0, callbacks=[hook("on_step_end", look)])
+    by_hand = trainer_of()
+    for start, (loss, weights) in zip((0, 8, 16), seen, strict=True):
+        rows = slice(start, start + 8)
+        expected = softmax_cross_entropy(by_hand.model.predict(X[rows]), Y[rows])[0].mean()
+        assert loss == pytest.approx(expected, rel=1e-6)
+        assert by_hand.train_batch(X[rows], Y[rows]) == loss
+        assert by_hand.model.state_dict()["0.weight"].tobytes() == weights
+
+
+def test_several_callbacks_are_called_one_after_the_other():
+    calls = []
+    several = [hook("on_fit_end", lambda trainer, i=i: calls.append(i)) for i in range(3)]
+    trainer_of().fit(X, Y, callbacks=iter(several), verbose=0)
+    assert calls == [0, 1, 2]
+
+
+def test_stop_in_the_middle_of_an_epoch():
+    def stop(trainer, step, loss):
+        trainer.stop = step == 3
+
+    trainer, recorder = trainer_of(), Recorder()
+    history = trainer.fit(X, Y, epochs=9, batch_size=8, verbose=0, callbacks=[hook("on_step_end", stop), recorder])
+    assert trainer.step == 4
+    assert history["epoch"][0] == 0 and len(history["epoch"]) <= 2
+    assert recorder.calls[-1] == "fit ends"
+
+
+def test_stop_behind_an_epoch_and_fit_again():
+    trainer = trainer_of()
+    stop = hook("on_epoch_end", lambda trainer, epoch, logs: setattr(trainer, "stop", epoch == 1))
+    assert trainer.fit(X, Y, epochs=9, callbacks=[stop], verbose=0)["epoch"] == [0, 1]
+    assert trainer.fit(X, Y, epochs=2, verbose=0)["epoch"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("name", ["on_fit_begin", "on_epoch_begin"])
+def test_stop_before_a_first_step_leaves_no_epoch(name):
+    trainer = trainer_of()
+    before = trainer.model.state_dict()["0.weight"]
+    stop = hook(name, lambda trainer, *epoch: setattr(trainer, "stop", True))
+    history = trainer.fit(X, Y, epochs=3, callbacks=[stop], verbose=0)
+    assert trainer.step == 0
+    assert not any(np.isnan(history.get("loss", [])))
+    np.testing.assert_array_equal(trainer.model.state_dict()["0.weight"], before)
+
+
+def test_hooks_may_look_at_everything():
+    def look(trainer, epoch, logs):
+        found = trainer.evaluate(X, Y)
+        assert found["loss"] == logs["val_loss"] and found["accuracy"] == logs["val_accuracy"]
+        trainer.model.predict(X)
+
+    callbacks = [hook("on_epoch_end", look)]
+    trainer_of().fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=callbacks, verbose=0)
+
+
+@pytest.mark.parametrize("again", ["fit", "train_batch"])
+def test_training_inside_a_hook_is_refused(again):
+    trainer = trainer_of()
+    callback = hook("on_epoch_begin", lambda trainer, epoch: getattr(trainer, again)(X, Y))
+    with pytest.raises(RuntimeError, match="training already"):
+        trainer.fit(X, Y, callbacks=[callback], verbose=0)
+    trainer.fit(X, Y, verbose=0)  # and it is free again
+
+
+def test_a_hook_for_steps_changes_no_bit():
+    """Without one, steps run in chunks without Python between them."""
+    states = []
+    for callbacks in ([], [hook("on_step_end", lambda *args: None)]):
+        trainer = trainer_of()
+        history = trainer.fit(X, Y, epochs=30, batch_size=3, callbacks=callbacks, verbose=0)
+        losses = np.array(history["loss"]).tobytes()
+        states.append((losses, trainer.model.state_dict()["0.weight"].tobytes()))
+    assert states[0] == states[1]
+
+
+@pytest.mark.parametrize(
+    ("callback", "said"),
+    [
+        (object(), "with none of them"),
+        (Recorder, "the class"),
+        (hook("on_epoch_ends", print), "on_epoch_ends"),
+        (print, "with none of them"),
+        (None, "with none of them"),
+    ],
+)
+def test_what_is_no_callback(callback, said):
+    trainer = trainer_of()
+    expected = re.escape("callbacks: expected objects with hooks from on_fit_begin, ")
+    with pytest.raises(TypeError, match=f"{expected}.*{said}"):
+        trainer.fit(X, Y, callbacks=[Recorder(), callback], verbose=0)
+    assert trainer.step == 0

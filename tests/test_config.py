@@ -1,0 +1,127 @@
+"""show_config and python -m minidl, the number of threads, and what an import costs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minidl
+import minidl_c
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*args, **env):
+    """A fresh interpreter with this minidl; its standard output."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *args],
+        env={**os.environ, "PYTHONPATH": path, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return done.stdout
+
+
+def facts(text):
+    return dict(line.split("  ", 1) for line in text.strip().splitlines())
+
+
+@pytest.fixture
+def default_threads():
+    yield
+    minidl.set_num_threads(None)
+
+
+def test_says_what_runs_here(default_threads):
+    minidl.set_num_threads(3)
+    config = minidl.show_config()
+    said = {name: value.strip() for name, value in facts(str(config)).items()}
+    assert said["minidl"] == minidl.__version__ == minidl_c.__version__
+    assert said["numpy"] == np.__version__
+    assert said["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert said["instruction set"] == minidl_c.isa
+    assert "-ffp-contract=off" in said["compiler flags"].split()
+    assert config.openmp == minidl_c.build_info()["openmp"]
+    assert config.threads == (3 if config.openmp else 1)
+    assert said["threads"].startswith("3 threads" if config.openmp else "built without OpenMP")
+    assert repr(config) == str(config)
+
+
+def test_a_build_without_openmp_says_so():
+    config = minidl.show_config()
+    serial = type(config)(**{**vars(config), "openmp": False})
+    assert "built without OpenMP" in str(serial)
+
+
+def test_as_a_module():
+    said = facts(run("-m", "minidl"))
+    assert next(iter(said)) == "minidl"
+    assert said["minidl"].strip() == minidl.__version__
+
+
+def test_import_takes_neither_scikit_learn_nor_scipy():
+    code = "import sys, minidl; print([m for m in ('sklearn', 'scipy') if m in sys.modules])"
+    assert run("-c", code).strip() == "[]"
+
+
+def test_training_takes_neither_scikit_learn_nor_scipy():
+    code = """if True:
+        import sys, numpy as np
+        from minidl import Sequential, Trainer
+        from minidl.layers import Dense
+        from minidl.optimizers import SGD
+        trainer = Trainer(Sequential([Dense(2)]), "softmax_cross_entropy", SGD(0.1), ["accuracy"])
+        X, y = np.zeros((4, 3)), [0, 1, 0, 1]
+        trainer.fit(X, y, verbose=0, validation_data=(X, y))
+        print([m for m in ("sklearn", "scipy") if m in sys.modules])
+    """
+    assert run("-c", code).strip() == "[]"
+
+
+def test_threads_can_be_chosen(default_threads):
+    for count in (1, 2, 5):
+        minidl.set_num_threads(count)
+        assert minidl.get_num_threads() == (count if minidl.show_config().openmp else 1)
+    with pytest.raises(ValueError, match=r"num_threads: .*got 0"):
+        minidl.set_num_threads(0)
+    with pytest.raises(TypeError, match=r"num_threads: .*got 1\.5"):
+        minidl.set_num_threads(1.5)
+    assert minidl.get_num_threads() == (5 if minidl.show_config().openmp else 1)
+
+
+@pytest.mark.skipif(not minidl.show_config().openmp, reason="built without OpenMP")
+def test_omp_num_threads_is_taken_as_it_is():
+    code = "import minidl; print(minidl.get_num_threads())"
+    assert run("-c", code, OMP_NUM_THREADS="5").strip() == "5"
+
+
+def test_default_keeps_to_the_processors_of_this_process():
+    code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); import minidl; print(minidl.get_num_threads())"  # noqa: E501
+    env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**env, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.strip() == "1"
+
+
+def test_an_instruction_set_that_is_not_there():
+    code = """if True:
+        try:
+            import minidl
+        except ImportError as error:
+            print(error)
+    """
+    said = run("-c", code, MINIDL_ISA="v9")
+    assert said.startswith("MINIDL_ISA=v9: this installation of minidl has")
+    assert minidl_c.isa in said

@@ -1,0 +1,269 @@
+"""The door for arrays: Examples, weights, the order of an epoch; every array that works."""
+
+import numpy as np
+import pytest
+from sklearn.utils.class_weight import compute_class_weight
+
+from minidl import Sequential, Trainer
+from minidl.data import Examples, as_weights, class_weights, epoch_order
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.optimizers import SGD
+
+PIXELS = np.random.default_rng(0).integers(0, 17, (40, 1, 3, 4)).astype(np.uint8)
+X, Y = PIXELS.astype("float32"), np.random.default_rng(1).integers(0, 3, 40)
+ROWS = np.array([3, 39, 0, 3, 17])
+
+
+def spoiled(place, value=np.nan, dtype="float32"):
+    X = PIXELS.astype(dtype)
+    X[place] = value
+    return X
+
+
+def unaligned(X):
+    return np.frombuffer(b"?" + X.tobytes(), X.dtype, offset=1).reshape(X.shape)
+
+
+def trainer_of(dtype="float32"):
+    layers = [Rescale(1 / 16), Conv2D(3, 2), ReLU(), MaxPool2D((1, 3)), Flatten(), Dense(3)]
+    model = Sequential(layers, input_shape=(1, 3, 4), dtype=dtype)
+    return Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), ["accuracy"], num_threads=1)
+
+
+def state(trainer):
+    params = trainer.model.params
+    return {name: (p.value.tobytes(), p.grad.tobytes()) for name, p in params.items()}, trainer.step
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "X",
+    [
+        PIXELS,
+        PIXELS.reshape(40, 12),
+        PIXELS.tolist(),
+        PIXELS.astype(">f4"),
+        PIXELS.astype("f2"),
+        PIXELS.astype("i8"),
+        np.asfortranarray(PIXELS.astype("f8")),
+        np.repeat(PIXELS, 2, axis=2)[:, :, ::2],
+        PIXELS[::-1].copy()[::-1],
+        unaligned(PIXELS.astype("f4")),
+        np.longdouble(PIXELS),
+    ],
+    ids=lambda X: f"{X.dtype}{X.shape}" if isinstance(X, np.ndarray) else "list",
+)
+def test_every_way_to_read_gives_the_same_numbers(X, dtype):
+    examples = Examples(X, (1, 3, 4), dtype)
+    expected = PIXELS.reshape(40, 12)
+    assert len(examples) == 40
+    copied = examples.copy(ROWS)
+    np.testing.assert_array_equal(copied, expected[ROWS])
+    assert copied.dtype == dtype and copied.flags.c_contiguous and copied.flags.aligned
+    array, rows = examples.read(ROWS)
+    np.testing.assert_array_equal(array[rows], expected[ROWS])
+    block = examples.block(33, 50)  # beyond the end
+    np.testing.assert_array_equal(block, expected[33:])
+    for kernel_input in (array, block):
+        assert kernel_input.dtype.name in ("uint8", "float32", "float64")
+        assert kernel_input.dtype.isnative and kernel_input.flags.aligned
+        assert kernel_input.flags.c_contiguous
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
+def test_plain_arrays_are_read_where_they_lie(dtype):
+    X = PIXELS.astype(dtype)
+    examples = Examples(X, (1, 3, 4), "float32")
+    array, rows = examples.read(ROWS)
+    assert np.shares_memory(array, X) and rows is ROWS
+    assert np.shares_memory(examples.block(5, 9), X)
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4"])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused_at_once(value, dtype):
+    for place in ((0, 0, 0, 0), (39, 0, 2, 3)):
+        with pytest.raises(ValueError, match="X: expected finite numbers"):
+            Examples(spoiled(place, value, dtype), (1, 3, 4), "float32")
+
+
+def test_a_number_too_large_for_the_model_is_not_finite():
+    X = spoiled((7, 0, 0, 0), 1e300, "float64")
+    assert len(Examples(X, (1, 3, 4), "float64")) == 40
+    with pytest.raises(ValueError, match="X: "):
+        Examples(X, (1, 3, 4), "float32")
+
+
+@pytest.mark.parametrize("dtype", ["<f4", ">f8"])
+def test_a_memory_map_is_looked_at_when_it_is_read(dtype, tmp_path):
+    spoiled((20, 0, 1, 1), dtype=dtype).tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", dtype, "r", shape=PIXELS.shape)
+    for X in (mapped, mapped[:, :, :, :], np.asarray(mapped)):  # views of a map are maps
+        examples = Examples(X, (1, 3, 4), "float32")
+        np.testing.assert_array_equal(examples.copy(ROWS), PIXELS.reshape(40, 12)[ROWS])
+        examples.block(0, 20)
+        examples.read(ROWS)
+        bad = np.array([1, 20])
+        for name, rows in (("copy", (bad,)), ("read", (bad,)), ("block", (18, 22))):
+            with pytest.raises(ValueError, match="X: expected finite numbers"):
+                getattr(examples, name)(*rows)
+
+
+def test_a_vector_names_its_shape_once():
+    with pytest.raises(ValueError, match=r"^X: expected shape \(n, 7\), got \(5, 8\)$"):
+        Examples(np.zeros((5, 8)), (7,), "float32")
+    with pytest.raises(ValueError, match=r"\(n, 1, 3, 4\) or \(n, 12\), got \(5, 3, 4\)$"):
+        Examples(np.zeros((5, 3, 4)), (1, 3, 4), "float32")
+
+
+# ---- weights
+def test_weights_become_float64():
+    for weights in ([1, 0, 2], np.array([1, 0, 2], "u1"), np.array([1.0, 0, 2], ">f4")):
+        found = as_weights(weights, 3)
+        assert found.dtype == np.float64
+        np.testing.assert_array_equal(found, [1, 0, 2])
+    assert len(as_weights([], 0)) == 0
+
+
+def test_balanced_class_weights_are_scikit_learns():
+    y = np.array([0, 0, 0, 2, 2, 5])
+    expected = dict(zip([0, 2, 5], compute_class_weight("balanced", classes=np.unique(y), y=y), strict=True))
+    np.testing.assert_allclose(class_weights("balanced", y), [expected[label] for label in y])
+
+
+def test_class_weights_from_a_dict():
+    y = np.array([0, 1, 2, 1])
+    np.testing.assert_array_equal(class_weights({1: 3.0, 2: 0}, y), [1, 3, 0, 3])
+    np.testing.assert_array_equal(class_weights({}, y), np.ones(4))
+    for wrong in ("even", [1, 2], 3):
+        with pytest.raises(TypeError, match="class_weight: "):
+            class_weights(wrong, y)
+
+
+# ---- the order of an epoch
+def test_order_is_a_function_of_seed_and_epoch():
+    order = epoch_order(100, 3, 4, True)
+    np.testing.assert_array_equal(np.sort(order), np.arange(100))  # every example once
+    np.testing.assert_array_equal(order, epoch_order(100, 3, 4, True))
+    for other in (epoch_order(100, 3, 5, True), epoch_order(100, 4, 4, True), np.arange(100)):
+        assert (order != other).sum() > 80
+    np.testing.assert_array_equal(epoch_order(100, 3, 4, False), np.arange(100))
+    assert len(epoch_order(0, 3, 4, True)) == 0
+
+
+# ---- a memory map is read batch by batch
+@pytest.mark.parametrize("kind", ["native", ">f4"])
+def test_nan_in_a_memory_map_is_met_before_its_step(kind, tmp_path):
+    kind = "<f4" if kind == "native" else kind
+    spoiled((20, 0, 1, 1), dtype=kind).tofile(tmp_path / "X")
+    mapped = np.memmap(tmp_path / "X", kind, "r", shape=X.shape)
+    trainer, twin = trainer_of(), trainer_of()
+    with pytest.raises(ValueError, match="X: expected finite numbers"):
+        trainer.fit(mapped, Y, 3, 8, shuffle=False, verbose=0)
+    assert trainer.step <= 2
+    for step in range(trainer.step):
+        twin.train_batch(X[step * 8 : step * 8 + 8], Y[step * 8 : step * 8 + 8])
+    assert state(trainer) == state(twin)
+    for call in (trainer.model.predict, lambda m: trainer.evaluate(m, Y)):
+        with pytest.raises(ValueError, match="X: expected finite numbers"):
+            call(mapped)
+
+
+# ---- arrays that simply work
+def read_only(array):
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def mapped(array, order="C"):
+    def make(folder):
+        found = np.memmap(folder / "X", array.dtype, "w+", shape=array.shape, order=order)
+        found[...] = array
+        found.flush()
+        return np.memmap(folder / "X", array.dtype, "r", shape=array.shape, order=order)
+
+    return make
+
+
+def saved(folder):
+    np.save(folder / "X.npy", PIXELS)
+    return np.load(folder / "X.npy", mmap_mode="r")
+
+
+GOOD = {
+    "float32": X,
+    "float64": X.astype("f8"),
+    "float16": X.astype("f2"),
+    "longdouble": X.astype(np.longdouble),
+    "big-endian f4": X.astype(">f4"),
+    "big-endian f8": X.astype(">f8"),
+    "big-endian i2": X.astype(">i2"),
+    **{name: X.astype(name) for name in ("int8", "uint16", "int32", "uint64", "int64")},
+    "flat": PIXELS.reshape(40, 12),
+    "Fortran": np.asfortranarray(PIXELS),
+    "Fortran f4": np.asfortranarray(X),
+    "every other": np.repeat(PIXELS, 2, axis=3)[..., ::2],
+    "backwards": PIXELS[::-1].copy()[::-1],
+    "transposed": PIXELS.transpose(0, 2, 3, 1).copy().transpose(0, 3, 1, 2),
+    "read-only": read_only(PIXELS),
+    "read-only f4": read_only(X),
+    "unaligned f4": unaligned(X),
+    "unaligned f8": unaligned(X.astype("f8")),
+    "list": PIXELS.tolist(),
+    "list of arrays": list(PIXELS),
+    "tuple": tuple(PIXELS.tolist()),
+    "np.matrix": np.asmatrix(PIXELS.reshape(40, 12)),
+    "memory map": mapped(PIXELS),
+    "memory map f4": mapped(X),
+    "memory map f8": mapped(X.astype("f8")),
+    "memory map big-endian": mapped(X.astype(">f4")),
+    "memory map Fortran": mapped(X, "F"),
+    "memory map .npy": saved,
+}
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", GOOD)
+def test_arrays_that_simply_work(name, dtype, tmp_path):
+    """Predictions, evaluation and training are those of the plain uint8 array, bit for bit."""
+    given = GOOD[name](tmp_path) if callable(GOOD[name]) else GOOD[name]
+    results = []
+    for data in (PIXELS, given):
+        trainer = trainer_of(dtype)
+        found = [trainer.model.predict(data).tobytes(), trainer.evaluate(data, Y)]
+        found.append(trainer.model.forward(data, training=True).tobytes())
+        found.append(trainer.model.backward(np.ones((40, 3))).tobytes())
+        history = trainer.fit(data, Y, 2, 16, validation_split=0.2, verbose=0)
+        history.pop("images_per_second")
+        results.append([*found, history, state(trainer)])
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize(
+    "y",
+    [Y.astype(kind) for kind in ("int8", "uint8", ">i4", "uint64")]
+    + [Y.tolist(), tuple(Y), np.repeat(Y, 3)[::3], read_only(Y), unaligned(Y)],
+    ids=lambda y: f"{y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__,
+)
+def test_labels_that_simply_work(y):
+    one, other = trainer_of(), trainer_of()
+    one.fit(X, Y, 2, 16, verbose=0)
+    other.fit(X, y, 2, 16, verbose=0)
+    assert state(one) == state(other)
+
+
+def test_no_array_of_the_users_is_written_to():
+    """Plain arrays are read where they lie, so this could happen."""
+    for x in (PIXELS.copy(), X.copy(), X.astype("f8")):
+        before, y, weight = x.copy(), Y.copy(), np.ones(40)
+        trainer = trainer_of()
+        trainer.fit(x, y, 2, 16, sample_weight=weight, verbose=0)
+        trainer.model.forward(x, training=True)
+        dy = np.ones((40, 3), "float32")
+        trainer.model.backward(dy)
+        trainer.model.predict_proba(x)
+        np.testing.assert_array_equal(x, before)
+        np.testing.assert_array_equal(y, Y)
+        assert (weight == 1).all() and (dy == 1).all()

@@ -1,0 +1,218 @@
+"""The layer contract: what Layer and Param give, and what they refuse."""
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Param, Sequential, Trainer
+from minidl.initializers import he_uniform, ones, zeros
+from minidl.layers import Dense, ReLU
+from minidl.optimizers import SGD
+from minidl_c.relu import ReLUOp
+
+
+class Noise(Layer):
+    """Adds random numbers in training, and remembers them."""
+
+    def __init__(self, size=1.0):
+        self.size = size
+        self.drawn = []
+
+    def forward(self, x, training):
+        if not training:
+            return x
+        self.drawn.append(self.rng.normal(size=x.shape))
+        return x + self.size * self.drawn[-1]
+
+    def backward(self, dy):
+        return dy
+
+
+def drawn_in_training(seed, place, steps=2):
+    """The random numbers of a Noise at this place, in each step of a training run."""
+    layers = [ReLU() for _ in range(place)] + [Noise()]
+    model = Sequential([*layers, Dense(2)], input_shape=(3,), seed=seed)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), seed=seed)
+    for _ in range(steps):
+        trainer.train_batch(np.ones((4, 3)), [0, 1, 0, 1])
+    return layers[-1].drawn
+
+
+# ---- parameters
+@pytest.fixture
+def param():
+    return Param(np.arange(6.0).reshape(2, 3))
+
+
+def test_assigning_copies(param):
+    home, new = param.value, np.ones((2, 3))
+    param.value = new
+    new[:] = 5
+    assert param.value is home
+    np.testing.assert_array_equal(home, 1)
+    param.grad = new
+    grad = param.grad
+    param.grad = [[1, 2, 3], [4, 5, 6]]
+    assert param.grad is grad
+    np.testing.assert_array_equal(grad, [[1, 2, 3], [4, 5, 6]])
+
+
+def test_a_gradient_begins_at_zero_and_can_be_written(param):
+    np.testing.assert_array_equal(param.grad, np.zeros((2, 3)))
+    param.grad[1, 2] = 7
+    assert param.grad[1, 2] == 7
+
+
+@pytest.mark.parametrize("name", ["value", "grad"])
+@pytest.mark.parametrize(
+    ("new", "error", "said"),
+    [
+        (np.ones((3, 2)), ValueError, r"expected shape \(2, 3\), got \(3, 2\)"),
+        (1.0, ValueError, r"expected shape \(2, 3\), got \(\)"),  # no broadcasting by accident
+        (np.ones(3), ValueError, r"expected shape \(2, 3\), got \(3,\)"),
+        (np.ones((2, 3), complex), TypeError, "real numbers, got complex128"),
+        (np.full((2, 3), "a"), TypeError, "real numbers, got <U1"),
+        (None, (TypeError, ValueError), "got"),
+    ],
+)
+def test_refuses_what_is_no_tensor_of_its_shape(param, name, new, error, said):
+    before = param.value.copy(), param.grad.copy()
+    with pytest.raises(error, match=f"^{name}: .*{said}"):
+        setattr(param, name, new)
+    np.testing.assert_array_equal([param.value, param.grad], before)
+
+
+def test_repr_shows_shape_and_dtype(param):
+    assert repr(param) == "Param(shape=(2, 3), dtype=float64)"
+
+
+# ---- building
+def built(build, in_shape=(4,), dtype="float32"):
+    """A model of one layer with this `build`."""
+    layer = type("Custom", (Layer,), {"build": build, "forward": lambda self, x, training: x})()
+    return Sequential([layer], input_shape=in_shape, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_param_makes_a_parameter_of_the_models_dtype(dtype):
+    def build(self, in_shape):
+        assert self.dtype == dtype and self.in_shape == in_shape == (4,)
+        self.gain = self.param("gain", (2, 4), ones)
+        assert self.gain is self.params["gain"]
+        return in_shape
+
+    model = built(build, dtype=dtype)
+    assert model.params["0.gain"].value.dtype == model.params["0.gain"].grad.dtype == dtype
+    np.testing.assert_array_equal(model.params["0.gain"].value, np.ones((2, 4)))
+    assert model.layers[0].gain.value is model.params["0.gain"].value
+
+
+def test_first_values_depend_on_seed_place_and_name_alone():
+    def first(seed=0, place=0, name="gain"):
+        class Custom(Layer):
+            def build(self, in_shape):
+                self.param(name, (3, 4), he_uniform)
+                self.param("other", (5,), zeros)
+                return in_shape
+
+        layers = [ReLU() for _ in range(place)] + [Custom()]
+        return Sequential(layers, input_shape=(4,), seed=seed).params[f"{place}.{name}"].value
+
+    np.testing.assert_array_equal(first(), first())
+    for other in (first(seed=1), first(place=1), first(name="loss")):
+        assert (first() != other).all()
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda s, i: s.param("a", (2,), ones) and s.param("a", (2,), ones), "'a' exists already"),
+        (lambda s, i: s.param("a", (2,), lambda r, n: np.ones(3)), r"'a'.*\(2,\), got \(3,\)"),
+        (lambda s, i: setattr(s, "op", Dense(3)) or i, "op"),
+        (lambda s, i: setattr(s, "op", ReLUOp((9,), s.dtype)) or i, "op"),
+        (lambda s, i: setattr(s, "op", ReLUOp(i, s.dtype)) or (9,), "op"),
+        (lambda s, i: setattr(s, "op", ReLUOp(i, "float64")) or i, "float32.*float64"),
+        (
+            lambda s, i: setattr(s, "op", ReLUOp(i, s.dtype)) or (s.param("a", (2,), ones) and i),
+            "op reads 0 parameters, the layer has 2",
+        ),
+    ],
+)
+def test_a_build_that_makes_no_sense_names_the_layer(build, said):
+    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{said}"):
+        built(build)
+
+
+@pytest.mark.parametrize("returned", [None, 4, (0,), (2.5,), "4", (-1,)])
+def test_a_build_has_to_return_a_shape(returned):
+    with pytest.raises((TypeError, ValueError), match="layer 0, Custom"):
+        built(lambda self, in_shape: returned)
+
+
+def test_a_layer_with_neither_op_nor_forward_says_so():
+    class Empty(Layer):
+        pass
+
+    model = Sequential([Empty()], input_shape=(2,))
+    with pytest.raises(NotImplementedError, match=r"Empty .*neither an op nor a forward"):
+        model.predict(np.zeros((1, 2)))
+
+
+def test_a_user_layer_may_bring_an_op(rng):
+    class Custom(Layer):
+        def build(self, in_shape):
+            self.op = ReLUOp(in_shape, self.dtype)
+            return in_shape
+
+    x = rng.normal(size=(20, 2, 3)).astype("float32")
+    model = Sequential([Custom()], input_shape=(2, 3))
+    np.testing.assert_array_equal(model.predict(x), np.maximum(x, 0))
+
+
+# ---- random numbers
+def test_random_numbers_depend_on_seed_place_and_step_alone():
+    first, again = drawn_in_training(0, 0), drawn_in_training(0, 0)
+    np.testing.assert_array_equal(first, again)
+    for other in (first[1], drawn_in_training(1, 0)[0], drawn_in_training(0, 1)[0]):
+        assert (first[0] != other).all()
+
+
+def test_random_numbers_are_made_anew_in_each_training_forward():
+    layer = Noise()
+    model = Sequential([layer], input_shape=(3,))
+    for _ in range(2):
+        model.forward(np.zeros((2, 3)), training=True)
+    np.testing.assert_array_equal(layer.drawn[0], layer.drawn[1])
+
+
+def test_numpys_global_generator_is_never_touched():
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    drawn_in_training(0, 1)
+    np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
+
+
+# ---- config
+def test_config_is_the_constructors_arguments():
+    assert Noise(0.5).config() == {"size": 0.5}
+    assert repr(Noise(0.5)) == "Noise(size=0.5)"
+    assert ReLU().config() == {} and repr(ReLU()) == "ReLU()"
+
+
+def test_needs_dx_says_whether_anybody_uses_it(rng):
+    class Told(Noise):
+        def backward(self, dy):
+            self.told = self.needs_dx
+            return dy if self.needs_dx else None
+
+    class Gain(Told):
+        def build(self, in_shape):
+            self.param("gain", in_shape, ones)
+            return in_shape
+
+    for layers, told in (([Gain()], False), ([Dense(3), Told()], True), ([Gain(), Told()], True)):
+        model = Sequential([*layers, Dense(2)], input_shape=(3,))
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
+        trainer.train_batch(rng.normal(size=(4, 3)), [0, 1, 0, 1])
+        assert layers[-1].told is told
+        model.forward(np.ones((2, 3)), training=True)
+        model.backward(np.ones((2, 2)))
+        assert layers[-1].told is True  # by hand, the caller wants the gradient of X

@@ -1,0 +1,53 @@
+"""Metrics: accuracy, and how metrics are chosen."""
+
+import math
+
+import numpy as np
+import pytest
+
+from minidl.metrics import accuracy, get
+
+
+def test_accuracy_counts_the_highest_scores(rng):
+    scores, y = rng.normal(size=(200, 4)), rng.integers(0, 4, 200)
+    hits = sum(row.tolist().index(max(row)) == label for row, label in zip(scores, y, strict=True))
+    assert accuracy(y, scores) == hits / 200
+    assert type(accuracy(y, scores)) is float
+
+
+def test_accuracy_of_a_tie_goes_to_the_first():
+    assert accuracy(np.array([0, 1]), np.zeros((2, 2))) == 0.5
+
+
+def test_accuracy_of_nothing_is_nan():
+    assert math.isnan(accuracy(np.empty(0, int), np.empty((0, 3))))
+
+
+def test_names_and_functions():
+    def error_rate(y, scores):
+        return 1 - accuracy(y, scores)
+
+    assert get(["accuracy", error_rate]) == {"accuracy": accuracy, "error_rate": error_rate}
+    assert get([]) == {}
+
+
+def test_an_object_goes_by_the_name_of_its_class():
+    class Brier:
+        def __call__(self, y, scores):
+            return 0.0
+
+    assert list(get([Brier()])) == ["Brier"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "error", "said"),
+    [
+        (["f1"], ValueError, r"metrics: .*'accuracy'.* got 'f1'"),
+        ("accuracy", TypeError, r"metrics: expected a list .* got 'accuracy'"),
+        ([3], TypeError, r"metrics: .* got 3"),
+        ([None], TypeError, r"metrics: .* got None"),
+    ],
+)
+def test_refuses(chosen, error, said):
+    with pytest.raises(error, match=said):
+        get(chosen)

@@ -1,0 +1,165 @@
+"""Stages: native runs and NumPy layers between them, forward, backward, and what layers return."""
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.initializers import he_uniform, zeros
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
+from minidl.losses import softmax_cross_entropy
+from minidl.network import NativeStage, NumpyStage
+from minidl.optimizers import SGD
+
+
+class Same(Layer):
+    """Hands on what comes; counts its calls."""
+
+    def __init__(self):
+        self.calls = []
+
+    def forward(self, x, training):
+        self.calls.append(("forward", training))
+        return x
+
+    def backward(self, dy):
+        self.calls.append("backward")
+        return dy
+
+
+class NumpyDense(Layer):
+    """Dense, written in NumPy."""
+
+    def __init__(self, units):
+        self.units = units
+
+    def build(self, in_shape):
+        self.weight = self.param("weight", (self.units, *in_shape), he_uniform)
+        self.bias = self.param("bias", (self.units,), zeros)
+        return (self.units,)
+
+    def forward(self, x, training):
+        if training:
+            self.x = x
+        return x @ self.weight.value.T + self.bias.value
+
+    def backward(self, dy):
+        self.weight.grad[:], self.bias.grad[:] = dy.T @ self.x, dy.sum(axis=0)
+        return dy @ self.weight.value
+
+
+def layers_with(*places):
+    """A small convolutional net with Same at these places."""
+    layers = [Conv2D(4, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(8), ReLU(), Dense(3)]
+    for place in sorted(places, reverse=True):
+        layers.insert(place, Same())
+    return layers
+
+
+def kinds(model):
+    return "".join({NativeStage: "C", NumpyStage: "P"}[type(s)] for s in model.network.stages)
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [((), "C"), ((0,), "PC"), ((7,), "CP"), ((2, 5), "CPCPC"), ((3, 3), "CPPC"), ((0, 7), "PCP")],
+)
+def test_numpy_layers_cut_the_model_and_change_no_bit(places, expected, rng):
+    """Weights are copied by order, since places, and so names and first values, differ."""
+    X, y = rng.normal(size=(35, 1, 8, 8)), rng.integers(0, 3, 35)
+    plain = Sequential(layers_with(), input_shape=(1, 8, 8))
+    model = Sequential(layers_with(*places), input_shape=(1, 8, 8))
+    assert kinds(model) == expected and model.network.native == (not places)
+    for mine, theirs in zip(model.params.values(), plain.params.values(), strict=True):
+        mine.value = theirs.value
+    assert model.predict(X).tobytes() == plain.predict(X).tobytes()
+    scores = [m.forward(X, training=True) for m in (model, plain)]
+    dy = softmax_cross_entropy(scores[0], y)[1]
+    dx = [m.backward(dy) for m in (model, plain)]
+    assert scores[0].tobytes() == scores[1].tobytes()
+    assert dx[0].tobytes() == dx[1].tobytes()
+    for m in (model, plain):
+        Trainer(m, "softmax_cross_entropy", SGD(0.1, 0.9)).fit(X, y, 3, 16, verbose=0)
+    for mine, theirs in zip(model.params.values(), plain.params.values(), strict=True):
+        assert mine.value.tobytes() == theirs.value.tobytes()
+        assert mine.grad.tobytes() == theirs.grad.tobytes()
+
+
+def test_a_numpy_layer_trains_as_its_native_twin(rng):
+    """Between native layers, first and last; in float64, where only rounding may differ."""
+    X, y = rng.normal(size=(50, 4)), rng.integers(0, 3, 50)
+    states = []
+    for kind in (
+        [Dense, Dense, Dense],
+        [Dense, NumpyDense, Dense],
+        [NumpyDense, Dense, NumpyDense],
+    ):
+        layers = [kind[0](6), ReLU(), kind[1](5), ReLU(), kind[2](3)]
+        model = Sequential(layers, input_shape=(4,), dtype="float64")
+        Trainer(model, "softmax_cross_entropy", SGD(0.1, 0.9)).fit(X, y, 5, 16, verbose=0)
+        states.append(model.state_dict())
+    for other in states[1:]:
+        for name, value in states[0].items():
+            np.testing.assert_allclose(other[name], value, rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+def test_training_is_told_from_inference(rng):
+    model = Sequential([Same(), Dense(3)], input_shape=(4,))
+    X, same = rng.normal(size=(6, 4)), model.layers[0]
+    model.predict(X)
+    model.forward(X)
+    assert same.calls == [("forward", False)] * 2
+    same.calls.clear()
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
+    trainer.evaluate(X, [0] * 6)
+    assert same.calls == [("forward", False)]
+    same.calls.clear()
+    trainer.train_batch(X, [0] * 6)
+    assert same.calls[0] == ("forward", True)
+
+
+def test_backward_stops_where_nobody_wants_a_gradient(rng):
+    model = Sequential([Same(), ReLU(), Same(), Dense(3), Same()], input_shape=(4,))
+    Trainer(model, "softmax_cross_entropy", SGD(0.1)).train_batch(rng.normal(size=(6, 4)), [0] * 6)
+    backward = ["backward" in model.layers[i].calls for i in (0, 2, 4)]
+    assert backward == [False, False, True]
+
+
+def test_values_between_stages_have_the_models_dtype(rng):
+    class Other(Same):
+        def forward(self, x, training):
+            self.seen = x.dtype
+            return x.astype("float64")
+
+        def backward(self, dy):
+            self.seen_back = dy.dtype
+            return dy.astype("float64")
+
+    for dtype in ("float32", "float64"):
+        model = Sequential([Other(), Dense(3), Other()], input_shape=(4,), dtype=dtype)
+        y = model.forward(rng.integers(0, 9, (5, 4)).astype(np.uint8), training=True)
+        dx = model.backward(np.ones((5, 3)))
+        assert y.dtype == dx.dtype == dtype
+        for layer in (model.layers[0], model.layers[2]):
+            assert layer.seen == layer.seen_back == dtype
+
+
+@pytest.mark.parametrize("returned", [None, 3.0, np.zeros((5, 3)), np.zeros(4), [[0.0] * 4] * 5])
+def test_a_wrong_result_names_the_layer_and_not_the_next_one(returned):
+    class Wrong(Same):
+        bad = "forward"
+
+        def forward(self, x, training):
+            return returned if self.bad == "forward" else x
+
+        def backward(self, dy):
+            return returned if self.bad == "backward" else dy
+
+    model = Sequential([Dense(4), Wrong(), Dense(2)], input_shape=(3,))
+    said = r"layer 1, Wrong: expected {} to return shape \(5, 4\), got "
+    for forward in (model.predict, lambda x: model.forward(x, training=True)):
+        with pytest.raises(ValueError, match=said.format("forward")):
+            forward(np.zeros((5, 3)))
+    Wrong.bad = "backward"
+    model.forward(np.zeros((5, 3)), training=True)
+    with pytest.raises(ValueError, match=said.format("backward")):
+        model.backward(np.zeros((5, 2)))

@@ -1,0 +1,98 @@
+"""All parameters in one flat buffer, and what users see of it."""
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential
+from minidl.initializers import he_uniform, ones
+from minidl.layers import Conv2D, Dense, Flatten, ReLU
+from minidl.parameters import ALIGN
+
+
+class Two(Layer):
+    """Two parameters of odd sizes, the second laid out transposed."""
+
+    def build(self, in_shape):
+        self.param("a", (3, 5), he_uniform)
+        self.param("b", (2, 7), ones, order="F")
+        return in_shape
+
+    def forward(self, x, training):
+        return x
+
+    def backward(self, dy):
+        return dy
+
+
+@pytest.fixture(params=["float32", "float64"])
+def model(request):
+    layers = [Conv2D(3, 3), Two(), ReLU(), Flatten(), Dense(5), Dense(2)]
+    return Sequential(layers, input_shape=(1, 5, 5), dtype=request.param)
+
+
+def test_moving_in_changes_no_value(model):
+    for i, fresh in ((0, Conv2D(3, 3)), (1, Two()), (4, Dense(5))):
+        fresh.setup(model.layers[i].in_shape, model.dtype, model.seed, str(i))
+        for name, param in fresh.params.items():
+            np.testing.assert_array_equal(model.params[f"{i}.{name}"].value, param.value)
+
+
+def test_values_and_gradients_are_views_of_two_flat_buffers(model):
+    parameters = model.network.parameters
+    assert parameters.values.dtype == parameters.grads.dtype == model.dtype
+    for flat, kind in ((parameters.values, "value"), (parameters.grads, "grad")):
+        flat[:] = np.nan
+        for param in model.params.values():
+            view = getattr(param, kind)
+            assert np.shares_memory(view, flat)
+            assert np.isnan(view).all()  # nobody was here before
+            view[...] = 1
+        count = sum(param.value.size for param in model.params.values())
+        assert np.nansum(flat) == count
+
+
+def test_each_layer_begins_on_a_cache_line(model):
+    parameters = model.network.parameters
+    assert [offset % ALIGN for offset in parameters.offsets] == [0] * len(model.layers)
+    begins = {i: parameters.offsets[i] for i in (0, 1, 4, 5)}
+    for i, begin in begins.items():
+        first = next(iter(model.layers[i].params.values())).value
+        distance = first.ctypes.data - parameters.values.ctypes.data
+        assert distance == begin * parameters.values.itemsize
+
+
+def test_order_f_lies_transposed(model):
+    a, b = model.params["1.a"].value, model.params["1.b"].value
+    assert a.flags.c_contiguous and b.T.flags.c_contiguous
+    assert model.params["1.b"].grad.T.flags.c_contiguous
+    b[1, 0] = 9
+    flat = model.network.parameters.values[model.network.parameters.offsets[1] + 15 :]
+    np.testing.assert_array_equal(flat[:3], [1, 9, 1])
+
+
+def test_a_model_that_only_predicts_has_no_gradients(model):
+    model.predict(np.zeros((3, 1, 5, 5)))
+    assert model.network.parameters._grads is None
+
+
+def test_a_write_is_seen_by_the_next_call(model, rng):
+    x = rng.normal(size=(4, 1, 5, 5))
+    for param in model.params.values():
+        param.value[...] = 0
+    model.params["5.bias"].value = [3, -2]
+    np.testing.assert_array_equal(model.predict(x), np.tile([3, -2], (4, 1)))
+    model.params["5.weight"].value[0] = 1
+    model.params["4.bias"].value += 2
+    np.testing.assert_array_equal(model.predict(x), np.tile([13, -2], (4, 1)))
+
+
+def test_gradients_by_hand_are_overwritten_not_added(model, rng):
+    x, dy = rng.normal(size=(4, 1, 5, 5)), rng.normal(size=(4, 2))
+    model.forward(x, training=True)
+    model.backward(dy)
+    first = {name: param.grad.copy() for name, param in model.params.items()}
+    model.forward(x, training=True)
+    model.backward(dy)
+    for name in first.keys() - {"1.a", "1.b"}:
+        np.testing.assert_array_equal(model.params[name].grad, first[name])
+        assert first[name].any()

@@ -1,0 +1,191 @@
+"""The same bits, whoever computes them: threads, instruction sets, neighbours, chunks, by hand."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import minidl_c
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.losses import softmax_cross_entropy
+from minidl.optimizers import SGD
+from minidl_c import cpu
+
+ROOT = Path(__file__).parents[1]
+RNG = np.random.default_rng(5)
+X = RNG.integers(0, 256, (600, 1, 12, 12)).astype(np.uint8)
+Y = RNG.integers(0, 10, 600)
+BATCHES = (1, 2, 15, 16, 17, 31, 33)
+THREADS = (1, 2, 3, 8)
+DTYPES = ("float32", "float64")
+
+
+def net(dtype):
+    """Every layer there is, with windows that overlap and a stride above 1."""
+    layers = [Rescale(1 / 255, -0.5), Conv2D(6, 3, padding=1), ReLU(), MaxPool2D(3, 2, padding=1)]
+    layers += [Conv2D(8, 3, stride=2, groups=2), ReLU(), Flatten(), Dense(40), ReLU(), Dense(10)]
+    return Sequential(layers, input_shape=(1, 12, 12), dtype=dtype)
+
+
+def trainer_of(dtype, threads=None):
+    optimizer = SGD(lambda step: 0.1 / (1 + step), momentum=0.9, nesterov=True)
+    return Trainer(net(dtype), "softmax_cross_entropy", optimizer, num_threads=threads)
+
+
+def digest(model, *more):
+    """One hash of weights, gradients and whatever else."""
+    found = hashlib.sha256()
+    for name, param in sorted(model.params.items()):
+        for array in (param.value, param.grad):
+            found.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    for array in more:
+        found.update(np.asarray(array).tobytes())
+    return found.hexdigest()
+
+
+def after_100_steps(dtype, batch_size, threads=None):
+    """600 rows: the number of epochs that make at least 100 steps, the last batch partial."""
+    trainer = trainer_of(dtype, threads)
+    epochs = -(-100 // -(-len(X) // batch_size))
+    history = trainer.fit(X, Y, epochs, batch_size, verbose=0)
+    assert trainer.step >= 100
+    return digest(trainer.model, history["loss"], trainer.model.predict(X[:50], threads))
+
+
+# ---- threads and instruction sets
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("batch_size", [5, 64, 290])  # fewer tiles than threads, more, above 16
+def test_weights_do_not_depend_on_the_number_of_threads(batch_size, dtype):
+    found = {threads: after_100_steps(dtype, batch_size, threads) for threads in THREADS}
+    assert len(set(found.values())) == 1, found
+
+
+def test_another_run_of_other_data_has_other_bits():
+    """What is compared above is not a constant."""
+    assert after_100_steps("float32", 64) != after_100_steps("float32", 63)
+
+
+@pytest.fixture(scope="module")
+def digests_of():
+    """What this file prints as a script, under an instruction set; skips where there is none."""
+
+    def run(isa):
+        built = (Path(minidl_c.__file__).parent / isa / "build.json").is_file()
+        if not built or isa not in cpu.supported():
+            pytest.skip(f"no {isa}: not built here, or not for this processor")
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        done = subprocess.run(
+            [sys.executable, __file__],
+            env={**os.environ, "PYTHONPATH": path, "MINIDL_ISA": isa},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        used, *digests = done.stdout.split()
+        assert used == isa
+        return digests
+
+    return run
+
+
+def test_v3_and_v4_give_the_same_weights(digests_of):
+    assert digests_of("v3") == digests_of("v4")
+
+
+def test_another_process_gives_the_same_weights(digests_of):
+    assert digests_of(minidl_c.isa) == [after_100_steps(dtype, 64) for dtype in DTYPES]
+
+
+# ---- neighbours in the batch
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("threads", THREADS)
+def test_a_row_of_predict_does_not_depend_on_its_batch(dtype, threads):
+    model = net(dtype)
+    alone = [model.predict(X[i : i + 1], threads).tobytes() for i in range(max(BATCHES))]
+    for n in BATCHES:
+        together = model.predict(X[:n], threads)
+        assert [row.tobytes() for row in together] == alone[:n], n
+    shifted = model.predict(X[3 : max(BATCHES)], threads)  # other lanes, other tiles
+    assert [row.tobytes() for row in shifted] == alone[3:]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_row_does_not_feel_what_its_neighbours_hold(dtype):
+    model, x = net(dtype), X[:16].astype(dtype)
+    before = model.predict(x)
+    x[3] = 1e30
+    after = model.predict(x)
+    keep = np.arange(16) != 3
+    assert after[keep].tobytes() == before[keep].tobytes()
+    assert after[3].tobytes() != before[3].tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_predict_in_blocks_of_1024_is_predict(dtype):
+    model, x = net(dtype), np.tile(X, (4, 1, 1, 1))
+    assert model.predict(x).tobytes() == model.predict(x[:600]).tobytes() * 4
+
+
+# ---- training, forward and backward by hand, chunks
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [*BATCHES, 290])
+def test_by_hand_gives_the_gradients_of_train_batch(n, dtype):
+    for threads in (1, 3):
+        trainer, model = trainer_of(dtype, threads), net(dtype)
+        scores = model.forward(X[:n], training=True)
+        losses, dscores = softmax_cross_entropy(scores, Y[:n])
+        model.backward(dscores)
+        loss = trainer.train_batch(X[:n], Y[:n])
+        assert loss == pytest.approx(losses.mean(dtype="f8"), rel=1e-14)
+        for name, param in model.params.items():
+            divided = param.grad / param.grad.dtype.type(n)
+            assert divided.tobytes() == trainer.model.params[name].grad.tobytes(), name
+        assert model.predict(X[:n]).tobytes() == scores.tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_gradient_is_the_sum_over_its_examples(dtype):
+    """Not a bit's matter but a sum's: each example alone, added up in float64."""
+    model, total = net(dtype), {}
+    for i in range(20):
+        scores = model.forward(X[i : i + 1], training=True)
+        model.backward(softmax_cross_entropy(scores, Y[i : i + 1])[1])
+        for name, param in model.params.items():
+            total[name] = total.get(name, 0) + param.grad.astype("f8")
+    scores = model.forward(X[:20], training=True)
+    model.backward(softmax_cross_entropy(scores, Y[:20])[1])
+    for name, param in model.params.items():
+        atol = 100 * np.finfo(dtype).eps * np.abs(total[name]).max()
+        np.testing.assert_allclose(param.grad, total[name], rtol=0, atol=atol, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_fit_in_chunks_is_train_batch_step_by_step(dtype):
+    chunked, stepped = trainer_of(dtype), trainer_of(dtype)
+    history = chunked.fit(X, Y, epochs=2, batch_size=7, shuffle=False, verbose=0)
+    for epoch in range(2):
+        losses = [(stepped.train_batch(X[at : at + 7], Y[at : at + 7]), len(Y[at : at + 7])) for at in range(0, 600, 7)]
+        mean = sum(loss * n for loss, n in losses) / 600
+        assert history["loss"][epoch] == pytest.approx(mean, rel=1e-12)
+    assert chunked.step == stepped.step == 2 * 86
+    assert digest(chunked.model) == digest(stepped.model)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_two_fits_are_one(dtype):
+    """Velocity, learning rate and the order of the examples go on where they were."""
+    once, twice = trainer_of(dtype), trainer_of(dtype)
+    once.fit(X, Y, epochs=3, verbose=0)
+    twice.fit(X, Y, epochs=1, verbose=0)
+    history = twice.fit(X, Y, epochs=2, verbose=0)
+    assert digest(once.model, once.history["loss"]) == digest(twice.model, history["loss"])
+
+
+if __name__ == "__main__":
+    print(minidl_c.isa, *(after_100_steps(dtype, 64) for dtype in DTYPES))

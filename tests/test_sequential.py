@@ -1,0 +1,275 @@
+"""Sequential: building, computing by hand, weights in and out, slices."""
+
+import numpy as np
+import pytest
+import reference
+from geometries import Conv
+
+from minidl import Layer, Sequential
+from minidl.initializers import ones
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+
+
+def layers(classes=3):
+    return [Rescale(0.5), Conv2D(4, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(classes)]
+
+
+@pytest.fixture(params=["float32", "float64"])
+def model(request):
+    return Sequential(layers(), input_shape=(2, 8, 8), dtype=request.param)
+
+
+def expected_scores(model, x):
+    """The same net once more, in float64, from the oracle's parts."""
+    state = {name: value.astype(np.float64) for name, value in model.state_dict().items()}
+    case = Conv(len(x), 2, 8, 8, 4, (3, 3))
+    y = reference.conv2d_forward(x * 0.5, state["1.weight"], state["1.bias"], case)
+    y = np.maximum(y, 0).reshape(len(x), 4, 3, 2, 3, 2).max(axis=(3, 5))
+    return y.reshape(len(x), 36) @ state["5.weight"].T + state["5.bias"]
+
+
+# ---- building
+def test_shapes_are_inferred(model):
+    assert model.input_shape == (2, 8, 8) and model.output_shape == (3,)
+    shapes = [layer.out_shape for layer in model.layers]
+    assert shapes == [(2, 8, 8), (4, 6, 6), (4, 6, 6), (4, 3, 3), (36,), (3,)]
+    assert list(model.params) == ["1.weight", "1.bias", "5.weight", "5.bias"]
+    assert len(model) == 6 and model[1] is model.layers[1] and model[-1] is model.layers[5]
+
+
+def test_weights_are_a_function_of_seed_and_place():
+    first, again, other = (Sequential(layers(), (2, 8, 8), seed=s) for s in (4, 4, 5))
+    longer = Sequential([*layers(), ReLU(), Dense(2)], (2, 8, 8), seed=4)
+    moved = Sequential([ReLU(), *layers()], (2, 8, 8), seed=4)
+    for name in ("1.weight", "5.weight"):
+        value = first.params[name].value
+        np.testing.assert_array_equal(value, again.params[name].value)
+        np.testing.assert_array_equal(value, longer.params[name].value)
+        assert (value != other.params[name].value).all()
+    assert (first.params["1.weight"].value != moved.params["2.weight"].value).all()
+
+
+def test_float32_weights_are_the_float64_ones_rounded():
+    single, double = (Sequential(layers(), (2, 8, 8), dtype=d) for d in ("float32", "float64"))
+    for name, value in double.state_dict().items():
+        np.testing.assert_array_equal(single.params[name].value, value.astype("float32"))
+
+
+def test_an_unbuilt_model_says_so(model):
+    fresh = Sequential(layers())
+    calls = [
+        *(lambda n=n: getattr(fresh, n) for n in ("input_shape", "output_shape", "params")),
+        *(lambda n=n: getattr(fresh, n)(np.zeros((1, 2, 8, 8))) for n in ("predict", "forward")),
+        *(fresh.summary, fresh.state_dict, lambda: fresh.load_state_dict({})),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="not built yet: give it an input_shape, or fit"):
+            call()
+    fresh.build((2, 8, 8))
+    assert fresh.output_shape == (3,)
+    with pytest.raises(ValueError, match=r"built already, for inputs of shape \(2, 8, 8\)"):
+        fresh.build((2, 8, 8))
+
+
+def test_a_failed_build_leaves_nothing_behind():
+    mixed = Sequential([Conv2D(4, 3), Flatten(), Dense(2)])
+    with pytest.raises(ValueError, match=r"layer 0, Conv2D, cannot take input \(9,\)"):
+        mixed.build((9,))
+    with pytest.raises(ValueError, match=r"layer 0, Conv2D, cannot take input \(1, 2, 2\)"):
+        mixed.build((1, 2, 2))
+    mixed.build((1, 5, 5))
+    fresh = Sequential([Conv2D(4, 3), Flatten(), Dense(2)], input_shape=(1, 5, 5))
+    for name, value in fresh.state_dict().items():
+        np.testing.assert_array_equal(mixed.params[name].value, value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"layers": []}, ValueError, "layers: expected at least one"),
+        ({"layers": [Dense]}, TypeError, "layers: expected Layer objects, got .*Dense.* place 0"),
+        ({"layers": [ReLU(), "relu"]}, TypeError, "layers: .*'relu' at place 1"),
+        ({"dtype": "float16"}, ValueError, "dtype: expected 'float32' or 'float64', got 'float16'"),
+        ({"seed": -1}, ValueError, "seed: .*got -1"),
+        ({"seed": 1.5}, TypeError, r"seed: .*got 1\.5"),
+        ({"input_shape": (0, 8, 8)}, ValueError, "input_shape: .*got 0"),
+        ({"input_shape": 8}, TypeError, "input_shape: .*got 8"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense(arguments, error, said):
+    with pytest.raises(error, match=said):
+        Sequential(**{"layers": layers(), "input_shape": (2, 8, 8)} | arguments)
+
+
+def test_a_layer_belongs_to_one_place_in_one_model(model):
+    shared = Dense(4)
+    with pytest.raises(ValueError, match="layer 1, Dense: "):
+        Sequential([shared, shared], input_shape=(4,))
+    before = model.state_dict()
+    with pytest.raises(ValueError, match="layer 1, Dense: belongs to another model"):
+        Sequential([Flatten(), model.layers[5]], input_shape=(36,))
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+# ---- computing
+@pytest.mark.parametrize("n", [0, 1, 17, 1025, 2048])  # 1024 go through at a time
+def test_predict_and_forward_agree_with_the_oracle(model, n, rng):
+    x = rng.normal(size=(n, 2, 8, 8)).astype(model.dtype)
+    scores = model.predict(x)
+    assert scores.dtype == model.dtype and scores.shape == (n, 3)
+    atol = 1e-4 if model.dtype == "float32" else 1e-12
+    np.testing.assert_allclose(scores, expected_scores(model, x), rtol=0, atol=atol)
+    for training in (False, True):
+        assert model.forward(x, training=training).tobytes() == scores.tobytes()
+    probabilities = model.predict_proba(x)
+    np.testing.assert_allclose(probabilities, reference.softmax(scores), rtol=1e-5)
+    assert probabilities.dtype == model.dtype
+
+
+def test_two_dimensional_data_of_the_right_width_is_reshaped(model, rng):
+    x = rng.normal(size=(5, 2, 8, 8))
+    assert model.predict(x.reshape(5, 128)).tobytes() == model.predict(x).tobytes()
+
+
+def test_probabilities_want_one_score_a_class():
+    images = Sequential([ReLU()], input_shape=(3, 2, 2))
+    with pytest.raises(ValueError, match=r"predict_proba: .*\(classes,\), got \(3, 2, 2\)"):
+        images.predict_proba(np.zeros((1, 3, 2, 2)))
+
+
+def test_backward_is_the_derivative_of_forward(rng):
+    """Central differences in float64, for X and every parameter, over all rows of the batch."""
+    model = Sequential(layers(), input_shape=(2, 8, 8), dtype="float64")
+    x, dy = rng.normal(size=(18, 2, 8, 8)), rng.normal(size=(18, 3))
+
+    def loss():
+        return (model.predict(x) * dy).sum()
+
+    model.forward(x, training=True)
+    dx = model.backward(dy)
+    for name, param in model.params.items():
+        expected = reference.finite_differences(loss, param.value, 1e-6)
+        np.testing.assert_allclose(param.grad, expected, rtol=1e-5, atol=1e-5, err_msg=name)
+    for i, c, row, column in [(0, 0, 0, 0), (0, 1, 3, 4), (15, 0, 7, 7), (16, 1, 2, 6), (17, 0, 5, 1)]:
+        pixel = x[i, c, row, column : column + 1]  # a view of one pixel
+        expected = reference.finite_differences(loss, pixel, 1e-6)
+        np.testing.assert_allclose(dx[i, c, row, column], expected[0], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("n", [1, 16, 37])
+def test_gradients_of_a_whole_net_are_pytorchs(n, rng):
+    import torch
+    from torch import nn
+
+    x, dy = rng.normal(size=(n, 2, 9, 8)), rng.normal(size=(n, 4))
+    net = [Conv2D(6, (3, 2), stride=(1, 2), padding=(1, 0)), ReLU(), MaxPool2D(3, 2, 1)]
+    net += [Conv2D(8, 2, dilation=(2, 1), groups=2), ReLU(), Flatten(), Dense(9), ReLU(), Dense(4)]
+    model = Sequential(net, input_shape=(2, 9, 8), dtype="float64")
+    twin = nn.Sequential(
+        *(nn.Conv2d(2, 6, (3, 2), (1, 2), (1, 0)), nn.ReLU(), nn.MaxPool2d(3, 2, 1)),
+        *(nn.Conv2d(6, 8, 2, dilation=(2, 1), groups=2), nn.ReLU(), nn.Flatten()),
+        *(nn.Linear(24, 9), nn.ReLU(), nn.Linear(9, 4)),
+    ).double()
+    names = {name: torch.from_numpy(value) for name, value in model.state_dict().items()}
+    twin.load_state_dict(names)  # strict: names and layouts are PyTorch's
+    tensor = torch.from_numpy(x).requires_grad_()
+    scores = twin(tensor)
+    scores.backward(torch.from_numpy(dy))
+    tolerance = {"rtol": 1e-10, "atol": 1e-12}
+    np.testing.assert_allclose(model.forward(x, True), scores.detach().numpy(), **tolerance)
+    np.testing.assert_allclose(model.backward(dy), tensor.grad.numpy(), **tolerance)
+    for name, param in twin.named_parameters():
+        np.testing.assert_allclose(model.params[name].grad, param.grad.numpy(), **tolerance)
+
+
+def test_backward_may_come_twice_and_wants_a_forward(model, rng):
+    dy = rng.normal(size=(4, 3)).astype(model.dtype)
+    with pytest.raises(RuntimeError, match=r"forward\(X, training=True\) before it"):
+        model.backward(dy)
+    x = rng.normal(size=(4, 2, 8, 8))
+    model.forward(x)
+    with pytest.raises(RuntimeError, match="backward"):
+        model.backward(dy)
+    model.forward(x, training=True)
+    dx = model.backward(dy)
+    model.predict(-x)  # inference leaves what is kept alone
+    assert model.backward(dy).tobytes() == dx.tobytes()
+    np.testing.assert_allclose(model.backward(3 * dy), 3 * dx, rtol=1e-4, atol=1e-6)
+
+
+def test_an_empty_batch_has_zero_gradients(model, rng):
+    model.forward(rng.normal(size=(4, 2, 8, 8)), training=True)
+    model.backward(np.ones((4, 3)))
+    model.forward(np.zeros((0, 2, 8, 8)), training=True)
+    assert model.backward(np.zeros((0, 3))).shape == (0, 2, 8, 8)
+    assert not any(param.grad.any() for param in model.params.values())
+
+
+# ---- weights
+def test_state_goes_out_as_copies_and_comes_back(model, rng):
+    state = model.state_dict()
+    assert {name: value.shape for name, value in state.items()} == {
+        "1.weight": (4, 2, 3, 3),
+        "1.bias": (4,),
+        "5.weight": (3, 36),
+        "5.bias": (3,),
+    }
+    for name, value in state.items():
+        assert value.flags.c_contiguous and not np.shares_memory(value, model.params[name].value)
+    x = rng.normal(size=(3, 2, 8, 8))
+    other = Sequential(layers(), input_shape=(2, 8, 8), seed=9, dtype=model.dtype)
+    assert (other.predict(x) != model.predict(x)).all()
+    other.load_state_dict({name: value.tolist() for name, value in reversed(state.items())})
+    assert other.predict(x).tobytes() == model.predict(x).tobytes()
+
+
+# ---- slices and reprs
+@pytest.mark.parametrize("part", [slice(None, -1), slice(2, None), slice(1, 3), slice(None)])
+def test_a_slice_is_a_copy_with_its_weights(model, part, rng):
+    shape = model.layers[part.start - 1].out_shape if part.start else model.input_shape
+    copy = model[part]
+    x = rng.normal(size=(3, *shape)).astype(model.dtype)
+    expected = x
+    for layer in model.layers[part]:  # layer by layer, each a model of its own
+        alone = Sequential([type(layer)(**layer.config())], expected.shape[1:], dtype=model.dtype)
+        for name, param in layer.params.items():
+            alone.params[f"0.{name}"].value = param.value
+        expected = alone.predict(expected)
+    assert copy.predict(x).tobytes() == expected.tobytes()
+    before = model.state_dict()
+    for param in copy.params.values():
+        param.value[...] = 0
+    for name, value in model.state_dict().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
+def test_a_slice_keeps_a_users_layer_and_an_unbuilt_model_unbuilt():
+    class Gain(Layer):
+        def __init__(self, start):
+            self.start = start
+
+        def build(self, in_shape):
+            self.param("gain", in_shape, ones)
+            return in_shape
+
+        def forward(self, x, training):
+            return x * self.start * self.params["gain"].value
+
+    model = Sequential([Gain([2.0]), ReLU()], input_shape=(3,))
+    model.params["0.gain"].value = [1, 2, 3]
+    copy = model[:1]
+    np.testing.assert_array_equal(copy.predict(np.ones((1, 3))), [[2, 4, 6]])
+    assert copy.layers[0].start is not model.layers[0].start
+    with pytest.raises(ValueError, match="not built yet"):
+        _ = Sequential(layers())[:2].params
+    with pytest.raises(ValueError, match="at least one"):
+        _ = model[2:]
+    with pytest.raises(IndexError):
+        _ = model[7]
+
+
+def test_repr_can_be_read():
+    assert repr(Sequential([Dense(4), ReLU()])) == "Sequential(\n  (0): Dense(units=4)\n  (1): ReLU()\n)"

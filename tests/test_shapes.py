@@ -1,0 +1,64 @@
+"""Arguments that are numbers or pairs of numbers."""
+
+import numpy as np
+import pytest
+
+from minidl.shapes import image, input_shape, pair, whole
+
+
+@pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3)])
+def test_whole_takes_every_kind_of_integer(value):
+    assert whole("units", value) == 3
+    assert type(whole("units", value)) is int
+
+
+@pytest.mark.parametrize("value", [3.0, "3", None, True, np.float32(3), [3], 3j])
+def test_whole_takes_nothing_else(value):
+    with pytest.raises(TypeError, match=r"^units: expected a whole number, got "):
+        whole("units", value)
+
+
+def test_whole_keeps_to_its_least():
+    assert whole("epochs", 0, least=0) == 0
+    with pytest.raises(ValueError, match=r"^units: expected at least 1, got 0$"):
+        whole("units", 0)
+    with pytest.raises(ValueError, match=r"^epochs: expected at least 0, got -1$"):
+        whole("epochs", -1, least=0)
+
+
+def test_pair_takes_a_number_twice_or_two_numbers():
+    assert pair("stride", 2) == (2, 2)
+    assert pair("stride", (1, 3)) == pair("stride", [1, np.int64(3)]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [((1,), ValueError), ((1, 2, 3), ValueError), ((), ValueError), ((1, 0), ValueError)]
+    + [(value, TypeError) for value in ("ab", 1.5, None, (1, 2.0), (True, 1), {1: 2})],
+)
+def test_pair_takes_nothing_else(value, error):
+    with pytest.raises(error, match=r"^stride: expected "):
+        pair("stride", value)
+
+
+def test_image_is_three_numbers():
+    assert image((3, 5, 7)) == (3, 5, 7)
+    with pytest.raises(ValueError, match=r"\(channels, height, width\), got \(5, 7\)"):
+        image((5, 7))
+
+
+def test_input_shape_becomes_a_tuple_of_ints():
+    assert input_shape([np.int32(1), 28, 28]) == (1, 28, 28)
+    assert input_shape((784,)) == (784,)
+
+
+@pytest.mark.parametrize(
+    ("value", "error"),
+    [
+        *((wrong, TypeError) for wrong in (784, "28", None, (2.0,), (None, 3))),
+        *((wrong, ValueError) for wrong in ((), (1, 0), (-1,))),
+    ],
+)
+def test_input_shape_takes_nothing_else(value, error):
+    with pytest.raises(error, match=r"^input_shape: expected "):
+        input_shape(value)

@@ -1,0 +1,283 @@
+"""Steps in C and steps in Python: one mathematics, the same bits; losses and optimizers of users."""
+
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
+from minidl.losses import softmax_cross_entropy
+from minidl.optimizers import SGD
+from minidl.steps import FusedSteps, StagedSteps, make_steps
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(45, 1, 6, 6)).astype("float32"), RNG.integers(0, 3, 45)
+WEIGHTS = RNG.uniform(0, 2, 45)
+
+
+def net(dtype="float32"):
+    layers = [Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(5), ReLU(), Dense(3)]
+    return Sequential(layers, input_shape=(1, 6, 6), dtype=dtype)
+
+
+def wrapped_loss(scores, y):
+    return softmax_cross_entropy(scores, y)
+
+
+def squares(scores, y):
+    return ((scores - y) ** 2).sum(axis=1), 2 * (scores - y)
+
+
+class Plain:
+    """The simplest optimizer of a user's own."""
+
+    def __init__(self, lr):
+        self.lr = lr
+        self.seen = []
+
+    def step(self, params, lr):
+        self.seen.append((sorted(params), lr))
+        for param in params.values():
+            param.value -= lr * param.grad
+
+
+def weights(model):
+    return {name: value.tobytes() for name, value in model.state_dict().items()}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("sample_weight", [None, WEIGHTS], ids=["plain", "weighted"])
+def test_a_loss_and_an_optimizer_in_python_change_no_bit(sample_weight, dtype):
+    found = []
+    for loss, optimizer in (
+        ("softmax_cross_entropy", SGD(0.25)),
+        (wrapped_loss, SGD(0.25)),
+        ("softmax_cross_entropy", Plain(0.25)),  # a power of two: lr * g is exact
+        (wrapped_loss, Plain(0.25)),
+    ):
+        model = net(dtype)
+        trainer = Trainer(model, loss, optimizer, ["accuracy"])
+        history = trainer.fit(X, Y, 3, 20, sample_weight=sample_weight, verbose=0)
+        grads = {name: param.grad.tobytes() for name, param in model.params.items()}
+        found.append((weights(model), grads, history["loss"], history["accuracy"]))
+    assert found[0] == found[1] == found[2] == found[3]
+
+
+def test_which_steps_are_made():
+    model = net()
+    fused = make_steps(model, softmax_cross_entropy, SGD(0.1), 0)
+    assert type(fused) is FusedSteps
+    for loss, optimizer in ((wrapped_loss, SGD(0.1)), (softmax_cross_entropy, Plain(0.1))):
+        assert type(make_steps(model, loss, optimizer, 0)) is StagedSteps
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_users_loss_trains_as_in_numpy(weighted):
+    """A linear model and squared errors, written out; targets are vectors of any numbers."""
+    x, y, w8 = RNG.normal(size=(30, 4)), RNG.normal(size=(30, 2)), RNG.uniform(0.5, 2, 30)
+    model = Sequential([Dense(2)], input_shape=(4,), dtype="float64")
+    trainer = Trainer(model, squares, SGD(0.05, momentum=0.5))
+    weight, bias = model.state_dict().values()
+    velocity = [np.zeros_like(weight), np.zeros_like(bias)]
+    history = trainer.fit(x, y, 4, 8, shuffle=False, sample_weight=w8 if weighted else None, verbose=0)
+    for epoch in range(4):
+        total = 0
+        for start in (0, 8, 16, 24):
+            rows = slice(start, start + 8)
+            w = w8[rows] if weighted else np.ones(len(x[rows]))
+            error = x[rows] @ weight.T + bias - y[rows]
+            total += (w[:, None] * error**2).sum()
+            d = 2 * w[:, None] * error / w.sum()
+            velocity = [0.5 * v + g for v, g in zip(velocity, (d.T @ x[rows], d.sum(axis=0)), strict=True)]
+            weight, bias = weight - 0.05 * velocity[0], bias - 0.05 * velocity[1]
+        expected = total / (w8.sum() if weighted else 30)
+        assert history["loss"][epoch] == pytest.approx(expected, rel=1e-12)
+    np.testing.assert_allclose(model.params["0.weight"].value, weight, rtol=1e-12)
+    np.testing.assert_allclose(model.params["0.bias"].value, bias, rtol=1e-12)
+
+
+def test_a_users_loss_may_end_in_images():
+    """Scores (n, c, h, w); weights of examples reach every number of theirs."""
+
+    def image_squares(scores, y):
+        return ((scores - y) ** 2).sum(axis=(1, 2, 3)), 2 * (scores - y)
+
+    target = RNG.normal(size=(6, 2, 4, 4))
+    states = []
+    for rows, sample_weight in (([0, 1, 1, 1, 2], None), ([0, 1, 2], [1, 3, 1])):
+        model = Sequential([Conv2D(2, 3)], input_shape=(1, 6, 6), dtype="float64")
+        trainer = Trainer(model, image_squares, SGD(0.01))
+        trainer.train_batch(X[rows], target[rows], sample_weight)
+        assert trainer.evaluate(X[rows], target[rows])["loss"] > 0
+        states.append(model.state_dict()["0.weight"])
+    np.testing.assert_allclose(states[0], states[1], rtol=1e-12)
+
+
+def test_a_users_optimizer_gets_every_parameter_and_the_rate_of_each_step():
+    optimizer = Plain(lambda step: 0.5**step)
+    trainer = Trainer(net(), "softmax_cross_entropy", optimizer)
+    history = trainer.fit(X, Y, 2, 20, verbose=0)
+    names = ["0.bias", "0.weight", "4.bias", "4.weight", "6.bias", "6.weight"]
+    assert optimizer.seen == [(names, 0.5**step) for step in range(6)]
+    assert history["lr"] == [0.5**2, 0.5**5]
+
+
+def test_a_rate_that_is_set_between_steps_holds_at_once():
+    class Halve:
+        def on_step_end(self, trainer, step, loss):
+            trainer.optimizer.lr /= 2
+
+    one, other = net(), net()
+    Trainer(one, "softmax_cross_entropy", SGD(0.4)).fit(X, Y, 2, 20, callbacks=[Halve()], verbose=0)
+    Trainer(other, "softmax_cross_entropy", SGD(lambda step: 0.4 * 0.5**step)).fit(X, Y, 2, 20, verbose=0)
+    assert weights(one) == weights(other)
+
+
+def test_a_rate_for_python_is_a_python_number():
+    """A NumPy float64 would turn `lr * param.grad` of float32 into float64, and round twice."""
+    optimizer = Plain(0.1)
+    Trainer(net(), "softmax_cross_entropy", optimizer).train_batch(X, Y)
+    assert type(optimizer.seen[0][1]) is float
+
+
+@pytest.mark.parametrize(
+    ("losses", "dscores"),
+    [
+        (np.zeros(4), np.zeros((45, 3))),
+        (0.0, np.zeros((45, 3))),
+        (np.zeros((45, 1)), np.zeros((45, 3))),
+        (np.zeros(45), np.zeros((45, 2))),
+        (np.zeros(45), np.zeros(45)),
+    ],
+)
+def test_a_loss_of_another_shape_is_refused(losses, dscores):
+    model = net()
+    before = weights(model)
+    trainer = Trainer(model, lambda scores, y: (losses, dscores), SGD(0.1))
+    said = r"loss: expected losses of shape \(45,\) and dscores of shape \(45, 3\), got"
+    with pytest.raises(ValueError, match=said):
+        trainer.train_batch(X, Y)
+    assert weights(model) == before and trainer.step == 0
+
+
+@pytest.mark.parametrize("returned", [None, np.zeros(45), (np.zeros(45),)])
+def test_a_loss_that_returns_no_pair_is_refused(returned):
+    trainer = Trainer(net(), lambda scores, y: returned, SGD(0.1))
+    with pytest.raises((TypeError, ValueError), match="loss: "):
+        trainer.train_batch(X, Y)
+
+
+@pytest.mark.parametrize("what", ["losses", "dscores"])
+def test_a_users_loss_that_is_not_finite_stops_before_the_update(what):
+    def broken(scores, y):
+        losses, dscores = softmax_cross_entropy(scores, y)
+        (losses if what == "losses" else dscores)[-1] = np.nan
+        return losses, dscores
+
+    model = net()
+    before = weights(model)
+    trainer = Trainer(model, broken, SGD(0.1))
+    with pytest.raises(FloatingPointError, match=r"step 0: .*NaN or infinite"):
+        trainer.train_batch(X, Y)
+    assert weights(model) == before and trainer.step == 0
+
+
+def test_a_model_without_parameters_takes_steps_that_change_nothing():
+    x = RNG.normal(size=(5, 3))
+    for loss in ("softmax_cross_entropy", wrapped_loss):
+        model = Sequential([ReLU()], input_shape=(3,))
+        trainer = Trainer(model, loss, SGD(0.1))
+        expected = softmax_cross_entropy(np.maximum(x, 0), [0, 1, 2, 0, 1])[0].mean()
+        assert trainer.train_batch(x, [0, 1, 2, 0, 1]) == pytest.approx(expected, rel=1e-6)
+        assert trainer.step == 1
+
+
+# ---- what breaks off: a step is whole or did not happen
+class Same(Layer):
+    """A layer in Python that hands on what comes, and counts."""
+
+    count = 0
+
+    def forward(self, x, training):
+        self.count += training
+        return x
+
+    def backward(self, dy):
+        return dy
+
+
+def trainer_of(*front, dtype="float64"):
+    model = Sequential([*front, Flatten(), Dense(6), ReLU(), Dense(3)], (1, 6, 6), dtype=dtype)
+    return Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9))
+
+
+def test_an_interrupt_in_a_callback_leaves_whole_steps():
+    class Interrupt:
+        def on_step_end(self, trainer, step, loss):
+            if step == 4:
+                raise KeyboardInterrupt
+
+    trainer, twin = trainer_of(), trainer_of()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(X, Y, 9, 20, shuffle=False, callbacks=[Interrupt()], verbose=0)
+    for start in (0, 20, 40, 0, 20):
+        twin.train_batch(X[start : start + 20], Y[start : start + 20])
+    assert weights(trainer.model) == weights(twin.model) and trainer.step == 5
+    trainer.train_batch(X, Y)  # free again, velocity included
+    twin.train_batch(X, Y)
+    assert weights(trainer.model) == weights(twin.model)
+
+
+@pytest.mark.parametrize("front", [0, 1], ids=["native", "staged"])
+def test_ctrl_c_during_chunks_leaves_whole_steps(front):
+    """A signal at any moment: the weights are those of `trainer.step` steps, no more and no less."""
+    trainer, twin = (trainer_of(*[Same() for _ in range(front)]) for _ in range(2))
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        timer.start()
+        trainer.fit(X[:40], Y[:40], 10**6, 8, shuffle=False, verbose=0)
+    assert time.perf_counter() - began < 5
+    assert trainer.step > 0
+    for step in range(trainer.step):
+        rows = slice(step % 5 * 8, step % 5 * 8 + 8)
+        twin.train_batch(X[rows], Y[rows])
+    assert weights(trainer.model) == weights(twin.model)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("front", [0, 1], ids=["native", "staged"])
+def test_what_is_not_finite_leaves_the_last_good_weights(front, dtype):
+    trainer, twin = (trainer_of(*[Same() for _ in range(front)], dtype=dtype) for _ in range(2))
+    bad = np.tile(X, (3, 1, 1, 1)).astype(dtype)
+    bad[100] = np.finfo(dtype).max  # finite itself; its scores are not
+    with pytest.raises(FloatingPointError, match=r"step 5: .*\.weight.* NaN or infinite") as said:
+        trainer.fit(bad, np.tile(Y, 3), 1, 20, shuffle=False, verbose=0)
+    assert "100" in str(said.value)  # which example it was
+    for start in range(0, 100, 20):
+        twin.train_batch(bad[start : start + 20], np.tile(Y, 3)[start : start + 20])
+    assert weights(trainer.model) == weights(twin.model) and trainer.step == 5
+    trainer.train_batch(X, Y)
+    twin.train_batch(X, Y)
+    assert weights(trainer.model) == weights(twin.model)
+
+
+def test_a_step_that_breaks_off_does_not_count(monkeypatch):
+    class Fails(Same):
+        def backward(self, dy):
+            if self.count == 40:
+                raise RuntimeError("the fortieth")
+            return super().backward(dy)
+
+    trainer, twin = (trainer_of(Flatten(), Dense(6), layer) for layer in (Fails(), Same()))
+    monkeypatch.setattr("minidl.trainer.CHUNK_SECONDS", 60)  # all but the first step in one chunk
+    with pytest.raises(RuntimeError, match="the fortieth"):
+        trainer.fit(X, Y, 1, 1, shuffle=False, verbose=0)
+    for row in range(39):
+        twin.train_batch(X[row : row + 1], Y[row : row + 1])
+    assert weights(trainer.model) == weights(twin.model)
+    assert trainer.step == 39

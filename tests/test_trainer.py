@@ -1,0 +1,261 @@
+"""Trainer: epochs, history, validation, evaluation. What breaks a fit off is in test_steps.py."""
+
+import numpy as np
+import pytest
+import reference
+
+from minidl import Layer, Sequential, Trainer
+from minidl.datasets import load_digits
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.optimizers import SGD
+
+DIGITS = load_digits()
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(53, 4)), RNG.integers(0, 3, 53)
+
+
+def trainer_of(metrics=(), seed=0, optimizer=None, dtype="float64", front=(), **options):
+    model = Sequential([*front, Dense(6), ReLU(), Dense(3)], (4,), dtype=dtype)
+    optimizer = optimizer or SGD(0.2, momentum=0.9)
+    return Trainer(model, "softmax_cross_entropy", optimizer, metrics, seed, **options)
+
+
+def weights(trainer):
+    return {name: value.tobytes() for name, value in trainer.model.state_dict().items()}
+
+
+class Watch(Layer):
+    """A first layer that writes down the first number of every row, in training and not."""
+
+    def __init__(self):
+        self.trained, self.looked_at = [], []
+
+    def forward(self, x, training):
+        (self.trained if training else self.looked_at).append(x[:, 0].tolist())
+        return x
+
+    def backward(self, dy):
+        return dy
+
+
+def numbered(n):
+    """Rows whose first number is their number."""
+    return np.column_stack([np.arange(n), np.zeros((n, 3))])
+
+
+# ---- learning
+def test_learns_digits():
+    layers = [Rescale(1 / 16), Conv2D(8, 3, padding=1), ReLU(), MaxPool2D(2), Flatten(), Dense(10)]
+    trainer = Trainer(Sequential(layers), "softmax_cross_entropy", SGD(0.1, momentum=0.9), ["accuracy"])
+    history = trainer.fit(DIGITS.X_train, DIGITS.y_train, epochs=12, verbose=0)
+    assert history["loss"][-1] < 0.2 * history["loss"][0]
+    assert trainer.evaluate(DIGITS.X_test, DIGITS.y_test)["accuracy"] > 0.95
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_follows_numpy_step_by_step(nesterov):
+    """One dense layer and softmax, written out: order of rows, last partial batch, loss, rate."""
+    model = Sequential([Dense(3)], input_shape=(4,), dtype="float64")
+    w, b = model.state_dict().values()
+    vw, vb = np.zeros_like(w), np.zeros_like(b)
+
+    def rate(step):
+        return 0.5 / (1 + step)
+
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(rate, 0.9, nesterov))
+    history = trainer.fit(X, Y, epochs=3, batch_size=20, shuffle=False, verbose=0)
+    step = 0
+    for epoch in range(3):
+        total = 0
+        for start in (0, 20, 40):
+            x, y = X[start : start + 20], Y[start : start + 20]
+            scores = x @ w.T + b
+            total += reference.softmax_cross_entropy_forward(scores, y).sum()
+            d = reference.softmax_cross_entropy_backward(scores, y, np.full(len(x), 1 / len(x)))
+            w, vw = reference.sgd_update(w, d.T @ x, vw, rate(step), 0.9, nesterov)
+            b, vb = reference.sgd_update(b, d.sum(axis=0), vb, rate(step), 0.9, nesterov)
+            step += 1
+        assert history["loss"][epoch] == pytest.approx(total / 53, rel=1e-12)
+        assert history["lr"][epoch] == rate(step - 1)
+    np.testing.assert_allclose(model.params["0.weight"].value, w, rtol=1e-12)
+    np.testing.assert_allclose(model.params["0.bias"].value, b, rtol=1e-12)
+    assert trainer.step == 9 and trainer.epoch == 3
+
+
+# ---- history, metrics, evaluation
+def test_history_is_a_dict_of_lists_that_goes_on():
+    def wrong(y, scores):
+        return (scores.argmax(axis=1) != y).mean()
+
+    trainer = trainer_of(["accuracy", wrong])
+    history = trainer.fit(X, Y, 2, validation_data=(X[:9], Y[:9]), verbose=0)
+    names = ["epoch", "loss", "accuracy", "wrong", "val_loss", "val_accuracy", "val_wrong"]
+    assert list(history) == [*names, "lr", "images_per_second"]
+    assert trainer.fit(X, Y, 3, validation_data=(X[:9], Y[:9]), verbose=0) is history
+    assert history is trainer.history and history["epoch"] == [0, 1, 2, 3, 4]
+    for name, values in history.items():
+        assert len(values) == 5 and all(type(v) in (int, float) for v in values), name
+    np.testing.assert_allclose(np.add(history["accuracy"], history["wrong"]), 1)
+    found = trainer.evaluate(X[:9], Y[:9])
+    assert {f"val_{name}": value for name, value in found.items()} == {
+        name: values[-1] for name, values in history.items() if name.startswith("val_")
+    }
+    assert min(history["images_per_second"]) > 0
+
+
+def test_history_has_an_entry_for_each_epoch_whatever_fits_differ_in():
+    trainer = trainer_of()
+    trainer.fit(X, Y, epochs=2, verbose=0)
+    history = trainer.fit(X, Y, epochs=1, validation_data=(X, Y), verbose=0)
+    assert {name: len(values) for name, values in history.items()} == dict.fromkeys(history, 3)
+    np.testing.assert_array_equal(np.isnan(history["val_loss"]), [True, True, False])
+
+
+def test_metrics_see_the_scores_of_each_step_in_its_order():
+    seen = []
+
+    def look(y, scores):
+        seen.append((y.copy(), scores.copy()))
+        return 0
+
+    trainer, twin = trainer_of([look]), trainer_of()
+    trainer.fit(X, Y, batch_size=20, shuffle=False, verbose=0)
+    np.testing.assert_array_equal(seen[0][0], Y)
+    for start in (0, 20, 40):
+        rows = slice(start, start + 20)
+        np.testing.assert_array_equal(seen[0][1][rows], twin.model.predict(X[rows]))
+        twin.train_batch(X[rows], Y[rows])
+
+
+def test_evaluate_is_the_mean_over_all_rows():
+    trainer = trainer_of(["accuracy"])
+    scores = trainer.model.predict(X)
+    losses = reference.softmax_cross_entropy_forward(scores, Y)
+    before = weights(trainer)
+    found = trainer.evaluate(X, Y)
+    assert found["loss"] == pytest.approx(losses.mean(), rel=1e-12)
+    assert found["accuracy"] == (scores.argmax(axis=1) == Y).mean()
+    w = RNG.uniform(0, 2, 53)
+    found = trainer.evaluate(X, Y, sample_weight=w)
+    assert found["loss"] == pytest.approx((w * losses).sum() / w.sum(), rel=1e-12)
+    assert weights(trainer) == before and trainer.step == 0
+
+
+# ---- the order of the data, validation_split
+def test_every_example_once_an_epoch_in_an_order_of_seed_and_epoch():
+    def orders(seed, shuffle=True):
+        trainer = trainer_of(seed=seed, front=[Watch()])
+        state = np.random.get_state()[1].copy()  # noqa: NPY002
+        trainer.fit(numbered(53), Y, 2, 20, shuffle=shuffle, verbose=0)
+        np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+        return trainer.model.layers[0].trained
+
+    batches = orders(0)
+    assert [len(batch) for batch in batches] == [20, 20, 13] * 2
+    first, second = np.concatenate(batches[:3]), np.concatenate(batches[3:])
+    np.testing.assert_array_equal(np.sort(first), np.arange(53))
+    np.testing.assert_array_equal(np.sort(second), np.arange(53))
+    assert (first != second).sum() > 40
+    assert batches == orders(0) != orders(1)
+    assert orders(0, shuffle=False) == 2 * [[*range(20)], [*range(20, 40)], [*range(40, 53)]]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_validation_split_is_stratified_and_never_trained_on(share):
+    n = 200
+    y = np.repeat([0, 1, 2], [100, 60, 40])
+
+    def split(seed):
+        trainer = trainer_of(seed=seed, front=[Watch()])
+        history = trainer.fit(numbered(n), y, 2, validation_split=share, verbose=0)
+        watch = trainer.model.layers[0]
+        assert len(history["val_loss"]) == 2
+        held = np.concatenate(watch.looked_at).astype(int).reshape(2, -1)
+        trained = np.concatenate(watch.trained).reshape(2, -1)
+        np.testing.assert_array_equal(np.sort(held[0]), np.sort(held[1]))
+        np.testing.assert_array_equal(np.sort(trained[0]), np.sort(trained[1]))
+        assert sorted([*trained[0], *held[0]]) == list(range(n))
+        return np.sort(held[0])
+
+    held = split(0)
+    np.testing.assert_array_equal(np.bincount(y[held]), share * np.array([100, 60, 40]))
+    np.testing.assert_array_equal(held, split(0))
+    assert (held != split(1)).any()
+    assert (np.diff(held) > 1).sum() > 10  # shuffled, not the end of the data
+
+
+def test_validation_split_of_what_is_no_label():
+    """Whole numbers as targets of a user's loss are no classes: nothing to stratify."""
+
+    def squares(scores, y):
+        return (scores[:, 0] - y) ** 2, 2 * (scores - y[:, None])
+
+    for y in (np.arange(40), np.arange(40) / 7):
+        model = Sequential([Dense(1)], input_shape=(4,))
+        history = Trainer(model, squares, SGD(1e-6)).fit(numbered(40), y, validation_split=0.25, verbose=0)
+        assert np.isfinite(history["val_loss"]).all()
+
+
+# ---- small and empty
+def test_no_epochs_change_nothing():
+    trainer = trainer_of()
+    before = weights(trainer)
+    assert trainer.fit(X, Y, epochs=0, verbose=0) == {}
+    assert weights(trainer) == before and trainer.step == trainer.epoch == 0
+    fresh = Trainer(Sequential([Dense(3)]), "softmax_cross_entropy", SGD(0.1))
+    fresh.fit(X, Y, epochs=0, verbose=0)
+    assert fresh.model.input_shape == (4,)
+
+
+def test_no_examples_change_nothing():
+    trainer = trainer_of(["accuracy"])
+    before = weights(trainer)
+    none = np.zeros((0, 4)), np.zeros(0, int)
+    history = trainer.fit(*none, epochs=2, verbose=0)
+    assert weights(trainer) == before and trainer.step == 0
+    assert np.isnan(history["loss"]).all() and len(history["loss"]) == 2
+    assert all(np.isnan(value) for value in trainer.evaluate(*none).values())
+    with pytest.raises(ValueError, match="X: expected at least one example"):
+        trainer.train_batch(*none)
+    history = trainer.fit(X, Y, verbose=0)
+    assert {len(values) for values in history.values()} == {3}
+
+
+def test_a_batch_larger_than_the_data_is_all_of_it():
+    one, other = trainer_of(), trainer_of()
+    one.fit(X, Y, batch_size=10_000, shuffle=False, verbose=0)
+    other.train_batch(X, Y)
+    assert weights(one) == weights(other)
+
+
+def test_an_unbuilt_model_is_built_for_its_first_data_and_keeps_to_it():
+    trainer = Trainer(Sequential([Flatten(), Dense(3)]), "softmax_cross_entropy", SGD(0.1))
+    trainer.fit(np.zeros((6, 2, 5)), Y[:6], verbose=0)
+    assert trainer.model.input_shape == (2, 5)
+    trainer.fit(np.zeros((6, 10)), Y[:6], verbose=0)
+    before = weights(trainer)
+    with pytest.raises(ValueError, match=r"X: expected shape \(n, 2, 5\) or \(n, 10\), got"):
+        trainer.fit(np.zeros((6, 5, 2)), Y[:6], verbose=0)
+    assert weights(trainer) == before and trainer.epoch == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"model": "lenet"}, TypeError, "model: expected a Sequential, got 'lenet'"),
+        ({"loss": "mse"}, ValueError, "loss: .*got 'mse'"),
+        ({"optimizer": SGD}, TypeError, "optimizer: .*such as SGD.*got <class"),
+        ({"optimizer": 0.1}, TypeError, r"optimizer: .*got 0\.1"),
+        ({"metrics": ["f1"]}, ValueError, "metrics: .*got 'f1'"),
+        ({"metrics": "accuracy"}, TypeError, "metrics: .*got 'accuracy'"),
+        ({"seed": -1}, ValueError, "seed: .*got -1"),
+        ({"num_threads": 0}, ValueError, "num_threads: .*got 0"),
+        ({"num_threads": 5000}, ValueError, "num_threads: .*5000"),
+        ({"num_threads": "2"}, TypeError, "num_threads: .*got '2'"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense(arguments, error, said):
+    right = {"model": Sequential([Dense(3)]), "loss": "softmax_cross_entropy"}
+    with pytest.raises(error, match=said):
+        Trainer(**right | {"optimizer": SGD(0.1)} | arguments)

@@ -1,0 +1,17 @@
+"""Builds the kernels of this folder as a user would: against the installed package, outside its tree."""
+
+from pathlib import Path
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+import minidl_c
+
+flags = minidl_c.build_flags()
+kernels = [Extension(path.stem, [path.name], **flags) for path in sorted(Path().glob("*.pyx"))]
+setup(
+    name="user-kernel",
+    ext_modules=cythonize(
+        kernels, include_path=flags["include_dirs"], language_level=3, compiler_directives={"cdivision": True}
+    ),
+)

@@ -1,0 +1,66 @@
+"""Shift: y = x + a number of its own for every element. The gradient of that is summed by rows, when all tiles are done."""
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile, whole
+
+
+cdef void shift_forward_tile(
+    const real *x,                      # IN  [size][16]
+    const real *shift,                  # IN  (size,)
+    real *y,                            # OUT [size][16]; may be x
+    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+) noexcept nogil:
+    cdef Py_ssize_t i, lane
+    for i in range(i0, i1):
+        for lane in range(LANES):
+            y[i * LANES + lane] = x[i * LANES + lane] + shift[i]
+
+
+cdef void shift_backward_rows(
+    const whole *w,                     # IN  dy [tiles][size][16]
+    real *dshift,                       # OUT (size,)
+    Py_ssize_t i0, Py_ssize_t i1,
+) noexcept nogil:
+    cdef Py_ssize_t i, t, lane
+    cdef const real *dy
+    cdef real total
+    for i in range(i0, i1):
+        total = 0
+        for t in range(w.tiles):
+            dy = <const real *> (<const char *> w.dy + t * w.dy_tile) + i * LANES
+            for lane in range(LANES):
+                total += dy[lane]
+        dshift[i] = total
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        shift_forward_tile(<const float *> t.x, <const float *> t.param, <float *> t.y, i0, i1)
+    else:
+        shift_forward_tile(<const double *> t.x, <const double *> t.param, <double *> t.y, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i, i0 = 0, i1 = 0
+    if t.dx == NULL or t.dx == t.dy:
+        return
+    share(o.in_size * LANES * o.real_bytes, t.part, t.parts, &i0, &i1)
+    for i in range(i0, i1):
+        (<char *> t.dx)[i] = (<const char *> t.dy)[i]
+
+
+cdef void rows(const op *o, const whole *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    if o.real_bytes == 4:
+        shift_backward_rows(w, <float *> w.grad, i0, i1)
+    else:
+        shift_backward_rows(w, <double *> w.grad, i0, i1)
+
+
+cdef class ShiftOp(Op):
+    """x plus a parameter for every element of in_shape."""
+
+    def __init__(self, in_shape, dtype="float32"):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.in_place = 1
+        self.c.n_param = self.c.rows = self.c.in_size
+        self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = forward, backward, rows

@@ -7,6 +7,8 @@ axes.pyx), so padding is clipped and a stride's gradient needs no zeros in betwe
 each output pixel, lane by lane; the plan sums the lanes later.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
 """
+from itertools import product
+
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from numpy import asarray
@@ -130,8 +132,7 @@ cdef void conv2d_backward_w_tile(
     real *db,                           # ADD [K][16]
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
 ) noexcept nogil:
-    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end
-    cdef const real *xg
+    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end, at
     cdef gradient_walk walk
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
     walk.dy_channel, walk.dw_channel = P * LANES, n_taps * LANES
@@ -139,12 +140,11 @@ cdef void conv2d_backward_w_tile(
         pad_tile(d, x, padded)
         x = padded
     for g in range(k0 // K, (k1 + K - 1) // K):
-        k, k_end = max(k0, g * K), min(k1, (g + 1) * K)
-        xg = x + g * C * d.PH * d.PW * LANES
+        k, k_end, at = max(k0, g * K), min(k1, (g + 1) * K), g * C * d.PH * d.PW * LANES
         if real is float:
-            weight_gradient_f32(k_end - k, n_taps, &walk, xg, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
+            weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
         else:
-            weight_gradient_f64(k_end - k, n_taps, &walk, xg, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
+            weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
     for k in range(k0, k1):
         if real is float:
             sum_pixels_f32(dy + k * P * LANES, P, db + k * LANES)
@@ -206,8 +206,7 @@ cdef class Conv2DOp(Op):
     Raises ValueError if the kernel does not fit into the padded input or the groups do not divide the channels.
     """
 
-    def __init__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
-                 dtype="float32"):
+    def __init__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, dtype="float32"):
         cdef conv2d_dims *d = &self.d
         cdef Py_ssize_t c, r, s, n = 0
         C, H, W = whole_numbers("input shape", in_shape, 3, 1)
@@ -225,9 +224,8 @@ cdef class Conv2DOp(Op):
             raise ValueError(f"padding: an input of {H} x {W} with padding {padding} is too large")
         stride = [min(s, r) for s, r in zip(stride, room)]        # a longer one leaves the same single window
         dilation = [min(e, r) for e, r in zip(dilation, room)]    # a longer one belongs to a kernel of 1
-        d.PH, d.PW = room
         d.C, d.H, d.W, d.K, d.groups = C, H, W, filters, groups
-        (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw) = kernel, stride, dilation
+        (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw), (d.PH, d.PW) = kernel, stride, dilation, room
         d.top, d.left = padding[0], padding[2]
         d.OH, d.OW = (d.PH - spans[0]) // d.sh + 1, (d.PW - spans[1]) // d.sw + 1
         describe(self, (C, H, W), (filters, d.OH, d.OW), dtype)
@@ -240,11 +238,9 @@ cdef class Conv2DOp(Op):
         d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
         if d.taps == NULL:
             raise MemoryError()
-        for c in range(C // groups):
-            for r in range(d.R):
-                for s in range(d.S):
-                    d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
-                    n += 1
+        for c, r, s in product(range(C // groups), range(d.R), range(d.S)):
+            d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
+            n += 1
         self.c.n_param = self.c.n_lane = self.c.rows = filters * (n + 1)
         self.c.packed = 2 * filters * n * self.c.real_bytes
         self.c.scratch = C * d.PH * d.PW * LANES * self.c.real_bytes if max(padding) else 0

@@ -98,11 +98,11 @@ class Layer:
         return in_shape
 
     def forward(self, x: Array, training: bool) -> Array:
-        """Returns y for x, the batch first. Never writes into x; without `training` leaves the layer as it is."""
+        """Returns y for x, the batch first, in x's dtype. Never writes into x; without `training` changes nothing."""
         raise NotImplementedError(f"{type(self).__name__} has neither an op nor a forward")
 
     def backward(self, dy: Array) -> Array:
-        """Returns dx for the gradient dy of the last training forward's y, and overwrites the grad of every Param."""
+        """Returns dx, in dy's dtype, for the gradient dy of the last training forward's y. Overwrites every grad."""
         raise NotImplementedError(f"{type(self).__name__} has neither an op nor a backward")
 
     # ---- what a layer uses

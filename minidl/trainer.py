@@ -32,7 +32,8 @@ class Trainer:
 
     loss: "softmax_cross_entropy", or a function `loss(scores, y) -> (losses, dscores)`.
     optimizer: such as SGD(0.1), or an object with `step(params, lr)` and `lr`.
-    metrics: names ("accuracy") or functions f(y, scores), computed on the scores of a whole epoch.
+    metrics: names ("accuracy") or functions f(y, scores), computed on the scores of a whole epoch; in training these
+        are the scores that each batch had before its step, so they lag behind what `evaluate` finds.
     seed: the order of the examples is a function of it and the epoch.
     num_threads: None leaves it to minidl.get_num_threads() at each call.
 

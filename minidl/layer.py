@@ -156,7 +156,10 @@ class Layer:
         return {a.name: getattr(self, a.name) for a in list(arguments)[1:] if a.kind in plain}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in self.config().items())})"
+        """The constructor's call; arguments that have their default are left out, as in scikit-learn."""
+        defaults = inspect.signature(type(self).__init__).parameters
+        told = (f"{k}={v!r}" for k, v in self.config().items() if repr(v) != repr(defaults[k].default))
+        return f"{type(self).__name__}({', '.join(told)})"
 
     def _generator(self, name: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, *f"{self._path}/{name}".encode()])

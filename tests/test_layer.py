@@ -5,7 +5,7 @@ import pytest
 
 from minidl import Layer, Param, Sequential, Trainer
 from minidl.initializers import he_uniform, ones, zeros
-from minidl.layers import Dense, ReLU
+from minidl.layers import Conv2D, Dense, ReLU
 from minidl.optimizers import SGD
 from minidl_c.relu import ReLUOp
 
@@ -195,6 +195,7 @@ def test_config_is_the_constructors_arguments():
     assert Noise(0.5).config() == {"size": 0.5}
     assert repr(Noise(0.5)) == "Noise(size=0.5)"
     assert ReLU().config() == {} and repr(ReLU()) == "ReLU()"
+    assert repr(Conv2D(6, 5, padding=2)) == "Conv2D(filters=6, kernel_size=5, padding=2)"
 
 
 def test_needs_dx_says_whether_anybody_uses_it(rng):

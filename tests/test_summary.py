@@ -45,13 +45,13 @@ def test_table_has_a_line_a_layer():
 
 def test_notebooks_get_a_table_with_names_escaped():
     class Odd(Layer):
-        def __init__(self, note="<b>&"):
+        def __init__(self, note):
             self.note = note
 
         def forward(self, x, training):
             return x
 
-    shown = Sequential([Odd(), ReLU()], input_shape=(4,)).summary()._repr_html_()
+    shown = Sequential([Odd("<b>&"), ReLU()], input_shape=(4,)).summary()._repr_html_()
     assert shown.count("<tr>") == 4
     assert "<th>layer</th>" in shown and "&lt;b&gt;&amp;" in shown and "<b>" not in shown
     assert "0 parameters" in shown

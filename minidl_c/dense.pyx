@@ -17,10 +17,10 @@ from minidl_c.op import whole_numbers
 cdef extern from "dense_tiles.h" nogil:
     void project_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *)
     void project_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *, double *)
-    void dense_weight_gradient_f32(const float *, Py_ssize_t, const float *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t,
-                                   float *, Py_ssize_t, Py_ssize_t)
-    void dense_weight_gradient_f64(const double *, Py_ssize_t, const double *, Py_ssize_t, Py_ssize_t, Py_ssize_t, Py_ssize_t,
-                                   double *, Py_ssize_t, Py_ssize_t)
+    ctypedef struct dense_walk:
+        Py_ssize_t tiles, slots, outputs, x_tile, dy_row
+    void dense_weight_gradient_f32(const dense_walk *, const float *, const float *, float *, Py_ssize_t, Py_ssize_t)
+    void dense_weight_gradient_f64(const dense_walk *, const double *, const double *, double *, Py_ssize_t, Py_ssize_t)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -76,15 +76,17 @@ cdef void dense_backward_rows(
     real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row
     Py_ssize_t r0, Py_ssize_t r1,       # only these rows
 ) noexcept nogil:
-    cdef Py_ssize_t size = d.inputs * LANES, inputs_end = min(r1, d.inputs)
+    cdef Py_ssize_t inputs_end = min(r1, d.inputs)
+    cdef dense_walk walk
+    walk.tiles, walk.slots, walk.outputs, walk.x_tile, walk.dy_row = tiles, slots, d.outputs, d.inputs * LANES, d.row
     if real is float:
-        dense_weight_gradient_f32(x, size, turned, d.row, d.outputs, tiles, slots, grad, r0, inputs_end)
+        dense_weight_gradient_f32(&walk, x, turned, grad, r0, inputs_end)
         if r1 > d.inputs:               # the bias is a weight whose input is 1
-            dense_weight_gradient_f32(NULL, 0, turned, d.row, d.outputs, tiles, slots, grad, d.inputs, r1)
+            dense_weight_gradient_f32(&walk, NULL, turned, grad, d.inputs, r1)
     else:
-        dense_weight_gradient_f64(x, size, turned, d.row, d.outputs, tiles, slots, grad, r0, inputs_end)
+        dense_weight_gradient_f64(&walk, x, turned, grad, r0, inputs_end)
         if r1 > d.inputs:
-            dense_weight_gradient_f64(NULL, 0, turned, d.row, d.outputs, tiles, slots, grad, d.inputs, r1)
+            dense_weight_gradient_f64(&walk, NULL, turned, grad, d.inputs, r1)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

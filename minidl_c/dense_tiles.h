@@ -2,6 +2,7 @@
 #ifndef REAL
 #ifndef MINIDL_DENSE_TILES_H
 #define MINIDL_DENSE_TILES_H
+#include <string.h>
 #include "lanes.h"
 #include "slots.h"
 
@@ -9,11 +10,15 @@
 #if VECTOR_REGISTERS == 32
 #define PROJECT_ROWS 24
 #define PROJECT_FEWER 8
+#define GRADIENT_INPUTS 8              /* rows of the weight gradient that one register tile computes, at most */
 #else
 #define PROJECT_ROWS 6
 #define PROJECT_FEWER 2
+#define GRADIENT_INPUTS 4
 #endif
-#define GRADIENT_INPUTS 4              /* rows of the weight gradient that one register tile computes */
+
+/* How `dense_weight_gradient` walks: numbers from tile to tile of x, from example to example of dy. */
+typedef struct { ptrdiff_t tiles, slots, outputs, x_tile, dy_row; } dense_walk;
 
 #define TEMPLATE "dense_tiles.h"
 #include "for_each_dtype.h"
@@ -80,53 +85,72 @@ INLINE void FN(project)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REA
 #undef FEWER
 }
 
-/* OUT dw[i][o] = sum over the batch's examples s of x[i][s] * dy[s][o], rows i0 <= i < i1, all `outputs` columns.
+/* OUT dw[i][o] = sum over the batch's examples s of x[i][s] * dy[s][o], for MR rows i and the columns o of two vectors.
  *
- * Here the lanes hold outputs, not examples: dy comes with examples as rows, padded to `dy_row` outputs. x is [i][16] in
- * each tile, x_tile numbers apart; a NULL x stands for ones (the bias). Each slot is one chain over its examples. */
-NOINLINE void FN(dense_weight_gradient)(const REAL *x, ptrdiff_t x_tile, const REAL *dy, ptrdiff_t dy_row, ptrdiff_t outputs,
-                                        ptrdiff_t tiles, ptrdiff_t slots, REAL *dw, ptrdiff_t i0, ptrdiff_t i1) {
-  for (ptrdiff_t i = i0; i < i1; i += GRADIENT_INPUTS) {
-    ptrdiff_t rows = i1 - i < GRADIENT_INPUTS ? i1 - i : GRADIENT_INPUTS;
-    for (ptrdiff_t o = 0; o < outputs; o += 2 * VL) {
-      V node[SLOT_LEVELS][GRADIENT_INPUTS][2];               /* the unfinished nodes of the tree over the slots */
-      V sum[GRADIENT_INPUTS][2];
-      for (ptrdiff_t slot = 0; slot < slots; slot++) {
-        UNROLL for (int p = 0; p < GRADIENT_INPUTS; p++) sum[p][0] = sum[p][1] = (V){0};
-        for (ptrdiff_t t = slot_start(slot, tiles, slots); t < slot_start(slot + 1, tiles, slots); t++) {
-          static const REAL ones[LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-          const REAL *xr[GRADIENT_INPUTS], *dr = dy + t * LANES * dy_row + o;
-          UNROLL for (int p = 0; p < GRADIENT_INPUTS; p++) xr[p] = x ? x + t * x_tile + (i + (p < rows ? p : 0)) * LANES : ones;
-          ROLL for (int s = 0; s < LANES; s++, dr += dy_row) {
-            V d0 = *(const V *)dr, d1 = *(const V *)(dr + VL);
-            KEEP(d0); KEEP(d1);
-            UNROLL for (int p = 0; p < GRADIENT_INPUTS; p++) {
-              V xs = FN(broadcast)(xr[p][s]);
-              sum[p][0] = FN(fma)(xs, d0, sum[p][0]);
-              sum[p][1] = FN(fma)(xs, d1, sum[p][1]);
-            }
-          }
-        }
-        int level = 0;
-        for (ptrdiff_t k = slot; k & 1; k >>= 1, level++) {
-          UNROLL for (int p = 0; p < GRADIENT_INPUTS; p++) {
-            sum[p][0] = node[level][p][0] + sum[p][0];
-            sum[p][1] = node[level][p][1] + sum[p][1];
-          }
-        }
-        UNROLL for (int p = 0; p < GRADIENT_INPUTS; p++) { node[level][p][0] = sum[p][0]; node[level][p][1] = sum[p][1]; }
-      }
-      int level = lowest_node(slots);
-      for (int up = level + 1; up < SLOT_LEVELS; up++) {
-        if (!(slots >> up & 1)) continue;
-        for (int p = 0; p < GRADIENT_INPUTS; p++) {
-          node[level][p][0] = node[up][p][0] + node[level][p][0];
-          node[level][p][1] = node[up][p][1] + node[level][p][1];
+ * Here the lanes hold outputs, not examples: dy comes with examples as rows, `walk->dy_row` numbers apart. x is [i][16] in
+ * each tile; a NULL x stands for ones (the bias). Each slot is one chain over its examples. */
+INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw, ptrdiff_t columns) {
+  static const REAL ones[LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+  V node[SLOT_LEVELS][GRADIENT_INPUTS][2];                   /* the unfinished nodes of the tree over the slots */
+  for (ptrdiff_t slot = 0; slot < walk->slots; slot++) {
+    V sum[GRADIENT_INPUTS][2];
+    UNROLL for (int p = 0; p < MR; p++) sum[p][0] = sum[p][1] = (V){0};
+    for (ptrdiff_t t = slot_start(slot, walk->tiles, walk->slots); t < slot_start(slot + 1, walk->tiles, walk->slots); t++) {
+      const REAL *xt = x ? x + t * walk->x_tile : ones, *dr = dy + t * LANES * walk->dy_row;
+      ROLL for (int s = 0; s < LANES; s++, dr += walk->dy_row) {
+        V d0 = *(const V *)dr, d1 = *(const V *)(dr + VL);
+        KEEP(d0); KEEP(d1);
+        UNROLL for (int p = 0; p < MR; p++) {
+          V xs = FN(broadcast)(xt[p * LANES + s]);
+          sum[p][0] = FN(fma)(xs, d0, sum[p][0]);
+          sum[p][1] = FN(fma)(xs, d1, sum[p][1]);
         }
       }
-      for (ptrdiff_t p = 0; p < rows; p++) {
-        for (int q = 0; q < 2 * VL && o + q < outputs; q++) dw[(i + p) * outputs + o + q] = node[level][p][q / VL][q % VL];
+    }
+    int level = 0;
+    for (ptrdiff_t k = slot; k & 1; k >>= 1, level++) {
+      UNROLL for (int p = 0; p < MR; p++) {
+        sum[p][0] = node[level][p][0] + sum[p][0];
+        sum[p][1] = node[level][p][1] + sum[p][1];
       }
+    }
+    UNROLL for (int p = 0; p < MR; p++) { node[level][p][0] = sum[p][0]; node[level][p][1] = sum[p][1]; }
+  }
+  int level = lowest_node(walk->slots);
+  for (int up = level + 1; up < SLOT_LEVELS; up++) {
+    if (!(walk->slots >> up & 1)) continue;
+    UNROLL for (int p = 0; p < MR; p++) {
+      node[level][p][0] = node[up][p][0] + node[level][p][0];
+      node[level][p][1] = node[up][p][1] + node[level][p][1];
+    }
+  }
+  for (int p = 0; p < MR; p++) memcpy(dw + p * walk->outputs, node[level][p], columns * sizeof(REAL));
+}
+
+#define GRADIENT(MR) \
+  NOINLINE void FN(dense_gradient_##MR)(const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw, ptrdiff_t columns) { \
+    FN(dense_gradient_body)(MR, walk, x, dy, dw, columns); \
+  }
+GRADIENT(1) GRADIENT(2) GRADIENT(4)
+#if GRADIENT_INPUTS == 8
+GRADIENT(8)
+#endif
+#undef GRADIENT
+
+/* The same for rows i0 <= i < i1 and all columns. */
+NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw, ptrdiff_t i0, ptrdiff_t i1) {
+  for (ptrdiff_t i = i0, rows; i < i1; i += rows) {
+    rows = i1 - i >= GRADIENT_INPUTS ? GRADIENT_INPUTS : i1 - i >= 4 ? 4 : i1 - i >= 2 ? 2 : 1;
+    for (ptrdiff_t o = 0; o < walk->outputs; o += 2 * VL) {
+      ptrdiff_t columns = walk->outputs - o < 2 * VL ? walk->outputs - o : 2 * VL;
+      const REAL *xi = x ? x + i * LANES : 0, *dyo = dy + o;
+      REAL *dwo = dw + i * walk->outputs + o;
+#if GRADIENT_INPUTS == 8
+      if (rows == 8) { FN(dense_gradient_8)(walk, xi, dyo, dwo, columns); continue; }
+#endif
+      if (rows == 4) FN(dense_gradient_4)(walk, xi, dyo, dwo, columns);
+      else if (rows == 2) FN(dense_gradient_2)(walk, xi, dyo, dwo, columns);
+      else FN(dense_gradient_1)(walk, xi, dyo, dwo, columns);
     }
   }
 }

@@ -13,7 +13,7 @@ ctypedef enum call_kind:
     GIVE                                # the gradient of value 0 out to dx
 
 ctypedef enum phase_kind:
-    PREPARE                             # items: ops to prepare, then slots to zero
+    PREPARE                             # items: ops
     TILES                               # items: slots, each a run of tiles, all calls of a stage depth first
     SHARES                              # items: (tile, share of the channels), one call: fewer slots than threads
     ROWS                                # items: ranges of the rows of every op of the stage

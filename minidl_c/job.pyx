@@ -2,7 +2,7 @@
 
 A round (one training step, or one pass) is a list of phases:
 
-    PREPARE                   pack weights, zero the slots
+    PREPARE                   pack weights
     TILES  of stage 0         gather, forward, loss and backward of a tile, depth first; a stage ends where an op says `cut`
     ROWS   of stage 0         weight gradients of dense layers, sums over slots and lanes, division by the batch's weight
     ... the next stages
@@ -88,7 +88,7 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t
     v.scratch = j.scratch + thread * j.scratch_bytes
     v.param = j.param + o.param * j.real_bytes
     v.packed = j.packed[k]
-    v.sums = j.sums + slot * j.sums_bytes + o.lane * LANES * j.real_bytes if o.n_lane else NULL
+    v.sums = j.sums + slot * j.sums_bytes + o.lane * LANES * j.real_bytes if o.n_lane and j.sums_bytes else NULL
     if not back:
         o.forward_tile(o, v)
     else:
@@ -125,6 +125,8 @@ cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slo
     cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, j.examples - t * LANES)
     cdef int loss = j.losses != NULL and c.op == j.n_ops - 1
     cdef tile v
+    if (c.kind == GATHER or c.kind == TAKE) and part == 0 and t == slot_start(slot, j.tiles, j.slots):
+        memset(j.sums + slot * j.sums_bytes, 0, j.sums_bytes)   # here and not all at once: in this core's cache
     if c.kind == GATHER:
         gather(j, j.rows + first, examples, place(&j.data[0], t, thread), part, parts)
     elif c.kind == SCATTER:
@@ -208,12 +210,9 @@ cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, 
     if j.stopped >= 0:
         return
     if f.kind == PREPARE:
-        if item >= j.n_ops:
-            memset(j.sums + (item - j.n_ops) * j.sums_bytes, 0, j.sums_bytes)
-        else:
-            o = &j.ops[item]
-            if o.prepare != NULL:
-                o.prepare(o, j.param + o.param * j.real_bytes, j.packed[item])
+        o = &j.ops[item]
+        if o.prepare != NULL:
+            o.prepare(o, j.param + o.param * j.real_bytes, j.packed[item])
     elif f.kind == TILES:
         for t in range(slot_start(item, j.tiles, j.slots), slot_start(item + 1, j.tiles, j.slots)):
             for i in range(f.first, f.last):

@@ -17,10 +17,10 @@ from minidl_c.op import whole_numbers
 cdef extern from "maxpool2d_tiles.h" nogil:
     ctypedef struct window:
         Py_ssize_t h0, h1, w0, w1, width, row
-    void max_window_f32(const window *, const float *, float *, void *)
-    void max_window_f64(const window *, const double *, double *, void *)
-    void unpool_window_f32(const window *, const float *, const void *, float *)
-    void unpool_window_f64(const window *, const double *, const void *, double *)
+    void max_window_f32(const window *, bint, const float *, float *, void *)
+    void max_window_f64(const window *, bint, const double *, double *, void *)
+    void unpool_window_f32(const window *, bint, const float *, const void *, float *)
+    void unpool_window_f64(const window *, bint, const double *, const void *, double *)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -37,6 +37,7 @@ cdef void maxpool2d_forward_tile(
     const real *x,                      # IN  [C][H][W][16]
     real *y,                            # OUT [C][OH][OW][16]
     real *winners,                      # OUT [C][OH][OW][16] cell numbers, integers as wide as the reals
+    bint relu,                          # take max(x, 0) for x
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels
 ) noexcept nogil:
     cdef Py_ssize_t c, oh, ow, h, w, at
@@ -49,9 +50,9 @@ cdef void maxpool2d_forward_tile(
                 w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
                 if real is float:
-                    max_window_f32(&k, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
+                    max_window_f32(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
                 else:
-                    max_window_f64(&k, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
+                    max_window_f64(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
 
 
 cdef void maxpool2d_backward_tile(
@@ -62,9 +63,11 @@ cdef void maxpool2d_backward_tile(
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t c, oh, ow, h, w, at
+    cdef bint add = not d.tiled         # a cell in exactly one window is written once, and needs no zero before
     cdef window k
     k.width, k.row = d.kw, d.W * LANES
-    memset(dx + c0 * d.H * k.row, 0, (c1 - c0) * d.H * k.row * sizeof(real))
+    if add:
+        memset(dx + c0 * d.H * k.row, 0, (c1 - c0) * d.H * k.row * sizeof(real))
     for c in range(c0, c1):
         for oh in range(d.OH):
             h = clip(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
@@ -72,21 +75,29 @@ cdef void maxpool2d_backward_tile(
                 w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
                 if real is float:
-                    unpool_window_f32(&k, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+                    unpool_window_f32(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
                 else:
-                    unpool_window_f64(&k, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+                    unpool_window_f64(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef inline void pool(const op *o, const tile *t, bint relu) noexcept nogil:
     cdef const maxpool2d_dims *d = <const maxpool2d_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     share(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
-        maxpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, <float *> t.saved, c0, c1)
+        maxpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, <float *> t.saved, relu, c0, c1)
     else:
-        maxpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, <double *> t.saved, c0, c1)
+        maxpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, <double *> t.saved, relu, c0, c1)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    pool(o, t, False)
+
+
+cdef void forward_relu(const op *o, const tile *t) noexcept nogil:
+    pool(o, t, True)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -124,10 +135,13 @@ cdef class MaxPool2DOp(Op):
         d.OW = _windows("width", d.W, kernel[1], stride[1], padding[1], ceil_mode)
         (d.kh, d.kw), (d.ph, d.pw) = kernel, padding
         d.sh, d.sw = [min(s, size + p) for s, size, p in zip(stride, in_shape[1:], padding)]      # one window either way
+        d.tiled = (kernel == (d.sh, d.sw) and padding == (0, 0)
+                   and d.OH * d.kh >= d.H and d.OW * d.kw >= d.W)           # every cell is in exactly one window
         describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.saved = self.c.out_size * LANES * self.c.real_bytes
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.relu_forward_tile, self.c.relu_backward_tile = forward_relu, backward
         self.c.dims = d
 
 

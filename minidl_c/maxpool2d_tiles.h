@@ -13,38 +13,59 @@ typedef struct { ptrdiff_t h0, h1, w0, w1, width, row; } window;
 #endif
 #else
 
-/* y = the maximum of the window at x, winner = the number h * width + w of the first cell that holds it, in row-major
- * order. The search starts at the first cell inside, so a winner is always a cell of the input, even if all are -inf;
- * a NaN wins (the first one). winner is as wide as the reals. */
-INLINE void FN(max_window)(const window *k, const REAL *x, REAL *y, void *winner) {
+/* y = the maximum of the cells (h, w) of a window at x, winner = the number h * width + w of the first one that holds it,
+ * in row-major order. The search starts at the first cell inside, so a winner is always a cell of the input, even if all
+ * are -inf; a NaN wins (the first one). With `relu`, y = max(y, 0), and without a positive cell there is no winner: -1. */
+INLINE void FN(max_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t w1, ptrdiff_t width, ptrdiff_t row, int relu,
+                          const REAL *x, REAL *y, void *winner) {
   for (int lane = 0; lane < LANES; lane += VL) {
-    V best = *(const V *)(x + k->h0 * k->row + k->w0 * LANES + lane);
-    M first = FN(integer)((int32_t)(k->h0 * k->width + k->w0));
-    for (ptrdiff_t h = k->h0; h < k->h1; h++) {
-      ROLL for (ptrdiff_t w = k->w0; w < k->w1; w++) {
-        V cell = *(const V *)(x + h * k->row + w * LANES + lane);
+    V best = *(const V *)(x + h0 * row + w0 * LANES + lane);
+    M first = FN(integer)((int32_t)(h0 * width + w0));
+    for (ptrdiff_t h = h0; h < h1; h++) {
+      for (ptrdiff_t w = w0; w < w1; w++) {
+        V cell = *(const V *)(x + h * row + w * LANES + lane);
         M better = (cell > best) | ((cell != cell) & (best == best));
         best = FN(select)(better, cell, best);
-        M number = FN(integer)((int32_t)(h * k->width + w));
+        M number = FN(integer)((int32_t)(h * width + w));
         first = (better & number) | (~better & first);
       }
+    }
+    if (relu) {
+      M none = best <= (V){0};
+      best = FN(select)(none, (V){0}, best);
+      first |= none;
     }
     *(V *)(y + lane) = best;
     *(M *)((REAL *)winner + lane) = first;
   }
 }
 
-/* ADD the whole of dy to the winning cell of dx; the others get nothing. */
-INLINE void FN(unpool_window)(const window *k, const REAL *dy, const void *winner, REAL *dx) {
+/* dx of the winning cell gets the whole of dy, that of the others nothing: written (OUT), or added (ADD) with `add`. */
+INLINE void FN(unpool_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t w1, ptrdiff_t width, ptrdiff_t row, int add,
+                             const REAL *dy, const void *winner, REAL *dx) {
   for (int lane = 0; lane < LANES; lane += VL) {
     V d = *(const V *)(dy + lane);
     M first = *(const M *)((const REAL *)winner + lane);
-    for (ptrdiff_t h = k->h0; h < k->h1; h++) {
-      ROLL for (ptrdiff_t w = k->w0; w < k->w1; w++) {
-        M won = first == FN(integer)((int32_t)(h * k->width + w));
-        *(V *)(dx + h * k->row + w * LANES + lane) += (V)(won & (M)d);
+    for (ptrdiff_t h = h0; h < h1; h++) {
+      for (ptrdiff_t w = w0; w < w1; w++) {
+        M won = first == FN(integer)((int32_t)(h * width + w));
+        V *cell = (V *)(dx + h * row + w * LANES + lane);
+        V share = (V)(won & (M)d);
+        if (add) *cell += share;
+        else *cell = share;
       }
     }
   }
+}
+
+/* Whole windows of 2 x 2 are what most nets have: with constant sizes the compiler keeps all of them in registers. */
+INLINE void FN(max_window)(const window *k, int relu, const REAL *x, REAL *y, void *winner) {
+  if (k->h0 == 0 && k->h1 == 2 && k->w0 == 0 && k->w1 == 2 && k->width == 2) FN(max_cells)(0, 2, 0, 2, 2, k->row, relu, x, y, winner);
+  else FN(max_cells)(k->h0, k->h1, k->w0, k->w1, k->width, k->row, relu, x, y, winner);
+}
+
+INLINE void FN(unpool_window)(const window *k, int add, const REAL *dy, const void *winner, REAL *dx) {
+  if (k->h0 == 0 && k->h1 == 2 && k->w0 == 0 && k->w1 == 2 && k->width == 2) FN(unpool_cells)(0, 2, 0, 2, 2, k->row, add, dy, winner, dx);
+  else FN(unpool_cells)(k->h0, k->h1, k->w0, k->w1, k->width, k->row, add, dy, winner, dx);
 }
 #endif

@@ -44,7 +44,7 @@ cdef class Memory:
 
     cdef void assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
                      int backward) noexcept:
-        cdef int v, k
+        cdef int v, k, summing = backward                     # inference without statistics needs no room for sums
         cdef Py_ssize_t n_lane = 0, real_bytes = ops[0].real_bytes
         cdef room *r
         self.used = self.scratch_bytes = 0
@@ -77,9 +77,10 @@ cdef class Memory:
             self.packed[k] = self.take(ops[k].packed)
             self.scratch_bytes = max(self.scratch_bytes, ops[k].scratch)
             n_lane += ops[k].n_lane
+            summing = summing or ops[k].forward_rows != NULL
         self.scratch_bytes = (self.scratch_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         self.scratch = self.take(self.scratch_bytes * threads)
-        self.sums_bytes = n_lane * LANES * real_bytes
+        self.sums_bytes = n_lane * LANES * real_bytes if summing else 0
         self.sums = self.take(self.sums_bytes * min(tiles, <Py_ssize_t> MAX_SLOTS))
         self.totals = self.take(n_lane * real_bytes)
 

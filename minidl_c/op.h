@@ -51,12 +51,15 @@ struct op {
   void (*prepare)(const op *, const void *param, void *packed);          /* once a step or call; NULL: nothing to pack */
   void (*forward_tile)(const op *, const tile *);                        /* NULL: y is x */
   void (*backward_tile)(const op *, const tile *);                       /* NULL: dx is dy */
+  void (*relu_forward_tile)(const op *, const tile *);                   /* both again, with a ReLU done in front of them: the */
+  void (*relu_backward_tile)(const op *, const tile *);                  /* plan then drops that op. NULL: it stays */
   void (*forward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);   /* all tiles went forward: rows r0..r1 */
   void (*backward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);  /* all tiles went backward */
   int cut;                     /* CUT_FORWARD: the next op waits for forward_rows; CUT_BACKWARD: the op in front waits for
                                   backward_rows */
   int splits;                  /* `part` of `parts` is obeyed */
   int in_place;                /* y may be x, and dx may be dy */
+  int is_relu;                 /* y = max(x, 0) */
   int reads;                   /* READS_X | READS_Y */
   ptrdiff_t in_size, out_size; /* numbers of one example */
   int in, skip, out, dskip;    /* numbers of values; value 0 is the plan's input, op k writes value k + 1; -1: none. Of two

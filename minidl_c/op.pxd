@@ -50,9 +50,11 @@ cdef extern from "op.h" nogil:
         void (*prepare)(const op *, const void *, void *) noexcept nogil
         void (*forward_tile)(const op *, const tile *) noexcept nogil
         void (*backward_tile)(const op *, const tile *) noexcept nogil
+        void (*relu_forward_tile)(const op *, const tile *) noexcept nogil
+        void (*relu_backward_tile)(const op *, const tile *) noexcept nogil
         void (*forward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*backward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        int cut, splits, in_place, reads
+        int cut, splits, in_place, is_relu, reads
         Py_ssize_t in_size, out_size
         int input "in"
         int skip

@@ -70,7 +70,7 @@ cdef class Pass:
         cdef int i, first = 0
         cdef call *c
         self.j.n_phases = 0
-        self.add_phase(PREPARE, 0, 0, self.j.n_ops + self.j.slots)
+        self.add_phase(PREPARE, 0, 0, self.j.n_ops)
         for i in range(self.j.n_calls):
             c = &self.j.calls[i]
             if i + 1 < self.j.n_calls and not (

@@ -12,5 +12,6 @@ cdef class Plan:
     cdef readonly list sources          # the Ops, kept alive
     cdef readonly str dtype
     cdef list idle                      # Passes that no call uses at the moment
+    cdef void fuse(self) noexcept
     cdef void share_memory(self) noexcept
     cdef Pass a_pass(self)

@@ -64,11 +64,29 @@ cdef class Plan:
         for k in range(self.n_ops + 1):
             self.values[k].bytes = self.values[k].size * LANES * self.ops[0].real_bytes
         self.dtype = (<Op> ops[0]).dtype
+        self.fuse()
         self.share_memory()
 
     def __dealloc__(self):
         free(self.ops)
         free(self.values)
+
+    cdef void fuse(self) noexcept:
+        """Leaves a ReLU to the op behind it, where that can do it on its way and nobody else reads the ReLU's value."""
+        cdef int k, i, readers
+        cdef op *o
+        cdef op *relu
+        for k in range(1, self.n_ops):
+            o, relu = &self.ops[k], &self.ops[k - 1]
+            if not relu.is_relu or o.relu_forward_tile == NULL or o.input != k or o.reads & READS_X:
+                continue
+            readers = 0
+            for i in range(self.n_ops):
+                readers += (self.ops[i].input == k) + (self.ops[i].skip == k) + (self.ops[i].dskip == k)
+            if readers == 1:
+                relu.forward_tile = relu.backward_tile = NULL
+                relu.reads = 0
+                o.forward_tile, o.backward_tile = o.relu_forward_tile, o.relu_backward_tile
 
     cdef void share_memory(self) noexcept:
         """Lets an op work in place where nobody reads again what it overwrites, and marks what rows read."""

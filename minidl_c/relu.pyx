@@ -55,7 +55,7 @@ cdef class ReLUOp(Op):
 
     def __init__(self, in_shape, dtype="float32"):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = 1
+        self.c.splits = self.c.in_place = self.c.is_relu = 1
         self.c.reads = READS_Y
         self.c.forward_tile, self.c.backward_tile = forward, backward
 

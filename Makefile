@@ -50,24 +50,27 @@ clean: ## remove .venv and everything that was built
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "minidl needs Python 3.11 or newer")'
-	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "minidl needs Python 3.11 or newer")'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 # The build requirements stay in .venv: in pip's own fresh environment each time, all would be translated again.
 $(VENV)/tools: pyproject.toml | $(BIN)/python
-	$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
+	@$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
 	    print(*t["build-system"]["requires"], sep="\n")' > $@.txt
-	$(BIN)/python -m pip install $(PIP_ARGS) --requirement $@.txt
+	@$(BIN)/python -m pip install $(PIP_ARGS) --requirement $@.txt
 	@touch $@
 
 $(VENV)/native: $(SOURCES) $(VENV)/tools
-	MINIDL_BUILD_ISA=native $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable .
+	@echo 'Building minidl for this processor: about a minute ...'
+	@MINIDL_BUILD_ISA=native $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/all: $(SOURCES) $(VENV)/tools
-	MINIDL_BUILD_ISA=all $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable '.[test]'
+	@echo 'Building minidl for every instruction set: about two minutes ...'
+	@MINIDL_BUILD_ISA=all $(BIN)/python -m pip install $(PIP_ARGS) --no-build-isolation --editable '.[test]'
 	@touch $@
 
 $(VENV)/torch: $(ALL)
-	$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
+	@echo 'Installing PyTorch: some minutes ...'
+	@$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
 	@touch $@

@@ -95,7 +95,10 @@ def as_numbers(X: Any, name: str) -> Array:
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
     if array.ndim < 2:
-        raise ValueError(f"{name}: expected examples along the first of at least two axes, got shape {array.shape}")
+        raise ValueError(
+            f"{name}: expected examples along the first of at least two axes, got shape {array.shape}; "
+            f"one example alone is {name}[np.newaxis]"
+        )
     return array
 
 
@@ -116,6 +119,8 @@ def as_weights(weights: Any, n: int) -> NDArray[np.float64]:
 
 def class_weights(class_weight: dict[int, float] | str, y: Array) -> NDArray[np.float64]:
     """The weight of each example's class: from a dict (other labels count 1), or "balanced" (scikit-learn's)."""
+    if y.ndim != 1 or y.dtype.kind not in "iub":
+        raise TypeError(f"class_weight: expected integer labels y of shape (n,) with it, got {y.dtype} {y.shape}")
     if isinstance(class_weight, str) and class_weight == "balanced":
         labels, place, counts = np.unique(y, return_inverse=True, return_counts=True)
         return np.asarray((len(y) / (len(labels) * counts))[place], np.float64)

@@ -150,10 +150,15 @@ class Layer:
         self._step, self._seed, self._rng = step, seed, None
 
     def config(self) -> dict[str, Any]:
-        """The constructor's arguments, read from the attributes of the same names."""
+        """The constructor's arguments, from the attributes of the same names; raises TypeError if one is missing."""
         arguments = inspect.signature(type(self).__init__).parameters.values()
         plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        return {a.name: getattr(self, a.name) for a in list(arguments)[1:] if a.kind in plain}
+        names = [a.name for a in list(arguments)[1:] if a.kind in plain]
+        for name in names:
+            if not hasattr(self, name):
+                kind = type(self).__name__
+                raise TypeError(f"{kind}: the constructor takes {name!r} and has to keep it in self.{name}")
+        return {name: getattr(self, name) for name in names}
 
     def __repr__(self) -> str:
         """The constructor's call; arguments that have their default are left out, as in scikit-learn."""
@@ -172,6 +177,9 @@ class Layer:
         count = sum(p.value.size for p in self.params.values())
         if op.n_param != count:
             raise ValueError(f"the op reads {op.n_param} parameters, the layer has {count}")
+        for method in ("forward", "backward"):
+            if getattr(type(self), method) is not getattr(Layer, method):
+                raise TypeError(f"{method} would never be called: the layer brings an op; expected one of the two")
         if math.prod(op.in_shape) != math.prod(self.in_shape) or math.prod(op.out_shape) != math.prod(out_shape):
             raise ValueError(
                 f"the op goes from {op.in_shape} to {op.out_shape}, the layer from {self.in_shape} to {out_shape}"

@@ -56,7 +56,8 @@ class SoftmaxCrossEntropy:
             raise TypeError("y: expected integer labels, got None")
         array = np.asarray(y)
         if array.dtype.kind not in "iu":
-            raise TypeError(f"y: expected integer labels, got dtype {array.dtype}")
+            hint = "y.astype(int)" if array.dtype.kind in "bf" else "np.unique(y, return_inverse=True)[1]"
+            raise TypeError(f"y: expected integer labels, got dtype {array.dtype}; perhaps {hint}")
         if array.ndim != 1:
             raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}")
         if array.size and (array.min() < 0 or array.max() >= shape[0]):

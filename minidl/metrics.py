@@ -10,12 +10,14 @@ Metric = Callable[[Array, Array], float]
 
 
 def accuracy(y: Array, scores: Array) -> float:
-    """The share of examples whose highest score is that of their label.
+    """The share of examples whose highest score is that of their label. Raises ValueError for fewer than 2 classes.
 
     >>> import numpy as np
     >>> accuracy(np.array([0, 1]), np.array([[2.0, 1.0], [3.0, 0.0]]))
     0.5
     """
+    if scores.ndim != 2 or scores.shape[1] < 2:
+        raise ValueError(f"accuracy: expected scores (n, classes) of at least 2 classes, got {scores.shape}")
     return float((scores.argmax(axis=1) == y).mean()) if len(y) else float("nan")
 
 

@@ -6,6 +6,7 @@ An optimizer is an object with `step(params, lr)` and `lr`, a number or a functi
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping
 
@@ -28,8 +29,7 @@ class SGD:
     """
 
     def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False) -> None:
-        if not callable(lr):
-            check_rate(lr)
+        check_schedule(lr) if callable(lr) else check_rate(lr)
         if isinstance(momentum, bool) or not isinstance(momentum, (int, float, np.floating, np.integer)):
             raise TypeError(f"momentum: expected a number, got {momentum!r}")
         if not 0 <= momentum < 1:
@@ -38,6 +38,9 @@ class SGD:
             raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
         self.lr, self.momentum, self.nesterov = lr, momentum, nesterov
         self._velocity: dict[str, Array] = {}
+
+    def __repr__(self) -> str:
+        return f"SGD(lr={self.lr!r}, momentum={self.momentum!r}, nesterov={self.nesterov!r})"
 
     def update(self, size: int, dtype: str) -> Update:
         """The native form: updates `size` flat parameters inside a plan, and keeps their velocity."""
@@ -60,6 +63,14 @@ class SGD:
             param.value = value
 
 
+def has_native_step(optimizer: object) -> bool:
+    """Whether `update` says what the optimizer does: a class that overrides `step` alone has only its Python form."""
+    for cls in type(optimizer).__mro__:
+        if "update" in vars(cls) or "step" in vars(cls):
+            return "update" in vars(cls)
+    return False
+
+
 def check_rate(rate: float) -> float:
     """`rate` as a float; raises TypeError or ValueError unless it is a finite number that is not negative."""
     if isinstance(rate, bool) or not isinstance(rate, (int, float, np.floating, np.integer)):
@@ -67,6 +78,16 @@ def check_rate(rate: float) -> float:
     if not math.isfinite(rate) or rate < 0:
         raise ValueError(f"lr: expected a finite number of at least 0, got {rate}")
     return float(rate)
+
+
+def check_schedule(lr: Callable[[int], float]) -> None:
+    """Raises TypeError if `lr` cannot be called with a step."""
+    try:
+        inspect.signature(lr).bind(0)
+    except TypeError as error:
+        raise TypeError(f"lr: expected a function of the step, lr(step), got {lr!r}: {error}") from None
+    except ValueError:
+        return  # some callables of C tell nothing of their arguments
 
 
 def rate_at(optimizer: object, step: int) -> float:

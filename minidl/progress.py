@@ -34,7 +34,7 @@ class Progress:
         """The epoch is over; prints its record."""
         self.close()
         if self.verbose:
-            shown = [f"{name} {_number(name, value)}" for name, value in logs.items() if name != "epoch"]
+            shown = [_told(name, value) for name, value in logs.items() if name != "epoch"]
             print(f"epoch {self._number}/{self.epochs}  " + "  ".join(shown), flush=True)
 
     def close(self) -> None:
@@ -44,7 +44,7 @@ class Progress:
             self._bar = None
 
 
-def _number(name: str, value: float) -> str:
+def _told(name: str, value: float) -> str:
     if name == "images_per_second":
-        return f"{value:,.0f}"
-    return f"{value:.4g}" if name == "lr" else f"{value:.4f}"
+        return f"{value:,.0f} images/s"
+    return f"{name} {value:.4g}" if name == "lr" else f"{name} {value:.4f}"

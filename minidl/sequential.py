@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
@@ -138,9 +139,11 @@ class Sequential:
         return out
 
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """softmax of the scores: (n, classes), rows that sum to 1. Raises ValueError if outputs are not (classes,)."""
-        if len(self.output_shape) != 1:
-            raise ValueError(f"predict_proba: expected a model with outputs (classes,), got {self.output_shape}")
+        """softmax of the scores: (n, classes), rows that sum to 1. Raises ValueError for fewer than two classes."""
+        if len(self.output_shape) != 1 or self.output_shape[0] < 2:
+            raise ValueError(
+                f"predict_proba: expected a model with outputs (classes,), at least 2 of them, got {self.output_shape}"
+            )
         return losses.probabilities(self.predict(X, num_threads))
 
     def forward(self, X: ArrayLike, training: bool = False) -> Array:
@@ -219,15 +222,40 @@ class Sequential:
         if not isinstance(place, slice):
             return self.layers[place]
         chosen = self.layers[place]
-        copies = [type(layer)(**copy.deepcopy(layer.config())) for layer in chosen]
-        model = Sequential(copies, seed=self.seed, dtype=self.dtype)
-        if self.network is not None:
-            model.build(chosen[0].in_shape)
-            for new, old in zip(copies, chosen, strict=True):
-                for name, param in old.params.items():
-                    new.params[name].value = param.value
-        return model
+        if self.network is None:
+            return _rebuilt(_recipes(chosen), None, self.seed, self.dtype, [])
+        for front, back in itertools.pairwise(chosen):
+            if front.out_shape != back.in_shape:
+                raise ValueError(
+                    f"model[{place.start}:{place.stop}:{place.step}]: {back!r} takes {back.in_shape}, "
+                    f"{front!r} in front of it gives {front.out_shape}"
+                )
+        values = [param.value for layer in chosen for param in layer.params.values()]
+        return _rebuilt(_recipes(chosen), chosen[0].in_shape if chosen else None, self.seed, self.dtype, values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copy and pickle: layers by class and arguments, and copies of the weights."""
+        values = [] if self.network is None else list(self.state_dict().values())
+        shape = None if self.network is None else self.input_shape
+        return _rebuilt, (_recipes(self.layers), shape, self.seed, self.dtype, values)
 
     def __repr__(self) -> str:
         lines = [f"  ({i}): {layer!r}" for i, layer in enumerate(self.layers)]
         return "Sequential(\n" + "\n".join(lines) + "\n)"
+
+
+Recipe = tuple[type[Layer], dict[str, Any]]
+
+
+def _recipes(layers: Sequence[Layer]) -> list[Recipe]:
+    return [(type(layer), layer.config()) for layer in layers]
+
+
+def _rebuilt(recipes: list[Recipe], shape: Shape | None, seed: int, dtype: str, values: Sequence[Array]) -> Sequential:
+    """A model of new layers, with these values in its parameters."""
+    layers = [cls(**copy.deepcopy(config)) for cls, config in recipes]
+    model = Sequential(layers, shape, seed, dtype)
+    params = [param for layer in layers for param in layer.params.values()] if shape is not None else []
+    for param, value in zip(params, values, strict=True):
+        param.value = value
+    return model

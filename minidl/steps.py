@@ -12,6 +12,7 @@ from minidl.data import Examples, Index
 from minidl.layer import Array
 from minidl.losses import Loss
 from minidl.network import Network
+from minidl.optimizers import has_native_step
 from minidl.sequential import Sequential
 from minidl_c.plan import Plan
 
@@ -72,11 +73,15 @@ class StagedSteps:
             optimizer,
             seed,
         )
-        native = hasattr(optimizer, "update")
+        native = has_native_step(optimizer)
         self.update = optimizer.update(network.parameters.values.size, network.dtype) if native else None
 
     def run(self, b: Batches, num_threads: int | None) -> int:
         """As FusedSteps.run."""
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found and told below
+            return self._run(b, num_threads)
+
+    def _run(self, b: Batches, num_threads: int | None) -> int:
         for k, total in enumerate(b.totals()):
             here = slice(k * b.size, (k + 1) * b.size)
             rows = b.rows[here]
@@ -121,6 +126,6 @@ Steps = FusedSteps | StagedSteps
 def make_steps(model: Sequential, loss: Loss, optimizer: Any, seed: int) -> Steps:
     """The fastest kind of steps that this model, loss and optimizer allow."""
     assert model.network is not None
-    if model.network.native and hasattr(loss, "op") and hasattr(optimizer, "update"):
+    if model.network.native and hasattr(loss, "op") and has_native_step(optimizer):
         return FusedSteps(model.network, loss, optimizer, seed)
     return StagedSteps(model, loss, optimizer, seed)

@@ -102,6 +102,8 @@ class Trainer:
         called, progress = Callbacks(callbacks), Progress(verbose, epochs)
         with self.model.unbuilt_on_error():
             data = Supervised.accept(self.model, self.loss, X, y, sample_weight, class_weight)
+            if not len(data.used):
+                raise ValueError("X: expected at least one example, got none")
             rows, held = data.split(validation_split, self.seed)
             validation = self._validation(data, held, validation_data)
         with _Running(self):
@@ -129,7 +131,7 @@ class Trainer:
         return self.history
 
     def _validation(
-        self, data: Supervised, held: Index | None, given: tuple[ArrayLike, ArrayLike] | None
+        self, data: Supervised, held: Index | None, given: Any
     ) -> tuple[Supervised, Index] | None:
         """What to evaluate on behind each epoch: the rows held back, or the data given; None: nothing."""
         if given is None:
@@ -137,7 +139,8 @@ class Trainer:
         if held is not None:
             raise ValueError("validation_data and validation_split: expected one of them, got both")
         if not isinstance(given, (tuple, list)) or len(given) != 2:
-            raise TypeError(f"validation_data: expected a pair (X, y), got {type(given).__name__}")
+            got = f"{len(given)} things" if isinstance(given, (tuple, list)) else type(given).__name__
+            raise TypeError(f"validation_data: expected a pair (X, y), got {got}")
         try:
             other = Supervised.accept(self.model, self.loss, *given)
         except (TypeError, ValueError) as error:
@@ -264,7 +267,12 @@ class Trainer:
         return found
 
     def _measure(self, targets: Array, scores: Array) -> dict[str, float]:
-        return {name: float(metric(targets, scores)) for name, metric in self.metrics.items()}
+        found = {name: metric(targets, scores) for name, metric in self.metrics.items()}
+        for name, value in found.items():
+            if np.ndim(value) != 0 or not isinstance(value, (int, float, np.number, np.ndarray)):
+                got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)
+                raise TypeError(f"metrics: expected {name} to return a number, got {got}")
+        return {name: float(value) for name, value in found.items()}
 
 
 class _Running:

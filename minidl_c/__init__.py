@@ -35,6 +35,11 @@ def _choose() -> str:
             f"MINIDL_ISA={wanted}: this installation of minidl has {', '.join(built) or 'none'}, "
             f"of which this processor runs {', '.join(runnable) or 'none'}"
         )
+    if not built and (_HERE.parent / "setup.py").is_file():
+        raise ImportError(
+            f"{_HERE.parent} is the source of minidl, without kernels: build them here "
+            f"(`pip install --editable .`), or start Python in another folder to use an installed minidl"
+        )
     if not runnable:
         raise ImportError(
             f"no kernels of minidl for this processor: this installation has "

@@ -217,3 +217,23 @@ def test_needs_dx_says_whether_anybody_uses_it(rng):
         model.forward(np.ones((2, 3)), training=True)
         model.backward(np.ones((2, 2)))
         assert layers[-1].told is True  # by hand, the caller wants the gradient of X
+
+
+def test_a_layer_with_an_op_and_a_forward_is_refused():
+    """Only one of them could be used, and the other would be ignored without a word."""
+
+    class Loud(ReLU):
+        def forward(self, x, training):
+            return x
+
+    with pytest.raises(TypeError, match=r"layer 0, Loud.*forward would never be called"):
+        Sequential([Loud()], input_shape=(2,))
+
+
+def test_a_constructor_that_does_not_store_its_argument_is_told():
+    class Forgetful(Layer):
+        def __init__(self, size):
+            self.width = size
+
+    with pytest.raises(TypeError, match="Forgetful: the constructor takes 'size'"):
+        Forgetful(3).config()

@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from minidl import Sequential, Trainer
+from minidl.layers import Dense
 from minidl.metrics import accuracy, get
+from minidl.optimizers import SGD
 
 
 def test_accuracy_counts_the_highest_scores(rng):
@@ -51,3 +54,19 @@ def test_an_object_goes_by_the_name_of_its_class():
 def test_refuses(chosen, error, said):
     with pytest.raises(error, match=said):
         get(chosen)
+
+
+@pytest.mark.parametrize("value", [None, np.zeros(3), "0.5", [0.5]])
+def test_a_metric_that_gives_no_number_is_named(value):
+    def odd(y, scores):
+        return value
+
+    model = Sequential([Dense(2)], input_shape=(3,))
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), [odd])
+    with pytest.raises(TypeError, match="metrics: expected odd to return a number"):
+        trainer.evaluate(np.ones((4, 3)), np.array([0, 1, 0, 1]))
+
+
+def test_accuracy_wants_classes():
+    with pytest.raises(ValueError, match=r"accuracy: .*at least 2 classes, got \(4, 1\)"):
+        accuracy(np.zeros(4), np.zeros((4, 1)))

@@ -125,3 +125,20 @@ def test_rate_of_a_step():
         rate_at(SGD(lambda step: -1), 0)
     with pytest.raises(TypeError, match="attribute lr"):
         rate_at(object(), 0)
+
+
+def test_a_subclass_that_overrides_step_is_heard():
+    class Frozen(SGD):
+        def step(self, params, lr):
+            super().step({name: param for name, param in params.items() if name == "1.bias"}, lr)
+
+    model = Sequential([Dense(4), Dense(3)], input_shape=(2,))
+    before = model.state_dict()
+    Trainer(model, "softmax_cross_entropy", Frozen(0.5)).train_batch(np.ones((2, 2)), np.array([0, 1]))
+    changed = [name for name, value in model.state_dict().items() if not np.array_equal(value, before[name])]
+    assert changed == ["1.bias"]
+
+
+def test_a_schedule_has_to_take_a_step():
+    with pytest.raises(TypeError, match=r"lr: expected a function of the step"):
+        SGD(lambda: 0.1)

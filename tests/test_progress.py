@@ -54,12 +54,13 @@ def test_without_a_terminal_a_line_an_epoch(verbose, capsys):
     for i, line in enumerate(lines):
         head, *facts = line.split("  ")
         assert head == f"epoch {i + 1}/2"
-        assert [fact.split()[0] for fact in facts] == [name for name in history if name != "epoch"]
+        *facts, speed = facts
         values = dict(fact.split() for fact in facts)
+        assert ["epoch", *values, "images_per_second"] == list(history)
         assert values["loss"] == f"{history['loss'][i]:.4f}"
         assert values["val_accuracy"] == f"{history['val_accuracy'][i]:.4f}"
         assert values["lr"] == "0.5"
-        assert re.fullmatch(r"[\d,]+", values["images_per_second"])
+        assert re.fullmatch(r"[\d,]+ images/s", speed)
 
 
 def test_counts_the_epochs_of_this_fit(capsys):

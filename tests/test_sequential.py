@@ -1,5 +1,8 @@
 """Sequential: building, computing by hand, weights in and out, slices."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 import reference
@@ -135,8 +138,10 @@ def test_two_dimensional_data_of_the_right_width_is_reshaped(model, rng):
 
 def test_probabilities_want_one_score_a_class():
     images = Sequential([ReLU()], input_shape=(3, 2, 2))
-    with pytest.raises(ValueError, match=r"predict_proba: .*\(classes,\), got \(3, 2, 2\)"):
+    with pytest.raises(ValueError, match=r"predict_proba: .*\(classes,\).*got \(3, 2, 2\)"):
         images.predict_proba(np.zeros((1, 3, 2, 2)))
+    with pytest.raises(ValueError, match=r"predict_proba: .*at least 2.*got \(1,\)"):
+        Sequential([Dense(1)], input_shape=(3,)).predict_proba(np.zeros((1, 3)))
 
 
 def test_backward_is_the_derivative_of_forward(rng):
@@ -273,3 +278,33 @@ def test_a_slice_keeps_a_users_layer_and_an_unbuilt_model_unbuilt():
 
 def test_repr_can_be_read():
     assert repr(Sequential([Dense(4), ReLU()])) == "Sequential(\n  (0): Dense(units=4)\n  (1): ReLU()\n)"
+
+
+# ---- copies
+def pickled(model):
+    return pickle.loads(pickle.dumps(model))
+
+
+@pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickled, lambda model: model[:]])
+def test_a_copy_predicts_the_same_and_goes_its_own_way(make, rng):
+    model = Sequential(layers(), input_shape=(2, 8, 8), seed=3, dtype="float64")
+    for param in model.params.values():
+        param.value = rng.standard_normal(param.value.shape)
+    X = rng.standard_normal((5, 2, 8, 8))
+    expected = model.predict(X)
+    twin = make(model)
+    np.testing.assert_array_equal(twin.predict(X), expected)
+    for param in twin.params.values():
+        param.value = 0 * param.value
+    np.testing.assert_array_equal(model.predict(X), expected)
+    assert (twin.seed, twin.dtype) == (3, "float64")
+
+
+def test_a_model_that_is_not_built_can_be_copied():
+    assert repr(copy.deepcopy(Sequential([Dense(3)]))) == repr(Sequential([Dense(3)]))
+
+
+def test_a_slice_of_layers_that_do_not_fit_is_refused():
+    model = Sequential([Dense(4), Dense(5), Dense(3)], input_shape=(2,))
+    with pytest.raises(ValueError, match=r"model\[None:None:2\]: Dense\(units=3\) takes \(5,\).*gives \(4,\)"):
+        model[::2]

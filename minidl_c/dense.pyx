@@ -136,6 +136,7 @@ cdef class DenseOp(Op):
         describe(self, (d.inputs,), (d.outputs,), dtype)
         d.row = (d.outputs + 2 * LANES - 1) // (2 * LANES) * (2 * LANES)      # whole register tiles on every machine
         self.c.n_param, self.c.rows = (d.inputs + 1) * d.outputs, d.inputs + 1
+        self.c.work = d.inputs * d.outputs
         self.c.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.splits = READS_X, 1
         self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = forward, backward, rows

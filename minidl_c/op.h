@@ -68,6 +68,7 @@ struct op {
   ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them */
   ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */
   ptrdiff_t saved, scratch, packed;                                      /* bytes */
+  ptrdiff_t work;              /* multiply-adds of one example's forward, about; `describe` counts its numbers */
   const void *dims;            /* the op's own */
 };
 #endif

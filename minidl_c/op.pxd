@@ -61,7 +61,7 @@ cdef extern from "op.h" nogil:
         int output "out"
         int dskip
         Py_ssize_t param, n_param, lane, n_lane, rows
-        Py_ssize_t saved, scratch, packed
+        Py_ssize_t saved, scratch, packed, work
         const void *dims
 
 

@@ -40,6 +40,7 @@ cdef class Op:
                 raise ValueError(f"a shape of {prod(shape)} numbers an example is too large: {shape}")
         self.in_shape, self.out_shape = in_shape, out_shape
         self.c.in_size, self.c.out_size = prod(in_shape), prod(out_shape)
+        self.c.work = self.c.in_size + self.c.out_size
         self.c.real_bytes = 4 if dtype == "float32" else 8
         return 0
 

@@ -8,10 +8,12 @@ cdef class Plan:
     cdef op *ops
     cdef value *values
     cdef int n_ops, cuts
+    cdef Py_ssize_t work                # multiply-adds of a tile's forward, about
     cdef readonly bint has_loss
     cdef readonly list sources          # the Ops, kept alive
     cdef readonly str dtype
     cdef list idle                      # Passes that no call uses at the moment
     cdef void fuse(self) noexcept
     cdef void share_memory(self) noexcept
+    cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t rounds) except -1
     cdef Pass a_pass(self)

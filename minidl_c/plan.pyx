@@ -60,6 +60,7 @@ cdef class Plan:
                     or o.backward_rows != NULL and o.backward_tile == NULL):
                 raise ValueError(f"{name}: rows want a tile function of the same direction, and forward_rows want CUT_FORWARD")
             self.values[k + 1].size = o.out_size
+            self.work += LANES * o.work
             self.cuts |= o.cut
         for k in range(self.n_ops + 1):
             self.values[k].bytes = self.values[k].size * LANES * self.ops[0].real_bytes
@@ -122,6 +123,10 @@ cdef class Plan:
             if o.backward_rows != NULL:
                 v[o.input].rows_read = v[k + 1].grad_rows_read = 1
 
+    cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t rounds) except -1:
+        """How many threads may work on rounds of so many examples, each going `sweeps` times through the ops."""
+        return threads_for(num_threads, <double> sweeps * self.work * ((examples + LANES - 1) // LANES), rounds)
+
     cdef Pass a_pass(self):
         cdef Pass p
         try:
@@ -151,7 +156,7 @@ cdef class Plan:
             return
         p = self.a_pass()
         j = &p.j
-        p.begin(m, threads_for(num_threads), False, False)
+        p.begin(m, self.threads(num_threads, m, 1, 1), False, False)
         self._read(p, x, rows, param)
         j.y = address(y, self.dtype, m * self.values[self.n_ops].size, True, "y")
         self._forward(p)
@@ -166,7 +171,7 @@ cdef class Plan:
         cdef job *j = &p.j
         cdef Py_ssize_t m = len(y)
         rows = arange(m)
-        p.begin(m, threads_for(num_threads), True, True)
+        p.begin(m, self.threads(num_threads, m, 3, 1), True, True)         # backward costs about twice a forward
         if m == 0:
             return p
         self._read(p, x, rows, param)
@@ -224,7 +229,7 @@ cdef class Plan:
         if not self.has_loss or m == 0 or m % batch:
             raise ValueError(f"train: expected a plan with a loss and whole batches of {batch} rows, got {m} rows")
         rounds = m // batch
-        p.begin(batch, threads_for(num_threads), False, True)
+        p.begin(batch, self.threads(num_threads, batch, 3, rounds), False, True)
         self._read(p, x, rows, param)
         j.labels = <const int64_t *> address(labels, "int64", n_x, False, "labels")
         j.weights = NULL if weights is None else address(weights, self.dtype, n_x, False, "weights")

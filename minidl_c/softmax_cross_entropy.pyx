@@ -133,8 +133,8 @@ cdef int run(const real[:, ::1] scores, const int64_t[::1] labels, const real[::
              int gradient, object num_threads) except -1:
     """Softmax of every row; then its loss, its probabilities or its gradient."""
     cdef batch j
-    cdef int threads = threads_for(num_threads)
     cdef Py_ssize_t tiles = (scores.shape[0] + LANES - 1) // LANES
+    cdef int threads = threads_for(num_threads, 20 * tiles * LANES * scores.shape[1], 1)       # an exp is about 20 of them
     if scores.shape[0] == 0 or scores.shape[1] == 0:
         return 0
     j.real_bytes, j.gradient, j.n, j.classes = sizeof(real), gradient, scores.shape[0], scores.shape[1]

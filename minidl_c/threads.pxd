@@ -1,2 +1,2 @@
 """How many threads a call may use."""
-cdef int threads_for(object num_threads) except -1
+cdef int threads_for(object num_threads, double work, double rounds) except -1

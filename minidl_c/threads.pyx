@@ -1,7 +1,8 @@
 """How many threads a call may use: the only setting of this package.
 
-An explicit number and OMP_NUM_THREADS are taken as they are. Only the default is limited, to the processors this process
-may run on (affinity, cgroup quota). OpenMP's own limit is read at each call, so that threadpoolctl and joblib act on it.
+An explicit number and OMP_NUM_THREADS are taken as they are. Only the default is limited: to the processors this process
+may run on (affinity, cgroup quota), and to one thread for little work. OpenMP's own limit is read at each call, so that
+threadpoolctl and joblib act on it.
 """
 import os
 
@@ -20,6 +21,9 @@ cdef extern from *:
     int openmp_limit()
 
 MAX_THREADS = 1024
+
+cdef double LITTLE_ROUND = 1e6          # multiply-adds, about 20 us: threads would wait for each other longer than they work
+cdef double LITTLE_CALL = 16e6          # about 0.3 ms: a second thread saves less than a busy machine takes to run it
 _chosen = None          # what set_num_threads was given
 _forked = False         # libgomp's threads do not survive a fork: a child that opens a region hangs for ever
 
@@ -74,11 +78,11 @@ def set_num_threads(num_threads):
 
 def get_num_threads():
     """The number of threads of a call that names none, as things stand now."""
-    return threads_for(None)
+    return threads_for(None, LITTLE_CALL, 1)
 
 
-cdef int threads_for(object num_threads) except -1:
-    """The number of threads for a call that asks for `num_threads` (None: the default)."""
+cdef int threads_for(object num_threads, double work, double rounds) except -1:
+    """The number of threads for a call of so many rounds, of `work` multiply-adds each, that asks for `num_threads`."""
     if num_threads is not None:
         num_threads = check_num_threads(num_threads)
     elif _chosen is not None:
@@ -86,5 +90,6 @@ cdef int threads_for(object num_threads) except -1:
     else:
         num_threads = openmp_limit()
         if "OMP_NUM_THREADS" not in os.environ:
-            num_threads = min(num_threads, _available)
+            little = work < LITTLE_ROUND or work * rounds < LITTLE_CALL
+            num_threads = 1 if little else min(num_threads, _available)
     return 1 if _forked or not MINIDL_OPENMP else num_threads

@@ -115,6 +115,30 @@ def test_default_keeps_to_the_processors_of_this_process():
     assert done.stdout.strip() == "1"
 
 
+COUNT_THREADS = """
+import os
+import numpy as np
+from minidl import Sequential
+from minidl.layers import Dense
+
+def started(units, num_threads):
+    model = Sequential([Dense(units)], input_shape=(1000,))
+    before = len(os.listdir("/proc/self/task"))
+    model.predict(np.ones((64, 1000)), num_threads)
+    return len(os.listdir("/proc/self/task")) > before
+
+print(started(1, None), started(1000, 1), started(10, 2), started(1000, None))
+"""
+
+
+@pytest.mark.skipif(not minidl_c.build_info()["openmp"], reason="a build of one thread")
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
+def test_little_work_stays_on_one_thread_unless_more_are_asked_for():
+    assert run("-c", COUNT_THREADS) == "False False True False\n"  # the third call started the threads of the fourth
+    assert run("-c", COUNT_THREADS.replace("started(10, 2), ", "")) == "False False True\n"
+    assert run("-c", COUNT_THREADS, OMP_NUM_THREADS="2").startswith("True")
+
+
 def test_an_instruction_set_that_is_not_there():
     code = """if True:
         try:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from minidl.layer import Array, Shape
 
 Index = NDArray[np.int64]
+READABLE = {np.dtype(name) for name in ("uint8", "float32", "float64")}  # by kernels, as they lie
 CHUNK = 4096  # examples looked at together when all of X is checked
 
 
@@ -32,8 +33,7 @@ class Examples:
             raise ValueError(f"{name}: expected shape {expected}{flat}, got {array.shape}")
         self.name, self.dtype, self.size = name, dtype, size
         self._array = array
-        self._direct = array.dtype.name in ("uint8", "float32", "float64") and array.dtype.isnative
-        self._direct = self._direct and array.flags.c_contiguous and array.flags.aligned
+        self._direct = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
         self._late = _is_memory_map(array)
         if not self._late:
             for start in range(0, len(array), CHUNK):

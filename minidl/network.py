@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,4 +158,4 @@ def _read_only(x: Array) -> Array:
 
 def _rows(x: Array) -> Array:
     """x (n, ...) as (n, size), the same memory."""
-    return x.reshape(len(x), int(np.prod(x.shape[1:])))
+    return x.reshape(len(x), math.prod(x.shape[1:]))

@@ -5,7 +5,7 @@ pool. All ways to run it (predict, forward and backward by hand, training) use t
 """
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from numpy import arange
+from numpy import arange, dtype
 
 from minidl_c.job cimport (
     BACKWARD, CHECK, FLOAT32, FLOAT64, FORWARD, GATHER, GIVE, RANGES, SCATTER, TAKE, UINT8, UPDATE, job, run_job,
@@ -17,7 +17,7 @@ from minidl_c.passes cimport Pass
 from minidl_c.threads cimport threads_for
 from minidl_c.update cimport Update
 
-_NUMBERS = {"uint8": UINT8, "float32": FLOAT32, "float64": FLOAT64}
+_NUMBERS = {dtype(name): (name, kind) for name, kind in (("uint8", UINT8), ("float32", FLOAT32), ("float64", FLOAT64))}
 
 
 cdef class Plan:
@@ -136,13 +136,6 @@ cdef class Plan:
             p.bind(self, self.ops, self.values, self.cuts)
             return p
 
-    def _input(self, x):
-        """The batch as (array, kind), checked: uint8, float32 or float64, C-contiguous, as wide as the plan."""
-        kind = _NUMBERS.get(x.dtype.name)
-        if kind is None or not x.dtype.isnative:
-            raise TypeError(f"x: expected uint8, float32 or float64, got {x.dtype}")
-        return kind
-
     def predict(self, x, rows, param, y, num_threads=None):
         """y = the outputs for x[rows], without keeping anything.
 
@@ -260,8 +253,10 @@ cdef class Plan:
 
     def _read(self, Pass p, x, rows, param):
         cdef job *j = &p.j
-        j.x_kind = self._input(x)
-        j.x = address(x, x.dtype.name, len(x) * self.values[0].size, False, "x")
+        if x.dtype not in _NUMBERS:
+            raise TypeError(f"x: expected uint8, float32 or float64, got {x.dtype}")
+        name, j.x_kind = _NUMBERS[x.dtype]
+        j.x = address(x, name, len(x) * self.values[0].size, False, "x")
         j.rows = <const int64_t *> address(rows, "int64", len(rows), False, "rows")
         j.param = address(param, self.dtype, len(param), False, "param")
 

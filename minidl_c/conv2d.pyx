@@ -242,10 +242,9 @@ cdef class Conv2DOp(Op):
             d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
             n += 1
         self.c.n_param = self.c.n_lane = self.c.rows = filters * (n + 1)
-        self.c.work = filters * n * d.OH * d.OW
         self.c.packed = 2 * filters * n * self.c.real_bytes
         self.c.scratch = C * d.PH * d.PW * LANES * self.c.real_bytes if max(padding) else 0
-        self.c.reads, self.c.splits = READS_X, 1
+        self.c.reads, self.c.splits, self.c.work = READS_X, 1, filters * n * d.OH * d.OW
         self.c.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
         self.c.dims = d
 

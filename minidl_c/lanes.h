@@ -29,6 +29,7 @@
 #endif
 
 #define LANES 16                       /* examples in a tile */
+#define FEW 2                          /* so few examples are faster one by one, with channels in the lanes: see *_single */
 #define INLINE static inline __attribute__((always_inline, unused))
 #define NOINLINE static __attribute__((noinline, unused))
 #if defined(__clang__)
@@ -52,6 +53,9 @@ typedef float vector_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 typedef double vector_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 typedef int32_t mask_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));     /* also integers as wide as the reals */
 typedef int64_t mask_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
+
+typedef float loose_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(4)));     /* at any address */
+typedef double loose_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(8)));
 
 /* s - 0 is s, also for -0 and NaN: one broadcast instruction */
 INLINE vector_f32 broadcast_f32(float s) { return s - (vector_f32){0}; }
@@ -93,6 +97,25 @@ INLINE vector_f64 fma_f64(vector_f64 a, vector_f64 b, vector_f64 c) {
 INLINE vector_f32 fma_f32(vector_f32 a, vector_f32 b, vector_f32 c) { return a * b + c; }
 INLINE vector_f64 fma_f64(vector_f64 a, vector_f64 b, vector_f64 c) { return a * b + c; }
 #endif
+
+/* the same for one number */
+#if VECTOR_BYTES > 16 || defined(__aarch64__)
+INLINE float fma_one_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+INLINE double fma_one_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else
+INLINE float fma_one_f32(float a, float b, float c) { return a * b + c; }
+INLINE double fma_one_f64(double a, double b, double c) { return a * b + c; }
+#endif
+
+/* Writes one lane of a row; lane 0 also clears the others, so that lanes without an example hold numbers. */
+INLINE void put_f32(float *row, int lane, float s) {
+  if (lane == 0) for (int i = 0; i < LANES; i += VECTOR_BYTES / 4) *(vector_f32 *)(row + i) = (vector_f32){0};
+  row[lane] = s;
+}
+INLINE void put_f64(double *row, int lane, double s) {
+  if (lane == 0) for (int i = 0; i < LANES; i += VECTOR_BYTES / 8) *(vector_f64 *)(row + i) = (vector_f64){0};
+  row[lane] = s;
+}
 
 /* Subnormal numbers cost a hundred cycles each: every thread computes with them flushed to zero, and only in here. */
 #if defined(__x86_64__)

@@ -131,6 +131,8 @@ cdef class MaxPool2DOp(Op):
         d.C, d.H, d.W = whole_numbers("input shape", in_shape, 3, 1)
         kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
         padding = whole_numbers("padding", padding, 2, 0)
+        if kernel[0] * kernel[1] >= 2**31:
+            raise ValueError(f"max-pool: kernel: expected fewer than 2**31 cells in a window, got {kernel}")
         d.OH = _windows("height", d.H, kernel[0], stride[0], padding[0], ceil_mode)
         d.OW = _windows("width", d.W, kernel[1], stride[1], padding[1], ceil_mode)
         (d.kh, d.kw), (d.ph, d.pw) = kernel, padding

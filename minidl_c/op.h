@@ -60,6 +60,7 @@ struct op {
   int splits;                  /* `part` of `parts` is obeyed */
   int in_place;                /* y may be x, and dx may be dy */
   int is_relu;                 /* y = max(x, 0) */
+  int is_loss;                 /* reads labels and weights, writes losses: the last op of a training plan */
   int reads;                   /* READS_X | READS_Y */
   ptrdiff_t in_size, out_size; /* numbers of one example */
   int in, skip, out, dskip;    /* numbers of values; value 0 is the plan's input, op k writes value k + 1; -1: none. Of two

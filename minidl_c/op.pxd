@@ -7,6 +7,7 @@ ctypedef fused real:
 
 cdef extern from "lanes.h" nogil:
     const int LANES
+    const int FEW
 
 cdef extern from "op.h" nogil:
     enum:
@@ -54,7 +55,7 @@ cdef extern from "op.h" nogil:
         void (*relu_backward_tile)(const op *, const tile *) noexcept nogil
         void (*forward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*backward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        int cut, splits, in_place, is_relu, reads
+        int cut, splits, in_place, is_relu, is_loss, reads
         Py_ssize_t in_size, out_size
         int input "in"
         int skip

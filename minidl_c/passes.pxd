@@ -5,7 +5,8 @@ from minidl_c.op cimport op
 
 
 cdef class Pass:
-    cdef object plan
+    cdef object plan                    # whose call it is; None: it waits for one
+    cdef bint running                   # backward is at work in it
     cdef Memory memory
     cdef job j
     cdef int cuts, keep_all

@@ -30,8 +30,8 @@ cdef class Pass:
         free(<void *> self.j.wanted)
 
     cdef void bind(self, object plan, const op *ops, const value *values, int cuts) noexcept:
-        """Gives it the ops of a plan, which it keeps alive."""
-        self.plan, self.cuts = plan, cuts
+        """Gives it the ops of a plan."""
+        self.cuts = cuts
         self.j.ops, self.j.values, self.j.real_bytes = ops, values, ops[0].real_bytes
 
     cdef void add_call(self, call_kind kind, int op) noexcept:

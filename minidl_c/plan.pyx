@@ -47,6 +47,8 @@ cdef class Plan:
                                  f"this one's {sizeof(op)}); build it again")
             if source.c.real_bytes != (<Op> ops[0]).c.real_bytes:
                 raise ValueError(f"{name}: expected {(<Op> ops[0]).dtype}, got {source.dtype}")
+            if source.c.is_loss != (has_loss and k == len(ops) - 1):
+                raise ValueError(f"{name}: expected a loss as the last op of a training plan, and nowhere else")
             self.ops[k] = source.c
             o = &self.ops[k]
             o.input = k if o.input < 0 else o.input
@@ -102,7 +104,7 @@ cdef class Plan:
             safe = o.in_place
             for i in range(self.n_ops):
                 p = &self.ops[i]
-                if p.skip >= 0 and i != k and v[p.skip].home == v[o.input].home or i > k and v[p.input].home == v[o.input].home:
+                if p.skip >= 0 and v[p.skip].home == v[o.input].home or i > k and v[p.input].home == v[o.input].home:
                     safe = 0                                  # a fork: somebody else reads the input, whatever he calls it
                 if i < k and (v[p.output].home == v[o.input].home and p.reads & READS_Y
                               or v[p.input].home == v[o.input].home and p.reads & READS_X):
@@ -130,11 +132,16 @@ cdef class Plan:
     cdef Pass a_pass(self):
         cdef Pass p
         try:
-            return self.idle.pop()                            # atomic under the GIL: each call has its own
+            p = self.idle.pop()                               # atomic under the GIL: each call has its own
         except IndexError:
             p = Pass(self.n_ops)
             p.bind(self, self.ops, self.values, self.cuts)
-            return p
+        p.plan = self                                         # keeps the ops alive; only while it is taken: no cycle
+        return p
+
+    cdef void give_back(self, Pass p):
+        p.plan = None
+        self.idle.append(p)
 
     def predict(self, x, rows, param, y, num_threads=None):
         """y = the outputs for x[rows], without keeping anything.
@@ -156,7 +163,7 @@ cdef class Plan:
         p.stages()
         with nogil:
             run_job(j, 1)
-        self.idle.append(p)
+        self.give_back(p)
 
     def forward(self, x, param, y, num_threads=None, seed=0, step=0):
         """y = the outputs for all rows of x, as `predict`; returns a Pass that keeps what `backward` needs."""
@@ -179,13 +186,21 @@ cdef class Plan:
     def backward(self, Pass p, dy, dx, param, grad):
         """From the gradient dy of a Pass's outputs to dx (OUT, or None) and to the parameters' gradients in `grad` (OUT, sums).
 
-        May be called again with the same Pass: nothing it keeps is overwritten but gradients.
+        May be called again with the same Pass: nothing it keeps is overwritten but gradients. Raises RuntimeError for one
+        that was released.
         """
+        if p.plan is not self or p.running:
+            raise RuntimeError("backward: this forward was given up, or another thread is at work on it")
+        p.running = True
+        try:
+            self._backward_of(p, dy, dx, param, grad)
+        finally:
+            p.running = False
+
+    def _backward_of(self, Pass p, dy, dx, param, grad):
         cdef job *j = &p.j
         cdef Py_ssize_t n = len(grad)
         cdef int k
-        if p.plan is not self:
-            raise ValueError("the Pass belongs to another plan")
         j.grad_flat = address(grad, self.dtype, n, True, "grad")
         if j.examples == 0:
             for k in range(self.n_ops):
@@ -244,12 +259,13 @@ cdef class Plan:
             run_job(j, rounds)
         rounds = rounds if j.stopped < 0 else j.stopped
         count[0] += rounds
-        self.idle.append(p)
+        self.give_back(p)
         return rounds
 
     def release(self, Pass p not None):
         """Says that a Pass from `forward` is not needed any more, so that another call may have its memory."""
-        self.idle.append(p)
+        if p.plan is self and not p.running:                  # once; another thread's backward keeps what it works on
+            self.give_back(p)
 
     def _read(self, Pass p, x, rows, param):
         cdef job *j = &p.j

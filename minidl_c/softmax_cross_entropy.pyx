@@ -71,7 +71,7 @@ cdef class SoftmaxCrossEntropyOp(Op):
     def __init__(self, in_shape, dtype="float32"):
         classes, = in_shape
         describe(self, (classes,), (classes,), dtype)
-        self.c.reads, self.c.in_place = READS_Y, 1
+        self.c.reads, self.c.in_place, self.c.is_loss = READS_Y, 1, 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
 
 

@@ -3,11 +3,6 @@ from minidl_c.axes cimport axis
 from minidl_c.op cimport Op, real
 
 cdef extern from "conv2d_tiles.h" nogil:
-    ctypedef struct correlation:
-        Py_ssize_t channels, taps_h, taps_w
-        Py_ssize_t x_channel, x_h, x_w, x_pixel
-        Py_ssize_t w_channel, w_h, w_w
-        Py_ssize_t y_row, y_pixel
     ctypedef struct gradient_walk:
         Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel
 
@@ -23,9 +18,9 @@ ctypedef struct conv2d_dims:
 
 cdef void conv2d_prepare(const conv2d_dims *d, const real *w, real *packed) noexcept nogil
 cdef void conv2d_forward_tile(const conv2d_dims *d, const real *x, const real *packed, const real *b, real *y,
-                              Py_ssize_t k0, Py_ssize_t k1) noexcept nogil
+                              Py_ssize_t k0, Py_ssize_t k1, int lane) noexcept nogil
 cdef void conv2d_backward_x_tile(const conv2d_dims *d, const real *dy, const real *packed, real *dx,
-                                 Py_ssize_t c0, Py_ssize_t c1) noexcept nogil
+                                 Py_ssize_t c0, Py_ssize_t c1, int lane) noexcept nogil
 cdef void conv2d_backward_w_tile(const conv2d_dims *d, const real *dy, const real *x, real *padded, real *dw, real *db,
                                  Py_ssize_t k0, Py_ssize_t k1) noexcept nogil
 

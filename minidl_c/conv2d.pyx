@@ -13,15 +13,15 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from numpy import asarray
 
-from minidl_c.axes cimport axis, axis_run, find_runs
+from minidl_c.axes cimport find_runs
 from minidl_c.batch cimport backward_batch, forward_batch
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.conv2d_single cimport conv2d_backward_w_single, single_scratch
+from minidl_c.correlate cimport correlate_tile, correlation
+from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile
 from minidl_c.op import whole_numbers
 
 cdef extern from "conv2d_tiles.h" nogil:
     void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
-    void correlate_f32(int, int, const correlation *, const float *, const float *, const float *, float *)
-    void correlate_f64(int, int, const correlation *, const double *, const double *, const double *, double *)
     void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *, const float *, float *)
     void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *, const double *, double *)
     void sum_pixels_f32(const float *, Py_ssize_t, float *)
@@ -29,48 +29,6 @@ cdef extern from "conv2d_tiles.h" nogil:
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
-
-cdef void correlate_tile(
-    const axis *rows, const axis *columns, const int *shape,
-    correlation k,                      # channels and channel strides filled in; the rest is found here
-    Py_ssize_t width, Py_ssize_t out_width, Py_ssize_t taps_w,
-    const real *x, const real *w, const real *b, real *y,
-    Py_ssize_t outputs, Py_ssize_t o0, Py_ssize_t o1,
-) noexcept nogil:
-    """Output channels o0..o1 of `outputs`, in register tiles. A run's last tile overlaps the one before: same numbers."""
-    cdef Py_ssize_t i, j, h, o, start, q, n, x_at, w_at, y_at
-    cdef int tile_rows, tile_columns
-    cdef const axis_run *row
-    cdef const axis_run *column
-    k.x_h, k.x_w, k.x_pixel = rows.source_step * width * LANES, columns.source_step * LANES, columns.pixel_step * LANES
-    k.w_h, k.w_w = rows.tap_step * taps_w * outputs, columns.tap_step * outputs
-    k.y_pixel = columns.out_step * LANES
-    for i in range(rows.n_runs):
-        row = &rows.runs[i]
-        k.taps_h = row.taps
-        for h in range(row.n):
-            o = o0
-            while o < o1:
-                tile_rows = <int> min(<Py_ssize_t> shape[0], o1 - o)
-                for j in range(columns.n_runs):
-                    column = &columns.runs[j]
-                    k.taps_w, n = column.taps, column.n
-                    tile_columns = <int> min(<Py_ssize_t> shape[1], n)
-                    x_at = ((row.source + h * rows.pixel_step) * width + column.source) * LANES
-                    w_at = (row.tap * taps_w + column.tap) * outputs + o
-                    y_at = o * k.y_row + ((row.out + h * rows.out_step) * out_width + column.out) * LANES
-                    start = 0
-                    while start < n:
-                        q = min(start, n - tile_columns)
-                        if real is float:
-                            correlate_f32(tile_rows, tile_columns, &k, x + x_at + q * k.x_pixel, w + w_at,
-                                          b + o if b != NULL else NULL, y + y_at + q * k.y_pixel)
-                        else:
-                            correlate_f64(tile_rows, tile_columns, &k, x + x_at + q * k.x_pixel, w + w_at,
-                                          b + o if b != NULL else NULL, y + y_at + q * k.y_pixel)
-                        start += tile_columns
-                o += tile_rows
-
 
 cdef void conv2d_prepare(
     const conv2d_dims *d,
@@ -95,14 +53,17 @@ cdef void conv2d_forward_tile(
     const real *b,                      # IN  [K]
     real *y,                            # OUT [K][OH][OW][16]
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
+    int lane,                           # -1: all; else x is one example, [C][H][W], and only its lane of y is written
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g
     cdef correlation k
-    k.channels, k.x_channel, k.w_channel, k.y_row = C, d.H * d.W * LANES, RS * K, d.OH * d.OW * LANES
+    k.channels, k.x_channel, k.w_channel, k.y_row = C, d.H * d.W, RS * K, d.OH * d.OW * LANES
+    if lane < 0:
+        k.x_channel *= LANES
     for g in range(k0 // K, (k1 + K - 1) // K):
         correlate_tile(&d.y_rows, &d.y_columns, d.y_tile, k, d.W, d.OW, d.S,
                        x + g * C * k.x_channel, packed + g * K * C * RS, b + g * K, y + g * K * k.y_row,
-                       K, max(k0 - g * K, <Py_ssize_t> 0), min(k1 - g * K, K))
+                       K, max(k0 - g * K, <Py_ssize_t> 0), min(k1 - g * K, K), lane)
 
 
 cdef void conv2d_backward_x_tile(
@@ -111,23 +72,26 @@ cdef void conv2d_backward_x_tile(
     const real *packed,                 # IN  from conv2d_prepare
     real *dx,                           # OUT [C][H][W][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these input channels
+    int lane,                           # as in forward, for dy and dx
 ) noexcept nogil:
     """The same sum seen from the input: dx[c][h][w] gets w[k][c][r][s] * dy[k][oh][ow] from every output it went into."""
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g
     cdef correlation k
-    k.channels, k.x_channel, k.w_channel, k.y_row = K, d.OH * d.OW * LANES, RS * C, d.H * d.W * LANES
+    k.channels, k.x_channel, k.w_channel, k.y_row = K, d.OH * d.OW, RS * C, d.H * d.W * LANES
+    if lane < 0:
+        k.x_channel *= LANES
     packed = packed + d.K * C * RS
     for g in range(c0 // C, (c1 + C - 1) // C):
         correlate_tile(&d.x_rows, &d.x_columns, d.x_tile, k, d.OW, d.W, d.S,
                        dy + g * K * k.x_channel, packed + g * K * C * RS, <const real *> NULL, dx + g * C * k.y_row,
-                       C, max(c0 - g * C, <Py_ssize_t> 0), min(c1 - g * C, C))
+                       C, max(c0 - g * C, <Py_ssize_t> 0), min(c1 - g * C, C), lane)
 
 
 cdef void conv2d_backward_w_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
-    real *padded,                       # scratch [C][PH][PW][16]; NULL: there is no padding
+    real *padded,                       # scratch [C][PH][PW][16], if there is padding
     real *dw,                           # ADD [K][C / groups][R][S][16]
     real *db,                           # ADD [K][16]
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
@@ -136,7 +100,7 @@ cdef void conv2d_backward_w_tile(
     cdef gradient_walk walk
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
     walk.dy_channel, walk.dw_channel = P * LANES, n_taps * LANES
-    if padded != NULL:
+    if d.PH > d.H or d.PW > d.W:
         pad_tile(d, x, padded)
         x = padded
     for g in range(k0 // K, (k1 + K - 1) // K):
@@ -171,32 +135,63 @@ cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
         conv2d_prepare(d, <const double *> param, <double *> packed)
 
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef inline void take_out(const real *x, Py_ssize_t n, int lane, real *out) noexcept nogil:
+    """out [n] = a lane of x [n][16]."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        out[i] = x[i * LANES + lane]
+
+
+cdef void forward_real(const op *o, const tile *t, const real *param) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef Py_ssize_t k0 = 0, k1 = 0, n = o.n_param - d.K         # the bias lies behind the weights
+    cdef const real *b = param + o.n_param - d.K                # the bias lies behind the weights
+    cdef real *one = <real *> t.scratch
+    cdef Py_ssize_t k0 = 0, k1 = 0
+    cdef int lane
     share(d.K, t.part, t.parts, &k0, &k1)
+    if t.examples > FEW:
+        conv2d_forward_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, k0, k1, -1)
+        return
+    for lane in range(<int> t.examples):
+        take_out(<const real *> t.x, o.in_size, lane, one)
+        conv2d_forward_tile(d, <const real *> one, <const real *> t.packed, b, <real *> t.y, k0, k1, lane)
+
+
+cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef real *db = dw + (o.n_param - d.K) * LANES
+    cdef const real *x = <const real *> t.x
+    cdef const real *dy = <const real *> t.dy
+    cdef const real *packed = <const real *> t.packed
+    cdef real *scratch = <real *> t.scratch
+    cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
+    cdef int lane
+    share(d.K, t.part, t.parts, &k0, &k1)
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if t.examples > FEW:
+        conv2d_backward_w_tile(d, dy, x, scratch, dw, db, k0, k1)
+        if t.dx != NULL:
+            conv2d_backward_x_tile(d, dy, packed, <real *> t.dx, c0, c1, -1)
+        return
+    for lane in range(<int> t.examples):
+        conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, scratch, lane)
+        if t.dx != NULL:
+            take_out(dy, o.out_size, lane, scratch)
+            conv2d_backward_x_tile(d, <const real *> scratch, packed, <real *> t.dx, c0, c1, lane)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
     if o.real_bytes == 4:
-        conv2d_forward_tile(d, <const float *> t.x, <const float *> t.packed, <const float *> t.param + n, <float *> t.y, k0, k1)
+        forward_real(o, t, <const float *> t.param)
     else:
-        conv2d_forward_tile(d, <const double *> t.x, <const double *> t.packed, <const double *> t.param + n, <double *> t.y, k0, k1)
+        forward_real(o, t, <const double *> t.param)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
-    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0, n = (o.n_param - d.K) * LANES
-    cdef void *padded = t.scratch if o.scratch else NULL
-    share(d.K, t.part, t.parts, &k0, &k1)
-    share(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
-        conv2d_backward_w_tile(d, <const float *> t.dy, <const float *> t.x, <float *> padded,
-                               <float *> t.sums, <float *> t.sums + n, k0, k1)
-        if t.dx != NULL:
-            conv2d_backward_x_tile(d, <const float *> t.dy, <const float *> t.packed, <float *> t.dx, c0, c1)
+        backward_real(o, t, <float *> t.sums)
     else:
-        conv2d_backward_w_tile(d, <const double *> t.dy, <const double *> t.x, <double *> padded,
-                               <double *> t.sums, <double *> t.sums + n, k0, k1)
-        if t.dx != NULL:
-            conv2d_backward_x_tile(d, <const double *> t.dy, <const double *> t.packed, <double *> t.dx, c0, c1)
+        backward_real(o, t, <double *> t.sums)
 
 
 cdef class Conv2DOp(Op):
@@ -242,8 +237,8 @@ cdef class Conv2DOp(Op):
             d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
             n += 1
         self.c.n_param = self.c.n_lane = self.c.rows = filters * (n + 1)
-        self.c.packed = 2 * filters * n * self.c.real_bytes
-        self.c.scratch = C * d.PH * d.PW * LANES * self.c.real_bytes if max(padding) else 0
+        self.c.packed = (2 * filters * n + LANES) * self.c.real_bytes       # may be read a vector beyond its end
+        self.c.scratch = max(single_scratch(d), C * d.PH * d.PW * LANES if max(padding) else 0) * self.c.real_bytes
         self.c.reads, self.c.splits, self.c.work = READS_X, 1, filters * n * d.OH * d.OW
         self.c.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
         self.c.dims = d

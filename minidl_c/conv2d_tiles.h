@@ -5,6 +5,7 @@
 #ifndef REAL
 #ifndef MINIDL_CONV2D_TILES_H
 #define MINIDL_CONV2D_TILES_H
+#include <string.h>
 #include "lanes.h"
 
 #define MAX_ROWS 8                     /* outputs that one register tile computes, at most */
@@ -97,12 +98,17 @@ INLINE void FN(correlate_body)(const int MR, const int NR, const correlation *k,
 EACH_TILE(TILE)
 #undef TILE
 
-INLINE void FN(correlate)(int rows, int columns, const correlation *k, const REAL *x, const REAL *w, const REAL *bias, REAL *y) {
+/* A run of `pixels` neighbours. Its last tile overlaps the one before, and writes the same numbers. */
+INLINE void FN(correlate)(int rows, int columns, ptrdiff_t pixels, const correlation *k, const REAL *x, const REAL *w,
+                          const REAL *bias, REAL *y) {
   typedef void (*tile)(const correlation *, const REAL *, const REAL *, const REAL *, REAL *);
 #define ENTRY(MR, NR) [MR - 1][NR - 1] = FN(correlate_##MR##x##NR),
   static const tile tiles[MAX_ROWS][MAX_COLUMNS] = {EACH_TILE(ENTRY)};
 #undef ENTRY
-  tiles[rows - 1][columns - 1](k, x, w, bias, y);
+  for (ptrdiff_t p = 0; p < pixels; p += columns) {
+    ptrdiff_t q = p < pixels - columns ? p : pixels - columns;
+    tiles[rows - 1][columns - 1](k, x + q * k->x_pixel, w, bias, y + q * k->y_pixel);
+  }
 }
 
 /* ADD dw[i][j] += the sum over all pixels q of dy[i][q] * x[taps[j] + q], for MR outputs i and NK taps j at once, lane by

@@ -11,19 +11,39 @@ from libc.string cimport memset
 from numpy import asarray
 
 from minidl_c.batch cimport backward_batch, forward_batch
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile, whole
+from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile, whole
 from minidl_c.op import whole_numbers
 
 cdef extern from "dense_tiles.h" nogil:
     void project_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *)
     void project_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *, double *)
+    void project_single_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *, int)
+    void project_single_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *, double *, int)
     ctypedef struct dense_walk:
-        Py_ssize_t tiles, slots, outputs, x_tile, dy_row
+        Py_ssize_t tiles, slots, examples, outputs, x_tile, dy_row
     void dense_weight_gradient_f32(const dense_walk *, const float *, const float *, float *, Py_ssize_t, Py_ssize_t)
     void dense_weight_gradient_f64(const dense_walk *, const double *, const double *, double *, Py_ssize_t, Py_ssize_t)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef inline void project_lanes(
+    Py_ssize_t outputs, Py_ssize_t n, const real *x, const real *w, Py_ssize_t w_output, Py_ssize_t w_input,
+    const real *b, real *y, Py_ssize_t examples,
+) noexcept nogil:
+    """y [outputs][16] = b + the sums of w x, for all lanes at once or for a few one by one."""
+    cdef int lane
+    if examples > FEW:
+        if real is float:
+            project_f32(outputs, n, x, w, w_output, w_input, b, y)
+        else:
+            project_f64(outputs, n, x, w, w_output, w_input, b, y)
+    for lane in range(<int> examples if examples <= FEW else 0):
+        if real is float:
+            project_single_f32(outputs, n, x, w, w_output, w_input, b, y, lane)
+        else:
+            project_single_f64(outputs, n, x, w, w_output, w_input, b, y, lane)
+
 
 cdef void dense_forward_tile(
     const dense_dims *d,
@@ -32,11 +52,9 @@ cdef void dense_forward_tile(
     const real *b,                      # IN  (outputs,)
     real *y,                            # OUT [outputs][16]
     Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
+    Py_ssize_t examples,                # only so many lanes; the others get numbers that nobody reads
 ) noexcept nogil:
-    if real is float:
-        project_f32(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0, y + o0 * LANES)
-    else:
-        project_f64(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0, y + o0 * LANES)
+    project_lanes(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0, y + o0 * LANES, examples)
 
 
 cdef void dense_backward_tile(
@@ -45,11 +63,9 @@ cdef void dense_backward_tile(
     const real *w,                      # IN  (inputs, outputs)
     real *dx,                           # OUT [inputs][16]
     Py_ssize_t i0, Py_ssize_t i1,       # only these inputs
+    Py_ssize_t examples,                # only so many lanes; the others get zeros
 ) noexcept nogil:
-    if real is float:
-        project_f32(i1 - i0, d.outputs, dy, w + i0 * d.outputs, d.outputs, 1, NULL, dx + i0 * LANES)
-    else:
-        project_f64(i1 - i0, d.outputs, dy, w + i0 * d.outputs, d.outputs, 1, NULL, dx + i0 * LANES)
+    project_lanes(i1 - i0, d.outputs, dy, w + i0 * d.outputs, d.outputs, 1, <const real *> NULL, dx + i0 * LANES, examples)
 
 
 cdef void dense_turn_tile(
@@ -72,13 +88,14 @@ cdef void dense_backward_rows(
     const dense_dims *d,
     const real *turned,                 # IN  [tiles][16][row]
     const real *x,                      # IN  [tiles][inputs][16]
-    Py_ssize_t tiles, Py_ssize_t slots,
+    Py_ssize_t tiles, Py_ssize_t slots, Py_ssize_t examples,
     real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row
     Py_ssize_t r0, Py_ssize_t r1,       # only these rows
 ) noexcept nogil:
     cdef Py_ssize_t inputs_end = min(r1, d.inputs)
     cdef dense_walk walk
-    walk.tiles, walk.slots, walk.outputs, walk.x_tile, walk.dy_row = tiles, slots, d.outputs, d.inputs * LANES, d.row
+    walk.tiles, walk.slots, walk.examples = tiles, slots, examples
+    walk.outputs, walk.x_tile, walk.dy_row = d.outputs, d.inputs * LANES, d.row
     if real is float:
         dense_weight_gradient_f32(&walk, x, turned, grad, r0, inputs_end)
         if r1 > d.inputs:               # the bias is a weight whose input is 1
@@ -96,9 +113,9 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t o0 = 0, o1 = 0, n = d.inputs * d.outputs
     share(d.outputs, t.part, t.parts, &o0, &o1)
     if o.real_bytes == 4:
-        dense_forward_tile(d, <const float *> t.x, <const float *> t.param, <const float *> t.param + n, <float *> t.y, o0, o1)
+        dense_forward_tile(d, <const float *> t.x, <const float *> t.param, <const float *> t.param + n, <float *> t.y, o0, o1, t.examples)
     else:
-        dense_forward_tile(d, <const double *> t.x, <const double *> t.param, <const double *> t.param + n, <double *> t.y, o0, o1)
+        dense_forward_tile(d, <const double *> t.x, <const double *> t.param, <const double *> t.param + n, <double *> t.y, o0, o1, t.examples)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -109,19 +126,19 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     if o.real_bytes == 4:
         dense_turn_tile(d, <const float *> t.dy, <float *> t.saved, o0, o1)
         if t.dx != NULL:
-            dense_backward_tile(d, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1)
+            dense_backward_tile(d, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1, t.examples)
     else:
         dense_turn_tile(d, <const double *> t.dy, <double *> t.saved, o0, o1)
         if t.dx != NULL:
-            dense_backward_tile(d, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1)
+            dense_backward_tile(d, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1, t.examples)
 
 
 cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     if o.real_bytes == 4:
-        dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.tiles, w.slots, <float *> w.grad, r0, r1)
+        dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.tiles, w.slots, w.examples, <float *> w.grad, r0, r1)
     else:
-        dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.tiles, w.slots, <double *> w.grad, r0, r1)
+        dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.tiles, w.slots, w.examples, <double *> w.grad, r0, r1)
 
 
 cdef class DenseOp(Op):

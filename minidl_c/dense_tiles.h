@@ -18,7 +18,7 @@
 #endif
 
 /* How `dense_weight_gradient` walks: numbers from tile to tile of x, from example to example of dy. */
-typedef struct { ptrdiff_t tiles, slots, outputs, x_tile, dy_row; } dense_walk;
+typedef struct { ptrdiff_t tiles, slots, examples, outputs, x_tile, dy_row; } dense_walk;
 
 #define TEMPLATE "dense_tiles.h"
 #include "for_each_dtype.h"
@@ -85,6 +85,54 @@ INLINE void FN(project)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REA
 #undef FEWER
 }
 
+/* `project` for one example, one lane of x and y: the same chains, beside other outputs instead of other examples. */
+INLINE void FN(project_single_body)(const int KV, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias,
+                                    REAL *y, int lane) {
+  V sum[KV];
+  UNROLL for (int v = 0; v < KV; v++) sum[v] = bias ? *(const FN(loose) *)(bias + v * VL) : (V){0};
+  ROLL for (ptrdiff_t k = 0; k < n; k++, w += w_input) {
+    V xs = FN(broadcast)(x[k * LANES + lane]);
+    UNROLL for (int v = 0; v < KV; v++) sum[v] = FN(fma)(*(const FN(loose) *)(w + v * VL), xs, sum[v]);
+  }
+  REAL found[KV * VL];
+  memcpy(found, sum, sizeof found);
+  for (int i = 0; i < KV * VL; i++) FN(put)(y + i * LANES, lane, found[i]);
+}
+NOINLINE void FN(project_single_8)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias, REAL *y, int lane) {
+  FN(project_single_body)(8, n, x, w, w_input, bias, y, lane);
+}
+NOINLINE void FN(project_single_1)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias, REAL *y, int lane) {
+  FN(project_single_body)(1, n, x, w, w_input, bias, y, lane);
+}
+
+/* Outputs whose weights are not side by side, or are too few for a vector: some chains at a time. */
+NOINLINE void FN(project_single_rows)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output,
+                                      ptrdiff_t w_input, const REAL *bias, REAL *y, int lane) {
+  enum { CHAINS = 8 };
+  for (ptrdiff_t i = 0; i < outputs; i += CHAINS) {
+    REAL sum[CHAINS];
+    const REAL *row[CHAINS];
+    for (int c = 0; c < CHAINS; c++) {
+      ptrdiff_t output = i + c < outputs ? i + c : i;
+      sum[c] = bias ? bias[output] : 0;
+      row[c] = w + output * w_output;
+    }
+    for (ptrdiff_t k = 0; k < n; k++)
+      UNROLL for (int c = 0; c < CHAINS; c++) sum[c] = FN(fma_one)(row[c][k * w_input], x[k * LANES + lane], sum[c]);
+    for (int c = 0; c < CHAINS && i + c < outputs; c++) FN(put)(y + (i + c) * LANES, lane, sum[c]);
+  }
+}
+
+INLINE void FN(project_single)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input,
+                               const REAL *bias, REAL *y, int lane) {
+  ptrdiff_t i = 0;
+  if (w_output == 1) {
+    for (; i + 8 * VL <= outputs; i += 8 * VL) FN(project_single_8)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
+    for (; i + VL <= outputs; i += VL) FN(project_single_1)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
+  }
+  FN(project_single_rows)(outputs - i, n, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, y + i * LANES, lane);
+}
+
 /* OUT dw[i][o] = sum over the batch's examples s of x[i][s] * dy[s][o], for MR rows i and the columns o of two vectors.
  *
  * Here the lanes hold outputs, not examples: dy comes with examples as rows, `walk->dy_row` numbers apart. x is [i][16] in
@@ -97,7 +145,8 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
     UNROLL for (int p = 0; p < MR; p++) sum[p][0] = sum[p][1] = (V){0};
     for (ptrdiff_t t = slot_start(slot, walk->tiles, walk->slots); t < slot_start(slot + 1, walk->tiles, walk->slots); t++) {
       const REAL *xt = x ? x + t * walk->x_tile : ones, *dr = dy + t * LANES * walk->dy_row;
-      ROLL for (int s = 0; s < LANES; s++, dr += walk->dy_row) {
+      ptrdiff_t live = walk->examples - t * LANES < LANES ? walk->examples - t * LANES : LANES;
+      ROLL for (ptrdiff_t s = 0; s < live; s++, dr += walk->dy_row) {
         V d0 = *(const V *)dr, d1 = *(const V *)(dr + VL);
         KEEP(d0); KEEP(d1);
         UNROLL for (int p = 0; p < MR; p++) {

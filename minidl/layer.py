@@ -154,6 +154,8 @@ class Layer:
         arguments = inspect.signature(type(self).__init__).parameters.values()
         plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         names = [a.name for a in list(arguments)[1:] if a.kind in plain]
+        if len(names) < len(arguments) - 1 and type(self).__init__ is not object.__init__:
+            raise TypeError(f"{type(self).__name__}: its constructor has arguments without a name of their own")
         for name in names:
             if not hasattr(self, name):
                 kind = type(self).__name__

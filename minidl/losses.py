@@ -84,6 +84,22 @@ def get(loss: str | Loss) -> Loss:
     return loss
 
 
+def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Array]:
+    """What a loss returns for scores that it must not write into; raises TypeError or ValueError for anything else."""
+    seen = scores.view()
+    seen.flags.writeable = False
+    returned = loss(seen, targets)
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        raise TypeError(f"loss: expected it to return (losses, dscores), got {type(returned).__name__}")
+    losses, dscores = np.asarray(returned[0]), np.asarray(returned[1], scores.dtype)
+    if losses.shape != scores.shape[:1] or dscores.shape != scores.shape:
+        raise ValueError(
+            f"loss: expected losses of shape {scores.shape[:1]} and dscores of shape {scores.shape}, "
+            f"got {losses.shape} and {dscores.shape}"
+        )
+    return losses, dscores
+
+
 def probabilities(scores: Array) -> Array:
     """softmax(scores), row by row: (n, classes), in the dtype of scores."""
     scores = np.ascontiguousarray(scores)

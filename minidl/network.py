@@ -78,6 +78,9 @@ class NumpyStage:
         if not isinstance(y, np.ndarray) or y.shape != (len(x), *shape):
             got = y.shape if isinstance(y, np.ndarray) else type(y).__name__
             raise ValueError(f"{self.name}: expected {method} to return shape {(len(x), *shape)}, got {got}")
+        if y.dtype.kind not in "fiub" or isinstance(y, np.ma.MaskedArray):
+            got = f"{type(y).__name__} of {y.dtype}"
+            raise TypeError(f"{self.name}: expected {method} to return real numbers, got {got}")
         return np.asarray(y, self.layer.dtype)
 
 
@@ -124,6 +127,8 @@ class Network:
         for stage in self.stages:
             x, kept = stage.forward(x, num_threads, seed, step)
             tape.append(kept)
+        if isinstance(self.stages[-1], NumpyStage):
+            x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user
         return x, tape
 
     def release(self, tape: list[Any]) -> None:

@@ -7,12 +7,12 @@ An optimizer is an object with `step(params, lr)` and `lr`, a number or a functi
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from minidl.layer import Array, Param
+from minidl.shapes import number
 from minidl_c.sgd import SGDUpdate, sgd_update
 from minidl_c.update import Update
 
@@ -30,14 +30,22 @@ class SGD:
 
     def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False) -> None:
         check_schedule(lr) if callable(lr) else check_rate(lr)
-        if isinstance(momentum, bool) or not isinstance(momentum, (int, float, np.floating, np.integer)):
-            raise TypeError(f"momentum: expected a number, got {momentum!r}")
-        if not 0 <= momentum < 1:
+        if not 0 <= number("momentum", momentum) < 1:
             raise ValueError(f"momentum: expected a number in [0, 1), got {momentum}")
         if nesterov and momentum == 0:
             raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
-        self.lr, self.momentum, self.nesterov = lr, momentum, nesterov
+        self.lr, self._momentum, self._nesterov = lr, float(momentum), bool(nesterov)
         self._velocity: dict[str, Array] = {}
+
+    @property
+    def momentum(self) -> float:
+        """What is kept of the velocity in each step; fixed, while `lr` may be changed at any time."""
+        return self._momentum
+
+    @property
+    def nesterov(self) -> bool:
+        """Whether the step looks ahead; fixed as well."""
+        return self._nesterov
 
     def __repr__(self) -> str:
         return f"SGD(lr={self.lr!r}, momentum={self.momentum!r}, nesterov={self.nesterov!r})"
@@ -48,6 +56,7 @@ class SGD:
 
     def step(self, params: Mapping[str, Param], lr: float) -> None:
         """One step by hand, on every param's value with its grad; the velocity is kept by name."""
+        lr = check_rate(lr)
         for name, param in params.items():
             value = np.ascontiguousarray(param.value)
             velocity = self._velocity.setdefault(name, np.zeros_like(value))
@@ -63,19 +72,9 @@ class SGD:
             param.value = value
 
 
-def has_native_step(optimizer: object) -> bool:
-    """Whether `update` says what the optimizer does: a class that overrides `step` alone has only its Python form."""
-    for cls in type(optimizer).__mro__:
-        if "update" in vars(cls) or "step" in vars(cls):
-            return "update" in vars(cls)
-    return False
-
-
 def check_rate(rate: float) -> float:
     """`rate` as a float; raises TypeError or ValueError unless it is a finite number that is not negative."""
-    if isinstance(rate, bool) or not isinstance(rate, (int, float, np.floating, np.integer)):
-        raise TypeError(f"lr: expected a number or a function of the step, got {rate!r}")
-    if not math.isfinite(rate) or rate < 0:
+    if number("lr", rate) < 0:
         raise ValueError(f"lr: expected a finite number of at least 0, got {rate}")
     return float(rate)
 

@@ -58,6 +58,8 @@ class Sequential:
         self.dtype, self.seed = str(dtype), whole("seed", seed, least=0)
         self.network: Network | None = None
         self._tape: list[Any] | None = None
+        self._forwards = 0  # by hand, in training: what random numbers of layers depend on
+        self._claimed = False  # whether the layers are this model's
         if input_shape is not None:
             self.build(input_shape)
 
@@ -71,6 +73,7 @@ class Sequential:
         for i, layer in enumerate(self.layers):
             if hasattr(layer, "params"):
                 raise ValueError(f"{self._name(i)}: belongs to another model; make a new layer")
+        self._claimed = True
         with self.unbuilt_on_error():
             for i, layer in enumerate(self.layers):
                 try:
@@ -94,8 +97,9 @@ class Sequential:
     def discard(self) -> None:
         """Undoes `build`: shapes and parameters are forgotten."""
         self.network = self._tape = None
-        for layer in self.layers:
+        for layer in self.layers if self._claimed else ():
             layer.__dict__.pop("params", None)
+        self._claimed = False
 
     def _name(self, i: int) -> str:
         return f"layer {i}, {type(self.layers[i]).__name__}"
@@ -153,11 +157,11 @@ class Sequential:
         x = examples.block(0, len(examples)).reshape(len(examples), *self.input_shape)
         if not training:
             return network.predict(x)
-        if self._tape is not None:
-            network.release(self._tape)
-            self._tape = None
-        y, self._tape = network.forward(x, seed=self.seed)
-        self._batch = len(x)
+        tape, self._tape = self._tape, None  # forgotten first: an interrupt must not leave it to two owners
+        if tape is not None:
+            network.release(tape)
+        y, self._tape = network.forward(x, seed=self.seed, step=self._forwards)
+        self._batch, self._forwards = len(x), self._forwards + 1
         return y
 
     def backward(self, dy: ArrayLike) -> Array:
@@ -187,20 +191,25 @@ class Sequential:
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copies parameters by name.
 
-        Raises ValueError for missing, unknown or misshapen ones, TypeError for numbers that are not real, and then
-        changes nothing.
+        Raises ValueError for missing, unknown or misshapen ones and for numbers too large for the model's dtype,
+        TypeError for numbers that are not real, and then changes nothing.
         """
         params = self.params
         if set(state) != set(params):
             missing, unknown = sorted(set(params) - set(state)), sorted(set(state) - set(params))
             raise ValueError(f"state: expected the names of model.params; missing {missing}, unknown {unknown}")
         arrays = {name: np.asarray(value) for name, value in state.items()}
+        copies = {}
         for name, array in arrays.items():
             if array.shape != params[name].value.shape:
                 raise ValueError(f"state[{name!r}]: expected shape {params[name].value.shape}, got {array.shape}")
             if array.dtype.kind not in "fiu":
                 raise TypeError(f"state[{name!r}]: expected real numbers, got {array.dtype}")
-        for name, array in arrays.items():
+            with np.errstate(over="ignore"):
+                copies[name] = array.astype(self.dtype)
+            if np.isinf(copies[name]).sum() != np.isinf(array).sum():
+                raise ValueError(f"state[{name!r}]: expected numbers that {self.dtype} can hold, got larger ones")
+        for name, array in copies.items():
             params[name].value = array
 
     # ---- looking

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
 
 
+MOST = 2**63 - 1  # what C's integers hold
+
+
 def whole(name: str, value: Any, least: int = 1) -> int:
-    """`value` as an int of at least `least`; raises TypeError or ValueError naming the argument.
+    """`value` as an int from `least` to 2**63 - 1; raises TypeError or ValueError naming the argument.
 
     >>> whole("units", 10)
     10
@@ -18,7 +24,26 @@ def whole(name: str, value: Any, least: int = 1) -> int:
         raise TypeError(f"{name}: expected a whole number, got {value!r}")
     if value < least:
         raise ValueError(f"{name}: expected at least {least}, got {value}")
+    if value > MOST:
+        raise ValueError(f"{name}: expected at most {MOST}, got more")
     return int(value)
+
+
+def number(name: str, value: Any, dtype: str = "float64") -> float:
+    """`value` as a float, finite in `dtype`; raises TypeError or ValueError naming the argument.
+
+    >>> number("scale", 2)
+    2.0
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
+        raise TypeError(f"{name}: expected a number, got {value!r}")
+    try:
+        real = float(value)
+    except OverflowError:  # an int of hundreds of digits
+        real = math.inf
+    if not abs(real) <= float(np.finfo(dtype).max):
+        raise ValueError(f"{name}: expected a finite number that {dtype} can hold, got {real}")
+    return real
 
 
 def pair(name: str, value: Any, least: int = 1) -> Pair:

@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from minidl.data import Examples, Index
 from minidl.layer import Array
-from minidl.losses import Loss
+from minidl.losses import Loss, checked_loss
 from minidl.network import Network
-from minidl.optimizers import has_native_step
 from minidl.sequential import Sequential
 from minidl_c.plan import Plan
 
@@ -73,7 +72,7 @@ class StagedSteps:
             optimizer,
             seed,
         )
-        native = has_native_step(optimizer)
+        native = speaks_for(optimizer, "update", "step")
         self.update = optimizer.update(network.parameters.values.size, network.dtype) if native else None
 
     def run(self, b: Batches, num_threads: int | None) -> int:
@@ -87,7 +86,7 @@ class StagedSteps:
             rows = b.rows[here]
             x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
             scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]))
-            losses, dscores = self._loss(scores, b.targets[rows])
+            losses, dscores = checked_loss(self.loss, scores, b.targets[rows])
             b.losses[here] = losses
             if b.scores is not None:
                 b.scores[here] = scores
@@ -106,26 +105,22 @@ class StagedSteps:
                 b.count += 1
         return len(b.rates)
 
-    def _loss(self, scores: Array, targets: Array) -> tuple[Array, Array]:
-        returned = self.loss(scores, targets)
-        if not isinstance(returned, (tuple, list)) or len(returned) != 2:
-            raise TypeError(f"loss: expected it to return (losses, dscores), got {type(returned).__name__}")
-        losses, dscores = returned
-        losses, dscores = np.asarray(losses), np.asarray(dscores, scores.dtype)
-        if losses.shape != scores.shape[:1] or dscores.shape != scores.shape:
-            raise ValueError(
-                f"loss: expected losses of shape {scores.shape[:1]} and dscores of shape {scores.shape}, "
-                f"got {losses.shape} and {dscores.shape}"
-            )
-        return losses, dscores
-
 
 Steps = FusedSteps | StagedSteps
+
+
+def speaks_for(what: object, native: str, python: str) -> bool:
+    """Whether the method `native` says what `what` does: a class that overrides `python` alone has only that form."""
+    for cls in type(what).__mro__:
+        if native in vars(cls) or python in vars(cls):
+            return native in vars(cls)
+    return False
 
 
 def make_steps(model: Sequential, loss: Loss, optimizer: Any, seed: int) -> Steps:
     """The fastest kind of steps that this model, loss and optimizer allow."""
     assert model.network is not None
-    if model.network.native and hasattr(loss, "op") and has_native_step(optimizer):
+    native = speaks_for(loss, "op", "__call__") and speaks_for(optimizer, "update", "step")
+    if native and model.network.native:
         return FusedSteps(model.network, loss, optimizer, seed)
     return StagedSteps(model, loss, optimizer, seed)

@@ -47,6 +47,8 @@ class Supervised:
             if class_weight is not None:
                 by_class = class_weights(class_weight, targets)
                 weights = by_class if weights is None else weights * by_class
+            if weights is not None:
+                _check_range(weights, model.dtype)
             used = np.arange(len(examples)) if weights is None else np.flatnonzero(weights)
             if len(examples) and not len(used):
                 raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
@@ -64,7 +66,8 @@ class Supervised:
 
         stratify = self.targets[self.used] if self.labels else None
         try:
-            train, held = train_test_split(self.used, test_size=share, random_state=seed, stratify=stratify)
+            state = int(np.random.default_rng(seed).integers(2**32))  # of any seed; scikit-learn's has 32 bits
+            train, held = train_test_split(self.used, test_size=share, random_state=state, stratify=stratify)
         except ValueError as error:
             raise ValueError(f"validation_split: {error}") from error
         return np.sort(train), np.sort(held)
@@ -77,6 +80,13 @@ class Supervised:
         if self.weights is None:
             return math.fsum(values) / len(values)
         return math.fsum(self.weights[rows] * values) / math.fsum(self.weights[rows])
+
+
+def _check_range(weights: NDArray[np.float64], dtype: str) -> None:
+    kind = np.finfo(dtype)
+    if weights.max(initial=0) > kind.max or weights[weights > 0].min(initial=1) < kind.tiny:
+        fit = f"expected weights of 0, or from {kind.tiny} to {kind.max} ({dtype})"
+        raise ValueError(f"sample_weight, class_weight: {fit}")
 
 
 def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:

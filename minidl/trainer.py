@@ -13,7 +13,7 @@ from minidl import losses
 from minidl.callbacks import Callbacks
 from minidl.data import Index, epoch_order
 from minidl.layer import Array
-from minidl.losses import Loss
+from minidl.losses import Loss, checked_loss
 from minidl.metrics import Metric
 from minidl.metrics import get as found_metrics
 from minidl.optimizers import rate_at
@@ -65,6 +65,7 @@ class Trainer:
         self.stop = False
         self.history: dict[str, list[float]] = {}
         self._steps: Steps | None = None
+        self._parts: tuple[Any, ...] = ()  # what the steps were made of
         self._running = False
 
     @property
@@ -219,12 +220,15 @@ class Trainer:
 
     def _run(self, data: Supervised, rows: Index, size: int, steps: int) -> Batches:
         """`steps` steps on these rows; raises FloatingPointError at the first that is not finite."""
-        if self._steps is None:
-            self._steps = make_steps(self.model, self.loss, self.optimizer, self.seed)
+        parts = (self.model.network, self.loss, self.optimizer)
+        if self._steps is None or any(a is not b for a, b in zip(parts, self._parts, strict=True)):
+            self._steps, self._parts = make_steps(self.model, self.loss, self.optimizer, self.seed), parts
         dtype, scores = self.model.dtype, None
         if self.metrics:
             scores = np.empty((len(rows), *self.model.output_shape), dtype)
         rates = np.array([rate_at(self.optimizer, self.step + k) for k in range(steps)])
+        if rates.max() > np.finfo(dtype).max:
+            raise ValueError(f"lr: expected a number that {dtype} can hold, got {rates.max()}")
         weights = None if data.weights is None else data.weights.astype(dtype)
         batch = Batches(
             data.examples,
@@ -262,11 +266,12 @@ class Trainer:
             ]
         )
         targets = data.targets[rows]
-        found = {"loss": data.mean(self.loss(scores, targets)[0], rows)}
+        found = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
         found.update(self._measure(targets, scores))
         return found
 
     def _measure(self, targets: Array, scores: Array) -> dict[str, float]:
+        scores.flags.writeable = False
         found = {name: metric(targets, scores) for name, metric in self.metrics.items()}
         for name, value in found.items():
             if np.ndim(value) != 0 or not isinstance(value, (int, float, np.number, np.ndarray)):

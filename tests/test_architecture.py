@@ -17,7 +17,7 @@ FLOORS = (
     {"callbacks", "layers", "network"},
     {"progress", "summary"},
     {"sequential"},
-    {"steps", "supervised"},
+    {"contract", "steps", "supervised"},
     {"testing", "trainer"},
     {"minidl"},
     {"__main__"},

@@ -177,11 +177,13 @@ def test_random_numbers_depend_on_seed_place_and_step_alone():
 
 
 def test_random_numbers_are_made_anew_in_each_training_forward():
-    layer = Noise()
-    model = Sequential([layer], input_shape=(3,))
-    for _ in range(2):
-        model.forward(np.zeros((2, 3)), training=True)
-    np.testing.assert_array_equal(layer.drawn[0], layer.drawn[1])
+    one, other = Noise(), Noise()
+    for layer in (one, other):
+        model = Sequential([layer], input_shape=(3,))
+        for _ in range(2):
+            model.forward(np.zeros((2, 3)), training=True)
+    np.testing.assert_array_equal(one.drawn, other.drawn)
+    assert (one.drawn[0] != one.drawn[1]).all()
 
 
 def test_numpys_global_generator_is_never_touched():

@@ -2,15 +2,20 @@
 
 import copy
 import pickle
+import threading
+import time
 
 import numpy as np
 import pytest
 import reference
 from geometries import Conv
 
-from minidl import Layer, Sequential
+from minidl import Layer, Sequential, Trainer
 from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.optimizers import SGD
+
+DATA = np.ones((6, 4)), np.zeros(6, int)
 
 
 def layers(classes=3):
@@ -308,3 +313,75 @@ def test_a_slice_of_layers_that_do_not_fit_is_refused():
     model = Sequential([Dense(4), Dense(5), Dense(3)], input_shape=(2,))
     with pytest.raises(ValueError, match=r"model\[None:None:2\]: Dense\(units=3\) takes \(5,\).*gives \(4,\)"):
         model[::2]
+
+
+# ---- by hand, in hard cases
+def test_a_refused_build_leaves_the_layers_of_another_model_alone():
+    shared = Dense(3)
+    owner, other = Sequential([shared], input_shape=(4,)), Sequential([shared])
+    before = owner.state_dict()
+    for attempt in (lambda: other.build((4,)), lambda: Trainer(other, "softmax_cross_entropy", SGD(0.1)).fit(*DATA)):
+        with pytest.raises(ValueError, match="belongs to another model"):
+            attempt()
+    assert all(np.array_equal(before[name], value) for name, value in owner.state_dict().items())
+
+
+def test_backward_by_hand_in_many_threads_is_right_or_refused():
+    model = Sequential(layers(), input_shape=(2, 8, 8))
+    X, stop, wrong = np.ones((300, 2, 8, 8), "f4"), time.monotonic() + 2, []
+
+    def work(n):
+        while time.monotonic() < stop:
+            try:
+                model.backward(np.ones_like(model.forward(X[:n], training=True)))
+            except (ValueError, RuntimeError):
+                continue
+            except BaseException as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 40, 300, 20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+def test_a_released_pass_is_refused():
+    plan = Sequential(layers(), input_shape=(2, 8, 8)).network.stages[0].plan
+    param, y = np.zeros(1000, "f4"), np.empty((4, 3), "f4")
+    kept = plan.forward(np.ones((4, 128), "f4"), param, y)
+    plan.release(kept)
+    plan.release(kept)  # a second time is nothing
+    with pytest.raises(RuntimeError, match="given up"):
+        plan.backward(kept, y, None, param, np.zeros(1000, "f4"))
+
+
+def test_what_forward_returns_may_be_written_into():
+    class Tanh(Layer):
+        def forward(self, x, training):
+            self.y = np.tanh(x)
+            return self.y
+
+        def backward(self, dy):
+            return dy * (1 - self.y**2)
+
+    model = Sequential([Dense(3), Tanh()], input_shape=(4,), dtype="float64")
+    X = np.linspace(-1, 1, 8).reshape(2, 4)
+    y = model.forward(X, training=True)
+    expected = model.backward(np.ones((2, 3)))
+    y = model.forward(X, training=True)
+    y -= 1
+    np.testing.assert_array_equal(model.backward(np.ones((2, 3))), expected)
+
+
+def test_weights_may_be_views_of_each_other_and_have_to_fit():
+    model = Sequential([Dense(3), Dense(3)], input_shape=(3,))
+    one, two = model.state_dict()["0.weight"], model.state_dict()["1.weight"]
+    values = {name: param.value for name, param in model.params.items()}
+    model.load_state_dict(values | {"0.weight": values["1.weight"], "1.weight": values["0.weight"]})
+    np.testing.assert_array_equal([model.params["0.weight"].value, model.params["1.weight"].value], [two, one])
+    before = model.state_dict()
+    with pytest.raises(ValueError, match=r"state\['1.bias'\]: expected numbers that float32 can hold"):
+        model.load_state_dict(before | {"0.bias": np.ones(3), "1.bias": np.array([0, 1e39, 0])})
+    assert all(np.array_equal(before[name], value) for name, value in model.state_dict().items())

@@ -272,6 +272,46 @@ class WritesIntoDy(Scale):
         return dy
 
 
+class LazyWithoutDx(Scale):
+    def backward(self, dy):
+        if not self.needs_dx:
+            return dy
+        return super().backward(dy)
+
+
+class InferenceInBetween(Scale):
+    """Keeps what backward needs in an object of its own, also in inference."""
+
+    def build(self, in_shape):
+        self.box = Box()
+        return super().build(in_shape)
+
+    def forward(self, x, training):
+        y = super().forward(x, training)
+        self.box.x = x
+        return y
+
+    def backward(self, dy):
+        dx = super().backward(dy)
+        self.gain.grad = (dy * self.box.x).sum(0)
+        return dx
+
+
+class Box:
+    def __repr__(self):
+        return "Box()"
+
+
+class WrongBeyondTheBound(Layer):
+    def forward(self, x, training):
+        if training:
+            self.x = x
+        return x.clip(-5, 5)
+
+    def backward(self, dy):
+        return dy
+
+
 class WrongShape(Scale):
     def build(self, in_shape):
         super().build(in_shape)
@@ -378,6 +418,9 @@ BUGS = [
     (WritesIntoX, (3,), "WritesIntoX: writes into x"),
     (WritesIntoXLater, (3,), "WritesIntoXLater: .*writes into x"),
     (WritesIntoDy, (3,), "WritesIntoDy: backward writes into x or dy"),
+    (LazyWithoutDx, (3,), "LazyWithoutDx: the grad of '(gain|bias)' changes when nobody asks for dx"),
+    (InferenceInBetween, (3,), "InferenceInBetween: the grad of 'gain' changes when an inference comes between"),
+    (WrongBeyondTheBound, (20,), rf"WrongBeyondTheBound: dx\[\d, \d+\]: {GRADIENT}"),
     (WrongShape, (3,), r"WrongShape: a batch of 0 failed: .*forward to return shape \(0, 3, 1\), got \(0, 3\)"),
     (WrongDxShape, (3,), r"WrongDxShape: .*backward to return shape \(0, 3\), got \(0, 2\)"),
     (ReturnsNothing, (3,), "ReturnsNothing: .*backward to return shape .* got NoneType"),

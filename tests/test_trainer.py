@@ -7,6 +7,7 @@ import reference
 from minidl import Layer, Sequential, Trainer
 from minidl.datasets import load_digits
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.losses import SoftmaxCrossEntropy
 from minidl.optimizers import SGD
 
 DIGITS = load_digits()
@@ -257,3 +258,75 @@ def test_arguments_that_make_no_sense(arguments, error, said):
     right = {"model": Sequential([Dense(3)]), "loss": "softmax_cross_entropy"}
     with pytest.raises(error, match=said):
         Trainer(**right | {"optimizer": SGD(0.1)} | arguments)
+
+
+# ---- what is exchanged between fits
+def test_an_optimizer_may_be_exchanged_and_its_momentum_is_fixed():
+    one, other = trainer_of(), trainer_of()
+    one.optimizer = SGD(0.25)
+    other.optimizer = SGD(0.25)
+    one.train_batch(X, Y)
+    one.optimizer = SGD(0.0, momentum=0.5)
+    one.train_batch(X, Y)
+    other.train_batch(X, Y)
+    assert weights(one) == weights(other)
+    with pytest.raises(AttributeError, match="momentum"):
+        one.optimizer.momentum = 0.0
+
+
+def test_a_subclass_of_a_loss_that_overrides_its_call_is_heard():
+    class Twice(SoftmaxCrossEntropy):
+        def __call__(self, scores, y):
+            losses, dscores = super().__call__(scores, y)
+            return 2 * losses, 2 * dscores
+
+    once, twice = trainer_of(), trainer_of()
+    twice.loss = Twice()
+    expected = 2 * once.train_batch(X, Y)
+    assert twice.train_batch(X, Y) == pytest.approx(expected, rel=1e-6)
+    assert weights(once) != weights(twice)
+
+
+def test_scores_cannot_be_written_into():
+    def spoils(scores, y):
+        scores -= 1
+        return (scores**2).sum(axis=1), 2 * scores
+
+    with pytest.raises(ValueError, match="read-only"):
+        Trainer(trainer_of().model, spoils, SGD(0.1)).train_batch(X, Y)
+
+    def sorts(y, scores):
+        scores.sort(axis=1)
+        return 0.0
+
+    with pytest.raises(ValueError, match="read-only"):
+        trainer_of([sorts]).evaluate(X, Y)
+
+
+@pytest.mark.parametrize("returned", [([1.0], [[0.0]]), 1.0, (np.ones(1), np.ones((40, 3)))])
+def test_a_loss_is_checked_in_evaluate_as_in_fit(returned):
+    trainer = Trainer(trainer_of().model, lambda scores, y: returned, SGD(0.1))
+    for call in (trainer.train_batch, trainer.evaluate):
+        with pytest.raises((TypeError, ValueError), match="loss: expected"):
+            call(X, Y)
+
+
+def test_what_the_dtype_cannot_hold_is_refused_before_the_first_step():
+    trainer = trainer_of(dtype="float32")
+    before = weights(trainer)
+    for weight in (1e39, 1e-40):
+        with pytest.raises(ValueError, match=r"sample_weight.*float32"):
+            trainer.fit(X, Y, sample_weight=np.full(len(X), weight), verbose=0)
+    trainer.optimizer = SGD(1e39)
+    with pytest.raises(ValueError, match=r"lr: expected a number that float32 can hold"):
+        trainer.fit(X, Y, verbose=0)
+    assert weights(trainer) == before and trainer.step == 0
+
+
+@pytest.mark.parametrize("seed", [2**33, 2**62])
+def test_large_seeds(seed):
+    model = Sequential([Dense(3)], input_shape=(4,), seed=seed)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), seed=seed)
+    assert len(trainer.fit(X, Y, validation_split=0.25, verbose=0)["val_loss"]) == 1
+    with pytest.raises(ValueError, match="seed: expected at most"):
+        Trainer(model, "softmax_cross_entropy", SGD(0.1), seed=2**70)

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from minidl.layer import Layer
-from minidl.shapes import Shape
+from minidl.shapes import Shape, number
 from minidl_c.rescale import RescaleOp
 
 
@@ -22,10 +18,6 @@ class Rescale(Layer):
         self.offset = offset
 
     def build(self, in_shape: Shape) -> Shape:
-        for name, value in (("scale", self.scale), ("offset", self.offset)):
-            if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
-                raise TypeError(f"{name}: expected a number, got {value!r}")
-            if not math.isfinite(value):
-                raise ValueError(f"{name}: expected a finite number, got {value}")
-        self.op = RescaleOp(in_shape, self.scale, self.offset, self.dtype)
+        scale, offset = number("scale", self.scale, self.dtype), number("offset", self.offset, self.dtype)
+        self.op = RescaleOp(in_shape, scale, offset, self.dtype)
         return in_shape

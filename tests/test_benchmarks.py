@@ -1,0 +1,137 @@
+"""Every benchmark runs, in its shortest form and without PyTorch, and writes what it measured. No speed is asserted."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import minidl_c
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+PROGRAMS = {"chart.py", "conditions.py", "fit_memory.py", "footprint.py", "kernels.py", "nets.py", "train_step.py"}
+
+pytestmark = pytest.mark.slow  # it builds the probe, and starts many interpreters
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Runs a program; returns what it printed, and what it wrote if `json` is asked for. The probe is built once."""
+    cache = tmp_path_factory.mktemp("cache")
+
+    def run_program(name, *args, json_file=None):
+        args = [*map(str, args), *(["--json", str(json_file)] if json_file else [])]
+        done = subprocess.run(
+            [sys.executable, str(FOLDER / name), *args],
+            env={**os.environ, "PYTHONPATH": str(FOLDER.parent), "XDG_CACHE_HOME": str(cache)},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout, json.loads(json_file.read_text()) if json_file else None
+
+    return run_program
+
+
+def positive(numbers):
+    return all(number > 0 for number in numbers)
+
+
+def test_every_program_is_run_here():
+    found = {path.name for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text(encoding="utf-8")}
+    assert found == PROGRAMS
+
+
+def test_readme_tells_every_program():
+    readme = (FOLDER / "README.md").read_text(encoding="utf-8")
+    assert [name for name in sorted(PROGRAMS) if name not in readme] == []
+
+
+def test_nets_have_the_multiply_adds_that_one_counts_by_hand(run):
+    said, _ = run("nets.py")
+    counts = {line.split()[0]: int(line.split()[-4].replace(",", "")) for line in said.splitlines()}
+    assert counts == {"lenet": 1_131_960, "cnn": 35_782_656, "mlp": 503_552}
+
+
+def test_train_step(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 2, "--nets", "lenet", "mlp", "--batch-sizes", 5]
+    shortest += ["--modes", "minidl", "scikit-learn", "--chart", tmp_path / "chart.png"]
+    said, results = run("train_step.py", *shortest, json_file=tmp_path / "r.json")
+    assert "No chart" in said  # nothing to compare with
+    assert results["machine"]["instruction set"] == minidl_c.isa
+    lenet, mlp = results["measurements"]
+    assert set(lenet["sides"]) == {"minidl fit", "minidl train_batch"}
+    assert set(mlp["sides"]) == {"minidl fit", "minidl train_batch", "scikit-learn"}
+    for found in (lenet, mlp):
+        assert found["batch_size"] == 5
+        assert found["pytorch_best"] is None
+        for name, side in found["sides"].items():
+            assert name in said
+            assert len(side["rounds"]) == 1
+            assert positive([*side["rounds"], side["images_per_second"], side["gflops"], side["share_of_peak"]])
+
+
+@pytest.mark.oracle
+def test_train_step_beside_pytorch(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 2, "--nets", "lenet", "--batch-sizes", 4, "--modes", "minidl", "eager"]
+    _, results = run("train_step.py", *shortest, json_file=tmp_path / "r.json")
+    (found,) = results["measurements"]
+    assert found["pytorch_best"].startswith("PyTorch eager")
+    assert found["sides"][found["pytorch_best"]]["speed"] == 1
+
+
+def test_a_mode_that_does_not_exist_is_an_error():
+    command = [sys.executable, str(FOLDER / "train_step.py"), "--modes", "abacus", "--steps", "2"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(FOLDER.parent)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode != 0
+    assert "minidl fit" in done.stderr  # the choice there is
+
+
+def test_chart(run, tmp_path):
+    if find_spec("matplotlib") is None:
+        pytest.skip("matplotlib is missing")
+    sides = {"minidl fit": {"speed": 4.5}, "scikit-learn": {"speed": 0.5}, "PyTorch eager": {"speed": 1}}
+    lenet = {"net": "lenet", "batch_size": 64, "pytorch_best": "PyTorch eager", "steady": False, "sides": sides}
+    small = lenet | {"batch_size": 1, "steady": True}
+    alone = small | {"net": "mlp", "pytorch_best": None, "sides": {"minidl fit": {"speed": None}}}
+    (tmp_path / "r.json").write_text(json.dumps({"measurements": [lenet, small, alone]}))
+    run("chart.py", tmp_path / "r.json", tmp_path / "chart.png")
+    assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_kernels(run, tmp_path):
+    _, results = run("kernels.py", "--rounds", 1, "--seconds", 0.001, json_file=tmp_path / "r.json")
+    assert results["peak_gflops"] > 0
+    found = {(kernel["kernel"], kernel["direction"]): kernel for kernel in results["kernels"]}
+    for direction in ("forward", "weight gradient", "input gradient"):
+        assert "share_of_peak" in found["conv 6->16 5x5, 14x14", direction]
+    assert found["dense 400->120", "weight gradient, 64 images"]["share_of_peak"] > 0
+    assert found["ReLU of 6x28x28", "backward"]["gigabytes_per_second"] > 0
+
+
+def test_footprint(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 20, "--fit-steps", 2, "--nets", "mlp", "--no-peers"]
+    _, results = run("footprint.py", *shortest, json_file=tmp_path / "r.json")
+    assert set(results["import_milliseconds"]) == {"numpy", "minidl"}
+    sizes = results["bytes"]
+    assert sizes.pop("all") == sum(sizes.values())
+    assert f"minidl_c/{minidl_c.isa}" in sizes
+    assert results["memory_kilobytes"]["mlp, minidl"]["imports"] > 0
+    assert results["growth_kilobytes"]["steps"] == 20
+
+
+def test_conditions(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "mlp", "--modes", "minidl", "--threads", 2]
+    _, results = run("conditions.py", *shortest, json_file=tmp_path / "r.json")
+    assert results["predict"]["mlp, minidl"]["median"] > 0
+    assert positive(results["busy"]["minidl fit"]["busy"])
+    assert set(results["threads"]) == {"1", "2"}
+    assert len(results["batch"]) == 9
+    assert len(results["channels"]) == 5

@@ -12,12 +12,14 @@ SOURCES := setup.py pyproject.toml $(wildcard minidl_c/*.py minidl_c/*.pyx minid
 NATIVE := $(VENV)/$(if $(wildcard $(VENV)/all),all,native)
 ALL := $(VENV)/all
 ORACLE := $(VENV)/torch
+PLOT := $(VENV)/plot
+RESULTS := build/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test lint oracles sdist-check bench clean
+.PHONY: help mnist test lint oracles sdist-check bench bench-kernels bench-footprint clean
 
 help: ## this list
-	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 mnist: $(NATIVE) ## train LeNet-5 on MNIST
 	$(BIN)/python examples/mnist_lenet.py $(ARGS)
@@ -32,9 +34,15 @@ lint: $(ALL) ## ruff and mypy
 oracles: $(ORACLE) ## the comparisons with PyTorch (installs it)
 	$(BIN)/python -m pytest -m oracle $(ARGS)
 
-bench: $(ORACLE) ## every benchmark, beside PyTorch (installs it)
-	@set -e; for script in $$(grep -l __main__ benchmarks/*.py); do \
-	echo "== $$script"; $(BIN)/python $$script $(ARGS); done
+bench: $(ORACLE) $(PLOT) ## a train step beside PyTorch's (ARGS="--modes minidl eager": without minutes of compiling)
+	$(BIN)/python benchmarks/train_step.py --json $(RESULTS)/train_step.json --chart $(RESULTS)/train_step.png $(ARGS)
+
+bench-kernels: $(ALL) ## each kernel's share of the machine's peak
+	$(BIN)/python benchmarks/kernels.py --json $(RESULTS)/kernels.json $(ARGS)
+
+bench-footprint: $(ORACLE) ## import time, size, memory; then one image, a busy neighbour, threads, channels
+	$(BIN)/python benchmarks/footprint.py --json $(RESULTS)/footprint.json
+	$(BIN)/python benchmarks/conditions.py --json $(RESULTS)/conditions.json
 
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
@@ -73,4 +81,8 @@ $(VENV)/all: $(SOURCES) $(VENV)/tools
 $(VENV)/torch: $(ALL)
 	@echo 'Installing PyTorch: some minutes ...'
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
+	@touch $@
+
+$(PLOT): $(ALL)
+	@$(BIN)/python -m pip install $(PIP_ARGS) matplotlib
 	@touch $@

@@ -5,8 +5,14 @@ import os
 import platform
 import statistics
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+PACKAGES = ("numpy", "scikit-learn", "torch", "jax")
 
 
 @dataclass
@@ -15,39 +21,63 @@ class Side:
 
     name: str
     run: object
+    steps: int = 1
     rounds: list = field(default_factory=list)
 
     @property
     def median(self):
         return statistics.median(self.rounds)
 
+    def time(self, steps):
+        """Do so many steps; returns the milliseconds a step took."""
+        begin = time.perf_counter()
+        self.run(steps)
+        return 1000 * (time.perf_counter() - begin) / steps
 
-def alternate(sides, rounds, steps, warm_up=5):
-    """Time `steps` steps of each side, `rounds` times over, back and forth through the sides."""
+
+def settle(sides, steps, seconds):
+    """Warm every side up, and choose its steps of a round: as many as `seconds` allow, from 2 to `steps`.
+
+    A side that is more than five times slower than the best gets a fifth of that time.
+    """
+    found = []
     for side in sides:
-        side.run(steps)
+        side.time(2)
+        found.append(min(side.time(2), side.time(min(5, steps))))
+    for side, milliseconds in zip(sides, found, strict=True):
+        share = 1 if milliseconds <= 5 * min(found) else 0.2
+        side.steps = min(steps, max(2, int(1000 * share * seconds / milliseconds)))
+
+
+def alternate(sides, rounds, between=lambda: None):
+    """Time each side's steps, `rounds` times over, back and forth through the sides; `between` runs once a round."""
     for number in range(rounds):
+        between()
         for side in sides if number % 2 == 0 else reversed(sides):
-            side.run(warm_up)
-            begin = time.perf_counter()
-            side.run(steps)
-            side.rounds.append(1000 * (time.perf_counter() - begin) / steps)
+            side.run(max(1, min(5, side.steps // 4)))  # warm caches, wake threads
+            side.rounds.append(side.time(side.steps))
 
 
-def table(sides, batch_size, reference):
-    """Lines for people: the median and extremes of each side, and its speed beside `reference`."""
-    lines = [f"{'':28}{'ms/step':>9}{'fastest':>9}{'slowest':>9}{'images/s':>11}{'speed':>8}"]
-    for side in sides:
-        speed = f"{reference.median / side.median:7.2f}x" if reference else f"{'-':>8}"
-        lines.append(
-            f"{side.name:28}{side.median:9.3f}{min(side.rounds):9.3f}{max(side.rounds):9.3f}"
-            f"{1000 * batch_size / side.median:11,.0f}{speed}"
-        )
-    return "\n".join(lines)
+def spread(values):
+    """Median, smallest and largest, for a file."""
+    return {"median": statistics.median(values), "smallest": min(values), "largest": max(values)}
+
+
+def usable_cores():
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+
+
+def limit_threads(threads):
+    """Let nobody who is loaded use more threads, neither OpenMP nor BLAS; to take fewer is everybody's own choice."""
+    import minidl_c.threads  # noqa: F401 - loads OpenMP
+
+    threadpool_limits(threads)
 
 
 def machine():
-    """What the figures were taken on: processor, number of usable cores, Python."""
+    """What the figures were taken on: processor, number of usable cores, versions."""
+    import minidl_c
+
     processor = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -55,12 +85,22 @@ def machine():
             if line.startswith("model name"):
                 processor = line.partition(":")[2].strip()
                 break
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return {"processor": processor, "cores": cores, "python": platform.python_version()}
+    facts = {"processor": processor, "cores": usable_cores(), "system": platform.platform()}
+    facts |= {"load": round(os.getloadavg()[0], 1), "date": time.strftime("%Y-%m-%d")}
+    facts |= {"python": platform.python_version(), "minidl": minidl_c.__version__, "instruction set": minidl_c.isa}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            facts[package] = version(package)
+    return facts
 
 
-def write_json(path, sides, **facts):
-    """Write all rounds of all sides, with the facts they were taken under, to a file."""
-    results = {side.name: {"median": side.median, "rounds": side.rounds} for side in sides}
-    text = json.dumps({**facts, "milliseconds_per_step": results}, indent=2)
-    Path(path).write_text(text + "\n")
+def tell(facts):
+    """Print the facts of the machine in a line or two."""
+    print(", ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
+
+
+def write_json(path, results):
+    """Write results to a file, if one is named."""
+    if path:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(json.dumps(results, indent=1) + "\n")

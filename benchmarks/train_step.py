@@ -1,115 +1,108 @@
-"""The LeNet-5 train step of minidl beside PyTorch's: one run, in turn, medians.
+"""A train step of minidl beside PyTorch's, scikit-learn's and JAX's: one run, in turn, medians.
 
-Forward, loss, backward and SGD with momentum, on images in memory. README.md in this folder says
-what is measured and how.
+Forward, loss, backward and SGD with momentum, on images in memory. README.md in this folder says what is measured and
+how.
 """
 
 import argparse
-import importlib.util
-import itertools
 
-import numpy as np
-from measure import Side, alternate, machine, table, write_json
+from chart import draw
+from measure import Side, alternate, limit_threads, machine, settle, spread, tell, usable_cores, write_json
+from nets import NETS, TITLES, step_macs
+from peak import Peak, probe_or_notice
+from sides import MODES, Task, prepare
 
-from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
-from minidl.optimizers import SGD
+HEAD = f"{'':30}{'ms/step':>9}{'fastest':>9}{'slowest':>9}{'images/s':>11}{'GFLOP/s':>9}{'of peak':>9}{'speed':>9}"
 
-LR, MOMENTUM = 0.01, 0.9
-TORCH_MODES = ["eager", "eager channels_last", "compile", "compile channels_last"]
+UNSTEADY = 1.5  # times its fastest round: a side whose median is slower was disturbed
 
 
-def make_trainer(threads):
-    """A trainer of LeNet-5 for MNIST's shape; every call begins with the same weights."""
-    model = Sequential(
-        [
-            Rescale(1 / 255),
-            Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2),
-            Conv2D(16, 5), ReLU(), MaxPool2D(2),
-            Flatten(),
-            Dense(120), ReLU(),
-            Dense(84), ReLU(),
-            Dense(10),
-        ],
-        input_shape=(1, 28, 28),
-        seed=0,
-    )  # fmt: skip
-    optimizer = SGD(LR, momentum=MOMENTUM)
-    return Trainer(model, loss="softmax_cross_entropy", optimizer=optimizer, num_threads=threads)
+def measure(net, batch_size, args, probe):
+    """All sides of one net and batch size, in turn; returns what goes into the file."""
+    print(f"\n{TITLES[net]}, batch {batch_size}", flush=True)
+    task, peak = Task(NETS[net], batch_size, args.steps, args.threads), Peak(probe, args.threads)
+    sides = [Side(mode, side.run) for mode, side in prepare(args.modes, task).items()]
+    if not sides:
+        raise SystemExit(f"--modes {' '.join(args.modes)}: none of {', '.join(MODES)}")
+    settle(sides, args.steps, args.seconds)
+    alternate(sides, args.rounds, peak.measure)
+    result = {"net": net, "batch_size": batch_size, "multiply_adds_per_image": step_macs(task.model())}
+    result["peak_gflops"] = peak.flops / 1e9 if peak.flops else None
+    result["sides"] = {side.name: facts_of(side, result) for side in sides}
+    result["steady"] = all(side.median <= UNSTEADY * min(side.rounds) for side in sides)
+    add_speeds(result)
+    return result
 
 
-def minidl_sides(X, y, batch_size, threads):
-    """The two ways to train with minidl: batches handed over one by one, and `fit`."""
-    by_batch, by_fit = make_trainer(threads), make_trainer(threads)
-    starts = range(0, len(X), batch_size)
-    batches = [(X[i : i + batch_size], y[i : i + batch_size]) for i in starts]
-
-    def run_train_batch(steps):
-        for xb, yb in itertools.islice(itertools.cycle(batches), steps):
-            by_batch.train_batch(xb, yb)
-
-    def run_fit(steps):
-        n = steps * batch_size
-        by_fit.fit(X[:n], y[:n], epochs=1, batch_size=batch_size, verbose=0)
-
-    return [Side("minidl train_batch", run_train_batch), Side("minidl fit", run_fit)]
+def facts_of(side, result):
+    """The figures of one side, for the file and the table."""
+    batch_size, seconds = result["batch_size"], side.median / 1000
+    gflops = 2e-9 * result["multiply_adds_per_image"] * batch_size / seconds
+    return {
+        "milliseconds": spread(side.rounds),
+        "rounds": side.rounds,
+        "steps_a_round": side.steps,
+        "images_per_second": batch_size / seconds,
+        "gflops": gflops,
+        "share_of_peak": gflops / result["peak_gflops"] if result["peak_gflops"] else None,
+    }
 
 
-def torch_sides(X, y, batch_size, threads):
-    """PyTorch's modes; one that does not work here is left out with a notice."""
-    if importlib.util.find_spec("torch") is None:
-        print("PyTorch is not installed: minidl alone.")
-        return []
-    import torch
-    from torch_lenet import TorchSteps
+def add_speeds(result):
+    """`speed` of each side: the time of PyTorch's best mode over its own. None without PyTorch."""
+    medians = {name: side["milliseconds"]["median"] for name, side in result["sides"].items()}
+    theirs = [name for name in medians if name.startswith("PyTorch")]
+    best = min(theirs, key=medians.get, default=None)
+    result["pytorch_best"] = best
+    for name, side in result["sides"].items():
+        side["speed"] = medians[best] / medians[name] if best else None
 
-    torch.set_num_threads(threads)
-    trainer = make_trainer(threads)
-    weights = trainer.model.state_dict()
-    first_loss = trainer.train_batch(X[:batch_size], y[:batch_size])
-    sides = []
-    for mode in TORCH_MODES:
-        try:
-            steps = TorchSteps(mode, weights, X, y, batch_size, LR, MOMENTUM)
-            loss = steps.step(*steps.batches[0]).item()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            print(f"PyTorch {mode} does not work here ({reason}).")
-            continue
-        if not np.isclose(loss, first_loss, rtol=1e-4):
-            raise AssertionError(f"first loss: {loss} in PyTorch {mode}, {first_loss} in minidl")
-        sides.append(Side(f"PyTorch {mode}", steps.run))
-    return sides
+
+def table(result):
+    """Lines for people."""
+    lines = [HEAD]
+    for name, side in result["sides"].items():
+        ms = side["milliseconds"]
+        share = "-" if side["share_of_peak"] is None else f"{side['share_of_peak']:.0%}"
+        speed = "-" if side["speed"] is None else f"{side['speed']:.2f}x"
+        lines.append(
+            f"{name:30}{ms['median']:9.3f}{ms['smallest']:9.3f}{ms['largest']:9.3f}{side['images_per_second']:11,.0f}"
+            f"{side['gflops']:9.1f}{share:>9}{speed:>9}"
+        )
+    if not result["steady"]:
+        lines.append(f"unsteady: a median above {UNSTEADY} times the fastest round; do not trust these speeds")
+    return "\n".join(lines)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
+    parser.add_argument("--batch-sizes", nargs="+", type=int, default=[1, 16, 64, 256])
+    words = "minidl eager compile scikit-learn jax"
+    parser.add_argument("--modes", nargs="+", default=words.split(), help=f"words of their names (default: {words})")
+    parser.add_argument("--threads", type=int, default=usable_cores())
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=200, help="steps in a round, at most (default 200)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a round of one side, about (default 0.3)")
+    parser.add_argument("--json", metavar="FILE", help="write all rounds to this file")
+    parser.add_argument("--chart", metavar="FILE", help="draw the speeds into this PNG file (needs matplotlib)")
+    return parser.parse_args()
 
 
 def main():
-    """Measure, print the table, and write the rounds to a file if one is named."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch-size", type=int, default=64)
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=200, help="steps in a round (default 200)")
-    parser.add_argument("--json", metavar="FILE", help="write all rounds to this file")
-    args = parser.parse_args()
-
-    rng = np.random.default_rng(0)
-    n = args.batch_size * args.steps
-    X = rng.integers(0, 256, (n, 1, 28, 28), dtype=np.uint8)
-    y = rng.integers(0, 10, n)
-
-    ours = minidl_sides(X, y, args.batch_size, args.threads)
-    theirs = torch_sides(X, y, args.batch_size, args.threads)
-    alternate([*ours, *theirs], args.rounds, args.steps)
-
-    best = min(theirs, key=lambda side: side.median, default=None)
-    facts = machine() | {"batch_size": args.batch_size, "threads": args.threads}
-    print(", ".join(f"{name} {value}" for name, value in facts.items()))
-    print(table([*ours, *theirs], args.batch_size, best))
-    if best:
-        ratio = best.median / min(side.median for side in ours)
-        print(f"minidl's step takes 1/{ratio:.2f} of the time of {best.name}, PyTorch's best.")
-    if args.json:
-        write_json(args.json, [*ours, *theirs], **facts)
+    """Measure, print a table for each net and batch size, write the files that are named."""
+    args = arguments()
+    limit_threads(args.threads)
+    probe = probe_or_notice()
+    results = {"machine": machine() | {"threads": args.threads}, "measurements": []}
+    tell(results["machine"])
+    for net in args.nets:
+        for batch_size in args.batch_sizes:
+            results["measurements"].append(measure(net, batch_size, args, probe))
+            print(table(results["measurements"][-1]), flush=True)
+            write_json(args.json, results)  # each time, so that a run that is stopped leaves what it has
+    if args.chart:
+        draw(results, args.chart)
 
 
 if __name__ == "__main__":

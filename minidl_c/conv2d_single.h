@@ -9,11 +9,11 @@
 
 /* (vectors of output channels, pixels or taps) of the register tiles, for each number of vectors the largest first */
 #if VECTOR_REGISTERS == 32
-#define EACH_SINGLE(T) T(4, 6) T(4, 5) T(4, 4) T(4, 3) T(4, 2) T(4, 1) T(2, 12) T(2, 8) T(2, 6) T(2, 5) T(2, 4) T(2, 3) T(2, 2) \
-  T(2, 1) T(1, 16) T(1, 8) T(1, 6) T(1, 5) T(1, 4) T(1, 3) T(1, 2) T(1, 1)
+#define EACH_SINGLE(T) T(4, 6) T(4, 4) T(4, 2) T(4, 1) T(2, 12) T(2, 8) T(2, 6) T(2, 4) T(2, 2) T(2, 1) \
+  T(1, 16) T(1, 8) T(1, 6) T(1, 4) T(1, 2) T(1, 1)
 #define MAX_VECTORS 4
 #else
-#define EACH_SINGLE(T) T(2, 5) T(2, 4) T(2, 3) T(2, 2) T(2, 1) T(1, 8) T(1, 6) T(1, 5) T(1, 4) T(1, 3) T(1, 2) T(1, 1)
+#define EACH_SINGLE(T) T(2, 4) T(2, 2) T(2, 1) T(1, 8) T(1, 4) T(1, 2) T(1, 1)
 #define MAX_VECTORS 2
 #endif
 

@@ -89,10 +89,11 @@ INLINE void FN(correlate_body)(const int MR, const int NR, const correlation *k,
   }
 }
 
-/* One function a tile; neighbouring pixels are the common case, and the compiler makes it faster when it knows. */
+/* One function a tile; neighbouring pixels are the common case, and the compiler makes it faster when it knows. (float64
+ * goes without, for the size of it.) */
 #define TILE(MR, NR) \
   NOINLINE void FN(correlate_##MR##x##NR)(const correlation *k, const REAL *x, const REAL *w, const REAL *bias, REAL *y) { \
-    if (k->x_pixel == LANES) FN(correlate_body)(MR, NR, k, LANES, x, w, bias, y); \
+    if (k->x_pixel == LANES && sizeof(REAL) == 4) FN(correlate_body)(MR, NR, k, LANES, x, w, bias, y); \
     else FN(correlate_body)(MR, NR, k, k->x_pixel, x, w, bias, y); \
   }
 EACH_TILE(TILE)
@@ -139,7 +140,7 @@ INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_
 
 #define GRADIENT_TILE(MR, NK) \
   NOINLINE void FN(weight_gradient_##MR##x##NK)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) { \
-    if (k->x_column == LANES) FN(weight_gradient_body)(MR, NK, k, LANES, x, taps, dy, dw); \
+    if (k->x_column == LANES && sizeof(REAL) == 4) FN(weight_gradient_body)(MR, NK, k, LANES, x, taps, dy, dw); \
     else FN(weight_gradient_body)(MR, NK, k, k->x_column, x, taps, dy, dw); \
   }
 #if GRADIENT_ROWS == 4

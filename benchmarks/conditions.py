@@ -1,0 +1,169 @@
+"""The same work under other conditions: one image, a busy neighbour, other threads, batch sizes and channels.
+
+README.md in this folder says what is measured and how.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import numpy as np
+from measure import Side, alternate, limit_threads, machine, settle, spread, tell, usable_cores, write_json
+from nets import IMAGE, NETS, TITLES, make_model, step_macs
+from sides import MinidlFit, Task, prepare
+
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+
+BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+CHANNELS = (4, 8, 16, 32, 64)
+
+
+class MinidlPredict:
+    """The scores of one image after the other."""
+
+    def __init__(self, model, image):
+        self.model, self.image = model, image
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.model.predict(self.image)
+
+
+def predict_one(args):
+    """`predict` of one image: bytes for minidl, float32 in eager mode without gradients for PyTorch."""
+    image = np.random.default_rng(0).integers(0, 256, (1, *IMAGE), dtype=np.uint8)
+    sides = []
+    for net in args.nets:
+        model = make_model(NETS[net]())
+        sides.append(Side(f"{net}, minidl", MinidlPredict(model, image).run))
+        if "eager" in args.modes:
+            try:
+                from torch_steps import TorchPredict
+            except ImportError as error:
+                print(f"PyTorch is left out ({error})")
+                continue
+            torch_side = TorchPredict(model, image.astype(np.float32) / 255, args.threads)
+            sides.append(Side(f"{net}, PyTorch eager", torch_side.run))
+    settle(sides, 10 * args.steps, args.seconds)
+    alternate(sides, args.rounds)
+    print("\nScores of one image: us\n")
+    for side in sides:
+        print(f"{side.name:24}{1000 * side.median:9.1f}")
+    return {side.name: spread([1000 * ms for ms in side.rounds]) for side in sides}
+
+
+@contextmanager
+def busy_neighbour():
+    """A process that never rests, for as long as the block runs."""
+    neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        time.sleep(0.1)  # until it is at it
+        yield
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+
+
+def beside_a_busy_process(args):
+    """A LeNet-5 step at batch 64, quiet and beside one busy process, by turns. The mean: waiting is the point."""
+    task = Task(NETS["lenet"], 64, args.steps, args.threads)
+    sides = {mode: Side(mode, side.run) for mode, side in prepare(args.modes, task).items()}
+    settle(sides.values(), args.steps, args.seconds)
+    found = {name: {"quiet": [], "busy": []} for name in sides}
+    for _ in range(args.rounds):
+        for name, side in sides.items():
+            side.run(2)
+            found[name]["quiet"].append(side.time(side.steps))
+            with busy_neighbour():
+                side.run(2)
+                found[name]["busy"].append(side.time(side.steps))
+    print("\nLeNet-5, batch 64, beside one busy process: mean ms a step\n")
+    print(f"{'':30}{'quiet':>9}{'busy':>9}{'ratio':>8}")
+    for name, times in found.items():
+        quiet, busy = statistics.mean(times["quiet"]), statistics.mean(times["busy"])
+        print(f"{name:30}{quiet:9.3f}{busy:9.3f}{busy / quiet:7.2f}x")
+    return found
+
+
+def many_channels(channels):
+    """A net of two 3x3 convolutions with so many channels."""
+
+    def layers():
+        convolutions = [Conv2D(channels, 3, padding=1), ReLU(), Conv2D(channels, 3, padding=1), ReLU()]
+        return [Rescale(1 / 255), *convolutions, MaxPool2D(2), Flatten(), Dense(10)]
+
+    return layers
+
+
+def fit_steps(tasks, args):
+    """A step inside `fit` of several (name, task, num_threads), in turn; returns the sides."""
+    sides = [Side(name, MinidlFit(task, threads).run) for name, task, threads in tasks]
+    settle(sides, args.steps, args.seconds)
+    alternate(sides, args.rounds)
+    return sides
+
+
+def over_threads(args):
+    """LeNet-5 at batch 64 on 1, 2, ... threads."""
+    task = Task(NETS["lenet"], 64, args.steps, args.threads)
+    sides = fit_steps([(str(n), task, n) for n in range(1, args.threads + 1)], args)
+    print("\nLeNet-5, batch 64, over threads\n")
+    print(f"{'threads':>10}{'ms/step':>10}{'speed':>8}")
+    for side in sides:
+        print(f"{side.name:>10}{side.median:10.3f}{sides[0].median / side.median:7.2f}x")
+    return {side.name: spread(side.rounds) for side in sides}
+
+
+def over_sizes(title, tasks, args):
+    """A line for each of several tasks: milliseconds a step, microseconds an image, GFLOP/s."""
+    print(f"\n{title}\n\n{'':>10}{'ms/step':>10}{'us/image':>10}{'GFLOP/s':>10}")
+    for side, (_, task, _) in zip(found := fit_steps(tasks, args), tasks, strict=True):
+        gflops = 2e-6 * step_macs(task.model()) * task.batch_size / side.median
+        print(f"{side.name:>10}{side.median:10.3f}{1000 * side.median / task.batch_size:10.2f}{gflops:10.1f}")
+    return {side.name: spread(side.rounds) for side in found}
+
+
+def over_batch_sizes(args):
+    tasks = [(str(size), Task(NETS["lenet"], size, args.steps, args.threads), None) for size in BATCH_SIZES]
+    return over_sizes(f"{TITLES['lenet']}, over batch sizes", tasks, args)
+
+
+def over_channels(args):
+    tasks = [(str(c), Task(many_channels(c), 64, args.steps, args.threads), None) for c in CHANNELS]
+    return over_sizes("two 3x3 convolutions of 28x28, batch 64, over their channels", tasks, args)
+
+
+PARTS = {
+    "predict": predict_one,
+    "busy": beside_a_busy_process,
+    "threads": over_threads,
+    "batch": over_batch_sizes,
+    "channels": over_channels,
+}
+
+
+def main():
+    """Measure the parts that are asked for, print them, and write the file if one is named."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS), help="for predict")
+    parser.add_argument("--modes", nargs="+", default=["minidl fit", "eager"], help="as for train_step.py")
+    parser.add_argument("--threads", type=int, default=usable_cores())
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--steps", type=int, default=200, help="in a round, at most (default 200)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="of a round of one side, about (default 0.3)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
+    args = parser.parse_args()
+    limit_threads(args.threads)
+    results = {"machine": machine() | {"threads": args.threads}}
+    tell(results["machine"])
+    for part in args.parts:
+        results[part] = PARTS[part](args)
+        write_json(args.json, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""How much memory a fit takes, in a process of its own: footprint.py starts it. Linux only: it reads /proc/self.
+
+python benchmarks/fit_memory.py {minidl,torch} {lenet,cnn,mlp} [--batch-size 64] [--steps 200]
+python benchmarks/fit_memory.py flat {lenet,cnn,mlp} [--batch-size 16] [--steps 10000]
+
+Prints a line of JSON, in kilobytes. `getrusage` would not do: the high-water mark that it tells begins with that of the
+process which started this one.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from measure import usable_cores
+from nets import NETS, make_trainer
+from sides import MODES, MinidlTrainBatch, Task
+
+
+def status(name):
+    """VmRSS: what the process has in memory now; VmHWM: the most it had since the last reset."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1])
+    raise KeyError(name)
+
+
+def fit_peak(mode, layers, batch_size, steps):
+    """What one epoch needs beyond the imports and the images, model and optimizer included."""
+    if mode.startswith("PyTorch"):
+        import torch  # noqa: F401 - it is not the fit that pays for it
+    imports = status("VmRSS")
+    task = Task(layers, batch_size, steps, usable_cores())
+    if mode.startswith("PyTorch"):
+        task.scaled  # noqa: B018 - its images
+    before = status("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
+    MODES[mode](task).run(steps)
+    return {"imports": imports, "images": before - imports, "fit": status("VmHWM") - before}
+
+
+class Recorder:
+    """A callback that notes the memory behind each epoch."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        self.seen.append(status("VmRSS"))
+
+
+def growth(layers, batch_size, steps, parts=10):
+    """By how much memory grows from a tenth of the steps to all, in `fit` and in `train_batch`."""
+    task = Task(layers, batch_size, steps // parts, usable_cores())
+    recorder = Recorder()
+    make_trainer(task.model()).fit(
+        task.X, task.y, epochs=parts, batch_size=batch_size, callbacks=[recorder], verbose=0
+    )
+    side, seen = MinidlTrainBatch(task), []
+    for _ in range(parts):
+        side.run(steps // parts)
+        seen.append(status("VmRSS"))
+    return {"steps": steps, "fit": recorder.seen[-1] - recorder.seen[0], "train_batch": seen[-1] - seen[0]}
+
+
+def main():
+    """Measure one thing and print it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["minidl", "torch", "flat"])
+    parser.add_argument("net", choices=NETS)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--steps", type=int, default=200)
+    args = parser.parse_args()
+    layers = NETS[args.net]
+    if args.what == "flat":
+        found = growth(layers, args.batch_size, args.steps)
+    else:
+        mode = {"minidl": "minidl fit", "torch": "PyTorch eager"}[args.what]
+        found = fit_peak(mode, layers, args.batch_size, args.steps)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Times one op without Python in between, and the machine's multiply-adds. Built by peak.py."""
+from libc.stdint cimport uint8_t
+from libc.string cimport memset
+from numpy import random, zeros
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from minidl_c.op cimport LANES, Op, aligned, op, tile, whole
+
+cdef extern from *:
+    """
+    #include "lanes.h"
+    enum { CHAINS = VECTOR_REGISTERS == 32 ? 24 : 12, FLOPS = 2 * CHAINS * VECTOR_BYTES / 4 };
+
+    /* Independent chains of multiply-adds: as fast as this machine can. */
+    static float multiply_add(ptrdiff_t rounds) {
+      vector_f32 sum[CHAINS], a = broadcast_f32(0.5f), total = {0};
+      UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = broadcast_f32((float)i);
+      ROLL for (ptrdiff_t r = 0; r < rounds; r++) {
+        UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = fma_f32(sum[i], a, a);
+      }
+      UNROLL for (int i = 0; i < CHAINS; i++) total += sum[i];
+      return total[0];
+    }
+    """
+    const int FLOPS
+    float multiply_add(Py_ssize_t rounds) nogil
+
+DIRECTIONS = ("forward", "backward", "backward without dx", "rows", "ReLU forward", "ReLU backward")
+
+
+cdef double now() noexcept nogil:
+    cdef timespec t
+    clock_gettime(CLOCK_MONOTONIC, &t)
+    return t.tv_sec + 1e-9 * t.tv_nsec
+
+
+def peak(double seconds):
+    """float32 FLOP/s of one thread, sustained for so many seconds."""
+    cdef double start = now(), done = 0
+    cdef float kept = 0
+    with nogil:
+        while now() - start < seconds:
+            kept += multiply_add(20000)
+            done += 20000.0 * FLOPS
+    return done / (now() - start) + 0 * kept
+
+
+cdef class TiledOp:
+    """An op and all its arrays: one tile, or `tiles` of them for the rows that follow behind all tiles.
+
+    direction: one of DIRECTIONS; "rows" are the op's backward_rows, the ReLU ones do the ReLU in front as well. Raises
+    ValueError if the op has no such thing.
+    """
+    cdef Op source
+    cdef tile t
+    cdef whole w
+    cdef list kept
+    cdef void (*one_tile)(const op *, const tile *) noexcept nogil
+    cdef void (*rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
+
+    def __init__(self, Op source not None, str direction, Py_ssize_t tiles=1):
+        cdef const op *o = &source.c
+        self.source, self.kept = source, []
+        self.one_tile, self.rows = o.forward_tile, NULL
+        if direction == "ReLU forward":
+            self.one_tile = o.relu_forward_tile
+        elif direction == "ReLU backward":
+            self.one_tile = o.relu_backward_tile
+        elif direction != "forward":
+            self.one_tile = o.backward_tile
+        if direction == "rows":
+            self.rows = o.backward_rows
+        if direction not in DIRECTIONS or self.one_tile == NULL or direction == "rows" and self.rows == NULL:
+            raise ValueError(f"{type(source).__name__}: has no {direction}")
+        self.fill(o, direction != "backward without dx", tiles)
+
+    cdef int fill(self, const op *o, bint want_dx, Py_ssize_t tiles) except -1:
+        """Arrays for the op, and what its forward leaves in them."""
+        cdef tile *t = &self.t
+        cdef whole *w = &self.w
+        cdef Py_ssize_t number = o.real_bytes, row = o.real_bytes * LANES
+        memset(t, 0, sizeof(tile))
+        memset(w, 0, sizeof(whole))
+        t.x, t.y, t.dy = self.numbers(tiles * o.in_size * row), self.room(o.out_size * row), self.numbers(tiles * o.out_size * row)
+        t.dx = self.room(o.in_size * row) if want_dx else NULL
+        t.saved, t.scratch = self.numbers(tiles * o.saved), self.room(o.scratch)
+        t.sums = self.room(o.n_lane * row)
+        t.param, t.packed = self.numbers(o.n_param * number), self.room(o.packed)
+        t.examples, t.parts, t.training = LANES, 1, 1
+        w.x, w.dy, w.saved, w.param, w.grad = t.x, t.dy, t.saved, t.param, self.room(o.n_param * number)
+        w.x_tile, w.dy_tile, w.saved_tile = o.in_size * row, o.out_size * row, o.saved
+        w.tiles, w.slots, w.examples, w.training = tiles, min(tiles, <Py_ssize_t> 16), tiles * LANES, 1
+        if o.prepare != NULL:
+            o.prepare(o, t.param, <void *> t.packed)
+        if self.rows == NULL:
+            o.forward_tile(o, t)
+        return 0
+
+    cdef void *room(self, Py_ssize_t bytes) except NULL:
+        """Zeros, aligned as a plan would."""
+        array = zeros(bytes + 64, "uint8")
+        cdef uint8_t[::1] view = array
+        self.kept.append(array)
+        return aligned(&view[0])
+
+    cdef void *numbers(self, Py_ssize_t bytes) except NULL:
+        """Small random numbers of the op's dtype."""
+        cdef char *at = <char *> self.room(bytes)
+        cdef uint8_t[::1] view = self.kept[len(self.kept) - 1]
+        start = <Py_ssize_t> (at - <char *> &view[0])
+        part = self.kept[len(self.kept) - 1][start:start + bytes].view(self.source.dtype)
+        part[:] = random.default_rng(0).standard_normal(part.size)
+        return at
+
+    def seconds(self, double least):
+        """Seconds for one run of the op, the mean over at least so many seconds."""
+        cdef const op *o = &self.source.c
+        cdef double start, end
+        cdef Py_ssize_t n = 0, batch = 1, i
+        with nogil:
+            start = end = now()
+            while end - start < least:
+                for i in range(batch):
+                    if self.rows != NULL:
+                        self.rows(o, &self.w, 0, o.rows)
+                    else:
+                        self.one_tile(o, &self.t)
+                n, batch = n + batch, min(2 * batch, <Py_ssize_t> 256)
+                end = now()
+        return (end - start) / n

@@ -1,0 +1,175 @@
+"""The ways to train a net that train_step.py compares.
+
+Each has `step_loss()`, which does one step on the first batch and returns its loss, and `run(steps)`.
+"""
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from measure import limit_threads
+from nets import CLASSES, IMAGE, LR, MOMENTUM, has_images, make_model, make_trainer
+
+from minidl.layers import Dense
+
+
+@dataclass
+class Task:
+    """A net, random images for so many batches, and a limit of threads; the same for every side.
+
+    `layers()` makes the net's layers: see nets.py.
+    """
+
+    layers: object
+    batch_size: int
+    batches: int
+    threads: int
+
+    def __post_init__(self):
+        rng = np.random.default_rng(0)
+        n = self.batch_size * self.batches
+        self.X = rng.integers(0, 256, (n, *IMAGE), dtype=np.uint8)
+        self.y = rng.integers(0, CLASSES, n)
+
+    def model(self):
+        """The net with its first weights."""
+        return make_model(self.layers())
+
+    @cached_property
+    def scaled(self):
+        """The images as float32 from 0 to 1, for those who cannot take bytes."""
+        return self.X.astype(np.float32) / 255
+
+    def cut(self, *arrays):
+        """A list of batches; each is a tuple with a piece of every array."""
+        pieces = [[a[i : i + self.batch_size] for i in range(0, len(a), self.batch_size)] for a in arrays]
+        return list(zip(*pieces, strict=True))
+
+
+class MinidlFit:
+    """`fit`: the steps of one shuffled epoch, its history included; gathers batches from bytes and scales them."""
+
+    def __init__(self, task, num_threads=None):
+        self.task, self.trainer = task, make_trainer(task.model(), num_threads)
+
+    def step_loss(self):
+        return self._fit(1)["loss"][-1]
+
+    def run(self, steps):
+        self._fit(steps)
+
+    def _fit(self, steps):
+        size = self.task.batch_size
+        n = steps * size
+        return self.trainer.fit(self.task.X[:n], self.task.y[:n], epochs=1, batch_size=size, verbose=0)
+
+
+class MinidlTrainBatch:
+    """`train_batch`: a Python call a step, on bytes."""
+
+    def __init__(self, task):
+        self.trainer, self.batches = make_trainer(task.model()), task.cut(task.X, task.y)
+
+    def step_loss(self):
+        return self.trainer.train_batch(*self.batches[0])
+
+    def run(self, steps):
+        for xb, yb in itertools.islice(itertools.cycle(self.batches), steps):
+            self.trainer.train_batch(xb, yb)
+
+
+class ScikitLearn:
+    """MLPClassifier: `partial_fit` on so many batches, an epoch in its own shuffled order."""
+
+    def __init__(self, task):
+        from sklearn.neural_network import MLPClassifier
+
+        limit_threads(task.threads)
+        self.task, model = task, task.model()
+        self.X = task.scaled.reshape(len(task.X), -1)
+        dense = [layer for layer in model.layers if isinstance(layer, Dense)]
+        self.classifier = MLPClassifier(
+            [layer.units for layer in dense[:-1]],
+            solver="sgd",
+            learning_rate_init=LR,
+            momentum=MOMENTUM,
+            nesterovs_momentum=False,
+            alpha=0,
+            batch_size=task.batch_size,
+            random_state=0,
+        )
+        self.classifier.partial_fit(self.X[: task.batch_size], task.y[: task.batch_size], classes=range(CLASSES))
+        for i, layer in enumerate(dense):
+            self.classifier.coefs_[i][:] = layer.params["weight"].value.T
+            self.classifier.intercepts_[i][:] = layer.params["bias"].value
+
+    def step_loss(self):
+        self.run(1)
+        return self.classifier.loss_
+
+    def run(self, steps):
+        n = steps * self.task.batch_size
+        self.classifier.partial_fit(self.X[:n], self.task.y[:n])
+
+
+def torch_steps(mode):
+    """Makes the side of a PyTorch mode; importing PyTorch waits until then."""
+
+    def make(task):
+        from torch_steps import TorchSteps
+
+        return TorchSteps(task, mode)
+
+    return make
+
+
+def jax_steps(task):
+    from jax_steps import JaxSteps
+
+    return JaxSteps(task)
+
+
+MODES = {
+    "minidl fit": MinidlFit,
+    "minidl train_batch": MinidlTrainBatch,
+    "PyTorch eager": torch_steps("eager"),
+    "PyTorch eager channels_last": torch_steps("eager channels_last"),
+    "PyTorch compile": torch_steps("compile"),
+    "PyTorch compile channels_last": torch_steps("compile channels_last"),
+    "scikit-learn": ScikitLearn,
+    "JAX jit": jax_steps,
+}
+
+
+def chosen_modes(words, model):
+    """The modes in whose names one of the words occurs, as far as they mean something for the model."""
+    modes = [mode for mode in MODES if any(word.lower() in mode.lower() for word in words)]
+    if has_images(model):
+        modes = [mode for mode in modes if mode != "scikit-learn"]
+    else:
+        modes = [mode for mode in modes if "channels_last" not in mode]
+    return modes
+
+
+def prepare(words, task):
+    """The chosen sides by name, each with its first step done; one that does not work here is left out with a notice.
+
+    Raises AssertionError if a side does not start from minidl's loss: then it would not do the same work.
+    """
+    expected = MinidlTrainBatch(task).step_loss()
+    ready = {}
+    for mode in chosen_modes(words, task.model()):
+        if "compile" in mode:
+            print(f"  {mode}: compiling, which may take minutes ...", flush=True)
+        try:
+            side = MODES[mode](task)
+            loss = side.step_loss()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            print(f"  {mode} is left out ({reason})", flush=True)
+            continue
+        if not np.isclose(loss, expected, rtol=1e-4):
+            raise AssertionError(f"the first loss is {loss} in {mode}, {expected} in minidl")
+        ready[mode] = side
+    return ready

@@ -1,0 +1,63 @@
+"""The train step in PyTorch, in each of the modes that might be its fastest."""
+
+import itertools
+import math
+
+import torch
+from nets import LR, MOMENTUM, torch_module
+from torch import nn
+
+
+class TorchSteps:
+    """Train steps on batches that lie ready in memory, scaled, in float32 and in the mode's layout.
+
+    `mode` is "eager" or "compile", with or without " channels_last"; the optimizer is fused SGD.
+    """
+
+    def __init__(self, task, mode):
+        torch.set_num_threads(task.threads)
+        layout = torch.channels_last if "channels_last" in mode else torch.contiguous_format
+        model = torch_module(task.model()).to(memory_format=layout)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=LR, momentum=MOMENTUM, fused=True)
+        images = torch.from_numpy(task.scaled).to(memory_format=layout)
+        self.batches = task.cut(images, torch.from_numpy(task.y))
+
+        def loss_of(x, y):
+            return nn.functional.cross_entropy(model(x), y)
+
+        if mode.startswith("compile"):
+            if "channels_last" not in mode:
+                torch.compiler.reset()  # else other batch sizes, seen before, would make it compile for any size
+            loss_of = torch.compile(loss_of, dynamic=False)
+        self.loss_of = loss_of
+
+    def step(self, x, y):
+        """Do one train step; returns the loss, a tensor."""
+        self.optimizer.zero_grad()
+        loss = self.loss_of(x, y)
+        loss.backward()
+        self.optimizer.step()
+        return loss.detach()
+
+    def step_loss(self):
+        return self.step(*self.batches[0]).item()
+
+    def run(self, steps):
+        """Do `steps` train steps, round and round through the batches."""
+        for x, y in itertools.islice(itertools.cycle(self.batches), steps):
+            loss = self.step(x, y)
+        if not math.isfinite(loss.item()):
+            raise ArithmeticError("the loss is not finite")
+
+
+class TorchPredict:
+    """The scores of one image after the other, without gradients."""
+
+    def __init__(self, model, image, threads):
+        torch.set_num_threads(threads)
+        self.module, self.image = torch_module(model), torch.from_numpy(image)
+
+    def run(self, steps):
+        with torch.no_grad():
+            for _ in range(steps):
+                self.module(self.image).numpy()

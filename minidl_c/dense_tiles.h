@@ -137,13 +137,14 @@ INLINE void FN(project_single)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, co
  *
  * Here the lanes hold outputs, not examples: dy comes with examples as rows, `walk->dy_row` numbers apart. x is [i][16] in
  * each tile; a NULL x stands for ones (the bias). Each slot is one chain over its examples. */
-INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw, ptrdiff_t columns) {
+INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const ptrdiff_t *starts, const REAL *x, const REAL *dy,
+                                    REAL *dw, ptrdiff_t columns) {
   static const REAL ones[LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   V node[SLOT_LEVELS][GRADIENT_INPUTS][2];                   /* the unfinished nodes of the tree over the slots */
   for (ptrdiff_t slot = 0; slot < walk->slots; slot++) {
     V sum[GRADIENT_INPUTS][2];
     UNROLL for (int p = 0; p < MR; p++) sum[p][0] = sum[p][1] = (V){0};
-    for (ptrdiff_t t = slot_start(slot, walk->tiles, walk->slots); t < slot_start(slot + 1, walk->tiles, walk->slots); t++) {
+    for (ptrdiff_t t = starts[slot]; t < starts[slot + 1]; t++) {
       const REAL *xt = x ? x + t * walk->x_tile : ones, *dr = dy + t * LANES * walk->dy_row;
       ptrdiff_t live = walk->examples - t * LANES < LANES ? walk->examples - t * LANES : LANES;
       ROLL for (ptrdiff_t s = 0; s < live; s++, dr += walk->dy_row) {
@@ -177,8 +178,9 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
 }
 
 #define GRADIENT(MR) \
-  NOINLINE void FN(dense_gradient_##MR)(const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw, ptrdiff_t columns) { \
-    FN(dense_gradient_body)(MR, walk, x, dy, dw, columns); \
+  NOINLINE void FN(dense_gradient_##MR)(const dense_walk *walk, const ptrdiff_t *starts, const REAL *x, const REAL *dy, REAL *dw, \
+                                        ptrdiff_t columns) { \
+    FN(dense_gradient_body)(MR, walk, starts, x, dy, dw, columns); \
   }
 GRADIENT(1) GRADIENT(2) GRADIENT(4)
 #if GRADIENT_INPUTS == 8
@@ -188,6 +190,8 @@ GRADIENT(8)
 
 /* The same for rows i0 <= i < i1 and all columns. */
 NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw, ptrdiff_t i0, ptrdiff_t i1) {
+  ptrdiff_t starts[MAX_SLOTS + 1];
+  for (ptrdiff_t slot = 0; slot <= walk->slots; slot++) starts[slot] = slot_start(slot, walk->tiles, walk->slots);
   for (ptrdiff_t i = i0, rows; i < i1; i += rows) {
     rows = i1 - i >= GRADIENT_INPUTS ? GRADIENT_INPUTS : i1 - i >= 4 ? 4 : i1 - i >= 2 ? 2 : 1;
     for (ptrdiff_t o = 0; o < walk->outputs; o += 2 * VL) {
@@ -195,11 +199,11 @@ NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, c
       const REAL *xi = x ? x + i * LANES : 0, *dyo = dy + o;
       REAL *dwo = dw + i * walk->outputs + o;
 #if GRADIENT_INPUTS == 8
-      if (rows == 8) { FN(dense_gradient_8)(walk, xi, dyo, dwo, columns); continue; }
+      if (rows == 8) { FN(dense_gradient_8)(walk, starts, xi, dyo, dwo, columns); continue; }
 #endif
-      if (rows == 4) FN(dense_gradient_4)(walk, xi, dyo, dwo, columns);
-      else if (rows == 2) FN(dense_gradient_2)(walk, xi, dyo, dwo, columns);
-      else FN(dense_gradient_1)(walk, xi, dyo, dwo, columns);
+      if (rows == 4) FN(dense_gradient_4)(walk, starts, xi, dyo, dwo, columns);
+      else if (rows == 2) FN(dense_gradient_2)(walk, starts, xi, dyo, dwo, columns);
+      else FN(dense_gradient_1)(walk, starts, xi, dyo, dwo, columns);
     }
   }
 }

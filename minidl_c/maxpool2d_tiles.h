@@ -24,7 +24,7 @@ INLINE void FN(max_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t w1
     for (ptrdiff_t h = h0; h < h1; h++) {
       for (ptrdiff_t w = w0; w < w1; w++) {
         V cell = *(const V *)(x + h * row + w * LANES + lane);
-        M better = (cell > best) | ((cell != cell) & (best == best));
+        M better = ~(cell <= best) & (best == best);         /* greater, or the first NaN */
         best = FN(select)(better, cell, best);
         M number = FN(integer)((int32_t)(h * width + w));
         first = (better & number) | (~better & first);

@@ -28,17 +28,23 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def run(name, *args, home, epochs=99):
-    """What an example prints in a fresh installation: no data, no network; a fit's epochs limited."""
+def started(name, *args, home, epochs=99):
+    """An example in a fresh installation: no data but in `home`, no network; a fit's epochs limited."""
     script = str(ROOT / "examples" / name)
-    done = subprocess.run(
+    path = os.pathsep.join([str(ROOT), str(ROOT / "examples")])
+    return subprocess.run(
         [sys.executable, "-W", "error", "-c", RUN, str(epochs), script, *args],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "SCIKIT_LEARN_DATA": str(home)},
+        env={**os.environ, "PYTHONPATH": path, "SCIKIT_LEARN_DATA": str(home)},
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
+
+
+def run(*args, **options):
+    """What an example prints."""
+    done = started(*args, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -48,7 +54,7 @@ def accuracy_in(said):
 
 
 def test_every_example_is_run_here():
-    assert {path.name for path in EXAMPLES} == {"custom_layer.py", "mnist_lenet.py"}
+    assert {path.name for path in EXAMPLES} == {"custom_layer.py", "mnist_fast.py", "mnist_lenet.py"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -85,3 +91,17 @@ def test_custom_layer(tmp_path):
     said = run("custom_layer.py", home=tmp_path, epochs=2)
     assert "gradients are right" in said
     assert accuracy_in(said) > 60
+
+
+def test_mnist_fast_out_of_reach_says_so(tmp_path):
+    done = started("mnist_fast.py", home=tmp_path)
+    assert done.returncode == 1 and "MNIST is not in" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_mnist_fast_learns_what_it_promises():
+    home = Path(os.environ.get("SCIKIT_LEARN_DATA") or Path("~/scikit_learn_data").expanduser())
+    if not (home / "openml").exists() and not (home / "minidl" / "mnist_784.npz").exists():
+        pytest.skip("no MNIST here")
+    said = run("mnist_fast.py", home=home)
+    assert float(re.search(r"test accuracy ([\d.]+)%, [\d.]+ s$", said, re.M)[1]) >= 99.0

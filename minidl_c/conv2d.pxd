@@ -14,6 +14,7 @@ ctypedef struct conv2d_dims:
     axis x_rows, x_columns              # backward: an input gets from outputs
     int y_tile[2]
     int x_tile[2]                       # register tiles: channels, pixels
+    int few                             # so few examples are faster one by one: one, if their channels leave lanes empty
     Py_ssize_t *taps                    # [C / groups * R * S] where a tap of the first output lies in the padded input
 
 cdef void conv2d_prepare(const conv2d_dims *d, const real *w, real *packed) noexcept nogil

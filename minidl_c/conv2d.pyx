@@ -149,7 +149,7 @@ cdef void forward_real(const op *o, const tile *t, const real *param) noexcept n
     cdef Py_ssize_t k0 = 0, k1 = 0
     cdef int lane
     share(d.K, t.part, t.parts, &k0, &k1)
-    if t.examples > FEW:
+    if t.examples > d.few:
         conv2d_forward_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, k0, k1, -1)
         return
     for lane in range(<int> t.examples):
@@ -168,7 +168,7 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef int lane
     share(d.K, t.part, t.parts, &k0, &k1)
     share(d.C, t.part, t.parts, &c0, &c1)
-    if t.examples > FEW:
+    if t.examples > d.few:
         conv2d_backward_w_tile(d, dy, x, scratch, dw, db, k0, k1)
         if t.dx != NULL:
             conv2d_backward_x_tile(d, dy, packed, <real *> t.dx, c0, c1, -1)
@@ -230,6 +230,7 @@ cdef class Conv2DOp(Op):
         find_runs(&d.x_columns, W, d.OW, d.S, d.sw, d.left, d.dw, True)
         choose_tile(d.K // groups, d.y_columns.longest, &d.y_tile[0], &d.y_tile[1])
         choose_tile(d.C // groups, d.x_columns.longest, &d.x_tile[0], &d.x_tile[1])
+        d.few = FEW if d.K // groups >= LANES and (d.C == 1 or d.C // groups >= LANES) else 1
         d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
         if d.taps == NULL:
             raise MemoryError()

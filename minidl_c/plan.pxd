@@ -8,7 +8,7 @@ cdef class Plan:
     cdef op *ops
     cdef value *values
     cdef int n_ops, cuts
-    cdef Py_ssize_t work                # multiply-adds of a tile's forward, about
+    cdef Py_ssize_t work                # multiply-adds of one example's forward, about
     cdef readonly bint has_loss
     cdef readonly list sources          # the Ops, kept alive
     cdef readonly str dtype

@@ -12,7 +12,7 @@ from minidl_c.job cimport (
 )
 from minidl_c.buffers cimport address
 from minidl_c.memory cimport value
-from minidl_c.op cimport CUT_FORWARD, LANES, READS_X, READS_Y, Op, op
+from minidl_c.op cimport CUT_FORWARD, FEW, LANES, READS_X, READS_Y, Op, op
 from minidl_c.passes cimport Pass
 from minidl_c.threads cimport threads_for
 from minidl_c.update cimport Update
@@ -62,7 +62,7 @@ cdef class Plan:
                     or o.backward_rows != NULL and o.backward_tile == NULL):
                 raise ValueError(f"{name}: rows want a tile function of the same direction, and forward_rows want CUT_FORWARD")
             self.values[k + 1].size = o.out_size
-            self.work += LANES * o.work
+            self.work += o.work
             self.cuts |= o.cut
         for k in range(self.n_ops + 1):
             self.values[k].bytes = self.values[k].size * LANES * self.ops[0].real_bytes
@@ -127,7 +127,8 @@ cdef class Plan:
 
     cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t rounds) except -1:
         """How many threads may work on rounds of so many examples, each going `sweeps` times through the ops."""
-        return threads_for(num_threads, <double> sweeps * self.work * ((examples + LANES - 1) // LANES), rounds)
+        cdef Py_ssize_t lanes = examples if examples <= FEW else (examples + LANES - 1) // LANES * LANES
+        return threads_for(num_threads, <double> sweeps * self.work * lanes, rounds)
 
     cdef Pass a_pass(self):
         cdef Pass p

@@ -22,7 +22,7 @@ cdef extern from *:
 
 MAX_THREADS = 1024
 
-cdef double LITTLE_ROUND = 1e6          # multiply-adds, about 20 us: threads would wait for each other longer than they work
+cdef double LITTLE_ROUND = 2e6          # multiply-adds, about 40 us: threads would wait for each other longer than they work
 cdef double LITTLE_CALL = 16e6          # about 0.3 ms: a second thread saves less than a busy machine takes to run it
 _chosen = None          # what set_num_threads was given
 _forked = False         # libgomp's threads do not survive a fork: a child that opens a region hangs for ever

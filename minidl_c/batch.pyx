@@ -21,7 +21,8 @@ def _check(name, array, batch, shape):
 cdef int forward_batch(Op op, object x, object y, tuple params, object num_threads) except -1:
     """y (n, ...) OUT = the op on every example of x (n, ...)."""
     n = x.shape[0]
-    Plan([op], [0]).predict(x.reshape(n, op.c.in_size), arange(n), _flat(params, op.dtype), y.reshape(n, op.c.out_size), num_threads)
+    param = _flat(params, op.dtype)
+    Plan([op], [0]).predict(x.reshape(n, op.c.in_size), arange(n), param, y.reshape(n, op.c.out_size), num_threads)
     return 0
 
 

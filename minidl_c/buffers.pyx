@@ -10,5 +10,6 @@ cdef char *address(object array, object dtype, Py_ssize_t size, bint write, str 
     if array.dtype != _DTYPES[dtype]:
         raise TypeError(f"{name}: expected {dtype}, got {array.dtype}")
     if array.size != size or not flags.c_contiguous or not flags.aligned or (write and not flags.writeable):
-        raise ValueError(f"{name}: expected {size} aligned C-contiguous {'writable ' if write else ''}numbers, got shape {array.shape}")
+        kind = "writable " if write else ""
+        raise ValueError(f"{name}: expected {size} aligned C-contiguous {kind}numbers, got shape {array.shape}")
     return <char *> <size_t> array.ctypes.data

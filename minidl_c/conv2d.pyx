@@ -22,8 +22,10 @@ from minidl_c.op import whole_numbers
 
 cdef extern from "conv2d_tiles.h" nogil:
     void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
-    void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *, const float *, float *)
-    void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *, const double *, double *)
+    void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
+                             const float *, float *)
+    void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
+                             const double *, double *)
     void sum_pixels_f32(const float *, Py_ssize_t, float *)
     void sum_pixels_f64(const double *, Py_ssize_t, double *)
 

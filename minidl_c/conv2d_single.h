@@ -62,7 +62,8 @@ INLINE void FN(single_body)(const int KV, const int NR, ptrdiff_t outputs, const
   }
   REAL found[NR][KV * VL];
   memcpy(found, sum, sizeof found);
-  for (ptrdiff_t i = 0; i < outputs; i++) for (int j = 0; j < NR; j++) FN(put)(y + i * k->y_row + j * k->y_pixel, lane, found[j][i]);
+  for (ptrdiff_t i = 0; i < outputs; i++)
+    for (int j = 0; j < NR; j++) FN(put)(y + i * k->y_row + j * k->y_pixel, lane, found[j][i]);
 }
 
 /* `weight_gradient` of conv2d_tiles.h, for `outputs` channels (at most KV vectors) and NT taps of one example. x is dense,
@@ -85,7 +86,8 @@ INLINE void FN(single_gradient_body)(const int KV, const int NT, ptrdiff_t outpu
   }
   REAL found[NT][KV * VL];
   memcpy(found, sum, sizeof found);
-  for (ptrdiff_t i = 0; i < outputs; i++) for (int j = 0; j < NT; j++) dw[i * k->dw_channel + j * LANES + lane] += found[j][i];
+  for (ptrdiff_t i = 0; i < outputs; i++)
+    for (int j = 0; j < NT; j++) dw[i * k->dw_channel + j * LANES + lane] += found[j][i];
 }
 
 #define SINGLE(KV, NR) \
@@ -109,7 +111,9 @@ INLINE void FN(correlate_single)(ptrdiff_t outputs, ptrdiff_t pixels, const corr
   int vectors = FN(vectors_of)(outputs), columns = single_pixels(vectors, pixels);
   for (ptrdiff_t p = 0; p < pixels; p += columns) {
     ptrdiff_t q = p < pixels - columns ? p : pixels - columns;
-#define TRY(KV, NR) if (vectors == KV && columns == NR) FN(single_##KV##x##NR)(outputs, k, x + q * k->x_pixel, w, bias, y + q * k->y_pixel, lane);
+    const REAL *xq = x + q * k->x_pixel;
+    REAL *yq = y + q * k->y_pixel;
+#define TRY(KV, NR) if (vectors == KV && columns == NR) FN(single_##KV##x##NR)(outputs, k, xq, w, bias, yq, lane);
     EACH_SINGLE(TRY)
 #undef TRY
   }

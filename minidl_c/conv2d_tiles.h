@@ -29,8 +29,9 @@ typedef struct {
 
 /* Which register tiles exist: accumulators, inputs and one weight have to fit in the registers. */
 #if VECTOR_REGISTERS == 32
-#define EACH_TILE(T) T(1,1) T(1,2) T(1,3) T(1,4) T(1,5) T(2,1) T(2,2) T(2,3) T(2,4) T(2,5) T(3,1) T(3,2) T(3,3) T(3,4) T(3,5) \
-  T(4,1) T(4,2) T(4,3) T(4,4) T(4,5) T(5,1) T(5,2) T(5,3) T(5,4) T(6,1) T(6,2) T(6,3) T(6,4) T(7,1) T(7,2) T(7,3) T(8,1) T(8,2) T(8,3)
+#define EACH_TILE(T) T(1,1) T(1,2) T(1,3) T(1,4) T(1,5) T(2,1) T(2,2) T(2,3) T(2,4) T(2,5) T(3,1) T(3,2) T(3,3) T(3,4) \
+  T(3,5) T(4,1) T(4,2) T(4,3) T(4,4) T(4,5) T(5,1) T(5,2) T(5,3) T(5,4) T(6,1) T(6,2) T(6,3) T(6,4) T(7,1) T(7,2) T(7,3) \
+  T(8,1) T(8,2) T(8,3)
 #define GRADIENT_ROWS 4
 #define GRADIENT_TAPS 5
 #else
@@ -139,7 +140,8 @@ INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_
 }
 
 #define GRADIENT_TILE(MR, NK) \
-  NOINLINE void FN(weight_gradient_##MR##x##NK)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) { \
+  NOINLINE void FN(weight_gradient_##MR##x##NK)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, \
+                                                const REAL *dy, REAL *dw) { \
     if (k->x_column == LANES && sizeof(REAL) == 4) FN(weight_gradient_body)(MR, NK, k, LANES, x, taps, dy, dw); \
     else FN(weight_gradient_body)(MR, NK, k, k->x_column, x, taps, dy, dw); \
   }

@@ -5,8 +5,10 @@ from minidl_c.op cimport LANES, real
 cdef extern from "conv2d_single.h" nogil:
     void correlate_f32(int, int, Py_ssize_t, const correlation *, const float *, const float *, const float *, float *)
     void correlate_f64(int, int, Py_ssize_t, const correlation *, const double *, const double *, const double *, double *)
-    void correlate_single_f32(Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *, float *, int)
-    void correlate_single_f64(Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *, double *, int)
+    void correlate_single_f32(Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
+                              float *, int)
+    void correlate_single_f64(Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
+                              double *, int)
     int single_rows_f32()
     int single_rows_f64()
 

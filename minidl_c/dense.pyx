@@ -17,8 +17,10 @@ from minidl_c.op import whole_numbers
 cdef extern from "dense_tiles.h" nogil:
     void project_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *)
     void project_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *, double *)
-    void project_single_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *, int)
-    void project_single_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *, double *, int)
+    void project_single_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *,
+                            float *, int)
+    void project_single_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *,
+                            double *, int)
     ctypedef struct dense_walk:
         Py_ssize_t tiles, slots, examples, outputs, x_tile, dy_row
     void dense_weight_gradient_f32(const dense_walk *, const float *, const float *, float *, Py_ssize_t, Py_ssize_t)
@@ -113,9 +115,11 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t o0 = 0, o1 = 0, n = d.inputs * d.outputs
     share(d.outputs, t.part, t.parts, &o0, &o1)
     if o.real_bytes == 4:
-        dense_forward_tile(d, <const float *> t.x, <const float *> t.param, <const float *> t.param + n, <float *> t.y, o0, o1, t.examples)
+        dense_forward_tile(d, <const float *> t.x, <const float *> t.param, <const float *> t.param + n,
+                           <float *> t.y, o0, o1, t.examples)
     else:
-        dense_forward_tile(d, <const double *> t.x, <const double *> t.param, <const double *> t.param + n, <double *> t.y, o0, o1, t.examples)
+        dense_forward_tile(d, <const double *> t.x, <const double *> t.param, <const double *> t.param + n,
+                           <double *> t.y, o0, o1, t.examples)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -136,9 +140,11 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     if o.real_bytes == 4:
-        dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.tiles, w.slots, w.examples, <float *> w.grad, r0, r1)
+        dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.tiles, w.slots, w.examples,
+                            <float *> w.grad, r0, r1)
     else:
-        dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.tiles, w.slots, w.examples, <double *> w.grad, r0, r1)
+        dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.tiles, w.slots, w.examples,
+                            <double *> w.grad, r0, r1)
 
 
 cdef class DenseOp(Op):
@@ -180,7 +186,10 @@ def dense_forward(
     real[:, ::1] y not None,                   # OUT (n, outputs)
     num_threads=1,
 ):
-    """y = x w + b, in parallel over the batch. Raises ValueError for shapes that do not belong together, before y is touched."""
+    """y = x w + b, in parallel over the batch.
+
+    Raises ValueError for shapes that do not belong together, before y is touched.
+    """
     x_, w_, b_, y_ = asarray(x), asarray(w), asarray(b), asarray(y)
     forward_batch(_op(x_, w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
 

@@ -98,12 +98,13 @@ INLINE void FN(project_single_body)(const int KV, ptrdiff_t n, const REAL *x, co
   memcpy(found, sum, sizeof found);
   for (int i = 0; i < KV * VL; i++) FN(put)(y + i * LANES, lane, found[i]);
 }
-NOINLINE void FN(project_single_8)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias, REAL *y, int lane) {
-  FN(project_single_body)(8, n, x, w, w_input, bias, y, lane);
-}
-NOINLINE void FN(project_single_1)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias, REAL *y, int lane) {
-  FN(project_single_body)(1, n, x, w, w_input, bias, y, lane);
-}
+#define PROJECT_SINGLE(KV) \
+  NOINLINE void FN(project_single_##KV)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias, REAL *y, \
+                                        int lane) { \
+    FN(project_single_body)(KV, n, x, w, w_input, bias, y, lane); \
+  }
+PROJECT_SINGLE(1) PROJECT_SINGLE(8)
+#undef PROJECT_SINGLE
 
 /* Outputs whose weights are not side by side, or are too few for a vector: some chains at a time. */
 NOINLINE void FN(project_single_rows)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output,
@@ -127,8 +128,10 @@ INLINE void FN(project_single)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, co
                                const REAL *bias, REAL *y, int lane) {
   ptrdiff_t i = 0;
   if (w_output == 1) {
-    for (; i + 8 * VL <= outputs; i += 8 * VL) FN(project_single_8)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
-    for (; i + VL <= outputs; i += VL) FN(project_single_1)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
+    for (; i + 8 * VL <= outputs; i += 8 * VL)
+      FN(project_single_8)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
+    for (; i + VL <= outputs; i += VL)
+      FN(project_single_1)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
   }
   FN(project_single_rows)(outputs - i, n, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, y + i * LANES, lane);
 }
@@ -189,7 +192,8 @@ GRADIENT(8)
 #undef GRADIENT
 
 /* The same for rows i0 <= i < i1 and all columns. */
-NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw, ptrdiff_t i0, ptrdiff_t i1) {
+NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw,
+                                        ptrdiff_t i0, ptrdiff_t i1) {
   ptrdiff_t starts[MAX_SLOTS + 1];
   for (ptrdiff_t slot = 0; slot <= walk->slots; slot++) starts[slot] = slot_start(slot, walk->tiles, walk->slots);
   for (ptrdiff_t i = i0, rows; i < i1; i += rows) {

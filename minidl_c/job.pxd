@@ -38,7 +38,8 @@ ctypedef struct phase:
     Py_ssize_t items
 
 ctypedef struct optimizer:              # what a native optimizer brings: see sgd.pyx
-    void (*update)(const optimizer *, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end, double rate) noexcept nogil
+    void (*update)(const optimizer *, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end,
+                   double rate) noexcept nogil
     int real_bytes
     void *state
     double hyper[8]

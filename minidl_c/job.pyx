@@ -32,7 +32,8 @@ cdef extern from "finite.h" nogil:
     int all_finite_f64(const double *, Py_ssize_t)
 
 
-cdef void gather(const job *j, const int64_t *rows, Py_ssize_t examples, char *out, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+cdef void gather(const job *j, const int64_t *rows, Py_ssize_t examples, char *out,
+                 Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef Py_ssize_t size = j.values[0].size, i0 = 0, i1 = 0
     share(size, part, parts, &i0, &i1)
     if j.x_kind == UINT8:
@@ -64,7 +65,8 @@ cdef void take(const job *j, Py_ssize_t first, Py_ssize_t examples, Py_ssize_t s
         gather_forward_tile(<const double *> j.dy, size, rows, examples, <double *> out, 0, size)
 
 
-cdef void scatter(const job *j, const char *tile_data, Py_ssize_t size, Py_ssize_t first, Py_ssize_t examples, char *out) noexcept nogil:
+cdef void scatter(const job *j, const char *tile_data, Py_ssize_t size, Py_ssize_t first, Py_ssize_t examples,
+                  char *out) noexcept nogil:
     if j.real_bytes == 4:
         gather_backward_tile(<const float *> tile_data, size, examples, <float *> out + first * size)
     else:
@@ -95,7 +97,8 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t
         o.backward_tile(o, v)
 
 
-cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
+cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread,
+                   int back) noexcept nogil:
     """A loss is an op that also sees labels and weights, and leaves a loss for each example."""
     cdef int64_t labels[16]
     cdef double room[2 * 16 + 8]                    # weights and losses, as float or double
@@ -105,9 +108,11 @@ cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssiz
     for lane in range(LANES):
         labels[lane] = j.labels[v.rows[lane]] if lane < v.examples else 0
         if j.real_bytes == 4:
-            (<float *> weights)[lane] = 0 if lane >= v.examples else (<const float *> j.weights)[v.rows[lane]] if j.weights != NULL else 1
+            (<float *> weights)[lane] = (
+                0 if lane >= v.examples else (<const float *> j.weights)[v.rows[lane]] if j.weights != NULL else 1)
         else:
-            (<double *> weights)[lane] = 0 if lane >= v.examples else (<const double *> j.weights)[v.rows[lane]] if j.weights != NULL else 1
+            (<double *> weights)[lane] = (
+                0 if lane >= v.examples else (<const double *> j.weights)[v.rows[lane]] if j.weights != NULL else 1)
     v.labels, v.weights, v.losses = labels, weights, losses
     run_op(j, o, v, slot, t, thread, back)
     if not back:
@@ -163,9 +168,11 @@ cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_
     if o.n_lane:
         width = o.n_lane // o.rows
         if j.real_bytes == 4:
-            sum_slots_f32(<float *> (j.sums + o.lane * LANES * 4), j.sums_bytes // 4, j.slots, <float *> w.grad, a * width, b * width)
+            sum_slots_f32(<float *> (j.sums + o.lane * LANES * 4), j.sums_bytes // 4, j.slots,
+                          <float *> w.grad, a * width, b * width)
         else:
-            sum_slots_f64(<double *> (j.sums + o.lane * LANES * 8), j.sums_bytes // 8, j.slots, <double *> w.grad, a * width, b * width)
+            sum_slots_f64(<double *> (j.sums + o.lane * LANES * 8), j.sums_bytes // 8, j.slots,
+                          <double *> w.grad, a * width, b * width)
     if (o.backward_rows if back else o.forward_rows) != NULL:
         w.x, w.x_tile = j.data[o.input].at, j.data[o.input].bytes
         w.dy, w.dy_tile = j.grad[o.output].at, j.grad[o.output].bytes

@@ -25,7 +25,8 @@ cdef extern from "maxpool2d_tiles.h" nogil:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef inline Py_ssize_t clip(Py_ssize_t start, Py_ssize_t size, Py_ssize_t cells, Py_ssize_t *first, Py_ssize_t *end) noexcept nogil:
+cdef inline Py_ssize_t clip(Py_ssize_t start, Py_ssize_t size, Py_ssize_t cells, Py_ssize_t *first,
+                            Py_ssize_t *end) noexcept nogil:
     """first..end: the cells of a window at `start` that lie inside an input of that size. Returns start."""
     first[0] = max(<Py_ssize_t> 0, -start)
     end[0] = min(cells, size - start)

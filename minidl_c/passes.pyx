@@ -1,7 +1,9 @@
 """Pass: one call of a plan, from its arguments to the list of phases that the threads work through."""
 from libc.stdlib cimport calloc, free
 
-from minidl_c.job cimport BACKWARD, FORWARD, GATHER, PREPARE, RANGES, ROWS, SHARES, TILES, call, call_kind, job, phase, phase_kind
+from minidl_c.job cimport (
+    BACKWARD, FORWARD, GATHER, PREPARE, RANGES, ROWS, SHARES, TILES, call, call_kind, job, phase, phase_kind,
+)
 from minidl_c.memory cimport Memory, value
 from minidl_c.op cimport CUT_BACKWARD, CUT_FORWARD, LANES, op
 

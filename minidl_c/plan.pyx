@@ -57,10 +57,12 @@ cdef class Plan:
             if k == 0:
                 self.values[0].size = o.in_size
             if o.input > k or o.skip > k or o.dskip > self.n_ops or self.values[o.input].size != o.in_size:
-                raise ValueError(f"{name}: takes {o.in_size} numbers an example, the value in front has {self.values[o.input].size}")
+                raise ValueError(f"{name}: takes {o.in_size} numbers an example, the value in front has "
+                                 f"{self.values[o.input].size}")
             if (o.forward_rows != NULL and (o.forward_tile == NULL or not o.cut & CUT_FORWARD)
                     or o.backward_rows != NULL and o.backward_tile == NULL):
-                raise ValueError(f"{name}: rows want a tile function of the same direction, and forward_rows want CUT_FORWARD")
+                raise ValueError(f"{name}: rows want a tile function of the same direction, "
+                                 "and forward_rows want CUT_FORWARD")
             self.values[k + 1].size = o.out_size
             self.work += o.work
             self.cuts |= o.cut
@@ -185,7 +187,7 @@ cdef class Plan:
         return p
 
     def backward(self, Pass p, dy, dx, param, grad):
-        """From the gradient dy of a Pass's outputs to dx (OUT, or None) and to the parameters' gradients in `grad` (OUT, sums).
+        """From the gradient dy of a Pass's outputs to dx (OUT, or None) and to the parameters' gradients in `grad` (OUT).
 
         May be called again with the same Pass: nothing it keeps is overwritten but gradients. Raises RuntimeError for one
         that was released.

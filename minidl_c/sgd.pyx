@@ -35,11 +35,15 @@ cdef void sgd_update_range(
             w[i] = w[i] - lr * v[i]
 
 
-cdef void update(const optimizer *o, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end, double rate) noexcept nogil:
+cdef void update(
+    const optimizer *o, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end, double rate,
+) noexcept nogil:
     if o.real_bytes == 4:
-        sgd_update_range(<float *> param, <const float *> grad, <float *> o.state, start, end, <float> rate, <float> o.hyper[0], o.hyper[1] != 0)
+        sgd_update_range(<float *> param, <const float *> grad, <float *> o.state, start, end,
+                         <float> rate, <float> o.hyper[0], o.hyper[1] != 0)
     else:
-        sgd_update_range(<double *> param, <const double *> grad, <double *> o.state, start, end, rate, o.hyper[0], o.hyper[1] != 0)
+        sgd_update_range(<double *> param, <const double *> grad, <double *> o.state, start, end,
+                         rate, o.hyper[0], o.hyper[1] != 0)
 
 
 cdef class SGDUpdate(Update):
@@ -67,7 +71,8 @@ def sgd_update(
 ):
     """One step of SGD, in place. Raises ValueError if the sizes differ."""
     if w.shape[0] != g.shape[0] or w.shape[0] != velocity.shape[0]:
-        raise ValueError(f"sgd: expected w, g and velocity of one size, got {w.shape[0]}, {g.shape[0]} and {velocity.shape[0]}")
+        sizes = w.shape[0], g.shape[0], velocity.shape[0]
+        raise ValueError(f"sgd: expected w, g and velocity of one size, got {sizes}")
     cdef unsigned before = flush_subnormals()          # as inside a plan
     if w.shape[0]:
         sgd_update_range(&w[0], &g[0], &velocity[0], 0, w.shape[0], <real> lr, <real> momentum, nesterov)

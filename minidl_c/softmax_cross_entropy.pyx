@@ -60,9 +60,11 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     if o.real_bytes == 4:
-        softmax_cross_entropy_backward_tile(<const float *> t.y, o.in_size, t.labels, <const float *> t.weights, <float *> t.dx)
+        softmax_cross_entropy_backward_tile(<const float *> t.y, o.in_size, t.labels, <const float *> t.weights,
+                                            <float *> t.dx)
     else:
-        softmax_cross_entropy_backward_tile(<const double *> t.y, o.in_size, t.labels, <const double *> t.weights, <double *> t.dx)
+        softmax_cross_entropy_backward_tile(<const double *> t.y, o.in_size, t.labels, <const double *> t.weights,
+                                            <double *> t.dx)
 
 
 cdef class SoftmaxCrossEntropyOp(Op):
@@ -98,7 +100,8 @@ ctypedef struct batch:                  # what the threads work on: rows of arra
     char *room                          # one tile and two rows for each thread
 
 
-cdef void run_tile(const batch *j, const real *scores, const real *weights, real *losses, real *out, Py_ssize_t t, real *p) noexcept nogil:
+cdef void run_tile(const batch *j, const real *scores, const real *weights, real *losses, real *out, Py_ssize_t t,
+                   real *p) noexcept nogil:
     """Rows 16 t .. 16 t + 15, by way of the tile p."""
     cdef Py_ssize_t first = t * LANES, live = min(<Py_ssize_t> LANES, j.n - first), k, lane
     cdef real *loss = p + j.classes * LANES
@@ -124,13 +127,15 @@ cdef void work(void *job, Py_ssize_t round, Py_ssize_t phase, Py_ssize_t item, i
     cdef const batch *j = <const batch *> job
     cdef char *room = aligned(j.room + thread * j.room_bytes)
     if j.real_bytes == 4:
-        run_tile(j, <const float *> j.scores, <const float *> j.weights, <float *> j.losses, <float *> j.out, item, <float *> room)
+        run_tile(j, <const float *> j.scores, <const float *> j.weights, <float *> j.losses, <float *> j.out,
+                 item, <float *> room)
     else:
-        run_tile(j, <const double *> j.scores, <const double *> j.weights, <double *> j.losses, <double *> j.out, item, <double *> room)
+        run_tile(j, <const double *> j.scores, <const double *> j.weights, <double *> j.losses, <double *> j.out,
+                 item, <double *> room)
 
 
-cdef int run(const real[:, ::1] scores, const int64_t[::1] labels, const real[::1] weights, real[::1] losses, real[:, ::1] out,
-             int gradient, object num_threads) except -1:
+cdef int run(const real[:, ::1] scores, const int64_t[::1] labels, const real[::1] weights, real[::1] losses,
+             real[:, ::1] out, int gradient, object num_threads) except -1:
     """Softmax of every row; then its loss, its probabilities or its gradient."""
     cdef batch j
     cdef Py_ssize_t tiles = (scores.shape[0] + LANES - 1) // LANES

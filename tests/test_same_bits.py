@@ -189,3 +189,34 @@ def test_two_fits_are_one(dtype):
 
 if __name__ == "__main__":
     print(minidl_c.isa, *(after_100_steps(dtype, 64) for dtype in DTYPES))
+
+
+# ---- few examples, which kernels compute one by one
+def gradients(model, x, dy):
+    """y, dx and all parameters' gradients of a batch, by hand."""
+    y = model.forward(x, training=True)
+    dx = model.backward(dy)
+    return [y, dx, *(param.grad.copy() for param in model.params.values())]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("seed", range(12))
+def test_few_examples_have_the_bits_of_a_tile(dtype, seed):
+    """A batch of n, and the same n in a batch of 9 whose other gradients are zero: the sums over both are equal."""
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.choice([1, 2, 6, 16, 32])), int(rng.integers(5, 14)), int(rng.integers(5, 14)))
+    groups = 2 if shape[0] % 2 == 0 and rng.random() < 0.3 else 1
+    filters = groups * int(rng.choice([1, 3, 16, 17, 24]))
+    kernel = tuple(int(k) for k in rng.integers(1, 5, 2))
+    options = {"stride": int(rng.integers(1, 3)), "padding": int(rng.integers(0, 3)), "groups": groups}
+    layers = [Conv2D(filters, kernel, **options), ReLU(), Flatten(), Dense(int(rng.choice([5, 16, 130, 300])))]
+    model = Sequential(layers, input_shape=shape, dtype=dtype, seed=seed)
+    for param in model.params.values():
+        param.value = rng.standard_normal(param.value.shape)  # biases are zero at first, and hide what is forgotten
+    x = rng.standard_normal((9, *shape)).astype(dtype)
+    dy = rng.standard_normal((9, *model.output_shape)).astype(dtype)
+    for n in (1, 2, 3, 4, 5):
+        few = gradients(model, x[:n], dy[:n])
+        y, dx, *grads = gradients(model, x, np.where(np.arange(9)[:, None] < n, dy, 0))
+        for a, b in zip(few, [y[:n], dx[:n], *grads], strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"{n} examples, {model!r} of {shape}")

@@ -17,9 +17,10 @@ ROOT = Path(__file__).parents[1]
 def run(*args, **env):
     """A fresh interpreter with this minidl; its standard output."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     done = subprocess.run(
         [sys.executable, *args],
-        env={**os.environ, "PYTHONPATH": path, **env},
+        env={**inherited, "PYTHONPATH": path, **env},
         capture_output=True,
         text=True,
         timeout=120,

@@ -35,7 +35,8 @@ cdef extern from "conv2d_tiles.h" nogil:
 cdef void conv2d_prepare(
     const conv2d_dims *d,
     const real *w,                      # IN  (K, C / groups, R, S)
-    real *packed,                       # OUT twice as much: for forward [group][c][r][s][k], for backward [group][k][r][s][c]
+    real *packed,                       # OUT twice as much: for forward [group][c][r][s][k], for backward [group][k][r][s][c];
+                                        # 2 * LANES numbers behind it may be read
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g, k, c, i, at
     cdef real *back = packed + d.K * C * RS
@@ -240,7 +241,7 @@ cdef class Conv2DOp(Op):
             d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
             n += 1
         self.c.n_param = self.c.n_lane = self.c.rows = filters * (n + 1)
-        self.c.packed = (2 * filters * n + LANES) * self.c.real_bytes       # may be read a vector beyond its end
+        self.c.packed = (2 * filters * n + 2 * LANES) * self.c.real_bytes   # single examples read beyond its end
         self.c.scratch = max(single_scratch(d), C * d.PH * d.PW * LANES if max(padding) else 0) * self.c.real_bytes
         self.c.reads, self.c.splits, self.c.work = READS_X, 1, filters * n * d.OH * d.OW
         self.c.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward

@@ -38,7 +38,8 @@ static int single_pixels(int vectors, ptrdiff_t pixels) {
 INLINE int FN(vectors_of)(ptrdiff_t outputs) { return outputs > 2 * VL ? MAX_VECTORS : outputs > VL ? 2 : 1; }
 
 /* `correlate` of conv2d_tiles.h, for `outputs` channels (at most KV vectors) and NR pixels of one example. x is dense, y a
- * tile of which one lane is written. w is read in whole vectors: up to one vector more than there is. */
+ * tile of which one lane is written. w is read in whole vectors, of which 1, 2 or 4 are used: up to 2 * LANES - 1 numbers beyond
+ * the last output. */
 INLINE void FN(single_body)(const int KV, const int NR, ptrdiff_t outputs, const correlation *k, const REAL *x, const REAL *w,
                             const REAL *bias, REAL *y, int lane) {
   V sum[NR][KV];
@@ -67,7 +68,7 @@ INLINE void FN(single_body)(const int KV, const int NR, ptrdiff_t outputs, const
 }
 
 /* `weight_gradient` of conv2d_tiles.h, for `outputs` channels (at most KV vectors) and NT taps of one example. x is dense,
- * dy [pixels][dy_row] has its channels side by side; ADD to one lane of dw. */
+ * dy [pixels][dy_row] has its channels side by side, and is read in whole vectors as w above; ADD to one lane of dw. */
 INLINE void FN(single_gradient_body)(const int KV, const int NT, ptrdiff_t outputs, const gradient_walk *k, const REAL *x,
                                      const ptrdiff_t *taps, const REAL *dy, ptrdiff_t dy_row, REAL *dw, int lane) {
   V sum[NT][KV];

@@ -23,8 +23,8 @@ cdef inline Py_ssize_t dy_row(const conv2d_dims *d) noexcept nogil:
 
 
 cdef Py_ssize_t single_scratch(const conv2d_dims *d) noexcept nogil:
-    """How many numbers of scratch a convolution of single examples needs; a vector more, for the last may reach beyond."""
-    return max(d.C * d.PH * d.PW, d.K * d.OH * d.OW) + d.OH * d.OW * dy_row(d) + LANES
+    """How many numbers of scratch a convolution of single examples needs; the last vectors may reach beyond their row."""
+    return max(d.C * d.PH * d.PW, d.K * d.OH * d.OW) + d.OH * d.OW * dy_row(d) + 2 * LANES
 
 
 cdef void conv2d_backward_w_single(

@@ -98,6 +98,7 @@ INLINE void FN(project_single_body)(const int KV, ptrdiff_t n, const REAL *x, co
   memcpy(found, sum, sizeof found);
   for (int i = 0; i < KV * VL; i++) FN(put)(y + i * LANES, lane, found[i]);
 }
+
 #define PROJECT_SINGLE(KV) \
   NOINLINE void FN(project_single_##KV)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias, REAL *y, \
                                         int lane) { \

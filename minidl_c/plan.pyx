@@ -78,12 +78,13 @@ cdef class Plan:
 
     cdef void fuse(self) noexcept:
         """Leaves a ReLU to the op behind it, where that can do it on its way and nobody else reads the ReLU's value."""
-        cdef int k, i, readers
+        cdef int k, i, readers, fuses
         cdef op *o
         cdef op *relu
         for k in range(1, self.n_ops):
             o, relu = &self.ops[k], &self.ops[k - 1]
-            if not relu.is_relu or o.relu_forward_tile == NULL or o.input != k or o.reads & READS_X:
+            fuses = o.relu_forward_tile != NULL and o.relu_backward_tile != NULL
+            if not relu.is_relu or not fuses or o.input != k or o.reads & READS_X:
                 continue
             readers = 0
             for i in range(self.n_ops):

@@ -18,7 +18,7 @@ ctypedef enum phase_kind:
     SHARES                              # items: (tile, share of the channels), one call: fewer slots than threads
     ROWS                                # items: ranges of the rows of every op of the stage
     CHECK                               # one item: was all of it finite?
-    UPDATE                              # items: ranges of the flat parameters
+    UPDATE                              # items: those of ROWS
 
 ctypedef enum number_kind:
     UINT8
@@ -58,9 +58,10 @@ ctypedef struct job:
     room *saved
     char **packed
     char *scratch
-    char *sums
-    char *totals
-    Py_ssize_t scratch_bytes, sums_bytes
+    char *sums                          # of each thread, or of each slot: [n_lane][16]
+    char *parts                         # of each slot: [n_lane]
+    char *totals                        # [n_lane]
+    Py_ssize_t scratch_bytes, sums_bytes, parts_bytes
     # the batch: `examples` rows a round
     Py_ssize_t examples, tiles, slots
     int training
@@ -77,7 +78,6 @@ ctypedef struct job:
     # what is trained
     char *param
     char *grad_flat
-    Py_ssize_t n_flat
     const optimizer *update             # NULL: leave the parameters alone
     const double *rates                 # by round
     const double *totals_weight         # by round: what the sums are divided by; NULL: they stay sums

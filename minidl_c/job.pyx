@@ -1,13 +1,14 @@
-"""One call of a plan, as its threads see it: which ticket does what.
+"""One call of a plan, as its threads see it: what an item of a phase does.
 
 A round (one training step, or one pass) is a list of phases:
 
     PREPARE                   pack weights
     TILES  of stage 0         gather, forward, loss and backward of a tile, depth first; a stage ends where an op says `cut`
-    ROWS   of stage 0         weight gradients of dense layers, sums over slots and lanes, division by the batch's weight
+    ROWS   of stage 0         weight gradients of dense layers, sums over slots, division by the batch's weight
     ... the next stages
     CHECK                     stop before the update if anything is not finite
-    UPDATE                    the optimizer, over one flat buffer
+    UPDATE                    the optimizer, over the same ranges of the flat buffer as ROWS: a thread that keeps to its
+                              items finds their gradients in its cache
 """
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
@@ -15,6 +16,7 @@ from libc.string cimport memset
 from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
 from minidl_c.memory cimport place
 from minidl_c.op cimport LANES, aligned, op, share, tile, whole
+from minidl_c.sums cimport begin_sums, end_sums, sum_rows, sums_of, sums_up
 
 cdef extern from "team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
@@ -22,8 +24,6 @@ cdef extern from "team.h" nogil:
 
 cdef extern from "slots.h" nogil:
     Py_ssize_t slot_start(Py_ssize_t slot, Py_ssize_t tiles, Py_ssize_t slots)
-    void sum_slots_f32(const float *, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t, Py_ssize_t)
-    void sum_slots_f64(const double *, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t, Py_ssize_t)
 
 cdef extern from "finite.h" nogil:
     int divide_f32(float *, Py_ssize_t, float)
@@ -73,7 +73,7 @@ cdef void scatter(const job *j, const char *tile_data, Py_ssize_t size, Py_ssize
         gather_backward_tile(<const double *> tile_data, size, examples, <double *> out + first * size)
 
 
-cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
+cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t room, Py_ssize_t t, int thread, int back) noexcept nogil:
     """One op on one tile, in one direction. `v` knows the batch; the arrays are found here."""
     cdef int k = <int> (o - j.ops)
     v.x = place(&j.data[o.input], t, thread)
@@ -90,20 +90,20 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t
     v.scratch = j.scratch + thread * j.scratch_bytes
     v.param = j.param + o.param * j.real_bytes
     v.packed = j.packed[k]
-    v.sums = j.sums + slot * j.sums_bytes + o.lane * LANES * j.real_bytes if o.n_lane and j.sums_bytes else NULL
+    v.sums = sums_of(j, o, room) if sums_up(o, BACKWARD if back else FORWARD) else NULL
     if not back:
         o.forward_tile(o, v)
     else:
         o.backward_tile(o, v)
 
 
-cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread,
+cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssize_t room, Py_ssize_t t, int thread,
                    int back) noexcept nogil:
     """A loss is an op that also sees labels and weights, and leaves a loss for each example."""
     cdef int64_t labels[16]
-    cdef double room[2 * 16 + 8]                    # weights and losses, as float or double
+    cdef double numbers[2 * 16 + 8]                 # weights and losses, as float or double
     cdef Py_ssize_t lane
-    cdef char *weights = aligned(room)
+    cdef char *weights = aligned(numbers)
     cdef char *losses = weights + LANES * sizeof(double)
     for lane in range(LANES):
         labels[lane] = j.labels[v.rows[lane]] if lane < v.examples else 0
@@ -114,7 +114,7 @@ cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssiz
             (<double *> weights)[lane] = (
                 0 if lane >= v.examples else (<const double *> j.weights)[v.rows[lane]] if j.weights != NULL else 1)
     v.labels, v.weights, v.losses = labels, weights, losses
-    run_op(j, o, v, slot, t, thread, back)
+    run_op(j, o, v, room, t, thread, back)
     if not back:
         for lane in range(v.examples):
             if j.real_bytes == 4:
@@ -123,15 +123,13 @@ cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssiz
                 (<double *> j.losses)[first + lane] = (<double *> losses)[lane]
 
 
-cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slot, Py_ssize_t t, int thread,
+cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t room, Py_ssize_t t, int thread,
                    Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const op *o = &j.ops[c.op]
     cdef Py_ssize_t first = round * j.examples + t * LANES      # the tile's first position
     cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, j.examples - t * LANES)
     cdef int loss = j.losses != NULL and c.op == j.n_ops - 1
     cdef tile v
-    if (c.kind == GATHER or c.kind == TAKE) and part == 0 and t == slot_start(slot, j.tiles, j.slots):
-        memset(j.sums + slot * j.sums_bytes, 0, j.sums_bytes)   # here and not all at once: in this core's cache
     if c.kind == GATHER:
         gather(j, j.rows + first, examples, place(&j.data[0], t, thread), part, parts)
     elif c.kind == SCATTER:
@@ -146,9 +144,29 @@ cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slo
         v.rows, v.index, v.examples, v.part, v.parts = j.rows + first, t, examples, part, parts
         v.seed, v.step, v.training = j.seed, j.step + round, j.training
         if loss:
-            run_loss(j, o, &v, first, slot, t, thread, c.kind == BACKWARD)
+            run_loss(j, o, &v, first, room, t, thread, c.kind == BACKWARD)
         else:
-            run_op(j, o, &v, slot, t, thread, c.kind == BACKWARD)
+            run_op(j, o, &v, room, t, thread, c.kind == BACKWARD)
+
+
+cdef void run_slot(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t slot, int thread) noexcept nogil:
+    """A stage over all tiles of a slot, one after the other, and then their sums."""
+    cdef Py_ssize_t t
+    cdef int i
+    begin_sums(j, f, thread)
+    for t in range(slot_start(slot, j.tiles, j.slots), slot_start(slot + 1, j.tiles, j.slots)):
+        for i in range(f.first, f.last):
+            run_call(j, &j.calls[i], round, thread, t, thread, 0, 1)
+    end_sums(j, f, thread, slot)
+
+
+cdef void run_share(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t item, int thread) noexcept nogil:
+    """A share of one call on one tile, which is a slot."""
+    cdef Py_ssize_t parts = f.items // j.tiles, t = item // parts
+    cdef const call *c = &j.calls[f.first]
+    if (c.kind == GATHER or c.kind == TAKE) and item % parts == 0:
+        memset(j.sums + t * j.sums_bytes, 0, j.sums_bytes)
+    run_call(j, c, round, t, t, thread, item % parts, parts)
 
 
 cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
@@ -165,14 +183,8 @@ cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_
     if a == b:
         return
     w.grad = j.grad_flat + o.param * j.real_bytes if back and o.n_param else j.totals + o.lane * j.real_bytes
-    if o.n_lane:
-        width = o.n_lane // o.rows
-        if j.real_bytes == 4:
-            sum_slots_f32(<float *> (j.sums + o.lane * LANES * 4), j.sums_bytes // 4, j.slots,
-                          <float *> w.grad, a * width, b * width)
-        else:
-            sum_slots_f64(<double *> (j.sums + o.lane * LANES * 8), j.sums_bytes // 8, j.slots,
-                          <double *> w.grad, a * width, b * width)
+    if sums_up(o, c.kind):
+        sum_rows(j, o, <char *> w.grad, a, b)
     if (o.backward_rows if back else o.forward_rows) != NULL:
         w.x, w.x_tile = j.data[o.input].at, j.data[o.input].bytes
         w.dy, w.dy_tile = j.grad[o.output].at, j.grad[o.output].bytes
@@ -208,11 +220,24 @@ cdef void check(job *j, Py_ssize_t round) noexcept nogil:
         j.stopped = round
 
 
+cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
+    """The optimizer's step for the parameters whose gradients this item of ROWS left."""
+    cdef Py_ssize_t a = 0, b = 0, rows, width
+    cdef const op *o
+    cdef int k
+    for k in range(j.n_ops):
+        o = &j.ops[k]
+        rows = max(o.rows, <Py_ssize_t> 1)
+        width = o.n_param // rows
+        share(rows, item, items, &a, &b)
+        if width and a < b:
+            j.update.update(j.update, j.param, j.grad_flat, o.param + a * width, o.param + b * width, j.rates[round])
+
+
 cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, int thread) noexcept nogil:
     cdef job *j = <job *> arg
     cdef const phase *f = &j.phases[number]
     cdef const op *o
-    cdef Py_ssize_t t, a = 0, b = 0, parts
     cdef int i
     if j.stopped >= 0:
         return
@@ -221,21 +246,16 @@ cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, 
         if o.prepare != NULL:
             o.prepare(o, j.param + o.param * j.real_bytes, j.packed[item])
     elif f.kind == TILES:
-        for t in range(slot_start(item, j.tiles, j.slots), slot_start(item + 1, j.tiles, j.slots)):
-            for i in range(f.first, f.last):
-                run_call(j, &j.calls[i], round, item, t, thread, 0, 1)
+        run_slot(j, f, round, item, thread)
     elif f.kind == SHARES:
-        parts = f.items // j.tiles
-        t = item // parts
-        run_call(j, &j.calls[f.first], round, t, t, thread, item % parts, parts)
+        run_share(j, f, round, item, thread)
     elif f.kind == ROWS:
         for i in range(f.first, f.last):
             run_rows(j, &j.calls[i], round, item, f.items)
     elif f.kind == CHECK:
         check(j, round)
     else:
-        share(j.n_flat, item, f.items, &a, &b)
-        j.update.update(j.update, j.param, j.grad_flat, a, b, j.rates[round])
+        update(j, round, item, f.items)
 
 
 cdef void run_job(job *j, Py_ssize_t rounds) noexcept nogil:

@@ -22,8 +22,9 @@ cdef class Memory:
     cdef room *saved
     cdef char **packed
     cdef char *scratch
-    cdef Py_ssize_t scratch_bytes, sums_bytes, tiles
+    cdef Py_ssize_t scratch_bytes, sums_bytes, parts_bytes, tiles
     cdef char *sums
+    cdef char *parts
     cdef char *totals
     cdef int n_ops
     cdef char *take(self, Py_ssize_t bytes) noexcept

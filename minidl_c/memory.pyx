@@ -12,9 +12,20 @@ from minidl_c.op cimport LANES, op
 cdef extern from "slots.h" nogil:
     const int MAX_SLOTS
 
+cdef extern from *:
+    """
+    #include <sys/mman.h>
+    #ifndef MADV_HUGEPAGE
+    #define MADV_HUGEPAGE 0
+    #endif
+    """
+    int madvise(void *, size_t, int) nogil
+    const int MADV_HUGEPAGE
+
 cdef enum:
     ALIGNMENT = 64                      # a cache line, and the widest vector
     PAGE = 4096
+    HUGE_PAGE = 2 << 20
 
 
 cdef class Memory:
@@ -81,7 +92,9 @@ cdef class Memory:
         self.scratch_bytes = (self.scratch_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         self.scratch = self.take(self.scratch_bytes * threads)
         self.sums_bytes = n_lane * LANES * real_bytes if summing else 0
-        self.sums = self.take(self.sums_bytes * min(tiles, <Py_ssize_t> MAX_SLOTS))
+        self.parts_bytes = (n_lane * real_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT if summing else 0
+        self.sums = self.take(self.sums_bytes * min(tiles, threads))
+        self.parts = self.take(self.parts_bytes * min(tiles, <Py_ssize_t> MAX_SLOTS))
         self.totals = self.take(n_lane * real_bytes)
 
     cdef int lay_out(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
@@ -99,9 +112,13 @@ cdef class Memory:
             free(block)
             block = NULL
             self.capacity = 0
-            if posix_memalign(<void **> &block, ALIGNMENT, needed):
+            if needed >= HUGE_PAGE:
+                needed = (needed + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
+            if posix_memalign(<void **> &block, HUGE_PAGE if needed >= HUGE_PAGE else ALIGNMENT, needed):
                 raise MemoryError(f"a batch of {tiles * LANES} examples needs {needed} bytes")
             self.capacity = needed
+            if needed >= HUGE_PAGE and MADV_HUGEPAGE:
+                madvise(block, needed, MADV_HUGEPAGE)         # a tile walks many arrays at once: more than a TLB holds
             memset(block, 0, needed)
         self.block = block
         self.assign(ops, values, tiles, threads, keep_all, backward)

@@ -91,14 +91,15 @@ cdef class Pass:
         j.n_calls = j.n_phases = 0
         j.x = j.weights = j.y = j.dy = j.losses = j.dx = j.grad_flat = j.param = NULL
         j.rows = j.labels = NULL
-        j.update, j.rates, j.totals_weight, j.n_flat = NULL, NULL, NULL, 0
+        j.update, j.rates, j.totals_weight = NULL, NULL, NULL
         j.seed = j.step = j.training = 0
         j.threads = max(1, min(threads, max(j.slots, threads if j.tiles <= MAX_SLOTS else 0)))
         self.keep_all = by_hand or self.cuts or (j.tiles < j.threads)
         self.memory.lay_out(j.ops, j.values, j.tiles, j.threads, self.keep_all, backward)
         j.data, j.grad, j.saved, j.packed = self.memory.data, self.memory.grad, self.memory.saved, self.memory.packed
         j.scratch, j.scratch_bytes = self.memory.scratch, self.memory.scratch_bytes
-        j.sums, j.sums_bytes, j.totals = self.memory.sums, self.memory.sums_bytes, self.memory.totals
+        j.sums, j.parts, j.totals = self.memory.sums, self.memory.parts, self.memory.totals
+        j.sums_bytes, j.parts_bytes = self.memory.sums_bytes, self.memory.parts_bytes
         return 0
 
     cdef int want(self, int want_dx) except -1:

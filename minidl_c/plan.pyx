@@ -249,7 +249,7 @@ cdef class Plan:
         j.y = NULL if scores is None else address(scores, self.dtype, m * self.values[self.n_ops - 1].size, True, "scores")
         j.totals_weight = <const double *> address(totals, "float64", rounds, False, "totals")
         j.rates = <const double *> address(rates, "float64", rounds, False, "rates")
-        j.grad_flat, j.n_flat = address(grad, self.dtype, n, True, "grad"), n
+        j.grad_flat = address(grad, self.dtype, n, True, "grad")
         j.training, j.seed, j.step = 1, seed, count[0]
         p.want(False)
         self._forward(p)

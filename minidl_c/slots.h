@@ -1,8 +1,9 @@
 /* slots.h: the one shape of a sum over a batch.
  *
- * The tiles of a batch form min(tiles, 16) slots, contiguous runs of tiles. Slots are combined in a fixed pairwise tree:
- * node k of a level adds nodes 2k and 2k + 1 of the level below, and a last one without a partner moves up as it is. Then
- * the 16 lanes are combined in a fixed tree. Who computes a slot never matters, so threads do not change a bit. */
+ * The tiles of a batch form min(tiles, 16) slots, contiguous runs of tiles. A slot adds up its tiles lane by lane; then its
+ * 16 lanes are combined in a fixed tree, while they are still in the cache of the core that made them; then the slots, in a
+ * fixed pairwise tree: node k of a level adds nodes 2k and 2k + 1 of the level below, and a last one without a partner moves
+ * up as it is. Who computes a slot never matters, so threads do not change a bit. */
 #ifndef REAL
 #ifndef MINIDL_SLOTS_H
 #define MINIDL_SLOTS_H
@@ -35,24 +36,32 @@ INLINE REAL FN(lane_sum)(const REAL *lanes) {
   return (t[0] + t[2]) + (t[1] + t[3]);
 }
 
-/* OUT total[k] = the sum over slots and lanes of sums[slot][k][16], a <= k < b; `slot_size` numbers from slot to slot. */
-NOINLINE void FN(sum_slots)(const REAL *sums, ptrdiff_t slot_size, ptrdiff_t slots, REAL *total, ptrdiff_t a, ptrdiff_t b) {
-  for (ptrdiff_t k = a; k < b; k++) {
-    _Alignas(64) REAL row[LANES];
-    for (int lane = 0; lane < LANES; lane += VL) {
-      V node[SLOT_LEVELS];
-      for (ptrdiff_t slot = 0; slot < slots; slot++) {
-        V sum = *(const V *)(sums + slot * slot_size + k * LANES + lane);
-        int level = 0;
-        for (ptrdiff_t s = slot; s & 1; s >>= 1, level++) sum = node[level] + sum;
-        node[level] = sum;
-      }
-      int level = lowest_node(slots);
-      for (int up = level + 1; up < SLOT_LEVELS; up++)
-        if (slots >> up & 1) node[level] = node[up] + node[level];
-      *(V *)(row + lane) = node[level];
-    }
-    total[k] = FN(lane_sum)(row);
+/* OUT parts[k] = the sum of sums[k][16] over its lanes, a <= k < b. */
+NOINLINE void FN(sum_lanes)(const REAL *sums, REAL *parts, ptrdiff_t a, ptrdiff_t b) {
+  for (ptrdiff_t k = a; k < b; k++) parts[k] = FN(lane_sum)(sums + k * LANES);
+}
+
+/* OUT total[i] = the sum of parts[slot][i] over the slots, i < n <= 16; `size` numbers from slot to slot. */
+INLINE void FN(sum_slots_block)(const REAL *parts, ptrdiff_t size, ptrdiff_t slots, REAL *total, const ptrdiff_t n) {
+  REAL node[SLOT_LEVELS][16];
+  for (ptrdiff_t slot = 0; slot < slots; slot++, parts += size) {
+    REAL sum[16];
+    for (ptrdiff_t i = 0; i < n; i++) sum[i] = parts[i];
+    int level = 0;
+    for (ptrdiff_t s = slot; s & 1; s >>= 1, level++)
+      for (ptrdiff_t i = 0; i < n; i++) sum[i] = node[level][i] + sum[i];
+    for (ptrdiff_t i = 0; i < n; i++) node[level][i] = sum[i];
   }
+  int level = lowest_node(slots);
+  for (int up = level + 1; up < SLOT_LEVELS; up++)
+    if (slots >> up & 1)
+      for (ptrdiff_t i = 0; i < n; i++) node[level][i] = node[up][i] + node[level][i];
+  for (ptrdiff_t i = 0; i < n; i++) total[i] = node[level][i];
+}
+
+/* The same for a <= i < b. */
+NOINLINE void FN(sum_slots)(const REAL *parts, ptrdiff_t size, ptrdiff_t slots, REAL *total, ptrdiff_t a, ptrdiff_t b) {
+  for (; a + 16 <= b; a += 16) FN(sum_slots_block)(parts + a, size, slots, total + a, 16);
+  if (a < b) FN(sum_slots_block)(parts + a, size, slots, total + a, b - a);
 }
 #endif

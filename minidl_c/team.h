@@ -1,12 +1,13 @@
 /* team.h: the one place that opens a parallel region, and the only one that waits.
  *
  * A job is a number of rounds (training steps); a round is a list of phases, a phase a number of items (slots of tiles,
- * ranges of parameters). Every item of every round is a ticket. Threads draw tickets in order, and a phase opens when all
- * tickets before it are done. So a thread waits for a ticket that somebody works on, never for a thread: one that the
- * machine does not run costs nothing. A wait spins 50 us and then sleeps, so that whoever holds the ticket gets the core.
+ * ranges of parameters). A phase opens when all items before it are done. Whoever is free claims an item of the open phase,
+ * first those of his own share, which are the same in every round, so that what he wrote is still in his core's cache;
+ * then anybody's. So a thread waits for an item that somebody works on, never for a thread: one that the machine does not
+ * run costs nothing. A wait spins for a while and then sleeps, so that whoever is at work gets the core.
  *
  * libgomp's own loops wait for threads and spin much longer: beside a busy process its 0.5 ms steps took 2 to 5 ms, with
- * tickets 1 ms. The region itself is OpenMP's, so OMP_NUM_THREADS, threadpoolctl and joblib act on it as on any other.
+ * items to claim 1 ms. The region itself is OpenMP's, so OMP_NUM_THREADS, threadpoolctl and joblib act on it as on any other.
  * Which thread does what never changes a bit. */
 #ifndef MINIDL_TEAM_H
 #define MINIDL_TEAM_H
@@ -25,16 +26,20 @@ static void team_alone(team_work work, void *job, ptrdiff_t rounds, const ptrdif
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <time.h>
 
-#define SPIN_NANOSECONDS 50000
+/* Longer than a sleeper takes to wake, or one sleep would follow another: LeNet-5's steps then took half as long again. */
+#define SPIN_NANOSECONDS 400000
 
 typedef struct {
   team_work work;
   void *job;
   const ptrdiff_t *items;
-  ptrdiff_t phases, round_size, tickets;         /* tickets of a round, of the job */
-  _Atomic ptrdiff_t next, done;                  /* the next ticket to draw; how many are done */
+  ptrdiff_t phases, round_size, total;           /* items of a round, of the job */
+  int threads;
+  _Atomic int32_t *claims;                       /* for each item of a round: in how many rounds it was claimed */
+  _Atomic ptrdiff_t done;                        /* items of the job */
   _Atomic int sleepers;
   pthread_mutex_t lock;
   pthread_cond_t news;
@@ -46,10 +51,10 @@ static int64_t nanoseconds(void) {
   return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* Waits until more than `seen` tickets are done. */
-static void team_wait(team *c, ptrdiff_t seen) {
+/* Waits until so many items are done. */
+static void team_wait(team *c, ptrdiff_t enough) {
   int64_t start = 0;
-  for (unsigned n = 1; atomic_load(&c->done) == seen; n++) {
+  for (unsigned n = 1; atomic_load(&c->done) < enough; n++) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
@@ -59,23 +64,33 @@ static void team_wait(team *c, ptrdiff_t seen) {
     if (now - start < SPIN_NANOSECONDS) continue;
     pthread_mutex_lock(&c->lock);
     atomic_fetch_add(&c->sleepers, 1);
-    while (atomic_load(&c->done) == seen) pthread_cond_wait(&c->news, &c->lock);
+    while (atomic_load(&c->done) < enough) pthread_cond_wait(&c->news, &c->lock);
     atomic_fetch_sub(&c->sleepers, 1);
     pthread_mutex_unlock(&c->lock);
   }
 }
 
+/* An item of the phase that begins at `first` in its round, or -1 if all are claimed. Those of a round that is over have
+ * been claimed once more than `round` says, so a thread that comes late gets none. */
+static ptrdiff_t team_claim(team *c, ptrdiff_t round, ptrdiff_t first, ptrdiff_t items, int thread) {
+  ptrdiff_t own = items * thread / c->threads;
+  for (ptrdiff_t i = 0; i < items; i++) {
+    ptrdiff_t item = own + i < items ? own + i : own + i - items;
+    int32_t claimed = (int32_t)round;
+    if (atomic_load(&c->claims[first + item]) == claimed
+        && atomic_compare_exchange_strong(&c->claims[first + item], &claimed, claimed + 1)) return item;
+  }
+  return -1;
+}
+
 static void team_member(team *c, int thread) {
-  for (;;) {
-    ptrdiff_t done = atomic_load(&c->done), k = atomic_load(&c->next);
-    if (k >= c->tickets) return;
-    ptrdiff_t round = k / c->round_size, start = round * c->round_size, phase = 0;
-    while (k >= start + c->items[phase]) start += c->items[phase++];
-    if (done < start) { team_wait(c, done); continue; }
-    if (!atomic_compare_exchange_strong(&c->next, &k, k + 1)) continue;
-    c->work(c->job, round, phase, k - start, thread);
-    atomic_fetch_add(&c->done, 1);
-    if (atomic_load(&c->sleepers)) {
+  for (ptrdiff_t done; (done = atomic_load(&c->done)) < c->total;) {
+    ptrdiff_t round = done / c->round_size, start = round * c->round_size, end = start, phase = 0;
+    while (done >= (end += c->items[phase])) start = end, phase++;
+    ptrdiff_t item = team_claim(c, round, start - round * c->round_size, end - start, thread);
+    if (item < 0) { team_wait(c, end); continue; }
+    c->work(c->job, round, phase, item, thread);
+    if (atomic_fetch_add(&c->done, 1) + 1 == end && atomic_load(&c->sleepers)) {
       pthread_mutex_lock(&c->lock);
       pthread_cond_broadcast(&c->news);
       pthread_mutex_unlock(&c->lock);
@@ -83,10 +98,13 @@ static void team_member(team *c, int thread) {
   }
 }
 
-static void team_together(team_work work, void *job, ptrdiff_t rounds, const ptrdiff_t *items, ptrdiff_t phases, int threads) {
-  team c = {.work = work, .job = job, .items = items, .phases = phases};
+/* Returns 0 if there is no memory for it; then nothing was done. */
+static int team_together(team_work work, void *job, ptrdiff_t rounds, const ptrdiff_t *items, ptrdiff_t phases, int threads) {
+  team c = {.work = work, .job = job, .items = items, .phases = phases, .threads = threads};
   for (ptrdiff_t p = 0; p < phases; p++) c.round_size += items[p];
-  c.tickets = c.round_size * rounds;
+  c.total = c.round_size * rounds;
+  c.claims = calloc(c.round_size, sizeof *c.claims);
+  if (!c.claims) return 0;
   pthread_mutex_init(&c.lock, 0);
   pthread_cond_init(&c.news, 0);
   #pragma omp parallel num_threads(threads)
@@ -97,13 +115,15 @@ static void team_together(team_work work, void *job, ptrdiff_t rounds, const ptr
   }
   pthread_cond_destroy(&c.news);
   pthread_mutex_destroy(&c.lock);
+  free(c.claims);
+  return 1;
 }
 #endif
 
 /* Does the whole job with at most `threads` threads, numbered from 0. One thread opens no region. */
 static void team_run(team_work work, void *job, ptrdiff_t rounds, const ptrdiff_t *items, ptrdiff_t phases, int threads) {
 #ifdef _OPENMP
-  if (threads > 1) { team_together(work, job, rounds, items, phases, threads); return; }
+  if (threads > 1 && team_together(work, job, rounds, items, phases, threads)) return;
 #endif
   (void)threads;
   unsigned before = flush_subnormals();

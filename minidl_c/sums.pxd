@@ -1,0 +1,17 @@
+"""The sums over a batch. See sums.pyx."""
+from minidl_c.job cimport BACKWARD, FORWARD, call_kind, job, phase
+from minidl_c.op cimport LANES, op
+
+cdef inline bint sums_up(const op *o, call_kind kind) noexcept nogil:
+    """Whether a call of this op adds to its sums: going forward if the op wants them there, else going backward."""
+    return o.n_lane > 0 and kind == (FORWARD if o.forward_rows != NULL else BACKWARD)
+
+
+cdef inline char *sums_of(const job *j, const op *o, Py_ssize_t room) noexcept nogil:
+    """An op's sums, lane by lane, in one of the rooms for them."""
+    return j.sums + room * j.sums_bytes + o.lane * LANES * j.real_bytes
+
+
+cdef void begin_sums(const job *j, const phase *f, Py_ssize_t room) noexcept nogil
+cdef void end_sums(const job *j, const phase *f, Py_ssize_t room, Py_ssize_t slot) noexcept nogil
+cdef void sum_rows(const job *j, const op *o, char *total, Py_ssize_t a, Py_ssize_t b) noexcept nogil

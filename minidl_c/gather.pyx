@@ -7,6 +7,11 @@ from libc.stdint cimport int64_t, uint8_t
 
 from minidl_c.op cimport LANES, real
 
+cdef extern from "gather_tiles.h" nogil:
+    void fetch_rows(const char *x, Py_ssize_t row_bytes, const int64_t *rows, Py_ssize_t examples)
+    void gather_bytes_f32(const uint8_t **rows, float *tile)
+    void gather_bytes_f64(const uint8_t **rows, double *tile)
+
 
 cdef void gather_forward_tile(
     const number *x,                    # IN  (n, size)
@@ -18,6 +23,17 @@ cdef void gather_forward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t start = i0, end, i, lane
     cdef const number *row
+    cdef const uint8_t *bytes[16]
+    fetch_rows(<const char *> x, size * sizeof(number), rows, examples)
+    if number is uint8_t:
+        while examples == LANES and start + 16 <= i1:
+            for lane in range(LANES):
+                bytes[lane] = x + rows[lane] * size + start
+            if real is float:
+                gather_bytes_f32(bytes, tile + start * LANES)
+            else:
+                gather_bytes_f64(bytes, tile + start * LANES)
+            start += 16
     while start < i1:
         end = min(start + 32, i1)       # as many numbers of an example at a time as keep its rows of the tile in L1
         for lane in range(examples):

@@ -4,6 +4,7 @@ from minidl_c.op cimport op
 ctypedef struct room:                   # one buffer: a copy for each tile of the batch, or for each thread
     char *at
     Py_ssize_t bytes                    # of one copy
+    Py_ssize_t apart                    # from copy to copy
     int keep                            # 1: for each tile, 0: for each thread
 
 ctypedef struct value:
@@ -17,6 +18,9 @@ cdef class Memory:
     cdef char *block
     cdef Py_ssize_t capacity, used
     cdef tuple shape                    # what it is laid out for
+    cdef tuple how                      # whether all is kept, whether there is a backward: what the next four belong to
+    cdef list own, places, kept         # arrays of each thread and where in its memory they lie; arrays of each tile
+    cdef Py_ssize_t end                 # of a thread's memory
     cdef room *data
     cdef room *grad
     cdef room *saved
@@ -28,11 +32,14 @@ cdef class Memory:
     cdef char *totals
     cdef int n_ops
     cdef char *take(self, Py_ssize_t bytes) noexcept
-    cdef void assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
-                     int backward) noexcept
+    cdef room *room_of(self, int kind, int number) noexcept
+    cdef int decide(self, const op *ops, const value *values, int keep_all, int backward) except -1
+    cdef int overlaid(self, const op *ops, const value *values, int keep_all, int backward) except -1
+    cdef int assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
+                    int backward) except -1
     cdef int lay_out(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
                      int backward) except -1
 
 
 cdef inline char *place(const room *r, Py_ssize_t tile, int thread) noexcept nogil:
-    return r.at + (tile if r.keep else thread) * r.bytes
+    return r.at + (tile if r.keep else thread) * r.apart

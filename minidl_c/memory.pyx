@@ -1,13 +1,14 @@
 """Where the values of a running plan live: an arena that one call uses at a time.
 
 A value that crosses a stage's end, or that is read when all tiles are done, has a copy for each tile of the batch. Any
-other lives and dies inside one tile, so one copy for each thread is enough, and it stays in that thread's cache.
+other lives and dies inside one tile, so one copy for each thread is enough; and those that never live at the same time
+share their memory, so that a thread's tile stays in its core's cache.
 """
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
 
-from minidl_c.op cimport LANES, op
+from minidl_c.op cimport LANES, READS_X, READS_Y, op
 
 cdef extern from "slots.h" nogil:
     const int MAX_SLOTS
@@ -23,9 +24,56 @@ cdef extern from *:
     const int MADV_HUGEPAGE
 
 cdef enum:
+    DATA                                # kinds of arrays: see lives
+    GRAD
+    SAVED
     ALIGNMENT = 64                      # a cache line, and the widest vector
     PAGE = 4096
     HUGE_PAGE = 2 << 20
+
+
+def overlay(spans):
+    """Places for arrays (bytes, first, last), so that no two that live at a common time overlap; returns them, and the end.
+
+    The largest first, each at the lowest place that is free. bytes are whole cache lines.
+    """
+    places = [0] * len(spans)
+    order = sorted(range(len(spans)), key=lambda i: -spans[i][0])
+    for n, i in enumerate(order):
+        size, first, last = spans[i]
+        beside = sorted((places[k], places[k] + spans[k][0]) for k in order[:n] if spans[k][1] <= last and first <= spans[k][2])
+        for start, end in beside:
+            if places[i] + size <= start:
+                break
+            places[i] = max(places[i], end)
+    return places, max((place + span[0] for place, span in zip(places, spans)), default=0)
+
+
+cdef dict lives(const op *ops, int n_ops, const value *values, int with_backward):
+    """When each array of a tile is first and last touched: {(DATA or GRAD, value): (first, last), (SAVED, op): ...}
+
+    Time is counted in calls: gather, forward of each op, scatter and take, backward of each op, give.
+    """
+    cdef int k, forward, backward
+    cdef const op *o
+    touched = [(0, DATA, values[0].home), (n_ops + 1, DATA, values[n_ops].home)]
+    for k in range(n_ops):
+        o, forward = &ops[k], k + 1
+        touched += [(forward, DATA, values[v].home) for v in (o.input, o.output, o.skip) if v >= 0]
+        touched.append((forward, SAVED, k))
+    for k in range(n_ops if with_backward else 0):
+        o, backward = &ops[k], 2 * n_ops + 1 - k
+        read = (o.input if o.reads & READS_X else -1, o.output if o.reads & READS_Y else -1, o.skip)
+        touched += [(backward, DATA, values[v].home) for v in read if v >= 0]
+        touched += [(backward, GRAD, values[v].grad_home) for v in (o.input, o.output, o.dskip) if v >= 0]
+        touched.append((backward, SAVED, k))
+    if with_backward:
+        touched += [(n_ops + 1, GRAD, values[n_ops].grad_home), (2 * n_ops + 2, GRAD, values[0].grad_home)]
+    found = {}
+    for when, kind, number in touched:
+        first, last = found.get((kind, number), (when, when))
+        found[kind, number] = min(first, when), max(last, when)
+    return found
 
 
 cdef class Memory:
@@ -53,38 +101,57 @@ cdef class Memory:
         self.used += (bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
         return at
 
-    cdef void assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
-                     int backward) noexcept:
-        cdef int v, k, summing = backward                     # inference without statistics needs no room for sums
-        cdef Py_ssize_t n_lane = 0, real_bytes = ops[0].real_bytes
-        cdef room *r
-        self.used = self.scratch_bytes = 0
+    cdef room *room_of(self, int kind, int number) noexcept:
+        return &self.data[number] if kind == DATA else &self.grad[number] if kind == GRAD else &self.saved[number]
+
+    cdef int decide(self, const op *ops, const value *values, int keep_all, int backward) except -1:
+        """How many bytes each array has, and whether it is kept until all tiles are done: who shares memory shares its fate."""
+        cdef int v, k
         for v in range(self.n_ops + 1):
-            self.data[v].keep = keep_all
-            self.grad[v].keep = keep_all
-        for v in range(self.n_ops + 1):             # who shares memory shares its life
-            if backward and values[v].rows_read:
+            self.data[v].keep = self.grad[v].keep = keep_all
+            self.data[v].bytes = self.grad[v].bytes = values[v].bytes
+        for v in range(self.n_ops + 1 if backward else 0):
+            if values[v].rows_read:
                 self.data[values[v].home].keep = 1
-            if backward and values[v].grad_rows_read:
+            if values[v].grad_rows_read:
                 self.grad[values[v].grad_home].keep = 1
-        for v in range(self.n_ops + 1):
-            if values[v].home == v:
-                r = &self.data[v]
-                r.bytes = values[v].bytes
-                r.at = self.take(r.bytes * (tiles if r.keep else threads))
-            if backward and values[v].grad_home == v:
-                r = &self.grad[v]
-                r.bytes = values[v].bytes
-                r.at = self.take(r.bytes * (tiles if r.keep else threads))
+        for k in range(self.n_ops):
+            self.saved[k].keep = keep_all or (backward and ops[k].backward_rows != NULL)
+            self.saved[k].bytes = (ops[k].saved + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        return 0
+
+    cdef int overlaid(self, const op *ops, const value *values, int keep_all, int backward) except -1:
+        """Finds out, once, which arrays there are, and where in a thread's memory those lie that are not kept."""
+        if self.how == (keep_all, backward):
+            return 0
+        self.decide(ops, values, keep_all, backward)
+        alive = lives(ops, self.n_ops, values, backward)
+        self.kept = [what for what in alive if self.room_of(what[0], what[1]).keep]
+        self.own = [what for what in alive if not self.room_of(what[0], what[1]).keep]
+        self.places, self.end = overlay([(self.room_of(kind, number).bytes, *alive[kind, number]) for kind, number in self.own])
+        self.how = keep_all, backward
+        return 0
+
+    cdef int assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
+                    int backward) except -1:
+        cdef int v, k, summing = backward                     # inference without statistics needs no room for sums
+        cdef Py_ssize_t n_lane = 0, real_bytes = ops[0].real_bytes, place
+        cdef room *r
+        cdef char *own
+        self.used = self.scratch_bytes = 0
+        self.overlaid(ops, values, keep_all, backward)
+        own = self.take(self.end * threads)
+        for (kind, number), place in zip(self.own, self.places):
+            r = self.room_of(kind, number)
+            r.at, r.apart = own + place if own != NULL else NULL, self.end
+        for kind, number in self.kept:
+            r = self.room_of(kind, number)
+            r.at, r.apart = self.take(r.bytes * tiles), r.bytes
         for v in range(self.n_ops + 1):
             self.data[v] = self.data[values[v].home]
             if backward:
                 self.grad[v] = self.grad[values[v].grad_home]
         for k in range(self.n_ops):
-            r = &self.saved[k]
-            r.keep = keep_all or ops[k].backward_rows != NULL
-            r.bytes = (ops[k].saved + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
-            r.at = self.take(r.bytes * (tiles if r.keep else threads))
             self.packed[k] = self.take(ops[k].packed)
             self.scratch_bytes = max(self.scratch_bytes, ops[k].scratch)
             n_lane += ops[k].n_lane

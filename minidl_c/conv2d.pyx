@@ -26,8 +26,8 @@ cdef extern from "conv2d_tiles.h" nogil:
                              const float *, float *)
     void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
                              const double *, double *)
-    void sum_pixels_f32(const float *, Py_ssize_t, float *)
-    void sum_pixels_f64(const double *, Py_ssize_t, double *)
+    void sum_pixels_f32(Py_ssize_t, Py_ssize_t, const float *, float *)
+    void sum_pixels_f64(Py_ssize_t, Py_ssize_t, const double *, double *)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -112,11 +112,10 @@ cdef void conv2d_backward_w_tile(
             weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
         else:
             weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
-    for k in range(k0, k1):
-        if real is float:
-            sum_pixels_f32(dy + k * P * LANES, P, db + k * LANES)
-        else:
-            sum_pixels_f64(dy + k * P * LANES, P, db + k * LANES)
+    if real is float:
+        sum_pixels_f32(k1 - k0, P, dy + k0 * P * LANES, db + k0 * LANES)
+    else:
+        sum_pixels_f64(k1 - k0, P, dy + k0 * P * LANES, db + k0 * LANES)
 
 
 cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:

@@ -103,20 +103,20 @@ INLINE void FN(single_gradient_body)(const int KV, const int NT, ptrdiff_t outpu
 EACH_SINGLE(SINGLE)
 #undef SINGLE
 
-/* How many outputs `correlate_single` takes, at most. */
-INLINE int FN(single_rows)(void) { return MAX_VECTORS * VL; }
-
-/* A run of `pixels` neighbours. Its last tile overlaps the one before, and writes the same numbers. */
+/* `outputs` channels of a run of `pixels` neighbours. Its last tile overlaps the one before, and writes the same numbers. */
 INLINE void FN(correlate_single)(ptrdiff_t outputs, ptrdiff_t pixels, const correlation *k, const REAL *x, const REAL *w,
                                  const REAL *bias, REAL *y, int lane) {
-  int vectors = FN(vectors_of)(outputs), columns = single_pixels(vectors, pixels);
-  for (ptrdiff_t p = 0; p < pixels; p += columns) {
-    ptrdiff_t q = p < pixels - columns ? p : pixels - columns;
-    const REAL *xq = x + q * k->x_pixel;
-    REAL *yq = y + q * k->y_pixel;
-#define TRY(KV, NR) if (vectors == KV && columns == NR) FN(single_##KV##x##NR)(outputs, k, xq, w, bias, yq, lane);
-    EACH_SINGLE(TRY)
+  for (ptrdiff_t o = 0; o < outputs; o += MAX_VECTORS * VL) {
+    ptrdiff_t some = outputs - o < MAX_VECTORS * VL ? outputs - o : MAX_VECTORS * VL;
+    int vectors = FN(vectors_of)(some), columns = single_pixels(vectors, pixels);
+    for (ptrdiff_t p = 0; p < pixels; p += columns) {
+      ptrdiff_t q = p < pixels - columns ? p : pixels - columns;
+      const REAL *xq = x + q * k->x_pixel, *bo = bias ? bias + o : 0;
+      REAL *yq = y + o * k->y_row + q * k->y_pixel;
+#define TRY(KV, NR) if (vectors == KV && columns == NR) FN(single_##KV##x##NR)(some, k, xq, w + o, bo, yq, lane);
+      EACH_SINGLE(TRY)
 #undef TRY
+    }
   }
 }
 

@@ -61,28 +61,36 @@ static void choose_tile(ptrdiff_t outputs, ptrdiff_t pixels, int *rows, int *col
 #else
 
 /* y[i][p] = bias[i] + sum over channels c and taps (kh, kw) of w[c][kh][kw][i] * x[c][kh][kw][p],
- * for MR outputs i and NR pixels p at once. MR and NR are constants wherever this is inlined. */
-INLINE void FN(correlate_body)(const int MR, const int NR, const correlation *k, const ptrdiff_t x_pixel,
+ * for MR outputs i and NR pixels p at once. MR and NR are constants wherever this is inlined, and so is RUN, the taps of a
+ * row that are done without a look at the end of anything: three loops in each other took a fifth longer for kernels of 3. */
+INLINE void FN(correlate_body)(const int MR, const int NR, const int RUN, const correlation *k, const ptrdiff_t x_pixel,
                                const REAL *x, const REAL *w, const REAL *bias, REAL *y) {
+  const ptrdiff_t runs = k->taps_w / RUN, rows = k->taps_h, x_w = k->x_w, w_w = k->w_w;
+  const ptrdiff_t x_row = k->x_h - k->taps_w * x_w, w_row = k->w_h - k->taps_w * w_w;           /* from the end of a row */
+  const ptrdiff_t x_channel = k->x_channel - rows * k->x_h, w_channel = k->w_channel - rows * k->w_h;
   for (int lane = 0; lane < LANES; lane += VL) {
+    const REAL *xt = x + lane, *wt = w;
+    ptrdiff_t run = runs, row = rows;
     V sum[MAX_ROWS][MAX_COLUMNS];
     UNROLL for (int i = 0; i < MR; i++) {
       V b = FN(broadcast)(bias ? bias[i] : 0);
       UNROLL for (int j = 0; j < NR; j++) sum[i][j] = b;
     }
-    for (ptrdiff_t c = 0; c < k->channels; c++) {
-      for (ptrdiff_t kh = 0; kh < k->taps_h; kh++) {
-        const REAL *xr = x + lane + c * k->x_channel + kh * k->x_h;
-        const REAL *wr = w + c * k->w_channel + kh * k->w_h;
-        ROLL for (ptrdiff_t kw = 0; kw < k->taps_w; kw++, xr += k->x_w, wr += k->w_w) {
-          V xv[MAX_COLUMNS];
-          UNROLL for (int j = 0; j < NR; j++) xv[j] = *(const V *)(xr + j * x_pixel);
-          UNROLL for (int i = 0; i < MR; i++) {
-            V weight = FN(broadcast)(wr[i]);
-            UNROLL for (int j = 0; j < NR; j++) sum[i][j] = FN(fma)(weight, xv[j], sum[i][j]);
-          }
+    ROLL for (ptrdiff_t n = k->channels * rows * runs; n; n--) {
+      UNROLL for (int tap = 0; tap < RUN; tap++) {
+        V xv[MAX_COLUMNS];
+        UNROLL for (int j = 0; j < NR; j++) xv[j] = *(const V *)(xt + j * x_pixel);
+        UNROLL for (int i = 0; i < MR; i++) {
+          V weight = FN(broadcast)(wt[i]);
+          UNROLL for (int j = 0; j < NR; j++) sum[i][j] = FN(fma)(weight, xv[j], sum[i][j]);
         }
+        xt += x_w, wt += w_w;
+        STEP(xt); STEP(wt);
       }
+      if (--run) continue;
+      run = runs, xt += x_row, wt += w_row;
+      if (--row) continue;
+      row = rows, xt += x_channel, wt += w_channel;
     }
     UNROLL for (int i = 0; i < MR; i++) {
       UNROLL for (int j = 0; j < NR; j++) *(V *)(y + i * k->y_row + j * k->y_pixel + lane) = sum[i][j];
@@ -90,26 +98,32 @@ INLINE void FN(correlate_body)(const int MR, const int NR, const correlation *k,
   }
 }
 
-/* One function a tile; neighbouring pixels are the common case, and the compiler makes it faster when it knows. (float64
- * goes without, for the size of it.) */
+/* One function a tile. Neighbouring pixels are the common case, and faster when the compiler knows it; so are kernels of 3.
+ * (float64 goes without, for the size of it.) */
 #define TILE(MR, NR) \
   NOINLINE void FN(correlate_##MR##x##NR)(const correlation *k, const REAL *x, const REAL *w, const REAL *bias, REAL *y) { \
-    if (k->x_pixel == LANES && sizeof(REAL) == 4) FN(correlate_body)(MR, NR, k, LANES, x, w, bias, y); \
-    else FN(correlate_body)(MR, NR, k, k->x_pixel, x, w, bias, y); \
+    if (k->x_pixel != LANES || sizeof(REAL) == 8) FN(correlate_body)(MR, NR, 1, k, k->x_pixel, x, w, bias, y); \
+    else if (k->taps_w == 3) FN(correlate_body)(MR, NR, 3, k, LANES, x, w, bias, y); \
+    else FN(correlate_body)(MR, NR, 1, k, LANES, x, w, bias, y); \
   }
 EACH_TILE(TILE)
 #undef TILE
 
-/* A run of `pixels` neighbours. Its last tile overlaps the one before, and writes the same numbers. */
-INLINE void FN(correlate)(int rows, int columns, ptrdiff_t pixels, const correlation *k, const REAL *x, const REAL *w,
-                          const REAL *bias, REAL *y) {
+/* `outputs` channels of a run of `pixels` neighbours, in register tiles of rows x columns. Its last tile overlaps the one
+ * before, and writes the same numbers. All channels of some pixels come before the next pixels, so that what is read of x
+ * stays in the first-level cache. */
+INLINE void FN(correlate)(int rows, int columns, ptrdiff_t outputs, ptrdiff_t pixels, const correlation *k, const REAL *x,
+                          const REAL *w, const REAL *bias, REAL *y) {
   typedef void (*tile)(const correlation *, const REAL *, const REAL *, const REAL *, REAL *);
 #define ENTRY(MR, NR) [MR - 1][NR - 1] = FN(correlate_##MR##x##NR),
   static const tile tiles[MAX_ROWS][MAX_COLUMNS] = {EACH_TILE(ENTRY)};
 #undef ENTRY
   for (ptrdiff_t p = 0; p < pixels; p += columns) {
     ptrdiff_t q = p < pixels - columns ? p : pixels - columns;
-    tiles[rows - 1][columns - 1](k, x + q * k->x_pixel, w, bias, y + q * k->y_pixel);
+    for (ptrdiff_t o = 0; o < outputs; o += rows) {
+      ptrdiff_t some = outputs - o < rows ? outputs - o : rows;
+      tiles[some - 1][columns - 1](k, x + q * k->x_pixel, w + o, bias ? bias + o : 0, y + o * k->y_row + q * k->y_pixel);
+    }
   }
 }
 
@@ -174,12 +188,22 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
   }
 }
 
-/* ADD db[lane] += the sum of dy over its pixels, started from zero. */
-INLINE void FN(sum_pixels)(const REAL *dy, ptrdiff_t pixels, REAL *db) {
-  for (int lane = 0; lane < LANES; lane += VL) {
-    V sum = {0};
-    for (ptrdiff_t q = 0; q < pixels; q++) sum += *(const V *)(dy + q * LANES + lane);
-    *(V *)(db + lane) += sum;
+/* ADD db[i][lane] += the sum of dy[i] over its pixels, started from zero, for `outputs` channels i. Several channels at a
+ * time, since an addition waits for the one before: eight chains, of which those beyond the last channel repeat it. */
+INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db) {
+  enum { CHAINS = 8 };
+  for (ptrdiff_t o = 0; o < outputs; o += CHAINS) {
+    int chains = outputs - o < CHAINS ? (int)(outputs - o) : CHAINS;
+    for (int lane = 0; lane < LANES; lane += VL) {
+      V sum[CHAINS];
+      const REAL *d[CHAINS];
+      UNROLL for (int i = 0; i < CHAINS; i++) {
+        sum[i] = (V){0};
+        d[i] = dy + (o + (i < chains ? i : chains - 1)) * pixels * LANES + lane;
+      }
+      ROLL for (ptrdiff_t q = 0; q < pixels; q++) UNROLL for (int i = 0; i < CHAINS; i++) sum[i] += *(const V *)(d[i] + q * LANES);
+      for (int i = 0; i < chains; i++) *(V *)(db + (o + i) * LANES + lane) += sum[i];
+    }
   }
 }
 #endif

@@ -3,28 +3,29 @@ from minidl_c.axes cimport axis, axis_run
 from minidl_c.op cimport LANES, real
 
 cdef extern from "conv2d_single.h" nogil:
-    void correlate_f32(int, int, Py_ssize_t, const correlation *, const float *, const float *, const float *, float *)
-    void correlate_f64(int, int, Py_ssize_t, const correlation *, const double *, const double *, const double *, double *)
+    void correlate_f32(int, int, Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
+                       float *)
+    void correlate_f64(int, int, Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
+                       double *)
     void correlate_single_f32(Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
                               float *, int)
     void correlate_single_f64(Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
                               double *, int)
-    int single_rows_f32()
-    int single_rows_f64()
 
 
-cdef inline void correlate_run(int rows, int columns, Py_ssize_t pixels, const correlation *k, const real *x, const real *w,
-                               const real *b, real *y, int lane) noexcept nogil:
+cdef inline void correlate_run(const int *shape, Py_ssize_t outputs, Py_ssize_t pixels, const correlation *k, const real *x,
+                               const real *w, const real *b, real *y, int lane) noexcept nogil:
+    cdef int columns = <int> min(<Py_ssize_t> shape[1], pixels)
     if real is float:
         if lane < 0:
-            correlate_f32(rows, columns, pixels, k, x, w, b, y)
+            correlate_f32(shape[0], columns, outputs, pixels, k, x, w, b, y)
         else:
-            correlate_single_f32(rows, pixels, k, x, w, b, y, lane)
+            correlate_single_f32(outputs, pixels, k, x, w, b, y, lane)
     else:
         if lane < 0:
-            correlate_f64(rows, columns, pixels, k, x, w, b, y)
+            correlate_f64(shape[0], columns, outputs, pixels, k, x, w, b, y)
         else:
-            correlate_single_f64(rows, pixels, k, x, w, b, y, lane)
+            correlate_single_f64(outputs, pixels, k, x, w, b, y, lane)
 
 
 cdef void correlate_tile(
@@ -42,12 +43,9 @@ cdef void correlate_tile(
     cdef Py_ssize_t apart = LANES if lane < 0 else 1        # numbers from pixel to pixel of x
     cdef Py_ssize_t row_x = rows.pixel_step * width * apart, row_y = rows.out_step * out_width * LANES
     cdef Py_ssize_t column_x = columns.pixel_step * apart, column_y = columns.out_step * LANES
-    cdef Py_ssize_t i, j, n, line, lines, line_x, line_y, o, x_at, w_at, y_at
-    cdef int most = shape[0], some
+    cdef Py_ssize_t i, j, n, line, lines, line_x, line_y, x_at, w_at, y_at
     cdef const axis_run *row
     cdef const axis_run *column
-    if lane >= 0:
-        most = single_rows_f32() if real is float else single_rows_f64()
     k.x_h, k.x_w = rows.source_step * width * apart, columns.source_step * apart
     k.w_h, k.w_w = rows.tap_step * taps_w * outputs, columns.tap_step * outputs
     for i in range(rows.n_runs):
@@ -63,10 +61,6 @@ cdef void correlate_tile(
             for line in range(lines):
                 x_at = (row.source * width + column.source) * apart + line * line_x
                 y_at = (row.out * out_width + column.out) * LANES + line * line_y
-                w_at = (row.tap * taps_w + column.tap) * outputs
-                o = o0
-                while o < o1:
-                    some = <int> min(<Py_ssize_t> most, o1 - o)
-                    correlate_run(some, <int> min(<Py_ssize_t> shape[1], n), n, &k, x + x_at, w + w_at + o,
-                                  b + o if b != NULL else NULL, y + o * k.y_row + y_at, lane)
-                    o += some
+                w_at = (row.tap * taps_w + column.tap) * outputs + o0
+                correlate_run(shape, o1 - o0, n, &k, x + x_at, w + w_at, b + o0 if b != NULL else NULL,
+                              y + o0 * k.y_row + y_at, lane)

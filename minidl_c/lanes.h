@@ -49,6 +49,9 @@
 #define KEEP(v) ((void)0)
 #endif
 
+/* Moves on here and now: GCC would otherwise load ahead for several steps, and run out of registers. */
+#define STEP(pointer) __asm__("" : "+r"(pointer))
+
 typedef float vector_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 typedef double vector_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 typedef int32_t mask_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));     /* also integers as wide as the reals */

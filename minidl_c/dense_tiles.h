@@ -17,6 +17,8 @@
 #define GRADIENT_INPUTS 4
 #endif
 
+#define PROJECT_INPUTS 64              /* that all outputs add up before the next inputs */
+
 /* How `dense_weight_gradient` walks: numbers from tile to tile of x, from example to example of dy. */
 typedef struct { ptrdiff_t tiles, slots, examples, outputs, x_tile, dy_row; } dense_walk;
 
@@ -25,20 +27,24 @@ typedef struct { ptrdiff_t tiles, slots, examples, outputs, x_tile, dy_row; } de
 #endif
 #else
 
-/* y[i] = bias[i] + sum over k < n of w[i * w_output + k * w_input] * x[k], for MR outputs i; x [n][16], y [MR][16]. */
+/* y[i] = start[i] + sum over k < n of w[i * w_output + k * w_input] * x[k], for MR outputs i; x [n][16], y [MR][16].
+ * Starts with the bias (or zero), or goes on with what an earlier call left in y. Weights that come next are fetched by the way:
+ * MR numbers for each k, from `next` on. */
 INLINE void FN(project_body)(const int MR, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input,
-                             const REAL *bias, REAL *y) {
+                             const REAL *next, ptrdiff_t step, const REAL *bias, int goes_on, REAL *y) {
   enum { WIDE = LANES / VL > 1 ? 2 : 1 };
   for (int lane = 0; lane < LANES; lane += WIDE * VL) {
     V sum[PROJECT_ROWS][WIDE];
     UNROLL for (int i = 0; i < MR; i++) {
       V b = FN(broadcast)(bias ? bias[i] : 0);
-      UNROLL for (int j = 0; j < WIDE; j++) sum[i][j] = b;
+      UNROLL for (int j = 0; j < WIDE; j++) sum[i][j] = goes_on ? *(const V *)(y + i * LANES + lane + j * VL) : b;
     }
     ROLL for (ptrdiff_t k = 0; k < n; k++) {
       V xv[WIDE];
       UNROLL for (int j = 0; j < WIDE; j++) xv[j] = *(const V *)(x + k * LANES + lane + j * VL);
       const REAL *wk = w + k * w_input;
+      __builtin_prefetch(next + k * step, 0, 2);
+      __builtin_prefetch(next + k * step + MR - 1, 0, 2);
       UNROLL for (int i = 0; i < MR; i++) {
         V weight = FN(broadcast)(wk[i * w_output]);
         UNROLL for (int j = 0; j < WIDE; j++) sum[i][j] = FN(fma)(weight, xv[j], sum[i][j]);
@@ -52,9 +58,9 @@ INLINE void FN(project_body)(const int MR, ptrdiff_t n, const REAL *x, const REA
 
 #define PROJECT(MR) \
   NOINLINE void FN(project_##MR)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input, \
-                                 const REAL *bias, REAL *y) { \
-    if (w_output == 1) FN(project_body)(MR, n, x, w, 1, w_input, bias, y); \
-    else FN(project_body)(MR, n, x, w, w_output, 1, bias, y); \
+                                 const REAL *bias, int goes_on, REAL *y) { \
+    if (w_output == 1) FN(project_body)(MR, n, x, w, 1, w_input, w + PROJECT_INPUTS * w_input, w_input, bias, goes_on, y); \
+    else FN(project_body)(MR, n, x, w, w_output, 1, w + MR * w_output, MR, bias, goes_on, y); \
   }
 PROJECT(1)
 #if VECTOR_REGISTERS == 32
@@ -64,10 +70,10 @@ PROJECT(2) PROJECT(6)
 #endif
 #undef PROJECT
 
-/* The same for `outputs` outputs. Of the two strides of w one has to be 1. */
+/* The same for `outputs` outputs. Of the two strides of w one has to be 1. If it is that of the outputs, some inputs serve all
+ * outputs before the next ones, while the sums wait in y: so weights are read about as they lie in memory. */
 INLINE void FN(project)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input,
                         const REAL *bias, REAL *y) {
-  ptrdiff_t i = 0;
 #if VECTOR_REGISTERS == 32
 #define MOST FN(project_24)
 #define FEWER FN(project_8)
@@ -75,12 +81,16 @@ INLINE void FN(project)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REA
 #define MOST FN(project_6)
 #define FEWER FN(project_2)
 #endif
-  for (; i + PROJECT_ROWS <= outputs; i += PROJECT_ROWS)
-    MOST(n, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, y + i * LANES);
-  for (; i + PROJECT_FEWER <= outputs; i += PROJECT_FEWER)
-    FEWER(n, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, y + i * LANES);
-  for (; i < outputs; i++)
-    FN(project_1)(n, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, y + i * LANES);
+  ptrdiff_t some = w_output == 1 && n > PROJECT_INPUTS ? PROJECT_INPUTS : n;
+  for (ptrdiff_t k = 0; k < n; k += some, x += some * LANES, w += some * w_input) {
+    ptrdiff_t i = 0, m = n - k < some ? n - k : some;
+    for (; i + PROJECT_ROWS <= outputs; i += PROJECT_ROWS)
+      MOST(m, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, k > 0, y + i * LANES);
+    for (; i + PROJECT_FEWER <= outputs; i += PROJECT_FEWER)
+      FEWER(m, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, k > 0, y + i * LANES);
+    for (; i < outputs; i++)
+      FN(project_1)(m, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, k > 0, y + i * LANES);
+  }
 #undef MOST
 #undef FEWER
 }

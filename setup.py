@@ -52,9 +52,9 @@ FLAGS = [
 # A sixth of a module's bytes are names and gaps between its parts, which nobody needs to run it.
 LINK_FLAGS = ["-Wl,-s", "-Wl,-z,noseparate-code"]
 ISA_FLAGS = {
-    "v2": ["-march=x86-64-v2"],
-    "v3": ["-march=x86-64-v3"],
-    "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
+    "v2": ["-march=x86-64-v2", "-mprfchw"],  # prefetchw: a no-op where a processor does not know it
+    "v3": ["-march=x86-64-v3", "-mprfchw"],
+    "v4": ["-march=x86-64-v4", "-mprfchw", "-mprefer-vector-width=512"],
     "base": [],
 }
 

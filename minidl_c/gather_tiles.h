@@ -2,19 +2,18 @@
 #ifndef MINIDL_GATHER_TILES_H
 #define MINIDL_GATHER_TILES_H
 #include <string.h>
+#include "caches.h"
 #include "lanes.h"
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
-#define CACHE_LINE 64
 #define FETCH_BYTES 4096               /* of a row; behind so many the processor sees by itself where it goes */
 
 /* Asks for the rows of a tile, all at once: they lie anywhere in memory, and one after the other each would be waited for. */
 static inline void fetch_rows(const char *x, ptrdiff_t row_bytes, const int64_t *rows, ptrdiff_t examples) {
-  ptrdiff_t end = row_bytes < FETCH_BYTES ? row_bytes : FETCH_BYTES;
-  for (ptrdiff_t lane = 0; lane < examples; lane++)
-    for (ptrdiff_t at = 0; at < end; at += CACHE_LINE) __builtin_prefetch(x + rows[lane] * row_bytes + at, 0, 2);
+  ptrdiff_t bytes = row_bytes < FETCH_BYTES ? row_bytes : FETCH_BYTES;
+  for (ptrdiff_t lane = 0; lane < examples; lane++) fetch(x + rows[lane] * row_bytes, bytes);
 }
 
 /* turned [16][16]: [i][lane] = byte i of rows[lane] */

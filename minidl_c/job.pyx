@@ -22,6 +22,9 @@ cdef extern from "team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
     void team_run(team_work work, void *job, Py_ssize_t rounds, const Py_ssize_t *items, Py_ssize_t phases, int threads)
 
+cdef extern from "caches.h" nogil:
+    void fetch_to_write(const char *, Py_ssize_t)
+
 cdef extern from "slots.h" nogil:
     Py_ssize_t slot_start(Py_ssize_t slot, Py_ssize_t tiles, Py_ssize_t slots)
 
@@ -230,8 +233,10 @@ cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) no
         rows = max(o.rows, <Py_ssize_t> 1)
         width = o.n_param // rows
         share(rows, item, items, &a, &b)
-        if width and a < b:
-            j.update.update(j.update, j.param, j.grad_flat, o.param + a * width, o.param + b * width, j.rates[round])
+        a, b = o.param + a * width, o.param + b * width
+        if a < b:
+            fetch_to_write(j.param + a * j.real_bytes, (b - a) * j.real_bytes)      # every thread has read them
+            j.update.update(j.update, j.param, j.grad_flat, a, b, j.rates[round])
 
 
 cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, int thread) noexcept nogil:

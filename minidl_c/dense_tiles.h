@@ -188,7 +188,11 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
       node[level][p][1] = node[up][p][1] + node[level][p][1];
     }
   }
-  for (int p = 0; p < MR; p++) memcpy(dw + p * walk->outputs, node[level][p], columns * sizeof(REAL));
+  for (int p = 0; p < MR; p++, dw += walk->outputs) {
+    if (columns < 2 * VL) { memcpy(dw, node[level][p], columns * sizeof(REAL)); continue; }
+    *(FN(loose) *)dw = node[level][p][0];
+    *(FN(loose) *)(dw + VL) = node[level][p][1];
+  }
 }
 
 #define GRADIENT(MR) \

@@ -16,7 +16,7 @@ PLOT := $(VENV)/plot
 RESULTS := build/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test lint oracles sdist-check bench bench-kernels bench-footprint clean
+.PHONY: help mnist test lint oracles sdist-check bench bench-kernels bench-footprint bench-accuracy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -43,6 +43,9 @@ bench-kernels: $(ALL) ## each kernel's share of the machine's peak
 bench-footprint: $(ORACLE) ## import time, size, memory; then one image, a busy neighbour, threads, channels
 	$(BIN)/python benchmarks/footprint.py --json $(RESULTS)/footprint.json
 	$(BIN)/python benchmarks/conditions.py --json $(RESULTS)/conditions.json
+
+bench-accuracy: $(ORACLE) ## MNIST to 99 % beside PyTorch, an epoch beside scikit-learn (some minutes)
+	$(BIN)/python benchmarks/accuracy.py --json $(RESULTS)/accuracy.json $(ARGS)
 
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \

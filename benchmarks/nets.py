@@ -47,9 +47,9 @@ NETS = {"lenet": lenet5, "cnn": cnn, "mlp": mlp}
 TITLES = {"lenet": "LeNet-5", "cnn": "CNN 3x3: 32-64, dense 128-10", "mlp": "MLP 784-256-128-10"}
 
 
-def make_model(layers, input_shape=IMAGE):
-    """A model of these layers; every call begins with the same weights."""
-    return Sequential(layers, input_shape=input_shape, seed=0)
+def make_model(layers, input_shape=IMAGE, seed=0):
+    """A model of these layers; every call with a seed begins with the same weights."""
+    return Sequential(layers, input_shape=input_shape, seed=seed)
 
 
 def make_trainer(model, num_threads=None):

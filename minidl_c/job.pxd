@@ -27,6 +27,7 @@ ctypedef enum number_kind:
 
 cdef enum:
     RANGES = 16                         # items of ROWS and UPDATE: never a matter of threads
+    ROWS_AT_ONCE = 8                    # which an item does not split
 
 ctypedef struct call:
     call_kind kind

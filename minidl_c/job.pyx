@@ -172,6 +172,12 @@ cdef void run_share(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t i
     run_call(j, c, round, t, t, thread, item % parts, parts)
 
 
+cdef void range_of(const op *o, Py_ssize_t item, Py_ssize_t items, Py_ssize_t *a, Py_ssize_t *b) noexcept nogil:
+    """The rows of an op that an item of ROWS and UPDATE does: whole register tiles of a dense layer, but for the last."""
+    share((o.rows + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE, item, items, a, b)
+    a[0], b[0] = a[0] * ROWS_AT_ONCE, min(b[0] * ROWS_AT_ONCE, o.rows)
+
+
 cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
     """A range of one op's rows, now that all tiles of its stage are done."""
     cdef const op *o = &j.ops[c.op]
@@ -182,8 +188,8 @@ cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_
         return
     if o.rows == 0:
         return
-    share(o.rows, item, items, &a, &b)
-    if a == b:
+    range_of(o, item, items, &a, &b)
+    if a >= b:
         return
     w.grad = j.grad_flat + o.param * j.real_bytes if back and o.n_param else j.totals + o.lane * j.real_bytes
     if sums_up(o, c.kind):
@@ -225,14 +231,15 @@ cdef void check(job *j, Py_ssize_t round) noexcept nogil:
 
 cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
     """The optimizer's step for the parameters whose gradients this item of ROWS left."""
-    cdef Py_ssize_t a = 0, b = 0, rows, width
+    cdef Py_ssize_t a = 0, b = 0, width
     cdef const op *o
     cdef int k
     for k in range(j.n_ops):
         o = &j.ops[k]
-        rows = max(o.rows, <Py_ssize_t> 1)
-        width = o.n_param // rows
-        share(rows, item, items, &a, &b)
+        if o.rows == 0:
+            continue
+        range_of(o, item, items, &a, &b)
+        width = o.n_param // o.rows
         a, b = o.param + a * width, o.param + b * width
         if a < b:
             fetch_to_write(j.param + a * j.real_bytes, (b - a) * j.real_bytes)      # every thread has read them

@@ -93,7 +93,9 @@ cdef class Pass:
         j.rows = j.labels = NULL
         j.update, j.rates, j.totals_weight = NULL, NULL, NULL
         j.seed = j.step = j.training = 0
-        j.threads = max(1, min(threads, max(j.slots, threads if j.tiles <= MAX_SLOTS else 0)))
+        # Shares of channels are uneven: only where they keep at least twice as many threads at work as tiles would.
+        shares = j.tiles < MAX_SLOTS and 2 * j.tiles <= threads
+        j.threads = max(1, threads if shares else min(<Py_ssize_t> threads, j.slots))
         self.keep_all = by_hand or self.cuts or (j.tiles < j.threads)
         self.memory.lay_out(j.ops, j.values, j.tiles, j.threads, self.keep_all, backward)
         j.data, j.grad, j.saved, j.packed = self.memory.data, self.memory.grad, self.memory.saved, self.memory.packed

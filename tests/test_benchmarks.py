@@ -12,7 +12,18 @@ import pytest
 import minidl_c
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
-PROGRAMS = {"chart.py", "conditions.py", "fit_memory.py", "footprint.py", "kernels.py", "nets.py", "train_step.py"}
+PROGRAMS = {
+    "accuracy.py",
+    "chart.py",
+    "conditions.py",
+    "critical_path.py",
+    "fit_memory.py",
+    "footprint.py",
+    "kernels.py",
+    "nets.py",
+    "torch_mnist.py",
+    "train_step.py",
+}
 
 pytestmark = pytest.mark.slow  # it builds the probe, and starts many interpreters
 
@@ -135,3 +146,21 @@ def test_conditions(run, tmp_path):
     assert set(results["threads"]) == {"1", "2"}
     assert len(results["batch"]) == 9
     assert len(results["channels"]) == 5
+
+
+def test_critical_path(run, tmp_path):
+    _, results = run("critical_path.py", json_file=tmp_path / "r.json")
+    assert set(results) == {f"{net}, {size}" for net in ("lenet", "cnn", "mlp") for size in (16, 64, 256, 1024)}
+    for speeds in results.values():
+        assert speeds["1"] == 1
+        assert list(speeds.values()) == sorted(speeds.values())  # more threads never make it slower
+        assert all(speed <= int(threads) for threads, speed in speeds.items())
+
+
+@pytest.mark.parametrize("part", ["fast", "epoch"])
+def test_accuracy(run, tmp_path, part, mnist):
+    _, results = run("accuracy.py", "--parts", part, "--seeds", 1, "--epochs", 1, json_file=tmp_path / "r.json")
+    for runs in results[part].values():
+        assert runs[0]["seconds"] > 0
+        assert 90 < runs[0]["accuracy"] < 100
+    assert "minidl" in results[part]

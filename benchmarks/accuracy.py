@@ -1,0 +1,142 @@
+"""How long learning takes: MNIST to 99 % from the start of a process beside PyTorch, an epoch beside scikit-learn.
+
+README.md in this folder says what is measured and how.
+"""
+
+import argparse
+import re
+import statistics
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+from measure import limit_threads, machine, tell, usable_cores, write_json
+from nets import make_model, mlp
+
+from minidl import Trainer
+from minidl.datasets import DatasetUnavailable, load_mnist
+from minidl.optimizers import SGD
+
+HERE = Path(__file__).parent
+PROGRAMS = {"minidl": HERE.parent / "examples" / "mnist_fast.py", "PyTorch eager": HERE / "torch_mnist.py"}
+LR, MOMENTUM = 0.05, 0.9
+
+
+def run_program(program, seed):
+    """Seconds from start to end of a process that learns MNIST, and the accuracy it found; None if it does not work."""
+    begin = time.perf_counter()
+    command = [sys.executable, str(program), "--seed", str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - begin
+    if done.returncode:
+        print(f"{program.name} is left out ({done.stderr.strip().splitlines()[-1]})", flush=True)
+        return None
+    return {"seconds": seconds, "accuracy": float(re.findall(r"test accuracy ([\d.]+)%", done.stdout)[-1])}
+
+
+def to_an_accuracy(args):
+    """LeNet-5, four epochs of batch 64, the same weights and schedule: whole processes, in turn, for several seeds."""
+    found = {name: [] for name in PROGRAMS}
+    for seed in range(args.seeds):
+        for name, program in PROGRAMS.items():
+            if name in found and (run := run_program(program, seed)) is None:
+                del found[name]
+            elif name in found:
+                found[name].append(run)
+    print("\nMNIST, LeNet-5, 4 epochs of batch 64, from the start of the process: seconds, test accuracy\n")
+    tell_runs(found)
+    return found
+
+
+def tell_runs(found):
+    """A line for each side."""
+    print(f"{'':16}{'median s':>10}{'fastest':>10}{'slowest':>10}{'median %':>10}{'lowest':>10}{'highest':>10}")
+    for name, runs in found.items():
+        row = ""
+        for what in ("seconds", "accuracy"):
+            values = [run[what] for run in runs]
+            row += "".join(f"{f(values):10.2f}" for f in (statistics.median, min, max))
+        print(f"{name:16}{row}")
+
+
+def learn_minidl(data, seed, args):
+    """Train the MLP; returns what its scores of the test images are."""
+    model = make_model(mlp(), seed=seed)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(LR, momentum=MOMENTUM), seed=seed)
+    begin = time.perf_counter()
+    trainer.fit(data["X_train"], data["y_train"], epochs=args.epochs, batch_size=args.batch_size, verbose=0)
+    return time.perf_counter() - begin, model.predict(data["X_test"]).argmax(axis=1)
+
+
+def learn_scikit_learn(data, seed, args):
+    """The same in MLPClassifier, whose first weights are its own."""
+    from sklearn.neural_network import MLPClassifier
+
+    classifier = MLPClassifier(
+        (256, 128),
+        solver="sgd",
+        learning_rate_init=LR,
+        momentum=MOMENTUM,
+        nesterovs_momentum=False,
+        alpha=0,
+        batch_size=args.batch_size,
+        max_iter=args.epochs,
+        tol=0,
+        n_iter_no_change=args.epochs + 1,
+        random_state=seed,
+    )
+    images = [(data[name].reshape(-1, 784) / 255).astype(np.float32) for name in ("X_train", "X_test")]
+    begin = time.perf_counter()
+    classifier.fit(images[0], data["y_train"])
+    return time.perf_counter() - begin, classifier.predict(images[1])
+
+
+def beside_scikit_learn(args):
+    """The MLP, epochs of all training images: seconds of an epoch and the accuracy after all, in turn for some seeds."""
+    limit_threads(args.threads)
+    data = load_mnist()
+    sides = {"minidl": learn_minidl, "scikit-learn": learn_scikit_learn}
+    found = {name: [] for name in sides}
+    for seed in range(args.seeds):
+        for name, learn in sides.items():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it has not converged
+                seconds, guesses = learn(data, seed, args)
+            accuracy = 100 * float((guesses == data["y_test"]).mean())
+            found[name].append({"seconds": seconds / args.epochs, "accuracy": accuracy})
+    print(f"\nMNIST, MLP 784-256-128-10, batch {args.batch_size}: seconds an epoch, test accuracy after {args.epochs}\n")
+    tell_runs(found)
+    ratios = [b["seconds"] / a["seconds"] for a, b in zip(*found.values(), strict=True)]
+    print(f"minidl's epoch is {statistics.median(ratios):.1f} times as fast")
+    return found
+
+
+PARTS = {"fast": to_an_accuracy, "epoch": beside_scikit_learn}
+
+
+def main():
+    """Measure the parts that are asked for, print them, and write the file if one is named."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=3, help="beside scikit-learn (default 3)")
+    parser.add_argument("--batch-size", type=int, default=64, help="beside scikit-learn (default 64)")
+    parser.add_argument("--threads", type=int, default=usable_cores(), help="beside scikit-learn (default: all cores)")
+    parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
+    args = parser.parse_args()
+    try:
+        load_mnist()  # its first time takes a minute
+    except DatasetUnavailable as error:
+        raise SystemExit(f"{error}") from None
+    results = {"machine": machine() | {"threads": args.threads}}
+    tell(results["machine"])
+    for part in args.parts:
+        results[part] = PARTS[part](args)
+        write_json(args.json, results)
+
+
+if __name__ == "__main__":
+    main()

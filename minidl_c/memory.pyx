@@ -9,6 +9,7 @@ from libc.string cimport memset
 from posix.stdlib cimport posix_memalign
 
 from minidl_c.op cimport LANES, READS_X, READS_Y, op
+from minidl_c.overlay import overlay
 
 cdef extern from "slots.h" nogil:
     const int MAX_SLOTS
@@ -30,23 +31,6 @@ cdef enum:
     ALIGNMENT = 64                      # a cache line, and the widest vector
     PAGE = 4096
     HUGE_PAGE = 2 << 20
-
-
-def overlay(spans):
-    """Places for arrays (bytes, first, last), so that no two that live at a common time overlap; returns them, and the end.
-
-    The largest first, each at the lowest place that is free. bytes are whole cache lines.
-    """
-    places = [0] * len(spans)
-    order = sorted(range(len(spans)), key=lambda i: -spans[i][0])
-    for n, i in enumerate(order):
-        size, first, last = spans[i]
-        beside = sorted((places[k], places[k] + spans[k][0]) for k in order[:n] if spans[k][1] <= last and first <= spans[k][2])
-        for start, end in beside:
-            if places[i] + size <= start:
-                break
-            places[i] = max(places[i], end)
-    return places, max((place + span[0] for place, span in zip(places, spans)), default=0)
 
 
 cdef dict lives(const op *ops, int n_ops, const value *values, int with_backward):

@@ -108,6 +108,7 @@ cdef class Memory:
         """Finds out, once, which arrays there are, and where in a thread's memory those lie that are not kept."""
         if self.how == (keep_all, backward):
             return 0
+        self.how = None
         self.decide(ops, values, keep_all, backward)
         alive = lives(ops, self.n_ops, values, backward)
         self.kept = [what for what in alive if self.room_of(what[0], what[1]).keep]
@@ -116,14 +117,12 @@ cdef class Memory:
         self.how = keep_all, backward
         return 0
 
-    cdef int assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
-                    int backward) except -1:
+    cdef int assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1:
         cdef int v, k, summing = backward                     # inference without statistics needs no room for sums
         cdef Py_ssize_t n_lane = 0, real_bytes = ops[0].real_bytes, place
         cdef room *r
         cdef char *own
         self.used = self.scratch_bytes = 0
-        self.overlaid(ops, values, keep_all, backward)
         own = self.take(self.end * threads)
         for (kind, number), place in zip(self.own, self.places):
             r = self.room_of(kind, number)
@@ -148,6 +147,21 @@ cdef class Memory:
         self.parts = self.take(self.parts_bytes * min(tiles, <Py_ssize_t> MAX_SLOTS))
         self.totals = self.take(n_lane * real_bytes)
 
+    cdef int grow(self, Py_ssize_t bytes) except -1:
+        """Another block, of so many bytes. What is large asks for huge pages: a tile walks more pages than a TLB holds."""
+        cdef Py_ssize_t alignment = HUGE_PAGE if bytes >= HUGE_PAGE else ALIGNMENT
+        bytes = (bytes + alignment - 1) // alignment * alignment
+        free(self.block)
+        self.block, self.capacity = NULL, 0
+        if posix_memalign(<void **> &self.block, alignment, bytes):
+            self.block = NULL
+            raise MemoryError(f"this batch needs {bytes} bytes")
+        self.capacity = bytes
+        if alignment == HUGE_PAGE and MADV_HUGEPAGE:
+            madvise(self.block, bytes, MADV_HUGEPAGE)
+        memset(self.block, 0, bytes)
+        return 0
+
     cdef int lay_out(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
                      int backward) except -1:
         """Makes room for a batch of so many tiles. Raises MemoryError, and is then as good as new."""
@@ -155,23 +169,16 @@ cdef class Memory:
         if self.shape == shape:
             return 0
         self.shape = None
+        self.overlaid(ops, values, keep_all, backward)
         cdef char *block = self.block
         self.block = NULL
-        self.assign(ops, values, tiles, threads, keep_all, backward)
+        try:
+            self.assign(ops, values, tiles, threads, backward)
+        finally:
+            self.block = block
         cdef Py_ssize_t needed = self.used + PAGE
         if needed > self.capacity:
-            free(block)
-            block = NULL
-            self.capacity = 0
-            if needed >= HUGE_PAGE:
-                needed = (needed + HUGE_PAGE - 1) // HUGE_PAGE * HUGE_PAGE
-            if posix_memalign(<void **> &block, HUGE_PAGE if needed >= HUGE_PAGE else ALIGNMENT, needed):
-                raise MemoryError(f"a batch of {tiles * LANES} examples needs {needed} bytes")
-            self.capacity = needed
-            if needed >= HUGE_PAGE and MADV_HUGEPAGE:
-                madvise(block, needed, MADV_HUGEPAGE)         # a tile walks many arrays at once: more than a TLB holds
-            memset(block, 0, needed)
-        self.block = block
-        self.assign(ops, values, tiles, threads, keep_all, backward)
+            self.grow(needed)
+        self.assign(ops, values, tiles, threads, backward)
         self.shape, self.tiles = shape, tiles
         return 0

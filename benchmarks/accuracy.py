@@ -13,8 +13,8 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from measure import limit_threads, machine, tell, usable_cores, write_json
-from nets import make_model, mlp
+from measure import limit_threads, machine, positive, tell, usable_cores, write_json
+from nets import TITLES, make_model, mlp
 
 from minidl import Trainer
 from minidl.datasets import DatasetUnavailable, load_mnist
@@ -32,7 +32,8 @@ def run_program(program, seed):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - begin
     if done.returncode:
-        print(f"{program.name} is left out ({done.stderr.strip().splitlines()[-1]})", flush=True)
+        reason = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        print(f"{program.name} is left out ({reason})", flush=True)
         return None
     return {"seconds": seconds, "accuracy": float(re.findall(r"test accuracy ([\d.]+)%", done.stdout)[-1])}
 
@@ -63,7 +64,7 @@ def tell_runs(found):
 
 
 def learn_minidl(data, seed, args):
-    """Train the MLP; returns what its scores of the test images are."""
+    """Train the MLP; returns the seconds of `fit` and the guessed classes of the test images."""
     model = make_model(mlp(), seed=seed)
     trainer = Trainer(model, "softmax_cross_entropy", SGD(LR, momentum=MOMENTUM), seed=seed)
     begin = time.perf_counter()
@@ -95,7 +96,7 @@ def learn_scikit_learn(data, seed, args):
 
 
 def beside_scikit_learn(args):
-    """The MLP, epochs of all training images: seconds of an epoch and the accuracy after all, in turn for some seeds."""
+    """The MLP, epochs of all training images: seconds of an epoch, accuracy after all, for some seeds in turn."""
     limit_threads(args.threads)
     data = load_mnist()
     sides = {"minidl": learn_minidl, "scikit-learn": learn_scikit_learn}
@@ -107,7 +108,7 @@ def beside_scikit_learn(args):
                 seconds, guesses = learn(data, seed, args)
             accuracy = 100 * float((guesses == data["y_test"]).mean())
             found[name].append({"seconds": seconds / args.epochs, "accuracy": accuracy})
-    print(f"\nMNIST, MLP 784-256-128-10, batch {args.batch_size}: seconds an epoch, test accuracy after {args.epochs}\n")
+    print(f"\nMNIST, {TITLES['mlp']}, batch {args.batch_size}: seconds an epoch, test accuracy after {args.epochs}\n")
     tell_runs(found)
     ratios = [b["seconds"] / a["seconds"] for a, b in zip(*found.values(), strict=True)]
     print(f"minidl's epoch is {statistics.median(ratios):.1f} times as fast")
@@ -121,10 +122,10 @@ def main():
     """Measure the parts that are asked for, print them, and write the file if one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--epochs", type=int, default=3, help="beside scikit-learn (default 3)")
-    parser.add_argument("--batch-size", type=int, default=64, help="beside scikit-learn (default 64)")
-    parser.add_argument("--threads", type=int, default=usable_cores(), help="beside scikit-learn (default: all cores)")
+    parser.add_argument("--seeds", type=positive, default=5)
+    parser.add_argument("--epochs", type=positive, default=3, help="beside scikit-learn (default 3)")
+    parser.add_argument("--batch-size", type=positive, default=64, help="beside scikit-learn (default 64)")
+    parser.add_argument("--threads", type=positive, default=usable_cores(), help="of part epoch (default: all cores)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
     try:

@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 
 import numpy as np
-from measure import Side, alternate, limit_threads, machine, settle, spread, tell, usable_cores, write_json
+from measure import Side, alternate, limit_threads, machine, positive, settle, spread, tell, usable_cores, write_json
 from nets import IMAGE, NETS, TITLES, make_model, step_macs
 from sides import MinidlFit, Task, prepare
 
@@ -151,9 +151,9 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS), help="for predict")
     parser.add_argument("--modes", nargs="+", default=["minidl fit", "eager"], help="as for train_step.py")
-    parser.add_argument("--threads", type=int, default=usable_cores())
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=200, help="in a round, at most (default 200)")
+    parser.add_argument("--threads", type=positive, default=usable_cores())
+    parser.add_argument("--rounds", type=positive, default=15)
+    parser.add_argument("--steps", type=positive, default=200, help="in a round, at most (default 200)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of a round of one side, about (default 0.3)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()

@@ -1,4 +1,4 @@
-"""How far a train step could be shared out: the multiply-adds of its critical path for 1 to 64 threads, counted, not timed.
+"""How far a train step could be shared out: multiply-adds of its critical path for 1 to 64 threads, counted, not timed.
 
 README.md in this folder says what is counted.
 """
@@ -6,12 +6,13 @@ README.md in this folder says what is counted.
 import argparse
 import math
 
-from measure import write_json
+from measure import positive, write_json
 from nets import NETS, TITLES, forward_macs, make_model
 
 from minidl.layers import Conv2D, Dense
 
-LANES, SLOTS, RANGES = 16, 16, 16  # of minidl_c: examples in a tile, slots of a batch, ranges of a dense layer's rows
+# Of minidl_c: examples in a tile, slots of a batch, ranges of a dense layer's rows, rows that a range does not split
+LANES, SLOTS, RANGES, ROWS_AT_ONCE = 16, 16, 16, 8
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -36,7 +37,7 @@ def tile_work(layer, first):
 
 
 def critical_path(model, batch_size, threads):
-    """Multiply-adds that one thread after another has to do, if no thread ever waits for memory or for nothing."""
+    """Multiply-adds that have to be done one behind the other, if no thread ever waits."""
     layers = [layer for layer in model.layers if isinstance(layer, Conv2D | Dense)]
     tiles = math.ceil(batch_size / LANES)
     work = [part for layer in layers for part in tile_work(layer, layer is layers[0])]
@@ -46,8 +47,12 @@ def critical_path(model, batch_size, threads):
     else:  # whole slots, runs of tiles, each done by one thread
         threads = min(threads, slots)
         total = math.ceil(slots / threads) * math.ceil(tiles / slots) * sum(macs for macs, _ in work)
-    rows = sum(forward_macs(layer) for layer in layers if isinstance(layer, Dense)) * LANES * tiles
-    return total + rows * largest_share(RANGES, threads)
+    for layer in layers:
+        if isinstance(layer, Dense):  # ranges of whole register tiles of rows, and each thread its ranges
+            groups = math.ceil((layer.in_shape[0] + 1) / ROWS_AT_ONCE)
+            most = min(1, math.ceil(RANGES / threads) * math.ceil(groups / RANGES) / groups)
+            total += forward_macs(layer) * LANES * tiles * most
+    return total
 
 
 def count(net, batch_size):
@@ -60,7 +65,7 @@ def count(net, batch_size):
 def main():
     """Count, print, and write the file if one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batch-sizes", nargs="+", type=int, default=[16, 64, 256, 1024])
+    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[16, 64, 256, 1024])
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
     print("Times as fast as one thread, at most: by the multiply-adds of the longest path. Counted, not timed.\n")

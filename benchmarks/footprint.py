@@ -11,7 +11,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from measure import machine, spread, tell, write_json
+from measure import machine, positive, spread, tell, write_json
 from nets import NETS, TITLES
 
 import minidl
@@ -94,9 +94,9 @@ def measure_growth(steps):
 def main():
     """Measure, print, and write the file if one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15, help="of the imports")
-    parser.add_argument("--steps", type=int, default=10_000, help="over which memory has to stay (default 10000)")
-    parser.add_argument("--fit-steps", type=int, default=50, help="of the fit whose peak is told (default 50)")
+    parser.add_argument("--rounds", type=positive, default=15, help="of the imports")
+    parser.add_argument("--steps", type=positive, default=10_000, help="over which memory has to stay (default 10000)")
+    parser.add_argument("--fit-steps", type=positive, default=50, help="of the fit whose peak is told (default 50)")
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
     parser.add_argument("--no-peers", action="store_true", help="minidl alone, without PyTorch")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")

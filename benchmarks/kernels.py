@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
-from measure import limit_threads, machine, tell, write_json
+from measure import limit_threads, machine, positive, tell, write_json
 from nets import forward_macs, make_model
 from peak import Peak, probe_or_notice
 
@@ -137,7 +137,7 @@ def line(facts):
 def main():
     """Measure all kernels in turn, print a table, write the file if one is named."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=positive, default=15)
     parser.add_argument("--seconds", type=float, default=0.01, help="of a round of one kernel, at least")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()

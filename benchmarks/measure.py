@@ -1,5 +1,6 @@
 """Timing of several ways to do the same work: in one run and in turn."""
 
+import argparse
 import json
 import os
 import platform
@@ -61,6 +62,14 @@ def alternate(sides, rounds, between=lambda: None):
 def spread(values):
     """Median, smallest and largest, for a file."""
     return {"median": statistics.median(values), "smallest": min(values), "largest": max(values)}
+
+
+def positive(text):
+    """A whole number above 0, for argparse."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
+    return number
 
 
 def usable_cores():

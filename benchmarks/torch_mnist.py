@@ -1,6 +1,6 @@
-"""What examples/mnist_fast.py does, in PyTorch: the same net and first weights, schedule, batch size and number of epochs.
+"""What examples/mnist_fast.py does, in PyTorch: the same net and first weights, schedule, batch size, epochs.
 
-accuracy.py starts it. The images are scaled once, in memory; an epoch's are shuffled at once and cut, with no DataLoader.
+accuracy.py starts it. The images are scaled once, in memory; an epoch's are shuffled at once, with no DataLoader.
 """
 
 import time

@@ -7,7 +7,7 @@ how.
 import argparse
 
 from chart import draw
-from measure import Side, alternate, limit_threads, machine, settle, spread, tell, usable_cores, write_json
+from measure import Side, alternate, limit_threads, machine, positive, settle, spread, tell, usable_cores, write_json
 from nets import NETS, TITLES, step_macs
 from peak import Peak, probe_or_notice
 from sides import MODES, Task, prepare
@@ -77,12 +77,12 @@ def table(result):
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
-    parser.add_argument("--batch-sizes", nargs="+", type=int, default=[1, 16, 64, 256])
+    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[1, 16, 64, 256])
     words = "minidl eager compile scikit-learn jax"
     parser.add_argument("--modes", nargs="+", default=words.split(), help=f"words of their names (default: {words})")
-    parser.add_argument("--threads", type=int, default=usable_cores())
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--steps", type=int, default=200, help="steps in a round, at most (default 200)")
+    parser.add_argument("--threads", type=positive, default=usable_cores())
+    parser.add_argument("--rounds", type=positive, default=15)
+    parser.add_argument("--steps", type=positive, default=200, help="steps in a round, at most (default 200)")
     parser.add_argument("--seconds", type=float, default=0.3, help="of a round of one side, about (default 0.3)")
     parser.add_argument("--json", metavar="FILE", help="write all rounds to this file")
     parser.add_argument("--chart", metavar="FILE", help="draw the speeds into this PNG file (needs matplotlib)")

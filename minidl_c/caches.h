@@ -6,12 +6,12 @@
 
 #define CACHE_LINE 64
 
-/* Wants to read it soon. */
+/* Asks for memory that will be read soon; its last line may be missing if p lies inside a line. */
 static inline void fetch(const char *p, ptrdiff_t bytes) {
   for (ptrdiff_t at = 0; at < bytes; at += CACHE_LINE) __builtin_prefetch(p + at, 0, 2);
 }
 
-/* Wants to write it soon: other cores have to give up their copies, which a store would otherwise wait for. */
+/* The same for memory that will be written: other cores have to give up their copies, which a store would otherwise wait for. */
 static inline void fetch_to_write(const char *p, ptrdiff_t bytes) {
   for (ptrdiff_t at = 0; at < bytes; at += CACHE_LINE) __builtin_prefetch(p + at, 1, 2);
 }

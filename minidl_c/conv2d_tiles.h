@@ -1,4 +1,4 @@
-/* conv2d_tiles.h: the two register tiles of convolution.
+/* conv2d_tiles.h: the register tiles of convolution.
  *
  * `correlate` multiplies a scalar weight with a vector of examples (forward, and the gradient of the input);
  * `weight_gradient` multiplies a vector of output gradients with a vector of inputs, and leaves its lanes unsummed. */

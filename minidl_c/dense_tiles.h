@@ -19,7 +19,8 @@
 
 #define PROJECT_INPUTS 64              /* that all outputs add up before the next inputs */
 
-/* How `dense_weight_gradient` walks: numbers from tile to tile of x, from example to example of dy. */
+/* How `dense_weight_gradient` walks: numbers from tile to tile of x, from example to example of dy, whose rows are padded with
+ * zeros to whole pairs of vectors. */
 typedef struct { ptrdiff_t tiles, slots, examples, outputs, x_tile, dy_row; } dense_walk;
 
 #define TEMPLATE "dense_tiles.h"
@@ -32,7 +33,7 @@ typedef struct { ptrdiff_t tiles, slots, examples, outputs, x_tile, dy_row; } de
  * MR numbers for each k, from `next` on. */
 INLINE void FN(project_body)(const int MR, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input,
                              const REAL *next, ptrdiff_t step, const REAL *bias, int goes_on, REAL *y) {
-  enum { WIDE = LANES / VL > 1 ? 2 : 1 };
+  enum { WIDE = VECTOR_REGISTERS == 32 ? 1 : 2 };           /* vectors of a row: with PROJECT_ROWS, what the registers hold */
   for (int lane = 0; lane < LANES; lane += WIDE * VL) {
     V sum[PROJECT_ROWS][WIDE];
     UNROLL for (int i = 0; i < MR; i++) {

@@ -1,4 +1,4 @@
-/* gather_tiles.h: rows of the data that arrive in time, and bytes that turn sixteen rows at once. */
+/* gather_tiles.h: rows of the data that arrive in time, and 16 bytes of 16 rows, transposed at once. */
 #ifndef MINIDL_GATHER_TILES_H
 #define MINIDL_GATHER_TILES_H
 #include <string.h>
@@ -8,7 +8,7 @@
 #include <emmintrin.h>
 #endif
 
-#define FETCH_BYTES 4096               /* of a row; behind so many the processor sees by itself where it goes */
+#define FETCH_BYTES 4096               /* of a row; after so many the hardware prefetcher follows */
 
 /* Asks for the rows of a tile, all at once: they lie anywhere in memory, and one after the other each would be waited for. */
 static inline void fetch_rows(const char *x, ptrdiff_t row_bytes, const int64_t *rows, ptrdiff_t examples) {

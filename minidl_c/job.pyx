@@ -4,6 +4,7 @@ A round (one training step, or one pass) is a list of phases:
 
     PREPARE                   pack weights
     TILES  of stage 0         gather, forward, loss and backward of a tile, depth first; a stage ends where an op says `cut`
+                              (SHARES instead, call by call, where many threads share few tiles)
     ROWS   of stage 0         weight gradients of dense layers, sums over slots, division by the batch's weight
     ... the next stages
     CHECK                     stop before the update if anything is not finite

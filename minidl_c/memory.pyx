@@ -118,6 +118,7 @@ cdef class Memory:
         return 0
 
     cdef int assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1:
+        """Gives every array its place in the block; without a block, finds out how large that has to be."""
         cdef int v, k, summing = backward                     # inference without statistics needs no room for sums
         cdef Py_ssize_t n_lane = 0, real_bytes = ops[0].real_bytes, place
         cdef room *r
@@ -164,7 +165,7 @@ cdef class Memory:
 
     cdef int lay_out(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
                      int backward) except -1:
-        """Makes room for a batch of so many tiles. Raises MemoryError, and is then as good as new."""
+        """Makes room for a batch of so many tiles. Raises MemoryError, and can be used again then."""
         shape = (tiles, threads, keep_all, backward)
         if self.shape == shape:
             return 0
@@ -176,7 +177,7 @@ cdef class Memory:
             self.assign(ops, values, tiles, threads, backward)
         finally:
             self.block = block
-        cdef Py_ssize_t needed = self.used + PAGE
+        cdef Py_ssize_t needed = self.used + PAGE           # vectors may be read beyond the end of an array
         if needed > self.capacity:
             self.grow(needed)
         self.assign(ops, values, tiles, threads, backward)

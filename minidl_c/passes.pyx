@@ -48,15 +48,15 @@ cdef class Pass:
 
     cdef void add_stage(self, int first, int last) noexcept:
         """The calls first..last over all tiles, then their rows."""
-        cdef int i, back, rows = 0
+        cdef int i, is_op, rows = 0
         cdef const op *o
         cdef call *c
         if self.keep_all and self.j.tiles < self.j.threads:
             for i in range(first, last):
                 c = &self.j.calls[i]
-                back = c.kind == FORWARD or c.kind == BACKWARD
+                is_op = c.kind == FORWARD or c.kind == BACKWARD
                 self.add_phase(SHARES, i, i + 1, self.j.tiles * (
-                    self.j.threads if c.kind == GATHER or (back and self.j.ops[c.op].splits) else 1))
+                    self.j.threads if c.kind == GATHER or (is_op and self.j.ops[c.op].splits) else 1))
         else:
             self.add_phase(TILES, first, last, self.j.slots)
         for i in range(first, last):

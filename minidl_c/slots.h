@@ -3,7 +3,8 @@
  * The tiles of a batch form min(tiles, 16) slots, contiguous runs of tiles. A slot adds up its tiles lane by lane; then its
  * 16 lanes are combined in a fixed tree, while they are still in the cache of the core that made them; then the slots, in a
  * fixed pairwise tree: node k of a level adds nodes 2k and 2k + 1 of the level below, and a last one without a partner moves
- * up as it is. Who computes a slot never matters, so threads do not change a bit. */
+ * up as it is. Who computes a slot never matters, so threads do not change a bit. (A dense layer's weights have no lanes: their
+ * share of a slot is one chain of multiply-adds over its examples, in dense_tiles.h; the tree over slots is the same.) */
 #ifndef REAL
 #ifndef MINIDL_SLOTS_H
 #define MINIDL_SLOTS_H

@@ -3,8 +3,11 @@ from minidl_c.job cimport BACKWARD, FORWARD, call_kind, job, phase
 from minidl_c.op cimport LANES, op
 
 cdef inline bint sums_up(const op *o, call_kind kind) noexcept nogil:
-    """Whether a call of this op adds to its sums: going forward if the op wants them there, else going backward."""
-    return o.n_lane > 0 and kind == (FORWARD if o.forward_rows != NULL else BACKWARD)
+    """Whether a call of this op adds to its sums: going forward if the op wants them there, else going backward.
+
+    Calls of other kinds belong to a value, not to an op: then nothing is read of `o`.
+    """
+    return (kind == FORWARD or kind == BACKWARD) and o.n_lane > 0 and kind == (FORWARD if o.forward_rows != NULL else BACKWARD)
 
 
 cdef inline char *sums_of(const job *j, const op *o, Py_ssize_t room) noexcept nogil:

@@ -3,8 +3,9 @@
  * A job is a number of rounds (training steps); a round is a list of phases, a phase a number of items (slots of tiles,
  * ranges of parameters). A phase opens when all items before it are done. Whoever is free claims an item of the open phase,
  * first those of his own share, which are the same in every round, so that what he wrote is still in his core's cache;
- * then anybody's. So a thread waits for an item that somebody works on, never for a thread: one that the machine does not
- * run costs nothing. A wait spins for a while and then sleeps, so that whoever is at work gets the core.
+ * then anybody's. So inside a job a thread waits for an item that somebody works on, never for a thread: one that the machine
+ * does not run costs nothing. A wait spins for a while and then sleeps, so that whoever is at work gets the core. Only the end
+ * of a job, OpenMP's own, waits for all threads: once in many steps of `fit`, in every `train_batch`.
  *
  * libgomp's own loops wait for threads and spin much longer: beside a busy process its 0.5 ms steps took 2 to 5 ms, with
  * items to claim 1 ms. The region itself is OpenMP's, so OMP_NUM_THREADS, threadpoolctl and joblib act on it as on any other.
@@ -36,7 +37,8 @@ typedef struct {
   team_work work;
   void *job;
   const ptrdiff_t *items;
-  ptrdiff_t phases, round_size, total;           /* items of a round, of the job */
+  ptrdiff_t phases;
+  ptrdiff_t round_size, total;                   /* items of a round, of the job */
   int threads;
   _Atomic int32_t *claims;                       /* for each item of a round: in how many rounds it was claimed */
   _Atomic ptrdiff_t done;                        /* items of the job */

@@ -6,8 +6,8 @@ from minidl_c.overlay import overlay
 
 
 def random_spans(rng, n):
-    first = rng.integers(0, 30, n)
-    return [(64 * int(s), int(f), int(f + k)) for s, f, k in zip(rng.integers(0, 9, n), first, rng.integers(0, 9, n))]
+    spans = rng.integers(0, (9, 30, 9), (n, 3)).tolist()
+    return [(64 * size, first, first + more) for size, first, more in spans]
 
 
 def test_what_lives_at_the_same_time_lies_apart(rng):

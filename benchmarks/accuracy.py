@@ -13,8 +13,9 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from measure import limit_threads, machine, positive, tell, usable_cores, write_json
-from nets import TITLES, make_model, mlp
+from measure import limit_threads, positive, run_parts, usable_cores
+from nets import MOMENTUM, TITLES, make_model, mlp
+from sides import mlp_classifier
 
 from minidl import Trainer
 from minidl.datasets import DatasetUnavailable, load_mnist
@@ -22,7 +23,7 @@ from minidl.optimizers import SGD
 
 HERE = Path(__file__).parent
 PROGRAMS = {"minidl": HERE.parent / "examples" / "mnist_fast.py", "PyTorch eager": HERE / "torch_mnist.py"}
-LR, MOMENTUM = 0.05, 0.9
+LR = 0.05
 
 
 def run_program(program, seed):
@@ -39,7 +40,7 @@ def run_program(program, seed):
 
 
 def to_an_accuracy(args):
-    """LeNet-5, four epochs of batch 64, the same weights and schedule: whole processes, in turn, for several seeds."""
+    """examples/mnist_fast.py and the same in PyTorch: whole processes, in turn, for several seeds."""
     found = {name: [] for name in PROGRAMS}
     for seed in range(args.seeds):
         for name, program in PROGRAMS.items():
@@ -47,7 +48,7 @@ def to_an_accuracy(args):
                 del found[name]
             elif name in found:
                 found[name].append(run)
-    print("\nMNIST, LeNet-5, 4 epochs of batch 64, from the start of the process: seconds, test accuracy\n")
+    print("\nMNIST, LeNet-5 as in mnist_fast.py, from the start of the process: seconds, test accuracy\n")
     tell_runs(found)
     return found
 
@@ -74,21 +75,8 @@ def learn_minidl(data, seed, args):
 
 def learn_scikit_learn(data, seed, args):
     """The same in MLPClassifier, whose first weights are its own."""
-    from sklearn.neural_network import MLPClassifier
-
-    classifier = MLPClassifier(
-        (256, 128),
-        solver="sgd",
-        learning_rate_init=LR,
-        momentum=MOMENTUM,
-        nesterovs_momentum=False,
-        alpha=0,
-        batch_size=args.batch_size,
-        max_iter=args.epochs,
-        tol=0,
-        n_iter_no_change=args.epochs + 1,
-        random_state=seed,
-    )
+    all_epochs = {"max_iter": args.epochs, "tol": 0, "n_iter_no_change": args.epochs + 1}
+    classifier = mlp_classifier((256, 128), LR, args.batch_size, seed, **all_epochs)
     images = [(data[name].reshape(-1, 784) / 255).astype(np.float32) for name in ("X_train", "X_test")]
     begin = time.perf_counter()
     classifier.fit(images[0], data["y_train"])
@@ -132,11 +120,7 @@ def main():
         load_mnist()  # its first time takes a minute
     except DatasetUnavailable as error:
         raise SystemExit(f"{error}") from None
-    results = {"machine": machine() | {"threads": args.threads}}
-    tell(results["machine"])
-    for part in args.parts:
-        results[part] = PARTS[part](args)
-        write_json(args.json, results)
+    run_parts(PARTS, args)
 
 
 if __name__ == "__main__":

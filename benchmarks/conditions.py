@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager
 
 import numpy as np
-from measure import Side, alternate, limit_threads, machine, positive, settle, spread, tell, usable_cores, write_json
+from measure import Side, alternate, limit_threads, positive, run_parts, settle, spread, usable_cores
 from nets import IMAGE, NETS, TITLES, make_model, step_macs
 from sides import MinidlFit, Task, prepare
 
@@ -158,11 +158,7 @@ def main():
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
     limit_threads(args.threads)
-    results = {"machine": machine() | {"threads": args.threads}}
-    tell(results["machine"])
-    for part in args.parts:
-        results[part] = PARTS[part](args)
-        write_json(args.json, results)
+    run_parts(PARTS, args)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,15 @@ def tell(facts):
     print(", ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
 
 
+def run_parts(parts, args):
+    """Do the parts that `args` names, each a function of it, and write what they return after each one."""
+    results = {"machine": machine() | {"threads": args.threads}}
+    tell(results["machine"])
+    for part in args.parts:
+        results[part] = parts[part](args)
+        write_json(args.json, results)
+
+
 def write_json(path, results):
     """Write results to a file, if one is named."""
     if path:

@@ -79,26 +79,32 @@ class MinidlTrainBatch:
             self.trainer.train_batch(xb, yb)
 
 
+def mlp_classifier(hidden, lr, batch_size, seed=0, **options):
+    """MLPClassifier with minidl's SGD, without its own L2 term."""
+    from sklearn.neural_network import MLPClassifier
+
+    return MLPClassifier(
+        hidden,
+        solver="sgd",
+        learning_rate_init=lr,
+        momentum=MOMENTUM,
+        nesterovs_momentum=False,
+        alpha=0,
+        batch_size=batch_size,
+        random_state=seed,
+        **options,
+    )
+
+
 class ScikitLearn:
     """MLPClassifier: `partial_fit` on so many batches, an epoch in its own shuffled order."""
 
     def __init__(self, task):
-        from sklearn.neural_network import MLPClassifier
-
         limit_threads(task.threads)
         self.task, model = task, task.model()
         self.X = task.scaled.reshape(len(task.X), -1)
         dense = [layer for layer in model.layers if isinstance(layer, Dense)]
-        self.classifier = MLPClassifier(
-            [layer.units for layer in dense[:-1]],
-            solver="sgd",
-            learning_rate_init=LR,
-            momentum=MOMENTUM,
-            nesterovs_momentum=False,
-            alpha=0,
-            batch_size=task.batch_size,
-            random_state=0,
-        )
+        self.classifier = mlp_classifier([layer.units for layer in dense[:-1]], LR, task.batch_size)
         self.classifier.partial_fit(self.X[: task.batch_size], task.y[: task.batch_size], classes=range(CLASSES))
         for i, layer in enumerate(dense):
             self.classifier.coefs_[i][:] = layer.params["weight"].value.T

@@ -15,7 +15,7 @@ ctypedef enum call_kind:
 ctypedef enum phase_kind:
     PREPARE                             # items: ops
     TILES                               # items: slots, each a run of tiles, all calls of a stage depth first
-    SHARES                              # items: (tile, share of the channels), one call: fewer slots than threads
+    SHARES                              # items: (tile, share of the channels), one call: fewer tiles than threads
     ROWS                                # items: ranges of the rows of every op of the stage
     CHECK                               # one item: was all of it finite?
     UPDATE                              # items: those of ROWS

@@ -26,7 +26,7 @@ cdef class Memory:
     cdef room *saved
     cdef char **packed
     cdef char *scratch
-    cdef Py_ssize_t scratch_bytes, sums_bytes, parts_bytes, tiles
+    cdef Py_ssize_t scratch_bytes, sums_bytes, parts_bytes
     cdef char *sums
     cdef char *parts
     cdef char *totals

@@ -181,5 +181,5 @@ cdef class Memory:
         if needed > self.capacity:
             self.grow(needed)
         self.assign(ops, values, tiles, threads, backward)
-        self.shape, self.tiles = shape, tiles
+        self.shape = shape
         return 0

@@ -51,7 +51,7 @@ cdef class Pass:
         cdef int i, is_op, rows = 0
         cdef const op *o
         cdef call *c
-        if self.keep_all and self.j.tiles < self.j.threads:
+        if self.j.tiles < self.j.threads:
             for i in range(first, last):
                 c = &self.j.calls[i]
                 is_op = c.kind == FORWARD or c.kind == BACKWARD

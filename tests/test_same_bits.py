@@ -187,10 +187,6 @@ def test_two_fits_are_one(dtype):
     assert digest(once.model, once.history["loss"]) == digest(twice.model, history["loss"])
 
 
-if __name__ == "__main__":
-    print(minidl_c.isa, *(after_100_steps(dtype, 64) for dtype in DTYPES))
-
-
 # ---- few examples, which kernels compute one by one
 def gradients(model, x, dy):
     """y, dx and all parameters' gradients of a batch, by hand."""
@@ -220,3 +216,7 @@ def test_few_examples_have_the_bits_of_a_tile(dtype, seed):
         y, dx, *grads = gradients(model, x, np.where(np.arange(9)[:, None] < n, dy, 0))
         for a, b in zip(few, [y[:n], dx[:n], *grads], strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"{n} examples, {model!r} of {shape}")
+
+
+if __name__ == "__main__":
+    print(minidl_c.isa, *(after_100_steps(dtype, 64) for dtype in DTYPES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from typing import Any
 
@@ -67,6 +68,12 @@ class Examples:
             self._check(block)
         return np.ascontiguousarray(block.reshape(len(rows), self.size), self.dtype)
 
+    def fingerprint(self) -> str:
+        """A hash of shape, dtype and numbers; of a memory map, of some thousands of its rows."""
+        n = len(self)
+        rows = np.unique(np.linspace(0, n - 1, CHUNK).astype(np.int64)) if self._late and n else np.arange(n)
+        return fingerprint(self._array, rows)
+
     def _check(self, block: Array) -> None:
         if block.dtype.kind != "f":
             return
@@ -100,6 +107,15 @@ def as_numbers(X: Any, name: str) -> Array:
             f"one example alone is {name}[np.newaxis]"
         )
     return array
+
+
+def fingerprint(array: Array, rows: Index) -> str:
+    """SHA-256 of an array's shape and dtype, and of the numbers in these rows, whatever their layout."""
+    found = hashlib.sha256(f"{array.shape} {array.dtype.newbyteorder('=')}".encode())
+    for start in range(0, len(rows), CHUNK):
+        block = array[rows[start : start + CHUNK]]
+        found.update(np.ascontiguousarray(block, array.dtype.newbyteorder("=")).data)
+    return found.hexdigest()
 
 
 def as_weights(weights: Any, n: int) -> NDArray[np.float64]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minidl.arguments import constructor_arguments
 from minidl.shapes import whole
 from minidl_c.op import Op
 
@@ -151,16 +152,7 @@ class Layer:
 
     def config(self) -> dict[str, Any]:
         """The constructor's arguments, from the attributes of the same names; raises TypeError if one is missing."""
-        arguments = inspect.signature(type(self).__init__).parameters.values()
-        plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        names = [a.name for a in list(arguments)[1:] if a.kind in plain]
-        if len(names) < len(arguments) - 1 and type(self).__init__ is not object.__init__:
-            raise TypeError(f"{type(self).__name__}: its constructor has arguments without a name of their own")
-        for name in names:
-            if not hasattr(self, name):
-                kind = type(self).__name__
-                raise TypeError(f"{kind}: the constructor takes {name!r} and has to keep it in self.{name}")
-        return {name: getattr(self, name) for name in names}
+        return constructor_arguments(self)
 
     def __repr__(self) -> str:
         """The constructor's call; arguments that have their default are left out, as in scikit-learn."""

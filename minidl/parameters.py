@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -30,8 +30,9 @@ class Parameters:
                 size += param.value.size
         self.values: Array = np.zeros(size, dtype)
         self._grads: Array | None = None
-        for param, start in places:
-            self._move(param, start)
+        self._views = [_view(param.value, start) for param, start in places]
+        for (param, _), view in zip(places, self._views, strict=True):
+            self._move(param, view)
 
     @property
     def grads(self) -> Array:
@@ -40,12 +41,20 @@ class Parameters:
             self._grads = np.zeros(self.values.size, self.dtype)
         return self._grads
 
-    def _move(self, param: Param, start: int) -> None:
-        shape, size = param.value.shape, param.value.size
-        transposed = not param.value.flags.c_contiguous
-
-        def view(flat: Array) -> Array:
-            part = flat[start : start + size]
-            return part.reshape(shape[::-1]).T if transposed else part.reshape(shape)
-
+    def _move(self, param: Param, view: Callable[[Array], Array]) -> None:
         param.move(view(self.values), lambda: view(self.grads))
+
+    def views(self, flat: Array) -> list[Array]:
+        """For each parameter, in their order, its part of a flat array (such as a velocity) in its own shape."""
+        return [view(flat) for view in self._views]
+
+
+def _view(value: Array, start: int) -> Callable[[Array], Array]:
+    """What takes a parameter of this shape and layout out of a flat array, without a copy."""
+    shape, size, transposed = value.shape, value.size, not value.flags.c_contiguous
+
+    def view(flat: Array) -> Array:
+        part = flat[start : start + size]
+        return part.reshape(shape[::-1]).T if transposed else part.reshape(shape)
+
+    return view

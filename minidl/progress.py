@@ -17,13 +17,13 @@ class Progress:
         self.verbose, self.epochs = verbose, epochs
         self._bar: Any = None
 
-    def begin_epoch(self, number: int, steps: int) -> None:
-        """Epoch `number` of this fit begins, counted from 1; it will have so many steps."""
+    def begin_epoch(self, number: int, steps: int, done: int = 0) -> None:
+        """Epoch `number` of this fit begins, counted from 1; it has so many steps, some of which may be done."""
         self._number = number
         if self.verbose == 2:
             from tqdm import tqdm  # a third of the time that importing minidl would take
 
-            self._bar = tqdm(total=steps, desc=f"epoch {number}/{self.epochs}", unit="step", leave=False)
+            self._bar = tqdm(total=steps, initial=done, desc=f"epoch {number}/{self.epochs}", unit="step", leave=False)
 
     def advance(self, steps: int) -> None:
         """So many more steps are done."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.data import Examples, Index, as_numbers, as_weights, class_weights
+from minidl.data import Examples, Index, as_numbers, as_weights, class_weights, fingerprint
 from minidl.layer import Array
 from minidl.losses import Loss
 from minidl.sequential import Sequential
@@ -71,6 +71,12 @@ class Supervised:
         except ValueError as error:
             raise ValueError(f"validation_split: {error}") from error
         return np.sort(train), np.sort(held)
+
+    def fingerprints(self) -> dict[str, str | None]:
+        """Hashes of X, y and the weights; None: no weights."""
+        everything = np.arange(len(self.examples))
+        weights = None if self.weights is None else fingerprint(self.weights, everything)
+        return {"X": self.examples.fingerprint(), "y": fingerprint(self.targets, everything), "sample_weight": weights}
 
     def mean(self, losses: Array, rows: Index) -> float:
         """sum(weight * loss) / sum(weight) of these rows. A correctly rounded sum has no order: the same bits."""

@@ -51,16 +51,11 @@ cdef class SGDUpdate(Update):
 
     def __init__(self, Py_ssize_t size, dtype, momentum=0.0, nesterov=False):
         velocity = zeros(size, dtype)
-        self.state = [velocity]
+        self.state = {"velocity": velocity}
         self.c.state = <void *> <size_t> velocity.ctypes.data
         self.c.real_bytes = velocity.itemsize
         self.c.hyper[0], self.c.hyper[1] = momentum, nesterov
         self.c.update = update
-
-    @property
-    def velocity(self):
-        """The velocity (size,), in the order of the flat parameters."""
-        return self.state[0]
 
 
 def sgd_update(

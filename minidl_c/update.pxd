@@ -4,4 +4,4 @@ from minidl_c.job cimport optimizer
 
 cdef class Update:
     cdef optimizer c
-    cdef list state                     # arrays as large as the flat parameters
+    cdef readonly dict state            # what it remembers: names, and arrays as large as the flat parameters

@@ -16,7 +16,7 @@ cdef class Update:
 
         count (1,) IN and OUT: the steps done so far, one more now; no signal can come between the two.
         """
-        dtype, size = "float32" if self.c.real_bytes == 4 else "float64", len(self.state[0])
+        dtype, size = "float32" if self.c.real_bytes == 4 else "float64", len(grad)
         cdef char *w = address(param, dtype, size, True, "param")
         cdef char *g = address(grad, dtype, size, False, "grad")
         cdef unsigned before = flush_subnormals()      # as inside a plan

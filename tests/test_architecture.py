@@ -11,14 +11,16 @@ MAX_LINES, MAX_TEST_LINES = 300, 500
 
 # Imports only point down. Modules of one floor do not know each other.
 FLOORS = (
-    {"config", "datasets", "initializers", "shapes"},
+    {"arguments", "config", "datasets", "encoding", "initializers", "shapes", "signals"},
     {"layer"},
     {"data", "layers.*", "losses", "metrics", "optimizers", "parameters"},
-    {"callbacks", "layers", "network"},
+    {"hooks", "layers", "network"},
     {"progress", "summary"},
     {"sequential"},
     {"contract", "steps", "supervised"},
-    {"testing", "trainer"},
+    {"learner", "testing"},
+    {"fitting"},
+    {"trainer"},
     {"minidl"},
     {"__main__"},
 )

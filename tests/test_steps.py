@@ -274,7 +274,7 @@ def test_a_step_that_breaks_off_does_not_count(monkeypatch):
             return super().backward(dy)
 
     trainer, twin = (trainer_of(Flatten(), Dense(6), layer) for layer in (Fails(), Same()))
-    monkeypatch.setattr("minidl.trainer.CHUNK_SECONDS", 60)  # all but the first step in one chunk
+    monkeypatch.setattr("minidl.fitting.CHUNK_SECONDS", 60)  # all but the first step in one chunk
     with pytest.raises(RuntimeError, match="the fortieth"):
         trainer.fit(X, Y, 1, 1, shuffle=False, verbose=0)
     for row in range(39):

@@ -1,0 +1,193 @@
+"""One fit: its epochs, cut into chunks of steps, and where it stands between two of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from minidl.data import Index, epoch_order
+from minidl.hooks import Hooks
+from minidl.layer import Array
+from minidl.learner import Learner
+from minidl.optimizers import rate_at
+from minidl.progress import Progress
+from minidl.signals import Signals
+from minidl.supervised import Supervised
+
+CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a fit stands between two steps, and what it was called with: all that is needed to complete it."""
+
+    arguments: dict[str, Any]  # numbers and hashes: those of the call that completes it have to be the same
+    step: int  # steps of the trainer, all its life
+    finished: int  # epochs of this fit that are in the history
+    begun: bool  # whether it is in the middle of the next one
+    stop: bool
+    losses: Array  # of the examples that this epoch has seen, in their order
+    scores: Array | None  # their outputs, if there are metrics
+    callbacks: list[tuple[str, Any]]  # class and state_dict() of each, None without one
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is left to do."""
+        return not self.begun and (self.stop or self.finished >= self.arguments["epochs"])
+
+
+@dataclass
+class Fit:
+    """What one call of fit works on and how far it has come."""
+
+    learner: Learner
+    data: Supervised
+    rows: Index  # to train on
+    validation: tuple[Supervised, Index] | None
+    epochs: int
+    batch_size: int
+    shuffle: bool
+    validation_split: float
+    hooks: Hooks
+    progress: Progress
+    finished: int = 0
+    begun: bool = False
+    losses: list[Array] = field(default_factory=list)
+    scores: list[Array] = field(default_factory=list)
+    done: int = 0  # examples of this epoch
+    stop: bool = False
+    _states: list[tuple[str, Any]] | None = None  # of callbacks, from a checkpoint
+    _arguments: dict[str, Any] | None = None
+    _planned: int = 1  # steps of the next chunk
+
+    # ---- the position
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments that decide on the weights: numbers as they are, arrays as hashes."""
+        if self._arguments is None:
+            self._arguments = {
+                "epochs": self.epochs,
+                "batch_size": self.batch_size,
+                "shuffle": self.shuffle,
+                "validation_split": self.validation_split,
+                **self.data.fingerprints(),
+            }
+        return self._arguments
+
+    def position(self) -> Position:
+        """Where the fit stands now."""
+        learner, dtype = self.learner, self.learner.model.dtype
+        scores = np.concatenate([np.empty((0, *learner.model.output_shape), dtype), *self.scores])
+        return Position(
+            self.arguments,
+            learner.step,
+            self.finished,
+            self.begun,
+            learner.stop,
+            np.concatenate([np.empty(0, dtype), *self.losses]),
+            scores if learner.metrics else None,
+            self.hooks.states(),
+        )
+
+    def resume(self, position: Position) -> None:
+        """Makes this fit go on from a position; raises ValueError, and changes nothing, if it is another fit's.
+
+        A fit that had come to its end stands in nobody's way: then another one begins.
+        """
+        for name, value in position.arguments.items():
+            if self.arguments[name] != value:
+                if position.complete:
+                    return
+                what = "other data" if isinstance(value, str) else f"{name}={self.arguments[name]!r}"
+                before = "the same" if isinstance(value, str) else f"{value!r}"
+                raise ValueError(
+                    f"{name}: expected {before}, as in the fit that was interrupted, got {what}. Call fit with the "
+                    "same arguments to complete it, or set trainer.interrupted = None to begin another"
+                )
+        self.hooks.check_states(position.callbacks)
+        self.finished, self.begun, self.done = position.finished, position.begun, len(position.losses)
+        self.losses, self._states = [position.losses], position.callbacks
+        self.scores = [] if position.scores is None else [position.scores]
+        self.stop = position.stop
+
+    # ---- running
+
+    def run(self, signals: Signals) -> None:
+        """Trains what is left."""
+
+        def check() -> None:
+            signals.check(lambda: self.hooks.call("on_terminate", self.learner))
+
+        self.learner.stop = self.stop
+        self.hooks.call("on_fit_begin", self.learner)
+        if self._states is not None:
+            self.hooks.load_states(self._states)
+        try:
+            while self.begun or (self.finished < self.epochs and not self.learner.stop):
+                if not self.begun:
+                    self.hooks.call("on_epoch_begin", self.learner, self.learner.epoch)
+                    if self.learner.stop:
+                        break
+                    self.begun = True
+                self._epoch(signals, check)
+        finally:
+            self.progress.close()
+        self.hooks.call("on_fit_end", self.learner)
+
+    def _epoch(self, signals: Signals, check: Callable[[], None]) -> None:
+        learner = self.learner
+        order = self.rows[epoch_order(len(self.rows), learner.seed, learner.epoch, self.shuffle)]
+        self.progress.begin_epoch(self.finished + 1, -(-len(order) // self.batch_size), self.done // self.batch_size)
+        before, began = self.done, time.perf_counter()
+        while self.done < len(order) and not learner.stop:
+            check()
+            self._chunk(order, signals)
+        seconds = max(time.perf_counter() - began, 1e-9)
+        logs = self._measured(order[: self.done])
+        if self.validation is not None:
+            found = learner.evaluated(*self.validation, between=check)
+            logs.update({f"val_{name}": value for name, value in found.items()})
+        logs["lr"] = rate_at(learner.optimizer, max(learner.step - 1, 0))
+        logs["images_per_second"] = (self.done - before) / seconds
+        with signals.held():
+            learner.record(logs)
+            self.finished, self.begun = self.finished + 1, False
+            self.losses, self.scores, self.done = [], [], 0
+        self.progress.end_epoch(logs)
+        self.hooks.call("on_epoch_end", learner, learner.epoch - 1, logs)
+
+    def _chunk(self, order: Index, signals: Signals) -> None:
+        """Some steps without Python between them; then the hooks that want to see the last one."""
+        learner, left = self.learner, len(order) - self.done
+        until = self.hooks.steps_until_next(learner.step)
+        steps = max(1, min(self._planned, until or self._planned, left // self.batch_size))
+        size = min(self.batch_size, left)  # the last partial batch goes alone
+        rows = order[self.done : self.done + steps * size]
+        batch, before, began = learner.batches(self.data, rows, size, steps), learner.step, time.perf_counter()
+        with signals.held():
+            try:
+                learner.run(batch)
+            finally:  # also those that came before one that failed
+                done = (learner.step - before) * size
+                self.losses.append(batch.losses[:done])
+                if batch.scores is not None:
+                    self.scores.append(batch.scores[:done])
+                self.done += done
+        self._planned = max(1, int(CHUNK_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
+        self.progress.advance(steps)
+        if steps == until:
+            self.hooks.step_end(learner, learner.step - 1, self.data.mean(batch.losses[-size:], rows[-size:]))
+
+    def _measured(self, seen: Index) -> dict[str, float]:
+        """Loss and metrics of the epoch so far."""
+        logs: dict[str, float] = {"epoch": self.learner.epoch, "loss": float("nan")}
+        if len(seen):
+            logs["loss"] = self.data.mean(np.concatenate(self.losses), seen)
+            if self.learner.metrics:
+                logs.update(self.learner.measured(self.data.targets[seen], np.concatenate(self.scores)))
+        return logs

@@ -1,0 +1,93 @@
+"""The hooks of callbacks, which are objects with the hooks they need.
+
+    on_fit_begin(trainer)                    on_epoch_begin(trainer, epoch)
+    on_step_end(trainer, step, loss)         on_epoch_end(trainer, epoch, logs)
+    on_fit_end(trainer)                      on_terminate(trainer)
+
+Epochs and steps are counted from 0 over the trainer's life; logs is the epoch's record. `trainer.stop = True` ends the
+fit behind the hook that sets it. A callback with on_step_end gets every step, or, if it has an attribute
+`every_n_steps`, each n-th one (None: none at all): the steps between run in C without a pause. on_terminate comes
+between two steps, when SIGTERM asks the process to end.
+
+What a callback remembers goes into checkpoints if it has `state_dict()` and `load_state_dict(state)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from minidl.shapes import whole
+
+HOOKS = ("on_fit_begin", "on_epoch_begin", "on_step_end", "on_epoch_end", "on_fit_end", "on_terminate")
+
+
+class Hooks:
+    """The hooks of some callbacks, called one after the other; a callback that is `last` comes behind the others.
+
+    Raises TypeError for a callback without any hook, or with a misspelt one.
+    """
+
+    def __init__(self, callbacks: Iterable[Any]) -> None:
+        if not isinstance(callbacks, Iterable):
+            raise TypeError(f"callbacks: expected a list of objects, got {callbacks!r}")
+        self.callbacks = sorted(callbacks, key=lambda callback: bool(getattr(callback, "last", False)))
+        for callback in self.callbacks:
+            hooks = [name for name in dir(callback) if name.startswith("on_") and callable(getattr(callback, name))]
+            wrong = sorted(set(hooks) - set(HOOKS))
+            if wrong or not hooks or isinstance(callback, type):
+                got = (
+                    f"{callback!r} with {wrong or 'none of them'}"
+                    if not isinstance(callback, type)
+                    else f"the class {callback!r}"
+                )
+                raise TypeError(f"callbacks: expected objects with hooks from {', '.join(HOOKS)}, got {got}")
+            if getattr(callback, "every_n_steps", None) is not None:
+                whole(f"every_n_steps of {callback!r}", callback.every_n_steps)
+
+    def steps_until_next(self, step: int) -> int | None:
+        """How many steps, from this one on, may run until a callback wants to see one; None: as many as you like."""
+        steps = [n - step % n for n in map(_every, self.callbacks) if n is not None]
+        return min(steps, default=None)
+
+    def step_end(self, trainer: Any, step: int, loss: float) -> None:
+        """Calls on_step_end, behind this step, of the callbacks that want to see it."""
+        for callback in self.callbacks:
+            n = _every(callback)
+            if n is not None and (step + 1) % n == 0:
+                callback.on_step_end(trainer, step, loss)
+
+    def states(self) -> list[tuple[str, Any]]:
+        """The class and the state_dict() of each callback that has one."""
+        return [(type(callback).__name__, callback.state_dict()) for callback in self._with_state()]
+
+    def check_states(self, states: list[tuple[str, Any]]) -> None:
+        """Raises ValueError unless these are states of such callbacks, in this order."""
+        expected, got = [name for name, _ in states], [type(callback).__name__ for callback in self._with_state()]
+        if got != expected:
+            raise ValueError(
+                f"callbacks: expected those with a state to be {expected}, as in the interrupted fit, got {got}"
+            )
+
+    def load_states(self, states: list[tuple[str, Any]]) -> None:
+        """Hands each callback what it remembered."""
+        for callback, (_, state) in zip(self._with_state(), states, strict=True):
+            callback.load_state_dict(state)
+
+    def _with_state(self) -> list[Any]:
+        return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
+
+    def call(self, hook: str, *args: Any) -> None:
+        """Calls the hook of every callback that has it, in order."""
+        for callback in self.callbacks:
+            method = getattr(callback, hook, None)
+            if method is not None:
+                method(*args)
+
+
+def _every(callback: Any) -> int | None:
+    """Each how many steps a callback wants to see; None: none."""
+    if not hasattr(callback, "on_step_end"):
+        return None
+    every: int | None = getattr(callback, "every_n_steps", 1)
+    return every

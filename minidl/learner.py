@@ -1,0 +1,168 @@
+"""Learner: what a trainer knows and does in single steps, without epochs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from minidl import losses
+from minidl.data import Index
+from minidl.layer import Array
+from minidl.losses import Loss, checked_loss
+from minidl.metrics import Metric
+from minidl.metrics import get as found_metrics
+from minidl.optimizers import rate_at
+from minidl.sequential import Sequential
+from minidl.shapes import whole
+from minidl.steps import Batches, Steps, make_steps
+from minidl.supervised import Supervised
+from minidl_c.threads import check_num_threads
+
+BLOCK = 4096  # examples that are evaluated together
+
+
+class Learner:
+    """A model, a loss and an optimizer, and how far they have come. The arguments are those of Trainer."""
+
+    def __init__(
+        self,
+        model: Sequential,
+        loss: str | Loss,
+        optimizer: Any,
+        metrics: Sequence[str | Metric] = (),
+        seed: int = 0,
+        num_threads: int | None = None,
+    ) -> None:
+        if not isinstance(model, Sequential):
+            raise TypeError(f"model: expected a Sequential, got {model!r}")
+        if isinstance(optimizer, type) or not hasattr(optimizer, "step"):
+            raise TypeError(f"optimizer: expected an object with step(params, lr), such as SGD(0.1), got {optimizer!r}")
+        self.model, self.optimizer, self.num_threads = model, optimizer, num_threads
+        if num_threads is not None:
+            check_num_threads(num_threads)
+        self.loss = losses.get(loss)
+        self.metrics = found_metrics(metrics)
+        self.seed = whole("seed", seed, least=0)
+        self.epoch = 0
+        self.stop = False
+        self.history: dict[str, list[float]] = {}
+        self._count = np.zeros(1, np.int64)
+        self._steps: Steps | None = None
+        self._parts: tuple[Any, ...] = ()  # what the steps were made of
+        self._running = False
+
+    @property
+    def step(self) -> int:
+        """How many steps were done so far."""
+        return int(self._count[0])
+
+    def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.
+
+        Raises as fit, and ValueError for an empty batch.
+        """
+        data = Supervised.accept(self.model, self.loss, X, y, sample_weight)
+        if not len(data.used):
+            raise ValueError("X: expected at least one example in a batch, got none")
+        with Running(self):
+            batch = self.batches(data, data.used, len(data.used), 1)
+            self.run(batch)
+        return data.mean(batch.losses, data.used)
+
+    def evaluate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
+        """The weighted mean loss and the metrics of the model as it is now: {"loss": ..., "accuracy": ...}."""
+        data = Supervised.accept(self.model, self.loss, X, y, sample_weight)
+        return self.evaluated(data, data.used)
+
+    # ---- for fit: data that was checked before
+
+    def steps(self) -> Steps:
+        """How this model, loss and optimizer make their steps: made anew when one of them was exchanged."""
+        parts = (self.model.network, self.loss, self.optimizer)
+        if self._steps is None or any(a is not b for a, b in zip(parts, self._parts, strict=True)):
+            self._steps, self._parts = make_steps(self.model, self.loss, self.optimizer, self.seed), parts
+        return self._steps
+
+    def batches(self, data: Supervised, rows: Index, size: int, steps: int) -> Batches:
+        """What `steps` steps on these rows are given; raises for a rate that is none."""
+        dtype = self.model.dtype
+        rates = np.array([rate_at(self.optimizer, self.step + k) for k in range(steps)])
+        if rates.max() > np.finfo(dtype).max:
+            raise ValueError(f"lr: expected a number that {dtype} can hold, got {rates.max()}")
+        return Batches(
+            data.examples,
+            data.targets,
+            None if data.weights is None else data.weights.astype(dtype),
+            rows,
+            size,
+            rates,
+            self._count,
+            losses=np.empty(len(rows), dtype),
+            scores=np.empty((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
+        )
+
+    def run(self, batch: Batches) -> None:
+        """Does these steps; raises FloatingPointError at the first that is not finite."""
+        done = self.steps().run(batch, self.num_threads)
+        if done < len(batch.rates):
+            raise FloatingPointError(self._not_finite(batch, done))
+
+    def _not_finite(self, batch: Batches, done: int) -> str:
+        rows = slice(done * batch.size, (done + 1) * batch.size)
+        where = [name for name, param in self.model.params.items() if not np.isfinite(param.grad).all()]
+        what = f"the gradient of {', '.join(where)}" if where else "the loss"
+        bad = batch.rows[rows][~np.isfinite(batch.losses[rows])]
+        examples = f"; the loss of examples {bad[:5].tolist()} of X as well" if where and len(bad) else ""
+        return (
+            f"step {self.step}: {what} is NaN or infinite{examples}. "
+            "The weights are those before this step; try a smaller lr"
+        )
+
+    def evaluated(
+        self, data: Supervised, rows: Index, between: Callable[[], None] = lambda: None
+    ) -> dict[str, float]:
+        """The loss and the metrics of these rows; calls `between` now and then."""
+        scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
+        for start in range(0, len(rows), BLOCK):
+            here = slice(start, start + BLOCK)
+            scores[here] = self.model.predict(data.examples.copy(rows[here]), self.num_threads)
+            between()
+        targets = data.targets[rows]
+        found = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
+        found.update(self.measured(targets, scores))
+        return found
+
+    def measured(self, targets: Array, scores: Array) -> dict[str, float]:
+        """The metrics of these scores."""
+        scores.flags.writeable = False
+        found = {name: metric(targets, scores) for name, metric in self.metrics.items()}
+        for name, value in found.items():
+            if np.ndim(value) != 0 or not isinstance(value, (int, float, np.number, np.ndarray)):
+                got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)
+                raise TypeError(f"metrics: expected {name} to return a number, got {got}")
+        return {name: float(value) for name, value in found.items()}
+
+    def record(self, logs: dict[str, float]) -> None:
+        """One more epoch in the history; every list has an entry for every epoch, NaN where a name was missing."""
+        missing = [float("nan")] * len(self.history.get("epoch", []))
+        for name in [*self.history, *(name for name in logs if name not in self.history)]:
+            self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
+        self.epoch += 1
+
+
+class Running:
+    """Marks a learner as busy; raises RuntimeError if it is already."""
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+
+    def __enter__(self) -> None:
+        if self.learner._running:
+            raise RuntimeError("this trainer is training already; wait for its fit to end")
+        self.learner._running = True
+
+    def __exit__(self, *error: object) -> None:
+        self.learner._running = False

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 DEEPEST = 50  # levels of lists, tuples and dicts: what holds itself has no end
-_NUMPY = {np.dtype(name).name for name in "? b h i q B H I Q e f d".split()}
+_NUMPY = {np.dtype(code).name for code in list("?bhiqBHIQefd")}
 
 
 def encode(value: Any, where: str, other: Callable[[Any, str], dict[str, Any] | None], depth: int = 0) -> Any:

@@ -59,6 +59,10 @@ class Learner:
         """How many steps were done so far."""
         return int(self._count[0])
 
+    @step.setter
+    def step(self, step: int) -> None:
+        self._count[0] = step
+
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.
 

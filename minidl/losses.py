@@ -70,15 +70,15 @@ class SoftmaxCrossEntropy:
 
 softmax_cross_entropy = SoftmaxCrossEntropy()
 
-_NAMES: dict[str, Loss] = {"softmax_cross_entropy": softmax_cross_entropy}
+NAMES: dict[str, Loss] = {"softmax_cross_entropy": softmax_cross_entropy}
 
 
 def get(loss: str | Loss) -> Loss:
     """The loss of that name, or the function itself; raises ValueError or TypeError for anything else."""
     if isinstance(loss, str):
-        if loss not in _NAMES:
-            raise ValueError(f"loss: expected one of {sorted(_NAMES)} or a function, got {loss!r}")
-        return _NAMES[loss]
+        if loss not in NAMES:
+            raise ValueError(f"loss: expected one of {sorted(NAMES)} or a function, got {loss!r}")
+        return NAMES[loss]
     if not callable(loss):
         raise TypeError(f"loss: expected a name or a function, got {loss!r}")
     return loss

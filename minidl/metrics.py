@@ -21,7 +21,7 @@ def accuracy(y: Array, scores: Array) -> float:
     return float((scores.argmax(axis=1) == y).mean()) if len(y) else float("nan")
 
 
-_NAMES: dict[str, Metric] = {"accuracy": accuracy}
+NAMES: dict[str, Metric] = {"accuracy": accuracy}
 
 
 def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
@@ -31,9 +31,9 @@ def get(metrics: Iterable[str | Metric]) -> dict[str, Metric]:
     found: dict[str, Metric] = {}
     for metric in metrics:
         if isinstance(metric, str):
-            if metric not in _NAMES:
-                raise ValueError(f"metrics: expected one of {sorted(_NAMES)} or a function, got {metric!r}")
-            name, function = metric, _NAMES[metric]
+            if metric not in NAMES:
+                raise ValueError(f"metrics: expected one of {sorted(NAMES)} or a function, got {metric!r}")
+            name, function = metric, NAMES[metric]
         elif callable(metric):
             name, function = getattr(metric, "__name__", type(metric).__name__), metric
         else:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from numpy.typing import ArrayLike
 
+from minidl import checkpoints, files
 from minidl.data import Index
 from minidl.fitting import Fit, Position
 from minidl.hooks import Hooks
 from minidl.learner import Learner, Running
 from minidl.progress import Progress
+from minidl.sequential import Sequential
 from minidl.shapes import whole
 from minidl.signals import Signals
 from minidl.supervised import Supervised
@@ -74,13 +77,58 @@ class Trainer(Learner):
             self, data, rows, validation, epochs, batch_size, bool(shuffle), float(validation_split), hooks, progress
         )
         with Running(self):
-            if self.interrupted is not None and self.interrupted.step == self.step:
-                fit.resume(self.interrupted)
+            if self._fit is None and (position := self._position()) is not None:
+                fit.resume(position)
             self._fit, self.interrupted = fit, None
             with Signals() as signals:
                 fit.run(signals)
             self._fit = None
         return self.history
+
+    # ---- checkpoints
+
+    def save_checkpoint(self, path: str | os.PathLike[str]) -> None:
+        """Writes all that training has come to into one file, which holds the old content or the new, never a mixture.
+
+        In callbacks, and after a fit that was broken off, that is also where the fit stands. Raises ValueError for a
+        model that is not built, TypeError for something that cannot be saved, OSError if the file cannot be written.
+        """
+        files.write(path, checkpoints.KIND, *checkpoints.pack(self, self._position()))
+
+    def check_savable(self) -> None:
+        """Raises what `save_checkpoint` would raise, the file apart."""
+        checkpoints.pack(self, None)
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | os.PathLike[str],
+        model: Sequential | None = None,
+        custom: Mapping[str, Any] | None = None,
+        num_threads: int | None = None,
+    ) -> Trainer:
+        """A trainer as it was when the checkpoint was saved; its next fit completes the one that was interrupted.
+
+        model: takes the weights, a built one of the same layers; None: made anew.
+        custom: the layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. Nothing
+            is imported, and no code is in the file.
+
+        Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or that lacks something in custom.
+        """
+        custom, where = dict(custom or {}), os.fspath(path)
+        config, tensors = files.read(path, checkpoints.KIND)
+        with checkpoints.blamed(str(where)):
+            made = checkpoints.model_of(config, tensors, custom, model)
+            trainer = cls(made, **checkpoints.parts(config, custom), num_threads=num_threads)
+            trainer.interrupted = checkpoints.restore(trainer, config, tensors)
+            if model is not None:
+                model.load_state_dict(checkpoints.states(tensors))
+        return trainer
+
+    def _position(self) -> Position | None:
+        """Where a fit stands that did not come to its end, unless steps were done since."""
+        position = self.interrupted if self._fit is None else self._fit.position()
+        return position if position is not None and position.step == self.step else None
 
     def _validation(
         self, data: Supervised, held: Index | None, given: Any

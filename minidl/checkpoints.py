@@ -1,0 +1,232 @@
+"""What a checkpoint holds: a trainer and where its fit stands, as numbers and names. Its file: files.py.
+
+A part (loss, metric, optimizer, learning rate) is a name of ours, or the name of a user's function or class with the
+constructor's arguments: which function or class that is, the user says at `resume`. What an optimizer remembers is its
+`state_dict()`, or else its attributes beyond the constructor's arguments.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from minidl import losses, metrics
+from minidl.arguments import constructor_arguments
+from minidl.encoding import decode, encode
+from minidl.files import FileError
+from minidl.fitting import Position
+from minidl.layer import Array
+from minidl.learner import Learner
+from minidl.optimizers import SGD
+from minidl.sequential import Sequential
+from minidl.shapes import whole
+
+Tensors = dict[str, Array]
+Custom = Mapping[str, Any]
+NAMED: dict[str, Any] = {**losses.NAMES, **metrics.NAMES}
+CLASSES: dict[str, Callable[..., Any]] = {"SGD": SGD, "SoftmaxCrossEntropy": losses.SoftmaxCrossEntropy}
+KIND = "checkpoint"
+
+
+# ---- a trainer as JSON and tensors
+
+
+def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], Tensors]:
+    """The configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved."""
+    model, tensors = trainer.model, Tensors()
+
+    def arrays(value: Any, where: str) -> dict[str, Any] | None:
+        if not isinstance(value, np.ndarray):
+            return None
+        name = f"array/{len(tensors)}"
+        tensors[name] = np.array(value, order="C")
+        return {"array": name}
+
+    config: dict[str, Any] = {
+        "model": model.recipe(),
+        "loss": encode(trainer.loss, "loss", _part),
+        "metrics": encode(list(trainer.metrics.values()), "metrics", _part),
+        "optimizer": encode(trainer.optimizer, "optimizer", _part),
+        "remembered": encode(remembered(trainer.optimizer), "optimizer", arrays),
+        "seed": trainer.seed,
+        "step": trainer.step,
+        "epoch": trainer.epoch,
+        "history": list(trainer.history),
+        "position": None,
+    }
+    tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
+    tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
+    tensors.update({f"history/{name}": np.array(values) for name, values in trainer.history.items()})
+    if position is not None:
+        fields = {f.name: getattr(position, f.name) for f in dataclasses.fields(position)}
+        config["position"] = encode(fields, "fit", arrays)
+    return config, tensors
+
+
+def remembered(part: Any) -> dict[str, Any]:
+    """What an optimizer knows beside its constructor's arguments."""
+    if hasattr(part, "state_dict"):
+        state: dict[str, Any] = part.state_dict()
+        return state
+    arguments = constructor_arguments(part)
+    return {name: value for name, value in vars(part).items() if name not in arguments}
+
+
+def _part(value: Any, where: str) -> dict[str, Any] | None:
+    """A loss, a metric, an optimizer, a schedule: by name, and where it is an object with what made it."""
+    for name, known in NAMED.items():
+        if value is known:
+            return {"named": name}
+    if not callable(value) and not hasattr(value, "step"):
+        return None  # a plain argument
+    if isinstance(value, type):
+        raise TypeError(f"{where}: expected an object, got the class {value!r}")
+    if hasattr(value, "__name__"):
+        return {"function": value.__name__}
+    kind = "made" if type(value) in CLASSES.values() else "custom"
+    arguments = constructor_arguments(value)
+    return {kind: [type(value).__name__, {k: encode(v, f"{where}.{k}", _part) for k, v in arguments.items()}]}
+
+
+def _update(trainer: Learner) -> Tensors:
+    """What a native optimizer remembers for each parameter, as views that may be written into: "velocity/0.weight"."""
+    update, network = trainer.steps().update, trainer.model.network
+    assert network is not None
+    return {
+        f"{name}/{param}": view
+        for name, flat in (update.state.items() if update is not None else ())
+        for param, view in zip(trainer.model.params, network.parameters.views(flat), strict=True)
+    }
+
+
+# ---- and back
+
+
+@contextmanager
+def blamed(path: str) -> Iterator[None]:
+    """Turns whatever is wrong with a checkpoint's content into a FileError."""
+    try:
+        yield
+    except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
+        if isinstance(error, FileError):
+            raise
+        what = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise FileError(f"{path}: cannot resume from this checkpoint: {what}") from error
+
+
+def check_custom(config: Any, custom: Custom) -> None:
+    """Raises ValueError for functions and classes that the checkpoint names and `custom` has not."""
+    missing = {}
+    places = [config[name] for name in ("loss", "metrics", "optimizer")]
+    while places:
+        place = places.pop()
+        if isinstance(place, list):
+            places.extend(place)
+        elif isinstance(place, dict):
+            places.extend(place.values())
+            for kind, name in (("function", place.get("function")), ("custom", (place.get("custom") or [None])[0])):
+                if isinstance(name, str) and name not in custom:
+                    missing[name] = f"{name!r}: the {'class' if kind == 'custom' else 'function'} {name}"
+    if missing:
+        needed = ", ".join(sorted(missing.values()))
+        raise ValueError(f"custom: expected what is not minidl's own as well, custom={{{needed}}}")
+
+
+def parts(config: Any, custom: Custom) -> dict[str, Any]:
+    """Loss, metrics, optimizer and seed: what a Trainer is made with."""
+    check_custom(config, custom)
+
+    def part(kind: str, content: Any) -> Any:
+        if kind == "named":
+            return NAMED[content]
+        if kind == "function":
+            return custom[content]
+        if kind in ("made", "custom"):
+            name, arguments = content
+            cls = CLASSES[name] if kind == "made" else custom[name]
+            return cls(**{key: decode(value, part) for key, value in arguments.items()})
+        raise ValueError(f"unknown kind {kind!r}")
+
+    optimizer = decode(config["optimizer"], part)
+    return {
+        "loss": decode(config["loss"], part),
+        "optimizer": optimizer,
+        "metrics": decode(config["metrics"], part),
+        "seed": config["seed"],
+    }
+
+
+def model_of(config: Any, tensors: Tensors, custom: Custom, given: Sequential | None) -> Sequential:
+    """The checkpoint's model, with its weights; or the given one as it is, if it has the same layers."""
+    recipe = config["model"]
+    if given is None:
+        classes = {name: part for name, part in custom.items() if isinstance(part, type)}
+        return Sequential.from_recipe(recipe, states(tensors), classes)
+    with given.unbuilt_on_error():
+        if given.network is None:
+            given.build(tuple(recipe["input_shape"]))
+        found = given.recipe()
+        differ = [name for name in recipe if found.get(name) != recipe[name]]
+        if differ:
+            what = ", ".join(f"{name} {json.dumps(recipe[name])}" for name in differ)
+            got = ", ".join(json.dumps(found.get(name)) for name in differ)
+            raise ValueError(f"model: expected that of the checkpoint, with {what}, got {got}")
+    return given
+
+
+def states(tensors: Tensors) -> Tensors:
+    """The model's state_dict."""
+    return {name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")}
+
+
+def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
+    """Gives a new trainer all that the old one had become; returns where its fit stands."""
+
+    def arrays(kind: str, content: Any) -> Array:
+        if kind != "array":
+            raise ValueError(f"unknown kind {kind!r}")
+        return tensors[content]
+
+    state, optimizer = decode(config["remembered"], arrays), trainer.optimizer
+    if hasattr(optimizer, "load_state_dict"):
+        optimizer.load_state_dict(state)
+    else:
+        vars(optimizer).update(state)
+    views = _update(trainer)
+    for name, view in views.items():
+        saved = tensors[f"update/{name}"]
+        if saved.shape != view.shape or saved.dtype != view.dtype:
+            raise ValueError(f"{name}: expected {view.dtype} {view.shape}, got {saved.dtype} {saved.shape}")
+        view[...] = saved
+    trainer.history = {name: _series(name, tensors[f"history/{name}"]) for name in config["history"]}
+    trainer.epoch = whole("epoch", config["epoch"], least=0)
+    trainer.step = whole("step", config["step"], least=0)
+    fields = decode(config["position"], arrays)
+    return None if fields is None else _position(fields, trainer)
+
+
+def _series(name: str, values: Array) -> list[float]:
+    if values.ndim != 1 or values.dtype not in (np.float64, np.int64):
+        raise ValueError(f"history: expected numbers of one axis for {name!r}, got {values.dtype} {values.shape}")
+    series: list[float] = values.tolist()
+    return series
+
+
+def _position(fields: Any, trainer: Learner) -> Position:
+    """The fields as a Position; raises for what cannot be one of this trainer."""
+    position, model = Position(**fields), trainer.model
+    for name in ("step", "finished"):
+        whole(name, getattr(position, name), least=0)
+    for name in ("epochs", "batch_size"):
+        whole(name, position.arguments[name], least=0)
+    seen = (len(position.losses),)
+    kept = [(position.losses, seen), *([(position.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
+    for array, shape in kept:
+        if array.dtype != model.dtype or array.shape != shape:
+            raise ValueError(f"fit: expected {model.dtype} {shape}, got {array.dtype} {array.shape}")
+    return position

@@ -1,0 +1,194 @@
+"""Kills training runs at random instants and resumes them: the end is that of a run that nobody killed, bit for bit.
+
+    python tests/conformance/kills.py --kills 200
+
+Each run saves a checkpoint every few steps. The parent kills it (SIGKILL) at a random time, starts it again with another
+number of threads, and so on until it comes to its end. Two kinds of run: a plan with dropout, and a net with a layer, an
+optimizer and a callback in Python. Canary: a run that forgets its optimizer's velocity when it resumes has to be noticed.
+"""
+
+import argparse
+import hashlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from minidl import Layer, Sequential, Trainer
+from minidl.callbacks import Checkpoint
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.optimizers import SGD
+
+RNG = np.random.default_rng(0)
+N = 1000
+X, Y = RNG.integers(0, 256, (N, 1, 28, 28)).astype(np.uint8), RNG.integers(0, 10, N)
+WEIGHTS = RNG.uniform(0.5, 2, N)
+THREADS = (1, 2, 3, 5)
+KINDS = ("native", "python")
+
+
+class Noise(Layer):
+    """A layer in NumPy that draws random numbers."""
+
+    def forward(self, x, training):
+        return x + self.rng.standard_normal(x.shape).astype(x.dtype) if training else x
+
+    def backward(self, dy):
+        return dy
+
+
+class Momentum:
+    """An optimizer in Python that keeps what it remembers in attributes."""
+
+    def __init__(self, lr):
+        self.lr, self.steps, self.velocity = lr, 0, {}
+
+    def step(self, params, lr):
+        self.steps += 1
+        for name, param in params.items():
+            self.velocity[name] = np.float32(0.9) * self.velocity.get(name, 0) + param.grad
+            param.value -= np.float32(lr / (1 + 0.001 * self.steps)) * self.velocity[name]
+
+
+class Ready:
+    """Tells the parent that the first step comes: imports are over."""
+
+    def on_fit_begin(self, trainer):
+        print("ready", flush=True)
+
+
+class Slower:
+    """A callback that lowers the rate as it counts steps."""
+
+    def __init__(self):
+        self.steps = 0
+
+    def on_step_end(self, trainer, step, loss):
+        self.steps += 1
+        trainer.optimizer.lr = 0.01 / (1 + 0.01 * self.steps)
+
+    def state_dict(self):
+        return {"steps": self.steps}
+
+    def load_state_dict(self, state):
+        self.steps = state["steps"]
+
+
+def falling(step):
+    return 0.05 / (1 + 0.01 * step)
+
+
+def new_trainer(kind):
+    front = [Rescale(1 / 255), Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2), Conv2D(16, 5, stride=2), ReLU()]
+    if kind == "native":
+        layers = [*front, Flatten(), Dropout(0.2), Dense(84), ReLU(), Dropout(0.5), Dense(10)]
+        return Trainer(Sequential(layers, (1, 28, 28)), "softmax_cross_entropy", SGD(falling, 0.9), ["accuracy"], 3)
+    layers = [*front, MaxPool2D(2), Flatten(), Noise(), Dense(10)]
+    return Trainer(Sequential(layers, (1, 28, 28)), "softmax_cross_entropy", Momentum(0.01), ["accuracy"], 3)
+
+
+def digest(trainer):
+    """One hash of weights, history without timings, and predictions."""
+    found = hashlib.sha256(repr(trainer.step).encode())
+    for name, value in trainer.model.state_dict().items():
+        found.update(name.encode() + value.tobytes())
+    for name, values in trainer.history.items():
+        if name != "images_per_second":
+            found.update(name.encode() + np.array(values, np.float64).tobytes())
+    found.update(trainer.model.predict(X[:100]).tobytes())
+    return found.hexdigest()
+
+
+def run(kind, folder, threads, epochs, forget):
+    """One process of a run: goes on where the last one was killed, and tells the digest at the end."""
+    path = str(Path(folder, "run-{step}.safetensors"))
+    newest = Checkpoint.newest(path)
+    if newest is None:
+        trainer = new_trainer(kind)
+    else:
+        trainer = Trainer.resume(newest, custom={c.__name__: c for c in (Noise, Momentum, falling)})
+        if forget:
+            trainer.steps().update.state["velocity"][:] = 0
+    trainer.num_threads = threads
+    callbacks = [Ready(), Checkpoint(path, every_n_steps=5, keep=2)] + [Slower()] * (kind == "python")
+    options = {"sample_weight": WEIGHTS, "validation_split": 0.1, "callbacks": callbacks, "verbose": 0}
+    trainer.fit(X, Y, epochs, 24, **options)
+    print(digest(trainer), flush=True)
+
+
+def start(kind, folder, threads, epochs, forget=False):
+    """The process, once its training begins."""
+    arguments = [sys.executable, __file__, "--run", kind, folder, str(threads), str(epochs), str(int(forget))]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
+    if process.stdout.readline() != "ready\n":
+        process.wait()
+        sys.exit(f"kills: a {kind} run could not start in {folder}")
+    return process
+
+
+def ended(process):
+    """The digest that a process tells at its end."""
+    out, _ = process.communicate(timeout=120)
+    if process.returncode:
+        sys.exit(f"kills: a run ended with status {process.returncode}")
+    return out.strip()
+
+
+def killed_run(kind, epochs, window, kills, rng, forget=False):
+    """A run that is killed so many times, each time in a window of seconds behind its start, unless it ends before.
+
+    Returns its digest and how often it was killed.
+    """
+    done = 0
+    with tempfile.TemporaryDirectory() as folder:
+        while True:
+            process = start(kind, folder, THREADS[done % len(THREADS)], epochs, forget)
+            if done < kills:
+                try:
+                    process.wait(rng.uniform(*window))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+                    done += process.returncode == -signal.SIGKILL
+                    process.stdout.close()
+                    continue
+            return ended(process), done
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--run", nargs=5, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.run:
+        kind, folder, threads, epochs, forget = args.run
+        return run(kind, folder, int(threads), int(epochs), forget == "1")
+
+    rng, began, expected, seconds = random.Random(args.seed), time.perf_counter(), {}, {}
+    for kind in KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+            process, start_time = start(kind, folder, 2, args.epochs), time.perf_counter()
+            expected[kind], seconds[kind] = ended(process), time.perf_counter() - start_time
+    kills = runs = wrong = 0
+    while kills < args.kills:
+        kind = KINDS[runs % len(KINDS)]
+        found, done = killed_run(kind, args.epochs, (0, 0.4 * seconds[kind]), min(6, args.kills - kills), rng)
+        kills, runs, wrong = kills + done, runs + 1, wrong + (found != expected[kind])
+    middle = (0.4 * seconds["native"], 0.6 * seconds["native"])
+    noticed = killed_run("native", args.epochs, middle, 1, rng, forget=True)[0] != expected["native"]
+    print(
+        f"kills: {kills} kills in {runs} runs, {runs - wrong} of {runs} equal to the run that nobody killed; "
+        f"canary (velocity forgotten): {'noticed' if noticed else 'NOT noticed'} ({time.perf_counter() - began:.0f} s)"
+    )
+    return 1 if wrong or not noticed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

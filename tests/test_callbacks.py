@@ -1,0 +1,146 @@
+"""The callbacks that come with minidl."""
+
+import os
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, Trainer
+from minidl.callbacks import Checkpoint
+from minidl.layers import Dense
+from minidl.optimizers import SGD
+
+X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
+Y = np.arange(20) % 2
+FIT = {"batch_size": 8, "verbose": 0}  # 3 steps an epoch
+
+
+def trainer_of():
+    model = Sequential([Dense(2)], input_shape=(3,))
+    return Trainer(model, "softmax_cross_entropy", SGD(0.5), ["accuracy"])
+
+
+@pytest.fixture
+def saves(monkeypatch):
+    """Where trainers were when they were saved."""
+    seen, save = [], Trainer.save_checkpoint
+
+    def noted(trainer, path):
+        seen.append((trainer.step, os.path.basename(path)))
+        save(trainer, path)
+
+    monkeypatch.setattr(Trainer, "save_checkpoint", noted)
+    return seen
+
+
+def test_saves_behind_each_epoch(saves, tmp_path):
+    trainer_of().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a")])
+    assert saves == [(3, "a"), (6, "a"), (9, "a")]
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_saves_behind_each_nth_step_of_the_trainers_life(saves, tmp_path):
+    trainer = trainer_of()
+    trainer.train_batch(X, Y)
+    trainer.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a", every_n_steps=4)])
+    assert saves == [(4, "a"), (8, "a")]
+
+
+@pytest.mark.parametrize(("keep", "left"), [(1, [9]), (2, [8, 9]), (None, range(1, 10))])
+def test_keeps_the_newest(saves, tmp_path, keep, left):
+    path = tmp_path / "at-{step}.ckpt"
+    (tmp_path / "at-x.ckpt").touch()  # other files stay
+    (tmp_path / "at-7").touch()
+    trainer_of().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, every_n_steps=1, keep=keep)])
+    assert sorted(os.listdir(tmp_path)) == sorted(["at-x.ckpt", "at-7", *(f"at-{step}.ckpt" for step in left)])
+    assert Checkpoint.newest(path) == str(tmp_path / "at-9.ckpt")
+    assert Trainer.resume(Checkpoint.newest(path)).step == 9
+
+
+def test_a_file_of_a_longer_run_before_is_not_newer(tmp_path):
+    path = tmp_path / "{epoch}-{step}"
+    (tmp_path / "70-900").touch()
+    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, keep=1)])
+    assert os.listdir(tmp_path) == ["2-6"]
+
+
+def test_newest_of_nothing_is_none(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Checkpoint.newest("run-{step}") is None
+    assert Checkpoint.newest("missing/run") is None
+    assert Checkpoint.newest("run") is None
+    (tmp_path / "run").touch()
+    assert Checkpoint.newest("run") == "run"
+
+
+class Scores:
+    """Makes validation say what a list says."""
+
+    def __init__(self, monkeypatch, values):
+        self.values = iter(values)
+        monkeypatch.setattr(Trainer, "evaluated", lambda *args, **options: {"loss": next(self.values)})
+
+
+@pytest.mark.parametrize(
+    ("name", "lower", "saved"),
+    [("val_loss", None, [1, 3, 6]), ("val_loss", True, [1, 3, 6]), ("val_loss", False, [1, 2, 5])],
+)
+def test_saves_the_best(monkeypatch, saves, tmp_path, name, lower, saved):
+    Scores(monkeypatch, [3.0, 4.0, 2.0, 2.0, 5.0, 1.0])
+    checkpoint = Checkpoint(tmp_path / "best", best=name, lower=lower)
+    trainer_of().fit(X, Y, 6, **FIT, validation_data=(X, Y), callbacks=[checkpoint])
+    assert [step // 3 for step, _ in saves] == saved
+
+
+def test_nan_is_never_the_best(monkeypatch, saves, tmp_path):
+    Scores(monkeypatch, [float("nan"), 4.0, float("nan"), 3.0])
+    trainer_of().fit(X, Y, 4, **FIT, validation_data=(X, Y), callbacks=[Checkpoint(tmp_path / "b", best="val_loss")])
+    assert [step // 3 for step, _ in saves] == [2, 4]
+
+
+def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
+    class Break:
+        def on_epoch_begin(self, trainer, epoch):
+            if epoch == 3:
+                raise KeyboardInterrupt
+
+    def callbacks():
+        return [Checkpoint(tmp_path / "best", best="val_loss"), Checkpoint(tmp_path / "last")]
+
+    Scores(monkeypatch, [3.0, 1.0, 2.0, 1.5, 0.5])
+    with pytest.raises(KeyboardInterrupt):
+        trainer_of().fit(X, Y, 5, **FIT, validation_data=(X, Y), callbacks=[*callbacks(), Break()])
+    Trainer.resume(tmp_path / "last").fit(X, Y, 5, **FIT, validation_data=(X, Y), callbacks=callbacks())
+    assert [step // 3 for step, name in saves if name == "best"] == [1, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"path": None}, TypeError, "PathLike"),
+        ({"path": b"a"}, TypeError, "path: expected a str or a Path"),
+        ({"path": "a", "keep": 2}, ValueError, "keep: expected 1 for a path without"),
+        ({"path": "a{step}", "keep": 0}, ValueError, "keep: expected at least 1"),
+        ({"path": "{step}/a"}, ValueError, "in the file's name alone"),
+        ({"path": "a", "every_n_steps": 0}, ValueError, "every_n_steps: expected at least 1"),
+        ({"path": "a", "every_n_steps": 2.0}, TypeError, "every_n_steps: expected a whole number"),
+        ({"path": "a", "best": True}, TypeError, "best: expected a name"),
+        ({"path": "a", "best": "loss", "every_n_steps": 2}, ValueError, "every_n_steps: expected None with best"),
+        ({"path": "a", "lower": True}, ValueError, "lower: expected None without best"),
+    ],
+)
+def test_arguments(arguments, error, said):
+    with pytest.raises(error, match=said):
+        Checkpoint(**arguments)
+
+
+def test_a_best_that_the_history_does_not_have_is_told(tmp_path):
+    with pytest.raises(ValueError, match=r"best: expected one of \['accuracy', .*, got 'val_accuracy'"):
+        trainer_of().fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", best="val_accuracy")])
+
+
+def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):
+    trainer = trainer_of()
+    with pytest.raises(OSError, match="path: expected a folder to write into, got .*missing"):
+        trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "missing" / "a")])
+    assert trainer.step == 0

@@ -1,0 +1,180 @@
+"""Ctrl-C and SIGTERM: between steps, once; handlers come and go."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, Trainer
+from minidl.callbacks import Checkpoint
+from minidl.layers import Dense
+from minidl.optimizers import SGD
+from minidl.signals import SIGNALS, Signals
+
+ROOT = Path(__file__).parents[1]
+X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
+Y = np.arange(20) % 2
+
+
+def trainer_of():
+    return Trainer(Sequential([Dense(2)], input_shape=(3,)), "softmax_cross_entropy", SGD(0.5))
+
+
+@pytest.fixture(autouse=True)
+def handlers():
+    before = [signal.getsignal(number) for number in SIGNALS]
+    yield
+    assert [signal.getsignal(number) for number in SIGNALS] == before
+
+
+class At:
+    """Does something behind a step."""
+
+    def __init__(self, step, action):
+        self.step, self.action = step, action
+
+    def on_step_end(self, trainer, step, loss):
+        if step == self.step:
+            self.action()
+
+
+def test_ctrl_c_waits_while_held():
+    done = []
+    with pytest.raises(KeyboardInterrupt), Signals() as signals:
+        with signals.held():
+            signal.raise_signal(signal.SIGINT)
+            done.append("the rest")
+        done.append("no more")
+    assert done == ["the rest"]
+
+
+def test_ctrl_c_acts_at_once_elsewhere_and_the_second_time():
+    with pytest.raises(KeyboardInterrupt), Signals():
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), Signals() as signals, signals.held():
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("the second one waits as well")
+
+
+def test_a_handler_of_the_users_own_gets_it(monkeypatch):
+    seen = []
+    before = [signal.signal(number, lambda number, frame: seen.append(number)) for number in SIGNALS]
+    try:
+        with Signals() as signals:
+            with signals.held():
+                signal.raise_signal(signal.SIGINT)
+                assert seen == []
+            assert seen == [signal.SIGINT]
+            signal.raise_signal(signal.SIGTERM)
+            assert seen == [signal.SIGINT]
+            signals.check(lambda: seen.append("saved"))
+            assert seen == [signal.SIGINT, "saved", signal.SIGTERM]
+            signals.check(lambda: seen.append("again"))
+            signal.raise_signal(signal.SIGTERM)
+        assert seen == [signal.SIGINT, "saved", signal.SIGTERM, signal.SIGTERM]  # not lost at the end
+    finally:
+        for number, handler in zip(SIGNALS, before, strict=True):
+            signal.signal(number, handler)
+
+
+def test_what_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with Signals() as signals, signals.held():
+            signal.raise_signal(signal.SIGINT)
+            assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_a_handler_set_in_between_stays():
+    def other(number, frame):
+        """Set by a callback, say."""
+
+    before = signal.getsignal(signal.SIGTERM)
+    with Signals():
+        signal.signal(signal.SIGTERM, other)
+    assert signal.signal(signal.SIGTERM, before) is other
+
+
+def test_other_threads_have_no_handlers():
+    """A fit there works, and the main thread keeps its own."""
+    trainer, errors = trainer_of(), []
+
+    def fit():
+        try:
+            trainer.fit(X, Y, 3, verbose=0)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=fit)
+    thread.start()
+    thread.join()
+    assert not errors and trainer.epoch == 3
+
+
+def test_sigterm_in_a_fit_calls_on_terminate_between_steps_and_exits_with_143():
+    class Terminated:
+        seen = None
+
+        def on_terminate(self, trainer):
+            self.seen = trainer.step
+
+    callback, trainer = Terminated(), trainer_of()
+    with pytest.raises(SystemExit) as left:
+        trainer.fit(X, Y, 9, 8, verbose=0, callbacks=[callback, At(4, lambda: signal.raise_signal(signal.SIGTERM))])
+    assert left.value.code == 143
+    assert callback.seen == trainer.step == 5
+
+
+def test_sigterm_saves_and_the_fit_can_be_completed(tmp_path):
+    whole = trainer_of()
+    whole.fit(X, Y, 4, 8, verbose=0)
+    checkpoint = Checkpoint(tmp_path / "c", every_n_steps=1000)
+    with pytest.raises(SystemExit):
+        terminate = At(4, lambda: signal.raise_signal(signal.SIGTERM))
+        trainer_of().fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint, terminate])
+    trainer = Trainer.resume(tmp_path / "c")
+    assert trainer.step == 5
+    trainer.fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint])
+    assert trainer.model.predict(X).tobytes() == whole.model.predict(X).tobytes()
+
+
+PROGRAM = """
+import sys, numpy as np
+from minidl import Sequential, Trainer
+from minidl.layers import Dense
+from minidl.optimizers import SGD
+class Ready:
+    def on_epoch_begin(self, trainer, epoch):
+        if epoch == 1:
+            print("ready", flush=True)
+try:
+    model = Sequential([Dense(2)], input_shape=(3,))
+    X, y = np.zeros((1000, 3)), np.zeros(1000, int)
+    Trainer(model, "softmax_cross_entropy", SGD(0.5)).fit(X, y, 10**9, verbose=0, callbacks=[Ready()])
+finally:
+    print("finally", flush=True)
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
+def test_a_process_ends_soon_and_in_order(number, status):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM],
+        env={**os.environ, "PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=10)
+    assert (out, process.returncode) == ("finally\n", status)

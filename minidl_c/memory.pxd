@@ -7,11 +7,10 @@ ctypedef struct room:                   # one buffer: a copy for each tile of th
     Py_ssize_t apart                    # from copy to copy
     int keep                            # 1: for each tile, 0: for each thread
 
-ctypedef struct value:
-    Py_ssize_t size                     # numbers of one example
-    Py_ssize_t bytes                    # of one tile
-    int home, grad_home                 # the value whose memory this one shares: itself, or one in front / behind
-    int rows_read, grad_rows_read       # read by forward_rows or backward_rows, so kept for all tiles
+cdef extern from "arrange.h" nogil:
+    ctypedef struct value:
+        Py_ssize_t size, bytes
+        int home, grad_home, rows_read, grad_rows_read
 
 
 cdef class Memory:

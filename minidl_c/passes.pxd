@@ -16,4 +16,7 @@ cdef class Pass:
     cdef void add_stage(self, int first, int last) noexcept
     cdef void stages(self) noexcept
     cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1
+    cdef int read(self, object x, object rows, object param, str dtype) except -1
     cdef int want(self, int want_dx) except -1
+    cdef void add_forward(self, int has_loss) noexcept
+    cdef void add_backward(self) noexcept

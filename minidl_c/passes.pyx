@@ -1,8 +1,12 @@
 """Pass: one call of a plan, from its arguments to the list of phases that the threads work through."""
+from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
+from numpy import dtype as numpy_dtype
 
+from minidl_c.buffers cimport address
 from minidl_c.job cimport (
-    BACKWARD, FORWARD, GATHER, PREPARE, RANGES, ROWS, SHARES, TILES, call, call_kind, job, phase, phase_kind,
+    BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER, PREPARE, RANGES, ROWS, SCATTER, SHARES, TILES, UINT8,
+    call, call_kind, job, phase, phase_kind,
 )
 from minidl_c.memory cimport Memory, value
 from minidl_c.op cimport CUT_BACKWARD, CUT_FORWARD, LANES, op
@@ -10,6 +14,9 @@ from minidl_c.op cimport CUT_BACKWARD, CUT_FORWARD, LANES, op
 cdef extern from "slots.h" nogil:
     const int MAX_SLOTS
     Py_ssize_t slots_of(Py_ssize_t tiles)
+
+_NUMBERS = {numpy_dtype(name): (name, kind)
+            for name, kind in (("uint8", UINT8), ("float32", FLOAT32), ("float64", FLOAT64))}
 
 
 cdef class Pass:
@@ -104,6 +111,17 @@ cdef class Pass:
         j.sums_bytes, j.parts_bytes = self.memory.sums_bytes, self.memory.parts_bytes
         return 0
 
+    cdef int read(self, object x, object rows, object param, str dtype) except -1:
+        """The arrays that every call reads."""
+        cdef job *j = &self.j
+        if x.dtype not in _NUMBERS:
+            raise TypeError(f"x: expected uint8, float32 or float64, got {x.dtype}")
+        name, j.x_kind = _NUMBERS[x.dtype]
+        j.x = address(x, name, len(x) * j.values[0].size, False, "x")
+        j.rows = <const int64_t *> address(rows, "int64", len(rows), False, "rows")
+        j.param = address(param, dtype, len(param), False, "param")
+        return 0
+
     cdef int want(self, int want_dx) except -1:
         """Finds the values whose gradients somebody wants: parameters lie in front of them, or the caller asks for dx."""
         cdef int k
@@ -114,3 +132,20 @@ cdef class Pass:
             o = &self.j.ops[k]
             wanted[k + 1] = o.n_param > 0 or wanted[o.input] or (o.skip >= 0 and wanted[o.skip])
         return 0
+
+    cdef void add_forward(self, int has_loss) noexcept:
+        cdef int k, n = self.j.n_ops, scores = n - has_loss       # the value that is the model's output
+        self.add_call(GATHER, 0)
+        for k in range(n):
+            if k == scores and self.j.y != NULL:
+                self.add_call(SCATTER, scores)
+            if self.j.ops[k].forward_tile != NULL:
+                self.add_call(FORWARD, k)
+        if scores == n:
+            self.add_call(SCATTER, scores)
+
+    cdef void add_backward(self) noexcept:
+        cdef int k
+        for k in range(self.j.n_ops - 1, -1, -1):
+            if self.j.ops[k].backward_tile != NULL and self.j.wanted[k + 1]:
+                self.add_call(BACKWARD, k)

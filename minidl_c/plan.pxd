@@ -13,8 +13,6 @@ cdef class Plan:
     cdef readonly list sources          # the Ops, kept alive
     cdef readonly str dtype
     cdef list idle                      # Passes that no call uses at the moment
-    cdef void fuse(self) noexcept
-    cdef void share_memory(self) noexcept
     cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t rounds) except -1
     cdef void give_back(self, Pass p)
     cdef Pass a_pass(self)

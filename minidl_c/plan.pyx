@@ -5,19 +5,19 @@ pool. All ways to run it (predict, forward and backward by hand, training) use t
 """
 from libc.stdint cimport int64_t
 from libc.stdlib cimport calloc, free
-from numpy import arange, dtype
+from numpy import arange
 
-from minidl_c.job cimport (
-    BACKWARD, CHECK, FLOAT32, FLOAT64, FORWARD, GATHER, GIVE, RANGES, SCATTER, TAKE, UINT8, UPDATE, job, run_job,
-)
+from minidl_c.job cimport CHECK, GIVE, RANGES, TAKE, UPDATE, job, run_job
 from minidl_c.buffers cimport address
 from minidl_c.memory cimport value
-from minidl_c.op cimport CUT_FORWARD, FEW, LANES, READS_X, READS_Y, Op, op
+from minidl_c.op cimport CUT_FORWARD, FEW, LANES, Op, op
 from minidl_c.passes cimport Pass
 from minidl_c.threads cimport threads_for
 from minidl_c.update cimport Update
 
-_NUMBERS = {dtype(name): (name, kind) for name, kind in (("uint8", UINT8), ("float32", FLOAT32), ("float64", FLOAT64))}
+cdef extern from "arrange.h" nogil:
+    void fuse(op *, int)
+    void share_memory(const op *, int, value *)
 
 
 cdef class Plan:
@@ -69,64 +69,12 @@ cdef class Plan:
         for k in range(self.n_ops + 1):
             self.values[k].bytes = self.values[k].size * LANES * self.ops[0].real_bytes
         self.dtype = (<Op> ops[0]).dtype
-        self.fuse()
-        self.share_memory()
+        fuse(self.ops, self.n_ops)
+        share_memory(self.ops, self.n_ops, self.values)
 
     def __dealloc__(self):
         free(self.ops)
         free(self.values)
-
-    cdef void fuse(self) noexcept:
-        """Leaves a ReLU to the op behind it, where that can do it on its way and nobody else reads the ReLU's value."""
-        cdef int k, i, readers, fuses
-        cdef op *o
-        cdef op *relu
-        for k in range(1, self.n_ops):
-            o, relu = &self.ops[k], &self.ops[k - 1]
-            fuses = o.relu_forward_tile != NULL and o.relu_backward_tile != NULL
-            if not relu.is_relu or not fuses or o.input != k or o.reads & READS_X:
-                continue
-            readers = 0
-            for i in range(self.n_ops):
-                readers += (self.ops[i].input == k) + (self.ops[i].skip == k) + (self.ops[i].dskip == k)
-            if readers == 1:
-                relu.forward_tile = relu.backward_tile = NULL
-                relu.reads = 0
-                o.forward_tile, o.backward_tile = o.relu_forward_tile, o.relu_backward_tile
-
-    cdef void share_memory(self) noexcept:
-        """Lets an op work in place where nobody reads again what it overwrites, and marks what rows read."""
-        cdef int k, i, safe
-        cdef op *o
-        cdef op *p
-        cdef value *v = self.values
-        for k in range(self.n_ops + 1):
-            v[k].home = v[k].grad_home = k
-        for k in range(self.n_ops):
-            o = &self.ops[k]
-            safe = o.in_place
-            for i in range(self.n_ops):
-                p = &self.ops[i]
-                if p.skip >= 0 and v[p.skip].home == v[o.input].home or i > k and v[p.input].home == v[o.input].home:
-                    safe = 0                                  # a fork: somebody else reads the input, whatever he calls it
-                if i < k and (v[p.output].home == v[o.input].home and p.reads & READS_Y
-                              or v[p.input].home == v[o.input].home and p.reads & READS_X):
-                    safe = 0                                  # a backward in front reads the input again
-            if o.forward_tile == NULL or (safe and not o.reads & READS_X):
-                v[k + 1].home = v[o.input].home
-        for k in range(self.n_ops - 1, -1, -1):
-            o = &self.ops[k]
-            safe = o.in_place
-            for i in range(self.n_ops):
-                p = &self.ops[i]
-                if (i != k and p.input == o.input             # a fork: somebody else writes there as well,
-                        or p.dskip >= 0 and v[p.dskip].grad_home == v[k + 1].grad_home       # reads dy after this op,
-                        or p.backward_rows != NULL and v[p.output].grad_home == v[k + 1].grad_home):   # or after all tiles
-                    safe = 0
-            if o.backward_tile == NULL or safe:
-                v[o.input].grad_home = v[k + 1].grad_home
-            if o.backward_rows != NULL:
-                v[o.input].rows_read = v[k + 1].grad_rows_read = 1
 
     cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t rounds) except -1:
         """How many threads may work on rounds of so many examples, each going `sweeps` times through the ops."""
@@ -161,9 +109,9 @@ cdef class Plan:
         p = self.a_pass()
         j = &p.j
         p.begin(m, self.threads(num_threads, m, 1, 1), False, False)
-        self._read(p, x, rows, param)
+        p.read(x, rows, param, self.dtype)
         j.y = address(y, self.dtype, m * self.values[self.n_ops].size, True, "y")
-        self._forward(p)
+        p.add_forward(self.has_loss)
         p.stages()
         with nogil:
             run_job(j, 1)
@@ -178,10 +126,10 @@ cdef class Plan:
         p.begin(m, self.threads(num_threads, m, 3, 1), True, True)         # backward costs about twice a forward
         if m == 0:
             return p
-        self._read(p, x, rows, param)
+        p.read(x, rows, param, self.dtype)
         j.training, j.seed, j.step = 1, seed, step
         j.y = address(y, self.dtype, m * self.values[self.n_ops].size, True, "y")
-        self._forward(p)
+        p.add_forward(self.has_loss)
         p.stages()
         with nogil:
             run_job(j, 1)
@@ -218,7 +166,7 @@ cdef class Plan:
         p.want(dx is not None)
         j.n_calls = 0
         p.add_call(TAKE, 0)
-        self._backward(p)
+        p.add_backward()
         if dx is not None:
             p.add_call(GIVE, 0)
         p.stages()
@@ -242,7 +190,7 @@ cdef class Plan:
             raise ValueError(f"train: expected a plan with a loss and whole batches of {batch} rows, got {m} rows")
         rounds = m // batch
         p.begin(batch, self.threads(num_threads, batch, 3, rounds), False, True)
-        self._read(p, x, rows, param)
+        p.read(x, rows, param, self.dtype)
         j.labels = <const int64_t *> address(labels, "int64", n_x, False, "labels")
         j.weights = NULL if weights is None else address(weights, self.dtype, n_x, False, "weights")
         j.losses = address(losses, self.dtype, m, True, "losses")
@@ -252,8 +200,8 @@ cdef class Plan:
         j.grad_flat = address(grad, self.dtype, n, True, "grad")
         j.training, j.seed, j.step = 1, seed, count[0]
         p.want(False)
-        self._forward(p)
-        self._backward(p)
+        p.add_forward(self.has_loss)
+        p.add_backward()
         p.stages()
         p.add_phase(CHECK, 0, 0, 1)
         if update is not None:
@@ -270,29 +218,3 @@ cdef class Plan:
         """Says that a Pass from `forward` is not needed any more, so that another call may have its memory."""
         if p.plan is self and not p.running:                  # once; another thread's backward keeps what it works on
             self.give_back(p)
-
-    def _read(self, Pass p, x, rows, param):
-        cdef job *j = &p.j
-        if x.dtype not in _NUMBERS:
-            raise TypeError(f"x: expected uint8, float32 or float64, got {x.dtype}")
-        name, j.x_kind = _NUMBERS[x.dtype]
-        j.x = address(x, name, len(x) * self.values[0].size, False, "x")
-        j.rows = <const int64_t *> address(rows, "int64", len(rows), False, "rows")
-        j.param = address(param, self.dtype, len(param), False, "param")
-
-    def _forward(self, Pass p):
-        cdef int k, scores = self.n_ops - self.has_loss       # the value that is the model's output
-        p.add_call(GATHER, 0)
-        for k in range(self.n_ops):
-            if k == scores and p.j.y != NULL:
-                p.add_call(SCATTER, scores)
-            if self.ops[k].forward_tile != NULL:
-                p.add_call(FORWARD, k)
-        if scores == self.n_ops:
-            p.add_call(SCATTER, scores)
-
-    def _backward(self, Pass p):
-        cdef int k
-        for k in range(self.n_ops - 1, -1, -1):
-            if self.ops[k].backward_tile != NULL and p.j.wanted[k + 1]:
-                p.add_call(BACKWARD, k)

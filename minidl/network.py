@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minidl.data import Index
 from minidl.layer import Array, Layer, Shape
 from minidl.parameters import Parameters
 from minidl_c.plan import Plan
@@ -28,10 +29,12 @@ class NativeStage:
         self.plan.predict(_rows(x), np.arange(len(x)), self.parameters.values, _rows(y), num_threads)
         return y
 
-    def forward(self, x: Array, num_threads: int | None, seed: int, step: int) -> tuple[Array, Any]:
-        """Returns y, and what backward needs."""
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None
+    ) -> tuple[Array, Any]:
+        """Returns y, and what backward needs. numbers: of the examples in the data, for random masks."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        kept = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step)
+        kept = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, numbers)
         return y, kept
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
@@ -59,8 +62,10 @@ class NumpyStage:
         """As NativeStage.predict."""
         return self._checked("forward", self.layer.forward(self._real(x), False), x, self.out_shape)
 
-    def forward(self, x: Array, num_threads: int | None, seed: int, step: int) -> tuple[Array, Any]:
-        """As NativeStage.forward; the layer keeps what it needs itself."""
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None
+    ) -> tuple[Array, Any]:
+        """As NativeStage.forward; the layer keeps what it needs itself, and draws its numbers batch by batch."""
         self.layer.begin_step(step, seed)
         y = self.layer.forward(self._real(x), True)
         return self._checked("forward", y, x, self.out_shape), None
@@ -120,12 +125,20 @@ class Network:
         return x
 
     def forward(
-        self, x: Array, num_threads: int | None = None, seed: int = 0, step: int = 0
+        self,
+        x: Array,
+        num_threads: int | None = None,
+        seed: int = 0,
+        step: int = 0,
+        numbers: Index | None = None,
     ) -> tuple[Array, list[Any]]:
-        """The outputs for x as in training, and a list of what `backward` needs."""
+        """The outputs for x as in training, and a list of what `backward` needs.
+
+        numbers: of the examples in the data, which random masks of kernels depend on; None: 0 to len(x) - 1.
+        """
         tape = []
         for stage in self.stages:
-            x, kept = stage.forward(x, num_threads, seed, step)
+            x, kept = stage.forward(x, num_threads, seed, step, numbers)
             tape.append(kept)
         if isinstance(self.stages[-1], NumpyStage):
             x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user

@@ -55,7 +55,7 @@ class FusedSteps:
             targets, weights = targets[b.rows], None if weights is None else weights[b.rows]
         return self.plan.train(
             x, rows, b.size, targets, weights, b.losses, b.scores, b.totals(), b.rates,
-            self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count,
+            self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.rows,
         )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ class StagedSteps:
             here = slice(k * b.size, (k + 1) * b.size)
             rows = b.rows[here]
             x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
-            scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]))
+            scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), rows)
             losses, dscores = checked_loss(self.loss, scores, b.targets[rows])
             b.losses[here] = losses
             if b.scores is not None:

@@ -69,6 +69,7 @@ ctypedef struct job:
     number_kind x_kind
     const char *x
     const int64_t *rows
+    const int64_t *numbers              # by position: what tile.rows tells an op
     const int64_t *labels               # by row of x
     const char *weights                 # by row of x, or NULL
     char *losses                        # by position; NULL: the last op is no loss

@@ -106,17 +106,18 @@ cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssiz
     """A loss is an op that also sees labels and weights, and leaves a loss for each example."""
     cdef int64_t labels[16]
     cdef double numbers[2 * 16 + 8]                 # weights and losses, as float or double
-    cdef Py_ssize_t lane
+    cdef Py_ssize_t lane, row
     cdef char *weights = aligned(numbers)
     cdef char *losses = weights + LANES * sizeof(double)
     for lane in range(LANES):
-        labels[lane] = j.labels[v.rows[lane]] if lane < v.examples else 0
+        row = j.rows[first + lane] if lane < v.examples else 0
+        labels[lane] = j.labels[row] if lane < v.examples else 0
         if j.real_bytes == 4:
             (<float *> weights)[lane] = (
-                0 if lane >= v.examples else (<const float *> j.weights)[v.rows[lane]] if j.weights != NULL else 1)
+                0 if lane >= v.examples else (<const float *> j.weights)[row] if j.weights != NULL else 1)
         else:
             (<double *> weights)[lane] = (
-                0 if lane >= v.examples else (<const double *> j.weights)[v.rows[lane]] if j.weights != NULL else 1)
+                0 if lane >= v.examples else (<const double *> j.weights)[row] if j.weights != NULL else 1)
     v.labels, v.weights, v.losses = labels, weights, losses
     run_op(j, o, v, room, t, thread, back)
     if not back:
@@ -145,7 +146,7 @@ cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t roo
     else:
         v.labels = NULL
         v.weights = v.losses = NULL
-        v.rows, v.index, v.examples, v.part, v.parts = j.rows + first, t, examples, part, parts
+        v.rows, v.index, v.examples, v.part, v.parts = j.numbers + first, t, examples, part, parts
         v.seed, v.step, v.training = j.seed, j.step + round, j.training
         if loss:
             run_loss(j, o, &v, first, room, t, thread, c.kind == BACKWARD)

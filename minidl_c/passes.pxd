@@ -8,6 +8,7 @@ cdef class Pass:
     cdef object plan                    # whose call it is; None: it waits for one
     cdef bint running                   # backward is at work in it
     cdef Memory memory
+    cdef object numbers                 # of the examples, which backward tells the ops again
     cdef job j
     cdef int cuts, keep_all
     cdef void bind(self, object plan, const op *ops, const value *values, int cuts) noexcept
@@ -17,6 +18,7 @@ cdef class Pass:
     cdef void stages(self) noexcept
     cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1
     cdef int read(self, object x, object rows, object param, str dtype) except -1
+    cdef int tell(self, object numbers) except -1
     cdef int want(self, int want_dx) except -1
     cdef void add_forward(self, int has_loss) noexcept
     cdef void add_backward(self) noexcept

@@ -122,6 +122,12 @@ cdef class Pass:
         j.param = address(param, dtype, len(param), False, "param")
         return 0
 
+    cdef int tell(self, object numbers) except -1:
+        """The numbers of the examples in the data, where those of the rows are others."""
+        self.numbers = numbers
+        self.j.numbers = <const int64_t *> address(numbers, "int64", len(numbers), False, "numbers")
+        return 0
+
     cdef int want(self, int want_dx) except -1:
         """Finds the values whose gradients somebody wants: parameters lie in front of them, or the caller asks for dx."""
         cdef int k

@@ -110,6 +110,7 @@ cdef class Plan:
         j = &p.j
         p.begin(m, self.threads(num_threads, m, 1, 1), False, False)
         p.read(x, rows, param, self.dtype)
+        p.tell(rows)
         j.y = address(y, self.dtype, m * self.values[self.n_ops].size, True, "y")
         p.add_forward(self.has_loss)
         p.stages()
@@ -117,8 +118,11 @@ cdef class Plan:
             run_job(j, 1)
         self.give_back(p)
 
-    def forward(self, x, param, y, num_threads=None, seed=0, step=0):
-        """y = the outputs for all rows of x, as `predict`; returns a Pass that keeps what `backward` needs."""
+    def forward(self, x, param, y, num_threads=None, seed=0, step=0, numbers=None):
+        """y = the outputs for all rows of x, as `predict`; returns a Pass that keeps what `backward` needs.
+
+        numbers (n,) int64: those of the examples in the data, which random masks depend on; None: 0 to n - 1.
+        """
         cdef Pass p = self.a_pass()
         cdef job *j = &p.j
         cdef Py_ssize_t m = len(y)
@@ -127,6 +131,7 @@ cdef class Plan:
         if m == 0:
             return p
         p.read(x, rows, param, self.dtype)
+        p.tell(rows if numbers is None else numbers.copy())                # they may change before backward
         j.training, j.seed, j.step = 1, seed, step
         j.y = address(y, self.dtype, m * self.values[self.n_ops].size, True, "y")
         p.add_forward(self.has_loss)
@@ -161,8 +166,6 @@ cdef class Plan:
         j.param = address(param, self.dtype, n, False, "param")
         j.dy = address(dy, self.dtype, j.examples * self.values[self.n_ops].size, False, "dy")
         j.dx = NULL if dx is None else address(dx, self.dtype, j.examples * self.values[0].size, True, "dx")
-        rows = arange(j.examples)
-        j.rows = <const int64_t *> address(rows, "int64", j.examples, False, "rows")
         p.want(dx is not None)
         j.n_calls = 0
         p.add_call(TAKE, 0)
@@ -174,10 +177,11 @@ cdef class Plan:
             run_job(j, 1)
 
     def train(self, x, rows, Py_ssize_t batch, labels, weights, losses, scores, totals, rates, param, grad, Update update,
-              num_threads, seed, int64_t[::1] count not None):
+              num_threads, seed, int64_t[::1] count not None, numbers=None):
         """Training steps on x[rows], `batch` rows each, without Python between them; returns how many were done.
 
-        labels int64 and weights (or None): by row of x; losses (len(rows),) OUT and scores (len(rows), classes) OUT or None:
+        labels int64 and weights (or None): by row of x; numbers int64 (None: rows): by position, what random masks depend
+        on; losses (len(rows),) OUT and scores (len(rows), classes) OUT or None:
         by position; totals, rates float64: for each step what the gradient's sums are divided by, and the learning rate;
         count (1,) IN and OUT: the steps done so far, added to in this very call, so that no signal comes in between;
         param: IN and OUT; grad OUT: the divided gradient of the last step. update: None leaves the parameters alone. A step
@@ -191,6 +195,7 @@ cdef class Plan:
         rounds = m // batch
         p.begin(batch, self.threads(num_threads, batch, 3, rounds), False, True)
         p.read(x, rows, param, self.dtype)
+        p.tell(rows if numbers is None else numbers)
         j.labels = <const int64_t *> address(labels, "int64", n_x, False, "labels")
         j.weights = NULL if weights is None else address(weights, self.dtype, n_x, False, "weights")
         j.losses = address(losses, self.dtype, m, True, "losses")

@@ -1,11 +1,20 @@
-"""What tests share: a random generator, MNIST where it is at hand, skipping without PyTorch."""
+"""What tests share: random numbers, kernels of a user, MNIST where it is at hand, skipping without PyTorch."""
 
 import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+import minidl_c
+
+USER_KERNELS = Path(__file__).parent / "user_kernel"
 
 
 def pytest_collection_modifyitems(items):
@@ -18,6 +27,24 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture(scope="session")
+def user(tmp_path_factory):
+    """The modules of user_kernel/, built in a folder that has nothing to do with the package."""
+    folder = tmp_path_factory.mktemp("kernels") / "build"
+    shutil.copytree(USER_KERNELS, folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
+    package = str(Path(minidl_c.__file__).parents[1])
+    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"]
+    build = subprocess.run(
+        command, cwd=folder, env=os.environ | {"PYTHONPATH": package}, capture_output=True, text=True
+    )
+    assert build.returncode == 0, build.stdout + build.stderr
+    sys.path.insert(0, str(folder))
+    try:
+        return SimpleNamespace(**{p.stem: import_module(p.stem) for p in sorted(USER_KERNELS.glob("*.pyx"))})
+    finally:
+        sys.path.remove(str(folder))
 
 
 @pytest.fixture(scope="session")

@@ -4,13 +4,6 @@ They use what our own layers of today do not: forks (skip, dskip), cuts with row
 Every plan is compared with the same formulas in NumPy, whose derivatives come from complex steps, exact to rounding.
 """
 
-import os
-import shutil
-import subprocess
-import sys
-from importlib import import_module
-from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -31,29 +24,10 @@ from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp, softmax_cross_
 
 pytestmark = pytest.mark.slow  # the build
 
-SOURCES = Path(__file__).parent / "user_kernel"
 THREADS = (1, 2, 3, 8)
 BATCHES = (5, 16, 40, 200, 300)  # 1 to 19 tiles: fewer than threads, as many, more than slots
 SHAPE, WIDE, CLASSES = (2, 4, 4), (3, 4, 4), 4
 SIZE = 3 * 4 * 4
-
-
-@pytest.fixture(scope="session")
-def user(tmp_path_factory):
-    """The modules of user_kernel/, built in a folder that has nothing to do with the package."""
-    folder = tmp_path_factory.mktemp("kernels") / "build"
-    shutil.copytree(SOURCES, folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
-    package = str(Path(minidl_c.__file__).parents[1])
-    command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"]
-    build = subprocess.run(
-        command, cwd=folder, env=os.environ | {"PYTHONPATH": package}, capture_output=True, text=True
-    )
-    assert build.returncode == 0, build.stdout + build.stderr
-    sys.path.insert(0, str(folder))
-    try:
-        return SimpleNamespace(**{p.stem: import_module(p.stem) for p in sorted(SOURCES.glob("*.pyx"))})
-    finally:
-        sys.path.remove(str(folder))
 
 
 # ---- the same formulas in NumPy, also for complex numbers ----------------------------------------

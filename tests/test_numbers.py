@@ -1,0 +1,127 @@
+"""The numbers of examples that kernels are told: those in the fitted X, however a batch comes to the kernel.
+
+Random masks depend on them. The user's op of user_kernel/number.pyx writes them into its output.
+"""
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.initializers import ones
+from minidl.layers import Rescale
+from minidl.losses import softmax_cross_entropy
+from minidl.optimizers import SGD
+
+pytestmark = pytest.mark.slow  # the build of the op
+
+N = 150
+X = np.stack([np.zeros(N), np.arange(N), np.zeros(N)], axis=1)  # the second score of a row is its number
+Y = np.arange(N) % 3
+WEIGHTS = np.random.default_rng(0).choice([0.0, 1.0, 2.0], N)
+
+
+class Same(Layer):
+    """A layer in NumPy that changes nothing: in front of a kernel or behind it, it makes steps go stage by stage."""
+
+    def forward(self, x, training):
+        return x.copy()
+
+    def backward(self, dy):
+        return dy.copy()
+
+
+@pytest.fixture
+def number(user):
+    class Number(Layer):
+        def build(self, in_shape):
+            self.op = user.number.NumberOp(in_shape, self.dtype)
+            self.param("gain", (1,), ones)
+            return in_shape
+
+    return Number
+
+
+@pytest.fixture
+def memory_map(tmp_path):
+    def make(dtype):
+        X.astype(dtype).tofile(tmp_path / dtype)
+        return np.memmap(tmp_path / dtype, dtype, "r", shape=X.shape)
+
+    return make
+
+
+def wrapped_loss(scores, y):
+    return softmax_cross_entropy(scores, y)
+
+
+class Watch:
+    """A metric that looks at the scores of every epoch."""
+
+    __name__ = "watch"
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, y, scores):
+        self.seen.append(np.array(scores))
+        return 0.0
+
+
+def fitted(layers, data, loss="softmax_cross_entropy", **options):
+    """The scores of two epochs, and the weight and gradient that they leave."""
+    watch = Watch()
+    model = Sequential(layers, input_shape=(3,), dtype="float64")
+    trainer = Trainer(model, loss, SGD(1e-3), [watch], num_threads=2)
+    trainer.fit(data, Y, epochs=2, batch_size=37, verbose=0, **options)
+    kernel = next(p for p in model.params.values())
+    return watch.seen, kernel.value.tobytes(), kernel.grad.tobytes()
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
+def test_every_way_into_a_step_tells_the_same_numbers(number, memory_map, weights):
+    ways = {
+        "read where it lies": ([number()], X),
+        "converted": ([number()], X.astype(">f8")),
+        "strided": ([number()], np.repeat(X, 2, axis=1)[:, ::2]),
+        "memory map": ([number()], memory_map("f8")),
+        "memory map, converted": ([number()], memory_map("i4")),
+        "stages": ([Same(), number()], X),
+        "stages, converted": ([number(), Same()], X.astype("i8")),
+        "stages, memory map": ([Rescale(1.0), Same(), number()], memory_map("u1")),
+        "loss in Python": ([number()], X, wrapped_loss),
+    }
+    expected = None
+    for name, way in ways.items():
+        found = fitted(*way, sample_weight=weights)
+        for scores in found[0]:
+            assert np.array_equal(scores[:, 0], scores[:, 1]), name
+            assert not np.array_equal(scores[:, 0], np.sort(scores[:, 0]))  # shuffled
+        expected = expected or found
+        assert found[1:] == expected[1:], name
+
+
+@pytest.mark.parametrize("front", [[], [Same]], ids=["plan", "stages"])
+def test_by_hand_they_are_counted_from_0(number, front):
+    model = Sequential([*(layer() for layer in front), number()], input_shape=(3,), dtype="float64")
+    assert np.array_equal(model.forward(X[7:], training=True)[:, 0], np.arange(N - 7))
+    dy = np.random.default_rng(0).standard_normal((N - 7, 3))
+    model.backward(dy)
+    (param,) = model.params.values()
+    np.testing.assert_allclose(param.grad, [(dy[:, 0] * np.arange(N - 7)).sum()], rtol=1e-12)
+
+
+@pytest.mark.parametrize("front", [[], [Same]], ids=["plan", "stages"])
+def test_a_network_takes_them_and_backward_sees_them_again(number, front, rng):
+    network = Sequential([*(layer() for layer in front), number()], input_shape=(3,), dtype="float64").network
+    numbers, dy = rng.permutation(10**6)[:N], rng.standard_normal((N, 3))
+    kept = numbers.copy()
+    y, tape = network.forward(X, numbers=numbers)
+    assert np.array_equal(y[:, 0], numbers)
+    numbers[:] = 0  # the caller's array is his own again
+    network.backward(tape, dy, want_dx=False)
+    np.testing.assert_allclose(network.parameters.grads[0], (dy[:, 0] * kept).sum(), rtol=1e-12)
+
+
+def test_inference_tells_none(number):
+    model = Sequential([number()], input_shape=(3,))
+    assert (model.predict(X)[:, 0] == -1).all()

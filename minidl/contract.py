@@ -17,18 +17,27 @@ from minidl.sequential import Sequential
 
 RTOL, ATOL = 1e-5, 1e-7
 LARGE = 19  # two tiles of a kernel, the second one partly empty
+STEPS = 8  # in which random numbers that show at all show a change
 THREADS = 1  # a layer of a few numbers would wait for threads longer than it computes
 
 
 def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:
     """A network of a fresh copy of the layer, with parameters that hide nothing."""
-    fresh = type(layer)(**copy.deepcopy(layer.config()))
-    network = Sequential([fresh], input_shape=in_shape, dtype=dtype).network
-    assert network is not None
+    model = Sequential([_copied(layer)], input_shape=in_shape, dtype=dtype)
+    _fill(model.layers[0])
+    assert model.network is not None
+    return model.network
+
+
+def _copied(layer: Layer) -> Layer:
+    return type(layer)(**copy.deepcopy(layer.config()))
+
+
+def _fill(layer: Layer) -> None:
+    """Leaves no zeros and ones in the parameters: they hide what is forgotten."""
     rng = np.random.default_rng(1)
-    for param in fresh.params.values():  # no zeros and ones: they hide what is forgotten
+    for param in layer.params.values():
         param.value = param.value + 0.1 * rng.standard_normal(param.value.shape)
-    return network
 
 
 def freeze(array: Array) -> Array:
@@ -91,12 +100,12 @@ def check_dtypes(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
 
 def check_float32(name: str, layer: Layer, in_shape: Shape, x: Array, dy: Array) -> None:
     """float32 computes what float64 does. (Layers that draw may draw other numbers.)"""
+    if draws(build(layer, in_shape, "float64"), x):
+        return
     found = []
     for dtype in ("float32", "float64"):
         net = build(layer, in_shape, dtype)
         found.append(everything(net, freeze(x.astype("float32").astype(dtype)), dy.astype("float32").astype(dtype)))
-        if draws(net):
-            return
     for what, single in found[0].items():
         double = found[1][what]
         scale = max(float(np.abs(double).max(initial=0)), 1.0)
@@ -134,8 +143,8 @@ def check_sums(name: str, net: Network, rng: np.random.Generator) -> None:
     found = everything(net, x, dy)
     for what, array in everything(net, x, dy, threads=3).items():
         assert np.array_equal(array, found[what]), f"{name}: {what} changes with the number of threads"
-    if draws(net):
-        return
+    if draws(net, x):
+        return  # alone, an example draws other numbers
     alone = [everything(net, x[i : i + 1], dy[i : i + 1]) for i in range(LARGE)]
     for what, array in found.items():
         parts = [one[what] for one in alone]
@@ -165,16 +174,17 @@ def check_rows(name: str, net: Network, x: Array) -> None:
         assert np.allclose(together[i], alone, RTOL, ATOL), (
             f"{name}: the output of example {i} changes with the batch around it (couples_examples=True if it should)"
         )
-        if not draws(net):
-            alone = net.forward(x[i : i + 1], THREADS)[0][0]
-            assert np.allclose(trained[i], alone, RTOL, ATOL), (
-                f"{name}: in training, the output of example {i} changes with the batch around it"
-            )
+        others = 1 - x
+        others[i] = x[i]  # where it was, so that a layer that draws draws the same for it
+        assert np.allclose(trained[i], net.forward(freeze(others), THREADS)[0][i], RTOL, ATOL), (
+            f"{name}: in training, the output of example {i} changes with the batch around it"
+        )
 
 
-def draws(net: Network) -> bool:
-    """Whether the layer drew random numbers in its last training forward."""
-    return getattr(net.layers[0], "_rng", None) is not None
+def draws(net: Network, x: Array) -> bool:
+    """Whether the layer draws random numbers, in NumPy or in a kernel: what it makes of x changes with the step."""
+    first, *later = (net.forward(x, THREADS, step=step)[0] for step in range(STEPS))
+    return not all(np.array_equal(first, y, equal_nan=True) for y in later)
 
 
 def check_neighbours(name: str, layer: Layer, in_shape: Shape, rng: np.random.Generator) -> None:
@@ -182,23 +192,21 @@ def check_neighbours(name: str, layer: Layer, in_shape: Shape, rng: np.random.Ge
     front: Layer = Rescale(0.5)
     if len(in_shape) in (1, 3):
         front = Dense(in_shape[0]) if len(in_shape) == 1 else Conv2D(in_shape[0], 1)
-    alone = [build(one, in_shape, "float64") for one in (front, layer)]
-    shape = alone[1].layers[0].out_shape
-    alone.append(build(Rescale(3.0), shape, "float64"))
-    together = Sequential([type(n.layers[0])(**n.layers[0].config()) for n in alone], in_shape, dtype="float64").network
-    assert together is not None
-    for one, net in zip(together.layers, alone, strict=True):
+    layers = (front, layer, Rescale(3.0))
+    apart, model = (Sequential(list(map(_copied, layers)), in_shape, dtype="float64") for _ in range(2))
+    for one, other in zip(apart.layers, model.layers, strict=True):  # of one place, so they draw the same numbers
+        _fill(one)
         for key, param in one.params.items():
-            param.value = net.layers[0].params[key].value
+            other.params[key].value = param.value
+    alone, together = [Network([one], [repr(one)], "float64") for one in apart.layers], model.network
+    assert together is not None
     x = freeze(rng.standard_normal((LARGE, *in_shape)))
-    dy = freeze(rng.standard_normal((LARGE, *shape)))
+    dy = freeze(rng.standard_normal((LARGE, *model.output_shape)))
     with np.errstate(all="ignore"):
         tapes, y = [], x
         for net in alone:
             y, tape = net.forward(y, THREADS)
             tapes.append(tape)
-        if draws(alone[1]):
-            return  # other numbers at another place in a model
         found, tape = together.forward(x, THREADS)
         dx: Array | None = dy
         for net, kept in zip(reversed(alone), reversed(tapes), strict=True):

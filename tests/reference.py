@@ -5,6 +5,8 @@ twice: tap by tap over whole arrays (fast enough for thousands of geometries) an
 the definition, which the fast ones are checked against.
 """
 
+import hashlib
+
 import numpy as np
 
 
@@ -181,3 +183,49 @@ def sgd_update(w, g, velocity, lr, momentum, nesterov):
     w, g, velocity = (a.astype(np.float64) for a in (w, g, velocity))
     velocity = momentum * velocity + g
     return w - lr * (g + momentum * velocity if nesterov else velocity), velocity
+
+
+# ---- dropout -------------------------------------------------------------------------------------
+WORD = 2**32 - 1
+ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
+
+
+def threefry(key, counter):
+    """Threefry-2x32 with 20 rounds, of pairs of 32-bit words in uint64 arrays (or numbers).
+
+    Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011, 3.3.
+    """
+    keys = (key[0], key[1], 0x1BD11BDA ^ key[0] ^ key[1])
+    left, right = (counter[0] + keys[0]) & WORD, (counter[1] + keys[1]) & WORD
+    for done in range(20):
+        by = ROTATIONS[done % 8]
+        left = (left + right) & WORD
+        right = ((right << by | right >> (32 - by)) & WORD) ^ left
+        if done % 4 == 3:
+            group = done // 4 + 1
+            left = (left + keys[group % 3]) & WORD
+            right = (right + keys[(group + 1) % 3] + group) & WORD
+    return left, right
+
+
+def words(number):
+    """A 64-bit number as two words, the low one first."""
+    return number & WORD, number >> 32
+
+
+def dropout_bits(size, rows, seed=0, step=0, path=""):
+    """The 32 bits of each number of the examples with these row numbers: (len(rows), size)."""
+    rows = np.asarray(rows).astype(np.uint64)[:, None]
+    digest = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little")
+    key = words(seed)
+    for number in (digest, step):
+        key = threefry(key, words(number))
+    pairs = np.arange((size + 1) // 2, dtype=np.uint64)
+    key = threefry(tuple(np.uint64(word) for word in key), words(rows))
+    return np.stack(threefry(key, words(pairs)), axis=-1).reshape(len(rows), 2 * pairs.size)[:, :size]
+
+
+def dropout(x, rate, **what):
+    """x / (1 - rate) where the bits are below (1 - rate) 2**32, else 0; `what` as in dropout_bits."""
+    kept = dropout_bits(x.shape[1], **what) < round((1 - rate) * 2**32)
+    return np.where(kept, x * x.dtype.type(1 / (1 - rate)), x.dtype.type(0))

@@ -5,7 +5,7 @@ import pytest
 
 from minidl import Layer, Sequential, layers
 from minidl.initializers import glorot_uniform, ones, zeros
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.testing import check_layer
 
 CONFIGURATIONS = {  # every public layer, with shapes that it takes
@@ -24,6 +24,7 @@ CONFIGURATIONS = {  # every public layer, with shapes that it takes
         (MaxPool2D(1), (1, 1, 1)),
     ],
     Dense: [(Dense(1), (1,)), (Dense(5), (3,)), (Dense(2), (17,))],
+    Dropout: [(Dropout(0.3), (7,)), (Dropout(0.5), (2, 3, 4)), (Dropout(0.0), (1,)), (Dropout(0.99), (2, 3))],
     Flatten: [(Flatten(), (2, 3, 4)), (Flatten(), (5,))],
     ReLU: [(ReLU(), (7,)), (ReLU(), (2, 3, 4))],
 }
@@ -241,6 +242,11 @@ class PeeksInTraining(Scale):
         return super().forward(x, training) + (x.sum(0) if training else x)
 
 
+class PeeksAndDraws(Drop):
+    def forward(self, x, training):
+        return super().forward(x + x.sum(0) if training else x, training)
+
+
 class PeeksBackward(Scale):
     def backward(self, dy):
         return super().backward(dy) + 0.1 * dy.sum(0)
@@ -413,6 +419,7 @@ BUGS = [
     (DrawsInInference, (3,), "DrawsInInference: (inference changed mask|two inferences)"),
     (PeeksForward, (3,), "PeeksForward: the output of example 0 changes with the batch"),
     (PeeksInTraining, (3,), "PeeksInTraining: in training, the output of example 0 changes with the batch"),
+    (PeeksAndDraws, (9,), "PeeksAndDraws: in training, the output of example 0 changes with the batch"),
     (PeeksBackward, (3,), "PeeksBackward: backward lets example 0 into the dx of other examples"),
     (LooksAtOthersDy, (3,), "LooksAtOthersDy: the dx of example 0 changes with the dy of others"),
     (WritesIntoX, (3,), "WritesIntoX: writes into x"),

@@ -2,9 +2,10 @@
 
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
+from minidl.layers.dropout import Dropout
 from minidl.layers.flatten import Flatten
 from minidl.layers.maxpool2d import MaxPool2D
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 
-__all__ = ["Conv2D", "Dense", "Flatten", "MaxPool2D", "ReLU", "Rescale"]
+__all__ = ["Conv2D", "Dense", "Dropout", "Flatten", "MaxPool2D", "ReLU", "Rescale"]

@@ -1,0 +1,139 @@
+"""Inverted dropout: y = x / (1 - rate) for numbers that are kept, 0 for the others; in inference, y = x.
+
+Whether a number is kept is a function of seed, the layer's path, step, the example's row in the data and the number's place
+in the example, and of nothing else. Each of these in turn is the counter of one Threefry block, and that block the next key:
+
+    key = seed;  key = threefry(key, path);  key = threefry(key, step);  key = threefry(key, row)
+    threefry(key, j) = the bits of the example's numbers 2j and 2j + 1, which are kept if they are below (1 - rate) * 2**32
+
+Nothing is saved: backward makes the same mask again.
+"""
+from hashlib import blake2b
+
+from libc.stdint cimport uint32_t, uint64_t
+from libc.string cimport memcpy
+from numpy import empty, empty_like, ndarray
+
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op import whole_numbers
+from minidl_c.plan cimport Plan
+
+cdef extern from "threefry.h" nogil:
+    words words_of(uint64_t number)
+    words threefry(words key, words counter)
+    void threefry_lanes(const lane_keys *keys, uint64_t counter, uint32_t *bits)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void dropout_tile(
+    const lane_keys *keys,              # IN  of each example
+    const dropout_dims *d,
+    const real *x,                      # IN  [size][16]
+    real *y,                            # OUT [size][16]; may be x
+    Py_ssize_t size,
+    Py_ssize_t pair0, Py_ssize_t pair1, # only numbers 2 * pair0 to 2 * pair1
+) noexcept nogil:
+    """Both directions: dx is made from dy as y is from x."""
+    cdef uint32_t bits[2 * 16]
+    cdef real scale = <real> d.scale, scaled
+    cdef Py_ssize_t pair, i, lane
+    for pair in range(pair0, pair1):
+        threefry_lanes(keys, pair, bits)
+        for i in range(2 * pair, min(2 * pair + 2, size)):
+            for lane in range(LANES):
+                scaled = x[i * LANES + lane] * scale
+                y[i * LANES + lane] = scaled if bits[i % 2 * LANES + lane] <= d.last else 0     # 0 also for a dropped NaN
+
+
+cdef void drop(const op *o, const tile *t, const void *x, void *y) noexcept nogil:
+    """dropout_tile for this part of a tile, in the op's dtype."""
+    cdef const dropout_dims *d = <const dropout_dims *> o.dims
+    cdef Py_ssize_t pair0 = 0, pair1 = 0, lane
+    cdef words key, example
+    cdef lane_keys keys
+    key = threefry(threefry(words_of(t.seed), words_of(d.path)), words_of(t.step))
+    for lane in range(LANES):
+        example = threefry(key, words_of(t.rows[lane] if lane < t.examples else 0))
+        keys.a[lane], keys.b[lane] = example.a, example.b
+    share((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)
+    if o.real_bytes == 4:
+        dropout_tile(&keys, d, <const float *> x, <float *> y, o.in_size, pair0, pair1)
+    else:
+        dropout_tile(&keys, d, <const double *> x, <double *> y, o.in_size, pair0, pair1)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t row_bytes = LANES * o.real_bytes, start = 0, end = 0
+    if t.training:
+        drop(o, t, t.x, t.y)
+    elif t.y != t.x:
+        share(o.in_size, t.part, t.parts, &start, &end)
+        memcpy(<char *> t.y + start * row_bytes, <const char *> t.x + start * row_bytes, (end - start) * row_bytes)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    if t.dx != NULL:
+        drop(o, t, t.dy, t.dx)
+
+
+cdef class DropoutOp(Op):
+    """Dropout of any shape, in place where the plan allows it.
+
+    rate: the share of numbers that are dropped, at least 0 and less than 1 (by 2**-32); path: the layer's place in the model.
+    Raises ValueError for any other rate.
+    """
+
+    def __init__(self, in_shape, rate, path="", dtype="float32"):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        if not 0 <= rate <= 1 - 2**-32:
+            raise ValueError(f"rate: expected at least 0 and less than 1 (at most 1 - 2**-32), got {rate!r}")
+        if not isinstance(path, str):
+            raise TypeError(f"path: expected a string, got {path!r}")
+        self.d.path = int.from_bytes(blake2b(path.encode(), digest_size=8).digest(), "little")
+        self.d.last, self.d.scale = round((1 - rate) * 2**32) - 1, 1 / (1 - rate)
+        self.c.splits = self.c.in_place = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = &self.d
+
+
+# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
+
+cdef Plan plan_of(str name, object a, str other_name, object b, object rate, object path):
+    """A plan of one dropout for rows as in `a`; raises TypeError or ValueError unless `b` is of the same kind.
+
+    Plain arrays, which the plan checks further: memoryviews of either dtype would double the size of this module.
+    """
+    if not isinstance(a, ndarray) or not isinstance(b, ndarray):
+        raise TypeError(f"dropout: {name}, {other_name}: expected arrays, got {type(a)} and {type(b)}")
+    if a.ndim != 2 or b.shape != a.shape:
+        raise ValueError(f"dropout: {name}, {other_name}: expected one shape (n, size), got {a.shape} and {b.shape}")
+    return Plan([DropoutOp(a.shape[1:], rate, path, a.dtype.name)], [0])
+
+
+def dropout_forward(
+    x,                                  # IN  (n, size)
+    y,                                  # OUT (n, size)
+    rate, seed=0, step=0, path="", num_threads=1,
+):
+    """y = x after dropout as in a training step, where the rows have the numbers 0 to n - 1.
+
+    Raises TypeError or ValueError for arrays of another kind or shape, or a rate, seed, step or path that makes no sense.
+    """
+    plan = plan_of("x", x, "y", y, rate, path)
+    seed, step = whole_numbers("seed, step", (seed, step), 2, 0)
+    plan.forward(x, empty(0, x.dtype), y, num_threads, seed, step)
+
+
+def dropout_backward(
+    dy,                                 # IN  (n, size)
+    dx,                                 # OUT (n, size)
+    rate, seed=0, step=0, path="", num_threads=1,
+):
+    """dx = dy / (1 - rate) where that forward kept x, else 0. Raises as dropout_forward."""
+    plan, none = plan_of("dy", dy, "dx", dx, rate, path), empty(0, dy.dtype)
+    seed, step = whole_numbers("seed, step", (seed, step), 2, 0)
+    kept = plan.forward(dy, none, empty_like(dy), num_threads, seed, step)
+    plan.backward(kept, dy, dx, none, none)

@@ -1,0 +1,229 @@
+"""dropout: the generator's known answers, masks against naive NumPy, statistics, bits and refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+import reference as ref
+
+from minidl_c.dropout import DropoutOp, dropout_backward, dropout_forward
+from minidl_c.plan import Plan
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+
+DTYPES = ("float32", "float64")
+BATCHES = (0, 1, 15, 16, 17, 33)
+THREADS = (1, 2, 3, 8)
+RATES = (0.1, 0.5, 0.9)
+LARGE = 2**63 - 1  # what seed and step may be
+NOTHING = {dtype: np.empty(0, dtype) for dtype in DTYPES}
+
+
+def forward(check, x, rate, **options):
+    y = check.output(x.shape, x.dtype)
+    dropout_forward(x, y, rate, **options)
+    return y
+
+
+def backward(check, dy, rate, **options):
+    dx = check.output(dy.shape, dy.dtype)
+    dropout_backward(dy, dx, rate, **options)
+    return dx
+
+
+def kept(n, size, rate, **options):
+    """The mask of n examples, float32."""
+    y = np.empty((n, size), "f4")
+    dropout_forward(np.ones((n, size), "f4"), y, rate, **options)
+    return y != 0
+
+
+# ---- the generator -----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("key", "counter", "answer"),
+    [  # Random123, tests/kat_vectors: threefry2x32 20
+        ((0, 0), (0, 0), (0x6B200159, 0x99BA4EFE)),
+        ((ref.WORD, ref.WORD), (ref.WORD, ref.WORD), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+def test_the_oracle_knows_the_answers(key, counter, answer):
+    assert ref.threefry(key, counter) == answer
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"seed": 0, "step": 0, "path": ""},
+        {"seed": 7, "step": 123_456, "path": "3"},
+        {"seed": 2**32, "step": 2**40 + 5, "path": "3.body.0"},
+        {"seed": LARGE, "step": LARGE, "path": "ä" * 300},
+    ],
+    ids=str,
+)
+def test_each_of_the_32_bits(options):
+    """A number with the bits b is kept at a threshold of b + 1, and dropped at b: both rates are exact."""
+    bits = ref.dropout_bits(5, range(19), **options)
+    for row, i in itertools.product((0, 3, 15, 16, 18), range(5)):
+        b = int(bits[row, i])
+        assert kept(19, 5, 1 - (b + 1) / 2**32, **options)[row, i]
+        assert not kept(19, 5, 1 - b / 2**32, **options)[row, i]
+
+
+# ---- masks -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("n", BATCHES)
+@pytest.mark.parametrize("rate", [0.0, 1e-9, *RATES, 1 - 2**-32])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_against_numpy(check, dtype, rate, n):
+    rng = np.random.default_rng(n)
+    for size in (1, 2, 3, 16, 33, int(rng.integers(100, 1000))):
+        x, dy = (check.input(rng.standard_normal((n, size)), dtype) for _ in range(2))
+        what = {"seed": int(rng.integers(LARGE)), "step": int(rng.integers(2**40)), "path": f"{size}.body"}
+        told = f"{dtype} n={n} size={size} rate={rate} {what}"
+        for threads in THREADS:
+            y, dx = (way(check, a, rate, **what, num_threads=threads) for way, a in ((forward, x), (backward, dy)))
+            check.same_bits(y, ref.dropout(x, rate, rows=range(n), **what), f"y {told}")
+            check.same_bits(dx, ref.dropout(dy, rate, rows=range(n), **what), f"dx {told}")
+        check.count("dropout", dtype)
+
+
+def in_training(x, rows, batch, rate, seed, step, path, threads=1):
+    """x[rows] after dropout, `batch` rows a step: scores of a plan that trains."""
+    size, dtype = x.shape[1], x.dtype.name
+    plan = Plan([DropoutOp((size,), rate, path, dtype), SoftmaxCrossEntropyOp((size,), dtype)], [0, 0], has_loss=True)
+    steps, count = len(rows) // batch, np.array([step])
+    scores, losses, labels = np.empty((len(rows), size), dtype), np.empty(len(rows), dtype), np.zeros(len(x), "i8")
+    done = plan.train(
+        x, np.asarray(rows), batch, labels, None, losses, scores, np.ones(steps), np.zeros(steps),
+        NOTHING[dtype], NOTHING[dtype], None, threads, seed, count,
+    )  # fmt: skip
+    assert done == steps
+    return scores
+
+
+@pytest.mark.parametrize("batch", [1, 3, 15, 16, 17, 40])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_mask_is_of_the_row_in_the_data_and_of_the_step(dtype, batch):
+    rng = np.random.default_rng(batch)
+    x = rng.standard_normal((200, 37)).astype(dtype)
+    rows, seed, first, path = rng.integers(0, 200, 3 * batch), 5, 2**32 - 1, "2"
+    expected = np.concatenate(
+        [
+            ref.dropout(x[here], 0.3, rows=here, seed=seed, step=first + k, path=path)
+            for k, here in enumerate(rows.reshape(3, batch))
+        ]
+    )
+    for threads in THREADS:
+        found = in_training(x, rows, batch, 0.3, seed, first, path, threads)
+        assert found.tobytes() == expected.tobytes(), threads
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_inference_is_the_identity(dtype):
+    """Of one op, and of several in a plan."""
+    ops = [DropoutOp((3, 5), rate, str(rate), dtype) for rate in RATES]
+    x = np.random.default_rng(0).standard_normal((33, 15)).astype(dtype)
+    x[4], x[20, 3] = np.nan, -np.inf
+    for count, threads in itertools.product((1, 3), THREADS):
+        for n in BATCHES:
+            y = np.empty((n, 15), dtype)
+            Plan(ops[:count], [0] * count).predict(x, np.arange(n), NOTHING[dtype], y, threads)
+            assert y.tobytes() == x[:n].tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
+def test_what_is_dropped_is_zero_whatever_it_was(check, dtype, spoiled):
+    mask = kept(33, 21, 0.5)
+    x = check.input(np.full(mask.shape, spoiled), dtype)
+    for array in (forward(check, x, 0.5), backward(check, x, 0.5)):
+        check.same_bits(array, np.where(mask, x, x.dtype.type(0)), "kept as it is, dropped +0")
+
+
+def test_one_plan_drops_in_place_what_two_plans_drop():
+    x = np.random.default_rng(0).standard_normal((40, 30)).astype("f4")
+    ops = [DropoutOp((30,), 0.4, path) for path in ("0", "1")]
+    y, dx, both = np.empty_like(x), np.empty_like(x), np.empty_like(x)
+    plan, nothing = Plan(ops, [0, 0]), NOTHING["float32"]
+    plan.backward(plan.forward(x, nothing, y, 2), x, dx, nothing, nothing)
+    dropout_forward(x, both, 0.4, path="0")
+    dropout_forward(both.copy(), both, 0.4, path="1")
+    assert y.tobytes() == both.tobytes()
+    assert dx.tobytes() == both.tobytes()  # the same two factors, one after the other
+
+
+# ---- statistics ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("rate", RATES)
+def test_the_share_that_is_kept(rate):
+    """Of 2**20 numbers, within 4 standard deviations: altogether, and of every row, column and lane of the tiles."""
+    mask = kept(1024, 1024, rate)
+    deviation = np.sqrt(rate * (1 - rate))
+    assert abs(mask.mean() - (1 - rate)) <= 4 * deviation / 1024
+    for means in (mask.mean(axis=0), mask.mean(axis=1)):  # 5 of these: one of 1.7 million is beyond
+        assert np.abs(means - (1 - rate)).max() <= 5 * deviation / 32
+    lanes = mask.reshape(64, 16, 1024).mean(axis=(0, 2))
+    assert np.abs(lanes - (1 - rate)).max() <= 4 * deviation / 256
+    assert abs(np.std(mask.sum(axis=1)) / (32 * deviation) - 1) <= 4 / np.sqrt(2 * 1024)
+
+
+def correlation(a, b):
+    """In standard deviations of what independent masks have."""
+    return abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) * np.sqrt(a.size)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_masks_are_independent(rate):
+    """Of steps, seeds and layers; of rows and numbers beside each other; within 4 standard deviations."""
+    mask = kept(512, 512, rate, seed=1, step=1, path="1")
+    others = [{"step": 2}, {"step": 1 + 2**32}, {"seed": 2}, {"seed": 1 + 2**32}, {"path": "2"}, {"path": "1.0"}]
+    others += [{"seed": 2, "step": 0}, {"seed": 0, "step": 2}]
+    for other in others:
+        assert correlation(mask, kept(512, 512, rate, **{"seed": 1, "step": 1, "path": "1"} | other)) <= 4, other
+    for apart in (1, 2, 16):
+        assert correlation(mask[apart:], mask[:-apart]) <= 4
+        assert correlation(mask[:, apart:], mask[:, :-apart]) <= 4
+    assert correlation(mask, mask.T) <= 4
+
+
+def test_seed_step_and_row_do_not_stand_in_for_each_other():
+    masks = [kept(2, 256, 0.5, seed=a, step=b, path=c) for a in range(3) for b in range(3) for c in ("", "0", "1")]
+    rows = {row.tobytes() for mask in masks for row in mask}
+    assert len(rows) == 2 * len(masks)
+
+
+# ---- refusals ------------------------------------------------------------------------------------------
+def right_call(check, kernel):
+    a, b = np.ones((17, 5), "f4"), np.ones((17, 5), "f4")
+    if kernel == "forward":
+        return check.call(dropout_forward, ("y",), x=a, y=b, rate=0.5)
+    return check.call(dropout_backward, ("dx",), dy=a, dx=b, rate=0.5)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "name"), [("forward", "x"), ("forward", "y"), ("backward", "dy"), ("backward", "dx")]
+)
+def test_wrong_arrays_are_refused(check, kernel, name):
+    check.wrong_shapes_refused(right_call(check, kernel), name)
+    check.wrong_arrays_refused(right_call(check, kernel), name)
+
+
+@pytest.mark.parametrize("kernel", ["forward", "backward"])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"rate": -0.1}, "rate: expected at least 0 and less than 1 .*got -0.1"),
+        ({"rate": 1.0}, "rate.*got 1.0"),
+        ({"rate": 1 - 2**-33}, r"rate.*at most 1 - 2\*\*-32"),
+        ({"rate": np.nan}, "rate.*got nan"),
+        ({"rate": None}, None),
+        ({"rate": "0.5"}, None),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**63}, "seed"),
+        ({"step": 0.5}, "step"),
+        ({"step": -1}, "step"),
+        ({"path": 3}, "path: expected a string, got 3"),
+        ({"num_threads": 0}, None),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(check, kernel, changes, said):
+    check.refused(right_call(check, kernel), changes, said)

@@ -6,6 +6,7 @@ This file is the only place with compiler flags and Cython directives. Environme
 
     MINIDL_BUILD_ISA   native (the default), all, or some of v2,v3,v4 (other processors: base)
     MINIDL_NO_OPENMP   1 builds without OpenMP: every kernel runs on one thread
+    MINIDL_SANITIZE    address or thread: with sanitizers, slow; see tests/conformance
 """
 
 import json
@@ -49,6 +50,18 @@ FLAGS = [
     "-Wno-psabi",  # vectors of 64 bytes are passed inside one file only
     "-Wno-unused-function",  # Cython writes helpers that not every module calls
 ]
+# Instead of the flags above that they contradict. libgomp is a mystery to ThreadSanitizer: team.h has threads of its own.
+SANITIZE = ["-O1", "-g", "-fno-omit-frame-pointer"]
+SANITIZERS = {
+    "": [],
+    "address": [
+        *SANITIZE,
+        "-fsanitize=address,undefined,float-cast-overflow",
+        "-fno-sanitize-recover=all",
+        "-ftrivial-auto-var-init=pattern",
+    ],
+    "thread": [*SANITIZE, "-fsanitize=thread", "-DMINIDL_PTHREADS"],
+}
 # A sixth of a module's bytes are names and gaps between its parts, which nobody needs to run it.
 LINK_FLAGS = ["-Wl,-s", "-Wl,-z,noseparate-code"]
 ISA_FLAGS = {
@@ -113,6 +126,14 @@ def translate(force: bool) -> None:
         nthreads=os.cpu_count() or 1,
         force=force or old,
     )
+
+
+def sanitizer_flags() -> list[str]:
+    """The flags that MINIDL_SANITIZE asks for."""
+    wanted = os.environ.get("MINIDL_SANITIZE", "")
+    if wanted not in SANITIZERS:
+        raise OptionError(f"MINIDL_SANITIZE={wanted}: expected address or thread")
+    return SANITIZERS[wanted]
 
 
 class Probe:
@@ -196,16 +217,19 @@ class BuildKernels(build_ext):
             if not probe.accepts(SAME_BITS, *ISA_FLAGS[isa]):
                 flags = " ".join([SAME_BITS, *ISA_FLAGS[isa]])
                 raise PlatformError(f"{probe.version()} refuses {flags}; use gcc 11 or clang 12")
-        openmp = probe.openmp()
+        openmp, sanitize = probe.openmp(), sanitizer_flags()
+        compile_args = [flag for flag in FLAGS + sanitize if probe.accepts(flag)] + openmp
+        link_args = [flag for flag in LINK_FLAGS if probe.links(flag) and not sanitize] + openmp
+        link_args += [flag for flag in sanitize if flag.startswith("-fsanitize")]
         info = {
             isa: {
                 "isa": isa,
                 "compiler": probe.version(),
                 "cython": Cython.__version__,
                 "openmp": bool(openmp),
-                "compile_args": [flag for flag in FLAGS if probe.accepts(flag)] + openmp,
+                "compile_args": compile_args,
                 "isa_args": ISA_FLAGS[isa],
-                "link_args": [flag for flag in LINK_FLAGS if probe.links(flag)] + openmp,
+                "link_args": link_args,
             }
             for isa in ISAS
         }

@@ -22,7 +22,7 @@ cdef extern from "dense_tiles.h" nogil:
     void project_single_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *,
                             double *, int)
     ctypedef struct dense_walk:
-        Py_ssize_t tiles, slots, examples, outputs, x_tile, dy_row
+        Py_ssize_t tiles, slots, examples, outputs, x_tile, dy_tile, dy_row
     void dense_weight_gradient_f32(const dense_walk *, const float *, const float *, float *, Py_ssize_t, Py_ssize_t)
     void dense_weight_gradient_f64(const dense_walk *, const double *, const double *, double *, Py_ssize_t, Py_ssize_t)
 
@@ -90,6 +90,7 @@ cdef void dense_backward_rows(
     const dense_dims *d,
     const real *turned,                 # IN  [tiles][16][row]
     const real *x,                      # IN  [tiles][inputs][16]
+    Py_ssize_t turned_tile, Py_ssize_t x_tile,          # bytes from tile to tile
     Py_ssize_t tiles, Py_ssize_t slots, Py_ssize_t examples,
     real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row
     Py_ssize_t r0, Py_ssize_t r1,       # only these rows
@@ -97,7 +98,8 @@ cdef void dense_backward_rows(
     cdef Py_ssize_t inputs_end = min(r1, d.inputs)
     cdef dense_walk walk
     walk.tiles, walk.slots, walk.examples = tiles, slots, examples
-    walk.outputs, walk.x_tile, walk.dy_row = d.outputs, d.inputs * LANES, d.row
+    walk.outputs, walk.dy_row = d.outputs, d.row
+    walk.x_tile, walk.dy_tile = x_tile // sizeof(real), turned_tile // sizeof(real)
     if real is float:
         dense_weight_gradient_f32(&walk, x, turned, grad, r0, inputs_end)
         if r1 > d.inputs:               # the bias is a weight whose input is 1
@@ -140,11 +142,11 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     if o.real_bytes == 4:
-        dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.tiles, w.slots, w.examples,
-                            <float *> w.grad, r0, r1)
+        dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.saved_tile, w.x_tile,
+                            w.tiles, w.slots, w.examples, <float *> w.grad, r0, r1)
     else:
-        dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.tiles, w.slots, w.examples,
-                            <double *> w.grad, r0, r1)
+        dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.saved_tile, w.x_tile,
+                            w.tiles, w.slots, w.examples, <double *> w.grad, r0, r1)
 
 
 cdef class DenseOp(Op):

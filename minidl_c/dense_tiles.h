@@ -19,9 +19,9 @@
 
 #define PROJECT_INPUTS 64              /* that all outputs add up before the next inputs */
 
-/* How `dense_weight_gradient` walks: numbers from tile to tile of x, from example to example of dy, whose rows are padded with
+/* How `dense_weight_gradient` walks: numbers from tile to tile, and from example to example of dy, whose rows are padded with
  * zeros to whole pairs of vectors. */
-typedef struct { ptrdiff_t tiles, slots, examples, outputs, x_tile, dy_row; } dense_walk;
+typedef struct { ptrdiff_t tiles, slots, examples, outputs, x_tile, dy_tile, dy_row; } dense_walk;
 
 #define TEMPLATE "dense_tiles.h"
 #include "for_each_dtype.h"
@@ -160,7 +160,7 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
     V sum[GRADIENT_INPUTS][2];
     UNROLL for (int p = 0; p < MR; p++) sum[p][0] = sum[p][1] = (V){0};
     for (ptrdiff_t t = starts[slot]; t < starts[slot + 1]; t++) {
-      const REAL *xt = x ? x + t * walk->x_tile : ones, *dr = dy + t * LANES * walk->dy_row;
+      const REAL *xt = x ? x + t * walk->x_tile : ones, *dr = dy + t * walk->dy_tile;
       ptrdiff_t live = walk->examples - t * LANES < LANES ? walk->examples - t * LANES : LANES;
       ROLL for (ptrdiff_t s = 0; s < live; s++, dr += walk->dy_row) {
         V d0 = *(const V *)dr, d1 = *(const V *)(dr + VL);

@@ -14,6 +14,11 @@ from minidl_c.overlay import overlay
 cdef extern from "slots.h" nogil:
     const int MAX_SLOTS
 
+cdef extern from "gaps.h":
+    const Py_ssize_t GAP
+    void close_memory(char *, Py_ssize_t)
+    void open_arrays(char *, Py_ssize_t, Py_ssize_t, Py_ssize_t)
+
 cdef extern from *:
     """
     #include <sys/mman.h>
@@ -82,7 +87,7 @@ cdef class Memory:
     cdef char *take(self, Py_ssize_t bytes) noexcept:
         """The place of `bytes` more bytes; in a first pass, without a block, only counts them."""
         cdef char *at = self.block + self.used if self.block != NULL else NULL
-        self.used += (bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        self.used += (bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
         return at
 
     cdef room *room_of(self, int kind, int number) noexcept:
@@ -93,7 +98,7 @@ cdef class Memory:
         cdef int v, k
         for v in range(self.n_ops + 1):
             self.data[v].keep = self.grad[v].keep = keep_all
-            self.data[v].bytes = self.grad[v].bytes = values[v].bytes
+            self.data[v].bytes = self.grad[v].bytes = values[v].bytes + GAP
         for v in range(self.n_ops + 1 if backward else 0):
             if values[v].rows_read:
                 self.data[values[v].home].keep = 1
@@ -101,7 +106,7 @@ cdef class Memory:
                 self.grad[values[v].grad_home].keep = 1
         for k in range(self.n_ops):
             self.saved[k].keep = keep_all or (backward and ops[k].backward_rows != NULL)
-            self.saved[k].bytes = (ops[k].saved + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+            self.saved[k].bytes = (ops[k].saved + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
         return 0
 
     cdef int overlaid(self, const op *ops, const value *values, int keep_all, int backward) except -1:
@@ -113,7 +118,8 @@ cdef class Memory:
         alive = lives(ops, self.n_ops, values, backward)
         self.kept = [what for what in alive if self.room_of(what[0], what[1]).keep]
         self.own = [what for what in alive if not self.room_of(what[0], what[1]).keep]
-        self.places, self.end = overlay([(self.room_of(kind, number).bytes, *alive[kind, number]) for kind, number in self.own])
+        self.places, self.end = overlay([(self.room_of(kind, number).bytes, *((0, 0) if GAP else alive[kind, number]))
+                                         for kind, number in self.own])
         self.how = keep_all, backward
         return 0
 
@@ -140,10 +146,10 @@ cdef class Memory:
             self.scratch_bytes = max(self.scratch_bytes, ops[k].scratch)
             n_lane += ops[k].n_lane
             summing = summing or ops[k].forward_rows != NULL
-        self.scratch_bytes = (self.scratch_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+        self.scratch_bytes = (self.scratch_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
         self.scratch = self.take(self.scratch_bytes * threads)
         self.sums_bytes = n_lane * LANES * real_bytes if summing else 0
-        self.parts_bytes = (n_lane * real_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT if summing else 0
+        self.parts_bytes = (n_lane * real_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP if summing else 0
         self.sums = self.take(self.sums_bytes * min(tiles, threads))
         self.parts = self.take(self.parts_bytes * min(tiles, <Py_ssize_t> MAX_SLOTS))
         self.totals = self.take(n_lane * real_bytes)
@@ -167,10 +173,17 @@ cdef class Memory:
                      int backward) except -1:
         """Makes room for a batch of so many tiles. Raises MemoryError, and can be used again then."""
         shape = (tiles, threads, keep_all, backward)
-        if self.shape == shape:
-            return 0
-        self.shape = None
-        self.overlaid(ops, values, keep_all, backward)
+        if self.shape != shape:
+            self.shape = None
+            self.overlaid(ops, values, keep_all, backward)
+            self.settle(ops, values, tiles, threads, backward)
+            self.shape = shape
+        if GAP:
+            open_all(self, ops, values, tiles, threads, backward)
+        return 0
+
+    cdef int settle(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1:
+        """Finds out how large the block has to be, sees to it that it is, and gives every array its place."""
         cdef char *block = self.block
         self.block = NULL
         try:
@@ -181,5 +194,27 @@ cdef class Memory:
         if needed > self.capacity:
             self.grow(needed)
         self.assign(ops, values, tiles, threads, backward)
-        self.shape = shape
         return 0
+
+
+cdef void open_room(const room *r, Py_ssize_t bytes, Py_ssize_t tiles, int threads) noexcept:
+    open_arrays(r.at, bytes, r.apart, tiles if r.keep else threads)
+
+
+cdef void open_all(Memory m, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) noexcept:
+    """For AddressSanitizer: all of the block is out of bounds, but for what the ops asked for."""
+    cdef Py_ssize_t n_lane = 0
+    cdef int v, k
+    close_memory(m.block, m.capacity)
+    for v in range(m.n_ops + 1):
+        open_room(&m.data[v], values[v].bytes, tiles, threads)
+        if backward:
+            open_room(&m.grad[v], values[v].bytes, tiles, threads)
+    for k in range(m.n_ops):
+        n_lane += ops[k].n_lane
+        open_room(&m.saved[k], ops[k].saved, tiles, threads)
+        open_arrays(m.packed[k], ops[k].packed, 0, 1)
+    open_arrays(m.scratch, m.scratch_bytes - GAP, m.scratch_bytes, threads)
+    open_arrays(m.sums, m.sums_bytes, m.sums_bytes, min(tiles, <Py_ssize_t> threads))
+    open_arrays(m.parts, m.parts_bytes - GAP, m.parts_bytes, min(tiles, <Py_ssize_t> MAX_SLOTS) if m.parts_bytes else 0)
+    open_arrays(m.totals, n_lane * ops[0].real_bytes, 0, 1)

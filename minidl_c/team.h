@@ -9,7 +9,11 @@
  *
  * libgomp's own loops wait for threads and spin much longer: beside a busy process its 0.5 ms steps took 2 to 5 ms, with
  * items to claim 1 ms. The region itself is OpenMP's, so OMP_NUM_THREADS, threadpoolctl and joblib act on it as on any other.
- * Which thread does what never changes a bit. */
+ * Which thread does what never changes a bit.
+ *
+ * Nothing but the end of a phase orders what two items do, and the atomics say no more than that. So ThreadSanitizer reports
+ * two items of a phase that touch one number even where it saw them one after the other. It cannot see into libgomp: for it
+ * MINIDL_PTHREADS opens the region with threads of our own. */
 #ifndef MINIDL_TEAM_H
 #define MINIDL_TEAM_H
 #include "lanes.h"
@@ -56,7 +60,7 @@ static int64_t nanoseconds(void) {
 /* Waits until so many items are done. */
 static void team_wait(team *c, ptrdiff_t enough) {
   int64_t start = 0;
-  for (unsigned n = 1; atomic_load(&c->done) < enough; n++) {
+  for (unsigned n = 1; atomic_load_explicit(&c->done, memory_order_relaxed) < enough; n++) {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #endif
@@ -66,7 +70,7 @@ static void team_wait(team *c, ptrdiff_t enough) {
     if (now - start < SPIN_NANOSECONDS) continue;
     pthread_mutex_lock(&c->lock);
     atomic_fetch_add(&c->sleepers, 1);
-    while (atomic_load(&c->done) < enough) pthread_cond_wait(&c->news, &c->lock);
+    while (atomic_load_explicit(&c->done, memory_order_relaxed) < enough) pthread_cond_wait(&c->news, &c->lock);
     atomic_fetch_sub(&c->sleepers, 1);
     pthread_mutex_unlock(&c->lock);
   }
@@ -79,26 +83,55 @@ static ptrdiff_t team_claim(team *c, ptrdiff_t round, ptrdiff_t first, ptrdiff_t
   for (ptrdiff_t i = 0; i < items; i++) {
     ptrdiff_t item = own + i < items ? own + i : own + i - items;
     int32_t claimed = (int32_t)round;
-    if (atomic_load(&c->claims[first + item]) == claimed
-        && atomic_compare_exchange_strong(&c->claims[first + item], &claimed, claimed + 1)) return item;
+    if (atomic_load_explicit(&c->claims[first + item], memory_order_relaxed) == claimed
+        && atomic_compare_exchange_strong_explicit(&c->claims[first + item], &claimed, claimed + 1, memory_order_relaxed,
+                                                   memory_order_relaxed)) return item;
   }
   return -1;
 }
 
 static void team_member(team *c, int thread) {
-  for (ptrdiff_t done; (done = atomic_load(&c->done)) < c->total;) {
+  unsigned before = flush_subnormals();
+  for (ptrdiff_t done, open = 0; (done = atomic_load_explicit(&c->done, memory_order_relaxed)) < c->total;) {
     ptrdiff_t round = done / c->round_size, start = round * c->round_size, end = start, phase = 0;
     while (done >= (end += c->items[phase])) start = end, phase++;
+    if (end > open) { atomic_load(&c->done); open = end; }                       /* sees what the phases before have done */
     ptrdiff_t item = team_claim(c, round, start - round * c->round_size, end - start, thread);
     if (item < 0) { team_wait(c, end); continue; }
     c->work(c->job, round, phase, item, thread);
-    if (atomic_fetch_add(&c->done, 1) + 1 == end && atomic_load(&c->sleepers)) {
+    if (atomic_fetch_add_explicit(&c->done, 1, memory_order_release) + 1 == end && atomic_fetch_add(&c->sleepers, 0)) {
       pthread_mutex_lock(&c->lock);
       pthread_cond_broadcast(&c->news);
       pthread_mutex_unlock(&c->lock);
     }
   }
+  restore_subnormals(before);
 }
+
+#ifdef MINIDL_PTHREADS
+typedef struct { team *c; int number; pthread_t id; } team_thread;
+
+static void *team_start(void *thread) {
+  team_member(((team_thread *)thread)->c, ((team_thread *)thread)->number);
+  return 0;
+}
+
+/* A thread that does not start leaves its items to the others. */
+static void team_region(team *c, int threads) {
+  team_thread others[threads];
+  for (int i = 1; i < threads; i++) {
+    others[i] = (team_thread){c, i};
+    if (pthread_create(&others[i].id, 0, team_start, &others[i])) others[i].number = 0;
+  }
+  team_member(c, 0);
+  for (int i = 1; i < threads; i++) if (others[i].number) pthread_join(others[i].id, 0);
+}
+#else
+static void team_region(team *c, int threads) {
+  #pragma omp parallel num_threads(threads)
+  team_member(c, omp_get_thread_num());
+}
+#endif
 
 /* Returns 0 if there is no memory for it; then nothing was done. */
 static int team_together(team_work work, void *job, ptrdiff_t rounds, const ptrdiff_t *items, ptrdiff_t phases, int threads) {
@@ -109,12 +142,7 @@ static int team_together(team_work work, void *job, ptrdiff_t rounds, const ptrd
   if (!c.claims) return 0;
   pthread_mutex_init(&c.lock, 0);
   pthread_cond_init(&c.news, 0);
-  #pragma omp parallel num_threads(threads)
-  {
-    unsigned before = flush_subnormals();
-    team_member(&c, omp_get_thread_num());
-    restore_subnormals(before);
-  }
+  team_region(&c, threads);
   pthread_cond_destroy(&c.news);
   pthread_mutex_destroy(&c.lock);
   free(c.claims);

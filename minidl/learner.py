@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from minidl import losses
 from minidl.data import Index
+from minidl.diagnosis import explain
 from minidl.layer import Array
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import Metric
@@ -52,7 +53,6 @@ class Learner:
         self._count = np.zeros(1, np.int64)
         self._steps: Steps | None = None
         self._parts: tuple[Any, ...] = ()  # what the steps were made of
-        self._running = False
 
     @property
     def step(self) -> int:
@@ -71,7 +71,7 @@ class Learner:
         data = Supervised.accept(self.model, self.loss, X, y, sample_weight)
         if not len(data.used):
             raise ValueError("X: expected at least one example in a batch, got none")
-        with Running(self):
+        with self.model.busy.training("train_batch"):
             batch = self.batches(data, data.used, len(data.used), 1)
             self.run(batch)
         return data.mean(batch.losses, data.used)
@@ -79,7 +79,8 @@ class Learner:
     def evaluate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """The weighted mean loss and the metrics of the model as it is now: {"loss": ..., "accuracy": ...}."""
         data = Supervised.accept(self.model, self.loss, X, y, sample_weight)
-        return self.evaluated(data, data.used)
+        with self.model.busy.reading("evaluate"):
+            return self.evaluated(data, data.used)
 
     # ---- for fit: data that was checked before
 
@@ -112,18 +113,7 @@ class Learner:
         """Does these steps; raises FloatingPointError at the first that is not finite."""
         done = self.steps().run(batch, self.num_threads)
         if done < len(batch.rates):
-            raise FloatingPointError(self._not_finite(batch, done))
-
-    def _not_finite(self, batch: Batches, done: int) -> str:
-        rows = slice(done * batch.size, (done + 1) * batch.size)
-        where = [name for name, param in self.model.params.items() if not np.isfinite(param.grad).all()]
-        what = f"the gradient of {', '.join(where)}" if where else "the loss"
-        bad = batch.rows[rows][~np.isfinite(batch.losses[rows])]
-        examples = f"; the loss of examples {bad[:5].tolist()} of X as well" if where and len(bad) else ""
-        return (
-            f"step {self.step}: {what} is NaN or infinite{examples}. "
-            "The weights are those before this step; try a smaller lr"
-        )
+            raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
 
     def evaluated(
         self, data: Supervised, rows: Index, between: Callable[[], None] = lambda: None
@@ -155,18 +145,3 @@ class Learner:
         for name in [*self.history, *(name for name in logs if name not in self.history)]:
             self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
         self.epoch += 1
-
-
-class Running:
-    """Marks a learner as busy; raises RuntimeError if it is already."""
-
-    def __init__(self, learner: Learner) -> None:
-        self.learner = learner
-
-    def __enter__(self) -> None:
-        if self.learner._running:
-            raise RuntimeError("this trainer is training already; wait for its fit to end")
-        self.learner._running = True
-
-    def __exit__(self, *error: object) -> None:
-        self.learner._running = False

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from minidl.layer import Array, Layer, Param
 
+_MAKING = threading.Lock()
 ALIGN = 16  # each layer's parameters begin on a multiple of so many numbers: a cache line of floats
 
 
@@ -38,7 +40,9 @@ class Parameters:
     def grads(self) -> Array:
         """The flat gradients, in the order of `values`."""
         if self._grads is None:
-            self._grads = np.zeros(self.values.size, self.dtype)
+            with _MAKING:  # two threads that ask first must not get a buffer each
+                if self._grads is None:
+                    self._grads = np.zeros(self.values.size, self.dtype)
         return self._grads
 
     def _move(self, param: Param, view: Callable[[Array], Array]) -> None:

@@ -18,6 +18,7 @@ from minidl.network import Network
 from minidl.shapes import input_shape as checked_shape
 from minidl.shapes import whole
 from minidl.summary import Summary, summarize
+from minidl_c.busy import Busy
 
 CHUNK = 1024  # examples that NumPy layers, or data that has to be converted, go through predict with
 
@@ -57,6 +58,7 @@ class Sequential:
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
         self.dtype, self.seed = str(dtype), whole("seed", seed, least=0)
         self.network: Network | None = None
+        self.busy = Busy()  # who is at work on the model: it predicts in many threads, and trains in one
         self._tape: list[Any] | None = None
         self._forwards = 0  # by hand, in training: what random numbers of layers depend on
         self._claimed = False  # whether the layers are this model's
@@ -86,13 +88,15 @@ class Sequential:
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:
         """A context: if it ends in an error, a model that was not built before is not built after it."""
-        unbuilt = self.network is None
-        try:
+        if self.network is not None:
             yield
-        except BaseException:
-            if unbuilt:
+            return
+        with self.busy.writing("build"):
+            try:
+                yield
+            except BaseException:
                 self.discard()
-            raise
+                raise
 
     def discard(self) -> None:
         """Undoes `build`: shapes and parameters are forgotten."""
@@ -133,13 +137,15 @@ class Sequential:
         """The outputs (scores) for X: (n, *output_shape). Row i does not depend on the other rows, to the last bit.
 
         X: (n, *input_shape), or 2-D of the same width; real numbers. Raises TypeError or ValueError for anything else.
+        Many threads may predict at the same time; while another one trains this model, it is a RuntimeError.
         """
         network = self._built()
         examples = Examples(X, self.input_shape, self.dtype)
         out = np.empty((len(examples), *self.output_shape), self.dtype)
-        for start in range(0, len(examples), CHUNK):
-            block = examples.block(start, start + CHUNK)
-            out[start : start + CHUNK] = network.predict(block.reshape(-1, *self.input_shape), num_threads)
+        with self.busy.reading("predict"):
+            for start in range(0, len(examples), CHUNK):
+                block = examples.block(start, start + CHUNK)
+                out[start : start + CHUNK] = network.predict(block.reshape(-1, *self.input_shape), num_threads)
         return out
 
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
@@ -156,12 +162,14 @@ class Sequential:
         examples = Examples(X, self.input_shape, self.dtype)
         x = examples.block(0, len(examples)).reshape(len(examples), *self.input_shape)
         if not training:
-            return network.predict(x)
-        tape, self._tape = self._tape, None  # forgotten first: an interrupt must not leave it to two owners
-        if tape is not None:
-            network.release(tape)
-        y, self._tape = network.forward(x, seed=self.seed, step=self._forwards)
-        self._batch, self._forwards = len(x), self._forwards + 1
+            with self.busy.reading("forward"):
+                return network.predict(x)
+        with self.busy.writing("forward"):
+            tape, self._tape = self._tape, None  # forgotten first: an interrupt must not leave it to two owners
+            if tape is not None:
+                network.release(tape)
+            y, self._tape = network.forward(x, seed=self.seed, step=self._forwards)
+            self._batch, self._forwards = len(x), self._forwards + 1
         return y
 
     def backward(self, dy: ArrayLike) -> Array:
@@ -170,7 +178,10 @@ class Sequential:
         Every param.grad becomes the plain sum over the batch. Raises RuntimeError without a training forward before it,
         TypeError or ValueError for a dy of another kind or shape.
         """
-        network = self._built()
+        with self.busy.writing("backward"):
+            return self._backward(self._built(), dy)
+
+    def _backward(self, network: Network, dy: ArrayLike) -> Array:
         if self._tape is None:
             raise RuntimeError("backward: expected a forward(X, training=True) before it")
         array = np.asarray(dy)
@@ -186,7 +197,8 @@ class Sequential:
 
     def state_dict(self) -> dict[str, Array]:
         """Copies of all parameters by name, in PyTorch's names and layouts."""
-        return {name: np.array(param.value, order="C") for name, param in self.params.items()}
+        with self.busy.reading("state_dict"):
+            return {name: np.array(param.value, order="C") for name, param in self.params.items()}
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
         """Copies parameters by name.
@@ -209,8 +221,9 @@ class Sequential:
                 copies[name] = array.astype(self.dtype)
             if np.isinf(copies[name]).sum() != np.isinf(array).sum():
                 raise ValueError(f"state[{name!r}]: expected numbers that {self.dtype} can hold, got larger ones")
-        for name, array in copies.items():
-            params[name].value = array
+        with self.busy.writing("load_state_dict"):
+            for name, array in copies.items():
+                params[name].value = array
 
     # ---- looking
 
@@ -240,7 +253,8 @@ class Sequential:
                     f"{front!r} in front of it gives {front.out_shape}"
                 )
         values = [param.value for layer in chosen for param in layer.params.values()]
-        return _rebuilt(_recipes(chosen), chosen[0].in_shape if chosen else None, self.seed, self.dtype, values)
+        with self.busy.reading("a slice"):
+            return _rebuilt(_recipes(chosen), chosen[0].in_shape if chosen else None, self.seed, self.dtype, values)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copy and pickle: layers by class and arguments, and copies of the weights."""

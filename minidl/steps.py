@@ -34,7 +34,14 @@ class Batches:
         """For each step, the weight of its batch: what sums of gradients and losses are divided by."""
         if self.weights is None:
             return np.full(len(self.rates), float(self.size))
-        return self.weights[self.rows].astype(np.float64).reshape(-1, self.size).sum(axis=1)
+        with np.errstate(over="ignore"):
+            totals: NDArray[np.float64] = self.weights[self.rows].astype(np.float64).reshape(-1, self.size).sum(axis=1)
+        if totals.max() > np.finfo(self.weights.dtype).max:
+            raise ValueError(
+                f"sample_weight, class_weight: expected batches whose weights have a sum that {self.weights.dtype} "
+                f"can hold, got {totals.max():.3g}"
+            )
+        return totals
 
 
 class FusedSteps:
@@ -96,7 +103,7 @@ class StagedSteps:
             self.network.release(tape)
             grads = self.network.parameters.grads
             np.divide(grads, grads.dtype.type(total), out=grads)
-            if not (np.isfinite(grads).all() and np.isfinite(losses).all()):
+            if not (np.isfinite(grads).all() and np.isfinite(b.losses[here]).all()):
                 return k
             if self.update is not None:
                 self.update.apply(self.network.parameters.values, grads, b.rates[k], b.count)

@@ -12,7 +12,7 @@ from minidl import checkpoints, files
 from minidl.data import Index
 from minidl.fitting import Fit, Position
 from minidl.hooks import Hooks
-from minidl.learner import Learner, Running
+from minidl.learner import Learner
 from minidl.progress import Progress
 from minidl.sequential import Sequential
 from minidl.shapes import whole
@@ -76,7 +76,7 @@ class Trainer(Learner):
         fit = Fit(
             self, data, rows, validation, epochs, batch_size, bool(shuffle), float(validation_split), hooks, progress
         )
-        with Running(self):
+        with self.model.busy.training("fit"):
             if self._fit is None and (position := self._position()) is not None:
                 fit.resume(position)
             self._fit, self.interrupted = fit, None

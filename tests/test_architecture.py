@@ -18,6 +18,7 @@ FLOORS = (
     {"progress", "summary"},
     {"sequential"},
     {"contract", "steps", "supervised"},
+    {"diagnosis"},
     {"learner", "testing"},
     {"fitting"},
     {"checkpoints"},

@@ -181,7 +181,7 @@ def test_a_users_loss_that_is_not_finite_stops_before_the_update(what):
     model = net()
     before = weights(model)
     trainer = Trainer(model, broken, SGD(0.1))
-    with pytest.raises(FloatingPointError, match=r"step 0: .*NaN or infinite"):
+    with pytest.raises(FloatingPointError, match=r"step 0: the loss.* of example 44 of X is NaN"):
         trainer.train_batch(X, Y)
     assert weights(model) == before and trainer.step == 0
 
@@ -255,9 +255,8 @@ def test_what_is_not_finite_leaves_the_last_good_weights(front, dtype):
     trainer, twin = (trainer_of(*[Same() for _ in range(front)], dtype=dtype) for _ in range(2))
     bad = np.tile(X, (3, 1, 1, 1)).astype(dtype)
     bad[100] = np.finfo(dtype).max  # finite itself; its scores are not
-    with pytest.raises(FloatingPointError, match=r"step 5: .*\.weight.* NaN or infinite") as said:
+    with pytest.raises(FloatingPointError, match=rf"step 5: layer {front + 1}, Dense: .* example 100 of X"):
         trainer.fit(bad, np.tile(Y, 3), 1, 20, shuffle=False, verbose=0)
-    assert "100" in str(said.value)  # which example it was
     for start in range(0, 100, 20):
         twin.train_batch(bad[start : start + 20], np.tile(Y, 3)[start : start + 20])
     assert weights(trainer.model) == weights(twin.model) and trainer.step == 5

@@ -1,0 +1,219 @@
+"""Where a step went wrong: a second, slow run of a step that was not finite names layer, tensor and examples."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from minidl.layer import Array, Layer, Param
+from minidl.losses import Loss, checked_loss
+from minidl.network import NativeStage, Network, NumpyStage, Stage
+from minidl.parameters import Parameters
+from minidl.sequential import Sequential
+from minidl.steps import Batches
+
+TOLD = 5  # examples that a message names
+TRIES = 100  # runs of one layer's backward that look for the examples behind a gradient
+
+SMALLER = "try a smaller lr"
+
+
+def explain(model: Sequential, loss: Loss, batch: Batches, k: int, seed: int, num_threads: int | None = None) -> str:
+    """What was NaN or infinite first in the k-th step of `batch`, in a sentence; batch.count is the step's number.
+
+    The step is run once more, a layer at a time, on copies of the layers: the same weights, examples, seed and step
+    give the same bits, and the model stays as it is, its gradients being those of the step that failed. A loss in Python
+    is called once more. Raises nothing: what cannot run twice is told by what the first run left.
+    """
+    network, step = model.network, int(batch.count[0])
+    assert network is not None
+    try:
+        with np.errstate(all="ignore"):
+            found = _Rerun(network, loss, batch, k, seed, step, num_threads).finding()
+        found = found or _left(network, batch, k, "; it did not happen again in a second run of this step")
+    except Exception as error:  # of a user's layer or loss, which may not bear to be copied or to run again
+        found = _left(network, batch, k, f"; a second run, to say more, broke off: {type(error).__name__}: {error}")
+    return f"step {step}: {found[0]}. The weights are those before this step; {found[1]}"
+
+
+class _Rerun:
+    """The k-th step of `batch` once more, on a copy of the network in which every layer is a stage of its own."""
+
+    def __init__(
+        self, network: Network, loss: Loss, batch: Batches, k: int, seed: int, step: int, num_threads: int | None
+    ) -> None:
+        self.layers = _twins(network)
+        self.parameters = Parameters(self.layers, network.dtype)
+        self.names = [f"layer {i}, {type(layer).__name__}" for i, layer in enumerate(self.layers)]
+        self.stages: list[Stage] = [
+            NumpyStage(layer, name) if layer.op is None else NativeStage([layer], [offset], self.parameters)
+            for layer, name, offset in zip(self.layers, self.names, self.parameters.offsets, strict=True)
+        ]
+        self.loss, self.batch, self.seed, self.step, self.num_threads = loss, batch, seed, step, num_threads
+        self.rows = batch.rows[k * batch.size : (k + 1) * batch.size]
+        self.total = batch.totals()[k]
+        self.inputs = [batch.examples.copy(self.rows).reshape(-1, *self.layers[0].in_shape)]
+
+    def finding(self) -> tuple[str, str] | None:
+        """What was not finite first, and what to do about it; None: everything was finite."""
+        return self._forward() or self._backward(*self._loss()) or self._divided()
+
+    def _run(self, i: int) -> tuple[Array, Any]:
+        """A forward of layer i: its outputs, and what its backward needs."""
+        return self.stages[i].forward(self.inputs[i], self.num_threads, self.seed, self.step)
+
+    def _forward(self) -> tuple[str, str] | None:
+        if not np.isfinite(self.inputs[0]).all():
+            return f"X is {_kind(self.inputs[0])} for {self._examples(self.inputs[0])}", "X was written into meanwhile"
+        for i in range(len(self.stages)):
+            x = self.inputs[i]
+            y = self._run(i)[0]
+            if not np.isfinite(y).all():
+                what = f"{self.names[i]}: its output is {_kind(y)} for {self._examples(y)}"
+                return self._because(i, what, f"inputs (up to {_largest(x)})")
+            self.inputs.append(y)
+        return None
+
+    def _loss(self) -> tuple[Array, Array]:
+        """The losses in the model's dtype, and the gradients of the scores, weights included."""
+        scores, weights = self.inputs[-1], self.batch.weights
+        losses, dscores = checked_loss(self.loss, scores, self.batch.targets[self.rows])
+        if weights is not None:
+            dscores = weights[self.rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
+        return losses.astype(scores.dtype), dscores
+
+    def _backward(self, losses: Array, dy: Array) -> tuple[str, str] | None:
+        scores = self.inputs[-1]
+        look = SMALLER if hasattr(self.loss, "op") else f"see what the loss makes of such scores, or {SMALLER}"
+        for name, what in (("loss", losses), ("loss's gradient, dscores,", dy)):
+            if not np.isfinite(what).all():
+                weight = "" if self.batch.weights is None or what is losses else " and sample_weight"
+                told = f"the {name} of {self._examples(what)} is {_kind(what)}"
+                return f"{told}, from finite scores (up to {_largest(scores)}){weight}", look
+        first = next((i for i, layer in enumerate(self.layers) if layer.params), len(self.layers))
+        for i in range(len(self.layers) - 1, first - 1, -1):
+            dx = self._through(i, dy, i > first)
+            found = self._in_gradients(i, dy, dx)
+            if found is not None or dx is None:
+                return found
+            dy = dx
+        return None
+
+    def _through(self, i: int, dy: Array, want_dx: bool) -> Array | None:
+        """dx of layer i for dy, by a forward of its own; the gradients of its parameters go to their places."""
+        _, kept = self._run(i)
+        return self.stages[i].backward(kept, dy, want_dx)
+
+    def _in_gradients(self, i: int, dy: Array, dx: Array | None) -> tuple[str, str] | None:
+        bad = [f"{i}.{name}" for name, param in self.layers[i].params.items() if not np.isfinite(param.grad).all()]
+        from_dy = f"gradients of its output (up to {_largest(dy)}), inputs (up to {_largest(self.inputs[i])})"
+        if dx is not None and not np.isfinite(dx).all():
+            also = f", and the gradient of {' and '.join(bad)} with it" if bad else ""
+            what = f"{self.names[i]}: the gradient of its input is {_kind(dx)} for {self._examples(dx)}{also}"
+            return self._because(i, what, from_dy)
+        if not bad:
+            return None
+        kind = _kind(np.concatenate([self.layers[i].params[name.partition(".")[2]].grad.ravel() for name in bad]))
+        what = f"{self.names[i]}: the gradient of {' and '.join(bad)} is {kind}"
+        return self._because(i, f"{what}{self._shares(i, dy)}", from_dy)
+
+    def _shares(self, i: int, dy: Array) -> str:
+        """Whether the gradients of single examples are not finite, or only their sum."""
+        values = self.parameters.grads
+
+        def is_finite(rows: Array) -> bool:
+            part = np.zeros_like(dy)
+            part[rows] = dy[rows]
+            self._through(i, part, want_dx=False)
+            return bool(np.isfinite(values).all())
+
+        alone = _culprits(np.arange(len(dy)), is_finite)
+        if alone is None:
+            return ""
+        if not alone:
+            return " as a sum over the batch, in which each example's share is finite"
+        return f", by {_numbered(self.rows[alone])} alone"
+
+    def _divided(self) -> tuple[str, str] | None:
+        grads = self.parameters.grads / self.parameters.grads.dtype.type(self.total)
+        if np.isfinite(grads).all():
+            return None
+        self.parameters.grads[:] = grads
+        bad = [f"{i}.{name}" for i, name, param in self._params() if not np.isfinite(param.grad).all()]
+        what = f"the gradient of {' and '.join(bad)} is {_kind(grads)} when divided by the batch's weight"
+        return f"{what}, {self.total:.3g}", "give larger sample weights"
+
+    def _because(self, i: int, what: str, finite: str) -> tuple[str, str]:
+        """`what` with its reason: weights of layer i that are not finite, or numbers that are."""
+        params = self.layers[i].params
+        for name, param in params.items():
+            count = int((~np.isfinite(param.value)).sum())
+            if count:
+                told = f"{what}, because its {name} is {_kind(param.value)} ({count} of {param.value.size} numbers)"
+                return told, f"give {i}.{name} finite numbers"
+        weights = [param.value for param in params.values() if param.value.size]
+        largest = _largest(np.concatenate([value.ravel() for value in weights])) if weights else ""
+        return f"{what}, from finite {finite}" + (f" and weights (up to {largest})" if weights else ""), SMALLER
+
+    def _params(self) -> Iterator[tuple[int, str, Param]]:
+        return ((i, name, param) for i, layer in enumerate(self.layers) for name, param in layer.params.items())
+
+    def _examples(self, values: Array) -> str:
+        """The examples whose values are not finite."""
+        finite = np.isfinite(values).reshape(len(values), math.prod(values.shape[1:])).all(axis=1)
+        return _numbered(self.rows[~finite])
+
+
+def _twins(network: Network) -> list[Layer]:
+    """Copies of the layers with parameters of their own; only the ops, which hold no state, are shared."""
+    known: dict[int, object] = {id(layer.op): layer.op for layer in network.layers}
+    known |= {id(param): Param(np.array(param.value)) for layer in network.layers for param in layer.params.values()}
+    return copy.deepcopy(network.layers, known)
+
+
+def _left(network: Network, batch: Batches, k: int, note: str) -> tuple[str, str]:
+    """What the first run of the step left: its gradients and losses."""
+    layers = enumerate(network.layers)
+    params = {f"{i}.{name}": param for i, layer in layers for name, param in layer.params.items()}
+    bad = [name for name, param in params.items() if not np.isfinite(param.grad).all()]
+    here = slice(k * batch.size, (k + 1) * batch.size)
+    rows = batch.rows[here][~np.isfinite(batch.losses[here])]
+    told = [f"the gradient of {' and '.join(bad)}"] if bad else []
+    told += [f"the loss of {_numbered(rows)}"] if len(rows) else []
+    return f"{' and '.join(told)} is NaN or infinite{note}", SMALLER
+
+
+def _culprits(rows: Array, is_finite: Callable[[Array], bool]) -> list[int] | None:
+    """Some of the rows that are not finite alone, found by halving; None: not found within TRIES."""
+    found: list[int] = []
+    sets = [rows]
+    for _ in range(TRIES):
+        rows = sets.pop()
+        if not is_finite(rows):
+            if len(rows) == 1:
+                found.append(int(rows[0]))
+            else:
+                sets += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
+        if not sets or len(found) == TOLD:
+            return found
+    return found or None
+
+
+def _kind(values: Array) -> str:
+    nan, infinite = np.isnan(values).any(), np.isinf(values).any()
+    return "NaN and infinite" if nan and infinite else "NaN" if nan else "infinite"
+
+
+def _largest(values: Array) -> str:
+    return f"{np.abs(values[np.isfinite(values)]).max(initial=0):.3g}"
+
+
+def _numbered(rows: Array) -> str:
+    if len(rows) == 1:
+        return f"example {rows[0]} of X"
+    more = f" and {len(rows) - TOLD} more" if len(rows) > TOLD else ""
+    return f"examples {rows[:TOLD].tolist()}{more} of X"

@@ -1,0 +1,274 @@
+"""One model in many threads: predictions are those of one thread; training is for one thread alone."""
+
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.losses import softmax_cross_entropy
+from minidl.optimizers import SGD
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.integers(0, 256, (300, 1, 10, 10)).astype(np.uint8), RNG.integers(0, 4, 300)
+WAIT = 60
+
+
+class Centre(Layer):
+    """A layer in NumPy: its forward keeps something in training alone."""
+
+    def forward(self, x, training):
+        if training:
+            self.shape = x.shape
+        return x - 0.5
+
+    def backward(self, dy):
+        assert dy.shape == self.shape
+        return dy
+
+
+def net(front=()):
+    layers = [Rescale(1 / 255), *front, Conv2D(6, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(20), ReLU(), Dense(4)]
+    return Sequential(layers, input_shape=(1, 10, 10))
+
+
+def trainer_of(model, seed=0):
+    return Trainer(model, "softmax_cross_entropy", SGD(0.05, momentum=0.9), ["accuracy"], seed)
+
+
+def weights(model):
+    return {name: value.tobytes() for name, value in model.state_dict().items()}
+
+
+@pytest.fixture
+def restless():
+    """Python changes threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def in_threads(*works):
+    """Runs them all at the same time; raises the first error of any."""
+    errors, start = [], threading.Barrier(len(works))
+
+    def run(work):
+        try:
+            start.wait(WAIT)
+            work()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+        assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+class Held:
+    """A callback that holds a fit, from its first step until it is let go."""
+
+    def __init__(self):
+        self.begun, self.go = threading.Event(), threading.Event()
+
+    def on_step_end(self, trainer, step, loss):
+        self.begun.set()
+        assert self.go.wait(WAIT)
+
+
+def during_a_fit(trainer, work):
+    """Does `work` while another thread is inside a fit of this trainer."""
+    held = Held()
+    fit = threading.Thread(target=lambda: trainer.fit(X, Y, verbose=0, callbacks=[held]))
+    fit.start()
+    try:
+        assert held.begun.wait(WAIT)
+        work()
+    finally:
+        held.go.set()
+        fit.join(WAIT)
+
+
+# ---- predicting
+@pytest.mark.parametrize("front", [(), (Centre,)], ids=["native", "staged"])
+def test_eight_threads_predict_as_one(front, restless):
+    """Batches of all kinds, each thread in another order, with one thread and with two below each call."""
+    model = net([layer() for layer in front])
+    jobs = [(n, num_threads) for n in (1, 3, 16, 17, 45, 300) for num_threads in (1, 2)]
+    inputs = {n: [X[:n], X[:n].astype("float64"), X[::-1][:n]] for n, _ in jobs}
+    expected = {n: [model.predict(x).tobytes() for x in inputs[n]] for n, _ in jobs}
+
+    def work(seed):
+        rng = np.random.default_rng(seed)
+        for _ in range(60):
+            n, num_threads = jobs[rng.integers(len(jobs))]
+            kind = int(rng.integers(3))
+            assert model.predict(inputs[n][kind], num_threads).tobytes() == expected[n][kind]
+
+    in_threads(*(lambda seed=seed: work(seed) for seed in range(8)))
+
+
+def test_other_ways_to_look_are_safe_in_threads(restless):
+    model = net()
+    trainer = trainer_of(model)
+    expected = trainer.evaluate(X, Y)
+    proba, scores, state = model.predict_proba(X), model.forward(X), weights(model)
+
+    def work():
+        for _ in range(10):
+            assert trainer.evaluate(X, Y) == expected
+            assert np.array_equal(model.predict_proba(X), proba)
+            assert np.array_equal(model.forward(X), scores)
+            assert np.array_equal(model[:-1].predict(X[:5]), model[:-1].predict(X[:5]))
+            assert weights(model) == state
+
+    in_threads(*[work] * 8)
+
+
+def test_gradients_that_are_first_looked_at_in_threads_have_one_home(restless):
+    for _ in range(30):
+        model = Sequential([Dense(200), Dense(200)], input_shape=(200,))
+        params = model.params
+        in_threads(*[lambda params=params: [param.grad for param in params.values()]] * 8)
+        for name, param in params.items():
+            assert np.shares_memory(param.grad, model.network.parameters.grads), name
+
+
+# ---- training
+def test_all_else_is_refused_during_a_fit():
+    model = net()
+    trainer, other = trainer_of(model), trainer_of(model)
+    state = model.state_dict()
+
+    def work():
+        for attempt in (
+            lambda: model.predict(X),
+            lambda: model.predict_proba(X),
+            lambda: model.forward(X),
+            lambda: model.forward(X, training=True),
+            lambda: model.backward(np.ones((300, 4))),
+            lambda: model.state_dict(),
+            lambda: model.load_state_dict(state),
+            lambda: model[:-1],
+            lambda: trainer.fit(X, Y, verbose=0),
+            lambda: other.fit(X, Y, verbose=0),
+            lambda: other.train_batch(X, Y),
+            lambda: other.evaluate(X, Y),
+        ):
+            with pytest.raises(RuntimeError, match="another thread is at work on this model, in fit"):
+                attempt()
+        assert other.step == 0 and other.history == {} and trainer.step == 1
+
+    during_a_fit(trainer, work)
+    twin = net()
+    trainer_of(twin).fit(X, Y, verbose=0)
+    assert weights(model) == weights(twin)  # what was refused changed nothing
+    other.fit(X, Y, verbose=0)  # and it is free again
+    model.predict(X)
+
+
+def test_training_is_refused_during_a_predict():
+    begun, go = threading.Event(), threading.Event()
+
+    class Slow(Layer):
+        def forward(self, x, training):
+            begun.set()
+            assert training or go.wait(WAIT)
+            return x
+
+        def backward(self, dy):
+            return dy
+
+    model = net([Slow()])
+    trainer, before = trainer_of(model), weights(model)
+    predict = threading.Thread(target=lambda: model.predict(X[:4]))
+    predict.start()
+    try:
+        assert begun.wait(WAIT)
+        for attempt in (
+            lambda: trainer.fit(X, Y, verbose=0),
+            lambda: trainer.train_batch(X, Y),
+            lambda: model.forward(X, training=True),
+            lambda: model.load_state_dict(model.state_dict()),
+        ):
+            with pytest.raises(RuntimeError, match="this model is predicting just now"):
+                attempt()
+        assert weights(model) == before and trainer.step == 0 and trainer.history == {}
+    finally:
+        go.set()
+        predict.join(WAIT)
+    trainer.train_batch(X, Y)
+
+
+def test_a_model_that_is_being_built_is_not_lost_to_another_thread(restless):
+    """Two first fits at once: one of them builds and trains, the other is refused or comes behind it."""
+    for _ in range(10):
+        model = Sequential([Flatten(), Dense(4)])
+        done = []
+
+        def work(model=model, done=done):
+            try:
+                trainer_of(model).fit(X, Y, verbose=0)
+                done.append(True)
+            except RuntimeError as error:
+                assert "another thread is at work on this model" in str(error)
+
+        in_threads(*[work] * 3)
+        assert done and model.predict(X).shape == (300, 4)
+
+
+def test_callbacks_may_look_at_and_write_into_the_model():
+    class Look:
+        def on_step_end(self, trainer, step, loss):
+            trainer.model.predict(X[:2])
+
+        def on_epoch_end(self, trainer, epoch, logs):
+            trainer.evaluate(X, Y)
+            trainer.model.load_state_dict(trainer.model.state_dict())
+            scores = trainer.model.forward(X, training=True)
+            trainer.model.backward(softmax_cross_entropy(scores, Y)[1])
+
+    looked, plain = net(), net()
+    trainer_of(looked).fit(X, Y, 3, callbacks=[Look()], verbose=0)
+    trainer_of(plain).fit(X, Y, 3, verbose=0)
+    assert weights(looked) == weights(plain)
+
+
+def test_what_breaks_off_sets_the_model_free():
+    class Break:
+        def on_step_end(self, trainer, step, loss):
+            raise KeyboardInterrupt
+
+    trainer = trainer_of(net())
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(X, Y, callbacks=[Break()], verbose=0)
+    with pytest.raises(ValueError, match="labels"):
+        trainer.fit(X, Y + 1, verbose=0)
+    in_threads(lambda: trainer.train_batch(X, Y))
+
+
+def test_two_models_train_at_the_same_time(restless):
+    """With the bits that each has when it trains alone; in threads that are not the main one."""
+
+    def trained(seed, front):
+        model = net(front)
+        history = trainer_of(model, seed).fit(X, Y, epochs=4, batch_size=32, validation_split=0.2, verbose=0)
+        return weights(model), history["loss"], history["val_accuracy"]
+
+    jobs = [(seed, front) for seed in (0, 1) for front in (False, True)]
+    alone = [trained(seed, [Centre()] if front else []) for seed, front in jobs]
+    together = {}
+
+    def work(job):
+        seed, front = job
+        together[job] = trained(seed, [Centre()] if front else [])
+
+    in_threads(*(lambda job=job: work(job) for job in jobs))
+    assert [together[job] for job in jobs] == alone

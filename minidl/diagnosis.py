@@ -26,8 +26,8 @@ def explain(model: Sequential, loss: Loss, batch: Batches, k: int, seed: int, nu
     """What was NaN or infinite first in the k-th step of `batch`, in a sentence; batch.count is the step's number.
 
     The step is run once more, a layer at a time, on copies of the layers: the same weights, examples, seed and step
-    give the same bits, and the model stays as it is, its gradients being those of the step that failed. A loss in Python
-    is called once more. Raises nothing: what cannot run twice is told by what the first run left.
+    give the same bits, and the model stays as it is, its gradients being those of the step that failed. A loss in
+    Python is called once more. Raises nothing: what cannot run twice is told by what the first run left.
     """
     network, step = model.network, int(batch.count[0])
     assert network is not None
@@ -64,7 +64,7 @@ class _Rerun:
 
     def _run(self, i: int) -> tuple[Array, Any]:
         """A forward of layer i: its outputs, and what its backward needs."""
-        return self.stages[i].forward(self.inputs[i], self.num_threads, self.seed, self.step)
+        return self.stages[i].forward(self.inputs[i], self.num_threads, self.seed, self.step, self.rows)
 
     def _forward(self) -> tuple[str, str] | None:
         if not np.isfinite(self.inputs[0]).all():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from minidl.layer import Array, Layer, Param
 
-_MAKING = threading.Lock()
 ALIGN = 16  # each layer's parameters begin on a multiple of so many numbers: a cache line of floats
 
 
@@ -31,7 +29,7 @@ class Parameters:
                 places.append((param, size))
                 size += param.value.size
         self.values: Array = np.zeros(size, dtype)
-        self._grads: Array | None = None
+        self._made: dict[str, Array] = {}
         self._views = [_view(param.value, start) for param, start in places]
         for (param, _), view in zip(places, self._views, strict=True):
             self._move(param, view)
@@ -39,11 +37,9 @@ class Parameters:
     @property
     def grads(self) -> Array:
         """The flat gradients, in the order of `values`."""
-        if self._grads is None:
-            with _MAKING:  # two threads that ask first must not get a buffer each
-                if self._grads is None:
-                    self._grads = np.zeros(self.values.size, self.dtype)
-        return self._grads
+        if not self._made:  # setdefault is atomic: threads that ask first at the same time get the same buffer
+            self._made.setdefault("grads", np.zeros(self.values.size, self.dtype))
+        return self._made["grads"]
 
     def _move(self, param: Param, view: Callable[[Array], Array]) -> None:
         param.move(view(self.values), lambda: view(self.grads))

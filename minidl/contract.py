@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
+from minidl.data import Index
 from minidl.layer import Array, Layer, Shape
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
@@ -21,12 +23,33 @@ STEPS = 8  # in which random numbers that show at all show a change
 THREADS = 1  # a layer of a few numbers would wait for threads longer than it computes
 
 
+class Rewinding(Network):
+    """A network whose training forwards all begin with the same buffers, so that each is a function of its input."""
+
+    def __init__(self, layer: Layer, dtype: str) -> None:
+        super().__init__([layer], [type(layer).__name__], dtype)
+        self.first = {name: buffer.copy() for name, buffer in layer.buffers.items()}
+
+    def forward(
+        self,
+        x: Array,
+        num_threads: int | None = None,
+        seed: int = 0,
+        step: int = 0,
+        numbers: Index | None = None,
+    ) -> tuple[Array, list[Any]]:
+        """As Network.forward."""
+        for name, buffer in self.layers[0].buffers.items():
+            buffer[...] = self.first[name]
+        return super().forward(x, num_threads, seed, step, numbers)
+
+
 def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:
     """A network of a fresh copy of the layer, with parameters that hide nothing."""
     model = Sequential([_copied(layer)], input_shape=in_shape, dtype=dtype)
+    network = Rewinding(model.layers[0], dtype)
     _fill(model.layers[0])
-    assert model.network is not None
-    return model.network
+    return network
 
 
 def _copied(layer: Layer) -> Layer:
@@ -52,6 +75,8 @@ def _state(layer: Layer) -> dict[str, bytes]:
     for key, value in vars(layer).items():
         if key == "params":
             found.update({f"params[{k!r}]": p.value.tobytes() for k, p in value.items()})
+        elif key == "buffers":
+            found.update({f"buffers[{k!r}]": buffer.tobytes() for k, buffer in value.items()})
         elif isinstance(value, np.ndarray):
             found[key] = value.tobytes()
         elif key not in ("op", "_rng") and not hasattr(value, "value"):
@@ -163,6 +188,20 @@ def check_inference(name: str, net: Network, x: Array) -> None:
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
     assert not changed, f"{name}: inference changed {', '.join(changed)}; without `training` a layer stays as it is"
     assert np.array_equal(first, second, equal_nan=True), f"{name}: two inferences of one batch differ"
+
+
+def check_buffers(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
+    """Training writes into the buffers that build made: others would not be part of the model's state."""
+    net = build(layer, in_shape, "float64")
+    fresh = net.layers[0]
+    buffers = dict(fresh.buffers)
+    held = {key: value for key, value in vars(fresh).items() if any(value is buffer for buffer in buffers.values())}
+    net.forward(x, THREADS)
+    replaced = [f"self.{key}" for key, value in held.items() if vars(fresh).get(key) is not value]
+    replaced += [f"buffers[{key!r}]" for key, value in buffers.items() if fresh.buffers.get(key) is not value]
+    assert not replaced, (
+        f"{name}: training puts another array into {', '.join(replaced)}; it has to write into the buffer ([...] = )"
+    )
 
 
 def check_rows(name: str, net: Network, x: Array) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -76,8 +76,8 @@ class Layer:
     """The base of every layer. A layer brings an op (`self.op`), or writes `forward` and `backward` in NumPy.
 
     Its constructor only stores its arguments, in attributes of the same names. It finds on itself: `dtype` (in build
-    and later), `in_shape` and `out_shape` (without the batch axis), `params` (name to Param), `rng` (in a training
-    forward), and `needs_dx`: whether anybody uses what `backward` returns.
+    and later), `in_shape` and `out_shape` (without the batch axis), `params` (name to Param), `buffers` (name to
+    array), `rng` (in a training forward), and `needs_dx`: whether anybody uses what `backward` returns.
     """
 
     op: Op | None = None
@@ -86,6 +86,8 @@ class Layer:
     out_shape: Shape
     dtype: str
     params: dict[str, Param]
+    buffers: dict[str, Array]
+    _given: dict[str, Array] | None = None
     _rng: np.random.Generator | None = None
     _step: int = 0
 
@@ -114,13 +116,18 @@ class Layer:
         order "F" lays it out transposed in memory. Raises ValueError for a name that exists, or an init of another
         shape.
         """
-        if name in self.params:
-            raise ValueError(f"param {name!r} exists already")
-        first = np.asarray(init(self._generator(name), shape))
-        if first.shape != tuple(shape):
-            raise ValueError(f"init of {name!r}: expected shape {tuple(shape)}, got {first.shape}")
+        first = self._first("param", name, tuple(shape), init)
         self.params[name] = Param(np.array(first, dtype=self.dtype, order="F" if order == "F" else "C"))
         return self.params[name]
+
+    def buffer(self, name: str, shape: Shape, init: Init) -> Array:
+        """Creates, in `build`, an array that belongs to the model's state but is not trained: a running mean, say.
+
+        A training forward writes into it in place (`self.mean[...] = `); a new array would not be the model's. It is
+        part of `state_dict`, of copies and of files. Raises ValueError as `param`; the two share their names.
+        """
+        self.buffers[name] = np.array(self._first("buffer", name, tuple(shape), init), dtype=self.dtype, order="C")
+        return self.buffers[name]
 
     @property
     def rng(self) -> np.random.Generator:
@@ -131,13 +138,23 @@ class Layer:
 
     # ---- what the model calls
 
-    def setup(self, in_shape: Shape, dtype: str, seed: int, path: str) -> Shape:
-        """Builds the layer once for its place in a model; not to be overridden."""
-        self.params = {}
+    def setup(
+        self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
+    ) -> Shape:
+        """Builds the layer once for its place in a model; not to be overridden.
+
+        given: the values of all parameters and buffers, where they are not to be made by their init. Then nothing is
+        allocated that `given` does not hold.
+        """
+        self.params, self.buffers = {}, {}
+        self._given = None if given is None else dict(given)
         self.dtype, self._seed, self._path = dtype, seed, path
         self._step, self._rng = 0, None
         self.in_shape = in_shape
         out_shape = self.build(in_shape)
+        if self._given:
+            raise ValueError(f"expected no values but those of its params and buffers, got {sorted(self._given)}")
+        self._given = None
         if not isinstance(out_shape, (tuple, list)):
             raise TypeError(f"build: expected it to return a shape, got {out_shape!r}")
         out_shape = tuple(whole("build: a size of the shape it returns", size) for size in out_shape)
@@ -159,6 +176,22 @@ class Layer:
         defaults = inspect.signature(type(self).__init__).parameters
         told = (f"{k}={v!r}" for k, v in self.config().items() if repr(v) != repr(defaults[k].default))
         return f"{type(self).__name__}({', '.join(told)})"
+
+    def _first(self, kind: str, name: str, shape: Shape, init: Init) -> Array:
+        """The first value of a param or buffer: the given one, or that of its init."""
+        if not isinstance(name, str):
+            raise TypeError(f"{kind}: expected a string for its name, got {name!r}")
+        if name in self.params or name in self.buffers:
+            raise ValueError(f"{kind} {name!r} exists already")
+        if self._given is None:
+            first, source = np.asarray(init(self._generator(name), shape)), f"init of {name!r}"
+        elif name in self._given:
+            first, source = self._given.pop(name), f"{kind} {name!r}"
+        else:
+            raise ValueError(f"{kind} {name!r}: expected a value, got none")
+        if first.shape != shape:
+            raise ValueError(f"{source}: expected shape {shape}, got {first.shape}")
+        return first
 
     def _generator(self, name: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, *f"{self._path}/{name}".encode()])

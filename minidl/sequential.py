@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
@@ -11,12 +10,15 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl import losses
+from minidl import files, losses, stack
+from minidl.atomic import Path
 from minidl.data import Examples
 from minidl.layer import Array, Layer, Param, Shape
 from minidl.network import Network
+from minidl.recipes import checked_custom
 from minidl.shapes import input_shape as checked_shape
 from minidl.shapes import whole
+from minidl.state import copies, load
 from minidl.summary import Summary, summarize
 from minidl_c.busy import Busy
 
@@ -46,14 +48,7 @@ class Sequential:
         seed: int = 0,
         dtype: str = "float32",
     ) -> None:
-        self.layers: tuple[Layer, ...] = tuple(layers)
-        if not self.layers:
-            raise ValueError("layers: expected at least one, got none")
-        for i, layer in enumerate(self.layers):
-            if not isinstance(layer, Layer):
-                raise TypeError(f"layers: expected Layer objects, got {layer!r} at place {i}")
-            if any(layer is other for other in self.layers[:i]):
-                raise ValueError(f"{self._name(i)}: appears twice; make a second layer, they would share weights")
+        self.layers = stack.checked(layers)
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
         self.dtype, self.seed = str(dtype), whole("seed", seed, least=0)
@@ -69,21 +64,19 @@ class Sequential:
 
     def build(self, input_shape: Shape) -> None:
         """Infers all shapes, creates all parameters. Raises as the constructor, and if the model is built already."""
+        self._build(input_shape, None)
+
+    def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
+        """Builds the model with new parameters, or with `state`; then nothing larger than that is allocated."""
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
         shape = checked_shape(input_shape)
-        for i, layer in enumerate(self.layers):
-            if hasattr(layer, "params"):
-                raise ValueError(f"{self._name(i)}: belongs to another model; make a new layer")
+        stack.check_free(self.layers)
         self._claimed = True
         with self.unbuilt_on_error():
-            for i, layer in enumerate(self.layers):
-                try:
-                    shape = layer.setup(shape, self.dtype, self.seed, str(i))
-                except (TypeError, ValueError) as error:
-                    kind = TypeError if isinstance(error, TypeError) else ValueError
-                    raise kind(f"{self._name(i)}, cannot take input {shape}: {error}") from error
-            self.network = Network(self.layers, [self._name(i) for i in range(len(self.layers))], self.dtype)
+            stack.build(self.layers, shape, self.dtype, self.seed, state)
+            names = [stack.name(i, layer) for i, layer in enumerate(self.layers)]
+            self.network = Network(self.layers, names, self.dtype)
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:
@@ -101,12 +94,9 @@ class Sequential:
     def discard(self) -> None:
         """Undoes `build`: shapes and parameters are forgotten."""
         self.network = self._tape = None
-        for layer in self.layers if self._claimed else ():
-            layer.__dict__.pop("params", None)
+        if self._claimed:
+            stack.forget(self.layers)
         self._claimed = False
-
-    def _name(self, i: int) -> str:
-        return f"layer {i}, {type(self.layers[i]).__name__}"
 
     def _built(self) -> Network:
         if self.network is None:
@@ -196,34 +186,66 @@ class Sequential:
     # ---- weights
 
     def state_dict(self) -> dict[str, Array]:
-        """Copies of all parameters by name, in PyTorch's names and layouts."""
+        """Copies of all parameters and buffers by name, in PyTorch's names and layouts."""
+        self._built()
         with self.busy.reading("state_dict"):
-            return {name: np.array(param.value, order="C") for name, param in self.params.items()}
+            return copies(self.layers)
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copies parameters by name.
+        """Copies parameters and buffers by name.
 
         Raises ValueError for missing, unknown or misshapen ones and for numbers too large for the model's dtype,
         TypeError for numbers that are not real, and then changes nothing.
         """
-        params = self.params
-        if set(state) != set(params):
-            missing, unknown = sorted(set(params) - set(state)), sorted(set(state) - set(params))
-            raise ValueError(f"state: expected the names of model.params; missing {missing}, unknown {unknown}")
-        arrays = {name: np.asarray(value) for name, value in state.items()}
-        copies = {}
-        for name, array in arrays.items():
-            if array.shape != params[name].value.shape:
-                raise ValueError(f"state[{name!r}]: expected shape {params[name].value.shape}, got {array.shape}")
-            if array.dtype.kind not in "fiu":
-                raise TypeError(f"state[{name!r}]: expected real numbers, got {array.dtype}")
-            with np.errstate(over="ignore"):
-                copies[name] = array.astype(self.dtype)
-            if np.isinf(copies[name]).sum() != np.isinf(array).sum():
-                raise ValueError(f"state[{name!r}]: expected numbers that {self.dtype} can hold, got larger ones")
+        self._built()
         with self.busy.writing("load_state_dict"):
-            for name, array in copies.items():
-                params[name].value = array
+            load(self.layers, state)
+
+    # ---- files
+
+    def save(self, path: Path) -> None:
+        """Writes the model, layers and weights, to a safetensors file; its path holds the whole old or new one.
+
+        Of a layer, the class's name and the constructor's arguments are kept: JSON values, tuples, NumPy scalars and
+        layers. Raises TypeError naming layer and argument for others, ValueError for a model that is not built, OSError
+        naming the path.
+        """
+        files.write(path, "model", self.recipe(), self.state_dict())
+
+    @classmethod
+    def load(cls, path: Path, custom: Mapping[str, type[Layer]] | None = None) -> Sequential:
+        """The model that `save` wrote; it predicts the same, to the last bit.
+
+        custom: the classes of layers that are not minidl's, by name. Only they are made; no code comes from the file.
+        Raises `minidl.files.FileError`, a ValueError, naming the path for whatever is wrong with its content; OSError
+        if it cannot be read.
+        """
+        classes = checked_custom(custom)
+        recipe, tensors = files.read(path, "model")
+        try:
+            return cls.from_recipe(recipe, tensors, classes)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise files.FileError(f"{os.fsdecode(path)}: {error}") from error
+
+    def recipe(self) -> dict[str, Any]:
+        """What this model is besides its state, as JSON. Raises as `save`."""
+        self._built()
+        shape = list(self.input_shape)
+        return {"layers": stack.encoded(self.layers), "input_shape": shape, "seed": self.seed, "dtype": self.dtype}
+
+    @classmethod
+    def from_recipe(
+        cls, recipe: dict[str, Any], state: Mapping[str, Array], custom: Mapping[str, type[Layer]]
+    ) -> Sequential:
+        """A model of new layers with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
+        if set(recipe) != {"layers", "input_shape", "seed", "dtype"}:
+            raise ValueError(f"expected the recipe of a model, got {sorted(recipe)}")
+        model = cls(stack.decoded(recipe["layers"], custom), None, recipe["seed"], recipe["dtype"])
+        for name, array in state.items():
+            if array.dtype != model.dtype:
+                raise ValueError(f"tensor {name!r}: expected {model.dtype}, got {array.dtype}")
+        model._build(recipe["input_shape"], state)
+        return model
 
     # ---- looking
 
@@ -245,40 +267,29 @@ class Sequential:
             return self.layers[place]
         chosen = self.layers[place]
         if self.network is None:
-            return _rebuilt(_recipes(chosen), None, self.seed, self.dtype, [])
-        for front, back in itertools.pairwise(chosen):
-            if front.out_shape != back.in_shape:
-                raise ValueError(
-                    f"model[{place.start}:{place.stop}:{place.step}]: {back!r} takes {back.in_shape}, "
-                    f"{front!r} in front of it gives {front.out_shape}"
-                )
-        values = [param.value for layer in chosen for param in layer.params.values()]
+            return _rebuilt(stack.parts(chosen), None, self.seed, self.dtype, {})
+        stack.check_slice(chosen, place)
+        shape = chosen[0].in_shape if chosen else None
         with self.busy.reading("a slice"):
-            return _rebuilt(_recipes(chosen), chosen[0].in_shape if chosen else None, self.seed, self.dtype, values)
+            state = copies(chosen)
+        return _rebuilt(stack.parts(chosen), shape, self.seed, self.dtype, state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copy and pickle: layers by class and arguments, and copies of the weights."""
-        values = [] if self.network is None else list(self.state_dict().values())
+        """For copy and pickle: layers by class and arguments, and copies of the state."""
+        state = {} if self.network is None else self.state_dict()
         shape = None if self.network is None else self.input_shape
-        return _rebuilt, (_recipes(self.layers), shape, self.seed, self.dtype, values)
+        return _rebuilt, (stack.parts(self.layers), shape, self.seed, self.dtype, state)
 
     def __repr__(self) -> str:
         lines = [f"  ({i}): {layer!r}" for i, layer in enumerate(self.layers)]
         return "Sequential(\n" + "\n".join(lines) + "\n)"
 
 
-Recipe = tuple[type[Layer], dict[str, Any]]
-
-
-def _recipes(layers: Sequence[Layer]) -> list[Recipe]:
-    return [(type(layer), layer.config()) for layer in layers]
-
-
-def _rebuilt(recipes: list[Recipe], shape: Shape | None, seed: int, dtype: str, values: Sequence[Array]) -> Sequential:
-    """A model of new layers, with these values in its parameters."""
-    layers = [cls(**copy.deepcopy(config)) for cls, config in recipes]
-    model = Sequential(layers, shape, seed, dtype)
-    params = [param for layer in layers for param in layer.params.values()] if shape is not None else []
-    for param, value in zip(params, values, strict=True):
-        param.value = value
+def _rebuilt(
+    parts: list[stack.Part], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
+) -> Sequential:
+    """A model of new layers with this state; not built where shape is None."""
+    model = Sequential(stack.made(parts), None, seed, dtype)
+    if shape is not None:
+        model._build(shape, state)
     return model

@@ -79,6 +79,7 @@ class StagedSteps:
             optimizer,
             seed,
         )
+        self.buffers = [buffer for layer in network.layers for buffer in layer.buffers.values()]
         native = speaks_for(optimizer, "update", "step")
         self.update = optimizer.update(network.parameters.values.size, network.dtype) if native else None
 
@@ -88,29 +89,44 @@ class StagedSteps:
             return self._run(b, num_threads)
 
     def _run(self, b: Batches, num_threads: int | None) -> int:
+        changed = self.buffers + ([self.network.parameters.values] if self.update is None else [])
         for k, total in enumerate(b.totals()):
-            here = slice(k * b.size, (k + 1) * b.size)
-            rows = b.rows[here]
-            x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
-            scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), rows)
-            losses, dscores = checked_loss(self.loss, scores, b.targets[rows])
-            b.losses[here] = losses
-            if b.scores is not None:
-                b.scores[here] = scores
-            if b.weights is not None:
-                dscores = b.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
-            self.network.backward(tape, dscores, want_dx=False)
-            self.network.release(tape)
-            grads = self.network.parameters.grads
-            np.divide(grads, grads.dtype.type(total), out=grads)
-            if not (np.isfinite(grads).all() and np.isfinite(b.losses[here]).all()):
+            before = [array.copy() for array in changed]
+            done = False
+            try:
+                done = self._step(b, k, total, num_threads)
+            finally:
+                if not done:  # a step is whole or did not happen, whatever a user's code did in it
+                    for array, old in zip(changed, before, strict=True):
+                        array[...] = old
+            if not done:
                 return k
-            if self.update is not None:
-                self.update.apply(self.network.parameters.values, grads, b.rates[k], b.count)
-            else:
-                self.optimizer.step(self.model.params, float(b.rates[k]))
-                b.count += 1
         return len(b.rates)
+
+    def _step(self, b: Batches, k: int, total: float, num_threads: int | None) -> bool:
+        """The k-th step; returns whether it was done, which it is not if something is not finite."""
+        here = slice(k * b.size, (k + 1) * b.size)
+        rows = b.rows[here]
+        x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
+        scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), rows)
+        losses, dscores = checked_loss(self.loss, scores, b.targets[rows])
+        b.losses[here] = losses
+        if b.scores is not None:
+            b.scores[here] = scores
+        if b.weights is not None:
+            dscores = b.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
+        self.network.backward(tape, dscores, want_dx=False)
+        self.network.release(tape)
+        grads = self.network.parameters.grads
+        np.divide(grads, grads.dtype.type(total), out=grads)
+        if not (np.isfinite(grads).all() and np.isfinite(b.losses[here]).all()):
+            return False
+        if self.update is not None:
+            self.update.apply(self.network.parameters.values, grads, b.rates[k], b.count)
+        else:
+            self.optimizer.step(self.model.params, float(b.rates[k]))
+            b.count += 1
+        return True
 
 
 Steps = FusedSteps | StagedSteps

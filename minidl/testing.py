@@ -13,6 +13,7 @@ from minidl.contract import (
     RTOL,
     THREADS,
     build,
+    check_buffers,
     check_dtypes,
     check_float32,
     check_inference,
@@ -36,12 +37,13 @@ def check_layer(layer: Layer, in_shape: Shape, couples_examples: bool = False, s
 
     The layer itself is not touched: copies are made from its config, and built for float64 (and once for float32).
     Checked are: the output has the shape that `build` promised, and the model's dtype; x and dy are not written to;
-    inference leaves the layer as it was and agrees with itself; examples do not see each other, unless
-    `couples_examples` (batch statistics) is given; any batch size works, 0 and 1 included; dx and the grad of every
-    Param equal central differences in float64, for every number of every example; a second backward overwrites.
-    Where the function has a kink, the one-sided differences disagree and the number is left out. Random numbers from
-    `self.rng` repeat, so layers that draw are checked like any other. The gradients stay the same when nobody asks for
-    dx, when an inference comes in between, and with other ops in front and behind.
+    inference leaves the layer as it was and agrees with itself; training writes into buffers in place; examples do not
+    see each other, unless `couples_examples` (batch statistics) is given; any batch size works, 0 and 1 included; dx
+    and the grad of every Param equal central differences in float64, for every number of every example; a second
+    backward overwrites. Where the function has a kink, the one-sided differences disagree and the number is left out.
+    Random numbers from `self.rng` repeat, and buffers begin each training forward as `build` made them, so layers that
+    draw or remember are checked like any other. The gradients stay the same when nobody asks for dx, when an inference
+    comes in between, and with other ops in front and behind.
 
     >>> from minidl.layers import Dense
     >>> check_layer(Dense(2), (3,))
@@ -55,6 +57,7 @@ def check_layer(layer: Layer, in_shape: Shape, couples_examples: bool = False, s
     x = freeze(rng.standard_normal((BATCH, *in_shape)) * spread)
     check_shapes(name, layer, in_shape, rng)
     check_dtypes(name, layer, in_shape, x)
+    check_buffers(name, layer, in_shape, x)
     check_inference(name, net, x)
     check_random_numbers(name, net, x)
     if not couples_examples:

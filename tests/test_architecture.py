@@ -11,11 +11,11 @@ MAX_LINES, MAX_TEST_LINES = 300, 500
 
 # Imports only point down. Modules of one floor do not know each other.
 FLOORS = (
-    {"arguments", "config", "datasets", "encoding", "initializers", "shapes", "signals"},
-    {"layer"},
-    {"callbacks", "data", "layers.*", "losses", "metrics", "optimizers", "parameters"},
+    {"arguments", "atomic", "config", "datasets", "encoding", "initializers", "recipes", "shapes", "signals"},
+    {"files", "layer"},
+    {"callbacks", "data", "layers.*", "losses", "metrics", "optimizers", "parameters", "state"},
     {"hooks", "layers", "network"},
-    {"progress", "summary"},
+    {"progress", "stack", "summary"},
     {"sequential"},
     {"contract", "steps", "supervised"},
     {"diagnosis"},

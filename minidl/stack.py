@@ -1,0 +1,96 @@
+"""The layers of a model, before and besides its arithmetic: checked, named, built, copied, as JSON and back."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minidl import layers as ours
+from minidl.layer import Array, Layer, Shape
+from minidl.recipes import OWN, decode, encode
+from minidl.state import by_layer
+
+OUR_LAYERS = {OWN + name: getattr(ours, name) for name in ours.__all__}
+Part = tuple[type[Layer], dict[str, Any]]  # a layer's class and arguments
+
+
+def name(i: int, layer: Layer) -> str:
+    """What errors call a layer."""
+    return f"layer {i}, {type(layer).__name__}"
+
+
+def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers of a new model; raises TypeError or ValueError for what cannot be one."""
+    layers, seen = tuple(layers), set()
+    if not layers:
+        raise ValueError("layers: expected at least one, got none")
+    for i, layer in enumerate(layers):
+        if not isinstance(layer, Layer):
+            raise TypeError(f"layers: expected Layer objects, got {layer!r} at place {i}")
+        if id(layer) in seen:
+            raise ValueError(f"{name(i, layer)}: appears twice; make a second layer, they would share weights")
+        seen.add(id(layer))
+    return layers
+
+
+def check_free(layers: Sequence[Layer]) -> None:
+    """Raises ValueError for a layer that another model has built."""
+    for i, layer in enumerate(layers):
+        if hasattr(layer, "params"):
+            raise ValueError(f"{name(i, layer)}: belongs to another model; make a new layer")
+
+
+def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: Mapping[str, Array] | None) -> None:
+    """Builds each layer for the shape that the one before it gives, with new values or with those of `state`."""
+    given = [None] * len(layers) if state is None else by_layer(state, len(layers))
+    for i, layer in enumerate(layers):
+        try:
+            shape = layer.setup(shape, dtype, seed, str(i), given[i])
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{name(i, layer)}, cannot take input {shape}: {error}") from error
+
+
+def forget(layers: Sequence[Layer]) -> None:
+    """Undoes `build`."""
+    for layer in layers:
+        for what in ("params", "buffers"):
+            layer.__dict__.pop(what, None)
+
+
+def check_slice(layers: Sequence[Layer], place: slice) -> None:
+    """Raises ValueError if one of these layers does not give what the next one takes."""
+    for front, back in itertools.pairwise(layers):
+        if front.out_shape != back.in_shape:
+            raise ValueError(
+                f"model[{place.start}:{place.stop}:{place.step}]: {back!r} takes {back.in_shape}, "
+                f"{front!r} in front of it gives {front.out_shape}"
+            )
+
+
+# ---- copies, and files
+
+
+def parts(layers: Sequence[Layer]) -> list[Part]:
+    """What new layers like these are made of."""
+    return [(type(layer), layer.config()) for layer in layers]
+
+
+def made(parts: Sequence[Part]) -> list[Layer]:
+    """New layers of these parts."""
+    return [cls(**copy.deepcopy(config)) for cls, config in parts]
+
+
+def encoded(layers: Sequence[Layer]) -> list[Any]:
+    """The layers as JSON; raises TypeError naming layer and argument for what cannot be written."""
+    classes: dict[str, type] = {}
+    return [encode(layer, name(i, layer), classes) for i, layer in enumerate(layers)]
+
+
+def decoded(recipe: Any, custom: Mapping[str, type]) -> list[Layer]:
+    """New layers like those that were encoded; raises TypeError or ValueError as `minidl.recipes.decode`."""
+    if not isinstance(recipe, list):
+        raise TypeError(f"layers: expected a list, got {type(recipe).__name__}")
+    return decode(recipe, OUR_LAYERS | dict(custom))

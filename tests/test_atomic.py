@@ -1,0 +1,171 @@
+"""Files are written whole or not at all. tests/conformance/saves.py stops a save at every system call."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from minidl import atomic
+
+OLD, NEW = b"old", [memoryview(b"new "), memoryview(b""), memoryview(b"content")]
+
+
+def write(path):
+    atomic.write(path, NEW)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "file"
+
+
+@pytest.fixture
+def umask():
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+def test_str_and_pathlike_and_a_name_in_the_current_folder(path, monkeypatch):
+    monkeypatch.chdir(path.parent)
+    for name in (path, str(path), "file", Path("file"), os.fsencode(path)):
+        path.unlink(missing_ok=True)
+        write(name)
+        assert path.read_bytes() == b"new content"
+        write(name)
+        assert os.listdir(path.parent) == ["file"]
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "said"),
+    [(3, TypeError, "path: expected a str or os.PathLike, got 3"), (None, TypeError, "path: .*None"),
+     ("a\0b", ValueError, "path: expected no null character")],
+)  # fmt: skip
+def test_what_is_no_path_is_refused(name, error, said):
+    with pytest.raises(error, match=said):
+        write(name)
+
+
+def test_permissions_are_those_of_the_umask_or_of_the_file_replaced(path, umask):
+    write(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.chmod(0o604)
+    write(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o604
+
+
+def test_a_symbolic_link_stays_one(tmp_path):
+    (tmp_path / "there").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(Path("there") / "file")
+    for _ in range(2):  # dangling, then not
+        write(link)
+        assert link.is_symlink() and (tmp_path / "there" / "file").read_bytes() == b"new content"
+    assert os.listdir(tmp_path / "there") == ["file"]
+
+
+def test_a_hard_link_keeps_the_old_content(path):
+    path.write_bytes(OLD)
+    other = path.with_name("other")
+    os.link(path, other)
+    write(path)
+    assert other.read_bytes() == OLD and path.read_bytes() == b"new content"
+
+
+def refused(path, code):
+    folder = path.parent
+    before = sorted(os.listdir(folder)) if folder.is_dir() else None
+    with pytest.raises(OSError) as caught:
+        write(path)
+    assert caught.value.errno == code and caught.value.filename == str(path)
+    assert type(caught.value) is type(OSError(code, "", ""))
+    assert before is None or sorted(os.listdir(folder)) == before
+
+
+def test_places_where_no_file_can_be(path):
+    refused(path / "in" / "a" / "missing" / "folder", errno.ENOENT)
+    refused(path.parent, errno.EISDIR)
+    path.write_bytes(OLD)
+    refused(path / "below a file", errno.ENOTDIR)
+    os.mkfifo(path.with_name("fifo"))
+    refused(path.with_name("fifo"), errno.EINVAL)
+    loop = path.with_name("loop")
+    loop.symlink_to(loop)
+    refused(loop, errno.ELOOP)
+    refused(path.with_name("x" * 300), errno.ENAMETOOLONG)
+    write(path.with_name("y" * 255))  # the temporary's name does not grow with it
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_no_permission(path):
+    path.write_bytes(OLD)
+    path.chmod(0o444)
+    refused(path, errno.EACCES)
+    path.parent.chmod(0o555)
+    refused(path.with_name("new"), errno.EACCES)
+    path.parent.chmod(0o755)
+
+
+def test_a_file_that_may_not_be_written_stays(path, monkeypatch):
+    path.write_bytes(OLD)
+    monkeypatch.setattr(os, "access", lambda name, mode: False)  # what anybody but root is told
+    refused(path, errno.EACCES)
+    assert path.read_bytes() == OLD
+
+
+@pytest.mark.parametrize("call", ["open", "fchmod", "write", "fsync", "close", "rename"])
+def test_a_failure_names_the_path_and_leaves_the_old_file(path, call, monkeypatch):
+    path.write_bytes(OLD)
+    real = getattr(os, call)
+
+    def fail(*args, **options):
+        if call == "close":
+            real(*args)
+        raise OSError(errno.EIO, "Input/output error", "elsewhere")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, fail)
+        with pytest.raises(OSError, match=f"Input/output error.*{path}") as caught:
+            write(path)
+    assert caught.value.errno == errno.EIO
+    assert path.read_bytes() == OLD and os.listdir(path.parent) == ["file"]
+
+
+def test_an_interrupt_leaves_the_old_file(path, monkeypatch):
+    path.write_bytes(OLD)
+
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(os, "fsync", interrupt)
+        write(path)
+    assert path.read_bytes() == OLD and os.listdir(path.parent) == ["file"]
+
+
+def test_short_writes_are_continued(path, monkeypatch):
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda file, part: real(file, part[:3]))
+    write(path)
+    assert path.read_bytes() == b"new content"
+
+
+def test_content_reaches_the_disk_before_the_name_and_the_name_after(path, monkeypatch):
+    calls = []
+
+    def told(call):
+        real = getattr(os, call)
+
+        def tell(*args, **options):
+            folder = call == "fsync" and stat.S_ISDIR(os.fstat(args[0]).st_mode)
+            calls.append(f"{call} folder" if folder else call)
+            return real(*args, **options)
+
+        return tell
+
+    for call in ("write", "fsync", "rename"):
+        monkeypatch.setattr(os, call, told(call))
+    write(path)
+    assert calls == ["write", "write", "fsync", "rename", "fsync folder"]

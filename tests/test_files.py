@@ -1,0 +1,280 @@
+"""The container: what goes in comes out, every changed bit is told, and hostile files are refused.
+
+tests/conformance/files.py does the same with every bit, and with thousands of hostile headers.
+"""
+
+import copy
+import json
+import os
+import random
+import subprocess
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from minidl import files
+from minidl.files import FileError
+
+CONFIG = {"b": [1, 2.5, None, True, "ä"], "a": {"deep": [[]]}}
+TENSORS = {
+    "0.weight": np.arange(6, dtype="f4").reshape(2, 3),
+    "scalar": np.array(2.5),
+    "none": np.zeros((0, 3), "f8"),
+    "größe": np.arange(5, dtype="u1"),
+    "steps": np.array([-(2**63), 2**63 - 1]),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "file.safetensors"
+
+
+@pytest.fixture
+def content(path):
+    files.write(path, "model", CONFIG, TENSORS)
+    return path.read_bytes()
+
+
+def parts(content):
+    """Header and tensors of a file."""
+    length = int.from_bytes(content[:8], "little")
+    return json.loads(content[8 : 8 + length]), content[8 + length :]
+
+
+def sealed(header, data=b""):
+    """A file whose header's digest is right, whatever the header says."""
+    text = header if isinstance(header, str) else json.dumps(header, separators=(",", ":"))
+    return files._seal(files._framed(text.encode())) + data
+
+
+def refused(path, content, said, kind="model"):
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=f"^{path}: .*{said}"):
+        files.read(path, kind)
+
+
+# ---- what goes in comes out
+def test_a_round_trip_keeps_everything(path, content):
+    config, tensors = files.read(path, "model")
+    assert config == CONFIG and list(tensors) == list(TENSORS)
+    for name, array in tensors.items():
+        expected = TENSORS[name]
+        assert array.dtype == expected.dtype and array.dtype.isnative and array.shape == expected.shape
+        assert array.tobytes() == expected.tobytes()
+        assert array.flags.writeable and array.flags.owndata and array.flags.aligned and array.flags.c_contiguous
+
+
+@pytest.mark.parametrize("code", files.DTYPES.values())
+def test_every_dtype_and_any_layout(path, code):
+    values = (np.arange(24) % 128).astype(code).reshape(2, 3, 4)
+    given = {"C": values, "F": np.asfortranarray(values), "big": values.astype(values.dtype.newbyteorder(">"))}
+    given |= {"strided": np.repeat(values, 2, axis=2)[:, :, ::2], "reversed": values[::-1, :, ::-1]}
+    files.write(path, "model", {}, given)
+    for name, array in files.read(path, "model")[1].items():
+        np.testing.assert_array_equal(array, given[name])
+        assert array.dtype == values.dtype
+
+
+def test_numbers_that_are_not_finite_are_kept_to_the_bit(path):
+    bits = np.array([0x7FC00001, 0xFFC12345, 0x7F800000, 0x80000000, 1], "u4")
+    files.write(path, "model", {}, {"x": bits.view("f4")})
+    np.testing.assert_array_equal(files.read(path, "model")[1]["x"].view("u4"), bits)
+
+
+def test_the_library_reads_it(path, content):
+    with safe_open(path, "np") as file:
+        assert set(file.keys()) == set(TENSORS)
+        assert json.loads(file.metadata()["config"]) == CONFIG
+        for name, expected in TENSORS.items():
+            np.testing.assert_array_equal(file.get_tensor(name), expected)
+
+
+def test_the_same_content_gives_the_same_bytes(path, content, tmp_path):
+    twin = tmp_path / "twin"
+    files.write(twin, "model", dict(reversed(CONFIG.items())), {name: a.copy("F") for name, a in TENSORS.items()})
+    assert twin.read_bytes() == content
+    config, tensors = files.read(path, "model")
+    files.write(twin, "model", config, tensors)
+    assert twin.read_bytes() == content
+    assert len(content) == 8 + int.from_bytes(content[:8], "little") + sum(a.nbytes for a in TENSORS.values())
+    assert int.from_bytes(content[:8], "little") % 8 == 0
+
+
+def test_no_tensors_at_all(path):
+    files.write(path, "checkpoint", {}, {})
+    assert files.read(path, "checkpoint") == ({}, {})
+
+
+def test_kinds_are_told_apart(path, content):
+    with pytest.raises(FileError, match=f"{path}: expected a checkpoint file, got a 'model' file"):
+        files.read(path, "checkpoint")
+
+
+@pytest.mark.parametrize(
+    ("config", "tensors", "error", "said"),
+    [
+        ({"x": float("nan")}, {}, ValueError, "not JSON compliant"),
+        ({"x": [float("inf")]}, {}, ValueError, "not JSON compliant"),
+        ({"x": {1}}, {}, TypeError, "not JSON serializable"),
+        ({}, {"x": np.ones(2, complex)}, TypeError, "tensor 'x': expected integers or real numbers.*complex128"),
+        ({}, {"x": np.array([None])}, TypeError, "tensor 'x'.*object"),
+        ({}, {"x": np.array(["a"])}, TypeError, "tensor 'x'.*U1"),
+        ({}, {"x": np.array([True])}, TypeError, "tensor 'x'.*bool"),
+        ({}, {"__metadata__": np.ones(2)}, ValueError, "tensors: .*__metadata__"),
+        ({}, {"\ud800": np.ones(2)}, ValueError, "surrogates"),
+        ({"x": "y" * files.MAX_HEADER}, {}, ValueError, "header: expected at most"),
+        ({"x": [[]] * 40_000}, {}, ValueError, "expected less than"),
+        ({"x": json.loads("[" * 110 + "]" * 110)}, {}, ValueError, "config: expected JSON at most 100 deep"),
+    ],
+    ids=lambda value: str(value)[:30],
+)  # fmt: skip
+def test_what_a_file_cannot_hold_is_refused_before_anything_is_written(path, config, tensors, error, said):
+    path.write_bytes(b"old")
+    with pytest.raises(error, match=said):
+        files.write(path, "model", config, tensors)
+    assert path.read_bytes() == b"old" and len(os.listdir(path.parent)) == 1
+
+
+# ---- damage
+def test_flipped_bits_are_told(path, content):
+    for place in random.Random(0).sample(range(8 * len(content)), 1500):
+        damaged = bytearray(content)
+        damaged[place // 8] ^= 1 << place % 8
+        refused(path, damaged, "")
+
+
+def test_every_length_but_the_right_one_is_told(path, content):
+    for size in range(0, len(content), 7):
+        refused(path, content[:size], "")
+    for more in (b"\0", b" " * 8, content):
+        refused(path, content + more, r"expected \d+ bytes, as its header says, got \d+")
+
+
+def test_damage_says_where(path, content):
+    end = 8 + int.from_bytes(content[:8], "little")
+    refused(path, content[:end] + b"\1" + content[end + 1 :], "tensor '0.weight': expected the bytes that were written")
+    refused(path, content[:200] + b"\1" + content[201:], "header: expected the bytes that were written")
+    upper = content[: files.SEAL.start] + content[files.SEAL].upper() + content[files.SEAL.stop :]
+    refused(path, upper, "header: expected the bytes")
+    refused(path, b"", "expected a header")
+    refused(path, b"PK\3\4" + content, "expected a header")
+
+
+# ---- hostile: the digest is right, the content is not
+def test_a_sealed_header_is_read(path, content):
+    header, data = parts(content)
+    assert sealed(header, data) == content
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"shape": [10**8, 10**8]}, "expected its bytes at"),
+        ({"shape": [2**62, 2**62]}, "expected a shape"),
+        ({"shape": [0, 2**62, 2**62], "data_offsets": [0, 0]}, "expected a shape"),
+        ({"shape": [1] * 33}, "expected a shape"),
+        ({"shape": [-2, -3]}, "expected a shape"),
+        ({"shape": [2.0, 3]}, "expected a shape"),
+        ({"shape": [True, 6]}, "expected a shape"),
+        ({"shape": "23"}, "expected a shape"),
+        ({"shape": [3, 3]}, "expected its bytes at"),
+        ({"dtype": "F33"}, "expected a dtype"),
+        ({"dtype": "BF16"}, "expected a dtype"),
+        ({"dtype": ["F32"]}, "expected a dtype"),
+        ({"data_offsets": [0, 25]}, "expected its bytes at"),
+        ({"data_offsets": [4, 28]}, "expected its bytes at"),
+        ({"data_offsets": [0.0, 24.0]}, "expected its bytes at"),
+        ({"data_offsets": [24, 0]}, "expected its bytes at"),
+        ({"data_offsets": None}, "expected its bytes at"),
+        ({"more": 1}, "expected dtype, shape and data_offsets"),
+    ],
+    ids=str,
+)
+def test_evil_tensors(path, content, entry, said):
+    header, data = parts(content)
+    header["0.weight"] |= entry
+    refused(path, sealed(header, data), f"tensor '0.weight': {said}")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"format": "minidl 2"}, r"expected format 'minidl 1', got 'minidl 2' \(of another version of minidl\?\)"),
+        ({"kind": "modell"}, "expected a model file, got a 'modell' file"),
+        ({"more": "x"}, "expected the metadata"),
+        ({"kind": 1}, "__metadata__ of strings"),
+        ({"config": "[1]"}, "config: expected JSON as minidl writes it"),
+        ({"config": '{"b":1,"a":2}'}, "config: expected JSON as"),
+        ({"config": '{"a":1,"a":1}'}, "config: expected JSON as"),
+        ({"config": '{"a": 1}'}, "config: expected JSON as"),
+        ({"config": '{"a":NaN}'}, "config: expected JSON as"),
+        ({"config": '{"a":1e999}'}, "config: expected JSON as"),
+        ({"config": '{"a":' + "9" * 5000 + "}"}, "config: expected JSON as"),
+        ({"config": "{"}, "config: expected JSON as"),
+        ({"config": '{"a":' + "[" * 200 + "]" * 200 + "}"}, "config: .*100 deep"),
+        ({"config": "[" * 30000 + "]" * 30000}, "config: expected JSON as|header: expected less"),
+        ({"config": '{"a":[' + "{}," * 60000 + "{}]}"}, "expected less than"),
+        ({"sha256:0.weight": "0" * 64}, "tensor '0.weight': expected the bytes that were written"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_evil_metadata(path, content, change, said):
+    header, data = parts(content)
+    header["__metadata__"] |= change
+    refused(path, sealed(header, data), said)
+
+
+def test_missing_things(path, content):
+    header, data = parts(content)
+    for name in ("format", "kind", "config", "sha256:scalar"):
+        less = copy.deepcopy(header)
+        del less["__metadata__"][name]
+        refused(path, sealed(less, data), "expected")
+    del header["scalar"]
+    refused(path, sealed(header, data), "expected the metadata")
+
+
+def test_evil_json(path, content):
+    header, data = parts(content)
+    text = json.dumps(header, separators=(",", ":"))
+    last = text[:-1] + ',"scalar":' + json.dumps(header["scalar"], separators=(",", ":")) + "}"
+    for evil in (last, text.replace(":[2,3]", ": [2,3]"), text + "x", text[:-1], text.replace("2,3", "2,03"),
+                 text.replace("\\u00f6", "ö"), text.replace("[2,3]", "[" * 3000 + "]" * 3000)):  # fmt: skip
+        assert evil != text
+        refused(path, sealed(evil, data), "")
+    refused(path, sealed(text + " " * 8, data), "spaces up to a multiple of 8")
+    refused(path, sealed(text + " " * 2**21, data), "header of at most 2097152 bytes")
+
+
+def test_a_hole_of_a_terabyte_is_refused_unread(path, content):
+    path.write_bytes(content)
+    os.truncate(path, 2**40)
+    tracemalloc.start()
+    with pytest.raises(FileError, match=r"expected \d+ bytes, as its header says, got 1099511627776"):
+        files.read(path, "model")
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
+
+
+# ---- the path
+def test_what_is_no_file_is_an_oserror_that_names_it(path):
+    with pytest.raises(FileNotFoundError, match=str(path)):
+        files.read(path, "model")
+    with pytest.raises(IsADirectoryError, match=str(path.parent)):
+        files.read(path.parent, "model")
+    os.mkfifo(path)
+    with pytest.raises(OSError, match=f"expected a regular file: '{path}'"):
+        files.read(path, "model")
+    with pytest.raises(OSError, match="expected a regular file"):
+        files.read("/dev/zero", "model")
+    with pytest.raises(TypeError, match=r"path: expected a str or .*, got 3"):
+        files.read(3, "model")
+
+
+def test_the_library_is_imported_when_a_file_is_read():
+    code = "import sys, minidl; assert 'safetensors' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

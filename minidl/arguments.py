@@ -9,8 +9,10 @@ from typing import Any
 def constructor_arguments(made: object) -> dict[str, Any]:
     """The constructor's arguments, from the attributes of the same names; raises TypeError if one is missing."""
     cls = type(made)
-    if cls.__init__ is object.__init__:
+    if cls.__init__ is object.__init__ and cls.__new__ is object.__new__:
         return {}
+    if cls.__init__ is object.__init__:
+        raise TypeError(f"{cls.__name__}: nobody can tell what it was made with")
     arguments = list(inspect.signature(cls.__init__).parameters.values())[1:]
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     names = [a.name for a in arguments if a.kind in plain]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,13 +23,15 @@ from minidl.fitting import Position
 from minidl.layer import Array
 from minidl.learner import Learner
 from minidl.optimizers import SGD
+from minidl.recipes import Recipes, check_names
+from minidl.recipes import decode as decode_recipe
 from minidl.sequential import Sequential
 from minidl.shapes import whole
+from minidl.stack import OUR_LAYERS
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
-NAMED: dict[str, Any] = {**losses.NAMES, **metrics.NAMES}
-CLASSES: dict[str, Callable[..., Any]] = {"SGD": SGD, "SoftmaxCrossEntropy": losses.SoftmaxCrossEntropy}
+OURS = {**losses.NAMES, **metrics.NAMES, "SoftmaxCrossEntropy": losses.SoftmaxCrossEntropy, "SGD": SGD}
 KIND = "checkpoint"
 
 
@@ -47,12 +49,13 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
         tensors[name] = np.array(value, order="C")
         return {"array": name}
 
+    recipes, made = Recipes(OURS), trainer.optimizer
     config: dict[str, Any] = {
         "model": model.recipe(),
-        "loss": encode(trainer.loss, "loss", _part),
-        "metrics": encode(list(trainer.metrics.values()), "metrics", _part),
-        "optimizer": encode(trainer.optimizer, "optimizer", _part),
-        "remembered": encode(remembered(trainer.optimizer), "optimizer", arrays),
+        "loss": recipes.encode(trainer.loss, "loss"),
+        "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
+        "optimizer": recipes.encode(made, "optimizer"),
+        "remembered": encode(remembered(made), "optimizer", arrays),
         "seed": trainer.seed,
         "step": trainer.step,
         "epoch": trainer.epoch,
@@ -75,22 +78,6 @@ def remembered(part: Any) -> dict[str, Any]:
         return state
     arguments = constructor_arguments(part)
     return {name: value for name, value in vars(part).items() if name not in arguments}
-
-
-def _part(value: Any, where: str) -> dict[str, Any] | None:
-    """A loss, a metric, an optimizer, a schedule: by name, and where it is an object with what made it."""
-    for name, known in NAMED.items():
-        if value is known:
-            return {"named": name}
-    if not callable(value) and not hasattr(value, "step"):
-        return None  # a plain argument
-    if isinstance(value, type):
-        raise TypeError(f"{where}: expected an object, got the class {value!r}")
-    if hasattr(value, "__name__"):
-        return {"function": value.__name__}
-    kind = "made" if type(value) in CLASSES.values() else "custom"
-    arguments = constructor_arguments(value)
-    return {kind: [type(value).__name__, {k: encode(v, f"{where}.{k}", _part) for k, v in arguments.items()}]}
 
 
 def _update(trainer: Learner) -> Tensors:
@@ -119,54 +106,19 @@ def blamed(path: str) -> Iterator[None]:
         raise FileError(f"{path}: cannot resume from this checkpoint: {what}") from error
 
 
-def check_custom(config: Any, custom: Custom) -> None:
-    """Raises ValueError for functions and classes that the checkpoint names and `custom` has not."""
-    missing = {}
-    places = [config[name] for name in ("loss", "metrics", "optimizer")]
-    while places:
-        place = places.pop()
-        if isinstance(place, list):
-            places.extend(place)
-        elif isinstance(place, dict):
-            places.extend(place.values())
-            for kind, name in (("function", place.get("function")), ("custom", (place.get("custom") or [None])[0])):
-                if isinstance(name, str) and name not in custom:
-                    missing[name] = f"{name!r}: the {'class' if kind == 'custom' else 'function'} {name}"
-    if missing:
-        needed = ", ".join(sorted(missing.values()))
-        raise ValueError(f"custom: expected what is not minidl's own as well, custom={{{needed}}}")
-
-
 def parts(config: Any, custom: Custom) -> dict[str, Any]:
     """Loss, metrics, optimizer and seed: what a Trainer is made with."""
-    check_custom(config, custom)
-
-    def part(kind: str, content: Any) -> Any:
-        if kind == "named":
-            return NAMED[content]
-        if kind == "function":
-            return custom[content]
-        if kind in ("made", "custom"):
-            name, arguments = content
-            cls = CLASSES[name] if kind == "made" else custom[name]
-            return cls(**{key: decode(value, part) for key, value in arguments.items()})
-        raise ValueError(f"unknown kind {kind!r}")
-
-    optimizer = decode(config["optimizer"], part)
-    return {
-        "loss": decode(config["loss"], part),
-        "optimizer": optimizer,
-        "metrics": decode(config["metrics"], part),
-        "seed": config["seed"],
-    }
+    found = {name: decode_recipe(config[name], OURS, custom) for name in ("loss", "optimizer", "metrics")}
+    return {**found, "seed": config["seed"]}
 
 
 def model_of(config: Any, tensors: Tensors, custom: Custom, given: Sequential | None) -> Sequential:
     """The checkpoint's model, with its weights; or the given one as it is, if it has the same layers."""
     recipe = config["model"]
+    layers = [] if given is not None else recipe["layers"]
+    check_names([config[name] for name in ("loss", "optimizer", "metrics")] + layers, OURS | OUR_LAYERS, custom)
     if given is None:
-        classes = {name: part for name, part in custom.items() if isinstance(part, type)}
-        return Sequential.from_recipe(recipe, states(tensors), classes)
+        return Sequential.from_recipe(recipe, states(tensors), custom)
     with given.unbuilt_on_error():
         if given.network is None:
             given.build(tuple(recipe["input_shape"]))
@@ -203,18 +155,18 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
         if saved.shape != view.shape or saved.dtype != view.dtype:
             raise ValueError(f"{name}: expected {view.dtype} {view.shape}, got {saved.dtype} {saved.shape}")
         view[...] = saved
-    trainer.history = {name: _series(name, tensors[f"history/{name}"]) for name in config["history"]}
+    trainer.history = _history({name: tensors[f"history/{name}"] for name in config["history"]})
     trainer.epoch = whole("epoch", config["epoch"], least=0)
     trainer.step = whole("step", config["step"], least=0)
     fields = decode(config["position"], arrays)
     return None if fields is None else _position(fields, trainer)
 
 
-def _series(name: str, values: Array) -> list[float]:
-    if values.ndim != 1 or values.dtype not in (np.float64, np.int64):
-        raise ValueError(f"history: expected numbers of one axis for {name!r}, got {values.dtype} {values.shape}")
-    series: list[float] = values.tolist()
-    return series
+def _history(series: Tensors) -> dict[str, list[float]]:
+    for name, values in series.items():
+        if values.ndim != 1 or values.dtype not in (np.float64, np.int64) or len(values) != len(series["epoch"]):
+            raise ValueError(f"history: expected a number for each epoch, got {values.dtype} {values.shape} for {name!r}")
+    return {name: values.tolist() for name, values in series.items()}
 
 
 def _position(fields: Any, trainer: Learner) -> Position:
@@ -227,6 +179,6 @@ def _position(fields: Any, trainer: Learner) -> Position:
     seen = (len(position.losses),)
     kept = [(position.losses, seen), *([(position.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
     for array, shape in kept:
-        if array.dtype != model.dtype or array.shape != shape:
-            raise ValueError(f"fit: expected {model.dtype} {shape}, got {array.dtype} {array.shape}")
+        if array is None or array.dtype != model.dtype or array.shape != shape:
+            raise ValueError(f"fit: expected {model.dtype} {shape}, got something else")
     return position

@@ -1,11 +1,11 @@
-"""Values as JSON and back: what a layer was made with, written into a file without a line of code.
+"""Recipes: what objects are made of, as JSON, and the objects made anew from it.
 
-JSON's numbers, strings, booleans and None are themselves, and so are lists. Everything else is a JSON object whose keys
-tell what it is:
+An object is the name of its class and its constructor's arguments, a function its name. Whose name it is, is written
+with it, so that a user's class never loads as one of ours, nor ours as his:
 
-    {"tuple": [...]}                           {"dict": [[key, value], ...]}, in order
-    {"class": "minidl.Dense", "config": {...}} an object, by class and the arguments that its `config()` gives;
-                                               "Dense" alone is a class of a user's own
+    {"minidl": ["Dense", {"units": 10}]}   {"custom": ["Swish", {}]}   {"minidl": "accuracy"}   {"custom": "my_loss"}
+
+Users give their classes and functions by name; nothing is imported, and no code comes out of a file.
 """
 
 from __future__ import annotations
@@ -15,104 +15,108 @@ from typing import Any
 
 import numpy as np
 
-MAX_DEPTH = 30  # of what is encoded: values in values
-MAX_OBJECTS = 10_000  # in one file
-OWN = "minidl."  # in front of our own classes' names
+from minidl import encoding
+from minidl.arguments import constructor_arguments
+
+MOST = 10_000  # objects in one recipe
 
 
-def encode(value: Any, where: str, classes: dict[str, type] | None = None) -> Any:
-    """`value` as JSON. NumPy's scalars become Python's numbers.
+class Recipes:
+    """Writes objects as JSON; `ours` are the classes, functions and objects of minidl that may be in it, by name.
 
-    where: what errors call it, such as "layer 3, Conv2D". classes: by name, those met so far; more are added.
-    Raises TypeError for what cannot be written, ValueError for two classes of one name.
+    Of two classes or functions of a user's with one name, the second one is refused: a file could not tell them apart.
     """
-    return _encode(value, where, {} if classes is None else classes, 0)
+
+    def __init__(self, ours: Mapping[str, Any]) -> None:
+        self.ours, self._met = ours, dict[str, Any]()
+
+    def encode(self, value: Any, where: str) -> Any:
+        """`value` as JSON: an object, or anything that JSON, tuples and NumPy's scalars can say.
+
+        where: what errors call it, such as "layer 3, Conv2D". Raises TypeError for what cannot be written, ValueError
+        for two classes of one name.
+        """
+        return encoding.encode(value, where, self._object)
+
+    def _object(self, value: Any, where: str) -> dict[str, Any] | None:
+        if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, np.generic, np.ndarray)):
+            return None
+        if isinstance(value, type):
+            raise TypeError(f"{where}: cannot be saved: expected an object, got the class {value.__name__}")
+        for name, known in self.ours.items():
+            if value is known:
+                return {"minidl": name}
+        if hasattr(value, "__name__"):
+            return {"custom": self._named(value.__name__, value, where)}
+        cls, arguments = type(value), self._arguments(value, where)
+        if any(cls is known for known in self.ours.values()):
+            return {"minidl": [cls.__name__, arguments]}
+        return {"custom": [self._named(cls.__name__, cls, where), arguments]}
+
+    def _arguments(self, value: Any, where: str) -> dict[str, Any]:
+        try:
+            arguments = constructor_arguments(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{where}: cannot be saved: {error}") from error
+        return {name: self.encode(argument, f"{where}: {name}") for name, argument in arguments.items()}
+
+    def _named(self, name: str, what: Any, where: str) -> str:
+        if self._met.setdefault(name, what) is not what:
+            got = f"{self._met[name]!r} and {what!r}"
+            raise ValueError(f"{where}: cannot be saved: expected one {name!r}, got two: {got}")
+        return name
 
 
-def _encode(value: Any, where: str, classes: dict[str, type], depth: int) -> Any:
-    if depth > MAX_DEPTH:
-        raise TypeError(f"{where}: expected values at most {MAX_DEPTH} deep, got deeper")
-    plain = value.item() if isinstance(value, np.generic) else value
-    if plain is None or type(plain) in (bool, int, str) or (type(plain) is float and np.isfinite(plain)):
-        return plain
-    if type(value) in (list, tuple):
-        items = [_encode(item, f"{where}[{i}]", classes, depth + 1) for i, item in enumerate(value)]
-        return items if type(value) is list else {"tuple": items}
-    if type(value) is dict and all(type(key) is str for key in value):
-        return {"dict": [[key, _encode(item, f"{where}[{key!r}]", classes, depth + 1)] for key, item in value.items()]}
-    if callable(getattr(value, "config", None)) and not isinstance(value, type):
-        config = {name: _encode(item, f"{where}: {name}", classes, depth + 1) for name, item in value.config().items()}
-        return {"class": _name(type(value), where, classes), "config": config}
-    raise TypeError(
-        f"{where}: expected numbers that are finite, strings, booleans, None, lists, tuples, dicts with strings as "
-        f"keys, or layers, got {value!r}"
-    )
+def decode(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> Any:
+    """What `Recipes.encode` was given; raises ValueError or TypeError for what it never writes, and missing names."""
+    check_names(recipe, ours, custom)
+
+    def made(kind: str, content: Any) -> Any:
+        known = {"minidl": ours, "custom": custom}.get(kind)
+        if known is None:
+            raise ValueError(f"expected a kind of value, got {kind!r}")
+        if isinstance(content, str):
+            return known[content]
+        name, arguments = content
+        if not isinstance(known[name], type):
+            raise TypeError(f"{kind}: expected the class {name}, got {known[name]!r}")
+        return known[name](**{key: encoding.decode(argument, made) for key, argument in arguments.items()})
+
+    return encoding.decode(recipe, made)
 
 
-def _name(cls: type, where: str, classes: dict[str, type]) -> str:
-    name = cls.__name__
-    if not name.isidentifier():
-        raise TypeError(f"{where}: expected a class with a name, got {name!r}")
-    if cls.__module__.split(".")[0] == "minidl":
-        name = OWN + name
-    if classes.setdefault(name, cls) is not cls:
-        raise ValueError(f"{where}: expected one class called {name!r}, got two: {classes[name]!r} and {cls!r}")
-    return name
+def check_names(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> None:
+    """Raises ValueError, with all of them, for names in a recipe that nobody knows; and for too many of them."""
+    names: dict[str, set[str]] = {"minidl": set(), "custom": set()}
+    found, rest = 0, [recipe]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, list):
+            rest += value
+        elif isinstance(value, dict):
+            rest += value.values()
+            for kind in names.keys() & value.keys():
+                content, found = value[kind], found + 1
+                name = content[0] if isinstance(content, list) and len(content) == 2 else content
+                if not isinstance(name, str) or not (isinstance(content, str) or isinstance(content[1], dict)):
+                    raise ValueError(f"expected a name, or a class and its arguments, got {str(content)[:100]}")
+                names[kind].add(name)
+    if found > MOST:
+        raise ValueError(f"expected at most {MOST} layers, got {found}")
+    if unknown := sorted(names["minidl"] - ours.keys()):
+        raise ValueError(f"expected what this version of minidl has, got {', '.join(unknown)[:200]}")
+    if missing := sorted(names["custom"] - custom.keys()):
+        needed = ", ".join(f"{name!r}: {name if name.isidentifier() else '...'}" for name in missing)
+        raise ValueError(f"custom: expected what is not minidl's own by name, custom={{{needed}}}")
 
 
-def checked_custom(custom: Any) -> dict[str, type]:
-    """A user's classes by name; raises TypeError for anything else."""
+def checked_custom(custom: Any) -> dict[str, Any]:
+    """A user's classes and functions by name; raises TypeError for anything else."""
     if custom is None:
         return {}
     if not isinstance(custom, Mapping):
-        raise TypeError(f'custom: expected classes by name, {{"Name": Name}}, got {custom!r}')
-    for name, cls in custom.items():
-        if not isinstance(name, str) or not name.isidentifier() or not isinstance(cls, type):
-            raise TypeError(f'custom: expected classes by name, {{"Name": Name}}, got {name!r}: {cls!r}')
+        raise TypeError(f'custom: expected classes and functions by name, {{"Name": Name}}, got {custom!r}')
+    for name, what in custom.items():
+        if not isinstance(name, str) or not callable(what):
+            raise TypeError(f'custom: expected classes and functions by name, {{"Name": Name}}, got {name!r}: {what!r}')
     return dict(custom)
-
-
-def decode(value: Any, classes: Mapping[str, type]) -> Any:
-    """What `encode` got. classes: by name, "minidl.Dense" being our own and "Dense" a user's; no other is made.
-
-    Raises ValueError or TypeError for classes that are missing, naming all of them, and for what `encode` never gives.
-    """
-    names = _names(value)
-    if len(names) > MAX_OBJECTS:
-        raise ValueError(f"expected at most {MAX_OBJECTS} layers, got {len(names)}")
-    missing = sorted(set(names) - set(classes))
-    if unknown := [name for name in missing if not name.isidentifier()]:
-        raise ValueError(f"expected classes of this version of minidl, got {', '.join(unknown)[:200]}")
-    if missing:
-        wanted = ", ".join(f'"{name}": {name}' for name in missing)
-        raise ValueError(f"has classes that are not minidl's; expected them as custom={{{wanted}}}")
-    return _decode(value, classes)
-
-
-def _names(value: Any) -> list[str]:
-    """The classes of all objects in a JSON value."""
-    names, rest = [], [value]
-    while rest:
-        value = rest.pop()
-        if isinstance(value, dict):
-            rest += value.values()
-            if isinstance(value.get("class"), str):
-                names.append(value["class"])
-        elif isinstance(value, list):
-            rest += value
-    return names
-
-
-def _decode(value: Any, classes: Mapping[str, type]) -> Any:
-    if isinstance(value, list):
-        return [_decode(item, classes) for item in value]
-    if not isinstance(value, dict):
-        return value
-    keys, inner = set(value), next(iter(value.values()), None)
-    if keys == {"tuple"} and isinstance(inner, list):
-        return tuple(_decode(item, classes) for item in inner)
-    if keys == {"dict"} and isinstance(inner, list):
-        return {key: _decode(item, classes) for key, item in inner}
-    if keys == {"class", "config"} and isinstance(value["class"], str) and isinstance(value["config"], dict):
-        return classes[value["class"]](**{name: _decode(item, classes) for name, item in value["config"].items()})
-    raise ValueError(f"expected a tuple, a dict or an object of a class, got {sorted(keys)}")

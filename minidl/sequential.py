@@ -213,7 +213,7 @@ class Sequential:
         files.write(path, "model", self.recipe(), self.state_dict())
 
     @classmethod
-    def load(cls, path: Path, custom: Mapping[str, type[Layer]] | None = None) -> Sequential:
+    def load(cls, path: Path, custom: Mapping[str, Any] | None = None) -> Sequential:
         """The model that `save` wrote; it predicts the same, to the last bit.
 
         custom: the classes of layers that are not minidl's, by name. Only they are made; no code comes from the file.
@@ -235,7 +235,7 @@ class Sequential:
 
     @classmethod
     def from_recipe(
-        cls, recipe: dict[str, Any], state: Mapping[str, Array], custom: Mapping[str, type[Layer]]
+        cls, recipe: dict[str, Any], state: Mapping[str, Array], custom: Mapping[str, Any]
     ) -> Sequential:
         """A model of new layers with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
         if set(recipe) != {"layers", "input_shape", "seed", "dtype"}:

@@ -9,10 +9,10 @@ from typing import Any
 
 from minidl import layers as ours
 from minidl.layer import Array, Layer, Shape
-from minidl.recipes import OWN, decode, encode
+from minidl.recipes import Recipes, decode
 from minidl.state import by_layer
 
-OUR_LAYERS = {OWN + name: getattr(ours, name) for name in ours.__all__}
+OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__}
 Part = tuple[type[Layer], dict[str, Any]]  # a layer's class and arguments
 
 
@@ -85,12 +85,13 @@ def made(parts: Sequence[Part]) -> list[Layer]:
 
 def encoded(layers: Sequence[Layer]) -> list[Any]:
     """The layers as JSON; raises TypeError naming layer and argument for what cannot be written."""
-    classes: dict[str, type] = {}
-    return [encode(layer, name(i, layer), classes) for i, layer in enumerate(layers)]
+    recipes = Recipes(OUR_LAYERS)
+    return [recipes.encode(layer, name(i, layer)) for i, layer in enumerate(layers)]
 
 
-def decoded(recipe: Any, custom: Mapping[str, type]) -> list[Layer]:
+def decoded(recipe: Any, custom: Mapping[str, Any]) -> list[Layer]:
     """New layers like those that were encoded; raises TypeError or ValueError as `minidl.recipes.decode`."""
     if not isinstance(recipe, list):
         raise TypeError(f"layers: expected a list, got {type(recipe).__name__}")
-    return decode(recipe, OUR_LAYERS | dict(custom))
+    layers: list[Layer] = decode(recipe, OUR_LAYERS, custom)
+    return layers

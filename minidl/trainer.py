@@ -14,6 +14,7 @@ from minidl.fitting import Fit, Position
 from minidl.hooks import Hooks
 from minidl.learner import Learner
 from minidl.progress import Progress
+from minidl.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import whole
 from minidl.signals import Signals
@@ -115,7 +116,7 @@ class Trainer(Learner):
 
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or that lacks something in custom.
         """
-        custom, where = dict(custom or {}), os.fspath(path)
+        custom, where = checked_custom(custom), os.fspath(path)
         config, tensors = files.read(path, checkpoints.KIND)
         with checkpoints.blamed(str(where)):
             made = checkpoints.model_of(config, tensors, custom, model)

@@ -2,9 +2,10 @@
 
     python tests/conformance/kills.py --kills 200
 
-Each run saves a checkpoint every few steps. The parent kills it (SIGKILL) at a random time, starts it again with another
-number of threads, and so on until it comes to its end. Two kinds of run: a plan with dropout, and a net with a layer, an
-optimizer and a callback in Python. Canary: a run that forgets its optimizer's velocity when it resumes has to be noticed.
+Each run saves a checkpoint every few steps. The parent kills it (SIGKILL) at a random time, starts it again with
+another number of threads, and so on until it comes to its end. Two kinds of run: a plan with dropout, and a net with a
+layer, an optimizer and a callback in Python. Canary: a run that forgets its optimizer's velocity when it resumes has to
+be noticed.
 """
 
 import argparse

@@ -1,0 +1,152 @@
+"""Recipes: objects as JSON and back, by names that somebody has to give."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from minidl import Layer
+from minidl.layers import Dense, ReLU
+from minidl.recipes import MOST, Recipes, check_names, checked_custom, decode
+
+
+def ours_function():
+    """A function of ours."""
+
+
+OURS = {"Dense": Dense, "ReLU": ReLU, "ours_function": ours_function}
+
+
+class Mine(Layer):
+    """A layer of a user's own, whose arguments may be anything."""
+
+    def __init__(self, what=None):
+        self.what = what
+
+
+class Holder:
+    """No layer, but it has arguments."""
+
+    def __init__(self, inner, *, size=3):
+        self.inner, self.size = inner, size
+
+
+def my_loss(scores, y):
+    """A function of a user's own."""
+
+
+CUSTOM = {"Mine": Mine, "Holder": Holder, "my_loss": my_loss}
+
+
+def there_and_back(value):
+    return decode(json.loads(json.dumps(Recipes(OURS).encode(value, "value"))), OURS, CUSTOM)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        *(Dense(3), ReLU(), Mine(), Mine((1, 2)), Mine([Dense(2), (Mine("x"),)])),
+        *(Mine({"a": Dense(1)}), Mine(np.float32(0.1))),
+    ],
+    ids=repr,
+)
+def test_layers(layer):
+    assert repr(there_and_back(layer)) == repr(layer)
+
+
+def test_objects_and_functions():
+    assert there_and_back(my_loss) is my_loss and there_and_back(ours_function) is ours_function
+    holder = there_and_back(Holder(my_loss, size=(4,)))
+    assert type(holder) is Holder and holder.inner is my_loss and holder.size == (4,)
+
+
+def test_a_users_class_never_loads_as_ours_nor_ours_as_his():
+    mine = type("Dense", (Mine,), {"__init__": Mine.__init__})
+    recipe = Recipes(OURS).encode([mine(), Dense(2)], "value")
+    with pytest.raises(ValueError, match=r"custom={'Dense': Dense}"):
+        decode(recipe, OURS, {})
+    first, second = decode(recipe, OURS, {"Dense": mine})
+    assert (type(first), type(second)) == (mine, Dense)
+
+
+def test_two_classes_of_one_name_are_refused():
+    other = type("Mine", (Mine,), {"__init__": Mine.__init__})
+    recipes = Recipes({})
+    recipes.encode(Mine(), "layer 0")
+    recipes.encode(Mine(), "layer 1")
+    with pytest.raises(ValueError, match="layer 2: cannot be saved: expected one 'Mine', got two"):
+        recipes.encode(other(), "layer 2")
+
+
+class Lost(Layer):
+    """Does not keep its argument."""
+
+    def __init__(self, size):
+        pass
+
+
+class Star:
+    """Has arguments without names."""
+
+    def __init__(self, *sizes):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (np.zeros(3), "got array"),
+        (object, "got the class object"),
+        (Lost(3), "takes 'size' and has to keep it in self.size"),
+        (Star(), "arguments without a name"),
+        (Mine(Star()), "what: cannot be saved"),
+        (1j, "cannot be saved"),
+        (b"x", "cannot be saved"),
+        (open, None),
+        (pathlib.Path("x"), "cannot be saved"),
+        (np.random.default_rng(0), "cannot be saved"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_what_cannot_be_saved_is_named(value, said):
+    if said is None:  # a function is its name, whatever it does
+        assert Recipes({}).encode(value, "layer") == {"custom": "open"}
+        return
+    with pytest.raises(TypeError, match=f"layer.*{said}"):
+        Recipes({}).encode(value, "layer")
+
+
+def test_missing_names_are_told_together():
+    recipe = Recipes(OURS).encode([Mine(Holder(my_loss))], "value")
+    with pytest.raises(ValueError, match=r"custom={'Holder': Holder, 'Mine': Mine, 'my_loss': my_loss}"):
+        decode(recipe, OURS, {})
+    with pytest.raises(TypeError, match="expected the class Mine, got <function"):
+        decode(recipe, OURS, CUSTOM | {"Mine": my_loss})
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *({"minidl": "os"}, {"minidl": ["eval", {}]}, {"minidl": 3}, {"minidl": [["Dense"], {}]}, {"minidl": None}),
+        *({"minidl": ["Dense", [3]]}, {"minidl": ["Dense"]}, {"custom": ["Mine", {}, 1]}, {"else": 1}, {"minidl": {}}),
+        *({"minidl": ["Dense", {"units": 1, "x": 2}]}, {"minidl": "Dense", "custom": "Mine"}),
+        {"custom": ["my_loss", {}]},
+    ],
+    ids=repr,
+)
+def test_nonsense_is_refused(recipe):
+    with pytest.raises((ValueError, TypeError)):
+        decode(recipe, OURS, CUSTOM)
+
+
+def test_too_many_layers_are_refused():
+    with pytest.raises(ValueError, match=f"at most {MOST} layers"):
+        check_names([{"minidl": "ReLU"}] * (MOST + 1), OURS, {})
+
+
+@pytest.mark.parametrize("custom", [[Mine], "Mine", {"Mine": "Mine"}, {1: Mine}, {"Mine": None}], ids=repr)
+def test_custom_is_names_and_what_they_mean(custom):
+    with pytest.raises(TypeError, match="custom: expected classes and functions by name"):
+        checked_custom(custom)
+    assert checked_custom(None) == {} and checked_custom({"Mine": Mine}) == {"Mine": Mine}

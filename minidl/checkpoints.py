@@ -165,7 +165,7 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
 def _history(series: Tensors) -> dict[str, list[float]]:
     for name, values in series.items():
         if values.ndim != 1 or values.dtype not in (np.float64, np.int64) or len(values) != len(series["epoch"]):
-            raise ValueError(f"history: expected a number for each epoch, got {values.dtype} {values.shape} for {name!r}")
+            raise ValueError(f"history: expected one number an epoch, got {values.dtype} {values.shape} for {name!r}")
     return {name: values.tolist() for name, values in series.items()}
 
 

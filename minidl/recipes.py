@@ -29,6 +29,7 @@ class Recipes:
 
     def __init__(self, ours: Mapping[str, Any]) -> None:
         self.ours, self._met = ours, dict[str, Any]()
+        self._depth = 0  # of objects in objects
 
     def encode(self, value: Any, where: str) -> Any:
         """`value` as JSON: an object, or anything that JSON, tuples and NumPy's scalars can say.
@@ -36,7 +37,7 @@ class Recipes:
         where: what errors call it, such as "layer 3, Conv2D". Raises TypeError for what cannot be written, ValueError
         for two classes of one name.
         """
-        return encoding.encode(value, where, self._object)
+        return encoding.encode(value, where, self._object, self._depth)
 
     def _object(self, value: Any, where: str) -> dict[str, Any] | None:
         if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, np.generic, np.ndarray)):
@@ -58,7 +59,11 @@ class Recipes:
             arguments = constructor_arguments(value)
         except (TypeError, ValueError) as error:
             raise TypeError(f"{where}: cannot be saved: {error}") from error
-        return {name: self.encode(argument, f"{where}: {name}") for name, argument in arguments.items()}
+        self._depth += 1
+        try:
+            return {name: self.encode(argument, f"{where}: {name}") for name, argument in arguments.items()}
+        finally:
+            self._depth -= 1
 
     def _named(self, name: str, what: Any, where: str) -> str:
         if self._met.setdefault(name, what) is not what:

@@ -50,7 +50,8 @@ def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: M
             shape = layer.setup(shape, dtype, seed, str(i), given[i])
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"{name(i, layer)}, cannot take input {shape}: {error}") from error
+            failed = f", cannot take input {shape}" if state is None else ""
+            raise kind(f"{name(i, layer)}{failed}: {error}") from error
 
 
 def forget(layers: Sequence[Layer]) -> None:

@@ -117,6 +117,13 @@ def test_what_cannot_be_saved_is_named(value, said):
         Recipes({}).encode(value, "layer")
 
 
+def test_a_layer_that_holds_itself_is_refused():
+    layer = Mine([])
+    layer.what.append(layer)
+    with pytest.raises(TypeError, match="nested at most"):
+        Recipes({}).encode(layer, "layer")
+
+
 def test_missing_names_are_told_together():
     recipe = Recipes(OURS).encode([Mine(Holder(my_loss))], "value")
     with pytest.raises(ValueError, match=r"custom={'Holder': Holder, 'Mine': Mine, 'my_loss': my_loss}"):

@@ -1,0 +1,208 @@
+"""model.save and Sequential.load: the same model comes back, and whatever is wrong with a file is told."""
+
+import hashlib
+import os
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, files
+from minidl.files import FileError
+from minidl.initializers import ones
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+
+
+class Gain(Layer):
+    def __init__(self, start=(1.0, [2, None]), inner=None):
+        self.start, self.inner = start, inner
+
+    def build(self, in_shape):
+        self.gain = self.param("gain", in_shape, ones)
+        return in_shape
+
+    def forward(self, x, training):
+        if training:
+            self.x = x
+        return x * self.gain.value
+
+    def backward(self, dy):
+        self.gain.grad = (dy * self.x).sum(0)
+        return dy * self.gain.value
+
+
+def layers():
+    return [
+        *(Rescale(np.float32(0.5)), Conv2D(4, (3, 2), stride=(1, 2), padding="same", groups=2), ReLU()),
+        *(MaxPool2D(2, padding=1, ceil_mode=True), Flatten(), Gain(inner=(ReLU(), [Dense(2)])), Dense(3)),
+    ]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.safetensors"
+
+
+@pytest.fixture(params=["float32", "float64"])
+def model(request, rng):
+    model = Sequential(layers(), input_shape=(2, 8, 8), seed=2**40, dtype=request.param)
+    for param in model.params.values():
+        param.value = rng.standard_normal(param.value.shape)
+    return model
+
+
+CUSTOM = {"Gain": Gain}
+
+
+def test_a_model_comes_back_as_it_was(model, path, rng):
+    model.save(path)
+    twin = Sequential.load(path, custom=CUSTOM)
+    assert repr(twin) == repr(model).replace("np.float32(0.5)", "0.5")
+    assert (twin.input_shape, twin.seed, twin.dtype) == (model.input_shape, model.seed, model.dtype)
+    X = rng.standard_normal((19, 2, 8, 8))
+    assert twin.predict(X).tobytes() == model.predict(X).tobytes()
+    for name, value in model.state_dict().items():
+        assert twin.state_dict()[name].tobytes() == value.tobytes()
+    twin.forward(X, training=True)
+    model.forward(X, training=True)
+    dy = rng.standard_normal((19, 3))
+    assert twin.backward(dy).tobytes() == model.backward(dy).tobytes()
+    again = path.with_name("again")
+    twin.save(str(again))
+    assert again.read_bytes() == path.read_bytes()
+
+
+def test_files_stay_what_they_are(path):
+    """Another hash is another format: it needs a new FORMAT, and files of the old one have to stay readable."""
+    model = Sequential([Rescale(0.5), Conv2D(2, (1, 2)), Flatten(), Dense(2)], input_shape=(1, 2, 2), seed=1)
+    for i, param in enumerate(model.params.values()):
+        param.value = np.arange(param.value.size).reshape(param.value.shape) + i
+    model.save(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert digest == "217f8f485d04b55c6fbbc5b40c339dc748c6c89f8abd8aade2c2d5131e260eaa"
+
+
+def test_pytorchs_tools_find_the_names_and_layouts(model, path):
+    from safetensors.numpy import load_file
+
+    model.save(path)
+    found = load_file(path)
+    state = model.state_dict()
+    assert set(found) == set(state)
+    assert all(np.array_equal(found[name], state[name]) for name in state)
+
+
+def test_a_model_that_is_not_built_is_not_saved(path):
+    with pytest.raises(ValueError, match="not built yet"):
+        Sequential(layers()).save(path)
+    assert not path.exists()
+
+
+def test_an_argument_that_no_file_can_hold_is_named(path):
+    model = Sequential([ReLU(), Gain(start=[print])], input_shape=(3,))
+    path.write_bytes(b"old")
+    with pytest.raises(TypeError, match=r"^layer 1, Gain: start\[0\]: expected .*, got <built-in function print>"):
+        model.save(path)
+    assert path.read_bytes() == b"old"
+    twin = type("Gain", (Gain,), {})
+    with pytest.raises(ValueError, match="layer 1, Gain: expected one class called 'Gain', got two"):
+        Sequential([Gain(), twin()], input_shape=(3,)).save(path)
+
+
+def test_classes_that_are_missing_are_named(model, path):
+    model.save(path)
+    with pytest.raises(FileError, match=rf'^{path}: .*custom=\{{"Gain": Gain\}}'):
+        Sequential.load(path)
+    with pytest.raises(TypeError, match="custom: expected classes by name"):
+        Sequential.load(path, custom=[Gain])
+    with pytest.raises(FileError, match="layers: expected Layer objects, got 3 at place 5"):
+        Sequential.load(path, custom={"Gain": type("Three", (), {"__new__": lambda *_, **__: 3})})
+
+
+# ---- files that hold other things than a model
+def written(path, **changes):
+    """A whole file with a recipe of a model that was changed."""
+    model = Sequential([Conv2D(2, 1), Flatten(), Dense(3)], input_shape=(1, 2, 2))
+    tensors = model.state_dict() | changes.pop("tensors", {})
+    tensors = {name: array for name, array in tensors.items() if array is not None}
+    files.write(path, "model", {k: v for k, v in (model.recipe() | changes).items() if v is not None}, tensors)
+
+
+def layer(name, **config):
+    return {"class": name, "config": config}
+
+
+RELU = layer("minidl.ReLU")
+CONV = layer("minidl.Conv2D", filters=2, kernel_size=1, stride=1, padding="valid", dilation=1, groups=1)
+FLAT = layer("minidl.Flatten")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"layers": []}, "layers: expected at least one"),
+        ({"layers": None}, "expected the recipe of a model"),
+        ({"more": 1}, "expected the recipe of a model"),
+        ({"layers": RELU}, "layers: expected a list"),
+        ({"layers": [RELU, 1]}, "layers: expected Layer objects, got 1 at place 1"),
+        ({"layers": [{"class": "minidl.Sequential", "config": {}}]}, r"this version of minidl, got minidl\.Sequential"),
+        ({"layers": [RELU]}, "tensor '2.weight': expected a name such as '0.weight', of one of 1 layers"),
+        ({"layers": [RELU, FLAT, layer("minidl.Dense", units=3)]}, "layer 0, ReLU.*got .'bias', 'weight'.|expected no"),
+        ({"layers": [CONV, FLAT, layer("minidl.Dense", units=10**9)]}, r"'weight': expected shape \(1000000000, 8\)"),
+        ({"layers": [CONV, FLAT, layer("minidl.Dense", units=10**18)]}, "layer 2, Dense"),
+        ({"layers": [CONV, FLAT, layer("minidl.Dense", units=3, more=1)]}, "unexpected keyword argument 'more'"),
+        ({"layers": [CONV, FLAT, layer("minidl.Dense", units="3")]}, "layer 2, Dense.*units: expected a whole number"),
+        ({"layers": [CONV, FLAT, layer("minidl.Dense", units=RELU)]}, "layer 2, Dense.*units: expected a whole number"),
+        ({"input_shape": [1, 2**20, 2**20]}, "layer"),
+        ({"input_shape": [1, 2, 3]}, r"'weight': expected shape \(3, 12\), got \(3, 8\)"),
+        ({"input_shape": "122"}, "input_shape: expected a tuple"),
+        ({"seed": -1}, "seed: expected at least 0"),
+        ({"seed": 0.0}, "seed: expected a whole number"),
+        ({"dtype": "float16"}, "dtype: expected 'float32' or 'float64'"),
+        ({"dtype": ["float32"]}, "dtype: expected 'float32' or 'float64'"),
+        ({"dtype": "float64"}, "tensor '0.weight': expected float64, got float32"),
+        ({"tensors": {"0.more": np.ones(2, "f4")}}, r"layer 0, Conv2D.*expected no values but .*'more'"),
+        ({"tensors": {"7.weight": np.ones(2, "f4")}}, "tensor '7.weight': expected a name"),
+        ({"tensors": {"weight": np.ones(2, "f4")}}, "tensor 'weight': expected a name"),
+        ({"tensors": {"00.weight": np.ones(2, "f4")}}, "tensor '00.weight': expected a name"),
+        ({"tensors": {"2.bias": None}}, "layer 2, Dense.*'bias': expected a value, got none"),
+        ({"tensors": {"2.bias": np.ones(4, "f4")}}, r"layer 2, Dense.*'bias': expected shape \(3,\), got \(4,\)"),
+        ({"tensors": {"2.bias": np.ones(3, "f8")}}, "tensor '2.bias': expected float32, got float64"),
+    ],
+    ids=lambda value: str(value)[:60],
+)
+def test_other_models_than_the_header_says(path, changes, said):
+    written(path)
+    Sequential.load(path)
+    written(path, **changes)
+    tracemalloc.start()
+    begin = time.monotonic()
+    with pytest.raises(FileError, match=f"^{path}: .*{said}"):
+        Sequential.load(path)
+    assert time.monotonic() - begin < 5
+    assert tracemalloc.get_traced_memory()[1] < 2**24
+    tracemalloc.stop()
+
+
+def test_a_damaged_file_a_checkpoint_and_no_file(path):
+    written(path)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=rf"^{path}: tensor '2\.bias': .*damaged"):
+        Sequential.load(path)
+    files.write(path, "checkpoint", {}, {})
+    with pytest.raises(FileError, match="expected a model file, got a 'checkpoint' file"):
+        Sequential.load(path)
+    os.unlink(path)
+    with pytest.raises(FileNotFoundError, match=str(path)):
+        Sequential.load(path)
+
+
+def test_loading_draws_no_weights(path, monkeypatch):
+    model = Sequential([Dense(3)], input_shape=(2,))
+    model.save(path)
+    monkeypatch.setattr(Layer, "_generator", None)
+    for twin in (Sequential.load(path), model[:]):
+        assert twin.state_dict()["0.weight"].tobytes() == model.state_dict()["0.weight"].tobytes()

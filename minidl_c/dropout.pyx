@@ -101,8 +101,8 @@ cdef class DropoutOp(Op):
 
 # ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
 
-cdef Plan plan_of(str name, object a, str other_name, object b, object rate, object path):
-    """A plan of one dropout for rows as in `a`; raises TypeError or ValueError unless `b` is of the same kind.
+cdef Plan plan_of(str name, object a, str other_name, object b, object rate, object path, object numbers):
+    """A plan of one dropout for rows as in `a`; raises TypeError or ValueError unless `b` and `numbers` fit.
 
     Plain arrays, which the plan checks further: memoryviews of either dtype would double the size of this module.
     """
@@ -110,30 +110,33 @@ cdef Plan plan_of(str name, object a, str other_name, object b, object rate, obj
         raise TypeError(f"dropout: {name}, {other_name}: expected arrays, got {type(a)} and {type(b)}")
     if a.ndim != 2 or b.shape != a.shape:
         raise ValueError(f"dropout: {name}, {other_name}: expected one shape (n, size), got {a.shape} and {b.shape}")
+    if numbers is not None and (not isinstance(numbers, ndarray) or numbers.shape != a.shape[:1]):
+        raise ValueError(f"dropout: numbers: expected None or an array of shape {a.shape[:1]}, got {numbers!r}")
     return Plan([DropoutOp(a.shape[1:], rate, path, a.dtype.name)], [0])
 
 
 def dropout_forward(
     x,                                  # IN  (n, size)
     y,                                  # OUT (n, size)
-    rate, seed=0, step=0, path="", num_threads=1,
+    rate, seed=0, step=0, path="",
+    numbers=None,                       # IN  (n,) int64: those of the examples in the data; None: 0 to n - 1
+    num_threads=1,
 ):
-    """y = x after dropout as in a training step, where the rows have the numbers 0 to n - 1.
-
-    Raises TypeError or ValueError for arrays of another kind or shape, or a rate, seed, step or path that makes no sense.
-    """
-    plan = plan_of("x", x, "y", y, rate, path)
+    """y = x after dropout as in a training step. Raises TypeError or ValueError for arrays or numbers that do not fit."""
+    plan = plan_of("x", x, "y", y, rate, path, numbers)
     seed, step = whole_numbers("seed, step", (seed, step), 2, 0)
-    plan.forward(x, empty(0, x.dtype), y, num_threads, seed, step)
+    plan.forward(x, empty(0, x.dtype), y, num_threads, seed, step, numbers)
 
 
 def dropout_backward(
     dy,                                 # IN  (n, size)
     dx,                                 # OUT (n, size)
-    rate, seed=0, step=0, path="", num_threads=1,
+    rate, seed=0, step=0, path="",
+    numbers=None,                       # IN  (n,) int64
+    num_threads=1,
 ):
     """dx = dy / (1 - rate) where that forward kept x, else 0. Raises as dropout_forward."""
-    plan, none = plan_of("dy", dy, "dx", dx, rate, path), empty(0, dy.dtype)
+    plan, none = plan_of("dy", dy, "dx", dx, rate, path, numbers), empty(0, dy.dtype)
     seed, step = whole_numbers("seed, step", (seed, step), 2, 0)
-    kept = plan.forward(dy, none, empty_like(dy), num_threads, seed, step)
+    kept = plan.forward(dy, none, empty_like(dy), num_threads, seed, step, numbers)
     plan.backward(kept, dy, dx, none, none)

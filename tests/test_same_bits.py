@@ -11,7 +11,7 @@ import pytest
 
 import minidl_c
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl_c import cpu
@@ -25,16 +25,18 @@ THREADS = (1, 2, 3, 8)
 DTYPES = ("float32", "float64")
 
 
-def net(dtype):
-    """Every layer there is, with windows that overlap and a stride above 1."""
+def net(dtype, rate=0.2):
+    """Every layer there is, with windows that overlap, strides, dilations and groups; without a rate, no mask."""
     layers = [Rescale(1 / 255, -0.5), Conv2D(6, 3, padding=1), ReLU(), MaxPool2D(3, 2, padding=1)]
-    layers += [Conv2D(8, 3, stride=2, groups=2), ReLU(), Flatten(), Dense(40), ReLU(), Dense(10)]
+    layers += [Conv2D(6, 3, padding=2, dilation=2), ReLU(), Dropout(rate)]
+    layers += [Conv2D(8, 3, stride=2, dilation=(2, 1), groups=2, padding=1), ReLU(), Flatten()]
+    layers += [Dense(40), ReLU(), Dropout(rate), Dense(10)]
     return Sequential(layers, input_shape=(1, 12, 12), dtype=dtype)
 
 
-def trainer_of(dtype, threads=None):
+def trainer_of(dtype, threads=None, rate=0.2):
     optimizer = SGD(lambda step: 0.1 / (1 + step), momentum=0.9, nesterov=True)
-    return Trainer(net(dtype), "softmax_cross_entropy", optimizer, num_threads=threads)
+    return Trainer(net(dtype, rate), "softmax_cross_entropy", optimizer, num_threads=threads)
 
 
 def digest(model, *more):
@@ -146,13 +148,20 @@ def test_by_hand_gives_the_gradients_of_train_batch(n, dtype):
         for name, param in model.params.items():
             divided = param.grad / param.grad.dtype.type(n)
             assert divided.tobytes() == trainer.model.params[name].grad.tobytes(), name
-        assert model.predict(X[:n]).tobytes() == scores.tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("n", [*BATCHES, 290])
+def test_what_is_trained_is_what_predicts(n, dtype):
+    """Without a mask, that is."""
+    model = net(dtype, rate=0)
+    assert model.predict(X[:n]).tobytes() == model.forward(X[:n], training=True).tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_gradient_is_the_sum_over_its_examples(dtype):
     """Not a bit's matter but a sum's: each example alone, added up in float64."""
-    model, total = net(dtype), {}
+    model, total = net(dtype, rate=0), {}
     for i in range(20):
         scores = model.forward(X[i : i + 1], training=True)
         model.backward(softmax_cross_entropy(scores, Y[i : i + 1])[1])
@@ -167,7 +176,8 @@ def test_a_gradient_is_the_sum_over_its_examples(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fit_in_chunks_is_train_batch_step_by_step(dtype):
-    chunked, stepped = trainer_of(dtype), trainer_of(dtype)
+    """Without masks: a row of fit's X has another number than one of a batch."""
+    chunked, stepped = trainer_of(dtype, rate=0), trainer_of(dtype, rate=0)
     history = chunked.fit(X, Y, epochs=2, batch_size=7, shuffle=False, verbose=0)
     for epoch in range(2):
         losses = [(stepped.train_batch(X[at : at + 7], Y[at : at + 7]), len(Y[at : at + 7])) for at in range(0, 600, 7)]

@@ -86,35 +86,38 @@ def test_against_numpy(check, dtype, rate, n):
         check.count("dropout", dtype)
 
 
-def in_training(x, rows, batch, rate, seed, step, path, threads=1):
-    """x[rows] after dropout, `batch` rows a step: scores of a plan that trains."""
-    size, dtype = x.shape[1], x.dtype.name
-    plan = Plan([DropoutOp((size,), rate, path, dtype), SoftmaxCrossEntropyOp((size,), dtype)], [0, 0], has_loss=True)
-    steps, count = len(rows) // batch, np.array([step])
-    scores, losses, labels = np.empty((len(rows), size), dtype), np.empty(len(rows), dtype), np.zeros(len(x), "i8")
-    done = plan.train(
-        x, np.asarray(rows), batch, labels, None, losses, scores, np.ones(steps), np.zeros(steps),
-        NOTHING[dtype], NOTHING[dtype], None, threads, seed, count,
-    )  # fmt: skip
-    assert done == steps
-    return scores
+@pytest.mark.parametrize("n", BATCHES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_mask_is_of_the_number_of_an_example(check, dtype, n):
+    """Whatever its place in the batch; numbers have 64 bits, as seed and step."""
+    rng = np.random.default_rng(n)
+    x = check.input(rng.standard_normal((n, 37)), dtype)
+    for most in (10, 2**32, LARGE):
+        numbers = rng.integers(0, most, n, endpoint=True)
+        expected = ref.dropout(x, 0.3, rows=numbers, seed=5, step=6, path="2")
+        for threads in THREADS:
+            options = {"seed": 5, "step": 6, "path": "2", "numbers": numbers, "num_threads": threads}
+            check.same_bits(forward(check, x, 0.3, **options), expected, f"y {most} {threads}")
+            check.same_bits(backward(check, x, 0.3, **options), expected, f"dx {most} {threads}")
 
 
 @pytest.mark.parametrize("batch", [1, 3, 15, 16, 17, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_mask_is_of_the_row_in_the_data_and_of_the_step(dtype, batch):
+def test_a_plan_that_trains_counts_the_steps(dtype, batch):
+    """Three steps in one call, with rows in any order: scores are what dropout leaves of them."""
     rng = np.random.default_rng(batch)
-    x = rng.standard_normal((200, 37)).astype(dtype)
-    rows, seed, first, path = rng.integers(0, 200, 3 * batch), 5, 2**32 - 1, "2"
-    expected = np.concatenate(
-        [
-            ref.dropout(x[here], 0.3, rows=here, seed=seed, step=first + k, path=path)
-            for k, here in enumerate(rows.reshape(3, batch))
-        ]
-    )
+    x, rows, first = rng.standard_normal((200, 37)).astype(dtype), rng.integers(0, 200, 3 * batch), 2**32 - 1
+    steps = enumerate(rows.reshape(3, batch))
+    expected = [ref.dropout(x[here], 0.3, rows=here, seed=5, step=first + k, path="2") for k, here in steps]
+    ops = [DropoutOp((37,), 0.3, "2", dtype), SoftmaxCrossEntropyOp((37,), dtype)]
     for threads in THREADS:
-        found = in_training(x, rows, batch, 0.3, seed, first, path, threads)
-        assert found.tobytes() == expected.tobytes(), threads
+        scores, losses, count = np.empty((3 * batch, 37), dtype), np.empty(3 * batch, dtype), np.array([first])
+        done = Plan(ops, [0, 0], has_loss=True).train(
+            x, rows, batch, np.zeros(200, "i8"), None, losses, scores, np.ones(3), np.zeros(3),
+            NOTHING[dtype], NOTHING[dtype], None, threads, 5, count,
+        )  # fmt: skip
+        assert done == 3
+        assert scores.tobytes() == np.concatenate(expected).tobytes(), threads
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -221,6 +224,10 @@ def test_wrong_arrays_are_refused(check, kernel, name):
         ({"step": 0.5}, "step"),
         ({"step": -1}, "step"),
         ({"path": 3}, "path: expected a string, got 3"),
+        ({"numbers": range(17)}, r"numbers: expected None or an array of shape \(17,\)"),
+        ({"numbers": np.arange(16)}, "numbers"),
+        ({"numbers": np.arange(17).reshape(1, 17)}, "numbers"),
+        ({"numbers": np.arange(17.0)}, "numbers: expected int64, got float64"),
         ({"num_threads": 0}, None),
     ],
     ids=str,

@@ -50,7 +50,7 @@ FLAGS = [
     "-Wno-psabi",  # vectors of 64 bytes are passed inside one file only
     "-Wno-unused-function",  # Cython writes helpers that not every module calls
 ]
-# Instead of the flags above that they contradict. libgomp is a mystery to ThreadSanitizer: team.h has threads of its own.
+# Behind the flags above, the last of two counts. ThreadSanitizer cannot see into libgomp: see team.h.
 SANITIZE = ["-O1", "-g", "-fno-omit-frame-pointer"]
 SANITIZERS = {
     "": [],

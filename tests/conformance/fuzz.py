@@ -1,0 +1,207 @@
+"""Random calls of every kernel that Python can call, and random nets, judged call by call.
+
+Each trial runs twice: with another number of threads, on other arrays (once between guards, once alone, where
+AddressSanitizer sees their ends), which held something else before. All bits have to be equal, but for those of NaN,
+so an output left unwritten shows as well. One in ten is also compared with tests/reference.py, within bounds that
+follow from rounding alone.
+
+Trials come in blocks, and a block follows from its number alone: a finding names it, and --block runs it again.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from subprocess import PIPE
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from conformance.nets import Net, digest
+from conformance.trials import KERNELS, Trial, relu
+from kernels.conftest import Check
+
+KERNEL_FILES = Path(__file__).parents[2] / "minidl_c"
+JUDGED = 0.1  # share of the trials that are compared with the oracle
+THREADS = (1, 1, 1, 2, 3, 4)  # more are slow where all processors have a worker
+BLOCKS = 40  # of kernels, before one that is a net
+
+
+# ---- one trial -----------------------------------------------------------------------------------
+def guarded(trial: Trial, check: Check) -> SimpleNamespace:
+    """Its arrays between guards: NaN around inputs, and around outputs what nobody may change."""
+    arrays = {name: check.input(values, values.dtype) for name, values in trial.inputs.items()}
+    return SimpleNamespace(**arrays, **{n: check.output(s, trial.dtype) for n, s in trial.outputs.items()})
+
+
+def alone(trial: Trial) -> SimpleNamespace:
+    """Its arrays, each in memory of its own."""
+    arrays = {name: values.copy() for name, values in trial.inputs.items()}
+    return SimpleNamespace(**arrays, **{n: np.full(s, 7, trial.dtype) for n, s in trial.outputs.items()})
+
+
+def one_nan(array: np.ndarray) -> np.ndarray:
+    """A copy in which all NaN are one: whose sign and payload a sum of two NaN keeps is the compiler's choice."""
+    return np.where(np.isnan(array), np.nan, array)
+
+
+def judge(trial: Trial, rng: np.random.Generator, check: Check) -> None:
+    """Runs a trial twice; raises pytest's Failed or AssertionError if anything is wrong with it."""
+    first, second = guarded(trial, check), alone(trial)
+    trial.run(first, int(rng.choice(THREADS)))
+    trial.run(second, int(rng.choice(THREADS)))
+    for name in trial.outputs:
+        one, other = getattr(first, name), getattr(second, name)
+        check.equal(one, other, f"{name}, run twice")
+        check.same_bits(one_nan(one), one_nan(other), f"{name}, run twice")
+    if trial.oracle and rng.random() < JUDGED:
+        with np.errstate(all="ignore"):
+            for name, exact, bound in trial.oracle():
+                check.close(getattr(second, name), exact, bound, f"{name} beside the oracle")
+
+
+def judge_net(seed: int) -> None:
+    """All that a random net computes has to be the same for any number of threads."""
+    threads = 1 + seed // 2 % 4
+    assert digest(Net(seed).results(1)) == digest(Net(seed).results(threads)), f"1 and {threads} threads differ"
+
+
+# ---- blocks --------------------------------------------------------------------------------------
+def run_block(number: int, check: Check) -> Counter:
+    """Judges all trials of a block; how many calls of which kernel that were."""
+    rng, counts = np.random.default_rng(number), Counter()
+    if number % (BLOCKS + 1) == BLOCKS:
+        judge_net(number)
+        return Counter(nets=1)
+    kernel = KERNELS[number % len(KERNELS)]
+    for trial in kernel(rng):
+        try:
+            judge(trial, rng, check)
+        except (AssertionError, pytest.fail.Exception) as error:
+            raise AssertionError(f"{kernel.__name__} {trial.dtype} {trial.about}: {error}") from error
+        counts[kernel.__name__] += 2 * trial.calls
+    return counts
+
+
+def work(first: int, step: int, calls: int, progress: str) -> None:
+    """Runs blocks first, first + step, ... until so many kernels were called; prints the counts as JSON."""
+    check, counts, number = Check(Counter()), Counter(), first
+    with open(progress, "w") as file:
+        while sum(counts.values()) < calls:
+            os.pwrite(file.fileno(), f"{number:20}".encode(), 0)
+            counts += run_block(number, check)
+            number += step
+    print(json.dumps(counts))
+
+
+def run_workers(seed: int, calls: int, workers: int) -> Counter:
+    """Splits the calls among processes. Ends the program at the first finding, which may be a process's death."""
+    counts, environment = Counter(), os.environ | {"OMP_WAIT_POLICY": "passive"}  # teams would spin for each other
+    with tempfile.TemporaryDirectory() as folder:
+        running = []
+        for i in range(workers):
+            progress = os.path.join(folder, str(i))
+            numbers = [seed * 10**9 + i, workers, -(-calls // workers)]
+            command = [sys.executable, __file__, "--work", progress, *map(str, numbers)]
+            running.append((progress, subprocess.Popen(command, env=environment, stdout=PIPE, stderr=PIPE, text=True)))
+        for progress, process in running:
+            said, complaints = process.communicate()
+            if process.returncode:
+                block = Path(progress).read_text().strip()
+                for _, other in running:
+                    other.kill()
+                sys.exit(f"{said}{complaints}\nfuzz: block {block} failed; again: fuzz.py --block {block}")
+            counts += Counter(json.loads(said))
+    return counts
+
+
+# ---- canaries, and what is not covered ---------------------------------------------------------------
+def spoiled() -> Iterator[tuple[str, Trial]]:
+    """A right trial with one fault each."""
+    trial = next(relu(np.random.default_rng(2)))
+
+    def then(fault):
+        def run(a, threads):
+            trial.run(a, threads)
+            fault(a, threads)
+
+        return replace(trial, run=run)
+
+    def beyond(a, threads):
+        if a.y.base is not None and a.y.base.size > a.y.size:
+            a.y.base[-60] = 1
+
+    def unwritten(a, threads):
+        a.y[...] = np.nan if a.y.base is not None else 7
+
+    def off(a, threads):
+        a.dx[...] = np.nextafter(a.dx, 9, dtype=a.dx.dtype)
+
+    yield "writes beyond its array", then(beyond)
+    yield "leaves its output unwritten", then(unwritten)
+    yield "is off by one unit in the last place", then(off)
+    yield "differs with the threads", then(lambda a, threads: a.y.__setitem__(..., a.y + threads))
+
+
+def canaries(check: Check) -> int:
+    """How many faults there are to be caught. Ends the program if one is not."""
+    caught = 0
+    for name, trial in spoiled():
+        for attempt in range(200):  # two thread numbers may be equal, and few trials meet the oracle
+            try:
+                judge(trial, np.random.default_rng(attempt), check)
+            except (AssertionError, pytest.fail.Exception):
+                caught += 1
+                break
+        else:
+            sys.exit(f"fuzz: a kernel that {name} was not caught")
+    return caught
+
+
+def uncovered() -> set[str]:
+    """Kernels that Python can call and no trial calls."""
+    text = {path.stem: path.read_text(encoding="utf-8") for path in KERNEL_FILES.glob("*.pyx")}
+    kernels = {stem for stem, code in text.items() if re.search(rf"^def {stem}_(forward|update)\(", code, re.M)}
+    return kernels - {kernel.__name__ for kernel in KERNELS}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=20_000, help="how many calls of kernels (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: %(default)s)")
+    parser.add_argument("--block", type=int, help="run this block alone")
+    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    check, start = Check(Counter()), time.perf_counter()
+    if options.work:
+        progress, *numbers = options.work
+        work(*map(int, numbers), progress)
+        return
+    if options.block is not None:
+        print(f"fuzz: block {options.block}: {dict(run_block(options.block, check))}, nothing found")
+        return
+    if missing := uncovered():
+        sys.exit(f"fuzz: no trials of {', '.join(sorted(missing))}: add them to trials.py")
+    caught = canaries(check)
+    counts = run_workers(options.seed, options.calls, options.workers)
+    seconds, nets = time.perf_counter() - start, counts.pop("nets", 0)
+    parts = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+    print(
+        f"fuzz: {sum(counts.values()):,} calls of kernels ({parts}) and {nets:,} nets, 0 findings; "
+        f"canaries: {caught} of {caught} caught; {seconds:.0f} s"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""Random nets, trained and asked in every way there is: what fuzz.py, race.py and poison.py do with whole plans."""
+
+import hashlib
+
+import numpy as np
+
+import minidl
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.optimizers import SGD
+
+
+def _image_layer(rng):
+    kernel = int(rng.integers(1, 4))
+    if rng.random() < 0.5:
+        filters, groups = int(rng.choice([1, 2, 3, 4, 6, 8, 17])), int(rng.choice([1, 1, 2]))
+        stride, padding = int(rng.integers(1, 3)), str(rng.choice(["same", "valid"]))
+        dilation = int(rng.integers(1, 3))
+        return Conv2D(filters, kernel, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    if rng.random() < 0.5:
+        return MaxPool2D(kernel, stride=int(rng.integers(1, 3)), padding=int(rng.integers(0, kernel // 2 + 1)))
+    return ReLU()
+
+
+def _layers(rng, is_image, classes):
+    layers = [Rescale(1 / 64, -1)]
+    if is_image:
+        layers += [_image_layer(rng) for _ in range(rng.integers(0, 5))] + [Flatten()]
+    for _ in range(rng.integers(0, 3)):
+        layers += [Dense(int(rng.integers(1, 40))), ReLU()]
+    return [*layers, Dense(classes)]
+
+
+class Net:
+    """A random model with data of its own; all of it follows from the seed."""
+
+    def __init__(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        is_image, classes = rng.random() < 0.8, int(rng.integers(2, 6))
+        shape = tuple(int(v) for v in rng.integers((1, 3, 3), (5, 11, 11)))[0 if is_image else 2 :]
+        dtype = str(rng.choice(["float32", "float64"]))
+        self.model = None
+        while self.model is None:
+            try:
+                self.model = Sequential(_layers(rng, is_image, classes), shape, int(rng.integers(9)), dtype)
+            except ValueError:  # a window that does not fit, groups that do not divide
+                continue
+        self.batch, n = int(rng.integers(1, 70)), int(rng.integers(1, 150))
+        self.X = rng.integers(0, 256, (n, *shape)).astype(rng.choice(["uint8", "float32", "float64"]))
+        self.y = rng.integers(0, classes, n)
+        self.dy = rng.standard_normal((n, classes)).astype(dtype)
+        weights = rng.random(n).astype(dtype) if rng.random() < 0.3 else None
+        momentum = float(rng.choice([0, 0.9]))
+        self.fit = {"epochs": int(rng.integers(1, 3)), "batch_size": self.batch, "sample_weight": weights, "verbose": 0}
+        self.optimizer = SGD(0.01, momentum, nesterov=momentum > 0 and rng.random() < 0.5)
+
+    def results(self, threads: int) -> list[np.ndarray]:
+        """What the net computes in training, by hand and in prediction. No number of threads may change a bit of it."""
+        model, before = self.model, minidl.get_num_threads()
+        trainer = Trainer(model, "softmax_cross_entropy", self.optimizer, metrics=["accuracy"], num_threads=threads)
+        history = trainer.fit(self.X, self.y, **self.fit)
+        found = [np.array(history["loss"]), np.array(trainer.train_batch(self.X[: self.batch], self.y[: self.batch]))]
+        minidl.set_num_threads(threads)
+        try:
+            found += [model.forward(self.X, training=True), model.backward(self.dy)]
+        finally:
+            minidl.set_num_threads(before)
+        found += [array for param in model.params.values() for array in (param.value, param.grad)]
+        return [*found, model.predict(self.X, threads), model.predict(self.X[:3], threads)]
+
+
+def digest(arrays: list[np.ndarray]) -> str:
+    """A hash of the bits of some arrays."""
+    return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()

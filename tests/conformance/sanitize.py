@@ -1,0 +1,67 @@
+"""The kernel tests and fuzz.py in a build with AddressSanitizer and UndefinedBehaviorSanitizer: no report.
+
+A report ends the process it is about, so no failure means no report. In this build each array of an arena has a gap behind
+it that nobody may touch, and holds garbage at first: see minidl_c/gaps.h.
+"""
+
+import argparse
+import re
+import sys
+import time
+
+from instrumented import Copy, finished
+
+TESTS = ["tests/kernels"]
+MORE_TESTS = ["tests/test_user_kernel.py", "tests/layers", "tests/test_network.py", "tests/test_sequential.py"]
+MORE_TESTS += ["tests/test_bad_input.py", "tests/test_same_bits.py", "tests/test_steps.py", "tests/test_trainer.py"]
+CANARIES = {
+    "reads beyond": "AddressSanitizer: use-after-poison",
+    "writes beyond": "AddressSanitizer: use-after-poison",
+    "misaligned": "runtime error: load of misaligned address",
+    "overflows": "runtime error: signed integer overflow",
+}
+
+
+def canaries(copy: Copy) -> int:
+    """How many planted faults were reported. Ends the program if one was not, or a right kernel was."""
+    code, said = copy.run("tests/conformance/canary.py", "none")
+    if code:
+        sys.exit(f"sanitize: a kernel without fault fails:\n{said}")
+    for fault, report in CANARIES.items():
+        code, said = copy.run("tests/conformance/canary.py", fault)
+        if not code or report not in said:
+            sys.exit(f"sanitize: no {report!r} for a kernel that {fault}; it said:\n{said}")
+    return len(CANARIES)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=20_000, help="of fuzz.py (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--isa", help="the instruction set to build for (default: v3, or what there is)")
+    parser.add_argument("--all", action="store_true", help="more of the tests, in some minutes")
+    options = parser.parse_args()
+    start, copy = time.perf_counter(), Copy("address", options.isa)
+    copy.build()
+    built = time.perf_counter() - start
+    caught = canaries(copy)
+    pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not oracle", *TESTS]
+    tests = copy.start(*pytest, *(MORE_TESTS if options.all else []))
+    fuzz = copy.start("tests/conformance/fuzz.py", "--calls", str(options.calls), "--seed", str(options.seed))
+    for process in (tests, fuzz):
+        code, said = finished(process)
+        if code:
+            tests.kill()
+            fuzz.kill()
+            sys.exit(f"{said[-20_000:]}\nsanitize: see above")
+        if process is tests:
+            passed = int(re.search(r"(\d+) passed", said)[1])
+    calls = re.search(r"fuzz: (\S+) calls", said)[1]
+    print(
+        f"sanitize: {passed:,} tests, {calls} fuzzed calls, 0 reports; canaries: {caught} of {caught} reported; "
+        f"{time.perf_counter() - start:.0f} s, {built:.0f} of them to build"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""Random calls of every kernel that Python can call, for fuzz.py: a function a kernel yields a block of trials."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+import reference as ref
+from geometries import CONV_FORMS, POOL_FORMS, conv_cases, pool_cases
+from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
+
+from minidl_c.conv2d import conv2d_backward, conv2d_forward
+from minidl_c.dense import dense_backward, dense_forward
+from minidl_c.flatten import flatten_backward, flatten_forward
+from minidl_c.gather import gather_backward, gather_forward
+from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
+from minidl_c.relu import relu_backward, relu_forward
+from minidl_c.rescale import rescale_backward, rescale_forward
+from minidl_c.sgd import sgd_update
+from minidl_c.softmax_cross_entropy import (
+    softmax,
+    softmax_cross_entropy_backward,
+    softmax_cross_entropy_forward,
+)
+
+SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-40, -1e-45)
+
+
+@dataclass
+class Trial:
+    """So many calls of a kernel. `run` gets arrays by name; `oracle` yields name, exact numbers, allowed error."""
+
+    about: str
+    dtype: str
+    inputs: dict[str, np.ndarray]
+    outputs: dict[str, tuple[int, ...]]
+    run: Callable[[SimpleNamespace, int], None]
+    calls: int
+    oracle: Callable[[], Iterator[tuple[str, np.ndarray, np.ndarray | float]]] | None = None
+
+
+# ---- values --------------------------------------------------------------------------------------
+def draw_values(rng, shapes):
+    """Arrays, exact in float32, and what they hold: whole numbers (ties; sums are exact), normal or special ones."""
+    kind = str(rng.choice(["whole", "normal", "special"]))
+    if kind == "whole":
+        return kind, [rng.integers(-4, 5, shape).astype("f4") for shape in shapes]
+    values = [rng.standard_normal(shape, "f4") for shape in shapes]
+    if kind == "special":
+        values = [np.where(rng.random(v.shape) < 0.1, rng.choice(SPECIAL, v.shape), v).astype("f4") for v in values]
+    return kind, values
+
+
+def named(names, values, dtype):
+    return {name: value.astype(dtype) for name, value in zip(names.split(), values, strict=True)}
+
+
+def draw_dtype(rng):
+    return str(rng.choice(["float32", "float64"]))
+
+
+def within_rounding(names, results, terms, dtype, kind):
+    """What an oracle yields, for sums of so many terms; `results` are the exact numbers, and those of |x|, |w| ..."""
+    for name, exact, magnitude, count in zip(names.split(), *results, terms, strict=True):
+        yield name, exact, 0 if kind == "whole" else ref.rounding(count, dtype) * magnitude
+
+
+def small_batch(rng, case):
+    return replace(case, batch=int(rng.integers(0, 41))) if rng.random() < 0.5 else case
+
+
+def sizes(rng):
+    """n, and numbers of an example."""
+    return int(rng.integers(0, 41)), int(rng.integers(1, 40))
+
+
+# ---- the kernels: each yields the trials of a block ----------------------------------------------
+def conv2d(rng):
+    for case in conv_cases(int(rng.integers(2**32)), len(CONV_FORMS)):
+        yield conv2d_trial(rng, small_batch(rng, case))
+
+
+def conv2d_trial(rng, case):
+    dtype, options = draw_dtype(rng), case.options
+    kind, values = draw_values(rng, (case.x_shape, case.w_shape, (case.filters,), case.y_shape))
+
+    def run(a, threads):
+        conv2d_forward(a.x, a.w, a.b, a.y, **options, num_threads=threads)
+        conv2d_backward(a.dy, a.x, a.w, a.dx, a.dw, a.db, **options, num_threads=threads)
+
+    def oracle():
+        results = []
+        for x, w, b, dy in (values, [np.abs(v) for v in values]):
+            results.append((ref.conv2d_forward(x, w, b, case), *ref.conv2d_backward(dy, x, w, case)))
+        pixels = int(np.prod(case.y_shape)) // case.filters
+        terms = (case.terms + 1, case.terms * case.filters, pixels, pixels)
+        return within_rounding("y dx dw db", results, terms, dtype, kind)
+
+    inputs = named("x w b dy", values, dtype)
+    outputs = {"y": case.y_shape, "dx": case.x_shape, "dw": case.w_shape, "db": (case.filters,)}
+    return Trial(f"{kind} {case}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+def dense(rng):
+    for _ in range(10):
+        yield dense_trial(rng)
+
+
+def dense_trial(rng):
+    (n, inputs), outputs, dtype = sizes(rng), int(rng.integers(1, 70)), draw_dtype(rng)
+    shapes = (n, inputs), (inputs, outputs), (outputs,), (n, outputs)
+    kind, values = draw_values(rng, shapes)
+
+    def run(a, threads):
+        dense_forward(a.x, a.w, a.b, a.y, threads)
+        dense_backward(a.dy, a.x, a.w, a.dx, a.dw, a.db, threads)
+
+    def oracle():
+        results = []
+        for x, w, b, dy in (values, [np.abs(v) for v in values]):
+            results.append((ref.dense_forward(x, w, b), *ref.dense_backward(dy, x, w)))
+        return within_rounding("y dx dw db", results, (inputs + 1, outputs, n, n), dtype, kind)
+
+    out = {"y": shapes[3], "dx": shapes[0], "dw": shapes[1], "db": shapes[2]}
+    about = f"{kind} n={n} {inputs}->{outputs}"
+    return Trial(about, dtype, named("x w b dy", values, dtype), out, run, 2, None if kind == "special" else oracle)
+
+
+def maxpool2d(rng):
+    for case in pool_cases(int(rng.integers(2**32)), len(POOL_FORMS)):
+        yield maxpool2d_trial(rng, small_batch(rng, case))
+
+
+def maxpool2d_trial(rng, case):
+    dtype = draw_dtype(rng)
+    kind, (x,) = draw_values(rng, (case.x_shape,))
+    dy = rng.integers(-9, 10, case.y_shape).astype("f4")  # sums without rounding
+    x[np.abs(x) < np.finfo("f4").tiny] = 0  # flushed, subnormal numbers would tie with it
+
+    def run(a, threads):
+        maxpool2d_forward(a.x, a.y, **case.options, num_threads=threads)
+        maxpool2d_backward(a.dy, a.x, a.dx, **case.options, num_threads=threads)
+
+    def oracle():
+        y, winner = ref.maxpool2d_forward(x, case)
+        yield "y", y, 0
+        yield "dx", ref.maxpool2d_backward(dy, winner, case), 0
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": case.y_shape, "dx": case.x_shape}
+    return Trial(f"{kind} {case}", dtype, inputs, outputs, run, 2, oracle)
+
+
+def relu(rng):
+    (n, size), dtype = sizes(rng), draw_dtype(rng)
+    kind, (x, dy) = draw_values(rng, ((n, size),) * 2)
+
+    def run(a, threads):
+        relu_forward(a.x, a.y, threads)
+        relu_backward(a.dy, a.x, a.dx, threads)
+
+    def oracle():
+        yield "y", np.maximum(x, 0).astype(dtype), 0
+        yield "dx", np.where(x > 0, dy, 0).astype(dtype), 0
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": x.shape, "dx": x.shape}
+    yield Trial(f"{kind} {x.shape}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
+def rescale(rng):
+    (n, size), dtype = sizes(rng), draw_dtype(rng)
+    kind, (x, dy) = draw_values(rng, ((n, size),) * 2)
+    scale, offset = (float(v) for v in rng.standard_normal(2))
+
+    def run(a, threads):
+        rescale_forward(a.x, a.y, scale, offset, threads)
+        rescale_backward(a.dy, a.dx, scale, threads)
+
+    def oracle():
+        wide, dwide = x.astype("f8"), dy.astype("f8")
+        yield "y", wide * scale + offset, ref.rounding(3, dtype) * (np.abs(wide * scale) + abs(offset))
+        yield "dx", dwide * scale, ref.rounding(2, dtype) * np.abs(dwide * scale)
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": x.shape, "dx": x.shape}
+    yield Trial(f"{kind} {x.shape} {scale}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
+def flatten(rng):
+    dtype, shape = draw_dtype(rng), (int(rng.integers(0, 41)), *(int(v) for v in rng.integers(1, 6, 3)))
+    kind, (x, dy) = draw_values(rng, (shape, (shape[0], int(np.prod(shape[1:])))))
+
+    def run(a, threads):
+        flatten_forward(a.x, a.y, threads)
+        flatten_backward(a.dy, a.dx, threads)
+
+    def oracle():
+        yield "y", x.reshape(dy.shape).astype(dtype), 0
+        yield "dx", dy.reshape(x.shape).astype(dtype), 0
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": dy.shape, "dx": shape}
+    yield Trial(f"{kind} {shape}", dtype, inputs, outputs, run, 2, oracle)
+
+
+def gather(rng):
+    (n, size), dtype = sizes(rng), draw_dtype(rng)
+    m = int(rng.integers(0, 50)) if n else 0
+    x_dtype = str(rng.choice(["uint8", "float32", dtype]))
+    x = rng.integers(0, 256, (n, size)).astype(x_dtype)
+    rows = rng.integers(0, max(n, 1), m)
+
+    def run(a, threads):
+        gather_forward(a.x, a.rows, a.tiles)
+        gather_backward(a.tiles, a.y)
+
+    def oracle():
+        yield "y", x[rows].astype(dtype), 0
+
+    outputs = {"tiles": (-(-m // 16), size, 16), "y": (m, size)}
+    yield Trial(f"{x_dtype} {x.shape} m={m}", dtype, {"x": x, "rows": rows}, outputs, run, 2, oracle)
+
+
+def sgd(rng):
+    (_, size), dtype = sizes(rng), draw_dtype(rng)
+    kind, (w, g, velocity) = draw_values(rng, ((size,),) * 3)
+    lr, momentum, nesterov = float(rng.random()), float(rng.choice([0, 0.5, 0.9])), bool(rng.integers(2))
+
+    def run(a, threads):
+        a.w[...], a.velocity[...] = w, velocity
+        sgd_update(a.w, a.g, a.velocity, lr, momentum, nesterov)
+
+    def oracle():
+        exact_w, exact_v = ref.sgd_update(w, g, velocity, lr, momentum, nesterov)
+        v_size = momentum * np.abs(velocity.astype("f8")) + np.abs(g)
+        yield "w", exact_w, ref.rounding(9, dtype) * (np.abs(w) + lr * (np.abs(g) + v_size))
+        if momentum:
+            yield "velocity", exact_v, ref.rounding(3, dtype) * v_size
+
+    about, outputs = f"{kind} size={size} {lr} {momentum} {nesterov}", {"w": w.shape, "velocity": w.shape}
+    yield Trial(about, dtype, named("g", (g,), dtype), outputs, run, 1, None if kind == "special" else oracle)
+
+
+def softmax_cross_entropy(rng):
+    (n, classes), dtype = sizes(rng), draw_dtype(rng)
+    kind, (scores, weights) = draw_values(rng, ((n, classes), (n,)))
+    labels, weights = rng.integers(0, classes, n), np.abs(weights)
+
+    def run(a, threads):
+        softmax_cross_entropy_forward(a.scores, a.labels, a.losses, threads)
+        softmax_cross_entropy_backward(a.scores, a.labels, a.weights, a.dscores, threads)
+        softmax(a.scores, a.probabilities, threads)
+
+    def oracle():
+        loss_bound, p_bound = softmax_bounds(scores, labels, dtype)
+        yield "losses", ref.softmax_cross_entropy_forward(scores, labels), loss_bound
+        yield "probabilities", ref.softmax(scores), p_bound
+        exact = ref.softmax_cross_entropy_backward(scores, labels, weights)
+        yield "dscores", exact, (p_bound + ref.rounding(2, dtype)) * weights[:, None]
+
+    inputs = {**named("scores weights", (scores, weights), dtype), "labels": labels}
+    outputs = {"losses": (n,), "dscores": scores.shape, "probabilities": scores.shape}
+    yield Trial(f"{kind} {scores.shape}", dtype, inputs, outputs, run, 3, None if kind == "special" else oracle)
+
+
+KERNELS = (conv2d, dense, relu, maxpool2d, rescale, conv2d, flatten, gather, sgd, softmax_cross_entropy)

@@ -1,0 +1,409 @@
+"""Forks, interrupts and threads: nothing hangs, no step is half done, no thread gets another one's numbers.
+
+    python tests/conformance/processes.py                       # some of everything
+    python tests/conformance/processes.py --forks 100 --interrupts 100 --predictions 10000
+
+Forks: a child of a process that trains with two threads predicts and trains on, with the parent's bits. Interrupts:
+SIGINT and SIGTERM at random times; the process stops, and its model is that of so many whole steps. Predictions: eight
+threads and one model. Every part first shows that it sees the defect that it is looking for.
+"""
+
+import argparse
+import copy
+import hashlib
+import multiprocessing
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import joblib
+import numpy as np
+
+import minidl_c.threads
+from minidl import Layer, Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.optimizers import SGD
+
+LIMIT = 10  # seconds after which something hangs
+SHORT = 1  # the same, for what is made to hang
+STARTING = 120  # seconds for new interpreters, with their imports
+SHAPE, BATCH = (1, 12, 12), 32
+RNG = np.random.default_rng(0)
+X, Y = RNG.integers(0, 256, (330, *SHAPE), dtype=np.uint8), RNG.integers(0, 10, 330)
+
+
+class Centre(Layer):
+    """A layer in NumPy, so that steps are staged."""
+
+    def forward(self, x, training):
+        return x - 0.5
+
+    def backward(self, dy):
+        return dy
+
+
+class Shared(Layer):
+    """A canary: its forward keeps what it works on where every thread does."""
+
+    def forward(self, x, training):
+        self.x = x
+        time.sleep(0)
+        return self.x * 2 if len(self.x) == len(x) else x
+
+    def backward(self, dy):
+        return dy
+
+
+FRONTS = {"native": (), "staged": (Centre,), "shared": (Shared,)}
+
+
+def trainer_of(kind):
+    """A trainer of a small net: all its steps in C, or stage by stage."""
+    front = [layer() for layer in FRONTS.get(kind, ())]
+    layers = [Rescale(1 / 255), *front, Conv2D(8, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(30), ReLU(), Dense(10)]
+    return trainer_with(Sequential(layers, SHAPE))
+
+
+def trainer_with(model):
+    return Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), num_threads=2)
+
+
+def digest(model, *more):
+    found = hashlib.sha256(b"".join(a.tobytes() for a in [*model.state_dict().values(), *more]))
+    return found.hexdigest()[:16]
+
+
+def work(model):
+    """What a child does with a model: it predicts and trains. Returns a hash of all that came of it."""
+    scores = model.predict(X)
+    trainer = trainer_with(model)
+    losses = [trainer.train_batch(X[:n], Y[:n]) for n in (BATCH, 100, 5)]
+    return digest(model, scores, np.array(losses), model.predict(X[:7]))
+
+
+# ---- forks
+
+
+def forked(job, limit=LIMIT):
+    """What `job()` returns in a forked child; "hung" if it takes longer than `limit`, and then it is ended."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            said = job()
+        except BaseException as error:
+            said = f"{type(error).__name__}: {error}"
+        os.write(writes, said.encode())
+        os._exit(0)
+    os.close(writes)
+    ready = select.select([reads], [], [], limit)[0]
+    said = os.read(reads, 1000).decode() if ready else "hung"
+    os.close(reads)
+    if not ready:
+        os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return said
+
+
+class Fork:
+    """A callback that forks once; the child goes on with the very model whose fit it stands in."""
+
+    def __init__(self):
+        self.got = self.expected = None
+
+    def on_step_end(self, trainer, step, loss):
+        if step == 3:
+            self.expected = work(copy.deepcopy(trainer.model))
+            self.got = forked(lambda: work(trainer.model))
+
+
+def fork_after_training(trainer):
+    trainer.fit(X, Y, verbose=0)
+    return forked(lambda: work(trainer.model)), work(copy.deepcopy(trainer.model))
+
+
+def fork_in_a_callback(trainer):
+    fork = Fork()
+    trainer.fit(X, Y, callbacks=[fork], verbose=0)
+    return fork.got, fork.expected
+
+
+def fork_beside_a_predicting_thread(trainer):
+    trainer.fit(X, Y, verbose=0)
+    expected, stop = work(copy.deepcopy(trainer.model)), threading.Event()
+
+    def predict():
+        while not stop.is_set():
+            trainer.model.predict(X, 2)
+
+    thread = threading.Thread(target=predict)
+    thread.start()
+    try:
+        return forked(lambda: work(trainer.model)), expected
+    finally:
+        stop.set()
+        thread.join()
+
+
+FORKS = (fork_after_training, fork_in_a_callback, fork_beside_a_predicting_thread)
+
+
+def open_a_region():
+    """A canary: a child that opens a parallel region where the parent's threads are gone."""
+    minidl_c.threads._forked = False
+    return work(trainer_of("native").model)
+
+
+def in_pools(model):
+    """The same by other people's tools: processes of every kind, and joblib as in GridSearchCV(n_jobs=2)."""
+    found = {}
+    for method in multiprocessing.get_all_start_methods():
+        with multiprocessing.get_context(method).Pool(2) as pool:
+            found[method] = pool.map_async(work, [model] * 2).get(STARTING)
+    found["joblib"] = joblib.Parallel(n_jobs=2, timeout=STARTING)(joblib.delayed(work)(model) for _ in range(2))
+    return found
+
+
+def check_forks(count):
+    """Returns findings; prints one line."""
+    findings, began, slowest = [], time.perf_counter(), 0.0
+    trainer_of("native").fit(X, Y, verbose=0)  # OpenMP's threads are there
+    if minidl_c.threads.openmp() and forked(open_a_region, SHORT) != "hung":
+        findings.append("a child that opens a parallel region was not seen to hang")
+    for number in range(count):
+        way, kind = FORKS[number % len(FORKS)], ("native", "staged")[number // len(FORKS) % 2]
+        start = time.perf_counter()
+        got, expected = way(trainer_of(kind))
+        slowest = max(slowest, time.perf_counter() - start)
+        if got != expected:
+            findings.append(f"{way.__name__}, {kind}: {got} instead of {expected}")
+    model = trainer_of("staged").model
+    expected = work(copy.deepcopy(model))
+    pools = in_pools(model)
+    findings += [f"{name}: {got} instead of {expected}" for name, got in pools.items() if got != [expected] * 2]
+    tools = ", ".join(pools)
+    seconds = time.perf_counter() - began
+    print(
+        f"forks: {count} in {seconds:.0f} s, the slowest {slowest:.2f} s; {tools}; {len(findings)} findings", flush=True
+    )
+    return findings
+
+
+# ---- interrupts
+
+
+def told(trainer):
+    """Steps, weights, and the weights two steps later, in which a wrong velocity shows."""
+    said = f"{trainer.step} {digest(trainer.model)}"
+    for n in (BATCH, 7):
+        trainer.train_batch(X[:n], Y[:n])
+    return f"{said} {digest(trainer.model)}"
+
+
+def train_until_interrupted(kind):
+    """What a child process does: for each line that it reads, train until SIGINT, and tell what the model is then."""
+    for _ in sys.stdin:
+        trainer = trainer_of("native" if kind in ("torn", "deaf") else kind)
+        if kind == "deaf":
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            print("ready", flush=True)
+            trainer.fit(X, Y, epochs=10**9, batch_size=BATCH, verbose=0)
+        except KeyboardInterrupt:
+            pass
+        if kind == "torn":  # a canary: weights of another step than the count says
+            trainer.model.params["1.weight"].value[0] += 1e-3
+        print(told(trainer), flush=True)
+
+
+def uninterrupted(kind, steps):
+    """What such a process should tell after so many steps."""
+
+    class Stop:
+        def on_step_end(self, trainer, step, loss):
+            if step == steps - 1:
+                raise KeyboardInterrupt
+
+    trainer = trainer_of(kind)
+    try:
+        if steps:
+            trainer.fit(X, Y, epochs=10**9, batch_size=BATCH, callbacks=[Stop()], verbose=0)
+    except KeyboardInterrupt:
+        pass
+    return told(trainer)
+
+
+class Child:
+    """A process that trains."""
+
+    def __init__(self, kind):
+        command = [sys.executable, __file__, "--child", kind]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        self.process = subprocess.Popen(
+            command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        self.kind = kind
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.process.kill()
+        self.process.communicate()
+
+    def line(self, limit):
+        """Its next line; "" if it ended, "hung" if nothing came within `limit` seconds."""
+        if not select.select([self.process.stdout], [], [], limit)[0]:
+            return "hung"
+        return self.process.stdout.readline().decode().strip()
+
+    def begin(self):
+        """Makes it train."""
+        self.process.stdin.write(b"\n")
+        assert self.line(STARTING) == "ready"
+
+    def interrupted(self, delay, limit=LIMIT):
+        """What it tells when it is interrupted so many seconds after it began, and how long it took to stop."""
+        self.begin()
+        time.sleep(delay)
+        start = time.perf_counter()
+        self.process.send_signal(signal.SIGINT)
+        return self.line(limit), time.perf_counter() - start
+
+    def terminated(self, delay):
+        """Its exit status after SIGTERM, as a shell gives it, and how long it took."""
+        self.begin()
+        time.sleep(delay)
+        start = time.perf_counter()
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            status = self.process.wait(LIMIT)
+        except subprocess.TimeoutExpired:
+            return "hung", LIMIT
+        return 128 - status if status < 0 else status, time.perf_counter() - start
+
+
+def wrong_steps(kind, said):
+    """What is wrong with what an interrupted child told; "" if nothing is."""
+    steps = said.partition(" ")[0]
+    if not steps.isdigit():
+        return f"{kind}: expected a child that tells its steps, got {said!r}"
+    expected = uninterrupted(kind, int(steps))
+    return "" if said == expected else f"{kind}: {said} instead of {expected}"
+
+
+def check_interrupts(count, rng):
+    """Returns findings; prints one line."""
+    findings, seconds = [], []
+    with Child("torn") as child:
+        if not wrong_steps("native", child.interrupted(0.1)[0]):
+            findings.append("weights of another step than the count says were not noticed")
+    with Child("deaf") as child:
+        if child.interrupted(0, SHORT)[0] != "hung":
+            findings.append("a process that does not stop was not noticed")
+    told_of = set()
+    for kind in ("native", "staged"):
+        with Child(kind) as child:
+            for _ in range(count // 2):
+                said, took = child.interrupted(0.5 * rng.random() ** 3)
+                seconds.append(took)
+                told_of.add(said)
+                findings += filter(None, [wrong_steps(kind, said)])
+                if said in ("hung", ""):
+                    break
+    print(
+        f"SIGINT: {len(seconds)}, {len(told_of)} different states, {summary(seconds)}, {len(findings)} findings",
+        flush=True,
+    )
+    return findings
+
+
+def check_terminations(count, rng):
+    """Returns findings; prints one line. What such a process should leave behind is looked at in this loop."""
+    findings, seconds = [], []
+    for number in range(count):
+        with Child(("native", "staged")[number % 2]) as child:
+            status, took = child.terminated(0.5 * rng.random() ** 3)
+        seconds.append(took)
+        if status != 128 + signal.SIGTERM:
+            findings.append(f"SIGTERM, {child.kind}: expected exit status 143, got {status}")
+    print(f"SIGTERM: {count}, {summary(seconds)}, {len(findings)} findings", flush=True)
+    return findings
+
+
+def summary(seconds):
+    if not seconds:
+        return "none"
+    return f"stopped after {1e3 * np.median(seconds):.1f} ms (median), {1e3 * max(seconds):.1f} ms at most"
+
+
+# ---- predictions
+
+
+def wrong_predictions(model, count, seed):
+    """How many of `count` predictions in each of 8 threads differ from those of one thread."""
+    batches = [X[i : i + n] for n in (1, 2, 16, 17, 40) for i in (0, 100)]
+    expected = [model.predict(x).tobytes() for x in batches]
+    wrong = []
+
+    def predict(number):
+        rng = random.Random(seed + number)
+        for _ in range(count):
+            i = rng.randrange(len(batches))
+            if model.predict(batches[i], rng.choice((None, None, None, 2))).tobytes() != expected[i]:
+                wrong.append(i)
+
+    threads = [threading.Thread(target=predict, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(wrong)
+
+
+def check_predictions(count, seed):
+    """Returns findings; prints one line."""
+    findings, began = [], time.perf_counter()
+    if not wrong_predictions(trainer_of("shared").model, 300, seed):
+        findings.append("a layer that all threads share was not noticed")
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # Python changes threads as often as it can
+    for kind in ("native", "staged"):
+        wrong = wrong_predictions(trainer_of(kind).model, count // 2, seed)
+        findings += [f"{kind}: {wrong} of {8 * (count // 2)} predictions differ"] if wrong else []
+    sys.setswitchinterval(before)
+    seconds = time.perf_counter() - began
+    print(f"predictions: 8 threads x {count} in {seconds:.0f} s, {len(findings)} findings", flush=True)
+    return findings
+
+
+def main():
+    """Exit with 1 if anything hung or differed, or if a canary was missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--forks", type=int, default=12)
+    parser.add_argument("--interrupts", type=int, default=20, help="so many SIGINTs, and as many SIGTERMs")
+    parser.add_argument("--predictions", type=int, default=1000, help="of each of 8 threads")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        train_until_interrupted(options.child)
+        return
+    rng, findings = random.Random(options.seed), []
+    if options.forks:
+        findings += check_forks(options.forks)
+    if options.interrupts:
+        findings += check_interrupts(options.interrupts, rng) + check_terminations(options.interrupts, rng)
+    if options.predictions:
+        findings += check_predictions(options.predictions, options.seed)
+    print(*findings, sep="\n", end="\n" if findings else "")
+    sys.exit(bool(findings))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""The table of equal bits: one hash of a trained net, for any number of threads, for x86-64-v3 and v4.
+
+Each row is a net in a dtype, each entry a process of its own; a row must hold one value. The hash is of weights,
+gradients, losses, metrics and predictions after three ways to train; the velocity shows in the weights of later steps.
+
+    python tests/conformance/same_bits.py                       # the table
+    python tests/conformance/same_bits.py --nets mixed --threads 1 3
+    python tests/conformance/same_bits.py --whole 20            # and 20 random OpenMP settings for each row
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import nets  # noqa: E402
+
+import minidl_c  # noqa: E402
+from minidl import Layer, Sequential, Trainer  # noqa: E402
+from minidl.initializers import zeros  # noqa: E402
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale  # noqa: E402
+from minidl.optimizers import SGD  # noqa: E402
+
+THREADS = (1, 2, 3, 5, 8, 16)
+DTYPES = ("float32", "float64")
+EXAMPLES, SEED = 331, 0
+LIMIT = 600  # seconds for one process
+
+
+def mixed():
+    """What the other two nets do not have: strides, dilation, groups, windows that overlap."""
+    return [
+        Rescale(1 / 255, -0.5),
+        Conv2D(8, 3, stride=2, padding=1), ReLU(),
+        Conv2D(12, 3, dilation=2, groups=4, padding="same"), ReLU(),
+        MaxPool2D(3, 2, padding=1),
+        Flatten(),
+        Dense(40), ReLU(),
+        Dense(10),
+    ]  # fmt: skip
+
+
+class InThreadOrder(Layer):
+    """The canary: adds a learnt shift, and sums its gradient in as many pieces as there are threads."""
+
+    threads = 1
+
+    def build(self, in_shape):
+        self.shift = self.param("shift", in_shape, zeros)
+        return in_shape
+
+    def forward(self, x, training):
+        return x + self.shift.value
+
+    def backward(self, dy):
+        self.shift.grad[:] = sum(piece.sum(axis=0) for piece in np.array_split(dy, self.threads))
+        return dy
+
+
+NETS = {
+    "lenet": nets.lenet5,
+    "cnn": nets.cnn,
+    "mixed": mixed,
+    "canary": lambda: [Rescale(1 / 255), Flatten(), InThreadOrder(), Dense(10)],
+}
+
+
+def digest(net, dtype, threads, seed):
+    """One hash of a trained net. threads None: as many as the process finds right."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.integers(0, 256, (EXAMPLES, *nets.IMAGE), dtype=np.uint8), rng.integers(0, nets.CLASSES, EXAMPLES)
+    InThreadOrder.threads = threads or 1
+    model = Sequential(NETS[net](), nets.IMAGE, dtype=dtype)
+    optimizer = SGD(lambda step: 0.05 / (1 + step), momentum=0.9, nesterov=True)
+    trainer = Trainer(model, "softmax_cross_entropy", optimizer, ["accuracy"], num_threads=threads)
+    trainer.fit(X, y, epochs=2, batch_size=50, verbose=0)  # partial tiles, and a partial batch at the end
+    trainer.fit(X, y, batch_size=290, sample_weight=rng.uniform(0, 2, EXAMPLES), verbose=0)  # more tiles than slots
+    losses = [trainer.train_batch(X[:n], y[:n]) for n in (1, 5, 17)]  # fewer tiles than threads
+    found = hashlib.sha256()
+    for name, param in model.params.items():
+        for array in (param.value, param.grad):
+            found.update(name.encode() + np.ascontiguousarray(array).tobytes())
+    for column in ("loss", "accuracy", "lr"):
+        found.update(np.array(trainer.history[column]).tobytes())
+    for array in (losses, model.predict(X, threads), model.predict(X[:3], threads)):
+        found.update(np.asarray(array).tobytes())
+    return found.hexdigest()[:16]
+
+
+def in_a_process(net, dtype, threads, isa, seed=SEED, settings=None, processor=None):
+    """`digest` in a new process, with these environment variables, and on one processor alone if it is named."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
+    environment |= {"MINIDL_ISA": isa, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(settings or {})}
+    task = {"net": net, "dtype": dtype, "threads": threads, "seed": seed, "processor": processor}
+    command = [sys.executable, __file__, "--task", json.dumps(task)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT)
+    if done.returncode:
+        raise RuntimeError(f"{task} under {isa}: {done.stderr.strip().splitlines()[-1:]}")
+    return done.stdout.strip()
+
+
+def run_task(net, dtype, threads, seed, processor):
+    """What `in_a_process` starts."""
+    if processor is not None:
+        os.sched_setaffinity(0, {processor})
+    print(digest(net, dtype, threads, seed))
+
+
+def usable_isas():
+    """Of v3 and v4, or the one build of another machine, what is built here and runs here."""
+    folder = Path(minidl_c.__file__).parent
+    runs = [isa for isa in minidl_c.cpu.supported() if (folder / isa / "build.json").is_file()]
+    return [isa for isa in runs if isa != "v2"] or runs
+
+
+def random_settings(rng):
+    """OpenMP variables that must not matter, a number of threads, perhaps a single processor."""
+    settings = {
+        "OMP_DYNAMIC": rng.choice(["true", "false"]),
+        "OMP_SCHEDULE": rng.choice(["static", "dynamic,1", "guided", "auto"]),
+        "OMP_PROC_BIND": rng.choice(["false", "true", "close", "spread"]),
+        "OMP_WAIT_POLICY": rng.choice(["active", "passive"]),
+        "OMP_NUM_THREADS": str(rng.randint(1, 9)),
+        "OMP_THREAD_LIMIT": str(rng.randint(2, 16)),
+    }
+    kept = {name: settings[name] for name in sorted(settings) if rng.random() < 0.6}
+    processor = rng.choice(sorted(os.sched_getaffinity(0))) if rng.random() < 0.3 else None
+    return rng.choice([None, None, *THREADS]), kept, processor
+
+
+def row(net, dtype, threads, isas, whole=0, seed=SEED):
+    """The hashes of one row, by what they were made with."""
+    found = {f"{isa} {count}": in_a_process(net, dtype, count, isa) for isa in isas for count in threads}
+    rng = random.Random(f"{seed} {net} {dtype}")
+    for _ in range(whole):
+        count, settings, processor = random_settings(rng)
+        isa = rng.choice(isas)
+        made_with = f"{isa} {count} {settings} processor={processor}"
+        found[made_with] = in_a_process(net, dtype, count, isa, settings=settings, processor=processor)
+    return found
+
+
+def differing(found):
+    """What was made otherwise than the first; empty for a row of one value."""
+    first = next(iter(found.values()))
+    return {made_with: value for made_with, value in found.items() if value != first}
+
+
+def canaries(isa):
+    """What must be noticed: other data, and a sum in the order of threads. Returns what was not."""
+    missed = []
+    if in_a_process("mixed", "float32", 1, isa) == in_a_process("mixed", "float32", 1, isa, seed=SEED + 1):
+        missed.append("another seed gave the same hash")
+    if not differing(row("canary", "float32", (1, 3), [isa])):
+        missed.append("a net summed in the order of threads was not noticed")
+    return missed
+
+
+def main():
+    """Print the table; exit with 1 if a row has two values, or a canary was missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", nargs="+", choices=["lenet", "cnn", "mixed"], default=["lenet", "cnn", "mixed"])
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=DTYPES)
+    parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
+    parser.add_argument("--isas", nargs="+", default=usable_isas())
+    parser.add_argument("--whole", type=int, default=0, metavar="N", help="random OpenMP settings for each row")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the random settings")
+    parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.task:
+        run_task(**options.task)
+        return
+    findings, runs = canaries(options.isas[0]), 0
+    print(f"threads {', '.join(map(str, options.threads))}; {', '.join(options.isas)}; {options.whole} random settings")
+    for net in options.nets:
+        for dtype in options.dtypes:
+            found = row(net, dtype, options.threads, options.isas, options.whole, options.seed)
+            other, runs = differing(found), runs + len(found)
+            print(
+                f"  {net:6} {dtype}  {next(iter(found.values()))}  {len(found) - len(other)} of {len(found)}",
+                flush=True,
+            )
+            findings += [f"{net} {dtype}: {value} with {made_with}" for made_with, value in other.items()]
+    print(f"same bits: {runs} processes, {len(options.nets) * len(options.dtypes)} rows, {len(findings)} findings")
+    print(*findings, sep="\n", end="\n" if findings else "")
+    sys.exit(bool(findings))
+
+
+if __name__ == "__main__":
+    main()

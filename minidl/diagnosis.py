@@ -33,14 +33,14 @@ def explain(model: Sequential, loss: Loss, batch: Batches, k: int, seed: int, nu
     assert network is not None
     try:
         with np.errstate(all="ignore"):
-            found = _Rerun(network, loss, batch, k, seed, step, num_threads).finding()
+            found = Rerun(network, loss, batch, k, seed, step, num_threads).finding()
         found = found or _left(network, batch, k, "; it did not happen again in a second run of this step")
     except Exception as error:  # of a user's layer or loss, which may not bear to be copied or to run again
         found = _left(network, batch, k, f"; a second run, to say more, broke off: {type(error).__name__}: {error}")
     return f"step {step}: {found[0]}. The weights are those before this step; {found[1]}"
 
 
-class _Rerun:
+class Rerun:
     """The k-th step of `batch` once more, on a copy of the network in which every layer is a stage of its own."""
 
     def __init__(

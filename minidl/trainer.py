@@ -64,7 +64,8 @@ class Trainer(Learner):
         Ctrl-C and SIGTERM act between two steps; SIGTERM first calls the on_terminate of callbacks.
 
         Raises TypeError or ValueError before the first step if anything does not fit together, and FloatingPointError
-        if a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay.
+        if a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
+        message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
         """
         epochs, batch_size = whole("epochs", epochs, least=0), whole("batch_size", batch_size)
         hooks, progress = Hooks(callbacks), Progress(verbose, epochs)

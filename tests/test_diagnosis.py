@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
+from minidl.data import Examples
+from minidl.diagnosis import Rerun
 from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
+from minidl.steps import Batches, make_steps
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(45, 1, 8, 8)).astype("float32"), RNG.integers(0, 3, 45)
@@ -252,6 +255,23 @@ def test_x_that_was_written_into_meanwhile():
 
 
 # ---- the second run
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_second_run_has_the_bits_of_the_first(weighted, dtype):
+    """Layer by layer as in one plan: outputs, losses, gradients of the second step of two."""
+    model, n = net(dtype), 20
+    weights = RNG.uniform(0.5, 2, 45).astype(dtype) if weighted else None
+    rows = RNG.permutation(45)[: 2 * n]
+    arrays = [np.zeros(2), np.zeros(1, np.int64), np.empty(2 * n, dtype), np.empty((2 * n, 3), dtype)]
+    batch = Batches(Examples(X, (1, 8, 8), dtype), Y, weights, rows, n, *arrays)
+    assert make_steps(model, softmax_cross_entropy, SGD(0.0), 0).run(batch, None) == 2
+    rerun = Rerun(model.network, softmax_cross_entropy, batch, 1, 0, 1, None)
+    assert rerun.finding() is None
+    assert rerun.inputs[-1].tobytes() == batch.scores[n:].tobytes()
+    grads = rerun.parameters.grads / rerun.parameters.grads.dtype.type(batch.totals()[1])
+    assert grads.tobytes() == model.network.parameters.grads.tobytes()
+
+
 class Noise(Layer):
     """Random numbers, one of which may be too much for the layer behind; counts, keeps, and is not to be disturbed."""
 

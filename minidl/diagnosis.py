@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from minidl.layer import Array, Layer, Param
+from minidl.layer import Array, Layer
 from minidl.losses import Loss, checked_loss
 from minidl.network import NativeStage, Network, NumpyStage, Stage
 from minidl.parameters import Parameters
@@ -143,7 +143,7 @@ class Rerun:
         if np.isfinite(grads).all():
             return None
         self.parameters.grads[:] = grads
-        bad = [f"{i}.{name}" for i, name, param in self._params() if not np.isfinite(param.grad).all()]
+        bad = _bad_gradients(self.layers)
         what = f"the gradient of {' and '.join(bad)} is {_kind(grads)} when divided by the batch's weight"
         return f"{what}, {self.total:.3g}", "give larger sample weights"
 
@@ -159,9 +159,6 @@ class Rerun:
         largest = _largest(np.concatenate([value.ravel() for value in weights])) if weights else ""
         return f"{what}, from finite {finite}" + (f" and weights (up to {largest})" if weights else ""), SMALLER
 
-    def _params(self) -> Iterator[tuple[int, str, Param]]:
-        return ((i, name, param) for i, layer in enumerate(self.layers) for name, param in layer.params.items())
-
     def _examples(self, values: Array) -> str:
         """The examples whose values are not finite."""
         finite = np.isfinite(values).reshape(len(values), math.prod(values.shape[1:])).all(axis=1)
@@ -169,17 +166,19 @@ class Rerun:
 
 
 def _twins(network: Network) -> list[Layer]:
-    """Copies of the layers with parameters of their own; only the ops, which hold no state, are shared."""
-    known: dict[int, object] = {id(layer.op): layer.op for layer in network.layers}
-    known |= {id(param): Param(np.array(param.value)) for layer in network.layers for param in layer.params.values()}
-    return copy.deepcopy(network.layers, known)
+    """Copies of the layers, parameters included; only the ops, which hold no state, are shared."""
+    return copy.deepcopy(network.layers, {id(layer.op): layer.op for layer in network.layers})
+
+
+def _bad_gradients(layers: Sequence[Layer]) -> list[str]:
+    """The names of the parameters whose gradients are not finite."""
+    params = ((f"{i}.{name}", param) for i, layer in enumerate(layers) for name, param in layer.params.items())
+    return [name for name, param in params if not np.isfinite(param.grad).all()]
 
 
 def _left(network: Network, batch: Batches, k: int, note: str) -> tuple[str, str]:
     """What the first run of the step left: its gradients and losses."""
-    layers = enumerate(network.layers)
-    params = {f"{i}.{name}": param for i, layer in layers for name, param in layer.params.items()}
-    bad = [name for name, param in params.items() if not np.isfinite(param.grad).all()]
+    bad = _bad_gradients(network.layers)
     here = slice(k * batch.size, (k + 1) * batch.size)
     rows = batch.rows[here][~np.isfinite(batch.losses[here])]
     told = [f"the gradient of {' and '.join(bad)}"] if bad else []

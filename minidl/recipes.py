@@ -58,7 +58,8 @@ class Recipes:
         try:
             arguments = constructor_arguments(value)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"{where}: cannot be saved: {error}") from error
+            known = "numbers, strings, lists, tuples, dicts, functions, or objects made of these"
+            raise TypeError(f"{where}: cannot be saved: expected {known}, got {error}") from error
         self._depth += 1
         try:
             return {name: self.encode(argument, f"{where}: {name}") for name, argument in arguments.items()}

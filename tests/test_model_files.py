@@ -58,7 +58,7 @@ CUSTOM = {"Gain": Gain}
 def test_a_model_comes_back_as_it_was(model, path, rng):
     model.save(path)
     twin = Sequential.load(path, custom=CUSTOM)
-    assert repr(twin) == repr(model).replace("np.float32(0.5)", "0.5")
+    assert repr(twin) == repr(model)
     assert (twin.input_shape, twin.seed, twin.dtype) == (model.input_shape, model.seed, model.dtype)
     X = rng.standard_normal((19, 2, 8, 8))
     assert twin.predict(X).tobytes() == model.predict(X).tobytes()
@@ -80,7 +80,7 @@ def test_files_stay_what_they_are(path):
         param.value = np.arange(param.value.size).reshape(param.value.shape) + i
     model.save(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert digest == "217f8f485d04b55c6fbbc5b40c339dc748c6c89f8abd8aade2c2d5131e260eaa"
+    assert digest == "4ac6da8ac0c61890ecf532ac4f150ed16117e567d8098f5adc01858c9ed4722f"
 
 
 def test_pytorchs_tools_find_the_names_and_layouts(model, path):
@@ -100,21 +100,21 @@ def test_a_model_that_is_not_built_is_not_saved(path):
 
 
 def test_an_argument_that_no_file_can_hold_is_named(path):
-    model = Sequential([ReLU(), Gain(start=[print])], input_shape=(3,))
+    model = Sequential([ReLU(), Gain(start=[1j])], input_shape=(3,))
     path.write_bytes(b"old")
-    with pytest.raises(TypeError, match=r"^layer 1, Gain: start\[0\]: expected .*, got <built-in function print>"):
+    with pytest.raises(TypeError, match=r"^layer 1, Gain: start\[0\]: cannot be saved: .*, got complex"):
         model.save(path)
     assert path.read_bytes() == b"old"
     twin = type("Gain", (Gain,), {})
-    with pytest.raises(ValueError, match="layer 1, Gain: expected one class called 'Gain', got two"):
+    with pytest.raises(ValueError, match="layer 1, Gain: cannot be saved: expected one 'Gain', got two"):
         Sequential([Gain(), twin()], input_shape=(3,)).save(path)
 
 
 def test_classes_that_are_missing_are_named(model, path):
     model.save(path)
-    with pytest.raises(FileError, match=rf'^{path}: .*custom=\{{"Gain": Gain\}}'):
+    with pytest.raises(FileError, match=rf"^{path}: .*custom=\{{'Gain': Gain\}}"):
         Sequential.load(path)
-    with pytest.raises(TypeError, match="custom: expected classes by name"):
+    with pytest.raises(TypeError, match="custom: expected classes and functions by name"):
         Sequential.load(path, custom=[Gain])
     with pytest.raises(FileError, match="layers: expected Layer objects, got 3 at place 5"):
         Sequential.load(path, custom={"Gain": type("Three", (), {"__new__": lambda *_, **__: 3})})
@@ -130,12 +130,12 @@ def written(path, **changes):
 
 
 def layer(name, **config):
-    return {"class": name, "config": config}
+    return {"minidl": [name, config]}
 
 
-RELU = layer("minidl.ReLU")
-CONV = layer("minidl.Conv2D", filters=2, kernel_size=1, stride=1, padding="valid", dilation=1, groups=1)
-FLAT = layer("minidl.Flatten")
+RELU = layer("ReLU")
+CONV = layer("Conv2D", filters=2, kernel_size=1, stride=1, padding="valid", dilation=1, groups=1)
+FLAT = layer("Flatten")
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ FLAT = layer("minidl.Flatten")
         ({"more": 1}, "expected the recipe of a model"),
         ({"layers": RELU}, "layers: expected a list"),
         ({"layers": [RELU, 1]}, "layers: expected Layer objects, got 1 at place 1"),
-        ({"layers": [{"class": "minidl.Sequential", "config": {}}]}, r"this version of minidl, got minidl\.Sequential"),
+        ({"layers": [layer("Sequential")]}, "this version of minidl has, got Sequential"),
         ({"layers": [RELU]}, "tensor '2.weight': expected a name such as '0.weight', of one of 1 layers"),
-        ({"layers": [RELU, FLAT, layer("minidl.Dense", units=3)]}, "layer 0, ReLU.*got .'bias', 'weight'.|expected no"),
-        ({"layers": [CONV, FLAT, layer("minidl.Dense", units=10**9)]}, r"'weight': expected shape \(1000000000, 8\)"),
-        ({"layers": [CONV, FLAT, layer("minidl.Dense", units=10**18)]}, "layer 2, Dense"),
-        ({"layers": [CONV, FLAT, layer("minidl.Dense", units=3, more=1)]}, "unexpected keyword argument 'more'"),
-        ({"layers": [CONV, FLAT, layer("minidl.Dense", units="3")]}, "layer 2, Dense.*units: expected a whole number"),
-        ({"layers": [CONV, FLAT, layer("minidl.Dense", units=RELU)]}, "layer 2, Dense.*units: expected a whole number"),
+        ({"layers": [RELU, FLAT, layer("Dense", units=3)]}, "layer 0, ReLU.*got .'bias', 'weight'.|expected no"),
+        ({"layers": [CONV, FLAT, layer("Dense", units=10**9)]}, r"'weight': expected shape \(1000000000, 8\)"),
+        ({"layers": [CONV, FLAT, layer("Dense", units=10**18)]}, "layer 2, Dense"),
+        ({"layers": [CONV, FLAT, layer("Dense", units=3, more=1)]}, "unexpected keyword argument 'more'"),
+        ({"layers": [CONV, FLAT, layer("Dense", units="3")]}, "layer 2, Dense.*units: expected a whole number"),
+        ({"layers": [CONV, FLAT, layer("Dense", units=RELU)]}, "layer 2, Dense.*units: expected a whole number"),
         ({"input_shape": [1, 2**20, 2**20]}, "layer"),
         ({"input_shape": [1, 2, 3]}, r"'weight': expected shape \(3, 12\), got \(3, 8\)"),
         ({"input_shape": "122"}, "input_shape: expected a tuple"),

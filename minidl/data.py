@@ -31,14 +31,14 @@ class Examples:
         if array.shape[1:] != shape and (array.ndim != 2 or array.shape[1] != size):
             flat = "" if len(shape) == 1 else f" or (n, {size})"
             expected = "(n, " + ", ".join(map(str, shape)) + ")"
-            raise ValueError(f"{name}: expected shape {expected}{flat}, got {array.shape}")
+            raise ValueError(f"{name}: expected shape {expected}{flat}, got {array.shape}{_remedy(name, array, shape)}")
         self.name, self.dtype, self.size = name, dtype, size
         self._array = array
         self._direct = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
         self._late = _is_memory_map(array)
         if not self._late:
             for start in range(0, len(array), CHUNK):
-                self._check(array[start : start + CHUNK])
+                self._check(array[start : start + CHUNK], start)
 
     def __len__(self) -> int:
         return len(self._array)
@@ -74,17 +74,29 @@ class Examples:
         rows = np.unique(np.linspace(0, n - 1, CHUNK).astype(np.int64)) if self._late and n else np.arange(n)
         return fingerprint(self._array, rows)
 
-    def _check(self, block: Array) -> None:
+    def _check(self, block: Array, start: int = 0) -> None:
+        """Raises ValueError unless all is finite in the model's dtype; `start` is the number of the first example."""
         if block.dtype.kind != "f":
             return
         if not np.isfinite(block).all():
-            raise ValueError(f"{self.name}: expected finite numbers, got NaN or infinity")
+            bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
+            where = "" if self._late else f" (first in example {start + int(bad.argmax())})"
+            raise ValueError(f"{self.name}: expected finite numbers, got NaN or infinity{where}")
         if block.size and block.dtype.itemsize > np.dtype(self.dtype).itemsize:
             largest = np.finfo(self.dtype).max
             if max(block.max(), -block.min()) > largest:
                 raise ValueError(
                     f"{self.name}: expected numbers of at most {largest:.3g} ({self.dtype}), got larger ones"
                 )
+
+
+def _remedy(name: str, array: Array, shape: Shape) -> str:
+    """What to do about a shape that is wrong in one of the usual ways."""
+    if array.shape == shape:
+        return f": one example alone is {name}[np.newaxis]"
+    if array.ndim == 4 and array.shape[1:] == (*shape[1:], shape[0]):
+        return f": channels come first, {name}.transpose(0, 3, 1, 2)"
+    return ""
 
 
 def as_numbers(X: Any, name: str) -> Array:

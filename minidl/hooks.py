@@ -36,11 +36,9 @@ class Hooks:
             hooks = [name for name in dir(callback) if name.startswith("on_") and callable(getattr(callback, name))]
             wrong = sorted(set(hooks) - set(HOOKS))
             if wrong or not hooks or isinstance(callback, type):
-                got = (
-                    f"{callback!r} with {wrong or 'none of them'}"
-                    if not isinstance(callback, type)
-                    else f"the class {callback!r}"
-                )
+                got = f"{type(callback).__name__} with {', '.join(wrong) or 'none of them'}"
+                if isinstance(callback, type):
+                    got = f"the class {callback.__name__}"
                 raise TypeError(f"callbacks: expected objects with hooks from {', '.join(HOOKS)}, got {got}")
             if getattr(callback, "every_n_steps", None) is not None:
                 whole(f"every_n_steps of {callback!r}", callback.every_n_steps)

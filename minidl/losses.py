@@ -59,11 +59,13 @@ class SoftmaxCrossEntropy:
             hint = "y.astype(int)" if array.dtype.kind in "bf" else "np.unique(y, return_inverse=True)[1]"
             raise TypeError(f"y: expected integer labels, got dtype {array.dtype}; perhaps {hint}")
         if array.ndim != 1:
-            raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}")
+            one_hot = ": of one-hot rows, y.argmax(axis=1)" if array.shape[1:] == shape else ""
+            raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}{one_hot}")
         if array.size and (array.min() < 0 or array.max() >= shape[0]):
+            shifted = ": y - 1 counts from 0" if array.min() == 1 and array.max() == shape[0] else ""
             raise ValueError(
                 f"y: expected labels from 0 to {shape[0] - 1} (the model has {shape[0]} outputs), "
-                f"got labels from {array.min()} to {array.max()}"
+                f"got labels from {array.min()} to {array.max()}{shifted}"
             )
         return np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"])
 

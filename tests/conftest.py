@@ -14,6 +14,8 @@ import pytest
 
 import minidl_c
 
+collect_ignore = ["conformance"]  # programs, not tests
+
 USER_KERNELS = Path(__file__).parent / "user_kernel"
 
 

@@ -26,7 +26,7 @@ class NativeStage:
     def predict(self, x: Array, num_threads: int | None) -> Array:
         """The outputs for x; keeps nothing."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        self.plan.predict(_rows(x), np.arange(len(x)), self.parameters.values, _rows(y), num_threads)
+        self.plan.predict(_rows(x), None, self.parameters.values, _rows(y), num_threads)
         return y
 
     def forward(

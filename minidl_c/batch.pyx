@@ -2,7 +2,7 @@
 
 A plan of a single op, so the result has the bits of the same op inside a model.
 """
-from numpy import arange, concatenate, empty
+from numpy import concatenate, empty
 
 from minidl_c.op cimport Op
 from minidl_c.plan cimport Plan
@@ -22,7 +22,7 @@ cdef int forward_batch(Op op, object x, object y, tuple params, object num_threa
     """y (n, ...) OUT = the op on every example of x (n, ...)."""
     n = x.shape[0]
     param = _flat(params, op.dtype)
-    Plan([op], [0]).predict(x.reshape(n, op.c.in_size), arange(n), param, y.reshape(n, op.c.out_size), num_threads)
+    Plan([op], [0]).predict(x.reshape(n, op.c.in_size), None, param, y.reshape(n, op.c.out_size), num_threads)
     return 0
 
 

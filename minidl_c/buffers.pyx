@@ -1,15 +1,104 @@
-"""Addresses of arrays, for arguments whose dtype a plan only knows when it runs."""
-from numpy import dtype as numpy_dtype
+"""The door for arrays: whatever a function of this package reads or writes comes in through here, or is refused by name.
 
-_DTYPES = {name: numpy_dtype(name) for name in ("uint8", "int64", "float32", "float64")}       # native: others differ
+Taken are NumPy arrays as they lie in memory: numbers of a dtype that kernels know, in this machine's byte order,
+C-contiguous and aligned, without a mask or fields, writable if they are outputs. An output shares no memory with any other
+argument.
+"""
+from cpython.buffer cimport PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer
+from numpy import asarray, ndarray
+from numpy.ma import MaskedArray
 
 
-cdef char *address(object array, object dtype, Py_ssize_t size, bint write, str name) except? NULL:
-    """Where a C-contiguous array of `size` numbers lies; raises ValueError or TypeError if it is anything else."""
-    flags = array.flags
-    if array.dtype != _DTYPES[dtype]:
-        raise TypeError(f"{name}: expected {dtype}, got {array.dtype}")
-    if array.size != size or not flags.c_contiguous or not flags.aligned or (write and not flags.writeable):
-        kind = "writable " if write else ""
-        raise ValueError(f"{name}: expected {size} aligned C-contiguous {kind}numbers, got shape {array.shape}")
-    return <char *> <size_t> array.ctypes.data
+cdef str kind_of(const Py_buffer *view):
+    """The dtype as kernels know it, or None; formats of other byte orders and of fields are longer than one letter."""
+    cdef char code = view.format[0]
+    if code == 0 or view.format[1] != 0:
+        return None
+    if (code == c"l" or code == c"q") and view.itemsize == 8:
+        return "int64"
+    return "float32" if code == c"f" else "float64" if code == c"d" else "uint8" if code == c"B" else None
+
+
+cdef int check_plain(object array, str name) except -1:
+    """Raises TypeError for anything that is not an array, or is more than its numbers."""
+    if not isinstance(array, ndarray):
+        raise TypeError(f"{name}: expected an array, got {type(array).__name__}")
+    if isinstance(array, MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, got a masked array: fill it first")
+    if array.dtype.names is not None:
+        raise TypeError(f"{name}: expected plain numbers, got {array.dtype}")
+    return 0
+
+
+cdef class Arguments:
+    """The arrays of one call. They are held until they are given back: nobody can free or resize them meanwhile."""
+
+    def __cinit__(self):
+        self.names = ()
+
+    def __dealloc__(self):
+        self.give_back()
+
+    cdef void give_back(self) noexcept:
+        """Lets all of them go."""
+        while self.n:
+            self.n -= 1
+            PyBuffer_Release(&self.views[self.n])
+        self.names = ()
+
+    cdef char *take(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, bint write, str name) except? NULL:
+        """Where an array of this dtype and size lies: `rows` rows of `width` numbers.
+
+        kind None: any that kernels know; rows -1: as many as it has; width -1: of any width. Raises TypeError or ValueError
+        for any other array.
+        """
+        cdef Py_buffer *view = &self.views[self.n]
+        cdef Py_ssize_t numbers
+        if type(array) is not ndarray or array.dtype.names is not None:
+            check_plain(array, name)
+        try:
+            PyObject_GetBuffer(array, view, PyBUF_FORMAT | PyBUF_STRIDES)
+        except ValueError as error:                           # dates have no buffer
+            raise TypeError(f"{name}: expected {kind or 'real numbers'}, got {array.dtype}") from error
+        self.writes[self.n] = write
+        self.n += 1
+        self.names += (name,)
+        self.kind = kind_of(view)
+        if view.itemsize and <size_t> view.buf % view.itemsize or not PyBuffer_IsContiguous(view, c"C"):
+            raise ValueError(f"{name}: expected an aligned C-contiguous array, got strides {array.strides}")
+        if self.kind is None or kind is not None and self.kind != kind:
+            raise TypeError(f"{name}: expected {kind or 'uint8, float32 or float64'}, got {array.dtype}")
+        if write and view.readonly:
+            raise ValueError(f"{name}: expected a writable array, got a read-only one")
+        numbers = view.len // view.itemsize
+        self.rows = view.shape[0] if view.ndim else -1
+        if self.rows < 0 or rows >= 0 and self.rows != rows or width >= 0 and (
+                numbers if self.rows == 0 else numbers % self.rows or numbers // self.rows != width):
+            raise ValueError(f"{name}: expected {rows if rows >= 0 else 'n'} rows of {width}, got shape {array.shape}")
+        return <char *> view.buf
+
+    cdef int apart(self) except -1:
+        """Raises ValueError if an output shares memory with another argument."""
+        cdef int i, k
+        cdef const Py_buffer *a
+        cdef const Py_buffer *b
+        for i in range(self.n):
+            for k in range(self.n if self.writes[i] else 0):
+                a, b = &self.views[i], &self.views[k]
+                if i != k and <char *> a.buf < <char *> b.buf + b.len and <char *> b.buf < <char *> a.buf + a.len:
+                    raise ValueError(f"{self.names[i]}: expected memory of its own, got some that belongs to {self.names[k]}")
+        return 0
+
+
+cdef list arrays(dict inputs, dict outputs):
+    """The arrays behind the typed memoryviews of a kernel's arguments, checked as those of a plan; None stays None."""
+    cdef Arguments taken = Arguments()
+    found = []
+    for name, view in [*inputs.items(), *outputs.items()]:
+        if view is not None:
+            check_plain(view.base, name)
+            view = asarray(view.base)
+            taken.take(view, None, -1, -1, name in outputs, name)
+        found.append(view)
+    taken.apart()
+    return found

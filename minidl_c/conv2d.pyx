@@ -11,14 +11,14 @@ from itertools import product
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
-from numpy import asarray
 
 from minidl_c.axes cimport find_runs
 from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.buffers cimport arrays
 from minidl_c.conv2d_single cimport conv2d_backward_w_single, single_scratch
 from minidl_c.correlate cimport correlate_tile, correlation
 from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile
-from minidl_c.op import whole_numbers
+from minidl_c.op import product_of, whole_numbers
 
 cdef extern from "conv2d_tiles.h" nogil:
     void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
@@ -203,7 +203,7 @@ cdef class Conv2DOp(Op):
     Raises ValueError if the kernel does not fit into the padded input or the groups do not divide the channels.
     """
 
-    def __init__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, dtype="float32"):
+    def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, dtype="float32"):
         cdef conv2d_dims *d = &self.d
         cdef Py_ssize_t c, r, s, n = 0
         C, H, W = whole_numbers("input shape", in_shape, 3, 1)
@@ -219,6 +219,8 @@ cdef class Conv2DOp(Op):
                              f"with padding {padding}")
         if max(room) > 2**24:
             raise ValueError(f"padding: an input of {H} x {W} with padding {padding} is too large")
+        product_of("padded input", (C, *room))
+        product_of("weights", (filters, C // groups, *kernel))
         stride = [min(s, r) for s, r in zip(stride, room)]        # a longer one leaves the same single window
         dilation = [min(e, r) for e, r in zip(dilation, room)]    # a longer one belongs to a kernel of 1
         d.C, d.H, d.W, d.K, d.groups = C, H, W, filters, groups
@@ -279,7 +281,7 @@ def conv2d_forward(
 
     Raises ValueError for shapes that do not belong together, before y is touched.
     """
-    x_, w_, b_, y_ = asarray(x), asarray(w), asarray(b), asarray(y)
+    x_, w_, b_, y_ = arrays({"x": x, "w": w, "b": b}, {"y": y})
     forward_batch(_op(x_, stride, padding, dilation, groups, w=w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
 
 
@@ -293,6 +295,6 @@ def conv2d_backward(
     stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, num_threads=1,
 ):
     """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as conv2d_forward."""
-    dy_, x_, w_, dw_, db_ = asarray(dy), asarray(x), asarray(w), asarray(dw), asarray(db)
+    dy_, x_, w_, dx_, dw_, db_ = arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
     op = _op(x_, stride, padding, dilation, groups, w=w_, dy=dy_, dw=dw_, db=db_)
-    backward_batch(op, dy_, x_, None if dx is None else asarray(dx), (w_, db_), (dw_, db_), num_threads)
+    backward_batch(op, dy_, x_, dx_, (w_, db_), (dw_, db_), num_threads)

@@ -8,11 +8,11 @@ The weights' gradient waits for the whole batch because it is as large as the we
 them through memory for every tile. Its lanes hold outputs, so each tile leaves dy with its examples as rows.
 """
 from libc.string cimport memset
-from numpy import asarray
 
 from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.buffers cimport arrays
 from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile, whole
-from minidl_c.op import whole_numbers
+from minidl_c.op import product_of, whole_numbers
 
 cdef extern from "dense_tiles.h" nogil:
     void project_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *)
@@ -155,12 +155,12 @@ cdef class DenseOp(Op):
     Parameters in the flat buffer: weights (inputs, outputs), then bias (outputs,). Raises ValueError for sizes below 1.
     """
 
-    def __init__(self, in_shape, outputs, dtype="float32"):
+    def __cinit__(self, in_shape, outputs, dtype="float32"):
         cdef dense_dims *d = &self.d
         d.inputs, d.outputs = whole_numbers("inputs and outputs", (*in_shape, outputs), 2, 1)
         describe(self, (d.inputs,), (d.outputs,), dtype)
         d.row = (d.outputs + 2 * LANES - 1) // (2 * LANES) * (2 * LANES)      # whole register tiles on every machine
-        self.c.n_param, self.c.rows = (d.inputs + 1) * d.outputs, d.inputs + 1
+        self.c.n_param, self.c.rows = product_of("weights", (d.inputs + 1, d.outputs)), d.inputs + 1
         self.c.work = d.inputs * d.outputs
         self.c.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.splits = READS_X, 1
@@ -192,7 +192,7 @@ def dense_forward(
 
     Raises ValueError for shapes that do not belong together, before y is touched.
     """
-    x_, w_, b_, y_ = asarray(x), asarray(w), asarray(b), asarray(y)
+    x_, w_, b_, y_ = arrays({"x": x, "w": w, "b": b}, {"y": y})
     forward_batch(_op(x_, w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
 
 
@@ -206,6 +206,6 @@ def dense_backward(
     num_threads=1,
 ):
     """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as dense_forward."""
-    dy_, x_, w_, dw_, db_ = asarray(dy), asarray(x), asarray(w), asarray(dw), asarray(db)
+    dy_, x_, w_, dx_, dw_, db_ = arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
     op = _op(x_, w_, dy=dy_, dw=dw_, db=db_)
-    backward_batch(op, dy_, x_, None if dx is None else asarray(dx), (w_, db_), (dw_, db_), num_threads)
+    backward_batch(op, dy_, x_, dx_, (w_, db_), (dw_, db_), num_threads)

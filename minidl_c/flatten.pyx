@@ -1,16 +1,16 @@
 """Flatten: (c, h, w) as (c * h * w,). In a tile it is nothing at all, for [c][h][w][16] already lies in that order."""
 from math import prod
 
-from numpy import asarray
 
 from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.buffers cimport arrays
 from minidl_c.op cimport Op, describe, real
 
 
 cdef class FlattenOp(Op):
     """Any shape as a vector. It brings no functions: to the plan, its output is its input."""
 
-    def __init__(self, in_shape, dtype="float32"):
+    def __cinit__(self, in_shape, dtype="float32"):
         describe(self, tuple(in_shape), (prod(in_shape),), dtype)
 
 
@@ -27,7 +27,7 @@ def flatten_forward(
     num_threads=1,
 ):
     """y = the rows of x as vectors. Raises ValueError for any other size of y."""
-    x_, y_ = asarray(x), asarray(y)
+    x_, y_ = arrays({"x": x}, {"y": y})
     forward_batch(_op(x_, "y", y_), x_, y_, (), num_threads)
 
 
@@ -37,5 +37,5 @@ def flatten_backward(
     num_threads=1,
 ):
     """dx = dy in the shape of the input. Raises ValueError for any other size of dy."""
-    dy_, dx_ = asarray(dy), asarray(dx)
+    dy_, dx_ = arrays({"dy": dy}, {"dx": dx})
     backward_batch(_op(dx_, "dy", dy_), dy_, dx_, dx_, (), (), num_threads)

@@ -5,6 +5,7 @@ pass, and no shuffled copy of the data ever exists.
 """
 from libc.stdint cimport int64_t, uint8_t
 
+from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, real
 
 cdef extern from "gather_tiles.h" nogil:
@@ -67,6 +68,7 @@ def gather_forward(
     Raises ValueError for a wrong shape of `tiles` or a row number outside x.
     """
     cdef Py_ssize_t m = rows.shape[0], k, t
+    arrays({"x": x, "rows": rows}, {"tiles": tiles})
     if tiles.shape[0] != (m + LANES - 1) // LANES or tiles.shape[1] != x.shape[1] or tiles.shape[2] != LANES:
         raise ValueError(f"tiles: expected shape {((m + LANES - 1) // LANES, x.shape[1], LANES)}, "
                          f"got {(tiles.shape[0], tiles.shape[1], tiles.shape[2])}")
@@ -85,6 +87,7 @@ def gather_backward(
 ):
     """Lane k % 16 of tile k // 16 becomes row k of y. Raises ValueError for a wrong shape of `tiles`."""
     cdef Py_ssize_t m = y.shape[0], t
+    arrays({"tiles": tiles}, {"y": y})
     if tiles.shape[0] != (m + LANES - 1) // LANES or tiles.shape[1] != y.shape[1] or tiles.shape[2] != LANES:
         raise ValueError(f"tiles: expected shape {((m + LANES - 1) // LANES, y.shape[1], LANES)}, "
                          f"got {(tiles.shape[0], tiles.shape[1], tiles.shape[2])}")

@@ -8,9 +8,9 @@ Windows that overlap accumulate. Output sizes are PyTorch's: with ceil_mode, a l
 padding behind the input is dropped.
 """
 from libc.string cimport memset
-from numpy import asarray
 
 from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 from minidl_c.op import whole_numbers
 
@@ -127,7 +127,7 @@ def _windows(name, size, kernel, stride, padding, ceil_mode):
 cdef class MaxPool2DOp(Op):
     """Max-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs."""
 
-    def __init__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
+    def __cinit__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
         cdef maxpool2d_dims *d = &self.d
         d.C, d.H, d.W = whole_numbers("input shape", in_shape, 3, 1)
         kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
@@ -166,7 +166,7 @@ def maxpool2d_forward(
 
     Raises ValueError for a window that does not fit, padding above half the kernel, or another shape of y.
     """
-    x_, y_ = asarray(x), asarray(y)
+    x_, y_ = arrays({"x": x}, {"y": y})
     forward_batch(_op(x_, "y", y_, kernel, stride, padding, ceil_mode), x_, y_, (), num_threads)
 
 
@@ -177,5 +177,5 @@ def maxpool2d_backward(
     kernel, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
 ):
     """dx = dy, each number added to the cell that won its window in that example. Raises as maxpool2d_forward."""
-    dy_, x_ = asarray(dy), asarray(x)
-    backward_batch(_op(x_, "dy", dy_, kernel, stride, padding, ceil_mode), dy_, x_, asarray(dx), (), (), num_threads)
+    dy_, x_, dx_ = arrays({"dy": dy, "x": x}, {"dx": dx})
+    backward_batch(_op(x_, "dy", dy_, kernel, stride, padding, ceil_mode), dy_, x_, dx_, (), (), num_threads)

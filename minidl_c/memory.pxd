@@ -30,7 +30,8 @@ cdef class Memory:
     cdef char *parts
     cdef char *totals
     cdef int n_ops
-    cdef char *take(self, Py_ssize_t bytes) noexcept
+    cdef int reserve(self, int n_ops) except -1
+    cdef char *take(self, Py_ssize_t bytes, Py_ssize_t copies) noexcept
     cdef room *room_of(self, int kind, int number) noexcept
     cdef int decide(self, const op *ops, const value *values, int keep_all, int backward) except -1
     cdef int overlaid(self, const op *ops, const value *values, int keep_all, int backward) except -1

@@ -37,6 +37,8 @@ cdef enum:
     PAGE = 4096
     HUGE_PAGE = 2 << 20
 
+cdef Py_ssize_t TOO_MUCH = <Py_ssize_t> 1 << 50       # bytes: no machine has them, and sums of such do not overflow
+
 
 cdef dict lives(const op *ops, int n_ops, const value *values, int with_backward):
     """When each array of a tile is first and last touched: {(DATA or GRAD, value): (first, last), (SAVED, op): ...}
@@ -68,7 +70,8 @@ cdef dict lives(const op *ops, int n_ops, const value *values, int with_backward
 cdef class Memory:
     """The arena of one call of a plan. It grows to what the largest call so far needed."""
 
-    def __cinit__(self, int n_ops):
+    cdef int reserve(self, int n_ops) except -1:
+        """Makes room to say where the arrays of so many ops are; once."""
         self.n_ops = n_ops
         self.data = <room *> calloc(n_ops + 1, sizeof(room))
         self.grad = <room *> calloc(n_ops + 1, sizeof(room))
@@ -76,6 +79,7 @@ cdef class Memory:
         self.packed = <char **> calloc(n_ops, sizeof(char *))
         if self.data == NULL or self.grad == NULL or self.saved == NULL or self.packed == NULL:
             raise MemoryError()
+        return 0
 
     def __dealloc__(self):
         free(self.block)
@@ -84,10 +88,13 @@ cdef class Memory:
         free(self.saved)
         free(self.packed)
 
-    cdef char *take(self, Py_ssize_t bytes) noexcept:
-        """The place of `bytes` more bytes; in a first pass, without a block, only counts them."""
+    cdef char *take(self, Py_ssize_t bytes, Py_ssize_t copies) noexcept:
+        """The place of some more copies of `bytes` bytes; in a first pass, without a block, only counts them."""
         cdef char *at = self.block + self.used if self.block != NULL else NULL
-        self.used += (bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
+        if bytes > (TOO_MUCH - self.used) // max(copies, 1):
+            self.used = TOO_MUCH
+        else:
+            self.used += (bytes * copies + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
         return at
 
     cdef room *room_of(self, int kind, int number) noexcept:
@@ -130,33 +137,35 @@ cdef class Memory:
         cdef room *r
         cdef char *own
         self.used = self.scratch_bytes = 0
-        own = self.take(self.end * threads)
+        own = self.take(self.end, threads)
         for (kind, number), place in zip(self.own, self.places):
             r = self.room_of(kind, number)
             r.at, r.apart = own + place if own != NULL else NULL, self.end
         for kind, number in self.kept:
             r = self.room_of(kind, number)
-            r.at, r.apart = self.take(r.bytes * tiles), r.bytes
+            r.at, r.apart = self.take(r.bytes, tiles), r.bytes
         for v in range(self.n_ops + 1):
             self.data[v] = self.data[values[v].home]
             if backward:
                 self.grad[v] = self.grad[values[v].grad_home]
         for k in range(self.n_ops):
-            self.packed[k] = self.take(ops[k].packed)
+            self.packed[k] = self.take(ops[k].packed, 1)
             self.scratch_bytes = max(self.scratch_bytes, ops[k].scratch)
             n_lane += ops[k].n_lane
             summing = summing or ops[k].forward_rows != NULL
         self.scratch_bytes = (self.scratch_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
-        self.scratch = self.take(self.scratch_bytes * threads)
+        self.scratch = self.take(self.scratch_bytes, threads)
         self.sums_bytes = n_lane * LANES * real_bytes if summing else 0
         self.parts_bytes = (n_lane * real_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP if summing else 0
-        self.sums = self.take(self.sums_bytes * min(tiles, threads))
-        self.parts = self.take(self.parts_bytes * min(tiles, <Py_ssize_t> MAX_SLOTS))
-        self.totals = self.take(n_lane * real_bytes)
+        self.sums = self.take(self.sums_bytes, min(tiles, <Py_ssize_t> threads))
+        self.parts = self.take(self.parts_bytes, min(tiles, <Py_ssize_t> MAX_SLOTS))
+        self.totals = self.take(n_lane * real_bytes, 1)
 
     cdef int grow(self, Py_ssize_t bytes) except -1:
         """Another block, of so many bytes. What is large asks for huge pages: a tile walks more pages than a TLB holds."""
         cdef Py_ssize_t alignment = HUGE_PAGE if bytes >= HUGE_PAGE else ALIGNMENT
+        if bytes >= TOO_MUCH:
+            raise MemoryError(f"this batch needs more than {TOO_MUCH} bytes")
         bytes = (bytes + alignment - 1) // alignment * alignment
         free(self.block)
         self.block, self.capacity = NULL, 0
@@ -192,7 +201,7 @@ cdef class Memory:
             self.block = block
         cdef Py_ssize_t needed = self.used + PAGE           # vectors may be read beyond the end of an array
         if needed > self.capacity:
-            self.grow(needed)
+            self.grow(needed)                                # raises, before anything is placed, if it is too much
         self.assign(ops, values, tiles, threads, backward)
         return 0
 

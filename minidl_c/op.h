@@ -65,6 +65,7 @@ struct op {
   ptrdiff_t in_size, out_size; /* numbers of one example */
   int in, skip, out, dskip;    /* numbers of values; value 0 is the plan's input, op k writes value k + 1; -1: none. Of two
                                   ops with one `in`, only the first writes dx: it adds what `dskip` hands it */
+  ptrdiff_t skip_size, dskip_size;                                       /* numbers of one example of skip, dskip; 0: in_size */
   ptrdiff_t param, n_param;    /* place in the flat buffers (set by the plan), and count */
   ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them */
   ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */

@@ -61,6 +61,7 @@ cdef extern from "op.h" nogil:
         int skip
         int output "out"
         int dskip
+        Py_ssize_t skip_size, dskip_size
         Py_ssize_t param, n_param, lane, n_lane, rows
         Py_ssize_t saved, scratch, packed, work
         const void *dims
@@ -70,12 +71,14 @@ cdef class Op:
     cdef op c
     cdef readonly tuple in_shape, out_shape
     cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1
+    cdef int check(self, str name, str dtype) except -1
 
 
 cdef inline int describe(Op self, tuple in_shape, tuple out_shape, object dtype) except -1:
-    """Sets an op's shapes (without the batch axis) and dtype; every op's constructor calls this first."""
+    """Sets an op's shapes (without the batch axis) and dtype; every op's constructor calls this first, and but once."""
+    self.check_shapes(in_shape, out_shape, dtype)
     self.c.size = sizeof(op)             # as the calling module was compiled: a plan refuses any other size
-    return self.check_shapes(in_shape, out_shape, dtype)
+    return 0
 
 
 cdef inline void share(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py_ssize_t *start, Py_ssize_t *end) noexcept nogil:

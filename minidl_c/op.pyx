@@ -20,6 +20,14 @@ def whole_numbers(name, values, count, least):
     return numbers
 
 
+def product_of(name, sizes):
+    """The product of whole numbers; raises ValueError if nobody could have so much memory."""
+    product = prod(sizes)
+    if product > MOST:
+        raise ValueError(f"{name}: expected at most {MOST} numbers, got {' * '.join(map(str, sizes))}")
+    return product
+
+
 cdef class Op:
     """A C `op` (see op.h) and the shapes around it. A kernel's class derives from this and fills `c`.
 
@@ -31,17 +39,34 @@ cdef class Op:
         self.c.skip = self.c.dskip = self.c.input = self.c.output = -1
 
     cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1:
+        if self.c.size:
+            raise TypeError(f"{type(self).__name__}: made already; plans may use it")
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
-        for shape in (in_shape, out_shape):
-            if any(size < 1 for size in shape):
-                raise ValueError(f"every size of a shape has to be at least 1, got {shape}")
-            if prod(shape) > MOST:
-                raise ValueError(f"a shape of {prod(shape)} numbers an example is too large: {shape}")
+        in_shape = whole_numbers("input shape", in_shape, len(in_shape), 1)
+        out_shape = whole_numbers("output shape", out_shape, len(out_shape), 1)
+        self.c.in_size, self.c.out_size = product_of("input shape", in_shape), product_of("output shape", out_shape)
         self.in_shape, self.out_shape = in_shape, out_shape
-        self.c.in_size, self.c.out_size = prod(in_shape), prod(out_shape)
         self.c.work = self.c.in_size + self.c.out_size
         self.c.real_bytes = 4 if dtype == "float32" else 8
+        return 0
+
+    cdef int check(self, str name, str dtype) except -1:
+        """Raises ValueError if no plan could run it, whatever stands around it."""
+        cdef const op *o = &self.c
+        if o.size != sizeof(op):
+            raise ValueError(f"{name}: compiled against another minidl (its op has {o.size} bytes, "
+                             f"this one's {sizeof(op)}); build it again")
+        if self.dtype != dtype:
+            raise ValueError(f"{name}: expected {dtype}, got {self.dtype}")
+        if (o.forward_rows != NULL and (o.forward_tile == NULL or not o.cut & CUT_FORWARD)
+                or o.backward_rows != NULL and o.backward_tile == NULL):
+            raise ValueError(f"{name}: rows want a tile function of the same direction, "
+                             "and forward_rows want CUT_FORWARD")
+        if (o.forward_tile == NULL or o.backward_tile == NULL or o.in_place) and o.in_size != o.out_size:
+            raise ValueError(f"{name}: its output cannot lie where its input does, {o.in_size} numbers are not {o.out_size}")
+        if min(o.n_param, o.n_lane, o.rows, o.saved, o.scratch, o.packed) < 0 or (o.rows and o.n_param % o.rows):
+            raise ValueError(f"{name}: expected sizes of at least 0, and rows of equal length")
         return 0
 
     @property

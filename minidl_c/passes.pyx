@@ -1,9 +1,9 @@
 """Pass: one call of a plan, from its arguments to the list of phases that the threads work through."""
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
-from numpy import dtype as numpy_dtype
+from numpy import arange
 
-from minidl_c.buffers cimport address
+from minidl_c.buffers cimport Arguments
 from minidl_c.job cimport (
     BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER, PREPARE, RANGES, ROWS, SCATTER, SHARES, TILES, UINT8,
     call, call_kind, job, phase, phase_kind,
@@ -15,22 +15,25 @@ cdef extern from "slots.h" nogil:
     const int MAX_SLOTS
     Py_ssize_t slots_of(Py_ssize_t tiles)
 
-_NUMBERS = {numpy_dtype(name): (name, kind)
-            for name, kind in (("uint8", UINT8), ("float32", FLOAT32), ("float64", FLOAT64))}
+
+cdef int check_range(str name, const int64_t *numbers, const int64_t *rows, Py_ssize_t n, Py_ssize_t end) except -1:
+    """Raises ValueError unless all numbers, or those of n rows (NULL: the first n), are from 0 to end - 1."""
+    cdef Py_ssize_t i, at
+    for i in range(n):
+        at = i if rows == NULL else rows[i]
+        if <uint64_t> numbers[at] >= <uint64_t> end:
+            raise ValueError(f"{name}: expected numbers from 0 to {end - 1}, got {numbers[at]} at position {at}")
+    return 0
 
 
 cdef class Pass:
-    """One call of a plan: its memory, its phases, and from `forward` to `backward` what the one keeps for the other."""
+    """One call of a plan: its memory, its phases, and from `forward` to `backward` what the one keeps for the other.
 
-    def __cinit__(self, int n_ops):
-        cdef int most = 2 * n_ops + 4
-        self.memory, self.j.n_ops = Memory(n_ops), n_ops
-        self.j.calls = <call *> calloc(most, sizeof(call))
-        self.j.phases = <phase *> calloc(3 * most, sizeof(phase))
-        self.j.items = <Py_ssize_t *> calloc(3 * most, sizeof(Py_ssize_t))
-        self.j.wanted = <int *> calloc(n_ops + 1, sizeof(int))
-        if self.j.calls == NULL or self.j.phases == NULL or self.j.items == NULL or self.j.wanted == NULL:
-            raise MemoryError()
+    A Pass made in Python belongs to no plan, which none takes.
+    """
+
+    def __cinit__(self):
+        self.arguments, self.kept = Arguments(), Arguments()
 
     def __dealloc__(self):
         free(self.j.calls)
@@ -38,10 +41,29 @@ cdef class Pass:
         free(self.j.items)
         free(<void *> self.j.wanted)
 
-    cdef void bind(self, object plan, const op *ops, const value *values, int cuts) noexcept:
-        """Gives it the ops of a plan."""
-        self.cuts = cuts
-        self.j.ops, self.j.values, self.j.real_bytes = ops, values, ops[0].real_bytes
+    cdef int bind(self, const op *ops, const value *values, int n_ops, int cuts) except -1:
+        """Gives it the ops of a plan, once."""
+        cdef int most = 2 * n_ops + 4
+        self.memory, self.cuts = Memory(), cuts
+        self.memory.reserve(n_ops)
+        self.j.ops, self.j.values, self.j.n_ops, self.j.real_bytes = ops, values, n_ops, ops[0].real_bytes
+        self.j.calls = <call *> calloc(most, sizeof(call))
+        self.j.phases = <phase *> calloc(3 * most, sizeof(phase))
+        self.j.items = <Py_ssize_t *> calloc(3 * most, sizeof(Py_ssize_t))
+        self.j.wanted = <int *> calloc(n_ops + 1, sizeof(int))
+        if self.j.calls == NULL or self.j.phases == NULL or self.j.items == NULL or self.j.wanted == NULL:
+            raise MemoryError()
+        return 0
+
+    cdef void clear(self) noexcept:
+        """Forgets the call before."""
+        cdef job *j = &self.j
+        self.arguments.give_back()
+        self.kept.give_back()
+        j.x = j.weights = j.y = j.dy = j.losses = j.dx = j.grad_flat = j.param = NULL
+        j.rows = j.numbers = j.labels = NULL
+        j.update, j.rates, j.totals_weight = NULL, NULL, NULL
+        j.examples = j.seed = j.step = j.training = 0
 
     cdef void add_call(self, call_kind kind, int op) noexcept:
         self.j.calls[self.j.n_calls].kind, self.j.calls[self.j.n_calls].op = kind, op
@@ -96,10 +118,6 @@ cdef class Pass:
         j.examples, j.tiles = examples, (examples + LANES - 1) // LANES
         j.slots = slots_of(j.tiles)
         j.n_calls = j.n_phases = 0
-        j.x = j.weights = j.y = j.dy = j.losses = j.dx = j.grad_flat = j.param = NULL
-        j.rows = j.labels = NULL
-        j.update, j.rates, j.totals_weight = NULL, NULL, NULL
-        j.seed = j.step = j.training = 0
         # Shares of channels are uneven: only where they keep at least twice as many threads at work as tiles would.
         shares = j.tiles < MAX_SLOTS and 2 * j.tiles <= threads
         j.threads = max(1, threads if shares else min(<Py_ssize_t> threads, j.slots))
@@ -111,22 +129,22 @@ cdef class Pass:
         j.sums_bytes, j.parts_bytes = self.memory.sums_bytes, self.memory.parts_bytes
         return 0
 
-    cdef int read(self, object x, object rows, object param, str dtype) except -1:
-        """The arrays that every call reads."""
+    cdef Py_ssize_t read(self, object x, object rows, object param, str dtype, bint write) except -1:
+        """The arrays that every call reads, the parameters last; returns the number of rows. rows None: all of x."""
         cdef job *j = &self.j
-        if x.dtype not in _NUMBERS:
-            raise TypeError(f"x: expected uint8, float32 or float64, got {x.dtype}")
-        name, j.x_kind = _NUMBERS[x.dtype]
-        j.x = address(x, name, len(x) * j.values[0].size, False, "x")
-        j.rows = <const int64_t *> address(rows, "int64", len(rows), False, "rows")
-        j.param = address(param, dtype, len(param), False, "param")
-        return 0
-
-    cdef int tell(self, object numbers) except -1:
-        """The numbers of the examples in the data, where those of the rows are others."""
-        self.numbers = numbers
-        self.j.numbers = <const int64_t *> address(numbers, "int64", len(numbers), False, "numbers")
-        return 0
+        cdef Py_ssize_t m
+        j.x = self.arguments.take(x, None, -1, j.values[0].size, False, "x")
+        if self.arguments.kind == "int64":
+            raise TypeError("x: expected uint8, float32 or float64, got int64")
+        j.x_kind = UINT8 if self.arguments.kind == "uint8" else FLOAT32 if self.arguments.kind == "float32" else FLOAT64
+        self.n_x = self.arguments.rows
+        j.rows = j.numbers = <const int64_t *> self.arguments.take(
+            arange(self.n_x) if rows is None else rows, "int64", -1, 1, False, "rows")
+        m = self.arguments.rows
+        if rows is not None:
+            check_range("rows", j.rows, NULL, m, self.n_x)
+        j.param = self.arguments.take(param, dtype, -1, 1, write, "param")
+        return m
 
     cdef int want(self, int want_dx) except -1:
         """Finds the values whose gradients somebody wants: parameters lie in front of them, or the caller asks for dx."""

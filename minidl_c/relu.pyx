@@ -1,7 +1,7 @@
 """ReLU: y = max(x, 0). NaN stays NaN; the gradient at 0 is 0."""
-from numpy import asarray
 
 from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, share, tile
 
 
@@ -53,7 +53,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class ReLUOp(Op):
     """ReLU of any shape, in place where the plan allows it."""
 
-    def __init__(self, in_shape, dtype="float32"):
+    def __cinit__(self, in_shape, dtype="float32"):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.in_place = self.c.is_relu = 1
         self.c.reads = READS_Y
@@ -68,7 +68,7 @@ def relu_forward(
     num_threads=1,
 ):
     """y = max(x, 0), in parallel over the batch. Raises ValueError if the shapes differ."""
-    x_, y_ = asarray(x), asarray(y)
+    x_, y_ = arrays({"x": x}, {"y": y})
     if x_.shape != y_.shape:
         raise ValueError(f"relu: y: expected shape {x_.shape}, got {y_.shape}")
     forward_batch(ReLUOp(x_.shape[1:], x_.dtype.name), x_, y_, (), num_threads)
@@ -81,7 +81,7 @@ def relu_backward(
     num_threads=1,
 ):
     """dx = dy where x > 0, else 0. Raises ValueError if the shapes differ."""
-    dy_, x_ = asarray(dy), asarray(x)
+    dy_, x_, dx_ = arrays({"dy": dy, "x": x}, {"dx": dx})
     if dy_.shape != x_.shape:
         raise ValueError(f"relu: dy: expected shape {x_.shape}, got {dy_.shape}")
-    backward_batch(ReLUOp(x_.shape[1:], x_.dtype.name), dy_, x_, asarray(dx), (), (), num_threads)
+    backward_batch(ReLUOp(x_.shape[1:], x_.dtype.name), dy_, x_, dx_, (), (), num_threads)

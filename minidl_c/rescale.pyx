@@ -1,7 +1,7 @@
 """Rescale: y = x * scale + offset, two roundings."""
-from numpy import asarray
 
 from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 
 
@@ -56,7 +56,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class RescaleOp(Op):
     """x * scale + offset for any shape, in place where the plan allows it."""
 
-    def __init__(self, in_shape, scale, offset=0.0, dtype="float32"):
+    def __cinit__(self, in_shape, scale, offset=0.0, dtype="float32"):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)
         self.d.scale, self.d.offset = scale, offset
         self.c.splits = self.c.in_place = 1
@@ -72,7 +72,7 @@ def rescale_forward(
     scale, offset=0.0, num_threads=1,
 ):
     """y = x * scale + offset, in parallel over the batch. Raises ValueError if the shapes differ."""
-    x_, y_ = asarray(x), asarray(y)
+    x_, y_ = arrays({"x": x}, {"y": y})
     if x_.shape != y_.shape:
         raise ValueError(f"rescale: y: expected shape {x_.shape}, got {y_.shape}")
     forward_batch(RescaleOp(x_.shape[1:], scale, offset, x_.dtype.name), x_, y_, (), num_threads)
@@ -84,7 +84,7 @@ def rescale_backward(
     scale, num_threads=1,
 ):
     """dx = dy * scale. Raises ValueError if the shapes differ."""
-    dy_, dx_ = asarray(dy), asarray(dx)
+    dy_, dx_ = arrays({"dy": dy}, {"dx": dx})
     if dy_.shape != dx_.shape:
         raise ValueError(f"rescale: dx: expected shape {dy_.shape}, got {dx_.shape}")
     backward_batch(RescaleOp(dy_.shape[1:], scale, 0.0, dy_.dtype.name), dy_, dy_, dx_, (), (), num_threads)

@@ -6,8 +6,8 @@
 The velocity starts at zero. Nesterov's form is that of Sutskever et al., "On the importance of initialization and
 momentum in deep learning" (2013).
 """
-from numpy import asarray, zeros
 
+from minidl_c.buffers cimport arrays
 from minidl_c.job cimport optimizer
 from minidl_c.op cimport real
 from minidl_c.update cimport Update
@@ -49,11 +49,8 @@ cdef void update(
 cdef class SGDUpdate(Update):
     """SGD for a plan: updates `size` flat parameters and owns their velocity."""
 
-    def __init__(self, Py_ssize_t size, dtype, momentum=0.0, nesterov=False):
-        velocity = zeros(size, dtype)
-        self.state = {"velocity": velocity}
-        self.c.state = <void *> <size_t> velocity.ctypes.data
-        self.c.real_bytes = velocity.itemsize
+    def __cinit__(self, Py_ssize_t size, dtype, momentum=0.0, nesterov=False):
+        self.c.state = <void *> <size_t> self.add_state("velocity", size, dtype).ctypes.data
         self.c.hyper[0], self.c.hyper[1] = momentum, nesterov
         self.c.update = update
 
@@ -64,7 +61,8 @@ def sgd_update(
     real[::1] velocity not None,        # IN, OUT (n,)
     double lr, double momentum=0.0, bint nesterov=False,
 ):
-    """One step of SGD, in place. Raises ValueError if the sizes differ."""
+    """One step of SGD, in place. Raises ValueError if the sizes differ or two of them share memory."""
+    arrays({"g": g}, {"w": w, "velocity": velocity})
     if w.shape[0] != g.shape[0] or w.shape[0] != velocity.shape[0]:
         sizes = w.shape[0], g.shape[0], velocity.shape[0]
         raise ValueError(f"sgd: expected w, g and velocity of one size, got {sizes}")

@@ -7,8 +7,9 @@ Subtracting the maximum keeps it finite for logits of any size (Blanchard, Higha
 log-sum-exp and softmax functions", 2021).
 """
 from libc.stdint cimport int64_t
-from numpy import asarray, empty
+from numpy import empty
 
+from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, READS_Y, Op, aligned, describe, op, real, tile
 from minidl_c.threads cimport threads_for
 
@@ -70,7 +71,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class SoftmaxCrossEntropyOp(Op):
     """The loss of scores (classes,). A plan's last op: its value is the probabilities."""
 
-    def __init__(self, in_shape, dtype="float32"):
+    def __cinit__(self, in_shape, dtype="float32"):
         classes, = in_shape
         describe(self, (classes,), (classes,), dtype)
         self.c.reads, self.c.in_place, self.c.is_loss = READS_Y, 1, 1
@@ -146,6 +147,7 @@ cdef int run(const real[:, ::1] scores, const int64_t[::1] labels, const real[::
     j.scores, j.labels = &scores[0, 0], &labels[0] if labels is not None else NULL
     j.weights, j.losses = &weights[0] if weights is not None else NULL, &losses[0] if losses is not None else NULL
     j.out = &out[0, 0] if out is not None else NULL
+    threads = <int> min(<Py_ssize_t> threads, tiles)
     j.room_bytes = (j.classes + 2) * LANES * sizeof(real) + 64
     cdef unsigned char[::1] room = empty(threads * j.room_bytes, "uint8")
     j.room = <char *> &room[0]
@@ -155,8 +157,8 @@ cdef int run(const real[:, ::1] scores, const int64_t[::1] labels, const real[::
 
 
 def _check_out(name, shape, expected):
-    if tuple(shape) != expected:
-        raise ValueError(f"softmax cross-entropy: {name}: expected shape {expected}, got {tuple(shape)}")
+    if shape != expected:
+        raise ValueError(f"softmax cross-entropy: {name}: expected shape {expected}, got {shape}")
 
 
 def softmax_cross_entropy_forward(
@@ -166,8 +168,9 @@ def softmax_cross_entropy_forward(
     num_threads=1,
 ):
     """losses = the cross-entropy of every row. Raises ValueError for labels outside the classes or shapes that differ."""
+    scores_, _, losses_ = arrays({"scores": scores, "labels": labels}, {"losses": losses})
     check_labels(labels, scores.shape[0], scores.shape[1])
-    _check_out("losses", asarray(losses).shape, (scores.shape[0],))
+    _check_out("losses", losses_.shape, scores_.shape[:1])
     run[real](scores, labels, None, losses, None, False, num_threads)
 
 
@@ -179,10 +182,11 @@ def softmax_cross_entropy_backward(
     num_threads=1,
 ):
     """dscores = row i the gradient of weight_i * loss_i. Raises as softmax_cross_entropy_forward."""
+    scores_, _, weights_, dscores_ = arrays({"scores": scores, "labels": labels, "weights": weights}, {"dscores": dscores})
     check_labels(labels, scores.shape[0], scores.shape[1])
-    _check_out("dscores", asarray(dscores).shape, (scores.shape[0], scores.shape[1]))
+    _check_out("dscores", dscores_.shape, scores_.shape)
     if weights is not None:
-        _check_out("weights", asarray(weights).shape, (scores.shape[0],))
+        _check_out("weights", weights_.shape, scores_.shape[:1])
     run[real](scores, labels, weights, None, dscores, True, num_threads)
 
 
@@ -192,5 +196,6 @@ def softmax(
     num_threads=1,
 ):
     """probabilities = softmax of every row. Raises ValueError if the shapes differ."""
-    _check_out("probabilities", asarray(probabilities).shape, (scores.shape[0], scores.shape[1]))
+    scores_, probabilities_ = arrays({"scores": scores}, {"probabilities": probabilities})
+    _check_out("probabilities", probabilities_.shape, scores_.shape)
     run[real](scores, None, None, None, probabilities, False, num_threads)

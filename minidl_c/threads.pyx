@@ -5,6 +5,7 @@ may run on (affinity, cgroup quota), and to one thread for little work. OpenMP's
 threadpoolctl and joblib act on it.
 """
 import os
+from operator import index
 
 cdef extern from *:
     """
@@ -62,9 +63,10 @@ def check_num_threads(num_threads):
     """Returns num_threads if it is a whole number from 1 to 1024; raises TypeError or ValueError otherwise."""
     if isinstance(num_threads, bool) or not hasattr(num_threads, "__index__"):
         raise TypeError(f"num_threads: expected a whole number or None, got {num_threads!r}")
-    if not 1 <= num_threads <= MAX_THREADS:
-        raise ValueError(f"num_threads: expected 1 to {MAX_THREADS}, got {num_threads}")
-    return int(num_threads)
+    number = index(num_threads)
+    if not 1 <= number <= MAX_THREADS:
+        raise ValueError(f"num_threads: expected 1 to {MAX_THREADS}, got {number}")
+    return number
 
 
 def set_num_threads(num_threads):

@@ -1,7 +1,10 @@
 """Update: what a native optimizer brings to a plan. See update.pyx."""
+from minidl_c.buffers cimport Arguments
 from minidl_c.job cimport optimizer
 
 
 cdef class Update:
     cdef optimizer c
-    cdef readonly dict state            # what it remembers: names, and arrays as large as the flat parameters
+    cdef dict arrays                    # what it remembers, by name: arrays as large as the flat parameters
+    cdef object add_state(self, name, size, dtype)
+    cdef int belong(self, Arguments arguments, Py_ssize_t size, str dtype) except -1

@@ -1,7 +1,8 @@
 """Update: what a native optimizer brings to a plan."""
 from libc.stdint cimport int64_t
+from numpy import frombuffer, zeros
 
-from minidl_c.buffers cimport address
+from minidl_c.buffers cimport Arguments
 
 cdef extern from "lanes.h" nogil:
     unsigned flush_subnormals()
@@ -11,15 +12,48 @@ cdef extern from "lanes.h" nogil:
 cdef class Update:
     """What a native optimizer brings: a C function that updates a range of the flat parameters. See sgd.pyx."""
 
-    def apply(self, param, grad, double rate, int64_t[::1] count not None):
+    def __cinit__(self):
+        self.arrays = {}
+
+    cdef object add_state(self, name, size, dtype):
+        """A new array of zeros, one for each flat parameter, that nobody can resize: the C function keeps its address."""
+        if dtype not in ("float32", "float64"):
+            raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
+        if size < 0:
+            raise ValueError(f"size: expected at least 0, got {size}")
+        self.c.real_bytes = 4 if dtype == "float32" else 8
+        array = frombuffer(bytearray(size * self.c.real_bytes), dtype) if size else zeros(0, dtype)
+        self.arrays[name] = array
+        return array
+
+    @property
+    def state(self):
+        """What it remembers, by name: the arrays themselves (size,), in the order of the flat parameters."""
+        return dict(self.arrays)
+
+    cdef int belong(self, Arguments arguments, Py_ssize_t size, str dtype) except -1:
+        """Raises TypeError or ValueError unless it was made for so many parameters of this dtype."""
+        if self.c.update == NULL:
+            raise TypeError(f"update: expected that of an optimizer, got {type(self).__name__}")
+        for array in self.arrays.values():
+            arguments.take(array, dtype, size, 1, True, "update")
+        return 0
+
+    def apply(self, param, grad, double rate, count):
         """One update of all flat parameters, outside a plan: param IN and OUT, grad IN, of one size and dtype.
 
-        count (1,) IN and OUT: the steps done so far, one more now; no signal can come between the two.
+        count (1,) int64 IN and OUT: the steps done so far, one more now; no signal can come between the two.
+        Raises TypeError or ValueError for other arrays.
         """
-        dtype, size = "float32" if self.c.real_bytes == 4 else "float64", len(grad)
-        cdef char *w = address(param, dtype, size, True, "param")
-        cdef char *g = address(grad, dtype, size, False, "grad")
+        cdef Arguments a = Arguments()
+        cdef str dtype = "float32" if self.c.real_bytes == 4 else "float64"
+        cdef char *w = a.take(param, dtype, -1, 1, True, "param")
+        cdef Py_ssize_t size = a.rows
+        cdef char *g = a.take(grad, dtype, size, 1, False, "grad")
+        cdef int64_t *steps = <int64_t *> a.take(count, "int64", 1, 1, True, "count")
+        self.belong(a, size, dtype)
+        a.apart()
         cdef unsigned before = flush_subnormals()      # as inside a plan
         self.c.update(&self.c, w, g, 0, size, rate)
         restore_subnormals(before)
-        count[0] += 1
+        steps[0] += 1

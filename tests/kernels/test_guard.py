@@ -1,0 +1,281 @@
+"""No call from Python can crash the process or reach outside an array, whatever it is given and in whatever order.
+
+A crash would take pytest with it, so the cases run in a process of their own, this file as a script.
+"""
+
+import gc
+import sys
+
+import numpy as np
+import pytest
+from apart import REFUSALS, Cases, refused
+from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
+
+from minidl_c.dense import DenseOp, dense_forward
+from minidl_c.gather import gather_backward, gather_forward
+from minidl_c.plan import Plan
+from minidl_c.relu import relu_backward, relu_forward
+from minidl_c.sgd import SGDUpdate, sgd_update
+from minidl_c.softmax_cross_entropy import softmax, softmax_cross_entropy_backward, softmax_cross_entropy_forward
+from minidl_c.threads import check_num_threads, set_num_threads
+from minidl_c.update import Update
+
+CASES = Cases()
+case = CASES.add
+
+
+def wrong_sizes(array):
+    """None, no array, too short, too long, empty, of no axis, of another dtype or layout, locked."""
+    yield from (None, 3, [1.0] * array.size, "x", array.tolist(), object(), array.tobytes())
+    yield from (array[:-1].copy(), np.resize(array, (len(array) + 1, *array.shape[1:])), array[:0].copy())
+    yield from (np.array(1, array.dtype), array.reshape(-1)[0], array[None, ::2].copy())
+    yield from (array.astype("f2"), array.astype("c8"), array.astype("O"), array.astype("i2"), array.astype("?"))
+    yield array.astype(array.dtype.newbyteorder())
+    yield np.repeat(array, 2, axis=0)[::2]
+    yield array[::-1]
+    yield np.frombuffer(b"?" + array.tobytes(), array.dtype, offset=1).reshape(array.shape)
+    yield np.ma.masked_array(array, array == array)
+    yield array.view([("a", array.dtype)])
+    yield np.broadcast_to(array[:1], array.shape)
+
+
+def longer(wrong, array):
+    """Whether `wrong` is a right array that has more rows."""
+    shape = (len(array) + 1, *array.shape[1:])
+    return type(wrong) is np.ndarray and wrong.dtype == array.dtype and wrong.shape == shape
+
+
+@case
+def a_plan_runs():
+    plan, given = dense_plan(), predicting()
+    plan.predict(**given)
+    assert (given["y"] == 5).all()
+    trained = training()
+    assert loss_plan().train(**trained) == 5 and trained["count"][0] == 5
+
+
+@case
+def predict_with_every_wrong_array():
+    for name in ("x", "rows", "param", "y"):
+        for wrong in wrong_sizes(predicting()[name]):
+            if (name == "rows" and wrong is None) or (name in ("x", "param") and longer(wrong, predicting()[name])):
+                continue
+            refused(dense_plan().predict, **predicting() | {name: wrong})
+            gc.collect()
+
+
+@case
+def forward_and_backward_with_every_wrong_array():
+    for name in ("x", "param", "y"):
+        for wrong in wrong_sizes(predicting()[name]):
+            given = predicting() | {name: wrong}
+            if name == "param" and longer(wrong, predicting()["param"]):
+                continue
+            refused(dense_plan().forward, given["x"], given["param"], given["y"], 2)
+    for name in ("dy", "dx", "grad", "param"):
+        plan, p, given = kept()
+        shapes = {"dy": (N, OUT), "dx": (N, IN), "grad": (SIZE,), "param": (SIZE,)}
+        for wrong in wrong_sizes(np.ones(shapes[name], "f4")):
+            if name != "dx" or wrong is not None:
+                refused(back, plan, p, given, **{name: wrong})
+        back(plan, p, given)  # a refusal takes nothing away
+
+
+@case
+def train_with_every_wrong_array():
+    optional = ("rows", "weights", "scores", "numbers")
+    arrays = [name for name, value in training().items() if isinstance(value, np.ndarray) and value.size > 1]
+    for name in arrays:
+        for wrong in wrong_sizes(training()[name]):
+            if name in optional and wrong is None:
+                continue
+            given = training()
+            before = given["param"].copy(), given["count"].copy()
+            if name == "x" and longer(wrong, given["x"]):
+                continue
+            refused(loss_plan().train, **given | {name: wrong})
+            assert np.array_equal(given["param"], before[0]) and given["count"][0] == 0
+
+
+@case
+def numbers_outside():
+    for bad in (-1, N, 2**62, -(2**62)):
+        rows = np.arange(N)
+        rows[-1] = bad
+        refused(dense_plan().predict, **predicting() | {"rows": rows})
+        refused(loss_plan().train, **training() | {"rows": rows})
+        refused(loss_plan().train, **training() | {"labels": np.where(np.arange(N) == 7, bad, 0)})
+        loss_plan().train(**training() | {"numbers": rows})  # numbers are told, nobody follows them
+    refused(loss_plan().train, **training() | {"labels": np.full(N, OUT)})
+
+
+@case
+def labels_of_other_rows_are_not_looked_at():
+    given = training() | {"labels": np.where(np.arange(N) < 8, 0, 99), "rows": np.arange(N) % 8}
+    assert loss_plan().train(**given) == 5
+
+
+@case
+def batches_that_make_no_sense():
+    for batch in (0, -1, -8, 7, 41, 2**62, -(2**62), 2**63, None, "8", 8.5):
+        refused(loss_plan().train, **training() | {"batch": batch})
+    empty = {name: value[:0] if isinstance(value, np.ndarray) else value for name, value in training().items()}
+    for batch in (0, 1, 8):
+        refused(loss_plan().train, **empty | {"batch": batch, "count": np.zeros(1, "i8")})
+
+
+@case
+def other_arguments_of_train():
+    for name in ("num_threads", "seed"):
+        for wrong in ("a", 1.5, 2**80, object()):
+            refused(loss_plan().train, **training() | {name: wrong})
+    for wrong in (np.zeros(0, "i8"), np.zeros(2, "i8"), None, 0):
+        refused(loss_plan().train, **training() | {"count": wrong})
+
+
+@case
+def updates_that_do_not_belong():
+    for update in (
+        Update(), SGDUpdate(SIZE - 1, "float32"), SGDUpdate(SIZE + 1, "float32"), SGDUpdate(0, "float32"),
+        SGDUpdate(SIZE, "float64"), Update.__new__(Update), 3, "sgd",
+    ):  # fmt: skip
+        given = training()
+        refused(loss_plan().train, **given | {"update": update})
+        assert not given["param"].any()
+    loss_plan().train(**training() | {"update": None})
+
+
+@case
+def updates_that_cannot_be():
+    for size in (-1, 2**62, 2**64, None, 1.5):
+        refused(SGDUpdate, size, "float32")
+    for dtype in ("f2", "i8", "c8", "O", ">f4", None, 3):
+        refused(SGDUpdate, 3, dtype)
+    refused(SGDUpdate)
+    refused(SGDUpdate.__new__, SGDUpdate)
+
+
+@case
+def apply_with_every_wrong_array():
+    def apply(update, **changes):
+        given = {"param": np.ones(6, "f4"), "grad": np.ones(6, "f4"), "count": np.zeros(1, "i8")} | changes
+        update.apply(given["param"], given["grad"], 0.1, given["count"])
+
+    apply(SGDUpdate(6, "float32"))
+    for name in ("param", "grad"):
+        for wrong in wrong_sizes(np.ones(6, "f4")):
+            refused(apply, SGDUpdate(6, "float32"), **{name: wrong})
+    for wrong in (np.zeros(0, "i8"), np.zeros(2, "i8"), None):
+        refused(apply, SGDUpdate(6, "float32"), count=wrong)
+    refused(apply, Update())
+    same = np.ones(6, "f4")
+    refused(apply, SGDUpdate(6, "float32"), param=same, grad=same)
+
+
+@case
+def a_velocity_cannot_be_taken_away():
+    update = SGDUpdate(SIZE, "float32", 0.9)
+    for what in (update.velocity, update.velocity.base):
+        for size in (0, 10**7):
+            try:
+                what.resize(size, refcheck=False)
+            except (*REFUSALS, AttributeError):
+                pass
+    assert loss_plan().train(**training() | {"update": update}) == 5
+
+
+# ---- memory that two arguments share
+@case
+def outputs_have_memory_of_their_own():
+    square = Plan([DenseOp((3,), 3)], [0])
+    data = np.zeros(200, "f4")
+    x, y, param = data[:60].reshape(20, 3), data[30:90].reshape(20, 3), data[60:72]
+    refused(square.predict, x, np.arange(20), np.zeros(12, "f4"), y, 1)
+    refused(square.predict, np.zeros((20, 3), "f4"), np.arange(20), param, y, 1)
+    refused(square.forward, x, np.zeros(12, "f4"), y, 1)
+    given = training()
+    for a, b in (("losses", "weights"), ("losses", "param"), ("grad", "param"), ("scores", "x"), ("scores", "losses")):
+        sizes = {name: given[name].size for name in (a, b)}
+        room = np.zeros(max(sizes.values()), "f4")
+        shared = {name: room[:size].reshape(given[name].shape) for name, size in sizes.items()}
+        refused(loss_plan().train, **given | shared)
+    rates = np.zeros(5)
+    refused(loss_plan().train, **given | {"rates": rates, "losses": rates.view("f4").repeat(4)[:0]})
+    plan, p, given = kept()
+    refused(back, plan, p, given, dx=data[: N * IN].reshape(N, IN), dy=data[: N * OUT].reshape(N, OUT))
+    refused(back, plan, p, given, grad=given["param"])
+
+
+@case
+def kernels_and_memory_of_their_own():
+    a = np.ones((20, 3), "f4")
+    refused(relu_forward, a, a)
+    refused(relu_forward, a[:-1], a[1:])
+    refused(relu_backward, a, np.ones_like(a), a)
+    refused(softmax, a, a)
+    refused(softmax_cross_entropy_backward, a, np.zeros(20, "i8"), None, a)
+    refused(softmax_cross_entropy_forward, a, np.zeros(20, "i8"), a.reshape(-1)[:20])
+    refused(dense_forward, a, np.ones((3, 3), "f4"), np.ones(3, "f4"), a)
+    flat = np.ones(60, "f4")
+    refused(sgd_update, flat, flat, np.zeros(60, "f4"), 0.1)
+    refused(sgd_update, flat[:30], np.zeros(30, "f4"), flat[15:45], 0.1)
+    room = np.zeros((2, 3, 16), "f4")
+    refused(gather_forward, room.reshape(-1)[:60].reshape(20, 3), np.arange(20), room)
+    refused(gather_backward, room, room.reshape(-1)[:60].reshape(20, 3))
+
+
+# ---- threads
+class Sly:
+    """A number that is another each time it is asked."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def __index__(self):
+        self.asked += 1
+        return 2 if self.asked < 2 else -5
+
+    __int__ = __index__
+
+    def __le__(self, other):
+        return True
+
+    __ge__ = __lt__ = __gt__ = __le__
+
+
+@case
+def numbers_of_threads():
+    for wrong in (0, -1, 1025, 2**31, 2**70, -(2**70), 1.5, "2", True, None):
+        if wrong is not None:
+            refused(dense_plan().predict, **predicting() | {"num_threads": wrong})
+            refused(set_num_threads, wrong)
+        refused(check_num_threads, wrong)
+    assert check_num_threads(Sly()) in range(1, 1025)
+
+
+@case
+def many_threads():
+    for threads in (17, 64, 1024):
+        given = predicting()
+        dense_plan().predict(**given | {"num_threads": threads})
+        assert (given["y"] == 5).all()
+        trained = training()
+        assert loss_plan().train(**trained | {"num_threads": threads}) == 5
+        out = np.zeros((N, OUT), "f4")
+        softmax(np.zeros((N, OUT), "f4"), out, threads)
+        assert np.allclose(out, 1 / OUT)
+
+
+# ---- the process of their own
+@pytest.fixture(scope="module")
+def results():
+    return CASES.run(__file__)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_guard(name, results):
+    assert results[name] == "ok"
+
+
+if __name__ == "__main__":
+    CASES.main(int(sys.argv[1]))

@@ -1,0 +1,257 @@
+"""No object of minidl_c can be made, made again, half made, shared or taken apart so that a call crashes.
+
+The cases run in a process of their own, as those of test_guard.py.
+"""
+
+import contextlib
+import copy
+import gc
+import pickle
+import sys
+import threading
+
+import numpy as np
+import pytest
+from apart import REFUSALS, Cases, refused
+from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
+
+from minidl_c.conv2d import Conv2DOp
+from minidl_c.dense import DenseOp
+from minidl_c.flatten import FlattenOp
+from minidl_c.maxpool2d import MaxPool2DOp
+from minidl_c.memory import Memory
+from minidl_c.op import Op
+from minidl_c.passes import Pass
+from minidl_c.plan import Plan
+from minidl_c.relu import ReLUOp
+from minidl_c.rescale import RescaleOp
+from minidl_c.sgd import SGDUpdate
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.update import Update
+
+CASES = Cases()
+case = CASES.add
+
+
+# ---- what is built
+@case
+def plans_that_cannot_be():
+    dense, loss = DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))
+    for ops in (None, [], [None], [dense, None], [None, dense], [3], [dense, "relu"], [Op()], [dense, Op()], 3, [Op]):
+        refused(Plan, ops, [0] * (len(ops) if isinstance(ops, list) else 1))
+    for offsets in (None, [], [0, 0], [None], ["a"], [2**70], [-1], [-(2**62)], [1.5], 3):
+        refused(Plan, [dense], offsets)
+    for offsets in ([0, 0], [0, 14], [4, 0], [4, 18], [2**62, 2**62]):
+        refused(Plan, [dense, DenseOp((OUT,), OUT)], offsets)
+    Plan([dense, DenseOp((OUT,), OUT)], [12, 0])  # any order, as long as they lie apart
+    refused(Plan, [dense, DenseOp((OUT + 1,), OUT)], [0, 15])
+    refused(Plan, [dense, DenseOp((OUT,), OUT, "float64")], [0, 15])
+    refused(Plan, [dense, loss], [0, 0])
+    refused(Plan, [loss, dense], [0, 0], has_loss=True)
+    refused(Plan, [dense], [0], has_loss=True)
+    refused(Plan.__new__, Plan)
+    refused(Plan)
+
+
+@case
+def parameters_behind_the_end():
+    for offset in (1, 16, 2**40, 2**62, 2**63 - 1, 2**63 - SIZE - 1):
+        try:
+            plan = Plan([DenseOp((IN,), OUT)], [offset])
+        except REFUSALS:
+            continue
+        given = predicting()
+        refused(plan.predict, **given)
+        refused(plan.forward, given["x"], given["param"], given["y"], 1)
+    plan, p, given = kept()
+    refused(back, plan, p, given, grad=np.zeros(SIZE - 1, "f4"), param=given["param"][:-1])
+    refused(loss_plan().train, **training() | {"param": np.zeros(3, "f4"), "grad": np.zeros(3, "f4")})
+
+
+@case
+def a_plan_of_a_loss_trains_and_nothing_else():
+    given = predicting()
+    refused(loss_plan().predict, **given)
+    refused(loss_plan().forward, given["x"], given["param"], given["y"], 1)
+    refused(dense_plan().train, **training())
+
+
+@case
+def nothing_is_made_twice():
+    plan = dense_plan()
+    makes = [
+        (DenseOp((IN,), OUT), ((900,), 800)),
+        (Conv2DOp((1, 4, 4), 2, (3, 3)), ((1, 90, 90), 2, (3, 3))),
+        (MaxPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
+        (ReLUOp((4,)), ((4000,),)),
+        (RescaleOp((4,), 2.0), ((4000,), 1.0)),
+        (FlattenOp((4,)), ((4000,),)),
+        (SoftmaxCrossEntropyOp((3,)), ((3000,),)),
+        (SGDUpdate(6, "float32"), (10**6, "float64")),
+        (plan, ([DenseOp((900,), 800)], [0])),
+    ]
+    for thing, other in makes:
+        shape = getattr(thing, "in_shape", None)
+        for _ in range(3):
+            with contextlib.suppress(REFUSALS):
+                thing.__init__(*other)
+        assert getattr(thing, "in_shape", None) == shape
+    given = predicting()
+    plan.predict(**given)
+    assert (given["y"] == 5).all()
+    conv = makes[1][0]
+    x, y = np.ones((2, 16), "f4"), np.zeros((2, 8), "f4")
+    Plan([conv], [0]).predict(x, np.arange(2), np.ones(20, "f4"), y, 1)
+    assert (y == 10).all()
+
+
+@case
+def nothing_is_half_made():
+    for cls in (DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, FlattenOp, SoftmaxCrossEntropyOp, Op):
+        try:
+            op = cls.__new__(cls)
+        except TypeError:
+            continue
+        repr((op.dtype, op.n_param, op.in_shape))
+        refused(Plan, [op], [0])
+    for args in ((), (1,), (-1,), (-2,), (2**31 - 1,), (2**70,)):
+        for cls in (Memory, Pass):
+            try:
+                thing = cls(*args)
+            except REFUSALS:
+                continue
+            if cls is Pass:
+                plan, _, given = kept()
+                refused(back, plan, thing, given)
+                plan.release(thing)
+
+
+@case
+def ops_that_fail_leave_nothing():
+    for _ in range(50):
+        refused(Conv2DOp, (1, 4, 4), 2, (9, 9))
+        refused(Conv2DOp, (1, 4, 4), 2, (3, 3), dtype="float16")
+        refused(DenseOp, (4,), 0)
+        refused(MaxPool2DOp, (1, 4, 4), (9, 9), (1, 1))
+
+
+@case
+def sizes_beyond_reason():
+    big, most = 2**40, 2**63 - 1
+    for call in (
+        lambda: DenseOp((2**32 - 1,), 2**32), lambda: DenseOp((most,), most), lambda: DenseOp((big,), big),
+        lambda: ReLUOp((np.int64(2**32), np.int64(2**32))), lambda: ReLUOp((most, 2)), lambda: ReLUOp((2**200,)),
+        lambda: Conv2DOp((65536, 1, 1), 1, (2**24, 2**24), padding=(2**24 - 1, 0, 2**24 - 1, 0)),
+        lambda: Conv2DOp((1, 2**21, 2**21), 1, (1, 1), groups=1, padding=(0, 0, 0, 2**63 - 1)),
+        lambda: Conv2DOp((2**20, 1, 1), 2**30, (1, 1)),
+        lambda: Conv2DOp((1, 1, 1), 2**40, (2**23, 1), padding=(2**22, 2**22, 0, 0)),
+        lambda: Conv2DOp((1, 4, 4), most, (2, 2)),
+        lambda: MaxPool2DOp((1, most, most), (1, 1), (1, 1)),
+        lambda: MaxPool2DOp((1, 4, 4), (most, most), (1, 1), (most // 2, most // 2)),
+        lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
+        lambda: FlattenOp((2.0, 2)), lambda: ReLUOp((-1, -1)), lambda: ReLUOp((0,)), lambda: ReLUOp("ab"),
+        lambda: RescaleOp((True, "a"), 1.0), lambda: ReLUOp((4,), ["float32"]), lambda: ReLUOp(None),
+    ):  # fmt: skip
+        refused(call)
+
+
+@case
+def memory_beyond_reason():
+    for size in (2**38, 2**40):
+        plan = Plan([ReLUOp((size,)), ReLUOp((size,))], [0, 0])
+        x, nothing = np.zeros((0, 1), "f4"), np.zeros(0, "f4")
+        refused(plan.predict, x, np.zeros(2**10, "i8"), nothing, nothing, 1)
+        refused(plan.predict, x, np.zeros(2**24, "i8"), nothing, np.zeros((2**24, 0), "f4"), 1)
+        refused(plan.forward, np.zeros((2**24, 0), "f4"), nothing, np.zeros((2**24, 0), "f4"), 1)
+        refused(plan.forward, np.zeros((2**60, 0), "f4"), nothing, np.zeros((2**60, 0), "f4"), 1)
+
+
+# ---- passes
+@case
+def passes_in_the_wrong_hands():
+    plan, p, given = kept()
+    for other in (None, 3, Pass.__new__(Pass), "pass"):
+        refused(back, plan, other, given)
+        if not isinstance(other, Pass):
+            refused(plan.release, other)
+    refused(back, dense_plan(), p, given)
+    dense_plan().release(p)  # not its own: nothing happens
+    back(plan, p, given)
+    plan.release(p)
+    refused(back, plan, p, given)
+    plan.release(p)
+
+
+@case
+def a_pass_given_up_is_not_somebody_elses():
+    plan, first, given = kept()
+    plan.release(first)
+    x = np.arange(N * IN, dtype="f4").reshape(N, IN)
+    second = plan.forward(x, given["param"], given["y"], 1)
+    refused(back, plan, first, given)
+    plan.release(first)
+    grad = np.zeros(SIZE, "f4")
+    back(plan, second, given, grad=grad)
+    assert np.array_equal(grad[:OUT], np.full(OUT, x[:, 0].sum()))
+
+
+@case
+def passes_of_many_threads():
+    plan, shared, given = kept()
+    wrong = []
+
+    def work(number):
+        for k in range(60):
+            if k % 3 == 0:
+                mine = predicting()
+                plan.predict(**mine)
+                wrong.extend([] if (mine["y"] == 5).all() else ["predict"])
+            with contextlib.suppress(RuntimeError):
+                back(plan, shared, given)
+            p = plan.forward(given["x"], given["param"], np.zeros((N, OUT), "f4"), 1)
+            back(plan, p, given)
+            plan.release(p)
+            if number == 0 and k == 30:
+                plan.release(shared)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@case
+def ops_cannot_be_taken_out_of_a_plan():
+    plan = dense_plan()
+    with contextlib.suppress(AttributeError):
+        plan.sources.clear()
+    gc.collect()
+    junk = [bytearray(400) for _ in range(1000)]
+    given = predicting()
+    plan.predict(**given)
+    assert (given["y"] == 5).all() and junk
+
+
+@case
+def nothing_here_is_copied_or_pickled():
+    plan, p, _ = kept()
+    for thing in (plan, p, DenseOp((4,), 3), ReLUOp((4,)), SGDUpdate(4, "float32"), Update(), Op()):
+        for way in (copy.copy, copy.deepcopy, pickle.dumps):
+            refused(way, thing)
+
+
+# ---- the process of their own
+@pytest.fixture(scope="module")
+def results():
+    return CASES.run(__file__)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_guard(name, results):
+    assert results[name] == "ok"
+
+
+if __name__ == "__main__":
+    CASES.main(int(sys.argv[1]))

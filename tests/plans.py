@@ -1,0 +1,47 @@
+"""A plan that predicts and one that trains, with right arguments to be spoiled."""
+
+import numpy as np
+
+from minidl_c.dense import DenseOp
+from minidl_c.plan import Plan
+from minidl_c.sgd import SGDUpdate
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+
+N, IN, OUT = 40, 4, 3
+SIZE = (IN + 1) * OUT  # of the parameters
+
+
+def dense_plan():
+    return Plan([DenseOp((IN,), OUT)], [0])
+
+
+def loss_plan():
+    return Plan([DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))], [0, 0], has_loss=True)
+
+
+def predicting():
+    x, param = np.ones((N, IN), "f4"), np.ones(SIZE, "f4")
+    return {"x": x, "rows": np.arange(N), "param": param, "y": np.zeros((N, OUT), "f4"), "num_threads": 2}
+
+
+def training(batch=8):
+    steps = N // batch
+    return {
+        "x": np.ones((N, IN), "f4"), "rows": np.arange(N), "batch": batch, "labels": np.arange(N) % OUT,
+        "weights": np.ones(N, "f4"), "losses": np.zeros(N, "f4"), "scores": np.zeros((N, OUT), "f4"),
+        "totals": np.full(steps, 8.0), "rates": np.full(steps, 0.1), "param": np.zeros(SIZE, "f4"),
+        "grad": np.zeros(SIZE, "f4"), "update": SGDUpdate(SIZE, "float32", 0.9), "num_threads": 2, "seed": 0,
+        "count": np.zeros(1, "i8"), "numbers": np.arange(N),
+    }  # fmt: skip
+
+
+def kept():
+    plan, given = dense_plan(), predicting()
+    return plan, plan.forward(given["x"], given["param"], given["y"], 2), given
+
+
+def back(plan, p, given, **changes):
+    arguments = {"dy": np.ones((N, OUT), "f4"), "dx": np.zeros((N, IN), "f4"), "grad": np.zeros(SIZE, "f4")} | changes
+    return plan.backward(
+        p, arguments["dy"], arguments["dx"], arguments.get("param", given["param"]), arguments["grad"]
+    )

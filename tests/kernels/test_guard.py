@@ -175,7 +175,7 @@ def apply_with_every_wrong_array():
 @case
 def a_velocity_cannot_be_taken_away():
     update = SGDUpdate(SIZE, "float32", 0.9)
-    for what in (update.velocity, update.velocity.base):
+    for what in (update.state["velocity"], update.state["velocity"].base):
         for size in (0, 10**7):
             try:
                 what.resize(size, refcheck=False)

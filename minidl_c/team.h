@@ -11,9 +11,10 @@
  * items to claim 1 ms. The region itself is OpenMP's, so OMP_NUM_THREADS, threadpoolctl and joblib act on it as on any other.
  * Which thread does what never changes a bit.
  *
- * Nothing but the end of a phase orders what two items do, and the atomics say no more than that. So ThreadSanitizer reports
- * two items of a phase that touch one number even where it saw them one after the other. It cannot see into libgomp: for it
- * MINIDL_PTHREADS opens the region with threads of our own. */
+ * Nothing but the end of a phase orders what two items do, and the atomics say no more than that: ThreadSanitizer reports
+ * items of two threads that touch one number even if they came one after the other. It cannot see into libgomp, so for it
+ * MINIDL_PTHREADS opens the region with threads of our own. Each does its share and no more, and waits without a lock, which
+ * would order more than the phases do: slow, and exact. */
 #ifndef MINIDL_TEAM_H
 #define MINIDL_TEAM_H
 #include "lanes.h"
@@ -34,8 +35,21 @@ static void team_alone(team_work work, void *job, ptrdiff_t rounds, const ptrdif
 #include <stdlib.h>
 #include <time.h>
 
+#ifdef MINIDL_PTHREADS
+#include <sched.h>
+#define EXACT 1
+#define SPIN_NANOSECONDS INT64_MAX
+#define PAUSE() sched_yield()
+#else
+#define EXACT 0
 /* Longer than a sleeper takes to wake, or one sleep would follow another: LeNet-5's steps then took half as long again. */
 #define SPIN_NANOSECONDS 400000
+#if defined(__x86_64__)
+#define PAUSE() __builtin_ia32_pause()
+#else
+#define PAUSE() ((void)0)
+#endif
+#endif
 
 typedef struct {
   team_work work;
@@ -45,7 +59,7 @@ typedef struct {
   ptrdiff_t round_size, total;                   /* items of a round, of the job */
   int threads;
   _Atomic int32_t *claims;                       /* for each item of a round: in how many rounds it was claimed */
-  _Atomic ptrdiff_t done;                        /* items of the job */
+  _Atomic ptrdiff_t done, open;                  /* items of the job; of the phases that are over */
   _Atomic int sleepers;
   pthread_mutex_t lock;
   pthread_cond_t news;
@@ -57,20 +71,18 @@ static int64_t nanoseconds(void) {
   return t.tv_sec * 1000000000LL + t.tv_nsec;
 }
 
-/* Waits until so many items are done. */
+/* Waits until the phases with the first so many items are over. */
 static void team_wait(team *c, ptrdiff_t enough) {
   int64_t start = 0;
-  for (unsigned n = 1; atomic_load_explicit(&c->done, memory_order_relaxed) < enough; n++) {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#endif
+  for (unsigned n = 1; atomic_load(&c->open) < enough; n++) {
+    PAUSE();
     if (n & 63) continue;
     int64_t now = nanoseconds();
     if (!start) start = now;
     if (now - start < SPIN_NANOSECONDS) continue;
     pthread_mutex_lock(&c->lock);
     atomic_fetch_add(&c->sleepers, 1);
-    while (atomic_load_explicit(&c->done, memory_order_relaxed) < enough) pthread_cond_wait(&c->news, &c->lock);
+    while (atomic_load(&c->open) < enough) pthread_cond_wait(&c->news, &c->lock);
     atomic_fetch_sub(&c->sleepers, 1);
     pthread_mutex_unlock(&c->lock);
   }
@@ -79,8 +91,8 @@ static void team_wait(team *c, ptrdiff_t enough) {
 /* An item of the phase that begins at `first` in its round, or -1 if all are claimed. Those of a round that is over have
  * been claimed once more than `round` says, so a thread that comes late gets none. */
 static ptrdiff_t team_claim(team *c, ptrdiff_t round, ptrdiff_t first, ptrdiff_t items, int thread) {
-  ptrdiff_t own = items * thread / c->threads;
-  for (ptrdiff_t i = 0; i < items; i++) {
+  ptrdiff_t own = items * thread / c->threads, some = EXACT ? items * (thread + 1) / c->threads - own : items;
+  for (ptrdiff_t i = 0; i < some; i++) {
     ptrdiff_t item = own + i < items ? own + i : own + i - items;
     int32_t claimed = (int32_t)round;
     if (atomic_load_explicit(&c->claims[first + item], memory_order_relaxed) == claimed
@@ -92,14 +104,16 @@ static ptrdiff_t team_claim(team *c, ptrdiff_t round, ptrdiff_t first, ptrdiff_t
 
 static void team_member(team *c, int thread) {
   unsigned before = flush_subnormals();
-  for (ptrdiff_t done, open = 0; (done = atomic_load_explicit(&c->done, memory_order_relaxed)) < c->total;) {
-    ptrdiff_t round = done / c->round_size, start = round * c->round_size, end = start, phase = 0;
-    while (done >= (end += c->items[phase])) start = end, phase++;
-    if (end > open) { atomic_load(&c->done); open = end; }                       /* sees what the phases before have done */
+  for (ptrdiff_t start; (start = atomic_load(&c->open)) < c->total;) {
+    ptrdiff_t round = start / c->round_size, end = round * c->round_size, phase = 0;
+    while (start >= (end += c->items[phase])) phase++;
     ptrdiff_t item = team_claim(c, round, start - round * c->round_size, end - start, thread);
     if (item < 0) { team_wait(c, end); continue; }
     c->work(c->job, round, phase, item, thread);
-    if (atomic_fetch_add_explicit(&c->done, 1, memory_order_release) + 1 == end && atomic_fetch_add(&c->sleepers, 0)) {
+    if (atomic_fetch_add_explicit(&c->done, 1, memory_order_release) + 1 < end) continue;
+    atomic_load(&c->done);                                   /* sees what all of them did, and hands it on */
+    atomic_store(&c->open, end);
+    if (atomic_fetch_add(&c->sleepers, 0)) {
       pthread_mutex_lock(&c->lock);
       pthread_cond_broadcast(&c->news);
       pthread_mutex_unlock(&c->lock);
@@ -116,15 +130,14 @@ static void *team_start(void *thread) {
   return 0;
 }
 
-/* A thread that does not start leaves its items to the others. */
 static void team_region(team *c, int threads) {
   team_thread others[threads];
   for (int i = 1; i < threads; i++) {
     others[i] = (team_thread){c, i};
-    if (pthread_create(&others[i].id, 0, team_start, &others[i])) others[i].number = 0;
+    if (pthread_create(&others[i].id, 0, team_start, &others[i])) abort();
   }
   team_member(c, 0);
-  for (int i = 1; i < threads; i++) if (others[i].number) pthread_join(others[i].id, 0);
+  for (int i = 1; i < threads; i++) pthread_join(others[i].id, 0);
 }
 #else
 static void team_region(team *c, int threads) {

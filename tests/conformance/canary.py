@@ -1,15 +1,43 @@
 """Runs a kernel with one fault (canary_op.pyx) forward and backward, and prints a hash of what came out."""
 
 import argparse
-import hashlib
+import sys
+from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from conformance.nets import digest
+
+from minidl_c.dense import DenseOp
 from minidl_c.flatten import FlattenOp
 from minidl_c.plan import Plan
 from minidl_c.relu import ReLUOp
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
-SHAPE = (3, 2, 5)
+SHAPE, SIZE, CLASSES = (3, 2, 5), 30, 5
+
+
+def by_hand(op, n: int, threads: int) -> list[np.ndarray]:
+    """The op between others, forward and backward."""
+    plan = Plan([ReLUOp(SHAPE), op, FlattenOp(SHAPE)], [0, 0, 0])
+    x, y, dx = np.random.default_rng(0).standard_normal((3, n, SIZE)).astype("f4")
+    param, grad = np.zeros((2, 512), "f4")
+    kept = plan.forward(x, param, y, threads)
+    plan.backward(kept, y, dx, param, grad)
+    return [y, dx, grad]
+
+
+def trained(update, n: int, threads: int) -> list[np.ndarray]:
+    """A dense layer, two steps with an optimizer."""
+    plan = Plan([DenseOp((SIZE,), CLASSES), SoftmaxCrossEntropyOp((CLASSES,))], [0, 0], True)
+    x, losses = np.ones((n, SIZE), "f4"), np.empty(2 * n, "f4")
+    rows, labels = np.arange(2 * n) % n, np.zeros(n, np.int64)
+    param, grad = np.zeros((2, (SIZE + 1) * CLASSES), "f4")
+    counts, rates = np.full(2, float(n)), np.full(2, 0.1)
+    done = np.zeros(1, np.int64)
+    plan.train(x, rows, n, labels, None, losses, None, counts, rates, param, grad, update, threads, 0, done)
+    return [losses, grad]
 
 
 def main() -> None:
@@ -18,16 +46,13 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=19)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
-    from canary_op import CanaryOp  # built by instrumented.py
+    from canary_op import CanaryOp, CanaryUpdate  # built by instrumented.py
 
-    ops = [ReLUOp(SHAPE), CanaryOp(SHAPE, options.fault), FlattenOp(SHAPE)]
-    plan, n = Plan(ops, [0, 0, 0]), options.examples
-    rng = np.random.default_rng(0)
-    x, y, dx = (rng.standard_normal((n, int(np.prod(SHAPE))), "f4") for _ in range(3))
-    param, grad = np.zeros(512, "f4"), np.zeros(512, "f4")
-    kept = plan.forward(x, param, y, options.threads)
-    plan.backward(kept, y, dx, param, grad)
-    print(hashlib.sha256(b"".join(a.tobytes() for a in (y, dx, grad))).hexdigest())
+    if options.fault == "shares update":
+        found = trained(CanaryUpdate(), options.examples, options.threads)
+    else:
+        found = by_hand(CanaryOp(SHAPE, options.fault), options.examples, options.threads)
+    print(digest(found))
 
 
 if __name__ == "__main__":

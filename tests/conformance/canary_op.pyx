@@ -1,5 +1,7 @@
 """y = x as an op with a fault of choice: what the sanitizers have to report, or they see nothing."""
+from minidl_c.job cimport optimizer
 from minidl_c.op cimport LANES, READS_X, Op, describe, op, tile, whole
+from minidl_c.update cimport Update
 
 cdef long long shared = 0               # what two threads may not touch at the same time
 
@@ -69,7 +71,7 @@ cdef class CanaryOp(Op):
 
     def __init__(self, in_shape, str fault):
         describe(self, tuple(in_shape), tuple(in_shape), "float32")
-        self.c.reads, self.c.splits = READS_X, 1
+        self.c.reads = READS_X
         self.c.saved = self.c.scratch = 64
         self.c.forward_tile, self.c.backward_tile = forward, backward
         if fault == "reads beyond":
@@ -86,8 +88,23 @@ cdef class CanaryOp(Op):
             self.c.backward_tile = reads_saved
         elif fault == "shares":
             self.c.forward_tile = shares
+        elif fault == "ignores part":
+            self.c.splits = 1
         elif fault == "shares rows":
             self.c.n_param = self.c.rows = 512
             self.c.backward_rows = shares_rows
         elif fault != "none":
             raise ValueError(f"fault: got {fault!r}")
+
+
+cdef void shares_update(const optimizer *o, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end,
+                        double rate) noexcept nogil:
+    global shared
+    shared += end - start
+
+
+cdef class CanaryUpdate(Update):
+    """An optimizer that counts, without order, and updates nothing."""
+
+    def __init__(self):
+        self.c.real_bytes, self.c.update = 4, shares_update

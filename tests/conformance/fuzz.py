@@ -28,7 +28,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conformance.nets import Net, digest
-from conformance.trials import KERNELS, Trial, relu
+from conformance.trials import KERNELS, Trial, alone, relu
 from kernels.conftest import Check
 
 KERNEL_FILES = Path(__file__).parents[2] / "minidl_c"
@@ -42,12 +42,6 @@ def guarded(trial: Trial, check: Check) -> SimpleNamespace:
     """Its arrays between guards: NaN around inputs, and around outputs what nobody may change."""
     arrays = {name: check.input(values, values.dtype) for name, values in trial.inputs.items()}
     return SimpleNamespace(**arrays, **{n: check.output(s, trial.dtype) for n, s in trial.outputs.items()})
-
-
-def alone(trial: Trial) -> SimpleNamespace:
-    """Its arrays, each in memory of its own."""
-    arrays = {name: values.copy() for name, values in trial.inputs.items()}
-    return SimpleNamespace(**arrays, **{n: np.full(s, 7, trial.dtype) for n, s in trial.outputs.items()})
 
 
 def one_nan(array: np.ndarray) -> np.ndarray:

@@ -8,8 +8,10 @@ import argparse
 import re
 import sys
 import time
+from pathlib import Path
 
-from instrumented import Copy, finished
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from conformance.instrumented import Copy, finished
 
 TESTS = ["tests/kernels"]
 MORE_TESTS = ["tests/test_user_kernel.py", "tests/layers", "tests/test_network.py", "tests/test_sequential.py"]

@@ -43,6 +43,12 @@ class Trial:
     oracle: Callable[[], Iterator[tuple[str, np.ndarray, np.ndarray | float]]] | None = None
 
 
+def alone(trial: Trial) -> SimpleNamespace:
+    """Its arrays, each in memory of its own."""
+    arrays = {name: values.copy() for name, values in trial.inputs.items()}
+    return SimpleNamespace(**arrays, **{n: np.full(s, 7, trial.dtype) for n, s in trial.outputs.items()})
+
+
 # ---- values --------------------------------------------------------------------------------------
 def draw_values(rng, shapes):
     """Arrays, exact in float32, and what they hold: whole numbers (ties; sums are exact), normal or special ones."""

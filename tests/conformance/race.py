@@ -1,0 +1,118 @@
+"""Training, prediction and kernels in a build with ThreadSanitizer, on 2 to 8 threads: no report.
+
+In this build the team of a plan runs on pthreads, each thread does its own share of every phase, and nothing but a
+phase's end orders what they do (see minidl_c/team.h). So two threads' items that touch one number are reported,
+whoever came first.
+"""
+
+import argparse
+import re
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from conformance.instrumented import Copy, finished
+
+CANARIES = {  # faults, and what it takes to see them: phases of tiles, of shares of a tile, of rows; an optimizer
+    "shares": ["--threads", "2", "--examples", "40"],
+    "ignores part": ["--threads", "4", "--examples", "16"],
+    "shares rows": ["--threads", "3"],
+    "shares update": ["--threads", "2"],
+}
+REPORT = "WARNING: ThreadSanitizer: data race"
+THREADS = (2, 3, 4, 8)
+
+
+def train(seed: int, nets: int) -> None:
+    """Random nets on several threads, and kernels that Python calls."""
+    from conformance.nets import Net, digest
+    from conformance.trials import KERNELS, alone
+
+    for number in range(seed, seed + nets):
+        expected = digest(Net(number).results(1))
+        threads = THREADS[number // 2 % len(THREADS)]
+        assert digest(Net(number).results(threads)) == expected, f"net {number}: {threads} threads change bits"
+        for trial in KERNELS[number % len(KERNELS)](np.random.default_rng(number)):
+            trial.run(alone(trial), threads)
+
+
+def predict_together(seed: int, callers: int = 4) -> None:
+    """Several Python threads predict on one model, and each gets what one alone gets."""
+    from conformance.nets import Net
+
+    net, wrong = Net(seed), []
+    expected = net.model.predict(net.X)
+
+    def call(number):
+        for i in range(10):
+            rows = slice(0, len(net.X) - (number * i) % len(net.X))
+            if not np.array_equal(net.model.predict(net.X[rows], 1 + (number + i) % 3), expected[rows]):
+                wrong.append(number)
+
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(callers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong, f"net {seed}: wrong predictions beside other threads"
+
+
+def work(seed: int, nets: int) -> None:
+    train(seed, nets)
+    for number in range(seed, seed + max(1, nets // 5)):
+        predict_together(number)
+
+
+def impossible(copy: Copy) -> str:
+    """Why ThreadSanitizer cannot run on this machine; empty where it can."""
+    code, said = copy.run("-c", "import numpy")
+    return said.strip() if code else ""
+
+
+def canaries(copy: Copy) -> int:
+    """How many planted races were reported. Ends the program if one was not, or a right kernel was."""
+    for fault, arguments in {"none": ["--threads", "4", "--examples", "100"], **CANARIES}.items():
+        code, said = copy.run("tests/conformance/canary.py", fault, *arguments)
+        if (fault != "none") != (REPORT in said):
+            sys.exit(f"race: fault {fault!r} ended with {code} and this:\n{said}")
+    return len(CANARIES)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nets", type=int, default=40, help="random nets to train (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--strict", action="store_true", help="fail where ThreadSanitizer cannot run")
+    parser.add_argument("--work", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(options.seed, options.nets)
+        return
+    start, copy = time.perf_counter(), Copy("thread")
+    copy.build()
+    built = time.perf_counter() - start
+    if reason := impossible(copy):
+        print(f"race: NOT CHECKED, ThreadSanitizer cannot run here: {reason}")
+        sys.exit(options.strict)
+    caught = canaries(copy)
+    half = -(-options.nets // 2)
+    seeds = (options.seed * 10**6, options.seed * 10**6 + half)
+    command = ["tests/conformance/race.py", "--work", "--nets", str(half), "--seed"]
+    for process in [copy.start(*command, str(seed)) for seed in seeds]:
+        code, said = finished(process)
+        if code or REPORT in said:
+            first = re.search(rf"{REPORT}.*?={{18}}", said, re.S)
+            sys.exit(f"{first[0] if first else said[-20_000:]}\nrace: see above")
+    print(
+        f"race: {2 * half} nets on 1 and up to {max(THREADS)} threads, {2 * max(1, half // 5)} asked by 4 threads, "
+        f"0 reports; canaries: {caught} of {caught} reported; "
+        f"{time.perf_counter() - start:.0f} s, {built:.0f} of them to build"
+    )
+
+
+if __name__ == "__main__":
+    main()

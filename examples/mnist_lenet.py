@@ -115,6 +115,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, help="default: every core this process may use")
+    parser.add_argument("--save", default="lenet5.safetensors", metavar="PATH", help="default: %(default)s")
     parser.add_argument("--digits", action="store_true", help="the embedded 8x8 digits, not MNIST")
     args = parser.parse_args()
 
@@ -150,6 +151,9 @@ def main():
     print(confusion_table(data.y_test, probabilities.argmax(axis=1)))
     print("\nThe mistakes it was surest of:\n")
     show_mistakes(data.X_test, data.y_test, probabilities)
+
+    model.save(args.save)
+    print(f"\nThe model is in {args.save}: Sequential.load({args.save!r}) gives it back.")
 
 
 if __name__ == "__main__":

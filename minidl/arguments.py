@@ -6,19 +6,23 @@ import inspect
 from typing import Any
 
 
+def parameters(cls: type) -> dict[str, inspect.Parameter]:
+    """What the constructor takes, by name; raises TypeError for one that cannot tell."""
+    if cls.__init__ is object.__init__:
+        if cls.__new__ is object.__new__:
+            return {}
+        raise TypeError(f"{cls.__name__}: nobody can tell what it was made with")
+    found = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    if any(parameter.kind not in plain for parameter in found):
+        raise TypeError(f"{cls.__name__}: its constructor has arguments without a name of their own")
+    return {parameter.name: parameter for parameter in found}
+
+
 def constructor_arguments(made: object) -> dict[str, Any]:
     """The constructor's arguments, from the attributes of the same names; raises TypeError if one is missing."""
     cls = type(made)
-    if cls.__init__ is object.__init__ and cls.__new__ is object.__new__:
-        return {}
-    if cls.__init__ is object.__init__:
-        raise TypeError(f"{cls.__name__}: nobody can tell what it was made with")
-    arguments = list(inspect.signature(cls.__init__).parameters.values())[1:]
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    names = [a.name for a in arguments if a.kind in plain]
-    if len(names) < len(arguments):
-        raise TypeError(f"{cls.__name__}: its constructor has arguments without a name of their own")
-    for name in names:
+    for name in parameters(cls):
         if not hasattr(made, name):
             raise TypeError(f"{cls.__name__}: the constructor takes {name!r} and has to keep it in self.{name}")
-    return {name: getattr(made, name) for name in names}
+    return {name: getattr(made, name) for name in parameters(cls)}

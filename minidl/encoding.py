@@ -67,9 +67,11 @@ def decode(encoded: Any, other: Callable[[str, Any], Any]) -> Any:
     if kind == "dict" and isinstance(content, list) and all(isinstance(p, list) and len(p) == 2 for p in content):
         pairs = [(decode(key, other), decode(part, other)) for key, part in content]
         try:
-            return dict(pairs)
+            found = dict(pairs)
         except TypeError as error:
             raise ValueError(f"dict: {error}") from None
+        if len(found) == len(pairs):
+            return found
     if kind == "numpy" and isinstance(content, list) and len(content) == 2:
         return _numpy(content[0], decode(content[1], other))
     return other(kind, content)

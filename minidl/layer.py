@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from minidl.arguments import constructor_arguments
+from minidl.arguments import constructor_arguments, parameters
 from minidl.shapes import whole
 from minidl_c.op import Op
 
@@ -173,7 +172,7 @@ class Layer:
 
     def __repr__(self) -> str:
         """The constructor's call; arguments that have their default are left out, as in scikit-learn."""
-        defaults = inspect.signature(type(self).__init__).parameters
+        defaults = parameters(type(self))
         told = (f"{k}={v!r}" for k, v in self.config().items() if repr(v) != repr(defaults[k].default))
         return f"{type(self).__name__}({', '.join(told)})"
 

@@ -7,7 +7,7 @@ axes.pyx), so padding is clipped and a stride's gradient needs no zeros in betwe
 each output pixel, lane by lane; the plan sums the lanes later.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
 """
-from itertools import product
+from math import prod
 
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
@@ -19,6 +19,9 @@ from minidl_c.conv2d_single cimport conv2d_backward_w_single, single_scratch
 from minidl_c.correlate cimport correlate_tile, correlation
 from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile
 from minidl_c.op import product_of, whole_numbers
+
+MOST_TAPS = 2**24       # of a kernel over one axis of its input: building an op walks over them
+MOST_WEIGHTS = 2**20    # of a filter
 
 cdef extern from "conv2d_tiles.h" nogil:
     void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
@@ -217,8 +220,10 @@ cdef class Conv2DOp(Op):
         if spans[0] > room[0] or spans[1] > room[1]:
             raise ValueError(f"kernel: a window of {spans[0]} x {spans[1]} does not fit into an input of {H} x {W} "
                              f"with padding {padding}")
-        if max(room) > 2**24:
-            raise ValueError(f"padding: an input of {H} x {W} with padding {padding} is too large")
+        if max(kernel[0] * room[0], kernel[1] * room[1]) > MOST_TAPS:
+            raise ValueError(f"padding: an input of {H} x {W} with padding {padding} is too large for {kernel}")
+        if C // groups * prod(kernel) > MOST_WEIGHTS:
+            raise ValueError(f"kernel: expected at most {MOST_WEIGHTS} weights a filter, got {C // groups * prod(kernel)}")
         product_of("padded input", (C, *room))
         product_of("weights", (filters, C // groups, *kernel))
         stride = [min(s, r) for s, r in zip(stride, room)]        # a longer one leaves the same single window
@@ -238,9 +243,11 @@ cdef class Conv2DOp(Op):
         d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
         if d.taps == NULL:
             raise MemoryError()
-        for c, r, s in product(range(C // groups), range(d.R), range(d.S)):
-            d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
-            n += 1
+        for c in range(d.C // d.groups):
+            for r in range(d.R):
+                for s in range(d.S):
+                    d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
+                    n += 1
         self.c.n_param = self.c.n_lane = self.c.rows = filters * (n + 1)
         self.c.packed = (2 * filters * n + 2 * LANES) * self.c.real_bytes   # single examples read beyond its end
         self.c.scratch = max(single_scratch(d), C * d.PH * d.PW * LANES if max(padding) else 0) * self.c.real_bytes

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from minidl import Sequential
+from minidl.datasets import load_digits
+
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 RUN = """
@@ -35,6 +38,7 @@ def started(name, *args, home, epochs=99):
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", RUN, str(epochs), script, *args],
         env={**os.environ, "PYTHONPATH": path, "SCIKIT_LEARN_DATA": str(home)},
+        cwd=home,  # what it saves goes there
         capture_output=True,
         text=True,
         timeout=300,
@@ -74,11 +78,17 @@ def test_mnist_lenet_on_digits(tmp_path):
     right = sum(counts[i][i] for i in range(10))
     assert abs(100 * right / 355 - accuracy_in(said)) < 0.01
     assert "read as" in said
+    saved = tmp_path / "lenet5.safetensors"
+    assert f"The model is in {saved.name}" in said
+    data = load_digits()
+    predicted = Sequential.load(saved).predict(data.X_test).argmax(axis=1)
+    assert abs(100 * (predicted == data.y_test).mean() - accuracy_in(said)) < 0.01
 
 
 def test_mnist_lenet_out_of_reach_says_so_and_learns_digits(tmp_path):
-    said = run("mnist_lenet.py", "--epochs", "1", home=tmp_path)
-    assert "MNIST is out of reach" in said
+    path = tmp_path / "elsewhere.safetensors"
+    said = run("mnist_lenet.py", "--epochs", "1", "--save", str(path), home=tmp_path)
+    assert "MNIST is out of reach" in said and f"The model is in {path}" in said and path.exists()
     assert "epoch 1/1" in said
 
 

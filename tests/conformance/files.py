@@ -1,0 +1,318 @@
+"""No damaged file loads silently, no hostile one runs code or takes memory or time.
+
+    python tests/conformance/files.py [--kinds model] [--mutations 20000] [--hostile 10000] [--seed 0]
+
+For each kind of file: every single-bit flip, every length, random damage, and hostile files whose digests are right.
+All have to be refused by a FileError; a hostile file may also be a valid one, which can then be saved again. While a
+file is loaded, Python's audit hook sees every open, import, exec and system call, and the address space is limited.
+At the end three seeded defects have to be found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import evil
+import numpy as np
+
+from minidl import Layer, Sequential, files
+from minidl.layers import Conv2D, Dense, Flatten, ReLU
+
+SLACK = 16 * 2**20  # bytes beyond the file and twice its tensors
+SECONDS = 1.0  # for one file
+HARMLESS = {"builtins.id", "object.__getattr__", "sys._getframe"}  # what NumPy and inspect may ask for
+
+
+class Doubled(Layer):
+    """A layer of a user's own, with an argument of every kind."""
+
+    def __init__(self, options: Any = (1, [2.5, None], {"k": "v"})) -> None:
+        self.options = options
+
+    def forward(self, x, training):
+        return 2 * x
+
+
+# ---- kinds of files: to test another one, add it to KINDS
+
+
+@dataclass
+class Kind:
+    """How a file of this kind is made and loaded, and saved again from what was loaded."""
+
+    make: Callable[[Path], None]
+    load: Callable[[Path], Any]
+    save: Callable[[Any, Path], None]
+
+
+def make_model(path: Path) -> None:
+    """A small model file."""
+    layers = [Conv2D(2, (2, 1)), ReLU(), Doubled(), Flatten(), Dense(3)]
+    Sequential(layers, input_shape=(1, 3, 2), seed=1).save(path)
+
+
+KINDS = {
+    "model": Kind(make_model, lambda path: Sequential.load(path, custom={"Doubled": Doubled}), Sequential.save),
+}
+
+
+# ---- watching
+
+
+class Watch:
+    """What Python does while a file is loaded, and how long it takes."""
+
+    def __init__(self) -> None:
+        self.path: str | None = None
+        self.opened = 0
+        self.found: list[str] = []
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+        if self.path is None or event in HARMLESS:
+            return
+        if event == "open" and (args[0] == self.path or isinstance(args[0], int)):  # the file, or its descriptor
+            self.opened += isinstance(args[0], str)
+        else:
+            self.found.append(f"{event} {args!r}"[:200])
+
+    @contextlib.contextmanager
+    def on(self, path: Path) -> Iterator[None]:
+        """Listens; `found` then holds everything that a load must not do."""
+        self.path, self.opened, self.found = str(path), 0, []
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds, self.path = time.perf_counter() - begin, None
+            if seconds > SECONDS:
+                self.found.append(f"{seconds:.1f} seconds")
+            if self.opened > 1:
+                self.found.append(f"{self.opened} opens")
+
+
+WATCH = Watch()
+
+
+@contextlib.contextmanager
+def memory_limited(more: int) -> Iterator[None]:
+    """At most so many bytes beyond what the process has now."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+def attempt(kind: Kind, path: Path, content: bytes) -> tuple[Any, str | None]:
+    """What a file of this content loads as, None if it is refused; and what was wrong in doing so."""
+    path.unlink(missing_ok=True)  # some file systems are slow where a file is cut off and written again
+    path.write_bytes(content)
+    loaded, wrong = None, None
+    try:
+        with memory_limited(3 * len(content) + SLACK), WATCH.on(path):
+            loaded = kind.load(path)
+    except files.FileError as error:
+        if str(path) not in str(error):
+            wrong = f"an error without the path: {error}"
+    except BaseException as error:
+        wrong = f"{type(error).__name__}: {error}"[:200]
+    return loaded, wrong or "; ".join(WATCH.found) or None
+
+
+class Campaign:
+    """Many files of one kind; counts them and collects findings."""
+
+    def __init__(self, kind: Kind, folder: Path) -> None:
+        self.kind, self.path = kind, folder / "file.safetensors"
+        kind.make(self.path)
+        self.good = self.path.read_bytes()
+        kind.load(self.path)  # what is imported the first time is imported now
+        self.loads, self.valid, self.slowest = 0, 0, 0.0
+        self.findings: list[str] = []
+
+    def damaged(self, what: str, content: bytes) -> None:
+        """A file that is not the good one has to be refused."""
+        loaded, wrong = self._attempt(content)
+        if loaded is not None:
+            wrong = "loads silently"
+        if wrong:
+            self.findings.append(f"{what}: {wrong}")
+
+    def hostile(self, what: str, content: bytes) -> None:
+        """A file with right digests is refused, or is just what is saved again."""
+        loaded, wrong = self._attempt(content)
+        if loaded is not None and not wrong:
+            self.valid += 1
+            wrong = self._saved_again(loaded, _tensors(content))
+        if wrong:
+            self.findings.append(f"{what}: {wrong}: {content[:3000]!r}")
+
+    def _saved_again(self, loaded: Any, tensors: bytes) -> str | None:
+        """What is wrong with a file of what was loaded."""
+        try:
+            self.kind.save(loaded, self.path)
+        except (TypeError, ValueError) as error:
+            return f"loads as what cannot be saved: {error}"
+        content = self.path.read_bytes()
+        again, wrong = self._attempt(content)
+        if not wrong and (again is None or _tensors(content) != tensors):
+            return "loads as something else than it says"
+        return wrong
+
+    def _attempt(self, content: bytes) -> tuple[Any, str | None]:
+        begin = time.perf_counter()
+        loaded, wrong = attempt(self.kind, self.path, content)
+        self.loads, self.slowest = self.loads + 1, max(self.slowest, time.perf_counter() - begin)
+        return loaded, wrong
+
+
+def _tensors(content: bytes) -> bytes:
+    return content[8 + int.from_bytes(content[:8], "little") :]
+
+
+# ---- damage
+
+
+def flips(campaign: Campaign) -> None:
+    """Every single bit."""
+    for bit in range(8 * len(campaign.good)):
+        content = bytearray(campaign.good)
+        content[bit // 8] ^= 1 << bit % 8
+        campaign.damaged(f"bit {bit}", bytes(content))
+
+
+def lengths(campaign: Campaign) -> None:
+    """Every shorter file, and some longer ones."""
+    good = campaign.good
+    for size in range(len(good)):
+        campaign.damaged(f"{size} bytes", good[:size])
+    for more in (b"\0", b"\n", b" " * 8, b"\0" * 4096, good, good[-8:]):
+        campaign.damaged(f"{len(more)} bytes more", good + more)
+
+
+def mutations(campaign: Campaign, count: int, rng: random.Random) -> None:
+    """Random damage of blocks."""
+    good = campaign.good
+    for i in range(count):
+        content = bytearray(good)
+        for _ in range(rng.choice((1, 1, 2, 5))):
+            a, b = sorted(rng.randrange(len(good)) for _ in range(2))
+            b = min(b, a + rng.choice((1, 4, 8, 64, 512)))
+            at = rng.randrange(len(good))
+            match rng.randrange(6):
+                case 0:
+                    content[a:b] = rng.randbytes(b - a)
+                case 1:
+                    content[a:b] = bytes(b - a)
+                case 2:
+                    del content[a:b]
+                case 3:
+                    content[at:at] = content[a:b]
+                case 4:
+                    content[at : at + b - a] = content[a:b]
+                case 5:
+                    content[a:b] = content[a:b][::-1]
+        if content != good:
+            campaign.damaged(f"mutation {i}", bytes(content))
+
+
+def hostile(campaign: Campaign, count: int, rng: random.Random) -> None:
+    """Files whose digests are right."""
+    for i in range(count):
+        campaign.hostile(f"hostile file {i}", evil.changed(campaign.good, rng))
+    for name, content in evil.bombs(campaign.good).items():
+        campaign.hostile(name, content)
+
+
+# ---- seeded defects
+
+
+@contextlib.contextmanager
+def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """An attribute with another value for a while."""
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def canaries(folder: Path) -> list[str]:
+    """The defects that are not found, out of three: no digests, code while loading, memory without need."""
+    missed = []
+    with patched(files, "_equal", lambda told, found: True):
+        blind = Campaign(KINDS["model"], folder)
+        flips(blind)
+        if not any("loads silently" in finding for finding in blind.findings):
+            missed.append("a reader without digests")
+    deserialized = files._tensors
+
+    def compiling(content: bytes) -> Any:
+        compile("1", "name", "eval")
+        return deserialized(content)
+
+    def greedy(content: bytes) -> Any:
+        np.ones(4 * 2**20)
+        return deserialized(content)
+
+    defects = (("code that is compiled while loading", "compile", compiling), ("32 MB too many", "Memory", greedy))
+    for what, said, reader in defects:
+        with patched(files, "_tensors", reader):
+            campaign = Campaign(KINDS["model"], folder)
+            campaign.hostile("canary", campaign.good)
+            if not any(said in finding for finding in campaign.findings):
+                missed.append(what)
+    return missed
+
+
+def main() -> int:
+    """Runs all of it for each kind; prints figures, exits with 1 on any finding."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--mutations", type=int, default=20_000)
+    parser.add_argument("--hostile", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    failed = False
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for kind in args.kinds:
+            rng = random.Random(args.seed)
+            begin = time.monotonic()
+            campaign = Campaign(KINDS[kind], folder)
+            for part in (flips, lengths):
+                part(campaign)
+            mutations(campaign, args.mutations, rng)
+            gc.collect()
+            hostile(campaign, args.hostile, rng)
+            for finding in campaign.findings[:20]:
+                print(f"  {kind}: {finding}", file=sys.stderr)
+            failed |= bool(campaign.findings)
+            print(
+                f"files: {kind} of {len(campaign.good)} bytes: {8 * len(campaign.good)} flips, {len(campaign.good)} "
+                f"lengths, {args.mutations} mutations, {args.hostile} hostile ({campaign.valid} valid): "
+                f"{campaign.loads} loads, slowest {campaign.slowest:.2f} s, {len(campaign.findings)} findings, "
+                f"{time.monotonic() - begin:.0f} s"
+            )
+        missed = canaries(folder)
+    print(f"files: seeded defects not found: {', '.join(missed) or 'none'}")
+    return int(failed or bool(missed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -123,3 +123,16 @@ def test_arguments_that_make_no_sense(arguments, error, said):
 def test_wants_an_image(shape):
     with pytest.raises(ValueError, match=r"layer 0, Conv2D.*expected \(channels, height, width\)"):
         Sequential([Conv2D(2, 3)], input_shape=shape)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "said"),
+    [
+        (Conv2D(1, (4096, 1), stride=(3, 1)), (1, 2**24, 1), "too large for"),
+        (Conv2D(1, 1, padding=2**24), (1, 3, 3), "too large for"),
+        (Conv2D(1, 1), (2**32, 3, 2), "at most 1048576 weights a filter, got 4294967296"),
+    ],
+)
+def test_what_would_take_long_or_much_to_build_is_refused_at_once(layer, shape, said):
+    with pytest.raises(ValueError, match=f"layer 0, Conv2D.*{said}"):
+        Sequential([layer], input_shape=shape)

@@ -62,6 +62,8 @@ SANITIZERS = {
     ],
     "thread": [*SANITIZE, "-fsanitize=thread", "-DMINIDL_PTHREADS"],
 }
+# Modules that walk through lists and not through numbers: a third smaller, and no slower.
+FOR_SIZE = {"axes", "batch", "buffers", "memory", "op", "passes", "plan", "threads", "update"}
 # A sixth of a module's bytes are names and gaps between its parts, which nobody needs to run it.
 LINK_FLAGS = ["-Wl,-s", "-Wl,-z,noseparate-code"]
 ISA_FLAGS = {
@@ -202,7 +204,7 @@ class BuildKernels(build_ext):
                 build, isa_args = builds[ISAS[0]], []
             ext.depends = [*ext.depends, str(info_path(build["isa"]))]
             ext.libraries = ["m"]
-            ext.extra_compile_args = build["compile_args"] + isa_args
+            ext.extra_compile_args = build["compile_args"] + isa_args + ["-Os"] * (name in FOR_SIZE)
             ext.extra_link_args = build["link_args"]
         super().build_extensions()
         self.finish(self.build_lib)

@@ -19,7 +19,7 @@ RUNTIMES = {"address": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
 ADDR_NO_RANDOMIZE = 0x0040000  # ThreadSanitizer's memory map has no place for every random address
 OPTIONS = {
     # Python frees little at its end; NumPy asks for more than there is, and may
-    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:max_malloc_fill_size=1000000000",
+    "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "TSAN_OPTIONS": "halt_on_error=0:exitcode=66:report_signal_unsafe=0",
 }

@@ -7,8 +7,6 @@ axes.pyx), so padding is clipped and a stride's gradient needs no zeros in betwe
 each output pixel, lane by lane; the plan sums the lanes later.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
 """
-from math import prod
-
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 
@@ -18,10 +16,7 @@ from minidl_c.buffers cimport arrays
 from minidl_c.conv2d_single cimport conv2d_backward_w_single, single_scratch
 from minidl_c.correlate cimport correlate_tile, correlation
 from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile
-from minidl_c.op import product_of, whole_numbers
-
-MOST_TAPS = 2**24       # of a kernel over one axis of its input: building an op walks over them
-MOST_WEIGHTS = 2**20    # of a filter
+from minidl_c.windows import convolution
 
 cdef extern from "conv2d_tiles.h" nogil:
     void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
@@ -209,29 +204,12 @@ cdef class Conv2DOp(Op):
     def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, dtype="float32"):
         cdef conv2d_dims *d = &self.d
         cdef Py_ssize_t c, r, s, n = 0
-        C, H, W = whole_numbers("input shape", in_shape, 3, 1)
-        filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)
-        kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
-        padding, dilation = whole_numbers("padding", padding, 4, 0), whole_numbers("dilation", dilation, 2, 1)
-        if C % groups or filters % groups:
-            raise ValueError(f"groups: expected a divisor of {C} input channels and {filters} filters, got {groups}")
-        room = H + padding[0] + padding[1], W + padding[2] + padding[3]
-        spans = [(k - 1) * e + 1 for k, e in zip(kernel, dilation)]
-        if spans[0] > room[0] or spans[1] > room[1]:
-            raise ValueError(f"kernel: a window of {spans[0]} x {spans[1]} does not fit into an input of {H} x {W} "
-                             f"with padding {padding}")
-        if max(kernel[0] * room[0], kernel[1] * room[1]) > MOST_TAPS:
-            raise ValueError(f"padding: an input of {H} x {W} with padding {padding} is too large for {kernel}")
-        if C // groups * prod(kernel) > MOST_WEIGHTS:
-            raise ValueError(f"kernel: expected at most {MOST_WEIGHTS} weights a filter, got {C // groups * prod(kernel)}")
-        product_of("padded input", (C, *room))
-        product_of("weights", (filters, C // groups, *kernel))
-        stride = [min(s, r) for s, r in zip(stride, room)]        # a longer one leaves the same single window
-        dilation = [min(e, r) for e, r in zip(dilation, room)]    # a longer one belongs to a kernel of 1
+        (C, H, W), filters, groups, kernel, stride, padding, dilation, room, window = convolution(
+            in_shape, filters, kernel, stride, padding, dilation, groups)
         d.C, d.H, d.W, d.K, d.groups = C, H, W, filters, groups
         (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw), (d.PH, d.PW) = kernel, stride, dilation, room
         d.top, d.left = padding[0], padding[2]
-        d.OH, d.OW = (d.PH - spans[0]) // d.sh + 1, (d.PW - spans[1]) // d.sw + 1
+        d.OH, d.OW = (d.PH - window[0]) // d.sh + 1, (d.PW - window[1]) // d.sw + 1
         describe(self, (C, H, W), (filters, d.OH, d.OW), dtype)
         find_runs(&d.y_rows, d.OH, H, d.R, d.sh, d.top, d.dh, False)
         find_runs(&d.y_columns, d.OW, W, d.S, d.sw, d.left, d.dw, False)

@@ -9,6 +9,7 @@ threads and one model. Every part first shows that it sees the defect that it is
 """
 
 import argparse
+import contextlib
 import copy
 import hashlib
 import multiprocessing
@@ -18,6 +19,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -26,7 +28,8 @@ import numpy as np
 
 import minidl_c.threads
 from minidl import Layer, Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.callbacks import Checkpoint
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
 
 LIMIT = 10  # seconds after which something hangs
@@ -47,6 +50,24 @@ class Centre(Layer):
         return dy
 
 
+class Heavy:
+    """An optimizer in Python, which a signal must not tear: SGD with momentum."""
+
+    def __init__(self, lr):
+        self.lr, self.velocity = lr, {}
+
+    def step(self, params, lr):
+        for name, param in params.items():
+            self.velocity[name] = 0.9 * self.velocity.get(name, 0) + param.grad
+            param.value -= lr * self.velocity[name]
+
+    def state_dict(self):
+        return dict(self.velocity)
+
+    def load_state_dict(self, state):
+        self.velocity = dict(state)
+
+
 class Shared(Layer):
     """A canary: its forward keeps what it works on where every thread does."""
 
@@ -59,18 +80,20 @@ class Shared(Layer):
         return dy
 
 
-FRONTS = {"native": (), "staged": (Centre,), "shared": (Shared,)}
+FRONTS = {"staged": (Centre,), "shared": (Shared,)}
+KINDS = ("native", "staged", "python")
 
 
 def trainer_of(kind):
-    """A trainer of a small net: all its steps in C, or stage by stage."""
+    """A trainer of a small net: all its steps in C, stage by stage, or with an optimizer in Python."""
     front = [layer() for layer in FRONTS.get(kind, ())]
-    layers = [Rescale(1 / 255), *front, Conv2D(8, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(30), ReLU(), Dense(10)]
-    return trainer_with(Sequential(layers, SHAPE))
+    layers = [Rescale(1 / 255), *front, Conv2D(8, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(30), ReLU()]
+    return trainer_with(Sequential([*layers, Dropout(0.2), Dense(10)], SHAPE), kind)
 
 
-def trainer_with(model):
-    return Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), num_threads=2)
+def trainer_with(model, kind="native"):
+    optimizer = Heavy(0.02) if kind == "python" else SGD(0.02, momentum=0.9)
+    return Trainer(model, "softmax_cross_entropy", optimizer, num_threads=2)
 
 
 def digest(model, *more):
@@ -176,7 +199,7 @@ def check_forks(count):
     if minidl_c.threads.openmp() and forked(open_a_region, SHORT) != "hung":
         findings.append("a child that opens a parallel region was not seen to hang")
     for number in range(count):
-        way, kind = FORKS[number % len(FORKS)], ("native", "staged")[number // len(FORKS) % 2]
+        way, kind = FORKS[number % len(FORKS)], KINDS[number // len(FORKS) % len(KINDS)]
         start = time.perf_counter()
         got, expected = way(trainer_of(kind))
         slowest = max(slowest, time.perf_counter() - start)
@@ -198,24 +221,30 @@ def check_forks(count):
 
 
 def told(trainer):
-    """Steps, weights, and the weights two steps later, in which a wrong velocity shows."""
-    said = f"{trainer.step} {digest(trainer.model)}"
+    """Steps, whether the history is whole, weights, and those of two steps later, which show the velocity."""
+    history = "whole" if {trainer.epoch, *map(len, trainer.history.values())} == {trainer.epoch} else "torn"
+    said = f"{trainer.step} {history} {digest(trainer.model)}"
     for n in (BATCH, 7):
         trainer.train_batch(X[:n], Y[:n])
     return f"{said} {digest(trainer.model)}"
 
 
-def train_until_interrupted(kind):
-    """What a child process does: for each line that it reads, train until SIGINT, and tell what the model is then."""
+class Ready:
+    """A callback that says when signals may come."""
+
+    def on_fit_begin(self, trainer):
+        print("ready", flush=True)
+
+
+def train_until_interrupted(kind, path):
+    """What a child process does: for each line that it reads, train until a signal, and tell what the model is then."""
     for _ in sys.stdin:
         trainer = trainer_of("native" if kind in ("torn", "deaf") else kind)
         if kind == "deaf":
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-        try:
-            print("ready", flush=True)
-            trainer.fit(X, Y, epochs=10**9, batch_size=BATCH, verbose=0)
-        except KeyboardInterrupt:
-            pass
+        callbacks = [Ready(), Checkpoint(path)] if path else [Ready()]
+        with contextlib.suppress(KeyboardInterrupt):
+            trainer.fit(X, Y, 10**9, BATCH, callbacks=callbacks, verbose=0)
         if kind == "torn":  # a canary: weights of another step than the count says
             trainer.model.params["1.weight"].value[0] += 1e-3
         print(told(trainer), flush=True)
@@ -230,19 +259,17 @@ def uninterrupted(kind, steps):
                 raise KeyboardInterrupt
 
     trainer = trainer_of(kind)
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         if steps:
-            trainer.fit(X, Y, epochs=10**9, batch_size=BATCH, callbacks=[Stop()], verbose=0)
-    except KeyboardInterrupt:
-        pass
+            trainer.fit(X, Y, 10**9, BATCH, callbacks=[Stop()], verbose=0)
     return told(trainer)
 
 
 class Child:
     """A process that trains."""
 
-    def __init__(self, kind):
-        command = [sys.executable, __file__, "--child", kind]
+    def __init__(self, kind, path=""):
+        command = [sys.executable, __file__, "--child", kind, path]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         self.process = subprocess.Popen(
             command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
@@ -307,9 +334,9 @@ def check_interrupts(count, rng):
         if child.interrupted(0, SHORT)[0] != "hung":
             findings.append("a process that does not stop was not noticed")
     told_of = set()
-    for kind in ("native", "staged"):
+    for kind in KINDS:
         with Child(kind) as child:
-            for _ in range(count // 2):
+            for _ in range(-(-count // len(KINDS))):
                 said, took = child.interrupted(0.5 * rng.random() ** 3)
                 seconds.append(took)
                 told_of.add(said)
@@ -324,15 +351,22 @@ def check_interrupts(count, rng):
 
 
 def check_terminations(count, rng):
-    """Returns findings; prints one line. What such a process should leave behind is looked at in this loop."""
-    findings, seconds = [], []
-    for number in range(count):
-        with Child(("native", "staged")[number % 2]) as child:
-            status, took = child.terminated(0.5 * rng.random() ** 3)
-        seconds.append(took)
-        if status != 128 + signal.SIGTERM:
-            findings.append(f"SIGTERM, {child.kind}: expected exit status 143, got {status}")
-    print(f"SIGTERM: {count}, {summary(seconds)}, {len(findings)} findings", flush=True)
+    """Returns findings; prints one line. Each process leaves a checkpoint of the step in which it was terminated."""
+    findings, seconds, told_of = [], [], set()
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(count):
+            kind, path = KINDS[number % len(KINDS)], os.path.join(folder, str(number))
+            with Child(kind, path) as child:
+                status, took = child.terminated(0.5 * rng.random() ** 3)
+            seconds.append(took)
+            if status != 128 + signal.SIGTERM:
+                findings.append(f"SIGTERM, {kind}: expected exit status 143, got {status}")
+                continue
+            said = told(Trainer.resume(path, custom={"Centre": Centre, "Heavy": Heavy}, num_threads=2))
+            told_of.add(said)
+            findings += filter(None, [wrong_steps(kind, said)])
+    states = f"{len(told_of)} different checkpoints"
+    print(f"SIGTERM: {count}, {states}, {summary(seconds)}, {len(findings)} findings", flush=True)
     return findings
 
 
@@ -389,10 +423,10 @@ def main():
     parser.add_argument("--interrupts", type=int, default=20, help="so many SIGINTs, and as many SIGTERMs")
     parser.add_argument("--predictions", type=int, default=1000, help="of each of 8 threads")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        train_until_interrupted(options.child)
+        train_until_interrupted(*options.child)
         return
     rng, findings = random.Random(options.seed), []
     if options.forks:

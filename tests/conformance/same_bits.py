@@ -27,7 +27,7 @@ import nets  # noqa: E402
 import minidl_c  # noqa: E402
 from minidl import Layer, Sequential, Trainer  # noqa: E402
 from minidl.initializers import zeros  # noqa: E402
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale  # noqa: E402
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale  # noqa: E402
 from minidl.optimizers import SGD  # noqa: E402
 
 THREADS = (1, 2, 3, 5, 8, 16)
@@ -37,14 +37,14 @@ LIMIT = 600  # seconds for one process
 
 
 def mixed():
-    """What the other two nets do not have: strides, dilation, groups, windows that overlap."""
+    """What the other two nets do not have: strides, dilation, groups, windows that overlap, dropout."""
     return [
         Rescale(1 / 255, -0.5),
         Conv2D(8, 3, stride=2, padding=1), ReLU(),
         Conv2D(12, 3, dilation=2, groups=4, padding="same"), ReLU(),
         MaxPool2D(3, 2, padding=1),
         Flatten(),
-        Dense(40), ReLU(),
+        Dense(40), ReLU(), Dropout(0.3),
         Dense(10),
     ]  # fmt: skip
 

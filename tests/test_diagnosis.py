@@ -10,7 +10,7 @@ from minidl import Layer, Sequential, Trainer
 from minidl.data import Examples
 from minidl.diagnosis import Rerun
 from minidl.initializers import ones
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl.steps import Batches, make_steps
@@ -258,8 +258,8 @@ def test_x_that_was_written_into_meanwhile():
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_second_run_has_the_bits_of_the_first(weighted, dtype):
-    """Layer by layer as in one plan: outputs, losses, gradients of the second step of two."""
-    model, n = net(dtype), 20
+    """Layer by layer as in one plan, dropout's masks included: scores and gradients of the second step of two."""
+    model, n = net(dtype, [Dropout(0.3)], 7), 20
     weights = RNG.uniform(0.5, 2, 45).astype(dtype) if weighted else None
     rows = RNG.permutation(45)[: 2 * n]
     arrays = [np.zeros(2), np.zeros(1, np.int64), np.empty(2 * n, dtype), np.empty((2 * n, 3), dtype)]

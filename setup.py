@@ -30,6 +30,7 @@ DIRECTIVES = {
     "wraparound": False,
     "cdivision": True,
     "initializedcheck": False,
+    "auto_pickle": False,  # an op, a plan, a pass is nothing to pickle
 }
 
 # Without this one a compiler fuses a*b+c as it likes, and builds differ in their bits.

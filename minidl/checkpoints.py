@@ -137,12 +137,13 @@ def states(tensors: Tensors) -> Tensors:
 
 
 def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
-    """Gives a new trainer all that the old one had become; returns where its fit stands."""
+    """Gives a new trainer all that the old one had become, but the model's state; returns where its fit stands."""
+    rest = {name: array for name, array in tensors.items() if not name.startswith("model/")}  # each is used once
 
     def arrays(kind: str, content: Any) -> Array:
         if kind != "array":
             raise ValueError(f"unknown kind {kind!r}")
-        return tensors[content]
+        return rest.pop(content)
 
     state, optimizer = decode(config["remembered"], arrays), trainer.optimizer
     if hasattr(optimizer, "load_state_dict"):
@@ -151,14 +152,16 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
         vars(optimizer).update(state)
     views = _update(trainer)
     for name, view in views.items():
-        saved = tensors[f"update/{name}"]
+        saved = rest.pop(f"update/{name}")
         if saved.shape != view.shape or saved.dtype != view.dtype:
             raise ValueError(f"{name}: expected {view.dtype} {view.shape}, got {saved.dtype} {saved.shape}")
         view[...] = saved
-    trainer.history = _history({name: tensors[f"history/{name}"] for name in config["history"]})
+    trainer.history = _history({name: rest.pop(f"history/{name}") for name in config["history"]})
     trainer.epoch = whole("epoch", config["epoch"], least=0)
     trainer.step = whole("step", config["step"], least=0)
     fields = decode(config["position"], arrays)
+    if rest:
+        raise ValueError(f"expected no more tensors, got {', '.join(sorted(rest))[:200]}")
     return None if fields is None else _position(fields, trainer)
 
 
@@ -176,6 +179,8 @@ def _position(fields: Any, trainer: Learner) -> Position:
         whole(name, getattr(position, name), least=0)
     for name in ("epochs", "batch_size"):
         whole(name, position.arguments[name], least=0)
+    if position.step != trainer.step:
+        raise ValueError(f"fit: expected its step to be {trainer.step}, got {position.step}")
     seen = (len(position.losses),)
     kept = [(position.losses, seen), *([(position.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
     for array, shape in kept:

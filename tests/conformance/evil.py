@@ -10,7 +10,7 @@ from typing import Any
 from minidl import files
 
 NUMBERS = [0, 1, 2, 3, -1, 31, 2**31, 2**32, 10**9, 2**62, 2**63, 2**64, 10**400, 0.5, 1e308, -0.0, True, None]
-STRINGS = ["", "same", "F32", "F64", "BF16", "minidl.Dense", "Doubled", "os.system", "../../etc/passwd", "é\0"]
+STRINGS = ["", "same", "F32", "F64", "BF16", "Dense", "Doubled", "os.system", "../../etc/passwd", "é\0"]
 STRINGS += ["\ud800"]
 
 
@@ -24,11 +24,11 @@ def evil_value(rng: random.Random, depth: int = 0) -> Any:
     if choice == 6:
         return [evil_value(rng, depth + 1) for _ in range(rng.randrange(4))]
     if choice == 7:
-        tag = rng.choice(["tuple", "dict", "class"])
-        return {tag: evil_value(rng, depth + 1), rng.choice(["config", "x"]): {"units": evil_value(rng, depth + 1)}}
+        tag = rng.choice(["tuple", "dict", "custom", "minidl", "numpy", "float", "array"])
+        return {tag: evil_value(rng, depth + 1)} | ({"x": evil_value(rng, depth + 1)} if rng.random() < 0.2 else {})
     if choice == 8:
         name = rng.choice(["Dense", "Conv2D", "MaxPool2D", "ReLU", "Rescale", "Flatten", "Layer"])
-        return {"class": f"minidl.{name}", "config": {"units": evil_value(rng, depth + 1)}}
+        return {"minidl": [name, {"units": evil_value(rng, depth + 1)}]}
     return {"tuple": [evil_value(rng, depth + 1)]}
 
 
@@ -121,9 +121,11 @@ def bombs(good: bytes) -> dict[str, bytes]:
     room = files.MAX_HEADER - 4000
     many = {f"{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(room // 60)}
     model = json.loads(header["__metadata__"]["config"])
-    relu = {"class": "minidl.ReLU", "config": {}}
+    relu = {"minidl": ["ReLU", {}]}
 
     def layers(made: Any) -> str:
+        if "model" in model:  # a checkpoint holds the model's own config
+            return with_config(dump(model | {"model": model["model"] | {"layers": made}}, sort_keys=True))
         return with_config(dump(model | {"layers": made}, sort_keys=True))
 
     deep = "[" * (room // 2) + "]" * (room // 2)
@@ -142,9 +144,9 @@ def bombs(good: bytes) -> dict[str, bytes]:
         "large axes": dump(header | {"0.weight": {"dtype": "F32", "shape": [10**4000] * 400, "data_offsets": [0, 16]}}),
         "10,000 layers": layers([relu] * 10_000),
         "many layers": layers([relu] * (room // 40)),
-        "nested layers": layers([{"class": "Doubled", "config": {"options": [relu] * 9000}}]),
-        "a large dense layer": layers([{"class": "minidl.Dense", "config": {"units": 10**9}}]),
-        "a large convolution": layers([{"class": "minidl.Conv2D", "config": {"filters": 10**9, "kernel_size": 3}}]),
+        "nested layers": layers([{"custom": ["Doubled", {"options": [relu] * 9000}]}]),
+        "a large dense layer": layers([{"minidl": ["Dense", {"units": 10**9}]}]),
+        "a large convolution": layers([{"minidl": ["Conv2D", {"filters": 10**9, "kernel_size": 3}]}]),
         "a long name": dump(header | {"x" * room: {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}}),
     }
     return {name: sealed(text, good[length:]) for name, text in texts.items()}

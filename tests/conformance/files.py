@@ -1,6 +1,6 @@
 """No damaged file loads silently, no hostile one runs code or takes memory or time.
 
-    python tests/conformance/files.py [--kinds model] [--mutations 20000] [--hostile 10000] [--seed 0]
+    python tests/conformance/files.py [--kinds model checkpoint] [--mutations 20000] [--hostile 10000] [--seed 0]
 
 For each kind of file: every single-bit flip, every length, random damage, and hostile files whose digests are right.
 All have to be refused by a FileError; a hostile file may also be a valid one, which can then be saved again. While a
@@ -25,8 +25,9 @@ from typing import Any
 
 import evil
 import numpy as np
+from samples import load_checkpoint, save_checkpoint
 
-from minidl import Layer, Sequential, files
+from minidl import Layer, Sequential, Trainer, files
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 
 SLACK = 16 * 2**20  # bytes beyond the file and twice its tensors
@@ -64,6 +65,7 @@ def make_model(path: Path) -> None:
 
 KINDS = {
     "model": Kind(make_model, lambda path: Sequential.load(path, custom={"Doubled": Doubled}), Sequential.save),
+    "checkpoint": Kind(lambda path: save_checkpoint(1, path), load_checkpoint, Trainer.save_checkpoint),
 }
 
 

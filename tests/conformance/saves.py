@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from samples import load_checkpoint, save_checkpoint
+
 from minidl import Sequential, atomic
 from minidl.layers import Conv2D, Dense, Flatten
 
@@ -33,7 +35,7 @@ KILL_BEFORE, KILL_AFTER, SHORT = -1, -2, -3
 ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EACCES", "EINTR", "EMFILE", "ENOMEM", "EINVAL")
 NAMED, UNNAMED = 3, 4  # exit codes: an OSError with the path, anything else
 STRACED = ("openat", "write", "fsync", "fchmod", "rename", "close")
-SAVE = "import sys; from saves import model; m = model(1); print(end='', flush=True); m.save(sys.argv[1])"
+SAVE = "import sys; from saves import KINDS; KINDS[sys.argv[1]](1, sys.argv[2])"
 
 
 def model(seed: int) -> Sequential:
@@ -41,8 +43,11 @@ def model(seed: int) -> Sequential:
     return Sequential([Conv2D(2, 3), Flatten(), Dense(3)], input_shape=(1, 4, 4), seed=seed)
 
 
-KINDS: dict[str, Callable[[int, Path], None]] = {"model": lambda seed, path: model(seed).save(path)}
-LOADS: dict[str, Callable[[Path], object]] = {"model": Sequential.load}
+KINDS: dict[str, Callable[[int, Path], None]] = {
+    "model": lambda seed, path: model(seed).save(path),
+    "checkpoint": save_checkpoint,
+}
+LOADS: dict[str, Callable[[Path], object]] = {"model": Sequential.load, "checkpoint": load_checkpoint}
 
 
 @dataclass
@@ -156,7 +161,7 @@ def straced(campaign: Campaign) -> None:
                 only = ["-P", str(campaign.folder), "-P", str(campaign.path)] if call in ("openat", "close") else []
                 command = ["strace", "-f", "-qq", "-o", "/dev/null", *only, "-e", f"trace={call}"]
                 command += ["-e", f"inject={call}:signal=SIGKILL:when={n}", sys.executable, "-c", SAVE]
-                done = subprocess.run([*command, str(campaign.path)], env=environment, check=False, capture_output=True)
+                done = subprocess.run([*command, campaign.kind, str(campaign.path)], env=environment, check=False, capture_output=True)
                 what = f"{campaign.kind}, {'overwrite' if overwrite else 'first'}, strace kills at {call} {n}"
                 killed = done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
                 campaign.check(what, overwrite, -signal.SIGKILL if killed else done.returncode, may_litter=killed)

@@ -23,6 +23,10 @@ cdef extern from "threefry.h" nogil:
     words threefry(words key, words counter)
     void threefry_lanes(const lane_keys *keys, uint64_t counter, uint32_t *bits)
 
+cdef extern from "dropout_tiles.h" nogil:
+    void drop_f32(const uint32_t *bits, uint32_t last, float scale, const float *x, float *y, Py_ssize_t n)
+    void drop_f64(const uint32_t *bits, uint32_t last, double scale, const double *x, double *y, Py_ssize_t n)
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -36,17 +40,17 @@ cdef void dropout_tile(
 ) noexcept nogil:
     """Both directions: dx is made from dy as y is from x."""
     cdef uint32_t bits[2 * 16]
-    cdef real scale = <real> d.scale, scaled
-    cdef Py_ssize_t pair, i, lane
+    cdef Py_ssize_t pair, n, at
     for pair in range(pair0, pair1):
         threefry_lanes(keys, pair, bits)
-        for i in range(2 * pair, min(2 * pair + 2, size)):
-            for lane in range(LANES):
-                scaled = x[i * LANES + lane] * scale
-                y[i * LANES + lane] = scaled if bits[i % 2 * LANES + lane] <= d.last else 0     # 0 also for a dropped NaN
+        n, at = LANES * min(<Py_ssize_t> 2, size - 2 * pair), 2 * LANES * pair
+        if real is float:
+            drop_f32(bits, d.last, <float> d.scale, x + at, y + at, n)
+        else:
+            drop_f64(bits, d.last, d.scale, x + at, y + at, n)
 
 
-cdef void drop(const op *o, const tile *t, const void *x, void *y) noexcept nogil:
+cdef void drop_part(const op *o, const tile *t, const void *x, void *y) noexcept nogil:
     """dropout_tile for this part of a tile, in the op's dtype."""
     cdef const dropout_dims *d = <const dropout_dims *> o.dims
     cdef Py_ssize_t pair0 = 0, pair1 = 0, lane
@@ -68,7 +72,7 @@ cdef void drop(const op *o, const tile *t, const void *x, void *y) noexcept nogi
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t row_bytes = LANES * o.real_bytes, start = 0, end = 0
     if t.training:
-        drop(o, t, t.x, t.y)
+        drop_part(o, t, t.x, t.y)
     elif t.y != t.x:
         share(o.in_size, t.part, t.parts, &start, &end)
         memcpy(<char *> t.y + start * row_bytes, <const char *> t.x + start * row_bytes, (end - start) * row_bytes)
@@ -76,7 +80,7 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     if t.dx != NULL:
-        drop(o, t, t.dy, t.dx)
+        drop_part(o, t, t.dy, t.dx)
 
 
 cdef class DropoutOp(Op):

@@ -90,7 +90,7 @@ cdef class DropoutOp(Op):
     Raises ValueError for any other rate.
     """
 
-    def __init__(self, in_shape, rate, path="", dtype="float32"):
+    def __cinit__(self, in_shape, double rate, path="", dtype="float32"):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)
         if not 0 <= rate <= 1 - 2**-32:
             raise ValueError(f"rate: expected at least 0 and less than 1 (at most 1 - 2**-32), got {rate!r}")
@@ -105,8 +105,8 @@ cdef class DropoutOp(Op):
 
 # ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
 
-cdef Plan plan_of(str name, object a, str other_name, object b, object rate, object path, object numbers):
-    """A plan of one dropout for rows as in `a`; raises TypeError or ValueError unless `b` and `numbers` fit.
+cdef Plan plan_of(str name, object a, str other_name, object b, object rate, object path):
+    """A plan of one dropout for rows as in `a`; raises TypeError or ValueError unless `b` has that shape too.
 
     Plain arrays, which the plan checks further: memoryviews of either dtype would double the size of this module.
     """
@@ -114,8 +114,6 @@ cdef Plan plan_of(str name, object a, str other_name, object b, object rate, obj
         raise TypeError(f"dropout: {name}, {other_name}: expected arrays, got {type(a)} and {type(b)}")
     if a.ndim != 2 or b.shape != a.shape:
         raise ValueError(f"dropout: {name}, {other_name}: expected one shape (n, size), got {a.shape} and {b.shape}")
-    if numbers is not None and (not isinstance(numbers, ndarray) or numbers.shape != a.shape[:1]):
-        raise ValueError(f"dropout: numbers: expected None or an array of shape {a.shape[:1]}, got {numbers!r}")
     return Plan([DropoutOp(a.shape[1:], rate, path, a.dtype.name)], [0])
 
 
@@ -127,7 +125,7 @@ def dropout_forward(
     num_threads=1,
 ):
     """y = x after dropout as in a training step. Raises TypeError or ValueError for arrays or numbers that do not fit."""
-    plan = plan_of("x", x, "y", y, rate, path, numbers)
+    plan = plan_of("x", x, "y", y, rate, path)
     seed, step = whole_numbers("seed, step", (seed, step), 2, 0)
     plan.forward(x, empty(0, x.dtype), y, num_threads, seed, step, numbers)
 
@@ -140,7 +138,7 @@ def dropout_backward(
     num_threads=1,
 ):
     """dx = dy / (1 - rate) where that forward kept x, else 0. Raises as dropout_forward."""
-    plan, none = plan_of("dy", dy, "dx", dx, rate, path, numbers), empty(0, dy.dtype)
+    plan, none = plan_of("dy", dy, "dx", dx, rate, path), empty(0, dy.dtype)
     seed, step = whole_numbers("seed, step", (seed, step), 2, 0)
     kept = plan.forward(dy, none, empty_like(dy), num_threads, seed, step, numbers)
     plan.backward(kept, dy, dx, none, none)

@@ -88,8 +88,8 @@ def main() -> None:
             if line != other:
                 sys.exit(f"poison: in memory full of {garbage:#x} other bits:\n{line}\n{other}")
     print(
-        f"poison: {options.nets} nets and {len(expected) - options.nets:,} trials of kernels in {len(running)} kinds of "
-        f"garbage, 0 differ from the ordinary build; canaries: {caught} of {caught} seen; "
+        f"poison: {options.nets} nets and {len(expected) - options.nets:,} trials of kernels in {len(running)} kinds "
+        f"of garbage, 0 differ from the ordinary build; canaries: {caught} of {caught} seen; "
         f"{time.perf_counter() - begin:.0f} s, {built:.0f} of them to build"
     )
 

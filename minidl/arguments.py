@@ -8,11 +8,12 @@ from typing import Any
 
 def parameters(cls: type) -> dict[str, inspect.Parameter]:
     """What the constructor takes, by name; raises TypeError for one that cannot tell."""
-    if cls.__init__ is object.__init__:
-        if cls.__new__ is object.__new__:
-            return {}
+    init, new = (getattr(cls, name) for name in ("__init__", "__new__"))
+    if init is object.__init__ and new is object.__new__:
+        return {}
+    if init is object.__init__:
         raise TypeError(f"{cls.__name__}: nobody can tell what it was made with")
-    found = list(inspect.signature(cls.__init__).parameters.values())[1:]
+    found = list(inspect.signature(init).parameters.values())[1:]
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if any(parameter.kind not in plain for parameter in found):
         raise TypeError(f"{cls.__name__}: its constructor has arguments without a name of their own")

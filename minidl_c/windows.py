@@ -11,7 +11,7 @@ MOST_WEIGHTS = 2**20  # of a filter
 def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
     """The checked arguments of a convolution, with the padded input and the size of its window.
 
-    Returns ((C, H, W), filters, groups, kernel, stride, padding, dilation, room, window); raises TypeError or ValueError.
+    Returns ((C, H, W), filters, groups, kernel, stride, padding, dilation, room, window); raises TypeError, ValueError.
     """
     C, H, W = whole_numbers("input shape", in_shape, 3, 1)
     filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)
@@ -22,9 +22,8 @@ def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
     room = H + padding[0] + padding[1], W + padding[2] + padding[3]
     window = [(k - 1) * e + 1 for k, e in zip(kernel, dilation, strict=True)]
     if window[0] > room[0] or window[1] > room[1]:
-        raise ValueError(
-            f"kernel: a window of {window[0]} x {window[1]} does not fit into an input of {H} x {W} with padding {padding}"
-        )
+        spans = f"a window of {window[0]} x {window[1]}"
+        raise ValueError(f"kernel: {spans} does not fit into an input of {H} x {W} with padding {padding}")
     if max(kernel[0] * room[0], kernel[1] * room[1]) > MOST_TAPS:
         raise ValueError(f"padding: an input of {H} x {W} with padding {padding} is too large for {kernel}")
     if C // groups * prod(kernel) > MOST_WEIGHTS:

@@ -161,7 +161,8 @@ def straced(campaign: Campaign) -> None:
                 only = ["-P", str(campaign.folder), "-P", str(campaign.path)] if call in ("openat", "close") else []
                 command = ["strace", "-f", "-qq", "-o", "/dev/null", *only, "-e", f"trace={call}"]
                 command += ["-e", f"inject={call}:signal=SIGKILL:when={n}", sys.executable, "-c", SAVE]
-                done = subprocess.run([*command, campaign.kind, str(campaign.path)], env=environment, check=False, capture_output=True)
+                command += [campaign.kind, str(campaign.path)]
+                done = subprocess.run(command, env=environment, check=False, capture_output=True)
                 what = f"{campaign.kind}, {'overwrite' if overwrite else 'first'}, strace kills at {call} {n}"
                 killed = done.returncode in (-signal.SIGKILL, 128 + signal.SIGKILL)
                 campaign.check(what, overwrite, -signal.SIGKILL if killed else done.returncode, may_litter=killed)

@@ -1,0 +1,47 @@
+"""All conformance programs, one after the other, each with a budget; what they print, and a summary.
+
+    python tests/conformance/run.py             # some minutes: what every change has to pass
+    python tests/conformance/run.py --whole     # hours: the figures in docs/promises.md
+    python tests/conformance/run.py kills race  # some of them
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BUDGETS = {  # arguments in short, and as a whole
+    "same_bits": ("--nets mixed --threads 1 3", "--whole 10"),
+    "files": ("--mutations 2000 --hostile 2000", "--mutations 100000 --hostile 10000"),
+    "saves": ("--no-strace", ""),
+    "kills": ("--kills 10", "--kills 200"),
+    "processes": ("--forks 10 --interrupts 6 --predictions 500", "--forks 100 --interrupts 100 --predictions 10000"),
+    "sanitize": ("--calls 10000", "--calls 1000000 --all"),
+    "race": ("--nets 20", "--nets 400"),
+    "poison": ("--nets 20", "--nets 400"),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("programs", nargs="*", metavar="program", help=f"of {', '.join(BUDGETS)}; default: all")
+    parser.add_argument("--whole", action="store_true")
+    args = parser.parse_args()
+    if unknown := set(args.programs) - set(BUDGETS):
+        parser.error(f"no program {', '.join(sorted(unknown))}: expected some of {', '.join(BUDGETS)}")
+    summary, failed = [], False
+    for name in args.programs or BUDGETS:
+        arguments = BUDGETS[name][args.whole].split()
+        print(f"\n-- {name} {' '.join(arguments)}", flush=True)
+        began = time.perf_counter()
+        status = subprocess.run([sys.executable, HERE / f"{name}.py", *arguments], check=False).returncode
+        seconds, failed = time.perf_counter() - began, failed or status != 0
+        summary.append(f"{name:10} {'passed' if status == 0 else f'FAILED ({status})':12} {seconds:6.0f} s")
+    print("\n" + "\n".join(summary))
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.arrays import as_array, unmasked
 from minidl.layer import Array, Shape
 
 Index = NDArray[np.int64]
@@ -36,7 +37,7 @@ class Examples:
         self._array = array
         self._direct = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
         self._late = _is_memory_map(array)
-        if not self._late:
+        if not self._late and array.dtype.kind == "f":
             for start in range(0, len(array), CHUNK):
                 self._check(array[start : start + CHUNK], start)
 
@@ -101,18 +102,7 @@ def _remedy(name: str, array: Array, shape: Shape) -> str:
 
 def as_numbers(X: Any, name: str) -> Array:
     """X as an array of real numbers with at least two axes, without a copy where that is possible."""
-    if X is None:
-        raise TypeError(f"{name}: expected an array, got None")
-    if isinstance(X, np.ma.MaskedArray):
-        raise TypeError(f"{name}: expected an array without a mask, got a masked array: fill it first")
-    if hasattr(X, "toarray") and not isinstance(X, np.ndarray):
-        raise TypeError(f"{name}: expected a dense array, got {type(X).__name__}: call its toarray()")
-    try:
-        array = np.asarray(X)
-    except ValueError as error:
-        raise ValueError(f"{name}: expected examples of one shape: {error}") from error
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name}: expected real numbers, got dtype {array.dtype}")
+    array = as_array(X, name)
     if array.ndim < 2:
         raise ValueError(
             f"{name}: expected examples along the first of at least two axes, got shape {array.shape}; "
@@ -132,9 +122,7 @@ def fingerprint(array: Array, rows: Index) -> str:
 
 def as_weights(weights: Any, n: int) -> NDArray[np.float64]:
     """sample_weight as float64 (n,), all finite, none negative, not all zero."""
-    array = np.asarray(weights)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"sample_weight: expected real numbers, got dtype {array.dtype}")
+    array = as_array(weights, "sample_weight")
     if array.shape != (n,):
         raise ValueError(f"sample_weight: expected shape ({n},), got {array.shape}")
     array = array.astype(np.float64)
@@ -147,6 +135,7 @@ def as_weights(weights: Any, n: int) -> NDArray[np.float64]:
 
 def class_weights(class_weight: dict[int, float] | str, y: Array) -> NDArray[np.float64]:
     """The weight of each example's class: from a dict (other labels count 1), or "balanced" (scikit-learn's)."""
+    y = unmasked(y, "y")
     if y.ndim != 1 or y.dtype.kind not in "iub":
         raise TypeError(f"class_weight: expected integer labels y of shape (n,) with it, got {y.dtype} {y.shape}")
     if isinstance(class_weight, str) and class_weight == "balanced":

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from minidl.arguments import constructor_arguments, parameters
+from minidl.arrays import as_array, as_dtype
 from minidl.shapes import whole
 from minidl_c.op import Op
 
@@ -26,6 +27,9 @@ class Param:
     """
 
     def __init__(self, value: Array) -> None:
+        if type(value) is not np.ndarray or value.dtype not in (np.float32, np.float64) or not value.flags.writeable:
+            got = f"{type(value).__name__} of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+            raise TypeError(f"value: expected a writable array of float32 or float64, got {got}")
         self._value = value
         self._grad: Array | None = None
         self._grads: Callable[[], Array] | None = None
@@ -63,12 +67,10 @@ class Param:
 
 
 def _same_shape(name: str, new: ArrayLike, old: Array) -> Array:
-    array = np.asarray(new)
+    array = as_array(new, name)
     if array.shape != old.shape:
         raise ValueError(f"{name}: expected shape {old.shape}, got {array.shape}")
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"{name}: expected real numbers, got {array.dtype}")
-    return array
+    return as_dtype(array, old.dtype.name, name)
 
 
 class Layer:
@@ -183,7 +185,8 @@ class Layer:
         if name in self.params or name in self.buffers:
             raise ValueError(f"{kind} {name!r} exists already")
         if self._given is None:
-            first, source = np.asarray(init(self._generator(name), shape)), f"init of {name!r}"
+            source = f"init of {name!r}"
+            first = as_array(init(self._generator(name), shape), source)
         elif name in self._given:
             first, source = self._given.pop(name), f"{kind} {name!r}"
         else:

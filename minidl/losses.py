@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.arrays import as_array, as_dtype, as_floats, unmasked
 from minidl.layer import Array, Shape
 from minidl_c.op import Op
 from minidl_c.softmax_cross_entropy import (
@@ -37,8 +38,11 @@ class SoftmaxCrossEntropy:
 
     def __call__(self, scores: Array, y: Array) -> tuple[Array, Array]:
         """The loss of each example (n,), and its gradient (n, classes). Raises as `targets`."""
-        scores = np.ascontiguousarray(scores)
-        labels = self.targets(y, scores.shape[1:])
+        scores = as_floats(scores, "scores")
+        labels = unmasked(y, "y")
+        if scores.shape[:1] != labels.shape[:1]:
+            raise ValueError(f"y: expected a label for each row of scores {scores.shape}, got shape {labels.shape}")
+        labels = self.targets(labels, scores.shape[1:])
         losses, dscores = np.empty(len(scores), scores.dtype), np.empty_like(scores)
         softmax_cross_entropy_forward(scores, labels, losses)
         softmax_cross_entropy_backward(scores, labels, None, dscores)
@@ -52,9 +56,7 @@ class SoftmaxCrossEntropy:
         """y as int64 labels of scores of this shape; raises TypeError or ValueError for anything else."""
         if len(shape) != 1:
             raise ValueError(f"softmax_cross_entropy: expected a model with outputs (classes,), got {shape}")
-        if y is None:
-            raise TypeError("y: expected integer labels, got None")
-        array = np.asarray(y)
+        array = unmasked(y, "y")
         if array.dtype.kind not in "iu":
             hint = "y.astype(int)" if array.dtype.kind in "bf" else "np.unique(y, return_inverse=True)[1]"
             raise TypeError(f"y: expected integer labels, got dtype {array.dtype}; perhaps {hint}")
@@ -93,18 +95,20 @@ def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Arra
     returned = loss(seen, targets)
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
         raise TypeError(f"loss: expected it to return (losses, dscores), got {type(returned).__name__}")
-    losses, dscores = np.asarray(returned[0]), np.asarray(returned[1], scores.dtype)
+    losses, dscores = as_array(returned[0], "loss: losses"), as_array(returned[1], "loss: dscores")
     if losses.shape != scores.shape[:1] or dscores.shape != scores.shape:
         raise ValueError(
             f"loss: expected losses of shape {scores.shape[:1]} and dscores of shape {scores.shape}, "
             f"got {losses.shape} and {dscores.shape}"
         )
-    return losses, dscores
+    return losses, as_dtype(dscores, scores.dtype.name, "loss: dscores")
 
 
 def probabilities(scores: Array) -> Array:
     """softmax(scores), row by row: (n, classes), in the dtype of scores."""
-    scores = np.ascontiguousarray(scores)
+    scores = as_floats(scores, "scores")
+    if scores.ndim != 2:
+        raise ValueError(f"scores: expected shape (n, classes), got {scores.shape}")
     out = np.empty_like(scores)
     softmax(scores, out)
     return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from minidl.arrays import as_array
 from minidl.layer import Array
 
 Metric = Callable[[Array, Array], float]
@@ -16,8 +17,11 @@ def accuracy(y: Array, scores: Array) -> float:
     >>> accuracy(np.array([0, 1]), np.array([[2.0, 1.0], [3.0, 0.0]]))
     0.5
     """
+    y, scores = as_array(y, "accuracy: y"), as_array(scores, "accuracy: scores")
     if scores.ndim != 2 or scores.shape[1] < 2:
         raise ValueError(f"accuracy: expected scores (n, classes) of at least 2 classes, got {scores.shape}")
+    if y.shape != scores.shape[:1]:
+        raise ValueError(f"accuracy: expected y of shape {scores.shape[:1]}, one label a row of scores, got {y.shape}")
     return float((scores.argmax(axis=1) == y).mean()) if len(y) else float("nan")
 
 

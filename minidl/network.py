@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minidl.arrays import as_array
 from minidl.data import Index
 from minidl.layer import Array, Layer, Shape
 from minidl.parameters import Parameters
@@ -42,7 +43,7 @@ class NativeStage:
         dx = np.empty((len(dy), *self.in_shape), self.plan.dtype) if want_dx else None
         self.plan.backward(
             kept,
-            _rows(np.ascontiguousarray(dy)),
+            _rows(np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"])),
             None if dx is None else _rows(dx),
             self.parameters.values,
             self.parameters.grads,
@@ -83,10 +84,7 @@ class NumpyStage:
         if not isinstance(y, np.ndarray) or y.shape != (len(x), *shape):
             got = y.shape if isinstance(y, np.ndarray) else type(y).__name__
             raise ValueError(f"{self.name}: expected {method} to return shape {(len(x), *shape)}, got {got}")
-        if y.dtype.kind not in "fiub" or isinstance(y, np.ma.MaskedArray):
-            got = f"{type(y).__name__} of {y.dtype}"
-            raise TypeError(f"{self.name}: expected {method} to return real numbers, got {got}")
-        return np.asarray(y, self.layer.dtype)
+        return np.asarray(as_array(y, f"{self.name}: what {method} returns"), self.layer.dtype)
 
 
 Stage = NativeStage | NumpyStage

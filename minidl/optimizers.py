@@ -67,6 +67,13 @@ class SGD:
         """One step by hand, on every param's value with its grad; the velocity is kept by name."""
         lr = check_rate(lr)
         for name, param in params.items():
+            if not isinstance(param, Param):
+                raise TypeError(f"params[{name!r}]: expected a Param, got {type(param).__name__}")
+            known = self._velocity.get(name, param.value)
+            if known.shape != param.value.shape or known.dtype != param.value.dtype:
+                expected, got = f"{known.dtype} {known.shape}", f"{param.value.dtype} {param.value.shape}"
+                raise ValueError(f"params[{name!r}]: expected {expected} as in the steps before, got {got}")
+        for name, param in params.items():
             value = np.ascontiguousarray(param.value)
             velocity = self._velocity.setdefault(name, np.zeros_like(value))
             grad = np.ascontiguousarray(param.grad)

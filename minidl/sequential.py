@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl import files, losses, stack
+from minidl.arrays import as_array, as_dtype
 from minidl.atomic import Path
 from minidl.data import Examples
 from minidl.layer import Array, Layer, Param, Shape
@@ -174,12 +175,10 @@ class Sequential:
     def _backward(self, network: Network, dy: ArrayLike) -> Array:
         if self._tape is None:
             raise RuntimeError("backward: expected a forward(X, training=True) before it")
-        array = np.asarray(dy)
-        if array.dtype.kind not in "fiu":
-            raise TypeError(f"dy: expected real numbers, got {array.dtype}")
+        array = as_array(dy, "dy")
         if array.shape != (self._batch, *self.output_shape):
             raise ValueError(f"dy: expected shape {(self._batch, *self.output_shape)}, got {array.shape}")
-        dx = network.backward(self._tape, np.ascontiguousarray(array, self.dtype), want_dx=True)
+        dx = network.backward(self._tape, as_dtype(array, self.dtype, "dy"), want_dx=True)
         assert dx is not None
         return dx
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
+from minidl.arrays import as_array, as_dtype
 from minidl.layer import Array, Layer
 
 
@@ -30,23 +31,17 @@ def load(layers: Sequence[Layer], state: Mapping[str, ArrayLike]) -> None:
     if set(state) != set(homes):
         missing, unknown = sorted(set(homes) - set(state)), sorted(set(state) - set(homes))
         raise ValueError(f"state: expected the names of model.state_dict(); missing {missing}, unknown {unknown}")
-    arrays = {name: np.asarray(value) for name, value in state.items()}
-    found = {name: _converted(name, array, homes[name]) for name, array in arrays.items()}
+    found = {name: _converted(name, value, homes[name]) for name, value in state.items()}
     for name, array in found.items():
         homes[name][...] = array
 
 
-def _converted(name: str, array: Array, home: Array) -> Array:
-    """A copy of `array` in the dtype of `home`."""
+def _converted(name: str, value: ArrayLike, home: Array) -> Array:
+    """A value in the dtype of `home`."""
+    array = as_array(value, f"state[{name!r}]")
     if array.shape != home.shape:
         raise ValueError(f"state[{name!r}]: expected shape {home.shape}, got {array.shape}")
-    if array.dtype.kind not in "fiu":
-        raise TypeError(f"state[{name!r}]: expected real numbers, got {array.dtype}")
-    with np.errstate(over="ignore"):
-        copy = array.astype(home.dtype)
-    if np.isinf(copy).sum() != np.isinf(array).sum():
-        raise ValueError(f"state[{name!r}]: expected numbers that {home.dtype} can hold, got larger ones")
-    return copy
+    return as_dtype(array, str(home.dtype), f"state[{name!r}]")
 
 
 def by_layer(state: Mapping[str, Array], count: int) -> list[dict[str, Array]]:

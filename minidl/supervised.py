@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.arrays import unmasked
 from minidl.data import Examples, Index, as_numbers, as_weights, class_weights, fingerprint
 from minidl.layer import Array
 from minidl.losses import Loss
@@ -96,10 +97,9 @@ def _check_range(weights: NDArray[np.float64], dtype: str) -> None:
 
 
 def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:
-    if y is None:
-        raise TypeError("y: expected targets, got None")
-    if np.ndim(y) == 0 or len(y) != n:
-        got = len(y) if np.ndim(y) else "a single number"
+    targets = unmasked(y, "y")
+    if targets.ndim == 0 or len(targets) != n:
+        got = len(targets) if targets.ndim else "a single number"
         raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")
     own = getattr(loss, "targets", None)
-    return np.asarray(y) if own is None else own(y, model.output_shape)
+    return targets if own is None else own(targets, model.output_shape)

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, MemoryError)
+REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, MemoryError, BufferError)
 
 
 def refused(call, *args, **options):

@@ -11,7 +11,7 @@ MAX_LINES, MAX_TEST_LINES = 300, 500
 
 # Imports only point down. Modules of one floor do not know each other.
 FLOORS = (
-    {"arguments", "atomic", "config", "datasets", "encoding", "initializers", "shapes", "signals"},
+    {"arguments", "arrays", "atomic", "config", "datasets", "encoding", "initializers", "shapes", "signals"},
     {"files", "layer", "recipes"},
     {"callbacks", "data", "layers.*", "losses", "metrics", "optimizers", "parameters", "state"},
     {"hooks", "layers", "network"},

@@ -227,8 +227,8 @@ def test_num_threads(refuses, threads, error):
         (np.ones((40, 4)), ValueError, r"got \(40, 4\)"),
         (np.ones(3), ValueError, r"got \(3,\)"),
         (1.0, ValueError, r"got \(\)"),
-        (np.ones((40, 3), complex), TypeError, "real numbers, got complex128"),
-        (np.full((40, 3), "a"), TypeError, "real numbers, got <U1"),
+        (np.ones((40, 3), complex), TypeError, "real numbers, got dtype complex128"),
+        (np.full((40, 3), "a"), TypeError, "real numbers, got dtype <U1"),
     ],
     ids=kind,
 )

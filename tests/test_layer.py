@@ -69,8 +69,8 @@ def test_a_gradient_begins_at_zero_and_can_be_written(param):
         (np.ones((3, 2)), ValueError, r"expected shape \(2, 3\), got \(3, 2\)"),
         (1.0, ValueError, r"expected shape \(2, 3\), got \(\)"),  # no broadcasting by accident
         (np.ones(3), ValueError, r"expected shape \(2, 3\), got \(3,\)"),
-        (np.ones((2, 3), complex), TypeError, "real numbers, got complex128"),
-        (np.full((2, 3), "a"), TypeError, "real numbers, got <U1"),
+        (np.ones((2, 3), complex), TypeError, "real numbers, got dtype complex128"),
+        (np.full((2, 3), "a"), TypeError, "real numbers, got dtype <U1"),
         (None, (TypeError, ValueError), "got"),
     ],
 )

@@ -42,7 +42,7 @@ def test_targets_are_int64_whatever_integers_come(dtype):
 @pytest.mark.parametrize(
     ("y", "error", "said"),
     [
-        (None, TypeError, "integer labels, got None"),
+        (None, TypeError, "an array, got None"),
         ([0.0, 1.0], TypeError, "integer labels, got dtype float64"),
         ([True, False], TypeError, "integer labels, got dtype bool"),
         (["a"], TypeError, "integer labels, got dtype"),

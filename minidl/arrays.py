@@ -1,0 +1,57 @@
+"""Arrays that come in from outside: one place that says what is no array of numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+REAL = "fiub"  # kinds of dtypes: floats, integers, bools
+
+
+def as_array(value: Any, name: str, kinds: str = REAL) -> NDArray[Any]:
+    """`value` as an array of real numbers of some kinds, without a copy where that is possible.
+
+    Raises TypeError, naming the argument, for None, sparse arrays, masked ones (nobody would look at the mask) and
+    numbers of other kinds; ValueError for lists of lists of different lengths.
+
+    >>> as_array([1, 2], "y")
+    array([1, 2])
+    """
+    array = unmasked(value, name)
+    if array.dtype.kind not in kinds:
+        expected = "integers" if kinds == "iu" else "real numbers"
+        raise TypeError(f"{name}: expected {expected}, got dtype {array.dtype}")
+    return array
+
+
+def unmasked(value: Any, name: str) -> NDArray[Any]:
+    """`value` as an array of anything; raises as `as_array` but for its dtype."""
+    if value is None:
+        raise TypeError(f"{name}: expected an array, got None")
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, got a masked array: fill it first")
+    if hasattr(value, "toarray") and not isinstance(value, np.ndarray):
+        raise TypeError(f"{name}: expected a dense array, got {type(value).__name__}: call its toarray()")
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected rows of one shape: {error}") from error
+
+
+def as_floats(value: Any, name: str) -> NDArray[Any]:
+    """`value` as a C-contiguous array of float32 or float64; raises as `as_array`, and TypeError for another dtype."""
+    array = as_array(value, name, "f")
+    if array.dtype.newbyteorder("=") not in (np.float32, np.float64):
+        raise TypeError(f"{name}: expected float32 or float64, got {array.dtype}")
+    return np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
+
+
+def as_dtype(array: NDArray[Any], dtype: str, name: str) -> NDArray[Any]:
+    """`array`, C-contiguous and aligned, in another dtype; raises ValueError for numbers too large for it."""
+    with np.errstate(over="ignore"):
+        converted = np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
+    if array.dtype.itemsize > converted.itemsize and np.isinf(converted).sum() != np.isinf(array).sum():
+        raise ValueError(f"{name}: expected numbers that {dtype} can hold, got larger ones")
+    return converted

@@ -1,0 +1,180 @@
+"""Odd arrays for every argument of every function of minidl_c: refused, writing nothing, or the right answer."""
+
+import importlib
+import inspect
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from apart import REFUSALS, Cases
+from odd_arrays import KINDS, NEVER, plain
+from plans import OUT, SIZE, N, dense_plan, loss_plan, predicting, training
+
+import minidl_c
+from minidl_c.sgd import SGDUpdate
+
+RNG = np.random.default_rng(0)
+
+
+def given(*shape, dtype="f4"):
+    """Whole numbers: they mean the same in every dtype."""
+    return RNG.integers(0, 2, shape).astype(dtype)
+
+
+POOL = {"kernel": (2, 2), "stride": (2, 2)}
+IMAGE, FILTERS = (3, 2, 5, 5), (4, 2, 3, 3)
+# Right arguments, and which of them are outputs.
+FUNCTIONS = {
+    "conv2d.conv2d_forward": ({"x": given(*IMAGE), "w": given(*FILTERS), "b": given(4), "y": given(3, 4, 3, 3)}, "y"),
+    "conv2d.conv2d_backward": (
+        {"dy": given(3, 4, 3, 3), "x": given(*IMAGE), "w": given(*FILTERS), "dx": given(*IMAGE), "dw": given(*FILTERS),
+         "db": given(4)}, "dx dw db"),
+    "dense.dense_forward": ({"x": given(20, 3), "w": given(3, 4), "b": given(4), "y": given(20, 4)}, "y"),
+    "dense.dense_backward": (
+        {"dy": given(20, 4), "x": given(20, 3), "w": given(3, 4), "dx": given(20, 3), "dw": given(3, 4),
+         "db": given(4)}, "dx dw db"),
+    "flatten.flatten_forward": ({"x": given(*IMAGE), "y": given(3, 50)}, "y"),
+    "flatten.flatten_backward": ({"dy": given(3, 50), "dx": given(*IMAGE)}, "dx"),
+    "gather.gather_forward": (
+        {"x": given(5, 3), "rows": given(20, dtype="i8"), "tiles": given(2, 3, 16)}, "tiles"),
+    "gather.gather_backward": ({"tiles": given(2, 3, 16), "y": given(20, 3)}, "y"),
+    "maxpool2d.maxpool2d_forward": ({"x": given(3, 2, 4, 4), "y": given(3, 2, 2, 2), **POOL}, "y"),
+    "maxpool2d.maxpool2d_backward": (
+        {"dy": given(3, 2, 2, 2), "x": given(3, 2, 4, 4), "dx": given(3, 2, 4, 4), **POOL}, "dx"),
+    "relu.relu_forward": ({"x": given(20, 3), "y": given(20, 3)}, "y"),
+    "relu.relu_backward": ({"dy": given(20, 3), "x": given(20, 3), "dx": given(20, 3)}, "dx"),
+    "rescale.rescale_forward": ({"x": given(20, 3), "y": given(20, 3), "scale": 2.0}, "y"),
+    "rescale.rescale_backward": ({"dy": given(20, 3), "dx": given(20, 3), "scale": 2.0}, "dx"),
+    "sgd.sgd_update": (
+        {"w": given(20), "g": given(20), "velocity": given(20), "lr": 0.5, "momentum": 0.5}, "w velocity"),
+    "softmax_cross_entropy.softmax": ({"scores": given(20, 3), "probabilities": given(20, 3)}, "probabilities"),
+    "softmax_cross_entropy.softmax_cross_entropy_forward": (
+        {"scores": given(20, 3), "labels": given(20, dtype="i8"), "losses": given(20)}, "losses"),
+    "softmax_cross_entropy.softmax_cross_entropy_backward": (
+        {"scores": given(20, 3), "labels": given(20, dtype="i8"), "weights": given(20), "dscores": given(20, 3)},
+        "dscores"),
+}  # fmt: skip
+WITHOUT_ARRAYS = {
+    "op.whole_numbers", "op.product_of", "threads.openmp", "threads.check_num_threads", "threads.set_num_threads",
+    "threads.get_num_threads",
+}  # fmt: skip
+
+
+def function(name):
+    module, _, name = name.partition(".")
+    return getattr(importlib.import_module(f"minidl_c.{module}"), name)
+
+
+def predict(**arguments):
+    dense_plan().predict(**arguments)
+
+
+def forward(x, param, y, numbers):
+    dense_plan().forward(x, param, y, 2, 0, 0, numbers)
+
+
+def backward(dy, dx, param, grad):
+    plan, right = dense_plan(), predicting()
+    plan.backward(plan.forward(right["x"], right["param"], right["y"], 2), dy, dx, param, grad)
+
+
+def train(**arguments):
+    loss_plan().train(update=SGDUpdate(SIZE, "float32", 0.5), **arguments)
+
+
+def apply(param, grad, count):
+    SGDUpdate(SIZE, "float32", 0.5).apply(param, grad, 0.5, count)
+
+
+METHODS = {
+    "Plan.predict": (predict, predicting(), "y"),
+    "Plan.forward": (forward, {k: v for k, v in predicting().items() if k in ("x", "param", "y")}
+                     | {"numbers": np.arange(N)}, "y"),
+    "Plan.backward": (backward, {"dy": given(N, OUT), "dx": given(N, 4), "param": given(SIZE), "grad": given(SIZE)},
+                      "dx grad"),
+    "Plan.train": (train, {k: v for k, v in training().items() if k != "update"}, "losses scores param grad count"),
+    "Update.apply": (apply, {"param": given(SIZE), "grad": given(SIZE), "count": given(1, dtype="i8")}, "param count"),
+}  # fmt: skip
+CALLS = {name: (function(name), *rest) for name, rest in FUNCTIONS.items()} | METHODS
+CASES = Cases()
+
+
+def outcome(call, arguments, outputs):
+    """What the outputs hold after a call, or the error that refused it, which has left all arrays as they were."""
+    arrays = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
+    before = {name: np.copy(value) for name, value in arrays.items() if value.size < 10**6}
+    try:
+        call(**arguments)
+    except REFUSALS as error:
+        for name, value in before.items():
+            assert np.array_equal(arguments[name], value, equal_nan=value.dtype.kind == "f"), f"{error}: changed {name}"
+        return error
+    return [None if arguments[name] is None else np.asarray(arguments[name]) for name in outputs]
+
+
+def copies(arguments):
+    return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in arguments.items()}
+
+
+def check(call, right, outputs, name, kind):
+    clean = right[name]
+    odd = KINDS[kind](clean)
+    numbers = clean.copy() if odd is None else None if kind in NEVER else plain(odd, clean.dtype)
+    found = outcome(call, copies(right) | {name: odd}, outputs)
+    if isinstance(found, Exception):
+        assert str(found)
+        return
+    assert kind not in NEVER, f"{kind} for {name} was taken"
+    assert numbers is not None, f"{kind} for {name} was taken"
+    expected = outcome(call, copies(right) | {name: numbers}, outputs)
+    assert not isinstance(expected, Exception), f"{kind} for {name} was taken, its numbers are not: {expected}"
+    if odd is None:
+        return  # an optional argument: what None means is tested with its function
+    for output, a, b in zip(outputs, found, expected, strict=True):
+        assert a.dtype == b.dtype or output == name, f"{kind} for {name}: {output} is {a.dtype}"
+        assert np.array_equal(a, b, equal_nan=True), f"{kind} for {name}: another {output}"
+
+
+def add(function_name, name):
+    def case():
+        call, right, outputs = CALLS[function_name]
+        for kind in KINDS:
+            check(call, right, outputs.split(), name, kind)
+
+    case.__name__ = f"{function_name}:{name}"
+    CASES.add(case)
+
+
+for function_name, (_, right, _) in CALLS.items():
+    for name, value in right.items():
+        if isinstance(value, np.ndarray):
+            add(function_name, name)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return CASES.run(__file__)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_odd_arrays(name, results):
+    assert results[name] == "ok"
+
+
+def test_no_function_is_forgotten():
+    found = {}
+    for path in Path(minidl_c.__file__).parent.glob("*.pyx"):
+        module = importlib.import_module(f"minidl_c.{path.stem}")
+        for name, value in vars(module).items():
+            ours = name[0] != "_" and getattr(value, "__module__", "") == module.__name__
+            if ours and callable(value) and not isinstance(value, type):
+                found[f"{path.stem}.{name}"] = value
+    assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS}
+    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "nesterov"}
+    for name, (right, _) in FUNCTIONS.items():
+        assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
+
+
+if __name__ == "__main__":
+    CASES.main(int(sys.argv[1]))

@@ -1,0 +1,100 @@
+"""Thirty kinds of array that a caller may bring, and what a call may do with them: refuse, or give the right answer."""
+
+import tempfile
+
+import numpy as np
+
+HUGE = 2**45  # rows, by broadcasting one: an array made of them is larger than any address
+
+
+class Subclass(np.ndarray):
+    """An ndarray by another name."""
+
+
+def read_only(a):
+    a = a.copy()
+    a.flags.writeable = False
+    return a
+
+
+def unaligned(a):
+    room = np.zeros(a.nbytes + 1, np.uint8)
+    shifted = room[1:].view(a.dtype).reshape(a.shape)
+    shifted[...] = a
+    return shifted
+
+
+def memory_map(a):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(a.tobytes())
+        file.flush()
+        return np.memmap(file.name, a.dtype, "c", shape=a.shape)
+
+
+def spoiled(value):
+    def kind(a):
+        a = a.astype(a.dtype if a.dtype.kind == "f" else "f4")
+        a[(-1,) * a.ndim] = value
+        return a
+
+    return kind
+
+
+def view_of_freed_parent(a):
+    parent = np.concatenate([a, a, a])
+    view = parent[len(a) : 2 * len(a)]
+    del parent
+    return view
+
+
+KINDS = {
+    "None": lambda a: None,
+    "read-only": read_only,
+    "Fortran order": lambda a: np.asfortranarray(a.copy()),
+    "strided": lambda a: np.repeat(a, 2, axis=-1)[..., ::2],
+    "negative stride": lambda a: a[::-1].copy()[::-1],
+    "stride 0": lambda a: np.broadcast_to(a[:1], a.shape),
+    "byte-swapped": lambda a: a.astype(a.dtype.newbyteorder()),
+    "float16": lambda a: a.astype("f2"),
+    "other float": lambda a: a.astype("f4" if a.dtype == "f8" else "f8"),
+    "long double": lambda a: a.astype("g"),
+    "int32": lambda a: a.astype("i4"),
+    "bool": lambda a: a.astype("?"),
+    "object": lambda a: a.astype(object),
+    "complex": lambda a: a.astype("c8"),
+    "dates": lambda a: a.astype("i8").astype("M8[s]"),
+    "masked": lambda a: np.ma.masked_array(a.copy(), np.arange(a.size).reshape(a.shape) % 3 == 0),
+    "masked, nothing hidden": lambda a: np.ma.masked_array(a.copy()),
+    "structured": lambda a: a.copy().view([("a", a.dtype)]),
+    "unaligned": unaligned,
+    "memory map": memory_map,
+    "no rows": lambda a: a[:0].copy(),
+    "no axis": lambda a: a.reshape(-1)[0:1].reshape(()).copy(),
+    "an axis less": lambda a: a[0].copy(),
+    "an axis more": lambda a: a[None].copy(),
+    "one row more": lambda a: np.concatenate([a, a[:1]]),
+    "list": lambda a: a.tolist(),
+    "ragged list": lambda a: [[1.0], [1.0, 2.0]],
+    "text": lambda a: "array",
+    "texts": lambda a: a.astype(str),
+    "huge": lambda a: np.broadcast_to(a.astype("u1")[:1], (HUGE, *a.shape[1:])),
+    "subclass": lambda a: a.copy().view(Subclass),
+    "NaN": spoiled(np.nan),
+    "infinity": spoiled(np.inf),
+    "view of a freed parent": view_of_freed_parent,
+}
+# No number is what these say: there is no right answer.
+NEVER = ("object", "complex", "dates", "masked", "masked, nothing hidden", "structured", "text", "texts", "ragged list")
+# These are the same numbers, and writable or not, they have to work wherever an array is read in Python.
+ALWAYS = (
+    "read-only", "Fortran order", "strided", "negative stride", "byte-swapped", "unaligned", "memory map", "subclass",
+    "view of a freed parent",
+)  # fmt: skip
+
+
+def plain(odd, dtype):
+    """The numbers of an odd array as a plain one of this dtype; None if that cannot be."""
+    if odd is None or getattr(odd, "size", 0) > 10**6:
+        return None
+    with np.errstate(all="ignore"):
+        return np.array(odd, dtype, order="C", subok=False)

@@ -1,0 +1,269 @@
+"""Odd arrays for every array argument of minidl: refused, leaving no trace, or the answer that their numbers have."""
+
+import importlib
+import inspect
+import pkgutil
+import sys
+
+import numpy as np
+import pytest
+from apart import Cases
+from odd_arrays import ALWAYS, KINDS, NEVER, plain
+
+import minidl
+from minidl import Param, Sequential, Trainer
+from minidl.arrays import as_array, as_dtype, as_floats, unmasked
+from minidl.data import Examples, as_numbers, as_weights, class_weights
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.losses import checked_loss, probabilities, softmax_cross_entropy
+from minidl.metrics import accuracy
+from minidl.optimizers import SGD
+from minidl.supervised import Supervised
+
+REFUSALS = (TypeError, ValueError, MemoryError)
+RNG = np.random.default_rng(0)
+SHAPE = (1, 6, 6)
+X, Y, WEIGHTS = RNG.integers(0, 2, (20, *SHAPE)).astype("f4"), np.arange(20) % 3, np.arange(1.0, 21)
+Y[0] = 1  # of labels that an odd array makes equal, one that exists
+SCORES = RNG.integers(0, 2, (20, 3)).astype("f4")
+
+
+def trainer_of(loss="softmax_cross_entropy"):
+    layers = [Rescale(1 / 16), Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(3)]
+    model = Sequential(layers, input_shape=SHAPE)
+    trainer = Trainer(model, loss, SGD(0.1, momentum=0.9), ["accuracy"], num_threads=1)
+    trainer.train_batch(X, Y)
+    return trainer
+
+
+def state(trainer):
+    """All that a trainer holds: weights, gradients, velocity, counters, history."""
+    params = trainer.model.params.values()
+    arrays = [(p.value.tobytes(), p.grad.tobytes()) for p in params]
+    velocity = trainer._steps.update.velocity.tobytes() if trainer._steps.update else None
+    return arrays, velocity, trainer.step, trainer.epoch, {k: v for k, v in trainer.history.items() if "_per_" not in k}
+
+
+def trained(do):
+    """An entry that works on a trainer; its answer is what it returned, and what the trainer became."""
+
+    def call(trainer, value):
+        returned = do(trainer, value)
+        return returned, state(trainer)
+
+    return call
+
+
+def alone(do):
+    """An entry that no trainer has to do with."""
+    return lambda trainer, value: do(value)
+
+
+def fit(trainer, X=X, y=Y, **options):
+    trainer.fit(X, y, batch_size=8, verbose=0, **options)
+
+
+def backward(trainer, dy):
+    trainer.model.forward(X, training=True)
+    return trainer.model.backward(dy)
+
+
+def assign(trainer, name, value):
+    setattr(trainer.model.params["5.weight"], name, value)
+
+
+def load(trainer, value):
+    trainer.model.load_state_dict(trainer.model.state_dict() | {"5.weight": value})
+
+
+def step(value):
+    param = Param(np.ones((3, 4), "f4"))
+    param.grad = value
+    optimizer = SGD(0.5, momentum=0.5)
+    optimizer.step({"w": param}, 0.5)
+    return param.value
+
+
+def returns(what):
+    """A loss of a user that returns odd losses or odd gradients."""
+
+    def call(trainer, value):
+        losses, dscores = np.ones(20, "f4"), np.ones((20, 3), "f4")
+        pair = (value, dscores) if what == "losses" else (losses, value)
+        return checked_loss(lambda scores, y: pair, SCORES, Y)
+
+    return call
+
+
+def examples(X):
+    e = Examples(X, SHAPE, "float32")
+    return e.copy(np.arange(len(e))[::2]), e.block(1, 5), len(e)
+
+
+def read(X):
+    e = Examples(X, SHAPE, "float32")
+    x, rows = e.read(np.arange(len(e))[::-3])
+    return x[rows].astype("f4")
+
+
+W = RNG.integers(0, 2, (3, 12)).astype("f4")
+GRAD = RNG.integers(0, 2, (3, 4)).astype("f4")
+# By function and argument: a right array, and a call with (trainer, array).
+ENTRIES = {
+    "sequential.Sequential.predict:X": (X, trained(lambda t, v: t.model.predict(v))),
+    "sequential.Sequential.predict_proba:X": (X, trained(lambda t, v: t.model.predict_proba(v))),
+    "sequential.Sequential.forward:X": (X, trained(lambda t, v: t.model.forward(v, training=True))),
+    "sequential.Sequential.backward:dy": (SCORES, trained(backward)),
+    "sequential.Sequential.load_state_dict:state": (W, trained(load)),
+    "trainer.Trainer.fit:X": (X, trained(lambda t, v: fit(t, v))),
+    "trainer.Trainer.fit:y": (Y, trained(lambda t, v: fit(t, X, v))),
+    "trainer.Trainer.fit:sample_weight": (WEIGHTS, trained(lambda t, v: fit(t, sample_weight=v))),
+    "trainer.Trainer.fit:validation_data": (X, trained(lambda t, v: fit(t, validation_data=(v, Y)))),
+    "trainer.Trainer.fit:validation_data, y": (Y, trained(lambda t, v: fit(t, validation_data=(X, v)))),
+    "trainer.Trainer.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
+    "trainer.Trainer.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
+    "trainer.Trainer.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
+    "trainer.Trainer.evaluate:X": (X, trained(lambda t, v: t.evaluate(v, Y))),
+    "trainer.Trainer.evaluate:y": (Y, trained(lambda t, v: t.evaluate(X, v))),
+    "trainer.Trainer.evaluate:sample_weight": (WEIGHTS, trained(lambda t, v: t.evaluate(X, Y, v))),
+    "supervised.Supervised.accept:X": (X, trained(lambda t, v: Supervised.accept(t.model, t.loss, v, Y).used)),
+    "supervised.Supervised.accept:y": (Y, trained(lambda t, v: Supervised.accept(t.model, t.loss, X, v).targets)),
+    "supervised.Supervised.accept:sample_weight": (
+        WEIGHTS, trained(lambda t, v: Supervised.accept(t.model, t.loss, X, Y, v).weights)),
+    "layer.Param.value:value": (W, trained(lambda t, v: assign(t, "value", v))),
+    "layer.Param.grad:grad": (W, trained(lambda t, v: assign(t, "grad", v))),
+    "layer.Param.__init__:value": (W, alone(lambda v: Param(v).value)),
+    "losses.SoftmaxCrossEntropy.__call__:scores": (SCORES, alone(lambda v: softmax_cross_entropy(v, Y))),
+    "losses.SoftmaxCrossEntropy.__call__:y": (Y, alone(lambda v: softmax_cross_entropy(SCORES, v))),
+    "losses.SoftmaxCrossEntropy.targets:y": (Y, alone(lambda v: softmax_cross_entropy.targets(v, (3,)))),
+    "losses.checked_loss:losses": (SCORES[:, 0], returns("losses")),
+    "losses.checked_loss:dscores": (SCORES, returns("dscores")),
+    "losses.probabilities:scores": (SCORES, alone(probabilities)),
+    "metrics.accuracy:y": (Y, alone(lambda v: accuracy(v, SCORES))),
+    "metrics.accuracy:scores": (SCORES, alone(lambda v: accuracy(Y, v))),
+    "optimizers.SGD.step:params": (GRAD, alone(step)),
+    "data.Examples.__init__:X": (X, alone(examples)),
+    "data.Examples.__init__:X, read": (X, alone(read)),
+    "data.as_numbers:X": (X, alone(lambda v: as_numbers(v, "X"))),
+    "data.as_weights:weights": (WEIGHTS, alone(lambda v: as_weights(v, 20))),
+    "data.class_weights:y": (Y, alone(lambda v: class_weights("balanced", v))),
+    "arrays.as_array:value": (W, alone(lambda v: as_array(v, "w"))),
+    "arrays.as_floats:value": (W, alone(lambda v: as_floats(v, "w"))),
+    "arrays.as_dtype:array": (W, alone(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
+}  # fmt: skip
+# What these get has come through one of the above, or is what the names say: anything without a mask.
+INSIDE = ("contract", "network", "steps", "callbacks", "shapes", "testing", "initializers", "summary", "progress")
+INSIDE_TOO = {
+    "arrays.unmasked:value", "data.Examples.read:rows", "data.Examples.copy:rows", "layer.Param.move:value",
+    "layer.Param.move:grads", "layer.Layer.forward:x", "layer.Layer.backward:dy", "losses.checked_loss:scores",
+    "losses.checked_loss:targets", "supervised.Supervised.mean:losses", "supervised.Supervised.mean:rows",
+    "supervised.Supervised.__init__:targets", "supervised.Supervised.__init__:weights",
+    "supervised.Supervised.__init__:used", "trainer.Trainer.__init__:optimizer", "optimizers.SGD.step:lr",
+}  # fmt: skip
+ANY_SIZE = (  # where nothing says how many rows there should be
+    "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "losses.SoftmaxCrossEntropy.targets:y"
+)  # fmt: skip
+CASES = Cases()
+
+
+def outcome(call, value):
+    """The answer of a call, or the error that refused the value and left no trace."""
+    trainer = trainer_of()
+    before = state(trainer)
+    try:
+        return call(trainer, value)
+    except REFUSALS as error:
+        assert str(error)
+        assert state(trainer) == before, f"refused, but something changed: {error}"
+        return error
+
+
+def same(a, b, exact):
+    if isinstance(a, (tuple, list)):
+        return len(a) == len(b) and all(same(x, y, exact) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key], exact) for key in a)
+    if isinstance(a, np.ndarray):
+        a, b, tolerance = a.astype("f8"), b.astype("f8"), 0 if exact else 1e-6
+        return a.shape == b.shape and np.allclose(a, b, tolerance, tolerance, equal_nan=True)
+    return a == b or (a != a and b != b)
+
+
+def check(entry, kind):
+    if kind == "huge" and entry in ANY_SIZE:
+        return
+    right, call = ENTRIES[entry]
+    odd = KINDS[kind](right)
+    numbers = None if kind in NEVER else plain(odd, right.dtype)
+    found = outcome(call, odd)
+    if isinstance(found, Exception):
+        assert kind not in ALWAYS or entry == "layer.Param.__init__:value", f"{kind} was refused: {found}"
+        return
+    optional = entry.endswith(":sample_weight")
+    assert numbers is not None or (kind == "None" and optional), f"{kind} was taken"
+    if numbers is not None:
+        expected = outcome(call, numbers)
+        assert not isinstance(expected, Exception), f"{kind} was taken, its numbers are not: {expected}"
+        assert same(found, expected, kind in ALWAYS), f"{kind}: another answer"
+
+
+def add(entry):
+    def case():
+        for kind in KINDS:
+            check(entry, kind)
+
+    case.__name__ = entry.replace(" ", "_")
+    CASES.add(case)
+
+
+for entry in ENTRIES:
+    add(entry)
+
+
+@pytest.fixture(scope="module")
+def results():
+    return CASES.run(__file__)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_odd_arrays(name, results):
+    assert results[name] == "ok"
+
+
+def test_targets_of_a_users_loss_may_be_anything_but_masked():
+    for targets in (Y.astype(str), Y.astype(object), Y.astype(complex)):
+        assert unmasked(targets, "y") is targets
+    trainer = trainer_of(lambda scores, y: softmax_cross_entropy(scores, np.asarray(y).astype(int)))
+    with pytest.raises(TypeError, match="y: expected an array without a mask"):
+        trainer.train_batch(X, np.ma.masked_array(Y))
+
+
+def arguments_that_are_arrays():
+    """module.function:argument of everything public in minidl whose annotation speaks of arrays, or of anything."""
+    for info in pkgutil.iter_modules(minidl.__path__):
+        if info.name in (*INSIDE, "__main__", "layers"):
+            continue
+        module = importlib.import_module(f"minidl.{info.name}")
+        for name, value in vars(module).items():
+            if name[0] == "_" or getattr(value, "__module__", None) != module.__name__:
+                continue
+            functions = {name: value} if inspect.isfunction(value) else {}
+            if inspect.isclass(value):
+                open_to_all = [k for k in vars(value) if k[0] != "_" or k in ("__init__", "__call__")]
+                functions = {f"{name}.{k}": vars(value)[k] for k in open_to_all}
+            for qualified, f in functions.items():
+                f = f.fset if isinstance(f, property) else getattr(f, "__func__", f)
+                if inspect.isfunction(f):
+                    for argument in inspect.signature(f).parameters.values():
+                        kind = str(argument.annotation)
+                        if "Array" in kind or "Param]" in kind or kind in ("Any", "Index"):
+                            yield f"{info.name}.{qualified}:{argument.name}"
+
+
+def test_no_argument_is_forgotten():
+    covered = {entry.split(",")[0] for entry in ENTRIES} | INSIDE_TOO
+    assert set(arguments_that_are_arrays()) - covered == set()
+
+
+if __name__ == "__main__":
+    CASES.main(int(sys.argv[1]))

@@ -239,3 +239,12 @@ def test_a_constructor_that_does_not_store_its_argument_is_told():
 
     with pytest.raises(TypeError, match="Forgetful: the constructor takes 'size'"):
         Forgetful(3).config()
+
+
+def test_numbers_too_large_for_the_dtype_are_refused():
+    param = Param(np.ones(2, "f4"))
+    for name in ("value", "grad"):
+        with pytest.raises(ValueError, match=f"{name}: expected numbers that float32 can hold"):
+            setattr(param, name, [1e300, 1])
+        setattr(param, name, [np.inf, 1])  # said so
+    assert param.value[0] == np.inf

@@ -70,3 +70,12 @@ def test_a_metric_that_gives_no_number_is_named(value):
 def test_accuracy_wants_classes():
     with pytest.raises(ValueError, match=r"accuracy: .*at least 2 classes, got \(4, 1\)"):
         accuracy(np.zeros(4), np.zeros((4, 1)))
+
+
+def test_accuracy_compares_row_by_row():
+    """A column of labels would be compared with every row."""
+    scores = np.eye(3)
+    assert accuracy(np.arange(3), scores) == 1
+    for y in (np.arange(3)[:, None], np.arange(1), np.arange(4), 1):
+        with pytest.raises(ValueError, match=r"accuracy: expected y of shape \(3,\)"):
+            accuracy(y, scores)

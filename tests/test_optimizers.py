@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference
 
-from minidl import Sequential, Trainer
+from minidl import Param, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.optimizers import SGD, rate_at
 
@@ -142,3 +142,14 @@ def test_a_subclass_that_overrides_step_is_heard():
 def test_a_schedule_has_to_take_a_step():
     with pytest.raises(TypeError, match=r"lr: expected a function of the step"):
         SGD(lambda: 0.1)
+
+
+def test_a_refused_step_by_hand_changes_no_parameter():
+    optimizer = SGD(0.5, momentum=0.9)
+    first, second = Param(np.ones(3)), Param(np.ones(4))
+    optimizer.step({"a": first, "b": second}, 0.5)
+    before = first.value.copy()
+    for wrong, error in ((Param(np.ones(5)), ValueError), (Param(np.ones(4, "f4")), ValueError), (3, TypeError)):
+        with pytest.raises(error, match=r"params\['b'\]"):
+            optimizer.step({"a": first, "b": wrong}, 0.5)
+        assert np.array_equal(first.value, before)

@@ -40,7 +40,7 @@ def state(trainer):
     """All that a trainer holds: weights, gradients, velocity, counters, history."""
     params = trainer.model.params.values()
     arrays = [(p.value.tobytes(), p.grad.tobytes()) for p in params]
-    velocity = trainer._steps.update.velocity.tobytes() if trainer._steps.update else None
+    velocity = trainer.steps().update.state["velocity"].tobytes()
     return arrays, velocity, trainer.step, trainer.epoch, {k: v for k, v in trainer.history.items() if "_per_" not in k}
 
 
@@ -120,12 +120,12 @@ ENTRIES = {
     "trainer.Trainer.fit:sample_weight": (WEIGHTS, trained(lambda t, v: fit(t, sample_weight=v))),
     "trainer.Trainer.fit:validation_data": (X, trained(lambda t, v: fit(t, validation_data=(v, Y)))),
     "trainer.Trainer.fit:validation_data, y": (Y, trained(lambda t, v: fit(t, validation_data=(X, v)))),
-    "trainer.Trainer.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
-    "trainer.Trainer.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
-    "trainer.Trainer.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
-    "trainer.Trainer.evaluate:X": (X, trained(lambda t, v: t.evaluate(v, Y))),
-    "trainer.Trainer.evaluate:y": (Y, trained(lambda t, v: t.evaluate(X, v))),
-    "trainer.Trainer.evaluate:sample_weight": (WEIGHTS, trained(lambda t, v: t.evaluate(X, Y, v))),
+    "learner.Learner.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
+    "learner.Learner.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
+    "learner.Learner.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
+    "learner.Learner.evaluate:X": (X, trained(lambda t, v: t.evaluate(v, Y))),
+    "learner.Learner.evaluate:y": (Y, trained(lambda t, v: t.evaluate(X, v))),
+    "learner.Learner.evaluate:sample_weight": (WEIGHTS, trained(lambda t, v: t.evaluate(X, Y, v))),
     "supervised.Supervised.accept:X": (X, trained(lambda t, v: Supervised.accept(t.model, t.loss, v, Y).used)),
     "supervised.Supervised.accept:y": (Y, trained(lambda t, v: Supervised.accept(t.model, t.loss, X, v).targets)),
     "supervised.Supervised.accept:sample_weight": (
@@ -152,13 +152,20 @@ ENTRIES = {
     "arrays.as_dtype:array": (W, alone(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
 }  # fmt: skip
 # What these get has come through one of the above, or is what the names say: anything without a mask.
-INSIDE = ("contract", "network", "steps", "callbacks", "shapes", "testing", "initializers", "summary", "progress")
+INSIDE = (
+    *("contract", "network", "steps", "callbacks", "shapes", "testing", "initializers", "summary", "progress"),
+    *("arguments", "atomic", "checkpoints", "diagnosis", "encoding", "files", "fitting", "hooks", "recipes", "signals"),
+    *("stack", "state"),
+)
 INSIDE_TOO = {
     "arrays.unmasked:value", "data.Examples.read:rows", "data.Examples.copy:rows", "layer.Param.move:value",
     "layer.Param.move:grads", "layer.Layer.forward:x", "layer.Layer.backward:dy", "losses.checked_loss:scores",
     "losses.checked_loss:targets", "supervised.Supervised.mean:losses", "supervised.Supervised.mean:rows",
     "supervised.Supervised.__init__:targets", "supervised.Supervised.__init__:weights",
-    "supervised.Supervised.__init__:used", "trainer.Trainer.__init__:optimizer", "optimizers.SGD.step:lr",
+    "supervised.Supervised.__init__:used", "learner.Learner.__init__:optimizer", "optimizers.SGD.step:lr",
+    "data.fingerprint:array", "data.fingerprint:rows", "layer.Layer.setup:given", "learner.Learner.batches:rows",
+    "learner.Learner.evaluated:rows", "learner.Learner.measured:scores", "learner.Learner.measured:targets",
+    "parameters.Parameters.views:flat", "sequential.Sequential.from_recipe:state",
 }  # fmt: skip
 ANY_SIZE = (  # where nothing says how many rows there should be
     "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "losses.SoftmaxCrossEntropy.targets:y"

@@ -34,6 +34,10 @@ FUNCTIONS = {
     "dense.dense_backward": (
         {"dy": given(20, 4), "x": given(20, 3), "w": given(3, 4), "dx": given(20, 3), "dw": given(3, 4),
          "db": given(4)}, "dx dw db"),
+    "dropout.dropout_forward": (
+        {"x": given(20, 3), "y": given(20, 3), "rate": 0.5, "numbers": np.arange(20)}, "y"),
+    "dropout.dropout_backward": (
+        {"dy": given(20, 3), "dx": given(20, 3), "rate": 0.5, "numbers": np.arange(20)}, "dx"),
     "flatten.flatten_forward": ({"x": given(*IMAGE), "y": given(3, 50)}, "y"),
     "flatten.flatten_backward": ({"dy": given(3, 50), "dx": given(*IMAGE)}, "dx"),
     "gather.gather_forward": (
@@ -171,7 +175,8 @@ def test_no_function_is_forgotten():
             if ours and callable(value) and not isinstance(value, type):
                 found[f"{path.stem}.{name}"] = value
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS}
-    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "nesterov"}
+    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "nesterov", "seed", "step",
+                  "path"}
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
 

@@ -16,7 +16,7 @@ PLOT := $(VENV)/plot
 RESULTS := build/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test lint oracles sdist-check bench bench-kernels bench-footprint bench-accuracy clean
+.PHONY: help mnist test lint oracles same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -33,6 +33,15 @@ lint: $(ALL) ## ruff and mypy
 
 oracles: $(ORACLE) ## the comparisons with PyTorch (installs it)
 	$(BIN)/python -m pytest -m oracle $(ARGS)
+
+same-bits: $(ALL) ## one hash of the weights for every number of threads, for v3 and v4: the table
+	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
+
+conformance: $(ALL) ## bits, files, kills, signals, sanitizers, races, as a whole: an hour or two (ARGS="kills race": some)
+	$(BIN)/python tests/conformance/run.py --whole $(ARGS)
+
+conformance-short: $(ALL) ## the same in some minutes
+	$(BIN)/python tests/conformance/run.py $(ARGS)
 
 bench: $(ORACLE) $(PLOT) ## a train step beside PyTorch's (ARGS="--modes minidl eager": without minutes of compiling)
 	$(BIN)/python benchmarks/train_step.py --json $(RESULTS)/train_step.json --chart $(RESULTS)/train_step.png $(ARGS)

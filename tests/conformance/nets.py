@@ -6,7 +6,7 @@ import numpy as np
 
 import minidl
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
 
 
@@ -28,6 +28,7 @@ def _layers(rng, is_image, classes):
         layers += [_image_layer(rng) for _ in range(rng.integers(0, 5))] + [Flatten()]
     for _ in range(rng.integers(0, 3)):
         layers += [Dense(int(rng.integers(1, 40))), ReLU()]
+        layers += [Dropout(float(rng.random() * 0.9))] * (rng.random() < 0.5)
     return [*layers, Dense(classes)]
 
 

@@ -15,6 +15,7 @@ from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
 
 from minidl_c.conv2d import conv2d_backward, conv2d_forward
 from minidl_c.dense import dense_backward, dense_forward
+from minidl_c.dropout import dropout_backward, dropout_forward
 from minidl_c.flatten import flatten_backward, flatten_forward
 from minidl_c.gather import gather_backward, gather_forward
 from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
@@ -270,4 +271,22 @@ def softmax_cross_entropy(rng):
     yield Trial(f"{kind} {scores.shape}", dtype, inputs, outputs, run, 3, None if kind == "special" else oracle)
 
 
-KERNELS = (conv2d, dense, relu, maxpool2d, rescale, conv2d, flatten, gather, sgd, softmax_cross_entropy)
+def dropout(rng):
+    (n, size), dtype, rate = sizes(rng), draw_dtype(rng), float(rng.random() * 0.9)
+    kind, values = draw_values(rng, ((n, size),) * 2)
+    seed, step, path = int(rng.integers(2**62)), int(rng.integers(2**40)), str(rng.integers(99))
+    numbers = rng.integers(0, 2**40, n)
+
+    def run(a, threads):
+        dropout_forward(a.x, a.y, rate, seed, step, path, a.numbers, threads)
+        dropout_backward(a.dy, a.dx, rate, seed, step, path, a.numbers, threads)
+
+    def oracle():
+        for name, value in zip(("y", "dx"), values, strict=True):
+            yield name, ref.dropout(value.astype(dtype), rate, rows=numbers, seed=seed, step=step, path=path), 0
+
+    inputs, outputs = named("x dy", values, dtype) | {"numbers": numbers}, {"y": (n, size), "dx": (n, size)}
+    yield Trial(f"{kind} {(n, size)} {rate}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+KERNELS = (conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, sgd, softmax_cross_entropy)

@@ -179,8 +179,8 @@ def test_no_function_is_forgotten():
             if ours and callable(value) and not isinstance(value, type):
                 found[f"{path.stem}.{name}"] = value
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS}
-    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "nesterov", "seed", "step",
-                  "path"}
+    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "nesterov", "seed",
+                  "step", "path"}
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
 

@@ -17,6 +17,7 @@ from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predictin
 
 from minidl_c.conv2d import Conv2DOp
 from minidl_c.dense import DenseOp
+from minidl_c.dropout import DropoutOp
 from minidl_c.flatten import FlattenOp
 from minidl_c.maxpool2d import MaxPool2DOp
 from minidl_c.memory import Memory
@@ -85,6 +86,7 @@ def nothing_is_made_twice():
         (MaxPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
         (ReLUOp((4,)), ((4000,),)),
         (RescaleOp((4,), 2.0), ((4000,), 1.0)),
+        (DropoutOp((4,), 0.5), ((4000,), 0.1)),
         (FlattenOp((4,)), ((4000,),)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,),)),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
@@ -107,7 +109,7 @@ def nothing_is_made_twice():
 
 @case
 def nothing_is_half_made():
-    for cls in (DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, FlattenOp, SoftmaxCrossEntropyOp, Op):
+    for cls in (DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, SoftmaxCrossEntropyOp, Op):
         try:
             op = cls.__new__(cls)
         except TypeError:

@@ -9,12 +9,14 @@
 
 from minidl.config import show_config
 from minidl.layer import Layer, Param
+from minidl.saving.files import FileError
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
 from minidl_c import __version__
 from minidl_c.threads import get_num_threads, set_num_threads
 
 __all__ = [
+    "FileError",
     "Layer",
     "Param",
     "Sequential",

@@ -10,13 +10,14 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl import files, losses, stack
+from minidl import losses, stack
 from minidl.arrays import as_array, as_dtype
-from minidl.atomic import Path
 from minidl.data import Examples
 from minidl.layer import Array, Layer, Param, Shape
 from minidl.network import Network
-from minidl.recipes import checked_custom
+from minidl.saving import files
+from minidl.saving.atomic import Path
+from minidl.saving.recipes import checked_custom
 from minidl.shapes import input_shape as checked_shape
 from minidl.shapes import whole
 from minidl.state import copies, load
@@ -216,8 +217,8 @@ class Sequential:
         """The model that `save` wrote; it predicts the same, to the last bit.
 
         custom: the classes of layers that are not minidl's, by name. Only they are made; no code comes from the file.
-        Raises `minidl.files.FileError`, a ValueError, naming the path for whatever is wrong with its content; OSError
-        if it cannot be read.
+        Raises `minidl.FileError`, a ValueError, naming the path for whatever is wrong with its content; OSError if it
+        cannot be read.
         """
         classes = checked_custom(custom)
         recipe, tensors = files.read(path, "model")

@@ -9,7 +9,7 @@ from typing import Any
 
 from minidl import layers as ours
 from minidl.layer import Array, Layer, Shape
-from minidl.recipes import Recipes, decode
+from minidl.saving.recipes import Recipes, decode
 from minidl.state import by_layer
 
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__}
@@ -91,7 +91,7 @@ def encoded(layers: Sequence[Layer]) -> list[Any]:
 
 
 def decoded(recipe: Any, custom: Mapping[str, Any]) -> list[Layer]:
-    """New layers like those that were encoded; raises TypeError or ValueError as `minidl.recipes.decode`."""
+    """New layers like those that were encoded; raises TypeError or ValueError as `minidl.saving.recipes.decode`."""
     if not isinstance(recipe, list):
         raise TypeError(f"layers: expected a list, got {type(recipe).__name__}")
     layers: list[Layer] = decode(recipe, OUR_LAYERS, custom)

@@ -8,17 +8,17 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from minidl import checkpoints, files
 from minidl.data import Index
-from minidl.fitting import Fit, Position
-from minidl.hooks import Hooks
-from minidl.learner import Learner
-from minidl.progress import Progress
-from minidl.recipes import checked_custom
+from minidl.saving import checkpoints, files
+from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import whole
-from minidl.signals import Signals
-from minidl.supervised import Supervised
+from minidl.training.fitting import Fit, Position
+from minidl.training.hooks import Hooks
+from minidl.training.learner import Learner
+from minidl.training.progress import Progress
+from minidl.training.signals import Signals
+from minidl.training.supervised import Supervised
 
 
 class Trainer(Learner):

@@ -18,7 +18,7 @@ from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.losses import checked_loss, probabilities, softmax_cross_entropy
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
-from minidl.supervised import Supervised
+from minidl.training.supervised import Supervised
 
 REFUSALS = (TypeError, ValueError, MemoryError)
 RNG = np.random.default_rng(0)

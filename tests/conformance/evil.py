@@ -7,7 +7,7 @@ import json
 import random
 from typing import Any
 
-from minidl import files
+from minidl.saving import files
 
 NUMBERS = [0, 1, 2, 3, -1, 31, 2**31, 2**32, 10**9, 2**62, 2**63, 2**64, 10**400, 0.5, 1e308, -0.0, True, None]
 STRINGS = ["", "same", "F32", "F64", "BF16", "Dense", "Doubled", "os.system", "../../etc/passwd", "é\0"]

@@ -27,8 +27,9 @@ import evil
 import numpy as np
 from samples import load_checkpoint, save_checkpoint
 
-from minidl import Layer, Sequential, Trainer, files
+from minidl import Layer, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
+from minidl.saving import files
 
 SLACK = 16 * 2**20  # bytes beyond the file and twice its tensors
 SECONDS = 1.0  # for one file

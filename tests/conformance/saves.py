@@ -27,8 +27,9 @@ from pathlib import Path
 
 from samples import load_checkpoint, save_checkpoint
 
-from minidl import Sequential, atomic
+from minidl import Sequential
 from minidl.layers import Conv2D, Dense, Flatten
+from minidl.saving import atomic
 
 HERE = Path(__file__).parent
 KILL_BEFORE, KILL_AFTER, SHORT = -1, -2, -3

@@ -5,12 +5,13 @@ import json
 import numpy as np
 import pytest
 
-from minidl import Layer, Sequential, Trainer, files
+from minidl import Layer, Sequential, Trainer
 from minidl.callbacks import Checkpoint
-from minidl.files import FileError
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, ReLU
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
+from minidl.saving import files
+from minidl.saving.files import FileError
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(90, 1, 6, 6)).astype("float32"), RNG.integers(0, 3, 90)

@@ -8,10 +8,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from minidl import Layer, Sequential, files
-from minidl.files import FileError
+from minidl import Layer, Sequential
 from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.saving import files
+from minidl.saving.files import FileError
 
 
 class Gain(Layer):

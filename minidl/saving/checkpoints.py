@@ -17,17 +17,17 @@ import numpy as np
 
 from minidl import losses, metrics
 from minidl.arguments import constructor_arguments
-from minidl.encoding import decode, encode
-from minidl.files import FileError
-from minidl.fitting import Position
 from minidl.layer import Array
-from minidl.learner import Learner
 from minidl.optimizers import SGD
-from minidl.recipes import Recipes, check_names
-from minidl.recipes import decode as decode_recipe
+from minidl.saving.encoding import decode, encode
+from minidl.saving.files import FileError
+from minidl.saving.recipes import Recipes, check_names
+from minidl.saving.recipes import decode as decode_recipe
 from minidl.sequential import Sequential
 from minidl.shapes import whole
 from minidl.stack import OUR_LAYERS
+from minidl.training.fitting import Position
+from minidl.training.learner import Learner
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]

@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from minidl import losses
 from minidl.data import Index
-from minidl.diagnosis import explain
 from minidl.layer import Array
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import Metric
@@ -18,8 +17,9 @@ from minidl.metrics import get as found_metrics
 from minidl.optimizers import rate_at
 from minidl.sequential import Sequential
 from minidl.shapes import whole
-from minidl.steps import Batches, Steps, make_steps
-from minidl.supervised import Supervised
+from minidl.training.diagnosis import explain
+from minidl.training.steps import Batches, Steps, make_steps
+from minidl.training.supervised import Supervised
 from minidl_c.threads import check_num_threads
 
 BLOCK = 4096  # examples that are evaluated together

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from minidl.data import Index, epoch_order
-from minidl.hooks import Hooks
 from minidl.layer import Array
-from minidl.learner import Learner
 from minidl.optimizers import rate_at
-from minidl.progress import Progress
-from minidl.signals import Signals
-from minidl.supervised import Supervised
+from minidl.training.hooks import Hooks
+from minidl.training.learner import Learner
+from minidl.training.progress import Progress
+from minidl.training.signals import Signals
+from minidl.training.supervised import Supervised
 
 CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
 

@@ -14,7 +14,7 @@ from minidl.losses import Loss, checked_loss
 from minidl.network import NativeStage, Network, NumpyStage, Stage
 from minidl.parameters import Parameters
 from minidl.sequential import Sequential
-from minidl.steps import Batches
+from minidl.training.steps import Batches
 
 TOLD = 5  # examples that a message names
 TRIES = 100  # runs of one layer's backward that look for the examples behind a gradient

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from minidl import encoding
 from minidl.arguments import constructor_arguments
+from minidl.saving import encoding
 
 MOST = 10_000  # objects in one recipe
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from minidl import atomic
+from minidl.saving import atomic
 
 OLD, NEW = b"old", [memoryview(b"new "), memoryview(b""), memoryview(b"content")]
 

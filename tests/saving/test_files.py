@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from minidl import files
-from minidl.files import FileError
+from minidl.saving import files
+from minidl.saving.files import FileError
 
 CONFIG = {"b": [1, 2.5, None, True, "ä"], "a": {"deep": [[]]}}
 TENSORS = {

@@ -14,9 +14,9 @@ from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
 from minidl.layers import Dense
 from minidl.optimizers import SGD
-from minidl.signals import SIGNALS, Signals
+from minidl.training.signals import SIGNALS, Signals
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
 Y = np.arange(20) % 2
 

@@ -8,7 +8,7 @@ import pytest
 
 from minidl import Layer
 from minidl.layers import Dense, ReLU
-from minidl.recipes import MOST, Recipes, check_names, checked_custom, decode
+from minidl.saving.recipes import MOST, Recipes, check_names, checked_custom, decode
 
 
 def ours_function():

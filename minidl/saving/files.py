@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl import atomic
-from minidl.atomic import Path
+from minidl.saving import atomic
+from minidl.saving.atomic import Path
 
 Array = NDArray[Any]
 
@@ -52,8 +52,8 @@ class FileError(ValueError):
 def write(path: Path, kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> None:
     """Writes a file of this kind ("model", "checkpoint"): `config`, of JSON's own types, and tensors by name.
 
-    The path holds a whole old or a whole new file at any time: see `minidl.atomic.write`. Raises OSError naming the
-    path; TypeError or ValueError, before anything is written, for what a file cannot hold: numbers that are neither
+    The path holds a whole old or a whole new file at any time: see `atomic.write`. Raises OSError naming the path;
+    TypeError or ValueError, before anything is written, for what a file cannot hold: numbers that are neither
     integers nor real, NaN in the config, a header beyond 2 MB.
     """
     arrays = {name: _little_endian(name, array) for name, array in tensors.items()}

@@ -9,10 +9,11 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from minidl.data import Index
-from minidl.saving import checkpoints, files
+from minidl.saving import files
 from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import whole
+from minidl.training import checkpoints
 from minidl.training.fitting import Fit, Position
 from minidl.training.hooks import Hooks
 from minidl.training.learner import Learner

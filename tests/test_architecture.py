@@ -22,7 +22,7 @@ FLOORS = (
     {"training.diagnosis"},
     {"testing", "training.learner"},
     {"training.fitting"},
-    {"saving.checkpoints"},
+    {"training.checkpoints"},
     {"trainer"},
     {"minidl"},
     {"__main__"},

@@ -1,1 +1,1 @@
-"""Files of models and checkpoints: what is in them, as JSON and tensors, and how they come to the disk whole."""
+"""Files: how objects become JSON, and JSON and tensors come to the disk whole and back unharmed."""

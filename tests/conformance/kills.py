@@ -10,6 +10,7 @@ be noticed.
 
 import argparse
 import hashlib
+import math
 import random
 import signal
 import subprocess
@@ -105,9 +106,13 @@ def digest(trainer):
     return found.hexdigest()
 
 
+def checkpoints_in(folder):
+    return str(Path(folder, "run-{step}.safetensors"))
+
+
 def run(kind, folder, threads, epochs, forget):
     """One process of a run: goes on where the last one was killed, and tells the digest at the end."""
-    path = str(Path(folder, "run-{step}.safetensors"))
+    path = checkpoints_in(folder)
     newest = Checkpoint.newest(path)
     if newest is None:
         trainer = new_trainer(kind)
@@ -140,25 +145,32 @@ def ended(process):
     return out.strip()
 
 
+def still_running(process, folder, window, rng):
+    """Waits for the instant at which to kill a process; returns whether it has not come to its end before."""
+    end = time.monotonic() + (math.inf if window is None else rng.uniform(*window))
+    while process.poll() is None and time.monotonic() < end:
+        if window is None and Checkpoint.newest(checkpoints_in(folder)):
+            break
+        time.sleep(0.001)
+    return process.poll() is None
+
+
 def killed_run(kind, epochs, window, kills, rng, forget=False):
     """A run that is killed so many times, each time in a window of seconds behind its start, unless it ends before.
 
-    Returns its digest and how often it was killed.
+    window: None kills as soon as there is a checkpoint. Returns its digest and how often it was killed.
     """
     done = 0
     with tempfile.TemporaryDirectory() as folder:
         while True:
             process = start(kind, folder, THREADS[done % len(THREADS)], epochs, forget)
-            if done < kills:
-                try:
-                    process.wait(rng.uniform(*window))
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait()
-                    done += process.returncode == -signal.SIGKILL
-                    process.stdout.close()
-                    continue
-            return ended(process), done
+            if done < kills and still_running(process, folder, window, rng):
+                process.kill()
+                process.wait()
+                done += process.returncode == -signal.SIGKILL
+                process.stdout.close()
+            else:
+                return ended(process), done
 
 
 def main():
@@ -180,10 +192,9 @@ def main():
     kills = runs = wrong = 0
     while kills < args.kills:
         kind = KINDS[runs % len(KINDS)]
-        found, done = killed_run(kind, args.epochs, (0, 0.4 * seconds[kind]), min(6, args.kills - kills), rng)
+        found, done = killed_run(kind, args.epochs, (0, 0.15 * seconds[kind]), min(10, args.kills - kills), rng)
         kills, runs, wrong = kills + done, runs + 1, wrong + (found != expected[kind])
-    middle = (0.4 * seconds["native"], 0.6 * seconds["native"])
-    noticed = killed_run("native", args.epochs, middle, 1, rng, forget=True)[0] != expected["native"]
+    noticed = killed_run("native", args.epochs, None, 1, rng, forget=True)[0] != expected["native"]
     print(
         f"kills: {kills} kills in {runs} runs, {runs - wrong} of {runs} equal to the run that nobody killed; "
         f"canary (velocity forgotten): {'noticed' if noticed else 'NOT noticed'} ({time.perf_counter() - began:.0f} s)"

@@ -39,7 +39,7 @@ def peak(double seconds):
     cdef double start = now(), done = 0
     cdef float kept = 0
     with nogil:
-        while now() - start < seconds:
+        while done == 0 or now() - start < seconds:
             kept += multiply_add(20000)
             done += 20000.0 * FLOPS
     return done / (now() - start) + 0 * kept

@@ -1,107 +1,129 @@
-"""Callbacks that come with minidl. What a callback is: hooks.py."""
+"""Callbacks that come with minidl. What a callback is: training/hooks.py."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
-from pathlib import Path
 from typing import Any
 
+from minidl.saving.atomic import Path, text
 from minidl.shapes import whole
 
-Place = str | os.PathLike[str]
 _FIELDS = re.compile(r"\{(step|epoch)\}")
+_LOWER = {"loss": True, "accuracy": False}  # is better
 
 
 class Checkpoint:
     """Saves the trainer while it is fitted, so that `Trainer.resume` can go on from there.
 
-    path: of the file. It may name "{step}" or "{epoch}" (how many were done), and then is another one each time.
-    every_n_steps: saves behind each n-th step of the trainer; None: behind each epoch.
-    keep: how many files of such a path are kept, the newest; None: all of them.
+    path: of the file. Its name may hold "{step}" or "{epoch}" (how many were done), and then is another one each time.
+    every_n_steps: saves behind each n-th step of the trainer; None: behind each epoch. Both: at the end of the fit.
+    keep: how many files of such a path are kept, the newest; None: all of them. Files of other runs stay.
     best: the name of something in the history, such as "val_accuracy": saves only behind the epoch where it is better
-        than ever before. Lower is better for what is called a loss, higher for all else, unless `lower` says which.
+        than ever before. lower: whether lower is better; known for losses and accuracies, to be said for all else.
 
     A SIGTERM saves as well, but where `best` is asked for. A save that is due writes a whole file or, if it fails,
     raises OSError and leaves the old one; files that are not kept any more go after that.
 
     Raises TypeError or ValueError for arguments that make no sense; fit raises before its first step if the folder is
-    missing, or if something in the trainer cannot be saved.
+    missing, if nothing is called `best`, or if something in the trainer cannot be saved.
     """
-
-    last = True  # behind the other callbacks: what they remember belongs to the same step
 
     def __init__(
         self,
-        path: Place,
+        path: Path,
         every_n_steps: int | None = None,
         keep: int | None = 1,
         best: str | None = None,
         lower: bool | None = None,
     ) -> None:
-        self.path = os.fspath(path)
-        if not isinstance(self.path, str):
-            raise TypeError(f"path: expected a str or a Path, got {path!r}")
+        self.path = text(path)
+        self._many = _is_pattern(self.path)
         if keep is not None:
             whole("keep", keep)
+        if keep != 1 and not self._many:
+            raise ValueError(f"keep: expected 1 for a path without {{step}} or {{epoch}} in its name, got {keep}")
         if every_n_steps is not None:
             whole("every_n_steps", every_n_steps)
         if best is not None and not isinstance(best, str):
             raise TypeError(f"best: expected a name such as 'val_accuracy', got {best!r}")
         if best is not None and every_n_steps is not None:
             raise ValueError("every_n_steps: expected None with best, which is known behind an epoch alone")
-        if lower is not None and best is None:
+        known = None if best is None else _LOWER.get(best.removeprefix("val_"), lower)
+        if best is not None and known is None:
+            raise ValueError(f"lower: expected True or False with best={best!r}: which of two values is the better one?")
+        if best is None and lower is not None:
             raise ValueError("lower: expected None without best")
-        if keep != 1 and not _FIELDS.search(Path(self.path).name):
-            raise ValueError(f"keep: expected 1 for a path without {{step}} or {{epoch}} in its name, got {keep}")
-        if _FIELDS.search(os.path.dirname(self.path)):
-            raise ValueError(f"path: expected {{step}} and {{epoch}} in the file's name alone, got {self.path!r}")
-        self.every_n_steps, self.keep, self.best, self.lower = every_n_steps, keep, best, lower
+        self.every_n_steps, self.keep, self.best = every_n_steps, keep, best
+        self.lower = known if lower is None else lower
+        self._due = False
         self._record: float | None = None
+        self._saved: list[str] = []  # what this run has written and not deleted, if each file has another name
 
     def on_fit_begin(self, trainer: Any) -> None:
         """Raises what a save would raise."""
-        folder = Path(self._name(trainer)).resolve().parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise OSError(f"path: expected a folder to write into, got {str(folder)!r}")
+        folder = os.path.dirname(os.path.realpath(self._name(trainer)))
+        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            raise OSError(f"path: expected a folder to write into, got {folder!r}")
+        names = ["loss", *trainer.metrics]
+        if self.best is not None and self.best.removeprefix("val_") not in names:
+            raise ValueError(f"best: expected one of {names}, or one with val_ in front, got {self.best!r}")
         trainer.check_savable()
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
-        """Saves: this is an n-th step."""
-        self._save(trainer)
+        """A save is due: this is an n-th step."""
+        self._due = True
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Saves, if epochs are what is asked for, and if this one is the best so far."""
+        """A save is due, if epochs are what is asked for, and if this one is the best so far."""
         if self.best is not None and self.best not in logs:
             raise ValueError(f"best: expected one of {sorted(logs)}, got {self.best!r}")
-        if self.every_n_steps is None and (self.best is None or self._is_best(logs[self.best])):
-            self._save(trainer)
+        if self.best is not None:
+            self._due = self._is_best(logs[self.best])
+        elif self.every_n_steps is None:
+            self._due = True
+
+    def on_fit_end(self, trainer: Any) -> None:
+        """A save is due, if the last epoch's end was none: who starts the program again finds nothing left to do."""
+        self._due = self.every_n_steps is not None
 
     def on_terminate(self, trainer: Any) -> None:
-        """Saves where the fit stands."""
-        if self.best is None:
-            self._save(trainer)
+        """A save is due."""
+        self._due = self.best is None
+
+    def on_save(self, trainer: Any) -> None:
+        """Saves, if that is due: all callbacks have seen this step, and remember the same."""
+        if not self._due:
+            return
+        name, self._due = self._name(trainer), False
+        if self._many:
+            self._saved = [*(old for old in self._saved if old != name), name]
+        trainer.save_checkpoint(name)
+        while self.keep is not None and len(self._saved) > self.keep:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._saved.pop(0))
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value so far."""
-        return {"record": self._record}
+        """The best value so far, and the files of this run; empty if neither matters."""
+        if self.best is None and not self._many:
+            return {}
+        return {"record": self._record, "saved": list(self._saved)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on comparing with the best value of the interrupted fit."""
-        self._record = state["record"]
+        """Goes on where the interrupted fit was."""
+        self._record, self._saved = state["record"], list(state["saved"])
 
     @staticmethod
-    def newest(path: Place) -> str | None:
-        """The newest file that a Checkpoint with this path has written, or None: what to resume from."""
-        files = _files(os.fspath(path))
+    def newest(path: Path) -> str | None:
+        """The file that was written last by a Checkpoint with this path, or None: what to resume from."""
+        files = _files(text(path))
         return files[-1] if files else None
 
     def _is_best(self, value: float) -> bool:
-        lower = self.lower if self.lower is not None else str(self.best).endswith("loss")
-        if math.isnan(value):
-            return False
-        if self._record is not None and not (value < self._record if lower else value > self._record):
+        record = self._record
+        if math.isnan(value) or (record is not None and not (value < record if self.lower else value > record)):
             return False
         self._record = value
         return True
@@ -109,11 +131,14 @@ class Checkpoint:
     def _name(self, trainer: Any) -> str:
         return _FIELDS.sub(lambda found: str(getattr(trainer, found[1])), self.path)
 
-    def _save(self, trainer: Any) -> None:
-        trainer.save_checkpoint(self._name(trainer))
-        if self.keep is not None and _FIELDS.search(Path(self.path).name):
-            for old in _files(self.path)[: -self.keep]:
-                Path(old).unlink(missing_ok=True)
+
+def _is_pattern(path: str) -> bool:
+    """Whether the name holds a field; raises ValueError for fields elsewhere, and for those that nobody fills."""
+    folder, name = os.path.split(path)
+    unknown = re.findall(r"\{[^}]*\}", _FIELDS.sub("", name)) + re.findall(r"\{[^}]*\}", folder)
+    if unknown:
+        raise ValueError(f"path: expected {{step}} and {{epoch}} in the file's name, and no more, got {unknown[0]}")
+    return bool(_FIELDS.search(name))
 
 
 def _files(path: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -10,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from minidl.data import Index
 from minidl.saving import files
+from minidl.saving.atomic import Path, text
 from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import whole
@@ -33,12 +33,11 @@ class Trainer(Learner):
     num_threads: None leaves it to minidl.get_num_threads() at each call.
 
     A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` count what was done so far;
-    `history` is a dict of lists with an entry for each epoch. `interrupted` is the fit that the next one completes,
-    after `resume`; None there begins another.
+    `history` is a dict of lists with an entry for each epoch.
     """
 
-    interrupted: Position | None = None
     _fit: Fit | None = None  # the last one, unless it came to its end
+    _resumed: Position | None = None  # from a file
 
     def fit(
         self,
@@ -61,7 +60,8 @@ class Trainer(Learner):
         validation_split: this share of the examples, shuffled and (for labels) stratified, is held back.
         verbose: 0 nothing, 1 a line an epoch, 2 also a bar, None: 2 on a terminal, else 1.
 
-        The first fit of a trainer that was resumed completes the interrupted one, given the same arguments.
+        A fit that was interrupted is completed by the next one with the same arguments. Behind `resume`, others are
+        refused.
         Ctrl-C and SIGTERM act between two steps; SIGTERM first calls the on_terminate of callbacks.
 
         Raises TypeError or ValueError before the first step if anything does not fit together, and FloatingPointError
@@ -80,17 +80,27 @@ class Trainer(Learner):
             self, data, rows, validation, epochs, batch_size, bool(shuffle), float(validation_split), hooks, progress
         )
         with self.model.busy.training("fit"):
-            if self._fit is None and (position := self._position()) is not None:
+            before, position = (self._fit, self._resumed), self._position()
+            difference = None if position is None else fit.difference(position)
+            if position is not None and difference is None:
                 fit.resume(position)
-            self._fit, self.interrupted = fit, None
-            with Signals() as signals:
-                fit.run(signals)
+            elif position is not None and self._fit is None and not position.complete:
+                raise ValueError(difference)  # it came from a file; what this very trainer began may be left behind
+            self._fit, self._resumed = fit, None
+            try:
+                with Signals() as signals:
+                    fit.begin()
+                    fit.run(signals)
+            except BaseException:
+                if not fit.started:
+                    self._fit, self._resumed = before
+                raise
             self._fit = None
         return self.history
 
     # ---- checkpoints
 
-    def save_checkpoint(self, path: str | os.PathLike[str]) -> None:
+    def save_checkpoint(self, path: Path) -> None:
         """Writes all that training has come to into one file, which holds the old content or the new, never a mixture.
 
         In callbacks, and after a fit that was broken off, that is also where the fit stands. Raises ValueError for a
@@ -100,37 +110,49 @@ class Trainer(Learner):
 
     def check_savable(self) -> None:
         """Raises what `save_checkpoint` would raise, the file apart."""
-        checkpoints.pack(self, None)
+        checkpoints.pack(self, self._position())
+
+    @property
+    def interrupted(self) -> Position | None:
+        """Where a fit stands that did not come to its end, and that the next one completes. None begins another."""
+        position = self._position()
+        return None if position is None or position.complete else position
+
+    @interrupted.setter
+    def interrupted(self, nothing: None) -> None:
+        if nothing is not None:
+            raise TypeError(f"interrupted: expected None, to begin another fit, got {nothing!r}")
+        self._fit = self._resumed = None
 
     @classmethod
     def resume(
         cls,
-        path: str | os.PathLike[str],
+        path: Path,
         model: Sequential | None = None,
         custom: Mapping[str, Any] | None = None,
         num_threads: int | None = None,
     ) -> Trainer:
         """A trainer as it was when the checkpoint was saved; its next fit completes the one that was interrupted.
 
-        model: takes the weights, a built one of the same layers; None: made anew.
+        model: takes the weights, one of the same layers, shape, seed and dtype; None: made anew.
         custom: the layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. Nothing
             is imported, and no code is in the file.
 
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or that lacks something in custom.
         """
-        custom, where = checked_custom(custom), os.fspath(path)
+        custom, where = checked_custom(custom), text(path)
         config, tensors = files.read(path, checkpoints.KIND)
-        with checkpoints.blamed(str(where)):
+        with checkpoints.blamed(where):
             made = checkpoints.model_of(config, tensors, custom, model)
             trainer = cls(made, **checkpoints.parts(config, custom), num_threads=num_threads)
-            trainer.interrupted = checkpoints.restore(trainer, config, tensors)
+            trainer._resumed = checkpoints.restore(trainer, config, tensors)
             if model is not None:
                 model.load_state_dict(checkpoints.states(tensors))
         return trainer
 
     def _position(self) -> Position | None:
         """Where a fit stands that did not come to its end, unless steps were done since."""
-        position = self.interrupted if self._fit is None else self._fit.position()
+        position = self._resumed if self._fit is None else self._fit.position()
         return position if position is not None and position.step == self.step else None
 
     def _validation(

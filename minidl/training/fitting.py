@@ -18,6 +18,7 @@ from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.training.supervised import Supervised
 
+WAY_OUT = ". Call fit with the same arguments to complete it, or set trainer.interrupted = None to begin another"
 CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
 
 
@@ -60,6 +61,7 @@ class Fit:
     scores: list[Array] = field(default_factory=list)
     done: int = 0  # examples of this epoch
     stop: bool = False
+    started: bool = False  # whether all callbacks have begun
     _states: list[tuple[str, Any]] | None = None  # of callbacks, from a checkpoint
     _arguments: dict[str, Any] | None = None
     _planned: int = 1  # steps of the next chunk
@@ -91,42 +93,50 @@ class Fit:
             learner.stop,
             np.concatenate([np.empty(0, dtype), *self.losses]),
             scores if learner.metrics else None,
-            self.hooks.states(),
+            self.hooks.states() if self._states is None else self._states,
         )
 
-    def resume(self, position: Position) -> None:
-        """Makes this fit go on from a position; raises ValueError, and changes nothing, if it is another fit's.
-
-        A fit that had come to its end stands in nobody's way: then another one begins.
-        """
+    def difference(self, position: Position) -> str | None:
+        """What makes this call another one than that which was interrupted there, as an error; None: nothing."""
         for name, value in position.arguments.items():
             if self.arguments[name] != value:
-                if position.complete:
-                    return
-                what = "other data" if isinstance(value, str) else f"{name}={self.arguments[name]!r}"
-                before = "the same" if isinstance(value, str) else f"{value!r}"
-                raise ValueError(
-                    f"{name}: expected {before}, as in the fit that was interrupted, got {what}. Call fit with the "
-                    "same arguments to complete it, or set trainer.interrupted = None to begin another"
-                )
-        self.hooks.check_states(position.callbacks)
+                expected, got = _told(name, value, "the same data"), _told(name, self.arguments[name], "other data")
+                return f"{name}: expected {expected}, as in the fit that was interrupted, got {got}{WAY_OUT}"
+        missing = self.hooks.missing(position.callbacks)
+        if missing:
+            return f"callbacks: expected {missing} as well, as in the fit that was interrupted{WAY_OUT}"
+        return None
+
+    def resume(self, position: Position) -> None:
+        """Makes this fit go on from a position that is not different."""
         self.finished, self.begun, self.done = position.finished, position.begun, len(position.losses)
         self.losses, self._states = [position.losses], position.callbacks
         self.scores = [] if position.scores is None else [position.scores]
         self.stop = position.stop
+        if position.complete:
+            self.progress.note("nothing is left to do: this fit had come to its end when it was saved")
 
     # ---- running
 
-    def run(self, signals: Signals) -> None:
-        """Trains what is left."""
-
-        def check() -> None:
-            signals.check(lambda: self.hooks.call("on_terminate", self.learner))
-
+    def begin(self) -> None:
+        """Calls on_fit_begin, and then gives callbacks what they remembered when the fit was interrupted."""
         self.learner.stop = self.stop
         self.hooks.call("on_fit_begin", self.learner)
         if self._states is not None:
             self.hooks.load_states(self._states)
+            self._states = None
+        self.started = True
+
+    def run(self, signals: Signals) -> None:
+        """Trains what is left."""
+
+        def terminate() -> None:
+            self.hooks.call("on_terminate", self.learner)
+            self.hooks.call("on_save", self.learner)
+
+        def check() -> None:
+            signals.check(terminate)
+
         try:
             while self.begun or (self.finished < self.epochs and not self.learner.stop):
                 if not self.begun:
@@ -138,6 +148,7 @@ class Fit:
         finally:
             self.progress.close()
         self.hooks.call("on_fit_end", self.learner)
+        self.hooks.call("on_save", self.learner)
 
     def _epoch(self, signals: Signals, check: Callable[[], None]) -> None:
         learner = self.learner
@@ -160,6 +171,7 @@ class Fit:
             self.losses, self.scores, self.done = [], [], 0
         self.progress.end_epoch(logs)
         self.hooks.call("on_epoch_end", learner, learner.epoch - 1, logs)
+        self.hooks.call("on_save", learner)
 
     def _chunk(self, order: Index, signals: Signals) -> None:
         """Some steps without Python between them; then the hooks that want to see the last one."""
@@ -191,3 +203,10 @@ class Fit:
             if self.learner.metrics:
                 logs.update(self.learner.measured(self.data.targets[seen], np.concatenate(self.scores)))
         return logs
+
+
+def _told(name: str, value: Any, data: str) -> str:
+    """An argument in an error: the hash of an array would say nothing."""
+    if name in ("X", "y", "sample_weight"):
+        return "none" if value is None else data
+    return repr(value)

@@ -37,6 +37,11 @@ class Progress:
             shown = [_told(name, value) for name, value in logs.items() if name != "epoch"]
             print(f"epoch {self._number}/{self.epochs}  " + "  ".join(shown), flush=True)
 
+    def note(self, text: str) -> None:
+        """Says something once."""
+        if self.verbose:
+            print(text, flush=True)
+
     def close(self) -> None:
         """Takes the bar away."""
         if self._bar is not None:

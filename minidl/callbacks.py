@@ -53,7 +53,7 @@ class Checkpoint:
             raise ValueError("every_n_steps: expected None with best, which is known behind an epoch alone")
         known = None if best is None else _LOWER.get(best.removeprefix("val_"), lower)
         if best is not None and known is None:
-            raise ValueError(f"lower: expected True or False with best={best!r}: which of two values is the better one?")
+            raise ValueError(f"lower: expected True or False with best={best!r}: which of two values is better?")
         if best is None and lower is not None:
             raise ValueError("lower: expected None without best")
         self.every_n_steps, self.keep, self.best = every_n_steps, keep, best
@@ -120,6 +120,10 @@ class Checkpoint:
         """The file that was written last by a Checkpoint with this path, or None: what to resume from."""
         files = _files(text(path))
         return files[-1] if files else None
+
+    def __repr__(self) -> str:
+        best = f", best={self.best!r}" if self.best is not None else ""
+        return f"Checkpoint({self.path!r}{best})"
 
     def _is_best(self, value: float) -> bool:
         record = self._record

@@ -116,7 +116,10 @@ def fingerprint(array: Array, rows: Index) -> str:
     found = hashlib.sha256(f"{array.shape} {array.dtype.newbyteorder('=')}".encode())
     for start in range(0, len(rows), CHUNK):
         block = array[rows[start : start + CHUNK]]
-        found.update(np.ascontiguousarray(block, array.dtype.newbyteorder("=")).data)
+        if array.dtype.kind == "O":  # of a user's own loss: any objects
+            found.update(repr(block.tolist()).encode())
+        else:
+            found.update(np.ascontiguousarray(block, array.dtype.newbyteorder("=")).tobytes())
     return found.hexdigest()
 
 

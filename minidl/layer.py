@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -89,6 +90,7 @@ class Layer:
     params: dict[str, Param]
     buffers: dict[str, Array]
     _given: dict[str, Array] | None = None
+    _config: dict[str, Any] | None = None
     _rng: np.random.Generator | None = None
     _step: int = 0
 
@@ -161,6 +163,8 @@ class Layer:
         out_shape = tuple(whole("build: a size of the shape it returns", size) for size in out_shape)
         if self.op is not None:
             self._check_op(self.op, out_shape)
+            with contextlib.suppress(TypeError):  # one that keeps no arguments cannot be saved, but be used
+                self._config = constructor_arguments(self)
         self.out_shape = out_shape
         return out_shape
 
@@ -169,8 +173,11 @@ class Layer:
         self._step, self._seed, self._rng = step, seed, None
 
     def config(self) -> dict[str, Any]:
-        """The constructor's arguments, from the attributes of the same names; raises TypeError if one is missing."""
-        return constructor_arguments(self)
+        """The constructor's arguments, from the attributes of the same names; raises TypeError if one is missing.
+
+        Of a layer with an op, what they were when it was built: the op knows nothing of later changes.
+        """
+        return constructor_arguments(self) if self._config is None else dict(self._config)
 
     def __repr__(self) -> str:
         """The constructor's call; arguments that have their default are left out, as in scikit-learn."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -54,14 +53,6 @@ class SGD:
     def update(self, size: int, dtype: str) -> Update:
         """The native form: updates `size` flat parameters inside a plan, and keeps their velocity."""
         return SGDUpdate(size, dtype, self.momentum, self.nesterov)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The velocities of steps by hand; a plan's own are with its other numbers."""
-        return {"velocity": dict(self._velocity)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what `state_dict` gave."""
-        self._velocity = dict(state["velocity"])
 
     def step(self, params: Mapping[str, Param], lr: float) -> None:
         """One step by hand, on every param's value with its grad; the velocity is kept by name."""

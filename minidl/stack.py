@@ -57,7 +57,7 @@ def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: M
 def forget(layers: Sequence[Layer]) -> None:
     """Undoes `build`."""
     for layer in layers:
-        for what in ("params", "buffers"):
+        for what in ("params", "buffers", "_config"):
             layer.__dict__.pop(what, None)
 
 

@@ -43,7 +43,7 @@ def test_saves_behind_each_nth_step_of_the_trainers_life(saves, tmp_path):
     trainer = trainer_of()
     trainer.train_batch(X, Y)
     trainer.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a", every_n_steps=4)])
-    assert saves == [(4, "a"), (8, "a")]
+    assert saves == [(4, "a"), (8, "a"), (10, "a")]  # and at the end of the fit
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, [9]), (2, [8, 9]), (None, range(1, 10))])
@@ -57,11 +57,23 @@ def test_keeps_the_newest(saves, tmp_path, keep, left):
     assert Trainer.resume(Checkpoint.newest(path)).step == 9
 
 
-def test_a_file_of_a_longer_run_before_is_not_newer(tmp_path):
+def test_a_file_of_another_run_stays_and_is_not_newer(tmp_path):
     path = tmp_path / "{epoch}-{step}"
     (tmp_path / "70-900").touch()
     trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, keep=1)])
-    assert os.listdir(tmp_path) == ["2-6"]
+    assert sorted(os.listdir(tmp_path)) == ["2-6", "70-900"]
+    assert Checkpoint.newest(path) == str(tmp_path / "2-6")
+
+
+def test_a_resumed_run_deletes_what_it_wrote_before(tmp_path):
+    path = tmp_path / "{step}"
+    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, keep=2)])
+    trainer = Trainer.resume(Checkpoint.newest(path))
+    trainer.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, keep=2)])  # another fit of the same trainer
+    assert sorted(os.listdir(tmp_path)) == ["12", "15", "3", "6"]
+    class_of = Trainer.resume(tmp_path / "12")
+    class_of.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, keep=1)])
+    assert sorted(os.listdir(tmp_path)) == ["15", "3", "6"]
 
 
 def test_newest_of_nothing_is_none(tmp_path, monkeypatch):
@@ -104,8 +116,8 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
             if epoch == 3:
                 raise KeyboardInterrupt
 
-    def callbacks():
-        return [Checkpoint(tmp_path / "best", best="val_loss"), Checkpoint(tmp_path / "last")]
+    def callbacks():  # "last" saves what "best" has just learnt
+        return [Checkpoint(tmp_path / "last"), Checkpoint(tmp_path / "best", best="val_loss")]
 
     Scores(monkeypatch, [3.0, 1.0, 2.0, 1.5, 0.5])
     with pytest.raises(KeyboardInterrupt):
@@ -117,11 +129,14 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"path": None}, TypeError, "PathLike"),
-        ({"path": b"a"}, TypeError, "path: expected a str or a Path"),
+        ({"path": None}, TypeError, "path: expected a str or os.PathLike, got None"),
+        ({"path": "{step:04d}"}, ValueError, "and no more, got {step:04d}"),
+        ({"path": "{step}-{loss}", "keep": 2}, ValueError, "and no more, got {loss}"),
+        ({"path": "a", "best": "mse"}, ValueError, "lower: expected True or False with best='mse'"),
+        ({"path": 3}, TypeError, "path: expected a str"),
         ({"path": "a", "keep": 2}, ValueError, "keep: expected 1 for a path without"),
         ({"path": "a{step}", "keep": 0}, ValueError, "keep: expected at least 1"),
-        ({"path": "{step}/a"}, ValueError, "in the file's name alone"),
+        ({"path": "{step}/a"}, ValueError, "in the file's name, and no more"),
         ({"path": "a", "every_n_steps": 0}, ValueError, "every_n_steps: expected at least 1"),
         ({"path": "a", "every_n_steps": 2.0}, TypeError, "every_n_steps: expected a whole number"),
         ({"path": "a", "best": True}, TypeError, "best: expected a name"),
@@ -137,6 +152,10 @@ def test_arguments(arguments, error, said):
 def test_a_best_that_the_history_does_not_have_is_told(tmp_path):
     with pytest.raises(ValueError, match=r"best: expected one of \['accuracy', .*, got 'val_accuracy'"):
         trainer_of().fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", best="val_accuracy")])
+    trainer = trainer_of()
+    with pytest.raises(ValueError, match=r"best: expected one of .*, got 'f1'"):
+        trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", best="f1", lower=False)])
+    assert trainer.step == 0
 
 
 def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):

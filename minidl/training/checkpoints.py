@@ -7,6 +7,7 @@ constructor's arguments: which function or class that is, the user says at `resu
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
@@ -41,14 +42,7 @@ KIND = "checkpoint"
 def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], Tensors]:
     """The configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved."""
     model, tensors = trainer.model, Tensors()
-
-    def arrays(value: Any, where: str) -> dict[str, Any] | None:
-        if not isinstance(value, np.ndarray):
-            return None
-        name = f"array/{len(tensors)}"
-        tensors[name] = np.array(value, order="C")
-        return {"array": name}
-
+    arrays = Arrays(tensors).encode
     recipes, made = Recipes(OURS), trainer.optimizer
     config: dict[str, Any] = {
         "model": model.recipe(),
@@ -56,7 +50,8 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
         "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": recipes.encode(made, "optimizer"),
         "remembered": encode(remembered(made), "optimizer", arrays),
-        "seed": trainer.seed,
+        "schedule": encode(remembered(made.lr) if _is_made(made.lr) else None, "lr", arrays),
+        "seed": whole("seed", trainer.seed, least=0),
         "step": trainer.step,
         "epoch": trainer.epoch,
         "history": list(trainer.history),
@@ -64,20 +59,87 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
     }
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
-    tensors.update({f"history/{name}": np.array(values) for name, values in trainer.history.items()})
+    tensors.update({f"history/{name}": _series(name, values) for name, values in trainer.history.items()})
     if position is not None:
         fields = {f.name: getattr(position, f.name) for f in dataclasses.fields(position)}
         config["position"] = encode(fields, "fit", arrays)
     return config, tensors
 
 
+def _series(name: str, values: list[float]) -> Array:
+    whole_numbers = all(isinstance(value, (int, np.integer)) for value in values)
+    series = np.array(values, np.int64 if values and whole_numbers else np.float64)
+    if series.ndim != 1:
+        raise TypeError(f"history: expected a list of numbers for {name!r}, got shape {series.shape}")
+    return series
+
+
+def _is_made(part: Any) -> bool:
+    """Whether it is an object with a state, and neither a number nor a function."""
+    return callable(part) and not hasattr(part, "__name__")
+
+
 def remembered(part: Any) -> dict[str, Any]:
-    """What an optimizer knows beside its constructor's arguments."""
+    """What an optimizer or a schedule knows beside what made it: its state_dict(), or its attributes.
+
+    An attribute that is named like an argument may have changed since; a function or an object there is the argument.
+    """
+    if hasattr(part, "state_dict") != hasattr(part, "load_state_dict"):
+        name = type(part).__name__
+        raise TypeError(f"{name}: expected state_dict() and load_state_dict(state), or neither, got one of them")
     if hasattr(part, "state_dict"):
         state: dict[str, Any] = part.state_dict()
         return state
     arguments = constructor_arguments(part)
-    return {name: value for name, value in vars(part).items() if name not in arguments}
+    attributes = vars(part) if hasattr(part, "__dict__") else {}
+    plain = (bool, int, float, str, np.generic, np.ndarray, list, dict, type(None))
+    return {name: value for name, value in attributes.items() if name not in arguments or isinstance(value, plain)}
+
+
+def remember(part: Any, state: dict[str, Any]) -> None:
+    """Gives back what `remembered` found."""
+    if hasattr(part, "load_state_dict"):
+        part.load_state_dict(state)
+    elif state:
+        vars(part).update(state)
+
+
+class Arrays:
+    """What in a state is no JSON: arrays, with their layout, and long lists of numbers, as tensors."""
+
+    def __init__(self, tensors: Tensors) -> None:
+        self.tensors = tensors
+
+    def encode(self, value: Any, where: str) -> dict[str, Any] | None:
+        """For `encoding.encode`: adds a tensor; raises TypeError for arrays that no tensor can be."""
+        if isinstance(value, list) and len(value) > 100:  # a header is no place for them
+            for kind, number, dtype in (("floats", float, np.float64), ("ints", int, np.int64)):
+                if all(type(item) is number for item in value):
+                    with contextlib.suppress(OverflowError):
+                        return self._add(kind, np.array(value, dtype))
+        if not isinstance(value, np.ndarray):
+            return None
+        if isinstance(value, np.ma.MaskedArray) or value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
+            got = f"{type(value).__name__} of {value.dtype}"
+            raise TypeError(f"{where}: cannot be saved: expected an array of integers or real numbers, got {got}")
+        if value.dtype == bool:
+            return self._add("bools", value.astype(np.uint8))
+        fortran = value.flags.f_contiguous and not value.flags.c_contiguous  # NumPy sums in the order of memory
+        return self._add("transposed", value.T) if fortran else self._add("array", value)
+
+    def _add(self, kind: str, array: Array) -> dict[str, Any]:
+        name = f"array/{len(self.tensors)}"
+        self.tensors[name] = np.array(array, order="C")
+        return {kind: name}
+
+    def decode(self, kind: str, name: Any) -> Any:
+        """For `encoding.decode`: takes a tensor away."""
+        if kind not in ("array", "transposed", "bools", "floats", "ints"):
+            raise ValueError(f"unknown kind {kind!r}")
+        array = self.tensors.pop(name)
+        if kind == "bools":
+            return array.astype(bool)
+        return array.T if kind == "transposed" else array if kind == "array" else array.tolist()
 
 
 def _update(trainer: Learner) -> Tensors:
@@ -139,17 +201,10 @@ def states(tensors: Tensors) -> Tensors:
 def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
     """Gives a new trainer all that the old one had become, but the model's state; returns where its fit stands."""
     rest = {name: array for name, array in tensors.items() if not name.startswith("model/")}  # each is used once
-
-    def arrays(kind: str, content: Any) -> Array:
-        if kind != "array":
-            raise ValueError(f"unknown kind {kind!r}")
-        return rest.pop(content)
-
-    state, optimizer = decode(config["remembered"], arrays), trainer.optimizer
-    if hasattr(optimizer, "load_state_dict"):
-        optimizer.load_state_dict(state)
-    else:
-        vars(optimizer).update(state)
+    arrays, optimizer = Arrays(rest).decode, trainer.optimizer
+    remember(optimizer, decode(config["remembered"], arrays))
+    if config["schedule"] is not None:
+        remember(optimizer.lr, decode(config["schedule"], arrays))
     views = _update(trainer)
     for name, view in views.items():
         saved = rest.pop(f"update/{name}")
@@ -167,8 +222,8 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
 
 def _history(series: Tensors) -> dict[str, list[float]]:
     for name, values in series.items():
-        if values.ndim != 1 or values.dtype not in (np.float64, np.int64) or len(values) != len(series["epoch"]):
-            raise ValueError(f"history: expected one number an epoch, got {values.dtype} {values.shape} for {name!r}")
+        if values.ndim != 1 or values.dtype not in (np.float64, np.int64):
+            raise ValueError(f"history: expected numbers, got {values.dtype} {values.shape} for {name!r}")
     return {name: values.tolist() for name, values in series.items()}
 
 

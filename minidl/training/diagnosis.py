@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -70,12 +71,13 @@ class Rerun:
         if not np.isfinite(self.inputs[0]).all():
             return f"X is {_kind(self.inputs[0])} for {self._examples(self.inputs[0])}", "X was written into meanwhile"
         for i in range(len(self.stages)):
-            x = self.inputs[i]
-            y = self._run(i)[0]
-            if not np.isfinite(y).all():
-                what = f"{self.names[i]}: its output is {_kind(y)} for {self._examples(y)}"
-                return self._because(i, what, f"inputs (up to {_largest(x)})")
-            self.inputs.append(y)
+            self.inputs.append(self._run(i)[0])
+        wrong = ~_finite_rows(self.inputs[-1])  # others may have become finite again: ReLU of -inf is 0
+        for i, (x, y) in enumerate(itertools.pairwise(self.inputs)):
+            bad = wrong & ~_finite_rows(y)
+            if bad.any():
+                what = f"{self.names[i]}: its output is {_kind(y[bad])} for {_numbered(self.rows[bad])}"
+                return self._because(i, what, f"inputs (up to {_largest(x[bad])})")
         return None
 
     def _loss(self) -> tuple[Array, Array]:
@@ -157,12 +159,12 @@ class Rerun:
                 return told, f"give {i}.{name} finite numbers"
         weights = [param.value for param in params.values() if param.value.size]
         largest = _largest(np.concatenate([value.ravel() for value in weights])) if weights else ""
-        return f"{what}, from finite {finite}" + (f" and weights (up to {largest})" if weights else ""), SMALLER
+        hint = SMALLER if self.layers[i].op is not None else f"see what its forward makes of such numbers, or {SMALLER}"
+        return f"{what}, from finite {finite}" + (f" and weights (up to {largest})" if weights else ""), hint
 
     def _examples(self, values: Array) -> str:
         """The examples whose values are not finite."""
-        finite = np.isfinite(values).reshape(len(values), math.prod(values.shape[1:])).all(axis=1)
-        return _numbered(self.rows[~finite])
+        return _numbered(self.rows[~_finite_rows(values)])
 
 
 def _twins(network: Network) -> list[Layer]:
@@ -200,6 +202,11 @@ def _culprits(rows: Array, is_finite: Callable[[Array], bool]) -> list[int] | No
         if not sets or len(found) == TOLD:
             return found
     return found or None
+
+
+def _finite_rows(values: Array) -> Array:
+    finite: Array = np.isfinite(values).reshape(len(values), math.prod(values.shape[1:]))
+    return np.asarray(finite.all(axis=1))
 
 
 def _kind(values: Array) -> str:

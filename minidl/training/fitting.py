@@ -77,9 +77,17 @@ class Fit:
                 "batch_size": self.batch_size,
                 "shuffle": self.shuffle,
                 "validation_split": self.validation_split,
+                "validation_data": self._validation_data(),
                 **self.data.fingerprints(),
             }
         return self._arguments
+
+    def _validation_data(self) -> str | None:
+        """A hash of what was given to validate on; None: nothing, or rows held back."""
+        if self.validation is None or self.validation[0] is self.data:
+            return None
+        found = self.validation[0].fingerprints()
+        return f"{found['X']} {found['y']}"
 
     def position(self) -> Position:
         """Where the fit stands now."""
@@ -140,24 +148,26 @@ class Fit:
         try:
             while self.begun or (self.finished < self.epochs and not self.learner.stop):
                 if not self.begun:
+                    self.begun = True
                     self.hooks.call("on_epoch_begin", self.learner, self.learner.epoch)
                     if self.learner.stop:
+                        self.begun = False
                         break
-                    self.begun = True
-                self._epoch(signals, check)
+                self._epoch(check)
         finally:
             self.progress.close()
         self.hooks.call("on_fit_end", self.learner)
         self.hooks.call("on_save", self.learner)
+        check()
 
-    def _epoch(self, signals: Signals, check: Callable[[], None]) -> None:
+    def _epoch(self, check: Callable[[], None]) -> None:
         learner = self.learner
         order = self.rows[epoch_order(len(self.rows), learner.seed, learner.epoch, self.shuffle)]
         self.progress.begin_epoch(self.finished + 1, -(-len(order) // self.batch_size), self.done // self.batch_size)
         before, began = self.done, time.perf_counter()
         while self.done < len(order) and not learner.stop:
             check()
-            self._chunk(order, signals)
+            self._chunk(order)
         seconds = max(time.perf_counter() - began, 1e-9)
         logs = self._measured(order[: self.done])
         if self.validation is not None:
@@ -165,15 +175,15 @@ class Fit:
             logs.update({f"val_{name}": value for name, value in found.items()})
         logs["lr"] = rate_at(learner.optimizer, max(learner.step - 1, 0))
         logs["images_per_second"] = (self.done - before) / seconds
-        with signals.held():
-            learner.record(logs)
-            self.finished, self.begun = self.finished + 1, False
-            self.losses, self.scores, self.done = [], [], 0
+        learner.record(logs)
+        self.finished, self.begun = self.finished + 1, False
+        self.losses, self.scores, self.done = [], [], 0
         self.progress.end_epoch(logs)
         self.hooks.call("on_epoch_end", learner, learner.epoch - 1, logs)
         self.hooks.call("on_save", learner)
+        check()
 
-    def _chunk(self, order: Index, signals: Signals) -> None:
+    def _chunk(self, order: Index) -> None:
         """Some steps without Python between them; then the hooks that want to see the last one."""
         learner, left = self.learner, len(order) - self.done
         until = self.hooks.steps_until_next(learner.step)
@@ -181,15 +191,14 @@ class Fit:
         size = min(self.batch_size, left)  # the last partial batch goes alone
         rows = order[self.done : self.done + steps * size]
         batch, before, began = learner.batches(self.data, rows, size, steps), learner.step, time.perf_counter()
-        with signals.held():
-            try:
-                learner.run(batch)
-            finally:  # also those that came before one that failed
-                done = (learner.step - before) * size
-                self.losses.append(batch.losses[:done])
-                if batch.scores is not None:
-                    self.scores.append(batch.scores[:done])
-                self.done += done
+        try:
+            learner.run(batch)
+        finally:  # also those that came before one that failed
+            done = (learner.step - before) * size
+            self.losses.append(batch.losses[:done])
+            if batch.scores is not None:
+                self.scores.append(batch.scores[:done])
+            self.done += done
         self._planned = max(1, int(CHUNK_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
         self.progress.advance(steps)
         if steps == until:
@@ -207,6 +216,6 @@ class Fit:
 
 def _told(name: str, value: Any, data: str) -> str:
     """An argument in an error: the hash of an array would say nothing."""
-    if name in ("X", "y", "sample_weight"):
+    if name in ("X", "y", "sample_weight", "validation_data"):
         return "none" if value is None else data
     return repr(value)

@@ -12,7 +12,7 @@ between two steps, when SIGTERM asks the process to end. on_save comes behind on
 on_terminate, when all callbacks have seen that step: the moment to save.
 
 What a callback remembers goes into checkpoints if it has `state_dict()` and `load_state_dict(state)`; an empty state is
-nothing to remember.
+nothing to remember. Callbacks of one class are told apart by their repr, or else by their order.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ class Hooks:
         self.call("on_save", trainer)
 
     def states(self) -> list[tuple[str, Any]]:
-        """The class and the state_dict() of each callback that has something to remember."""
-        found = [(type(callback).__name__, callback.state_dict()) for callback in self._with_state()]
+        """The name and the state_dict() of each callback that has something to remember."""
+        found = [(_name(callback), callback.state_dict()) for callback in self._with_state()]
         return [(name, state) for name, state in found if state]
 
     def missing(self, states: list[tuple[str, Any]]) -> str:
-        """The classes of the states that find no callback: of their class, in their order."""
-        given = iter([type(callback).__name__ for callback in self._with_state()])
+        """The names in these states that no callback has; those of one name are told apart by their order."""
+        given = iter([_name(callback) for callback in self._with_state()])
         return ", ".join(name for name, _ in states if name not in given)
 
     def load_states(self, states: list[tuple[str, Any]]) -> None:
         """Hands each callback what it remembered; new ones begin as they are."""
         given = iter(self._with_state())
         for name, state in states:
-            next(callback for callback in given if type(callback).__name__ == name).load_state_dict(state)
+            next(callback for callback in given if _name(callback) == name).load_state_dict(state)
 
     def _with_state(self) -> list[Any]:
         return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
@@ -87,6 +87,11 @@ class Hooks:
             method = getattr(callback, hook, None)
             if method is not None:
                 method(*args)
+
+
+def _name(callback: Any) -> str:
+    """What a callback is called in a checkpoint: by its repr, if its class has one of its own."""
+    return type(callback).__name__ if type(callback).__repr__ is object.__repr__ else repr(callback)
 
 
 def _every(callback: Any) -> int | None:

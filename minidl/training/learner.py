@@ -89,6 +89,7 @@ class Learner:
         parts = (self.model.network, self.loss, self.optimizer)
         if self._steps is None or any(a is not b for a, b in zip(parts, self._parts, strict=True)):
             self._steps, self._parts = make_steps(self.model, self.loss, self.optimizer, self.seed), parts
+        self._steps.seed = self.seed
         return self._steps
 
     def batches(self, data: Supervised, rows: Index, size: int, steps: int) -> Batches:

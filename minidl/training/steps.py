@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,7 +81,7 @@ class StagedSteps:
             seed,
         )
         self.buffers = [buffer for layer in network.layers for buffer in layer.buffers.values()]
-        native = speaks_for(optimizer, "update", "step")
+        native = has_update(optimizer)
         self.update = optimizer.update(network.parameters.values.size, network.dtype) if native else None
 
     def run(self, b: Batches, num_threads: int | None) -> int:
@@ -140,10 +141,17 @@ def speaks_for(what: object, native: str, python: str) -> bool:
     return False
 
 
+def has_update(optimizer: object) -> bool:
+    """Whether an optimizer brings `update(size, dtype)`, for plans; a method of that name may be something else."""
+    return speaks_for(optimizer, "update", "step") and list(
+        inspect.signature(optimizer.update).parameters  # type: ignore[attr-defined]
+    ) == ["size", "dtype"]
+
+
 def make_steps(model: Sequential, loss: Loss, optimizer: Any, seed: int) -> Steps:
     """The fastest kind of steps that this model, loss and optimizer allow."""
     assert model.network is not None
-    native = speaks_for(loss, "op", "__call__") and speaks_for(optimizer, "update", "step")
+    native = speaks_for(loss, "op", "__call__") and has_update(optimizer)
     if native and model.network.native:
         return FusedSteps(model.network, loss, optimizer, seed)
     return StagedSteps(model, loss, optimizer, seed)

@@ -61,7 +61,7 @@ class Net:
         model, before = self.model, minidl.get_num_threads()
         trainer = Trainer(model, "softmax_cross_entropy", self.optimizer, metrics=["accuracy"], num_threads=threads)
         losses: list[float] = []
-        with contextlib.suppress(FloatingPointError):  # some nets diverge, at a step that all numbers of threads agree on
+        with contextlib.suppress(FloatingPointError):  # some diverge, at the same step
             losses += trainer.fit(self.X, self.y, **self.fit)["loss"]
             losses += [trainer.train_batch(self.X[: self.batch], self.y[: self.batch])]
         found = [np.array([*losses, trainer.step])]

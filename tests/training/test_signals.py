@@ -43,33 +43,41 @@ class At:
             self.action()
 
 
-def test_ctrl_c_waits_while_held():
+def nothing():
+    """For a check that no SIGTERM comes to."""
+
+
+def test_ctrl_c_waits_for_a_check():
     done = []
     with pytest.raises(KeyboardInterrupt), Signals() as signals:
-        with signals.held():
-            signal.raise_signal(signal.SIGINT)
-            done.append("the rest")
+        signal.raise_signal(signal.SIGINT)
+        done.append("the rest")
+        signals.check(nothing)
         done.append("no more")
     assert done == ["the rest"]
 
 
-def test_ctrl_c_acts_at_once_elsewhere_and_the_second_time():
+def test_the_second_one_acts_at_once():
     with pytest.raises(KeyboardInterrupt), Signals():
-        signal.raise_signal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt), Signals() as signals, signals.held():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
         pytest.fail("the second one waits as well")
 
 
-def test_a_handler_of_the_users_own_gets_it(monkeypatch):
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_none_is_lost_at_the_end(number, error):
+    with pytest.raises(error), Signals():
+        signal.raise_signal(number)
+
+
+def test_a_handler_of_the_users_own_gets_it():
     seen = []
     before = [signal.signal(number, lambda number, frame: seen.append(number)) for number in SIGNALS]
     try:
         with Signals() as signals:
-            with signals.held():
-                signal.raise_signal(signal.SIGINT)
-                assert seen == []
+            signal.raise_signal(signal.SIGINT)
+            assert seen == []
+            signals.check(nothing)
             assert seen == [signal.SIGINT]
             signal.raise_signal(signal.SIGTERM)
             assert seen == [signal.SIGINT]
@@ -77,7 +85,7 @@ def test_a_handler_of_the_users_own_gets_it(monkeypatch):
             assert seen == [signal.SIGINT, "saved", signal.SIGTERM]
             signals.check(lambda: seen.append("again"))
             signal.raise_signal(signal.SIGTERM)
-        assert seen == [signal.SIGINT, "saved", signal.SIGTERM, signal.SIGTERM]  # not lost at the end
+        assert seen == [signal.SIGINT, "saved", signal.SIGTERM, signal.SIGTERM]
     finally:
         for number, handler in zip(SIGNALS, before, strict=True):
             signal.signal(number, handler)
@@ -86,11 +94,34 @@ def test_a_handler_of_the_users_own_gets_it(monkeypatch):
 def test_what_is_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with Signals() as signals, signals.held():
+        with Signals() as signals:
             signal.raise_signal(signal.SIGINT)
+            signals.check(nothing)
             assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_in_a_fit_comes_when_all_callbacks_have_seen_the_step():
+    class Counts:
+        steps = 0
+
+        def on_step_end(self, trainer, step, loss):
+            self.steps += 1
+
+    counts, trainer = Counts(), trainer_of()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(X, Y, 9, 8, verbose=0, callbacks=[At(4, lambda: signal.raise_signal(signal.SIGINT)), counts])
+    assert counts.steps == trainer.step == 5
+
+
+@pytest.mark.parametrize("hook", ["on_fit_begin", "on_epoch_begin", "on_epoch_end", "on_fit_end"])
+def test_sigterm_in_any_hook_saves_and_exits_with_143(tmp_path, hook):
+    callback = type("Raises", (), {hook: lambda self, *args: signal.raise_signal(signal.SIGTERM)})()
+    with pytest.raises(SystemExit) as left:
+        trainer_of().fit(X, Y, 1, 8, verbose=0, callbacks=[callback, Checkpoint(tmp_path / "c", every_n_steps=1000)])
+    assert left.value.code == 143
+    assert Trainer.resume(tmp_path / "c").epoch == (hook in ("on_epoch_end", "on_fit_end"))
 
 
 def test_a_handler_set_in_between_stays():

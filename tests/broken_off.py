@@ -1,0 +1,130 @@
+"""Trainers of three kinds whose fits are broken off, for tests of what a checkpoint holds and what completes a fit."""
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, ReLU
+from minidl.metrics import accuracy
+from minidl.optimizers import SGD
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(90, 1, 6, 6)).astype("float32"), RNG.integers(0, 3, 90)
+WEIGHTS = RNG.uniform(0, 2, 90)
+FIT = {"epochs": 4, "batch_size": 7, "verbose": 0}
+
+
+class Draws(Layer):
+    """A layer in NumPy with a parameter and random numbers."""
+
+    def build(self, in_shape):
+        self.gain = self.param("gain", (), lambda rng, shape: np.ones(shape))
+        return in_shape
+
+    def forward(self, x, training):
+        self.noisy = x * (1 + self.rng.normal(size=x.shape).astype(x.dtype)) if training else x
+        return self.noisy * self.gain.value
+
+    def backward(self, dy):
+        self.gain.grad[...] = (dy * self.noisy).sum()
+        return dy
+
+
+class Adam:
+    """An optimizer in Python that remembers numbers and arrays by name, and has no state_dict."""
+
+    def __init__(self, lr):
+        self.lr, self.t, self.m, self.v = lr, 0, {}, {}
+
+    def step(self, params, lr):
+        self.t += 1
+        for name, p in params.items():
+            m = self.m[name] = 0.9 * self.m.get(name, 0) + 0.1 * p.grad
+            v = self.v[name] = 0.999 * self.v.get(name, 0) + 0.001 * p.grad**2
+            p.value -= lr * (m / (1 - 0.9**self.t)) / (np.sqrt(v / (1 - 0.999**self.t)) + 1e-8)
+
+
+class Schedule:
+    """A learning rate as an object, with an argument."""
+
+    def __init__(self, first, every):
+        self.first, self.every = first, every
+
+    def __call__(self, step):
+        return self.first * 0.9 ** (step // self.every)
+
+
+class Counts:
+    """A callback that remembers, and lets what it remembers act on the training."""
+
+    def __init__(self):
+        self.steps, self.losses = 0, []
+
+    def on_step_end(self, trainer, step, loss):
+        self.steps, self.losses = self.steps + 1, [*self.losses[-3:], loss]
+        if self.steps % 11 == 0:
+            trainer.optimizer.lr *= float(np.clip(np.mean(self.losses), 0.5, 0.9))
+
+    def state_dict(self):
+        return {"steps": self.steps, "losses": np.array(self.losses)}
+
+    def load_state_dict(self, state):
+        self.steps, self.losses = state["steps"], state["losses"].tolist()
+
+
+def squares(scores, y):
+    error = scores - np.eye(3, dtype=scores.dtype)[y]
+    return (error**2).sum(axis=1), 2 * error
+
+
+def largest(y, scores):
+    return scores.max()
+
+
+CUSTOM = {c.__name__: c for c in (Draws, Adam, Schedule, squares, largest)}
+
+
+def native(dtype="float32"):
+    layers = [Conv2D(4, 3), ReLU(), Dropout(0.3), Flatten(), Dense(6), ReLU(), Dense(3)]
+    model = Sequential(layers, (1, 6, 6), seed=2, dtype=dtype)
+    return Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9, nesterov=True), ["accuracy"], seed=5)
+
+
+def staged(dtype="float32"):
+    model = Sequential([Conv2D(2, 3), Draws(), Flatten(), Dense(3)], (1, 6, 6), dtype=dtype)
+    return Trainer(model, squares, Adam(Schedule(0.01, 9)), [accuracy, largest])
+
+
+def half(dtype="float32"):
+    """A layer in Python, and an optimizer of ours."""
+    model = Sequential([Draws(), Flatten(), Dense(3)], (1, 6, 6), dtype=dtype)
+    return Trainer(model, "softmax_cross_entropy", SGD(0.05, momentum=0.5))
+
+
+MAKERS = {maker.__name__: maker for maker in (native, staged, half)}
+
+
+def everything(trainer):
+    history = {k: np.array(v).tobytes() for k, v in trainer.history.items() if k != "images_per_second"}
+    weights = {k: v.tobytes() for k, v in trainer.model.state_dict().items()}
+    return weights, history, trainer.step, trainer.epoch, trainer.model.predict(X).tobytes()
+
+
+class Break:
+    """Breaks a fit off behind a step, when all callbacks in front of it have seen and saved it."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step_end(self, trainer, step, loss):
+        """There is one, so that each step ends a chunk."""
+
+    def on_save(self, trainer):
+        if trainer.step == self.step + 1:
+            raise KeyboardInterrupt
+
+
+def broken_off(trainer, step, **fit):
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(X, Y, **{**FIT, **fit, "callbacks": [*fit.get("callbacks", []), Break(step)]})
+    return trainer

@@ -9,6 +9,7 @@ to document recognition" (1998), with max-pooling and ReLU in place of its subsa
 import argparse
 import math
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -118,6 +119,8 @@ def main():
     parser.add_argument("--save", default="lenet5.safetensors", metavar="PATH", help="default: %(default)s")
     parser.add_argument("--digits", action="store_true", help="the embedded 8x8 digits, not MNIST")
     args = parser.parse_args()
+    if not Path(args.save).resolve().parent.is_dir():
+        parser.error(f"--save: no folder {Path(args.save).resolve().parent}")
 
     data, network, epochs = load(args.digits)
     epochs = args.epochs or epochs

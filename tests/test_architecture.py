@@ -13,8 +13,8 @@ MAX_LINES, MAX_TEST_LINES = 300, 500
 FLOORS = (
     {"arguments", "arrays", "config", "datasets", "initializers", "saving", "shapes", "training"},
     {"saving.atomic", "saving.encoding", "training.signals"},
-    {"layer", "saving.files", "saving.recipes"},
-    {"callbacks", "data", "layers.*", "losses", "metrics", "optimizers", "parameters", "state"},
+    {"layer", "saving.files"},
+    {"callbacks", "data", "layers.*", "losses", "metrics", "optimizers", "parameters", "saving.recipes", "state"},
     {"layers", "network", "training.hooks"},
     {"stack", "summary", "training.progress"},
     {"sequential"},

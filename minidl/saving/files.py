@@ -169,10 +169,10 @@ def _read_head(file: BinaryIO, size: int) -> bytes:
     head = file.read(8)
     length = int.from_bytes(head, "little")
     if len(head) < 8 or not SEAL.stop - 8 <= length <= min(size - 8, MAX_HEADER):
-        raise FileError(f"expected a header of at most {MAX_HEADER} bytes, got a file of {size} that has none")
+        raise FileError(f"expected a file of minidl, with a header of at most {MAX_HEADER} bytes, got {size} bytes without")
     head += file.read(length)
     if not head.startswith(OPENING, 8):
-        raise FileError("expected a header that minidl wrote, got another one (of another program, or damaged)")
+        raise FileError("expected a file that minidl wrote, got another one (or a damaged one)")
     if not _equal(head[SEAL].decode("latin-1"), _seal(head)[SEAL].decode()):
         raise FileError("header: expected the bytes that were written, got others: the file is damaged")
     return head

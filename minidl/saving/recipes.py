@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from minidl.arguments import constructor_arguments
+from minidl.layer import Layer
 from minidl.saving import encoding
 
 MOST = 10_000  # objects in one recipe
@@ -56,7 +57,7 @@ class Recipes:
 
     def _arguments(self, value: Any, where: str) -> dict[str, Any]:
         try:
-            arguments = constructor_arguments(value)
+            arguments = value.config() if isinstance(value, Layer) else constructor_arguments(value)
         except (TypeError, ValueError) as error:
             known = "numbers, strings, lists, tuples, dicts, functions, or objects made of these"
             raise TypeError(f"{where}: cannot be saved: expected {known}, got {error}") from error
@@ -113,7 +114,7 @@ def check_names(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any])
         raise ValueError(f"expected what this version of minidl has, got {', '.join(unknown)[:200]}")
     if missing := sorted(names["custom"] - custom.keys()):
         needed = ", ".join(f"{name!r}: {name if name.isidentifier() else '...'}" for name in missing)
-        raise ValueError(f"custom: expected what is not minidl's own by name, custom={{{needed}}}")
+        raise ValueError(f"custom: the file names what is not minidl's own; pass custom={{{needed}}}")
 
 
 def checked_custom(custom: Any) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def _is_made(part: Any) -> bool:
 def remembered(part: Any) -> dict[str, Any]:
     """What an optimizer or a schedule knows beside what made it: its state_dict(), or its attributes.
 
-    An attribute that is named like an argument may have changed since; a function or an object there is the argument.
+    An attribute that is named like an argument may have changed since; a function or an object there is the argument,
+    and so is a private attribute that still equals it.
     """
     if hasattr(part, "state_dict") != hasattr(part, "load_state_dict"):
         name = type(part).__name__
@@ -93,11 +94,20 @@ def remembered(part: Any) -> dict[str, Any]:
     arguments = constructor_arguments(part)
     attributes = vars(part) if hasattr(part, "__dict__") else {}
     plain = (bool, int, float, str, np.generic, np.ndarray, list, dict, type(None))
-    return {name: value for name, value in attributes.items() if name not in arguments or isinstance(value, plain)}
+    return {
+        name: value
+        for name, value in attributes.items()
+        if (name not in arguments or isinstance(value, plain))
+        and not (name[:1] == "_" and name[1:] in arguments and value is arguments[name[1:]])
+    }
 
 
 def remember(part: Any, state: dict[str, Any]) -> None:
-    """Gives back what `remembered` found."""
+    """Gives back what `remembered` found; raises ValueError for what it cannot have found."""
+    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
+        raise ValueError(f"{type(part).__name__}: expected what it remembers by name, got {type(state).__name__}")
+    if type(part) in OURS.values() and state.keys() != remembered(part).keys():
+        raise ValueError(f"{type(part).__name__}: expected {sorted(remembered(part))}, got {sorted(state)}")
     if hasattr(part, "load_state_dict"):
         part.load_state_dict(state)
     elif state:
@@ -161,7 +171,7 @@ def blamed(path: str) -> Iterator[None]:
     """Turns whatever is wrong with a checkpoint's content into a FileError."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, OverflowError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
         if isinstance(error, FileError):
             raise
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
@@ -229,7 +239,13 @@ def _history(series: Tensors) -> dict[str, list[float]]:
 
 def _position(fields: Any, trainer: Learner) -> Position:
     """The fields as a Position; raises for what cannot be one of this trainer."""
+    if not isinstance(fields, dict):
+        raise ValueError(f"fit: expected where it stands by name, got {type(fields).__name__}")
     position, model = Position(**fields), trainer.model
+    if not isinstance(position.callbacks, list) or not all(
+        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in position.callbacks
+    ):
+        raise ValueError("callbacks: expected names and states, got something else")
     for name in ("step", "finished"):
         whole(name, getattr(position, name), least=0)
     for name in ("epochs", "batch_size"):

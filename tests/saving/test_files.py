@@ -160,8 +160,8 @@ def test_damage_says_where(path, content):
     refused(path, content[:200] + b"\1" + content[201:], "header: expected the bytes that were written")
     upper = content[: files.SEAL.start] + content[files.SEAL].upper() + content[files.SEAL.stop :]
     refused(path, upper, "header: expected the bytes")
-    refused(path, b"", "expected a header")
-    refused(path, b"PK\3\4" + content, "expected a header")
+    refused(path, b"", "expected a file of minidl")
+    refused(path, b"PK\3\4" + content, "expected a file of minidl")
 
 
 # ---- hostile: the digest is right, the content is not

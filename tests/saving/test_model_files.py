@@ -1,5 +1,6 @@
 """model.save and Sequential.load: the same model comes back, and whatever is wrong with a file is told."""
 
+import copy
 import hashlib
 import os
 import time
@@ -207,3 +208,15 @@ def test_loading_draws_no_weights(path, monkeypatch):
     monkeypatch.setattr(Layer, "_generator", None)
     for twin in (Sequential.load(path), model[:]):
         assert twin.state_dict()["0.weight"].tobytes() == model.state_dict()["0.weight"].tobytes()
+
+
+def test_what_an_op_was_built_with_is_what_is_saved(path):
+    """A later change of an attribute changes no prediction, and so no file and no copy; in NumPy it does."""
+    model = Sequential([Rescale(2.0), Gain(), Dense(2)], input_shape=(3,))
+    model.layers[0].scale = 5.0
+    model.layers[1].start = 7.0
+    model.save(path)
+    x = np.ones((1, 3))
+    for other in (Sequential.load(path, custom=CUSTOM), copy.copy(model), model[:]):
+        assert other.predict(x).tobytes() == model.predict(x).tobytes()
+        assert (other.layers[0].scale, other.layers[1].start) == (2.0, 7.0)

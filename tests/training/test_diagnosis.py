@@ -350,3 +350,12 @@ def test_a_thousand_clean_steps_raise_no_alarm():
         trainer = Trainer(net("float32", front), "softmax_cross_entropy", SGD(1e-6, momentum=0.9))
         trainer.fit(x, Y, epochs=167, batch_size=8, verbose=0)
         assert trainer.step >= 1000
+
+
+def test_what_became_finite_again_is_not_blamed():
+    """-infinity in front of a ReLU is 0 behind it: the culprit is another layer, and another example."""
+    layers = [Inject("y", -np.inf, row=3), ReLU(), Flatten(), Inject("y", np.nan, row=5), Dense(3)]
+    trainer = Trainer(Sequential(layers, (1, 8, 8)), "softmax_cross_entropy", SGD(0.01))
+    stops(trainer, "layer 3, Inject: its output is NaN for example 5 of X")
+    harmless = [Inject("y", -np.inf, row=3), ReLU(), Flatten(), Dense(3)]
+    Trainer(Sequential(harmless, (1, 8, 8)), "softmax_cross_entropy", SGD(0.01)).train_batch(X, Y)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
+from minidl.data import fingerprint
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
@@ -280,3 +281,26 @@ def test_a_step_that_breaks_off_does_not_count(monkeypatch):
         twin.train_batch(X[row : row + 1], Y[row : row + 1])
     assert weights(trainer.model) == weights(twin.model)
     assert trainer.step == 39
+
+
+def test_a_helper_called_update_makes_no_native_optimizer():
+    class Helped(Plain):
+        def step(self, params, lr):
+            for param in params.values():
+                self.update(param, lr)
+
+        def update(self, param, lr):
+            param.value -= lr * param.grad
+
+    found = []
+    for optimizer in (Plain(0.1), Helped(0.1)):
+        trainer = Trainer(net(), "softmax_cross_entropy", optimizer)
+        trainer.fit(X, Y, batch_size=9, verbose=0)
+        found.append(weights(trainer.model))
+    assert found[0] == found[1]
+
+
+def test_targets_of_any_kind_can_be_told_from_others():
+    for y in (Y.astype(object), Y.astype("M8[s]"), Y.astype(str)):
+        assert fingerprint(y, np.arange(45)) == fingerprint(y.copy(), np.arange(45))
+        assert fingerprint(y, np.arange(45)) != fingerprint(y[::-1], np.arange(45))

@@ -169,7 +169,8 @@ def _read_head(file: BinaryIO, size: int) -> bytes:
     head = file.read(8)
     length = int.from_bytes(head, "little")
     if len(head) < 8 or not SEAL.stop - 8 <= length <= min(size - 8, MAX_HEADER):
-        raise FileError(f"expected a file of minidl, with a header of at most {MAX_HEADER} bytes, got {size} bytes without")
+        expected = f"a file of minidl, with a header of at most {MAX_HEADER} bytes"
+        raise FileError(f"expected {expected}, got {size} bytes without one")
     head += file.read(length)
     if not head.startswith(OPENING, 8):
         raise FileError("expected a file that minidl wrote, got another one (or a damaged one)")

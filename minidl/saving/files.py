@@ -180,6 +180,7 @@ def _read_head(file: BinaryIO, size: int) -> bytes:
 
 
 def _equal(told: str, found: str) -> bool:
+    """Every comparison of digests, in one place: a conformance test takes it away to see damage pass."""
     return told == found
 
 

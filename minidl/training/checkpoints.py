@@ -1,8 +1,8 @@
-"""What a checkpoint holds: a trainer and where its fit stands, as numbers and names. Its file: files.py.
+"""What a checkpoint holds: a trainer and where its fit stands, as numbers and names. Its file: saving/files.py.
 
 A part (loss, metric, optimizer, learning rate) is a name of ours, or the name of a user's function or class with the
 constructor's arguments: which function or class that is, the user says at `resume`. What an optimizer remembers is its
-`state_dict()`, or else its attributes beyond the constructor's arguments.
+`state_dict()`, or else its attributes beyond the constructor's arguments; so for a learning rate that is an object.
 """
 
 from __future__ import annotations

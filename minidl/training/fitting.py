@@ -33,7 +33,7 @@ class Position:
     stop: bool
     losses: Array  # of the examples that this epoch has seen, in their order
     scores: Array | None  # their outputs, if there are metrics
-    callbacks: list[tuple[str, Any]]  # class and state_dict() of each, None without one
+    callbacks: list[tuple[str, Any]]  # name and state of each that has something to remember
 
     @property
     def complete(self) -> bool:

@@ -20,7 +20,7 @@ class Checkpoint:
 
     path: of the file. Its name may hold "{step}" or "{epoch}" (how many were done), and then is another one each time.
     every_n_steps: saves behind each n-th step of the trainer; None: behind each epoch. Both: at the end of the fit.
-    keep: how many files of such a path are kept, the newest; None: all of them. Files of other runs stay.
+    keep: how many files of such a path are kept, the newest ones; None: all of them. Files of other runs stay.
     best: the name of something in the history, such as "val_accuracy": saves only behind the epoch where it is better
         than ever before. lower: whether lower is better; known for losses and accuracies, to be said for all else.
 
@@ -31,11 +31,13 @@ class Checkpoint:
     missing, if nothing is called `best`, or if something in the trainer cannot be saved.
     """
 
+    only_watches = True  # a resume may do without it, or write to another place
+
     def __init__(
         self,
         path: Path,
         every_n_steps: int | None = None,
-        keep: int | None = 1,
+        keep: int | None = None,
         best: str | None = None,
         lower: bool | None = None,
     ) -> None:
@@ -43,8 +45,8 @@ class Checkpoint:
         self._many = _is_pattern(self.path)
         if keep is not None:
             whole("keep", keep)
-        if keep != 1 and not self._many:
-            raise ValueError(f"keep: expected 1 for a path without {{step}} or {{epoch}} in its name, got {keep}")
+        if keep not in (None, 1) and not self._many:
+            raise ValueError(f"keep: expected None for a path without {{step}} or {{epoch}} in its name, got {keep}")
         if every_n_steps is not None:
             whole("every_n_steps", every_n_steps)
         if best is not None and not isinstance(best, str):
@@ -60,16 +62,17 @@ class Checkpoint:
         self.lower = known if lower is None else lower
         self._due = False
         self._record: float | None = None
-        self._saved: list[str] = []  # what this run has written and not deleted, if each file has another name
+        self._saved: list[str] = []  # names of what this run has written and not deleted, if each has another one
 
     def on_fit_begin(self, trainer: Any) -> None:
         """Raises what a save would raise."""
         folder = os.path.dirname(os.path.realpath(self._name(trainer)))
         if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
             raise OSError(f"path: expected a folder to write into, got {folder!r}")
-        names = ["loss", *trainer.metrics]
-        if self.best is not None and self.best.removeprefix("val_") not in names:
-            raise ValueError(f"best: expected one of {names}, or one with val_ in front, got {self.best!r}")
+        if self.best is not None and self.best not in trainer.measures:
+            unmeasured = self.best.removeprefix("val_") in trainer.measures
+            hint = "; give fit validation_data or a validation_split" if unmeasured else ""
+            raise ValueError(f"best: expected one of {trainer.measures}, got {self.best!r}{hint}")
         trainer.check_savable()
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
@@ -78,8 +81,6 @@ class Checkpoint:
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
         """A save is due, if epochs are what is asked for, and if this one is the best so far."""
-        if self.best is not None and self.best not in logs:
-            raise ValueError(f"best: expected one of {sorted(logs)}, got {self.best!r}")
         if self.best is not None:
             self._due = self._is_best(logs[self.best])
         elif self.every_n_steps is None:
@@ -99,11 +100,16 @@ class Checkpoint:
             return
         name, self._due = self._name(trainer), False
         if self._many:
-            self._saved = [*(old for old in self._saved if old != name), name]
+            self._saved = [*(old for old in self._saved if old != os.path.basename(name)), os.path.basename(name)]
         trainer.save_checkpoint(name)
         while self.keep is not None and len(self._saved) > self.keep:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(self._saved.pop(0))
+                os.unlink(os.path.join(os.path.dirname(name), self._saved.pop(0)))
+
+    @property
+    def state_key(self) -> str:
+        """The name of its files, wherever they are: a resume finds by that what it remembered."""
+        return f"Checkpoint {os.path.basename(self.path)!r}"
 
     def state_dict(self) -> dict[str, Any]:
         """The best value so far, and the files of this run; empty if neither matters."""

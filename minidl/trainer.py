@@ -14,7 +14,7 @@ from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import whole
 from minidl.training import checkpoints
-from minidl.training.fitting import Fit, Position
+from minidl.training.fitting import WAY_OUT, Fit, Position
 from minidl.training.hooks import Hooks
 from minidl.training.learner import Learner
 from minidl.training.progress import Progress
@@ -84,8 +84,10 @@ class Trainer(Learner):
             difference = None if position is None else fit.difference(position)
             if position is not None and difference is None:
                 fit.resume(position)
-            elif position is not None and self._fit is None and not position.complete:
-                raise ValueError(difference)  # it came from a file; what this very trainer began may be left behind
+            elif position is not None and difference is not None:
+                if self._fit is None and not position.complete:  # from a file
+                    raise ValueError(difference + WAY_OUT)
+                fit.leave(position, difference)
             self._fit, self._resumed = fit, None
             try:
                 with Signals() as signals:
@@ -111,6 +113,13 @@ class Trainer(Learner):
     def check_savable(self) -> None:
         """Raises what `save_checkpoint` would raise, the file apart."""
         checkpoints.pack(self, self._position())
+
+    @property
+    def measures(self) -> list[str]:
+        """The names of what an epoch of the running fit is measured by: "loss", "accuracy", "val_loss" ..."""
+        names = ["loss", *self.metrics]
+        validates = self._fit is not None and self._fit.validation is not None
+        return names + [f"val_{name}" for name in names if validates]
 
     @property
     def interrupted(self) -> Position | None:

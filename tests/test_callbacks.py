@@ -134,7 +134,7 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
         ({"path": "{step}-{loss}", "keep": 2}, ValueError, "and no more, got {loss}"),
         ({"path": "a", "best": "mse"}, ValueError, "lower: expected True or False with best='mse'"),
         ({"path": 3}, TypeError, "path: expected a str"),
-        ({"path": "a", "keep": 2}, ValueError, "keep: expected 1 for a path without"),
+        ({"path": "a", "keep": 2}, ValueError, "keep: expected None for a path without"),
         ({"path": "a{step}", "keep": 0}, ValueError, "keep: expected at least 1"),
         ({"path": "{step}/a"}, ValueError, "in the file's name, and no more"),
         ({"path": "a", "every_n_steps": 0}, ValueError, "every_n_steps: expected at least 1"),
@@ -149,13 +149,19 @@ def test_arguments(arguments, error, said):
         Checkpoint(**arguments)
 
 
-def test_a_best_that_the_history_does_not_have_is_told(tmp_path):
-    with pytest.raises(ValueError, match=r"best: expected one of \['accuracy', .*, got 'val_accuracy'"):
-        trainer_of().fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", best="val_accuracy")])
+@pytest.mark.parametrize(
+    ("best", "said"),
+    [
+        ("val_accuracy", r"best: .*\['loss', 'accuracy'\], got 'val_accuracy'; give fit validation_data or"),
+        ("f1", r"best: expected one of \['loss', 'accuracy'\], got 'f1'$"),
+    ],
+)
+def test_a_best_that_nobody_measures_is_told_before_the_first_step(tmp_path, best, said):
     trainer = trainer_of()
-    with pytest.raises(ValueError, match=r"best: expected one of .*, got 'f1'"):
-        trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", best="f1", lower=False)])
+    with pytest.raises(ValueError, match=said):
+        trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", best=best, lower=False)])
     assert trainer.step == 0
+    trainer.fit(X, Y, 1, **FIT, validation_split=0.2, callbacks=[Checkpoint(tmp_path / "a", best="val_accuracy")])
 
 
 def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):

@@ -41,6 +41,11 @@ MAX_DEPTH = 100  # of JSON
 MAX_AXES = 32  # of a tensor: what every NumPy can have
 MAX_BYTES = 2**62  # of a tensor
 
+INSTEAD = {  # what reads a file that was given to the wrong reader
+    ("model", "checkpoint"): ": Trainer.resume(path).model is the model in it",
+    ("checkpoint", "model"): ": Sequential.load(path) reads it",
+}
+
 
 class FileError(ValueError):
     """A file does not hold what it should: it is damaged, of another kind, or nothing that minidl wrote."""
@@ -148,7 +153,8 @@ def _read(file: BinaryIO, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     head = _read_head(file, size)
     metadata, entries = _parsed(head)
     if metadata["kind"] != kind:
-        raise FileError(f"expected a {kind} file, got a {metadata['kind']!r} file")
+        hint = INSTEAD.get((kind, metadata["kind"]), "")
+        raise FileError(f"expected a {kind} file, got a {metadata['kind']!r} file{hint}")
     end = len(head) + max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     if size != end:
         raise FileError(f"expected {end} bytes, as its header says, got {size}")

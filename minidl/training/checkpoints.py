@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,6 +28,7 @@ from minidl.sequential import Sequential
 from minidl.shapes import whole
 from minidl.stack import OUR_LAYERS
 from minidl.training.fitting import Position
+from minidl.training.hooks import State
 from minidl.training.learner import Learner
 
 Tensors = dict[str, Array]
@@ -56,13 +57,18 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
         "epoch": trainer.epoch,
         "history": list(trainer.history),
         "position": None,
+        "callbacks": [],
     }
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
     tensors.update({f"history/{name}": _series(name, values) for name, values in trainer.history.items()})
     if position is not None:
-        fields = {f.name: getattr(position, f.name) for f in dataclasses.fields(position)}
+        fields = {f.name: getattr(position, f.name) for f in dataclasses.fields(position) if f.name != "callbacks"}
         config["position"] = encode(fields, "fit", arrays)
+        config["callbacks"] = [
+            [key, encode(state, f"callback {key}: what its state_dict() returns", arrays), needed]
+            for key, state, needed in position.callbacks
+        ]
     return config, tensors
 
 
@@ -224,10 +230,10 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
     trainer.history = _history({name: rest.pop(f"history/{name}") for name in config["history"]})
     trainer.epoch = whole("epoch", config["epoch"], least=0)
     trainer.step = whole("step", config["step"], least=0)
-    fields = decode(config["position"], arrays)
+    fields, callbacks = decode(config["position"], arrays), _callbacks(config["callbacks"], arrays)
     if rest:
         raise ValueError(f"expected no more tensors, got {', '.join(sorted(rest))[:200]}")
-    return None if fields is None else _position(fields, trainer)
+    return None if fields is None else _position(fields, callbacks, trainer)
 
 
 def _history(series: Tensors) -> dict[str, list[float]]:
@@ -237,15 +243,20 @@ def _history(series: Tensors) -> dict[str, list[float]]:
     return {name: values.tolist() for name, values in series.items()}
 
 
-def _position(fields: Any, trainer: Learner) -> Position:
+def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
+    """What callbacks remember; raises for what cannot be that."""
+    if not isinstance(saved, list) or not all(
+        isinstance(one, list) and [type(part) for part in one[::2]] == [str, bool] and len(one) == 3 for one in saved
+    ):
+        raise ValueError("callbacks: expected keys and states, got something else")
+    return [(key, decode(state, arrays), needed) for key, state, needed in saved]
+
+
+def _position(fields: Any, callbacks: list[State], trainer: Learner) -> Position:
     """The fields as a Position; raises for what cannot be one of this trainer."""
     if not isinstance(fields, dict):
         raise ValueError(f"fit: expected where it stands by name, got {type(fields).__name__}")
-    position, model = Position(**fields), trainer.model
-    if not isinstance(position.callbacks, list) or not all(
-        isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in position.callbacks
-    ):
-        raise ValueError("callbacks: expected names and states, got something else")
+    position, model = Position(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "finished"):
         whole(name, getattr(position, name), least=0)
     for name in ("epochs", "batch_size"):

@@ -21,6 +21,8 @@ TOLD = 5  # examples that a message names
 TRIES = 100  # runs of one layer's backward that look for the examples behind a gradient
 
 SMALLER = "try a smaller lr"
+ANEW = "begin anew, with other weights or from an earlier checkpoint, and a smaller lr: these have grown to {}"
+GROWN = 1e6  # weights beyond this were learned at a rate that was too high, before this step
 
 
 def explain(model: Sequential, loss: Loss, batch: Batches, k: int, seed: int, num_threads: int | None = None) -> str:
@@ -57,6 +59,8 @@ class Rerun:
         self.loss, self.batch, self.seed, self.step, self.num_threads = loss, batch, seed, step, num_threads
         self.rows = batch.rows[k * batch.size : (k + 1) * batch.size]
         self.total = batch.totals()[k]
+        largest = np.abs(self.parameters.values).max(initial=0)
+        self.smaller = SMALLER if largest <= GROWN else ANEW.format(_largest(self.parameters.values))
         self.inputs = [batch.examples.copy(self.rows).reshape(-1, *self.layers[0].in_shape)]
 
     def finding(self) -> tuple[str, str] | None:
@@ -90,7 +94,7 @@ class Rerun:
 
     def _backward(self, losses: Array, dy: Array) -> tuple[str, str] | None:
         scores = self.inputs[-1]
-        look = SMALLER if hasattr(self.loss, "op") else f"see what the loss makes of such scores, or {SMALLER}"
+        look = self.smaller if hasattr(self.loss, "op") else f"see what the loss makes of such scores, or {self.smaller}"
         for name, what in (("loss", losses), ("loss's gradient, dscores,", dy)):
             if not np.isfinite(what).all():
                 weight = "" if self.batch.weights is None or what is losses else " and sample_weight"
@@ -159,7 +163,8 @@ class Rerun:
                 return told, f"give {i}.{name} finite numbers"
         weights = [param.value for param in params.values() if param.value.size]
         largest = _largest(np.concatenate([value.ravel() for value in weights])) if weights else ""
-        hint = SMALLER if self.layers[i].op is not None else f"see what its forward makes of such numbers, or {SMALLER}"
+        numpy = self.layers[i].op is None
+        hint = f"see what its forward makes of such numbers, or {self.smaller}" if numpy else self.smaller
         return f"{what}, from finite {finite}" + (f" and weights (up to {largest})" if weights else ""), hint
 
     def _examples(self, values: Array) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from minidl.data import Index, epoch_order
 from minidl.layer import Array
 from minidl.optimizers import rate_at
-from minidl.training.hooks import Hooks
+from minidl.training.hooks import Hooks, State
 from minidl.training.learner import Learner
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
@@ -22,7 +22,7 @@ WAY_OUT = ". Call fit with the same arguments to complete it, or set trainer.int
 CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Position:
     """Where a fit stands between two steps, and what it was called with: all that is needed to complete it."""
 
@@ -33,12 +33,15 @@ class Position:
     stop: bool
     losses: Array  # of the examples that this epoch has seen, in their order
     scores: Array | None  # their outputs, if there are metrics
-    callbacks: list[tuple[str, Any]]  # name and state of each that has something to remember
+    callbacks: list[State]  # of those that have something to remember
 
     @property
     def complete(self) -> bool:
         """Whether nothing is left to do."""
         return not self.begun and (self.stop or self.finished >= self.arguments["epochs"])
+
+    def __repr__(self) -> str:
+        return f"<fit at step {self.step}, {self.finished} of {self.arguments['epochs']} epochs done>"
 
 
 @dataclass
@@ -62,7 +65,7 @@ class Fit:
     done: int = 0  # examples of this epoch
     stop: bool = False
     started: bool = False  # whether all callbacks have begun
-    _states: list[tuple[str, Any]] | None = None  # of callbacks, from a checkpoint
+    _states: list[State] | None = None  # of callbacks, from a checkpoint
     _arguments: dict[str, Any] | None = None
     _planned: int = 1  # steps of the next chunk
 
@@ -105,14 +108,15 @@ class Fit:
         )
 
     def difference(self, position: Position) -> str | None:
-        """What makes this call another one than that which was interrupted there, as an error; None: nothing."""
+        """What makes this call another one than that which was interrupted there, in words; None: nothing."""
         for name, value in position.arguments.items():
             if self.arguments[name] != value:
-                expected, got = _told(name, value, "the same data"), _told(name, self.arguments[name], "other data")
-                return f"{name}: expected {expected}, as in the fit that was interrupted, got {got}{WAY_OUT}"
+                expected = _told(name, value, "the same data")
+                got = _told(name, self.arguments[name], "other data (shape, dtype or numbers)")
+                return f"{name}: expected {expected}, as in the fit that was interrupted, got {got}"
         missing = self.hooks.missing(position.callbacks)
         if missing:
-            return f"callbacks: expected {missing} as well, as in the fit that was interrupted{WAY_OUT}"
+            return f"callbacks: expected {missing} as well, as in the fit that was interrupted"
         return None
 
     def resume(self, position: Position) -> None:
@@ -123,6 +127,15 @@ class Fit:
         self.stop = position.stop
         if position.complete:
             self.progress.note("nothing is left to do: this fit had come to its end when it was saved")
+        else:
+            self.progress.note(f"completes the fit that was interrupted at step {position.step}")
+
+    def leave(self, position: Position, difference: str) -> None:
+        """Says that this fit is another one."""
+        if not position.complete:
+            self.progress.note(f"gives up the fit that was interrupted at step {position.step}: {difference}")
+        elif self.epochs:
+            self.progress.note(f"the fit before had come to its end; {self.epochs} more epochs")
 
     # ---- running
 
@@ -216,6 +229,6 @@ class Fit:
 
 def _told(name: str, value: Any, data: str) -> str:
     """An argument in an error: the hash of an array would say nothing."""
-    if name in ("X", "y", "sample_weight", "validation_data"):
+    if name in ("X", "y", "sample_weight", "validation_data"):  # hashes, of shape, dtype and bytes
         return "none" if value is None else data
     return repr(value)

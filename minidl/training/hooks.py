@@ -12,7 +12,9 @@ between two steps, when SIGTERM asks the process to end. on_save comes behind on
 on_terminate, when all callbacks have seen that step: the moment to save.
 
 What a callback remembers goes into checkpoints if it has `state_dict()` and `load_state_dict(state)`; an empty state is
-nothing to remember. Callbacks of one class are told apart by their repr, or else by their order.
+nothing to remember. At a resume it goes to the callback of the same class; several of one class are told apart by an
+attribute `state_key`, or else by their order. A fit without a callback that the file remembers is refused, unless that
+one had an attribute `only_watches` that was true: training is the same without it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from typing import Any
 
 from minidl.shapes import whole
 
+State = tuple[str, Any, bool]  # of a callback: its key, what it remembers, whether a resume needs it
 HOOKS = ("on_fit_begin", "on_epoch_begin", "on_step_end", "on_epoch_end", "on_fit_end", "on_terminate", "on_save")
 
 
@@ -62,24 +65,34 @@ class Hooks:
                 callback.on_step_end(trainer, step, loss)
         self.call("on_save", trainer)
 
-    def states(self) -> list[tuple[str, Any]]:
-        """The name and the state_dict() of each callback that has something to remember."""
-        found = [(_name(callback), callback.state_dict()) for callback in self._with_state()]
-        return [(name, state) for name, state in found if state]
+    def states(self) -> list[State]:
+        """Key and state_dict() of each callback that has something to remember, and whether a resume needs it."""
+        found = [
+            (key, callback.state_dict(), not getattr(callback, "only_watches", False))
+            for key, callbacks in self._with_state().items()
+            for callback in callbacks
+        ]
+        return [(key, state, needed) for key, state, needed in found if state]
 
-    def missing(self, states: list[tuple[str, Any]]) -> str:
-        """The names in these states that no callback has; those of one name are told apart by their order."""
-        given = iter([_name(callback) for callback in self._with_state()])
-        return ", ".join(name for name, _ in states if name not in given)
+    def missing(self, states: list[State]) -> str:
+        """The keys in these states that a resume needs and no callback has."""
+        given = self._with_state()
+        return ", ".join(key for key, _, needed in states if not (given.get(key) and given[key].pop()) and needed)
 
-    def load_states(self, states: list[tuple[str, Any]]) -> None:
+    def load_states(self, states: list[State]) -> None:
         """Hands each callback what it remembered; new ones begin as they are."""
-        given = iter(self._with_state())
-        for name, state in states:
-            next(callback for callback in given if _name(callback) == name).load_state_dict(state)
+        given = self._with_state()
+        for key, state, _ in states:
+            if given.get(key):
+                given[key].pop(0).load_state_dict(state)
 
-    def _with_state(self) -> list[Any]:
-        return [callback for callback in self.callbacks if hasattr(callback, "state_dict")]
+    def _with_state(self) -> dict[str, list[Any]]:
+        """The callbacks that remember something, in their order, by key."""
+        found: dict[str, list[Any]] = {}
+        for callback in self.callbacks:
+            if hasattr(callback, "state_dict"):
+                found.setdefault(str(getattr(callback, "state_key", type(callback).__name__)), []).append(callback)
+        return found
 
     def call(self, hook: str, *args: Any) -> None:
         """Calls the hook of every callback that has it, in order."""
@@ -87,11 +100,6 @@ class Hooks:
             method = getattr(callback, hook, None)
             if method is not None:
                 method(*args)
-
-
-def _name(callback: Any) -> str:
-    """What a callback is called in a checkpoint: by its repr, if its class has one of its own."""
-    return type(callback).__name__ if type(callback).__repr__ is object.__repr__ else repr(callback)
 
 
 def _every(callback: Any) -> int | None:

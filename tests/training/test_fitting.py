@@ -104,3 +104,57 @@ def test_layouts_and_byte_order_do_not_make_other_data(path):
                 trainer.fit(same, Y, **FIT)
         else:
             trainer.fit(same, Y, **FIT)
+
+
+class Keyed(Counts):
+    """Told apart by what the user says; its repr changes with every step, as that of a dataclass."""
+
+    only_watches = True
+
+    def __init__(self, state_key):
+        super().__init__()
+        self.state_key = state_key
+
+    def __repr__(self):
+        return f"Keyed({self.steps})"
+
+
+def test_callbacks_are_found_by_class_or_key_in_any_order(path):
+    first = [Counts(), Keyed("a"), Keyed("b")]
+    broken_off(native(), 16, callbacks=first).save_checkpoint(path)
+    first[1].steps = 100  # after the file was written
+    trainer, again = Trainer.resume(path), [Keyed("b"), Keyed("c"), Counts()]
+    trainer.fit(X, Y, **FIT, callbacks=again)
+    assert [callback.steps for callback in again] == [52, 52 - 17, 52]
+
+
+def test_a_checkpoint_may_write_to_another_place_or_be_left_out(path, tmp_path):
+    whole = native()
+    whole.fit(X, Y, **FIT)
+    old, new = tmp_path / "old", tmp_path / "new"
+    old.mkdir()
+    broken_off(native(), 16, callbacks=[Checkpoint(old / "{step}", every_n_steps=1, keep=3)])
+    old.rename(new)
+    for callbacks in ([], [Checkpoint(path)], [Checkpoint(new / "{step}", every_n_steps=1, keep=3)]):
+        trainer = Trainer.resume(new / "17")
+        trainer.fit(X, Y, **FIT, callbacks=callbacks)
+        assert everything(trainer) == everything(whole)
+    assert sorted(file.name for file in new.iterdir()) == ["50", "51", "52"]
+
+
+def test_what_a_fit_makes_of_the_one_before_is_told(path, capsys):
+    loud = FIT | {"verbose": 1}
+    trainer = broken_off(native(), 16)
+    trainer.fit(X, Y, **loud)
+    assert capsys.readouterr().out.startswith("completes the fit that was interrupted at step 17\nepoch 2/4")
+    other = broken_off(native(), 16)
+    assert repr(other.interrupted) == "<fit at step 17, 1 of 4 epochs done>"
+    other.fit(X, Y, epochs=1, batch_size=9, verbose=1)
+    said = "gives up the fit that was interrupted at step 17: epochs: expected 4, as in the fit that was interrupted, got 1"
+    assert capsys.readouterr().out.startswith(said)
+    finished = native()
+    finished.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
+    Trainer.resume(path).fit(X, Y, **loud)
+    assert capsys.readouterr().out == "nothing is left to do: this fit had come to its end when it was saved\n"
+    Trainer.resume(path).fit(X, Y, **loud | {"epochs": 2})
+    assert capsys.readouterr().out.startswith("the fit before had come to its end; 2 more epochs\nepoch 1/2")

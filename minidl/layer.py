@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -164,7 +165,7 @@ class Layer:
         if self.op is not None:
             self._check_op(self.op, out_shape)
             with contextlib.suppress(TypeError):  # one that keeps no arguments cannot be saved, but be used
-                self._config = constructor_arguments(self)
+                self._config = copy.deepcopy(constructor_arguments(self))
         self.out_shape = out_shape
         return out_shape
 
@@ -177,7 +178,7 @@ class Layer:
 
         Of a layer with an op, what they were when it was built: the op knows nothing of later changes.
         """
-        return constructor_arguments(self) if self._config is None else dict(self._config)
+        return constructor_arguments(self) if self._config is None else copy.deepcopy(self._config)
 
     def __repr__(self) -> str:
         """The constructor's call; arguments that have their default are left out, as in scikit-learn."""

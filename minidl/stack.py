@@ -13,6 +13,7 @@ from minidl.saving.recipes import Recipes, decode
 from minidl.state import by_layer
 
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__}
+MOST_PIXELS = 2**24  # what building takes time for: a file must not take long to load
 Part = tuple[type[Layer], dict[str, Any]]  # a layer's class and arguments
 
 
@@ -45,8 +46,13 @@ def check_free(layers: Sequence[Layer]) -> None:
 def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: Mapping[str, Array] | None) -> None:
     """Builds each layer for the shape that the one before it gives, with new values or with those of `state`."""
     given = [None] * len(layers) if state is None else by_layer(state, len(layers))
+    pixels = 0
     for i, layer in enumerate(layers):
         try:
+            pixels += sum(shape[1:])
+            if pixels > MOST_PIXELS:
+                most = f"at most {MOST_PIXELS} rows and columns in all layers together"
+                raise ValueError(f"expected {most}, got {pixels}")
             shape = layer.setup(shape, dtype, seed, str(i), given[i])
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError

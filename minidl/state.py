@@ -32,6 +32,9 @@ def load(layers: Sequence[Layer], state: Mapping[str, ArrayLike]) -> None:
         missing, unknown = sorted(set(homes) - set(state)), sorted(set(state) - set(homes))
         raise ValueError(f"state: expected the names of model.state_dict(); missing {missing}, unknown {unknown}")
     found = {name: _converted(name, value, homes[name]) for name, value in state.items()}
+    locked = [name for name, home in homes.items() if not home.flags.writeable]
+    if locked:
+        raise ValueError(f"state: expected parameters that can be written, {', '.join(locked)} are read-only")
     for name, array in found.items():
         homes[name][...] = array
 

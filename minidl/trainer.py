@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -69,6 +70,7 @@ class Trainer(Learner):
         message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
         """
         epochs, batch_size = whole("epochs", epochs, least=0), whole("batch_size", batch_size)
+        unbuilt, step = self.model.network is None, self.step
         hooks, progress = Hooks(callbacks), Progress(verbose, epochs)
         with self.model.unbuilt_on_error():
             data = Supervised.accept(self.model, self.loss, X, y, sample_weight, class_weight)
@@ -81,6 +83,8 @@ class Trainer(Learner):
         )
         with self.model.busy.training("fit"):
             before, position = (self._fit, self._resumed), self._position()
+            if self._fit is not None and position is not None and position.complete:
+                position = None  # a hook failed behind its last step; only a program that is run again asks for it
             difference = None if position is None else fit.difference(position)
             if position is not None and difference is None:
                 fit.resume(position)
@@ -93,9 +97,15 @@ class Trainer(Learner):
                 with Signals() as signals:
                     fit.begin()
                     fit.run(signals)
-            except BaseException:
+            except BaseException as error:
                 if not fit.started:
                     self._fit, self._resumed = before
+                elif unbuilt and self.step == step and isinstance(error, (TypeError, ValueError, OSError)):
+                    self._fit = None
+                else:
+                    fit.note_arguments()
+                if unbuilt and self._fit is None:
+                    self.model.discard()
                 raise
             self._fit = None
         return self.history
@@ -106,8 +116,10 @@ class Trainer(Learner):
         """Writes all that training has come to into one file, which holds the old content or the new, never a mixture.
 
         In callbacks, and after a fit that was broken off, that is also where the fit stands. Raises ValueError for a
-        model that is not built, TypeError for something that cannot be saved, OSError if the file cannot be written.
+        model that is not built, TypeError for something that cannot be saved, OSError if the file cannot be written,
+        RuntimeError in the middle of a step: from a signal handler, say, or from an optimizer.
         """
+        self.check_between_steps("save_checkpoint")
         files.write(path, checkpoints.KIND, *checkpoints.pack(self, self._position()))
 
     def check_savable(self) -> None:
@@ -151,7 +163,7 @@ class Trainer(Learner):
         """
         custom, where = checked_custom(custom), text(path)
         config, tensors = files.read(path, checkpoints.KIND)
-        with checkpoints.blamed(where):
+        with checkpoints.blamed(where), nullcontext() if model is None else model.unbuilt_on_error():
             made = checkpoints.model_of(config, tensors, custom, model)
             trainer = cls(made, **checkpoints.parts(config, custom), num_threads=num_threads)
             trainer._resumed = checkpoints.restore(trainer, config, tensors)

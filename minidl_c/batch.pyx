@@ -4,7 +4,7 @@ A plan of a single op, so the result has the bits of the same op inside a model.
 """
 from numpy import concatenate, empty
 
-from minidl_c.op cimport Op
+from minidl_c.op cimport Op, dtype_of
 from minidl_c.plan cimport Plan
 
 
@@ -21,7 +21,7 @@ def _check(name, array, batch, shape):
 cdef int forward_batch(Op op, object x, object y, tuple params, object num_threads) except -1:
     """y (n, ...) OUT = the op on every example of x (n, ...)."""
     n = x.shape[0]
-    param = _flat(params, op.dtype)
+    param = _flat(params, dtype_of(op.c.real_bytes))
     Plan([op], [0]).predict(x.reshape(n, op.c.in_size), None, param, y.reshape(n, op.c.out_size), num_threads)
     return 0
 
@@ -32,9 +32,9 @@ cdef int backward_batch(Op op, object dy, object x, object dx, tuple params, tup
     if dx is not None:
         _check("dx", dx, *x.shape[:1], x.shape[1:])
         dx = dx.reshape(n, op.c.in_size)
-    plan, param = Plan([op], [0]), _flat(params, op.dtype)
-    grad = empty(param.size, op.dtype)
-    kept = plan.forward(x.reshape(n, op.c.in_size), param, empty((n, op.c.out_size), op.dtype), num_threads)
+    plan, param = Plan([op], [0]), _flat(params, dtype_of(op.c.real_bytes))
+    grad = empty(param.size, dtype_of(op.c.real_bytes))
+    kept = plan.forward(x.reshape(n, op.c.in_size), param, empty((n, op.c.out_size), dtype_of(op.c.real_bytes)), num_threads)
     plan.backward(kept, dy.reshape(n, op.c.out_size), dx, param, grad)
     start = 0
     for array in grads:

@@ -2,7 +2,7 @@
 from cpython.buffer cimport Py_buffer
 
 cdef enum:
-    MOST_ARRAYS = 16                    # of one call
+    MOST_ARRAYS = 24                    # of one call
 
 
 cdef class Arguments:

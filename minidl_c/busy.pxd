@@ -10,5 +10,5 @@ cdef class Busy:
 cdef class Use:
     cdef Busy busy
     cdef object what
-    cdef int kind
+    cdef int kind, entered              # entered: how often, and not left yet
     cdef long forks

@@ -56,6 +56,8 @@ cdef class Use:
 
     def __enter__(self):
         cdef Busy busy = self.busy
+        if busy is None:
+            raise TypeError("expected a context of Busy's methods, got one that was made by itself")
         cdef unsigned long me = PyThread_get_thread_ident()
         if busy.forks != _forks:
             busy.forks, busy.depth, busy.readers = _forks, 0, 0
@@ -67,6 +69,7 @@ cdef class Use:
         if busy.readers and not busy.depth and self.kind != READ:
             raise RuntimeError(f"{self.what}: this model is predicting just now; wait for its end, or use a copy")
         self.forks = _forks
+        self.entered += 1
         if self.kind == READ:
             busy.readers += 1
             return
@@ -75,6 +78,9 @@ cdef class Use:
         busy.depth += 1
 
     def __exit__(self, *error):
+        if not self.entered:
+            return
+        self.entered -= 1
         if self.forks != self.busy.forks:                     # entered before a fork, which set everything free
             return
         if self.kind == READ:

@@ -71,7 +71,11 @@ cdef class Op:
     cdef op c
     cdef readonly tuple in_shape, out_shape
     cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1
-    cdef int check(self, str name, str dtype) except -1
+    cdef int check(self, str name, int real_bytes) except -1
+
+
+cdef inline str dtype_of(int real_bytes):
+    return "float32" if real_bytes == 4 else "float64"
 
 
 cdef inline int describe(Op self, tuple in_shape, tuple out_shape, object dtype) except -1:

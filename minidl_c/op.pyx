@@ -51,14 +51,14 @@ cdef class Op:
         self.c.real_bytes = 4 if dtype == "float32" else 8
         return 0
 
-    cdef int check(self, str name, str dtype) except -1:
+    cdef int check(self, str name, int real_bytes) except -1:
         """Raises ValueError if no plan could run it, whatever stands around it."""
         cdef const op *o = &self.c
         if o.size != sizeof(op):
             raise ValueError(f"{name}: compiled against another minidl (its op has {o.size} bytes, "
                              f"this one's {sizeof(op)}); build it again")
-        if self.dtype != dtype:
-            raise ValueError(f"{name}: expected {dtype}, got {self.dtype}")
+        if o.real_bytes != real_bytes:                        # never self.dtype, which a class of Python may override
+            raise ValueError(f"{name}: expected {dtype_of(real_bytes)}, got {dtype_of(o.real_bytes)}")
         if (o.forward_rows != NULL and (o.forward_tile == NULL or not o.cut & CUT_FORWARD)
                 or o.backward_rows != NULL and o.backward_tile == NULL):
             raise ValueError(f"{name}: rows want a tile function of the same direction, "
@@ -72,7 +72,7 @@ cdef class Op:
     @property
     def dtype(self):
         """'float32' or 'float64'."""
-        return "float32" if self.c.real_bytes == 4 else "float64"
+        return dtype_of(self.c.real_bytes)
 
     @property
     def n_param(self):

@@ -1,7 +1,7 @@
 """Pass: one call of a plan, from its arguments to the list of phases that the threads work through."""
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
-from numpy import arange
+from numpy import arange, array
 
 from minidl_c.buffers cimport Arguments
 from minidl_c.job cimport (
@@ -138,11 +138,12 @@ cdef class Pass:
             raise TypeError("x: expected uint8, float32 or float64, got int64")
         j.x_kind = UINT8 if self.arguments.kind == "uint8" else FLOAT32 if self.arguments.kind == "float32" else FLOAT64
         self.n_x = self.arguments.rows
-        j.rows = j.numbers = <const int64_t *> self.arguments.take(
-            arange(self.n_x) if rows is None else rows, "int64", -1, 1, False, "rows")
-        m = self.arguments.rows
         if rows is not None:
-            check_range("rows", j.rows, NULL, m, self.n_x)
+            self.arguments.take(rows, "int64", -1, 1, False, "rows")
+        rows = arange(self.n_x) if rows is None else array(rows)          # a copy: nobody writes into what was checked
+        j.rows = j.numbers = <const int64_t *> self.arguments.take(rows, "int64", -1, 1, False, "rows")
+        m = self.arguments.rows
+        check_range("rows", j.rows, NULL, m, self.n_x)
         j.param = self.arguments.take(param, dtype, -1, 1, write, "param")
         return m
 

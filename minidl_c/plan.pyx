@@ -13,7 +13,7 @@ from numpy import arange, array
 from minidl_c.buffers cimport Arguments
 from minidl_c.job cimport CHECK, GIVE, RANGES, TAKE, UPDATE, job, run_job
 from minidl_c.memory cimport value
-from minidl_c.op cimport FEW, LANES, Op, op
+from minidl_c.op cimport FEW, LANES, Op, dtype_of, op
 from minidl_c.passes cimport Pass, check_range
 from minidl_c.threads cimport threads_for
 from minidl_c.update cimport Update
@@ -44,7 +44,7 @@ cdef class Plan:
             if not 0 <= offset <= MOST:
                 raise ValueError(f"offsets: expected places in the flat buffer, got {offset}")
         self.sources, self.n_ops, self.has_loss, self.idle = ops, len(ops), has_loss, []
-        self.dtype = (<Op> ops[0]).dtype
+        self.dtype = dtype_of((<Op> ops[0]).c.real_bytes)
         self.ops = <op *> calloc(self.n_ops, sizeof(op))
         self.values = <value *> calloc(self.n_ops + 1, sizeof(value))
         if self.ops == NULL or self.values == NULL:
@@ -65,7 +65,7 @@ cdef class Plan:
         cdef op *o = &self.ops[k]
         cdef int i
         name = f"op {k}, {type(source).__name__}"
-        source.check(name, self.dtype)
+        source.check(name, (<Op> self.sources[0]).c.real_bytes)
         if source.c.is_loss != (self.has_loss and k == self.n_ops - 1):
             raise ValueError(f"{name}: expected a loss as the last op of a training plan, and nowhere else")
         o[0] = source.c

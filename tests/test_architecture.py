@@ -15,7 +15,7 @@ FLOORS = (
     {"saving.atomic", "saving.encoding", "training.signals"},
     {"layer", "saving.files"},
     {"callbacks", "data", "layers.*", "losses", "metrics", "optimizers", "parameters", "saving.recipes", "state"},
-    {"layers", "network", "training.hooks"},
+    {"layers", "network", "training.hooks", "training.remembered"},
     {"stack", "summary", "training.progress"},
     {"sequential"},
     {"contract", "training.steps", "training.supervised"},

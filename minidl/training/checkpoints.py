@@ -1,13 +1,12 @@
 """What a checkpoint holds: a trainer and where its fit stands, as numbers and names. Its file: saving/files.py.
 
 A part (loss, metric, optimizer, learning rate) is a name of ours, or the name of a user's function or class with the
-constructor's arguments: which function or class that is, the user says at `resume`. What an optimizer remembers is its
-`state_dict()`, or else its attributes beyond the constructor's arguments; so for a learning rate that is an object.
+constructor's arguments: which function or class that is, the user says at `resume`. What an optimizer or a learning
+rate remembers: remembered.py.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from minidl import losses, metrics
-from minidl.arguments import constructor_arguments
 from minidl.layer import Array
 from minidl.optimizers import SGD
 from minidl.saving.encoding import decode, encode
@@ -30,6 +28,7 @@ from minidl.stack import OUR_LAYERS
 from minidl.training.fitting import Position
 from minidl.training.hooks import State
 from minidl.training.learner import Learner
+from minidl.training.remembered import Arrays, remember, remembered
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
@@ -45,13 +44,14 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
     model, tensors = trainer.model, Tensors()
     arrays = Arrays(tensors).encode
     recipes, made = Recipes(OURS), trainer.optimizer
+    living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
     config: dict[str, Any] = {
         "model": model.recipe(),
         "loss": recipes.encode(trainer.loss, "loss"),
         "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": recipes.encode(made, "optimizer"),
-        "remembered": encode(remembered(made), "optimizer", arrays),
-        "schedule": encode(remembered(made.lr) if _is_made(made.lr) else None, "lr", arrays),
+        "remembered": encode(remembered(made, living), "optimizer", arrays),
+        "schedule": encode(remembered(made.lr, living) if _is_made(made.lr) else None, "lr", arrays),
         "seed": whole("seed", trainer.seed, least=0),
         "step": trainer.step,
         "epoch": trainer.epoch,
@@ -83,79 +83,6 @@ def _series(name: str, values: list[float]) -> Array:
 def _is_made(part: Any) -> bool:
     """Whether it is an object with a state, and neither a number nor a function."""
     return callable(part) and not hasattr(part, "__name__")
-
-
-def remembered(part: Any) -> dict[str, Any]:
-    """What an optimizer or a schedule knows beside what made it: its state_dict(), or its attributes.
-
-    An attribute that is named like an argument may have changed since; a function or an object there is the argument,
-    and so is a private attribute that still equals it.
-    """
-    if hasattr(part, "state_dict") != hasattr(part, "load_state_dict"):
-        name = type(part).__name__
-        raise TypeError(f"{name}: expected state_dict() and load_state_dict(state), or neither, got one of them")
-    if hasattr(part, "state_dict"):
-        state: dict[str, Any] = part.state_dict()
-        return state
-    arguments = constructor_arguments(part)
-    attributes = vars(part) if hasattr(part, "__dict__") else {}
-    plain = (bool, int, float, str, np.generic, np.ndarray, list, dict, type(None))
-    return {
-        name: value
-        for name, value in attributes.items()
-        if (name not in arguments or isinstance(value, plain))
-        and not (name[:1] == "_" and name[1:] in arguments and value is arguments[name[1:]])
-    }
-
-
-def remember(part: Any, state: dict[str, Any]) -> None:
-    """Gives back what `remembered` found; raises ValueError for what it cannot have found."""
-    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-        raise ValueError(f"{type(part).__name__}: expected what it remembers by name, got {type(state).__name__}")
-    if type(part) in OURS.values() and state.keys() != remembered(part).keys():
-        raise ValueError(f"{type(part).__name__}: expected {sorted(remembered(part))}, got {sorted(state)}")
-    if hasattr(part, "load_state_dict"):
-        part.load_state_dict(state)
-    elif state:
-        vars(part).update(state)
-
-
-class Arrays:
-    """What in a state is no JSON: arrays, with their layout, and long lists of numbers, as tensors."""
-
-    def __init__(self, tensors: Tensors) -> None:
-        self.tensors = tensors
-
-    def encode(self, value: Any, where: str) -> dict[str, Any] | None:
-        """For `encoding.encode`: adds a tensor; raises TypeError for arrays that no tensor can be."""
-        if isinstance(value, list) and len(value) > 100:  # a header is no place for them
-            for kind, number, dtype in (("floats", float, np.float64), ("ints", int, np.int64)):
-                if all(type(item) is number for item in value):
-                    with contextlib.suppress(OverflowError):
-                        return self._add(kind, np.array(value, dtype))
-        if not isinstance(value, np.ndarray):
-            return None
-        if isinstance(value, np.ma.MaskedArray) or value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
-            got = f"{type(value).__name__} of {value.dtype}"
-            raise TypeError(f"{where}: cannot be saved: expected an array of integers or real numbers, got {got}")
-        if value.dtype == bool:
-            return self._add("bools", value.astype(np.uint8))
-        fortran = value.flags.f_contiguous and not value.flags.c_contiguous  # NumPy sums in the order of memory
-        return self._add("transposed", value.T) if fortran else self._add("array", value)
-
-    def _add(self, kind: str, array: Array) -> dict[str, Any]:
-        name = f"array/{len(self.tensors)}"
-        self.tensors[name] = np.array(array, order="C")
-        return {kind: name}
-
-    def decode(self, kind: str, name: Any) -> Any:
-        """For `encoding.decode`: takes a tensor away."""
-        if kind not in ("array", "transposed", "bools", "floats", "ints"):
-            raise ValueError(f"unknown kind {kind!r}")
-        array = self.tensors.pop(name)
-        if kind == "bools":
-            return array.astype(bool)
-        return array.T if kind == "transposed" else array if kind == "array" else array.tolist()
 
 
 def _update(trainer: Learner) -> Tensors:
@@ -218,9 +145,9 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
     """Gives a new trainer all that the old one had become, but the model's state; returns where its fit stands."""
     rest = {name: array for name, array in tensors.items() if not name.startswith("model/")}  # each is used once
     arrays, optimizer = Arrays(rest).decode, trainer.optimizer
-    remember(optimizer, decode(config["remembered"], arrays))
+    remember(optimizer, decode(config["remembered"], arrays), type(optimizer) in OURS.values())
     if config["schedule"] is not None:
-        remember(optimizer.lr, decode(config["schedule"], arrays))
+        remember(optimizer.lr, decode(config["schedule"], arrays), type(optimizer.lr) in OURS.values())
     views = _update(trainer)
     for name, view in views.items():
         saved = rest.pop(f"update/{name}")
@@ -261,6 +188,10 @@ def _position(fields: Any, callbacks: list[State], trainer: Learner) -> Position
         whole(name, getattr(position, name), least=0)
     for name in ("epochs", "batch_size"):
         whole(name, position.arguments[name], least=0)
+    if type(position.begun) is not bool or type(position.stop) is not bool:
+        raise ValueError("fit: expected begun and stop to be true or false, got something else")
+    if position.finished > position.arguments["epochs"] or (len(position.losses) and not position.begun):
+        raise ValueError(f"fit: expected an epoch of its {position.arguments['epochs']}, got {position}")
     if position.step != trainer.step:
         raise ValueError(f"fit: expected its step to be {trainer.step}, got {position.step}")
     seen = (len(position.losses),)

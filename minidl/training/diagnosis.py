@@ -94,7 +94,8 @@ class Rerun:
 
     def _backward(self, losses: Array, dy: Array) -> tuple[str, str] | None:
         scores = self.inputs[-1]
-        look = self.smaller if hasattr(self.loss, "op") else f"see what the loss makes of such scores, or {self.smaller}"
+        ours = hasattr(self.loss, "op")
+        look = self.smaller if ours else f"see what the loss makes of such scores, or {self.smaller}"
         for name, what in (("loss", losses), ("loss's gradient, dscores,", dy)):
             if not np.isfinite(what).all():
                 weight = "" if self.batch.weights is None or what is losses else " and sample_weight"

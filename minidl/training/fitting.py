@@ -85,6 +85,10 @@ class Fit:
             }
         return self._arguments
 
+    def note_arguments(self) -> None:
+        """Hashes the data now: the caller may write into it before he looks where the fit stands."""
+        assert self.arguments
+
     def _validation_data(self) -> str | None:
         """A hash of what was given to validate on; None: nothing, or rows held back."""
         if self.validation is None or self.validation[0] is self.data:
@@ -110,9 +114,9 @@ class Fit:
     def difference(self, position: Position) -> str | None:
         """What makes this call another one than that which was interrupted there, in words; None: nothing."""
         for name, value in position.arguments.items():
-            if self.arguments[name] != value:
+            if self.arguments.get(name) != value:
                 expected = _told(name, value, "the same data")
-                got = _told(name, self.arguments[name], "other data (shape, dtype or numbers)")
+                got = _told(name, self.arguments.get(name), "other data (shape, dtype or numbers)")
                 return f"{name}: expected {expected}, as in the fit that was interrupted, got {got}"
         missing = self.hooks.missing(position.callbacks)
         if missing:
@@ -203,15 +207,16 @@ class Fit:
         steps = max(1, min(self._planned, until or self._planned, left // self.batch_size))
         size = min(self.batch_size, left)  # the last partial batch goes alone
         rows = order[self.done : self.done + steps * size]
-        batch, before, began = learner.batches(self.data, rows, size, steps), learner.step, time.perf_counter()
-        try:
-            learner.run(batch)
-        finally:  # also those that came before one that failed
-            done = (learner.step - before) * size
-            self.losses.append(batch.losses[:done])
-            if batch.scores is not None:
-                self.scores.append(batch.scores[:done])
-            self.done += done
+        batch, before, began = learner.batches(self.data, rows, size), learner.step, time.perf_counter()
+        with learner.stepping():
+            try:
+                learner.run(batch)
+            finally:  # also those that came before one that failed
+                done = (learner.step - before) * size
+                self.losses.append(batch.losses[:done])
+                if batch.scores is not None:
+                    self.scores.append(batch.scores[:done])
+                self.done += done
         self._planned = max(1, int(CHUNK_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
         self.progress.advance(steps)
         if steps == until:

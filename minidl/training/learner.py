@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ class Learner:
         self.stop = False
         self.history: dict[str, list[float]] = {}
         self._count = np.zeros(1, np.int64)
+        self._stepping = False
         self._steps: Steps | None = None
         self._parts: tuple[Any, ...] = ()  # what the steps were made of
 
@@ -71,8 +73,8 @@ class Learner:
         data = Supervised.accept(self.model, self.loss, X, y, sample_weight)
         if not len(data.used):
             raise ValueError("X: expected at least one example in a batch, got none")
-        with self.model.busy.training("train_batch"):
-            batch = self.batches(data, data.used, len(data.used), 1)
+        with self.model.busy.training("train_batch"), self.stepping():
+            batch = self.batches(data, data.used, len(data.used))
             self.run(batch)
         return data.mean(batch.losses, data.used)
 
@@ -84,6 +86,20 @@ class Learner:
 
     # ---- for fit: data that was checked before
 
+    @contextmanager
+    def stepping(self) -> Iterator[None]:
+        """A context in which steps are done and noted: what a signal or a user's code sees in it is no whole state."""
+        self._stepping = True
+        try:
+            yield
+        finally:
+            self._stepping = False
+
+    def check_between_steps(self, what: str) -> None:
+        """Raises RuntimeError in the middle of a step."""
+        if self._stepping:
+            raise RuntimeError(f"{what}: a step is being done; call it between two steps, in the on_save of a callback")
+
     def steps(self) -> Steps:
         """How this model, loss and optimizer make their steps: made anew when one of them was exchanged."""
         parts = (self.model.network, self.loss, self.optimizer)
@@ -92,19 +108,23 @@ class Learner:
         self._steps.seed = self.seed
         return self._steps
 
-    def batches(self, data: Supervised, rows: Index, size: int, steps: int) -> Batches:
-        """What `steps` steps on these rows are given; raises for a rate that is none."""
+    def _rate(self, step: int) -> float:
+        """The learning rate at a step, asked for as late as may be; raises for one that is none."""
+        rate, dtype = rate_at(self.optimizer, step), self.model.dtype
+        if rate > float(np.finfo(dtype).max):
+            raise ValueError(f"lr: expected a number that {dtype} can hold, got {rate}")
+        return rate
+
+    def batches(self, data: Supervised, rows: Index, size: int) -> Batches:
+        """What the steps on these rows are given."""
         dtype = self.model.dtype
-        rates = np.array([rate_at(self.optimizer, self.step + k) for k in range(steps)])
-        if rates.max() > np.finfo(dtype).max:
-            raise ValueError(f"lr: expected a number that {dtype} can hold, got {rates.max()}")
         return Batches(
             data.examples,
             data.targets,
             None if data.weights is None else data.weights.astype(dtype),
             rows,
             size,
-            rates,
+            self._rate,
             self._count,
             losses=np.empty(len(rows), dtype),
             scores=np.empty((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
@@ -113,7 +133,7 @@ class Learner:
     def run(self, batch: Batches) -> None:
         """Does these steps; raises FloatingPointError at the first that is not finite."""
         done = self.steps().run(batch, self.num_threads)
-        if done < len(batch.rates):
+        if done < batch.steps:
             raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
 
     def evaluated(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable
@@ -16,12 +17,13 @@ class Signals:
 
     A handler that was there before gets the signal then: Python's own raises KeyboardInterrupt. SIGTERM without any
     handler raises SystemExit(143), so that `finally` clauses run. Signals that are ignored stay so. Only the main
-    thread may have handlers; elsewhere nothing is done.
+    thread may have handlers; elsewhere nothing is done. In a child that is forked meanwhile they act as before.
     """
 
     def __init__(self) -> None:
         self._before: dict[int, Any] = {}
         self._pending: list[int] = []
+        self._process = os.getpid()
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
@@ -48,7 +50,10 @@ class Signals:
             self._act(signal.SIGINT, None)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if number in self._pending:
+        if os.getpid() != self._process:  # a forked child: no check may ever come
+            signal.signal(number, self._before[number])
+            signal.raise_signal(number)
+        elif number in self._pending:
             self._act(number, frame)
         else:
             self._pending.append(number)

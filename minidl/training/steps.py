@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,15 +27,20 @@ class Batches:
     weights: Array | None  # by example, in the model's dtype
     rows: Index
     size: int
-    rates: NDArray[np.float64]  # by step
+    rate: Callable[[int], float]  # the learning rate at a step of the trainer's life
     count: NDArray[np.int64]  # (1,): the steps done so far; each one adds 1, in the same call that changes the weights
     losses: Array  # OUT (len(rows),)
     scores: Array | None  # OUT (len(rows), classes)
 
+    @property
+    def steps(self) -> int:
+        """How many they are."""
+        return len(self.rows) // self.size
+
     def totals(self) -> NDArray[np.float64]:
         """For each step, the weight of its batch: what sums of gradients and losses are divided by."""
         if self.weights is None:
-            return np.full(len(self.rates), float(self.size))
+            return np.full(self.steps, float(self.size))
         with np.errstate(over="ignore"):
             totals: NDArray[np.float64] = self.weights[self.rows].astype(np.float64).reshape(-1, self.size).sum(axis=1)
         if totals.max() > np.finfo(self.weights.dtype).max:
@@ -57,12 +63,13 @@ class FusedSteps:
 
     def run(self, b: Batches, num_threads: int | None) -> int:
         """Does the steps; returns how many: fewer than asked for if one was not finite, which then changed nothing."""
+        rates = np.array([b.rate(int(b.count[0]) + k) for k in range(b.steps)])
         x, rows = b.examples.read(b.rows)
         targets, weights = b.targets, b.weights
         if rows is not b.rows:  # a converted copy of these rows alone
             targets, weights = targets[b.rows], None if weights is None else weights[b.rows]
         return self.plan.train(
-            x, rows, b.size, targets, weights, b.losses, b.scores, b.totals(), b.rates,
+            x, rows, b.size, targets, weights, b.losses, b.scores, b.totals(), rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.rows,
         )  # fmt: skip
 
@@ -102,11 +109,11 @@ class StagedSteps:
                         array[...] = old
             if not done:
                 return k
-        return len(b.rates)
+        return b.steps
 
     def _step(self, b: Batches, k: int, total: float, num_threads: int | None) -> bool:
         """The k-th step; returns whether it was done, which it is not if something is not finite."""
-        here = slice(k * b.size, (k + 1) * b.size)
+        here, rate = slice(k * b.size, (k + 1) * b.size), b.rate(int(b.count[0]))
         rows = b.rows[here]
         x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
         scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), rows)
@@ -123,9 +130,9 @@ class StagedSteps:
         if not (np.isfinite(grads).all() and np.isfinite(b.losses[here]).all()):
             return False
         if self.update is not None:
-            self.update.apply(self.network.parameters.values, grads, b.rates[k], b.count)
+            self.update.apply(self.network.parameters.values, grads, rate, b.count)
         else:
-            self.optimizer.step(self.model.params, float(b.rates[k]))
+            self.optimizer.step(self.model.params, rate)
             b.count += 1
         return True
 

@@ -15,7 +15,7 @@ from conformance.instrumented import Copy, finished
 
 TESTS = ["tests/kernels"]
 MORE_TESTS = ["tests/test_user_kernel.py", "tests/layers", "tests/test_network.py", "tests/test_sequential.py"]
-MORE_TESTS += ["tests/test_bad_input.py", "tests/test_same_bits.py", "tests/training/test_steps.py", "tests/test_trainer.py"]
+MORE_TESTS += ["tests/test_bad_input.py", "tests/test_same_bits.py", "tests/training", "tests/test_trainer.py"]
 CANARIES = {
     "reads beyond": "AddressSanitizer: use-after-poison",
     "writes beyond": "AddressSanitizer: use-after-poison",

@@ -150,8 +150,7 @@ def test_what_a_fit_makes_of_the_one_before_is_told(path, capsys):
     other = broken_off(native(), 16)
     assert repr(other.interrupted) == "<fit at step 17, 1 of 4 epochs done>"
     other.fit(X, Y, epochs=1, batch_size=9, verbose=1)
-    said = "gives up the fit that was interrupted at step 17: epochs: expected 4, as in the fit that was interrupted, got 1"
-    assert capsys.readouterr().out.startswith(said)
+    assert capsys.readouterr().out.startswith("gives up the fit that was interrupted at step 17: epochs: expected 4,")
     finished = native()
     finished.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
     Trainer.resume(path).fit(X, Y, **loud)

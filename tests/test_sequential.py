@@ -385,3 +385,21 @@ def test_weights_may_be_views_of_each_other_and_have_to_fit():
     with pytest.raises(ValueError, match=r"state\['1.bias'\]: expected numbers that float32 can hold"):
         model.load_state_dict(before | {"0.bias": np.ones(3), "1.bias": np.array([0, 1e39, 0])})
     assert all(np.array_equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_a_parameter_that_cannot_be_written_is_refused_before_any_is(model):
+    state, before = {name: value + 1 for name, value in model.state_dict().items()}, model.state_dict()
+    locked = list(model.params)[-1]
+    model.params[locked].value.flags.writeable = False
+    with pytest.raises(ValueError, match=rf"expected parameters that can be written, {locked} are read-only"):
+        model.load_state_dict(state)
+    assert all(np.array_equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_a_list_that_a_layer_was_given_may_change_afterwards(rng, tmp_path):
+    dilation = [1, 1]
+    model = Sequential([Conv2D(2, [3, 3], padding="same", dilation=dilation)], input_shape=(1, 6, 6))
+    x, dilation[0] = rng.standard_normal((3, 1, 6, 6)), 2
+    model.save(tmp_path / "model")
+    for same in (copy.deepcopy(model), model[:], Sequential.load(tmp_path / "model")):
+        assert np.array_equal(same.predict(x), model.predict(x))

@@ -111,3 +111,19 @@ def test_a_forked_child_starts_free(held):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert refused(busy, WRITE)
     assert not refused(busy, WRITE)
+
+
+def test_a_context_that_was_not_entered_sets_nothing_free():
+    busy = Busy()
+    held = busy.reading("predict")
+    held.__exit__(None, None, None)
+    with held:
+        held.__exit__(None, None, None)
+        held.__exit__(None, None, None)
+    with busy.training("fit"), pytest.raises(RuntimeError):
+        busy.training("fit").__enter__()
+
+
+def test_a_context_of_nothing_is_refused():
+    with pytest.raises(TypeError, match="made by itself"):
+        type(Busy().reading("x"))().__enter__()

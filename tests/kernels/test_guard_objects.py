@@ -70,6 +70,29 @@ def parameters_behind_the_end():
 
 
 @case
+def classes_of_python_that_say_something_else():
+    class Lies(DenseOp):
+        dtype, n_param, in_shape, out_shape = "float32", 0, (1,), (1,)
+
+    op, x = Lies((400,), 300, "float64"), np.ones((64, 400), "f4")
+    refused(Plan([op], [0]).predict, x, None, np.ones(401 * 300, "f4"), np.empty((64, 300), "f4"), 1)
+    refused(Plan, [op, DenseOp((300,), 2)], [0, 401 * 300])
+
+
+@case
+def rows_that_another_thread_writes():
+    n = 100_000
+    plan, x, param = Plan([DenseOp((64,), 64)], [0]), np.ones((n, 64), "f4"), np.ones(65 * 64, "f4")
+    for delay in (0.0, 0.001, 0.003):
+        rows, y = np.arange(n), np.empty((n, 64), "f4")
+        thread = threading.Timer(delay, rows.fill, (2**45,))
+        thread.start()
+        with contextlib.suppress(ValueError):  # it came before they were copied
+            plan.predict(x, rows, param, y, 1)
+        thread.join()
+
+
+@case
 def a_plan_of_a_loss_trains_and_nothing_else():
     given = predicting()
     refused(loss_plan().predict, **given)

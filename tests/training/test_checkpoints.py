@@ -277,6 +277,68 @@ class Unsavable(Adam):
         self.log = open
 
 
+class Momentum:
+    """Remembers views of the parameters, or one thing in two places, or without a __dict__."""
+
+    def __init__(self, lr, kind):
+        self.lr, self.kind = lr, kind
+
+    def step(self, params, lr):
+        grads = [p.grad for p in params.values()]
+        self.kept = {"views": grads, "value": {"a": (1, grads[0][:1])}, "twice": [[0.0]] * 2}[self.kind]
+
+
+class Slots:
+    __slots__ = ("lr", "velocity")
+
+    def __init__(self, lr):
+        self.lr, self.velocity = lr, 3
+
+    def step(self, params, lr):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "said"),
+    [
+        (Momentum(0.1, "views"), r"Momentum\['kept'\]\[0\]: cannot be saved, for it lies in the model's parameters"),
+        (Momentum(0.1, "value"), r"Momentum\['kept'\]\['a'\]\[1\]: cannot be saved, for it lies in"),
+        (Momentum(0.1, "twice"), r"Momentum\['kept'\]\[1\]: cannot be saved, for it is Momentum\['kept'\]\[0\]"),
+        (Slots(0.1), "Slots: cannot be saved, for its class has __slots__; give its class a state_dict"),
+    ],
+    ids=["views", "value", "twice", "slots"],
+)
+def test_what_would_come_back_as_something_else_is_refused(path, optimizer, said):
+    trainer = staged()
+    trainer.optimizer = optimizer
+    trainer.train_batch(X, Y)
+    with pytest.raises(TypeError, match=said):
+        trainer.save_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"begun": False}, {"finished": 5}, {"begun": "x"}, {"stop": 1}, {"losses": None}],
+    ids=str,
+)
+def test_a_position_that_contradicts_itself_is_refused(path, change):
+    broken_off(native(), 16).save_checkpoint(path)
+    config, tensors = files.read(path, "checkpoint")
+    pairs = config["position"]["dict"]
+    config["position"]["dict"] = [[name, change.get(name, value)] for name, value in pairs]
+    files.write(path, "checkpoint", config, tensors)
+    with pytest.raises(FileError):
+        Trainer.resume(path)
+
+
+def test_an_unbuilt_model_stays_unbuilt_where_a_resume_is_refused(path):
+    broken_off(staged(), 3).save_checkpoint(path)
+    model = Sequential([Conv2D(2, 3), Draws(), Flatten(), Dense(3)])
+    with pytest.raises(FileError):
+        Trainer.resume(path, model=model, custom=CUSTOM | {"Adam": half})
+    assert model.network is None
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

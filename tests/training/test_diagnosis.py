@@ -262,8 +262,8 @@ def test_the_second_run_has_the_bits_of_the_first(weighted, dtype):
     model, n = net(dtype, [Dropout(0.3)], 7), 20
     weights = RNG.uniform(0.5, 2, 45).astype(dtype) if weighted else None
     rows = RNG.permutation(45)[: 2 * n]
-    arrays = [np.zeros(2), np.zeros(1, np.int64), np.empty(2 * n, dtype), np.empty((2 * n, 3), dtype)]
-    batch = Batches(Examples(X, (1, 8, 8), dtype), Y, weights, rows, n, *arrays)
+    arrays = [np.zeros(1, np.int64), np.empty(2 * n, dtype), np.empty((2 * n, 3), dtype)]
+    batch = Batches(Examples(X, (1, 8, 8), dtype), Y, weights, rows, n, lambda step: 0.0, *arrays)
     assert make_steps(model, softmax_cross_entropy, SGD(0.0), 0).run(batch, None) == 2
     rerun = Rerun(model.network, softmax_cross_entropy, batch, 1, 0, 1, None)
     assert rerun.finding() is None

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
-from broken_off import FIT, WEIGHTS, Counts, X, Y, broken_off, everything, native
+from broken_off import FIT, WEIGHTS, Break, Counts, X, Y, broken_off, everything, native
 
-from minidl import Trainer
+from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
+from minidl.layers import Dense, Flatten
+from minidl.optimizers import SGD
 
 
 @pytest.fixture
@@ -157,3 +159,110 @@ def test_what_a_fit_makes_of_the_one_before_is_told(path, capsys):
     assert capsys.readouterr().out == "nothing is left to do: this fit had come to its end when it was saved\n"
     Trainer.resume(path).fit(X, Y, **loud | {"epochs": 2})
     assert capsys.readouterr().out.startswith("the fit before had come to its end; 2 more epochs\nepoch 1/2")
+
+
+# ---- what an optimizer in Python may do
+class Decays:
+    """Its rate depends on the steps that it has done."""
+
+    def __init__(self, lr):
+        self.lr = lr
+
+    def step(self, params, lr):
+        for param in params.values():
+            param.value -= lr * param.grad
+        self.lr *= 0.97
+
+
+class Watches:
+    """A hook that does nothing, but lets Python look at each step."""
+
+    def on_step_end(self, trainer, step, loss):
+        pass
+
+
+def decaying():
+    trainer = native()
+    return Trainer(trainer.model, "softmax_cross_entropy", Decays(0.3), seed=5)
+
+
+def test_a_rate_that_a_step_changes_counts_for_the_next(path):
+    trainers = [decaying() for _ in range(3)]
+    for trainer, callbacks in zip(trainers, ([], [Watches()], [Checkpoint(path, every_n_steps=7)]), strict=True):
+        trainer.fit(X, Y, **FIT, callbacks=callbacks)
+        assert everything(trainer) == everything(trainers[0])
+    broken_off(decaying(), 16).save_checkpoint(path)
+    resumed = Trainer.resume(path, custom={"Decays": Decays})
+    resumed.fit(X, Y, **FIT)
+    assert everything(resumed) == everything(trainers[0])
+    by_hand = decaying()
+    for _ in range(3):
+        before = by_hand.model.params["6.bias"].value.copy()
+        rate = by_hand.optimizer.lr
+        by_hand.train_batch(X, Y)
+        change = by_hand.model.params["6.bias"].value - before
+        np.testing.assert_allclose(change, -rate * by_hand.model.params["6.bias"].grad, rtol=1e-4)
+
+
+def test_nothing_is_saved_in_the_middle_of_a_step(path):
+    trainer = decaying()
+    step = trainer.optimizer.step
+
+    def saves(params, lr):
+        step(params, lr)
+        trainer.save_checkpoint(path)
+
+    trainer.optimizer.step = saves
+    for train in (lambda: trainer.fit(X, Y, **FIT), lambda: trainer.train_batch(X, Y)):
+        with pytest.raises(RuntimeError, match="save_checkpoint: a step is being done"):
+            train()
+    assert not path.exists()
+    del trainer.optimizer.step
+    trainer.save_checkpoint(path)
+
+
+# ---- what the caller does meanwhile
+def test_data_that_is_written_into_behind_a_break_is_other_data():
+    for look in (False, True):
+        data = X.copy()
+        trainer = native()
+        with pytest.raises(KeyboardInterrupt):
+            trainer.fit(data, Y, **FIT, callbacks=[Break(16)])
+        assert not look or trainer.interrupted is not None
+        data *= 2
+        trainer.fit(data, Y, **FIT)
+        assert trainer.epoch == 1 + 4
+
+
+def test_a_fit_whose_last_hook_fails_has_come_to_its_end():
+    trainer = native()
+
+    class Fails:
+        def on_fit_end(self, trainer):
+            raise KeyError("x")
+
+    with pytest.raises(KeyError):
+        trainer.fit(X, Y, **FIT, callbacks=[Fails()])
+    assert trainer.interrupted is None
+    trainer.fit(X, Y, **FIT)
+    assert trainer.epoch == 8
+
+
+def rate_below_zero(step):
+    return -1.0
+
+
+@pytest.mark.parametrize("change", ["callback", "rate", "optimizer"])
+def test_a_first_fit_that_is_refused_leaves_the_model_unbuilt(change, tmp_path):
+    model = Sequential([Flatten(), Dense(3)])
+    optimizer = SGD(rate_below_zero) if change == "rate" else SGD(0.1)
+    if change == "optimizer":
+        optimizer = Decays(0.1)
+        del optimizer.lr
+    callbacks = [Checkpoint(tmp_path / "missing" / "x")] if change == "callback" else []
+    trainer = Trainer(model, "softmax_cross_entropy", optimizer)
+    with pytest.raises((TypeError, ValueError, OSError)):
+        trainer.fit(X, Y, **FIT, callbacks=callbacks)
+    trainer.optimizer = SGD(0.1)
+    trainer.fit(X[:, :, :5], Y, **FIT)
+    assert model.input_shape == (1, 5, 6) and trainer.epoch == 4

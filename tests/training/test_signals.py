@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,26 @@ def test_sigterm_in_any_hook_saves_and_exits_with_143(tmp_path, hook):
         trainer_of().fit(X, Y, 1, 8, verbose=0, callbacks=[callback, Checkpoint(tmp_path / "c", every_n_steps=1000)])
     assert left.value.code == 143
     assert Trainer.resume(tmp_path / "c").epoch == (hook in ("on_epoch_end", "on_fit_end"))
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_forked_child_ends_at_once(number):
+    """Its fit, if it has one, will never come to a check."""
+
+    def fork():
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.raise_signal(number)
+                time.sleep(20)
+            except KeyboardInterrupt:
+                os._exit(7)
+            finally:
+                os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert status == {signal.SIGINT: 7, signal.SIGTERM: -signal.SIGTERM}[number]
+
+    trainer_of().fit(X, Y, epochs=1, verbose=0, callbacks=[At(0, fork)])
 
 
 def test_a_handler_set_in_between_stays():

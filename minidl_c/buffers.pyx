@@ -56,6 +56,8 @@ cdef class Arguments:
         cdef Py_ssize_t numbers
         if type(array) is not ndarray or array.dtype.names is not None:
             check_plain(array, name)
+        if self.n == MOST_ARRAYS:
+            raise ValueError(f"{name}: expected at most {MOST_ARRAYS} arrays in a call")
         try:
             PyObject_GetBuffer(array, view, PyBUF_FORMAT | PyBUF_STRIDES)
         except ValueError as error:                           # dates have no buffer

@@ -9,9 +9,10 @@ Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learni
 """
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
+from numpy import zeros_like
 
 from minidl_c.axes cimport find_runs
-from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.buffers cimport arrays
 from minidl_c.conv2d_single cimport conv2d_backward_w_single, single_scratch
 from minidl_c.correlate cimport correlate_tile, correlation
@@ -282,4 +283,4 @@ def conv2d_backward(
     """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as conv2d_forward."""
     dy_, x_, w_, dx_, dw_, db_ = arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
     op = _op(x_, stride, padding, dilation, groups, w=w_, dy=dy_, dw=dw_, db=db_)
-    backward_batch(op, dy_, x_, dx_, (w_, db_), (dw_, db_), num_threads)
+    backward_batch(op, dy_, x_, dx_, (w_, zeros_like(db_)), (dw_, db_), num_threads)

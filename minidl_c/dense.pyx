@@ -8,8 +8,9 @@ The weights' gradient waits for the whole batch because it is as large as the we
 them through memory for every tile. Its lanes hold outputs, so each tile leaves dy with its examples as rows.
 """
 from libc.string cimport memset
+from numpy import zeros_like
 
-from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.buffers cimport arrays
 from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile, whole
 from minidl_c.op import product_of, whole_numbers
@@ -208,4 +209,4 @@ def dense_backward(
     """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as dense_forward."""
     dy_, x_, w_, dx_, dw_, db_ = arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
     op = _op(x_, w_, dy=dy_, dw=dw_, db=db_)
-    backward_batch(op, dy_, x_, dx_, (w_, db_), (dw_, db_), num_threads)
+    backward_batch(op, dy_, x_, dx_, (w_, zeros_like(db_)), (dw_, db_), num_threads)

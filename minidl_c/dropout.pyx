@@ -12,11 +12,8 @@ from hashlib import blake2b
 
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
-from numpy import empty, empty_like, ndarray
 
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
-from minidl_c.op import whole_numbers
-from minidl_c.plan cimport Plan
 
 cdef extern from "threefry.h" nogil:
     words words_of(uint64_t number)
@@ -101,44 +98,3 @@ cdef class DropoutOp(Op):
         self.c.splits = self.c.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = &self.d
-
-
-# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
-
-cdef Plan plan_of(str name, object a, str other_name, object b, object rate, object path):
-    """A plan of one dropout for rows as in `a`; raises TypeError or ValueError unless `b` has that shape too.
-
-    Plain arrays, which the plan checks further: memoryviews of either dtype would double the size of this module.
-    """
-    if not isinstance(a, ndarray) or not isinstance(b, ndarray):
-        raise TypeError(f"dropout: {name}, {other_name}: expected arrays, got {type(a)} and {type(b)}")
-    if a.ndim != 2 or b.shape != a.shape:
-        raise ValueError(f"dropout: {name}, {other_name}: expected one shape (n, size), got {a.shape} and {b.shape}")
-    return Plan([DropoutOp(a.shape[1:], rate, path, a.dtype.name)], [0])
-
-
-def dropout_forward(
-    x,                                  # IN  (n, size)
-    y,                                  # OUT (n, size)
-    rate, seed=0, step=0, path="",
-    numbers=None,                       # IN  (n,) int64: those of the examples in the data; None: 0 to n - 1
-    num_threads=1,
-):
-    """y = x after dropout as in a training step. Raises TypeError or ValueError for arrays or numbers that do not fit."""
-    plan = plan_of("x", x, "y", y, rate, path)
-    seed, step = whole_numbers("seed, step", (seed, step), 2, 0)
-    plan.forward(x, empty(0, x.dtype), y, num_threads, seed, step, numbers)
-
-
-def dropout_backward(
-    dy,                                 # IN  (n, size)
-    dx,                                 # OUT (n, size)
-    rate, seed=0, step=0, path="",
-    numbers=None,                       # IN  (n,) int64
-    num_threads=1,
-):
-    """dx = dy / (1 - rate) where that forward kept x, else 0. Raises as dropout_forward."""
-    plan, none = plan_of("dy", dy, "dx", dx, rate, path), empty(0, dy.dtype)
-    seed, step = whole_numbers("seed, step", (seed, step), 2, 0)
-    kept = plan.forward(dy, none, empty_like(dy), num_threads, seed, step, numbers)
-    plan.backward(kept, dy, dx, none, none)

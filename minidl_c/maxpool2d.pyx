@@ -9,7 +9,7 @@ padding behind the input is dropped.
 """
 from libc.string cimport memset
 
-from minidl_c.batch cimport backward_batch, forward_batch
+from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 from minidl_c.op import whole_numbers

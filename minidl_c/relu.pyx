@@ -1,7 +1,5 @@
 """ReLU: y = max(x, 0). NaN stays NaN; the gradient at 0 is 0."""
 
-from minidl_c.batch cimport backward_batch, forward_batch
-from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, share, tile
 
 
@@ -58,30 +56,3 @@ cdef class ReLUOp(Op):
         self.c.splits = self.c.in_place = self.c.is_relu = 1
         self.c.reads = READS_Y
         self.c.forward_tile, self.c.backward_tile = forward, backward
-
-
-# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
-
-def relu_forward(
-    const real[:, ::1] x not None,             # IN  (n, size)
-    real[:, ::1] y not None,                   # OUT (n, size)
-    num_threads=1,
-):
-    """y = max(x, 0), in parallel over the batch. Raises ValueError if the shapes differ."""
-    x_, y_ = arrays({"x": x}, {"y": y})
-    if x_.shape != y_.shape:
-        raise ValueError(f"relu: y: expected shape {x_.shape}, got {y_.shape}")
-    forward_batch(ReLUOp(x_.shape[1:], x_.dtype.name), x_, y_, (), num_threads)
-
-
-def relu_backward(
-    const real[:, ::1] dy not None,            # IN  (n, size)
-    const real[:, ::1] x not None,             # IN  (n, size)
-    real[:, ::1] dx not None,                  # OUT (n, size)
-    num_threads=1,
-):
-    """dx = dy where x > 0, else 0. Raises ValueError if the shapes differ."""
-    dy_, x_, dx_ = arrays({"dy": dy, "x": x}, {"dx": dx})
-    if dy_.shape != x_.shape:
-        raise ValueError(f"relu: dy: expected shape {x_.shape}, got {dy_.shape}")
-    backward_batch(ReLUOp(x_.shape[1:], x_.dtype.name), dy_, x_, dx_, (), (), num_threads)

@@ -1,7 +1,5 @@
 """Rescale: y = x * scale + offset, two roundings."""
 
-from minidl_c.batch cimport backward_batch, forward_batch
-from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 
 
@@ -62,29 +60,3 @@ cdef class RescaleOp(Op):
         self.c.splits = self.c.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = &self.d
-
-
-# ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------
-
-def rescale_forward(
-    const real[:, ::1] x not None,             # IN  (n, size)
-    real[:, ::1] y not None,                   # OUT (n, size)
-    scale, offset=0.0, num_threads=1,
-):
-    """y = x * scale + offset, in parallel over the batch. Raises ValueError if the shapes differ."""
-    x_, y_ = arrays({"x": x}, {"y": y})
-    if x_.shape != y_.shape:
-        raise ValueError(f"rescale: y: expected shape {x_.shape}, got {y_.shape}")
-    forward_batch(RescaleOp(x_.shape[1:], scale, offset, x_.dtype.name), x_, y_, (), num_threads)
-
-
-def rescale_backward(
-    const real[:, ::1] dy not None,            # IN  (n, size)
-    real[:, ::1] dx not None,                  # OUT (n, size)
-    scale, num_threads=1,
-):
-    """dx = dy * scale. Raises ValueError if the shapes differ."""
-    dy_, dx_ = arrays({"dy": dy}, {"dx": dx})
-    if dy_.shape != dx_.shape:
-        raise ValueError(f"rescale: dx: expected shape {dy_.shape}, got {dx_.shape}")
-    backward_batch(RescaleOp(dy_.shape[1:], scale, 0.0, dy_.dtype.name), dy_, dy_, dx_, (), (), num_threads)

@@ -13,14 +13,15 @@ import reference as ref
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, pool_cases
 from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
 
+from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.conv2d import conv2d_backward, conv2d_forward
 from minidl_c.dense import dense_backward, dense_forward
-from minidl_c.dropout import dropout_backward, dropout_forward
-from minidl_c.flatten import flatten_backward, flatten_forward
+from minidl_c.dropout import DropoutOp
+from minidl_c.flatten import FlattenOp
 from minidl_c.gather import gather_backward, gather_forward
 from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
-from minidl_c.relu import relu_backward, relu_forward
-from minidl_c.rescale import rescale_backward, rescale_forward
+from minidl_c.relu import ReLUOp
+from minidl_c.rescale import RescaleOp
 from minidl_c.sgd import sgd_update
 from minidl_c.softmax_cross_entropy import (
     softmax,
@@ -83,6 +84,12 @@ def small_batch(rng, case):
 def sizes(rng):
     """n, and numbers of an example."""
     return int(rng.integers(0, 41)), int(rng.integers(1, 40))
+
+
+def both_ways(op, a, threads):
+    """Forward and backward of an op without parameters."""
+    forward_batch(op, a.x, a.y, num_threads=threads)
+    backward_batch(op, a.dy, a.x, a.dx, num_threads=threads)
 
 
 # ---- the kernels: each yields the trials of a block ----------------------------------------------
@@ -166,8 +173,7 @@ def relu(rng):
     kind, (x, dy) = draw_values(rng, ((n, size),) * 2)
 
     def run(a, threads):
-        relu_forward(a.x, a.y, threads)
-        relu_backward(a.dy, a.x, a.dx, threads)
+        both_ways(ReLUOp((size,), dtype), a, threads)
 
     def oracle():
         yield "y", np.maximum(x, 0).astype(dtype), 0
@@ -183,8 +189,7 @@ def rescale(rng):
     scale, offset = (float(v) for v in rng.standard_normal(2))
 
     def run(a, threads):
-        rescale_forward(a.x, a.y, scale, offset, threads)
-        rescale_backward(a.dy, a.dx, scale, threads)
+        both_ways(RescaleOp((size,), scale, offset, dtype), a, threads)
 
     def oracle():
         wide, dwide = x.astype("f8"), dy.astype("f8")
@@ -200,8 +205,7 @@ def flatten(rng):
     kind, (x, dy) = draw_values(rng, (shape, (shape[0], int(np.prod(shape[1:])))))
 
     def run(a, threads):
-        flatten_forward(a.x, a.y, threads)
-        flatten_backward(a.dy, a.dx, threads)
+        both_ways(FlattenOp(shape[1:], dtype), a, threads)
 
     def oracle():
         yield "y", x.reshape(dy.shape).astype(dtype), 0
@@ -278,8 +282,9 @@ def dropout(rng):
     numbers = rng.integers(0, 2**40, n)
 
     def run(a, threads):
-        dropout_forward(a.x, a.y, rate, seed, step, path, a.numbers, threads)
-        dropout_backward(a.dy, a.dx, rate, seed, step, path, a.numbers, threads)
+        options = {"seed": seed, "step": step, "numbers": a.numbers, "num_threads": threads}
+        forward_batch(DropoutOp((size,), rate, path, dtype), a.x, a.y, training=True, **options)
+        backward_batch(DropoutOp((size,), rate, path, dtype), a.dy, a.x, a.dx, **options)
 
     def oracle():
         for name, value in zip(("y", "dx"), values, strict=True):

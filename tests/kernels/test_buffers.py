@@ -12,6 +12,8 @@ from odd_arrays import KINDS, NEVER, plain
 from plans import OUT, SIZE, N, dense_plan, loss_plan, predicting, training
 
 import minidl_c
+from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.conv2d import Conv2DOp
 from minidl_c.sgd import SGDUpdate
 
 RNG = np.random.default_rng(0)
@@ -34,22 +36,12 @@ FUNCTIONS = {
     "dense.dense_backward": (
         {"dy": given(20, 4), "x": given(20, 3), "w": given(3, 4), "dx": given(20, 3), "dw": given(3, 4),
          "db": given(4)}, "dx dw db"),
-    "dropout.dropout_forward": (
-        {"x": given(20, 3), "y": given(20, 3), "rate": 0.5, "numbers": np.arange(20)}, "y"),
-    "dropout.dropout_backward": (
-        {"dy": given(20, 3), "dx": given(20, 3), "rate": 0.5, "numbers": np.arange(20)}, "dx"),
-    "flatten.flatten_forward": ({"x": given(*IMAGE), "y": given(3, 50)}, "y"),
-    "flatten.flatten_backward": ({"dy": given(3, 50), "dx": given(*IMAGE)}, "dx"),
     "gather.gather_forward": (
         {"x": given(5, 3), "rows": given(20, dtype="i8"), "tiles": given(2, 3, 16)}, "tiles"),
     "gather.gather_backward": ({"tiles": given(2, 3, 16), "y": given(20, 3)}, "y"),
     "maxpool2d.maxpool2d_forward": ({"x": given(3, 2, 4, 4), "y": given(3, 2, 2, 2), **POOL}, "y"),
     "maxpool2d.maxpool2d_backward": (
         {"dy": given(3, 2, 2, 2), "x": given(3, 2, 4, 4), "dx": given(3, 2, 4, 4), **POOL}, "dx"),
-    "relu.relu_forward": ({"x": given(20, 3), "y": given(20, 3)}, "y"),
-    "relu.relu_backward": ({"dy": given(20, 3), "x": given(20, 3), "dx": given(20, 3)}, "dx"),
-    "rescale.rescale_forward": ({"x": given(20, 3), "y": given(20, 3), "scale": 2.0}, "y"),
-    "rescale.rescale_backward": ({"dy": given(20, 3), "dx": given(20, 3), "scale": 2.0}, "dx"),
     "sgd.sgd_update": (
         {"w": given(20), "g": given(20), "velocity": given(20), "lr": 0.5, "momentum": 0.5}, "w velocity"),
     "softmax_cross_entropy.softmax": ({"scores": given(20, 3), "probabilities": given(20, 3)}, "probabilities"),
@@ -87,11 +79,26 @@ def train(**arguments):
     loss_plan().train(update=SGDUpdate(SIZE, "float32", 0.5), **arguments)
 
 
+def convolve(weight, bias, **arguments):
+    forward_batch(Conv2DOp(IMAGE[1:], 4, (3, 3)), params=(weight, bias), num_threads=2, training=True, **arguments)
+
+
+def convolve_back(weight, bias, dw, db, **arguments):
+    op = Conv2DOp(IMAGE[1:], 4, (3, 3))
+    backward_batch(op, params=(weight, bias), grads=(dw, db), num_threads=2, **arguments)
+
+
 def apply(param, grad, count):
     SGDUpdate(SIZE, "float32", 0.5).apply(param, grad, 0.5, count)
 
 
 METHODS = {
+    "batch.forward_batch": (
+        convolve, {"x": given(*IMAGE), "y": given(3, 4, 3, 3), "weight": given(*FILTERS), "bias": given(4),
+                   "numbers": np.arange(3)}, "y"),
+    "batch.backward_batch": (
+        convolve_back, {"dy": given(3, 4, 3, 3), "x": given(*IMAGE), "dx": given(*IMAGE), "weight": given(*FILTERS),
+                        "bias": given(4), "dw": given(*FILTERS), "db": given(4), "numbers": np.arange(3)}, "dx dw db"),
     "Plan.predict": (predict, predicting(), "y"),
     "Plan.forward": (forward, {k: v for k, v in predicting().items() if k in ("x", "param", "y")}
                      | {"numbers": np.arange(N)}, "y"),
@@ -178,7 +185,7 @@ def test_no_function_is_forgotten():
             ours = name[0] != "_" and getattr(value, "__module__", "") == module.__name__
             if ours and callable(value) and not isinstance(value, type):
                 found[f"{path.stem}.{name}"] = value
-    assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS}
+    assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *(name for name in METHODS if name.startswith("batch."))}
     plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "nesterov", "seed",
                   "step", "path"}
     for name, (right, _) in FUNCTIONS.items():

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.dropout import DropoutOp, dropout_backward, dropout_forward
+from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.dropout import DropoutOp
 from minidl_c.plan import Plan
 from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
@@ -16,6 +17,14 @@ THREADS = (1, 2, 3, 8)
 RATES = (0.1, 0.5, 0.9)
 LARGE = 2**63 - 1  # what seed and step may be
 NOTHING = {dtype: np.empty(0, dtype) for dtype in DTYPES}
+
+
+def dropout_forward(x, y, rate, path="", **options):
+    forward_batch(DropoutOp(x.shape[1:], rate, path, x.dtype.name), x, y, training=True, **options)
+
+
+def dropout_backward(dy, dx, rate, path="", **options):
+    backward_batch(DropoutOp(dy.shape[1:], rate, path, dy.dtype.name), dy, dy, dx, **options)
 
 
 def forward(check, x, rate, **options):
@@ -199,14 +208,6 @@ def right_call(check, kernel):
     if kernel == "forward":
         return check.call(dropout_forward, ("y",), x=a, y=b, rate=0.5)
     return check.call(dropout_backward, ("dx",), dy=a, dx=b, rate=0.5)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "name"), [("forward", "x"), ("forward", "y"), ("backward", "dy"), ("backward", "dx")]
-)
-def test_wrong_arrays_are_refused(check, kernel, name):
-    check.wrong_shapes_refused(right_call(check, kernel), name)
-    check.wrong_arrays_refused(right_call(check, kernel), name)
 
 
 @pytest.mark.parametrize("kernel", ["forward", "backward"])

@@ -11,10 +11,11 @@ import pytest
 from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
 
+from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.dense import DenseOp, dense_forward
 from minidl_c.gather import gather_backward, gather_forward
 from minidl_c.plan import Plan
-from minidl_c.relu import relu_backward, relu_forward
+from minidl_c.relu import ReLUOp
 from minidl_c.sgd import SGDUpdate, sgd_update
 from minidl_c.softmax_cross_entropy import softmax, softmax_cross_entropy_backward, softmax_cross_entropy_forward
 from minidl_c.threads import check_num_threads, set_num_threads
@@ -209,9 +210,9 @@ def outputs_have_memory_of_their_own():
 @case
 def kernels_and_memory_of_their_own():
     a = np.ones((20, 3), "f4")
-    refused(relu_forward, a, a)
-    refused(relu_forward, a[:-1], a[1:])
-    refused(relu_backward, a, np.ones_like(a), a)
+    refused(forward_batch, ReLUOp((3,)), a, a)
+    refused(forward_batch, ReLUOp((3,)), a[:-1], a[1:])
+    refused(backward_batch, ReLUOp((3,)), a, np.ones_like(a), a)
     refused(softmax, a, a)
     refused(softmax_cross_entropy_backward, a, np.zeros(20, "i8"), None, a)
     refused(softmax_cross_entropy_forward, a, np.zeros(20, "i8"), a.reshape(-1)[:20])

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from geometries import pool_cases
 
+from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.maxpool2d import MaxPool2DOp, maxpool2d_backward, maxpool2d_forward
 from minidl_c.plan import Plan
-from minidl_c.relu import ReLUOp, relu_backward, relu_forward
+from minidl_c.relu import ReLUOp
 
 NOTHING = np.empty(0, "f4")
 
@@ -18,12 +19,12 @@ def numbers(rng, shape):
 
 def relu_then_pool(case, x, dy):
     """The two kernels one after the other: y and dx."""
-    flat, positive = x.reshape(len(x), -1), np.empty_like(x)
-    relu_forward(flat, positive.reshape(flat.shape))
+    relu, positive = ReLUOp(x.shape[1:]), np.empty_like(x)
+    forward_batch(relu, x, positive)
     y, dpositive, dx = np.empty(case.y_shape, "f4"), np.empty_like(x), np.empty_like(x)
     maxpool2d_forward(positive, y, **case.options)
     maxpool2d_backward(dy, positive, dpositive, **case.options)
-    relu_backward(dpositive.reshape(flat.shape), flat, dx.reshape(flat.shape))
+    backward_batch(relu, dpositive, x, dx)
     return y, dx
 
 
@@ -55,5 +56,5 @@ def test_a_relu_stays_where_nothing_is_behind_it_that_could_do_it():
     plan.predict(x.reshape(5, -1), np.arange(5), NOTHING, y, 1)
     pooled = np.empty((5, 1, 2, 2), "f4")
     maxpool2d_forward(x, pooled, (2, 2), (2, 2))
-    relu_forward(pooled.reshape(5, 4), expected := np.empty((5, 4), "f4"))
+    forward_batch(ReLUOp((1, 2, 2)), pooled, expected := np.empty_like(pooled))
     assert y.tobytes() == expected.tobytes()

@@ -5,10 +5,11 @@ import pytest
 import reference as ref
 from geometries import conv_cases, pool_cases
 
+from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.conv2d import conv2d_backward, conv2d_forward
 from minidl_c.dense import dense_backward, dense_forward
 from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
-from minidl_c.relu import relu_backward, relu_forward
+from minidl_c.relu import ReLUOp
 from minidl_c.sgd import sgd_update
 from minidl_c.softmax_cross_entropy import (
     softmax_cross_entropy_backward,
@@ -132,8 +133,9 @@ def test_relu(check, dtype):
     ty = functional.relu(tx)
     ty.backward(torch.tensor(dy))
     y, dx = outputs(check, dtype, x.shape, x.shape)
-    relu_forward(x, y)
-    relu_backward(dy.astype(dtype), x, dx)
+    op = ReLUOp(x.shape[1:], dtype)
+    forward_batch(op, x, y)
+    backward_batch(op, dy.astype(dtype), x, dx)
     check.equal(y, *numbers(ty), "y")
     check.equal(dx, *numbers(tx.grad.to(getattr(torch, dtype))), "dx")
 

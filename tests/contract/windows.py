@@ -1,0 +1,35 @@
+"""Layers that slide a window over an image."""
+
+from contract.case import Case, functional
+from geometries import conv_cases, pool_cases
+
+from minidl.layers import Conv2D, MaxPool2D
+
+
+def drawn(cases, rng):
+    """A random geometry."""
+    return next(iter(cases(int(rng.integers(2**32)), 1)))
+
+
+def symmetric(case):
+    """Whether PyTorch has such a padding."""
+    top, bottom, left, right = case.padding
+    return (top, left) == (bottom, right)
+
+
+def conv2d(rng):
+    case = next(c for c in iter(lambda: drawn(conv_cases, rng), None) if symmetric(c))
+    options = case.options | {"padding": case.padding[::2]}
+    layer = Conv2D(case.filters, case.kernel, **options)
+    return Case(layer, case.x_shape[1:], lambda x, weight, bias: functional().conv2d(x, weight, bias, **options))
+
+
+def max_pool2d(rng):
+    case = drawn(pool_cases, rng)
+    options = case.options
+    kernel = options.pop("kernel")
+    layer = MaxPool2D(kernel, **options)
+    return Case(layer, case.x_shape[1:], lambda x: functional().max_pool2d(x, kernel, **options))
+
+
+DRAWS = {"Conv2D": conv2d, "MaxPool2D": max_pool2d}

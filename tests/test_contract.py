@@ -1,0 +1,111 @@
+"""Every layer in one table: gradients, PyTorch, equal bits. A public layer that is missing from the table fails."""
+
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, layers
+from minidl.testing import check_layer
+
+FAMILIES = sorted(path.stem for path in (Path(__file__).parent / "contract").glob("*.py") if path.stem != "case")
+DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
+GEOMETRIES = 500
+BATCHES = (1, 2, 3, 15, 16, 17, 33)
+
+every_layer = pytest.mark.parametrize("name", sorted(DRAWS))
+
+
+def seeded(name, number):
+    return np.random.default_rng([number, *name.encode()])
+
+
+def small(name, rng):
+    """A case that finite differences are quick for."""
+    while True:
+        case = DRAWS[name](rng)
+        if np.prod(case.in_shape) <= 200:
+            return case
+
+
+def with_parameters(case, rng, dtype):
+    """A model of this layer, whose parameters all have numbers of their own."""
+    model = Sequential([case.layer], input_shape=case.in_shape, dtype=dtype)
+    for param in model.params.values():
+        param.value = rng.standard_normal(param.value.shape)
+    return model
+
+
+def test_no_layer_is_missing():
+    assert set(DRAWS) == set(layers.__all__)
+
+
+@every_layer
+@pytest.mark.parametrize("number", range(3))
+def test_keeps_the_contract(name, number):
+    case = small(name, seeded(name, number))
+    check_layer(case.layer, case.in_shape, couples_examples=case.couples_examples)
+
+
+def bits(model, x, dy, threads):
+    network = model.network
+    y, tape = network.forward(x, threads)
+    dx = network.backward(tape, dy, want_dx=True)
+    return [y.tobytes(), dx.tobytes(), *(param.grad.tobytes() for param in model.params.values())]
+
+
+@every_layer
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_threads_do_not_change_a_bit(name, dtype):
+    for number in range(10):
+        rng = seeded(name, number)
+        case = DRAWS[name](rng)
+        model, n = with_parameters(case, rng, dtype), int(rng.choice([1, 16, 37, 300]))
+        x, dy = case.values(rng, (n, *case.in_shape)), rng.standard_normal((n, *model.output_shape))
+        x, dy = x.astype(dtype), dy.astype(dtype)
+        alone = bits(model, x, dy, 1)
+        for threads in (2, 3):
+            assert bits(model, x, dy, threads) == alone, f"{case.layer!r} of {n} {case.in_shape}, {threads} threads"
+
+
+def by_torch(case, model, x, dy):
+    """y, dx and the gradients of the parameters."""
+    import torch
+
+    leaf = torch.tensor(x, requires_grad=True)
+    names = [name.partition(".")[2] for name in model.params]
+    params = {n: torch.tensor(p.value, requires_grad=True) for n, p in zip(names, model.params.values(), strict=True)}
+    y = case.torch(leaf, **params)
+    y.backward(torch.tensor(dy).reshape(y.shape))
+    return [t.detach().numpy() for t in (y, leaf.grad, *(p.grad for p in params.values()))]
+
+
+@pytest.fixture(scope="module")
+def one_torch_thread():
+    """PyTorch's threads spin between small calls and take the time of the others."""
+    if find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(1)
+
+
+@every_layer
+@pytest.mark.oracle
+def test_agrees_with_pytorch(name, one_torch_thread):
+    if DRAWS[name](seeded(name, 0)).torch is None:
+        pytest.skip("PyTorch has no such layer")
+    for number in range(GEOMETRIES):
+        rng = seeded(name, number)
+        case = DRAWS[name](rng)
+        model, n = with_parameters(case, rng, "float64"), int(rng.choice(BATCHES))
+        x, dy = case.values(rng, (n, *case.in_shape)), rng.standard_normal((n, *model.output_shape))
+        found = [model.forward(x, training=True), model.backward(dy), *(p.grad for p in model.params.values())]
+        what = ["y", "dx", *(f"grad of {key}" for key in model.params)]
+        for part, a, b in zip(what, found, by_torch(case, model, x, dy), strict=True):
+            scale = max(float(np.abs(b).max(initial=0)), 1.0)
+            np.testing.assert_allclose(
+                a, b.reshape(a.shape), rtol=1e-10, atol=1e-12 * scale,
+                err_msg=f"{part}: {case.layer!r} of {n} {case.in_shape}",
+            )  # fmt: skip

@@ -78,12 +78,16 @@ def _same_shape(name: str, new: ArrayLike, old: Array) -> Array:
 class Layer:
     """The base of every layer. A layer brings an op (`self.op`), or writes `forward` and `backward` in NumPy.
 
+    Several ops, one behind the other, are a tuple. An op reads the parameters in the order in which `build` made them; the
+    buffers are those of the last one.
+
     Its constructor only stores its arguments, in attributes of the same names. It finds on itself: `dtype` (in build
     and later), `in_shape` and `out_shape` (without the batch axis), `params` (name to Param), `buffers` (name to
     array), `rng` (in a training forward), and `needs_dx`: whether anybody uses what `backward` returns.
     """
 
-    op: Op | None = None
+    op: Op | tuple[Op, ...] | None = None
+    least_examples: int = 1  # in a batch of training
     needs_dx: bool = True
     in_shape: Shape
     out_shape: Shape
@@ -111,6 +115,11 @@ class Layer:
     def backward(self, dy: Array) -> Array:
         """Returns dx, in dy's dtype, for the gradient dy of the last training forward's y. Overwrites every grad."""
         raise NotImplementedError(f"{type(self).__name__} has neither an op nor a backward")
+
+    @property
+    def ops(self) -> tuple[Op, ...]:
+        """The op, or all of them; none for a layer in NumPy."""
+        return () if self.op is None else self.op if isinstance(self.op, tuple) else (self.op,)
 
     # ---- what a layer uses
 
@@ -163,7 +172,7 @@ class Layer:
             raise TypeError(f"build: expected it to return a shape, got {out_shape!r}")
         out_shape = tuple(whole("build: a size of the shape it returns", size) for size in out_shape)
         if self.op is not None:
-            self._check_op(self.op, out_shape)
+            self._check_ops(out_shape)
             with contextlib.suppress(TypeError):  # one that keeps no arguments cannot be saved, but be used
                 self._config = copy.deepcopy(constructor_arguments(self))
         self.out_shape = out_shape
@@ -206,18 +215,23 @@ class Layer:
     def _generator(self, name: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, *f"{self._path}/{name}".encode()])
 
-    def _check_op(self, op: Op, out_shape: Shape) -> None:
-        if not isinstance(op, Op):
-            raise TypeError(f"op: expected an Op of minidl_c, got {op!r}")
-        if op.dtype != self.dtype:
-            raise ValueError(f"op: expected one for {self.dtype}, got {op.dtype}: give it self.dtype")
-        count = sum(p.value.size for p in self.params.values())
-        if op.n_param != count:
-            raise ValueError(f"the op reads {op.n_param} parameters, the layer has {count}")
+    def _check_ops(self, out_shape: Shape) -> None:
+        size = math.prod(self.in_shape)
+        for op in self.ops:
+            if not isinstance(op, Op):
+                raise TypeError(f"op: expected an Op of minidl_c, got {op!r}")
+            if op.dtype != self.dtype:
+                raise ValueError(f"op: expected one for {self.dtype}, got {op.dtype}: give it self.dtype")
+            if math.prod(op.in_shape) != size:
+                raise ValueError(f"the op takes {op.in_shape}, in front of it are {size} numbers")
+            size = math.prod(op.out_shape)
+        if size != math.prod(out_shape):
+            raise ValueError(f"the op gives {self.ops[-1].out_shape}, the layer {out_shape}")
+        count, state = sum(p.value.size for p in self.params.values()), sum(b.size for b in self.buffers.values())
+        if sum(op.n_param for op in self.ops) != count:
+            raise ValueError(f"the op reads {sum(op.n_param for op in self.ops)} parameters, the layer has {count}")
+        if [op.n_state for op in self.ops] != [0] * (len(self.ops) - 1) + [state]:
+            raise ValueError(f"the last op, and no other, has to keep the layer's buffers: {state} numbers")
         for method in ("forward", "backward"):
             if getattr(type(self), method) is not getattr(Layer, method):
                 raise TypeError(f"{method} would never be called: the layer brings an op; expected one of the two")
-        if math.prod(op.in_shape) != math.prod(self.in_shape) or math.prod(op.out_shape) != math.prod(out_shape):
-            raise ValueError(
-                f"the op goes from {op.in_shape} to {op.out_shape}, the layer from {self.in_shape} to {out_shape}"
-            )

@@ -12,7 +12,19 @@ from minidl.arrays import as_array
 from minidl.data import Index
 from minidl.layer import Array, Layer, Shape
 from minidl.parameters import Parameters
+from minidl_c.op import Op
 from minidl_c.plan import Plan
+
+
+def ops_of(layers: Sequence[Layer], offsets: Sequence[int]) -> tuple[list[Op], list[int]]:
+    """The ops of layers with kernels, and where in the flat buffer each one's parameters begin."""
+    ops, places = [], []
+    for layer, place in zip(layers, offsets, strict=True):
+        for op in layer.ops:
+            ops.append(op)
+            places.append(place)
+            place += op.n_param
+    return ops, places
 
 
 class NativeStage:
@@ -21,7 +33,7 @@ class NativeStage:
     def __init__(self, layers: Sequence[Layer], offsets: Sequence[int], parameters: Parameters) -> None:
         self.in_shape, self.out_shape = layers[0].in_shape, layers[-1].out_shape
         self.has_params = any(layer.params for layer in layers)
-        self.plan = Plan([layer.op for layer in layers], list(offsets))
+        self.plan = Plan(*ops_of(layers, offsets))
         self.parameters = parameters
 
     def predict(self, x: Array, num_threads: int | None) -> Array:

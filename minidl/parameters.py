@@ -1,4 +1,4 @@
-"""The one flat buffer in which all parameters of a model live, and the one of their gradients."""
+"""The one flat buffer in which all parameters of a model live, with the buffers of kernels, and the one of gradients."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ ALIGN = 16  # each layer's parameters begin on a multiple of so many numbers: a 
 class Parameters:
     """Moves the parameters of built layers into one flat buffer `values`; `offsets` says where each layer's begin.
 
+    Behind the parameters of a layer with a kernel come its buffers.
     The gradients' buffer is made when somebody first asks for it: a model that only predicts has none.
     """
 
@@ -21,6 +22,7 @@ class Parameters:
         self.dtype = dtype
         self.offsets: list[int] = []
         places: list[tuple[Param, int]] = []
+        buffers: list[tuple[Layer, str, int]] = []
         size = 0
         for layer in layers:
             size = -(-size // ALIGN) * ALIGN
@@ -28,11 +30,18 @@ class Parameters:
             for param in layer.params.values():
                 places.append((param, size))
                 size += param.value.size
+            for name, buffer in layer.buffers.items() if layer.op is not None else ():
+                buffers.append((layer, name, size))
+                size += buffer.size
         self.values: Array = np.zeros(size, dtype)
         self._made: dict[str, Array] = {}
         self._views = [_view(param.value, start) for param, start in places]
         for (param, _), view in zip(places, self._views, strict=True):
             self._move(param, view)
+        for layer, name, start in buffers:
+            view = _view(layer.buffers[name], start)(self.values)
+            view[...] = layer.buffers[name]
+            layer.buffers[name] = view
 
     @property
     def grads(self) -> Array:

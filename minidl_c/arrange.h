@@ -40,7 +40,8 @@ static void share_memory(const op *ops, int n_ops, value *v) {
       if (i < k && ((v[p->out].home == here && p->reads & READS_Y) || (v[p->in].home == here && p->reads & READS_X)))
         safe = 0;                      /* a backward in front reads the input again */
     }
-    if (!o->forward_tile || (safe && !(o->reads & READS_X))) v[k + 1].home = here;
+    if (o->y_is == THE_SECOND) v[k + 1].home = v[o->skip].home;
+    else if (!o->forward_tile || o->y_is == THE_FIRST || (safe && !(o->reads & READS_X))) v[k + 1].home = here;
   }
   for (int k = n_ops - 1; k >= 0; k--) {
     const op *o = &ops[k];
@@ -49,10 +50,11 @@ static void share_memory(const op *ops, int n_ops, value *v) {
       const op *p = &ops[i];
       if ((i != k && p->in == o->in)                                       /* a fork: somebody else writes there as well, */
           || (p->dskip >= 0 && v[p->dskip].grad_home == here)              /* reads dy after this op, */
-          || (p->backward_rows && v[p->out].grad_home == here)) safe = 0;  /* or after all tiles */
+          || (p->reads & ROWS_READ && v[p->out].grad_home == here)) safe = 0;        /* or after all tiles */
     }
-    if (!o->backward_tile || safe) v[o->in].grad_home = here;
-    if (o->backward_rows) v[o->in].rows_read = v[k + 1].grad_rows_read = 1;
+    if (o->dx_is == THE_SECOND) v[o->in].grad_home = v[o->dskip].grad_home;
+    else if (!o->backward_tile || o->dx_is == THE_FIRST || safe) v[o->in].grad_home = here;
+    if (o->reads & ROWS_READ) v[o->in].rows_read = v[k + 1].grad_rows_read = 1;
   }
 }
 #endif

@@ -19,6 +19,7 @@ ctypedef enum phase_kind:
     ROWS                                # items: ranges of the rows of every op of the stage
     CHECK                               # one item: was all of it finite?
     UPDATE                              # items: those of ROWS
+    END                                 # items: ops
 
 ctypedef enum number_kind:
     UINT8

@@ -10,30 +10,23 @@ A round (one training step, or one pass) is a list of phases:
     CHECK                     stop before the update if anything is not finite
     UPDATE                    the optimizer, over the same ranges of the flat buffer as ROWS: a thread that keeps to its
                               items finds their gradients in its cache
+    END                       what ops remember of a step that is whole (running statistics)
 """
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
 from minidl_c.memory cimport place
-from minidl_c.op cimport LANES, aligned, op, share, tile, whole
-from minidl_c.sums cimport begin_sums, end_sums, sum_rows, sums_of, sums_up
+from minidl_c.op cimport LANES, aligned, op, share, tile
+from minidl_c.rows cimport check, end_step, run_rows, update
+from minidl_c.sums cimport begin_sums, end_sums, sums_of, sums_up
 
 cdef extern from "team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
     void team_run(team_work work, void *job, Py_ssize_t rounds, const Py_ssize_t *items, Py_ssize_t phases, int threads)
 
-cdef extern from "caches.h" nogil:
-    void fetch_to_write(const char *, Py_ssize_t)
-
 cdef extern from "slots.h" nogil:
     Py_ssize_t slot_start(Py_ssize_t slot, Py_ssize_t tiles, Py_ssize_t slots)
-
-cdef extern from "finite.h" nogil:
-    int divide_f32(float *, Py_ssize_t, float)
-    int divide_f64(double *, Py_ssize_t, double)
-    int all_finite_f32(const float *, Py_ssize_t)
-    int all_finite_f64(const double *, Py_ssize_t)
 
 
 cdef void gather(const job *j, const int64_t *rows, Py_ssize_t examples, char *out,
@@ -95,6 +88,7 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t room, Py_ssize_t
     v.param = j.param + o.param * j.real_bytes
     v.packed = j.packed[k]
     v.sums = sums_of(j, o, room) if sums_up(o, BACKWARD if back else FORWARD) else NULL
+    v.training = j.training and not o.frozen
     if not back:
         o.forward_tile(o, v)
     else:
@@ -147,7 +141,7 @@ cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t roo
         v.labels = NULL
         v.weights = v.losses = NULL
         v.rows, v.index, v.examples, v.part, v.parts = j.numbers + first, t, examples, part, parts
-        v.seed, v.step, v.training = j.seed, j.step + round, j.training
+        v.seed, v.step = j.seed, j.step + round
         if loss:
             run_loss(j, o, &v, first, room, t, thread, c.kind == BACKWARD)
         else:
@@ -174,80 +168,6 @@ cdef void run_share(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t i
     run_call(j, c, round, t, t, thread, item % parts, parts)
 
 
-cdef void range_of(const op *o, Py_ssize_t item, Py_ssize_t items, Py_ssize_t *a, Py_ssize_t *b) noexcept nogil:
-    """The rows of an op that an item of ROWS and UPDATE does: whole register tiles of a dense layer, but for the last."""
-    share((o.rows + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE, item, items, a, b)
-    a[0], b[0] = a[0] * ROWS_AT_ONCE, min(b[0] * ROWS_AT_ONCE, o.rows)
-
-
-cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
-    """A range of one op's rows, now that all tiles of its stage are done."""
-    cdef const op *o = &j.ops[c.op]
-    cdef Py_ssize_t a = 0, b = 0, width, finite = 1
-    cdef int back = c.kind == BACKWARD
-    cdef whole w
-    if c.kind != BACKWARD and (c.kind != FORWARD or o.forward_rows == NULL):
-        return
-    if o.rows == 0:
-        return
-    range_of(o, item, items, &a, &b)
-    if a >= b:
-        return
-    w.grad = j.grad_flat + o.param * j.real_bytes if back and o.n_param else j.totals + o.lane * j.real_bytes
-    if sums_up(o, c.kind):
-        sum_rows(j, o, <char *> w.grad, a, b)
-    if (o.backward_rows if back else o.forward_rows) != NULL:
-        w.x, w.x_tile = j.data[o.input].at, j.data[o.input].bytes
-        w.dy, w.dy_tile = j.grad[o.output].at, j.grad[o.output].bytes
-        w.saved, w.saved_tile = j.saved[c.op].at, j.saved[c.op].bytes
-        w.param = j.param + o.param * j.real_bytes
-        w.tiles, w.slots, w.examples, w.training = j.tiles, j.slots, j.examples, j.training
-        if back:
-            o.backward_rows(o, &w, a, b)
-        else:
-            o.forward_rows(o, &w, a, b)
-    if back and o.n_param and j.totals_weight != NULL:
-        width = o.n_param // o.rows
-        if j.real_bytes == 4:
-            finite = divide_f32(<float *> w.grad + a * width, (b - a) * width, <float> j.totals_weight[round])
-        else:
-            finite = divide_f64(<double *> w.grad + a * width, (b - a) * width, j.totals_weight[round])
-        if not finite:
-            j.not_finite[item] = 1
-
-
-cdef void check(job *j, Py_ssize_t round) noexcept nogil:
-    """Stops everything that would follow if a loss or a gradient of this round is not finite."""
-    cdef Py_ssize_t i
-    cdef int finite
-    if j.real_bytes == 4:
-        finite = all_finite_f32(<float *> j.losses + round * j.examples, j.examples)
-    else:
-        finite = all_finite_f64(<double *> j.losses + round * j.examples, j.examples)
-    for i in range(RANGES):
-        if j.not_finite[i]:
-            finite = 0
-    if not finite:
-        j.stopped = round
-
-
-cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
-    """The optimizer's step for the parameters whose gradients this item of ROWS left."""
-    cdef Py_ssize_t a = 0, b = 0, width
-    cdef const op *o
-    cdef int k
-    for k in range(j.n_ops):
-        o = &j.ops[k]
-        if o.rows == 0:
-            continue
-        range_of(o, item, items, &a, &b)
-        width = o.n_param // o.rows
-        a, b = o.param + a * width, o.param + b * width
-        if a < b:
-            fetch_to_write(j.param + a * j.real_bytes, (b - a) * j.real_bytes)      # every thread has read them
-            j.update.update(j.update, j.param, j.grad_flat, a, b, j.rates[round])
-
-
 cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, int thread) noexcept nogil:
     cdef job *j = <job *> arg
     cdef const phase *f = &j.phases[number]
@@ -268,8 +188,10 @@ cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, 
             run_rows(j, &j.calls[i], round, item, f.items)
     elif f.kind == CHECK:
         check(j, round)
-    else:
+    elif f.kind == UPDATE:
         update(j, round, item, f.items)
+    else:
+        end_step(j, item)
 
 
 cdef void run_job(job *j, Py_ssize_t rounds) noexcept nogil:

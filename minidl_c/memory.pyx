@@ -149,7 +149,7 @@ cdef class Memory:
             if backward:
                 self.grad[v] = self.grad[values[v].grad_home]
         for k in range(self.n_ops):
-            self.packed[k] = self.take(ops[k].packed, 1)
+            self.packed[k] = self.packed[k - 1] if ops[k].shares_packed else self.take(ops[k].packed, 1)
             self.scratch_bytes = max(self.scratch_bytes, ops[k].scratch)
             n_lane += ops[k].n_lane
             summing = summing or ops[k].forward_rows != NULL

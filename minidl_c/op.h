@@ -19,9 +19,9 @@ typedef struct {
   void *dx;                    /* backward: OUT the gradient of x; NULL when nobody wants it */
   void *saved;                 /* the op's own bytes, from forward to backward of this tile */
   void *scratch;               /* the op's own bytes, for this call only */
-  const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` made of them */
+  const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` or rows made of them */
   void *sums;                  /* ADD [n_lane][16]: sums over this tile, each started from zero and then added once; in one
-                                  direction only, forward or backward */
+                                  direction only, forward or backward. NULL where nobody wants them: the op is frozen */
   const int64_t *labels;       /* IN [16], for a loss */
   const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the batch's end */
   void *losses;                /* OUT [16], for a loss */
@@ -29,7 +29,7 @@ typedef struct {
   ptrdiff_t index, examples;   /* the tile's number in the batch, how many of its lanes are examples */
   ptrdiff_t part, parts;       /* do only this share of the channels (ops with `splits`); else part 0 of 1 */
   int64_t seed, step;          /* of the training run */
-  int training;
+  int training;                /* 0 also for an op that is frozen */
 } tile;
 
 /* What an op gets to compute rows after all tiles went by: the arrays of all tiles, strides in bytes. */
@@ -37,13 +37,16 @@ typedef struct {
   const void *x, *dy, *saved;
   ptrdiff_t x_tile, dy_tile, saved_tile;
   const void *param;
+  void *packed;                /* IN, OUT: the op's own bytes of this call */
   void *grad;                  /* backward: OUT rows r0..r1 of the parameters' gradient. forward: IN the sums, summed */
   ptrdiff_t tiles, slots, examples;
   int training;
 } whole;
 
-enum { READS_X = 1, READS_Y = 2 };               /* what an op's backward reads again */
+/* What backward reads again: x or y of this tile, x and dy of all tiles (by backward_rows). */
+enum { READS_X = 1, READS_Y = 2, ROWS_READ = 4 };
 enum { CUT_FORWARD = 1, CUT_BACKWARD = 2 };      /* where a stage ends: see `cut` */
+enum { NEW, THE_FIRST, THE_SECOND };             /* what y and dx are: see `y_is` */
 
 struct op {
   size_t size;                 /* sizeof(op), set by `describe`: an op compiled against another minidl is refused */
@@ -53,23 +56,32 @@ struct op {
   void (*backward_tile)(const op *, const tile *);                       /* NULL: dx is dy */
   void (*relu_forward_tile)(const op *, const tile *);                   /* both again, with a ReLU done in front of them: the */
   void (*relu_backward_tile)(const op *, const tile *);                  /* plan then drops that op. NULL: it stays */
-  void (*forward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);   /* all tiles went forward: rows r0..r1 */
+  void (*forward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);   /* all tiles went forward, in training:
+                                  rows r0..r1 */
   void (*backward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);  /* all tiles went backward */
-  int cut;                     /* CUT_FORWARD: the next op waits for forward_rows; CUT_BACKWARD: the op in front waits for
-                                  backward_rows */
+  void (*end_step)(const op *, const whole *, void *state);              /* a training forward or step is whole: what `state`
+                                  remembers of it. NULL: nothing */
+  int cut;                     /* CUT_FORWARD: in training, the next op waits for forward_rows; CUT_BACKWARD: the op in front
+                                  waits for backward_rows */
   int splits;                  /* `part` of `parts` is obeyed */
   int in_place;                /* y may be x, and dx may be dy */
+  int y_is, dx_is;             /* NEW: memory of their own. THE_FIRST: y is x, dx is dy; THE_SECOND: y is skip, dx is dskip:
+                                  the functions, if there are any, only look at them */
   int is_relu;                 /* y = max(x, 0) */
   int is_loss;                 /* reads labels and weights, writes losses: the last op of a training plan */
-  int reads;                   /* READS_X | READS_Y */
+  int reads;                   /* READS_X | READS_Y | ROWS_READ */
+  int frozen;                  /* its parameters are left alone, and it runs as in inference (set by the plan) */
+  double rate;                 /* factor of the learning rate (set by the plan) */
   ptrdiff_t in_size, out_size; /* numbers of one example */
   int in, skip, out, dskip;    /* numbers of values; value 0 is the plan's input, op k writes value k + 1; -1: none. Of two
                                   ops with one `in`, only the first writes dx: it adds what `dskip` hands it */
   ptrdiff_t skip_size, dskip_size;                                       /* numbers of one example of skip, dskip; 0: in_size */
   ptrdiff_t param, n_param;    /* place in the flat buffers (set by the plan), and count */
+  ptrdiff_t n_state;           /* numbers behind the parameters that have no gradient: running statistics */
   ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them */
   ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */
   ptrdiff_t saved, scratch, packed;                                      /* bytes */
+  int shares_packed;           /* `packed` is that of the op in front, of as many bytes */
   ptrdiff_t work;              /* multiply-adds of one example's forward, about; `describe` counts its numbers */
   const void *dims;            /* the op's own */
 };

@@ -13,6 +13,10 @@ cdef extern from "op.h" nogil:
     enum:
         READS_X
         READS_Y
+        ROWS_READ
+        NEW
+        THE_FIRST
+        THE_SECOND
         CUT_FORWARD
         CUT_BACKWARD
     ctypedef struct op
@@ -42,6 +46,7 @@ cdef extern from "op.h" nogil:
         const void *saved
         Py_ssize_t x_tile, dy_tile, saved_tile
         const void *param
+        void *packed
         void *grad
         Py_ssize_t tiles, slots, examples
         int training
@@ -55,14 +60,16 @@ cdef extern from "op.h" nogil:
         void (*relu_backward_tile)(const op *, const tile *) noexcept nogil
         void (*forward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*backward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        int cut, splits, in_place, is_relu, is_loss, reads
+        void (*end_step)(const op *, const whole *, void *) noexcept nogil
+        int cut, splits, in_place, y_is, dx_is, is_relu, is_loss, reads, frozen, shares_packed
+        double rate
         Py_ssize_t in_size, out_size
         int input "in"
         int skip
         int output "out"
         int dskip
         Py_ssize_t skip_size, dskip_size
-        Py_ssize_t param, n_param, lane, n_lane, rows
+        Py_ssize_t param, n_param, n_state, lane, n_lane, rows
         Py_ssize_t saved, scratch, packed, work
         const void *dims
 

@@ -49,6 +49,7 @@ cdef class Op:
         self.in_shape, self.out_shape = in_shape, out_shape
         self.c.work = self.c.in_size + self.c.out_size
         self.c.real_bytes = 4 if dtype == "float32" else 8
+        self.c.rate = 1
         return 0
 
     cdef int check(self, str name, int real_bytes) except -1:
@@ -63,9 +64,15 @@ cdef class Op:
                 or o.backward_rows != NULL and o.backward_tile == NULL):
             raise ValueError(f"{name}: rows want a tile function of the same direction, "
                              "and forward_rows want CUT_FORWARD")
-        if (o.forward_tile == NULL or o.backward_tile == NULL or o.in_place) and o.in_size != o.out_size:
+        if (o.forward_tile == NULL and o.y_is == NEW or o.backward_tile == NULL and o.dx_is == NEW or o.in_place
+                or THE_FIRST in (o.y_is, o.dx_is)) and o.in_size != o.out_size:
             raise ValueError(f"{name}: its output cannot lie where its input does, {o.in_size} numbers are not {o.out_size}")
-        if min(o.n_param, o.n_lane, o.rows, o.saved, o.scratch, o.packed) < 0 or (o.rows and o.n_param % o.rows):
+        if (o.y_is == THE_SECOND and (o.skip < 0 or (o.skip_size or o.in_size) != o.out_size)
+                or o.dx_is == THE_SECOND and (o.dskip < 0 or (o.dskip_size or o.in_size) != o.in_size)):
+            raise ValueError(f"{name}: expected skip as large as y, and dskip as large as dx, where they are the same")
+        if o.end_step != NULL and o.n_state == 0:
+            raise ValueError(f"{name}: end_step wants n_state numbers to write to")
+        if min(o.n_param, o.n_state, o.n_lane, o.rows, o.saved, o.scratch, o.packed) < 0 or (o.rows and o.n_param % o.rows):
             raise ValueError(f"{name}: expected sizes of at least 0, and rows of equal length")
         return 0
 
@@ -78,3 +85,8 @@ cdef class Op:
     def n_param(self):
         """How many parameters the op reads, in the order in which the layer made them."""
         return self.c.n_param
+
+    @property
+    def n_state(self):
+        """How many numbers behind the parameters are the op's own, in the order in which the layer made its buffers."""
+        return self.c.n_state

@@ -21,6 +21,7 @@ cdef class Pass:
     cdef void add_call(self, call_kind kind, int op) noexcept
     cdef void add_phase(self, phase_kind kind, int first, int last, Py_ssize_t items) noexcept
     cdef void add_stage(self, int first, int last) noexcept
+    cdef bint statistics(self, const op *o) noexcept
     cdef void stages(self) noexcept
     cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1
     cdef Py_ssize_t read(self, object x, object rows, object param, str dtype, bint write) except -1

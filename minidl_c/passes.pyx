@@ -91,10 +91,14 @@ cdef class Pass:
         for i in range(first, last):
             c = &self.j.calls[i]
             o = &self.j.ops[c.op]
-            rows += c.kind == FORWARD and o.forward_rows != NULL
-            rows += c.kind == BACKWARD and o.rows > 0
+            rows += c.kind == FORWARD and o.forward_rows != NULL and self.statistics(o)
+            rows += c.kind == BACKWARD and o.rows > 0 and not o.frozen
         if rows:
             self.add_phase(ROWS, first, last, RANGES)
+
+    cdef bint statistics(self, const op *o) noexcept:
+        """Whether an op looks at the whole batch on its way forward: in training, and not if it is frozen."""
+        return self.j.training and not o.frozen
 
     cdef void stages(self) noexcept:
         """Phases for all calls: a stage ends behind a call whose op says `cut`."""
@@ -105,7 +109,7 @@ cdef class Pass:
         for i in range(self.j.n_calls):
             c = &self.j.calls[i]
             if i + 1 < self.j.n_calls and not (
-                c.kind == FORWARD and self.j.ops[c.op].cut & CUT_FORWARD
+                c.kind == FORWARD and self.j.ops[c.op].cut & CUT_FORWARD and self.statistics(&self.j.ops[c.op])
                 or c.kind == BACKWARD and self.j.ops[c.op].cut & CUT_BACKWARD
             ):
                 continue
@@ -121,7 +125,7 @@ cdef class Pass:
         # Shares of channels are uneven: only where they keep at least twice as many threads at work as tiles would.
         shares = j.tiles < MAX_SLOTS and 2 * j.tiles <= threads
         j.threads = max(1, threads if shares else min(<Py_ssize_t> threads, j.slots))
-        self.keep_all = by_hand or self.cuts or (j.tiles < j.threads)
+        self.keep_all = by_hand or (j.training and self.cuts) or (j.tiles < j.threads)
         self.memory.lay_out(j.ops, j.values, j.tiles, j.threads, self.keep_all, backward)
         j.data, j.grad, j.saved, j.packed = self.memory.data, self.memory.grad, self.memory.saved, self.memory.packed
         j.scratch, j.scratch_bytes = self.memory.scratch, self.memory.scratch_bytes
@@ -155,7 +159,8 @@ cdef class Pass:
         wanted[0] = want_dx
         for k in range(self.j.n_ops):
             o = &self.j.ops[k]
-            wanted[k + 1] = o.n_param > 0 or wanted[o.input] or (o.skip >= 0 and wanted[o.skip])
+            wanted[k + 1] = (o.rows > 0 and o.n_param > 0 and not o.frozen or wanted[o.input]
+                             or (o.skip >= 0 and wanted[o.skip]))
         return 0
 
     cdef void add_forward(self, int has_loss) noexcept:

@@ -6,108 +6,23 @@ pool. All ways to run it (predict, forward and backward by hand, training) use t
 from operator import index
 
 from libc.stdint cimport int64_t
-from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from numpy import arange, array
 
 from minidl_c.buffers cimport Arguments
-from minidl_c.job cimport CHECK, GIVE, RANGES, TAKE, UPDATE, job, run_job
-from minidl_c.memory cimport value
-from minidl_c.op cimport FEW, LANES, Op, dtype_of, op
+from minidl_c.chain cimport Chain
+from minidl_c.job cimport CHECK, END, GIVE, RANGES, TAKE, UPDATE, job, run_job
+from minidl_c.op cimport FEW, LANES
 from minidl_c.passes cimport Pass, check_range
 from minidl_c.threads cimport threads_for
 from minidl_c.update cimport Update
 
-cdef extern from "arrange.h" nogil:
-    void fuse(op *, int)
-    void share_memory(const op *, int, value *)
 
-cdef object MOST = 2**62
+cdef class Plan(Chain):
+    """A chain that can be run. Its arguments are those of Chain: ops, offsets, has_loss, frozen, rates."""
 
-
-cdef class Plan:
-    """The ops of a model in their order, with the places of their parameters in the flat buffer.
-
-    ops: Op objects of one dtype; offsets: for each the place of its first parameter; has_loss: the last op is a loss.
-    Raises TypeError or ValueError if they do not fit together or an op was compiled against another minidl.
-    """
-
-    def __cinit__(self, ops, offsets, has_loss=False):
-        cdef Py_ssize_t lane = 0
-        cdef int k
-        ops, offsets = tuple(ops), tuple([index(offset) for offset in offsets])
-        if not ops or len(ops) != len(offsets):
-            raise ValueError(f"ops: expected at least one, and an offset for each, got {len(ops)} and {len(offsets)} offsets")
-        for source, offset in zip(ops, offsets):
-            if not isinstance(source, Op):
-                raise TypeError(f"ops: expected Op objects, got {source!r}")
-            if not 0 <= offset <= MOST:
-                raise ValueError(f"offsets: expected places in the flat buffer, got {offset}")
-        self.sources, self.n_ops, self.has_loss, self.idle = ops, len(ops), has_loss, []
-        self.dtype = dtype_of((<Op> ops[0]).c.real_bytes)
-        self.ops = <op *> calloc(self.n_ops, sizeof(op))
-        self.values = <value *> calloc(self.n_ops + 1, sizeof(value))
-        if self.ops == NULL or self.values == NULL:
-            raise MemoryError()
-        for k in range(self.n_ops):
-            self.add(k, ops[k], offsets[k], lane)
-            lane += self.ops[k].n_lane
-        self.check_readers()
-        fuse(self.ops, self.n_ops)
-        share_memory(self.ops, self.n_ops, self.values)
-
-    def __dealloc__(self):
-        free(self.ops)
-        free(self.values)
-
-    cdef int add(self, int k, Op source, Py_ssize_t offset, Py_ssize_t lane) except -1:
-        """Takes op k, if it fits behind those in front."""
-        cdef op *o = &self.ops[k]
-        cdef int i
-        name = f"op {k}, {type(source).__name__}"
-        source.check(name, (<Op> self.sources[0]).c.real_bytes)
-        if source.c.is_loss != (self.has_loss and k == self.n_ops - 1):
-            raise ValueError(f"{name}: expected a loss as the last op of a training plan, and nowhere else")
-        o[0] = source.c
-        o.input = k if o.input < 0 else o.input
-        o.output, o.param, o.lane = k + 1, offset, lane
-        if k == 0:
-            self.values[0].size = o.in_size
-        if o.input > k or o.skip > k or self.values[o.input].size != o.in_size:
-            raise ValueError(f"{name}: takes {o.in_size} numbers an example, the value in front has "
-                             f"{self.values[o.input].size}")
-        for i in range(k):
-            if offset < self.ops[i].param + self.ops[i].n_param and self.ops[i].param < offset + o.n_param:
-                raise ValueError(f"{name}: its parameters, {offset} to {offset + o.n_param - 1}, overlap those of op {i}")
-        self.values[k + 1].size = o.out_size
-        for i in (k, k + 1):
-            self.values[i].bytes = self.values[i].size * LANES * o.real_bytes
-        self.n_param = max(self.n_param, offset + o.n_param) if o.n_param else self.n_param
-        self.work += o.work
-        self.cuts |= o.cut
-        return 0
-
-    cdef int check_readers(self) except -1:
-        """Finds ops that read a second value of another size than they say, or a gradient that is not there yet."""
-        cdef int k
-        cdef const op *o
-        for k in range(self.n_ops):
-            o = &self.ops[k]
-            name = f"op {k}, {type(self.sources[k]).__name__}"
-            if o.dskip > self.n_ops or 0 <= o.dskip <= k:
-                raise ValueError(f"{name}: dskip: expected a value from {k + 1} to {self.n_ops}, got {o.dskip}")
-            for what, number, size in (("skip", o.skip, o.skip_size), ("dskip", o.dskip, o.dskip_size)):
-                size = size or o.in_size
-                if number >= 0 and self.values[number].size != size:
-                    raise ValueError(f"{name}: {what}: expected {size} numbers an example, value {number} has "
-                                     f"{self.values[number].size}")
-        return 0
-
-    cdef int check_size(self, Py_ssize_t n) except -1:
-        """Raises ValueError if a flat buffer of n numbers does not hold the parameters of all ops."""
-        if n < self.n_param:
-            raise ValueError(f"param: expected at least {self.n_param} numbers, got {n}")
-        return 0
+    def __cinit__(self, *args, **options):
+        self.idle = []
 
     cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t rounds) except -1:
         """How many threads may work on rounds of so many examples, each going `sweeps` times through the ops."""
@@ -173,11 +88,12 @@ cdef class Plan:
     def forward(self, x, param, y, num_threads=None, seed=0, step=0, numbers=None):
         """y = the outputs for all rows of x, as `predict`; returns a Pass that keeps what `backward` needs.
 
-        numbers (n,) int64: those of the examples in the data, which random masks depend on; None: 0 to n - 1.
+        numbers (n,) int64: those of the examples in the data, which random masks depend on; None: 0 to n - 1. param is
+        also written to (OUT) where ops remember something of a batch: running statistics.
         """
         cdef Pass p = self.a_pass(False)
         cdef job *j = &p.j
-        cdef Py_ssize_t m = p.read(x, None, param, self.dtype, False)
+        cdef Py_ssize_t m = p.read(x, None, param, self.dtype, self.ends)
         self.check_size(p.arguments.rows)
         if numbers is not None:
             p.arguments.take(numbers, "int64", m, 1, False, "numbers")
@@ -190,6 +106,8 @@ cdef class Plan:
             p.begin(m, self.threads(num_threads, m, 3, 1), True, True)     # backward costs about twice a forward
             p.add_forward(False)
             p.stages()
+            if self.ends:
+                p.add_phase(END, 0, 0, self.n_ops)
             with nogil:
                 run_job(j, 1)
         p.arguments.give_back()
@@ -223,9 +141,10 @@ cdef class Plan:
         if dx is not None:
             j.dx = p.arguments.take(dx, self.dtype, j.examples, self.values[0].size, True, "dx")
         p.arguments.apart()
-        if j.examples == 0:
-            for k in range(self.n_ops):
+        for k in range(self.n_ops):
+            if j.examples == 0 or self.ops[k].frozen:
                 memset(j.grad_flat + self.ops[k].param * j.real_bytes, 0, self.ops[k].n_param * j.real_bytes)
+        if j.examples == 0:
             return
         p.want(dx is not None)
         j.n_calls = 0
@@ -283,6 +202,8 @@ cdef class Plan:
         if update is not None:
             j.update = &update.c
             p.add_phase(UPDATE, 0, 0, RANGES)
+        if self.ends:
+            p.add_phase(END, 0, 0, self.n_ops)
         with nogil:
             run_job(j, rounds)
         rounds = rounds if j.stopped < 0 else j.stopped

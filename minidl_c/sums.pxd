@@ -7,7 +7,8 @@ cdef inline bint sums_up(const op *o, call_kind kind) noexcept nogil:
 
     Calls of other kinds belong to a value, not to an op: then nothing is read of `o`.
     """
-    return (kind == FORWARD or kind == BACKWARD) and o.n_lane > 0 and kind == (FORWARD if o.forward_rows != NULL else BACKWARD)
+    return ((kind == FORWARD or kind == BACKWARD) and o.n_lane > 0 and not o.frozen
+            and kind == (FORWARD if o.forward_rows != NULL else BACKWARD))
 
 
 cdef inline char *sums_of(const job *j, const op *o, Py_ssize_t room) noexcept nogil:

@@ -1,5 +1,6 @@
 """The layers: one class a file, each beside the kernel of the same name in minidl_c."""
 
+from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
 from minidl.layers.dropout import Dropout
@@ -8,4 +9,4 @@ from minidl.layers.maxpool2d import MaxPool2D
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 
-__all__ = ["Conv2D", "Dense", "Dropout", "Flatten", "MaxPool2D", "ReLU", "Rescale"]
+__all__ = ["BatchNorm1D", "BatchNorm2D", "Conv2D", "Dense", "Dropout", "Flatten", "MaxPool2D", "ReLU", "Rescale"]

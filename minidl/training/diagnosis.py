@@ -175,7 +175,7 @@ class Rerun:
 
 def _twins(network: Network) -> list[Layer]:
     """Copies of the layers, parameters included; only the ops, which hold no state, are shared."""
-    return copy.deepcopy(network.layers, {id(layer.op): layer.op for layer in network.layers})
+    return copy.deepcopy(network.layers, {id(op): op for layer in network.layers for op in (layer.op, *layer.ops)})
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from minidl.data import Examples, Index
 from minidl.layer import Array
 from minidl.losses import Loss, checked_loss
-from minidl.network import Network
+from minidl.network import Network, ops_of
 from minidl.sequential import Sequential
 from minidl_c.plan import Plan
 
@@ -55,9 +55,10 @@ class FusedSteps:
     """Steps of a model of kernels, a native loss and a native optimizer: no Python from the first to the last."""
 
     def __init__(self, network: Network, loss: Any, optimizer: Any, seed: int) -> None:
-        op = loss.op(network.layers[-1].out_shape, network.dtype)
         parameters = network.parameters
-        self.plan = Plan([*(layer.op for layer in network.layers), op], [*parameters.offsets, 0], has_loss=True)
+        ops, offsets = ops_of(network.layers, parameters.offsets)
+        ops.append(loss.op(network.layers[-1].out_shape, network.dtype))
+        self.plan = Plan(ops, [*offsets, 0], has_loss=True)
         self.parameters, self.seed = parameters, seed
         self.update = optimizer.update(parameters.values.size, network.dtype)
 

@@ -1,0 +1,63 @@
+"""BatchNorm2D and BatchNorm1D: each channel with mean 0 and variance 1 over the batch."""
+
+from __future__ import annotations
+
+from minidl.initializers import ones, zeros
+from minidl.layer import Layer
+from minidl.shapes import Shape, image, number
+from minidl_c.batchnorm import BatchNormOp
+from minidl_c.batchstatistics import BatchStatisticsOp
+
+
+class BatchNorm2D(Layer):
+    """Batch normalization: y = weight * (x - mean) / sqrt(variance + eps) + bias, for each channel of (c, h, w).
+
+    In training, mean and variance are those of the whole batch and all pixels; in inference they are running ones:
+    after each step, new = (1 - momentum) * old + momentum * that of the batch (the unbiased variance).
+
+    eps: what keeps the root away from 0.
+    momentum: how fast the running statistics follow; as in PyTorch, not the 0.9 of others that means the same.
+    affine: whether there are a weight and a bias.
+
+    Parameters: weight, ones, and bias, zeros; both (c,). Buffers: running_mean, zeros, and running_var, ones, both (c,);
+    num_batches_tracked, how many batches they have seen.
+
+    Raises TypeError or ValueError in build for eps of 0 or less, or a momentum outside [0, 1]; training refuses a batch
+    that has but one value a channel.
+
+    Ioffe and Szegedy: "Batch Normalization", ICML 2015; the numbers are those of torch.nn.BatchNorm2d.
+    """
+
+    def __init__(self, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
+        self.eps = eps
+        self.momentum = momentum
+        self.affine = affine
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, height, width = image(in_shape)
+        return self._build(in_shape, channels, height * width)
+
+    def _build(self, in_shape: Shape, channels: int, pixels: int) -> Shape:
+        eps, momentum = number("eps", self.eps), number("momentum", self.momentum)
+        if eps <= 0:
+            raise ValueError(f"eps: expected a number above 0, got {eps}")
+        if not 0 <= momentum <= 1:
+            raise ValueError(f"momentum: expected a number in [0, 1], got {momentum}")
+        arguments = (in_shape, eps, momentum, bool(self.affine), self.dtype)
+        self.op = (BatchStatisticsOp(*arguments), BatchNormOp(*arguments))
+        self.least_examples = 2 if pixels == 1 else 1
+        if self.affine:
+            self.weight, self.bias = self.param("weight", (channels,), ones), self.param("bias", (channels,), zeros)
+        self.buffer("running_mean", (channels,), zeros)
+        self.buffer("running_var", (channels,), ones)
+        self.buffer("num_batches_tracked", (), zeros)
+        return in_shape
+
+
+class BatchNorm1D(BatchNorm2D):
+    """Batch normalization of each feature of a vector (features,); all else is as in BatchNorm2D."""
+
+    def build(self, in_shape: Shape) -> Shape:
+        if len(in_shape) != 1:
+            raise ValueError(f"expected (features,), got {in_shape}: BatchNorm2D is for images")
+        return self._build(in_shape, in_shape[0], 1)

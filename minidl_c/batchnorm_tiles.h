@@ -1,0 +1,61 @@
+/* batchnorm_tiles.h: sums over the pixels of a channel, and affine maps of them, for 16 examples at once. */
+#ifndef REAL
+#ifndef MINIDL_BATCHNORM_TILES_H
+#define MINIDL_BATCHNORM_TILES_H
+#include "lanes.h"
+#define CHAINS 4                       /* sums of every fourth pixel: one alone would wait for itself */
+#define TEMPLATE "batchnorm_tiles.h"
+#include "for_each_dtype.h"
+#endif
+#else
+
+/* OUT mean[16] of the pixels, and squares[16] = the sum of (x - mean)^2: two passes, exact also where the mean is large. */
+NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *mean, REAL *squares) {
+  const V count = FN(broadcast)((REAL)pixels);
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V sum[CHAINS] = {{0}}, square[CHAINS] = {{0}};
+    for (ptrdiff_t i = 0; i < pixels; i++) sum[i % CHAINS] += *(const V *)(x + i * LANES + lane);
+    V m = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / count;
+    for (ptrdiff_t i = 0; i < pixels; i++) {
+      V away = *(const V *)(x + i * LANES + lane) - m;
+      square[i % CHAINS] = FN(fma)(away, away, square[i % CHAINS]);
+    }
+    *(V *)(mean + lane) = m;
+    *(V *)(squares + lane) = (square[0] + square[1]) + (square[2] + square[3]);
+  }
+}
+
+/* y = (x - mean) * scale + shift; y may be x. */
+NOINLINE void FN(affine)(const REAL *x, ptrdiff_t pixels, REAL mean, REAL scale, REAL shift, REAL *y) {
+  const V m = FN(broadcast)(mean), s = FN(broadcast)(scale), b = FN(broadcast)(shift);
+  for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) *(V *)(y + i) = FN(fma)(*(const V *)(x + i) - m, s, b);
+}
+
+/* ADD dscale[16] = sum of dy * ((x - mean) * scale + shift), dshift[16] = sum of dy. */
+NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, REAL mean, REAL scale, REAL shift, REAL *dscale,
+                           REAL *dshift) {
+  const V m = FN(broadcast)(mean), s = FN(broadcast)(scale), b = FN(broadcast)(shift);
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V product[CHAINS] = {{0}}, sum[CHAINS] = {{0}};
+    for (ptrdiff_t i = 0; i < pixels; i++) {
+      V d = *(const V *)(dy + i * LANES + lane), xhat = FN(fma)(*(const V *)(x + i * LANES + lane) - m, s, b);
+      product[i % CHAINS] = FN(fma)(d, xhat, product[i % CHAINS]);
+      sum[i % CHAINS] += d;
+    }
+    *(V *)(dscale + lane) += (product[0] + product[1]) + (product[2] + product[3]);
+    *(V *)(dshift + lane) += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+}
+
+/* dx = of_dy * dy + of_x * (x - mean) + constant in the first `examples` lanes, 0 in the others; dx may be dy. */
+NOINLINE void FN(combination)(const REAL *dy, const REAL *x, ptrdiff_t pixels, ptrdiff_t examples, REAL mean, REAL of_dy,
+                              REAL of_x, REAL constant, REAL *dx) {
+  const V m = FN(broadcast)(mean), a = FN(broadcast)(of_dy), b = FN(broadcast)(of_x), c = FN(broadcast)(constant);
+  M live[LANES / VL];
+  for (int lane = 0; lane < LANES; lane++) live[lane / VL][lane % VL] = lane < examples ? -1 : 0;
+  for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) {
+    V d = FN(fma)(a, *(const V *)(dy + i), FN(fma)(b, *(const V *)(x + i) - m, c));
+    *(V *)(dx + i) = (V)((M)d & live[i / VL % (LANES / VL)]);
+  }
+}
+#endif

@@ -1,0 +1,136 @@
+"""The first half of batch norm: mean and variance of each channel over a batch and its pixels, and what comes back to x.
+
+    forward     of each example the mean and the squares around it; when all tiles went by, those of the batch (Chan, Golub and
+                LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979)
+    backward    dx = gain / sqrt(variance + eps) * (dy - mean of dy - xhat * mean of dy * xhat)
+
+y is x: the second half, batchnorm.pyx, comes next. The two share what a call keeps of each channel.
+"""
+from libc.math cimport sqrt
+
+from minidl_c.batchnorm cimport (
+    GAIN, INVERSE, MEAN, MEAN_DGAIN, MEAN_DSHIFT, RUNNING_INVERSE, RUNNING_MEAN, VARIANCE, batchnorm_dims, measure, row,
+)
+from minidl_c.op cimport CUT_FORWARD, LANES, THE_FIRST, Op, op, real, share, tile, whole
+
+cdef extern from "batchnorm_tiles.h" nogil:
+    void moments_f32(const float *, Py_ssize_t, float *, float *)
+    void moments_f64(const double *, Py_ssize_t, double *, double *)
+    void combination_f32(const float *, const float *, Py_ssize_t, Py_ssize_t, float, float, float, float, float *)
+    void combination_f64(const double *, const double *, Py_ssize_t, Py_ssize_t, double, double, double, double, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void statistics_forward_tile(
+    const batchnorm_dims *d,
+    const real *x,                      # IN  [C][pixels][16]
+    real *saved,                        # OUT [C][mean, squares][16]
+    Py_ssize_t c0, Py_ssize_t c1,       # only these channels
+) noexcept nogil:
+    cdef Py_ssize_t c
+    for c in range(c0, c1):
+        if real is float:
+            moments_f32(x + c * d.pixels * LANES, d.pixels, saved + 2 * c * LANES, saved + (2 * c + 1) * LANES)
+        else:
+            moments_f64(x + c * d.pixels * LANES, d.pixels, saved + 2 * c * LANES, saved + (2 * c + 1) * LANES)
+
+
+cdef void statistics_forward_rows(
+    const batchnorm_dims *d,
+    const real *saved,                  # IN  [C][mean, squares][16] of each tile
+    Py_ssize_t saved_tile,              # numbers from tile to tile
+    Py_ssize_t examples,
+    double *packed,                     # OUT
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    """Mean and variance of the batch from those of its examples, in their order, in float64."""
+    cdef Py_ssize_t c, i
+    cdef const real *one
+    cdef double mean, squares, away, count = <double> examples * d.pixels
+    for c in range(c0, c1):
+        mean = squares = 0
+        for i in range(examples):
+            one = saved + i // LANES * saved_tile + 2 * c * LANES + i % LANES
+            mean += one[0]
+        mean /= examples
+        for i in range(examples):
+            one = saved + i // LANES * saved_tile + 2 * c * LANES + i % LANES
+            away = one[0] - mean
+            squares += one[LANES] + d.pixels * away * away
+        row(d, packed, MEAN)[c] = mean
+        row(d, packed, INVERSE)[c] = 1 / sqrt(squares / count + d.eps)
+        row(d, packed, VARIANCE)[c] = squares / (count - 1)
+
+
+cdef void statistics_backward_tile(
+    const batchnorm_dims *d,
+    const double *packed,               # IN
+    const real *dy,                     # IN  [C][pixels][16]
+    const real *x,                      # IN  [C][pixels][16]
+    Py_ssize_t examples,
+    bint training,
+    real *dx,                           # OUT [C][pixels][16]; may be dy
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    cdef Py_ssize_t c, at
+    cdef double mean, inverse, slope, of_x, rest
+    cdef real m
+    for c in range(c0, c1):
+        at = c * d.pixels * LANES
+        mean = row(d, packed, MEAN if training else RUNNING_MEAN)[c]
+        inverse = row(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
+        slope, m = row(d, packed, GAIN)[c] * inverse, <real> mean
+        of_x = -slope * inverse * row(d, packed, MEAN_DGAIN)[c] if training else 0
+        rest = -slope * row(d, packed, MEAN_DSHIFT)[c] + of_x * (m - mean) if training else 0
+        if real is float:
+            combination_f32(dy + at, x + at, d.pixels, examples, m, <real> slope, <real> of_x, <real> rest, dx + at)
+        else:
+            combination_f64(dy + at, x + at, d.pixels, examples, m, slope, of_x, rest, dx + at)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    if not t.training:
+        return
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        statistics_forward_tile(d, <const float *> t.x, <float *> t.saved, c0, c1)
+    else:
+        statistics_forward_tile(d, <const double *> t.x, <double *> t.saved, c0, c1)
+
+
+cdef void rows(const op *o, const whole *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    if o.real_bytes == 4:
+        statistics_forward_rows(d, <const float *> w.saved, w.saved_tile // 4, w.examples, <double *> w.packed, c0, c1)
+    else:
+        statistics_forward_rows(d, <const double *> w.saved, w.saved_tile // 8, w.examples, <double *> w.packed, c0, c1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    cdef const double *packed = <const double *> t.packed
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    if t.dx == NULL:
+        return
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        statistics_backward_tile(d, packed, <const float *> t.dy, <const float *> t.x, t.examples, t.training,
+                                 <float *> t.dx, c0, c1)
+    else:
+        statistics_backward_tile(d, packed, <const double *> t.dy, <const double *> t.x, t.examples, t.training,
+                                 <double *> t.dx, c0, c1)
+
+
+cdef class BatchStatisticsOp(Op):
+    """Mean and variance of each channel, for the BatchNormOp of the same arguments that comes next."""
+
+    def __cinit__(self, in_shape, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
+        measure(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
+        self.c.rows, self.c.saved = self.d.C, 2 * self.d.C * LANES * self.c.real_bytes
+        self.c.y_is, self.c.in_place, self.c.cut = THE_FIRST, 1, CUT_FORWARD
+        self.c.forward_tile, self.c.forward_rows, self.c.backward_tile = forward, rows, backward

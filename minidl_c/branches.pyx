@@ -1,0 +1,124 @@
+"""Ways that part and meet: what a plan, which is one chain of ops, makes of two branches.
+
+    Split     y is x, which begins the first branch and is read again later; dx = dy + the gradient that comes back from there
+    Recall    stands behind the first branch's end (its x) and begins the second branch: y is the value that was split. Backward,
+              x gets its share of the gradient of the value where the branches meet
+    Add       meets: y = x + the end of the first branch; the gradient of both is dy
+    Concat    meets: y = the end of the first branch, and x behind it; x gets the last part of dy
+
+So backward runs through the second branch, then through the first, and Split adds what the two give: first branch plus second.
+More branches are two, of which the first has branches itself.
+"""
+from libc.string cimport memcpy
+
+from minidl_c.op cimport LANES, THE_SECOND, Op, describe, op, real, share, tile
+from minidl_c.op import whole_numbers
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void sum_tile(
+    const real *a,                      # IN  [size][16]
+    const real *b,                      # IN  [size][16]
+    real *y,                            # OUT [size][16]; may be a or b
+    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(i0 * LANES, i1 * LANES):
+        y[i] = a[i] + b[i]
+
+
+# ---- the ops -------------------------------------------------------------------------------------------------------------
+
+cdef void add(const op *o, const tile *t, const void *a, const void *b, void *y) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        sum_tile(<const float *> a, <const float *> b, <float *> y, i0, i1)
+    else:
+        sum_tile(<const double *> a, <const double *> b, <double *> y, i0, i1)
+
+
+cdef void copy(const op *o, const tile *t, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t size) noexcept nogil:
+    """Rows x0.. of x to rows y0.. of y: this part of `size` of them."""
+    cdef Py_ssize_t row = LANES * o.real_bytes, i0 = 0, i1 = 0
+    share(size, t.part, t.parts, &i0, &i1)
+    memcpy(<char *> y + (y0 + i0) * row, <const char *> x + (x0 + i0) * row, (i1 - i0) * row)
+
+
+cdef void split_backward(const op *o, const tile *t) noexcept nogil:
+    if t.dx != NULL:
+        add(o, t, t.dy, t.dskip, t.dx)
+
+
+cdef void recall_backward(const op *o, const tile *t) noexcept nogil:
+    if t.dx != NULL:
+        copy(o, t, t.dskip, 0, t.dx, 0, o.in_size)
+
+
+cdef void add_forward(const op *o, const tile *t) noexcept nogil:
+    add(o, t, t.skip, t.x, t.y)
+
+
+cdef void concat_forward(const op *o, const tile *t) noexcept nogil:
+    copy(o, t, t.skip, 0, t.y, 0, o.skip_size)
+    copy(o, t, t.x, 0, t.y, o.skip_size, o.in_size)
+
+
+cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
+    if t.dx != NULL:
+        copy(o, t, t.dy, o.skip_size, t.dx, 0, o.in_size)
+
+
+cdef int number(object value) except -1:
+    return whole_numbers("value", (value,), 1, 0)[0]
+
+
+cdef class SplitOp(Op):
+    """Begins the first branch; `back` is the value whose gradient comes back from the second."""
+
+    def __cinit__(self, in_shape, back, dtype="float32"):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.in_place = 1
+        self.c.dskip = number(back)
+        self.c.backward_tile = split_backward
+
+
+cdef class RecallOp(Op):
+    """Begins the second branch with the value `split`; in_shape is that of the first one's end.
+
+    meeting: the value where the branches meet, of so many numbers as `meeting_size`.
+    """
+
+    def __cinit__(self, in_shape, out_shape, split, meeting, meeting_size, dtype="float32"):
+        describe(self, tuple(in_shape), tuple(out_shape), dtype)
+        self.c.splits = 1
+        self.c.skip, self.c.skip_size, self.c.y_is = number(split), self.c.out_size, THE_SECOND
+        self.c.dskip, self.c.dskip_size = number(meeting), whole_numbers("meeting_size", (meeting_size,), 1, 1)[0]
+        if self.c.dskip_size == self.c.in_size:
+            self.c.dx_is = THE_SECOND
+        else:
+            self.c.backward_tile = recall_backward
+
+
+cdef class AddOp(Op):
+    """y = value `first` + x."""
+
+    def __cinit__(self, in_shape, first, dtype="float32"):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.in_place = 1
+        self.c.skip = number(first)
+        self.c.forward_tile = add_forward
+
+
+cdef class ConcatOp(Op):
+    """y = value `first`, of first_shape, and then x, one behind the other along the first axis."""
+
+    def __cinit__(self, first_shape, in_shape, first, dtype="float32"):
+        first_shape, in_shape = tuple(first_shape), tuple(in_shape)
+        if len(first_shape) != len(in_shape) or not in_shape or first_shape[1:] != in_shape[1:]:
+            raise ValueError(f"concat: expected shapes that differ along the first axis alone, got {first_shape} and {in_shape}")
+        describe(self, in_shape, (first_shape[0] + in_shape[0], *in_shape[1:]), dtype)
+        self.c.splits = 1
+        self.c.skip, self.c.skip_size = number(first), self.c.out_size - self.c.in_size
+        self.c.forward_tile, self.c.backward_tile = concat_forward, concat_backward

@@ -11,6 +11,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import reference as ref
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, pool_cases
+from kernels.test_groupnorm import bounds as norm_bounds
+from kernels.test_groupnorm import geometries as norm_geometries
 from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
 
 from minidl_c.batch import backward_batch, forward_batch
@@ -19,6 +21,7 @@ from minidl_c.dense import dense_backward, dense_forward
 from minidl_c.dropout import DropoutOp
 from minidl_c.flatten import FlattenOp
 from minidl_c.gather import gather_backward, gather_forward
+from minidl_c.groupnorm import GroupNormOp
 from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
 from minidl_c.relu import ReLUOp
 from minidl_c.rescale import RescaleOp
@@ -294,4 +297,34 @@ def dropout(rng):
     yield Trial(f"{kind} {(n, size)} {rate}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
 
 
-KERNELS = (conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, sgd, softmax_cross_entropy)
+def groupnorm(rng):
+    for geometry in norm_geometries(int(rng.integers(2**32)), 10):
+        yield groupnorm_trial(rng, *geometry)
+
+
+def groupnorm_trial(rng, groups, channels, pixels):
+    n, dtype, affine = int(rng.integers(0, 41)), draw_dtype(rng), bool(rng.integers(4))
+    channels *= groups
+    kind, (x, dy, w, b) = draw_values(rng, ((n, channels, pixels),) * 2 + ((channels,),) * 2)
+    w, b = (w, b) if affine else (np.ones_like(w), np.zeros_like(b))
+
+    def run(a, threads):
+        op = GroupNormOp((channels, pixels), groups, channels, 0.1, affine, dtype)
+        params, grads = ((a.w, a.b), (a.dw, a.db)) if affine else ((), ())
+        forward_batch(op, a.x, a.y, params, threads)
+        backward_batch(op, a.dy, a.x, a.dx, params, grads, threads)
+
+    def oracle():
+        exact = ref.groupnorm_forward(x, w, b, groups, 0.1), *ref.groupnorm_backward(dy, x, w, groups, 0.1)
+        bounds = norm_bounds(x, dy, w, b, groups, 0.1, dtype)
+        yield from list(zip(("y", "dx", "dw", "db"), exact, bounds, strict=True))[: 4 if affine else 2]
+
+    outputs = {"y": x.shape, "dx": x.shape} | ({"dw": w.shape, "db": w.shape} if affine else {})
+    about = f"{kind} {x.shape} groups={groups} affine={affine}"
+    inputs = named("x dy w b", (x, dy, w, b), dtype)
+    return Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+KERNELS = (
+    conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, groupnorm, sgd, softmax_cross_entropy,
+)  # fmt: skip

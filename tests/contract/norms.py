@@ -1,8 +1,33 @@
 """Layers that normalize."""
 
-from contract.case import Case, functional, image
+from contract.case import Case, any_shape, functional, image
 
-from minidl.layers import BatchNorm1D, BatchNorm2D
+from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm
+
+
+def drawn_options(rng):
+    return {"eps": float(rng.choice([1e-5, 1e-3, 0.1])), "affine": bool(rng.integers(4))}
+
+
+def torch_group_norm(x, groups, eps, weight=None, bias=None):
+    """What functional().group_norm calls after it has refused a single number."""
+    import torch
+
+    return torch.group_norm(x, groups, weight, bias, eps)
+
+
+def group_norm(rng):
+    groups, options, (channels, *pixels) = int(rng.integers(1, 5)), drawn_options(rng), any_shape(rng)
+    layer = GroupNorm(groups, **options)
+    return Case(
+        layer, (groups * channels, *pixels), lambda x, **params: torch_group_norm(x, groups, layer.eps, **params)
+    )
+
+
+def layer_norm(rng):
+    options, shape = drawn_options(rng), any_shape(rng)
+    layer = LayerNorm(**options)
+    return Case(layer, shape, lambda x, **params: functional().layer_norm(x, shape, eps=layer.eps, **params))
 
 
 def by_batch(rng, cls, shape):
@@ -23,4 +48,9 @@ def batch_norm1d(rng):
     return by_batch(rng, BatchNorm1D, (int(rng.integers(1, 40)),))
 
 
-DRAWS = {"BatchNorm1D": batch_norm1d, "BatchNorm2D": batch_norm2d}
+DRAWS = {
+    "BatchNorm1D": batch_norm1d,
+    "BatchNorm2D": batch_norm2d,
+    "GroupNorm": group_norm,
+    "LayerNorm": layer_norm,
+}

@@ -19,6 +19,7 @@ from minidl_c.conv2d import Conv2DOp
 from minidl_c.dense import DenseOp
 from minidl_c.dropout import DropoutOp
 from minidl_c.flatten import FlattenOp
+from minidl_c.groupnorm import GroupNormOp
 from minidl_c.maxpool2d import MaxPool2DOp
 from minidl_c.memory import Memory
 from minidl_c.op import Op
@@ -111,6 +112,7 @@ def nothing_is_made_twice():
         (RescaleOp((4,), 2.0), ((4000,), 1.0)),
         (DropoutOp((4,), 0.5), ((4000,), 0.1)),
         (FlattenOp((4,)), ((4000,),)),
+        (GroupNormOp((4,), 2, 4), ((4000,), 1, 4000)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,),)),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
         (plan, ([DenseOp((900,), 800)], [0])),
@@ -132,7 +134,8 @@ def nothing_is_made_twice():
 
 @case
 def nothing_is_half_made():
-    for cls in (DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, SoftmaxCrossEntropyOp, Op):
+    ops = (DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp)
+    for cls in (*ops, Op):
         try:
             op = cls.__new__(cls)
         except TypeError:
@@ -174,6 +177,7 @@ def sizes_beyond_reason():
         lambda: MaxPool2DOp((1, most, most), (1, 1), (1, 1)),
         lambda: MaxPool2DOp((1, 4, 4), (most, most), (1, 1), (most // 2, most // 2)),
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
+        lambda: GroupNormOp((2**20,), most, most), lambda: GroupNormOp((2**21, 2**21), 1, 2**42),
         lambda: FlattenOp((2.0, 2)), lambda: ReLUOp((-1, -1)), lambda: ReLUOp((0,)), lambda: ReLUOp("ab"),
         lambda: RescaleOp((True, "a"), 1.0), lambda: ReLUOp((4,), ["float32"]), lambda: ReLUOp(None),
     ):  # fmt: skip

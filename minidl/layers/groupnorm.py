@@ -1,0 +1,73 @@
+"""GroupNorm and LayerNorm: numbers of one example brought to mean 0 and variance 1, whatever the batch."""
+
+from __future__ import annotations
+
+import math
+
+from minidl.initializers import ones, zeros
+from minidl.layer import Layer
+from minidl.shapes import Shape, number, whole
+from minidl_c.groupnorm import GroupNormOp
+
+
+class GroupNorm(Layer):
+    """y = weight * (x - mean) / sqrt(variance + eps) + bias, mean and variance over a group of channels of one example.
+
+    (channels, ...) stays as it is: an image or a vector. Training and inference are the same, and examples do not see
+    each other. The variance is divided by n, as in PyTorch; a group of equal numbers becomes the bias.
+
+    groups: the channels are cut into so many groups. As many groups as channels are an instance norm, which is no layer
+        of its own here: GroupNorm(groups=channels).
+    eps: above 0.
+    affine: whether there are weight and bias.
+
+    Parameters: weight (channels,), one; bias (channels,), zero.
+    Raises TypeError or ValueError in build for groups that do not divide the channels, or an eps that is not above 0.
+
+    Wu, He: "Group Normalization", arXiv:1803.08494; Ulyanov, Vedaldi, Lempitsky: "Instance Normalization",
+    arXiv:1607.08022.
+    """
+
+    def __init__(self, groups: int, eps: float = 1e-5, affine: bool = True) -> None:
+        self.groups = groups
+        self.eps = eps
+        self.affine = affine
+
+    def build(self, in_shape: Shape) -> Shape:
+        groups, channels = whole("groups", self.groups), in_shape[0]
+        if channels % groups:
+            raise ValueError(f"groups: expected a divisor of {channels} channels, got {groups}")
+        eps = number("eps", self.eps, self.dtype)
+        self.op = GroupNormOp(in_shape, groups, channels, eps, bool(self.affine), self.dtype)
+        if self.affine:
+            self.weight = self.param("weight", (channels,), ones)
+            self.bias = self.param("bias", (channels,), zeros)
+        return in_shape
+
+
+class LayerNorm(Layer):
+    """y = weight * (x - mean) / sqrt(variance + eps) + bias, mean and variance over all numbers of one example.
+
+    Any shape, which stays as it is. As GroupNorm(groups=1), but every number has a weight and a bias of its own:
+    PyTorch's LayerNorm of the whole shape of an example.
+
+    eps: above 0.
+    affine: whether there are weight and bias.
+
+    Parameters: weight, one, and bias, zero, both of the shape of an example.
+    Raises TypeError or ValueError in build for an eps that is not above 0.
+
+    Ba, Kiros, Hinton: "Layer Normalization", arXiv:1607.06450.
+    """
+
+    def __init__(self, eps: float = 1e-5, affine: bool = True) -> None:
+        self.eps = eps
+        self.affine = affine
+
+    def build(self, in_shape: Shape) -> Shape:
+        eps = number("eps", self.eps, self.dtype)
+        self.op = GroupNormOp(in_shape, 1, math.prod(in_shape), eps, bool(self.affine), self.dtype)
+        if self.affine:
+            self.weight = self.param("weight", in_shape, ones)
+            self.bias = self.param("bias", in_shape, zeros)
+        return in_shape

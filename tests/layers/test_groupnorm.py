@@ -1,0 +1,98 @@
+"""GroupNorm and LayerNorm: shapes, parameters and arguments; lanes without an example; training."""
+
+import numpy as np
+import pytest
+import reference as ref
+
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, GroupNorm, LayerNorm, ReLU
+from minidl.optimizers import SGD
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("groups", [1, 2, 6])
+def test_group_norm_agrees_with_the_oracle(groups, dtype, rng):
+    model = Sequential([GroupNorm(groups)], input_shape=(6, 4, 5), dtype=dtype)
+    x = rng.normal(3, 2, (17, 6, 4, 5))
+    expected = ref.groupnorm_forward(x.reshape(17, 6, 20), np.ones(6), np.zeros(6), groups, 1e-5).reshape(x.shape)
+    np.testing.assert_allclose(model.forward(x, training=True), expected, 1e-4, 1e-5)
+    np.testing.assert_array_equal(model.predict(x), model.forward(x, training=True))
+    assert {name: param.value.shape for name, param in model.params.items()} == {"0.weight": (6,), "0.bias": (6,)}
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 2), (2, 3, 4)])
+def test_layer_norm_takes_any_shape(shape, rng):
+    model = Sequential([LayerNorm()], input_shape=shape, dtype="float64")
+    x = rng.normal(3, 2, (17, *shape))
+    np.testing.assert_allclose(model.predict(x), ref.normalized(x, 1, 1e-5)[0], 1e-9, 1e-12)
+    assert {name: param.value.shape for name, param in model.params.items()} == {"0.weight": shape, "0.bias": shape}
+    assert model.output_shape == shape
+
+
+@pytest.mark.parametrize("layer", [GroupNorm(2, affine=False), LayerNorm(affine=False)], ids=str)
+def test_without_weights(layer, rng):
+    model = Sequential([layer], input_shape=(4, 3, 3))
+    y = model.predict(rng.normal(5, 3, (17, 4, 3, 3)))
+    assert model.params == {}
+    assert abs(y.mean()) < 1e-6 and abs(y.std() - 1) < 1e-4
+
+
+def test_a_group_for_each_channel_is_an_instance_norm(rng):
+    x = rng.normal(5, 3, (17, 4, 6, 6))
+    y = Sequential([GroupNorm(groups=4)], input_shape=(4, 6, 6)).predict(x)
+    np.testing.assert_allclose(y.mean(axis=(2, 3)), 0, atol=1e-5)
+    np.testing.assert_allclose(y.std(axis=(2, 3)), 1, atol=1e-4)
+
+
+@pytest.mark.parametrize("layer", [LayerNorm(), GroupNorm(3)], ids=str)
+def test_lanes_without_an_example_leave_no_nan(layer):
+    """They hold the bias in front, so large that its mean overflows; the three examples themselves are near zero."""
+    large = np.array([3e38, -3e38, 1e38, -2e38, 3e38, 0], "f4")
+    model = Sequential([Dense(6), layer, Dense(2)], input_shape=(2,))
+    model.params["0.weight"].value = np.stack([-large, np.arange(6)], axis=1)
+    model.params["0.bias"].value = large
+    x = np.array([[1, 0], [1, 1], [1, 2]], "f4")
+    model.forward(x, training=True)
+    model.backward(np.ones((3, 2), "f4"))
+    grads = {name: param.grad.copy() for name, param in model.params.items()}
+    assert all(np.isfinite(grad).all() for grad in grads.values())
+    np.testing.assert_array_equal(grads["2.bias"], 3)
+    full = np.tile(x, (6, 1))[:16]  # the same examples without an empty lane
+    model.forward(full, training=True)
+    dy = np.zeros((16, 2), "f4")
+    dy[:3] = 1
+    model.backward(dy)
+    for name, param in model.params.items():
+        np.testing.assert_allclose(param.grad, grads[name], 1e-6, err_msg=name)
+
+
+def test_a_net_learns_with_them(rng):
+    layers = [Conv2D(8, 3), GroupNorm(4), ReLU(), Flatten(), Dense(20), LayerNorm(), ReLU(), Dense(2)]
+    model = Sequential(layers, input_shape=(1, 6, 6))
+    X = rng.normal(0, 1, (200, 1, 6, 6))
+    y = (X.mean(axis=(1, 2, 3)) > 0).astype(int)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), ["accuracy"])
+    assert trainer.fit(X, y, epochs=15, verbose=0)["accuracy"][-1] > 0.95
+
+
+@pytest.mark.parametrize(
+    ("layer", "error", "said"),
+    [
+        (GroupNorm(0), ValueError, "groups: expected at least 1, got 0"),
+        (GroupNorm(4), ValueError, "groups: expected a divisor of 6 channels, got 4"),
+        (GroupNorm(12), ValueError, "groups: expected a divisor of 6 channels, got 12"),
+        (GroupNorm(2.0), TypeError, r"groups: expected a whole number, got 2\.0"),
+        (GroupNorm(None), TypeError, "groups: expected a whole number, got None"),
+        (GroupNorm(2, eps=0), ValueError, "eps: expected a number above 0"),
+        (GroupNorm(2, eps=-1e-5), ValueError, "eps: expected a number above 0, .*got -1e-05"),
+        (GroupNorm(2, eps="1e-5"), TypeError, "eps: expected a number, got '1e-5'"),
+        (LayerNorm(eps=0), ValueError, "eps: expected a number above 0"),
+        (LayerNorm(eps=1e-42), ValueError, "eps: expected a number above 0, .*float32, got 1e-42"),
+        (LayerNorm(eps=float("inf")), ValueError, "eps: expected a finite number"),
+        (LayerNorm(eps=None), TypeError, "eps: expected a number, got None"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense(layer, error, said):
+    with pytest.raises(error, match=rf"layer 0, {type(layer).__name__}.*{said}"):
+        Sequential([layer], input_shape=(6, 4, 4))

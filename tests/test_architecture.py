@@ -18,7 +18,7 @@ FLOORS = (
     {"layers", "network", "training.hooks", "training.remembered"},
     {"stack", "summary", "training.progress"},
     {"sequential"},
-    {"contract", "training.steps", "training.supervised"},
+    {"contract", "differences", "training.steps", "training.supervised"},
     {"training.diagnosis"},
     {"testing", "training.learner"},
     {"training.fitting"},

@@ -1,104 +1,161 @@
-"""Optimizers: what a step does with the gradients.
+"""The optimizers: SGD, Adagrad, RMSprop, Adam and AdamW, with the formulas and the defaults of torch.optim.
 
-An optimizer is an object with `step(params, lr)` and `lr`, a number or a function of the step. One that also has
-`update(size, dtype)` runs inside the training plan.
+Each one takes `lr`, a number or a function of the step, such as those of minidl/schedules.py. All else stays as it was
+given. weight_decay adds weight_decay * w to the gradient of every parameter w, biases too, but for AdamW's.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-
 import numpy as np
 
-from minidl.layer import Array, Param
-from minidl.shapes import number
-from minidl_c.sgd import SGDUpdate, sgd_update
+from minidl.optimizer import Optimizer, Rate, fixed
+from minidl.shapes import fraction, not_negative, number
+from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.sgd import SGDUpdate
 from minidl_c.update import Update
 
-Rate = float | Callable[[int], float]
 
-
-class SGD:
+class SGD(Optimizer):
     """Stochastic gradient descent, as torch.optim.SGD: v = momentum * v + g, then w -= lr * v.
 
-    lr: the learning rate, a number or `callable(step)`, steps counted from 0.
     nesterov: w -= lr * (g + momentum * v) instead (Sutskever et al., 2013).
 
-    Raises TypeError or ValueError for a negative rate, a momentum outside [0, 1), or Nesterov without momentum.
+    Raises TypeError or ValueError for negative numbers, a momentum outside [0, 1), and Nesterov without momentum.
     """
 
-    def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False) -> None:
-        check_schedule(lr) if callable(lr) else check_rate(lr)
-        if not 0 <= number("momentum", momentum) < 1:
-            raise ValueError(f"momentum: expected a number in [0, 1), got {momentum}")
+    def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
+        super().__init__(lr)
+        self._momentum = fraction("momentum", momentum)
         if nesterov and momentum == 0:
             raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
-        self.lr, self._momentum, self._nesterov = lr, float(momentum), bool(nesterov)
-        self._velocity: dict[str, Array] = {}
+        self._nesterov = bool(nesterov)
+        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
 
-    @property
-    def momentum(self) -> float:
-        """What is kept of the velocity in each step; fixed, while `lr` may be changed at any time."""
-        return self._momentum
-
-    @property
-    def nesterov(self) -> bool:
-        """Whether the step looks ahead; fixed as well."""
-        return self._nesterov
-
-    def __repr__(self) -> str:
-        return f"SGD(lr={self.lr!r}, momentum={self.momentum!r}, nesterov={self.nesterov!r})"
+    momentum, nesterov, weight_decay = fixed("momentum"), fixed("nesterov"), fixed("weight_decay")
 
     def update(self, size: int, dtype: str) -> Update:
-        """The native form: updates `size` flat parameters inside a plan, and keeps their velocity."""
-        return SGDUpdate(size, dtype, self.momentum, self.nesterov)
-
-    def step(self, params: Mapping[str, Param], lr: float) -> None:
-        """One step by hand, on every param's value with its grad; the velocity is kept by name."""
-        lr = check_rate(lr)
-        for name, param in params.items():
-            if not isinstance(param, Param):
-                raise TypeError(f"params[{name!r}]: expected a Param, got {type(param).__name__}")
-            known = self._velocity.get(name, param.value)
-            if known.shape != param.value.shape or known.dtype != param.value.dtype:
-                expected, got = f"{known.dtype} {known.shape}", f"{param.value.dtype} {param.value.shape}"
-                raise ValueError(f"params[{name!r}]: expected {expected} as in the steps before, got {got}")
-        for name, param in params.items():
-            value = np.ascontiguousarray(param.value)
-            velocity = self._velocity.setdefault(name, np.zeros_like(value))
-            grad = np.ascontiguousarray(param.grad)
-            sgd_update(
-                value.reshape(-1),
-                grad.reshape(-1),
-                velocity.reshape(-1),
-                lr,
-                self.momentum,
-                self.nesterov,
-            )
-            param.value = value
+        return SGDUpdate(size, dtype, self.momentum, self.nesterov, self.weight_decay)
 
 
-def check_rate(rate: float) -> float:
-    """`rate` as a float; raises TypeError or ValueError unless it is a finite number that is not negative."""
-    if number("lr", rate) < 0:
-        raise ValueError(f"lr: expected a finite number of at least 0, got {rate}")
-    return float(rate)
+class Adagrad(Optimizer):
+    """Adagrad, as torch.optim.Adagrad (Duchi et al., 2011): s += g^2, then w -= rate * g / (sqrt(s) + eps).
+
+    The rate of step t, counted from 0, is lr / (1 + t * lr_decay); s starts at initial_accumulator_value.
+
+    Raises TypeError or ValueError for negative numbers, and an eps that float32 does not hold: below 1.2e-38.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 0.01,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+    ) -> None:
+        super().__init__(lr)
+        self._lr_decay = not_negative("lr_decay", lr_decay)
+        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
+        first = not_negative("initial_accumulator_value", initial_accumulator_value, "float32")
+        self._initial_accumulator_value = first
+        self._eps = divisor("eps", eps)
+
+    lr_decay, weight_decay = fixed("lr_decay"), fixed("weight_decay")
+    initial_accumulator_value, eps = fixed("initial_accumulator_value"), fixed("eps")
+
+    def update(self, size: int, dtype: str) -> Update:
+        return AdagradUpdate(size, dtype, self.lr_decay, self.weight_decay, self.initial_accumulator_value, self.eps)
 
 
-def check_schedule(lr: Callable[[int], float]) -> None:
-    """Raises TypeError if `lr` cannot be called with a step."""
-    try:
-        inspect.signature(lr).bind(0)
-    except TypeError as error:
-        raise TypeError(f"lr: expected a function of the step, lr(step), got {lr!r}: {error}") from None
-    except ValueError:
-        return  # some callables of C tell nothing of their arguments
+class RMSprop(Optimizer):
+    """RMSprop, as torch.optim.RMSprop (Hinton, 2012): s = alpha * s + (1 - alpha) * g^2, w -= lr * g / (sqrt(s) + eps).
+
+    momentum: b = momentum * b + g / (sqrt(s) + eps), then w -= lr * b.
+    centered: below the root, s minus the square of g's own running average: the variance of g (Graves, 2013).
+
+    Raises TypeError or ValueError for negative numbers, an alpha or a momentum outside [0, 1), and an eps that float32
+    does not hold: below 1.2e-38.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 0.01,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ) -> None:
+        super().__init__(lr)
+        self._alpha = fraction("alpha", alpha)
+        self._eps = divisor("eps", eps)
+        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
+        self._momentum, self._centered = fraction("momentum", momentum), bool(centered)
+
+    alpha, eps, weight_decay = fixed("alpha"), fixed("eps"), fixed("weight_decay")
+    momentum, centered = fixed("momentum"), fixed("centered")
+
+    def update(self, size: int, dtype: str) -> Update:
+        return RMSpropUpdate(size, dtype, self.alpha, self.eps, self.weight_decay, self.momentum, self.centered)
 
 
-def rate_at(optimizer: object, step: int) -> float:
-    """The learning rate of an optimizer at a step, from its `lr`."""
-    rate = getattr(optimizer, "lr", None)
-    if rate is None:
-        raise TypeError(f"optimizer: expected an attribute lr, {type(optimizer).__name__} has none")
-    return check_rate(rate(step) if callable(rate) else rate)
+class Adam(Optimizer):
+    """Adam, as torch.optim.Adam (Kingma and Ba, 2015), with steps t counted from 1:
+
+    m = beta1 * m + (1 - beta1) * g, s = beta2 * s + (1 - beta2) * g^2,
+    w -= lr * m / (1 - beta1^t) / (sqrt(s / (1 - beta2^t)) + eps).
+
+    amsgrad: the largest s so far in place of s (Reddi et al., 2018).
+
+    Raises TypeError or ValueError for negative numbers, betas outside [0, 1), and an eps below 1.2e-38.
+    """
+
+    _decoupled = False
+
+    def __init__(
+        self,
+        lr: Rate = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+    ) -> None:
+        super().__init__(lr)
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise TypeError(f"betas: expected a pair of numbers, got {betas!r}")
+        self._betas = fraction("betas", betas[0]), fraction("betas", betas[1])
+        self._eps = divisor("eps", eps)
+        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
+        self._amsgrad = bool(amsgrad)
+
+    betas, eps, weight_decay, amsgrad = fixed("betas"), fixed("eps"), fixed("weight_decay"), fixed("amsgrad")
+
+    def update(self, size: int, dtype: str) -> Update:
+        return AdamUpdate(size, dtype, *self.betas, self.eps, self.weight_decay, self.amsgrad, self._decoupled)
+
+
+class AdamW(Adam):
+    """Adam with a decay of its own, as torch.optim.AdamW (Loshchilov and Hutter, 2019).
+
+    Each step begins with w *= 1 - lr * weight_decay, and the gradient stays what it is. Otherwise as Adam.
+    """
+
+    _decoupled = True
+
+    def __init__(
+        self,
+        lr: Rate = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        amsgrad: bool = False,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay, amsgrad)
+
+
+def divisor(name: str, value: float) -> float:
+    """A number above 0 that float32 does not flush to 0; raises TypeError or ValueError naming the argument."""
+    least = float(np.finfo(np.float32).tiny)
+    if number(name, value, "float32") < least:
+        raise ValueError(f"{name}: expected a number of at least {least:.4g}, got {value}")
+    return float(value)

@@ -46,6 +46,39 @@ def number(name: str, value: Any, dtype: str = "float64") -> float:
     return real
 
 
+def not_negative(name: str, value: Any, dtype: str = "float64") -> float:
+    """`value` as a float of at least 0, finite in `dtype`; raises TypeError or ValueError naming the argument.
+
+    >>> not_negative("weight_decay", 0)
+    0.0
+    """
+    if number(name, value, dtype) < 0:
+        raise ValueError(f"{name}: expected a number of at least 0, got {value}")
+    return float(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """`value` as a float above 0; raises TypeError or ValueError naming the argument.
+
+    >>> positive("gamma", 0.5)
+    0.5
+    """
+    if number(name, value) <= 0:
+        raise ValueError(f"{name}: expected a number above 0, got {value}")
+    return float(value)
+
+
+def fraction(name: str, value: Any) -> float:
+    """`value` as a float in [0, 1); raises TypeError or ValueError naming the argument.
+
+    >>> fraction("momentum", 0.9)
+    0.9
+    """
+    if not 0 <= number(name, value) < 1:
+        raise ValueError(f"{name}: expected a number in [0, 1), got {value}")
+    return float(value)
+
+
 def pair(name: str, value: Any, least: int = 1) -> Pair:
     """`value`, a number or a (vertical, horizontal) pair, as a pair of ints of at least `least`.
 

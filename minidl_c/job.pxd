@@ -41,9 +41,10 @@ ctypedef struct phase:
 
 ctypedef struct optimizer:              # what a native optimizer brings: see sgd.pyx
     void (*update)(const optimizer *, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end,
-                   double rate) noexcept nogil
+                   double rate, int64_t step) noexcept nogil
     int real_bytes
-    void *state
+    int64_t steps                       # it has done so far; `step` above counts on from there
+    void *state[3]                      # arrays as large as the flat parameters; NULL: not needed
     double hyper[8]
 
 ctypedef struct job:

@@ -208,5 +208,7 @@ cdef class Plan(Chain):
             run_job(j, rounds)
         rounds = rounds if j.stopped < 0 else j.stopped
         steps[0] += rounds
+        if update is not None:
+            update.c.steps += rounds
         self.give_back(p)
         return rounds

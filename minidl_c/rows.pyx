@@ -85,7 +85,8 @@ cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) no
         a, b = o.param + a * width, o.param + b * width
         if a < b:
             fetch_to_write(j.param + a * j.real_bytes, (b - a) * j.real_bytes)      # every thread has read them
-            j.update.update(j.update, j.param, j.grad_flat, a, b, j.rates[round] * o.rate)
+            j.update.update(j.update, j.param, j.grad_flat, a, b, j.rates[round] * o.rate,
+                            j.update.steps + round)
 
 
 cdef void end_step(job *j, Py_ssize_t k) noexcept nogil:

@@ -5,6 +5,8 @@ from minidl_c.job cimport optimizer
 
 cdef class Update:
     cdef optimizer c
+    cdef Py_ssize_t size                # of the flat parameters
     cdef dict arrays                    # what it remembers, by name: arrays as large as the flat parameters
-    cdef object add_state(self, name, size, dtype)
+    cdef int begin(self, Py_ssize_t size, dtype) except -1
+    cdef object add_state(self, int place, name)
     cdef int belong(self, Arguments arguments, Py_ssize_t size, str dtype) except -1

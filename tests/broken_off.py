@@ -30,7 +30,7 @@ class Draws(Layer):
         return dy
 
 
-class Adam:
+class AdamByHand:
     """An optimizer in Python that remembers numbers and arrays by name, and has no state_dict."""
 
     def __init__(self, lr):
@@ -81,7 +81,7 @@ def largest(y, scores):
     return scores.max()
 
 
-CUSTOM = {c.__name__: c for c in (Draws, Adam, Schedule, squares, largest)}
+CUSTOM = {c.__name__: c for c in (Draws, AdamByHand, Schedule, squares, largest)}
 
 
 def native(dtype="float32"):
@@ -92,7 +92,7 @@ def native(dtype="float32"):
 
 def staged(dtype="float32"):
     model = Sequential([Conv2D(2, 3), Draws(), Flatten(), Dense(3)], (1, 6, 6), dtype=dtype)
-    return Trainer(model, squares, Adam(Schedule(0.01, 9)), [accuracy, largest])
+    return Trainer(model, squares, AdamByHand(Schedule(0.01, 9)), [accuracy, largest])
 
 
 def half(dtype="float32"):

@@ -178,13 +178,6 @@ def softmax_cross_entropy_backward(scores, labels, weights):
     return gradient * np.asarray(weights, np.float64)[:, None]
 
 
-def sgd_update(w, g, velocity, lr, momentum, nesterov):
-    """(w, velocity) after one step of torch.optim.SGD with dampening 0 and no weight decay."""
-    w, g, velocity = (a.astype(np.float64) for a in (w, g, velocity))
-    velocity = momentum * velocity + g
-    return w - lr * (g + momentum * velocity if nesterov else velocity), velocity
-
-
 # ---- normalization -------------------------------------------------------------------------------
 def normalized(x, groups, eps):
     """x (n, ...) with every group of an example at mean 0 and variance 1, and what it was divided by.

@@ -14,7 +14,9 @@ FLOORS = (
     {"arguments", "arrays", "config", "datasets", "initializers", "saving", "shapes", "training"},
     {"saving.atomic", "saving.encoding", "training.signals"},
     {"layer", "saving.files"},
-    {"callbacks", "data", "layers.*", "losses", "metrics", "optimizers", "parameters", "saving.recipes", "state"},
+    {"optimizer"},
+    {"callbacks", "data", "layers.*", "losses", "metrics", "optimizers", "parameters", "saving.recipes", "schedules"}
+    | {"state"},
     {"layers", "network", "training.hooks", "training.remembered"},
     {"stack", "summary", "training.progress"},
     {"sequential"},

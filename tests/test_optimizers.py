@@ -1,61 +1,113 @@
-"""SGD by hand and inside a plan, its arguments, and learning rates."""
+"""Optimizers by hand and inside a plan, their arguments, and learning rates."""
 
+import copy
+
+import formulas
 import numpy as np
 import pytest
-import reference
 
 from minidl import Param, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
-from minidl.optimizers import SGD, rate_at
+from minidl.optimizer import rate_at
+from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 
-FORMS = [(0.0, False), (0.9, False), (0.9, True)]
+# each with PyTorch's name for what it does: the arguments are the same
+FORMS = [
+    *((SGD, arguments) for arguments in ({}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True})),
+    (SGD, {"momentum": 0.5, "weight_decay": 0.05}),
+    *((Adagrad, arguments) for arguments in ({}, {"lr_decay": 0.1, "weight_decay": 0.05, "eps": 1e-4})),
+    (Adagrad, {"initial_accumulator_value": 0.1}),
+    *((RMSprop, arguments) for arguments in ({}, {"alpha": 0.9, "weight_decay": 0.05}, {"centered": True})),
+    (RMSprop, {"momentum": 0.9, "centered": True, "eps": 1e-3}),
+    *((Adam, arguments) for arguments in ({}, {"weight_decay": 0.05}, {"amsgrad": True, "betas": (0.8, 0.95)})),
+    *((AdamW, arguments) for arguments in ({}, {"weight_decay": 0.1, "amsgrad": True, "eps": 1e-4})),
+]
+each_form = pytest.mark.parametrize(("kind", "arguments"), FORMS, ids=[f"{k.__name__}({a})" for k, a in FORMS])
+KINDS = (SGD, Adagrad, RMSprop, Adam, AdamW)
 
 
 def model_of(dtype="float64"):
     return Sequential([Dense(5), ReLU(), Dense(3)], input_shape=(4,), dtype=dtype)
 
 
-@pytest.mark.parametrize(("momentum", "nesterov"), FORMS)
-def test_steps_by_hand_follow_the_formula(momentum, nesterov, rng):
-    model, sgd = model_of(), SGD(0.1, momentum, nesterov)
-    expected = {name: (p.value.copy(), np.zeros(p.value.shape)) for name, p in model.params.items()}
-    for lr in (0.1, 0.03, 0.2):
+def formula_of(kind, arguments):
+    """The formula in NumPy with the arguments that it has names for."""
+    named = dict(arguments)
+    if "betas" in named:
+        named["beta1"], named["beta2"] = named.pop("betas")
+    if kind is AdamW:
+        named = {"weight_decay": 0.01, "decoupled": True} | named
+    named.pop("initial_accumulator_value", None)
+    formula = getattr(formulas, {AdamW: "adam"}.get(kind, kind.__name__.lower()))
+    return lambda *given: formula(*given, **named)
+
+
+def bits(model):
+    return {name: value.tobytes() for name, value in model.state_dict().items()}
+
+
+# ---- formulas
+@each_form
+def test_steps_by_hand_follow_the_formula(kind, arguments, rng):
+    model, optimizer, formula = model_of(), kind(0.1, **arguments), formula_of(kind, arguments)
+    values = {name: p.value.copy() for name, p in model.params.items()}
+    states = {n: {k: a.copy() for k, a in optimizer.update(v.size, "float64").state.items()} for n, v in values.items()}
+    for step, lr in enumerate((0.1, 0.03, 0.2)):
         for name, param in model.params.items():
             param.grad = grad = rng.normal(size=param.value.shape)
-            w, v = expected[name]
-            expected[name] = reference.sgd_update(w, grad, v, lr, momentum, nesterov)
-        sgd.step(model.params, lr)
+            flat, states[name] = formula(values[name].reshape(-1), grad.reshape(-1), states[name], lr, step)
+            values[name] = flat.reshape(grad.shape)
+        optimizer.step(model.params, lr)
     for name, param in model.params.items():
-        np.testing.assert_allclose(param.value, expected[name][0], rtol=1e-13, err_msg=name)
+        np.testing.assert_allclose(param.value, values[name], rtol=1e-13, err_msg=name)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("momentum", "nesterov"), FORMS)
-def test_by_hand_and_inside_the_plan_are_the_same_bits(momentum, nesterov, dtype, rng):
+@each_form
+def test_by_hand_and_inside_the_plan_are_the_same_bits(kind, arguments, dtype, rng):
     """An object with `step` alone runs in Python, so both forms are seen."""
 
     class ByHand:
         def __init__(self):
-            self.lr = 0.1
-            self.sgd = SGD(0.1, momentum, nesterov)
+            self.lr, self.inner = 0.1, kind(0.1, **arguments)
 
         def step(self, params, lr):
-            self.sgd.step(params, lr)
+            self.inner.step(params, lr)
 
     X, y = rng.normal(size=(20, 4)), rng.integers(0, 3, 20)
     states = []
-    for optimizer in (SGD(0.1, momentum, nesterov), ByHand()):
+    for optimizer in (kind(0.1, **arguments), ByHand()):
         model = model_of(dtype)
         trainer = Trainer(model, "softmax_cross_entropy", optimizer)
         for _ in range(4):
             trainer.train_batch(X, y)
-        states.append({name: value.tobytes() for name, value in model.state_dict().items()})
+        states.append(bits(model))
     assert states[0] == states[1]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@each_form
+def test_threads_and_chunks_do_not_change_a_bit(kind, arguments, dtype):
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(100, 4)), rng.integers(0, 3, 100)
+
+    class Sees:  # each step, so that every step is a call of its own
+        def on_step_end(self, trainer, step, loss):
+            pass
+
+    found = []
+    for threads, callbacks in ((1, []), (2, []), (3, []), (8, []), (2, [Sees()])):
+        model = Sequential([Dense(70), ReLU(), Dense(3)], input_shape=(4,), dtype=dtype)
+        trainer = Trainer(model, "softmax_cross_entropy", kind(0.01, **arguments), num_threads=threads)
+        trainer.fit(X, y, epochs=3, batch_size=33, callbacks=callbacks, verbose=0)
+        found.append(bits(model))
+    assert all(one == found[0] for one in found)
+
+
+# ---- PyTorch
 @pytest.mark.oracle
-@pytest.mark.parametrize(("momentum", "nesterov"), FORMS)
-def test_twenty_steps_are_pytorchs(momentum, nesterov, rng):
+@each_form
+def test_steps_on_a_net_are_pytorchs(kind, arguments, rng):
     import torch
     from torch import nn
 
@@ -68,53 +120,151 @@ def test_twenty_steps_are_pytorchs(momentum, nesterov, rng):
     state = {name: torch.from_numpy(value) for name, value in model.state_dict().items()}
     twin.load_state_dict(state)
     x, y = rng.normal(size=(50, 1, 8, 8)), rng.integers(0, 10, 50)
-    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum, nesterov))
-    sgd = torch.optim.SGD(twin.parameters(), 0.1, momentum, nesterov=nesterov)
+    trainer = Trainer(model, "softmax_cross_entropy", kind(0.01, **arguments))
+    theirs = getattr(torch.optim, kind.__name__)(twin.parameters(), lr=0.01, **arguments)
     inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
-    for step in range(20):
+    for step in range(50):
         part = slice(step % 3 * 20, step % 3 * 20 + 20)  # 20, 20 and 10 examples
-        sgd.zero_grad()
+        theirs.zero_grad()
         loss = nn.functional.cross_entropy(twin(inputs[part]), targets[part])
         loss.backward()
-        sgd.step()
-        assert trainer.train_batch(x[part], y[part]) == pytest.approx(loss.item(), rel=1e-10)
+        theirs.step()
+        assert trainer.train_batch(x[part], y[part]) == pytest.approx(loss.item(), rel=1e-9)
     for name, param in twin.named_parameters():
         value, grad = model.params[name].value, model.params[name].grad
-        np.testing.assert_allclose(value, param.detach().numpy(), rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(grad, param.grad.numpy(), rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(value, param.detach().numpy(), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(grad, param.grad.numpy(), rtol=1e-7, atol=1e-10)
 
 
-def test_two_models_of_one_optimizer_do_not_share_velocity(rng):
+@pytest.mark.oracle
+@each_form
+def test_five_hundred_steps_on_a_quadratic_are_pytorchs(kind, arguments, rng):
+    """(w - c)' A (w - c) / 2 with random curvature and noise; the rate falls."""
+    import torch
+
+    a = rng.normal(size=(20, 20)) / 4
+    curvature, center = a @ a.T + np.eye(20) / 10, rng.normal(size=20)
+    param = Param(rng.normal(size=20))
+    twin = torch.tensor(param.value, requires_grad=True)
+    ours, theirs = kind(**{"lr": 0.05} | arguments), getattr(torch.optim, kind.__name__)([twin], lr=0.05, **arguments)
+    for step in range(500):
+        noise, lr = rng.normal(size=20) / 10, 0.05 / (1 + step / 100)
+        param.grad = curvature @ (param.value - center) + noise
+        twin.grad = torch.from_numpy(curvature @ (twin.detach().numpy() - center) + noise)
+        theirs.param_groups[0]["lr"] = lr
+        ours.step({"w": param}, lr)
+        theirs.step()
+        np.testing.assert_allclose(param.value, twin.detach().numpy(), rtol=1e-9, atol=1e-12, err_msg=str(step))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_are_pytorchs(kind):
+    import torch
+
+    ours = kind(0.1) if kind is SGD else kind()
+    theirs = getattr(torch.optim, kind.__name__)([torch.zeros(1, requires_grad=True)])
+    for name in repr(ours).partition("(")[2].replace(")", "").split(", "):
+        key, equals, value = name.partition("=")
+        if equals and key != "betas" and not (kind is SGD and key == "lr"):
+            assert str(theirs.defaults[key]).removesuffix(".0") == value.removesuffix(".0"), key
+    assert kind in (SGD, Adagrad, RMSprop) or ours.betas == theirs.defaults["betas"]
+
+
+# ---- counting
+def test_a_step_that_is_not_finite_does_not_count(rng):
     X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
-    shared, states = SGD(0.1, momentum=0.9), []
-    for optimizer in (shared, shared, SGD(0.1, momentum=0.9)):
+    found = []
+    for bad in (False, True):
+        model = model_of()
+        trainer = Trainer(model, "softmax_cross_entropy", Adam(0.01))
+        for step in range(6):
+            if bad and step % 2:
+                with pytest.raises(FloatingPointError):
+                    trainer.train_batch(np.full((8, 4), 1e308), y)
+            trainer.train_batch(X, y)
+        assert trainer.step == trainer.steps().update.steps == 6
+        found.append(bits(model))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+def test_another_optimizer_counts_from_its_own_first_step(kind, rng):
+    """With the run's count its bias would pass for corrected: steps of 3 and more times the rate."""
+    X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
+    trainer = Trainer(model_of(), "softmax_cross_entropy", SGD(0.01))
+    for _ in range(100):
+        trainer.train_batch(X, y)
+    trainer.optimizer = kind(0.01, weight_decay=0)
+    before = trainer.model.state_dict()
+    trainer.train_batch(X, y)
+    changes = [np.abs(value - before[name]) for name, value in trainer.model.state_dict().items()]
+    assert 0.009 < max(change.max() for change in changes) <= 0.01 * (1 + 1e-9)
+    assert (trainer.step, trainer.steps().update.steps) == (101, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_models_of_one_optimizer_share_nothing(kind, rng):
+    X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
+    shared, states = kind(0.1), []
+    for optimizer in (shared, shared, kind(0.1), copy.deepcopy(shared)):
         model = model_of()
         Trainer(model, "softmax_cross_entropy", optimizer).fit(X, y, epochs=3, verbose=0)
-        states.append(model.state_dict()["0.weight"].tobytes())
-    assert states[0] == states[1] == states[2]
+        states.append(bits(model))
+    assert all(state == states[0] for state in states)
+
+
+# ---- arguments
+@pytest.mark.parametrize(
+    ("kinds", "arguments", "said"),
+    [
+        (KINDS, {"lr": -0.1}, "lr: .*got -0.1"),
+        (KINDS, {"lr": np.nan}, "lr: .*got nan"),
+        (KINDS, {"lr": np.inf}, "lr: .*got inf"),
+        (KINDS, {"weight_decay": -0.1}, "weight_decay: .*at least 0, got -0.1"),
+        (KINDS, {"weight_decay": 1e39}, "weight_decay: .*float32 can hold, got 1e"),
+        ((SGD, RMSprop), {"momentum": 1}, r"momentum: .*\[0, 1\), got 1"),
+        ((SGD, RMSprop), {"momentum": -0.1}, "momentum: .*got -0.1"),
+        ((SGD, RMSprop), {"momentum": np.nan}, "momentum: .*got nan"),
+        ((SGD,), {"nesterov": True}, "nesterov: .*momentum above 0"),
+        ((Adagrad,), {"lr_decay": -1}, "lr_decay: .*got -1"),
+        ((Adagrad,), {"initial_accumulator_value": -1}, "initial_accumulator_value: .*got -1"),
+        ((RMSprop,), {"alpha": 1.0}, r"alpha: .*\[0, 1\), got 1"),
+        (KINDS[1:], {"eps": 0}, "eps: .*at least 1.175e-38, got 0"),
+        (KINDS[1:], {"eps": 1e-39}, "eps: .*got 1e-39"),
+        ((Adam, AdamW), {"betas": (0.9, 1.0)}, r"betas: .*\[0, 1\), got 1"),
+        ((Adam, AdamW), {"betas": (-0.1, 0.9)}, "betas: .*got -0.1"),
+    ],
+)
+def test_refuses(kinds, arguments, said):
+    for kind in kinds:
+        with pytest.raises(ValueError, match=said):
+            kind(**{"lr": 0.1} | arguments)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ({"lr": -0.1}, "lr: .*got -0.1"),
-        ({"lr": np.nan}, "lr: .*got nan"),
-        ({"lr": np.inf}, "lr: .*got inf"),
-        ({"momentum": 1}, r"momentum: .*\[0, 1\), got 1"),
-        ({"momentum": -0.1}, "momentum: .*got -0.1"),
-        ({"momentum": np.nan}, "momentum: .*got nan"),
-        ({"nesterov": True}, "nesterov: .*momentum above 0"),
-    ],
+    ("kind", "arguments"),
+    [(kind, arguments) for kind in KINDS for arguments in ({"lr": "0.1"}, {"lr": None}, {"weight_decay": "0"})]
+    + [(SGD, {"momentum": "0.9"}), (RMSprop, {"alpha": None}), (Adagrad, {"eps": True}), (Adam, {"eps": "1"})]
+    + [(AdamW, {"betas": betas}) for betas in (0.9, (0.9,), (0.9, 0.9, 0.9), "ab", (0.9, None))],
+    ids=str,
 )
-def test_refuses(arguments, said):
-    with pytest.raises(ValueError, match=said):
-        SGD(**{"lr": 0.1} | arguments)
-
-
-@pytest.mark.parametrize("arguments", [{"lr": "0.1"}, {"lr": None}, {"momentum": "0.9"}], ids=str)
-def test_refuses_what_is_no_number(arguments):
+def test_refuses_what_is_no_number(kind, arguments):
     with pytest.raises(TypeError, match=next(iter(arguments))):
-        SGD(**{"lr": 0.1} | arguments)
+        kind(**{"lr": 0.1} | arguments)
+
+
+@each_form
+def test_arguments_stay_and_are_told(kind, arguments):
+    optimizer = kind(0.5, **arguments)
+    for name, value in arguments.items():
+        assert getattr(optimizer, name) == value
+        with pytest.raises(AttributeError):
+            setattr(optimizer, name, value)
+    assert repr(eval(repr(optimizer))) == repr(optimizer)
+    assert repr(optimizer).startswith(f"{kind.__name__}(lr=0.5, ")
+    optimizer.lr = 0.25
+    assert rate_at(optimizer, 3) == 0.25
 
 
 def test_rate_of_a_step():
@@ -127,8 +277,9 @@ def test_rate_of_a_step():
         rate_at(object(), 0)
 
 
-def test_a_subclass_that_overrides_step_is_heard():
-    class Frozen(SGD):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_subclass_that_overrides_step_is_heard(kind):
+    class Frozen(kind):
         def step(self, params, lr):
             super().step({name: param for name, param in params.items() if name == "1.bias"}, lr)
 
@@ -144,8 +295,8 @@ def test_a_schedule_has_to_take_a_step():
         SGD(lambda: 0.1)
 
 
-def test_a_refused_step_by_hand_changes_no_parameter():
-    optimizer = SGD(0.5, momentum=0.9)
+@pytest.mark.parametrize("optimizer", [SGD(0.5, momentum=0.9), Adam(0.5), RMSprop(0.5), Adagrad(0.5)])
+def test_a_refused_step_by_hand_changes_no_parameter(optimizer):
     first, second = Param(np.ones(3)), Param(np.ones(4))
     optimizer.step({"a": first, "b": second}, 0.5)
     before = first.value.copy()

@@ -1,5 +1,6 @@
 """Trainer: epochs, history, validation, evaluation. What breaks a fit off is in test_steps.py."""
 
+import formulas
 import numpy as np
 import pytest
 import reference
@@ -58,7 +59,7 @@ def test_follows_numpy_step_by_step(nesterov):
     """One dense layer and softmax, written out: order of rows, last partial batch, loss, rate."""
     model = Sequential([Dense(3)], input_shape=(4,), dtype="float64")
     w, b = model.state_dict().values()
-    vw, vb = np.zeros_like(w), np.zeros_like(b)
+    vw, vb = {"velocity": np.zeros_like(w)}, {"velocity": np.zeros_like(b)}
 
     def rate(step):
         return 0.5 / (1 + step)
@@ -73,8 +74,8 @@ def test_follows_numpy_step_by_step(nesterov):
             scores = x @ w.T + b
             total += reference.softmax_cross_entropy_forward(scores, y).sum()
             d = reference.softmax_cross_entropy_backward(scores, y, np.full(len(x), 1 / len(x)))
-            w, vw = reference.sgd_update(w, d.T @ x, vw, rate(step), 0.9, nesterov)
-            b, vb = reference.sgd_update(b, d.sum(axis=0), vb, rate(step), 0.9, nesterov)
+            w, vw = formulas.sgd(w, d.T @ x, vw, rate(step), step, 0.9, nesterov)
+            b, vb = formulas.sgd(b, d.sum(axis=0), vb, rate(step), step, 0.9, nesterov)
             step += 1
         assert history["loss"][epoch] == pytest.approx(total / 53, rel=1e-12)
         assert history["lr"][epoch] == rate(step - 1)

@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from minidl import losses, metrics
+from minidl import losses, metrics, optimizers, schedules
 from minidl.layer import Array
-from minidl.optimizers import SGD
 from minidl.saving.encoding import decode, encode
 from minidl.saving.files import FileError
 from minidl.saving.recipes import Recipes, check_names
@@ -32,7 +31,13 @@ from minidl.training.remembered import Arrays, remember, remembered
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
-OURS = {**losses.NAMES, **metrics.NAMES, "SoftmaxCrossEntropy": losses.SoftmaxCrossEntropy, "SGD": SGD}
+CLASSES = (
+    losses.SoftmaxCrossEntropy,
+    *(optimizers.SGD, optimizers.Adagrad, optimizers.RMSprop, optimizers.Adam, optimizers.AdamW),
+    *(schedules.Step, schedules.MultiStep, schedules.Exponential, schedules.Polynomial, schedules.Cosine),
+    schedules.OneCycle,
+)
+OURS = {**losses.NAMES, **metrics.NAMES, **{made.__name__: made for made in CLASSES}}
 KIND = "checkpoint"
 
 
@@ -52,6 +57,7 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
         "optimizer": recipes.encode(made, "optimizer"),
         "remembered": encode(remembered(made, living), "optimizer", arrays),
         "schedule": encode(remembered(made.lr, living) if _is_made(made.lr) else None, "lr", arrays),
+        "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": whole("seed", trainer.seed, least=0),
         "step": trainer.step,
         "epoch": trainer.epoch,
@@ -148,8 +154,9 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
     remember(optimizer, decode(config["remembered"], arrays), type(optimizer) in OURS.values())
     if config["schedule"] is not None:
         remember(optimizer.lr, decode(config["schedule"], arrays), type(optimizer.lr) in OURS.values())
-    views = _update(trainer)
-    for name, view in views.items():
+    if (update := trainer.steps().update) is not None:
+        update.steps = whole("updates", config["updates"], least=0)
+    for name, view in _update(trainer).items():
         saved = rest.pop(f"update/{name}")
         if saved.shape != view.shape or saved.dtype != view.dtype:
             raise ValueError(f"{name}: expected {view.dtype} {view.shape}, got {saved.dtype} {saved.shape}")

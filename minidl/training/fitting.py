@@ -11,7 +11,7 @@ import numpy as np
 
 from minidl.data import Index, epoch_order
 from minidl.layer import Array
-from minidl.optimizers import rate_at
+from minidl.optimizer import rate_at
 from minidl.training.hooks import Hooks, State
 from minidl.training.learner import Learner
 from minidl.training.progress import Progress

@@ -15,7 +15,7 @@ from minidl.layer import Array
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import Metric
 from minidl.metrics import get as found_metrics
-from minidl.optimizers import rate_at
+from minidl.optimizer import rate_at
 from minidl.sequential import Sequential
 from minidl.shapes import whole
 from minidl.training.diagnosis import explain

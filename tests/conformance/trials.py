@@ -9,12 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+import formulas
 import reference as ref
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, pool_cases
 from kernels.test_groupnorm import bounds as norm_bounds
 from kernels.test_groupnorm import geometries as norm_geometries
 from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
 
+from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.conv2d import conv2d_backward, conv2d_forward
 from minidl_c.dense import dense_backward, dense_forward
@@ -25,7 +27,7 @@ from minidl_c.groupnorm import GroupNormOp
 from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
 from minidl_c.relu import ReLUOp
 from minidl_c.rescale import RescaleOp
-from minidl_c.sgd import sgd_update
+from minidl_c.sgd import SGDUpdate
 from minidl_c.softmax_cross_entropy import (
     softmax,
     softmax_cross_entropy_backward,
@@ -236,24 +238,47 @@ def gather(rng):
     yield Trial(f"{x_dtype} {x.shape} m={m}", dtype, {"x": x, "rows": rows}, outputs, run, 2, oracle)
 
 
-def sgd(rng):
+def draw_optimizer(rng):
+    """A class of updates, its formula and arguments of both."""
+    decay, flag, other = float(rng.choice([0, 0.1])), bool(rng.integers(2)), bool(rng.integers(2))
+    momentum = float(rng.choice([0, 0.5, 0.9]))
+    drawn = (
+        (SGDUpdate, formulas.sgd, {"momentum": momentum, "nesterov": flag}),
+        (AdagradUpdate, formulas.adagrad, {"lr_decay": momentum}),
+        (RMSpropUpdate, formulas.rmsprop, {"momentum": momentum, "centered": flag}),
+        (AdamUpdate, formulas.adam, {"amsgrad": flag, "decoupled": other}),
+    )
+    kind, formula, arguments = drawn[rng.integers(len(drawn))]
+    return kind, formula, arguments | {"weight_decay": decay}
+
+
+def optimizers(rng):
     (_, size), dtype = sizes(rng), draw_dtype(rng)
-    kind, (w, g, velocity) = draw_values(rng, ((size,),) * 3)
-    lr, momentum, nesterov = float(rng.random()), float(rng.choice([0, 0.5, 0.9])), bool(rng.integers(2))
+    kind, values = draw_values(rng, ((size,),) * 5)
+    w, g, *states = (value.astype(dtype) for value in values)
+    make, formula, arguments = draw_optimizer(rng)
+    lr, step = float(rng.random()), int(rng.integers(1000))
+    names = list(make(size, dtype, **arguments).state)
+    state = {name: np.abs(value) for name, value in zip(names, states, strict=False)}
 
     def run(a, threads):
-        a.w[...], a.velocity[...] = w, velocity
-        sgd_update(a.w, a.g, a.velocity, lr, momentum, nesterov)
+        a.w[...] = w
+        update = make(size, dtype, **arguments)
+        update.steps = step
+        for name, array in update.state.items():
+            array[...] = state[name]
+        update.apply(a.w, a.g, lr)
+        for name, array in update.state.items():
+            vars(a)[name][...] = array
 
     def oracle():
-        exact_w, exact_v = ref.sgd_update(w, g, velocity, lr, momentum, nesterov)
-        v_size = momentum * np.abs(velocity.astype("f8")) + np.abs(g)
-        yield "w", exact_w, ref.rounding(9, dtype) * (np.abs(w) + lr * (np.abs(g) + v_size))
-        if momentum:
-            yield "velocity", exact_v, ref.rounding(3, dtype) * v_size
+        exact, after = formula(w, g, state, lr, step, **arguments)
+        for name, array in {"w": exact, **after}.items():
+            yield name, array, 0
 
-    about, outputs = f"{kind} size={size} {lr} {momentum} {nesterov}", {"w": w.shape, "velocity": w.shape}
-    yield Trial(about, dtype, named("g", (g,), dtype), outputs, run, 1, None if kind == "special" else oracle)
+    about = f"{kind} {make.__name__} size={size} lr={lr} step={step} {arguments}"
+    outputs = dict.fromkeys(["w", *names], w.shape)
+    yield Trial(about, dtype, {"g": g}, outputs, run, 1, None if kind == "special" else oracle)
 
 
 def softmax_cross_entropy(rng):
@@ -326,5 +351,5 @@ def groupnorm_trial(rng, groups, channels, pixels):
 
 
 KERNELS = (
-    conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, groupnorm, sgd, softmax_cross_entropy,
+    conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, groupnorm, optimizers, softmax_cross_entropy,
 )  # fmt: skip

@@ -42,8 +42,6 @@ FUNCTIONS = {
     "maxpool2d.maxpool2d_forward": ({"x": given(3, 2, 4, 4), "y": given(3, 2, 2, 2), **POOL}, "y"),
     "maxpool2d.maxpool2d_backward": (
         {"dy": given(3, 2, 2, 2), "x": given(3, 2, 4, 4), "dx": given(3, 2, 4, 4), **POOL}, "dx"),
-    "sgd.sgd_update": (
-        {"w": given(20), "g": given(20), "velocity": given(20), "lr": 0.5, "momentum": 0.5}, "w velocity"),
     "softmax_cross_entropy.softmax": ({"scores": given(20, 3), "probabilities": given(20, 3)}, "probabilities"),
     "softmax_cross_entropy.softmax_cross_entropy_forward": (
         {"scores": given(20, 3), "labels": given(20, dtype="i8"), "losses": given(20)}, "losses"),
@@ -186,8 +184,8 @@ def test_no_function_is_forgotten():
             if ours and callable(value) and not isinstance(value, type):
                 found[f"{path.stem}.{name}"] = value
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *(name for name in METHODS if name.startswith("batch."))}
-    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "nesterov", "seed",
-                  "step", "path"}
+    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "seed", "step",
+                  "path"}
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
 

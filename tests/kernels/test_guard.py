@@ -11,12 +11,13 @@ import pytest
 from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
 
+from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.dense import DenseOp, dense_forward
 from minidl_c.gather import gather_backward, gather_forward
 from minidl_c.plan import Plan
 from minidl_c.relu import ReLUOp
-from minidl_c.sgd import SGDUpdate, sgd_update
+from minidl_c.sgd import SGDUpdate
 from minidl_c.softmax_cross_entropy import softmax, softmax_cross_entropy_backward, softmax_cross_entropy_forward
 from minidl_c.threads import check_num_threads, set_num_threads
 from minidl_c.update import Update
@@ -148,12 +149,17 @@ def updates_that_do_not_belong():
 
 @case
 def updates_that_cannot_be():
-    for size in (-1, 2**62, 2**64, None, 1.5):
-        refused(SGDUpdate, size, "float32")
-    for dtype in ("f2", "i8", "c8", "O", ">f4", None, 3):
-        refused(SGDUpdate, 3, dtype)
-    refused(SGDUpdate)
-    refused(SGDUpdate.__new__, SGDUpdate)
+    for kind in (SGDUpdate, AdagradUpdate, RMSpropUpdate, AdamUpdate):
+        for size in (-1, 2**56 + 1, 2**62, 2**64, None, 1.5):
+            refused(kind, size, "float32")
+        for dtype in ("f2", "i8", "c8", "O", ">f4", None, 3):
+            refused(kind, 3, dtype)
+        refused(kind)
+        refused(kind.__new__, kind)
+    update = AdamUpdate(3, "float32")
+    for steps in (-1, 2**62, 2**64, None, 1.5, "x"):
+        refused(setattr, update, "steps", steps)
+    assert update.steps == 0
 
 
 @case
@@ -166,7 +172,7 @@ def apply_with_every_wrong_array():
     for name in ("param", "grad"):
         for wrong in wrong_sizes(np.ones(6, "f4")):
             refused(apply, SGDUpdate(6, "float32"), **{name: wrong})
-    for wrong in (np.zeros(0, "i8"), np.zeros(2, "i8"), None):
+    for wrong in (np.zeros(0, "i8"), np.zeros(2, "i8"), 3):
         refused(apply, SGDUpdate(6, "float32"), count=wrong)
     refused(apply, Update())
     same = np.ones(6, "f4")
@@ -218,8 +224,10 @@ def kernels_and_memory_of_their_own():
     refused(softmax_cross_entropy_forward, a, np.zeros(20, "i8"), a.reshape(-1)[:20])
     refused(dense_forward, a, np.ones((3, 3), "f4"), np.ones(3, "f4"), a)
     flat = np.ones(60, "f4")
-    refused(sgd_update, flat, flat, np.zeros(60, "f4"), 0.1)
-    refused(sgd_update, flat[:30], np.zeros(30, "f4"), flat[15:45], 0.1)
+    update = SGDUpdate(60, "float32", 0.9)
+    refused(update.apply, flat, flat, 0.1)
+    refused(update.apply, flat, update.state["velocity"], 0.1)
+    refused(update.apply, update.state["velocity"], flat, 0.1)
     room = np.zeros((2, 3, 16), "f4")
     refused(gather_forward, room.reshape(-1)[:60].reshape(20, 3), np.arange(20), room)
     refused(gather_backward, room, room.reshape(-1)[:60].reshape(20, 3))

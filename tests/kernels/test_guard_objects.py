@@ -15,6 +15,7 @@ import pytest
 from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
 
+from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.conv2d import Conv2DOp
 from minidl_c.dense import DenseOp
 from minidl_c.dropout import DropoutOp
@@ -115,6 +116,9 @@ def nothing_is_made_twice():
         (GroupNormOp((4,), 2, 4), ((4000,), 1, 4000)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,),)),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
+        (AdagradUpdate(6, "float32"), (10**6, "float64")),
+        (RMSpropUpdate(6, "float32"), (10**6, "float64", 0.9, 1e-8, 0, 0.9, True)),
+        (AdamUpdate(6, "float32"), (10**6, "float64", 0.9, 0.9, 1e-8, 0, True)),
         (plan, ([DenseOp((900,), 800)], [0])),
     ]
     for thing, other in makes:
@@ -266,7 +270,8 @@ def ops_cannot_be_taken_out_of_a_plan():
 @case
 def nothing_here_is_copied_or_pickled():
     plan, p, _ = kept()
-    for thing in (plan, p, DenseOp((4,), 3), ReLUOp((4,)), SGDUpdate(4, "float32"), Update(), Op()):
+    updates = SGDUpdate(4, "float32"), AdamUpdate(4, "float32"), Update()
+    for thing in (plan, p, DenseOp((4,), 3), ReLUOp((4,)), *updates, Op()):
         for way in (copy.copy, copy.deepcopy, pickle.dumps):
             refused(way, thing)
 

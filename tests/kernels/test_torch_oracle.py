@@ -10,7 +10,6 @@ from minidl_c.conv2d import conv2d_backward, conv2d_forward
 from minidl_c.dense import dense_backward, dense_forward
 from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
 from minidl_c.relu import ReLUOp
-from minidl_c.sgd import sgd_update
 from minidl_c.softmax_cross_entropy import (
     softmax_cross_entropy_backward,
     softmax_cross_entropy_forward,
@@ -157,20 +156,3 @@ def test_softmax_cross_entropy(check, dtype, classes):
     bound = ref.rounding(44 + 5 * np.log(classes) + 3 * 40 + classes, dtype)
     check.close(losses, *numbers(tlosses), bound, "losses")
     check.close(dscores, *numbers(tscores.grad), bound, "dscores")
-
-
-@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_sgd_over_ten_steps(check, dtype, momentum, nesterov):
-    rng = np.random.default_rng(0)
-    w = rng.standard_normal(77).astype(dtype)
-    velocity, tw = np.zeros(77, dtype), leaf(w)
-    optimizer = torch.optim.SGD([tw], lr=0.1, momentum=momentum, nesterov=nesterov)
-    size = np.abs(w)
-    for _ in range(10):
-        g = rng.standard_normal(77).astype(dtype)
-        tw.grad = torch.tensor(g, dtype=torch.float64)
-        optimizer.step()
-        sgd_update(w, g, velocity, 0.1, momentum=momentum, nesterov=nesterov)
-        size = size + 0.1 * np.abs(g) / (1 - momentum)  # what all velocities add up to
-    check.close(w, *numbers(tw), ref.rounding(10 * 9, dtype) * size, "w after ten steps")

@@ -1,5 +1,6 @@
 """Checkpoints: what is saved and resumed goes on as if nothing had happened, to the last bit."""
 
+import copy
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ from broken_off import (
     FIT,
     MAKERS,
     WEIGHTS,
-    Adam,
+    AdamByHand,
     Counts,
     Draws,
     X,
@@ -24,9 +25,10 @@ from broken_off import (
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
-from minidl.optimizers import SGD
+from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.saving import files
 from minidl.saving.files import FileError
+from minidl.schedules import Cosine, Exponential, MultiStep, OneCycle, Polynomial, Step
 
 
 @pytest.fixture
@@ -65,6 +67,73 @@ def test_what_callbacks_remember_goes_on(path, kind):
         trainer = Trainer.resume(path, custom=CUSTOM)
         trainer.fit(X, Y, **FIT, callbacks=[Counts(), Checkpoint(path, every_n_steps=1)])
         assert everything(trainer) == everything(whole), step
+
+
+OPTIMIZERS = [
+    SGD(0.1, momentum=0.9, weight_decay=0.01),
+    Adagrad(Exponential(0.1, 0.95), lr_decay=0.01, initial_accumulator_value=0.1),
+    RMSprop(Polynomial(0.01, 30), centered=True, momentum=0.5),
+    Adam(Cosine(0.01, 40, warmup_steps=5), amsgrad=True),
+    AdamW(OneCycle(0.02, 50)),
+    Adam(Step(0.01, 7), betas=[0.8, 0.95]),
+    AdamW(MultiStep(0.01, [3, 11]), eps=1e-3),
+]
+
+
+@pytest.mark.parametrize("kind", ["native", "half"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
+def test_each_optimizer_and_schedule_resumed_at_each_of_the_first_20_steps(path, optimizer, kind):
+    """None of them is in `custom`: they are minidl's own."""
+
+    def trainer_of():
+        trainer = MAKERS[kind]()
+        trainer.optimizer = optimizer
+        return trainer
+
+    whole, fit = trainer_of(), {**FIT, "epochs": 2}
+    whole.fit(X, Y, **fit)
+    for step in range(20):
+        broken_off(trainer_of(), step, **fit).save_checkpoint(path)
+        trainer = Trainer.resume(path, custom={"Draws": Draws}, num_threads=1 + step % 3)
+        assert repr(trainer.optimizer) == repr(optimizer)
+        assert trainer.steps().update.steps == step + 1
+        trainer.fit(X, Y, **fit)
+        assert everything(trainer) == everything(whole), step
+
+
+def test_an_optimizer_that_took_over_goes_on_where_it_was(path):
+    def trainer_of(steps):
+        trainer = native()
+        for _ in range(steps):
+            trainer.train_batch(X, Y)
+        trainer.optimizer = Adam(0.01)
+        return trainer
+
+    whole, broken = trainer_of(7), trainer_of(7)
+    for _ in range(3):
+        whole.train_batch(X, Y)
+        broken.train_batch(X, Y)
+    broken.save_checkpoint(path)
+    resumed = Trainer.resume(path)
+    assert (resumed.step, resumed.steps().update.steps) == (10, 3)
+    for trainer in (whole, resumed):
+        trainer.train_batch(X, Y)
+    assert everything(resumed) == everything(whole)
+
+
+def test_steps_by_hand_of_every_optimizer_go_on(path):
+    for optimizer in copy.deepcopy(OPTIMIZERS):
+        trainer = native()
+        trainer.optimizer = optimizer
+        trainer.train_batch(X, Y)
+        for _ in range(3):
+            optimizer.step(trainer.model.params, 0.1)
+        trainer.save_checkpoint(path)
+        resumed = Trainer.resume(path)
+        for each in (trainer, resumed):
+            each.train_batch(X, Y)
+            each.optimizer.step(each.model.params, 0.1)
+        assert everything(resumed) == everything(trainer)
 
 
 def test_resumed_again_and_again(path):
@@ -254,7 +323,7 @@ def test_a_seed_that_was_changed_is_the_one_that_counts(path):
 # ---- refused
 def test_what_is_missing_in_custom_is_told_all_at_once(path):
     broken_off(staged(), 3).save_checkpoint(path)
-    with pytest.raises(ValueError, match=r"custom: .*'Adam'.*'Draws'.*'Schedule'.*'largest'.*'squares'"):
+    with pytest.raises(ValueError, match=r"custom: .*'AdamByHand'.*'Draws'.*'Schedule'.*'largest'.*'squares'"):
         Trainer.resume(path)
     with pytest.raises(ValueError, match=r"custom={'squares': squares}"):
         Trainer.resume(path, custom={name: part for name, part in CUSTOM.items() if name != "squares"})
@@ -269,7 +338,7 @@ def test_a_model_with_other_layers_is_refused_and_stays(path):
     assert all(np.array_equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-class Unsavable(Adam):
+class Unsavable(AdamByHand):
     """Remembers something that no file holds."""
 
     def __init__(self, lr):
@@ -339,11 +408,18 @@ def test_an_unbuilt_model_stays_unbuilt_where_a_resume_is_refused(path):
     assert model.network is None
 
 
+class NoName(AdamByHand):
+    """Does not keep what it was made with."""
+
+    def __init__(self, rate):
+        pass
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         (lambda t: setattr(t, "optimizer", Unsavable(0.1)), "optimizer.*'log'.*cannot be saved"),
-        (lambda t: setattr(t, "optimizer", type("NoName", (Adam,), {"__init__": lambda s, rate: None})(1)), "'rate'"),
+        (lambda t: setattr(t, "optimizer", NoName(1)), "'rate'"),
         (lambda t: setattr(t, "loss", SGD), "got the class"),
     ],
     ids=["state", "argument", "class"],
@@ -391,7 +467,7 @@ def spoil(config, tensors, place, value):
 
 
 WRONG = [None, -1, 2**70, "", "x", [], {}, 0.5, True, [1], {"made": 1}, {"custom": []}, {"tuple": []}, KeyError]
-TOP = ("model", "loss", "metrics", "optimizer", "remembered", "seed", "step", "epoch", "history", "position")
+TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed", "step", "epoch", "history", "position")
 
 
 @pytest.mark.parametrize("place", TOP)

@@ -1,0 +1,178 @@
+"""Learning rates as functions of the step: objects that an optimizer takes as its `lr`, such as SGD(Cosine(0.1, 1000)).
+
+Steps are those of the whole run, counted from 0, and not epochs: `steps_per_epoch * epochs` is how many there are. The
+formulas are those of torch.optim.lr_scheduler, whose epochs are steps here; behind the last step the rate stays. The
+arguments are attributes, and may be changed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from minidl.arguments import constructor_arguments
+from minidl.optimizer import check_rate
+from minidl.shapes import not_negative, number, positive, whole
+
+
+class Schedule:
+    """What minidl's schedules share: `schedule(step)` is the rate of a step, and each brings its `rate`.
+
+    Raises TypeError or ValueError, naming the argument, for rates below 0, steps that are no whole numbers or below 0
+    (total_steps, step_size: below 1), factors and powers that are not above 0, and rates beyond all numbers.
+    """
+
+    def __call__(self, step: int) -> float:
+        """The rate of this step."""
+        return check_rate(self.rate(whole("step", step, least=0)))
+
+    def rate(self, step: int) -> float:
+        """The formula."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        told = (f"{name}={value!r}" for name, value in constructor_arguments(self).items())
+        return f"{type(self).__name__}({', '.join(told)})"
+
+
+class Step(Schedule):
+    """lr times gamma for every step_size steps that are over, as StepLR.
+
+    >>> [Step(1.0, step_size=10, gamma=0.5)(step) for step in (0, 9, 10, 20)]
+    [1.0, 1.0, 0.5, 0.25]
+    """
+
+    def __init__(self, lr: float, step_size: int, gamma: float = 0.1) -> None:
+        self.lr, self.step_size, self.gamma = check_rate(lr), whole("step_size", step_size), positive("gamma", gamma)
+
+    def rate(self, step: int) -> float:
+        """lr * gamma^(step // step_size)"""
+        return self.lr * powered(self.gamma, step // self.step_size)
+
+
+class MultiStep(Schedule):
+    """lr times gamma for each of the milestones, steps in rising order, that is reached, as MultiStepLR.
+
+    >>> [MultiStep(1.0, milestones=(10, 15), gamma=0.5)(step) for step in (9, 10, 15)]
+    [1.0, 0.5, 0.25]
+    """
+
+    def __init__(self, lr: float, milestones: Sequence[int], gamma: float = 0.1) -> None:
+        if not isinstance(milestones, (tuple, list)):
+            raise TypeError(f"milestones: expected a tuple or list of steps, got {milestones!r}")
+        self.lr, self.gamma = check_rate(lr), positive("gamma", gamma)
+        self.milestones = tuple(whole("milestones", milestone, least=0) for milestone in milestones)
+        if list(self.milestones) != sorted(self.milestones):
+            raise ValueError(f"milestones: expected steps in rising order, got {milestones!r}")
+
+    def rate(self, step: int) -> float:
+        """lr * gamma^(milestones reached)"""
+        return self.lr * powered(self.gamma, sum(milestone <= step for milestone in self.milestones))
+
+
+class Exponential(Schedule):
+    """lr times gamma for every step that is over, as ExponentialLR; a gamma above 1 looks for the best rate.
+
+    >>> [Exponential(1.0, gamma=0.5)(step) for step in (0, 1, 2)]
+    [1.0, 0.5, 0.25]
+    """
+
+    def __init__(self, lr: float, gamma: float) -> None:
+        self.lr, self.gamma = check_rate(lr), positive("gamma", gamma)
+
+    def rate(self, step: int) -> float:
+        """lr * gamma^step"""
+        return self.lr * powered(self.gamma, step)
+
+
+class Polynomial(Schedule):
+    """From lr to 0 in total_steps steps, in a line or as a power of what is left, as PolynomialLR.
+
+    >>> [Polynomial(1.0, total_steps=4)(step) for step in (0, 1, 2, 4, 5)]
+    [1.0, 0.75, 0.5, 0.0, 0.0]
+    """
+
+    def __init__(self, lr: float, total_steps: int, power: float = 1.0) -> None:
+        self.lr, self.total_steps = check_rate(lr), whole("total_steps", total_steps)
+        self.power = positive("power", power)
+
+    def rate(self, step: int) -> float:
+        """lr * (1 - step / total_steps)^power"""
+        return self.lr * (1 - min(step, self.total_steps) / self.total_steps) ** self.power
+
+
+class Cosine(Schedule):
+    """From lr to min_lr by half a wave of the cosine, as CosineAnnealingLR, if wished behind a linear warm-up.
+
+    total_steps: of the whole schedule, the warm-up included.
+    warmup_steps: so many steps rise to lr, which the next one has: LinearLR with start_factor = 1 / (warmup_steps + 1).
+
+    >>> [round(Cosine(1.0, total_steps=4)(step), 3) for step in (0, 1, 2, 3, 4, 5)]
+    [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
+    >>> [round(Cosine(1.0, total_steps=7, warmup_steps=3)(step), 3) for step in (0, 1, 2, 3, 4, 7)]
+    [0.25, 0.5, 0.75, 1.0, 0.854, 0.0]
+    """
+
+    def __init__(self, lr: float, total_steps: int, min_lr: float = 0.0, warmup_steps: int = 0) -> None:
+        self.lr, self.total_steps = check_rate(lr), whole("total_steps", total_steps)
+        self.min_lr, self.warmup_steps = not_negative("min_lr", min_lr), whole("warmup_steps", warmup_steps, least=0)
+        if self.warmup_steps >= self.total_steps:
+            raise ValueError(f"warmup_steps: expected less than total_steps, {total_steps}, got {warmup_steps}")
+
+    def rate(self, step: int) -> float:
+        """min_lr + (lr - min_lr) * (1 + cos(pi * share)) / 2"""
+        if step < self.warmup_steps:
+            return self.lr * (step + 1) / (self.warmup_steps + 1)
+        return between(self.lr, self.min_lr, (step - self.warmup_steps) / (self.total_steps - self.warmup_steps))
+
+
+class OneCycle(Schedule):
+    """From max_lr / div_factor up to max_lr and down to almost nothing, as OneCycleLR (Smith and Topin, 2018).
+
+    pct_start: the share of the steps that rise. final_div_factor: the last rate, that of step total_steps - 1, is the
+    first one divided by it. anneal_strategy: "cos" or "linear". An optimizer's momentum stays as it is.
+
+    >>> [round(OneCycle(1.0, total_steps=10, pct_start=0.5)(step), 3) for step in (0, 2, 4, 9, 10)]
+    [0.04, 0.52, 1.0, 0.0, 0.0]
+    """
+
+    def __init__(
+        self,
+        max_lr: float,
+        total_steps: int,
+        pct_start: float = 0.3,
+        anneal_strategy: str = "cos",
+        div_factor: float = 25.0,
+        final_div_factor: float = 1e4,
+    ) -> None:
+        if anneal_strategy not in ("cos", "linear"):
+            raise ValueError(f'anneal_strategy: expected "cos" or "linear", got {anneal_strategy!r}')
+        if not 0 <= number("pct_start", pct_start) <= 1:
+            raise ValueError(f"pct_start: expected a share from 0 to 1, got {pct_start}")
+        self.max_lr, self.total_steps = not_negative("max_lr", max_lr), whole("total_steps", total_steps)
+        self.pct_start, self.anneal_strategy = float(pct_start), anneal_strategy
+        self.div_factor = positive("div_factor", div_factor)
+        self.final_div_factor = positive("final_div_factor", final_div_factor)
+
+    def rate(self, step: int) -> float:
+        """Up to the peak, at pct_start * total_steps - 1, which need be no whole number, and down from there."""
+        first, last, peak = self.max_lr / self.div_factor, self.total_steps - 1, self.pct_start * self.total_steps - 1
+        linear, step = self.anneal_strategy == "linear", min(step, last)
+        if step <= peak:
+            return between(first, self.max_lr, step / peak if peak else 1.0, linear)
+        return between(self.max_lr, first / self.final_div_factor, (step - peak) / (last - peak), linear)
+
+
+def between(first: float, last: float, share: float, linear: bool = False) -> float:
+    """What lies at this share of the way from the first number to the last, on half a wave of the cosine or a line."""
+    if share >= 1:
+        return last
+    return (last - first) * share + first if linear else last + (first - last) * (1 + math.cos(math.pi * share)) / 2
+
+
+def powered(base: float, exponent: int) -> float:
+    """base^exponent, infinite where no float holds it."""
+    try:
+        return base**exponent
+    except OverflowError:
+        return math.inf

@@ -1,0 +1,64 @@
+"""The optimizers' formulas in NumPy, in the dtype of their arrays, each rounding where the kernels have it.
+
+formula(w, g, state, lr, step, ...) is one step, counted from 0: the new parameters and the new state by name.
+"""
+
+import math
+
+import numpy as np
+
+
+def sgd(w, g, state, lr, step=0, momentum=0.0, nesterov=False, weight_decay=0.0):
+    real = w.dtype.type
+    g = g + real(weight_decay) * w
+    if momentum == 0:
+        return w - real(lr) * g, {}
+    v = real(momentum) * state["velocity"] + g
+    return w - real(lr) * (g + real(momentum) * v if nesterov else v), {"velocity": v}
+
+
+def adagrad(w, g, state, lr, step, lr_decay=0.0, weight_decay=0.0, first=0.0, eps=1e-10):
+    real = w.dtype.type
+    g = g + real(weight_decay) * w
+    s = state["squares"] + g * g
+    return w - real(lr / (1 + step * lr_decay)) * (g / (np.sqrt(s) + real(eps))), {"squares": s}
+
+
+def rmsprop(w, g, state, lr, step, alpha=0.99, eps=1e-8, weight_decay=0.0, momentum=0.0, centered=False):
+    real = w.dtype.type
+    g = g + real(weight_decay) * w
+    s = real(alpha) * state["squares"] + real(1 - alpha) * g * g
+    after, below = {"squares": s}, s
+    if centered:
+        a = after["mean"] = real(alpha) * state["mean"] + real(1 - alpha) * g
+        below = np.maximum(s - a * a, 0)
+    change = g / (np.sqrt(below) + real(eps))
+    if momentum:
+        change = after["velocity"] = real(momentum) * state["velocity"] + change
+    return w - real(lr) * change, after
+
+
+def adam(
+    w, g, state, lr, step, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0.0, amsgrad=False, decoupled=False
+):  # fmt: skip
+    real = w.dtype.type
+    if decoupled:
+        w = real(1 - lr * weight_decay) * w
+    else:
+        g = g + real(weight_decay) * w
+    m = real(beta1) * state["mean"] + real(1 - beta1) * g
+    s = below = real(beta2) * state["squares"] + real(1 - beta2) * g * g
+    after = {"mean": m, "squares": s}
+    if amsgrad:
+        below = after["largest"] = np.maximum(state["largest"], s)
+    rate, scale = lr / (1 - power(beta1, step + 1)), 1 / math.sqrt(1 - power(beta2, step + 1))
+    return w - real(rate) * (m / (np.sqrt(below) * real(scale) + real(eps))), after
+
+
+def power(base, exponent):
+    """By repeated squaring: math.pow may differ in the last bit."""
+    result = 1.0
+    while exponent:
+        result = result * base if exponent & 1 else result
+        base, exponent = base * base, exponent >> 1
+    return result

@@ -1,0 +1,130 @@
+"""What every native optimizer does in the same way: the formula's bits, any part of the buffer, refusals, its count."""
+
+import platform
+
+import formulas
+import numpy as np
+import pytest
+
+from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.sgd import SGDUpdate
+from minidl_c.update import Update
+
+DTYPES = ("float32", "float64")
+DECAY = {"weight_decay": 0.02}
+SGD, ADAGRAD = (SGDUpdate, formulas.sgd), (AdagradUpdate, formulas.adagrad)
+RMSPROP, ADAM = (RMSpropUpdate, formulas.rmsprop), (AdamUpdate, formulas.adam)
+FORMS = [
+    *((*SGD, arguments) for arguments in ({}, {"momentum": 0.9}, {"momentum": 0.5, "nesterov": True})),
+    (*SGD, {"momentum": 0.99, **DECAY}),
+    *((*ADAGRAD, arguments) for arguments in ({}, {"lr_decay": 0.1}, {"eps": 1e-3, **DECAY})),
+    *((*RMSPROP, arguments) for arguments in ({}, {"alpha": 0.5, "eps": 0.1}, {"momentum": 0.9}, {"centered": True})),
+    (*RMSPROP, {"momentum": 0.5, "centered": True, **DECAY}),
+    *((*ADAM, arguments) for arguments in ({}, {"beta1": 0.0, "beta2": 0.5, **DECAY}, {"amsgrad": True})),
+    (*ADAM, {"decoupled": True, "eps": 0.1, **DECAY}),
+]
+each_form = pytest.mark.parametrize(
+    ("kind", "formula", "arguments"), FORMS, ids=[f"{kind.__name__}({arguments})" for kind, _, arguments in FORMS]
+)
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+@each_dtype
+@each_form
+@pytest.mark.parametrize("size", [0, 1, 3, 15, 16, 17, 63, 64, 65, 1000, 4099, 70001])
+def test_bits_are_the_formulas(check, kind, formula, arguments, size, dtype):
+    rng = np.random.default_rng(size)
+    update, w = kind(size, dtype, **arguments), check.output((size,), dtype)
+    w[...] = expected = rng.standard_normal(size).astype(dtype)
+    state = update.state
+    for step, lr in enumerate((0.1, 0.03, 1.0, 0.01, 0.3)):
+        g = check.input(rng.standard_normal(size), dtype)
+        expected, state = formula(expected, np.array(g), {k: a.copy() for k, a in state.items()}, lr, step, **arguments)
+        update.apply(w, g, lr)
+        what = f"{kind.__name__} {arguments} {dtype} size={size} step={step}"
+        check.same_bits(w, expected, f"w {what}")
+        assert update.state.keys() == state.keys()
+        for name, array in update.state.items():
+            check.same_bits(array.copy(), state[name], f"{name} {what}")
+        check.count(kind.__name__, dtype)
+
+
+@each_dtype
+@each_form
+def test_place_in_the_buffer_does_not_change_a_bit(check, kind, formula, arguments, dtype):
+    """Vectors and their remainder do the same: any part updated alone gets the same bits."""
+    rng = np.random.default_rng(1)
+    first, grads = rng.standard_normal(133).astype(dtype), rng.standard_normal((3, 133)).astype(dtype)
+
+    def after(part):
+        w, update = first[part].copy(), kind(len(first[part]), dtype, **arguments)
+        for g in grads[:, part]:
+            update.apply(w, g.copy(), 0.03)
+        return [w, *(array.copy() for array in update.state.values())]
+
+    whole = after(slice(None))
+    for part in (slice(0, 1), slice(1, 18), slice(5, 133), slice(130, 133)):
+        for alone, array in zip(after(part), whole, strict=True):
+            check.same_bits(alone, array[part], f"{kind.__name__} {part}")
+
+
+@each_dtype
+@each_form
+def test_no_gradient_no_change(kind, formula, arguments, dtype):
+    """0 / eps is 0, at the first step too; what decays is another matter."""
+    w, update = np.array([1.0, -2.0, 0.0], dtype), kind(3, dtype, **arguments | {"weight_decay": 0})
+    for _ in range(5):
+        update.apply(w, np.zeros(3, dtype), 0.1)
+    assert w.tolist() == [1, -2, 0]
+
+
+@each_form
+def test_a_count_of_its_own(kind, formula, arguments):
+    update, count = kind(3, "float32", **arguments), np.array([70])
+    assert update.steps == 0
+    for _ in range(2):
+        update.apply(np.ones(3, "f4"), np.ones(3, "f4"), 0.1, count)
+    update.apply(np.ones(3, "f4"), np.ones(3, "f4"), 0.1)
+    assert (update.steps, count[0]) == (3, 72)
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="nothing is flushed elsewhere")
+@each_dtype
+@each_form
+def test_subnormal_numbers_are_flushed_as_in_training(check, kind, formula, arguments, dtype):
+    """What is remembered decays to zero without gradients, by hand as inside a plan."""
+    tiny = np.finfo(dtype).tiny
+    update = kind(37, dtype, **arguments)
+    for array in update.state.values():
+        array[...] = tiny
+    update.apply(np.zeros(37, dtype), np.zeros(37, dtype), 1.0)
+    assert all(set(np.unique(array)) <= {0, tiny} for array in update.state.values())
+    assert tiny / np.ones(1, dtype) / 2 > 0, "flush-to-zero outlived the call"
+
+
+def right_call(check):
+    def apply(w, g, lr):
+        AdamUpdate(33, "float32").apply(w, g, lr)
+
+    return check.call(apply, ("w",), w=np.ones(33, "f4"), g=np.ones(33, "f4"), lr=0.1)
+
+
+@pytest.mark.parametrize("name", ["w", "g"])
+def test_wrong_arrays_are_refused(check, name):
+    call = right_call(check)
+    for wrong in (np.ones(32, "f4"), np.ones(34, "f4"), np.ones(0, "f4"), np.ones((33, 1), "f4")[::2]):
+        check.refused(call, {name: wrong})
+    check.wrong_arrays_refused(call, name)
+
+
+@pytest.mark.parametrize("value", [None, "0.1", (0.1,)])
+def test_a_rate_that_is_no_number_is_refused(check, value):
+    check.refused(right_call(check), {"lr": value})
+
+
+def test_one_for_other_parameters_is_refused():
+    for update in (SGDUpdate(5, "float32"), SGDUpdate(5, "float32", 0.9), AdamUpdate(5, "float32")):
+        with pytest.raises(ValueError, match="update: expected one made for 6 parameters of float32, got one for 5 of"):
+            update.apply(np.ones(6, "f4"), np.ones(6, "f4"), 0.1)
+    with pytest.raises(TypeError, match="update: expected that of an optimizer, got Update"):
+        Update().apply(np.ones(6), np.ones(6), 0.1)

@@ -8,7 +8,8 @@ import numpy as np
 import minidl
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
-from minidl.optimizers import SGD
+from minidl.optimizer import Optimizer
+from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 
 
 def _image_layer(rng):
@@ -52,9 +53,8 @@ class Net:
         self.y = rng.integers(0, classes, n)
         self.dy = rng.standard_normal((n, classes)).astype(dtype)
         weights = rng.random(n).astype(dtype) if rng.random() < 0.3 else None
-        momentum = float(rng.choice([0, 0.9]))
         self.fit = {"epochs": int(rng.integers(1, 3)), "batch_size": self.batch, "sample_weight": weights, "verbose": 0}
-        self.optimizer = SGD(0.01, momentum, nesterov=momentum > 0 and rng.random() < 0.5)
+        self.optimizer = _optimizer(rng)
 
     def results(self, threads: int) -> list[np.ndarray]:
         """What the net computes in training, by hand and in prediction. No number of threads may change a bit of it."""
@@ -72,6 +72,12 @@ class Net:
             minidl.set_num_threads(before)
         found += [array for param in model.params.values() for array in (param.value, param.grad)]
         return [*found, model.predict(self.X, threads), model.predict(self.X[:3], threads)]
+
+
+def _optimizer(rng: np.random.Generator) -> Optimizer:
+    momentum, flag = float(rng.choice([0, 0.9])), bool(rng.random() < 0.5)
+    several = SGD(0.01, momentum, nesterov=momentum > 0 and flag), RMSprop(0.001, momentum=momentum, centered=flag)
+    return rng.choice([*several, SGD(0.01, momentum), Adagrad(0.01), Adam(0.01, amsgrad=flag), AdamW(0.01)])
 
 
 def digest(arrays: list[np.ndarray]) -> str:

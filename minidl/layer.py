@@ -78,15 +78,15 @@ def _same_shape(name: str, new: ArrayLike, old: Array) -> Array:
 class Layer:
     """The base of every layer. A layer brings an op (`self.op`), or writes `forward` and `backward` in NumPy.
 
-    Several ops, one behind the other, are a tuple. An op reads the parameters in the order in which `build` made them; the
-    buffers are those of the last one.
+    Several ops, one behind the other, are a tuple. They read the parameters in the order in which `build` made them;
+    the buffers are the last one's.
 
     Its constructor only stores its arguments, in attributes of the same names. It finds on itself: `dtype` (in build
     and later), `in_shape` and `out_shape` (without the batch axis), `params` (name to Param), `buffers` (name to
     array), `rng` (in a training forward), and `needs_dx`: whether anybody uses what `backward` returns.
     """
 
-    op: Op | tuple[Op, ...] | None = None
+    op: Any = None  # an Op, or a tuple of them
     least_examples: int = 1  # in a batch of training
     needs_dx: bool = True
     in_shape: Shape

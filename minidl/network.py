@@ -106,7 +106,7 @@ class Network:
     """The stages of a model. Values go from stage to stage as NCHW arrays in the model's dtype."""
 
     def __init__(self, layers: Sequence[Layer], names: Sequence[str], dtype: str) -> None:
-        self.layers = list(layers)
+        self.layers, self.names = list(layers), list(names)
         self.dtype = dtype
         self.parameters = Parameters(layers, dtype)
         self.stages: list[Stage] = []
@@ -127,6 +127,13 @@ class Network:
     def native(self) -> bool:
         """Whether the whole model is one plan."""
         return len(self.stages) == 1 and isinstance(self.stages[0], NativeStage)
+
+    def check_batch(self, n: int) -> None:
+        """Raises ValueError if a batch of n examples is too small to train a layer with."""
+        for layer, name in zip(self.layers, self.names, strict=True):
+            if 0 < n < layer.least_examples:
+                least = f"at least {layer.least_examples} examples in every batch of training"
+                raise ValueError(f"{name}: expected {least}, got one of {n}: choose another batch_size")
 
     def predict(self, x: Array, num_threads: int | None = None) -> Array:
         """The outputs for x (n, ...), which may be uint8, float32 or float64; keeps nothing."""

@@ -1,4 +1,4 @@
-"""The one flat buffer in which all parameters of a model live, with the buffers of kernels, and the one of gradients."""
+"""The flat buffer in which all parameters of a model live, with the buffers of kernels, and that of the gradients."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Parameters:
         for (param, _), view in zip(places, self._views, strict=True):
             self._move(param, view)
         for layer, name, start in buffers:
-            view = _view(layer.buffers[name], start)(self.values)
-            view[...] = layer.buffers[name]
-            layer.buffers[name] = view
+            home = _view(layer.buffers[name], start)(self.values)
+            home[...] = layer.buffers[name]
+            layer.buffers[name] = home
 
     @property
     def grads(self) -> Array:

@@ -156,6 +156,7 @@ class Sequential:
         if not training:
             with self.busy.reading("forward"):
                 return network.predict(x)
+        network.check_batch(len(x))
         with self.busy.writing("forward"):
             tape, self._tape = self._tape, None  # forgotten first: an interrupt must not leave it to two owners
             if tape is not None:

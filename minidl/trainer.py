@@ -78,6 +78,7 @@ class Trainer(Learner):
                 raise ValueError("X: expected at least one example, got none")
             rows, held = data.split(validation_split, self.seed)
             validation = self._validation(data, held, validation_data)
+            self.check_batch(len(rows) % batch_size or batch_size)  # the last one
         fit = Fit(
             self, data, rows, validation, epochs, batch_size, bool(shuffle), float(validation_split), hooks, progress
         )

@@ -9,19 +9,24 @@
 #endif
 #else
 
-/* OUT mean[16] of the pixels, and squares[16] = the sum of (x - mean)^2: two passes, exact also where the mean is large. */
-NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *mean, REAL *squares) {
+INLINE V FN(sum_of_chains)(const V *sum) { return (sum[0] + sum[1]) + (sum[2] + sum[3]); }
+
+/* OUT moments [3][16]: m, about the mean of the pixels; the sum of x - m, which says how far that is from it; and the sum of
+ * (x - m)^2. Two passes: x - m is exact, or nearly so, also where the mean is large. */
+NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *moments) {
   const V count = FN(broadcast)((REAL)pixels);
   for (int lane = 0; lane < LANES; lane += VL) {
-    V sum[CHAINS] = {{0}}, square[CHAINS] = {{0}};
+    V sum[CHAINS] = {{0}}, rest[CHAINS] = {{0}}, square[CHAINS] = {{0}};
     for (ptrdiff_t i = 0; i < pixels; i++) sum[i % CHAINS] += *(const V *)(x + i * LANES + lane);
-    V m = ((sum[0] + sum[1]) + (sum[2] + sum[3])) / count;
+    V m = FN(sum_of_chains)(sum) / count;
     for (ptrdiff_t i = 0; i < pixels; i++) {
       V away = *(const V *)(x + i * LANES + lane) - m;
+      rest[i % CHAINS] += away;
       square[i % CHAINS] = FN(fma)(away, away, square[i % CHAINS]);
     }
-    *(V *)(mean + lane) = m;
-    *(V *)(squares + lane) = (square[0] + square[1]) + (square[2] + square[3]);
+    *(V *)(moments + lane) = m;
+    *(V *)(moments + LANES + lane) = FN(sum_of_chains)(rest);
+    *(V *)(moments + 2 * LANES + lane) = FN(sum_of_chains)(square);
   }
 }
 
@@ -42,8 +47,8 @@ NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, REAL
       product[i % CHAINS] = FN(fma)(d, xhat, product[i % CHAINS]);
       sum[i % CHAINS] += d;
     }
-    *(V *)(dscale + lane) += (product[0] + product[1]) + (product[2] + product[3]);
-    *(V *)(dshift + lane) += (sum[0] + sum[1]) + (sum[2] + sum[3]);
+    *(V *)(dscale + lane) += FN(sum_of_chains)(product);
+    *(V *)(dshift + lane) += FN(sum_of_chains)(sum);
   }
 }
 

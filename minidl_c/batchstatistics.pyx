@@ -1,7 +1,7 @@
 """The first half of batch norm: mean and variance of each channel over a batch and its pixels, and what comes back to x.
 
-    forward     of each example the mean and the squares around it; when all tiles went by, those of the batch (Chan, Golub and
-                LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979)
+    forward     of each example the moments of its pixels; when all tiles went by, those of the batch (Chan, Golub and LeVeque,
+                "Updating formulae and a pairwise algorithm for computing sample variances", 1979)
     backward    dx = gain / sqrt(variance + eps) * (dy - mean of dy - xhat * mean of dy * xhat)
 
 y is x: the second half, batchnorm.pyx, comes next. The two share what a call keeps of each channel.
@@ -14,10 +14,13 @@ from minidl_c.batchnorm cimport (
 from minidl_c.op cimport CUT_FORWARD, LANES, THE_FIRST, Op, op, real, share, tile, whole
 
 cdef extern from "batchnorm_tiles.h" nogil:
-    void moments_f32(const float *, Py_ssize_t, float *, float *)
-    void moments_f64(const double *, Py_ssize_t, double *, double *)
+    void moments_f32(const float *, Py_ssize_t, float *)
+    void moments_f64(const double *, Py_ssize_t, double *)
     void combination_f32(const float *, const float *, Py_ssize_t, Py_ssize_t, float, float, float, float, float *)
     void combination_f64(const double *, const double *, Py_ssize_t, Py_ssize_t, double, double, double, double, double *)
+
+cdef enum:
+    MOMENTS = 3                         # of an example's pixels: see batchnorm_tiles.h
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -25,41 +28,41 @@ cdef extern from "batchnorm_tiles.h" nogil:
 cdef void statistics_forward_tile(
     const batchnorm_dims *d,
     const real *x,                      # IN  [C][pixels][16]
-    real *saved,                        # OUT [C][mean, squares][16]
+    real *saved,                        # OUT [C][MOMENTS][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels
 ) noexcept nogil:
     cdef Py_ssize_t c
     for c in range(c0, c1):
         if real is float:
-            moments_f32(x + c * d.pixels * LANES, d.pixels, saved + 2 * c * LANES, saved + (2 * c + 1) * LANES)
+            moments_f32(x + c * d.pixels * LANES, d.pixels, saved + MOMENTS * c * LANES)
         else:
-            moments_f64(x + c * d.pixels * LANES, d.pixels, saved + 2 * c * LANES, saved + (2 * c + 1) * LANES)
+            moments_f64(x + c * d.pixels * LANES, d.pixels, saved + MOMENTS * c * LANES)
 
 
 cdef void statistics_forward_rows(
     const batchnorm_dims *d,
-    const real *saved,                  # IN  [C][mean, squares][16] of each tile
+    const real *saved,                  # IN  [C][MOMENTS][16] of each tile
     Py_ssize_t saved_tile,              # numbers from tile to tile
     Py_ssize_t examples,
     double *packed,                     # OUT
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
-    """Mean and variance of the batch from those of its examples, in their order, in float64."""
+    """Mean and variance of the batch from the moments of its examples, in their order, in float64."""
     cdef Py_ssize_t c, i
-    cdef const real *one
+    cdef const real *moments
     cdef double mean, squares, away, count = <double> examples * d.pixels
     for c in range(c0, c1):
         mean = squares = 0
         for i in range(examples):
-            one = saved + i // LANES * saved_tile + 2 * c * LANES + i % LANES
-            mean += one[0]
-        mean /= examples
-        for i in range(examples):
-            one = saved + i // LANES * saved_tile + 2 * c * LANES + i % LANES
-            away = one[0] - mean
-            squares += one[LANES] + d.pixels * away * away
+            moments = saved + i // LANES * saved_tile + MOMENTS * c * LANES + i % LANES
+            mean += <double> moments[0] * d.pixels + moments[LANES]
+        mean /= count
+        for i in range(examples):                             # the sum of (x - mean)^2, by way of x - m
+            moments = saved + i // LANES * saved_tile + MOMENTS * c * LANES + i % LANES
+            away = moments[0] - mean
+            squares += moments[2 * LANES] + 2 * away * moments[LANES] + d.pixels * away * away
         row(d, packed, MEAN)[c] = mean
-        row(d, packed, INVERSE)[c] = 1 / sqrt(squares / count + d.eps)
+        row(d, packed, INVERSE)[c] = 1 / sqrt(squares / count + d.eps) + 0 * squares        # NaN if they are infinite
         row(d, packed, VARIANCE)[c] = squares / (count - 1)
 
 
@@ -131,6 +134,6 @@ cdef class BatchStatisticsOp(Op):
 
     def __cinit__(self, in_shape, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
         measure(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
-        self.c.rows, self.c.saved = self.d.C, 2 * self.d.C * LANES * self.c.real_bytes
+        self.c.rows, self.c.saved = self.d.C, MOMENTS * self.d.C * LANES * self.c.real_bytes
         self.c.y_is, self.c.in_place, self.c.cut = THE_FIRST, 1, CUT_FORWARD
         self.c.forward_tile, self.c.forward_rows, self.c.backward_tile = forward, rows, backward

@@ -19,8 +19,8 @@ class BatchNorm2D(Layer):
     momentum: how fast the running statistics follow; as in PyTorch, not the 0.9 of others that means the same.
     affine: whether there are a weight and a bias.
 
-    Parameters: weight, ones, and bias, zeros; both (c,). Buffers: running_mean, zeros, and running_var, ones, both (c,);
-    num_batches_tracked, how many batches they have seen.
+    Parameters: weight, ones, and bias, zeros; both (c,). Buffers: running_mean, zeros, and running_var, ones, both
+    (c,); num_batches_tracked, how many batches they have seen.
 
     Raises TypeError or ValueError in build for eps of 0 or less, or a momentum outside [0, 1]; training refuses a batch
     that has but one value a channel.

@@ -73,6 +73,7 @@ class Learner:
         data = Supervised.accept(self.model, self.loss, X, y, sample_weight)
         if not len(data.used):
             raise ValueError("X: expected at least one example in a batch, got none")
+        self.check_batch(len(data.used))
         with self.model.busy.training("train_batch"), self.stepping():
             batch = self.batches(data, data.used, len(data.used))
             self.run(batch)
@@ -85,6 +86,11 @@ class Learner:
             return self.evaluated(data, data.used)
 
     # ---- for fit: data that was checked before
+
+    def check_batch(self, size: int) -> None:
+        """Raises ValueError, naming the layer, if no layer can be trained with a batch of so many examples."""
+        assert self.model.network is not None
+        self.model.network.check_batch(size)
 
     @contextmanager
     def stepping(self) -> Iterator[None]:

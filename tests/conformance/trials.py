@@ -351,5 +351,6 @@ def groupnorm_trial(rng, groups, channels, pixels):
 
 
 KERNELS = (
-    conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, groupnorm, optimizers, softmax_cross_entropy,
+    conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, groupnorm, optimizers,
+    softmax_cross_entropy,
 )  # fmt: skip

@@ -14,8 +14,8 @@ from minidl_c.op cimport LANES, READS_Y, Op, aligned, describe, op, real, tile
 from minidl_c.threads cimport threads_for
 
 cdef extern from "softmax_tiles.h" nogil:
-    void softmax_rows_f32(const float *, Py_ssize_t, const int64_t *, float *, float *)
-    void softmax_rows_f64(const double *, Py_ssize_t, const int64_t *, double *, double *)
+    void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float *, float *)
+    void softmax_rows_f64(const double *, Py_ssize_t, Py_ssize_t, const int64_t *, double *, double *)
 
 cdef extern from "team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
@@ -32,9 +32,9 @@ cdef void softmax_cross_entropy_forward_tile(
     real *losses,                       # OUT [16]
 ) noexcept nogil:
     if real is float:
-        softmax_rows_f32(x, classes, labels, p, losses)
+        softmax_rows_f32(x, classes, LANES, labels, p, losses)
     else:
-        softmax_rows_f64(x, classes, labels, p, losses)
+        softmax_rows_f64(x, classes, LANES, labels, p, losses)
 
 
 cdef void softmax_cross_entropy_backward_tile(

@@ -1,5 +1,6 @@
-"""The layers: a file each (or for those of one kernel), beside the kernel of the same name in minidl_c."""
+"""The layers: one class a file, each beside the kernel of the same name in minidl_c."""
 
+from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, SiLU, Sigmoid, Tanh
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
@@ -7,8 +8,10 @@ from minidl.layers.dropout import Dropout
 from minidl.layers.flatten import Flatten
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
 from minidl.layers.maxpool2d import MaxPool2D
+from minidl.layers.prelu import PReLU
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
+from minidl.layers.softmax import Softmax
 
 __all__ = [
     "BatchNorm1D",
@@ -16,10 +19,19 @@ __all__ = [
     "Conv2D",
     "Dense",
     "Dropout",
+    "ELU",
     "Flatten",
+    "GELU",
     "GroupNorm",
+    "Hardswish",
     "LayerNorm",
+    "LeakyReLU",
     "MaxPool2D",
+    "PReLU",
     "ReLU",
     "Rescale",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Tanh",
 ]

@@ -1,0 +1,36 @@
+"""PReLU: a ReLU that learns its slope below zero."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minidl.layer import Layer
+from minidl.shapes import Shape, number
+from minidl_c.prelu import PReLUOp
+
+
+class PReLU(Layer):
+    """y = x if x > 0 else weight[c] * x, for vectors (c,), images (c, h, w) and any other shape (c, ...).
+
+    The derivative at 0 is weight[c], as PyTorch's; NaN stays NaN.
+
+    init: the first value of every weight.
+    shared: whether all channels have one weight.
+
+    Parameters: weight (c,), or (1,) if shared. Keep weight decay away from it: it would make a ReLU of it.
+    Raises TypeError or ValueError in build unless init is a finite number and shared a bool.
+
+    He, Zhang, Ren, Sun: "Delving Deep into Rectifiers", arXiv:1502.01852.
+    """
+
+    def __init__(self, init: float = 0.25, shared: bool = False) -> None:
+        self.init = init
+        self.shared = shared
+
+    def build(self, in_shape: Shape) -> Shape:
+        first = number("init", self.init, self.dtype)
+        if not isinstance(self.shared, bool):
+            raise TypeError(f"shared: expected True or False, got {self.shared!r}")
+        self.op = PReLUOp(in_shape, self.shared, self.dtype)
+        self.weight = self.param("weight", (self.op.n_param,), lambda rng, shape: np.full(shape, first))
+        return in_shape

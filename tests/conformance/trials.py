@@ -14,9 +14,13 @@ import reference as ref
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, pool_cases
 from kernels.test_groupnorm import bounds as norm_bounds
 from kernels.test_groupnorm import geometries as norm_geometries
+from kernels.test_softmax import expected as softmax_expected
 from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
+from reference_activations import FUNCTIONS as ACTIVATIONS
+from reference_activations import error as activation_error
 
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.activations import ActivationOp
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.conv2d import conv2d_backward, conv2d_forward
 from minidl_c.dense import dense_backward, dense_forward
@@ -25,14 +29,13 @@ from minidl_c.flatten import FlattenOp
 from minidl_c.gather import gather_backward, gather_forward
 from minidl_c.groupnorm import GroupNormOp
 from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
+from minidl_c.prelu import PReLUOp
 from minidl_c.relu import ReLUOp
 from minidl_c.rescale import RescaleOp
 from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax_cross_entropy import (
-    softmax,
-    softmax_cross_entropy_backward,
-    softmax_cross_entropy_forward,
-)
+from minidl_c.softmax import SoftmaxOp
+from minidl_c.softmax_cross_entropy import softmax as probabilities
+from minidl_c.softmax_cross_entropy import softmax_cross_entropy_backward, softmax_cross_entropy_forward
 
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-40, -1e-45)
 
@@ -205,6 +208,68 @@ def rescale(rng):
     yield Trial(f"{kind} {x.shape} {scale}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
 
 
+def activations(rng):
+    for name in ACTIVATIONS:
+        yield activation_trial(rng, name)
+
+
+def activation_trial(rng, name):
+    (n, size), dtype, argument = sizes(rng), draw_dtype(rng), float(rng.choice([0, 0.25, 2]))
+    kind, (x, dy) = draw_values(rng, ((n, size),) * 2)
+
+    def run(a, threads):
+        both_ways(ActivationOp((size,), name, argument, dtype), a, threads)
+
+    def oracle():
+        (f, slope), wide = ACTIVATIONS[name], x.astype("f8")
+        y_bound, slope_bound = activation_error(name, wide, argument, dtype)
+        yield "y", f(wide, argument), y_bound
+        yield "dx", dy * slope(wide, argument), slope_bound * np.abs(dy)
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": x.shape, "dx": x.shape}
+    about = f"{kind} {x.shape} {name} {argument}"
+    return Trial(about, dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
+def prelu(rng):
+    (n, channels), pixels, dtype, shared = sizes(rng), int(rng.integers(1, 20)), draw_dtype(rng), bool(rng.integers(2))
+    kind, (x, dy, weight) = draw_values(rng, (*((n, channels, pixels),) * 2, (1 if shared else channels,)))
+
+    def run(a, threads):
+        op = PReLUOp((channels, pixels), shared, dtype)
+        forward_batch(op, a.x, a.y, (a.weight,), threads)
+        backward_batch(op, a.dy, a.x, a.dx, (a.weight,), (a.dweight,), threads)
+
+    def oracle():
+        x_, dy_, w = x.astype(dtype), dy.astype(dtype), weight.astype(dtype)[:, None]
+        yield "y", np.where(x > 0, x_, w * x_), 0
+        yield "dx", np.where(x > 0, dy_, w * dy_), 0
+        terms, axes = np.where(x > 0, 0, x.astype("f8") * dy), (0, 1, 2) if shared else (0, 2)
+        bound = ref.rounding(x.size, dtype) * np.abs(terms).sum(axes)
+        yield "dweight", terms.sum(axes).reshape(weight.shape), bound
+
+    inputs = named("x dy weight", (x, dy, weight), dtype)
+    outputs = {"y": x.shape, "dx": x.shape, "dweight": weight.shape}
+    yield Trial(f"{kind} {x.shape} {shared}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
+def softmax(rng):
+    (n, classes), pixels, dtype = sizes(rng), int(rng.integers(1, 20)), draw_dtype(rng)
+    kind, (x, dy) = draw_values(rng, ((n, classes, pixels),) * 2)
+
+    def run(a, threads):
+        both_ways(SoftmaxOp((classes, pixels), dtype), a, threads)
+
+    def oracle():
+        y, dx, units, dx_units = softmax_expected(x, dy.astype("f8"))
+        unit, flushed = ref.rounding(1, dtype), 4 * classes * np.finfo(dtype).tiny
+        yield "y", y, unit * units + flushed
+        yield "dx", dx, unit * dx_units + flushed * np.abs(dy).max(initial=0)
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": x.shape, "dx": x.shape}
+    yield Trial(f"{kind} {x.shape}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
 def flatten(rng):
     dtype, shape = draw_dtype(rng), (int(rng.integers(0, 41)), *(int(v) for v in rng.integers(1, 6, 3)))
     kind, (x, dy) = draw_values(rng, (shape, (shape[0], int(np.prod(shape[1:])))))
@@ -289,7 +354,7 @@ def softmax_cross_entropy(rng):
     def run(a, threads):
         softmax_cross_entropy_forward(a.scores, a.labels, a.losses, threads)
         softmax_cross_entropy_backward(a.scores, a.labels, a.weights, a.dscores, threads)
-        softmax(a.scores, a.probabilities, threads)
+        probabilities(a.scores, a.probabilities, threads)
 
     def oracle():
         loss_bound, p_bound = softmax_bounds(scores, labels, dtype)
@@ -351,6 +416,6 @@ def groupnorm_trial(rng, groups, channels, pixels):
 
 
 KERNELS = (
-    conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, groupnorm, optimizers,
-    softmax_cross_entropy,
-)  # fmt: skip
+    *(conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, groupnorm, optimizers),
+    *(softmax_cross_entropy, activations, prelu, softmax),
+)

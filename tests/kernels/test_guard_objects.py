@@ -16,6 +16,7 @@ from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
 
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.activations import ActivationOp
 from minidl_c.conv2d import Conv2DOp
 from minidl_c.dense import DenseOp
 from minidl_c.dropout import DropoutOp
@@ -26,9 +27,11 @@ from minidl_c.memory import Memory
 from minidl_c.op import Op
 from minidl_c.passes import Pass
 from minidl_c.plan import Plan
+from minidl_c.prelu import PReLUOp
 from minidl_c.relu import ReLUOp
 from minidl_c.rescale import RescaleOp
 from minidl_c.sgd import SGDUpdate
+from minidl_c.softmax import SoftmaxOp
 from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.update import Update
 
@@ -114,6 +117,9 @@ def nothing_is_made_twice():
         (DropoutOp((4,), 0.5), ((4000,), 0.1)),
         (FlattenOp((4,)), ((4000,),)),
         (GroupNormOp((4,), 2, 4), ((4000,), 1, 4000)),
+        (ActivationOp((4,), "elu", 1.0), ((4000,), "gelu")),
+        (PReLUOp((4, 2)), ((4000, 2), True)),
+        (SoftmaxOp((4, 2)), ((4000, 2),)),
         (SoftmaxCrossEntropyOp((3,)), ((3000,),)),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
         (AdagradUpdate(6, "float32"), (10**6, "float64")),
@@ -138,8 +144,10 @@ def nothing_is_made_twice():
 
 @case
 def nothing_is_half_made():
-    ops = (DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp)
-    for cls in (*ops, Op):
+    for cls in (
+        *(DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp),
+        *(ActivationOp, PReLUOp, SoftmaxOp, Op),
+    ):
         try:
             op = cls.__new__(cls)
         except TypeError:
@@ -183,6 +191,9 @@ def sizes_beyond_reason():
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
         lambda: GroupNormOp((2**20,), most, most), lambda: GroupNormOp((2**21, 2**21), 1, 2**42),
         lambda: FlattenOp((2.0, 2)), lambda: ReLUOp((-1, -1)), lambda: ReLUOp((0,)), lambda: ReLUOp("ab"),
+        lambda: ActivationOp((2**21, 2**21), "tanh"), lambda: PReLUOp((most, 2)), lambda: PReLUOp(()),
+        lambda: SoftmaxOp(()), lambda: SoftmaxOp((0, 2)), lambda: PReLUOp((2, 0), True),
+        lambda: ActivationOp(None, "elu"),
         lambda: RescaleOp((True, "a"), 1.0), lambda: ReLUOp((4,), ["float32"]), lambda: ReLUOp(None),
     ):  # fmt: skip
         refused(call)

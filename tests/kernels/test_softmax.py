@@ -1,0 +1,102 @@
+"""softmax: over features and over the channels of each pixel, beside NumPy; numbers of any size; bits."""
+
+import numpy as np
+import pytest
+import reference as ref
+
+from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.softmax import SoftmaxOp
+from minidl_c.softmax_cross_entropy import softmax as probabilities
+
+DTYPES = ("float32", "float64")
+BATCHES = (0, 1, 15, 16, 17, 33)
+SHAPES = [(1,), (2,), (10,), (60,), (1, 3, 2), (3, 1, 1), (4, 5, 3), (21, 4)]
+THREADS = (1, 2, 3, 8)
+INF, NAN = np.inf, np.nan
+
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def forward(check, x, **options):
+    y = check.output(x.shape, x.dtype)
+    forward_batch(SoftmaxOp(x.shape[1:], x.dtype.name), x, y, **options)
+    return y
+
+
+def backward(check, dy, x, **options):
+    dx = check.output(x.shape, x.dtype)
+    backward_batch(SoftmaxOp(x.shape[1:], x.dtype.name), dy, x, dx, **options)
+    return dx
+
+
+def expected(x, dy):
+    """(y, dx), and what they may be off by, in units of rounding and of what is flushed to zero."""
+    y, distance = ref.softmax(x), x.max(axis=1, keepdims=True).astype("f8") - x
+    units = y * (distance + 6 + np.sum(y * (distance + 4), axis=1, keepdims=True) + x.shape[1])
+    inner = np.sum(dy * y, axis=1, keepdims=True)
+    inner_units = np.sum(np.abs(dy) * (units + (x.shape[1] + 1) * y), axis=1, keepdims=True)
+    dx_units = units * np.abs(dy - inner) + y * (inner_units + 3 * np.abs(dy) + 3 * np.abs(inner))
+    return y, y * (dy - inner), units, dx_units
+
+
+@pytest.mark.parametrize("n", BATCHES)
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0, 1e4])
+@each_dtype
+def test_beside_numpy(check, dtype, spread, n):
+    rng = np.random.default_rng(n)
+    for shape in SHAPES:
+        x, dy = ((s * rng.standard_normal((n, *shape))).astype("f4") for s in (spread, 1))
+        y, dx, units, dx_units = expected(x, dy.astype("f8"))
+        what, u, tiny = f"{dtype} n={n} {shape} {spread}", ref.rounding(1, dtype), 4 * shape[0] * np.finfo(dtype).tiny
+        x, dy = check.input(x, dtype), check.input(dy, dtype)
+        check.close(forward(check, x), y, u * units + tiny, f"y {what}")
+        check.close(backward(check, dy, x), dx, u * dx_units + tiny, f"dx {what}")
+        check.count("softmax", dtype)
+
+
+@each_dtype
+def test_is_that_of_predict_proba(check, dtype):
+    x = (3 * np.random.default_rng(0).standard_normal((40, 10))).astype(dtype)
+    probabilities(x, y := np.empty_like(x))
+    check.same_bits(forward(check, x), y, "y")
+
+
+@each_dtype
+@pytest.mark.parametrize("size", [1e4, 3e38])
+def test_large_numbers(check, dtype, size):
+    x = np.tile(np.array([[1, -1, 1], [1, -1, 0.5]], dtype) * np.dtype(dtype).type(size), (17, 1))
+    y = np.tile([[0.5, 0, 0.5], [1, 0, 0]], (17, 1))
+    check.equal(forward(check, x), y, "y")
+    dy = np.tile(np.array([1, 5, 3], dtype), (34, 1))
+    check.equal(backward(check, dy, x), np.tile([[-0.5, 0, 0.5], [0, 0, 0]], (17, 1)), "dx")
+
+
+@each_dtype
+def test_special_values(check, dtype):
+    """As PyTorch: -inf is impossible; inf, NaN or nothing but -inf spoils what is summed with it, and nothing else."""
+    x = np.array([[0, -INF, 0], [INF, 1, 0], [NAN, 0, 1], [0, 1, NAN], [-INF, -INF, -INF], [1, 2, 3]], dtype)
+    dy, clean = np.tile(np.array([1, 2, 3], dtype), (6, 1)), np.array([0, 5])
+    y, dx = forward(check, x), backward(check, dy, x)
+    check.equal(y[0], np.array([0.5, 0, 0.5]), "y")
+    check.equal(dx[0], np.array([-0.5, 0, 0.5]), "dx")
+    assert np.isnan(y[1:5]).all() and np.isnan(dx[1:5]).all()
+    check.same_bits(y[clean], forward(check, x[clean]), "y beside NaN")
+    image = np.stack([x, x[::-1]], axis=2)
+    y, dx = forward(check, image), backward(check, np.stack([dy, dy], axis=2), image)
+    check.equal(y[0, :, 0], np.array([0.5, 0, 0.5]), "a pixel beside others")
+    assert np.isfinite(y[0]).all() and np.isfinite(dx[0]).all() and np.isnan(y[1:5]).all()
+
+
+@each_dtype
+def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
+    rng = np.random.default_rng(1)
+    for n in (5, 37, 277):
+        x, dy = (rng.standard_normal((n, 5, 3, 4)).astype(dtype) for _ in range(2))
+        y, dx = forward(check, x), backward(check, dy, x)
+        for threads in THREADS:
+            check.same_bits(forward(check, x, num_threads=threads), y, f"y {threads} threads")
+            check.same_bits(backward(check, dy, x, num_threads=threads), dx, f"dx {threads} threads")
+    for i in range(20):
+        row = slice(i, i + 1)
+        check.same_bits(forward(check, x[row]), y[row], f"y row {i}")
+        check.same_bits(backward(check, dy[row], x[row]), dx[row], f"dx row {i}")

@@ -16,7 +16,8 @@ INLINE void FN(prelu_channel)(const REAL *x, REAL weight, REAL *y, ptrdiff_t n) 
   }
 }
 
-/* dx = dy where x > 0, else weight dy; sum += x dy where not x > 0, lane by lane. dx may be dy, or NULL. */
+/* dx = dy where x > 0, else weight dy; sum += x dy where not x > 0, lane by lane. dx may be dy, or NULL. (Both factors are
+ * cleared, for the other might be infinite; the sum waits for its multiply-adds alone.) */
 INLINE void FN(prelu_channel_gradient)(const REAL *dy, const REAL *x, REAL weight, REAL *dx, REAL *sum, ptrdiff_t n) {
   V total[LANES / VL];
   UNROLL for (int k = 0; k < LANES / VL; k++) total[k] = (V){0};
@@ -24,7 +25,7 @@ INLINE void FN(prelu_channel_gradient)(const REAL *dy, const REAL *x, REAL weigh
     UNROLL for (int k = 0; k < LANES / VL; k++) {
       V v = *(const V *)(x + i + k * VL), d = *(const V *)(dy + i + k * VL);
       M on = v > 0;
-      total[k] = FN(select)(on, total[k], FN(fma)(v, d, total[k]));
+      total[k] = FN(fma)((V)(~on & (M)v), (V)(~on & (M)d), total[k]);
       if (dx) *(V *)(dx + i + k * VL) = FN(select)(on, d, FN(broadcast)(weight) * d);
     }
   }

@@ -1,5 +1,9 @@
 """Every layer in one table: gradients, PyTorch, equal bits. A public layer that is missing from the table fails."""
 
+import hashlib
+import os
+import subprocess
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import minidl_c
 from minidl import Sequential, layers
 from minidl.testing import check_layer
+from minidl_c import cpu
 
 FAMILIES = sorted(path.stem for path in (Path(__file__).parent / "contract").glob("*.py") if path.stem != "case")
 DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
@@ -70,6 +76,41 @@ def test_threads_do_not_change_a_bit(name, dtype):
             assert bits(model, x, dy, threads) == alone, f"{case.layer!r} of {n} {case.in_shape}, {threads} threads"
 
 
+def digest(name):
+    """A hash of all that a layer computes of some inputs, in both dtypes."""
+    found = hashlib.sha256()
+    for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
+        rng = seeded(name, number)
+        case = DRAWS[name](rng)
+        model = with_parameters(case, rng, dtype)
+        x, dy = case.values(rng, (17, *case.in_shape)), rng.standard_normal((17, *model.output_shape))
+        for part in bits(model, x.astype(dtype), dy.astype(dtype), 1):
+            found.update(part)
+    return found.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def digests_of():
+    """The digests of all layers under an instruction set, from this file run as a script; skips where there is none."""
+
+    def run(isa):
+        if isa not in cpu.supported() or not (Path(minidl_c.__file__).parent / isa / "build.json").is_file():
+            pytest.skip(f"no {isa}: not built here, or not for this processor")
+        path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": path, "MINIDL_ISA": isa}
+        command = [sys.executable, __file__]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+        used, *digests = done.stdout.split()
+        assert used == isa
+        return dict(zip(sorted(DRAWS), digests, strict=True))
+
+    return run
+
+
+def test_instruction_sets_do_not_change_a_bit(digests_of):
+    assert digests_of("v3") == digests_of("v4")
+
+
 def by_torch(case, model, x, dy):
     """y, dx and the gradients of the parameters."""
     import torch
@@ -110,3 +151,7 @@ def test_agrees_with_pytorch(name, one_torch_thread):
                 a, b.reshape(a.shape), rtol=1e-10, atol=1e-12 * scale,
                 err_msg=f"{part}: {case.layer!r} of {n} {case.in_shape}",
             )  # fmt: skip
+
+
+if __name__ == "__main__":
+    print(minidl_c.isa, *(digest(name) for name in sorted(DRAWS)), sep="\n")

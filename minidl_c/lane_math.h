@@ -1,7 +1,9 @@
 /* lane_math.h: exp, log and what is made of them, in every lane.
  *
- * libm picks its own variant for every processor; these polynomials give the same bits everywhere. Below, the largest errors
- * that were found, in units in the last place (float32, float64); results that would be subnormal are flushed to zero. */
+ * libm picks its own variant for every processor; these polynomials give the same bits everywhere. The largest errors that were
+ * found among millions of random numbers, in units in the last place, of float32 and float64 alike: exp 1.1, expm1 1.2, log 2.0,
+ * sigmoid 2.5, tanh 2.6; normal_cdf 5.7 and 9.1, in its tail, where 1 + erf(x / sqrt(2)) has no digit left. Results that would be
+ * subnormal are flushed to zero. */
 #ifndef REAL
 #ifndef MINIDL_LANE_MATH_H
 #define MINIDL_LANE_MATH_H

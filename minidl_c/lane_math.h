@@ -109,7 +109,7 @@ INLINE V FN(tanh)(V x) {
 }
 
 /* The probability that a normal number is below x, also in the tails; density = exp(-x^2 / 2), with the rounding of x^2 made
- * good. */
+ * good where there is an FMA. */
 INLINE V FN(normal_cdf)(V x, V *density) {
   V t = FN(at_most)(FN(magnitude)(x), 40), square = t * t, e = FN(exp)(C((REAL)-0.5) * square);
   *density = e = FN(fma)(C((REAL)-0.5) * e, FN(fma)(t, t, -square), e);

@@ -79,7 +79,7 @@ def error(name, x, a, dtype):
     """
     unit, flushed = np.finfo(dtype).eps, np.finfo(dtype).tiny * np.clip(np.abs(x), max(1, abs(a)), 100)
     with np.errstate(all="ignore"):
-        units = {"gelu": 10 + (x * x if dtype == "float64" else 0), "gelu_tanh": 4 + 3 * np.abs(cubic(x)[0])}
+        units = {"gelu": 10 + x * x, "gelu_tanh": 4 + 3 * np.abs(cubic(x)[0])}
         y_bound = units.get(name, 4) * unit * np.abs(FUNCTIONS[name][0](x, a))
     slope_bound = (32 if name == "gelu_tanh" else 16) * unit * max(1, abs(a))
     return np.nan_to_num(y_bound) + flushed, slope_bound

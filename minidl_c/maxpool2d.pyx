@@ -4,19 +4,17 @@
     dx[winner] += dy[oh][ow]
 
 The first maximum in row-major order wins and takes the whole gradient; a NaN in the window wins; padding never does.
-Windows that overlap accumulate. Output sizes are PyTorch's: with ceil_mode, a last window that would start in the
-padding behind the input is dropped.
+Windows that overlap accumulate. Output sizes: see `pooling` in windows.py.
 """
 from libc.string cimport memset
 
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.buffers cimport arrays
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
-from minidl_c.op import whole_numbers
+from minidl_c.pool2d cimport clip, pool2d_dims, window
+from minidl_c.windows import pooling
 
 cdef extern from "maxpool2d_tiles.h" nogil:
-    ctypedef struct window:
-        Py_ssize_t h0, h1, w0, w1, width, row
     void max_window_f32(const window *, bint, const float *, float *, void *)
     void max_window_f64(const window *, bint, const double *, double *, void *)
     void unpool_window_f32(const window *, bint, const float *, const void *, float *)
@@ -25,16 +23,8 @@ cdef extern from "maxpool2d_tiles.h" nogil:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef inline Py_ssize_t clip(Py_ssize_t start, Py_ssize_t size, Py_ssize_t cells, Py_ssize_t *first,
-                            Py_ssize_t *end) noexcept nogil:
-    """first..end: the cells of a window at `start` that lie inside an input of that size. Returns start."""
-    first[0] = max(<Py_ssize_t> 0, -start)
-    end[0] = min(cells, size - start)
-    return start
-
-
 cdef void maxpool2d_forward_tile(
-    const maxpool2d_dims *d,
+    const pool2d_dims *d,
     const real *x,                      # IN  [C][H][W][16]
     real *y,                            # OUT [C][OH][OW][16]
     real *winners,                      # OUT [C][OH][OW][16] cell numbers, integers as wide as the reals
@@ -57,7 +47,7 @@ cdef void maxpool2d_forward_tile(
 
 
 cdef void maxpool2d_backward_tile(
-    const maxpool2d_dims *d,
+    const pool2d_dims *d,
     const real *dy,                     # IN  [C][OH][OW][16]
     const real *winners,                # IN  [C][OH][OW][16]
     real *dx,                           # OUT [C][H][W][16]
@@ -84,7 +74,7 @@ cdef void maxpool2d_backward_tile(
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
 cdef inline void pool(const op *o, const tile *t, bint relu) noexcept nogil:
-    cdef const maxpool2d_dims *d = <const maxpool2d_dims *> o.dims
+    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     share(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
@@ -102,7 +92,7 @@ cdef void forward_relu(const op *o, const tile *t) noexcept nogil:
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
-    cdef const maxpool2d_dims *d = <const maxpool2d_dims *> o.dims
+    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
     if t.dx == NULL:
         return
@@ -113,33 +103,13 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
         maxpool2d_backward_tile(d, <const double *> t.dy, <const double *> t.saved, <double *> t.dx, c0, c1)
 
 
-def _windows(name, size, kernel, stride, padding, ceil_mode):
-    """How many windows fit along one axis; raises ValueError if none does or padding alone could fill one."""
-    if 2 * padding > kernel:
-        raise ValueError(f"max-pool: padding ({name}): expected at most half the kernel of {kernel}, got {padding}")
-    room = size + 2 * padding - kernel
-    if room < 0:
-        raise ValueError(f"max-pool: kernel: a window of {kernel} does not fit into {size} of {name} with padding {padding}")
-    n = (-(-room // stride) if ceil_mode else room // stride) + 1
-    return n - 1 if ceil_mode and (n - 1) * stride >= size + padding else n
-
-
 cdef class MaxPool2DOp(Op):
     """Max-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs."""
 
     def __cinit__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
-        cdef maxpool2d_dims *d = &self.d
-        d.C, d.H, d.W = whole_numbers("input shape", in_shape, 3, 1)
-        kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
-        padding = whole_numbers("padding", padding, 2, 0)
-        if kernel[0] * kernel[1] >= 2**31:
-            raise ValueError(f"max-pool: kernel: expected fewer than 2**31 cells in a window, got {kernel}")
-        d.OH = _windows("height", d.H, kernel[0], stride[0], padding[0], ceil_mode)
-        d.OW = _windows("width", d.W, kernel[1], stride[1], padding[1], ceil_mode)
-        (d.kh, d.kw), (d.ph, d.pw) = kernel, padding
-        d.sh, d.sw = [min(s, size + p) for s, size, p in zip(stride, in_shape[1:], padding)]      # one window either way
-        d.tiled = (kernel == (d.sh, d.sw) and padding == (0, 0)
-                   and d.OH * d.kh >= d.H and d.OW * d.kw >= d.W)           # every cell is in exactly one window
+        cdef pool2d_dims *d = &self.d
+        d.C, d.H, d.W, d.OH, d.OW, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.tiled = pooling(
+            in_shape, kernel, stride, padding, ceil_mode)
         describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.saved = self.c.out_size * LANES * self.c.real_bytes
         self.c.splits = 1

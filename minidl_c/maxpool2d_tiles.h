@@ -3,12 +3,7 @@
 #ifndef MINIDL_MAXPOOL2D_TILES_H
 #define MINIDL_MAXPOOL2D_TILES_H
 #include "lanes.h"
-
-/* A window clipped to the input: cells (h, w) with h0 <= h < h1 and w0 <= w < w1, counted in the whole window, which is
- * `width` cells wide. `row` numbers lead from a row of the input to the next. At least one cell is inside. */
-typedef struct { ptrdiff_t h0, h1, w0, w1, width, row; } window;
-
-INLINE int is_2x2(const window *k) { return k->h0 == 0 && k->h1 == 2 && k->w0 == 0 && k->w1 == 2 && k->width == 2; }
+#include "pool2d.h"
 
 #define TEMPLATE "maxpool2d_tiles.h"
 #include "for_each_dtype.h"
@@ -62,12 +57,12 @@ INLINE void FN(unpool_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t
 
 /* Whole windows of 2 x 2 are what most nets have: with constant sizes the compiler keeps all of them in registers. */
 INLINE void FN(max_window)(const window *k, int relu, const REAL *x, REAL *y, void *winner) {
-  if (is_2x2(k)) FN(max_cells)(0, 2, 0, 2, 2, k->row, relu, x, y, winner);
+  if (is_square(k, 2)) FN(max_cells)(0, 2, 0, 2, 2, k->row, relu, x, y, winner);
   else FN(max_cells)(k->h0, k->h1, k->w0, k->w1, k->width, k->row, relu, x, y, winner);
 }
 
 INLINE void FN(unpool_window)(const window *k, int add, const REAL *dy, const void *winner, REAL *dx) {
-  if (is_2x2(k)) FN(unpool_cells)(0, 2, 0, 2, 2, k->row, add, dy, winner, dx);
+  if (is_square(k, 2)) FN(unpool_cells)(0, 2, 0, 2, 2, k->row, add, dy, winner, dx);
   else FN(unpool_cells)(k->h0, k->h1, k->w0, k->w1, k->width, k->row, add, dy, winner, dx);
 }
 #endif

@@ -1,4 +1,4 @@
-"""Windows that slide over images: what a convolution may be, told before anything of it is built."""
+"""Windows that slide over images: what a convolution or a pooling may be, told before anything of it is built."""
 
 from math import prod
 
@@ -6,6 +6,7 @@ from minidl_c.op import product_of, whole_numbers
 
 MOST_TAPS = 2**24  # of a kernel over one axis of its input: building an op walks over them
 MOST_WEIGHTS = 2**20  # of a filter
+MOST_CELLS = 2**31 - 1  # of a window: they have numbers of 32 bits
 
 
 def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
@@ -35,3 +36,34 @@ def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
     stride = [min(s, r) for s, r in zip(stride, room, strict=True)]  # a longer one leaves the same single window
     dilation = [min(e, r) for e, r in zip(dilation, room, strict=True)]  # a longer one belongs to a kernel of 1
     return (C, H, W), filters, groups, kernel, stride, padding, dilation, room, window
+
+
+def pooling(in_shape, kernel, stride, padding, ceil_mode):
+    """The numbers of a pooling: C, H, W, OH, OW, then kernel, stride, padding, and whether it is tiled.
+
+    Tiled is one with each cell in exactly one window. Output sizes are PyTorch's: with ceil_mode, a last window that
+    would start in the padding behind the input is dropped. Raises TypeError, ValueError.
+    """
+    C, *size = whole_numbers("input shape", in_shape, 3, 1)
+    product_of("input shape", (C, *size))
+    kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
+    padding = whole_numbers("padding", padding, 2, 0)
+    if prod(kernel) > MOST_CELLS:
+        raise ValueError(f"kernel: expected fewer than 2**31 cells in a window, got {kernel}")
+    axes = zip(("height", "width"), size, kernel, stride, padding, strict=True)
+    windows = [_windows(*axis, ceil_mode) for axis in axes]
+    stride = [min(s, n + p) for s, n, p in zip(stride, size, padding, strict=True)]  # one window either way
+    tiled = list(kernel) == stride and padding == (0, 0)
+    tiled = tiled and all(n * k >= s for n, k, s in zip(windows, kernel, size, strict=True))
+    return C, *size, *windows, *kernel, *stride, *padding, tiled
+
+
+def _windows(name, size, kernel, stride, padding, ceil_mode):
+    """How many windows fit along one axis; raises ValueError if none does or padding alone could fill one."""
+    if 2 * padding > kernel:
+        raise ValueError(f"padding ({name}): expected at most half the kernel of {kernel}, got {padding}")
+    room = size + 2 * padding - kernel
+    if room < 0:
+        raise ValueError(f"kernel: a window of {kernel} does not fit into {size} of {name} with padding {padding}")
+    n = (-(-room // stride) if ceil_mode else room // stride) + 1
+    return n - 1 if ceil_mode and (n - 1) * stride >= size + padding else n

@@ -2,13 +2,7 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 from minidl_c.op cimport Op, real
-
-cdef extern from "threefry.h" nogil:
-    ctypedef struct words:
-        uint32_t a, b
-    ctypedef struct lane_keys:
-        uint32_t a[16]
-        uint32_t b[16]
+from minidl_c.threefry cimport lane_keys
 
 ctypedef struct dropout_dims:
     uint64_t path                       # a digest of the layer's place in the model

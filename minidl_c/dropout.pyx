@@ -1,24 +1,18 @@
 """Inverted dropout: y = x / (1 - rate) for numbers that are kept, 0 for the others; in inference, y = x.
 
 Whether a number is kept is a function of seed, the layer's path, step, the example's row in the data and the number's place
-in the example, and of nothing else. Each of these in turn is the counter of one Threefry block, and that block the next key:
+in the example, and of nothing else. All but the last make the example's key (`keys_of_rows` in threefry.h), and then
 
-    key = seed;  key = threefry(key, path);  key = threefry(key, step);  key = threefry(key, row)
     threefry(key, j) = the bits of the example's numbers 2j and 2j + 1, which are kept if they are below (1 - rate) * 2**32
 
 Nothing is saved: backward makes the same mask again.
 """
-from hashlib import blake2b
-
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint32_t
 from libc.string cimport memcpy
 
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
-
-cdef extern from "threefry.h" nogil:
-    words words_of(uint64_t number)
-    words threefry(words key, words counter)
-    void threefry_lanes(const lane_keys *keys, uint64_t counter, uint32_t *bits)
+from minidl_c.paths import path_number
+from minidl_c.threefry cimport keys_of_rows, lane_keys, threefry_lanes
 
 cdef extern from "dropout_tiles.h" nogil:
     void drop_f32(const uint32_t *bits, uint32_t last, float scale, const float *x, float *y, Py_ssize_t n)
@@ -50,13 +44,8 @@ cdef void dropout_tile(
 cdef void drop_part(const op *o, const tile *t, const void *x, void *y) noexcept nogil:
     """dropout_tile for this part of a tile, in the op's dtype."""
     cdef const dropout_dims *d = <const dropout_dims *> o.dims
-    cdef Py_ssize_t pair0 = 0, pair1 = 0, lane
-    cdef words key, example
-    cdef lane_keys keys
-    key = threefry(threefry(words_of(t.seed), words_of(d.path)), words_of(t.step))
-    for lane in range(LANES):
-        example = threefry(key, words_of(t.rows[lane] if lane < t.examples else 0))
-        keys.a[lane], keys.b[lane] = example.a, example.b
+    cdef Py_ssize_t pair0 = 0, pair1 = 0
+    cdef lane_keys keys = keys_of_rows(t.seed, d.path, t.step, t.rows, t.examples)
     share((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)
     if o.real_bytes == 4:
         dropout_tile(&keys, d, <const float *> x, <float *> y, o.in_size, pair0, pair1)
@@ -91,9 +80,7 @@ cdef class DropoutOp(Op):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)
         if not 0 <= rate <= 1 - 2**-32:
             raise ValueError(f"rate: expected at least 0 and less than 1 (at most 1 - 2**-32), got {rate!r}")
-        if not isinstance(path, str):
-            raise TypeError(f"path: expected a string, got {path!r}")
-        self.d.path = int.from_bytes(blake2b(path.encode(), digest_size=8).digest(), "little")
+        self.d.path = path_number(path)
         self.d.last, self.d.scale = round((1 - rate) * 2**32) - 1, 1 / (1 - rate)
         self.c.splits = self.c.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward

@@ -34,6 +34,23 @@ INLINE words threefry(words key, words counter) {
 /* One key for each example of a tile. */
 typedef struct { uint32_t a[LANES], b[LANES]; } lane_keys;
 
+/* Keys that are functions of a training run's seed, an op's place in the model, the step and the example's row in the data,
+ * and of nothing else. Each of these in turn is the counter of a block, and that block the next key:
+ *
+ *     key = seed;  key = threefry(key, path);  key = threefry(key, step);  key = threefry(key, row)
+ *
+ * Lanes without an example have the key of row 0. */
+INLINE lane_keys keys_of_rows(uint64_t seed, uint64_t path, uint64_t step, const int64_t *rows, ptrdiff_t examples) {
+  words key = threefry(threefry(words_of(seed), words_of(path)), words_of(step));
+  lane_keys keys;
+  for (int lane = 0; lane < LANES; lane++) {
+    words row = threefry(key, words_of(lane < examples ? (uint64_t)rows[lane] : 0));
+    keys.a[lane] = row.a;
+    keys.b[lane] = row.b;
+  }
+  return keys;
+}
+
 /* OUT bits[2][16]: block `counter` of each lane. The loop is over lanes, so the compiler makes vectors of every word. */
 INLINE void threefry_lanes(const lane_keys *keys, uint64_t counter, uint32_t *bits) {
   const words block = words_of(counter);

@@ -111,6 +111,22 @@ def test_instruction_sets_do_not_change_a_bit(digests_of):
     assert digests_of("v3") == digests_of("v4")
 
 
+@every_layer
+def test_a_second_backward_finds_nothing_of_the_first(name):
+    """Gradients are written where those of the backward before lie: what only adds to them needs a zero first."""
+    for number in range(10):
+        rng = seeded(name, number)
+        case = DRAWS[name](rng)
+        model, n = with_parameters(case, rng, "float32"), int(rng.choice([1, 16, 37]))
+        _, tape = model.network.forward(case.values(rng, (n, *case.in_shape)).astype("f4"), 1)
+        dy, other = (rng.standard_normal((n, *model.output_shape)).astype("f4") for _ in range(2))
+        found = []
+        for gradient in (dy, other, dy):
+            dx = model.network.backward(tape, gradient, want_dx=True)
+            found.append([dx.tobytes(), *(param.grad.tobytes() for param in model.params.values())])
+        assert found[0] == found[2], f"{case.layer!r} of {n} {case.in_shape}"
+
+
 def by_torch(case, model, x, dy):
     """y, dx and the gradients of the parameters."""
     import torch

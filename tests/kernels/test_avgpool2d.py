@@ -1,0 +1,187 @@
+"""avgpool2d: hundreds of geometries against the oracle; divisors, the rounding up, bits, refusals."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference as ref
+import reference_images as images
+from geometries import Pool, pool_cases
+
+from minidl_c.avgpool2d import AvgPool2DOp
+from minidl_c.batch import backward_batch, forward_batch
+
+DTYPES = ("float32", "float64")
+OVERLAPPING = Pool(33, 3, 7, 6, (3, 2), (2, 1), (1, 1), ceil_mode=True)
+THREES = Pool(33, 2, 9, 8, (3, 3), (2, 1), (1, 1))
+HALVES = Pool(277, 5, 8, 10, (2, 2), (2, 2))
+EXTREMES = (0.0, -0.0, 1.0, -1e4, 1e4, 3e38, -3e38)
+
+
+def op_for(case, dtype, count_include_pad=True):
+    return AvgPool2DOp(case.x_shape[1:], **case.options, count_include_pad=count_include_pad, dtype=str(dtype))
+
+
+def forward(check, case, x, count_include_pad=True, **options):
+    y = check.output(case.y_shape, x.dtype)
+    forward_batch(op_for(case, x.dtype, count_include_pad), x, y, **options)
+    return y
+
+
+def backward(check, case, dy, count_include_pad=True, **options):
+    x, dx = np.zeros(case.x_shape, dy.dtype), check.output(case.x_shape, dy.dtype)
+    backward_batch(op_for(case, dy.dtype, count_include_pad), dy, x, dx, **options)
+    return dx
+
+
+def compare(check, case, x, dy, count, what="", threads=1):
+    """Within the rounding of a sum and a division; sums of whole numbers are exact, and then divided once."""
+    terms = int(np.prod(case.kernel)) + 2
+    for dtype in DTYPES:
+        told, given = f"{dtype} {what} counting padding: {count} {case}", check.input(x, dtype)
+        bound = ref.rounding(terms, dtype) * images.avgpool2d_forward(np.abs(x.astype("f8")), case, count)
+        y = forward(check, case, given, count, num_threads=threads)
+        check.close(y, images.avgpool2d_forward(x.astype("f8"), case, count), bound, f"y {told}")
+        bound = ref.rounding(terms, dtype) * images.avgpool2d_backward(np.abs(dy.astype("f8")), case, count)
+        dx = backward(check, case, check.input(dy, dtype), count, num_threads=threads)
+        check.close(dx, images.avgpool2d_backward(dy.astype("f8"), case, count), bound, f"dx {told}")
+        check.count("avgpool2d", dtype)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_geometries(check, seed):
+    rng = np.random.default_rng(seed)
+    for index, case in enumerate(pool_cases(seed + 300, 54)):
+        x, dy = rng.standard_normal(case.x_shape, "f4"), rng.standard_normal(case.y_shape, "f4")
+        compare(check, case, x, dy, bool(rng.integers(2)), "normal", (1, 1, 2, 1, 3)[index % 5])
+
+
+@pytest.mark.parametrize("batch", [0, 1, 15, 16, 17, 33])
+@pytest.mark.parametrize("count", [True, False])
+def test_every_batch_size(check, count, batch):
+    rng = np.random.default_rng(batch)
+    for case in (OVERLAPPING, THREES, HALVES):
+        case = replace(case, batch=batch)
+        x, dy = rng.standard_normal(case.x_shape, "f4"), rng.standard_normal(case.y_shape, "f4")
+        compare(check, case, x, dy, count)
+
+
+def naive(x, dy, case, count):
+    """(y, dx) by loops over every cell, from PyTorch's definition."""
+    y, dx = np.zeros(case.y_shape), np.zeros(case.x_shape)
+    for n, c, p, q in np.ndindex(case.y_shape):
+        h0, w0 = p * case.stride[0] - case.padding[0], q * case.stride[1] - case.padding[1]
+        h1 = min(h0 + case.kernel[0], case.height + case.padding[0])
+        w1 = min(w0 + case.kernel[1], case.width + case.padding[1])
+        whole = (h1 - h0) * (w1 - w0)
+        rows, columns = slice(max(h0, 0), min(h1, case.height)), slice(max(w0, 0), min(w1, case.width))
+        cells = x[n, c, rows, columns]
+        y[n, c, p, q] = cells.sum() / (whole if count else cells.size)
+        dx[n, c, rows, columns] += dy[n, c, p, q] / (whole if count else cells.size)
+    return y, dx
+
+
+def test_oracle_equals_the_definition():
+    rng = np.random.default_rng(0)
+    small = [c for c in pool_cases(1, 400) if np.prod(c.y_shape) * np.prod(c.kernel) < 1500]
+    assert len(small) > 100
+    for index, case in enumerate(small):
+        x, dy, count = rng.standard_normal(case.x_shape), rng.standard_normal(case.y_shape), bool(index % 2)
+        y, dx = naive(x, dy, case, count)
+        np.testing.assert_allclose(images.avgpool2d_forward(x, case, count), y, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(images.avgpool2d_backward(dy, case, count), dx, rtol=1e-12, atol=1e-13)
+
+
+# ---- the semantics, line by line -----------------------------------------------------------------
+def test_a_last_window_that_would_start_in_the_padding_is_dropped(check):
+    """ONNX, backend test averagepool_2d_ceil_last_window_starts_on_pad."""
+    x = [[0.8580, 0.0786, 0.2692, 0.1537], [0.8816, 0.4353, 0.5772, 0.6623], [0.9067, 0.9483, 0.5970, 0.7630]]
+    case = Pool(1, 3, 2, 2, (3, 3), (3, 3), (1, 1), ceil_mode=True)
+    y = forward(check, case, np.array(x, "f4").reshape(1, 3, 2, 2))
+    check.close(y, np.array([0.1511, 0.2841, 0.3572]).reshape(1, 3, 1, 1), 1e-4, "y")
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding", "counted", "inside"),
+    [
+        (5, 2, 2, 0, [2, 2, 1], [2, 2, 1]),  # the last window reaches beyond the end: never counted
+        (5, 3, 2, 1, [3, 3, 3], [2, 3, 2]),
+        (6, 3, 2, 1, [3, 3, 3, 2], [2, 3, 3, 1]),  # of what it has behind the end, one is padding
+        (4, 2, 3, 1, [2, 2], [1, 2]),
+        (1, 2, 2, 1, [2], [1]),
+    ],
+)
+def test_what_a_window_is_divided_by(check, size, kernel, stride, padding, counted, inside):
+    case = Pool(17, 1, size, 1, (kernel, 1), (stride, 1), (padding, 0), ceil_mode=True)
+    x = np.ones(case.x_shape)
+    for count, divisors in ((True, counted), (False, inside)):
+        y = forward(check, case, x, count)
+        check.equal(y, np.tile((np.array(inside) / divisors)[:, None], (17, 1, 1, 1)), f"y {case}")
+        compare(check, case, x, np.ones(case.y_shape), count)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_whole_numbers_are_summed_exactly_and_divided_once(check, dtype):
+    rng = np.random.default_rng(3)
+    for case in (OVERLAPPING, THREES, HALVES, Pool(17, 2, 6, 6, (6, 6), (1, 1))):
+        x = rng.integers(-99, 100, case.x_shape).astype(dtype)
+        divisors = images.avgpool2d_divisors(case, True)
+        total = np.rint(images.avgpool2d_forward(x, case, True) * divisors).astype(dtype)
+        check.same_bits(forward(check, case, x) + 0, total / divisors.astype(dtype) + 0, f"y {case}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_spoils_its_own_windows_alone(check, dtype, spoiled):
+    for case in (OVERLAPPING, THREES, replace(HALVES, batch=17)):
+        x, dy = np.ones(case.x_shape, dtype), np.ones(case.y_shape, dtype)
+        x[3, 1, 2, 3], dy[3, 1, 1, 2] = spoiled, spoiled
+        check.close(forward(check, case, x), images.avgpool2d_forward(x, case, True), 1e-6, "y")
+        check.close(backward(check, case, dy), images.avgpool2d_backward(dy, case, True), 1e-6, "dx")
+
+
+def test_extremes(check):
+    rng = np.random.default_rng(4)
+    case = replace(HALVES, batch=17)
+    x = rng.choice(EXTREMES, case.x_shape)
+    with np.errstate(over="ignore"):
+        compare(check, case, x[:, :, :, ::-1] * 0.25, rng.choice(EXTREMES, case.y_shape), True)
+
+
+# ---- bits ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("case", [OVERLAPPING, THREES, HALVES], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
+    rng = np.random.default_rng(10)
+    x, dy = rng.standard_normal(case.x_shape).astype(dtype), rng.standard_normal(case.y_shape).astype(dtype)
+    y, dx = forward(check, case, x), backward(check, case, dy)
+    for threads in (2, 3, 8):
+        check.same_bits(forward(check, case, x, num_threads=threads), y, f"y {threads} threads")
+        check.same_bits(backward(check, case, dy, num_threads=threads), dx, f"dx {threads} threads")
+    one = replace(case, batch=1)
+    for i in range(20):
+        row = slice(i, i + 1)
+        check.same_bits(forward(check, one, x[row]), y[row], f"y row {i}")
+        check.same_bits(backward(check, one, dy[row]), dx[row], f"dx row {i}")
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"kernel": (0, 2)}, "kernel: expected numbers from 1"),
+        ({"kernel": (9, 2)}, "kernel: a window of 9 does not fit into 6 of height with padding 1"),
+        ({"kernel": (2**16, 2**15)}, r"kernel: expected fewer than 2\*\*31 cells"),
+        ({"stride": (1, 0)}, "stride: expected numbers from 1"),
+        ({"padding": (2, 0)}, "padding .height.: expected at most half the kernel of 3, got 2"),
+        ({"padding": (0, -1)}, "padding: expected numbers from 0"),
+        ({"in_shape": (2, 6)}, "input shape: expected 3 whole numbers"),
+        ({"in_shape": (2**62, 2**62, 2**62)}, "input shape: expected at most"),
+        ({"dtype": "float16"}, "dtype"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(changes, said):
+    right = {"in_shape": (2, 6, 5), "kernel": (3, 2), "stride": (1, 1), "padding": (1, 1)}
+    with pytest.raises((ValueError, TypeError), match=said):
+        AvgPool2DOp(**right | changes)

@@ -1,0 +1,69 @@
+"""More of the oracle: average-pooling, and what augmentation makes of images. See reference.py."""
+
+import numpy as np
+from reference import dropout_bits
+
+
+# ---- average-pooling -----------------------------------------------------------------------------
+def _cells(case):
+    """For each place (i, j) in a window: rows, columns and whether they are inside, for all windows."""
+    oh, ow = case.out_size
+    for i, j in np.ndindex(case.kernel):
+        rows = np.arange(oh)[:, None] * case.stride[0] - case.padding[0] + i
+        columns = np.arange(ow) * case.stride[1] - case.padding[1] + j
+        inside = (rows >= 0) & (rows < case.height) & (columns >= 0) & (columns < case.width)
+        framed = (rows < case.height + case.padding[0]) & (columns < case.width + case.padding[1])
+        yield rows.clip(0, case.height - 1), columns.clip(0, case.width - 1), inside, framed
+
+
+def avgpool2d_divisors(case, count_include_pad):
+    """How many cells of each window count: those inside, or also those in the padding; never any behind it."""
+    return sum((framed if count_include_pad else inside).astype(int) for _, _, inside, framed in _cells(case))
+
+
+def avgpool2d_forward(x, case, count_include_pad):
+    total = np.zeros(case.y_shape)
+    for rows, columns, inside, _ in _cells(case):
+        np.add(total, x[:, :, rows, columns], where=inside, out=total)
+    return total / avgpool2d_divisors(case, count_include_pad)
+
+
+def avgpool2d_backward(dy, case, count_include_pad):
+    """dx: every cell of a window gets an equal share; overlapping windows add up."""
+    dx, share = np.zeros(case.x_shape), dy / avgpool2d_divisors(case, count_include_pad)
+    for rows, columns, inside, _ in _cells(case):
+        np.add.at(dx, (slice(None), slice(None), rows, columns), np.where(inside, share, 0))
+    return dx
+
+
+# ---- augmentation --------------------------------------------------------------------------------
+def augment_draws(rows, first, last, flips, **what):
+    """(top, left, vertical flip, horizontal flip) of the examples with these row numbers; `what` as in dropout_bits."""
+    bits = [column.astype(object) for column in dropout_bits(4, rows, **what).T]  # Python's whole numbers
+    top, left = (f + (b * (z - f + 1) >> 32) for b, f, z in zip(bits, first, last, strict=False))
+    vertical, horizontal = (f & (b >> 31) for b, f in zip(bits[2:], flips, strict=True))
+    return [tuple(int(n) for n in drawn) for drawn in zip(top, left, vertical, horizontal, strict=True)]
+
+
+def piece(image, size, top, left, vertical, horizontal):
+    """(c, *size) of an image (c, h, w), from (top, left) on, zeros outside, turned round where it is flipped."""
+    axes = zip((top, left), size, image.shape[1:], strict=True)
+    frame = [(max(0, -at), max(0, at + n - have)) for at, n, have in axes]
+    framed = np.pad(image, ((0, 0), *frame))
+    top, left = top + frame[0][0], left + frame[1][0]
+    cut = framed[:, top : top + size[0], left : left + size[1]]
+    return cut[:, :: -1 if vertical else 1, :: -1 if horizontal else 1]
+
+
+def pieces(x, size, draws):
+    """What becomes of a batch (n, c, h, w)."""
+    return np.stack([piece(image, size, *drawn) for image, drawn in zip(x, draws, strict=True)])
+
+
+def pieces_backward(dy, in_shape, draws):
+    """dx: the number of each pixel goes where the pixel came from."""
+    number = np.arange(1, np.prod(in_shape) + 1).reshape(in_shape)  # 0: from outside
+    dx = np.zeros((len(dy), number.size + 1), dy.dtype)
+    for row, gradient, drawn in zip(dx, dy, draws, strict=True):
+        row[piece(number, dy.shape[2:], *drawn)] = gradient
+    return dx[:, 1:].reshape(-1, *in_shape)

@@ -1,0 +1,57 @@
+"""upsample2d: numpy.repeat, bit for bit; the sum of each block on the way back."""
+
+import numpy as np
+import pytest
+import reference as ref
+
+from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.upsample2d import Upsample2DOp
+
+DTYPES = ("float32", "float64")
+SPECIAL = (-np.inf, -0.0, 0.0, np.inf, np.nan, 3e38)
+
+
+def both(check, x, dy, scale, **options):
+    op = Upsample2DOp(x.shape[1:], scale, x.dtype.name)
+    y, dx = check.output((len(x), *op.out_shape), x.dtype), check.output(x.shape, x.dtype)
+    forward_batch(op, x, y, **options)
+    backward_batch(op, dy, x, dx, **options)
+    return y, dx
+
+
+@pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 33])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_against_numpy(check, dtype, n):
+    rng = np.random.default_rng(n)
+    for scale in [(1, 1), (2, 2), (3, 3), (1, 4), (5, 1), *rng.integers(1, 7, (9, 2)).tolist()]:
+        c, h, w = (int(v) for v in rng.integers(1, 7, 3))
+        x = check.input(rng.choice([*SPECIAL, *rng.standard_normal(9)], (n, c, h, w)), dtype)
+        expected = x.repeat(scale[0], axis=2).repeat(scale[1], axis=3)
+        dy = check.input(rng.standard_normal(expected.shape), dtype)
+        blocks = dy.astype("f8").reshape(n, c, h, scale[0], w, scale[1])
+        bound = ref.rounding(int(np.prod(scale)) + 1, dtype) * np.abs(blocks).sum(axis=(3, 5))
+        first = None
+        for threads in (1, 2, 3, 8):
+            y, dx = both(check, x, dy, scale, num_threads=threads)
+            told = f"{dtype} {x.shape} {scale} {threads} threads"
+            check.same_bits(y, expected, f"y {told}")
+            check.close(dx, blocks.sum(axis=(3, 5)), bound, f"dx {told}")
+            first = dx if first is None else first
+            check.same_bits(dx, first, f"dx, another time {told}")
+        check.count("upsample2d", dtype)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"scale": (0, 1)}, "scale: expected numbers from 1"),
+        ({"scale": 2}, "scale: expected 2 whole numbers"),
+        ({"scale": (2**62, 2**62)}, "output shape: expected at most"),
+        ({"in_shape": (3, 4)}, "input shape: expected 3 whole numbers"),
+        ({"dtype": "float16"}, "dtype"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(changes, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        Upsample2DOp(**{"in_shape": (2, 3, 4), "scale": (2, 2)} | changes)

@@ -1,0 +1,185 @@
+"""augment: the draws and the pieces against naive NumPy, statistics, bits and refusals."""
+
+import itertools
+
+import numpy as np
+import pytest
+import reference_images as images
+
+from minidl_c.augment import AugmentOp
+from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.plan import Plan
+
+DTYPES = ("float32", "float64")
+BATCHES = (0, 1, 15, 16, 17, 33)
+THREADS = (1, 2, 3, 8)
+LARGE = 2**63 - 1  # what seed and step may be
+SPECIAL = (-np.inf, -0.0, 0.0, np.inf, np.nan, 3e38)
+OPTIONS = ("size", "first", "last", "flips")
+
+
+def geometries(rng, count):
+    """in_shape, and the options of an op: crops, shifts and flips, and all of them at once."""
+    for _ in range(count):
+        shape, size = (tuple(int(v) for v in rng.integers(1, 9, n)) for n in (3, 2))
+        first = tuple(int(v) for v in rng.integers(-9, 5, 2))
+        last = tuple(int(f + v) for f, v in zip(first, rng.integers(0, 7, 2), strict=True))
+        flips = tuple(bool(v) for v in rng.integers(0, 2, 2))
+        yield shape, {"size": size, "first": first, "last": last, "flips": flips}
+
+
+def op_for(x, path="", **options):
+    return AugmentOp(x.shape[1:], **options, path=path, dtype=x.dtype.name)
+
+
+def forward(check, op, x, **run):
+    y = check.output((len(x), *op.out_shape), x.dtype)
+    forward_batch(op, x, y, training=True, **run)
+    return y
+
+
+def backward(check, op, dy, **run):
+    shape = (len(dy), *op.in_shape)
+    dx = check.output(shape, dy.dtype)
+    backward_batch(op, dy, np.zeros(shape, dy.dtype), dx, **run)
+    return dx
+
+
+@pytest.mark.parametrize("n", BATCHES)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_against_numpy(check, dtype, n):
+    rng = np.random.default_rng(n)
+    for number, (shape, options) in enumerate(geometries(rng, 40)):
+        path, run = f"{number}.body", {"seed": int(rng.integers(LARGE)), "step": int(rng.integers(2**40))}
+        numbers = rng.integers(0, (10, 2**32, LARGE)[number % 3], n)
+        draws = images.augment_draws(numbers, *(options[k] for k in OPTIONS[1:]), **run, path=path)
+        x = check.input(rng.choice([*SPECIAL, *rng.standard_normal(20)], (n, *shape)), dtype)
+        dy = check.input(rng.standard_normal((n, shape[0], *options["size"])), dtype)
+        expected = images.pieces(x, options["size"], draws) if n else dy
+        op = op_for(x, path, **options)
+        for threads in THREADS:
+            told = f"{dtype} {shape} {options} {threads} threads"
+            y = forward(check, op, x, **run, numbers=numbers, num_threads=threads)
+            check.same_bits(y, expected, f"y {told}")
+            dx = backward(check, op, dy, **run, numbers=numbers, num_threads=threads)
+            check.same_bits(dx, images.pieces_backward(dy, shape, draws), f"dx {told}")
+        check.count("augment", dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_inference_takes_the_centre_and_draws_nothing(check, dtype):
+    rng = np.random.default_rng(0)
+    for (shape, options), n in itertools.product(geometries(rng, 20), BATCHES):
+        x = check.input(rng.choice([*SPECIAL, *rng.standard_normal(20)], (n, *shape)), dtype)
+        centre = [(have - want) // 2 for have, want in zip(shape[1:], options["size"], strict=True)]
+        op = op_for(x, **options)
+        for threads in THREADS:
+            y = check.output((n, *op.out_shape), dtype)
+            forward_batch(op, x, y, num_threads=threads, seed=3, step=4)
+            if n:
+                check.same_bits(y, images.pieces(x, options["size"], [(*centre, 0, 0)] * n), f"y {shape} {options}")
+
+
+def test_two_in_one_plan_are_those_of_two_plans():
+    rng = np.random.default_rng(0)
+    x, nothing = rng.standard_normal((40, 2 * 6 * 5)).astype("f4"), np.empty(0, "f4")
+    ops = [AugmentOp((2, 6, 5), (6, 5), (-1, -1), (1, 1), path=path) for path in "01"]
+    y, dx, dy = np.empty_like(x), np.empty_like(x), rng.standard_normal(x.shape).astype("f4")
+    plan = Plan(ops, [0, 0])
+    plan.backward(plan.forward(x, nothing, y, 2), dy, dx, nothing, nothing)
+    draws = [images.augment_draws(range(40), (-1, -1), (1, 1), (0, 0), path=path) for path in "01"]
+    once = images.pieces(x.reshape(40, 2, 6, 5), (6, 5), draws[0])
+    assert y.tobytes() == images.pieces(once, (6, 5), draws[1]).tobytes()
+    back = images.pieces_backward(dy.reshape(once.shape), (2, 6, 5), draws[1])
+    assert dx.tobytes() == images.pieces_backward(back, (2, 6, 5), draws[0]).tobytes()
+
+
+# ---- statistics ------------------------------------------------------------------------------------
+def drawn(n, choices=(9, 7), **run):
+    """(top, left, vertical flip, horizontal flip) of n examples, as the kernel draws them, read off a marked image."""
+    path = run.pop("path", "")
+    height, width = choices[0] + 1, choices[1] + 1
+    x = np.tile(np.arange(1, height * width + 1, dtype="f4").reshape(1, 1, height, width), (n, 1, 1, 1))
+    op = AugmentOp((1, height, width), (2, 2), (0, 0), (choices[0] - 1, choices[1] - 1), (True, True), path)
+    y = np.empty((n, 1, 2, 2), "f4")
+    forward_batch(op, x, y, training=True, **run)
+    low = y.reshape(n, 4).min(axis=1).astype(int) - 1
+    return low // width, low % width, y[:, 0, 0, 0] > y[:, 0, 1, 0], y[:, 0, 0, 0] > y[:, 0, 0, 1]
+
+
+def surprise(counts, expected):
+    """How many standard deviations chi squared is off its mean."""
+    counts = np.asarray(counts)
+    return abs(((counts - expected) ** 2 / expected).sum() - (counts.size - 1)) / np.sqrt(2 * (counts.size - 1))
+
+
+@pytest.mark.parametrize("choices", [(9, 7), (2, 3), (16, 5)])
+def test_every_choice_is_as_likely_as_the_others(choices):
+    """Of 2**16 examples, and together with every other choice: within 4 standard deviations."""
+    n = 2**16
+    draws = drawn(n, choices)
+    sizes = (*choices, 2, 2)
+    for values, size in zip(draws, sizes, strict=True):
+        assert surprise(np.bincount(values.astype(int), minlength=size), n / size) <= 4
+    for (a, size_a), (b, size_b) in itertools.combinations(zip(draws, sizes, strict=True), 2):
+        together = np.bincount(a.astype(int) * size_b + b.astype(int), minlength=size_a * size_b)
+        assert surprise(together, n / (size_a * size_b)) <= 4
+
+
+def correlation(a, b):
+    """In standard deviations of what independent draws have."""
+    return abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(len(a))
+
+
+def test_draws_are_independent():
+    """Of steps, seeds, layers, and of rows beside each other, within 4 standard deviations."""
+    what = {"seed": 1, "step": 1, "path": "1"}
+    draws = drawn(2**14, **what)
+    others = [{"step": 2}, {"step": 1 + 2**32}, {"seed": 2}, {"seed": 1 + 2**32}, {"path": "2"}, {"path": "1.0"}]
+    others += [{"seed": 2, "step": 0}, {"numbers": np.arange(2**14) + 2**32}]
+    for other in others:
+        for values, again in zip(draws, drawn(2**14, **what | other), strict=True):
+            assert correlation(values, again) <= 4, other
+    for values, apart in itertools.product(draws, (1, 2, 16)):
+        assert correlation(values[apart:], values[:-apart]) <= 4
+
+
+# ---- bits ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
+    rng = np.random.default_rng(1)
+    x, dy = rng.standard_normal((277, 3, 9, 8)).astype(dtype), rng.standard_normal((277, 3, 7, 8)).astype(dtype)
+    op = op_for(x, size=(7, 8), first=(-2, -2), last=(3, 2), flips=(True, True))
+    y, dx = forward(check, op, x), backward(check, op, dy)
+    for threads in (2, 3, 8):
+        check.same_bits(forward(check, op, x, num_threads=threads), y, f"y {threads} threads")
+        check.same_bits(backward(check, op, dy, num_threads=threads), dx, f"dx {threads} threads")
+    for i in range(40):
+        row, numbers = slice(i, i + 1), np.array([i])
+        check.same_bits(forward(check, op, x[row], numbers=numbers), y[row], f"y row {i}")
+        check.same_bits(backward(check, op, dy[row], numbers=numbers), dx[row], f"dx row {i}")
+
+
+# ---- refusals --------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"size": (0, 2)}, "size: expected numbers from 1"),
+        ({"first": (1, 0)}, r"first: expected places in front of \(0, 0\), got \(1, 0\)"),
+        ({"last": (0, -1)}, r"first: expected places in front of \(0, -1\)"),
+        ({"last": (0, 2**24 + 1)}, "size: expected at most 16777216 pixels"),
+        ({"first": (-(2**24) - 1, 0)}, "first: expected numbers from -16777216"),
+        ({"size": (2**13, 2**12)}, "size: expected at most 16777216 pixels"),
+        ({"in_shape": (1, 2**13, 2**12)}, "size: expected at most 16777216 pixels"),
+        ({"in_shape": (2**40, 4, 4)}, "shape: expected at most"),
+        ({"in_shape": (4, 4)}, "input shape: expected 3 whole numbers"),
+        ({"flips": (True,)}, None),
+        ({"flips": None}, None),
+        ({"path": 3}, "path: expected a string, got 3"),
+        ({"dtype": "float16"}, "dtype"),
+    ],
+    ids=str,
+)
+def test_wrong_arguments_are_refused(changes, said):
+    with pytest.raises((ValueError, TypeError), match=said):
+        AugmentOp(**{"in_shape": (2, 4, 5), "size": (3, 3)} | changes)

@@ -1,19 +1,25 @@
-"""The layers: one class a file, each beside the kernel of the same name in minidl_c."""
+"""The layers: a file for each kernel of minidl_c, of the same name."""
 
 from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, SiLU, Sigmoid, Tanh
+from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
+from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
 from minidl.layers.dropout import Dropout
-from minidl.layers.flatten import Flatten
+from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
-from minidl.layers.maxpool2d import MaxPool2D
+from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
+from minidl.layers.normalize import Normalize
+from minidl.layers.pad2d import Pad2D
 from minidl.layers.prelu import PReLU
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 from minidl.layers.softmax import Softmax
+from minidl.layers.upsample2d import Upsample2D
 
 __all__ = [
+    "AvgPool2D",
     "BatchNorm1D",
     "BatchNorm2D",
     "Conv2D",
@@ -22,16 +28,25 @@ __all__ = [
     "ELU",
     "Flatten",
     "GELU",
+    "GlobalAvgPool2D",
+    "GlobalMaxPool2D",
     "GroupNorm",
     "Hardswish",
     "LayerNorm",
     "LeakyReLU",
     "MaxPool2D",
+    "Normalize",
     "PReLU",
+    "Pad2D",
+    "RandomCrop",
+    "RandomFlip",
+    "RandomShift",
     "ReLU",
     "Rescale",
+    "Reshape",
     "SiLU",
     "Sigmoid",
     "Softmax",
     "Tanh",
+    "Upsample2D",
 ]

@@ -1,4 +1,4 @@
-"""MaxPool2D: the maximum of each window."""
+"""MaxPool2D and GlobalMaxPool2D: the maximum of each window, or of each channel."""
 
 from __future__ import annotations
 
@@ -37,3 +37,15 @@ class MaxPool2D(Layer):
         padding = pair("padding", self.padding, least=0)
         self.op = MaxPool2DOp(image(in_shape), kernel, stride, padding, bool(self.ceil_mode), self.dtype)
         return self.op.out_shape
+
+
+class GlobalMaxPool2D(Layer):
+    """The maximum of each channel: (c, h, w) becomes (c,), as Flatten behind a MaxPool2D of the size of the image.
+
+    Raises ValueError in build for anything but an image.
+    """
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, *window = image(in_shape)
+        self.op = MaxPool2DOp(in_shape, window, window, dtype=self.dtype)
+        return (channels,)

@@ -2,16 +2,12 @@
 
 from contract.case import Case, any_shape, functional
 
-from minidl.layers import Dense, Flatten, ReLU, Rescale
+from minidl.layers import Dense, Normalize, ReLU, Rescale
 
 
 def dense(rng):
     inputs, units = (int(n) for n in rng.integers(1, 40, 2))
     return Case(Dense(units), (inputs,), lambda x, weight, bias: functional().linear(x, weight, bias))
-
-
-def flatten(rng):
-    return Case(Flatten(), any_shape(rng), lambda x: x.flatten(1))
 
 
 def relu(rng):
@@ -23,4 +19,16 @@ def rescale(rng):
     return Case(Rescale(scale, offset), any_shape(rng), lambda x: x * scale + offset)
 
 
-DRAWS = {"Dense": dense, "Flatten": flatten, "ReLU": relu, "Rescale": rescale}
+def normalize(rng):
+    shape = any_shape(rng)
+    mean, std = rng.standard_normal(shape[0]), rng.random(shape[0]) + 0.1
+    if rng.random() < 0.5:
+        mean[:], std[:] = mean[0], std[0]
+        layer = Normalize(float(mean[0]), float(std[0]))
+    else:
+        layer = Normalize(mean.tolist(), std.tolist())
+    column = (-1,) + (1,) * (len(shape) - 1)
+    return Case(layer, shape, lambda x: (x - x.new_tensor(mean.reshape(column))) / x.new_tensor(std.reshape(column)))
+
+
+DRAWS = {"Dense": dense, "Normalize": normalize, "ReLU": relu, "Rescale": rescale}

@@ -1,12 +1,26 @@
 """Layers that draw random numbers: PyTorch draws others."""
 
-from contract.case import Case, any_shape
+from contract.case import Case, any_shape, image
 
-from minidl.layers import Dropout
+from minidl.layers import Dropout, RandomCrop, RandomFlip, RandomShift
 
 
 def dropout(rng):
     return Case(Dropout(float(rng.choice([0.1, 0.5, 0.9]))), any_shape(rng))
 
 
-DRAWS = {"Dropout": dropout}
+def random_crop(rng):
+    shape, padding = image(rng), tuple(int(n) for n in rng.integers(0, 4, 2))
+    size = tuple(int(rng.integers(1, n + 2 * p + 1)) for n, p in zip(shape[1:], padding, strict=True))
+    return Case(RandomCrop(size, padding), shape)
+
+
+def random_flip(rng):
+    return Case(RandomFlip(*(bool(n) for n in rng.integers(0, 2, 2))), image(rng))
+
+
+def random_shift(rng):
+    return Case(RandomShift(tuple(int(n) for n in rng.integers(0, 4, 2))), image(rng))
+
+
+DRAWS = {"Dropout": dropout, "RandomCrop": random_crop, "RandomFlip": random_flip, "RandomShift": random_shift}

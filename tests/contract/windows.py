@@ -3,7 +3,7 @@
 from contract.case import Case, functional
 from geometries import conv_cases, pool_cases
 
-from minidl.layers import Conv2D, MaxPool2D
+from minidl.layers import AvgPool2D, Conv2D, MaxPool2D
 
 
 def drawn(cases, rng):
@@ -24,6 +24,14 @@ def conv2d(rng):
     return Case(layer, case.x_shape[1:], lambda x, weight, bias: functional().conv2d(x, weight, bias, **options))
 
 
+def avg_pool2d(rng):
+    case = drawn(pool_cases, rng)
+    options = case.options | {"count_include_pad": bool(rng.integers(2))}
+    kernel = options.pop("kernel")
+    layer = AvgPool2D(kernel, **options)
+    return Case(layer, case.x_shape[1:], lambda x: functional().avg_pool2d(x, kernel, **options))
+
+
 def max_pool2d(rng):
     case = drawn(pool_cases, rng)
     options = case.options
@@ -32,4 +40,4 @@ def max_pool2d(rng):
     return Case(layer, case.x_shape[1:], lambda x: functional().max_pool2d(x, kernel, **options))
 
 
-DRAWS = {"Conv2D": conv2d, "MaxPool2D": max_pool2d}
+DRAWS = {"AvgPool2D": avg_pool2d, "Conv2D": conv2d, "MaxPool2D": max_pool2d}

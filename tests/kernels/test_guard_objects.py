@@ -17,6 +17,8 @@ from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predictin
 
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.activations import ActivationOp
+from minidl_c.augment import AugmentOp
+from minidl_c.avgpool2d import AvgPool2DOp
 from minidl_c.conv2d import Conv2DOp
 from minidl_c.dense import DenseOp
 from minidl_c.dropout import DropoutOp
@@ -24,7 +26,9 @@ from minidl_c.flatten import FlattenOp
 from minidl_c.groupnorm import GroupNormOp
 from minidl_c.maxpool2d import MaxPool2DOp
 from minidl_c.memory import Memory
+from minidl_c.normalize import NormalizeOp
 from minidl_c.op import Op
+from minidl_c.pad2d import Pad2DOp
 from minidl_c.passes import Pass
 from minidl_c.plan import Plan
 from minidl_c.prelu import PReLUOp
@@ -34,6 +38,7 @@ from minidl_c.sgd import SGDUpdate
 from minidl_c.softmax import SoftmaxOp
 from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.update import Update
+from minidl_c.upsample2d import Upsample2DOp
 
 CASES = Cases()
 case = CASES.add
@@ -120,6 +125,11 @@ def nothing_is_made_twice():
         (ActivationOp((4,), "elu", 1.0), ((4000,), "gelu")),
         (PReLUOp((4, 2)), ((4000, 2), True)),
         (SoftmaxOp((4, 2)), ((4000, 2),)),
+        (AvgPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
+        (Pad2DOp((1, 4, 4), (1, 1, 1, 1)), ((9, 90, 90), (2, 2, 2, 2))),
+        (Upsample2DOp((1, 4, 4), (2, 2)), ((9, 90, 90), (3, 3))),
+        (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
+        (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
         (SoftmaxCrossEntropyOp((3,)), ((3000,),)),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
         (AdagradUpdate(6, "float32"), (10**6, "float64")),
@@ -144,9 +154,10 @@ def nothing_is_made_twice():
 
 @case
 def nothing_is_half_made():
+    images = (AugmentOp, AvgPool2DOp, NormalizeOp, Pad2DOp, Upsample2DOp)
     for cls in (
         *(DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp),
-        *(ActivationOp, PReLUOp, SoftmaxOp, Op),
+        *(ActivationOp, PReLUOp, SoftmaxOp, Op, *images),
     ):
         try:
             op = cls.__new__(cls)
@@ -173,6 +184,8 @@ def ops_that_fail_leave_nothing():
         refused(Conv2DOp, (1, 4, 4), 2, (3, 3), dtype="float16")
         refused(DenseOp, (4,), 0)
         refused(MaxPool2DOp, (1, 4, 4), (9, 9), (1, 1))
+        refused(NormalizeOp, (1000, 4), [0] * 1000, [0] * 1000)
+        refused(NormalizeOp, (1000, 4), [0] * 1000, [2**1100] * 1000)
 
 
 @case
@@ -188,6 +201,14 @@ def sizes_beyond_reason():
         lambda: Conv2DOp((1, 4, 4), most, (2, 2)),
         lambda: MaxPool2DOp((1, most, most), (1, 1), (1, 1)),
         lambda: MaxPool2DOp((1, 4, 4), (most, most), (1, 1), (most // 2, most // 2)),
+        lambda: AvgPool2DOp((1, most, most), (1, 1), (1, 1)),
+        lambda: AvgPool2DOp((1, 4, 4), (most, most), (1, 1), (most // 2, most // 2)),
+        lambda: AvgPool2DOp((1, most, 1), (2, 1), (1, 1), (1, 0)),
+        lambda: Pad2DOp((1, 4, 4), (most, most, most, most)), lambda: Pad2DOp((most, 1, 1), (1, 1, 1, 1)),
+        lambda: Upsample2DOp((1, 4, 4), (most, most)), lambda: Upsample2DOp((1, 1, 2**40), (1, 2)),
+        lambda: NormalizeOp((most, 2), [0], [1]), lambda: NormalizeOp((2, 2), [10**400] * 2, [1, 1]),
+        lambda: AugmentOp((1, 4, 4), (most, most)), lambda: AugmentOp((1, 4, 4), (4, 4), (-most, 0), (most, 0)),
+        lambda: AugmentOp((most, 4, 4), (4, 4)), lambda: AugmentOp((2**36, 4, 4), (2**12, 2**12)),
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
         lambda: GroupNormOp((2**20,), most, most), lambda: GroupNormOp((2**21, 2**21), 1, 2**42),
         lambda: FlattenOp((2.0, 2)), lambda: ReLUOp((-1, -1)), lambda: ReLUOp((0,)), lambda: ReLUOp("ab"),

@@ -1,4 +1,4 @@
-"""MaxPool2D: shapes and arguments; numbers against the oracle, through a model."""
+"""MaxPool2D and GlobalMaxPool2D: shapes and arguments; numbers against the oracle, through a model."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import reference
 from geometries import Pool
 
 from minidl import Sequential
-from minidl.layers import MaxPool2D
+from minidl.layers import GlobalMaxPool2D, MaxPool2D
 
 CASES = [
     Pool(17, 3, 8, 8, (2, 2), (2, 2)),
@@ -79,3 +79,15 @@ def test_half_the_window_is_the_most_padding():
 def test_wants_an_image(shape):
     with pytest.raises(ValueError, match=r"layer 0, MaxPool2D.*\(channels, height, width\)"):
         Sequential([MaxPool2D(2)], input_shape=shape)
+
+
+@pytest.mark.parametrize("n", [1, 16, 17])
+def test_global_is_the_maximum_of_each_channel(n, rng):
+    x, dy = rng.integers(-3, 4, (n, 5, 7, 6)).astype("f4"), rng.normal(size=(n, 5)).astype("f4")
+    model = Sequential([GlobalMaxPool2D()], input_shape=(5, 7, 6))
+    assert np.array_equal(model.forward(x, training=True), x.max(axis=(2, 3)))
+    expected = np.zeros((n, 5, 42), "f4")
+    np.put_along_axis(expected, x.reshape(n, 5, 42).argmax(axis=2)[..., None], dy[..., None], axis=2)  # the first one
+    assert np.array_equal(model.backward(dy), expected.reshape(x.shape))
+    with pytest.raises(ValueError, match=r"layer 0, GlobalMaxPool2D.*\(channels, height, width\)"):
+        Sequential([GlobalMaxPool2D()], input_shape=(42,))

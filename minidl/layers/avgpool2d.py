@@ -1,0 +1,56 @@
+"""AvgPool2D and GlobalAvgPool2D: the mean of each window, or of each channel."""
+
+from __future__ import annotations
+
+from minidl.layer import Layer
+from minidl.shapes import Pair, Shape, image, pair
+from minidl_c.avgpool2d import AvgPool2DOp
+
+
+class AvgPool2D(Layer):
+    """Average-pooling: (c, h, w) becomes (c, oh, ow), each number the mean of a window.
+
+    pool_size, stride (None: pool_size), padding (zeros, at most half of pool_size): a number or a pair, (vertical,
+        horizontal).
+    ceil_mode: also take windows that reach beyond the end, as long as they begin inside or in the padding in front.
+    count_include_pad: the zeros of the padding count. What lies behind the padding (with ceil_mode) never does.
+
+    Sizes, sums and divisors are those of PyTorch's avg_pool2d.
+    Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    """
+
+    def __init__(
+        self,
+        pool_size: int | Pair,
+        stride: int | Pair | None = None,
+        padding: int | Pair = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        self.pool_size = pool_size
+        self.stride = stride
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def build(self, in_shape: Shape) -> Shape:
+        kernel = pair("pool_size", self.pool_size)
+        stride = kernel if self.stride is None else pair("stride", self.stride)
+        padding = pair("padding", self.padding, least=0)
+        options = bool(self.ceil_mode), bool(self.count_include_pad)
+        self.op = AvgPool2DOp(image(in_shape), kernel, stride, padding, *options, self.dtype)
+        return self.op.out_shape
+
+
+class GlobalAvgPool2D(Layer):
+    """The mean of each channel: (c, h, w) becomes (c,), as Flatten behind an AvgPool2D of the size of the image.
+
+    Raises ValueError in build for anything but an image.
+
+    Lin, Chen, Yan: "Network In Network", ICLR 2014.
+    """
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, *window = image(in_shape)
+        self.op = AvgPool2DOp(in_shape, window, window, dtype=self.dtype)
+        return (channels,)

@@ -1,0 +1,37 @@
+"""Pad2D: a frame around an image."""
+
+from __future__ import annotations
+
+from minidl.layer import Layer
+from minidl.shapes import Pair, Shape, image, number, pair, whole
+from minidl_c.pad2d import Pad2DOp
+
+Sides = tuple[int, int, int, int]
+
+
+class Pad2D(Layer):
+    """An image in a frame of `value`: (c, h, w) becomes (c, top + h + bottom, left + w + right).
+
+    padding: pixels on each side, a number, a (vertical, horizontal) pair, or (top, bottom, left, right).
+
+    Raises TypeError or ValueError in build for negative numbers, a value that is not finite, or anything but an image.
+    """
+
+    def __init__(self, padding: int | Pair | Sides, value: float = 0.0) -> None:
+        self.padding = padding
+        self.value = value
+
+    def build(self, in_shape: Shape) -> Shape:
+        self.op = Pad2DOp(image(in_shape), self._sides(), number("value", self.value, self.dtype), self.dtype)
+        return self.op.out_shape
+
+    def _sides(self) -> Shape:
+        """(top, bottom, left, right)."""
+        if isinstance(self.padding, (tuple, list)) and len(self.padding) != 2:
+            if len(self.padding) != 4:
+                raise ValueError(
+                    f"padding: expected a number, a pair, or (top, bottom, left, right), got {self.padding!r}"
+                )
+            return tuple(whole("padding", pixels, least=0) for pixels in self.padding)
+        vertical, horizontal = pair("padding", self.padding, least=0)
+        return vertical, vertical, horizontal, horizontal

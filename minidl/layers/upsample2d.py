@@ -1,0 +1,23 @@
+"""Upsample2D: each pixel becomes a block of pixels."""
+
+from __future__ import annotations
+
+from minidl.layer import Layer
+from minidl.shapes import Pair, Shape, image, pair
+from minidl_c.upsample2d import Upsample2DOp
+
+
+class Upsample2D(Layer):
+    """Upsampling to the nearest pixel: (c, h, w) becomes (c, h * scale, w * scale), each pixel a block of equal ones.
+
+    scale: a number or a (vertical, horizontal) pair.
+
+    Raises TypeError or ValueError in build for scales below 1, or anything but an image.
+    """
+
+    def __init__(self, scale: int | Pair) -> None:
+        self.scale = scale
+
+    def build(self, in_shape: Shape) -> Shape:
+        self.op = Upsample2DOp(image(in_shape), pair("scale", self.scale), self.dtype)
+        return self.op.out_shape

@@ -1,0 +1,56 @@
+"""Layers that give images other sizes."""
+
+from contract.case import Case, any_shape, functional, image
+
+from minidl.layers import Flatten, GlobalAvgPool2D, GlobalMaxPool2D, Pad2D, Reshape, Upsample2D
+
+
+def numbers(rng, least, beyond, count):
+    return tuple(int(n) for n in rng.integers(least, beyond, count))
+
+
+def global_avg_pool2d(rng):
+    return Case(GlobalAvgPool2D(), image(rng), lambda x: functional().adaptive_avg_pool2d(x, 1))
+
+
+def global_max_pool2d(rng):
+    return Case(GlobalMaxPool2D(), image(rng), lambda x: functional().adaptive_max_pool2d(x, 1))
+
+
+def flatten(rng):
+    return Case(Flatten(), any_shape(rng), lambda x: x.flatten(1))
+
+
+def reshape(rng):
+    shape = numbers(rng, 1, 6, rng.integers(1, 5))
+    in_shape = tuple(int(n) for n in rng.permutation(shape))
+    told = list(shape)
+    if rng.random() < 0.5:
+        told[rng.integers(len(told))] = -1
+    return Case(Reshape(tuple(told)), in_shape, lambda x: x.reshape(len(x), *shape))
+
+
+def pad2d(rng):
+    top, bottom, left, right = sides = numbers(rng, 0, 4, 4)
+    value = float(rng.standard_normal())
+    forms = {1: (top, (top,) * 4), 2: ((top, left), (top, top, left, left)), 4: (sides, sides)}
+    told, (top, bottom, left, right) = forms[int(rng.choice([1, 2, 4]))]
+    return Case(
+        Pad2D(told, value), image(rng), lambda x: functional().pad(x, (left, right, top, bottom), value=value)
+    )
+
+
+def upsample2d(rng):
+    scale = numbers(rng, 1, 5, 2)
+    told = scale[0] if scale[0] == scale[1] else scale
+    return Case(Upsample2D(told), image(rng), lambda x: functional().interpolate(x, scale_factor=scale))
+
+
+DRAWS = {
+    "Flatten": flatten,
+    "GlobalAvgPool2D": global_avg_pool2d,
+    "GlobalMaxPool2D": global_max_pool2d,
+    "Pad2D": pad2d,
+    "Reshape": reshape,
+    "Upsample2D": upsample2d,
+}

@@ -1,0 +1,147 @@
+"""RandomCrop, RandomFlip, RandomShift: a matter of seed, place, step and row; nothing else, however one trains."""
+
+import numpy as np
+import pytest
+import reference_images as images
+
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, GlobalAvgPool2D, RandomCrop, RandomFlip, RandomShift, ReLU
+from minidl.optimizers import SGD
+
+DTYPES = ("float32", "float64")
+SHAPE = (2, 6, 5)
+N = 90
+NONE = ((0, 0), (0, 0))
+LAYERS = {  # name -> (layer, size, first, last, flips)
+    "crop": (lambda: RandomCrop(4), (4, 4), (0, 0), (2, 1), (0, 0)),
+    "crop with padding": (lambda: RandomCrop((6, 5), padding=(2, 1)), (6, 5), (-2, -1), (2, 1), (0, 0)),
+    "crop larger than the image": (lambda: RandomCrop((8, 3), padding=1), (8, 3), (-1, -1), (-1, 3), (0, 0)),
+    "flip": (lambda: RandomFlip(), (6, 5), *NONE, (0, 1)),
+    "vertical flip": (lambda: RandomFlip(horizontal=False, vertical=True), (6, 5), *NONE, (1, 0)),
+    "both flips": (lambda: RandomFlip(True, True), (6, 5), *NONE, (1, 1)),
+    "no flip": (lambda: RandomFlip(False), (6, 5), *NONE, (0, 0)),
+    "shift": (lambda: RandomShift(2), (6, 5), (-2, -2), (2, 2), (0, 0)),
+    "shift to the sides": (lambda: RandomShift((0, 7)), (6, 5), (0, -7), (0, 7), (0, 0)),
+}
+every = pytest.mark.parametrize("name", LAYERS)
+
+
+# ---- by hand -----------------------------------------------------------------------------------------
+@every
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_agrees_with_numpy(name, dtype, rng):
+    """Each training forward by hand is a step of its own; backward goes the ways of its forward."""
+    layer, size, *choices = LAYERS[name]
+    model = Sequential([layer()], input_shape=SHAPE, dtype=dtype, seed=4)
+    x, dy = rng.normal(size=(17, *SHAPE)).astype(dtype), rng.normal(size=(17, 2, *size)).astype(dtype)
+    for step in range(3):
+        draws = images.augment_draws(range(17), *choices, seed=4, step=step, path="0")
+        assert model.forward(x, training=True).tobytes() == images.pieces(x, size, draws).tobytes()
+        assert model.backward(dy).tobytes() == images.pieces_backward(dy, SHAPE, draws).tobytes()
+    assert model.params == {} and model.output_shape == (2, *size)
+
+
+@every
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_inference_takes_the_centre(name, dtype, rng):
+    layer, size, *_ = LAYERS[name]
+    x = rng.normal(size=(33, *SHAPE)).astype(dtype)
+    model = Sequential([layer()], input_shape=SHAPE, dtype=dtype)
+    centre = (SHAPE[1] - size[0]) // 2, (SHAPE[2] - size[1]) // 2
+    expected = images.pieces(x, size, [(*centre, 0, 0)] * 33)
+    assert model.predict(x).tobytes() == model.forward(x).tobytes() == expected.tobytes()
+    assert name.startswith("crop") or expected.tobytes() == x.tobytes()
+
+
+def test_two_of_them_in_a_net_differ(rng):
+    x = rng.normal(size=(64, *SHAPE)).astype("f4")
+    model = Sequential([RandomFlip(), RandomFlip()], input_shape=SHAPE)
+    stayed = (model.forward(x, training=True) == x).all(axis=(1, 2, 3)).sum()
+    assert 16 < stayed < 48  # were they one, all would be as before
+
+
+# ---- in training -------------------------------------------------------------------------------------
+def net(seed=0):
+    layers = [RandomCrop(8, padding=2), RandomFlip(), Conv2D(4, 3), ReLU(), RandomShift(1)]
+    return Sequential([*layers, GlobalAvgPool2D(), Dense(10)], input_shape=(1, 8, 8), seed=seed)
+
+
+def weights_after(X, y, seed=0, **options):
+    trainer = Trainer(net(), "softmax_cross_entropy", SGD(0.05, momentum=0.9), seed=seed, **options)
+    trainer.fit(X, y, epochs=3, batch_size=17, verbose=0)
+    return b"".join(array.tobytes() for array in trainer.model.state_dict().values())
+
+
+def test_fit_can_be_repeated_with_any_number_of_threads(rng):
+    X, y = rng.integers(0, 256, (N, 1, 8, 8), np.uint8), rng.integers(0, 10, N)
+    first = weights_after(X, y)
+    for threads in (1, 2, 3):
+        assert weights_after(X, y, num_threads=threads) == first
+    assert weights_after(X.astype("f4"), y) == first
+    assert weights_after(X, y, seed=1) != first
+
+
+class Watch:
+    """A metric that keeps labels and scores of every epoch, in the order of the steps."""
+
+    __name__ = "watch"
+
+    def __init__(self):
+        self.seen = []
+
+    def __call__(self, y, scores):
+        self.seen.append((np.array(y), np.array(scores)))
+        return 0.0
+
+
+@pytest.mark.parametrize("batch_size", [1, 16, 23, N])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_it_is_of_the_row_however_that_comes_to_a_step(batch_size, shuffle, rng):
+    """Labels name the rows; a dense layer of ones, hardly moved, shows what is left of each image."""
+    X, watch = rng.integers(0, 256, (N, 1, 4, 4)).astype("f4"), Watch()
+    model = Sequential([RandomShift(3), Flatten(), Dense(N)], input_shape=(1, 4, 4))
+    weight, bias = model.params.values()
+    weight.value, bias.value = np.ones(weight.value.shape), np.zeros(N)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(1e-30), [watch], seed=3)
+    trainer.fit(X, np.arange(N), epochs=2, batch_size=batch_size, shuffle=shuffle, verbose=0)
+    steps = -(-N // batch_size)
+    for epoch, (rows, scores) in enumerate(watch.seen):
+        assert np.array_equal(rows, np.arange(N)) is not shuffle
+        for k in range(steps):
+            here = slice(k * batch_size, (k + 1) * batch_size)
+            what = {"seed": 3, "step": epoch * steps + k, "path": "0"}
+            draws = images.augment_draws(rows[here], (-3, -3), (3, 3), (0, 0), **what)
+            left = images.pieces(X[rows[here]], (4, 4), draws).sum(axis=(1, 2, 3))  # whole numbers
+            assert np.array_equal(scores[here], np.repeat(left[:, None], N, axis=1))
+
+
+# ---- what it is given --------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("layer", "error", "said"),
+    [
+        (RandomCrop(7), ValueError, r"size: \(7, 7\) does not fit into an image of 6 x 5 with padding \(0, 0\)"),
+        (RandomCrop((6, 8), padding=1), ValueError, r"size: \(6, 8\) does not fit"),
+        (RandomCrop(0), ValueError, "size: expected at least 1, got 0"),
+        (RandomCrop(2, padding=-1), ValueError, "padding: expected at least 0, got -1"),
+        (RandomCrop(2.5), TypeError, "size: expected a whole number, got 2.5"),
+        (RandomShift(-1), ValueError, "most: expected at least 0, got -1"),
+        (RandomShift((1, 2, 3)), ValueError, "most: expected a number or a pair"),
+        (RandomShift(2**40), ValueError, "first: expected numbers from -16777216"),
+        (RandomCrop(2, padding=2**40), ValueError, "first: expected numbers from -16777216"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense(layer, error, said):
+    with pytest.raises(error, match=rf"layer 0, Random.*{said}"):
+        Sequential([layer], input_shape=SHAPE)
+
+
+@pytest.mark.parametrize("layer", [RandomCrop(2), RandomFlip(), RandomShift(1)], ids=str)
+def test_wants_an_image(layer):
+    with pytest.raises(ValueError, match=r"layer 0, Random.*\(channels, height, width\)"):
+        Sequential([layer], input_shape=(8,))
+
+
+def test_how_they_show():
+    assert repr(RandomCrop(32, padding=4)) == "RandomCrop(size=32, padding=4)"
+    assert [repr(RandomFlip()), repr(RandomShift(2))] == ["RandomFlip()", "RandomShift(most=2)"]

@@ -1,0 +1,141 @@
+"""Normalize: what NumPy computes; mean and std from data of any kind, as scikit-learn's StandardScaler finds them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, Trainer
+from minidl.layers import Dense, Normalize
+from minidl.layers.normalize import CHUNK
+from minidl.optimizers import SGD
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("shape", "mean", "std"),
+    [((5,), 0.5, 2), ((3, 4, 5), [1.0, -2.0, 3.0], [0.5, 3.0, 0.1]), ((2,), (1, 2), 0.25), ((2, 3), 7, [0.3, 0.0])],
+)
+def test_agrees_with_numpy(shape, mean, std, dtype, rng):
+    model = Sequential([Normalize(mean, std)], input_shape=shape, dtype=dtype)
+    x, dy = rng.integers(0, 256, (17, *shape)).astype("u1"), rng.normal(size=(17, *shape)).astype(dtype)
+    column = (-1,) + (1,) * (len(shape) - 1)
+    m, s = (np.broadcast_to(np.asarray(v, dtype), shape[:1]).reshape(column) for v in (mean, std))
+    s = np.where(s == 0, np.asarray(1, dtype), s)
+    assert model.forward(x, training=True).tobytes() == ((x.astype(dtype) - m) / s).tobytes()
+    assert model.backward(dy).tobytes() == (dy / s).tobytes()
+
+
+# ---- from data ---------------------------------------------------------------------------------------
+KINDS = {
+    "uint8": lambda X: X,
+    "float32": lambda X: X.astype("f4") / 3,
+    "float64": lambda X: X.astype("f8") * 1e-7 + 1e3,
+    "big-endian": lambda X: X.astype(">f8"),
+    "int16": lambda X: X.astype("i2") - 300,
+    "strided": lambda X: np.asfortranarray(X),
+    "list": lambda X: X.tolist(),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(1, 3), (500, 7), (40, 3, 5, 4), (3, 1, 6, 6)])
+def test_of_agrees_with_numpy(kind, shape, rng):
+    X = KINDS[kind](rng.integers(0, 256, shape, np.uint8))
+    wide = np.asarray(X, "f8")
+    axes = (0, *range(2, wide.ndim))
+    layer = Normalize.of(X)
+    np.testing.assert_allclose(layer.mean, wide.mean(axis=axes), rtol=1e-13)
+    np.testing.assert_allclose(layer.std, wide.std(axis=axes), rtol=1e-9)
+    assert json.loads(json.dumps(layer.config())) == layer.config()
+
+
+def test_of_is_scikit_learns_standard_scaler(rng):
+    """Also where a feature is the same everywhere, but for what rounding makes of its mean."""
+    preprocessing = pytest.importorskip("sklearn.preprocessing")
+    X = rng.normal(size=(1000, 6)) * [1, 1e-8, 1e8, 1, 1, 1e-3] + [0, 1, 1e6, 0, 0, 1e5]
+    X[:, 3], X[:, 4] = 0.1, -12345.678
+    scaler = preprocessing.StandardScaler().fit(X)
+    layer = Normalize.of(X)
+    np.testing.assert_allclose(layer.mean, scaler.mean_, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose([std or 1.0 for std in layer.std], scaler.scale_, rtol=1e-7)
+    assert layer.std[3:5] == [0.0, 0.0]
+    y = Sequential([layer], input_shape=(6,), dtype="float64").predict(X)
+    np.testing.assert_allclose(y, scaler.transform(X), rtol=1e-7, atol=1e-7)
+
+
+def test_many_chunks_are_one(rng):
+    """Means far from zero, that change from chunk to chunk."""
+    X = rng.normal(size=(3 * CHUNK // 128 + 5, 2, 8, 8)) + 1e4 + np.arange(3 * CHUNK // 128 + 5).reshape(-1, 1, 1, 1)
+    layer = Normalize.of(X)
+    np.testing.assert_allclose(layer.mean, X.mean(axis=(0, 2, 3)), rtol=1e-14)
+    np.testing.assert_allclose(layer.std, X.std(axis=(0, 2, 3)), rtol=1e-12)
+
+
+def test_a_memory_map_is_never_copied_whole(tmp_path, rng):
+    tracemalloc = pytest.importorskip("tracemalloc")
+    X = rng.integers(0, 256, (40_000, 3, 16, 16), np.uint8)
+    np.save(tmp_path / "X.npy", X)
+    expected = X.mean(axis=(0, 2, 3)), X.std(axis=(0, 2, 3))
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    tracemalloc.start()
+    layer = Normalize.of(mapped)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_allclose([layer.mean, layer.std], expected, rtol=1e-10)
+    assert most < 5 * 8 * CHUNK  # some chunks in float64; all of X is 6 times as much
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "said"),
+    [
+        (np.zeros(5), ValueError, r"X: expected examples \(n, channels, ...\), at least one, got shape \(5,\)"),
+        (np.zeros((0, 3)), ValueError, r"got shape \(0, 3\)"),
+        ([[1.0, np.nan]], ValueError, "X: expected finite numbers, got NaN or infinity"),
+        ([[1e200], [-1e200]], ValueError, "X: expected numbers whose squares float64 can hold"),
+        (None, TypeError, "X: expected an array, got None"),
+        ([["a"]], TypeError, "X: expected real numbers"),
+        (np.ma.array([[1, 2]], mask=[[0, 1]]), TypeError, "X: expected an array without a mask"),
+    ],
+    ids=str,
+)
+def test_data_that_makes_no_sense(X, error, said):
+    with pytest.raises(error, match=said):
+        Normalize.of(X)
+
+
+# ---- in a model --------------------------------------------------------------------------------------
+def test_it_trains_and_is_saved(tmp_path, rng):
+    X, y = rng.normal(size=(200, 4)) * [1, 1e3, 1e-3, 0] + [5, 6, 7, 8], rng.integers(0, 2, 200)
+    X[:, 1] += 2e3 * y
+    model = Sequential([Normalize.of(X), Dense(2)], input_shape=(4,))
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), ["accuracy"])
+    assert trainer.fit(X, y, epochs=20, verbose=0)["accuracy"][-1] > 0.75
+    model.save(tmp_path / "model.safetensors")
+    assert Sequential.load(tmp_path / "model.safetensors").predict(X).tobytes() == model.predict(X).tobytes()
+
+
+def test_a_long_list_shows_short():
+    assert repr(Normalize([0.5, 1.0], 2)) == "Normalize(mean=[0.5, 1.0], std=2)"
+    long = Normalize(list(range(784)), [1] * 784)
+    assert repr(long) == "Normalize(mean=[0, 1, 2, ... 784 numbers], std=[1, 1, 1, ... 784 numbers])"
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "error", "said"),
+    [
+        (np.nan, 1, ValueError, "mean: expected a finite number.* got nan"),
+        (0, -1, ValueError, "std: expected numbers of at least 0, got -1"),
+        ([0, 0], [1, -2.5], ValueError, "std: expected numbers of at least 0, got -2.5"),
+        ([0, 0, 0], 1, ValueError, "mean: expected 2 numbers, one a channel, got 3"),
+        (0, [1], ValueError, "std: expected 2 numbers, one a channel, got 1"),
+        (0, 1e-40, ValueError, "can hold and divide, got 0.0 and 1e-40"),
+        ("0", 1, TypeError, "mean.*'0'"),
+        (0, [1, None], TypeError, "std.*None"),
+        (0, np.ones(2), TypeError, "std: expected a number, got array"),
+    ],
+    ids=str,
+)
+def test_arguments_that_make_no_sense(mean, std, error, said):
+    with pytest.raises(error, match=rf"layer 0, Normalize.*{said}"):
+        Sequential([Normalize(mean, std)], input_shape=(2, 3, 3))

@@ -28,7 +28,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conformance.nets import Net, digest
-from conformance.trials import KERNELS, Trial, alone, relu
+from conformance.trial import Trial, alone
+from conformance.trials import KERNELS, relu
 from kernels.conftest import Check
 
 KERNEL_FILES = Path(__file__).parents[2] / "minidl_c"

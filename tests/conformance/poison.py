@@ -24,7 +24,8 @@ CANARIES = ("reads scratch", "reads saved")
 def work(seed: int, nets: int) -> None:
     """Prints a hash for each net and for each block of trials of a kernel."""
     from conformance.nets import Net, digest
-    from conformance.trials import KERNELS, alone
+    from conformance.trial import alone
+    from conformance.trials import KERNELS
 
     for number in range(seed, seed + nets):
         print("net", number, digest(Net(number).results(1 + number % 3)))

@@ -30,7 +30,8 @@ THREADS = (2, 3, 4, 8)
 def train(seed: int, nets: int) -> None:
     """Random nets on several threads, and kernels that Python calls."""
     from conformance.nets import Net, digest
-    from conformance.trials import KERNELS, alone
+    from conformance.trial import alone
+    from conformance.trials import KERNELS
 
     for number in range(seed, seed + nets):
         expected = digest(Net(number).results(1))

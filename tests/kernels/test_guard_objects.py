@@ -15,8 +15,8 @@ import pytest
 from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
 
-from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.activations import ActivationOp
+from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.augment import AugmentOp
 from minidl_c.avgpool2d import AvgPool2DOp
 from minidl_c.conv2d import Conv2DOp

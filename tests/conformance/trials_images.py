@@ -1,0 +1,126 @@
+"""Random calls of kernels for images: pads, pools, blocks, pieces."""
+
+import numpy as np
+import reference as ref
+import reference_images as images
+from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, small_batch, within_rounding
+from geometries import POOL_FORMS, pool_cases
+
+from minidl_c.augment import AugmentOp
+from minidl_c.avgpool2d import AvgPool2DOp
+from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.normalize import NormalizeOp
+from minidl_c.pad2d import Pad2DOp
+from minidl_c.upsample2d import Upsample2DOp
+
+
+def moving_trial(rng, op, about, forward, backward):
+    """An op that computes nothing: forward(x) and backward(dy) are exact."""
+    n, dtype = int(rng.integers(0, 41)), op.dtype
+    kind, (x, dy) = draw_values(rng, ((n, *op.in_shape), (n, *op.out_shape)))
+    x[np.abs(x) < np.finfo("f4").tiny] = 0  # flushed, where it is divided
+
+    def run(a, threads):
+        both_ways(op, a, threads)
+
+    def oracle():
+        yield "y", forward(x.astype(dtype)), 0
+        yield "dx", backward(dy.astype(dtype)), 0
+
+    outputs = {"y": dy.shape, "dx": x.shape}
+    return Trial(f"{kind} n={n} {about}", dtype, named("x dy", (x, dy), dtype), outputs, run, 2, oracle)
+
+
+def image_shape(rng):
+    return tuple(int(v) for v in rng.integers(1, 9, 3))
+
+
+def pad2d(rng):
+    shape, (top, bottom, left, right) = image_shape(rng), (int(v) for v in rng.integers(0, 5, 4))
+    value, (_, h, w) = float(np.float32(rng.standard_normal())), shape
+    op = Pad2DOp(shape, (top, bottom, left, right), value, draw_dtype(rng))
+    frame = ((0, 0), (0, 0), (top, bottom), (left, right))
+    yield moving_trial(
+        rng, op, f"{shape} {frame[2:]}",
+        lambda x: np.pad(x, frame, constant_values=value), lambda dy: dy[:, :, top : top + h, left : left + w],
+    )  # fmt: skip
+
+
+def avgpool2d(rng):
+    for case in pool_cases(int(rng.integers(2**32)), len(POOL_FORMS)):
+        yield avgpool2d_trial(rng, small_batch(rng, case))
+
+
+def avgpool2d_trial(rng, case):
+    dtype, count = draw_dtype(rng), bool(rng.integers(2))
+    kind, values = draw_values(rng, (case.x_shape, case.y_shape))
+    op = AvgPool2DOp(case.x_shape[1:], **case.options, count_include_pad=count, dtype=dtype)
+
+    def run(a, threads):
+        both_ways(op, a, threads)
+
+    def oracle():
+        results = []
+        for x, dy in (values, [np.abs(v) for v in values]):
+            wide = x.astype("f8"), dy.astype("f8")
+            backward = images.avgpool2d_backward(wide[1], case, count)
+            results.append((images.avgpool2d_forward(wide[0], case, count), backward))
+        terms = int(np.prod(case.kernel)) + 2
+        return within_rounding("y dx", results, (terms, terms), dtype, "divided")
+
+    inputs, outputs = named("x dy", values, dtype), {"y": case.y_shape, "dx": case.x_shape}
+    return Trial(f"{kind} {count} {case}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+def upsample2d(rng):
+    dtype, (n, *shape) = draw_dtype(rng), (int(rng.integers(0, 41)), *image_shape(rng))
+    scale = tuple(int(v) for v in rng.integers(1, 5, 2))
+    op = Upsample2DOp(shape, scale, dtype)
+    kind, (x, dy) = draw_values(rng, ((n, *shape), (n, *op.out_shape)))
+
+    def run(a, threads):
+        both_ways(op, a, threads)
+
+    def oracle():
+        yield "y", x.repeat(scale[0], axis=2).repeat(scale[1], axis=3), 0
+        blocks = dy.astype("f8").reshape(n, *shape[:2], scale[0], shape[2], scale[1])
+        bound = ref.rounding(int(np.prod(scale)) + 1, dtype) * np.abs(blocks).sum(axis=(3, 5))
+        yield "dx", blocks.sum(axis=(3, 5)), bound
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": dy.shape, "dx": x.shape}
+    yield Trial(f"{kind} {x.shape} {scale}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+def normalize(rng):
+    shape, dtype = image_shape(rng), draw_dtype(rng)
+    mean, std = rng.standard_normal(shape[0]), rng.random(shape[0]) + 0.1
+    m, s = (v.astype(dtype).reshape(-1, 1, 1) for v in (mean, std))
+    op = NormalizeOp(shape, mean.tolist(), std.tolist(), dtype)
+    yield moving_trial(rng, op, f"{shape}", lambda x: (x - m) / s, lambda dy: dy / s)
+
+
+def augment(rng):
+    dtype, (n, *shape) = draw_dtype(rng), (int(rng.integers(0, 41)), *image_shape(rng))
+    size, first = (tuple(int(v) for v in rng.integers(low, 9, 2)) for low in (1, -9))
+    last = tuple(int(f + v) for f, v in zip(first, rng.integers(0, 7, 2), strict=True))
+    flips = tuple(bool(v) for v in rng.integers(0, 2, 2))
+    what = {"seed": int(rng.integers(2**62)), "step": int(rng.integers(2**40))}
+    op = AugmentOp(shape, size, first, last, flips, "1", dtype)
+    kind, (x, dy) = draw_values(rng, ((n, *shape), (n, *op.out_shape)))
+    numbers = rng.integers(0, 2**40, n)
+
+    def run(a, threads):
+        forward_batch(op, a.x, a.y, training=True, **what, numbers=a.numbers, num_threads=threads)
+        backward_batch(op, a.dy, a.x, a.dx, **what, numbers=a.numbers, num_threads=threads)
+
+    def oracle():
+        draws = images.augment_draws(numbers, first, last, flips, **what, path="1")
+        if n:
+            yield "y", images.pieces(x, size, draws), 0
+        yield "dx", images.pieces_backward(dy, shape, draws), 0
+
+    inputs, outputs = named("x dy", (x, dy), dtype) | {"numbers": numbers}, {"y": dy.shape, "dx": x.shape}
+    yield Trial(f"{kind} {x.shape} {size} {first} {last}", dtype, inputs, outputs, run, 2, oracle)
+
+
+IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment)

@@ -1,0 +1,109 @@
+"""Random calls of activations and normalizations."""
+
+import numpy as np
+import reference as ref
+from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, sizes
+from kernels.test_groupnorm import bounds as norm_bounds
+from kernels.test_groupnorm import geometries as norm_geometries
+from kernels.test_softmax import expected as softmax_expected
+from reference_activations import FUNCTIONS as ACTIVATIONS
+from reference_activations import error as activation_error
+
+from minidl_c.activations import ActivationOp
+from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.groupnorm import GroupNormOp
+from minidl_c.prelu import PReLUOp
+from minidl_c.softmax import SoftmaxOp
+
+
+def activations(rng):
+    for name in ACTIVATIONS:
+        yield activation_trial(rng, name)
+
+
+def activation_trial(rng, name):
+    (n, size), dtype, argument = sizes(rng), draw_dtype(rng), float(rng.choice([0, 0.25, 2]))
+    kind, (x, dy) = draw_values(rng, ((n, size),) * 2)
+
+    def run(a, threads):
+        both_ways(ActivationOp((size,), name, argument, dtype), a, threads)
+
+    def oracle():
+        (f, slope), wide = ACTIVATIONS[name], x.astype("f8")
+        y_bound, slope_bound = activation_error(name, wide, argument, dtype)
+        yield "y", f(wide, argument), y_bound
+        yield "dx", dy * slope(wide, argument), slope_bound * np.abs(dy)
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": x.shape, "dx": x.shape}
+    about = f"{kind} {x.shape} {name} {argument}"
+    return Trial(about, dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
+def prelu(rng):
+    (n, channels), pixels, dtype, shared = sizes(rng), int(rng.integers(1, 20)), draw_dtype(rng), bool(rng.integers(2))
+    kind, (x, dy, weight) = draw_values(rng, (*((n, channels, pixels),) * 2, (1 if shared else channels,)))
+
+    def run(a, threads):
+        op = PReLUOp((channels, pixels), shared, dtype)
+        forward_batch(op, a.x, a.y, (a.weight,), threads)
+        backward_batch(op, a.dy, a.x, a.dx, (a.weight,), (a.dweight,), threads)
+
+    def oracle():
+        x_, dy_, w = x.astype(dtype), dy.astype(dtype), weight.astype(dtype)[:, None]
+        yield "y", np.where(x > 0, x_, w * x_), 0
+        yield "dx", np.where(x > 0, dy_, w * dy_), 0
+        terms, axes = np.where(x > 0, 0, x.astype("f8") * dy), (0, 1, 2) if shared else (0, 2)
+        bound = ref.rounding(x.size, dtype) * np.abs(terms).sum(axes)
+        yield "dweight", terms.sum(axes).reshape(weight.shape), bound
+
+    inputs = named("x dy weight", (x, dy, weight), dtype)
+    outputs = {"y": x.shape, "dx": x.shape, "dweight": weight.shape}
+    yield Trial(f"{kind} {x.shape} {shared}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
+def softmax(rng):
+    (n, classes), pixels, dtype = sizes(rng), int(rng.integers(1, 20)), draw_dtype(rng)
+    kind, (x, dy) = draw_values(rng, ((n, classes, pixels),) * 2)
+
+    def run(a, threads):
+        both_ways(SoftmaxOp((classes, pixels), dtype), a, threads)
+
+    def oracle():
+        y, dx, units, dx_units = softmax_expected(x, dy.astype("f8"))
+        unit, flushed = ref.rounding(1, dtype), 4 * classes * np.finfo(dtype).tiny
+        yield "y", y, unit * units + flushed
+        yield "dx", dx, unit * dx_units + flushed * np.abs(dy).max(initial=0)
+
+    inputs, outputs = named("x dy", (x, dy), dtype), {"y": x.shape, "dx": x.shape}
+    yield Trial(f"{kind} {x.shape}", dtype, inputs, outputs, run, 2, oracle if kind != "special" else None)
+
+
+def groupnorm(rng):
+    for geometry in norm_geometries(int(rng.integers(2**32)), 10):
+        yield groupnorm_trial(rng, *geometry)
+
+
+def groupnorm_trial(rng, groups, channels, pixels):
+    n, dtype, affine = int(rng.integers(0, 41)), draw_dtype(rng), bool(rng.integers(4))
+    channels *= groups
+    kind, (x, dy, w, b) = draw_values(rng, ((n, channels, pixels),) * 2 + ((channels,),) * 2)
+    w, b = (w, b) if affine else (np.ones_like(w), np.zeros_like(b))
+
+    def run(a, threads):
+        op = GroupNormOp((channels, pixels), groups, channels, 0.1, affine, dtype)
+        params, grads = ((a.w, a.b), (a.dw, a.db)) if affine else ((), ())
+        forward_batch(op, a.x, a.y, params, threads)
+        backward_batch(op, a.dy, a.x, a.dx, params, grads, threads)
+
+    def oracle():
+        exact = ref.groupnorm_forward(x, w, b, groups, 0.1), *ref.groupnorm_backward(dy, x, w, groups, 0.1)
+        bounds = norm_bounds(x, dy, w, b, groups, 0.1, dtype)
+        yield from list(zip(("y", "dx", "dw", "db"), exact, bounds, strict=True))[: 4 if affine else 2]
+
+    outputs = {"y": x.shape, "dx": x.shape} | ({"dw": w.shape, "db": w.shape} if affine else {})
+    about = f"{kind} {x.shape} groups={groups} affine={affine}"
+    inputs = named("x dy w b", (x, dy, w, b), dtype)
+    return Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+POINTWISE = (activations, prelu, softmax, groupnorm)

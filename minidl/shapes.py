@@ -9,6 +9,7 @@ import numpy as np
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
+Around = tuple[int, int, int, int]
 
 
 MOST = 2**63 - 1  # what C's integers hold
@@ -79,6 +80,17 @@ def fraction(name: str, value: Any) -> float:
     return float(value)
 
 
+def flag(name: str, value: Any) -> bool:
+    """`value` as a bool; raises TypeError naming the argument.
+
+    >>> flag("use_bias", True)
+    True
+    """
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
+    return bool(value)
+
+
 def pair(name: str, value: Any, least: int = 1) -> Pair:
     """`value`, a number or a (vertical, horizontal) pair, as a pair of ints of at least `least`.
 
@@ -90,6 +102,30 @@ def pair(name: str, value: Any, least: int = 1) -> Pair:
             raise ValueError(f"{name}: expected a number or a pair, got {value!r}")
         return whole(name, value[0], least), whole(name, value[1], least)
     return (whole(name, value, least),) * 2
+
+
+def zeros_around(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Around:
+    """The zeros (top, bottom, left, right) that a convolution's `padding` puts around an image of that size.
+
+    padding: a number or a pair; "valid": none; "same": as many as make ceil(size / stride) windows, the odd one behind.
+
+    >>> zeros_around("same", (28, 28), (5, 5), (1, 1), (1, 1))
+    (2, 2, 2, 2)
+    """
+    if padding == "valid":
+        return 0, 0, 0, 0
+    if padding == "same":
+        return *_same(size, kernel, stride, dilation, 0), *_same(size, kernel, stride, dilation, 1)
+    if isinstance(padding, str):
+        raise ValueError(f"padding: expected a number, a pair, 'same' or 'valid', got {padding!r}")
+    vertical, horizontal = pair("padding", padding, least=0)
+    return vertical, vertical, horizontal, horizontal
+
+
+def _same(size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair, axis: int) -> Pair:
+    windows = -(-size[axis] // stride[axis])
+    total = max((windows - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 - size[axis], 0)
+    return total // 2, total - total // 2
 
 
 def image(shape: Shape) -> tuple[int, int, int]:

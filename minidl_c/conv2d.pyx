@@ -7,20 +7,19 @@ axes.pyx), so padding is clipped and a stride's gradient needs no zeros in betwe
 each output pixel, lane by lane; the plan sums the lanes later.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
 """
-from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memset
 from numpy import zeros_like
 
-from minidl_c.axes cimport find_runs
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.buffers cimport arrays
+from minidl_c.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
 from minidl_c.conv2d_single cimport conv2d_backward_w_single, single_scratch
-from minidl_c.correlate cimport correlate_tile, correlation
-from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile
-from minidl_c.windows import convolution
+from minidl_c.correlate cimport correlate_tile
+from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
 
 cdef extern from "conv2d_tiles.h" nogil:
-    void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
+    ctypedef struct gradient_walk:
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel
     void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
                              const float *, float *)
     void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
@@ -38,7 +37,7 @@ cdef void conv2d_prepare(
                                         # 2 * LANES numbers behind it may be read
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g, k, c, i, at
-    cdef real *back = packed + d.K * C * RS
+    cdef real *back = packed + d.weights
     for g in range(d.groups):
         for k in range(K):
             for c in range(C):
@@ -48,69 +47,65 @@ cdef void conv2d_prepare(
                     back[at + (k * RS + i) * C + c] = w[at + (k * C + c) * RS + i]
 
 
+cdef inline Py_ssize_t singles(const conv2d_dims *d, Py_ssize_t examples) noexcept nogil:
+    """How many examples are done one by one: all of a few, or none."""
+    return examples if examples <= d.few else 0
+
+
 cdef void conv2d_forward_tile(
     const conv2d_dims *d,
     const real *x,                      # IN  [C][H][W][16]
     const real *packed,                 # IN  from conv2d_prepare
-    const real *b,                      # IN  [K]
+    const real *b,                      # IN  [K], or NULL
     real *y,                            # OUT [K][OH][OW][16]
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
-    int lane,                           # -1: all; else x is one example, [C][H][W], and only its lane of y is written
+    Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
-    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g
-    cdef correlation k
-    k.channels, k.x_channel, k.w_channel, k.y_row = C, d.H * d.W, RS * K, d.OH * d.OW * LANES
-    if lane < 0:
-        k.x_channel *= LANES
-    for g in range(k0 // K, (k1 + K - 1) // K):
-        correlate_tile(&d.y_rows, &d.y_columns, d.y_tile, k, d.W, d.OW, d.S,
-                       x + g * C * k.x_channel, packed + g * K * C * RS, b + g * K, y + g * K * k.y_row,
-                       K, max(k0 - g * K, <Py_ssize_t> 0), min(k1 - g * K, K), lane)
+    correlate_tile(&d.forward, x, packed, b, y, k0, k1, singles(d, examples), scratch)
 
 
 cdef void conv2d_backward_x_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *packed,                 # IN  from conv2d_prepare
+    const real *b,                      # IN  [C], or NULL: what a transposed convolution starts its sums with
     real *dx,                           # OUT [C][H][W][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these input channels
-    int lane,                           # as in forward, for dy and dx
+    Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
     """The same sum seen from the input: dx[c][h][w] gets w[k][c][r][s] * dy[k][oh][ow] from every output it went into."""
-    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g
-    cdef correlation k
-    k.channels, k.x_channel, k.w_channel, k.y_row = K, d.OH * d.OW, RS * C, d.H * d.W * LANES
-    if lane < 0:
-        k.x_channel *= LANES
-    packed = packed + d.K * C * RS
-    for g in range(c0 // C, (c1 + C - 1) // C):
-        correlate_tile(&d.x_rows, &d.x_columns, d.x_tile, k, d.OW, d.W, d.S,
-                       dy + g * K * k.x_channel, packed + g * K * C * RS, <const real *> NULL, dx + g * C * k.y_row,
-                       C, max(c0 - g * C, <Py_ssize_t> 0), min(c1 - g * C, C), lane)
+    correlate_tile(&d.back, dy, packed + d.weights, b, dx, c0, c1, singles(d, examples), scratch)
 
 
 cdef void conv2d_backward_w_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
-    real *padded,                       # scratch [C][PH][PW][16], if there is padding
     real *dw,                           # ADD [K][C / groups][R][S][16]
-    real *db,                           # ADD [K][16]
+    real *db,                           # ADD [K][16], or NULL
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
+    Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end, at
     cdef gradient_walk walk
+    cdef int lane
+    if examples <= d.few:
+        for lane in range(<int> examples):
+            conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, scratch, lane)
+        return
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
     walk.dy_channel, walk.dw_channel = P * LANES, n_taps * LANES
     if d.PH > d.H or d.PW > d.W:
-        pad_tile(d, x, padded)
-        x = padded
+        pad_tile(d, x, scratch)
+        x = scratch
     for g in range(k0 // K, (k1 + K - 1) // K):
         k, k_end, at = max(k0, g * K), min(k1, (g + 1) * K), g * C * d.PH * d.PW * LANES
         if real is float:
             weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
         else:
             weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
+    if db == NULL:
+        return
     if real is float:
         sum_pixels_f32(k1 - k0, P, dy + k0 * P * LANES, db + k0 * LANES)
     else:
@@ -136,49 +131,36 @@ cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
         conv2d_prepare(d, <const double *> param, <double *> packed)
 
 
-cdef inline void take_out(const real *x, Py_ssize_t n, int lane, real *out) noexcept nogil:
-    """out [n] = a lane of x [n][16]."""
-    cdef Py_ssize_t i
-    for i in range(n):
-        out[i] = x[i * LANES + lane]
+cdef void conv2d_describe(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcept:
+    """What an op that convolves needs, in either direction; so many biases lie behind the weights."""
+    o.n_param = o.n_lane = o.rows = d.weights + biases
+    o.packed = (2 * d.weights + 2 * LANES) * o.real_bytes       # single examples read beyond its end
+    o.scratch = single_scratch(d)
+    if d.PH > d.H or d.PW > d.W:
+        o.scratch = max(o.scratch, d.C * d.PH * d.PW * LANES)
+    o.scratch *= o.real_bytes
+    o.reads, o.splits, o.work, o.prepare, o.dims = READS_X, 1, d.weights * d.OH * d.OW, prepare, d
 
 
 cdef void forward_real(const op *o, const tile *t, const real *param) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef const real *b = param + o.n_param - d.K                # the bias lies behind the weights
-    cdef real *one = <real *> t.scratch
+    cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
     cdef Py_ssize_t k0 = 0, k1 = 0
-    cdef int lane
     share(d.K, t.part, t.parts, &k0, &k1)
-    if t.examples > d.few:
-        conv2d_forward_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, k0, k1, -1)
-        return
-    for lane in range(<int> t.examples):
-        take_out(<const real *> t.x, o.in_size, lane, one)
-        conv2d_forward_tile(d, <const real *> one, <const real *> t.packed, b, <real *> t.y, k0, k1, lane)
+    conv2d_forward_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, k0, k1, t.examples, <real *> t.scratch)
 
 
 cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef real *db = dw + (o.n_param - d.K) * LANES
-    cdef const real *x = <const real *> t.x
-    cdef const real *dy = <const real *> t.dy
-    cdef const real *packed = <const real *> t.packed
+    cdef real *db = dw + d.weights * LANES if o.n_param > d.weights else NULL
     cdef real *scratch = <real *> t.scratch
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
-    cdef int lane
     share(d.K, t.part, t.parts, &k0, &k1)
     share(d.C, t.part, t.parts, &c0, &c1)
-    if t.examples > d.few:
-        conv2d_backward_w_tile(d, dy, x, scratch, dw, db, k0, k1)
-        if t.dx != NULL:
-            conv2d_backward_x_tile(d, dy, packed, <real *> t.dx, c0, c1, -1)
-        return
-    for lane in range(<int> t.examples):
-        conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, scratch, lane)
-        if t.dx != NULL:
-            take_out(dy, o.out_size, lane, scratch)
-            conv2d_backward_x_tile(d, <const real *> scratch, packed, <real *> t.dx, c0, c1, lane)
+    conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, k0, k1, t.examples, scratch)
+    if t.dx != NULL:
+        conv2d_backward_x_tile(d, <const real *> t.dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, c0, c1,
+                               t.examples, scratch)
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
@@ -198,48 +180,20 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class Conv2DOp(Op):
     """Convolution of (c, h, w) with `filters` kernels. padding: (top, bottom, left, right), zeros.
 
-    Parameters in the flat buffer: weights (filters, c / groups, r, s), then bias (filters,).
+    Parameters in the flat buffer: weights (filters, c / groups, r, s), then, with use_bias, bias (filters,).
     Raises ValueError if the kernel does not fit into the padded input or the groups do not divide the channels.
     """
 
-    def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, dtype="float32"):
+    def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
+                  dtype="float32", *, bint use_bias=True):
         cdef conv2d_dims *d = &self.d
-        cdef Py_ssize_t c, r, s, n = 0
-        (C, H, W), filters, groups, kernel, stride, padding, dilation, room, window = convolution(
-            in_shape, filters, kernel, stride, padding, dilation, groups)
-        d.C, d.H, d.W, d.K, d.groups = C, H, W, filters, groups
-        (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw), (d.PH, d.PW) = kernel, stride, dilation, room
-        d.top, d.left = padding[0], padding[2]
-        d.OH, d.OW = (d.PH - window[0]) // d.sh + 1, (d.PW - window[1]) // d.sw + 1
-        describe(self, (C, H, W), (filters, d.OH, d.OW), dtype)
-        find_runs(&d.y_rows, d.OH, H, d.R, d.sh, d.top, d.dh, False)
-        find_runs(&d.y_columns, d.OW, W, d.S, d.sw, d.left, d.dw, False)
-        find_runs(&d.x_rows, H, d.OH, d.R, d.sh, d.top, d.dh, True)
-        find_runs(&d.x_columns, W, d.OW, d.S, d.sw, d.left, d.dw, True)
-        choose_tile(d.K // groups, d.y_columns.longest, &d.y_tile[0], &d.y_tile[1])
-        choose_tile(d.C // groups, d.x_columns.longest, &d.x_tile[0], &d.x_tile[1])
-        d.few = FEW if d.K // groups >= LANES and (d.C == 1 or d.C // groups >= LANES) else 1
-        d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
-        if d.taps == NULL:
-            raise MemoryError()
-        for c in range(d.C // d.groups):
-            for r in range(d.R):
-                for s in range(d.S):
-                    d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
-                    n += 1
-        self.c.n_param = self.c.n_lane = self.c.rows = filters * (n + 1)
-        self.c.packed = (2 * filters * n + 2 * LANES) * self.c.real_bytes   # single examples read beyond its end
-        self.c.scratch = max(single_scratch(d), C * d.PH * d.PW * LANES if max(padding) else 0) * self.c.real_bytes
-        self.c.reads, self.c.splits, self.c.work = READS_X, 1, filters * n * d.OH * d.OW
-        self.c.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
-        self.c.dims = d
+        conv2d_measure(d, in_shape, filters, kernel, stride, padding, dilation, groups, None)
+        describe(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
+        conv2d_describe(&self.c, d, d.K if use_bias else 0)
+        self.c.forward_tile, self.c.backward_tile = forward, backward
 
     def __dealloc__(self):
-        free(self.d.y_rows.runs)
-        free(self.d.y_columns.runs)
-        free(self.d.x_rows.runs)
-        free(self.d.x_columns.runs)
-        free(self.d.taps)
+        conv2d_forget(&self.d)
 
 
 # ---- the batch: check, then run the tiles in parallel ----------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """The weight gradient of a convolution for a few examples, one by one. See conv2d_single.pyx."""
-from minidl_c.conv2d cimport conv2d_dims
+from minidl_c.conv2d_dims cimport conv2d_dims
 from minidl_c.op cimport real
 
 cdef Py_ssize_t single_scratch(const conv2d_dims *d) noexcept nogil

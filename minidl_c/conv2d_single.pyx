@@ -5,10 +5,12 @@ gradient is the same chain of multiply-adds as in conv2d.pyx, beside other chann
 """
 from libc.string cimport memset
 
-from minidl_c.conv2d cimport conv2d_dims, gradient_walk
+from minidl_c.conv2d_dims cimport conv2d_dims
 from minidl_c.op cimport LANES, real
 
 cdef extern from "conv2d_single.h" nogil:
+    ctypedef struct gradient_walk:
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel
     void weight_gradient_single_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
                                     const float *, Py_ssize_t, float *, int)
     void weight_gradient_single_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
@@ -32,7 +34,7 @@ cdef void conv2d_backward_w_single(
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
     real *dw,                           # ADD [K][C / groups][R][S][16], only this lane
-    real *db,                           # ADD [K][16], only this lane
+    real *db,                           # ADD [K][16], only this lane; or NULL
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
     real *scratch, int lane,
 ) noexcept nogil:
@@ -59,6 +61,8 @@ cdef void conv2d_backward_w_single(
         else:
             weight_gradient_single_f64(k_end - k, n_taps, &walk, padded + g * C * d.PH * d.PW, d.taps, turned + k, row,
                                        dw + k * walk.dw_channel, lane)
+    if db == NULL:
+        return
     if real is float:
         sum_pixels_single_f32(k1 - k0, P, turned + k0, row, db + k0 * LANES, lane)
     else:

@@ -2,15 +2,12 @@
 from minidl_c.axes cimport axis
 from minidl_c.op cimport real
 
-cdef extern from "conv2d_tiles.h" nogil:
-    ctypedef struct correlation:
-        Py_ssize_t channels, taps_h, taps_w
-        Py_ssize_t x_channel, x_h, x_w, x_pixel
-        Py_ssize_t w_channel, w_h, w_w
-        Py_ssize_t y_row, y_pixel
+ctypedef struct direction:              # of a convolution: from x to y, or back from dy to dx
+    axis rows, columns                  # the outputs that use the same taps
+    int tile[2]                         # register tile: channels, pixels
+    Py_ssize_t groups, channels, outputs                # how many channels of a group are summed over, and computed
+    Py_ssize_t height, width, out_height, out_width
+    Py_ssize_t taps_h, taps_w
 
-cdef void correlate_tile(
-    const axis *rows, const axis *columns, const int *shape, correlation k,
-    Py_ssize_t width, Py_ssize_t out_width, Py_ssize_t taps_w,
-    const real *x, const real *w, const real *b, real *y, Py_ssize_t outputs, Py_ssize_t o0, Py_ssize_t o1, int lane,
-) noexcept nogil
+cdef void correlate_tile(const direction *a, const real *x, const real *w, const real *b, real *y, Py_ssize_t o0, Py_ssize_t o1,
+                         Py_ssize_t singles, real *one) noexcept nogil

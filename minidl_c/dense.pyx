@@ -52,12 +52,12 @@ cdef void dense_forward_tile(
     const dense_dims *d,
     const real *x,                      # IN  [inputs][16]
     const real *w,                      # IN  (inputs, outputs)
-    const real *b,                      # IN  (outputs,)
+    const real *b,                      # IN  (outputs,), or NULL
     real *y,                            # OUT [outputs][16]
     Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
     Py_ssize_t examples,                # only so many lanes; the others get numbers that nobody reads
 ) noexcept nogil:
-    project_lanes(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0, y + o0 * LANES, examples)
+    project_lanes(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0 if b != NULL else NULL, y + o0 * LANES, examples)
 
 
 cdef void dense_backward_tile(
@@ -93,7 +93,7 @@ cdef void dense_backward_rows(
     const real *x,                      # IN  [tiles][inputs][16]
     Py_ssize_t turned_tile, Py_ssize_t x_tile,          # bytes from tile to tile
     Py_ssize_t tiles, Py_ssize_t slots, Py_ssize_t examples,
-    real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row
+    real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row, if there is a bias
     Py_ssize_t r0, Py_ssize_t r1,       # only these rows
 ) noexcept nogil:
     cdef Py_ssize_t inputs_end = min(r1, d.inputs)
@@ -113,16 +113,19 @@ cdef void dense_backward_rows(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void forward_real(const op *o, const tile *t, const real *w) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    cdef Py_ssize_t o0 = 0, o1 = 0, n = d.inputs * d.outputs
+    cdef const real *b = w + d.inputs * d.outputs if o.rows > d.inputs else NULL
+    cdef Py_ssize_t o0 = 0, o1 = 0
     share(d.outputs, t.part, t.parts, &o0, &o1)
+    dense_forward_tile(d, <const real *> t.x, w, b, <real *> t.y, o0, o1, t.examples)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
     if o.real_bytes == 4:
-        dense_forward_tile(d, <const float *> t.x, <const float *> t.param, <const float *> t.param + n,
-                           <float *> t.y, o0, o1, t.examples)
+        forward_real(o, t, <const float *> t.param)
     else:
-        dense_forward_tile(d, <const double *> t.x, <const double *> t.param, <const double *> t.param + n,
-                           <double *> t.y, o0, o1, t.examples)
+        forward_real(o, t, <const double *> t.param)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -153,15 +156,17 @@ cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexce
 cdef class DenseOp(Op):
     """A dense layer from (inputs,) to (outputs,).
 
-    Parameters in the flat buffer: weights (inputs, outputs), then bias (outputs,). Raises ValueError for sizes below 1.
+    Parameters in the flat buffer: weights (inputs, outputs), then, with use_bias, bias (outputs,).
+    Raises ValueError for sizes below 1.
     """
 
-    def __cinit__(self, in_shape, outputs, dtype="float32"):
+    def __cinit__(self, in_shape, outputs, dtype="float32", *, bint use_bias=True):
         cdef dense_dims *d = &self.d
         d.inputs, d.outputs = whole_numbers("inputs and outputs", (*in_shape, outputs), 2, 1)
         describe(self, (d.inputs,), (d.outputs,), dtype)
         d.row = (d.outputs + 2 * LANES - 1) // (2 * LANES) * (2 * LANES)      # whole register tiles on every machine
-        self.c.n_param, self.c.rows = product_of("weights", (d.inputs + 1, d.outputs)), d.inputs + 1
+        self.c.rows = d.inputs + use_bias
+        self.c.n_param = product_of("weights", (self.c.rows, d.outputs))
         self.c.work = d.inputs * d.outputs
         self.c.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.splits = READS_X | ROWS_READ, 1

@@ -424,7 +424,7 @@ def test_examples_that_see_each_other_are_a_bug_unless_it_is_said():
 def test_the_layer_is_not_touched():
     fresh = Dense(3)
     check_layer(fresh, (2,))
-    assert vars(fresh) == {"units": 3}
+    assert vars(fresh) == {"units": 3, "use_bias": True}
 
     dense = Dense(3)
     model = Sequential([dense, ReLU()], input_shape=(2,))

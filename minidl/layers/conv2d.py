@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from minidl.initializers import he_uniform, zeros
 from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, image, pair, whole
+from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
 from minidl_c.conv2d import Conv2DOp
 
 
 class Conv2D(Layer):
-    """Convolution (cross-correlation, as everywhere in deep learning) with `filters` learned kernels and a bias.
+    """Convolution (cross-correlation, as everywhere in deep learning) with `filters` learned kernels.
 
     (c, h, w) becomes (filters, oh, ow) with oh = (h + padding - dilation * (kernel - 1) - 1) // stride + 1.
 
@@ -18,6 +18,7 @@ class Conv2D(Layer):
     padding: zeros on each side, a number or pair; "valid" is 0; "same" makes oh = ceil(h / stride), the odd zero going
         behind (as TensorFlow does, and PyTorch for stride 1).
     groups: input and output channels are cut into so many groups that do not see each other.
+    use_bias: False leaves the bias out, as in front of a batch norm, which would take it away again.
 
     Parameters: weight (filters, c / groups, kernel height, kernel width), He-uniform; bias (filters,), zero.
     Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
@@ -31,6 +32,7 @@ class Conv2D(Layer):
         padding: int | Pair | str = "valid",
         dilation: int | Pair = 1,
         groups: int = 1,
+        use_bias: bool = True,
     ) -> None:
         self.filters = filters
         self.kernel_size = kernel_size
@@ -38,29 +40,17 @@ class Conv2D(Layer):
         self.padding = padding
         self.dilation = dilation
         self.groups = groups
+        self.use_bias = use_bias
 
     def build(self, in_shape: Shape) -> Shape:
         channels, height, width = image(in_shape)
         filters, groups = whole("filters", self.filters), whole("groups", self.groups)
         kernel, stride = pair("kernel_size", self.kernel_size), pair("stride", self.stride)
-        dilation = pair("dilation", self.dilation)
-        padding = (
-            *self._around(0, height, kernel, stride, dilation),
-            *self._around(1, width, kernel, stride, dilation),
-        )
-        self.op = Conv2DOp(in_shape, filters, kernel, stride, padding, dilation, groups, self.dtype)
+        dilation, use_bias = pair("dilation", self.dilation), flag("use_bias", self.use_bias)
+        padding = zeros_around(self.padding, (height, width), kernel, stride, dilation)
+        window = (kernel, stride, padding, dilation)
+        self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
         self.weight = self.param("weight", (filters, channels // groups, *kernel), he_uniform)
-        self.bias = self.param("bias", (filters,), zeros)
+        if use_bias:
+            self.bias = self.param("bias", (filters,), zeros)
         return self.op.out_shape
-
-    def _around(self, axis: int, size: int, kernel: Pair, stride: Pair, dilation: Pair) -> Pair:
-        """The zeros in front of and behind one axis."""
-        if self.padding == "valid":
-            return 0, 0
-        if self.padding == "same":
-            windows = -(-size // stride[axis])
-            total = max((windows - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 - size, 0)
-            return total // 2, total - total // 2
-        if isinstance(self.padding, str):
-            raise ValueError(f"padding: expected a number, a pair, 'same' or 'valid', got {self.padding!r}")
-        return (pair("padding", self.padding, least=0)[axis],) * 2

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 from minidl.initializers import he_uniform, zeros
 from minidl.layer import Layer
-from minidl.shapes import Shape, whole
+from minidl.shapes import Shape, flag, whole
 from minidl_c.dense import DenseOp
 
 
 class Dense(Layer):
     """y = weight x + bias: (inputs,) becomes (units,).
 
+    use_bias: False leaves the bias out.
+
     Parameters: weight (units, inputs), He-uniform; bias (units,), zero.
     Raises TypeError or ValueError in build for units below 1 or an input that is not a vector (put a Flatten in front).
     """
 
-    def __init__(self, units: int) -> None:
+    def __init__(self, units: int, use_bias: bool = True) -> None:
         self.units = units
+        self.use_bias = use_bias
 
     def build(self, in_shape: Shape) -> Shape:
-        units = whole("units", self.units)
+        units, use_bias = whole("units", self.units), flag("use_bias", self.use_bias)
         if len(in_shape) != 1:
             raise ValueError(f"expected (inputs,), got {in_shape}: put a Flatten() in front")
-        self.op = DenseOp(in_shape, units, self.dtype)
+        self.op = DenseOp(in_shape, units, self.dtype, use_bias=use_bias)
         self.weight = self.param("weight", (units, in_shape[0]), he_uniform, order="F")
-        self.bias = self.param("bias", (units,), zeros)
+        if use_bias:
+            self.bias = self.param("bias", (units,), zeros)
         return (units,)

@@ -7,7 +7,8 @@ from minidl.layers import Dense, Normalize, ReLU, Rescale
 
 def dense(rng):
     inputs, units = (int(n) for n in rng.integers(1, 40, 2))
-    return Case(Dense(units), (inputs,), lambda x, weight, bias: functional().linear(x, weight, bias))
+    layer = Dense(units, use_bias=bool(rng.random() < 0.8))
+    return Case(layer, (inputs,), lambda x, weight, bias=None: functional().linear(x, weight, bias))
 
 
 def relu(rng):

@@ -20,8 +20,8 @@ def symmetric(case):
 def conv2d(rng):
     case = next(c for c in iter(lambda: drawn(conv_cases, rng), None) if symmetric(c))
     options = case.options | {"padding": case.padding[::2]}
-    layer = Conv2D(case.filters, case.kernel, **options)
-    return Case(layer, case.x_shape[1:], lambda x, weight, bias: functional().conv2d(x, weight, bias, **options))
+    layer = Conv2D(case.filters, case.kernel, **options, use_bias=bool(rng.random() < 0.8))
+    return Case(layer, case.x_shape[1:], lambda x, weight, bias=None: functional().conv2d(x, weight, bias, **options))
 
 
 def avg_pool2d(rng):

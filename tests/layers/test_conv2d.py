@@ -86,6 +86,16 @@ def test_parameters_are_those_of_pytorch():
     assert limit * 0.9 < np.abs(weight).max() <= limit
 
 
+@pytest.mark.parametrize("n", [1, 4, 33])
+def test_without_bias_it_is_a_bias_of_zero(n, rng):
+    x, dy = rng.normal(size=(n, 32, 6, 5)), rng.normal(size=(n, 16, 6, 5))
+    bare, biased = (Sequential([Conv2D(16, 3, padding=1, use_bias=b)], input_shape=x.shape[1:]) for b in (False, True))
+    assert list(bare.params) == ["0.weight"]
+    outputs = [[m.forward(x, training=True), m.backward(dy), m.params["0.weight"].grad] for m in (bare, biased)]
+    for a, b in zip(*outputs, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
@@ -111,6 +121,7 @@ def test_parameters_are_those_of_pytorch():
         ({"groups": 0}, ValueError, "groups.*got 0"),
         ({"groups": 3}, ValueError, "groups.*3|3.*groups"),
         ({"groups": 2, "filters": 5}, ValueError, "5"),
+        ({"use_bias": None}, TypeError, "use_bias.*True or False, got None"),
     ],
     ids=str,
 )

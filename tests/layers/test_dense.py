@@ -33,6 +33,22 @@ def test_parameters_are_those_of_pytorch():
     assert limit * 0.9 < np.abs(weight.value).max() <= limit
 
 
+@pytest.mark.parametrize("n", [1, 4, 33])
+def test_without_bias_it_is_a_bias_of_zero(n, rng):
+    x, dy = rng.normal(size=(n, 40)), rng.normal(size=(n, 30))
+    bare, biased = (Sequential([Dense(30, use_bias=b)], input_shape=(40,)) for b in (False, True))
+    assert list(bare.params) == ["0.weight"]
+    outputs = [[m.forward(x, training=True), m.backward(dy), m.params["0.weight"].grad] for m in (bare, biased)]
+    for a, b in zip(*outputs, strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("use_bias", [None, 1, "no"])
+def test_bias_or_not_is_said_plainly(use_bias):
+    with pytest.raises(TypeError, match=r"layer 0, Dense.*use_bias: expected True or False"):
+        Sequential([Dense(3, use_bias=use_bias)], input_shape=(4,))
+
+
 def test_weight_lies_in_memory_as_its_kernel_reads_it(rng):
     """`value` is the transposed view of (in, out): nothing is packed, and a write is seen at once."""
     model = Sequential([Dense(3)], input_shape=(4,), dtype="float64")

@@ -64,7 +64,8 @@ SANITIZERS = {
     "thread": [*SANITIZE, "-fsanitize=thread", "-DMINIDL_PTHREADS"],
 }
 # Modules that walk through lists and not through numbers: a third smaller, and no slower.
-FOR_SIZE = {"axes", "batch", "buffers", "chain", "memory", "op", "passes", "plan", "threads", "update"}
+FOR_SIZE = {"axes", "batch", "buffers", "chain", "conv2d_dims", "conv_transpose2d"}
+FOR_SIZE |= {"memory", "op", "passes", "plan", "threads", "update"}
 # A sixth of a module's bytes are names and gaps between its parts, which nobody needs to run it.
 LINK_FLAGS = ["-Wl,-s", "-Wl,-z,noseparate-code"]
 ISA_FLAGS = {

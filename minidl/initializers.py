@@ -14,13 +14,15 @@ Values = NDArray[np.float64]
 Shape = tuple[int, ...]
 
 
-def he_uniform(rng: np.random.Generator, shape: Shape) -> Values:
+def he_uniform(rng: np.random.Generator, shape: Shape, inputs: float | None = None) -> Values:
     """Uniform with variance 2 / inputs, for layers before a ReLU (He et al., 2015, arXiv:1502.01852).
+
+    inputs: how many numbers feed one output; None: as many as the shape says.
 
     >>> he_uniform(np.random.default_rng(0), (2, 6)).shape
     (2, 6)
     """
-    limit = math.sqrt(6 / math.prod(shape[1:]))
+    limit = math.sqrt(6 / (math.prod(shape[1:]) if inputs is None else inputs))
     return rng.uniform(-limit, limit, shape)
 
 

@@ -104,12 +104,20 @@ cdef void conv2d_backward_w_tile(
             weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
         else:
             weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
-    if db == NULL:
-        return
+    if db != NULL:
+        conv2d_backward_b_tile(dy, P, db, k0, k1)
+
+
+cdef void conv2d_backward_b_tile(
+    const real *dy,                     # IN  [K][pixels][16]
+    Py_ssize_t pixels,
+    real *db,                           # ADD [K][16]
+    Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
+) noexcept nogil:
     if real is float:
-        sum_pixels_f32(k1 - k0, P, dy + k0 * P * LANES, db + k0 * LANES)
+        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * LANES)
     else:
-        sum_pixels_f64(k1 - k0, P, dy + k0 * P * LANES, db + k0 * LANES)
+        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * LANES)
 
 
 cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:

@@ -67,3 +67,27 @@ def _windows(name, size, kernel, stride, padding, ceil_mode):
         raise ValueError(f"kernel: a window of {kernel} does not fit into {size} of {name} with padding {padding}")
     n = (-(-room // stride) if ceil_mode else room // stride) + 1
     return n - 1 if ceil_mode and (n - 1) * stride >= size + padding else n
+
+
+def transposed(in_shape, filters, kernel, stride, padding, output_padding, dilation, groups):
+    """The shape that a transposed convolution makes of its input's, and its padding as `convolution` takes it.
+
+    Raises TypeError or ValueError; what it lets through, `convolution` may refuse in the other direction.
+    """
+    C, H, W = whole_numbers("input shape", in_shape, 3, 1)
+    filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)
+    kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
+    padding, dilation = whole_numbers("padding", padding, 2, 0), whole_numbers("dilation", dilation, 2, 1)
+    output_padding = whole_numbers("output_padding", output_padding, 2, 0)
+    if C % groups or filters % groups:
+        raise ValueError(f"groups: expected a divisor of {C} input channels and {filters} filters, got {groups}")
+    if any(extra >= max(s, e) for extra, s, e in zip(output_padding, stride, dilation, strict=True)):
+        less = f"less than the stride {stride} or the dilation {dilation}"
+        raise ValueError(f"output_padding: expected {less}, got {output_padding}")
+    size = [
+        (n - 1) * s - 2 * p + (k - 1) * e + 1 + extra
+        for n, s, p, k, e, extra in zip((H, W), stride, padding, kernel, dilation, output_padding, strict=True)
+    ]
+    if min(size) < 1:
+        raise ValueError(f"padding: expected to keep at least 1 x 1, got {padding}, which keeps {size[0]} x {size[1]}")
+    return (filters, *size), (padding[0], padding[0], padding[1], padding[1])

@@ -1,4 +1,4 @@
-"""Geometries of convolution and max-pooling, and thousands of random ones to try the kernels on."""
+"""Geometries of convolutions and max-pooling, and thousands of random ones to try the kernels on."""
 
 from dataclasses import dataclass, replace
 
@@ -54,6 +54,46 @@ class Conv:
     @property
     def options(self):
         return {name: getattr(self, name) for name in ("stride", "padding", "dilation", "groups")}
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """A transposed convolution; padding and output_padding are (rows, columns)."""
+
+    batch: int
+    channels: int
+    height: int
+    width: int
+    filters: int
+    kernel: tuple
+    stride: tuple = (1, 1)
+    padding: tuple = (0, 0)
+    output_padding: tuple = (0, 0)
+    dilation: tuple = (1, 1)
+    groups: int = 1
+
+    @property
+    def x_shape(self):
+        return (self.batch, self.channels, self.height, self.width)
+
+    @property
+    def w_shape(self):
+        return (self.channels, self.filters // self.groups, *self.kernel)
+
+    @property
+    def spread(self):
+        """The rows and columns of the output before its padding is cut off."""
+        parts = zip(self.x_shape[2:], self.stride, self.dilation, self.kernel, self.output_padding, strict=True)
+        return tuple((n - 1) * step + d * (k - 1) + 1 + extra for n, step, d, k, extra in parts)
+
+    @property
+    def y_shape(self):
+        return (self.batch, self.filters, *(n - 2 * p for n, p in zip(self.spread, self.padding, strict=True)))
+
+    @property
+    def options(self):
+        names = ("stride", "padding", "output_padding", "dilation", "groups")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -211,3 +251,23 @@ def pool_cases(seed, count):
         lambda c: all(2 * p <= k for p, k in zip(c.padding, c.kernel, strict=True))
         and np.prod(c.y_shape) * np.prod(c.kernel) <= 100_000,
     )
+
+
+def depthwise_cases(seed, count):
+    """The geometries of `conv_cases` as depthwise convolutions: a group a channel, of 1 to 3 filters."""
+    rng = np.random.default_rng(seed)
+    for case in conv_cases(seed, count):
+        yield replace(case, groups=case.channels, filters=case.channels * int(rng.choice([1, 1, 2, 3])))
+
+
+def transposed_cases(seed, count):
+    """The geometries of `conv_cases` the other way round, from what they would have made."""
+    rng = np.random.default_rng(seed)
+    for case in conv_cases(seed, count):
+        extra = _ints(rng.integers(0, max(s, d)) for s, d in zip(case.stride, case.dilation, strict=True))
+        same = {name: getattr(case, name) for name in ("batch", "kernel", "stride", "dilation", "groups")}
+        height, width = case.out_size
+        back = Transposed(
+            channels=case.filters, height=height, width=width, filters=case.channels, output_padding=extra, **same
+        )
+        yield replace(back, padding=_ints(rng.integers(0, min((n - 1) // 2, 4) + 1) for n in back.spread))

@@ -99,6 +99,40 @@ def conv2d_loops(x, w, b, dy, case):
     return y, dx, dw, db
 
 
+def _landings(case, spread):
+    """For each kernel position (i, j) the view of an image of size `spread` in which the inputs land."""
+    (sh, sw), (dh, dw) = case.stride, case.dilation
+    for i, j in np.ndindex(case.kernel):
+        rows = slice(i * dh, i * dh + (case.height - 1) * sh + 1, sh)
+        yield i, j, spread[:, :, rows, j * dw : j * dw + (case.width - 1) * sw + 1 : sw]
+
+
+def conv_transpose2d_forward(x, w, b, case):
+    """Every input spreads w[c,k] times itself, `stride` apart; then the padding is cut off."""
+    xg = _grouped(x.astype(np.float64), case.groups, 1)
+    wg = _grouped(w.astype(np.float64), case.groups, 0)
+    spread = np.zeros((case.batch, case.filters, *case.spread))
+    for i, j, place in _landings(case, spread):
+        place += np.einsum("ngchw,gck->ngkhw", xg, wg[..., i, j]).reshape(place.shape)
+    (top, left), (height, width) = case.padding, case.y_shape[2:]
+    return spread[:, :, top : top + height, left : left + width] + b.astype(np.float64)[:, None, None]
+
+
+def conv_transpose2d_backward(dy, x, w, case):
+    """(dx, dw, db): what was spread is collected again."""
+    xg = _grouped(x.astype(np.float64), case.groups, 1)
+    wg = _grouped(w.astype(np.float64), case.groups, 0)
+    (top, left), (height, width) = case.padding, case.y_shape[2:]
+    spread = np.zeros((case.batch, case.filters, *case.spread))
+    spread[:, :, top : top + height, left : left + width] = dy
+    dx, dwg = np.zeros(x.shape), np.zeros(wg.shape)
+    for i, j, place in _landings(case, spread):
+        place = _grouped(place, case.groups, 1)
+        dx += np.einsum("ngkhw,gck->ngchw", place, wg[..., i, j]).reshape(x.shape)
+        dwg[..., i, j] = np.einsum("ngkhw,ngchw->gck", place, xg)
+    return dx, dwg.reshape(w.shape), dy.astype(np.float64).sum(axis=(0, 2, 3))
+
+
 # ---- max-pooling ---------------------------------------------------------------------------------
 def maxpool2d_forward(x, case):
     """(y, winner): the maximum of each window and its place in the image, row * width + column.

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl.shapes import image, input_shape, pair, whole
+from minidl.shapes import flag, image, input_shape, pair, whole, zeros_around
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3)])
@@ -24,6 +24,21 @@ def test_whole_keeps_to_its_least():
         whole("units", 0)
     with pytest.raises(ValueError, match=r"^epochs: expected at least 0, got -1$"):
         whole("epochs", -1, least=0)
+
+
+def test_flag_takes_bools_and_nothing_else():
+    assert flag("use_bias", True) is flag("use_bias", np.True_) is True
+    for value in (1, 0, None, "yes"):
+        with pytest.raises(TypeError, match=r"^use_bias: expected True or False, got "):
+            flag("use_bias", value)
+
+
+@pytest.mark.parametrize(
+    ("padding", "around"),
+    [("valid", (0, 0, 0, 0)), ("same", (1, 2, 0, 1)), (2, (2, 2, 2, 2)), ((0, 3), (0, 0, 3, 3))],
+)
+def test_zeros_around(padding, around):
+    assert zeros_around(padding, (7, 8), (4, 3), (1, 2), (1, 1)) == around
 
 
 def test_pair_takes_a_number_twice_or_two_numbers():

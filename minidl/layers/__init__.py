@@ -1,11 +1,13 @@
 """The layers: a file for each kernel of minidl_c, of the same name."""
 
-from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
+from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, SiLU, Sigmoid, Tanh
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
 from minidl.layers.conv2d import Conv2D
+from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.layers.dense import Dense
+from minidl.layers.depthwise_conv2d import DepthwiseConv2D
 from minidl.layers.dropout import Dropout
 from minidl.layers.flatten import Flatten, Reshape
 from minidl.layers.groupnorm import GroupNorm, LayerNorm
@@ -19,15 +21,17 @@ from minidl.layers.softmax import Softmax
 from minidl.layers.upsample2d import Upsample2D
 
 __all__ = [
-    "ELU",
-    "GELU",
     "AvgPool2D",
     "BatchNorm1D",
     "BatchNorm2D",
     "Conv2D",
+    "ConvTranspose2D",
     "Dense",
+    "DepthwiseConv2D",
     "Dropout",
+    "ELU",
     "Flatten",
+    "GELU",
     "GlobalAvgPool2D",
     "GlobalMaxPool2D",
     "GroupNorm",

@@ -1,18 +1,22 @@
 """Random calls of every kernel that Python can call, for fuzz.py: a function a kernel yields a block of trials."""
 
+from functools import partial
+
 import formulas
 import numpy as np
 import reference as ref
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, sizes, small_batch, within_rounding
 from conformance.trials_images import IMAGES
 from conformance.trials_pointwise import POINTWISE
-from geometries import CONV_FORMS, POOL_FORMS, conv_cases, pool_cases
+from geometries import CONV_FORMS, POOL_FORMS, conv_cases, depthwise_cases, pool_cases, transposed_cases
 from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
 
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.conv2d import conv2d_backward, conv2d_forward
+from minidl_c.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.dense import dense_backward, dense_forward
+from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.dropout import DropoutOp
 from minidl_c.flatten import FlattenOp
 from minidl_c.gather import gather_backward, gather_forward
@@ -48,6 +52,46 @@ def conv2d_trial(rng, case):
 
     inputs = named("x w b dy", values, dtype)
     outputs = {"y": case.y_shape, "dx": case.x_shape, "dw": case.w_shape, "db": (case.filters,)}
+    return Trial(f"{kind} {case}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
+
+
+def depthwise_conv2d(rng):
+    for case in depthwise_cases(int(rng.integers(2**32)), len(CONV_FORMS)):
+        window = (case.kernel, case.stride, case.padding, case.dilation, case.filters // case.channels)
+        yield conv_trial(rng, small_batch(rng, case), partial(DepthwiseConv2DOp, case.x_shape[1:], *window), CONV2D)
+
+
+def conv_transpose2d(rng):
+    for case in transposed_cases(int(rng.integers(2**32)), len(CONV_FORMS)):
+        make = partial(ConvTranspose2DOp, case.x_shape[1:], case.filters, case.kernel, **case.options)
+        yield conv_trial(rng, small_batch(rng, case), make, CONV_TRANSPOSE2D)
+
+
+CONV2D = (ref.conv2d_forward, ref.conv2d_backward)
+CONV_TRANSPOSE2D = (ref.conv_transpose2d_forward, ref.conv_transpose2d_backward)
+
+
+def conv_trial(rng, case, make, reference):
+    """Calls of the op that make(dtype=) gives, with a bias or without."""
+    dtype, biased = draw_dtype(rng), bool(rng.integers(2))
+    kind, values = draw_values(rng, (case.x_shape, case.w_shape, (case.filters,), case.y_shape))
+    names = ("w", "b") if biased else ("w",)
+
+    def run(a, threads):
+        op, params = make(dtype=dtype, use_bias=biased), [getattr(a, name) for name in names]
+        forward_batch(op, a.x, a.y, params, threads)
+        backward_batch(op, a.dy, a.x, a.dx, params, [getattr(a, f"d{name}") for name in names], threads)
+
+    def oracle():
+        results = []
+        for x, w, b, dy in (values, [np.abs(v) for v in values]):
+            results.append((reference[0](x, w, b * biased, case), *reference[1](dy, x, w, case)))
+        terms = (values[1].size + 1, values[1].size, values[3].size, values[3].size)
+        found = within_rounding("y dx dw db", results, terms, dtype, kind)
+        return (part for part in found if biased or part[0] != "db")
+
+    outputs = {"y": case.y_shape, "dx": case.x_shape} | {f"d{n}": values["xwb".index(n)].shape for n in names}
+    inputs = named("x w b dy", values, dtype)
     return Trial(f"{kind} {case}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
 
 
@@ -251,5 +295,5 @@ def dropout(rng):
 
 KERNELS = (
     *(conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, optimizers, softmax_cross_entropy),
-    *(*POINTWISE, *IMAGES),
+    *(depthwise_conv2d, conv_transpose2d, *POINTWISE, *IMAGES),
 )

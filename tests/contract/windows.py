@@ -1,9 +1,9 @@
 """Layers that slide a window over an image."""
 
 from contract.case import Case, functional
-from geometries import conv_cases, pool_cases
+from geometries import conv_cases, depthwise_cases, pool_cases, transposed_cases
 
-from minidl.layers import AvgPool2D, Conv2D, MaxPool2D
+from minidl.layers import AvgPool2D, Conv2D, ConvTranspose2D, DepthwiseConv2D, MaxPool2D
 
 
 def drawn(cases, rng):
@@ -32,6 +32,30 @@ def avg_pool2d(rng):
     return Case(layer, case.x_shape[1:], lambda x: functional().avg_pool2d(x, kernel, **options))
 
 
+def conv_transpose2d(rng):
+    case = drawn(transposed_cases, rng)
+    options = case.options
+    layer = ConvTranspose2D(case.filters, case.kernel, **options, use_bias=bool(rng.random() < 0.8))
+
+    def torch(x, weight, bias=None):
+        return functional().conv_transpose2d(x, weight, bias, **options)
+
+    return Case(layer, case.x_shape[1:], torch)
+
+
+def depthwise_conv2d(rng):
+    case = next(c for c in iter(lambda: drawn(depthwise_cases, rng), None) if symmetric(c))
+    options = case.options | {"padding": case.padding[::2]}
+    groups = options.pop("groups")
+    multiplier, use_bias = case.filters // groups, bool(rng.random() < 0.8)
+    layer = DepthwiseConv2D(case.kernel, **options, depth_multiplier=multiplier, use_bias=use_bias)
+
+    def torch(x, weight, bias=None):
+        return functional().conv2d(x, weight, bias, **options, groups=groups)
+
+    return Case(layer, case.x_shape[1:], torch)
+
+
 def max_pool2d(rng):
     case = drawn(pool_cases, rng)
     options = case.options
@@ -40,4 +64,10 @@ def max_pool2d(rng):
     return Case(layer, case.x_shape[1:], lambda x: functional().max_pool2d(x, kernel, **options))
 
 
-DRAWS = {"AvgPool2D": avg_pool2d, "Conv2D": conv2d, "MaxPool2D": max_pool2d}
+DRAWS = {
+    "AvgPool2D": avg_pool2d,
+    "Conv2D": conv2d,
+    "ConvTranspose2D": conv_transpose2d,
+    "DepthwiseConv2D": depthwise_conv2d,
+    "MaxPool2D": max_pool2d,
+}

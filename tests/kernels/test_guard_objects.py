@@ -20,7 +20,9 @@ from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.augment import AugmentOp
 from minidl_c.avgpool2d import AvgPool2DOp
 from minidl_c.conv2d import Conv2DOp
+from minidl_c.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.dense import DenseOp
+from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.dropout import DropoutOp
 from minidl_c.flatten import FlattenOp
 from minidl_c.groupnorm import GroupNormOp
@@ -116,6 +118,8 @@ def nothing_is_made_twice():
     makes = [
         (DenseOp((IN,), OUT), ((900,), 800)),
         (Conv2DOp((1, 4, 4), 2, (3, 3)), ((1, 90, 90), 2, (3, 3))),
+        (ConvTranspose2DOp((1, 4, 4), 2, (3, 3)), ((1, 90, 90), 2, (3, 3))),
+        (DepthwiseConv2DOp((2, 4, 4), (3, 3)), ((9, 90, 90), (3, 3))),
         (MaxPool2DOp((1, 4, 4), (2, 2), (2, 2)), ((9, 90, 90), (2, 2), (2, 2))),
         (ReLUOp((4,)), ((4000,),)),
         (RescaleOp((4,), 2.0), ((4000,), 1.0)),
@@ -155,9 +159,10 @@ def nothing_is_made_twice():
 @case
 def nothing_is_half_made():
     images = (AugmentOp, AvgPool2DOp, NormalizeOp, Pad2DOp, Upsample2DOp)
+    windows = (Conv2DOp, ConvTranspose2DOp, DepthwiseConv2DOp, MaxPool2DOp)
     for cls in (
-        *(DenseOp, Conv2DOp, MaxPool2DOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp),
-        *(ActivationOp, PReLUOp, SoftmaxOp, Op, *images),
+        *(DenseOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp),
+        *(ActivationOp, PReLUOp, SoftmaxOp, Op, *images, *windows),
     ):
         try:
             op = cls.__new__(cls)
@@ -182,6 +187,10 @@ def ops_that_fail_leave_nothing():
     for _ in range(50):
         refused(Conv2DOp, (1, 4, 4), 2, (9, 9))
         refused(Conv2DOp, (1, 4, 4), 2, (3, 3), dtype="float16")
+        refused(ConvTranspose2DOp, (1, 4, 4), 2, (3, 3), dtype="float16")
+        refused(ConvTranspose2DOp, (1, 4, 4), 2, (3, 3), padding=(3, 3))
+        refused(DepthwiseConv2DOp, (2, 4, 4), (9, 9))
+        refused(DepthwiseConv2DOp, (2, 4, 4), (3, 3), dtype="float16")
         refused(DenseOp, (4,), 0)
         refused(MaxPool2DOp, (1, 4, 4), (9, 9), (1, 1))
         refused(NormalizeOp, (1000, 4), [0] * 1000, [0] * 1000)
@@ -199,6 +208,14 @@ def sizes_beyond_reason():
         lambda: Conv2DOp((2**20, 1, 1), 2**30, (1, 1)),
         lambda: Conv2DOp((1, 1, 1), 2**40, (2**23, 1), padding=(2**22, 2**22, 0, 0)),
         lambda: Conv2DOp((1, 4, 4), most, (2, 2)),
+        lambda: ConvTranspose2DOp((1, 2**21, 2**21), 1, (1, 1)),
+        lambda: ConvTranspose2DOp((1, 4, 4), most, (2, 2)),
+        lambda: ConvTranspose2DOp((1, 4, 4), 1, (2, 2), stride=(most, most)),
+        lambda: ConvTranspose2DOp((1, 1, 1), 1, (1, 1), dilation=(most, 1), output_padding=(most - 1, 0)),
+        lambda: ConvTranspose2DOp((1, 4, 4), 1, (2, 2), padding=(most, most)),
+        lambda: DepthwiseConv2DOp((2**20, 2**20, 4), (1, 1)),
+        lambda: DepthwiseConv2DOp((4, 4, 4), (1, 1), multiplier=most),
+        lambda: DepthwiseConv2DOp((4, 4, 4), (most, 1), padding=(most, 0, 0, 0)),
         lambda: MaxPool2DOp((1, most, most), (1, 1), (1, 1)),
         lambda: MaxPool2DOp((1, 4, 4), (most, most), (1, 1), (most // 2, most // 2)),
         lambda: AvgPool2DOp((1, most, most), (1, 1), (1, 1)),

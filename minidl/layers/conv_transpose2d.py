@@ -1,0 +1,65 @@
+"""ConvTranspose2D: a convolution the other way round."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from minidl.initializers import he_uniform, zeros
+from minidl.layer import Layer
+from minidl.shapes import Pair, Shape, flag, image, pair, whole
+from minidl_c.conv_transpose2d import ConvTranspose2DOp
+
+
+class ConvTranspose2D(Layer):
+    """Transposed convolution, which makes images larger: the gradient of a convolution with regard to its input.
+
+    (c, h, w) becomes (filters, oh, ow) with
+    oh = (h - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1, as in PyTorch.
+
+    filters: number of output channels.
+    kernel_size, stride, dilation: those of the convolution; a number, or a (vertical, horizontal) pair.
+    padding: rows and columns that are cut off on each side of the output, a number or pair.
+    output_padding: rows and columns more at the bottom and right, where several sizes would lead a convolution to
+        (h, w); less than the stride or the dilation.
+    groups: input and output channels are cut into so many groups that do not see each other.
+    use_bias: False leaves the bias out.
+
+    Parameters: weight (c, filters / groups, kernel height, kernel width), He-uniform for as many inputs as an output
+    has on average; bias (filters,), zero.
+    Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    """
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        padding: int | Pair = 0,
+        output_padding: int | Pair = 0,
+        dilation: int | Pair = 1,
+        groups: int = 1,
+        use_bias: bool = True,
+    ) -> None:
+        self.filters = filters
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.output_padding = output_padding
+        self.dilation = dilation
+        self.groups = groups
+        self.use_bias = use_bias
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, _, _ = image(in_shape)
+        filters, groups = whole("filters", self.filters), whole("groups", self.groups)
+        kernel, stride = pair("kernel_size", self.kernel_size), pair("stride", self.stride)
+        padding, extra = pair("padding", self.padding, least=0), pair("output_padding", self.output_padding, least=0)
+        dilation, use_bias = pair("dilation", self.dilation), flag("use_bias", self.use_bias)
+        window = (kernel, stride, padding, extra, dilation)
+        self.op = ConvTranspose2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
+        taps = max(kernel[0] / stride[0], 1) * max(kernel[1] / stride[1], 1)
+        init = partial(he_uniform, inputs=channels // groups * taps)
+        self.weight = self.param("weight", (channels, filters // groups, *kernel), init)
+        if use_bias:
+            self.bias = self.param("bias", (filters,), zeros)
+        return self.op.out_shape

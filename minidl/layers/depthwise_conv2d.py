@@ -1,0 +1,52 @@
+"""DepthwiseConv2D: a 2-D convolution of each channel by itself."""
+
+from __future__ import annotations
+
+from minidl.initializers import he_uniform, zeros
+from minidl.layer import Layer
+from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
+from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
+
+
+class DepthwiseConv2D(Layer):
+    """Convolution of each channel with `depth_multiplier` learned kernels of its own, as in MobileNets.
+
+    (c, h, w) becomes (c * depth_multiplier, oh, ow), oh and ow as in Conv2D; output channel c * depth_multiplier + m is
+    the m-th of channel c. It is Conv2D with groups=c, and PyTorch's with groups=c has the same weights; this is several
+    times as fast. A Conv2D of kernel_size 1 behind it makes it a separable convolution.
+
+    kernel_size, stride, padding, dilation, use_bias: as in Conv2D.
+    depth_multiplier: number of output channels for each input channel.
+
+    Parameters: weight (c * depth_multiplier, 1, kernel height, kernel width), He-uniform; bias (c * depth_multiplier,),
+    zero. Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    """
+
+    def __init__(
+        self,
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        padding: int | Pair | str = "valid",
+        dilation: int | Pair = 1,
+        depth_multiplier: int = 1,
+        use_bias: bool = True,
+    ) -> None:
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.padding = padding
+        self.dilation = dilation
+        self.depth_multiplier = depth_multiplier
+        self.use_bias = use_bias
+
+    def build(self, in_shape: Shape) -> Shape:
+        channels, height, width = image(in_shape)
+        multiplier, use_bias = whole("depth_multiplier", self.depth_multiplier), flag("use_bias", self.use_bias)
+        kernel, stride = pair("kernel_size", self.kernel_size), pair("stride", self.stride)
+        dilation = pair("dilation", self.dilation)
+        padding = zeros_around(self.padding, (height, width), kernel, stride, dilation)
+        window = (kernel, stride, padding, dilation)
+        self.op = DepthwiseConv2DOp(in_shape, *window, multiplier, self.dtype, use_bias=use_bias)
+        self.weight = self.param("weight", (channels * multiplier, 1, *kernel), he_uniform)
+        if use_bias:
+            self.bias = self.param("bias", (channels * multiplier,), zeros)
+        return self.op.out_shape

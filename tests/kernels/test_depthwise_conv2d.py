@@ -1,0 +1,154 @@
+"""depthwise_conv2d: geometries against the oracle, a grouped convolution's bits, edges, special values."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import reference as ref
+from geometries import Conv, depthwise_cases
+
+from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.conv2d import Conv2DOp
+from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
+
+DTYPES = ("float32", "float64")
+BATCHES = (0, 1, 4, 5, 15, 16, 17, 33)
+THREADS = (1, 2, 3)
+
+
+def case_of(height, width, kernel=(3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1), multiplier=1):
+    return Conv(17, 3, height, width, 3 * multiplier, kernel, stride, padding, dilation, groups=3)
+
+
+MOBILE = case_of(9, 11)
+STRIDED = replace(case_of(10, 9, stride=(2, 2), multiplier=2), batch=33)
+ODD = case_of(7, 6, (2, 5), (1, 3), (1, 0, 3, 2), (2, 1))
+
+
+def draw(rng, case, whole=False):
+    """x, w, b and dy, exact in float32; whole numbers have sums without rounding in any order."""
+    shapes = (case.x_shape, case.w_shape, (case.filters,), case.y_shape)
+    if whole:
+        return [rng.integers(-4, 5, shape).astype("f4") for shape in shapes]
+    return [rng.standard_normal(shape, "f4") for shape in shapes]
+
+
+def run(check, op, case, x, w, b, dy, **options):
+    """y, dx, dw and, with a bias, db."""
+    params = [w] if b is None else [w, b]
+    y, dx, *grads = (check.output(shape, x.dtype) for shape in (case.y_shape, x.shape, *(p.shape for p in params)))
+    forward_batch(op, x, y, params, **options)
+    backward_batch(op, dy, x, dx, params, grads, **options)
+    return y, dx, *grads
+
+
+def both(check, case, x, w, b, dy, **options):
+    window = (case.kernel, case.stride, case.padding, case.dilation, case.filters // case.channels)
+    op = DepthwiseConv2DOp(case.x_shape[1:], *window, x.dtype.name, use_bias=b is not None)
+    return run(check, op, case, x, w, b, dy, **options)
+
+
+def oracle(case, x, w, b, dy):
+    return ref.conv2d_forward(x, w, b, case), *ref.conv2d_backward(dy, x, w, case)
+
+
+def compare(check, case, whole, number, biased=True):
+    values = draw(np.random.default_rng(number), case, whole)
+    if not biased:
+        values[2][:] = 0
+    exact, magnitude = oracle(case, *values), oracle(case, *(np.abs(v) for v in values))
+    pixels = int(np.prod(case.y_shape)) // case.filters
+    terms = (case.terms + 1, case.terms * case.filters, pixels, pixels)
+    for dtype in DTYPES:
+        x, w, b, dy = (check.input(v, dtype) for v in values)
+        got = both(check, case, x, w, b if biased else None, dy, num_threads=THREADS[number % 3])
+        for name, a, e, m, n in zip(("y", "dx", "dw", "db"), got, exact, magnitude, terms, strict=False):
+            check.close(a, e, 0 if whole else ref.rounding(n, dtype) * m, f"{name} {dtype} {case}")
+        check.count("depthwise_conv2d", dtype)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_geometries(check, seed):
+    for number, case in enumerate(depthwise_cases(seed, 50)):
+        compare(check, case, whole=number % 2 == 0, number=number, biased=number % 3 > 0)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 0, 1), (1, 0, 1, 0), (2, 2, 2, 2)], ids=str)
+def test_kernels_of_3_for_every_width_and_padding(check, stride, padding):
+    """All numbers of pixels that register tiles can be cut into, with edges and without."""
+    for size in range(1, 21):
+        for height, width in ((size, 5), (4, size)):
+            case = case_of(height, width, stride=(stride, stride), padding=padding)
+            if min(case.spare) >= 0:
+                compare(check, replace(case, batch=5), whole=True, number=size)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("case", [MOBILE, STRIDED, ODD], ids=str)
+def test_every_batch_size(check, case, batch):
+    compare(check, replace(case, batch=batch), whole=True, number=batch)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_y_and_dx_have_the_bits_of_a_grouped_convolution(check, dtype):
+    for number, case in enumerate([MOBILE, STRIDED, ODD, *depthwise_cases(7, 60)]):
+        x, w, b, dy = (v.astype(dtype) for v in draw(np.random.default_rng(number), case))
+        op = Conv2DOp(case.x_shape[1:], case.filters, case.kernel, **case.options, dtype=dtype)
+        found, grouped = both(check, case, x, w, b, dy), run(check, op, case, x, w, b, dy)
+        for name, a, e in zip(("y", "dx"), found, grouped, strict=False):
+            check.same_bits(a, e, f"{name} {case}")
+
+
+@pytest.mark.parametrize("case", [MOBILE, STRIDED, ODD], ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
+    x, w, b, dy = (v.astype(dtype) for v in draw(np.random.default_rng(2), case))
+    first = both(check, case, x, w, b, dy)
+    for threads in (2, 3, 8):
+        again = both(check, case, x, w, b, dy, num_threads=threads)
+        for name, a, e in zip(("y", "dx", "dw", "db"), again, first, strict=True):
+            check.same_bits(a, e, f"{name} {threads} threads")
+    for i in range(case.batch):
+        row = slice(i, i + 1)
+        y, dx, *_ = both(check, replace(case, batch=1), x[row], w, b, dy[row])
+        check.same_bits(y, first[0][row], f"y row {i}")
+        check.same_bits(dx, first[1][row], f"dx row {i}")
+
+
+@pytest.mark.parametrize("spoiled", [np.nan, np.inf, 3e38])
+def test_what_is_spoiled_stays_in_its_row(check, spoiled):
+    x, w, b, dy = draw(np.random.default_rng(3), STRIDED)
+    y, dx, *_ = both(check, STRIDED, x, w, b, dy)
+    for i in (0, 16, 32):
+        xi, dyi = x.copy(), dy.copy()
+        xi[i], dyi[i] = spoiled, spoiled
+        others = np.arange(STRIDED.batch) != i
+        yi, dxi, *_ = both(check, STRIDED, xi, w, b, dyi)
+        check.same_bits(yi[others], y[others], f"y beside row {i}")
+        check.same_bits(dxi[others], dx[others], f"dx beside row {i}")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_padding_is_no_number(check, dtype):
+    """Infinite weights and gradients meet no zero there that would make a NaN."""
+    case = replace(MOBILE, batch=1)
+    x, w, b, dy = (np.ones(shape, dtype) for shape in (case.x_shape, case.w_shape, (3,), case.y_shape))
+    y, dx, dw, db = both(check, case, x, w * np.inf, b, dy * np.inf)
+    for name, array in (("y", y), ("dx", dx), ("dw", dw), ("db", db)):
+        assert np.isposinf(array).all(), name
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"kernel": (7, 3)}, "kernel: a window of 7 x 3 does not fit"),
+        ({"multiplier": 0}, "multiplier: expected numbers from 1"),
+        ({"multiplier": 1.5}, "multiplier: expected 1 whole numbers"),
+        ({"stride": (0, 1)}, "stride: expected numbers from 1"),
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused(options, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        DepthwiseConv2DOp((6, 4, 4), **{"kernel": (3, 3)} | options)

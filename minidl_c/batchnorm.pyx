@@ -129,7 +129,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef const double *packed = <const double *> t.packed
     cdef Py_ssize_t c0 = 0, c1 = 0
-    if t.sums == NULL:
+    if not t.training:
         return
     share(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:

@@ -165,7 +165,8 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
     share(d.K, t.part, t.parts, &k0, &k1)
     share(d.C, t.part, t.parts, &c0, &c1)
-    conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, k0, k1, t.examples, scratch)
+    if t.training:
+        conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, k0, k1, t.examples, scratch)
     if t.dx != NULL:
         conv2d_backward_x_tile(d, <const real *> t.dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, c0, c1,
                                t.examples, scratch)

@@ -19,7 +19,7 @@ from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
 from minidl_c.memory cimport place
 from minidl_c.op cimport LANES, aligned, op, share, tile
 from minidl_c.rows cimport check, end_step, run_rows, update
-from minidl_c.sums cimport begin_sums, end_sums, sums_of, sums_up
+from minidl_c.sums cimport begin_sums, end_sums, sums_of
 
 cdef extern from "team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
@@ -87,7 +87,7 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t room, Py_ssize_t
     v.scratch = j.scratch + thread * j.scratch_bytes
     v.param = j.param + o.param * j.real_bytes
     v.packed = j.packed[k]
-    v.sums = sums_of(j, o, room) if sums_up(o, BACKWARD if back else FORWARD) else NULL
+    v.sums = sums_of(j, o, room) if o.n_lane else NULL
     v.training = j.training and not o.frozen
     if not back:
         o.forward_tile(o, v)

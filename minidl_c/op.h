@@ -21,7 +21,7 @@ typedef struct {
   void *scratch;               /* the op's own bytes, for this call only */
   const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` or rows made of them */
   void *sums;                  /* ADD [n_lane][16]: sums over this tile, each started from zero and then added once; in one
-                                  direction only, forward or backward. NULL where nobody wants them: the op is frozen */
+                                  direction only, forward or backward */
   const int64_t *labels;       /* IN [16], for a loss */
   const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the batch's end */
   void *losses;                /* OUT [16], for a loss */
@@ -29,7 +29,7 @@ typedef struct {
   ptrdiff_t index, examples;   /* the tile's number in the batch, how many of its lanes are examples */
   ptrdiff_t part, parts;       /* do only this share of the channels (ops with `splits`); else part 0 of 1 */
   int64_t seed, step;          /* of the training run */
-  int training;                /* 0 also for an op that is frozen */
+  int training;                /* 0 also for an op that is frozen: nobody wants its parameters' gradients then */
 } tile;
 
 /* What an op gets to compute rows after all tiles went by: the arrays of all tiles, strides in bytes. */

@@ -1,6 +1,6 @@
 """The layers: a file for each kernel of minidl_c, of the same name."""
 
-from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, SiLU, Sigmoid, Tanh
+from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
@@ -21,6 +21,8 @@ from minidl.layers.softmax import Softmax
 from minidl.layers.upsample2d import Upsample2D
 
 __all__ = [
+    "ELU",
+    "GELU",
     "AvgPool2D",
     "BatchNorm1D",
     "BatchNorm2D",
@@ -29,9 +31,7 @@ __all__ = [
     "Dense",
     "DepthwiseConv2D",
     "Dropout",
-    "ELU",
     "Flatten",
-    "GELU",
     "GlobalAvgPool2D",
     "GlobalMaxPool2D",
     "GroupNorm",

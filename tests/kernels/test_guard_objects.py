@@ -19,6 +19,9 @@ from minidl_c.activations import ActivationOp
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.augment import AugmentOp
 from minidl_c.avgpool2d import AvgPool2DOp
+from minidl_c.batchnorm import BatchNormOp
+from minidl_c.batchstatistics import BatchStatisticsOp
+from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.conv2d import Conv2DOp
 from minidl_c.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.dense import DenseOp
@@ -125,6 +128,12 @@ def nothing_is_made_twice():
         (RescaleOp((4,), 2.0), ((4000,), 1.0)),
         (DropoutOp((4,), 0.5), ((4000,), 0.1)),
         (FlattenOp((4,)), ((4000,),)),
+        (BatchNormOp((4, 2)), ((4000, 2),)),
+        (BatchStatisticsOp((4, 2)), ((4000, 2),)),
+        (SplitOp((4,), 1), ((4000,), 2)),
+        (RecallOp((4,), (4,), 0, 2, 4), ((4000,), (4000,), 1, 2, 4000)),
+        (AddOp((4,), 0), ((4000,), 1)),
+        (ConcatOp((4,), (4,), 0), ((4000,), (4000,), 1)),
         (GroupNormOp((4,), 2, 4), ((4000,), 1, 4000)),
         (ActivationOp((4,), "elu", 1.0), ((4000,), "gelu")),
         (PReLUOp((4, 2)), ((4000, 2), True)),
@@ -158,11 +167,12 @@ def nothing_is_made_twice():
 
 @case
 def nothing_is_half_made():
+    norms = (BatchNormOp, BatchStatisticsOp)
     images = (AugmentOp, AvgPool2DOp, NormalizeOp, Pad2DOp, Upsample2DOp)
     windows = (Conv2DOp, ConvTranspose2DOp, DepthwiseConv2DOp, MaxPool2DOp)
     for cls in (
         *(DenseOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp),
-        *(ActivationOp, PReLUOp, SoftmaxOp, Op, *images, *windows),
+        *(ActivationOp, PReLUOp, SoftmaxOp, Op, *images, *windows, *norms, SplitOp, RecallOp, AddOp, ConcatOp),
     ):
         try:
             op = cls.__new__(cls)

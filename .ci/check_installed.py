@@ -43,7 +43,7 @@ def check_user_kernel(names: list[str]) -> None:
         name="user_kernel",
         ext_modules=cythonize(
             Extension("user_kernel", ["user_kernel.pyx"], **flags),
-            include_path=flags["include_dirs"],
+            include_path=flags["include_dirs"][1:],
             language_level=3,
             quiet=True,
         ),

@@ -28,7 +28,7 @@ probe = Extension("probe", ["probe.pyx"], **flags)
 setup(
     name="probe",
     script_args=["--quiet", "build_ext", "--inplace"],
-    ext_modules=cythonize(probe, include_path=flags["include_dirs"], compiler_directives=directives, quiet=True),
+    ext_modules=cythonize(probe, include_path=flags["include_dirs"][1:], compiler_directives=directives, quiet=True),
 )
 """
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}

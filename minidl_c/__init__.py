@@ -66,12 +66,13 @@ def build_info() -> dict[str, Any]:
 def build_flags(isa: str | None = None) -> dict[str, Any]:
     """Keyword arguments of `setuptools.Extension` for a kernel of your own.
 
-    They hold the folder of our headers, the folder from which Cython finds our .pxd files, and the
-    flags that equal bits depend on (`-ffp-contract=off` above all)::
+    They hold the folder of our headers, then that from which Cython finds our .pxd files (Cython itself gets this one
+    alone: a `conv2d.pyx` of your own is not ours), and the flags that equal bits depend on (`-ffp-contract=off` above
+    all)::
 
         flags = minidl_c.build_flags()
         kernel = Extension("swish", ["swish.pyx"], **flags)
-        setup(ext_modules=cythonize(kernel, include_path=flags["include_dirs"]))
+        setup(ext_modules=cythonize(kernel, include_path=flags["include_dirs"][1:]))
 
     Without `isa` the kernel runs on every processor of this kind. `isa=minidl_c.isa` compiles it
     for the instruction set in use here: faster, and only for processors that have it. The bits are

@@ -27,6 +27,8 @@ static void fuse(op *ops, int n_ops) {
   }
 }
 
+static int rows_read(const op *o) { return o->backward_rows && !(o->reads & SUMS_ARE_ENOUGH); }
+
 /* Lets an op work in place where nobody reads again what it overwrites, and marks what rows read. */
 static void share_memory(const op *ops, int n_ops, value *v) {
   for (int k = 0; k <= n_ops; k++) v[k].home = v[k].grad_home = k;
@@ -50,11 +52,11 @@ static void share_memory(const op *ops, int n_ops, value *v) {
       const op *p = &ops[i];
       if ((i != k && p->in == o->in)                                       /* a fork: somebody else writes there as well, */
           || (p->dskip >= 0 && v[p->dskip].grad_home == here)              /* reads dy after this op, */
-          || (p->reads & ROWS_READ && v[p->out].grad_home == here)) safe = 0;        /* or after all tiles */
+          || (rows_read(p) && v[p->out].grad_home == here)) safe = 0;                /* or after all tiles */
     }
     if (o->dx_is == THE_SECOND) v[o->in].grad_home = v[o->dskip].grad_home;
     else if (!o->backward_tile || o->dx_is == THE_FIRST || safe) v[o->in].grad_home = here;
-    if (o->reads & ROWS_READ) v[o->in].rows_read = v[k + 1].grad_rows_read = 1;
+    if (rows_read(o)) v[o->in].rows_read = v[k + 1].grad_rows_read = 1;
   }
 }
 #endif

@@ -1,4 +1,4 @@
-"""Batch normalization of each channel over a batch and its pixels. Its first half is batchstatistics.pyx, which comes before.
+"""Batch normalization of each channel over a batch and its pixels. Its first half is batchnorm_statistics.pyx, which comes before.
 
     y = gain * xhat + shift,  xhat = (x - mean) / sqrt(variance + eps)
     dgain = sum of dy * xhat, dshift = sum of dy; dx is left to the first half, which reads the means of these sums
@@ -10,7 +10,7 @@ x - mean is exact for numbers close to the mean; what the mean loses when it is 
 """
 from libc.math cimport sqrt
 
-from minidl_c.op cimport CUT_BACKWARD, LANES, READS_X, THE_FIRST, Op, describe, op, real, share, tile, whole
+from minidl_c.op cimport CUT_BACKWARD, LANES, READS_X, SUMS_ARE_ENOUGH, THE_FIRST, Op, describe, op, real, share, tile, whole
 
 cdef extern from "batchnorm_tiles.h" nogil:
     void affine_f32(const float *, Py_ssize_t, float, float, float, float *)
@@ -181,3 +181,4 @@ cdef class BatchNormOp(Op):
         self.c.dx_is, self.c.cut, self.c.shares_packed = THE_FIRST, CUT_BACKWARD, 1
         self.c.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
         self.c.backward_rows, self.c.end_step = rows, end_step
+        self.c.reads |= SUMS_ARE_ENOUGH

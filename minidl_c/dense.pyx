@@ -12,7 +12,7 @@ from numpy import zeros_like
 
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.buffers cimport arrays
-from minidl_c.op cimport FEW, LANES, READS_X, ROWS_READ, Op, describe, op, real, share, tile, whole
+from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile, whole
 from minidl_c.op import product_of, whole_numbers
 
 cdef extern from "dense_tiles.h" nogil:
@@ -169,7 +169,7 @@ cdef class DenseOp(Op):
         self.c.n_param = product_of("weights", (self.c.rows, d.outputs))
         self.c.work = d.inputs * d.outputs
         self.c.saved = LANES * d.row * self.c.real_bytes
-        self.c.reads, self.c.splits = READS_X | ROWS_READ, 1
+        self.c.reads, self.c.splits = READS_X, 1
         self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = forward, backward, rows
         self.c.dims = d
 

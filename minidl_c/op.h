@@ -43,8 +43,8 @@ typedef struct {
   int training;
 } whole;
 
-/* What backward reads again: x or y of this tile, x and dy of all tiles (by backward_rows). */
-enum { READS_X = 1, READS_Y = 2, ROWS_READ = 4 };
+/* What backward reads again: x or y of this tile. Rows read x and dy of all tiles, unless they say that sums are enough. */
+enum { READS_X = 1, READS_Y = 2, SUMS_ARE_ENOUGH = 4 };
 enum { CUT_FORWARD = 1, CUT_BACKWARD = 2 };      /* where a stage ends: see `cut` */
 enum { NEW, THE_FIRST, THE_SECOND };             /* what y and dx are: see `y_is` */
 
@@ -69,7 +69,7 @@ struct op {
                                   the functions, if there are any, only look at them */
   int is_relu;                 /* y = max(x, 0) */
   int is_loss;                 /* reads labels and weights, writes losses: the last op of a training plan */
-  int reads;                   /* READS_X | READS_Y | ROWS_READ */
+  int reads;                   /* READS_X | READS_Y | SUMS_ARE_ENOUGH */
   int frozen;                  /* its parameters are left alone, and it runs as in inference (set by the plan) */
   double rate;                 /* factor of the learning rate (set by the plan) */
   ptrdiff_t in_size, out_size; /* numbers of one example */

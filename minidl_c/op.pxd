@@ -13,7 +13,7 @@ cdef extern from "op.h" nogil:
     enum:
         READS_X
         READS_Y
-        ROWS_READ
+        SUMS_ARE_ENOUGH
         NEW
         THE_FIRST
         THE_SECOND

@@ -110,7 +110,7 @@ def test_imports_point_down(path):
 @pytest.mark.parametrize("path", LAYERS, **each)
 def test_layer_file_and_kernel_file_share_their_word(path):
     kernels = {name for name in imported(path) if name.startswith("minidl_c.")}
-    assert kernels <= {f"minidl_c.{path.stem}"}
+    assert {name for name in kernels if not name.startswith(f"minidl_c.{path.stem}_")} <= {f"minidl_c.{path.stem}"}
     assert (ROOT / "minidl_c" / f"{path.stem}.pyx").exists()
 
 

@@ -165,6 +165,7 @@ INSIDE_TOO = {
     "supervised.Supervised.__init__:used", "learner.Learner.__init__:optimizer", "optimizer.Optimizer.step:lr",
     "data.fingerprint:array", "data.fingerprint:rows", "layer.Layer.setup:given", "learner.Learner.batches:rows",
     "learner.Learner.evaluated:rows", "learner.Learner.measured:scores", "learner.Learner.measured:targets",
+    *(f"differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
     "parameters.Parameters.views:flat", "sequential.Sequential.from_recipe:state",
 }  # fmt: skip
 ANY_SIZE = (  # where nothing says how many rows there should be

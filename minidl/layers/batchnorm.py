@@ -6,7 +6,7 @@ from minidl.initializers import ones, zeros
 from minidl.layer import Layer
 from minidl.shapes import Shape, image, number
 from minidl_c.batchnorm import BatchNormOp
-from minidl_c.batchstatistics import BatchStatisticsOp
+from minidl_c.batchnorm_statistics import BatchStatisticsOp
 
 
 class BatchNorm2D(Layer):

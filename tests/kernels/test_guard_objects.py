@@ -20,7 +20,7 @@ from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.augment import AugmentOp
 from minidl_c.avgpool2d import AvgPool2DOp
 from minidl_c.batchnorm import BatchNormOp
-from minidl_c.batchstatistics import BatchStatisticsOp
+from minidl_c.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.conv2d import Conv2DOp
 from minidl_c.conv_transpose2d import ConvTranspose2DOp

@@ -1,4 +1,4 @@
-"""The first half of batch norm. See batchstatistics.pyx."""
+"""The first half of batch norm. See batchnorm_statistics.pyx."""
 from minidl_c.batchnorm cimport batchnorm_dims
 from minidl_c.op cimport Op
 

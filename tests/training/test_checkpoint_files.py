@@ -1,0 +1,76 @@
+"""Checkpoints that nobody should have written: refused, or they do no harm."""
+
+import json
+
+import numpy as np
+import pytest
+from broken_off import X, Y, broken_off, native
+
+from minidl import Sequential, Trainer
+from minidl.saving import files
+from minidl.saving.files import FileError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.safetensors"
+
+
+def test_a_model_file_is_no_checkpoint(path):
+    trainer = native()
+    trainer.model.save(path)
+    with pytest.raises(FileError, match="expected a checkpoint"):
+        Trainer.resume(path)
+    trainer.save_checkpoint(path)
+    with pytest.raises(FileError, match="expected a model"):
+        Sequential.load(path)
+
+
+def spoil(config, tensors, place, value):
+    """The configuration with something else at a place."""
+    *inner, last = place
+    here = config
+    for key in inner:
+        here = here[key]
+    if value is KeyError:
+        del here[last]
+    else:
+        here[last] = value
+    return config, tensors
+
+
+WRONG = [None, -1, 2**70, "", "x", [], {}, 0.5, True, [1], {"made": 1}, {"custom": []}, {"tuple": []}, KeyError]
+TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed", "step", "epoch", "history", "position")
+
+
+@pytest.mark.parametrize("place", TOP)
+@pytest.mark.parametrize("value", WRONG, ids=repr)
+def test_a_valid_file_of_nonsense_is_a_file_error_or_does_no_harm(path, place, value):
+    broken_off(native(), 16).save_checkpoint(path)
+    config, tensors = files.read(path, "checkpoint")
+    if json.dumps(config[place]) == json.dumps(value, default=str):
+        return
+    files.write(path, "checkpoint", *spoil(config, tensors, [place], value))
+    try:
+        trainer = Trainer.resume(path)
+        trainer.train_batch(X, Y)
+        trainer.fit(X, Y, epochs=1, verbose=0)
+    except ValueError:  # FileError, or a fit that is another one's
+        return
+
+
+@pytest.mark.parametrize("which", ["missing", "other shape", "other dtype"])
+def test_tensors_that_do_not_fit_are_refused(path, which):
+    broken_off(native(), 16).save_checkpoint(path)
+    config, tensors = files.read(path, "checkpoint")
+    for name in tensors:
+        if which == "other shape" and name.startswith("history/"):
+            continue  # as many numbers as it likes
+        spoilt = dict(tensors)
+        if which == "missing":
+            del spoilt[name]
+        else:
+            spoilt[name] = np.zeros(3) if which == "other shape" else tensors[name].astype("int8")
+        files.write(path, "checkpoint", config, spoilt)
+        with pytest.raises(FileError):
+            Trainer.resume(path)

@@ -70,8 +70,8 @@ INLINE V FN(reduced)(V x, V magic, V *n) {
   return FN(fma)(POLYNOMIAL(r, FN(exp_terms)), r * r, r);
 }
 
-/* 2^n, of n + magic; for results that are normal */
-INLINE V FN(power_of_2)(V n_magic) { return (V)(((M)n_magic << FN(mantissa)) + (M)C(1)); }
+/* 2^n, of n + magic; for results that are normal (of others, whatever comes out: the sum wraps around) */
+INLINE V FN(power_of_2)(V n_magic) { return (V)(((FN(bits))n_magic << FN(mantissa)) + (FN(bits))C(1)); }
 
 /* exp(x): 2^n in two factors, for it alone may overflow where exp(x) does not */
 INLINE V FN(exp)(V x) {

@@ -57,6 +57,9 @@ typedef double vector_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 typedef int32_t mask_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));     /* also integers as wide as the reals */
 typedef int64_t mask_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 
+typedef uint32_t bits_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));    /* the same, without a sign */
+typedef uint64_t bits_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
+
 typedef float loose_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(4)));     /* at any address */
 typedef double loose_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(8)));
 

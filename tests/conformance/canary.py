@@ -49,7 +49,7 @@ def main() -> None:
     from canary_op import CanaryOp, CanaryUpdate  # built by instrumented.py
 
     if options.fault == "shares update":
-        found = trained(CanaryUpdate(), options.examples, options.threads)
+        found = trained(CanaryUpdate((SIZE + 1) * CLASSES), options.examples, options.threads)
     else:
         found = by_hand(CanaryOp(SHAPE, options.fault), options.examples, options.threads)
     print(digest(found))

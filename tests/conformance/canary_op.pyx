@@ -1,4 +1,6 @@
 """y = x as an op with a fault of choice: what the sanitizers have to report, or they see nothing."""
+from libc.stdint cimport int64_t
+
 from minidl_c.job cimport optimizer
 from minidl_c.op cimport LANES, READS_X, Op, describe, op, tile, whole
 from minidl_c.update cimport Update
@@ -98,7 +100,7 @@ cdef class CanaryOp(Op):
 
 
 cdef void shares_update(const optimizer *o, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end,
-                        double rate) noexcept nogil:
+                        double rate, int64_t step) noexcept nogil:
     global shared
     shared += end - start
 
@@ -106,5 +108,6 @@ cdef void shares_update(const optimizer *o, void *param, const void *grad, Py_ss
 cdef class CanaryUpdate(Update):
     """An optimizer that counts, without order, and updates nothing."""
 
-    def __init__(self):
-        self.c.real_bytes, self.c.update = 4, shares_update
+    def __init__(self, size):
+        self.begin(size, "float32")
+        self.c.update = shares_update

@@ -124,21 +124,20 @@ def parts(config: Any, custom: Custom) -> dict[str, Any]:
 
 
 def model_of(config: Any, tensors: Tensors, custom: Custom, given: Sequential | None) -> Sequential:
-    """The checkpoint's model, with its weights; or the given one as it is, if it has the same layers."""
+    """The checkpoint's model, with its weights; or the given one as it is (but built), if it has the same layers."""
     recipe = config["model"]
     layers = [] if given is not None else recipe["layers"]
     check_names([config[name] for name in ("loss", "optimizer", "metrics")] + layers, OURS | OUR_LAYERS, custom)
     if given is None:
         return Sequential.from_recipe(recipe, states(tensors), custom)
-    with given.unbuilt_on_error():
-        if given.network is None:
-            given.build(tuple(recipe["input_shape"]))
-        found = given.recipe()
-        differ = [name for name in recipe if found.get(name) != recipe[name]]
-        if differ:
-            what = ", ".join(f"{name} {json.dumps(recipe[name])}" for name in differ)
-            got = ", ".join(json.dumps(found.get(name)) for name in differ)
-            raise ValueError(f"model: expected that of the checkpoint, with {what}, got {got}")
+    if given.network is None:
+        given.build(tuple(recipe["input_shape"]))
+    found = given.recipe()
+    differ = [name for name in recipe if found.get(name) != recipe[name]]
+    if differ:
+        what = ", ".join(f"{name} {json.dumps(recipe[name])}" for name in differ)
+        got = ", ".join(json.dumps(found.get(name)) for name in differ)
+        raise ValueError(f"model: expected that of the checkpoint, with {what}, got {got}")
     return given
 
 

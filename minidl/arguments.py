@@ -14,8 +14,8 @@ def parameters(cls: type) -> dict[str, inspect.Parameter]:
     if init is object.__init__:
         raise TypeError(f"{cls.__name__}: nobody can tell what it was made with")
     found = list(inspect.signature(init).parameters.values())[1:]
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    if any(parameter.kind not in plain for parameter in found):
+    unnamed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_KEYWORD)
+    if any(parameter.kind in unnamed for parameter in found):
         raise TypeError(f"{cls.__name__}: its constructor has arguments without a name of their own")
     return {parameter.name: parameter for parameter in found}
 
@@ -27,3 +27,17 @@ def constructor_arguments(made: object) -> dict[str, Any]:
         if not hasattr(made, name):
             raise TypeError(f"{cls.__name__}: the constructor takes {name!r} and has to keep it in self.{name}")
     return {name: getattr(made, name) for name in parameters(cls)}
+
+
+def construct(cls: type, arguments: dict[str, Any]) -> Any:
+    """An object made with these arguments, by name; those of `*layers` are a list or tuple."""
+    rest, positional = dict(arguments), list[Any]()
+    kinds = {name: parameter.kind for name, parameter in parameters(cls).items()}
+    if inspect.Parameter.VAR_POSITIONAL in kinds.values():
+        for name, kind in kinds.items():
+            if kind == inspect.Parameter.VAR_POSITIONAL:
+                positional += rest.pop(name, ())
+                break
+            if name in rest:
+                positional.append(rest.pop(name))
+    return cls(*positional, **rest)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +14,9 @@ from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
 from minidl.layers.rescale import Rescale
 from minidl.network import Network
+from minidl.parameters import Parameters
 from minidl.sequential import Sequential
+from minidl.stack import made, parts
 
 RTOL, ATOL = 1e-5, 1e-7
 LARGE = 19  # two tiles of a kernel, the second one partly empty
@@ -27,7 +28,7 @@ class Rewinding(Network):
     """A network whose training forwards all begin with the same buffers, so that each is a function of its input."""
 
     def __init__(self, layer: Layer, dtype: str) -> None:
-        super().__init__([layer], [type(layer).__name__], dtype)
+        super().__init__([layer], [type(layer).__name__], Parameters([layer], dtype))
         self.first = {name: buffer.copy() for name, buffer in layer.buffers.items()}
 
     def forward(
@@ -53,7 +54,8 @@ def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:
 
 
 def _copied(layer: Layer) -> Layer:
-    return type(layer)(**copy.deepcopy(layer.config()))
+    (copied,) = made(parts([layer]))
+    return copied
 
 
 def _fill(layer: Layer) -> None:
@@ -114,7 +116,7 @@ def check_dtypes(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
     """A layer in NumPy keeps the model's dtype: the model would convert what it returns, in every step."""
     for dtype in ("float32", "float64"):
         fresh = build(layer, in_shape, dtype).layers[0]
-        if fresh.op is not None:
+        if fresh.native:
             return
         fresh.begin_step(0, 0)
         y = fresh.forward(freeze(x.astype(dtype)), True)
@@ -241,7 +243,7 @@ def check_neighbours(name: str, layer: Layer, in_shape: Shape, rng: np.random.Ge
         _fill(one)
         for key, param in one.params.items():
             other.params[key].value = param.value
-    alone, together = [Network([one], [repr(one)], "float64") for one in apart.layers], model.network
+    alone, together = [Network([one], [repr(one)], Parameters([one], "float64")) for one in apart.layers], model.network
     assert together is not None
     x = freeze(rng.standard_normal((LARGE, *in_shape)))
     dy = freeze(rng.standard_normal((LARGE, *model.output_shape)))

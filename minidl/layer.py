@@ -121,6 +121,15 @@ class Layer:
         """The op, or all of them; none for a layer in NumPy."""
         return () if self.op is None else self.op if isinstance(self.op, tuple) else (self.op,)
 
+    @property
+    def native(self) -> bool:
+        """Whether it has a kernel."""
+        return self.op is not None
+
+    def leaves(self) -> list[Layer]:
+        """The layers that it is made of: itself, if it is no container."""
+        return [self]
+
     # ---- what a layer uses
 
     def param(self, name: str, shape: Shape, init: Init, order: str = "C") -> Param:
@@ -177,6 +186,16 @@ class Layer:
                 self._config = copy.deepcopy(constructor_arguments(self))
         self.out_shape = out_shape
         return out_shape
+
+    def forget(self) -> None:
+        """Undoes `setup`."""
+        for what in ("params", "buffers", "_config"):
+            self.__dict__.pop(what, None)
+
+    @property
+    def built(self) -> bool:
+        """Whether it belongs to a model."""
+        return "params" in self.__dict__
 
     def begin_step(self, step: int, seed: int) -> None:
         """Tells the layer which training step comes, for `rng`."""

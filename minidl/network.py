@@ -9,31 +9,21 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import as_array
+from minidl.container import CONCAT, Container, met
 from minidl.data import Index
 from minidl.layer import Array, Layer, Shape
+from minidl.lowering import ops_of
 from minidl.parameters import Parameters
-from minidl_c.op import Op
 from minidl_c.plan import Plan
-
-
-def ops_of(layers: Sequence[Layer], offsets: Sequence[int]) -> tuple[list[Op], list[int]]:
-    """The ops of layers with kernels, and where in the flat buffer each one's parameters begin."""
-    ops, places = [], []
-    for layer, place in zip(layers, offsets, strict=True):
-        for op in layer.ops:
-            ops.append(op)
-            places.append(place)
-            place += op.n_param
-    return ops, places
 
 
 class NativeStage:
     """Layers with kernels: one plan, run inside one parallel region."""
 
-    def __init__(self, layers: Sequence[Layer], offsets: Sequence[int], parameters: Parameters) -> None:
+    def __init__(self, layers: Sequence[Layer], parameters: Parameters) -> None:
         self.in_shape, self.out_shape = layers[0].in_shape, layers[-1].out_shape
         self.has_params = any(layer.params for layer in layers)
-        self.plan = Plan(*ops_of(layers, offsets))
+        self.plan = Plan(*ops_of(layers, parameters.offsets))
         self.parameters = parameters
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
@@ -99,29 +89,71 @@ class NumpyStage:
         return np.asarray(as_array(y, f"{self.name}: what {method} returns"), self.layer.dtype)
 
 
-Stage = NativeStage | NumpyStage
+class BranchStage:
+    """A container with a layer in NumPy: each branch is a network, and what they give meets in NumPy."""
+
+    def __init__(self, container: Container, name: str, parameters: Parameters) -> None:
+        self.container, self.name = container, name
+        self.in_shape, self.out_shape = container.in_shape, container.out_shape
+        self.has_params = bool(container.params)
+        self.networks = [
+            Network(way, [f"{name}: {branch}.{i}, {type(one).__name__}" for i, one in enumerate(way)], parameters)
+            for branch, way in container.ways().items()
+        ]
+        self.sizes = [way[-1].out_shape[0] if way else self.in_shape[0] for way in container.ways().values()]
+
+    def predict(self, x: Array, num_threads: int | None) -> Array:
+        """As NativeStage.predict."""
+        x = np.asarray(x, self.container.dtype)
+        return met(self.container.join, [network.predict(x, num_threads) for network in self.networks])
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None
+    ) -> tuple[Array, Any]:
+        """As NativeStage.forward."""
+        x = np.asarray(x, self.container.dtype)
+        found = [network.forward(x, num_threads, seed, step, numbers) for network in self.networks]
+        return met(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """As NativeStage.backward; the gradients of the branches are added up in their order."""
+        ends = np.cumsum(self.sizes)[:-1]
+        shares = np.split(dy, ends, axis=1) if self.container.join == CONCAT else [dy] * len(self.networks)
+        total: Array | None = None
+        for network, tape, share in zip(self.networks, kept, shares, strict=True):
+            dx = network.backward(tape, share, want_dx)
+            total = dx if total is None or dx is None else total + dx
+        return total if want_dx else None
+
+
+Stage = NativeStage | NumpyStage | BranchStage
+
+
+def stage_of(layer: Layer, name: str, parameters: Parameters) -> Stage:
+    """One layer as a stage of its own."""
+    if layer.native:
+        return NativeStage([layer], parameters)
+    return BranchStage(layer, name, parameters) if isinstance(layer, Container) else NumpyStage(layer, name)
 
 
 class Network:
     """The stages of a model. Values go from stage to stage as NCHW arrays in the model's dtype."""
 
-    def __init__(self, layers: Sequence[Layer], names: Sequence[str], dtype: str) -> None:
+    def __init__(self, layers: Sequence[Layer], names: Sequence[str], parameters: Parameters) -> None:
         self.layers, self.names = list(layers), list(names)
-        self.dtype = dtype
-        self.parameters = Parameters(layers, dtype)
+        self.parameters, self.dtype = parameters, parameters.dtype
         self.stages: list[Stage] = []
         start = 0
         for i, layer in enumerate(layers):
-            if layer.op is None:
+            if not layer.native:
                 self._add_native(start, i)
-                self.stages.append(NumpyStage(layer, names[i]))
+                self.stages.append(stage_of(layer, names[i], parameters))
                 start = i + 1
         self._add_native(start, len(layers))
 
     def _add_native(self, start: int, end: int) -> None:
         if start < end:
-            offsets = self.parameters.offsets[start:end]
-            self.stages.append(NativeStage(self.layers[start:end], offsets, self.parameters))
+            self.stages.append(NativeStage(self.layers[start:end], self.parameters))
 
     @property
     def native(self) -> bool:

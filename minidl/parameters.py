@@ -20,13 +20,13 @@ class Parameters:
 
     def __init__(self, layers: Sequence[Layer], dtype: str) -> None:
         self.dtype = dtype
-        self.offsets: list[int] = []
+        self.offsets: dict[int, int] = {}  # by the id of a layer
         places: list[tuple[Param, int]] = []
         buffers: list[tuple[Layer, str, int]] = []
         size = 0
-        for layer in layers:
+        for layer in (leaf for layer in layers for leaf in layer.leaves()):
             size = -(-size // ALIGN) * ALIGN
-            self.offsets.append(size)
+            self.offsets[id(layer)] = size
             for param in layer.params.values():
                 places.append((param, size))
                 size += param.value.size

@@ -15,6 +15,7 @@ from minidl.arrays import as_array, as_dtype
 from minidl.data import Examples
 from minidl.layer import Array, Layer, Param, Shape
 from minidl.network import Network
+from minidl.parameters import Parameters
 from minidl.saving import files
 from minidl.saving.atomic import Path
 from minidl.saving.recipes import checked_custom
@@ -78,7 +79,7 @@ class Sequential:
         with self.unbuilt_on_error():
             stack.build(self.layers, shape, self.dtype, self.seed, state)
             names = [stack.name(i, layer) for i, layer in enumerate(self.layers)]
-            self.network = Network(self.layers, names, self.dtype)
+            self.network = Network(self.layers, names, Parameters(self.layers, self.dtype))
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:

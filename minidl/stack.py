@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minidl import layers as ours
+from minidl.arguments import construct
 from minidl.layer import Array, Layer, Shape
 from minidl.saving.recipes import Recipes, decode
 from minidl.state import by_layer
@@ -30,16 +31,17 @@ def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     for i, layer in enumerate(layers):
         if not isinstance(layer, Layer):
             raise TypeError(f"layers: expected Layer objects, got {layer!r} at place {i}")
-        if id(layer) in seen:
-            raise ValueError(f"{name(i, layer)}: appears twice; make a second layer, they would share weights")
-        seen.add(id(layer))
+        for part in {id(layer): layer, **{id(leaf): leaf for leaf in layer.leaves()}}.values():
+            if id(part) in seen:
+                raise ValueError(f"{name(i, part)}: appears twice; make a second layer, they would share weights")
+            seen.add(id(part))
     return layers
 
 
 def check_free(layers: Sequence[Layer]) -> None:
     """Raises ValueError for a layer that another model has built."""
     for i, layer in enumerate(layers):
-        if hasattr(layer, "params"):
+        if layer.built:
             raise ValueError(f"{name(i, layer)}: belongs to another model; make a new layer")
 
 
@@ -63,8 +65,7 @@ def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: M
 def forget(layers: Sequence[Layer]) -> None:
     """Undoes `build`."""
     for layer in layers:
-        for what in ("params", "buffers", "_config"):
-            layer.__dict__.pop(what, None)
+        layer.forget()
 
 
 def check_slice(layers: Sequence[Layer], place: slice) -> None:
@@ -87,7 +88,18 @@ def parts(layers: Sequence[Layer]) -> list[Part]:
 
 def made(parts: Sequence[Part]) -> list[Layer]:
     """New layers of these parts."""
-    return [cls(**copy.deepcopy(config)) for cls, config in parts]
+    return [construct(cls, fresh(config)) for cls, config in parts]
+
+
+def fresh(value: Any) -> Any:
+    """A copy of an argument, in which layers are new ones, of no model."""
+    if isinstance(value, Layer):
+        return construct(type(value), fresh(value.config()))
+    if isinstance(value, dict):
+        return {key: fresh(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(fresh(part) for part in value)
+    return copy.deepcopy(value)
 
 
 def encoded(layers: Sequence[Layer]) -> list[Any]:

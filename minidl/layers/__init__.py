@@ -14,9 +14,11 @@ from minidl.layers.groupnorm import GroupNorm, LayerNorm
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
 from minidl.layers.normalize import Normalize
 from minidl.layers.pad2d import Pad2D
+from minidl.layers.parallel import Block, Parallel
 from minidl.layers.prelu import PReLU
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
+from minidl.layers.residual import Residual
 from minidl.layers.softmax import Softmax
 from minidl.layers.upsample2d import Upsample2D
 
@@ -26,6 +28,7 @@ __all__ = [
     "AvgPool2D",
     "BatchNorm1D",
     "BatchNorm2D",
+    "Block",
     "Conv2D",
     "ConvTranspose2D",
     "Dense",
@@ -42,12 +45,14 @@ __all__ = [
     "Normalize",
     "PReLU",
     "Pad2D",
+    "Parallel",
     "RandomCrop",
     "RandomFlip",
     "RandomShift",
     "ReLU",
     "Rescale",
     "Reshape",
+    "Residual",
     "SiLU",
     "Sigmoid",
     "Softmax",

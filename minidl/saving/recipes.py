@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minidl.arguments import constructor_arguments
+from minidl.arguments import construct, constructor_arguments
 from minidl.layer import Layer
 from minidl.saving import encoding
 
@@ -87,7 +87,7 @@ def decode(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> A
         name, arguments = content
         if not isinstance(known[name], type):
             raise TypeError(f"{kind}: expected the class {name}, got {known[name]!r}")
-        return known[name](**{key: encoding.decode(argument, made) for key, argument in arguments.items()})
+        return construct(known[name], {key: encoding.decode(argument, made) for key, argument in arguments.items()})
 
     return encoding.decode(recipe, made)
 

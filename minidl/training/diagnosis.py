@@ -12,7 +12,7 @@ import numpy as np
 
 from minidl.layer import Array, Layer
 from minidl.losses import Loss, checked_loss
-from minidl.network import NativeStage, Network, NumpyStage, Stage
+from minidl.network import Network, Stage, stage_of
 from minidl.parameters import Parameters
 from minidl.sequential import Sequential
 from minidl.training.steps import Batches
@@ -53,8 +53,7 @@ class Rerun:
         self.parameters = Parameters(self.layers, network.dtype)
         self.names = [f"layer {i}, {type(layer).__name__}" for i, layer in enumerate(self.layers)]
         self.stages: list[Stage] = [
-            NumpyStage(layer, name) if layer.op is None else NativeStage([layer], [offset], self.parameters)
-            for layer, name, offset in zip(self.layers, self.names, self.parameters.offsets, strict=True)
+            stage_of(layer, name, self.parameters) for layer, name in zip(self.layers, self.names, strict=True)
         ]
         self.loss, self.batch, self.seed, self.step, self.num_threads = loss, batch, seed, step, num_threads
         self.rows = batch.rows[k * batch.size : (k + 1) * batch.size]
@@ -164,7 +163,7 @@ class Rerun:
                 return told, f"give {i}.{name} finite numbers"
         weights = [param.value for param in params.values() if param.value.size]
         largest = _largest(np.concatenate([value.ravel() for value in weights])) if weights else ""
-        numpy = self.layers[i].op is None
+        numpy = not self.layers[i].native
         hint = f"see what its forward makes of such numbers, or {self.smaller}" if numpy else self.smaller
         return f"{what}, from finite {finite}" + (f" and weights (up to {largest})" if weights else ""), hint
 
@@ -175,7 +174,8 @@ class Rerun:
 
 def _twins(network: Network) -> list[Layer]:
     """Copies of the layers, parameters included; only the ops, which hold no state, are shared."""
-    return copy.deepcopy(network.layers, {id(op): op for layer in network.layers for op in (layer.op, *layer.ops)})
+    leaves = [leaf for layer in network.layers for leaf in layer.leaves()]
+    return copy.deepcopy(network.layers, {id(op): op for leaf in leaves for op in (leaf.op, *leaf.ops)})
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:

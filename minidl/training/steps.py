@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from minidl.data import Examples, Index
 from minidl.layer import Array
 from minidl.losses import Loss, checked_loss
-from minidl.network import Network, ops_of
+from minidl.lowering import ops_of
+from minidl.network import Network
 from minidl.sequential import Sequential
 from minidl_c.plan import Plan
 

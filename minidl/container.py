@@ -1,0 +1,122 @@
+"""Container: a layer that is made of layers, in branches that part from its input and meet in its output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from minidl.layer import Array, Layer, Param, Shape
+
+ADD, CONCAT = "add", "concat"
+Branch = tuple[Layer, ...]  # one behind the other; none: the input itself
+
+
+class Container(Layer):
+    """The base of layers made of layers. A subclass says in `ways` which they are, and in `join` how they meet.
+
+    Its parameters and buffers are those of its layers, by the names of branch and place: "body.0.weight".
+    """
+
+    join: str = ADD  # or CONCAT, along the first axis of an example
+
+    def ways(self) -> dict[str, Branch]:
+        """The layers of each branch, by the name that their parameters get."""
+        raise NotImplementedError
+
+    # ---- what the model asks of any layer
+
+    @property
+    def native(self) -> bool:
+        """Whether all layers in it have kernels."""
+        return all(layer.native for _, layer in self._parts())
+
+    def leaves(self) -> list[Layer]:
+        """All layers in it that are not containers, in order."""
+        return [leaf for _, layer in self._parts() for leaf in layer.leaves()]
+
+    @property
+    def params(self) -> dict[str, Param]:  # type: ignore[override]
+        """The parameters of all layers in it."""
+        return {f"{path}.{name}": param for path, layer in self._parts() for name, param in layer.params.items()}
+
+    @property
+    def buffers(self) -> dict[str, Array]:  # type: ignore[override]
+        """The buffers of all layers in it."""
+        return {f"{path}.{name}": array for path, layer in self._parts() for name, array in layer.buffers.items()}
+
+    def setup(
+        self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
+    ) -> Shape:
+        """As Layer.setup: builds every layer in it."""
+        self.dtype, self.in_shape = dtype, in_shape
+        rest = None if given is None else dict(given)
+        shapes = {}
+        for name, layers in self.ways().items():
+            shape = in_shape
+            for i, layer in enumerate(layers):
+                place = f"{name}.{i}" if name else str(i)
+                try:
+                    shape = layer.setup(shape, dtype, seed, f"{path}.{place}", _taken(rest, place))
+                except (TypeError, ValueError) as error:
+                    kind = TypeError if isinstance(error, TypeError) else ValueError
+                    raise kind(f"{place}, {type(layer).__name__}: {error}") from error
+            shapes[name or "0"] = shape
+        if rest:
+            raise ValueError(f"expected no values but those of its layers, got {sorted(rest)}")
+        self.least_examples = max((layer.least_examples for layer in self.leaves()), default=1)
+        self.out_shape = self._met(shapes)
+        return self.out_shape
+
+    def forget(self) -> None:
+        """Undoes `setup`."""
+        for _, layer in self._parts():
+            layer.forget()
+        for what in ("dtype", "in_shape", "out_shape", "least_examples"):
+            self.__dict__.pop(what, None)
+
+    @property
+    def built(self) -> bool:
+        """Whether it, or a layer in it, belongs to a model."""
+        return any(layer.built for _, layer in self._parts()) or "in_shape" in self.__dict__
+
+    def _parts(self) -> Iterator[tuple[str, Layer]]:
+        for name, layers in self.ways().items():
+            for i, layer in enumerate(layers):
+                yield (f"{name}.{i}" if name else str(i)), layer
+
+    def _met(self, shapes: dict[str, Shape]) -> Shape:
+        """The shape in which the branches meet; raises ValueError if they do not fit together."""
+        first, *others = shapes.values()
+        same = first[1:] if self.join == CONCAT else first
+        if any((shape[1:] if self.join == CONCAT else shape) != same or len(shape) != len(first) for shape in others):
+            told = ", ".join(f"{name} gives {shape}" for name, shape in shapes.items())
+            how = "that differ in the first axis alone" if self.join == CONCAT else "that are equal"
+            raise ValueError(f"expected branches with outputs {how}: {told}")
+        return (sum(shape[0] for shape in shapes.values()), *first[1:]) if self.join == CONCAT else first
+
+
+def chain(name: str, layers: Sequence[Layer]) -> Branch:
+    """The layers of a branch; raises TypeError for what is none."""
+    for layer in layers:
+        if not isinstance(layer, Layer):
+            raise TypeError(f"{name}: expected Layer objects, got {layer!r}")
+    return tuple(layers)
+
+
+def met(join: str, outputs: Sequence[Array]) -> Array:
+    """The outputs of branches, as they meet: (n, ...)."""
+    if join == CONCAT:
+        return np.concatenate(outputs, axis=1)
+    total = outputs[0]
+    for output in outputs[1:]:
+        total = total + output
+    return total
+
+
+def _taken(given: dict[str, Array] | None, place: str) -> dict[str, Array] | None:
+    """The values that belong to a place, taken out of `given`."""
+    if given is None:
+        return None
+    names = [name for name in given if name.startswith(f"{place}.")]
+    return {name.removeprefix(f"{place}."): given.pop(name) for name in names}

@@ -1,0 +1,28 @@
+"""Residual: what layers add to their input."""
+
+from __future__ import annotations
+
+from minidl.container import Branch, Container, chain
+from minidl.layer import Layer
+
+
+class Residual(Container):
+    """y = body(x) + shortcut(x): a residual block. Without a shortcut, x itself is added, and body must keep its shape.
+
+    layers: those of the body, one behind the other; shortcut: a layer, or a list of them, such as a Conv2D of kernel 1
+        where the body changes the shape; None: x itself.
+
+    Parameters: those of the layers, named "body.0.weight", "shortcut.0.weight".
+    Raises TypeError for what is no layer, ValueError in build if the shapes of the two do not agree.
+
+    He, Zhang, Ren, Sun: "Deep Residual Learning for Image Recognition" (2015).
+    """
+
+    def __init__(self, *layers: Layer, shortcut: Layer | list[Layer] | tuple[Layer, ...] | None = None) -> None:
+        self.layers = chain("layers", layers)
+        self.shortcut = shortcut
+
+    def ways(self) -> dict[str, Branch]:
+        way = self.shortcut
+        side = () if way is None else chain("shortcut", way if isinstance(way, (list, tuple)) else [way])
+        return {"body": self.layers, "shortcut": side}

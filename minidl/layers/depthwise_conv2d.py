@@ -12,8 +12,8 @@ class DepthwiseConv2D(Layer):
     """Convolution of each channel with `depth_multiplier` learned kernels of its own, as in MobileNets.
 
     (c, h, w) becomes (c * depth_multiplier, oh, ow), oh and ow as in Conv2D; output channel c * depth_multiplier + m is
-    the m-th of channel c. It is Conv2D with groups=c, and PyTorch's with groups=c has the same weights; this is several
-    times as fast. A Conv2D of kernel_size 1 behind it makes it a separable convolution.
+    the m-th of channel c. Conv2D with groups=c, PyTorch's too, has the same weights; with kernels of 3 this one trains
+    about twice as fast. A Conv2D of kernel_size 1 behind it makes it a separable convolution.
 
     kernel_size, stride, padding, dilation, use_bias: as in Conv2D.
     depth_multiplier: number of output channels for each input channel.

@@ -1,4 +1,4 @@
-"""From layers to the one chain of ops that a plan runs; what parts and meets has ops of its own: minidl_c/branches.pyx."""
+"""From layers to the one chain of ops that a plan runs; what parts and meets has ops of its own, in branches.pyx."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ class Network:
         for stage in self.stages:
             x, kept = stage.forward(x, num_threads, seed, step, numbers)
             tape.append(kept)
-        if isinstance(self.stages[-1], NumpyStage):
+        if self.stages and isinstance(self.stages[-1], NumpyStage):
             x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user
         return x, tape
 

@@ -24,7 +24,8 @@ class Parameters:
         places: list[tuple[Param, int]] = []
         buffers: list[tuple[Layer, str, int]] = []
         size = 0
-        for layer in (leaf for layer in layers for leaf in layer.leaves()):
+        leaves = [leaf for layer in layers for leaf in layer.leaves()]
+        for layer in leaves:
             size = -(-size // ALIGN) * ALIGN
             self.offsets[id(layer)] = size
             for param in layer.params.values():

@@ -8,7 +8,8 @@
 """
 
 from minidl.config import show_config
-from minidl.layer import Layer, Param
+from minidl.layer import Layer
+from minidl.param import Param
 from minidl.saving.files import FileError
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer

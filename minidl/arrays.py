@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
 REAL = "fiub"  # kinds of dtypes: floats, integers, bools
 
 
-def as_array(value: Any, name: str, kinds: str = REAL) -> NDArray[Any]:
+def as_array(value: Any, name: str, kinds: str = REAL) -> Array:
     """`value` as an array of real numbers of some kinds, without a copy where that is possible.
 
     Raises TypeError, naming the argument, for None, sparse arrays, masked ones (nobody would look at the mask) and
@@ -26,7 +27,7 @@ def as_array(value: Any, name: str, kinds: str = REAL) -> NDArray[Any]:
     return array
 
 
-def unmasked(value: Any, name: str) -> NDArray[Any]:
+def unmasked(value: Any, name: str) -> Array:
     """`value` as an array of anything; raises as `as_array` but for its dtype."""
     if value is None:
         raise TypeError(f"{name}: expected an array, got None")
@@ -40,7 +41,7 @@ def unmasked(value: Any, name: str) -> NDArray[Any]:
         raise ValueError(f"{name}: expected rows of one shape: {error}") from error
 
 
-def as_floats(value: Any, name: str) -> NDArray[Any]:
+def as_floats(value: Any, name: str) -> Array:
     """`value` as a C-contiguous array of float32 or float64; raises as `as_array`, and TypeError for another dtype."""
     array = as_array(value, name, "f")
     if array.dtype.newbyteorder("=") not in (np.float32, np.float64):
@@ -48,7 +49,7 @@ def as_floats(value: Any, name: str) -> NDArray[Any]:
     return np.require(array, array.dtype.newbyteorder("="), ["C_CONTIGUOUS", "ALIGNED"])
 
 
-def as_dtype(array: NDArray[Any], dtype: str, name: str) -> NDArray[Any]:
+def as_dtype(array: Array, dtype: str, name: str) -> Array:
     """`array`, C-contiguous and aligned, in another dtype; raises ValueError for numbers too large for it."""
     with np.errstate(over="ignore"):
         converted = np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])

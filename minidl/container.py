@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from minidl.layer import Array, Layer, Param, Shape
+from minidl.arrays import Array
+from minidl.layer import Layer, Shape
+from minidl.param import Param
 
 ADD, CONCAT = "add", "concat"
 Branch = tuple[Layer, ...]  # one behind the other; none: the input itself
@@ -23,6 +27,10 @@ class Container(Layer):
     def ways(self) -> dict[str, Branch]:
         """The layers of each branch, by the name that their parameters get."""
         raise NotImplementedError
+
+    def places(self, branch: str) -> list[str]:
+        """What errors call the layers of a branch: "body.0, Conv2D"."""
+        return [f"{place_of(branch, i)}, {type(one).__name__}" for i, one in enumerate(self.ways()[branch])]
 
     # ---- what the model asks of any layer
 
@@ -54,13 +62,13 @@ class Container(Layer):
         shapes = {}
         for name, layers in self.ways().items():
             shape = in_shape
-            for i, layer in enumerate(layers):
-                place = f"{name}.{i}" if name else str(i)
+            for i, (layer, told) in enumerate(zip(layers, self.places(name), strict=True)):
+                place = place_of(name, i)
                 try:
                     shape = layer.setup(shape, dtype, seed, f"{path}.{place}", _taken(rest, place))
                 except (TypeError, ValueError) as error:
                     kind = TypeError if isinstance(error, TypeError) else ValueError
-                    raise kind(f"{place}, {type(layer).__name__}: {error}") from error
+                    raise kind(f"{told}: {error}") from error
             shapes[name or "0"] = shape
         if rest:
             raise ValueError(f"expected no values but those of its layers, got {sorted(rest)}")
@@ -83,7 +91,7 @@ class Container(Layer):
     def _parts(self) -> Iterator[tuple[str, Layer]]:
         for name, layers in self.ways().items():
             for i, layer in enumerate(layers):
-                yield (f"{name}.{i}" if name else str(i)), layer
+                yield place_of(name, i), layer
 
     def _met(self, shapes: dict[str, Shape]) -> Shape:
         """The shape in which the branches meet; raises ValueError if they do not fit together."""
@@ -96,12 +104,43 @@ class Container(Layer):
         return (sum(shape[0] for shape in shapes.values()), *first[1:]) if self.join == CONCAT else first
 
 
-def chain(name: str, layers: Sequence[Layer]) -> Branch:
-    """The layers of a branch; raises TypeError for what is none."""
+def place_of(branch: str, i: int) -> str:
+    """What the i-th layer of a branch is called, in names of parameters and in errors: "body.0"."""
+    return f"{branch}.{i}" if branch else str(i)
+
+
+def as_layer(part: Any, name: str, place: int) -> Layer:
+    """A layer, or what can become one (a Sequential); raises TypeError for anything else."""
+    made = part.as_layer() if hasattr(part, "as_layer") else part
+    if not isinstance(made, Layer):
+        raise TypeError(f"{name}: expected Layer objects, got {part!r} at place {place}")
+    return made
+
+
+def chain(name: str, layers: Any) -> Branch:
+    """The layers of a branch, from a list of them or a single one; raises TypeError for what is none."""
+    parts = layers if isinstance(layers, (list, tuple)) else [layers]
+    return tuple(as_layer(part, name, i) for i, part in enumerate(parts))
+
+
+@dataclass(frozen=True)
+class Training:
+    """How steps treat a layer: whether they leave it alone, and what multiplies the learning rate."""
+
+    frozen: bool = False
+    rate: float = 1.0
+
+
+def trainings(layers: Sequence[Layer], outer: Training | None = None) -> dict[int, Training]:
+    """The Training of all layers and of those in them, by id: a container's settings hold for all that is in it."""
+    outer = outer or Training()
+    found = {}
     for layer in layers:
-        if not isinstance(layer, Layer):
-            raise TypeError(f"{name}: expected Layer objects, got {layer!r}")
-    return tuple(layers)
+        found[id(layer)] = here = Training(outer.frozen or not layer.trainable, outer.rate * layer.lr_factor)
+        if isinstance(layer, Container):
+            for way in layer.ways().values():
+                found.update(trainings(way, here))
+    return found
 
 
 def met(join: str, outputs: Sequence[Array]) -> Array:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from minidl.arrays import Array
 from minidl.data import Index
-from minidl.layer import Array, Layer, Shape
+from minidl.layer import Layer, Shape
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
 from minidl.layers.rescale import Rescale
@@ -38,11 +39,12 @@ class Rewinding(Network):
         seed: int = 0,
         step: int = 0,
         numbers: Index | None = None,
+        part: int = 0,
     ) -> tuple[Array, list[Any]]:
         """As Network.forward."""
         for name, buffer in self.layers[0].buffers.items():
             buffer[...] = self.first[name]
-        return super().forward(x, num_threads, seed, step, numbers)
+        return super().forward(x, num_threads, seed, step, numbers, part)
 
 
 def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:

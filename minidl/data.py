@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.arrays import as_array, unmasked
-from minidl.layer import Array, Shape
+from minidl.arrays import Array, as_array, unmasked
+from minidl.layer import Shape
 
 Index = NDArray[np.int64]
 READABLE = {np.dtype(name) for name in ("uint8", "float32", "float64")}  # by kernels, as they lie

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minidl.layer import Array, Shape
+from minidl.arrays import Array
+from minidl.layer import Shape
 
 STEP = 1e-6  # the cube root of float64's precision, about
 NOISE = 4 * np.finfo(np.float64).eps / STEP  # of a difference, as a share of what it is a difference of

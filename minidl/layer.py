@@ -9,70 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from minidl.arguments import constructor_arguments, parameters
-from minidl.arrays import as_array, as_dtype
-from minidl.shapes import whole
+from minidl.arrays import Array, as_array
+from minidl.param import Param
+from minidl.shapes import flag, not_negative, whole
 from minidl_c.op import Op
 
-Array = NDArray[Any]
 Shape = tuple[int, ...]
 Init = Callable[[np.random.Generator, Shape], ArrayLike]
-
-
-class Param:
-    """One tensor of parameters and its gradient, both views of the model's flat buffers.
-
-    `value` and `grad` may be written in place; assigning to them copies. A dense weight lies in memory as its kernel
-    reads it, (in, out), and `value` is the transposed view.
-    """
-
-    def __init__(self, value: Array) -> None:
-        if type(value) is not np.ndarray or value.dtype not in (np.float32, np.float64) or not value.flags.writeable:
-            got = f"{type(value).__name__} of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
-            raise TypeError(f"value: expected a writable array of float32 or float64, got {got}")
-        self._value = value
-        self._grad: Array | None = None
-        self._grads: Callable[[], Array] | None = None
-
-    @property
-    def value(self) -> Array:
-        """The parameters; what is written into this array is what the next step uses."""
-        return self._value
-
-    @value.setter
-    def value(self, value: ArrayLike) -> None:
-        self._value[...] = _same_shape("value", value, self._value)
-
-    @property
-    def grad(self) -> Array:
-        """The gradient, of the shape of `value`: after `backward` a plain sum, after a training step divided."""
-        if self._grad is None:
-            if self._grads is None:
-                self._grad = np.zeros_like(self._value)
-            else:
-                self._grad = self._grads()
-        return self._grad
-
-    @grad.setter
-    def grad(self, grad: ArrayLike) -> None:
-        self.grad[...] = _same_shape("grad", grad, self._value)
-
-    def move(self, value: Array, grads: Callable[[], Array]) -> None:
-        """Makes `value` (of the same shape) the parameters' new home, and `grads()` that of the gradient."""
-        value[...] = self._value
-        self._value, self._grad, self._grads = value, None, grads
-
-    def __repr__(self) -> str:
-        return f"Param(shape={self._value.shape}, dtype={self._value.dtype})"
-
-
-def _same_shape(name: str, new: ArrayLike, old: Array) -> Array:
-    array = as_array(new, name)
-    if array.shape != old.shape:
-        raise ValueError(f"{name}: expected shape {old.shape}, got {array.shape}")
-    return as_dtype(array, old.dtype.name, name)
 
 
 class Layer:
@@ -96,8 +42,11 @@ class Layer:
     buffers: dict[str, Array]
     _given: dict[str, Array] | None = None
     _config: dict[str, Any] | None = None
+    _trainable: bool = True
+    _lr_factor: float = 1.0
     _rng: np.random.Generator | None = None
     _step: int = 0
+    _part: int = 0
 
     # ---- what a layer writes
 
@@ -130,6 +79,42 @@ class Layer:
         """The layers that it is made of: itself, if it is no container."""
         return [self]
 
+    # ---- what a user may change between two steps
+
+    @property
+    def trainable(self) -> bool:
+        """Whether steps change its parameters and buffers, and those of all layers in it; else it is frozen.
+
+        A frozen layer with a kernel computes as in inference: batch norm with its running statistics.
+        """
+        return self._trainable
+
+    @trainable.setter
+    def trainable(self, trainable: bool) -> None:
+        self._trainable = flag("trainable", trainable)
+
+    @property
+    def lr_factor(self) -> float:
+        """What the learning rate is multiplied by for its parameters, and those of all layers in it."""
+        return self._lr_factor
+
+    @lr_factor.setter
+    def lr_factor(self, factor: float) -> None:
+        self._lr_factor = not_negative("lr_factor", factor, "float32")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What copies and files keep of it beside the constructor's arguments: those of the two that were changed."""
+        changed: dict[str, Any] = {} if self._trainable else {"trainable": False}
+        return changed if self._lr_factor == 1 else {**changed, "lr_factor": self._lr_factor}
+
+    def take_settings(self, settings: Mapping[str, Any]) -> None:
+        """Those of another layer; raises TypeError or ValueError for what no layer has."""
+        if unknown := sorted(set(settings) - {"trainable", "lr_factor"}):
+            raise ValueError(f"{type(self).__name__}: expected trainable or lr_factor, got {', '.join(unknown)[:100]}")
+        for name, value in settings.items():
+            setattr(self, name, value)
+
     # ---- what a layer uses
 
     def param(self, name: str, shape: Shape, init: Init, order: str = "C") -> Param:
@@ -155,7 +140,7 @@ class Layer:
     def rng(self) -> np.random.Generator:
         """Random numbers that depend on seed, place and step alone; made anew in each training forward."""
         if self._rng is None:
-            self._rng = self._generator(f"step {self._step}")
+            self._rng = self._generator(f"step {self._step}" + (f".{self._part}" if self._part else ""))
         return self._rng
 
     # ---- what the model calls
@@ -197,9 +182,9 @@ class Layer:
         """Whether it belongs to a model."""
         return "params" in self.__dict__
 
-    def begin_step(self, step: int, seed: int) -> None:
-        """Tells the layer which training step comes, for `rng`."""
-        self._step, self._seed, self._rng = step, seed, None
+    def begin_step(self, step: int, seed: int, part: int = 0) -> None:
+        """Tells the layer which training step comes, and which of its micro-batches, for `rng`."""
+        self._step, self._part, self._seed, self._rng = step, part, seed, None
 
     def config(self) -> dict[str, Any]:
         """The constructor's arguments, from the attributes of the same names; raises TypeError if one is missing.

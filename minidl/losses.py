@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.arrays import as_array, as_dtype, as_floats, unmasked
-from minidl.layer import Array, Shape
+from minidl.arrays import Array, as_array, as_dtype, as_floats, unmasked
+from minidl.layer import Shape
 from minidl_c.op import Op
 from minidl_c.softmax_cross_entropy import (
     SoftmaxCrossEntropyOp,

@@ -6,39 +6,52 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minidl.container import CONCAT, Branch, Container
+from minidl.container import CONCAT, Branch, Container, Training
 from minidl.layer import Layer, Shape
 from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.op import Op
+from minidl_c.plan import Plan
 
 
-def ops_of(layers: Sequence[Layer], offsets: Mapping[int, int]) -> tuple[list[Op], list[int]]:
-    """The ops of layers with kernels, and where in the flat buffer each one's parameters begin.
+def plan_of(
+    layers: Sequence[Layer],
+    offsets: Mapping[int, int],
+    trainings: Mapping[int, Training],
+    loss: Op | None = None,
+) -> Plan:
+    """The plan of layers with kernels, and of a loss behind them.
 
-    offsets: where those of each layer begin, by its id.
+    offsets: where in the flat buffer the parameters of each layer begin; trainings: how steps treat it; both by its id.
     """
-    lowering = Lowering(offsets)
+    lowering = Lowering(offsets, trainings)
     lowering.chain(layers)
-    return lowering.ops, lowering.places
+    if loss is not None:
+        lowering.add(loss)
+    return Plan(lowering.ops, lowering.places, loss is not None, lowering.frozen, lowering.rates)
 
 
 class Lowering:
     """A chain of ops that grows. Op k writes value k + 1; value 0 is what the chain begins with."""
 
-    def __init__(self, offsets: Mapping[int, int]) -> None:
-        self.offsets = offsets
+    def __init__(self, offsets: Mapping[int, int], trainings: Mapping[int, Training]) -> None:
+        self.offsets, self.trainings = offsets, trainings
         self.ops: list[Any] = []
-        self.places: list[int] = []
+        self.places: list[int] = []  # of each op's parameters
+        self.frozen: list[bool] = []
+        self.rates: list[float] = []
 
     @property
     def value(self) -> int:
         """The value that was written last."""
         return len(self.ops)
 
-    def add(self, op: Op | None, place: int = 0) -> int:
+    def add(self, op: Op | None, place: int = 0, training: Training | None = None) -> int:
         """One more op, or room for one; returns its number."""
+        training = training or Training()
         self.ops.append(op)
         self.places.append(place)
+        self.frozen.append(training.frozen)
+        self.rates.append(training.rate)
         return len(self.ops) - 1
 
     def chain(self, layers: Sequence[Layer]) -> None:
@@ -47,9 +60,11 @@ class Lowering:
             if isinstance(layer, Container):
                 self.branches(list(layer.ways().values()), layer.join, layer.in_shape, layer.dtype)
             else:
-                place = self.offsets[id(layer)]
+                place, training = self.offsets[id(layer)], self.trainings[id(layer)]
+                if not layer.params and not layer.buffers:  # a dropout has nothing to freeze
+                    training = Training()
                 for op in layer.ops:
-                    self.add(op, place)
+                    self.add(op, place, training)
                     place += op.n_param
 
     def branches(self, branches: list[Branch], join: str, shape: Shape, dtype: str) -> Shape:

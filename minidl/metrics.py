@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from minidl.arrays import as_array
-from minidl.layer import Array
+from minidl.arrays import Array, as_array
 
 Metric = Callable[[Array, Array], float]
 

@@ -2,102 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from minidl.arrays import as_array
-from minidl.container import CONCAT, Container, met
+from minidl.arrays import Array
+from minidl.container import CONCAT, Container, met, trainings
 from minidl.data import Index
-from minidl.layer import Array, Layer, Shape
-from minidl.lowering import ops_of
+from minidl.layer import Layer
+from minidl.param import Param
 from minidl.parameters import Parameters
-from minidl_c.plan import Plan
-
-
-class NativeStage:
-    """Layers with kernels: one plan, run inside one parallel region."""
-
-    def __init__(self, layers: Sequence[Layer], parameters: Parameters) -> None:
-        self.in_shape, self.out_shape = layers[0].in_shape, layers[-1].out_shape
-        self.has_params = any(layer.params for layer in layers)
-        self.plan = Plan(*ops_of(layers, parameters.offsets))
-        self.parameters = parameters
-
-    def predict(self, x: Array, num_threads: int | None) -> Array:
-        """The outputs for x; keeps nothing."""
-        y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        self.plan.predict(_rows(x), None, self.parameters.values, _rows(y), num_threads)
-        return y
-
-    def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None
-    ) -> tuple[Array, Any]:
-        """Returns y, and what backward needs. numbers: of the examples in the data, for random masks."""
-        y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        kept = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, numbers)
-        return y, kept
-
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """Returns dx if it is wanted; the parameters' gradients go to the flat buffer."""
-        dx = np.empty((len(dy), *self.in_shape), self.plan.dtype) if want_dx else None
-        self.plan.backward(
-            kept,
-            _rows(np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"])),
-            None if dx is None else _rows(dx),
-            self.parameters.values,
-            self.parameters.grads,
-        )
-        return dx
-
-
-class NumpyStage:
-    """One layer in NumPy. What it returns is checked, so that an error names the layer and not the next one."""
-
-    def __init__(self, layer: Layer, name: str) -> None:
-        self.layer, self.name = layer, name
-        self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
-        self.has_params = bool(layer.params)
-
-    def predict(self, x: Array, num_threads: int | None) -> Array:
-        """As NativeStage.predict."""
-        return self._checked("forward", self.layer.forward(self._real(x), False), x, self.out_shape)
-
-    def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None
-    ) -> tuple[Array, Any]:
-        """As NativeStage.forward; the layer keeps what it needs itself, and draws its numbers batch by batch."""
-        self.layer.begin_step(step, seed)
-        y = self.layer.forward(self._real(x), True)
-        return self._checked("forward", y, x, self.out_shape), None
-
-    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As NativeStage.backward."""
-        self.layer.needs_dx = want_dx
-        dx = self.layer.backward(_read_only(dy))
-        return self._checked("backward", dx, dy, self.in_shape) if want_dx else None
-
-    def _real(self, x: Array) -> Array:
-        return _read_only(np.asarray(x, self.layer.dtype))
-
-    def _checked(self, method: str, y: Any, x: Array, shape: Shape) -> Array:
-        if not isinstance(y, np.ndarray) or y.shape != (len(x), *shape):
-            got = y.shape if isinstance(y, np.ndarray) else type(y).__name__
-            raise ValueError(f"{self.name}: expected {method} to return shape {(len(x), *shape)}, got {got}")
-        return np.asarray(as_array(y, f"{self.name}: what {method} returns"), self.layer.dtype)
+from minidl.stages import NativeStage, NumpyStage, Trainings, trains
 
 
 class BranchStage:
     """A container with a layer in NumPy: each branch is a network, and what they give meets in NumPy."""
 
-    def __init__(self, container: Container, name: str, parameters: Parameters) -> None:
+    def __init__(self, container: Container, name: str, parameters: Parameters, trained: Trainings) -> None:
         self.container, self.name = container, name
         self.in_shape, self.out_shape = container.in_shape, container.out_shape
-        self.has_params = bool(container.params)
+        self.trains = trains([container], trained)
         self.networks = [
-            Network(way, [f"{name}: {branch}.{i}, {type(one).__name__}" for i, one in enumerate(way)], parameters)
+            Network(way, [f"{name}: {place}" for place in container.places(branch)], parameters, trained)
             for branch, way in container.ways().items()
         ]
         self.sizes = [way[-1].out_shape[0] if way else self.in_shape[0] for way in container.ways().values()]
@@ -108,11 +36,11 @@ class BranchStage:
         return met(self.container.join, [network.predict(x, num_threads) for network in self.networks])
 
     def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
     ) -> tuple[Array, Any]:
         """As NativeStage.forward."""
         x = np.asarray(x, self.container.dtype)
-        found = [network.forward(x, num_threads, seed, step, numbers) for network in self.networks]
+        found = [network.forward(x, num_threads, seed, step, numbers, part) for network in self.networks]
         return met(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
@@ -129,31 +57,68 @@ class BranchStage:
 Stage = NativeStage | NumpyStage | BranchStage
 
 
-def stage_of(layer: Layer, name: str, parameters: Parameters) -> Stage:
+def stage_of(layer: Layer, name: str, parameters: Parameters, trained: Trainings) -> Stage:
     """One layer as a stage of its own."""
     if layer.native:
-        return NativeStage([layer], parameters)
-    return BranchStage(layer, name, parameters) if isinstance(layer, Container) else NumpyStage(layer, name)
+        return NativeStage([layer], parameters, trained)
+    if isinstance(layer, Container):
+        return BranchStage(layer, name, parameters, trained)
+    return NumpyStage(layer, name, trained)
 
 
 class Network:
-    """The stages of a model. Values go from stage to stage as NCHW arrays in the model's dtype."""
+    """The stages of a model. Values go from stage to stage as NCHW arrays in the model's dtype.
 
-    def __init__(self, layers: Sequence[Layer], names: Sequence[str], parameters: Parameters) -> None:
+    names: what errors call the layers; trained: how steps treat each one, None: as the layers say themselves.
+    """
+
+    def __init__(
+        self, layers: Sequence[Layer], names: Sequence[str], parameters: Parameters, trained: Trainings | None = None
+    ) -> None:
         self.layers, self.names = list(layers), list(names)
         self.parameters, self.dtype = parameters, parameters.dtype
-        self.stages: list[Stage] = []
-        start = 0
-        for i, layer in enumerate(layers):
-            if not layer.native:
-                self._add_native(start, i)
-                self.stages.append(stage_of(layer, names[i], parameters))
-                start = i + 1
-        self._add_native(start, len(layers))
+        self._cut(trainings(layers) if trained is None else trained)
 
-    def _add_native(self, start: int, end: int) -> None:
-        if start < end:
-            self.stages.append(NativeStage(self.layers[start:end], self.parameters))
+    def refresh(self) -> None:
+        """Makes the stages anew if the layers were frozen or thawed, or their rates changed, since."""
+        trained = trainings(self.layers)
+        if trained != self.trained:
+            self._cut(trained)
+
+    def _cut(self, trained: Trainings) -> None:
+        """Makes the stages."""
+        stages: list[Stage] = []
+        for native, run in itertools.groupby(zip(self.layers, self.names, strict=True), lambda pair: pair[0].native):
+            if native:
+                stages.append(NativeStage([layer for layer, _ in run], self.parameters, trained))
+            else:
+                stages += [stage_of(layer, name, self.parameters, trained) for layer, name in run]
+        self.stages, self.trained = stages, trained
+        for leaf in self.leaves:
+            if trained[id(leaf)].frozen:
+                self.parameters.clear(leaf)
+
+    @property
+    def leaves(self) -> list[Layer]:
+        """All layers that are no containers, in order."""
+        return [leaf for layer in self.layers for leaf in layer.leaves()]
+
+    @property
+    def trained_ranges(self) -> list[tuple[int, int, float]]:
+        """The parts of the flat buffers that a step changes, each with the factor of its learning rate."""
+        kept = [leaf for leaf in self.leaves if leaf.params and not self.trained[id(leaf)].frozen]
+        return [(*self.parameters.range_of(leaf), self.trained[id(leaf)].rate) for leaf in kept]
+
+    def trained_params(self, params: Mapping[str, Param]) -> dict[str, Param]:
+        """Of a model's parameters by name, those that a step changes."""
+        frozen = {id(p) for leaf in self.leaves if self.trained[id(leaf)].frozen for p in leaf.params.values()}
+        return {name: param for name, param in params.items() if id(param) not in frozen}
+
+    @property
+    def couples(self) -> bool:
+        """Whether a batch gives something else than its parts one by one: batch statistics, and perhaps NumPy."""
+        ops = ((op, self.trained[id(leaf)].frozen) for leaf in self.leaves for op in leaf.ops)
+        return not all(leaf.native for leaf in self.leaves) or any(op.couples and not frozen for op, frozen in ops)
 
     @property
     def native(self) -> bool:
@@ -180,14 +145,16 @@ class Network:
         seed: int = 0,
         step: int = 0,
         numbers: Index | None = None,
+        part: int = 0,
     ) -> tuple[Array, list[Any]]:
         """The outputs for x as in training, and a list of what `backward` needs.
 
         numbers: of the examples in the data, which random masks of kernels depend on; None: 0 to len(x) - 1.
+        part: the number of this micro-batch in the step, which random numbers in NumPy depend on.
         """
         tape = []
         for stage in self.stages:
-            x, kept = stage.forward(x, num_threads, seed, step, numbers)
+            x, kept = stage.forward(x, num_threads, seed, step, numbers, part)
             tape.append(kept)
         if self.stages and isinstance(self.stages[-1], NumpyStage):
             x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user
@@ -205,24 +172,12 @@ class Network:
         below = []  # for each stage: whether anything below it wants a gradient
         for stage in self.stages:
             below.append(wanted)
-            wanted = wanted or stage.has_params
+            wanted = wanted or stage.trains
         for stage, kept, stage_wants in reversed(list(zip(self.stages, tape, below, strict=True))):
-            if not stage_wants and not stage.has_params:
+            if not stage_wants and not stage.trains:
                 return None
             dx = stage.backward(kept, dy, stage_wants)
             if dx is None:
                 return None
             dy = dx
         return dy
-
-
-def _read_only(x: Array) -> Array:
-    """x as a layer in NumPy may see it: it must not write into what another layer or the caller owns."""
-    x = x.view()
-    x.flags.writeable = False
-    return x
-
-
-def _rows(x: Array) -> Array:
-    """x (n, ...) as (n, size), the same memory."""
-    return x.reshape(len(x), math.prod(x.shape[1:]))

@@ -13,7 +13,8 @@ from operator import attrgetter
 import numpy as np
 
 from minidl.arguments import constructor_arguments
-from minidl.layer import Array, Param
+from minidl.arrays import Array
+from minidl.param import Param
 from minidl.shapes import number
 from minidl_c.update import Update
 

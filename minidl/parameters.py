@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minidl.layer import Array, Layer, Param
+from minidl.arrays import Array
+from minidl.layer import Layer
+from minidl.param import Param
 
 ALIGN = 16  # each layer's parameters begin on a multiple of so many numbers: a cache line of floats
 
@@ -50,6 +52,16 @@ class Parameters:
         if not self._made:  # setdefault is atomic: threads that ask first at the same time get the same buffer
             self._made.setdefault("grads", np.zeros(self.values.size, self.dtype))
         return self._made["grads"]
+
+    def clear(self, layer: Layer) -> None:
+        """Sets the gradients of a layer to zero, if there are any yet."""
+        for param in layer.params.values() if self._made else ():
+            param.grad[...] = 0
+
+    def range_of(self, layer: Layer) -> tuple[int, int]:
+        """Where in the flat buffers the parameters of a layer, its buffers apart, begin and end."""
+        start = self.offsets[id(layer)]
+        return start, start + sum(param.value.size for param in layer.params.values())
 
     def _move(self, param: Param, view: Callable[[Array], Array]) -> None:
         param.move(view(self.values), lambda: view(self.grads))

@@ -11,10 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl import losses, stack
-from minidl.arrays import as_array, as_dtype
+from minidl.arrays import Array
+from minidl.by_hand import ByHand
 from minidl.data import Examples
-from minidl.layer import Array, Layer, Param, Shape
+from minidl.layer import Layer, Shape
+from minidl.layers.parallel import Block
 from minidl.network import Network
+from minidl.param import Param
 from minidl.parameters import Parameters
 from minidl.saving import files
 from minidl.saving.atomic import Path
@@ -31,7 +34,8 @@ CHUNK = 1024  # examples that NumPy layers, or data that has to be converted, go
 class Sequential:
     """Layers one after the other; shapes are inferred, so layers only name their output sizes.
 
-    layers: Layer objects, each for this model alone.
+    layers: Layer objects, each for this model alone; a Sequential among them becomes a Block of copies of its layers,
+        with its weights if it is built.
     input_shape: of one example, (channels, height, width) or (features,); None: taken from the data of the first fit.
     seed: the initial weights are a function of it and of each layer's place.
     dtype: "float32", or "float64" throughout.
@@ -57,8 +61,7 @@ class Sequential:
         self.dtype, self.seed = str(dtype), whole("seed", seed, least=0)
         self.network: Network | None = None
         self.busy = Busy()  # who is at work on the model: it predicts in many threads, and trains in one
-        self._tape: list[Any] | None = None
-        self._forwards = 0  # by hand, in training: what random numbers of layers depend on
+        self._by_hand: ByHand | None = None
         self._claimed = False  # whether the layers are this model's
         if input_shape is not None:
             self.build(input_shape)
@@ -96,7 +99,7 @@ class Sequential:
 
     def discard(self) -> None:
         """Undoes `build`: shapes and parameters are forgotten."""
-        self.network = self._tape = None
+        self.network = self._by_hand = None
         if self._claimed:
             stack.forget(self.layers)
         self._claimed = False
@@ -159,12 +162,9 @@ class Sequential:
                 return network.predict(x)
         network.check_batch(len(x))
         with self.busy.writing("forward"):
-            tape, self._tape = self._tape, None  # forgotten first: an interrupt must not leave it to two owners
-            if tape is not None:
-                network.release(tape)
-            y, self._tape = network.forward(x, seed=self.seed, step=self._forwards)
-            self._batch, self._forwards = len(x), self._forwards + 1
-        return y
+            if self._by_hand is None:
+                self._by_hand = ByHand(network)
+            return self._by_hand.forward(x, self.seed)
 
     def backward(self, dy: ArrayLike) -> Array:
         """The gradient dx of the last training forward's X, from the gradient dy of its outputs.
@@ -172,18 +172,9 @@ class Sequential:
         Every param.grad becomes the plain sum over the batch. Raises RuntimeError without a training forward before it,
         TypeError or ValueError for a dy of another kind or shape.
         """
+        network = self._built()
         with self.busy.writing("backward"):
-            return self._backward(self._built(), dy)
-
-    def _backward(self, network: Network, dy: ArrayLike) -> Array:
-        if self._tape is None:
-            raise RuntimeError("backward: expected a forward(X, training=True) before it")
-        array = as_array(dy, "dy")
-        if array.shape != (self._batch, *self.output_shape):
-            raise ValueError(f"dy: expected shape {(self._batch, *self.output_shape)}, got {array.shape}")
-        dx = network.backward(self._tape, as_dtype(array, self.dtype, "dy"), want_dx=True)
-        assert dx is not None
-        return dx
+            return (self._by_hand or ByHand(network)).backward(dy)
 
     # ---- weights
 
@@ -236,9 +227,7 @@ class Sequential:
         return {"layers": stack.encoded(self.layers), "input_shape": shape, "seed": self.seed, "dtype": self.dtype}
 
     @classmethod
-    def from_recipe(
-        cls, recipe: dict[str, Any], state: Mapping[str, Array], custom: Mapping[str, Any]
-    ) -> Sequential:
+    def from_recipe(cls, recipe: dict[str, Any], state: Mapping[str, Array], custom: Mapping[str, Any]) -> Sequential:
         """A model of new layers with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
         if set(recipe) != {"layers", "input_shape", "seed", "dtype"}:
             raise ValueError(f"expected the recipe of a model, got {sorted(recipe)}")
@@ -281,6 +270,10 @@ class Sequential:
         state = {} if self.network is None else self.state_dict()
         shape = None if self.network is None else self.input_shape
         return _rebuilt, (stack.parts(self.layers), shape, self.seed, self.dtype, state)
+
+    def as_layer(self) -> Block:
+        """Copies of the layers as one layer of another model, which begins with this one's weights if it is built."""
+        return Block.of(stack.made(stack.parts(self.layers)), None if self.network is None else self.state_dict())
 
     def __repr__(self) -> str:
         lines = [f"  ({i}): {layer!r}" for i, layer in enumerate(self.layers)]

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minidl import layers as ours
-from minidl.arguments import construct
-from minidl.layer import Array, Layer, Shape
-from minidl.saving.recipes import Recipes, decode
+from minidl.arrays import Array
+from minidl.container import as_layer
+from minidl.layer import Layer, Shape
+from minidl.saving.recipes import Recipes, decode, made_with
 from minidl.state import by_layer
 
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__}
 MOST_PIXELS = 2**24  # what building takes time for: a file must not take long to load
-Part = tuple[type[Layer], dict[str, Any]]  # a layer's class and arguments
+Part = tuple[type[Layer], dict[str, Any], dict[str, Any]]  # a layer's class, arguments and settings
 
 
 def name(i: int, layer: Layer) -> str:
@@ -25,12 +26,10 @@ def name(i: int, layer: Layer) -> str:
 
 def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """The layers of a new model; raises TypeError or ValueError for what cannot be one."""
-    layers, seen = tuple(layers), set()
+    layers, seen = tuple(as_layer(part, "layers", i) for i, part in enumerate(layers)), set()
     if not layers:
         raise ValueError("layers: expected at least one, got none")
     for i, layer in enumerate(layers):
-        if not isinstance(layer, Layer):
-            raise TypeError(f"layers: expected Layer objects, got {layer!r} at place {i}")
         for part in {id(layer): layer, **{id(leaf): leaf for leaf in layer.leaves()}}.values():
             if id(part) in seen:
                 raise ValueError(f"{name(i, part)}: appears twice; make a second layer, they would share weights")
@@ -83,18 +82,18 @@ def check_slice(layers: Sequence[Layer], place: slice) -> None:
 
 def parts(layers: Sequence[Layer]) -> list[Part]:
     """What new layers like these are made of."""
-    return [(type(layer), layer.config()) for layer in layers]
+    return [(type(layer), layer.config(), layer.settings) for layer in layers]
 
 
 def made(parts: Sequence[Part]) -> list[Layer]:
     """New layers of these parts."""
-    return [construct(cls, fresh(config)) for cls, config in parts]
+    return [made_with(cls, fresh(config), settings) for cls, config, settings in parts]
 
 
 def fresh(value: Any) -> Any:
     """A copy of an argument, in which layers are new ones, of no model."""
     if isinstance(value, Layer):
-        return construct(type(value), fresh(value.config()))
+        return made_with(type(value), fresh(value.config()), value.settings)
     if isinstance(value, dict):
         return {key: fresh(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):

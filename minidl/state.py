@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.arrays import as_array, as_dtype
-from minidl.layer import Array, Layer
+from minidl.arrays import Array, as_array, as_dtype
+from minidl.layer import Layer
 
 
 def tensors(layers: Sequence[Layer]) -> dict[str, Array]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from minidl.arrays import Array
 from minidl.contract import (
     ATOL,
     LARGE,
@@ -22,8 +23,9 @@ from minidl.contract import (
     freeze,
 )
 from minidl.differences import Function, check_gradient, draw
-from minidl.layer import Array, Layer, Param, Shape
+from minidl.layer import Layer, Shape
 from minidl.network import Network
+from minidl.param import Param
 
 BATCH = 3
 

@@ -31,6 +31,8 @@ class Trainer(Learner):
     metrics: names ("accuracy") or functions f(y, scores), computed on the scores of a whole epoch; in training these
         are the scores that each batch had before its step, so they lag behind what `evaluate` finds.
     seed: the order of the examples is a function of it and the epoch.
+    clip_norm, clip_value: the most that the norm of a step's gradient (of all layers together), and the size of each
+        number in it, may be; None: anything. Values come first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).
     num_threads: None leaves it to minidl.get_num_threads() at each call.
 
     A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` count what was done so far;
@@ -53,12 +55,15 @@ class Trainer(Learner):
         class_weight: dict[int, float] | str | None = None,
         callbacks: Iterable[Any] = (),
         verbose: int | None = None,
+        accumulate: int = 1,
     ) -> dict[str, list[float]]:
         """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
 
         X (n, *input_shape), or 2-D of the same width; y (n, ...). An unbuilt model is built for X. An epoch sees every
         example once, the last partial batch included; rows of weight 0 count as absent.
         validation_split: this share of the examples, shuffled and (for labels) stratified, is held back.
+        accumulate: so many batches make one step: the sums of gradients go on over all of them. It is the step of one
+            batch as large as all of them, to the last bit, unless batch statistics or layers in NumPy see each alone.
         verbose: 0 nothing, 1 a line an epoch, 2 also a bar, None: 2 on a terminal, else 1.
 
         A fit that was interrupted is completed by the next one with the same arguments. Behind `resume`, others are
@@ -70,6 +75,7 @@ class Trainer(Learner):
         message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
         """
         epochs, batch_size = whole("epochs", epochs, least=0), whole("batch_size", batch_size)
+        accumulate = whole("accumulate", accumulate)
         unbuilt, step = self.model.network is None, self.step
         hooks, progress = Hooks(callbacks), Progress(verbose, epochs)
         with self.model.unbuilt_on_error():
@@ -80,8 +86,9 @@ class Trainer(Learner):
             validation = self._validation(data, held, validation_data)
             self.check_batch(len(rows) % batch_size or batch_size)  # the last one
         fit = Fit(
-            self, data, rows, validation, epochs, batch_size, bool(shuffle), float(validation_split), hooks, progress
-        )
+            self, data, rows, validation, epochs, batch_size, accumulate,
+            bool(shuffle), float(validation_split), hooks, progress,
+        )  # fmt: skip
         with self.model.busy.training("fit"):
             before, position = (self._fit, self._resumed), self._position()
             if self._fit is not None and position is not None and position.complete:
@@ -177,9 +184,7 @@ class Trainer(Learner):
         position = self._resumed if self._fit is None else self._fit.position()
         return position if position is not None and position.step == self.step else None
 
-    def _validation(
-        self, data: Supervised, held: Index | None, given: Any
-    ) -> tuple[Supervised, Index] | None:
+    def _validation(self, data: Supervised, held: Index | None, given: Any) -> tuple[Supervised, Index] | None:
         """What to evaluate on behind each epoch: the rows held back, or the data given; None: nothing."""
         if given is None:
             return None if held is None else (data, held)

@@ -1,6 +1,7 @@
 """One call of a plan, as its threads see it. See job.pyx."""
 from libc.stdint cimport int64_t
 
+from minidl_c.clip cimport clipping
 from minidl_c.memory cimport Memory, room, value
 from minidl_c.op cimport op
 
@@ -17,6 +18,7 @@ ctypedef enum phase_kind:
     TILES                               # items: slots, each a run of tiles, all calls of a stage depth first
     SHARES                              # items: (tile, share of the channels), one call: fewer tiles than threads
     ROWS                                # items: ranges of the rows of every op of the stage
+    CLIP                                # items: blocks of the flat gradient
     CHECK                               # one item: was all of it finite?
     UPDATE                              # items: those of ROWS
     END                                 # items: ops
@@ -82,6 +84,8 @@ ctypedef struct job:
     # what is trained
     char *param
     char *grad_flat
+    Py_ssize_t n_flat                   # numbers in each of the two
+    clipping clip
     const optimizer *update             # NULL: leave the parameters alone
     const double *rates                 # by round
     const double *totals_weight         # by round: what the sums are divided by; NULL: they stay sums

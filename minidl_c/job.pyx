@@ -7,6 +7,7 @@ A round (one training step, or one pass) is a list of phases:
                               (SHARES instead, call by call, where many threads share few tiles)
     ROWS   of stage 0         weight gradients of dense layers, sums over slots, division by the batch's weight
     ... the next stages
+    CLIP                      clip the gradient by value, and find its norm; only if that is asked for
     CHECK                     stop before the update if anything is not finite
     UPDATE                    the optimizer, over the same ranges of the flat buffer as ROWS: a thread that keeps to its
                               items finds their gradients in its cache
@@ -15,6 +16,7 @@ A round (one training step, or one pass) is a list of phases:
 from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
+from minidl_c.clip cimport clip_block
 from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
 from minidl_c.memory cimport place
 from minidl_c.op cimport LANES, aligned, op, share, tile
@@ -186,6 +188,8 @@ cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, 
     elif f.kind == ROWS:
         for i in range(f.first, f.last):
             run_rows(j, &j.calls[i], round, item, f.items)
+    elif f.kind == CLIP:
+        clip_block(&j.clip, j.real_bytes, j.grad_flat, j.n_flat, <int> item)
     elif f.kind == CHECK:
         check(j, round)
     elif f.kind == UPDATE:

@@ -82,6 +82,11 @@ cdef class Op:
         return dtype_of(self.c.real_bytes)
 
     @property
+    def couples(self):
+        """Whether training looks at a whole batch on its way forward: an example's output depends on the others."""
+        return self.c.forward_rows != NULL
+
+    @property
     def n_param(self):
         """How many parameters the op reads, in the order in which the layer made them."""
         return self.c.n_param

@@ -11,7 +11,8 @@ from numpy import arange, array
 
 from minidl_c.buffers cimport Arguments
 from minidl_c.chain cimport Chain
-from minidl_c.job cimport CHECK, END, GIVE, RANGES, TAKE, UPDATE, job, run_job
+from minidl_c.clip cimport BLOCKS, ask
+from minidl_c.job cimport CHECK, CLIP, END, GIVE, RANGES, TAKE, UPDATE, job, run_job
 from minidl_c.op cimport FEW, LANES
 from minidl_c.passes cimport Pass, check_range
 from minidl_c.threads cimport threads_for
@@ -157,14 +158,14 @@ cdef class Plan(Chain):
             run_job(j, 1)
 
     def train(self, x, rows, Py_ssize_t batch, labels, weights, losses, scores, totals, rates, param, grad, Update update,
-              num_threads, seed, count, numbers=None):
+              num_threads, seed, count, numbers=None, clip_norm=None, clip_value=None):
         """Training steps on x[rows] (None: all), `batch` rows each, without Python between them; returns how many were done.
 
         labels int64 and weights (or None): by row of x; numbers int64 (None: rows): by position, what random masks depend
         on; losses (len(rows),) OUT and scores (len(rows), classes) OUT or None: by position; totals, rates float64: for each
         step what the gradient's sums are divided by, and the learning rate; count (1,) int64 IN and OUT: the steps done so
         far, added to in this very call, so that no signal comes in between; param: IN and OUT; grad OUT: the divided
-        gradient of the last step. update: None leaves the parameters alone. A step whose losses or gradients are not finite
+        gradient of the last step, clipped as clip_norm and clip_value say (see clip.pyx). update: None leaves the parameters alone. A step whose losses or gradients are not finite
         is not done, nor is any after it. Raises as `predict`, and for labels outside the classes.
         """
         cdef Pass p = self.a_pass(True)
@@ -192,12 +193,16 @@ cdef class Plan(Chain):
         if update is not None:
             update.belong(a, n, self.dtype)
         a.apart()
+        ask(&j.clip, clip_norm, clip_value)
+        j.n_flat = n
         j.training, j.seed, j.step = 1, index(seed), steps[0]
         p.begin(batch, self.threads(num_threads, batch, 3, rounds), False, True)
         p.want(False)
         p.add_forward(True)
         p.add_backward()
         p.stages()
+        if j.clip.norm or j.clip.value:
+            p.add_phase(CLIP, 0, 0, BLOCKS)
         p.add_phase(CHECK, 0, 0, 1)
         if update is not None:
             j.update = &update.c

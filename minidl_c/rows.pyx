@@ -1,5 +1,6 @@
 """What follows when all tiles of a batch went by: gradients summed and divided, tested, and given to the optimizer."""
 
+from minidl_c.clip cimport find_factor, scale_range
 from minidl_c.job cimport BACKWARD, FORWARD, RANGES, ROWS_AT_ONCE, call, job
 from minidl_c.op cimport op, share, whole
 from minidl_c.sums cimport sum_rows, sums_up
@@ -69,6 +70,8 @@ cdef void check(job *j, Py_ssize_t round) noexcept nogil:
             finite = 0
     if not finite:
         j.stopped = round
+    else:
+        find_factor(&j.clip, j.real_bytes, j.grad_flat, j.n_flat)
 
 
 cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
@@ -84,6 +87,7 @@ cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) no
         width = o.n_param // o.rows
         a, b = o.param + a * width, o.param + b * width
         if a < b:
+            scale_range(&j.clip, j.real_bytes, j.grad_flat, a, b)
             fetch_to_write(j.param + a * j.real_bytes, (b - a) * j.real_bytes)      # every thread has read them
             j.update.update(j.update, j.param, j.grad_flat, a, b, j.rates[round] * o.rate,
                             j.update.steps + round)

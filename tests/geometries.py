@@ -236,9 +236,7 @@ def _cases(draw, forms, seed, count, fits):
 
 def conv_cases(seed, count):
     """Random convolutions: every form of CONV_FORMS in turn, the rest of the geometry free."""
-    return _cases(
-        _draw_conv, CONV_FORMS, seed, count, lambda c: np.prod(c.y_shape) * c.terms <= 300_000
-    )
+    return _cases(_draw_conv, CONV_FORMS, seed, count, lambda c: np.prod(c.y_shape) * c.terms <= 300_000)
 
 
 def pool_cases(seed, count):
@@ -248,8 +246,10 @@ def pool_cases(seed, count):
         POOL_FORMS,
         seed,
         count,
-        lambda c: all(2 * p <= k for p, k in zip(c.padding, c.kernel, strict=True))
-        and np.prod(c.y_shape) * np.prod(c.kernel) <= 100_000,
+        lambda c: (
+            all(2 * p <= k for p, k in zip(c.padding, c.kernel, strict=True))
+            and np.prod(c.y_shape) * np.prod(c.kernel) <= 100_000
+        ),
     )
 
 

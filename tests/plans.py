@@ -42,6 +42,4 @@ def kept():
 
 def back(plan, p, given, **changes):
     arguments = {"dy": np.ones((N, OUT), "f4"), "dx": np.zeros((N, IN), "f4"), "grad": np.zeros(SIZE, "f4")} | changes
-    return plan.backward(
-        p, arguments["dy"], arguments["dx"], arguments.get("param", given["param"]), arguments["grad"]
-    )
+    return plan.backward(p, arguments["dy"], arguments["dx"], arguments.get("param", given["param"]), arguments["grad"])

@@ -26,9 +26,7 @@ GREY = datasets._Source("Grey", "load_grey", "Grey_6", (1, 2, 3), n_train=7, n_t
 COLOUR = datasets._Source("Colour", "load_colour", "Colour_24", (3, 2, 4), n_train=5, n_test=3)
 NAMES = ["X_train", "y_train", "X_test", "y_test"]
 MNIST_COPY = (
-    Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser()
-    / "minidl"
-    / "mnist_784.npz"
+    Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser() / "minidl" / "mnist_784.npz"
 )
 
 

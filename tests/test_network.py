@@ -7,8 +7,8 @@ from minidl import Layer, Sequential, Trainer
 from minidl.initializers import he_uniform, zeros
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
-from minidl.network import NativeStage, NumpyStage
 from minidl.optimizers import SGD
+from minidl.stages import NativeStage, NumpyStage
 
 
 class Same(Layer):

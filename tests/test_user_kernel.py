@@ -4,7 +4,6 @@ They use what our own layers of today do not: forks (skip, dskip), cuts with row
 Every plan is compared with the same formulas in NumPy, whose derivatives come from complex steps, exact to rounding.
 """
 
-
 import numpy as np
 import pytest
 

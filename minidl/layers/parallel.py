@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minidl.arrays import Array
 from minidl.container import ADD, CONCAT, Branch, Container, chain
-from minidl.layer import Layer
+from minidl.layer import Layer, Shape
 
 
 class Parallel(Container):
@@ -21,12 +25,11 @@ class Parallel(Container):
             raise ValueError(f"join: expected 'add' or 'concat', got {join!r}")
         if not branches:
             raise ValueError("branches: expected at least one, got none")
-        self.branches = branches
+        self.branches = tuple(chain(f"branches[{i}]", branch) for i, branch in enumerate(branches))
         self.join = join
 
     def ways(self) -> dict[str, Branch]:
-        lists = [way if isinstance(way, (list, tuple)) else [way] for way in self.branches]
-        return {f"branches.{i}": chain(f"branches[{i}]", way) for i, way in enumerate(lists)}
+        return {f"branches.{i}": way for i, way in enumerate(self.branches)}
 
 
 class Block(Container):
@@ -35,10 +38,35 @@ class Block(Container):
     Parameters: those of the layers, named "0.weight". Raises TypeError for what is no layer, ValueError for none.
     """
 
+    _weights: Mapping[str, Array] | None = None  # what it begins with, instead of its layers' inits
+
     def __init__(self, *layers: Layer) -> None:
         self.layers = chain("layers", layers)
         if not layers:
             raise ValueError("layers: expected at least one, got none")
 
+    @classmethod
+    def of(cls, layers: Sequence[Layer], weights: Mapping[str, Array] | None) -> Block:
+        """A Block that begins with these parameters and buffers, by name; None: with those of the inits."""
+        block = cls(*layers)
+        block._weights = weights
+        return block
+
     def ways(self) -> dict[str, Branch]:
         return {"": self.layers}
+
+    def setup(
+        self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
+    ) -> Shape:
+        return super().setup(in_shape, dtype, seed, path, self._weights if given is None else given)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As Layer.settings, and the weights that it begins with, as long as it has not begun."""
+        weights = {} if self._weights is None or self.built else {"weights": self._weights}
+        return {**super().settings, **weights}
+
+    def take_settings(self, settings: Mapping[str, Any]) -> None:
+        rest = dict(settings)
+        self._weights = rest.pop("weights", None)
+        super().take_settings(rest)

@@ -20,9 +20,7 @@ class Residual(Container):
 
     def __init__(self, *layers: Layer, shortcut: Layer | list[Layer] | tuple[Layer, ...] | None = None) -> None:
         self.layers = chain("layers", layers)
-        self.shortcut = shortcut
+        self.shortcut = None if shortcut is None else chain("shortcut", shortcut)
 
     def ways(self) -> dict[str, Branch]:
-        way = self.shortcut
-        side = () if way is None else chain("shortcut", way if isinstance(way, (list, tuple)) else [way])
-        return {"body": self.layers, "shortcut": side}
+        return {"body": self.layers, "shortcut": self.shortcut or ()}

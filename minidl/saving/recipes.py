@@ -5,6 +5,8 @@ with it, so that a user's class never loads as one of ours, nor ours as his:
 
     {"minidl": ["Dense", {"units": 10}]}   {"custom": ["Swish", {}]}   {"minidl": "accuracy"}   {"custom": "my_loss"}
 
+Behind the arguments of a layer stand its settings, if it has any: {"minidl": ["ReLU", {}, {"trainable": false}]}.
+
 Users give their classes and functions by name; nothing is imported, and no code comes out of a file.
 """
 
@@ -52,8 +54,8 @@ class Recipes:
             return {"custom": self._named(value.__name__, value, where)}
         cls, arguments = type(value), self._arguments(value, where)
         if any(cls is known for known in self.ours.values()):
-            return {"minidl": [cls.__name__, arguments]}
-        return {"custom": [self._named(cls.__name__, cls, where), arguments]}
+            return {"minidl": [cls.__name__, arguments, *_settings(value)]}
+        return {"custom": [self._named(cls.__name__, cls, where), arguments, *_settings(value)]}
 
     def _arguments(self, value: Any, where: str) -> dict[str, Any]:
         try:
@@ -74,6 +76,20 @@ class Recipes:
         return name
 
 
+def _settings(value: Any) -> list[dict[str, Any]]:
+    return [value.settings] if isinstance(value, Layer) and value.settings else []
+
+
+def made_with(cls: type, arguments: dict[str, Any], settings: Mapping[str, Any] | None = None) -> Any:
+    """An object made with these arguments, and a layer's settings; raises ValueError for settings of anything else."""
+    made = construct(cls, arguments)
+    if settings:
+        if not isinstance(made, Layer):
+            raise ValueError(f"{cls.__name__}: expected no settings, got {', '.join(settings)[:100]}")
+        made.take_settings(settings)
+    return made
+
+
 def decode(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> Any:
     """What `Recipes.encode` was given; raises ValueError or TypeError for what it never writes, and missing names."""
     check_names(recipe, ours, custom)
@@ -84,10 +100,11 @@ def decode(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> A
             raise ValueError(f"expected a kind of value, got {kind!r}")
         if isinstance(content, str):
             return known[content]
-        name, arguments = content
+        name, arguments, *settings = content
         if not isinstance(known[name], type):
             raise TypeError(f"{kind}: expected the class {name}, got {known[name]!r}")
-        return construct(known[name], {key: encoding.decode(argument, made) for key, argument in arguments.items()})
+        arguments = {key: encoding.decode(argument, made) for key, argument in arguments.items()}
+        return made_with(known[name], arguments, *settings)
 
     return encoding.decode(recipe, made)
 
@@ -104,8 +121,9 @@ def check_names(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any])
             rest += value.values()
             for kind in names.keys() & value.keys():
                 content, found = value[kind], found + 1
-                name = content[0] if isinstance(content, list) and len(content) == 2 else content
-                if not isinstance(name, str) or not (isinstance(content, str) or isinstance(content[1], dict)):
+                name = content[0] if isinstance(content, list) and len(content) in (2, 3) else content
+                parts = content[1:] if isinstance(content, list) else []
+                if not isinstance(name, str) or not all(isinstance(part, dict) for part in parts):
                     raise ValueError(f"expected a name, or a class and its arguments, got {str(content)[:100]}")
                 names[kind].add(name)
     if found > MOST:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from minidl import losses, metrics, optimizers, schedules
-from minidl.layer import Array
+from minidl.arrays import Array
 from minidl.saving.encoding import decode, encode
 from minidl.saving.files import FileError
 from minidl.saving.recipes import Recipes, check_names
@@ -59,6 +59,7 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
         "schedule": encode(remembered(made.lr, living) if _is_made(made.lr) else None, "lr", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": whole("seed", trainer.seed, least=0),
+        "clip": [trainer.clip_norm, trainer.clip_value],
         "step": trainer.step,
         "epoch": trainer.epoch,
         "history": list(trainer.history),
@@ -118,9 +119,10 @@ def blamed(path: str) -> Iterator[None]:
 
 
 def parts(config: Any, custom: Custom) -> dict[str, Any]:
-    """Loss, metrics, optimizer and seed: what a Trainer is made with."""
+    """Loss, metrics, optimizer, seed and limits of the gradient: what a Trainer is made with."""
     found = {name: decode_recipe(config[name], OURS, custom) for name in ("loss", "optimizer", "metrics")}
-    return {**found, "seed": config["seed"]}
+    norm, value = config["clip"]
+    return {**found, "seed": config["seed"], "clip_norm": norm, "clip_value": value}
 
 
 def model_of(config: Any, tensors: Tensors, custom: Custom, given: Sequential | None) -> Sequential:

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from minidl.layer import Array, Layer
+from minidl.arrays import Array
+from minidl.container import trainings
+from minidl.layer import Layer
 from minidl.losses import Loss, checked_loss
 from minidl.network import Network, Stage, stage_of
 from minidl.parameters import Parameters
@@ -36,7 +38,8 @@ def explain(model: Sequential, loss: Loss, batch: Batches, k: int, seed: int, nu
     assert network is not None
     try:
         with np.errstate(all="ignore"):
-            found = Rerun(network, loss, batch, k, seed, step, num_threads).finding()
+            reruns = (Rerun(network, loss, batch, k, part, seed, num_threads) for part in range(batch.parts))
+            found = next(filter(None, (rerun.finding() for rerun in reruns)), None)
         found = found or _left(network, batch, k, "; it did not happen again in a second run of this step")
     except Exception as error:  # of a user's layer or loss, which may not bear to be copied or to run again
         found = _left(network, batch, k, f"; a second run, to say more, broke off: {type(error).__name__}: {error}")
@@ -44,19 +47,20 @@ def explain(model: Sequential, loss: Loss, batch: Batches, k: int, seed: int, nu
 
 
 class Rerun:
-    """The k-th step of `batch` once more, on a copy of the network in which every layer is a stage of its own."""
+    """A micro-batch of the k-th step of `batch` once more, on a copy of the network, every layer a stage of its own."""
 
     def __init__(
-        self, network: Network, loss: Loss, batch: Batches, k: int, seed: int, step: int, num_threads: int | None
+        self, network: Network, loss: Loss, batch: Batches, k: int, part: int, seed: int, num_threads: int | None
     ) -> None:
         self.layers = _twins(network)
         self.parameters = Parameters(self.layers, network.dtype)
         self.names = [f"layer {i}, {type(layer).__name__}" for i, layer in enumerate(self.layers)]
+        trained = trainings(self.layers)
         self.stages: list[Stage] = [
-            stage_of(layer, name, self.parameters) for layer, name in zip(self.layers, self.names, strict=True)
+            stage_of(layer, name, self.parameters, trained) for layer, name in zip(self.layers, self.names, strict=True)
         ]
-        self.loss, self.batch, self.seed, self.step, self.num_threads = loss, batch, seed, step, num_threads
-        self.rows = batch.rows[k * batch.size : (k + 1) * batch.size]
+        self.loss, self.batch, self.seed, self.num_threads = loss, batch, seed, num_threads
+        self.step, self.part, self.rows = int(batch.count[0]), part, batch.rows[batch.part(k, part)]
         self.total = batch.totals()[k]
         largest = np.abs(self.parameters.values).max(initial=0)
         self.smaller = SMALLER if largest <= GROWN else ANEW.format(_largest(self.parameters.values))
@@ -68,7 +72,7 @@ class Rerun:
 
     def _run(self, i: int) -> tuple[Array, Any]:
         """A forward of layer i: its outputs, and what its backward needs."""
-        return self.stages[i].forward(self.inputs[i], self.num_threads, self.seed, self.step, self.rows)
+        return self.stages[i].forward(self.inputs[i], self.num_threads, self.seed, self.step, self.rows, self.part)
 
     def _forward(self) -> tuple[str, str] | None:
         if not np.isfinite(self.inputs[0]).all():
@@ -100,7 +104,7 @@ class Rerun:
                 weight = "" if self.batch.weights is None or what is losses else " and sample_weight"
                 told = f"the {name} of {self._examples(what)} is {_kind(what)}"
                 return f"{told}, from finite scores (up to {_largest(scores)}){weight}", look
-        first = next((i for i, layer in enumerate(self.layers) if layer.params), len(self.layers))
+        first = next((i for i, stage in enumerate(self.stages) if stage.trains), len(self.layers))
         for i in range(len(self.layers) - 1, first - 1, -1):
             dx = self._through(i, dy, i > first)
             found = self._in_gradients(i, dy, dx)

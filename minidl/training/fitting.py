@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from minidl.arrays import Array
 from minidl.data import Index, epoch_order
-from minidl.layer import Array
 from minidl.optimizer import rate_at
 from minidl.training.hooks import Hooks, State
 from minidl.training.learner import Learner
@@ -54,6 +54,7 @@ class Fit:
     validation: tuple[Supervised, Index] | None
     epochs: int
     batch_size: int
+    accumulate: int
     shuffle: bool
     validation_split: float
     hooks: Hooks
@@ -69,6 +70,11 @@ class Fit:
     _arguments: dict[str, Any] | None = None
     _planned: int = 1  # steps of the next chunk
 
+    @property
+    def step_size(self) -> int:
+        """The examples of a step: some micro-batches of batch_size."""
+        return self.batch_size * self.accumulate
+
     # ---- the position
 
     @property
@@ -78,6 +84,7 @@ class Fit:
             self._arguments = {
                 "epochs": self.epochs,
                 "batch_size": self.batch_size,
+                "accumulate": self.accumulate,
                 "shuffle": self.shuffle,
                 "validation_split": self.validation_split,
                 "validation_data": self._validation_data(),
@@ -180,7 +187,7 @@ class Fit:
     def _epoch(self, check: Callable[[], None]) -> None:
         learner = self.learner
         order = self.rows[epoch_order(len(self.rows), learner.seed, learner.epoch, self.shuffle)]
-        self.progress.begin_epoch(self.finished + 1, -(-len(order) // self.batch_size), self.done // self.batch_size)
+        self.progress.begin_epoch(self.finished + 1, -(-len(order) // self.step_size), self.done // self.step_size)
         before, began = self.done, time.perf_counter()
         while self.done < len(order) and not learner.stop:
             check()
@@ -204,10 +211,11 @@ class Fit:
         """Some steps without Python between them; then the hooks that want to see the last one."""
         learner, left = self.learner, len(order) - self.done
         until = self.hooks.steps_until_next(learner.step)
-        steps = max(1, min(self._planned, until or self._planned, left // self.batch_size))
-        size = min(self.batch_size, left)  # the last partial batch goes alone
+        steps = max(1, min(self._planned, until or self._planned, left // self.step_size))
+        size = min(self.step_size, left)  # the last partial batch goes alone
         rows = order[self.done : self.done + steps * size]
-        batch, before, began = learner.batches(self.data, rows, size), learner.step, time.perf_counter()
+        batch = learner.batches(self.data, rows, size, self.batch_size)
+        before, began = learner.step, time.perf_counter()
         with learner.stepping():
             try:
                 learner.run(batch)

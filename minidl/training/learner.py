@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl import losses
+from minidl.arrays import Array
 from minidl.data import Index
-from minidl.layer import Array
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import Metric
 from minidl.metrics import get as found_metrics
+from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.sequential import Sequential
-from minidl.shapes import whole
+from minidl.shapes import positive, whole
 from minidl.training.diagnosis import explain
-from minidl.training.steps import Batches, Steps, make_steps
+from minidl.training.steps import Batches, Clip, Steps, make_steps
 from minidl.training.supervised import Supervised
 from minidl_c.threads import check_num_threads
 
@@ -37,6 +38,8 @@ class Learner:
         metrics: Sequence[str | Metric] = (),
         seed: int = 0,
         num_threads: int | None = None,
+        clip_norm: float | None = None,
+        clip_value: float | None = None,
     ) -> None:
         if not isinstance(model, Sequential):
             raise TypeError(f"model: expected a Sequential, got {model!r}")
@@ -48,6 +51,7 @@ class Learner:
         self.loss = losses.get(loss)
         self.metrics = found_metrics(metrics)
         self.seed = whole("seed", seed, least=0)
+        self.clip_norm, self.clip_value = clip_norm, clip_value
         self.epoch = 0
         self.stop = False
         self.history: dict[str, list[float]] = {}
@@ -64,6 +68,24 @@ class Learner:
     @step.setter
     def step(self, step: int) -> None:
         self._count[0] = step
+
+    @property
+    def clip_norm(self) -> float | None:
+        """The largest norm that a step's gradient, of all layers together, may have; None: any."""
+        return self._clip.get("clip_norm")
+
+    @clip_norm.setter
+    def clip_norm(self, norm: float | None) -> None:
+        self._clip = _clipping(self.__dict__.get("_clip", {}), "clip_norm", norm)
+
+    @property
+    def clip_value(self) -> float | None:
+        """The largest size that a number in a step's gradient may have; None: any."""
+        return self._clip.get("clip_value")
+
+    @clip_value.setter
+    def clip_value(self, value: float | None) -> None:
+        self._clip = _clipping(self.__dict__.get("_clip", {}), "clip_value", value)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.
@@ -89,8 +111,7 @@ class Learner:
 
     def check_batch(self, size: int) -> None:
         """Raises ValueError, naming the layer, if no layer can be trained with a batch of so many examples."""
-        assert self.model.network is not None
-        self.model.network.check_batch(size)
+        self._network().check_batch(size)
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -106,13 +127,27 @@ class Learner:
         if self._stepping:
             raise RuntimeError(f"{what}: a step is being done; call it between two steps, in the on_save of a callback")
 
-    def steps(self) -> Steps:
-        """How this model, loss and optimizer make their steps: made anew when one of them was exchanged."""
-        parts = (self.model.network, self.loss, self.optimizer)
+    def steps(self, in_parts: bool = False) -> Steps:
+        """How this model, loss and optimizer make their steps: made anew when one of them was exchanged.
+
+        in_parts: whether steps see their micro-batches apart, if that makes a difference.
+        """
+        network = self._network()
+        parts = (network, self.optimizer, self.loss, network.trained, in_parts and network.couples)
         if self._steps is None or any(a is not b for a, b in zip(parts, self._parts, strict=True)):
-            self._steps, self._parts = make_steps(self.model, self.loss, self.optimizer, self.seed), parts
+            same = self._steps is not None and all(a is b for a, b in zip(parts[:2], self._parts[:2], strict=True))
+            update = self._steps.update if self._steps is not None and same else None  # remembers, whatever is frozen
+            self._steps = make_steps(self.model, self.loss, self.optimizer, self.seed, update, parts[-1])
+            self._parts = parts
         self._steps.seed = self.seed
         return self._steps
+
+    def _network(self) -> Network:
+        """The built model's network, as its layers are frozen now."""
+        network = self.model.network
+        assert network is not None
+        network.refresh()
+        return network
 
     def _rate(self, step: int) -> float:
         """The learning rate at a step, asked for as late as may be; raises for one that is none."""
@@ -121,8 +156,8 @@ class Learner:
             raise ValueError(f"lr: expected a number that {dtype} can hold, got {rate}")
         return rate
 
-    def batches(self, data: Supervised, rows: Index, size: int) -> Batches:
-        """What the steps on these rows are given."""
+    def batches(self, data: Supervised, rows: Index, size: int, micro: int | None = None) -> Batches:
+        """What the steps on these rows are given: `size` of them each, `micro` of these together (None: all)."""
         dtype = self.model.dtype
         return Batches(
             data.examples,
@@ -130,21 +165,21 @@ class Learner:
             None if data.weights is None else data.weights.astype(dtype),
             rows,
             size,
+            micro if micro is not None and self._network().couples else size,
             self._rate,
             self._count,
             losses=np.empty(len(rows), dtype),
             scores=np.empty((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
+            clip=self._clip,
         )
 
     def run(self, batch: Batches) -> None:
         """Does these steps; raises FloatingPointError at the first that is not finite."""
-        done = self.steps().run(batch, self.num_threads)
+        done = self.steps(in_parts=batch.micro < batch.size).run(batch, self.num_threads)
         if done < batch.steps:
             raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
 
-    def evaluated(
-        self, data: Supervised, rows: Index, between: Callable[[], None] = lambda: None
-    ) -> dict[str, float]:
+    def evaluated(self, data: Supervised, rows: Index, between: Callable[[], None] = lambda: None) -> dict[str, float]:
         """The loss and the metrics of these rows; calls `between` now and then."""
         scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
         for start in range(0, len(rows), BLOCK):
@@ -172,3 +207,9 @@ class Learner:
         for name in [*self.history, *(name for name in logs if name not in self.history)]:
             self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
         self.epoch += 1
+
+
+def _clipping(clip: Clip, name: str, most: float | None) -> Clip:
+    """`clip` with another limit of that name, or without one; raises TypeError or ValueError for what is none."""
+    others = {key: value for key, value in clip.items() if key != name}
+    return others if most is None else {**others, name: positive(name, most)}

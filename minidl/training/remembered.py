@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minidl.arguments import constructor_arguments
-from minidl.layer import Array
+from minidl.arrays import Array
 
 WAY_OUT = "give its class a state_dict() and a load_state_dict(state)"
 MOST = 10_000  # things that are looked at: what is longer is a list of numbers

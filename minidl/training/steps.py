@@ -4,39 +4,54 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.arrays import Array
 from minidl.data import Examples, Index
-from minidl.layer import Array
 from minidl.losses import Loss, checked_loss
-from minidl.lowering import ops_of
+from minidl.lowering import plan_of
 from minidl.network import Network
 from minidl.sequential import Sequential
-from minidl_c.plan import Plan
+from minidl_c.clip import clip
+from minidl_c.update import Update
+
+Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/clip.pyx
 
 
 @dataclass
 class Batches:
-    """Some steps' worth of examples: `rows` of `examples` in order, `size` of them a step."""
+    """Some steps' worth of examples: `rows` of `examples` in order, `size` of them a step, `micro` together."""
 
     examples: Examples
     targets: Array  # by example
     weights: Array | None  # by example, in the model's dtype
     rows: Index
     size: int
+    micro: int  # as `size`, unless something in the model has to see a step's examples in parts
     rate: Callable[[int], float]  # the learning rate at a step of the trainer's life
     count: NDArray[np.int64]  # (1,): the steps done so far; each one adds 1, in the same call that changes the weights
     losses: Array  # OUT (len(rows),)
     scores: Array | None  # OUT (len(rows), classes)
+    clip: Clip = field(default_factory=dict)
 
     @property
     def steps(self) -> int:
         """How many they are."""
         return len(self.rows) // self.size
+
+    @property
+    def parts(self) -> int:
+        """The micro-batches of a step."""
+        return -(-self.size // self.micro)
+
+    def part(self, k: int, part: int) -> slice:
+        """Where in `rows` a micro-batch of the k-th step is."""
+        first, end = k * self.size, (k + 1) * self.size
+        return slice(first + part * self.micro, min(first + (part + 1) * self.micro, end))
 
     def totals(self) -> NDArray[np.float64]:
         """For each step, the weight of its batch: what sums of gradients and losses are divided by."""
@@ -55,13 +70,11 @@ class Batches:
 class FusedSteps:
     """Steps of a model of kernels, a native loss and a native optimizer: no Python from the first to the last."""
 
-    def __init__(self, network: Network, loss: Any, optimizer: Any, seed: int) -> None:
+    def __init__(self, network: Network, loss: Any, update: Update, seed: int) -> None:
         parameters = network.parameters
-        ops, offsets = ops_of(network.layers, parameters.offsets)
-        ops.append(loss.op(network.layers[-1].out_shape, network.dtype))
-        self.plan = Plan(ops, [*offsets, 0], has_loss=True)
-        self.parameters, self.seed = parameters, seed
-        self.update = optimizer.update(parameters.values.size, network.dtype)
+        last = loss.op(network.layers[-1].out_shape, network.dtype)
+        self.plan = plan_of(network.layers, parameters.offsets, network.trained, last)
+        self.parameters, self.seed, self.update = parameters, seed, update
 
     def run(self, b: Batches, num_threads: int | None) -> int:
         """Does the steps; returns how many: fewer than asked for if one was not finite, which then changed nothing."""
@@ -73,25 +86,23 @@ class FusedSteps:
         return self.plan.train(
             x, rows, b.size, targets, weights, b.losses, b.scores, b.totals(), rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.rows,
+            **b.clip,
         )  # fmt: skip
 
 
 class StagedSteps:
     """Steps with a layer, a loss or an optimizer in Python. The same slots, so for native parts the same bits."""
 
-    def __init__(self, model: Sequential, loss: Loss, optimizer: Any, seed: int) -> None:
+    def __init__(self, model: Sequential, loss: Loss, optimizer: Any, update: Update | None, seed: int) -> None:
         network = model.network
         assert network is not None
-        self.model, self.network, self.loss, self.optimizer, self.seed = (
-            model,
-            network,
-            loss,
-            optimizer,
-            seed,
-        )
+        self.model, self.network, self.loss, self.seed = model, network, loss, seed
+        self.optimizer, self.update = optimizer, update
         self.buffers = [buffer for layer in network.layers for buffer in layer.buffers.values()]
-        native = has_update(optimizer)
-        self.update = optimizer.update(network.parameters.values.size, network.dtype) if native else None
+        self.ranges = network.trained_ranges
+        if update is None and any(rate != 1 for *_, rate in self.ranges):
+            expected = "an optimizer of minidl, or one with update(size, dtype)"
+            raise ValueError(f"lr_factor: expected {expected}, got {type(optimizer).__name__}: its step knows one lr")
 
     def run(self, b: Batches, num_threads: int | None) -> int:
         """As FusedSteps.run."""
@@ -115,10 +126,30 @@ class StagedSteps:
 
     def _step(self, b: Batches, k: int, total: float, num_threads: int | None) -> bool:
         """The k-th step; returns whether it was done, which it is not if something is not finite."""
-        here, rate = slice(k * b.size, (k + 1) * b.size), b.rate(int(b.count[0]))
+        rate, parameters = b.rate(int(b.count[0])), self.network.parameters
+        grads = parameters.grads
+        for part in range(b.parts):
+            before = grads.copy() if part else None
+            self._part(b, b.part(k, part), part, num_threads)
+            if before is not None:
+                np.add(before, grads, out=grads)
+        np.divide(grads, grads.dtype.type(total), out=grads)
+        if not (np.isfinite(grads).all() and np.isfinite(b.losses[k * b.size : (k + 1) * b.size]).all()):
+            return False
+        if b.clip:
+            clip(grads, **b.clip)
+        if self.update is not None:
+            self.update.apply(parameters.values, grads, rate, b.count, self.ranges)
+        else:
+            self.optimizer.step(self.network.trained_params(self.model.params), rate)
+            b.count += 1
+        return True
+
+    def _part(self, b: Batches, here: slice, part: int, num_threads: int | None) -> None:
+        """Forward, loss and backward of a micro-batch."""
         rows = b.rows[here]
         x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
-        scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), rows)
+        scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), rows, part)
         losses, dscores = checked_loss(self.loss, scores, b.targets[rows])
         b.losses[here] = losses
         if b.scores is not None:
@@ -127,16 +158,6 @@ class StagedSteps:
             dscores = b.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
         self.network.backward(tape, dscores, want_dx=False)
         self.network.release(tape)
-        grads = self.network.parameters.grads
-        np.divide(grads, grads.dtype.type(total), out=grads)
-        if not (np.isfinite(grads).all() and np.isfinite(b.losses[here]).all()):
-            return False
-        if self.update is not None:
-            self.update.apply(self.network.parameters.values, grads, rate, b.count)
-        else:
-            self.optimizer.step(self.model.params, rate)
-            b.count += 1
-        return True
 
 
 Steps = FusedSteps | StagedSteps
@@ -157,10 +178,17 @@ def has_update(optimizer: object) -> bool:
     ) == ["size", "dtype"]
 
 
-def make_steps(model: Sequential, loss: Loss, optimizer: Any, seed: int) -> Steps:
-    """The fastest kind of steps that this model, loss and optimizer allow."""
-    assert model.network is not None
-    native = speaks_for(loss, "op", "__call__") and has_update(optimizer)
-    if native and model.network.native:
-        return FusedSteps(model.network, loss, optimizer, seed)
-    return StagedSteps(model, loss, optimizer, seed)
+def make_steps(
+    model: Sequential, loss: Loss, optimizer: Any, seed: int, update: Update | None = None, in_parts: bool = False
+) -> Steps:
+    """The fastest kind of steps that this model, loss and optimizer allow.
+
+    update: what this optimizer remembers of the steps before; in_parts: whether a step's micro-batches are apart.
+    """
+    network = model.network
+    assert network is not None
+    if update is None and has_update(optimizer):
+        update = optimizer.update(network.parameters.values.size, network.dtype)
+    if speaks_for(loss, "op", "__call__") and update is not None and network.native and not in_parts:
+        return FusedSteps(network, loss, update, seed)
+    return StagedSteps(model, loss, optimizer, update, seed)

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.arrays import unmasked
+from minidl.arrays import Array, unmasked
 from minidl.data import Examples, Index, as_numbers, as_weights, class_weights, fingerprint
-from minidl.layer import Array
 from minidl.losses import Loss
 from minidl.sequential import Sequential
 

@@ -1,8 +1,8 @@
 """All conformance programs, one after the other, each with a budget; what they print, and a summary.
 
-    python tests/conformance/run.py             # some minutes: what every change has to pass
-    python tests/conformance/run.py --whole     # hours: the figures in docs/promises.md
-    python tests/conformance/run.py kills race  # some of them
+python tests/conformance/run.py             # some minutes: what every change has to pass
+python tests/conformance/run.py --whole     # hours: the figures in docs/promises.md
+python tests/conformance/run.py kills race  # some of them
 """
 
 import argparse

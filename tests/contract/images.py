@@ -35,9 +35,7 @@ def pad2d(rng):
     value = float(rng.standard_normal())
     forms = {1: (top, (top,) * 4), 2: ((top, left), (top, top, left, left)), 4: (sides, sides)}
     told, (top, bottom, left, right) = forms[int(rng.choice([1, 2, 4]))]
-    return Case(
-        Pad2D(told, value), image(rng), lambda x: functional().pad(x, (left, right, top, bottom), value=value)
-    )
+    return Case(Pad2D(told, value), image(rng), lambda x: functional().pad(x, (left, right, top, bottom), value=value))
 
 
 def upsample2d(rng):

@@ -174,6 +174,4 @@ def pytest_terminal_summary(terminalreporter, config):
     compared = config.stash[COMPARED]
     if compared:
         parts = [f"{name} {dtype} {count}" for (name, dtype), count in sorted(compared.items())]
-        terminalreporter.write_line(
-            f"compared geometries: {sum(compared.values())} ({', '.join(parts)})"
-        )
+        terminalreporter.write_line(f"compared geometries: {sum(compared.values())} ({', '.join(parts)})")

@@ -184,8 +184,18 @@ def test_no_function_is_forgotten():
             if ours and callable(value) and not isinstance(value, type):
                 found[f"{path.stem}.{name}"] = value
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *(name for name in METHODS if name.startswith("batch."))}
-    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "seed", "step",
-                  "path"}
+    plain_ones = {
+        "num_threads",
+        "padding",
+        "dilation",
+        "groups",
+        "stride",
+        "ceil_mode",
+        "offset",
+        "seed",
+        "step",
+        "path",
+    }
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
 

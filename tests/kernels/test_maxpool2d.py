@@ -51,9 +51,7 @@ def anything(rng, shape):
     return rng.choice(np.array([-np.inf, np.nan, 0, -0.0, 1, -3e38, np.inf], "f4"), shape)
 
 
-CONTENTS = (
-    normal, ties, signed_zeros, negative, some_nan, mostly_infinite, only_infinite, anything
-)
+CONTENTS = (normal, ties, signed_zeros, negative, some_nan, mostly_infinite, only_infinite, anything)
 
 
 def forward(check, case, x, **options):
@@ -101,9 +99,7 @@ def test_random_geometries_reach_every_corner():
         "pixels left over": lambda c: not c.ceil_mode and c.spare[0] % c.stride[0],
         "rounded up": lambda c: c.out_size != replace(c, ceil_mode=False).out_size,
         "not rounded up into the padding": lambda c: (
-            c.ceil_mode
-            and c.spare[0] % c.stride[0]
-            and c.out_size[0] == replace(c, ceil_mode=False).out_size[0]
+            c.ceil_mode and c.spare[0] % c.stride[0] and c.out_size[0] == replace(c, ceil_mode=False).out_size[0]
         ),
         "one output pixel": lambda c: c.out_size == (1, 1),
         "not square": lambda c: c.kernel[0] != c.kernel[1] and c.padding[0] != c.padding[1],
@@ -294,9 +290,7 @@ NUMBERS = [
     *({"num_threads": threads} for threads in (0, -1)),
 ]
 STRANGE = [
-    {name: value}
-    for name in ("kernel", "stride", "padding")
-    for value in ((), (1,), (1, 1, 1), (1.5, 1), None, "ab")
+    {name: value} for name in ("kernel", "stride", "padding") for value in ((), (1,), (1, 1, 1), (1.5, 1), None, "ab")
 ]
 
 

@@ -16,6 +16,14 @@ from minidl.saving import files
 from minidl.saving.files import FileError
 
 
+class Three:
+    def __new__(cls, *args, **kwargs):
+        return 3
+
+    def __init__(self, start=1.0):
+        pass
+
+
 class Gain(Layer):
     def __init__(self, start=(1.0, [2, None]), inner=None):
         self.start, self.inner = start, inner
@@ -119,7 +127,7 @@ def test_classes_that_are_missing_are_named(model, path):
     with pytest.raises(TypeError, match="custom: expected classes and functions by name"):
         Sequential.load(path, custom=[Gain])
     with pytest.raises(FileError, match="layers: expected Layer objects, got 3 at place 5"):
-        Sequential.load(path, custom={"Gain": type("Three", (), {"__new__": lambda *_, **__: 3})})
+        Sequential.load(path, custom={"Gain": Three})
 
 
 # ---- files that hold other things than a model

@@ -86,8 +86,15 @@ class Lost(Layer):
         pass
 
 
-class Star:
+class Loose:
     """Has arguments without names."""
+
+    def __init__(self, **options):
+        pass
+
+
+class Star:
+    """Does not keep its arguments."""
 
     def __init__(self, *sizes):
         pass
@@ -99,7 +106,8 @@ class Star:
         (np.zeros(3), "got array"),
         (object, "got the class object"),
         (Lost(3), "takes 'size' and has to keep it in self.size"),
-        (Star(), "arguments without a name"),
+        (Star(), "takes 'sizes' and has to keep it in self.sizes"),
+        (Loose(), "arguments without a name"),
         (Mine(Star()), "what: cannot be saved"),
         (1j, "cannot be saved"),
         (b"x", "cannot be saved"),

@@ -1,0 +1,14 @@
+"""Gradient clipping. See clip.pyx."""
+
+cdef enum:
+    BLOCKS = 16                         # of the flat gradient: never a matter of threads
+
+ctypedef struct clipping:
+    double norm, value                  # 0: not by that
+    double squares[16]                  # of each block
+    double factor
+
+cdef int ask(clipping *c, object norm, object value) except -1
+cdef void clip_block(clipping *c, int real_bytes, void *grad, Py_ssize_t size, int block) noexcept nogil
+cdef void find_factor(clipping *c, int real_bytes, const void *grad, Py_ssize_t size) noexcept nogil
+cdef void scale_range(const clipping *c, int real_bytes, void *grad, Py_ssize_t a, Py_ssize_t b) noexcept nogil

@@ -9,6 +9,7 @@ from typing import Any
 from minidl.container import CONCAT, Branch, Container, Training
 from minidl.layer import Layer, Shape
 from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
+from minidl_c.flatten import FlattenOp
 from minidl_c.op import Op
 from minidl_c.plan import Plan
 
@@ -25,6 +26,8 @@ def plan_of(
     """
     lowering = Lowering(offsets, trainings)
     lowering.chain(layers)
+    if not lowering.ops:  # branches that are nothing but the input
+        lowering.add(FlattenOp(layers[0].in_shape, layers[0].dtype))
     if loss is not None:
         lowering.add(loss)
     return Plan(lowering.ops, lowering.places, loss is not None, lowering.frozen, lowering.rates)

@@ -258,22 +258,22 @@ class Sequential:
             return self.layers[place]
         chosen = self.layers[place]
         if self.network is None:
-            return _rebuilt(stack.parts(chosen), None, self.seed, self.dtype, {})
+            return _rebuilt(stack.apart(chosen), None, self.seed, self.dtype, {})
         stack.check_slice(chosen, place)
         shape = chosen[0].in_shape if chosen else None
         with self.busy.reading("a slice"):
             state = copies(chosen)
-        return _rebuilt(stack.parts(chosen), shape, self.seed, self.dtype, state)
+        return _rebuilt(stack.apart(chosen), shape, self.seed, self.dtype, state)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copy and pickle: layers by class and arguments, and copies of the state."""
         state = {} if self.network is None else self.state_dict()
         shape = None if self.network is None else self.input_shape
-        return _rebuilt, (stack.parts(self.layers), shape, self.seed, self.dtype, state)
+        return _rebuilt, (stack.apart(self.layers), shape, self.seed, self.dtype, state)
 
     def as_layer(self) -> Block:
         """Copies of the layers as one layer of another model, which begins with this one's weights if it is built."""
-        return Block.of(stack.made(stack.parts(self.layers)), None if self.network is None else self.state_dict())
+        return Block.of(stack.together(stack.apart(self.layers)), None if self.network is None else self.state_dict())
 
     def __repr__(self) -> str:
         lines = [f"  ({i}): {layer!r}" for i, layer in enumerate(self.layers)]
@@ -281,10 +281,10 @@ class Sequential:
 
 
 def _rebuilt(
-    parts: list[stack.Part], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
+    parts: tuple[stack.Part, ...], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
 ) -> Sequential:
     """A model of new layers with this state; not built where shape is None."""
-    model = Sequential(stack.made(parts), None, seed, dtype)
+    model = Sequential(stack.together(parts), None, seed, dtype)
     if shape is not None:
         model._build(shape, state)
     return model

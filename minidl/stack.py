@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from minidl import layers as ours
@@ -16,7 +17,6 @@ from minidl.state import by_layer
 
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__}
 MOST_PIXELS = 2**24  # what building takes time for: a file must not take long to load
-Part = tuple[type[Layer], dict[str, Any], dict[str, Any]]  # a layer's class, arguments and settings
 
 
 def name(i: int, layer: Layer) -> str:
@@ -30,7 +30,7 @@ def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     if not layers:
         raise ValueError("layers: expected at least one, got none")
     for i, layer in enumerate(layers):
-        for part in {id(layer): layer, **{id(leaf): leaf for leaf in layer.leaves()}}.values():
+        for part in layer.leaves() or [layer]:
             if id(part) in seen:
                 raise ValueError(f"{name(i, part)}: appears twice; make a second layer, they would share weights")
             seen.add(id(part))
@@ -80,24 +80,34 @@ def check_slice(layers: Sequence[Layer], place: slice) -> None:
 # ---- copies, and files
 
 
-def parts(layers: Sequence[Layer]) -> list[Part]:
-    """What new layers like these are made of."""
-    return [(type(layer), layer.config(), layer.settings) for layer in layers]
+@dataclass(frozen=True)
+class Part:
+    """What a new layer like another is made of: class, arguments and settings. Layers in the arguments are Parts."""
+
+    cls: type[Layer]
+    arguments: dict[str, Any]
+    settings: dict[str, Any]
 
 
-def made(parts: Sequence[Part]) -> list[Layer]:
-    """New layers of these parts."""
-    return [made_with(cls, fresh(config), settings) for cls, config, settings in parts]
-
-
-def fresh(value: Any) -> Any:
-    """A copy of an argument, in which layers are new ones, of no model."""
+def apart(value: Any) -> Any:
+    """A copy of layers, or of an argument of one, in which every layer is a Part."""
     if isinstance(value, Layer):
-        return made_with(type(value), fresh(value.config()), value.settings)
+        return Part(type(value), apart(value.config()), value.settings)
+    return _copied(value, apart)
+
+
+def together(value: Any) -> Any:
+    """A copy of what `apart` returned, in which every Part is a new layer, of no model."""
+    if isinstance(value, Part):
+        return made_with(value.cls, together(value.arguments), value.settings)
+    return _copied(value, together)
+
+
+def _copied(value: Any, copied: Callable[[Any], Any]) -> Any:
     if isinstance(value, dict):
-        return {key: fresh(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return type(value)(fresh(part) for part in value)
+        return {key: copied(part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(copied(part) for part in value)
     return copy.deepcopy(value)
 
 

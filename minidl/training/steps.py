@@ -187,6 +187,8 @@ def make_steps(
     """
     network = model.network
     assert network is not None
+    if model.params and not network.trained_ranges:
+        raise ValueError("model: expected a layer that is trainable, all are frozen")
     if update is None and has_update(optimizer):
         update = optimizer.update(network.parameters.values.size, network.dtype)
     if speaks_for(loss, "op", "__call__") and update is not None and network.native and not in_parts:

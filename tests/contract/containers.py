@@ -1,0 +1,77 @@
+"""Layers made of layers: branches that part and meet."""
+
+from contract.case import Case, functional, image
+
+from minidl.layers import BatchNorm2D, Block, Conv2D, DepthwiseConv2D, MaxPool2D, Parallel, ReLU, Residual, Sigmoid
+
+
+def conv(x, params, place, **options):
+    """What Conv2D with a kernel of 3 and padding 1, or of 1, computes."""
+    weight = params[f"{place}.weight"]
+    padding = weight.shape[-1] // 2
+    return functional().conv2d(x, weight, params.get(f"{place}.bias"), padding=padding, **options)
+
+
+def norm(x, params, place):
+    weight, bias = params[f"{place}.weight"], params[f"{place}.bias"]
+    return functional().batch_norm(x, None, None, weight, bias, training=True)
+
+
+def residual(rng):
+    """A body and, if it changes the channels, a convolution beside it; with batch norm, or one in the other."""
+    channels, height, width = image(rng)
+    filters = channels if rng.random() < 0.5 else int(rng.integers(1, 5))
+    normed, nested = rng.random() < 0.3, rng.random() < 0.3
+    inner = [ReLU(), Conv2D(filters, 3, padding=1, use_bias=False)]
+    norms, rest = [BatchNorm2D()] if normed else [], [Residual(*inner)] if nested else inner
+    body = [Conv2D(filters, 3, padding=1), *norms, *rest]
+    shortcut = None if filters == channels else Conv2D(filters, 1)
+
+    def by_torch(x, **params):
+        y = conv(x, params, "body.0")
+        y = norm(y, params, "body.1") if normed else y
+        place = f"body.{1 + normed}.body.1" if nested else f"body.{2 + normed}"
+        added = conv(functional().relu(y), params, place)
+        y = y + added if nested else added
+        return y + (x if shortcut is None else conv(x, params, "shortcut.0"))
+
+    layer = Residual(*body, shortcut=shortcut)
+    return Case(layer, (channels, height, width), by_torch, couples_examples=normed)
+
+
+def parallel(rng):
+    """Two to four branches, one of them perhaps the input itself, one with a pool."""
+    channels, height, width = image(rng)
+    join = str(rng.choice(["add", "concat"]))
+    widths = [channels if join == "add" else int(rng.integers(1, 4)) for _ in range(3)]
+    ways = [
+        ([Conv2D(widths[0], 1), ReLU()], lambda x, p, i: functional().relu(conv(x, p, f"branches.{i}.0"))),
+        (Conv2D(widths[1], 3, padding=1), lambda x, p, i: conv(x, p, f"branches.{i}.0")),
+        ([], lambda x, p, i: x),
+        (
+            [MaxPool2D(3, 1, padding=1), Conv2D(widths[2], 1), Sigmoid()],
+            lambda x, p, i: conv(functional().max_pool2d(x, 3, 1, 1), p, f"branches.{i}.1").sigmoid(),
+        ),
+    ]
+    chosen = [ways[i] for i in rng.permutation(4)[: rng.integers(1, 5)]]
+
+    def by_torch(x, **params):
+        import torch
+
+        found = [function(x, params, i) for i, (_, function) in enumerate(chosen)]
+        return torch.cat(found, 1) if join == "concat" else sum(found[1:], found[0])
+
+    return Case(Parallel(*(way for way, _ in chosen), join=join), (channels, height, width), by_torch)
+
+
+def block(rng):
+    channels, height, width = image(rng)
+
+    def by_torch(x, **params):
+        weight = params["0.weight"]
+        return functional().relu(functional().conv2d(x, weight, params["0.bias"], padding=1, groups=channels))
+
+    return Case(Block(DepthwiseConv2D(3, padding=1), ReLU()), (channels, height, width), by_torch)
+
+
+DRAWS = {"Block": block, "Parallel": parallel, "Residual": residual}

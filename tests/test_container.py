@@ -1,0 +1,261 @@
+"""Containers: Residual, Parallel, Block and a Sequential in another, as parts of a model."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.initializers import ones
+from minidl.layers import (
+    BatchNorm2D,
+    Block,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAvgPool2D,
+    Parallel,
+    ReLU,
+    Rescale,
+    Residual,
+)
+from minidl.optimizers import SGD
+from minidl.testing import check_layer
+
+RNG = np.random.default_rng(5)
+SHAPE = (2, 6, 6)
+X, Y = RNG.standard_normal((40, *SHAPE)), RNG.integers(0, 3, 40)
+
+
+class Double(Layer):
+    """In NumPy, so that what is around it cannot be one plan."""
+
+    def forward(self, x, training):
+        return x * 2
+
+    def backward(self, dy):
+        return dy * 2
+
+
+class Gain(Layer):
+    """In NumPy, with a parameter and a buffer."""
+
+    def build(self, in_shape):
+        self.gain, self.seen = self.param("gain", in_shape, ones), self.buffer("seen", (1,), ones)
+        return in_shape
+
+    def forward(self, x, training):
+        if training:
+            self.x, self.seen[...] = x, self.seen + 1
+        return x * self.gain.value
+
+    def backward(self, dy):
+        self.gain.grad = (dy * self.x).sum(axis=0)
+        return dy * self.gain.value
+
+
+def blocks(extra=()):
+    def more():
+        return [cls() for cls in extra]
+
+    return [
+        Conv2D(4, 3, padding=1),
+        Residual(
+            Conv2D(4, 3, padding=1, use_bias=False), BatchNorm2D(), *[cls() for cls in extra], ReLU(), Conv2D(4, 1)
+        ),
+        Residual(Conv2D(6, 3, stride=2, padding=1), shortcut=[Conv2D(6, 1, stride=2), BatchNorm2D()]),
+        Parallel(Conv2D(2, 1), [], [ReLU(), *more(), Conv2D(3, 3, padding=1)]),
+        Residual(Residual(ReLU(), Dropout(0.3)), Parallel([], Conv2D(11, 1), join="add")),
+        *[GlobalAvgPool2D(), Dense(3)],
+    ]
+
+
+def trained(layers, threads=None, dtype="float32", X=X, **options):
+    model = Sequential(layers, X.shape[1:], dtype=dtype)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.005, momentum=0.9), num_threads=threads)
+    trainer.fit(X.astype(dtype), Y, epochs=3, batch_size=18, verbose=0, **options)
+    return model
+
+
+# ---- names and shapes
+def test_parameters_are_named_by_branch_and_place():
+    model = Sequential(blocks(), SHAPE)
+    names = [name for name in model.params if name.startswith(("1.", "2.", "3."))]
+    assert names == [
+        *("1.body.0.weight", "1.body.1.weight", "1.body.1.bias", "1.body.3.weight", "1.body.3.bias"),
+        *("2.body.0.weight", "2.body.0.bias", "2.shortcut.0.weight", "2.shortcut.0.bias"),
+        *("2.shortcut.1.weight", "2.shortcut.1.bias"),
+        *("3.branches.0.0.weight", "3.branches.0.0.bias", "3.branches.2.1.weight", "3.branches.2.1.bias"),
+    ]
+    assert "2.shortcut.1.running_var" in model.state_dict()
+    assert model.layers[3].out_shape == (2 + 6 + 3, 3, 3)
+    assert model.params["1.body.0.weight"] is model.layers[1].layers[0].params["weight"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"),
+    [
+        (Residual(Conv2D(5, 1)), r"layer 0, Residual.*body gives \(5, 6, 6\), shortcut gives \(2, 6, 6\)"),
+        (Parallel(Conv2D(5, 1), Conv2D(5, 3)), r"layer 0, Parallel.*branches.0 gives .*branches.1 gives"),
+        (Parallel(Conv2D(5, 1), Flatten()), "layer 0, Parallel.*that differ in the first axis alone"),
+        (Residual(ReLU(), Conv2D(2, 9)), "layer 0, Residual.*body.1, Conv2D"),
+        (Parallel([], [ReLU(), Block(Conv2D(2, 9))]), r"layer 0, Parallel.*branches.1.1, Block: 0, Conv2D: "),
+    ],
+)
+def test_what_does_not_fit_is_named_by_its_place(layer, said):
+    for _ in range(2):  # refused the first time, not spoilt
+        with pytest.raises(ValueError, match=said):
+            Sequential([layer], SHAPE)
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda: Residual(3), TypeError, "layers: expected Layer objects, got 3 at place 0"),
+        (lambda: Residual(ReLU(), shortcut=[ReLU(), "x"]), TypeError, "shortcut: .*got 'x' at place 1"),
+        (lambda: Parallel([ReLU(), None]), TypeError, r"branches\[0\]: .*got None at place 1"),
+        (lambda: Parallel(join="add"), ValueError, "branches: expected at least one"),
+        (lambda: Parallel(ReLU(), join="sum"), ValueError, "join: expected 'add' or 'concat', got 'sum'"),
+        (lambda: Block(), ValueError, "layers: expected at least one"),
+        (lambda: Residual(ReLU), TypeError, "layers: expected Layer objects, got <class"),
+    ],
+)
+def test_arguments_that_make_no_sense(make, error, said):
+    with pytest.raises(error, match=said):
+        make()
+
+
+def test_a_layer_may_stand_in_one_place_alone():
+    relu = ReLU()
+    with pytest.raises(ValueError, match="layer 1, ReLU: appears twice"):
+        Sequential([Residual(relu), relu], SHAPE)
+    with pytest.raises(ValueError, match="appears twice"):
+        Sequential([Parallel(relu, [relu])], SHAPE)
+    Sequential([Residual(relu)], SHAPE)
+    with pytest.raises(ValueError, match="belongs to another model"):
+        Sequential([Residual(relu)], SHAPE)
+
+
+# ---- arithmetic
+def test_an_identity_beside_nothing():
+    x = X[:5].astype("f4")
+    for layer, times in ((Residual(), 2), (Parallel([]), 1), (Parallel([], [], [], join="add"), 3)):
+        model = Sequential([layer], SHAPE)
+        assert np.array_equal(model.predict(x), times * x)
+        model.forward(x, training=True)
+        assert np.array_equal(model.backward(x), times * x)
+
+
+def test_concat_keeps_the_order_of_branches():
+    model = Sequential([Parallel([], ReLU(), Double())], SHAPE)
+    native = Sequential([Parallel([], ReLU())], SHAPE)
+    assert np.array_equal(model.predict(X)[:, :4], native.predict(X))
+    assert np.array_equal(native.predict(X)[:, 2:], np.maximum(X, 0).astype("f4"))
+
+
+def test_a_layer_in_numpy_changes_nothing_around_it():
+    """The same net as one plan, and with branches that meet in NumPy: equal to rounding, masks of dropout included."""
+
+    class Same(Layer):
+        def forward(self, x, training):
+            return x.copy()
+
+        def backward(self, dy):
+            return dy.copy()
+
+    native, mixed = (trained(blocks([cls]), dtype="float64") for cls in (lambda: Rescale(1.0), Same))
+    assert native.network.native and not mixed.network.native
+    for (name, a), (_, b) in zip(native.state_dict().items(), mixed.state_dict().items(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("extra", [(), (Double, Gain)])
+def test_threads_do_not_change_a_bit(extra, dtype):
+    alone, *others = (trained(blocks(extra), n, dtype).state_dict() for n in (1, 2, 3, 8))
+    for other in others:
+        assert all(np.array_equal(alone[name], other[name]) for name in alone)
+
+
+def test_checked_like_any_layer():
+    check_layer(Residual(Conv2D(2, 3, padding=1), ReLU()), SHAPE)
+    check_layer(Parallel(Gain(), [Double(), Conv2D(2, 1)]), (2, 3, 3))
+    check_layer(Residual(BatchNorm2D(), Gain()), (2, 3, 3), couples_examples=True)
+
+
+def test_batch_statistics_in_a_branch_want_two_numbers():
+    model = Sequential([Flatten(), Dense(2), Residual(Block(Dense(2)))], SHAPE)
+    model.forward(X[:1], training=True)
+    pooled = Sequential([GlobalAvgPool2D(), Dense(2)], SHAPE)
+    assert pooled.predict(X).shape == (40, 2)
+    one_pixel = Sequential([Residual(BatchNorm2D())], (2, 1, 1))
+    with pytest.raises(ValueError, match="layer 0, Residual: expected at least 2 examples"):
+        one_pixel.forward(np.zeros((1, 2, 1, 1)), training=True)
+
+
+# ---- copies and files
+@pytest.mark.parametrize("extra", [(), (Double, Gain)])
+def test_copies_and_files_predict_the_same(extra, tmp_path):
+    model = trained(blocks(extra))
+    model.save(tmp_path / "m.safetensors")
+    loaded = Sequential.load(tmp_path / "m.safetensors", custom={cls.__name__: cls for cls in (Double, Gain)})
+    for other in (loaded, model[:], copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert np.isfinite(model.predict(X)).all() and np.array_equal(other.predict(X), model.predict(X))
+        assert repr(other) == repr(model)
+
+
+@pytest.mark.parametrize("at", [1, 2, 4, 7])
+def test_a_resume_has_the_same_bits(at, tmp_path):
+    whole = trained(blocks([Gain]))
+
+    class Stop:
+        def on_step_end(self, trainer, step, loss):
+            if step == at:
+                raise KeyboardInterrupt
+
+    model = Sequential(blocks([Gain]), SHAPE)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.005, momentum=0.9))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0, callbacks=[Stop()])
+    trainer.save_checkpoint(tmp_path / "c.safetensors")
+    again = Trainer.resume(tmp_path / "c.safetensors", custom={"Gain": Gain})
+    again.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0)
+    expected, found = whole.state_dict(), again.model.state_dict()
+    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+
+
+# ---- a Sequential in another
+def test_a_sequential_nests():
+    inner = Sequential([Conv2D(2, 3, padding=1), ReLU()])
+    model = Sequential([inner, Residual(inner), Parallel(inner, [inner, Sequential([ReLU()])]), Flatten()], SHAPE)
+    assert isinstance(model.layers[0], Block) and model.output_shape == (4 * 36,)
+    assert [name for name in model.params if name.endswith("weight")] == [
+        *("0.0.weight", "1.body.0.0.weight", "2.branches.0.0.0.weight", "2.branches.1.0.0.weight")
+    ]
+    assert inner.network is None  # its layers were copied
+
+
+def test_a_built_sequential_nests_with_its_weights():
+    base = trained([Conv2D(3, 3), BatchNorm2D(), ReLU(), GlobalAvgPool2D(), Dense(3)])[:-1]
+    model = Sequential([base, Dense(5)], SHAPE)
+    assert np.array_equal(model[:1].predict(X), base.predict(X))
+    assert not np.shares_memory(model.params["0.0.weight"].value, base.params["0.weight"].value)
+    for late in (Sequential([base, Dense(5)]), copy.deepcopy(Sequential([base, Dense(5)])), Sequential([base])[:]):
+        late.build(SHAPE)
+        assert np.array_equal(late[:1].predict(X), base.predict(X))
+    again = Sequential([base, Dense(5)])
+    again.build(SHAPE)
+    again.discard()
+    again.build(SHAPE)
+    assert np.array_equal(again[:1].predict(X), base.predict(X))
+    with pytest.raises(ValueError, match=r"layer 0, Block.*'weight'.*expected shape"):
+        Sequential([base], (5, 6, 6))
+
+
+def test_nested_weights_take_the_outer_dtype():
+    base = trained([Conv2D(3, 3), ReLU(), Flatten(), Dense(3)])
+    model = Sequential([base], SHAPE, dtype="float64")
+    np.testing.assert_array_equal(model.params["0.0.weight"].value, base.params["0.weight"].value)
+    assert model.params["0.0.weight"].value.dtype == np.float64

@@ -1,4 +1,4 @@
-"""First values of parameters: functions of a random generator and a shape.
+"""First values of parameters: functions of a random generator and a shape. Any such function is an initializer.
 
 A shape is (outputs, inputs) or (filters, channels, height, width): all axes but the first feed one output.
 """
@@ -6,12 +6,15 @@ A shape is (outputs, inputs) or (filters, channels, height, width): all axes but
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Values = NDArray[np.float64]
 Shape = tuple[int, ...]
+Init = Callable[[np.random.Generator, Shape], ArrayLike]
 
 
 def he_uniform(rng: np.random.Generator, shape: Shape, inputs: float | None = None) -> Values:
@@ -26,11 +29,41 @@ def he_uniform(rng: np.random.Generator, shape: Shape, inputs: float | None = No
     return rng.uniform(-limit, limit, shape)
 
 
+def he_normal(rng: np.random.Generator, shape: Shape) -> Values:
+    """Normal with variance 2 / inputs, as he_uniform."""
+    return rng.normal(0, math.sqrt(2 / math.prod(shape[1:])), shape)
+
+
 def glorot_uniform(rng: np.random.Generator, shape: Shape) -> Values:
     """Uniform with variance 2 / (inputs + outputs), for layers before tanh or sigmoid (Glorot and Bengio, 2010)."""
-    pixels = math.prod(shape[2:])
-    limit = math.sqrt(6 / (pixels * (shape[0] + shape[1])))
+    limit = math.sqrt(3) * _glorot(shape)
     return rng.uniform(-limit, limit, shape)
+
+
+def glorot_normal(rng: np.random.Generator, shape: Shape) -> Values:
+    """Normal with variance 2 / (inputs + outputs), as glorot_uniform."""
+    return rng.normal(0, _glorot(shape), shape)
+
+
+def lecun_normal(rng: np.random.Generator, shape: Shape) -> Values:
+    """Normal with variance 1 / inputs, for layers before nothing or a soft function (LeCun et al., 1998)."""
+    return rng.normal(0, math.sqrt(1 / math.prod(shape[1:])), shape)
+
+
+def orthogonal(rng: np.random.Generator, shape: Shape) -> Values:
+    """Rows, one for each output, that are orthonormal, or columns if these are fewer (Saxe et al., 2014).
+
+    They come from LAPACK, whose version decides on the last bits.
+    """
+    outputs, inputs = shape[0], math.prod(shape[1:])
+    q, r = np.linalg.qr(rng.standard_normal((max(outputs, inputs), min(outputs, inputs))))
+    q *= np.where(np.diagonal(r) < 0, -1, 1)  # else the factorisation would choose the signs
+    return np.ascontiguousarray(q if outputs > inputs else q.T).reshape(shape)
+
+
+def _glorot(shape: Shape) -> float:
+    """The standard deviation."""
+    return math.sqrt(2 / (math.prod(shape[2:]) * (shape[0] + shape[1])))
 
 
 def zeros(rng: np.random.Generator, shape: Shape) -> Values:
@@ -41,3 +74,11 @@ def zeros(rng: np.random.Generator, shape: Shape) -> Values:
 def ones(rng: np.random.Generator, shape: Shape) -> Values:
     """All one, for gains."""
     return np.ones(shape)
+
+
+def checked(name: str, init: Any) -> Init:
+    """`init`, a function of a random generator and a shape; raises TypeError naming the argument for anything else."""
+    if not callable(init) or isinstance(init, type):
+        raise TypeError(f"{name}: expected a function f(rng, shape), such as he_uniform, got {init!r}")
+    function: Init = init
+    return function

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from minidl.arguments import constructor_arguments, parameters
 from minidl.arrays import Array, as_array
+from minidl.initializers import Init, checked
 from minidl.param import Param
 from minidl.shapes import flag, not_negative, whole
 from minidl_c.op import Op
 
 Shape = tuple[int, ...]
-Init = Callable[[np.random.Generator, Shape], ArrayLike]
 
 
 class Layer:
@@ -196,7 +195,11 @@ class Layer:
     def __repr__(self) -> str:
         """The constructor's call; arguments that have their default are left out, as in scikit-learn."""
         defaults = parameters(type(self))
-        told = (f"{k}={v!r}" for k, v in self.config().items() if repr(v) != repr(defaults[k].default))
+        told = (
+            f"{k}={getattr(v, '__name__', repr(v))}"
+            for k, v in self.config().items()
+            if repr(v) != repr(defaults[k].default)
+        )
         return f"{type(self).__name__}({', '.join(told)})"
 
     def _first(self, kind: str, name: str, shape: Shape, init: Init) -> Array:
@@ -207,7 +210,7 @@ class Layer:
             raise ValueError(f"{kind} {name!r} exists already")
         if self._given is None:
             source = f"init of {name!r}"
-            first = as_array(init(self._generator(name), shape), source)
+            first = as_array(checked(source, init)(self._generator(name), shape), source)
         elif name in self._given:
             first, source = self._given.pop(name), f"{kind} {name!r}"
         else:

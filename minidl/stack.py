@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from minidl import initializers
 from minidl import layers as ours
 from minidl.arrays import Array
 from minidl.container import as_layer
@@ -15,7 +16,11 @@ from minidl.layer import Layer, Shape
 from minidl.saving.recipes import Recipes, decode, made_with
 from minidl.state import by_layer
 
-OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__}
+INITIALIZERS = (
+    *(initializers.he_uniform, initializers.he_normal, initializers.glorot_uniform, initializers.glorot_normal),
+    *(initializers.lecun_normal, initializers.orthogonal, initializers.zeros, initializers.ones),
+)
+OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__} | {init.__name__: init for init in INITIALIZERS}
 MOST_PIXELS = 2**24  # what building takes time for: a file must not take long to load
 
 

@@ -3,7 +3,18 @@
 import numpy as np
 import pytest
 
-from minidl.initializers import glorot_uniform, he_uniform, ones, zeros
+from minidl import Sequential, initializers, stack
+from minidl.initializers import (
+    glorot_normal,
+    glorot_uniform,
+    he_normal,
+    he_uniform,
+    lecun_normal,
+    ones,
+    orthogonal,
+    zeros,
+)
+from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten
 
 SHAPES = [(300, 400), (40, 30, 5, 3)]
 
@@ -23,7 +34,29 @@ def test_is_uniform_with_the_variance_of_its_paper(init, shape, rng):
     np.testing.assert_allclose(values.var(), variance, rtol=0.02)
 
 
-@pytest.mark.parametrize("init", [he_uniform, glorot_uniform])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("init", "share"), [(he_normal, 2), (lecun_normal, 1), (glorot_normal, None)])
+def test_is_normal_with_the_variance_of_its_paper(init, share, shape, rng):
+    pixels = int(np.prod(shape[2:]))
+    inputs, outputs = shape[1] * pixels, shape[0] * pixels
+    deviation = np.sqrt(share / inputs if share else 2 / (inputs + outputs))
+    values = init(rng, shape)
+    assert values.shape == shape
+    within = [(np.abs(values) < n * deviation).mean() for n in (1, 2, 3)]
+    np.testing.assert_allclose(within, [0.6827, 0.9545, 0.9973], atol=0.01)
+    np.testing.assert_allclose(values.std(), deviation, rtol=0.01)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (4, 20), (20, 4), (6, 2, 3, 3), (40, 2, 3, 3)])
+def test_orthogonal_rows_or_columns(shape, rng):
+    values = orthogonal(rng, shape)
+    assert values.shape == shape
+    matrix = values.reshape(shape[0], -1)
+    product = matrix @ matrix.T if matrix.shape[0] <= matrix.shape[1] else matrix.T @ matrix
+    np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-12)
+
+
+@pytest.mark.parametrize("init", stack.INITIALIZERS[:6])
 def test_draws_from_the_generator_alone(init):
     state = np.random.get_state()[1].copy()  # noqa: NPY002
     first, again = (init(np.random.default_rng(7), (3, 4)) for _ in range(2))
@@ -38,3 +71,58 @@ def test_constants(init, value, rng):
     values = init(rng, (2, 3, 4))
     assert values.shape == (2, 3, 4)
     assert (values == value).all()
+
+
+def test_files_know_all_of_them():
+    public = {
+        name for name, made in vars(initializers).items() if getattr(made, "__module__", "") == initializers.__name__
+    }
+    assert {init.__name__ for init in stack.INITIALIZERS} == {name for name in public if name[0] != "_"} - {"checked"}
+
+
+# ---- in layers
+def halves(rng, shape):
+    return np.full(shape, 0.5)
+
+
+def numbered(rng, shape):
+    return np.arange(np.prod(shape)).reshape(shape)
+
+
+@pytest.mark.parametrize("kind", [Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D])
+def test_a_layer_takes_any_function(kind, tmp_path):
+    sizes = {Conv2D: (4, 3), ConvTranspose2D: (4, 3), Dense: (4,), DepthwiseConv2D: (3,)}[kind]
+    layer = kind(*sizes, kernel_initializer=halves, bias_initializer=ones)
+    model = Sequential([*([Flatten()] if kind is Dense else []), layer], (2, 5, 5))
+    assert all((param.value == (1 if name.endswith("bias") else 0.5)).all() for name, param in model.params.items())
+    assert "kernel_initializer=halves, bias_initializer=ones" in repr(layer)
+    model.save(tmp_path / "m.safetensors")
+    with pytest.raises(ValueError, match="halves"):
+        Sequential.load(tmp_path / "m.safetensors")
+    again = Sequential.load(tmp_path / "m.safetensors", custom={"halves": halves})
+    assert again[-1].kernel_initializer is halves and again[-1].bias_initializer is ones
+    model[:].predict(np.zeros((1, 2, 5, 5)))
+
+
+@pytest.mark.parametrize("wrong", [3, None, "zeros", Dense])
+@pytest.mark.parametrize("kind", [Conv2D, ConvTranspose2D])
+def test_what_is_no_function_is_refused(kind, wrong):
+    with pytest.raises(TypeError, match=r"layer 0, Conv.*expected a function f\(rng, shape\)"):
+        Sequential([kind(4, 3, kernel_initializer=wrong)], (2, 5, 5))
+
+
+def test_a_shape_of_its_own_is_refused():
+    for kind in (Conv2D, ConvTranspose2D):
+        with pytest.raises(ValueError, match="init of 'weight': expected shape"):
+            Sequential([kind(4, 3, kernel_initializer=lambda rng, shape: np.zeros(3))], (2, 5, 5))
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_a_transposed_convolution_asks_as_a_convolution_does(groups):
+    """For (filters, channels / groups, ...): all axes but the first feed one output."""
+    model = Sequential([ConvTranspose2D(6, (1, 2), groups=groups, kernel_initializer=numbered)], (4, 5, 5))
+    weight, asked = model.params["0.weight"].value, numbered(None, (6, 4 // groups, 1, 2))
+    for channel in range(4):
+        for i in range(6 // groups):
+            group = channel // (4 // groups)
+            np.testing.assert_array_equal(weight[channel, i], asked[group * (6 // groups) + i, channel % (4 // groups)])

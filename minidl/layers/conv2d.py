@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minidl.initializers import he_uniform, zeros
+from minidl.initializers import Init, he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
 from minidl_c.conv2d import Conv2DOp
@@ -19,6 +19,7 @@ class Conv2D(Layer):
         behind (as TensorFlow does, and PyTorch for stride 1).
     groups: input and output channels are cut into so many groups that do not see each other.
     use_bias: False leaves the bias out, as in front of a batch norm, which would take it away again.
+    kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
     Parameters: weight (filters, c / groups, kernel height, kernel width), He-uniform; bias (filters,), zero.
     Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
@@ -33,6 +34,8 @@ class Conv2D(Layer):
         dilation: int | Pair = 1,
         groups: int = 1,
         use_bias: bool = True,
+        kernel_initializer: Init = he_uniform,
+        bias_initializer: Init = zeros,
     ) -> None:
         self.filters = filters
         self.kernel_size = kernel_size
@@ -41,6 +44,8 @@ class Conv2D(Layer):
         self.dilation = dilation
         self.groups = groups
         self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
         channels, height, width = image(in_shape)
@@ -50,7 +55,7 @@ class Conv2D(Layer):
         padding = zeros_around(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
         self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
-        self.weight = self.param("weight", (filters, channels // groups, *kernel), he_uniform)
+        self.weight = self.param("weight", (filters, channels // groups, *kernel), self.kernel_initializer)
         if use_bias:
-            self.bias = self.param("bias", (filters,), zeros)
+            self.bias = self.param("bias", (filters,), self.bias_initializer)
         return self.op.out_shape

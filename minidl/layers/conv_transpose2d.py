@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from minidl.initializers import he_uniform, zeros
+import numpy as np
+
+from minidl.arrays import Array
+from minidl.initializers import Init, checked, he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole
 from minidl_c.conv_transpose2d import ConvTranspose2DOp
@@ -23,6 +26,7 @@ class ConvTranspose2D(Layer):
         (h, w); less than the stride or the dilation.
     groups: input and output channels are cut into so many groups that do not see each other.
     use_bias: False leaves the bias out.
+    kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
     Parameters: weight (c, filters / groups, kernel height, kernel width), He-uniform for as many inputs as an output
     has on average; bias (filters,), zero.
@@ -39,6 +43,8 @@ class ConvTranspose2D(Layer):
         dilation: int | Pair = 1,
         groups: int = 1,
         use_bias: bool = True,
+        kernel_initializer: Init = he_uniform,
+        bias_initializer: Init = zeros,
     ) -> None:
         self.filters = filters
         self.kernel_size = kernel_size
@@ -48,6 +54,8 @@ class ConvTranspose2D(Layer):
         self.dilation = dilation
         self.groups = groups
         self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
         channels, _, _ = image(in_shape)
@@ -57,9 +65,20 @@ class ConvTranspose2D(Layer):
         dilation, use_bias = pair("dilation", self.dilation), flag("use_bias", self.use_bias)
         window = (kernel, stride, padding, extra, dilation)
         self.op = ConvTranspose2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
-        taps = max(kernel[0] / stride[0], 1) * max(kernel[1] / stride[1], 1)
-        init = partial(he_uniform, inputs=channels // groups * taps)
-        self.weight = self.param("weight", (channels, filters // groups, *kernel), init)
+        init = checked("kernel_initializer", self.kernel_initializer)
+        if init is he_uniform:
+            taps = max(kernel[0] / stride[0], 1) * max(kernel[1] / stride[1], 1)
+            init = partial(he_uniform, inputs=channels // groups * taps)
+        self.weight = self.param("weight", (channels, filters // groups, *kernel), partial(_turned, init, groups))
         if use_bias:
-            self.bias = self.param("bias", (filters,), zeros)
+            self.bias = self.param("bias", (filters,), self.bias_initializer)
         return self.op.out_shape
+
+
+def _turned(init: Init, groups: int, rng: np.random.Generator, shape: Shape) -> Array:
+    """What `init` makes of (filters, channels / groups, ...), in the order of this layer's weight."""
+    channels, filters, *kernel = shape
+    values = np.asarray(init(rng, (filters * groups, channels // groups, *kernel)))
+    if values.shape != (filters * groups, channels // groups, *kernel):
+        return values  # `param` says what is wrong with it
+    return values.reshape(groups, filters, channels // groups, *kernel).swapaxes(1, 2).reshape(shape)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minidl.initializers import he_uniform, zeros
+from minidl.initializers import Init, he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Shape, flag, whole
 from minidl_c.dense import DenseOp
@@ -12,21 +12,26 @@ class Dense(Layer):
     """y = weight x + bias: (inputs,) becomes (units,).
 
     use_bias: False leaves the bias out.
+    kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
     Parameters: weight (units, inputs), He-uniform; bias (units,), zero.
     Raises TypeError or ValueError in build for units below 1 or an input that is not a vector (put a Flatten in front).
     """
 
-    def __init__(self, units: int, use_bias: bool = True) -> None:
+    def __init__(
+        self, units: int, use_bias: bool = True, kernel_initializer: Init = he_uniform, bias_initializer: Init = zeros
+    ) -> None:
         self.units = units
         self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
         units, use_bias = whole("units", self.units), flag("use_bias", self.use_bias)
         if len(in_shape) != 1:
             raise ValueError(f"expected (inputs,), got {in_shape}: put a Flatten() in front")
         self.op = DenseOp(in_shape, units, self.dtype, use_bias=use_bias)
-        self.weight = self.param("weight", (units, in_shape[0]), he_uniform, order="F")
+        self.weight = self.param("weight", (units, in_shape[0]), self.kernel_initializer, order="F")
         if use_bias:
-            self.bias = self.param("bias", (units,), zeros)
+            self.bias = self.param("bias", (units,), self.bias_initializer)
         return (units,)

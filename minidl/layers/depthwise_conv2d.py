@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minidl.initializers import he_uniform, zeros
+from minidl.initializers import Init, he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
 from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
@@ -15,7 +15,7 @@ class DepthwiseConv2D(Layer):
     the m-th of channel c. Conv2D with groups=c, PyTorch's too, has the same weights; with kernels of 3 this one trains
     about twice as fast. A Conv2D of kernel_size 1 behind it makes it a separable convolution.
 
-    kernel_size, stride, padding, dilation, use_bias: as in Conv2D.
+    kernel_size, stride, padding, dilation, use_bias, kernel_initializer, bias_initializer: as in Conv2D.
     depth_multiplier: number of output channels for each input channel.
 
     Parameters: weight (c * depth_multiplier, 1, kernel height, kernel width), He-uniform; bias (c * depth_multiplier,),
@@ -30,6 +30,8 @@ class DepthwiseConv2D(Layer):
         dilation: int | Pair = 1,
         depth_multiplier: int = 1,
         use_bias: bool = True,
+        kernel_initializer: Init = he_uniform,
+        bias_initializer: Init = zeros,
     ) -> None:
         self.kernel_size = kernel_size
         self.stride = stride
@@ -37,6 +39,8 @@ class DepthwiseConv2D(Layer):
         self.dilation = dilation
         self.depth_multiplier = depth_multiplier
         self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
         channels, height, width = image(in_shape)
@@ -46,7 +50,7 @@ class DepthwiseConv2D(Layer):
         padding = zeros_around(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
         self.op = DepthwiseConv2DOp(in_shape, *window, multiplier, self.dtype, use_bias=use_bias)
-        self.weight = self.param("weight", (channels * multiplier, 1, *kernel), he_uniform)
+        self.weight = self.param("weight", (channels * multiplier, 1, *kernel), self.kernel_initializer)
         if use_bias:
-            self.bias = self.param("bias", (channels * multiplier,), zeros)
+            self.bias = self.param("bias", (channels * multiplier,), self.bias_initializer)
         return self.op.out_shape

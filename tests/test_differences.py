@@ -7,7 +7,6 @@ from minidl import Layer
 from minidl.differences import Function, check_gradient, draw
 from minidl.initializers import ones
 from minidl.layers import MaxPool2D, ReLU
-from minidl.network import Network
 from minidl.sequential import Sequential
 from minidl.testing import check_layer
 
@@ -80,7 +79,7 @@ def function_of_x(layer, x, rows=None):
     """What check_layer looks at, for an x of our own."""
     layer = type(layer)(**layer.config())
     model = Sequential([layer], input_shape=x.shape[1:], dtype="float64")
-    net = Network([layer], ["layer"], "float64")
+    net = model.network
     dy = np.random.default_rng(1).standard_normal((len(x), *model.output_shape))
 
     def gradient(values):

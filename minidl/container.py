@@ -37,21 +37,26 @@ class Container(Layer):
     @property
     def native(self) -> bool:
         """Whether all layers in it have kernels."""
-        return all(layer.native for _, layer in self._parts())
+        return all(layer.native for _, layer in self.parts())
 
     def leaves(self) -> list[Layer]:
         """All layers in it that are not containers, in order."""
-        return [leaf for _, layer in self._parts() for leaf in layer.leaves()]
+        return [leaf for _, layer in self.parts() for leaf in layer.leaves()]
 
     @property
     def params(self) -> dict[str, Param]:  # type: ignore[override]
         """The parameters of all layers in it."""
-        return {f"{path}.{name}": param for path, layer in self._parts() for name, param in layer.params.items()}
+        return {f"{path}.{name}": param for path, layer in self.parts() for name, param in layer.params.items()}
 
     @property
     def buffers(self) -> dict[str, Array]:  # type: ignore[override]
         """The buffers of all layers in it."""
-        return {f"{path}.{name}": array for path, layer in self._parts() for name, array in layer.buffers.items()}
+        return {f"{path}.{name}": array for path, layer in self.parts() for name, array in layer.buffers.items()}
+
+    @property
+    def macs(self) -> int:  # type: ignore[override]
+        """The multiply-adds of all layers in it."""
+        return sum(layer.macs for layer in self.leaves())
 
     def setup(
         self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
@@ -78,7 +83,7 @@ class Container(Layer):
 
     def forget(self) -> None:
         """Undoes `setup`."""
-        for _, layer in self._parts():
+        for _, layer in self.parts():
             layer.forget()
         for what in ("dtype", "in_shape", "out_shape", "least_examples"):
             self.__dict__.pop(what, None)
@@ -86,9 +91,25 @@ class Container(Layer):
     @property
     def built(self) -> bool:
         """Whether it, or a layer in it, belongs to a model."""
-        return any(layer.built for _, layer in self._parts()) or "in_shape" in self.__dict__
+        return any(layer.built for _, layer in self.parts()) or "in_shape" in self.__dict__
 
-    def _parts(self) -> Iterator[tuple[str, Layer]]:
+    def __repr__(self) -> str:
+        """A line for each argument, and for each layer, with the name that its parameters get."""
+        lines = [f"{name}={value!r}" for name, value in self._told().items()]
+        lines += [f"({path}): {layer!r}" for path, layer in self.parts()]
+        inside = "".join(f"\n{line}" for line in lines).replace("\n", "\n  ")
+        return f"{type(self).__name__}({inside}\n)"
+
+    @property
+    def title(self) -> str:
+        """The constructor's call without the layers."""
+        return super().__repr__()
+
+    def _told(self) -> dict[str, Any]:
+        return {name: value for name, value in super()._told().items() if not _is_made_of_layers(value)}
+
+    def parts(self) -> Iterator[tuple[str, Layer]]:
+        """The layers right in it, by the name that their parameters get: "body.0"."""
         for name, layers in self.ways().items():
             for i, layer in enumerate(layers):
                 yield place_of(name, i), layer
@@ -102,6 +123,12 @@ class Container(Layer):
             how = "that differ in the first axis alone" if self.join == CONCAT else "that are equal"
             raise ValueError(f"expected branches with outputs {how}: {told}")
         return (sum(shape[0] for shape in shapes.values()), *first[1:]) if self.join == CONCAT else first
+
+
+def _is_made_of_layers(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_made_of_layers, value))
+    return isinstance(value, Layer)
 
 
 def place_of(branch: str, i: int) -> str:

@@ -74,9 +74,21 @@ def freeze(array: Array) -> Array:
     return array
 
 
+def _leaves(name: str, layer: Layer) -> Iterator[tuple[str, Layer]]:
+    """The layer, or of a container the layers in it, with what errors call them."""
+    if not isinstance(layer, Container):
+        yield name, layer
+        return
+    for place, part in layer.parts():
+        yield from _leaves(f"{name}: {place}, {type(part).__name__}", part)
+
+
 def _state(layer: Layer) -> dict[str, bytes]:
-    """Everything a layer remembers, as comparable bytes."""
+    """Everything a layer remembers, and those in it, as comparable bytes."""
     found = {}
+    if isinstance(layer, Container):
+        for place, part in layer.parts():
+            found.update({f"{place}.{key}": value for key, value in _state(part).items()})
     for key, value in vars(layer).items():
         if key == "params":
             found.update({f"params[{k!r}]": p.value.tobytes() for k, p in value.items()})
@@ -115,17 +127,18 @@ def check_shapes(name: str, layer: Layer, in_shape: Shape, rng: np.random.Genera
             assert dx is not None and dx.shape == x.shape, f"{name}: expected dx of shape {x.shape}"
 
 
-def check_dtypes(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
+def check_dtypes(name: str, layer: Layer, in_shape: Shape) -> None:
     """A layer in NumPy keeps the model's dtype: the model would convert what it returns, in every step."""
     for dtype in ("float32", "float64"):
-        fresh = build(layer, in_shape, dtype).layers[0]
-        if fresh.native or isinstance(fresh, Container):
-            return
-        fresh.begin_step(0, 0)
-        y = fresh.forward(freeze(x.astype(dtype)), True)
-        assert y.dtype == dtype, f"{name}: expected an output of {dtype}, got {y.dtype}"
-        dx = fresh.backward(np.zeros(y.shape, dtype))
-        assert dx.dtype == dtype, f"{name}: expected dx of {dtype}, got {dx.dtype}"
+        for told, fresh in _leaves(name, build(layer, in_shape, dtype).layers[0]):
+            if fresh.native:
+                continue
+            fresh.begin_step(0, 0)
+            x = np.random.default_rng(1).standard_normal((2, *fresh.in_shape))
+            y = fresh.forward(freeze(x.astype(dtype)), True)
+            assert y.dtype == dtype, f"{told}: expected an output of {dtype}, got {y.dtype}"
+            dx = fresh.backward(np.zeros(y.shape, dtype))
+            assert dx.dtype == dtype, f"{told}: expected dx of {dtype}, got {dx.dtype}"
 
 
 def check_float32(name: str, layer: Layer, in_shape: Shape, x: Array, dy: Array) -> None:
@@ -200,15 +213,17 @@ def check_inference(name: str, net: Network, x: Array) -> None:
 def check_buffers(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
     """Training writes into the buffers that build made: others would not be part of the model's state."""
     net = build(layer, in_shape, "float64")
-    fresh = net.layers[0]
-    buffers = dict(fresh.buffers)
-    held = {key: value for key, value in vars(fresh).items() if any(value is buffer for buffer in buffers.values())}
+    leaves = list(_leaves(name, net.layers[0]))
+    before = [(leaf.buffers.copy(), vars(leaf).copy()) for _, leaf in leaves]
     net.forward(x, THREADS)
-    replaced = [f"self.{key}" for key, value in held.items() if vars(fresh).get(key) is not value]
-    replaced += [f"buffers[{key!r}]" for key, value in buffers.items() if fresh.buffers.get(key) is not value]
-    assert not replaced, (
-        f"{name}: training puts another array into {', '.join(replaced)}; it has to write into the buffer ([...] = )"
-    )
+    for (told, leaf), (buffers, attributes) in zip(leaves, before, strict=True):
+        held = {k: v for k, v in attributes.items() if any(v is buffer for buffer in buffers.values())}
+        replaced = [f"self.{key}" for key, value in held.items() if vars(leaf).get(key) is not value]
+        replaced += [f"buffers[{key!r}]" for key, value in buffers.items() if leaf.buffers.get(key) is not value]
+        assert not replaced, (
+            f"{told}: training puts another array into {', '.join(replaced)}; "
+            "it has to write into the buffer ([...] = )"
+        )
 
 
 def check_rows(name: str, net: Network, x: Array) -> None:
@@ -223,7 +238,8 @@ def check_rows(name: str, net: Network, x: Array) -> None:
         others = 1 - x
         others[i] = x[i]  # where it was, so that a layer that draws draws the same for it
         assert np.allclose(trained[i], net.forward(freeze(others), THREADS)[0][i], RTOL, ATOL), (
-            f"{name}: in training, the output of example {i} changes with the batch around it"
+            f"{name}: in training, the output of example {i} changes with the batch around it "
+            "(couples_examples=True if it should)"
         )
 
 
@@ -232,7 +248,7 @@ def draws(net: Network) -> bool:
 
     Those are a batch's. The ones of a kernel are an example's (`rows` in op.h), and hide nothing.
     """
-    return getattr(net.layers[0], "_rng", None) is not None
+    return any(getattr(leaf, "_rng", None) is not None for leaf in net.layers[0].leaves())
 
 
 def check_neighbours(name: str, layer: Layer, in_shape: Shape, rng: np.random.Generator) -> None:

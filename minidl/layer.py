@@ -33,6 +33,7 @@ class Layer:
 
     op: Any = None  # an Op, or a tuple of them
     least_examples: int = 1  # in a batch of training
+    macs: int = 0  # multiply-adds of one example's forward, for `summary`: a build that knows sets it
     needs_dx: bool = True
     in_shape: Shape
     out_shape: Shape
@@ -194,13 +195,13 @@ class Layer:
 
     def __repr__(self) -> str:
         """The constructor's call; arguments that have their default are left out, as in scikit-learn."""
-        defaults = parameters(type(self))
-        told = (
-            f"{k}={getattr(v, '__name__', repr(v))}"
-            for k, v in self.config().items()
-            if repr(v) != repr(defaults[k].default)
-        )
+        told = (f"{k}={getattr(v, '__name__', repr(v))}" for k, v in self._told().items())
         return f"{type(self).__name__}({', '.join(told)})"
+
+    def _told(self) -> dict[str, Any]:
+        """The constructor's arguments that do not have their default."""
+        defaults = parameters(type(self))
+        return {k: v for k, v in self.config().items() if repr(v) != repr(defaults[k].default)}
 
     def _first(self, kind: str, name: str, shape: Shape, init: Init) -> Array:
         """The first value of a param or buffer: the given one, or that of its init."""

@@ -240,10 +240,12 @@ class Sequential:
 
     # ---- looking
 
-    def summary(self) -> Summary:
-        """Layers, shapes, parameters and memory, as an object that prints as a table."""
-        self._built()
-        return summarize(self.layers, self.dtype)
+    def summary(self, batch_size: int = 64, num_threads: int | None = None) -> Summary:
+        """Layers, shapes, parameters, multiply-adds and memory, as an object that prints as a table.
+
+        batch_size, num_threads: of the training whose memory is told; None: the threads that a fit takes by default.
+        """
+        return summarize(self._built(), whole("batch_size", batch_size), num_threads)
 
     def __len__(self) -> int:
         return len(self.layers)
@@ -276,8 +278,8 @@ class Sequential:
         return Block.of(stack.together(stack.apart(self.layers)), None if self.network is None else self.state_dict())
 
     def __repr__(self) -> str:
-        lines = [f"  ({i}): {layer!r}" for i, layer in enumerate(self.layers)]
-        return "Sequential(\n" + "\n".join(lines) + "\n)"
+        lines = [f"({i}): {layer!r}" for i, layer in enumerate(self.layers)]
+        return "Sequential(" + "".join(f"\n{line}" for line in lines).replace("\n", "\n  ") + "\n)"
 
 
 def _rebuilt(

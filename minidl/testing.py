@@ -53,7 +53,7 @@ def check_layer(layer: Layer, in_shape: Shape, couples_examples: bool = False, s
     net = build(layer, in_shape, "float64")
     x = freeze(draw(rng, (BATCH, *in_shape)))
     check_shapes(name, layer, in_shape, rng)
-    check_dtypes(name, layer, in_shape, x)
+    check_dtypes(name, layer, in_shape)
     check_buffers(name, layer, in_shape, x)
     check_inference(name, net, x)
     check_random_numbers(name, net, x)

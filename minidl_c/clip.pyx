@@ -10,7 +10,7 @@ in each of them 16 lanes, all in double. (Pascanu, Mikolov, Bengio: "On the diff
 from libc.math cimport INFINITY, isinf, sqrt
 
 from minidl_c.buffers cimport Arguments
-from minidl_c.op cimport dtype_of, share
+from minidl_c.op cimport share
 
 cdef extern from "clip_tiles.h" nogil:
     void clip_by_value_f32(float *, Py_ssize_t, Py_ssize_t, float)
@@ -82,10 +82,12 @@ def clip(grad, clip_norm=None, clip_value=None):
     Raises TypeError or ValueError for other arrays and for anything but numbers above 0.
     """
     cdef Arguments arguments = Arguments()
-    cdef int real_bytes = 4 if grad.dtype == "float32" else 8, block
-    cdef char *g = arguments.take(grad, dtype_of(real_bytes), -1, 1, True, "grad")
+    cdef char *g = arguments.take(grad, None, -1, 1, True, "grad")
     cdef Py_ssize_t size = arguments.rows
+    cdef int block, real_bytes = 4 if arguments.kind == "float32" else 8
     cdef clipping c
+    if arguments.kind not in ("float32", "float64"):
+        raise TypeError(f"grad: expected float32 or float64, got {arguments.kind}")
     ask(&c, clip_norm, clip_value)
     cdef unsigned before = flush_subnormals()
     for block in range(BLOCKS):

@@ -1,0 +1,357 @@
+"""Layers in NumPy that keep the contract, and layers with one thing wrong, for check_layer to find."""
+
+import numpy as np
+
+from minidl import Layer
+from minidl.initializers import glorot_uniform, ones, zeros
+
+
+# ---- layers that keep the contract -----------------------------------------------------------------
+class Scale(Layer):
+    """y = gain * x + bias, feature by feature; the bugs below are this layer with one thing wrong."""
+
+    def build(self, in_shape):
+        self.gain, self.bias = self.param("gain", in_shape, ones), self.param("bias", in_shape, zeros)
+        return in_shape
+
+    def forward(self, x, training):
+        if training:
+            self.x = x
+        return x * self.gain.value + self.bias.value
+
+    def backward(self, dy):
+        self.gain.grad = (dy * self.x).sum(0)
+        self.bias.grad = dy.sum(0)
+        return dy * self.gain.value
+
+
+class Project(Layer):
+    """y = weight x, without a bias."""
+
+    def __init__(self, units=2):
+        self.units = units
+
+    def build(self, in_shape):
+        self.weight = self.param("weight", (self.units, *in_shape), glorot_uniform)
+        return (self.units,)
+
+    def forward(self, x, training):
+        if training:
+            self.x = x
+        return x @ self.weight.value.T
+
+    def backward(self, dy):
+        self.weight.grad = dy.T @ self.x
+        return dy @ self.weight.value
+
+
+class Drop(Layer):
+    """Dropout from self.rng."""
+
+    def forward(self, x, training):
+        if not training:
+            return x
+        self.mask = (2 * (self.rng.random(x.shape) < 0.5)).astype(x.dtype)
+        return x * self.mask
+
+    def backward(self, dy):
+        return dy * self.mask
+
+
+class Center(Layer):
+    """x minus the mean of the batch: its examples see each other, and may."""
+
+    def forward(self, x, training):
+        return x - x.mean(0) if len(x) else x
+
+    def backward(self, dy):
+        return dy - dy.mean(0) if len(dy) else dy
+
+
+class Pool(Layer):
+    """Max-pooling (c, n) -> (c, n - 2) of windows of three, one apart."""
+
+    def build(self, in_shape):
+        return (in_shape[0], in_shape[1] - 2)
+
+    def forward(self, x, training):
+        windows = np.lib.stride_tricks.sliding_window_view(x, 3, axis=2)
+        if training:
+            self.winner = windows.argmax(-1) + np.arange(windows.shape[2])
+        return windows.max(-1)
+
+    def backward(self, dy):
+        dx = np.zeros((*dy.shape[:2], self.in_shape[1]), dy.dtype)
+        n, c, _ = np.ogrid[: dy.shape[0], : dy.shape[1], : dy.shape[2]]
+        self.hand_back(dx, (n, c, self.winner), dy)
+        return dx
+
+    def hand_back(self, dx, places, dy):
+        np.add.at(dx, places, dy)
+
+
+# ---- layers with a bug ---------------------------------------------------------------------------
+class WrongDx(Scale):
+    def backward(self, dy):
+        return 1.001 * super().backward(dy)
+
+
+class WrongDxInOnePlace(Scale):
+    def backward(self, dy):
+        dx = super().backward(dy)
+        dx[-1:, -1:] *= 0.99
+        return dx
+
+
+class ForgottenFactor(Project):
+    def backward(self, dy):
+        self.weight.grad = dy.T @ self.x / max(len(dy), 1)  # the mean, where the sum is asked for
+        return dy @ self.weight.value
+
+
+class WrongGrad(Scale):
+    def backward(self, dy):
+        dx = super().backward(dy)
+        self.gain.grad = (dy * np.abs(self.x)).sum(0)
+        return dx
+
+
+class ForgottenBias(Scale):
+    def backward(self, dy):
+        self.gain.grad = (dy * self.x).sum(0)
+        return dy * self.gain.value
+
+
+class HalfAGrad(Scale):
+    def backward(self, dy):
+        self.gain.grad = (dy * self.x).sum(0)
+        self.bias.grad[1:] = dy.sum(0)[1:]
+        return dy * self.gain.value
+
+
+class Accumulates(Scale):
+    def backward(self, dy):
+        self.gain.grad = (dy * self.x).sum(0)
+        self.bias.grad += dy.sum(0)
+        return dy * self.gain.value
+
+
+class AccumulatesByItself(Scale):
+    total = 0.0
+
+    def backward(self, dy):
+        dx = super().backward(dy)
+        self.total = self.total + dy.sum(0)
+        self.bias.grad = self.total
+        return dx
+
+
+class RemembersInInference(Scale):
+    def forward(self, x, training):
+        self.seen = x
+        return super().forward(x, True)
+
+
+class CountsInInference(Scale):
+    calls = 0
+
+    def forward(self, x, training):
+        self.calls += 1
+        return super().forward(x, training)
+
+
+class DriftsInInference(Scale):
+    def forward(self, x, training):
+        y = super().forward(x, training)
+        if not training and len(x):
+            self.bias.value += 0.1
+        return y
+
+
+class DrawsInInference(Drop):
+    def forward(self, x, training):
+        return super().forward(x, True)
+
+
+class PeeksForward(Scale):
+    def forward(self, x, training):
+        return super().forward(x, training) + x.sum(0)
+
+
+class PeeksInTraining(Scale):
+    def forward(self, x, training):
+        return super().forward(x, training) + (x.sum(0) if training else x)
+
+
+class PeeksAndDraws(Drop):
+    def forward(self, x, training):
+        return super().forward(x + x.sum(0) if training else x, training)
+
+
+class PeeksBackward(Scale):
+    def backward(self, dy):
+        return super().backward(dy) + 0.1 * dy.sum(0)
+
+
+class LooksAtOthersDy(Scale):
+    def backward(self, dy):
+        return super().backward(dy) * (1 + 0.1 * np.abs(dy).sum(0))
+
+
+class WritesIntoX(Scale):
+    def forward(self, x, training):
+        x *= self.gain.value
+        return x
+
+
+class WritesIntoXLater(Scale):
+    def backward(self, dy):
+        self.bias.grad = dy.sum(0)
+        self.x *= dy
+        self.gain.grad = self.x.sum(0)
+        return dy * self.gain.value
+
+
+class WritesIntoDy(Scale):
+    def backward(self, dy):
+        super().backward(dy)
+        dy *= self.gain.value
+        return dy
+
+
+class LazyWithoutDx(Scale):
+    def backward(self, dy):
+        if not self.needs_dx:
+            return dy
+        return super().backward(dy)
+
+
+class InferenceInBetween(Scale):
+    """Keeps what backward needs in an object of its own, also in inference."""
+
+    def build(self, in_shape):
+        self.box = Box()
+        return super().build(in_shape)
+
+    def forward(self, x, training):
+        y = super().forward(x, training)
+        self.box.x = x
+        return y
+
+    def backward(self, dy):
+        dx = super().backward(dy)
+        self.gain.grad = (dy * self.box.x).sum(0)
+        return dx
+
+
+class Box:
+    def __repr__(self):
+        return "Box()"
+
+
+class WrongBeyondTheBound(Layer):
+    def forward(self, x, training):
+        if training:
+            self.x = x
+        return x.clip(-5, 5)
+
+    def backward(self, dy):
+        return dy
+
+
+class WrongShape(Scale):
+    def build(self, in_shape):
+        super().build(in_shape)
+        return (*in_shape, 1)
+
+
+class WrongDxShape(Project):
+    def backward(self, dy):
+        super().backward(dy)
+        return dy
+
+
+class ReturnsNothing(Scale):
+    def backward(self, dy):
+        super().backward(dy)
+
+
+class BatchInTheShape(Scale):
+    def forward(self, x, training):
+        return super().forward(x, training).reshape(3, *self.out_shape)
+
+
+class WrongDtype(Scale):
+    def forward(self, x, training):
+        return super().forward(x, training).astype("float32")
+
+
+class LostOverlap(Pool):
+    def hand_back(self, dx, places, dy):
+        dx[places] = dy
+
+
+class WidensDtype(Scale):
+    def forward(self, x, training):
+        return super().forward(x, training).astype("float64")
+
+
+class WidensDxDtype(Scale):
+    def backward(self, dy):
+        return super().backward(dy).astype("float64")
+
+
+class WrongInFloat32(Scale):
+    def forward(self, x, training):
+        return super().forward(x, training) * (1.01 if self.dtype == "float32" else 1)
+
+
+class WrongBehindSixteen(Scale):
+    """A kernel that has only ever seen one tile of examples."""
+
+    def forward(self, x, training):
+        y = super().forward(x, training)
+        y[16:] = 0
+        return y
+
+
+class WrongGradBehindSixteen(Scale):
+    def backward(self, dy):
+        dx = super().backward(dy)
+        self.bias.grad = dy[:16].sum(0)
+        return dx
+
+
+class ThreeExamples(Scale):
+    def forward(self, x, training):
+        y = super().forward(x, training)
+        for i in range(3):
+            y[i] = x[i] * self.gain.value + self.bias.value
+        return y
+
+
+class GlobalNumbers(Drop):
+    def forward(self, x, training):
+        if not training:
+            return x
+        self.mask = 1 + np.random.random(x.shape).astype(x.dtype)  # noqa: NPY002
+        return x * self.mask
+
+
+class SeedsTheGlobalGenerator(GlobalNumbers):
+    def forward(self, x, training):
+        np.random.seed(0)  # noqa: NPY002
+        return super().forward(x, training)
+
+
+class ReplacesBuffer(Scale):
+    """A running mean that is another array after each training forward."""
+
+    def build(self, in_shape):
+        self.mean = self.buffer("mean", in_shape, zeros)
+        return super().build(in_shape)
+
+    def forward(self, x, training):
+        if training and len(x):
+            self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
+        return super().forward(x, training)

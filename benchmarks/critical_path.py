@@ -7,7 +7,7 @@ import argparse
 import math
 
 from measure import positive, write_json
-from nets import NETS, TITLES, forward_macs, make_model
+from nets import NETS, TITLES, make_model
 
 from minidl.layers import Conv2D, Dense
 
@@ -26,7 +26,7 @@ def tile_work(layer, first):
 
     A dense layer's weight gradient is not among them: it follows when all tiles are done.
     """
-    macs = LANES * forward_macs(layer)
+    macs = LANES * layer.macs
     outputs, inputs = layer.out_shape[0], layer.in_shape[0]
     work = [(macs, outputs)]
     if isinstance(layer, Conv2D):
@@ -51,7 +51,7 @@ def critical_path(model, batch_size, threads):
         if isinstance(layer, Dense):  # ranges of whole register tiles of rows, and each thread its ranges
             groups = math.ceil((layer.in_shape[0] + 1) / ROWS_AT_ONCE)
             most = min(1, math.ceil(RANGES / threads) * math.ceil(groups / RANGES) / groups)
-            total += forward_macs(layer) * LANES * tiles * most
+            total += layer.macs * LANES * tiles * most
     return total
 
 

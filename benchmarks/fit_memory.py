@@ -35,7 +35,11 @@ def fit_peak(mode, layers, batch_size, steps):
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     MODES[mode](task).run(steps)
-    return {"imports": imports, "images": before - imports, "fit": status("VmHWM") - before}
+    found = {"imports": imports, "images": before - imports, "fit": status("VmHWM") - before}
+    if mode == "minidl fit":
+        summary = task.model().summary(batch_size)
+        found["summary"] = (summary.training_bytes + summary.parameter_bytes) // 1024  # with the momentum
+    return found
 
 
 class Recorder:

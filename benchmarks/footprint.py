@@ -74,11 +74,11 @@ def measure_memory(nets, peers, steps):
     """The peak of one epoch at batch 64 beyond imports and images."""
     found = {}
     print(f"\nMemory of a process that trains {steps} steps of batch 64: MB\n")
-    print(f"{'':42}{'imports':>9}{'images':>9}{'fit':>9}")
+    print(f"{'':42}{'imports':>9}{'images':>9}{'fit':>9}{'summary':>9}")
     for net in nets:
         for package in ["minidl", *peers]:
             kilobytes = found[f"{net}, {package}"] = fresh(package, net, "--steps", steps)
-            row = "".join(f"{kilobytes[name] / 1024:9.1f}" for name in ("imports", "images", "fit"))
+            row = "".join(f"{number / 1024:9.1f}" for number in kilobytes.values())
             print(f"{TITLES[net]:32}{package:10}{row}", flush=True)
     return found
 

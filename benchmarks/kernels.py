@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from measure import limit_threads, machine, positive, tell, write_json
-from nets import forward_macs, make_model
+from nets import make_model
 from peak import Peak, probe_or_notice
 
 from minidl.layers import Conv2D, Dense, MaxPool2D, ReLU, Rescale
@@ -61,7 +61,7 @@ def multiplying(probe, least):
     """Convolutions and dense layers; what a backward does besides the weight gradient comes out in `main`."""
     for name, (layer, shape) in MULTIPLYING.items():
         layer = built(layer, shape)
-        flops = 2 * LANES * forward_macs(layer)
+        flops = 2 * LANES * layer.macs
         directions = {"forward": flops}
         if isinstance(layer, Conv2D):
             directions |= {"backward without dx": flops, "backward": 2 * flops}

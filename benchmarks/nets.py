@@ -3,8 +3,6 @@
 `python benchmarks/nets.py` lists them.
 """
 
-import math
-
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
@@ -58,20 +56,12 @@ def make_trainer(model, num_threads=None):
     return Trainer(model, loss="softmax_cross_entropy", optimizer=optimizer, num_threads=num_threads)
 
 
-def forward_macs(layer):
-    """Multiply-adds of one example's forward pass through a layer; those of activations and pools do not count."""
-    if "weight" not in layer.params:
-        return 0
-    positions = math.prod(layer.out_shape[1:])  # where a filter is applied; 1 for a dense layer
-    return layer.params["weight"].value.size * positions
-
-
 def step_macs(model):
     """Multiply-adds of a train step, per example: forward, weight gradient, input gradient.
 
     The first layer with weights has no input gradient: nobody asks for that of the images.
     """
-    macs = [forward_macs(layer) for layer in model.layers]
+    macs = [layer.macs for layer in model.layers]
     first = next(count for count in macs if count)
     return 3 * sum(macs) - first
 

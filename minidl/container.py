@@ -100,11 +100,6 @@ class Container(Layer):
         inside = "".join(f"\n{line}" for line in lines).replace("\n", "\n  ")
         return f"{type(self).__name__}({inside}\n)"
 
-    @property
-    def title(self) -> str:
-        """The constructor's call without the layers."""
-        return super().__repr__()
-
     def _told(self) -> dict[str, Any]:
         return {name: value for name, value in super()._told().items() if not _is_made_of_layers(value)}
 
@@ -123,6 +118,11 @@ class Container(Layer):
             how = "that differ in the first axis alone" if self.join == CONCAT else "that are equal"
             raise ValueError(f"expected branches with outputs {how}: {told}")
         return (sum(shape[0] for shape in shapes.values()), *first[1:]) if self.join == CONCAT else first
+
+
+def title(layer: Layer) -> str:
+    """A layer in one line: the constructor's call, of a container without the layers in it."""
+    return Layer.__repr__(layer) if isinstance(layer, Container) else repr(layer)
 
 
 def _is_made_of_layers(value: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 from minidl import initializers
 from minidl import layers as ours
 from minidl.arrays import Array
-from minidl.container import as_layer
+from minidl.container import as_layer, title
 from minidl.layer import Layer, Shape
 from minidl.saving.recipes import Recipes, decode, made_with
 from minidl.state import by_layer
@@ -77,8 +77,8 @@ def check_slice(layers: Sequence[Layer], place: slice) -> None:
     for front, back in itertools.pairwise(layers):
         if front.out_shape != back.in_shape:
             raise ValueError(
-                f"model[{place.start}:{place.stop}:{place.step}]: {back!r} takes {back.in_shape}, "
-                f"{front!r} in front of it gives {front.out_shape}"
+                f"model[{place.start}:{place.stop}:{place.step}]: {title(back)} takes {back.in_shape}, "
+                f"{title(front)} in front of it gives {front.out_shape}"
             )
 
 

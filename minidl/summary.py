@@ -1,63 +1,93 @@
-"""model.summary(): a table of layers, shapes, parameters and memory."""
+"""model.summary(): a table of layers, shapes, parameters, multiply-adds and memory."""
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from minidl.container import Container, title
 from minidl.layer import Layer, Shape
+from minidl.network import BranchStage, NativeStage, Network, Stage
 
-HEADER = ("layer", "output", "parameters", "memory")
-TILE = 16  # examples that are in memory at once, for each thread
+HEADER = ("layer", "output", "parameters", "multiply-adds", "memory")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One layer: its place and repr, output shape, number of parameters, bytes of its output for a tile of examples."""
+    """One layer: its place and repr, output shape, number of parameters, multiply-adds and bytes of one example.
+
+    depth: how many containers it is in; the numbers of a container are those of the layers in it, together.
+    macs: multiply-adds of a forward pass through convolutions and dense layers, taps on padding included.
+    example_bytes: of the layer's output.
+    """
 
     name: str
+    depth: int
     output: Shape
     parameters: int
-    tile_bytes: int
+    macs: int
+    example_bytes: int
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What `model.summary()` returns; prints as a table, and shows as one in a notebook."""
+    """What `model.summary()` returns; prints as a table, and shows as one in a notebook.
+
+    step_bytes: what a training step on `batch_size` examples takes for all outputs, their gradients and sums. Kernels
+        share memory where they can; where a batch norm needs the whole batch, all outputs of all examples are kept.
+        (Of a layer in NumPy the output and its gradient count, and nothing else that it keeps.)
+    """
 
     input: Shape
     rows: tuple[Row, ...]
     parameter_bytes: int
+    batch_size: int
+    step_bytes: int
 
     @property
     def parameters(self) -> int:
         """The number of parameters of the whole model."""
-        return sum(row.parameters for row in self.rows)
+        return sum(row.parameters for row in self.rows if row.depth == 0)
 
     @property
-    def tile_bytes(self) -> int:
-        """Bytes of all layers' outputs for a tile of 16 examples; training needs about twice that for each thread."""
-        return sum(row.tile_bytes for row in self.rows)
+    def macs(self) -> int:
+        """Multiply-adds of one example's way forward; a training step takes about three times as many."""
+        return sum(row.macs for row in self.rows if row.depth == 0)
 
-    def _cells(self) -> list[tuple[str, str, str, str]]:
-        cells = [("input", str(self.input), "", "")]
-        cells += [(r.name, str(r.output), f"{r.parameters:,}", _size(r.tile_bytes)) for r in self.rows]
+    @property
+    def training_bytes(self) -> int:
+        """What training takes: parameters, their gradients and a step, but not the data.
+
+        An optimizer keeps more: SGD with momentum as much as the parameters have, Adam twice as much.
+        """
+        return 2 * self.parameter_bytes + self.step_bytes
+
+    def _cells(self) -> list[tuple[str, ...]]:
+        cells: list[tuple[str, ...]] = [("input", str(self.input), "", "", "")]
+        for row in self.rows:
+            name = "  " * row.depth + row.name
+            cells.append((name, str(row.output), f"{row.parameters:,}", f"{row.macs:,}", size(row.example_bytes)))
         return cells
 
     def _footer(self) -> str:
         return (
-            f"{self.parameters:,} parameters ({_size(self.parameter_bytes)}); "
-            f"outputs of {TILE} examples: {_size(self.tile_bytes)}"
+            f"{self.parameters:,} parameters ({size(self.parameter_bytes)}), {self.macs:,} multiply-adds an example; "
+            f"training with batches of {self.batch_size}: {size(self.training_bytes)}"
         )
 
     def __str__(self) -> str:
         table = [HEADER, *self._cells()]
-        widths = [max(len(row[i]) for row in table) for i in range(4)]
-        lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d:>{widths[3]}}" for a, b, c, d in table]
+        widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
+        lines = []
+        for row in table:
+            left, right = row[:2], row[2:]
+            cells = [f"{cell:<{width}}" for cell, width in zip(left, widths, strict=False)]
+            cells += [f"{cell:>{width}}" for cell, width in zip(right, widths[2:], strict=True)]
+            lines.append("  ".join(cells))
         rule = "-" * max(map(len, lines))
         return "\n".join([lines[0], rule, *lines[1:], rule, self._footer()])
 
@@ -65,30 +95,59 @@ class Summary:
 
     def _repr_html_(self) -> str:
         def line(cells: Sequence[str], tag: str) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+            shown = (html.escape(cell).replace("  ", "&emsp;") for cell in cells)
+            return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in shown) + "</tr>"
 
         body = "".join(line(row, "td") for row in self._cells())
         return f"<table>{line(HEADER, 'th')}{body}</table><p>{html.escape(self._footer())}</p>"
 
 
-def summarize(layers: Sequence[Layer], dtype: str) -> Summary:
-    """The Summary of built layers."""
-    item = np.dtype(dtype).itemsize
-    rows = tuple(
-        Row(
-            f"{i} {layer!r}",
-            layer.out_shape,
-            sum(p.value.size for p in layer.params.values()),
-            TILE * item * math.prod(layer.out_shape),
-        )
-        for i, layer in enumerate(layers)
-    )
-    return Summary(layers[0].in_shape, rows, item * sum(row.parameters for row in rows))
+def summarize(network: Network, batch_size: int, num_threads: int | None) -> Summary:
+    """The Summary of a built model."""
+    item = np.dtype(network.dtype).itemsize
+    rows = tuple(row for i, layer in enumerate(network.layers) for row in _rows(str(i), layer, 0, item))
+    parameter_bytes = item * sum(row.parameters for row in rows if row.depth == 0)
+    step_bytes = _step_bytes(network, batch_size, num_threads)
+    return Summary(network.layers[0].in_shape, rows, parameter_bytes, batch_size, step_bytes)
 
 
-def _size(count: int) -> str:
+def _rows(path: str, layer: Layer, depth: int, item: int) -> Iterator[Row]:
+    """The rows of a layer and of those in it."""
+    parameters = sum(param.value.size for param in layer.params.values())
+    name, output = f"{path} {title(layer)}", layer.out_shape
+    yield Row(name, depth, output, parameters, layer.macs, item * math.prod(output))
+    if isinstance(layer, Container):
+        for place, part in layer.parts():
+            yield from _rows(f"{path}.{place}", part, depth + 1, item)
+
+
+def _step_bytes(network: Network, batch_size: int, num_threads: int | None) -> int:
+    """What the stages of a network take in a training step."""
+    if network.native:
+        (stage,) = network.stages
+        assert isinstance(stage, NativeStage)
+        return int(stage.plan.step_bytes(batch_size, num_threads))
+    item = np.dtype(network.dtype).itemsize
+
+    def bytes_of(stage: Stage) -> int:
+        between = 2 * batch_size * item * math.prod(stage.out_shape)  # its output, and the gradient of it
+        if isinstance(stage, NativeStage):
+            return between + int(stage.plan.step_bytes(batch_size, num_threads, by_hand=True))
+        if isinstance(stage, BranchStage):
+            return between + sum(bytes_of(inner) for one in stage.networks for inner in one.stages)
+        return between
+
+    return sum(map(bytes_of, network.stages))
+
+
+def size(count: float) -> str:
+    """Bytes as a person says them.
+
+    >>> size(246824)
+    '247 kB'
+    """
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.3g} {unit}"
-        count = count / 1000  # type: ignore[assignment]
+        count = count / 1000
     return f"{count:.3g} GB"

@@ -37,6 +37,7 @@ cdef class Memory:
     cdef int overlaid(self, const op *ops, const value *values, int keep_all, int backward) except -1
     cdef int assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1
     cdef int grow(self, Py_ssize_t bytes) except -1
+    cdef Py_ssize_t needed(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1
     cdef int settle(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1
     cdef int lay_out(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int keep_all,
                      int backward) except -1

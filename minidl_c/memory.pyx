@@ -67,6 +67,10 @@ cdef dict lives(const op *ops, int n_ops, const value *values, int with_backward
     return found
 
 
+cdef inline Py_ssize_t alignment_of(Py_ssize_t bytes) noexcept:
+    return HUGE_PAGE if bytes >= HUGE_PAGE else ALIGNMENT
+
+
 cdef class Memory:
     """The arena of one call of a plan. It grows to what the largest call so far needed."""
 
@@ -163,10 +167,9 @@ cdef class Memory:
 
     cdef int grow(self, Py_ssize_t bytes) except -1:
         """Another block, of so many bytes. What is large asks for huge pages: a tile walks more pages than a TLB holds."""
-        cdef Py_ssize_t alignment = HUGE_PAGE if bytes >= HUGE_PAGE else ALIGNMENT
+        cdef Py_ssize_t alignment = alignment_of(bytes)
         if bytes >= TOO_MUCH:
             raise MemoryError(f"this batch needs more than {TOO_MUCH} bytes")
-        bytes = (bytes + alignment - 1) // alignment * alignment
         free(self.block)
         self.block, self.capacity = NULL, 0
         if posix_memalign(<void **> &self.block, alignment, bytes):
@@ -191,15 +194,22 @@ cdef class Memory:
             open_all(self, ops, values, tiles, threads, backward)
         return 0
 
-    cdef int settle(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1:
-        """Finds out how large the block has to be, sees to it that it is, and gives every array its place."""
+    cdef Py_ssize_t needed(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1:
+        """How many bytes the block has to have."""
+        cdef Py_ssize_t bytes, alignment
         cdef char *block = self.block
         self.block = NULL
         try:
             self.assign(ops, values, tiles, threads, backward)
         finally:
             self.block = block
-        cdef Py_ssize_t needed = self.used + PAGE           # vectors may be read beyond the end of an array
+        bytes = self.used + PAGE                             # vectors may be read beyond the end of an array
+        alignment = alignment_of(bytes)
+        return (bytes + alignment - 1) // alignment * alignment
+
+    cdef int settle(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1:
+        """Sees to it that the block is large enough, and gives every array its place."""
+        cdef Py_ssize_t needed = self.needed(ops, values, tiles, threads, backward)
         if needed > self.capacity:
             self.grow(needed)                                # raises, before anything is placed, if it is too much
         self.assign(ops, values, tiles, threads, backward)

@@ -23,6 +23,8 @@ cdef class Pass:
     cdef void add_stage(self, int first, int last) noexcept
     cdef bint statistics(self, const op *o) noexcept
     cdef void stages(self) noexcept
+    cdef void share_out(self, Py_ssize_t examples, int threads, int by_hand) noexcept
+    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int by_hand) except -1
     cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1
     cdef Py_ssize_t read(self, object x, object rows, object param, str dtype, bint write) except -1
     cdef int want(self, int want_dx) except -1

@@ -116,16 +116,29 @@ cdef class Pass:
             self.add_stage(first, i + 1)
             first = i + 1
 
-    cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1:
-        """Memory for a batch of so many examples."""
+    cdef void share_out(self, Py_ssize_t examples, int threads, int by_hand) noexcept:
+        """Tiles for so many examples, threads that have work to do, and whether what a tile leaves is kept."""
         cdef job *j = &self.j
         j.examples, j.tiles = examples, (examples + LANES - 1) // LANES
         j.slots = slots_of(j.tiles)
-        j.n_calls = j.n_phases = 0
         # Shares of channels are uneven: only where they keep at least twice as many threads at work as tiles would.
         shares = j.tiles < MAX_SLOTS and 2 * j.tiles <= threads
         j.threads = max(1, threads if shares else min(<Py_ssize_t> threads, j.slots))
         self.keep_all = by_hand or (j.training and self.cuts) or (j.tiles < j.threads)
+
+    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int by_hand) except -1:
+        """How much memory a training step takes; asks for none."""
+        cdef job *j = &self.j
+        j.training = 1
+        self.share_out(examples, threads, by_hand)
+        self.memory.overlaid(j.ops, j.values, self.keep_all, True)
+        return self.memory.needed(j.ops, j.values, j.tiles, j.threads, True)
+
+    cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1:
+        """Memory for a batch of so many examples."""
+        cdef job *j = &self.j
+        self.share_out(examples, threads, by_hand)
+        j.n_calls = j.n_phases = 0
         self.memory.lay_out(j.ops, j.values, j.tiles, j.threads, self.keep_all, backward)
         j.data, j.grad, j.saved, j.packed = self.memory.data, self.memory.grad, self.memory.saved, self.memory.packed
         j.scratch, j.scratch_bytes = self.memory.scratch, self.memory.scratch_bytes

@@ -14,9 +14,12 @@ from minidl_c.chain cimport Chain
 from minidl_c.clip cimport BLOCKS, ask
 from minidl_c.job cimport CHECK, CLIP, END, GIVE, RANGES, TAKE, UPDATE, job, run_job
 from minidl_c.op cimport FEW, LANES
+from minidl_c.op import product_of, whole_numbers
 from minidl_c.passes cimport Pass, check_range
 from minidl_c.threads cimport threads_for
 from minidl_c.update cimport Update
+
+cdef Py_ssize_t MANY = 1000             # steps of a fit, after which it does not matter how long one takes
 
 
 cdef class Plan(Chain):
@@ -29,6 +32,14 @@ cdef class Plan(Chain):
         """How many threads may work on rounds of so many examples, each going `sweeps` times through the ops."""
         cdef Py_ssize_t lanes = examples if examples <= FEW else (examples + LANES - 1) // LANES * LANES
         return threads_for(num_threads, <double> sweeps * self.work * lanes, rounds)
+
+    def step_bytes(self, examples, num_threads=None, by_hand=False):
+        """How much memory a training step on so many examples takes, besides data, parameters and their gradients.
+
+        by_hand: of `forward` and `backward` and not of `train`. Nothing is allocated.
+        """
+        product_of("examples", whole_numbers("examples", (examples,), 1, 1))
+        return self.new_pass().step_bytes(examples, self.threads(num_threads, examples, 3, MANY), by_hand)
 
     # ---- passes
 

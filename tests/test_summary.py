@@ -1,11 +1,32 @@
 """model.summary(): numbers, table and notebook."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+from contract.basics import dense
+from contract.windows import conv2d, conv_transpose2d, depthwise_conv2d
+from faulty_layers import Scale
 
 from minidl import Layer, Sequential
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.layers import (
+    BatchNorm2D,
+    Block,
+    Conv2D,
+    ConvTranspose2D,
+    Dense,
+    DepthwiseConv2D,
+    Flatten,
+    MaxPool2D,
+    Parallel,
+    ReLU,
+    Rescale,
+    Residual,
+)
 
 
 def lenet5(dtype="float32"):
@@ -15,6 +36,11 @@ def lenet5(dtype="float32"):
     return Sequential(layers, input_shape=(1, 28, 28), dtype=dtype)
 
 
+def with_branches():
+    block = Residual(Conv2D(4, 3, padding=1), BatchNorm2D(), shortcut=Conv2D(4, 1))
+    return Sequential([Parallel(Conv2D(2, 1), [ReLU(), block], join="concat"), Flatten(), Dense(3)], (3, 5, 5))
+
+
 @pytest.mark.parametrize(("dtype", "size"), [("float32", 4), ("float64", 8)])
 def test_counts_of_lenet5(dtype, size):
     summary = lenet5(dtype).summary()
@@ -22,24 +48,185 @@ def test_counts_of_lenet5(dtype, size):
     assert [row.parameters for row in summary.rows] == counts
     assert summary.parameters == 61706
     assert summary.parameter_bytes == 61706 * size
+    macs = [0, 28 * 28 * 6 * 25, 0, 0, 10 * 10 * 16 * 6 * 25, 0, 0, 0, 400 * 120, 0, 120 * 84, 0, 84 * 10]
+    assert [row.macs for row in summary.rows] == macs
+    assert summary.macs == sum(macs)
     outputs = [row.output for row in summary.rows]
     assert outputs[1:5] == [(6, 28, 28), (6, 28, 28), (6, 14, 14), (16, 10, 10)]
     assert outputs[7:9] == [(400,), (120,)]
-    assert summary.rows[1].tile_bytes == 16 * 6 * 28 * 28 * size
-    assert summary.tile_bytes == sum(row.tile_bytes for row in summary.rows)
+    assert summary.rows[1].example_bytes == 6 * 28 * 28 * size
     assert summary.input == (1, 28, 28)
 
 
+# ---- multiply-adds
+@pytest.mark.parametrize(
+    ("layer", "in_shape", "macs"),
+    [
+        (Conv2D(8, (3, 5), stride=2, padding=1), (3, 9, 10), 8 * 5 * 4 * 3 * 15),
+        (Conv2D(8, 3, groups=2, use_bias=False), (4, 6, 6), 8 * 4 * 4 * 2 * 9),
+        (DepthwiseConv2D(3, depth_multiplier=2), (4, 6, 6), 8 * 4 * 4 * 9),
+        (ConvTranspose2D(8, 3, stride=2), (4, 5, 6), 5 * 6 * 4 * 8 * 9),
+        (ConvTranspose2D(8, 3, groups=2), (4, 5, 6), 5 * 6 * 4 * 4 * 9),
+        (Dense(7), (5,), 35),
+        (BatchNorm2D(), (4, 5, 5), 0),
+        (Residual(Conv2D(4, 3, padding=1), shortcut=Conv2D(4, 1)), (4, 5, 5), 25 * 16 * 10),
+        (Block(Flatten(), Block(Dense(2))), (4, 5, 5), 200),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_multiply_adds(layer, in_shape, macs):
+    assert Sequential([layer], in_shape).summary().macs == layer.macs == macs
+
+
+def test_a_layer_of_ones_own_says_its_multiply_adds_in_build():
+    class Mix(Scale):
+        def build(self, in_shape):
+            self.macs = in_shape[0] ** 2
+            return super().build(in_shape)
+
+    assert Sequential([Scale(), Residual(Mix())], (6,)).summary().macs == 36
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("kind", [conv2d, conv_transpose2d, depthwise_conv2d, dense], ids=lambda kind: kind.__name__)
+def test_pytorch_counts_the_same_multiply_adds(kind):
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        case = kind(rng)
+        params = Sequential([case.layer], case.in_shape).layers[0].params
+        tensors = {name: torch.tensor(param.value) for name, param in params.items()}
+        with FlopCounterMode(display=False) as counted:
+            case.torch(torch.zeros(1, *case.in_shape), **tensors)
+        assert 2 * case.layer.macs == counted.get_total_flops() > 0
+
+
+# ---- containers
+def test_a_container_has_its_numbers_and_the_rows_of_its_layers():
+    summary = with_branches().summary()
+    assert [(row.name, row.depth, row.parameters, row.macs) for row in summary.rows] == [
+        ("0 Parallel()", 0, 8 + 112 + 8 + 16, 25 * (6 + 108 + 12)),
+        ("0.branches.0.0 Conv2D(filters=2, kernel_size=1)", 1, 8, 150),
+        ("0.branches.1.0 ReLU()", 1, 0, 0),
+        ("0.branches.1.1 Residual()", 1, 112 + 8 + 16, 25 * (108 + 12)),
+        ("0.branches.1.1.body.0 Conv2D(filters=4, kernel_size=3, padding=1)", 2, 112, 25 * 108),
+        ("0.branches.1.1.body.1 BatchNorm2D()", 2, 8, 0),
+        ("0.branches.1.1.shortcut.0 Conv2D(filters=4, kernel_size=1)", 2, 16, 300),
+        ("1 Flatten()", 0, 0, 0),
+        ("2 Dense(units=3)", 0, 453, 450),
+    ]
+    assert summary.parameters == 144 + 453
+    assert summary.parameter_bytes == 4 * summary.parameters
+    lines = str(summary).splitlines()
+    assert lines[3].startswith("0 Parallel() ")
+    assert lines[7].startswith("    0.branches.1.1.body.0 Conv2D(")
+
+
+def test_a_container_shows_a_layer_a_line():
+    assert repr(with_branches()) == (
+        "Sequential(\n"
+        "  (0): Parallel(\n"
+        "    (branches.0.0): Conv2D(filters=2, kernel_size=1)\n"
+        "    (branches.1.0): ReLU()\n"
+        "    (branches.1.1): Residual(\n"
+        "      (body.0): Conv2D(filters=4, kernel_size=3, padding=1)\n"
+        "      (body.1): BatchNorm2D()\n"
+        "      (shortcut.0): Conv2D(filters=4, kernel_size=1)\n"
+        "    )\n"
+        "  )\n"
+        "  (1): Flatten()\n"
+        "  (2): Dense(units=3)\n"
+        ")"
+    )
+    assert repr(Parallel(ReLU(), [], join="add")) == "Parallel(\n  join='add'\n  (branches.0.0): ReLU()\n)"
+
+
+# ---- memory
+def test_memory_follows_the_batch_where_a_layer_needs_all_of_it():
+    normed = Sequential([Conv2D(16, 3, padding=1), BatchNorm2D(), Flatten(), Dense(4)], (3, 16, 16))
+    steps = [normed.summary(n, num_threads=1).step_bytes for n in (16, 64, 256)]
+    kept = 4 * 16 * 16 * 16  # one output of one example
+    for batch, low, high in zip((48, 192), steps, steps[1:], strict=False):
+        assert 3 * batch * kept < high - low < 6 * batch * kept
+
+
+def test_memory_does_not_follow_the_batch_where_tiles_go_by():
+    model = Sequential([Conv2D(16, 3, padding=1), ReLU(), MaxPool2D(2)], (3, 32, 32))
+    small, large = (model.summary(n, num_threads=1).step_bytes for n in (256, 4096))
+    assert large < 1.1 * small
+    assert model.summary(256, num_threads=2).step_bytes >= 1.5 * small
+
+
+def test_a_layer_in_numpy_costs_arrays_of_the_batch():
+    native, mixed = (Sequential([Conv2D(4, 1), *extra], (1, 20, 20)) for extra in ([], [Scale(), Residual(Scale())]))
+    array = 128 * 4 * 400 * 4  # one output of all examples
+    assert mixed.summary(128).step_bytes > native.summary(128).step_bytes + 6 * array
+
+
+RUN = """
+import sys
+import numpy as np
+from fit_memory import status
+from models import lenet5, resnet20
+from pathlib import Path
+from minidl import Trainer
+from minidl.optimizers import SGD
+
+def fit(model):
+    X, y = np.zeros((128, *model.input_shape), np.uint8), np.zeros(128, int)
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.01, momentum=0.9), num_threads=2)
+    trainer.fit(X, y, batch_size=64, verbose=0)
+
+fit(lenet5())  # what a first fit imports and starts is not the model's
+before = status("VmRSS")
+Path("/proc/self/clear_refs").write_text("5")
+model = resnet20(input_shape=(3, 16, 16))
+fit(model)
+summary = model.summary(batch_size=64, num_threads=2)
+print(1024 * (status("VmHWM") - before), summary.training_bytes + summary.parameter_bytes)  # momentum
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_is_what_a_training_takes():
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join(str(folder) for folder in (root, root / "examples", root / "benchmarks"))
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run([sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=True)
+    used, told = map(int, done.stdout.split())
+    assert told > 50e6
+    assert 0.9 < used / told < 1.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
+        ({"batch_size": 2.5}, "batch_size: expected a whole number"),
+        ({"num_threads": 0}, "num_threads: expected 1 to 1024, got 0"),
+        ({"batch_size": 2**62}, "examples: expected at most"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        lenet5().summary(**arguments)
+
+
+# ---- how it looks
 def test_table_has_a_line_a_layer():
-    summary = lenet5().summary()
+    summary = lenet5().summary(batch_size=32)
     text = str(summary)
     lines = text.splitlines()
     assert text == repr(summary)
-    assert lines[0].split() == ["layer", "output", "parameters", "memory"]
+    assert lines[0].split() == ["layer", "output", "parameters", "multiply-adds", "memory"]
     assert re.match(r"input +\(1, 28, 28\)$", lines[2].rstrip())
-    assert re.match(r"1 Conv2D\(filters=6, .*padding=2.*\) +\(6, 28, 28\) +156 +301 kB$", lines[4])
+    assert re.match(r"1 Conv2D\(filters=6, .*padding=2.*\) +\(6, 28, 28\) +156 +117,600 +18.8 kB$", lines[4])
     assert len(lines) == 3 + 13 + 2
-    assert lines[-1].startswith("61,706 parameters (247 kB)")
+    assert lines[-1].startswith("61,706 parameters (247 kB), 416,520 multiply-adds an example; ")
+    assert re.search(r"; training with batches of 32: [\d.]+ MB$", lines[-1])
     assert len({len(line) for line in lines[3:-2]}) == 1  # columns stand below each other
 
 
@@ -51,9 +238,10 @@ def test_notebooks_get_a_table_with_names_escaped():
         def forward(self, x, training):
             return x
 
-    shown = Sequential([Odd("<b>&"), ReLU()], input_shape=(4,)).summary()._repr_html_()
-    assert shown.count("<tr>") == 4
+    shown = Sequential([Odd("<b>&"), Block(ReLU())], input_shape=(4,)).summary()._repr_html_()
+    assert shown.count("<tr>") == 5
     assert "<th>layer</th>" in shown and "&lt;b&gt;&amp;" in shown and "<b>" not in shown
+    assert "<td>&emsp;1.0 ReLU()</td>" in shown
     assert "0 parameters" in shown
 
 

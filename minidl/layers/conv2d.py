@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from minidl.initializers import Init, he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
@@ -58,4 +60,5 @@ class Conv2D(Layer):
         self.weight = self.param("weight", (filters, channels // groups, *kernel), self.kernel_initializer)
         if use_bias:
             self.bias = self.param("bias", (filters,), self.bias_initializer)
+        self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])
         return self.op.out_shape

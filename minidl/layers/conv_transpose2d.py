@@ -58,7 +58,7 @@ class ConvTranspose2D(Layer):
         self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
-        channels, _, _ = image(in_shape)
+        channels, height, width = image(in_shape)
         filters, groups = whole("filters", self.filters), whole("groups", self.groups)
         kernel, stride = pair("kernel_size", self.kernel_size), pair("stride", self.stride)
         padding, extra = pair("padding", self.padding, least=0), pair("output_padding", self.output_padding, least=0)
@@ -72,6 +72,7 @@ class ConvTranspose2D(Layer):
         self.weight = self.param("weight", (channels, filters // groups, *kernel), partial(_turned, init, groups))
         if use_bias:
             self.bias = self.param("bias", (filters,), self.bias_initializer)
+        self.macs = self.weight.value.size * height * width
         return self.op.out_shape
 
 

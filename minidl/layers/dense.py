@@ -34,4 +34,5 @@ class Dense(Layer):
         self.weight = self.param("weight", (units, in_shape[0]), self.kernel_initializer, order="F")
         if use_bias:
             self.bias = self.param("bias", (units,), self.bias_initializer)
+        self.macs = self.weight.value.size
         return (units,)

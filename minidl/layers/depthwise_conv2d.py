@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from minidl.initializers import Init, he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
@@ -53,4 +55,5 @@ class DepthwiseConv2D(Layer):
         self.weight = self.param("weight", (channels * multiplier, 1, *kernel), self.kernel_initializer)
         if use_bias:
             self.bias = self.param("bias", (channels * multiplier,), self.bias_initializer)
+        self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])
         return self.op.out_shape

@@ -3,6 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 PIP_ARGS ?= --quiet
 TORCH := torch==2.13.0
+ONNX := onnx==1.23.2
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,6 +13,7 @@ SOURCES := setup.py pyproject.toml $(wildcard minidl_c/*.py minidl_c/*.pyx minid
 NATIVE := $(VENV)/$(if $(wildcard $(VENV)/all),all,native)
 ALL := $(VENV)/all
 ORACLE := $(VENV)/torch
+CASES := $(VENV)/onnx
 PLOT := $(VENV)/plot
 RESULTS := build/bench
 
@@ -31,7 +33,7 @@ lint: $(ALL) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-oracles: $(ORACLE) ## the comparisons with PyTorch (installs it)
+oracles: $(ORACLE) $(CASES) ## the comparisons with PyTorch and with ONNX's test cases (installs both)
 	$(BIN)/python -m pytest -m oracle $(ARGS)
 
 same-bits: $(ALL) ## one hash of the weights for every number of threads, for v3 and v4: the table
@@ -93,6 +95,10 @@ $(VENV)/all: $(SOURCES) $(VENV)/tools
 $(VENV)/torch: $(ALL)
 	@echo 'Installing PyTorch: some minutes ...'
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(TORCH)
+	@touch $@
+
+$(CASES): $(ALL)
+	@$(BIN)/python -m pip install $(PIP_ARGS) $(ONNX)
 	@touch $@
 
 $(PLOT): $(ALL)

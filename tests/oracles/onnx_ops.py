@@ -1,0 +1,449 @@
+"""ONNX's nodes in minidl: a function for each op type, from a node and its inputs to its outputs.
+
+What ONNX calls an input may be a weight here. Axes in front of the one that an op works on are batch to minidl; images
+of one dimension are images of height 1; padding that a layer does not have is a Pad2D in front of it. An attribute that
+a function does not ask for is an error: nothing of a node is overlooked.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minidl import Sequential, Trainer, layers
+from minidl.losses import softmax_cross_entropy
+from minidl.optimizers import SGD, Adagrad, Adam
+
+Arrays = list[np.ndarray]
+
+
+@dataclass
+class Node:
+    """One node: attributes, inputs (None where one is left out), the shape of its first output, how many it has."""
+
+    op: str
+    opset: int
+    attributes: dict[str, Any]
+    inputs: list[Any]
+    shape: tuple[int, ...]
+    outputs: int
+
+    def __call__(self, attribute, default=None):
+        """An attribute, which then counts as used."""
+        return self.attributes.pop(attribute, default)
+
+    def input(self, place):
+        """An input, None where there is none."""
+        return self.inputs[place] if place < len(self.inputs) else None
+
+
+def outputs(node: Node) -> Arrays:
+    """The node's outputs, as far as minidl gives them. Raises whatever comes where it cannot do what the node asks."""
+    if node.op not in OPS:
+        raise NotImplementedError(f"no layer, loss or optimizer for {node.op}")
+    found = OPS[node.op](node)
+    if node.attributes:
+        raise NotImplementedError(f"{node.op} with {sorted(node.attributes)}")
+    return found
+
+
+def model_of(chain, x, **state):
+    """A model of these layers for x; `state`: parameters and buffers of the last one, None for those it has not."""
+    model = Sequential(chain, input_shape=x.shape[1:], dtype=x.dtype.name)
+    model.load_state_dict({f"{len(chain) - 1}.{name}": value for name, value in state.items() if value is not None})
+    return model
+
+
+def run(chain, x, **state):
+    """What these layers make of x, without training."""
+    return model_of(chain, x, **state).predict(x)
+
+
+def examples(x, axis):
+    """x with all that is in front of an axis as the batch."""
+    axis %= x.ndim
+    return x.reshape(int(np.prod(x.shape[:axis])), *x.shape[axis:])
+
+
+# ---- windows over images
+
+
+def image(x):
+    """(n, c, w) as images of height 1; (n, c, h, w) as it is."""
+    return x[:, :, None] if x.ndim == 3 else x
+
+
+def both(numbers, default):
+    """One number for each of the two dimensions, `default` being that of a height of 1."""
+    return (default,) * (2 - len(numbers)) + tuple(numbers)
+
+
+def windows(node, x, kernel):
+    """(stride, dilation, (top, bottom, left, right)) of windows of this size over x."""
+    stride, dilation = both(node("strides", ()), 1), both(node("dilations", ()), 1)
+    auto, pads = node("auto_pad", "NOTSET"), node("pads", ())
+    if not auto.startswith("SAME"):
+        half = len(pads) // 2
+        (top, left), (bottom, right) = both(pads[:half], 0), both(pads[half:], 0)
+        return stride, dilation, (top, bottom, left, right)
+    sides = []
+    for size, k, s, d in zip(x.shape[2:], kernel, stride, dilation, strict=True):
+        total = max((-(-size // s) - 1) * s + (k - 1) * d + 1 - size, 0)
+        sides += [total // 2, total - total // 2][:: 1 if auto == "SAME_UPPER" else -1]
+    return stride, dilation, tuple(sides)
+
+
+def padded(sides, kernel, value=0.0):
+    """(layers in front, padding of the layer): the layer's own where it has such a padding, else a Pad2D."""
+    top, bottom, left, right = sides
+    if (top, left) == (bottom, right) and 2 * top <= kernel[0] and 2 * left <= kernel[1]:
+        return [], (top, left)
+    return [layers.Pad2D(sides, value)], 0
+
+
+def conv(node):
+    x, w, bias = image(node.input(0)), image(node.input(1)), node.input(2)
+    kernel = both(node("kernel_shape", w.shape[2:]), 1)
+    stride, dilation, sides = windows(node, x, kernel)
+    front, padding = padded(sides, kernel)
+    layer = layers.Conv2D(len(w), kernel, stride, padding, dilation, node("group", 1), use_bias=bias is not None)
+    return [run([*front, layer], x, weight=w, bias=bias).reshape(node.shape)]
+
+
+def conv_transpose(node):
+    """node.shape tells how much is cut off in all; what the end loses more than the front is cut off here."""
+    x, w, bias = image(node.input(0)), image(node.input(1)), node.input(2)
+    kernel, group = both(node("kernel_shape", w.shape[2:]), 1), node("group", 1)
+    extra, out = both(node("output_padding", ()), 0), both(node.shape[2:], 1)
+    stride, dilation, _ = windows(node, x, kernel)
+    node("output_shape")
+    sizes = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(x.shape[2:], stride, dilation, kernel, strict=True)]
+    cuts = [size + e - o for size, e, o in zip(sizes, extra, out, strict=True)]
+    padding = tuple(max(cut, 0) // 2 for cut in cuts)
+    extra = tuple(e - min(cut, 0) for e, cut in zip(extra, cuts, strict=True))
+    filters, use_bias = w.shape[1] * group, bias is not None
+    layer = layers.ConvTranspose2D(filters, kernel, stride, padding, extra, dilation, group, use_bias)
+    return [run([layer], x, weight=w, bias=bias)[:, :, : out[0], : out[1]].reshape(node.shape)]
+
+
+def pool_windows(node, x):
+    """(kernel, stride, sides, ceil_mode) of a pooling node."""
+    kernel = both(node("kernel_shape"), 1)
+    stride, dilation, sides = windows(node, x, kernel)
+    if dilation != (1, 1):
+        raise NotImplementedError("dilation")
+    return kernel, stride, sides, bool(node("ceil_mode", 0))
+
+
+def max_pool(node):
+    """The second output are the places of the maxima: those that the gradient goes to."""
+    x = image(node.input(0))
+    x = x if x.dtype.kind == "f" else x.astype("f4")
+    kernel, stride, sides, ceil = pool_windows(node, x)
+    front, padding = padded(sides, kernel, float(np.finfo(x.dtype).min))
+    model, by_columns = model_of([*front, layers.MaxPool2D(kernel, stride, padding, ceil)], x), node("storage_order", 0)
+    y = model.predict(x).reshape(node.shape)
+    return [y, places(model, x, by_columns).reshape(node.shape)] if node.outputs == 2 else [y]
+
+
+def places(model, x, by_columns):
+    """For each output for the one example in x, the place in x that its gradient goes to, row by row or by columns."""
+    size = int(np.prod(model.output_shape))
+    model.forward(np.repeat(x, size, axis=0), training=True)
+    dx = model.backward(np.eye(size).reshape(size, *model.output_shape))
+    channel, row, column = np.unravel_index(dx.reshape(size, -1).argmax(1), x.shape[1:])
+    height, width = x.shape[2:]
+    return channel * height * width + (column * height + row if by_columns else row * width + column)
+
+
+def average_pool(node):
+    """Of padding that the layer does not have, and that does not count: the mean of x over the share that is x."""
+    x = image(node.input(0))
+    kernel, stride, sides, ceil = pool_windows(node, x)
+    counts = bool(node("count_include_pad", 0))
+    front, padding = padded(sides, kernel)
+    y = run([*front, layers.AvgPool2D(kernel, stride, padding, ceil, counts)], x)
+    if front and not counts:
+        y /= run([layers.Pad2D(sides), layers.AvgPool2D(kernel, stride, 0, ceil)], np.ones_like(x))
+    return [y.reshape(node.shape)]
+
+
+def global_pool(layer):
+    return lambda node: [run([layer(), layers.Reshape((node.shape[1], 1, 1))], node.input(0))]
+
+
+def pad(node):
+    x, pads, value, axes = (node.input(place) for place in range(4))
+    if node("mode", "constant") != "constant":
+        raise NotImplementedError("another mode than constant")
+    pads = node("pads") if pads is None else pads
+    value = node("value", 0.0) if value is None else value
+    sides = np.zeros((2, 4), int)
+    sides[:, np.arange(4) if axes is None else axes] = np.reshape(pads, (2, -1))
+    if sides[:, :2].any():
+        raise NotImplementedError("padding of batch or channels")
+    return [run([layers.Pad2D(tuple(int(n) for n in sides[:, 2:].T.ravel()), float(value))], x)]
+
+
+def upsample(node):
+    """node.shape knows scales, sizes, axes and the policy for them."""
+    x = node.input(0)
+    node("axes"), node("keep_aspect_ratio_policy")
+    if node("mode", "nearest") != "nearest":
+        raise NotImplementedError("another mode than nearest")
+    if any(out % size for out, size in zip(node.shape, x.shape, strict=True)):
+        raise NotImplementedError("a scale that is not whole")
+    return [run([layers.Upsample2D((node.shape[2] // x.shape[2], node.shape[3] // x.shape[3]))], x)]
+
+
+# ---- matrices and shapes
+
+
+def dense(x, w, bias=None):
+    return run([layers.Dense(len(w), use_bias=bias is not None)], x, weight=w, bias=bias)
+
+
+def gemm(node):
+    a, b, c = (node.input(place) for place in range(3))
+    node("broadcast")  # of old versions, and always on
+    alpha, beta = node("alpha", 1.0), node("beta", 1.0)
+    x, w = a.T if node("transA", 0) else a, b if node("transB", 0) else b.T
+    return [dense(x, alpha * w, None if c is None else beta * np.broadcast_to(np.ravel(c), (len(w),)))]
+
+
+def matmul(node):
+    a, b = node.inputs
+    if b.ndim > 2:
+        raise NotImplementedError("a matrix for each example")
+    return [dense(a.reshape(-1, len(b)), b.reshape(len(b), -1).T).reshape((*a.shape[:-1], *b.shape[1:]))]
+
+
+def flatten(node):
+    return [run([layers.Flatten()], examples(node.input(0), node("axis", 1)))]
+
+
+def reshape(node):
+    """x is one example: ONNX's shape has the batch in it."""
+    x, shape = node.inputs
+    if node("allowzero", 0):
+        raise NotImplementedError("a size of 0")
+    kept = tuple(x.shape[i] if size == 0 else int(size) for i, size in enumerate(shape))
+    return [run([layers.Reshape(kept)], x[None])[0]]
+
+
+# ---- normalization
+
+
+def batch_norm(node):
+    """ONNX's momentum is the share of the old statistics; the variance that it adds to them is divided by n."""
+    x, weight, bias, mean, var = node.inputs
+    images = x.reshape(*x.shape[:2], -1, x.shape[-1])
+    kept, training = node("momentum", 0.9), node("training_mode", 0)
+    node("is_test")  # of old versions
+    layer = layers.BatchNorm2D(node("epsilon", 1e-5), 1 - kept)
+    state = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": var, "num_batches_tracked": 0}
+    model = model_of([layer], images, **state)
+    if not training:
+        return [model.predict(images).reshape(x.shape)]
+    y = model.forward(images, training=True).reshape(x.shape)
+    after, values = model.state_dict(), x.size // x.shape[1]
+    unbiased = after["0.running_var"] - kept * var
+    return [y, after["0.running_mean"], kept * var + unbiased * (values - 1) / values]
+
+
+def layer_norm(node):
+    """The other outputs, means and deviations, stay inside minidl's op."""
+    x, weight, bias = (node.input(place) for place in range(3))
+    bias = np.zeros_like(weight) if bias is None else bias
+    rows = examples(x, node("axis", -1))
+    return [run([layers.LayerNorm(node("epsilon", 1e-5))], rows, weight=weight, bias=bias).reshape(x.shape)]
+
+
+def group_norm(node):
+    x, weight, bias = node.inputs
+    layer = layers.GroupNorm(node("num_groups"), node("epsilon", 1e-5))
+    return [run([layer], x, weight=weight, bias=bias)]
+
+
+def instance_norm(node):
+    node.attributes["num_groups"] = node.input(0).shape[1]
+    return group_norm(node)
+
+
+# ---- activations
+
+
+def activation(chain):
+    """chain(node): what stands for the node; x is cut into examples along its first axis."""
+
+    def function(node):
+        x = node.input(0)
+        return [run(chain(node), x.reshape(len(x), -1)).reshape(x.shape)]
+
+    return function
+
+
+def celu(node):
+    alpha = node("alpha", 1.0)
+    return [layers.Rescale(1 / alpha), layers.ELU(), layers.Rescale(alpha)]
+
+
+def selu(node):
+    alpha, gamma = node("alpha", 1.6732632), node("gamma", 1.0507010)
+    return [layers.ELU(alpha), layers.Rescale(gamma)]
+
+
+def hard_sigmoid(node):
+    """min(1, r) = 1 - relu(1 - r) of r = relu(alpha x + beta)."""
+    line = layers.Rescale(node("alpha", 0.2), node("beta", 0.5))
+    return [line, layers.ReLU(), layers.Rescale(-1.0, 1.0), layers.ReLU(), layers.Rescale(-1.0, 1.0)]
+
+
+def swish(node):
+    if node("alpha", 1.0) != 1:
+        raise NotImplementedError("another alpha than 1")
+    return [layers.SiLU()]
+
+
+def prelu(node):
+    """Slopes belong to the last axes, in old versions to the channels."""
+    x, slope = node.inputs
+    if node.opset < 7:
+        return [run([layers.PReLU(shared=slope.size == 1)], x, weight=slope)]
+    return [run([layers.PReLU()], x.reshape(-1, slope.size), weight=slope.ravel()).reshape(x.shape)]
+
+
+def softmax(node):
+    x = node.input(0)
+    return [run([layers.Softmax()], examples(x, node("axis", -1))).reshape(x.shape)]
+
+
+def log_softmax(node):
+    return [log_probabilities(node.input(0), node("axis", -1))]
+
+
+def dropout(node):
+    """x is one example. The second output, in training, is where the gradient goes."""
+    x, rate, training = (node.input(place) for place in range(3))
+    node("seed")
+    model = model_of([layers.Dropout(float(node("ratio", 0.5) if rate is None else rate))], x[None])
+    if not training:
+        return [model.predict(x[None])[0]]
+    y = model.forward(x[None], training=True)[0]
+    return [y, model.backward(np.ones_like(x[None]))[0] != 0]
+
+
+# ---- losses
+
+
+def log_probabilities(x, axis):
+    """The negative cross-entropy of every label."""
+    scores = np.moveaxis(x, axis, -1)
+    rows = scores.reshape(-1, scores.shape[-1])
+    losses = [softmax_cross_entropy(rows, np.full(len(rows), label))[0] for label in range(rows.shape[1])]
+    return np.moveaxis(-np.stack(losses, axis=1).reshape(scores.shape), -1, axis)
+
+
+def cross_entropy(node):
+    """Weights of classes, and labels that are ignored, are weights of examples; a mean is the Trainer's."""
+    x, y, by_class = (node.input(place) for place in range(3))
+    ignored = y == node("ignore_index")
+    labels = np.where(ignored, 0, y).ravel()
+    weights = np.ones(x.shape[1], x.dtype) if by_class is None else by_class
+    weights = np.where(ignored.ravel(), 0, weights[labels])
+    scores = np.moveaxis(x, 1, -1).reshape(-1, x.shape[1])
+    reduction = node("reduction", "mean")
+    if reduction == "mean":
+        identity = Sequential([layers.Rescale(1.0)], input_shape=scores.shape[1:], dtype=x.dtype.name)
+        trainer = Trainer(identity, softmax_cross_entropy, SGD(0.0))
+        loss = np.array(trainer.train_batch(scores, labels, sample_weight=weights))
+    else:
+        losses = weights * softmax_cross_entropy(scores, labels)[0]
+        loss = losses.reshape(y.shape) if reduction == "none" else losses.sum()
+    return [loss, log_probabilities(x, 1)] if node.outputs == 2 else [loss]
+
+
+# ---- optimizers
+
+
+def step(node, optimizer, steps, *names):
+    """One step of each parameter; `names`: of what the optimizer remembers, as the inputs bring it.
+
+    Inputs: rate, step, parameters, gradients, then what is remembered. Outputs: as they come, without the gradients.
+    """
+    rate, _, *arrays = node.inputs
+    count = len(arrays) // (2 + len(names))
+    values, grads, *memory = ([a.copy() for a in arrays[i : i + count]] for i in range(0, len(arrays), count))
+    for place, (value, grad) in enumerate(zip(values, grads, strict=True)):
+        update = optimizer.update(value.size, value.dtype.name)
+        update.steps = steps
+        for name, remembered in zip(names, memory, strict=True):
+            update.state[name][:] = remembered[place]
+        update.apply(value, grad, float(rate))
+        for name, remembered in zip(names, memory, strict=True):
+            remembered[place][:] = update.state[name]
+    return [array for arrays in (values, *memory) for array in arrays]
+
+
+def adam(node):
+    """A step of 0 asks for no correction of the bias, which a late step does not have."""
+    if node.input(1) > 0:
+        raise NotImplementedError("ONNX adds epsilon before the correction")
+    betas, decay = (node("alpha", 0.9), node("beta", 0.999)), node("norm_coefficient", 0.0)
+    return step(node, Adam(betas=betas, eps=node("epsilon", 1e-6), weight_decay=decay), 10**6, "mean", "squares")
+
+
+def adagrad(node):
+    decay, eps = node("norm_coefficient", 0.0), node("epsilon", 1e-6)
+    optimizer = Adagrad(lr_decay=node("decay_factor", 0.0), weight_decay=decay, eps=eps)
+    return step(node, optimizer, int(node.input(1)), "squares")
+
+
+def momentum(node):
+    """beta is a factor of the gradient, but not in a step of 0."""
+    if node("beta") != 1 and node.input(1) > 0:
+        raise NotImplementedError("dampening")
+    decay = node("norm_coefficient")
+    optimizer = SGD(0.1, node("alpha"), nesterov=node("mode") == "nesterov", weight_decay=decay)
+    return step(node, optimizer, int(node.input(1)), "velocity")
+
+
+OPS: dict[str, Callable[[Node], Arrays]] = {
+    "Adagrad": adagrad,
+    "Adam": adam,
+    "AveragePool": average_pool,
+    "BatchNormalization": batch_norm,
+    "Celu": activation(celu),
+    "Conv": conv,
+    "ConvTranspose": conv_transpose,
+    "Dropout": dropout,
+    "Elu": activation(lambda node: [layers.ELU(node("alpha", 1.0))]),
+    "Flatten": flatten,
+    "Gelu": activation(lambda node: [layers.GELU(node("approximate", "none"))]),
+    "Gemm": gemm,
+    "GlobalAveragePool": global_pool(layers.GlobalAvgPool2D),
+    "GlobalMaxPool": global_pool(layers.GlobalMaxPool2D),
+    "GroupNormalization": group_norm,
+    "HardSigmoid": activation(hard_sigmoid),
+    "HardSwish": activation(lambda node: [layers.Hardswish()]),
+    "InstanceNormalization": instance_norm,
+    "LayerNormalization": layer_norm,
+    "LeakyRelu": activation(lambda node: [layers.LeakyReLU(node("alpha", 0.01))]),
+    "LogSoftmax": log_softmax,
+    "MatMul": matmul,
+    "MaxPool": max_pool,
+    "Momentum": momentum,
+    "PRelu": prelu,
+    "Pad": pad,
+    "Relu": activation(lambda node: [layers.ReLU()]),
+    "Reshape": reshape,
+    "Resize": upsample,
+    "Selu": activation(selu),
+    "Sigmoid": activation(lambda node: [layers.Sigmoid()]),
+    "Softmax": softmax,
+    "SoftmaxCrossEntropyLoss": cross_entropy,
+    "Swish": activation(swish),
+    "Tanh": activation(lambda node: [layers.Tanh()]),
+    "Upsample": upsample,
+}

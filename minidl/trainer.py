@@ -108,6 +108,8 @@ class Trainer(Learner):
             except BaseException as error:
                 if not fit.started:
                     self._fit, self._resumed = before
+                    if self._fit is not None and position is not None:
+                        self._fit.keep(position)
                 elif unbuilt and self.step == step and isinstance(error, (TypeError, ValueError, OSError)):
                     self._fit = None
                 else:

@@ -22,6 +22,18 @@ def text(path: Path) -> str:
     return name
 
 
+def check_writable(path: Path) -> None:
+    """Raises the OSError that `write` would raise, as far as that can be told before."""
+    name = text(path)
+    try:
+        target, _ = _target(name)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, name) from error
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        raise OSError(f"path: expected a folder to write into, got {folder!r}")
+
+
 def write(path: Path, parts: Iterable[memoryview]) -> None:
     """Makes `path` a file of these bytes, in the place of what was there.
 

@@ -66,7 +66,7 @@ class Fit:
     done: int = 0  # examples of this epoch
     stop: bool = False
     started: bool = False  # whether all callbacks have begun
-    _states: list[State] | None = None  # of callbacks, from a checkpoint
+    _states: list[State] | None = None  # of callbacks, if they themselves may not know it
     _arguments: dict[str, Any] | None = None
     _planned: int = 1  # steps of the next chunk
 
@@ -140,6 +140,10 @@ class Fit:
             self.progress.note("nothing is left to do: this fit had come to its end when it was saved")
         else:
             self.progress.note(f"completes the fit that was interrupted at step {position.step}")
+
+    def keep(self, position: Position) -> None:
+        """Keeps what callbacks remembered there: another fit that could not begin may have made them forget it."""
+        self._states = position.callbacks
 
     def leave(self, position: Position, difference: str) -> None:
         """Says that this fit is another one."""

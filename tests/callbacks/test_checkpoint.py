@@ -1,4 +1,4 @@
-"""The callbacks that come with minidl."""
+"""Checkpoint: when it saves, under which name, and what it keeps."""
 
 import os
 
@@ -33,9 +33,9 @@ def saves(monkeypatch):
     return seen
 
 
-def test_saves_behind_each_epoch(saves, tmp_path):
+def test_saves_behind_each_epoch_and_at_the_end(saves, tmp_path):
     trainer_of().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a")])
-    assert saves == [(3, "a"), (6, "a"), (9, "a")]
+    assert saves == [(3, "a"), (6, "a"), (9, "a"), (9, "a")]
     assert os.listdir(tmp_path) == ["a"]
 
 
@@ -142,6 +142,7 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
         ({"path": "a", "best": True}, TypeError, "best: expected a name"),
         ({"path": "a", "best": "loss", "every_n_steps": 2}, ValueError, "every_n_steps: expected None with best"),
         ({"path": "a", "lower": True}, ValueError, "lower: expected None without best"),
+        ({"path": "a", "best": "loss", "lower": 1}, TypeError, "lower: expected True or False"),
     ],
 )
 def test_arguments(arguments, error, said):
@@ -162,6 +163,22 @@ def test_a_best_that_nobody_measures_is_told_before_the_first_step(tmp_path, bes
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", best=best, lower=False)])
     assert trainer.step == 0
     trainer.fit(X, Y, 1, **FIT, validation_split=0.2, callbacks=[Checkpoint(tmp_path / "a", best="val_accuracy")])
+
+
+def test_what_other_callbacks_make_of_the_weights_at_the_end_is_saved(tmp_path):
+    class Zeros:
+        def on_fit_end(self, trainer):
+            trainer.model.params["0.weight"].value[:] = 0
+
+    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(tmp_path / "a"), Zeros()])
+    assert not Trainer.resume(tmp_path / "a").model.params["0.weight"].value.any()
+
+
+def test_a_path_that_is_a_folder_is_told_before_the_first_step(tmp_path):
+    trainer = trainer_of()
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path)])
+    assert trainer.step == 0
 
 
 def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):

@@ -1,18 +1,17 @@
-"""Callbacks that come with minidl. What a callback is: training/hooks.py."""
+"""Checkpoint: saves a trainer while it is fitted."""
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import re
 from typing import Any
 
-from minidl.saving.atomic import Path, text
+from minidl.callbacks.monitor import Monitor
+from minidl.saving.atomic import Path, check_writable, text
 from minidl.shapes import whole
 
 _FIELDS = re.compile(r"\{(step|epoch)\}")
-_LOWER = {"loss": True, "accuracy": False}  # is better
 
 
 class Checkpoint:
@@ -49,30 +48,21 @@ class Checkpoint:
             raise ValueError(f"keep: expected None for a path without {{step}} or {{epoch}} in its name, got {keep}")
         if every_n_steps is not None:
             whole("every_n_steps", every_n_steps)
-        if best is not None and not isinstance(best, str):
-            raise TypeError(f"best: expected a name such as 'val_accuracy', got {best!r}")
         if best is not None and every_n_steps is not None:
             raise ValueError("every_n_steps: expected None with best, which is known behind an epoch alone")
-        known = None if best is None else _LOWER.get(best.removeprefix("val_"), lower)
-        if best is not None and known is None:
-            raise ValueError(f"lower: expected True or False with best={best!r}: which of two values is better?")
         if best is None and lower is not None:
             raise ValueError("lower: expected None without best")
         self.every_n_steps, self.keep, self.best = every_n_steps, keep, best
-        self.lower = known if lower is None else lower
+        self._monitor = None if best is None else Monitor("best", best, lower)
         self._due = False
         self._record: float | None = None
         self._saved: list[str] = []  # names of what this run has written and not deleted, if each has another one
 
     def on_fit_begin(self, trainer: Any) -> None:
         """Raises what a save would raise."""
-        folder = os.path.dirname(os.path.realpath(self._name(trainer)))
-        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-            raise OSError(f"path: expected a folder to write into, got {folder!r}")
-        if self.best is not None and self.best not in trainer.measures:
-            unmeasured = self.best.removeprefix("val_") in trainer.measures
-            hint = "; give fit validation_data or a validation_split" if unmeasured else ""
-            raise ValueError(f"best: expected one of {trainer.measures}, got {self.best!r}{hint}")
+        check_writable(self._name(trainer))
+        if self._monitor is not None:
+            self._monitor.check(trainer)
         trainer.check_savable()
 
     def on_step_end(self, trainer: Any, step: int, loss: float) -> None:
@@ -81,14 +71,16 @@ class Checkpoint:
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
         """A save is due, if epochs are what is asked for, and if this one is the best so far."""
-        if self.best is not None:
-            self._due = self._is_best(logs[self.best])
+        if self._monitor is not None:
+            value = logs[self._monitor.name]
+            self._due = self._monitor.is_better(value, self._record)
+            self._record = value if self._due else self._record
         elif self.every_n_steps is None:
             self._due = True
 
     def on_fit_end(self, trainer: Any) -> None:
-        """A save is due, if the last epoch's end was none: who starts the program again finds nothing left to do."""
-        self._due = self.every_n_steps is not None
+        """A save is due: what other callbacks make of the weights now (the best ones, an average) is in the file."""
+        self._due = self.best is None
 
     def on_terminate(self, trainer: Any) -> None:
         """A save is due."""
@@ -130,13 +122,6 @@ class Checkpoint:
     def __repr__(self) -> str:
         best = f", best={self.best!r}" if self.best is not None else ""
         return f"Checkpoint({self.path!r}{best})"
-
-    def _is_best(self, value: float) -> bool:
-        record = self._record
-        if math.isnan(value) or (record is not None and not (value < record if self.lower else value > record)):
-            return False
-        self._record = value
-        return True
 
     def _name(self, trainer: Any) -> str:
         return _FIELDS.sub(lambda found: str(getattr(trainer, found[1])), self.path)

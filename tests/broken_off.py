@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Dropout, Flatten, ReLU
+from minidl.callbacks import Checkpoint
+from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Flatten, ReLU
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
 
@@ -101,6 +102,13 @@ def half(dtype="float32"):
     return Trainer(model, "softmax_cross_entropy", SGD(0.05, momentum=0.5))
 
 
+def normed(dtype="float32"):
+    """With running statistics, and a rate that makes losses go up and down."""
+    layers = [Conv2D(4, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
+    model = Sequential(layers, (1, 6, 6), seed=3, dtype=dtype)
+    return Trainer(model, "softmax_cross_entropy", SGD(0.2, momentum=0.9), ["accuracy"], seed=1)
+
+
 MAKERS = {maker.__name__: maker for maker in (native, staged, half)}
 
 
@@ -128,3 +136,23 @@ def broken_off(trainer, step, **fit):
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(X, Y, **{**FIT, **fit, "callbacks": [*fit.get("callbacks", []), Break(step)]})
     return trainer
+
+
+def completed(make, step, callbacks, path, **fit):
+    """A trainer whose fit was broken off behind a step and completed from the file; and the callbacks that saw it.
+
+    callbacks() makes new ones, as a program does that is started again.
+    """
+    fit = {**FIT, **fit}
+    broken_off(make(), step, **fit, callbacks=[Checkpoint(path, every_n_steps=step + 1), *callbacks()])
+    trainer, again = Trainer.resume(path, custom=CUSTOM), callbacks()
+    assert trainer.step == step + 1
+    trainer.fit(X, Y, **fit, callbacks=again)
+    return trainer, again
+
+
+def exactly(state):
+    """A state of callbacks, with bytes in the place of arrays: to be compared."""
+    if isinstance(state, dict):
+        return {name: exactly(value) for name, value in state.items()}
+    return (state.dtype, state.shape, state.tobytes()) if isinstance(state, np.ndarray) else state

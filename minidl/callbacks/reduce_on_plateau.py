@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import numbers
 from typing import Any
 
@@ -22,7 +23,7 @@ class ReduceOnPlateau:
     cooldown: so many epochs behind a reduction do not count. min_lr: the rate never goes below it.
     lower: whether less is better; known for losses and accuracies, to be said for all else.
 
-    `best` is the best value so far, or None. Each fit begins anew, with the rate that it finds. Rate, best value and
+    `best` is the best value so far, infinite before the first. Each fit begins anew, with the rate that it finds. Rate, best value and
     counters are in a checkpoint.
 
     Raises TypeError or ValueError for arguments that make no sense; fit raises before its first step if it measures
@@ -49,7 +50,7 @@ class ReduceOnPlateau:
         self._forget()
 
     def _forget(self) -> None:
-        self.best: float | None = None
+        self.best = -self._monitor.sign * math.inf
         self._wait = 0  # epochs since, but those of a cooldown
         self._cooling = 0  # epochs of a cooldown that are left
 
@@ -63,8 +64,8 @@ class ReduceOnPlateau:
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
         """Lowers the rate when patience is at its end."""
-        value, best = logs[self.monitor], self.best
-        if self._monitor.is_better(value, None if best is None else best * (1 + self._monitor.sign * self.threshold)):
+        value = logs[self.monitor]
+        if self._monitor.is_better(value, self.best * (1 + self._monitor.sign * self.threshold)):
             self.best, self._wait = value, 0
         else:
             self._wait += 1

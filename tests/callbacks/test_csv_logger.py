@@ -1,0 +1,39 @@
+"""CSVLogger: what the table looks like."""
+
+import csv
+import math
+
+import numpy as np
+from broken_off import FIT, X, Y, native
+
+from minidl import Trainer
+from minidl.callbacks import CSVLogger
+
+
+def test_the_table_is_the_history(tmp_path):
+    trainer = native()
+    trainer.fit(X, Y, **FIT, validation_split=0.2, callbacks=[CSVLogger(tmp_path / "a.csv")])
+    header, *rows = csv.reader((tmp_path / "a.csv").read_text().splitlines())
+    assert header == list(trainer.history)
+    assert header[:3] == ["epoch", "loss", "accuracy"] and rows[0][0] == "0"
+    assert [[float(cell) for cell in row] for row in rows] == [list(row) for row in zip(*trainer.history.values())]
+
+
+def test_numpy_reads_it(tmp_path):
+    trainer = native()
+    trainer.fit(X, Y, **FIT, callbacks=[CSVLogger(tmp_path / "a.csv")])
+    table = np.genfromtxt(tmp_path / "a.csv", delimiter=",", names=True)
+    assert table["loss"].tolist() == trainer.history["loss"]
+
+
+def test_odd_numbers_and_names(tmp_path):
+    def odd(y, scores):
+        return next(values)
+
+    odd.__name__ = 'a, "b"'
+    values = iter([math.nan, math.inf, -math.inf, 1 / 3])
+    model = native().model
+    trainer = Trainer(model, "softmax_cross_entropy", native().optimizer, [odd])
+    trainer.fit(X, Y, **FIT, callbacks=[CSVLogger(tmp_path / "a.csv")])
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert [row['a, "b"'] for row in rows] == ["nan", "inf", "-inf", "0.3333333333333333"]

@@ -1,0 +1,233 @@
+"""EarlyStopping: when it stops, and which weights are left."""
+
+import numpy as np
+import pytest
+from broken_off import FIT, Counts, X, Y, broken_off, completed, everything, exactly, normed
+
+from minidl import Trainer
+from minidl.callbacks import Checkpoint, EarlyStopping
+
+NAN = float("nan")
+LONG = {"epochs": 12, "validation_split": 0.3}  # 9 steps an epoch
+
+
+def weights(trainer):
+    return exactly(trainer.model.state_dict())
+
+
+class Weights:
+    """Notes the weights of each epoch."""
+
+    def __init__(self):
+        self.behind = []
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        self.behind.append(weights(trainer))
+
+
+def fitted(monkeypatch, values, **arguments):
+    """A fit whose validation says these values; returns trainer, callback and the weights behind each epoch."""
+    left, early, seen, trainer = iter(values), EarlyStopping(**arguments), Weights(), normed()
+    monkeypatch.setattr(Trainer, "evaluated", lambda *args, **options: {"loss": next(left)})
+    trainer.fit(X, Y, len(values), 45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
+    return trainer, early, seen.behind
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments", "epochs", "best"),
+    [
+        ([3, 2, 1, 2, 0], {}, 4, 2),
+        ([3, 2, 1, 2, 0], {"patience": 1}, 4, 2),
+        ([3, 2, 1, 2, 0], {"patience": 2}, 5, 4),
+        ([3, 2, 1, 2, 2, 0], {"patience": 2}, 5, 2),
+        ([3, 2, 2, 2, 0], {"patience": 2}, 4, 1),  # an equal value is no better, and the first one is kept
+        ([3, 2, 1, 2, 2], {"patience": 9}, 5, 2),  # to the last epoch
+        ([1, 2, 3, 4, 5], {"lower": False}, 5, 4),
+        ([5, 4, 3], {"lower": False}, 2, 0),
+        ([3, NAN, 2, NAN, NAN, 1], {"patience": 2}, 5, 2),
+        ([NAN, NAN, 2], {"patience": 2}, 2, None),
+        ([NAN, 2, 1], {"patience": 2}, 3, 2),
+        ([float("inf"), 2, 1], {}, 3, 2),
+        ([9, 8.5, 8.1, 7.9, 7.6], {"patience": 3, "min_delta": 1}, 5, 4),  # slowly, but 7.9 is better than 9 by 1
+        ([9, 8.5, 8.1, 8.0, 7.0], {"patience": 3, "min_delta": 1}, 4, 3),  # too slowly; and yet the best weights
+        ([9, 8, 7], {"min_delta": 1}, 2, 1),  # by more than min_delta, and not as much
+        ([1, 1.5, 2.1, 3], {"patience": 2, "min_delta": 1, "lower": False}, 4, 3),
+    ],
+)  # fmt: skip
+def test_when_it_stops_and_what_is_left(monkeypatch, values, arguments, epochs, best):
+    trainer, early, behind = fitted(monkeypatch, values, **arguments)
+    assert len(trainer.history["loss"]) == epochs
+    assert early.best_epoch == best
+    assert early.best == (None if best is None else values[best])
+    assert early.stopped_epoch == epochs - 1 or epochs == len(values)
+    assert weights(trainer) == behind[-1 if best is None else best]
+    assert "1.running_mean" in trainer.model.state_dict()  # buffers too
+
+
+def test_it_did_not_stop(monkeypatch):
+    _, early, _ = fitted(monkeypatch, [3, 1, 2], patience=5)
+    assert early.stopped_epoch is None
+
+
+def test_what_others_stop_ends_with_the_best_weights_too():
+    class Stop:
+        def on_step_end(self, trainer, step, loss):
+            trainer.stop = step == 40  # in the middle of an epoch
+
+    trainer, early, seen = normed(), EarlyStopping(patience=99), Weights()
+    trainer.fit(X, Y, **FIT | LONG, callbacks=[seen, early, Stop()])
+    assert trainer.step == 41
+    assert early.best_epoch == int(np.argmin(trainer.history["val_loss"])) < trainer.epoch - 1
+    assert weights(trainer) == seen.behind[early.best_epoch]
+
+
+def test_what_an_exception_breaks_off_keeps_its_newest_weights():
+    whole, early = normed(), EarlyStopping(patience=99)
+    broken_off(whole, 80, **LONG, callbacks=[early])
+    plain = broken_off(normed(), 80, **LONG)
+    assert early.best_epoch < 8
+    assert everything(whole) == everything(plain)
+
+
+def test_the_last_word_has_who_comes_last():
+    class Zeros:
+        def on_fit_end(self, trainer):
+            trainer.model.params["0.weight"].value[:] = 0
+
+    for callbacks, expected in (([EarlyStopping(), Zeros()], False), ([Zeros(), EarlyStopping()], True)):
+        trainer = normed()
+        trainer.fit(X, Y, **FIT | LONG, callbacks=callbacks)
+        assert trainer.model.params["0.weight"].value.any() == expected
+
+
+# ---- several fits
+def test_a_second_fit_begins_anew():
+    trainer, early = normed(), EarlyStopping("loss", patience=99)
+    trainer.fit(X, Y, **FIT, callbacks=[early])
+    first = early.best
+    trainer.optimizer.lr = 0.0
+    trainer.model.params["4.weight"].value[:] = 100
+    trainer.model.params["4.bias"].value[:] = [0, 0, 1e5]
+    trainer.fit(X, Y, **FIT, callbacks=[early])
+    assert early.best > first and early.best_epoch >= 4
+    assert (trainer.model.params["4.weight"].value == 100).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_resumed_at_any_step_it_ends_the_same(tmp_path, dtype):
+    def make():
+        return normed(dtype)
+
+    whole, early = make(), EarlyStopping(patience=5)
+    whole.fit(X, Y, **FIT | LONG, callbacks=[early])
+    assert early.stopped_epoch is not None and 0 < early.best_epoch < early.stopped_epoch
+    for step in [0, 7, 8, 9, *range(10, whole.step, 4), whole.step - 2]:
+        trainer, (again,) = completed(make, step, lambda: [EarlyStopping(patience=5)], tmp_path / "c", **LONG)
+        assert everything(trainer) == everything(whole), step
+        assert exactly(again.state_dict()) == exactly(early.state_dict()), step
+
+
+@pytest.mark.parametrize("every", [None, 1])
+def test_a_file_from_the_end_of_the_fit_holds_the_best_weights(tmp_path, every):
+    path = tmp_path / "c"
+    trainer, early = normed(), EarlyStopping(patience=2)
+    trainer.fit(X, Y, **FIT | LONG, callbacks=[Checkpoint(path, every_n_steps=every), early])
+    assert early.best_epoch < early.stopped_epoch
+    assert weights(Trainer.resume(path)) == weights(trainer)
+    resumed, again = Trainer.resume(path), EarlyStopping(patience=2)
+    resumed.fit(X, Y, **FIT | LONG, callbacks=[again])  # nothing is left to do
+    assert everything(resumed) == everything(trainer) and again.best == early.best
+    for each in (trainer, resumed):
+        each.fit(X, Y, **FIT | {"epochs": 1})
+    assert everything(resumed) == everything(trainer)
+
+
+def test_a_file_from_behind_the_last_epoch_is_completed_with_the_best_weights(tmp_path):
+    class Saves:
+        def on_save(self, trainer):
+            if trainer.epoch == 4 and trainer.step == 36:
+                trainer.save_checkpoint(tmp_path / str(len(list(tmp_path.iterdir()))))
+
+    fit, trainer = {**LONG, "epochs": 4}, normed()
+    trainer.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9), Saves()])
+    assert len(list(tmp_path.iterdir())) == 2  # behind the epoch, and at the end
+    assert weights(Trainer.resume(tmp_path / "0")) != weights(Trainer.resume(tmp_path / "1"))
+    for file in tmp_path.iterdir():
+        resumed = Trainer.resume(file)
+        resumed.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9)])
+        assert everything(resumed) == everything(trainer)
+
+
+def test_a_fit_that_could_not_begin_in_between_takes_nothing_away(tmp_path):
+    whole, early = normed(), EarlyStopping(patience=5)
+    whole.fit(X, Y, **FIT | LONG, callbacks=[early])
+    trainer, same = normed(), EarlyStopping(patience=5)
+    broken_off(trainer, 50, **LONG, callbacks=[same])
+    for epochs in (12, 3):
+        with pytest.raises(OSError, match="expected a folder"):
+            missing = Checkpoint(tmp_path / "missing" / "a")
+            trainer.fit(X, Y, **FIT | LONG | {"epochs": epochs}, callbacks=[same, missing])
+        assert same.best is None
+    trainer.fit(X, Y, **FIT | LONG, callbacks=[same])
+    assert everything(trainer) == everything(whole)
+    assert exactly(same.state_dict()) == exactly(early.state_dict())
+
+
+def test_several_are_told_apart_by_what_they_watch(tmp_path):
+    def callbacks():
+        return [EarlyStopping(patience=5), EarlyStopping("accuracy", patience=99)]
+
+    path, whole = tmp_path / "c", normed()
+    loss, accuracy = callbacks()
+    whole.fit(X, Y, **FIT | LONG, callbacks=[loss, accuracy])
+    broken_off(normed(), 40, **LONG, callbacks=[*callbacks(), Checkpoint(path, every_n_steps=1)])
+    trainer, again = Trainer.resume(path), callbacks()[::-1]
+    trainer.fit(X, Y, **FIT | LONG, callbacks=again)
+    assert [exactly(a.state_dict()) for a in again] == [exactly(a.state_dict()) for a in (accuracy, loss)]
+
+
+def test_a_resume_without_it_is_refused(tmp_path):
+    path = tmp_path / "c"
+    broken_off(normed(), 2, **LONG, callbacks=[EarlyStopping(), Checkpoint(path, every_n_steps=1)])
+    for callbacks in ([], [EarlyStopping("loss")]):
+        with pytest.raises(ValueError, match="callbacks: expected EarlyStopping 'val_loss' as well"):
+            Trainer.resume(path).fit(X, Y, **FIT | LONG, callbacks=callbacks)
+
+
+def test_callbacks_of_users_beside_it_change_nothing(tmp_path):
+    """Nor does their order."""
+    found = []
+    for callbacks in ([EarlyStopping(patience=3), Counts()], [Counts(), EarlyStopping(patience=3)]):
+        trainer = normed()
+        trainer.fit(X, Y, **FIT | LONG, callbacks=callbacks)
+        found.append(everything(trainer))
+    assert found[0] == found[1]
+
+
+# ---- refused
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"monitor": 3}, TypeError, "monitor: expected a name"),
+        ({"monitor": "val_f1"}, ValueError, "lower: expected True or False with monitor='val_f1'"),
+        ({"patience": -1}, ValueError, "patience: expected at least 0"),
+        ({"patience": 1.5}, TypeError, "patience: expected a whole number"),
+        ({"min_delta": -0.1}, ValueError, "min_delta: expected a number of at least 0"),
+        ({"min_delta": NAN}, ValueError, "min_delta: expected a finite number"),
+        ({"lower": 1}, TypeError, "lower: expected True or False"),
+    ],
+)
+def test_arguments(arguments, error, said):
+    with pytest.raises(error, match=said):
+        EarlyStopping(**arguments)
+
+
+def test_what_nobody_measures_is_told_before_the_first_step():
+    trainer = normed()
+    with pytest.raises(ValueError, match=r"monitor: .*\['loss', 'accuracy'\], got 'val_loss'; give fit validation_data"):
+        trainer.fit(X, Y, **FIT, callbacks=[EarlyStopping()])
+    assert trainer.step == 0
+
+
+def test_repr():
+    assert repr(EarlyStopping(patience=3)) == "EarlyStopping('val_loss', patience=3)"

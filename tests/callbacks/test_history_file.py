@@ -1,0 +1,194 @@
+"""CSVLogger and JSONLLogger: what they share. Their files say what the history says, whatever happened."""
+
+import csv
+import io
+import json
+import os
+
+import numpy as np
+import pytest
+from broken_off import FIT, X, Y, broken_off, completed, native
+
+from minidl import Trainer
+from minidl.callbacks import Checkpoint, CSVLogger, JSONLLogger
+from minidl.saving import atomic
+
+LOGGERS = {"csv": CSVLogger, "jsonl": JSONLLogger}
+
+
+@pytest.fixture(params=LOGGERS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def path(tmp_path, kind):
+    return tmp_path / f"log.{kind}"
+
+
+def expected(trainer, kind):
+    """The file that says what the history says."""
+    rows, text = list(zip(*trainer.history.values(), strict=True)), io.StringIO()
+    if kind == "csv":
+        csv.writer(text, lineterminator="\n").writerows([list(trainer.history), *rows])
+        return text.getvalue()
+    return "".join(json.dumps(dict(zip(trainer.history, row, strict=True))) + "\n" for row in rows)
+
+
+def logged(path, kind):
+    return LOGGERS[kind](path)
+
+
+class Reads:
+    """Reads the file behind each epoch."""
+
+    def __init__(self, path, kind):
+        self.path, self.kind, self.read = path, kind, 0
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        assert self.path.read_text() == expected(trainer, self.kind)
+        self.read += 1
+
+
+def test_a_whole_line_behind_each_epoch(path, kind):
+    trainer, reads = native(), Reads(path, kind)
+    trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind), reads])
+    assert reads.read == 4
+    assert len(path.read_text().splitlines()) == 4 + (kind == "csv")
+    assert os.listdir(path.parent) == [path.name]
+
+
+def test_an_epoch_is_a_line_at_the_end_and_no_new_file(path, kind, monkeypatch):
+    written, write = [], atomic.write
+    monkeypatch.setattr(atomic, "write", lambda path, parts: (written.append(path), write(path, parts)))
+    native().fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    assert written == [str(path)]
+
+
+@pytest.mark.parametrize("step", [0, 5, 12, 13, 14, 25, 26, 40, 50])
+def test_killed_and_resumed_from_an_older_checkpoint_no_epoch_is_twice_or_missing(path, kind, step):
+    def callbacks():
+        return [logged(path, kind), Reads(path, kind)]
+
+    native().fit(X, Y, **FIT, callbacks=callbacks())  # this run came to its end, and yet its checkpoint is older
+    trainer, _ = completed(native, step, callbacks, path.parent / "c")
+    assert path.read_text() == expected(trainer, kind)
+    assert trainer.history["epoch"] == [0, 1, 2, 3]
+
+
+def test_lines_that_the_file_has_missed_come_back(path, kind):
+    """A checkpoint may know an epoch that the file does not: somebody saved before the logger's turn."""
+    broken_off(native(), 30, callbacks=[Checkpoint(path.parent / "c", every_n_steps=31), logged(path, kind)])
+    os.unlink(path)
+    trainer = Trainer.resume(path.parent / "c")
+    trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    assert path.read_text() == expected(trainer, kind)
+
+
+@pytest.mark.parametrize("damage", ["half a line", "gone", "more"])
+def test_a_file_that_somebody_changed_in_between_is_written_anew(path, kind, damage):
+    class Changes:
+        def on_epoch_begin(self, trainer, epoch):
+            if epoch == 2 and damage == "gone":
+                os.unlink(path)
+            elif epoch == 2:
+                content = path.read_bytes()
+                path.write_bytes(content[:-5] if damage == "half a line" else content + b"x\n")
+
+    trainer = native()
+    trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind), Changes()])
+    assert path.read_text() == expected(trainer, kind)
+
+
+def test_nothing_left_to_do_still_gives_the_file(path, kind):
+    native().fit(X, Y, **FIT, callbacks=[Checkpoint(path.parent / "c")])
+    trainer = Trainer.resume(path.parent / "c")
+    trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    assert path.read_text() == expected(trainer, kind)
+
+
+def test_several_fits_of_a_trainer_and_another_trainer(path, kind):
+    trainer = native()
+    trainer.fit(X, Y, **FIT)  # without a logger
+    trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    logger = logged(path, kind)
+    trainer.fit(X, Y, **FIT, callbacks=[logger])
+    assert path.read_text() == expected(trainer, kind)
+    other = native()
+    other.fit(X, Y, **FIT, callbacks=[logger])  # a run that begins anew
+    assert path.read_text() == expected(other, kind)
+
+
+def test_an_exception_in_another_callback_leaves_a_whole_file(path, kind):
+    class Fails:
+        def on_epoch_end(self, trainer, epoch, logs):
+            if epoch == 1:
+                raise KeyError("x")
+
+    trainer, logger = native(), logged(path, kind)
+    with pytest.raises(KeyError):
+        trainer.fit(X, Y, **FIT, callbacks=[Fails(), logger])  # who comes behind it misses the epoch
+    assert len(path.read_text().splitlines()) == 1 + (kind == "csv")
+    trainer.fit(X, Y, **FIT, callbacks=[logger])
+    assert path.read_text() == expected(trainer, kind)
+
+
+def test_a_partial_epoch_is_a_line(path, kind):
+    class Stop:
+        def on_step_end(self, trainer, step, loss):
+            trainer.stop = step == 17
+
+    trainer = native()
+    trainer.fit(X, Y, **FIT, callbacks=[Stop(), logged(path, kind)])
+    assert path.read_text() == expected(trainer, kind) and trainer.epoch == 2
+
+
+def test_no_epochs_make_an_empty_file(path, kind):
+    native().fit(X, Y, **FIT | {"epochs": 0}, callbacks=[logged(path, kind)])
+    assert path.read_bytes() == b""
+    trainer = native()
+    trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    assert path.read_text() == expected(trainer, kind)
+
+
+# ---- refused
+def test_a_file_of_another_kind_is_refused_and_stays(path, kind):
+    path.write_text("x,y\n1,2\n")
+    trainer = native()
+    with pytest.raises(ValueError, match=f"path: expected a file of a {LOGGERS[kind].__name__}, none, or one that"):
+        trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    assert trainer.step == 0 and path.read_text() == "x,y\n1,2\n"
+
+
+def test_a_refused_fit_changes_no_file(path, kind):
+    first = native()
+    first.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    with pytest.raises(OSError, match="expected a folder"):
+        native().fit(X, Y, **FIT, callbacks=[logged(path, kind), Checkpoint(path.parent / "missing" / "a")])
+    assert path.read_text() == expected(first, kind)
+
+
+def test_paths_that_cannot_be_written_are_told_before_the_first_step(path, kind):
+    trainer = native()
+    for wrong in (path.parent, path.parent / "missing" / "log", "/dev/null"):
+        with pytest.raises(OSError, match=r"missing|directory|regular file"):
+            trainer.fit(X, Y, **FIT, callbacks=[logged(wrong, kind)])
+    assert trainer.step == 0
+    with pytest.raises(TypeError, match="path: expected a str"):
+        logged(3, kind)
+
+
+def test_repr(kind):
+    assert repr(logged("a", kind)) == f"{LOGGERS[kind].__name__}('a')"
+
+
+def test_a_new_name_is_a_new_column(path, kind):
+    trainer, logger = native(), logged(path, kind)
+    trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[logger])
+    trainer.fit(X, Y, **FIT | {"epochs": 1}, validation_split=0.2, callbacks=[logger])
+    assert np.isnan(trainer.history["val_loss"][0])
+    if kind == "csv":
+        assert path.read_text() == expected(trainer, kind)
+    else:
+        first, second = map(json.loads, path.read_text().splitlines())
+        assert first["val_loss"] is None and second["val_loss"] == trainer.history["val_loss"][1]

@@ -1,0 +1,42 @@
+"""Monitor: which name is watched, and what is better."""
+
+import math
+
+import pytest
+
+from minidl.callbacks.monitor import Monitor
+
+
+@pytest.mark.parametrize(
+    ("name", "lower", "expected"),
+    [
+        ("loss", None, True),
+        ("val_loss", None, True),
+        ("accuracy", None, False),
+        ("val_accuracy", None, False),
+        ("val_accuracy", True, True),
+        ("f1", False, False),
+        ("val_f1", True, True),
+    ],
+)
+def test_what_is_better(name, lower, expected):
+    monitor = Monitor("monitor", name, lower)
+    assert (monitor.lower, monitor.sign) == (expected, -1 if expected else 1)
+    assert (monitor.is_better(1.0, 2.0), monitor.is_better(2.0, 1.0)) == (expected, not expected)
+    assert not monitor.is_better(1.0, 1.0)
+    assert monitor.is_better(math.inf, None) and monitor.is_better(-math.inf, None)
+    assert not monitor.is_better(math.nan, None) and not monitor.is_better(math.nan, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "lower", "error", "said"),
+    [
+        (3, None, TypeError, "monitor: expected a name such as 'val_accuracy', got 3"),
+        (None, None, TypeError, "monitor: expected a name"),
+        ("val_f1", None, ValueError, "lower: expected True or False with monitor='val_f1'"),
+        ("loss", "yes", TypeError, "lower: expected True or False, got 'yes'"),
+    ],
+)
+def test_refused(name, lower, error, said):
+    with pytest.raises(error, match=said):
+        Monitor("monitor", name, lower)

@@ -1,0 +1,127 @@
+"""ReduceOnPlateau: PyTorch's numbers, and where it stands after a resume."""
+
+import numpy as np
+import pytest
+from broken_off import FIT, X, Y, broken_off, completed, everything, normed
+
+from minidl import Sequential, Trainer
+from minidl.callbacks import Checkpoint, ReduceOnPlateau
+from minidl.layers import Dense
+from minidl.optimizers import SGD
+
+NAN = float("nan")
+LONG = {"epochs": 12, "validation_split": 0.3}
+x, y = np.zeros((4, 3), "float32"), np.zeros(4, int)
+
+
+def rates(monkeypatch, values, lr=1.0, **arguments):
+    """The rate of each epoch, when validation says these values."""
+    left, trainer = iter(values), Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(lr))
+    monkeypatch.setattr(Trainer, "evaluated", lambda *args, **options: {"loss": next(left)})
+    trainer.fit(x, y, len(values), validation_data=(x, y), callbacks=[ReduceOnPlateau(**arguments)], verbose=0)
+    return [*trainer.history["lr"], trainer.optimizer.lr]
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments", "expected"),
+    [
+        ([3, 2, 2, 2, 2], {"patience": 1}, [1, 1, 1, 1, 0.1, 0.1]),
+        ([3, 2, 2, 2, 2], {"patience": 0, "factor": 0.5}, [1, 1, 1, 0.5, 0.25, 0.125]),
+        ([3, 2, 2, 2, 2, 2], {"patience": 0, "factor": 0.5, "cooldown": 2}, [1, 1, 1, 0.5, 0.5, 0.5, 0.25]),
+        ([3, 3, 3, 3], {"patience": 0, "factor": 0.5, "min_lr": 0.3}, [1, 1, 0.5, 0.3, 0.3]),
+        ([3, NAN, 2, NAN, NAN], {"patience": 1}, [1, 1, 1, 1, 1, 0.1]),
+        ([10, 9.5, 9.1, 8.9], {"patience": 1, "threshold": 0.1}, [1, 1, 1, 0.1, 0.1]),
+        ([float("inf"), 2, 2], {"patience": 0}, [1, 0.1, 0.1, 0.1 * 0.1]),
+        ([1, 2, 3, 3], {"patience": 0, "lower": False}, [1, 1, 1, 1, 0.1]),
+        ([1, 1, 1], {"patience": 0, "min_lr": 5}, [1, 1, 1, 1]),  # it never rises
+    ],
+)
+def test_rates(monkeypatch, values, arguments, expected):
+    assert rates(monkeypatch, values, **arguments) == expected
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("seed", range(40))
+def test_rates_beside_torch(monkeypatch, seed):
+    import torch
+
+    rng = np.random.default_rng(seed)
+    arguments = {
+        "factor": float(rng.uniform(0.05, 0.95)),
+        "patience": int(rng.integers(0, 5)),
+        "threshold": float(rng.choice([0, 1e-4, 0.1])),
+        "cooldown": int(rng.integers(0, 4)),
+        "min_lr": float(rng.choice([0, 1e-3])),
+    }
+    lower = bool(rng.integers(2))
+    values = rng.choice([NAN, np.inf, -0.5, *rng.normal(size=4), *rng.uniform(1, 1.2, 5)], 60).tolist()
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.3)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min" if lower else "max", **arguments)
+    expected = []
+    for value in values:
+        expected.append(optimizer.param_groups[0]["lr"])
+        scheduler.step(value)
+    found = rates(monkeypatch, values, 0.3, lower=lower, **arguments)
+    assert found == [*expected, optimizer.param_groups[0]["lr"]]
+    assert len(set(found)) > 1
+
+
+def test_resumed_at_any_step_it_ends_the_same(tmp_path):
+    def callbacks():
+        return [ReduceOnPlateau(patience=0, factor=0.7, cooldown=1)]
+
+    (whole, plateau) = normed(), callbacks()[0]
+    whole.fit(X, Y, **FIT | LONG, callbacks=[plateau])
+    assert len(set(whole.history["lr"])) > 3
+    for step in [0, 8, 9, 10, *range(11, whole.step - 1, 6)]:
+        trainer, (again,) = completed(normed, step, callbacks, tmp_path / "c", **LONG)
+        assert everything(trainer) == everything(whole), step
+        assert trainer.optimizer.lr == whole.optimizer.lr
+        assert again.state_dict() == plateau.state_dict()
+
+
+def test_a_resume_without_it_is_refused(tmp_path):
+    broken_off(normed(), 3, **LONG, callbacks=[ReduceOnPlateau(), Checkpoint(tmp_path / "c", every_n_steps=1)])
+    with pytest.raises(ValueError, match="expected ReduceOnPlateau 'val_loss' as well"):
+        Trainer.resume(tmp_path / "c").fit(X, Y, **FIT | LONG)
+
+
+def test_a_second_fit_begins_anew_with_the_rate_it_finds():
+    trainer, plateau = normed(), ReduceOnPlateau("loss", patience=0, threshold=0.9)
+    trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[plateau])
+    assert trainer.optimizer.lr == 0.2 * 0.1
+    trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[plateau])
+    assert plateau.best == trainer.history["loss"][-1] and trainer.optimizer.lr == 0.2 * 0.1
+
+
+# ---- refused
+@pytest.mark.parametrize(
+    ("arguments", "error", "said"),
+    [
+        ({"monitor": "val_f1"}, ValueError, "lower: expected True or False with monitor='val_f1'"),
+        ({"factor": 0}, ValueError, r"factor: expected a number in \(0, 1\), got 0"),
+        ({"factor": 1.0}, ValueError, r"factor: expected a number in \[0, 1\), got 1.0"),
+        ({"factor": "x"}, TypeError, "factor: expected a number"),
+        ({"patience": -1}, ValueError, "patience: expected at least 0"),
+        ({"threshold": -1}, ValueError, "threshold: expected a number of at least 0"),
+        ({"cooldown": 0.5}, TypeError, "cooldown: expected a whole number"),
+        ({"min_lr": -1}, ValueError, "min_lr: expected a number of at least 0"),
+    ],
+)
+def test_arguments(arguments, error, said):
+    with pytest.raises(error, match=said):
+        ReduceOnPlateau(**arguments)
+
+
+def test_a_rate_that_is_a_function_is_told_before_the_first_step():
+    trainer = normed()
+    trainer.optimizer = SGD(lambda step: 0.1)
+    with pytest.raises(ValueError, match="optimizer: expected an lr that is a number, which ReduceOnPlateau lowers"):
+        trainer.fit(X, Y, **FIT, callbacks=[ReduceOnPlateau("loss")])
+    assert trainer.step == 0
+    trainer.optimizer.lr = 0.1
+    trainer.fit(X, Y, **FIT, callbacks=[ReduceOnPlateau("loss")])
+
+
+def test_repr():
+    assert repr(ReduceOnPlateau("loss")) == "ReduceOnPlateau('loss', factor=0.1, patience=10)"

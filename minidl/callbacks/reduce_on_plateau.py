@@ -23,8 +23,8 @@ class ReduceOnPlateau:
     cooldown: so many epochs behind a reduction do not count. min_lr: the rate never goes below it.
     lower: whether less is better; known for losses and accuracies, to be said for all else.
 
-    `best` is the best value so far, infinite before the first. Each fit begins anew, with the rate that it finds. Rate, best value and
-    counters are in a checkpoint.
+    `best` is the best value so far, infinite before the first. Each fit begins anew, with the rate that it finds. Rate,
+    best value and counters are in a checkpoint.
 
     Raises TypeError or ValueError for arguments that make no sense; fit raises before its first step if it measures
     nothing that is called `monitor`, or if the optimizer's rate is a function of the step and no number.

@@ -62,7 +62,10 @@ class TensorBoard:
 
     def _write(self, name: str, value: float, step: int) -> None:
         if self._writer is None:
-            self._writer = self._open(self.folder, purge_step=self._first, flush_secs=FLUSH_SECONDS)
+            # A name of its own: tensorboardX gives two files of one second the same one.
+            self._writer = self._open(
+                self.folder, purge_step=self._first, flush_secs=FLUSH_SECONDS, filename_suffix=f".{self._first:012}"
+            )
         self._writer.add_scalar(name, value, step)
 
     def __repr__(self) -> str:

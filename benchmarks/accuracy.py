@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from measure import limit_threads, positive, run_parts, usable_cores
-from nets import MOMENTUM, TITLES, make_model, mlp
+from nets import MOMENTUM, NETS, make_model, mlp
 from sides import mlp_classifier
 
 from minidl import Trainer
@@ -96,7 +96,8 @@ def beside_scikit_learn(args):
                 seconds, guesses = learn(data, seed, args)
             accuracy = 100 * float((guesses == data["y_test"]).mean())
             found[name].append({"seconds": seconds / args.epochs, "accuracy": accuracy})
-    print(f"\nMNIST, {TITLES['mlp']}, batch {args.batch_size}: seconds an epoch, test accuracy after {args.epochs}\n")
+    title = f"MNIST, {NETS['mlp'].title}, batch {args.batch_size}"
+    print(f"\n{title}: seconds an epoch, test accuracy after {args.epochs}\n")
     tell_runs(found)
     ratios = [b["seconds"] / a["seconds"] for a, b in zip(*found.values(), strict=True)]
     print(f"minidl's epoch is {statistics.median(ratios):.1f} times as fast")

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from nets import TITLES
+from nets import NETS
 
 # The sides of the chart and their colours; PyTorch's modes are the line at 1 that all are measured by.
 COLOURS = {"minidl fit": "#1b6ca8", "minidl train_batch": "#8ab8d9", "scikit-learn": "#e09f3e", "JAX jit": "#7f9c6c"}
@@ -51,7 +51,7 @@ def draw_net(measurements, axes):
     axes.axhline(1, color="black", linewidth=1, label="PyTorch, its best mode")
     ticks = [f"batch {m['batch_size']}{'' if m['steady'] else '*'}" for m in measurements]
     axes.set_xticks(range(len(measurements)), ticks)
-    axes.set_title(TITLES[measurements[0]["net"]], fontsize=10)
+    axes.set_title(NETS[measurements[0]["net"]].title, fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 
 

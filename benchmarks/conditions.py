@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 from measure import Side, alternate, limit_threads, positive, run_parts, settle, spread, usable_cores
-from nets import IMAGE, NETS, TITLES, make_model, step_macs
+from nets import NETS, Net, step_macs
 from sides import MinidlFit, Task, prepare
 
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
@@ -34,10 +34,10 @@ class MinidlPredict:
 
 def predict_one(args):
     """`predict` of one image: bytes for minidl, float32 in eager mode without gradients for PyTorch."""
-    image = np.random.default_rng(0).integers(0, 256, (1, *IMAGE), dtype=np.uint8)
     sides = []
     for net in args.nets:
-        model = make_model(NETS[net]())
+        model = NETS[net].model()
+        image = np.random.default_rng(0).integers(0, 256, (1, *NETS[net].image), dtype=np.uint8)
         sides.append(Side(f"{net}, minidl", MinidlPredict(model, image).run))
         if "eager" in args.modes:
             try:
@@ -95,7 +95,7 @@ def many_channels(channels):
         convolutions = [Conv2D(channels, 3, padding=1), ReLU(), Conv2D(channels, 3, padding=1), ReLU()]
         return [Rescale(1 / 255), *convolutions, MaxPool2D(2), Flatten(), Dense(10)]
 
-    return layers
+    return Net(f"{channels} channels", layers)
 
 
 def fit_steps(tasks, args):
@@ -128,7 +128,7 @@ def over_sizes(title, tasks, args):
 
 def over_batch_sizes(args):
     tasks = [(str(size), Task(NETS["lenet"], size, args.steps, args.threads), None) for size in BATCH_SIZES]
-    return over_sizes(f"{TITLES['lenet']}, over batch sizes", tasks, args)
+    return over_sizes(f"{NETS['lenet'].title}, over batch sizes", tasks, args)
 
 
 def over_channels(args):

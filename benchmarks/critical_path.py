@@ -7,7 +7,7 @@ import argparse
 import math
 
 from measure import positive, write_json
-from nets import NETS, TITLES, make_model
+from nets import NETS, leaves
 
 from minidl.layers import Conv2D, Dense
 
@@ -38,7 +38,7 @@ def tile_work(layer, first):
 
 def critical_path(model, batch_size, threads):
     """Multiply-adds that have to be done one behind the other, if no thread ever waits."""
-    layers = [layer for layer in model.layers if isinstance(layer, Conv2D | Dense)]
+    layers = [layer for layer in leaves(model) if isinstance(layer, Conv2D | Dense)]
     tiles = math.ceil(batch_size / LANES)
     work = [part for layer in layers for part in tile_work(layer, layer is layers[0])]
     slots = min(tiles, SLOTS)
@@ -57,7 +57,7 @@ def critical_path(model, batch_size, threads):
 
 def count(net, batch_size):
     """The speed over one thread, for each number of threads."""
-    model = make_model(NETS[net]())
+    model = NETS[net].model()
     alone = critical_path(model, batch_size, 1)
     return {threads: alone / critical_path(model, batch_size, threads) for threads in THREADS}
 
@@ -75,7 +75,7 @@ def main():
         for batch_size in args.batch_sizes:
             found = results[f"{net}, {batch_size}"] = count(net, batch_size)
             row = "".join(f"{speed:6.1f}x" for speed in found.values())
-            print(f"{TITLES[net] + ', batch ' + str(batch_size):41}{row}")
+            print(f"{NETS[net].title + ', batch ' + str(batch_size):41}{row}")
     write_json(args.json, results)
 
 

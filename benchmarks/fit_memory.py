@@ -1,7 +1,7 @@
 """How much memory a fit takes, in a process of its own: footprint.py starts it. Linux only: it reads /proc/self.
 
-python benchmarks/fit_memory.py {minidl,torch} {lenet,cnn,mlp} [--batch-size 64] [--steps 200]
-python benchmarks/fit_memory.py flat {lenet,cnn,mlp} [--batch-size 16] [--steps 10000]
+python benchmarks/fit_memory.py {minidl,torch} {lenet,cnn,...} [--batch-size 64] [--steps 200]
+python benchmarks/fit_memory.py flat {lenet,cnn,...} [--batch-size 16] [--steps 10000]
 
 Prints a line of JSON, in kilobytes. `getrusage` would not do: the high-water mark that it tells begins with that of the
 process which started this one.
@@ -24,12 +24,12 @@ def status(name):
     raise KeyError(name)
 
 
-def fit_peak(mode, layers, batch_size, steps):
+def fit_peak(mode, net, batch_size, steps):
     """What one epoch needs beyond the imports and the images, model and optimizer included."""
     if mode.startswith("PyTorch"):
         import torch  # noqa: F401 - it is not the fit that pays for it
     imports = status("VmRSS")
-    task = Task(layers, batch_size, steps, usable_cores())
+    task = Task(net, batch_size, steps, usable_cores())
     if mode.startswith("PyTorch"):
         task.scaled  # noqa: B018 - its images
     before = status("VmRSS")
@@ -52,9 +52,9 @@ class Recorder:
         self.seen.append(status("VmRSS"))
 
 
-def growth(layers, batch_size, steps, parts=10):
+def growth(net, batch_size, steps, parts=10):
     """By how much memory grows from a tenth of the steps to all, in `fit` and in `train_batch`."""
-    task = Task(layers, batch_size, steps // parts, usable_cores())
+    task = Task(net, batch_size, steps // parts, usable_cores())
     recorder = Recorder()
     make_trainer(task.model()).fit(
         task.X, task.y, epochs=parts, batch_size=batch_size, callbacks=[recorder], verbose=0
@@ -74,12 +74,12 @@ def main():
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--steps", type=int, default=200)
     args = parser.parse_args()
-    layers = NETS[args.net]
+    net = NETS[args.net]
     if args.what == "flat":
-        found = growth(layers, args.batch_size, args.steps)
+        found = growth(net, args.batch_size, args.steps)
     else:
         mode = {"minidl": "minidl fit", "torch": "PyTorch eager"}[args.what]
-        found = fit_peak(mode, layers, args.batch_size, args.steps)
+        found = fit_peak(mode, net, args.batch_size, args.steps)
     print(json.dumps(found))
 
 

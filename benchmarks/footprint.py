@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from measure import machine, positive, spread, tell, write_json
-from nets import NETS, TITLES
+from nets import NETS
 
 import minidl
 import minidl_c
@@ -78,8 +78,8 @@ def measure_memory(nets, peers, steps):
     for net in nets:
         for package in ["minidl", *peers]:
             kilobytes = found[f"{net}, {package}"] = fresh(package, net, "--steps", steps)
-            row = "".join(f"{number / 1024:9.1f}" for number in kilobytes.values())
-            print(f"{TITLES[net]:32}{package:10}{row}", flush=True)
+            row = "".join(f"{kilobytes[name] / 1024:9.1f}" for name in ("imports", "images", "fit"))
+            print(f"{NETS[net].title:32}{package:10}{row}", flush=True)
     return found
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from nets import LR, MOMENTUM
 
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 
 
 def scores_of(model, params, x):
@@ -27,6 +27,10 @@ def scores_of(model, params, x):
                 x = jnp.maximum(x, 0)
             case Flatten():
                 x = x.reshape(len(x), -1)
+            case Rescale():
+                pass
+            case _:
+                raise NotImplementedError(f"not written in JAX here: {type(layer).__name__}")
     return x
 
 

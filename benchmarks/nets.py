@@ -3,11 +3,24 @@
 `python benchmarks/nets.py` lists them.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.layers import (
+    BatchNorm2D,
+    Conv2D,
+    Dense,
+    Flatten,
+    GlobalAvgPool2D,
+    MaxPool2D,
+    ReLU,
+    Rescale,
+    Residual,
+)
 from minidl.optimizers import SGD
 
-IMAGE, CLASSES = (1, 28, 28), 10
+IMAGE, COLOUR, CLASSES = (1, 28, 28), (3, 32, 32), 10
 LR, MOMENTUM = 0.01, 0.9
 
 
@@ -41,8 +54,51 @@ def mlp():
     return [Rescale(1 / 255), Flatten(), Dense(256), ReLU(), Dense(128), ReLU(), Dense(10)]
 
 
-NETS = {"lenet": lenet5, "cnn": cnn, "mlp": mlp}
-TITLES = {"lenet": "LeNet-5", "cnn": "CNN 3x3: 32-64, dense 128-10", "mlp": "MLP 784-256-128-10"}
+def vgg():
+    """A small VGG with batch norm behind every convolution."""
+    layers = [Rescale(1 / 255)]
+    for filters in (32, 64, 128):
+        for _ in range(2):
+            layers += [Conv2D(filters, 3, padding=1), BatchNorm2D(), ReLU()]
+        layers.append(MaxPool2D(2))
+    return [*layers, Flatten(), Dense(10)]
+
+
+def resnet20():
+    """ResNet-20 for CIFAR-10: He et al. (2015), section 4.2, with projections where the shape changes (option B)."""
+
+    def normed(filters, kernel=3, stride=1):
+        return [Conv2D(filters, kernel, stride, padding=kernel // 2, use_bias=False), BatchNorm2D()]
+
+    layers = [Rescale(1 / 255), *normed(16), ReLU()]
+    for filters in (16, 32, 64):
+        for block in range(3):
+            shrinks = filters > 16 and block == 0
+            body = [*normed(filters, 3, 2 if shrinks else 1), ReLU(), *normed(filters)]
+            layers += [Residual(*body, shortcut=normed(filters, 1, 2) if shrinks else None), ReLU()]
+    return [*layers, GlobalAvgPool2D(), Dense(10)]
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net that is measured: its title, what makes its layers, and the shape of its images."""
+
+    title: str
+    layers: Callable
+    image: tuple = IMAGE
+
+    def model(self):
+        """A model of it; every call begins with the same weights."""
+        return make_model(self.layers(), self.image)
+
+
+NETS = {
+    "lenet": Net("LeNet-5", lenet5),
+    "cnn": Net("CNN 3x3: 32-64, dense 128-10", cnn),
+    "mlp": Net("MLP 784-256-128-10", mlp),
+    "vgg": Net("VGG with batch norm, 3x32x32", vgg, COLOUR),
+    "resnet20": Net("ResNet-20, 3x32x32", resnet20, COLOUR),
+}
 
 
 def make_model(layers, input_shape=IMAGE, seed=0):
@@ -56,19 +112,24 @@ def make_trainer(model, num_threads=None):
     return Trainer(model, loss="softmax_cross_entropy", optimizer=optimizer, num_threads=num_threads)
 
 
+def leaves(model):
+    """The layers of a model; of what is made of layers, those."""
+    return [leaf for layer in model.layers for leaf in layer.leaves()]
+
+
 def step_macs(model):
     """Multiply-adds of a train step, per example: forward, weight gradient, input gradient.
 
     The first layer with weights has no input gradient: nobody asks for that of the images.
     """
-    macs = [layer.macs for layer in model.layers]
+    macs = [leaf.macs for leaf in leaves(model)]
     first = next(count for count in macs if count)
     return 3 * sum(macs) - first
 
 
 def has_images(model):
     """Whether the net has layers for which the layout of images matters."""
-    return any(isinstance(layer, Conv2D) for layer in model.layers)
+    return any(isinstance(layer, Conv2D) for layer in leaves(model))
 
 
 def torch_module(model):
@@ -76,30 +137,50 @@ def torch_module(model):
     import torch
     from torch import nn
 
+    class Sum(nn.Module):
+        """A residual block."""
+
+        def __init__(self, body, shortcut):
+            super().__init__()
+            self.body, self.shortcut = chain(body), chain(shortcut)
+
+        def forward(self, x):
+            return self.body(x) + self.shortcut(x)
+
+    def chain(layers):
+        return nn.Sequential(*(module_of(layer) for layer in layers))
+
     def module_of(layer):
         match layer:
             case Rescale():
                 return nn.Identity()
             case Conv2D():
-                return nn.Conv2d(layer.in_shape[0], layer.filters, layer.kernel_size, padding=layer.padding)
+                sizes = layer.in_shape[0], layer.filters, layer.kernel_size, layer.stride
+                return nn.Conv2d(*sizes, padding=layer.padding, bias=layer.use_bias)
+            case BatchNorm2D():
+                return nn.BatchNorm2d(layer.in_shape[0])
             case MaxPool2D():
                 return nn.MaxPool2d(layer.pool_size)
+            case GlobalAvgPool2D():
+                return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
             case Dense():
                 return nn.Linear(layer.in_shape[0], layer.units)
+            case Residual():
+                return Sum(**layer.ways())
             case _:
                 return {ReLU: nn.ReLU, Flatten: nn.Flatten}[type(layer)]()
 
-    module = nn.Sequential(*(module_of(layer) for layer in model.layers))
+    module = chain(model.layers)
     module.load_state_dict({name: torch.tensor(value) for name, value in model.state_dict().items()})
     return module
 
 
 def main():
     """Print each net with its parameters and multiply-adds."""
-    for name, layers in NETS.items():
-        model = make_model(layers())
+    for name, net in NETS.items():
+        model = net.model()
         parameters = sum(param.value.size for param in model.params.values())
-        print(f"{name:6} {TITLES[name]:29} {parameters:9,} parameters, {step_macs(model):10,} multiply-adds an image")
+        print(f"{name:8} {net.title:29} {parameters:9,} parameters, {step_macs(model):10,} multiply-adds an image")
 
 
 if __name__ == "__main__":

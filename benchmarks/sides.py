@@ -9,19 +9,16 @@ from functools import cached_property
 
 import numpy as np
 from measure import limit_threads
-from nets import CLASSES, IMAGE, LR, MOMENTUM, has_images, make_model, make_trainer
+from nets import CLASSES, LR, MOMENTUM, Net, has_images, make_trainer
 
 from minidl.layers import Dense
 
 
 @dataclass
 class Task:
-    """A net, random images for so many batches, and a limit of threads; the same for every side.
+    """A net, random images for so many batches, and a limit of threads; the same for every side."""
 
-    `layers()` makes the net's layers: see nets.py.
-    """
-
-    layers: object
+    net: Net
     batch_size: int
     batches: int
     threads: int
@@ -29,12 +26,12 @@ class Task:
     def __post_init__(self):
         rng = np.random.default_rng(0)
         n = self.batch_size * self.batches
-        self.X = rng.integers(0, 256, (n, *IMAGE), dtype=np.uint8)
+        self.X = rng.integers(0, 256, (n, *self.net.image), dtype=np.uint8)
         self.y = rng.integers(0, CLASSES, n)
 
     def model(self):
         """The net with its first weights."""
-        return make_model(self.layers())
+        return self.net.model()
 
     @cached_property
     def scaled(self):

@@ -55,7 +55,7 @@ class TorchPredict:
 
     def __init__(self, model, image, threads):
         torch.set_num_threads(threads)
-        self.module, self.image = torch_module(model), torch.from_numpy(image)
+        self.module, self.image = torch_module(model).eval(), torch.from_numpy(image)
 
     def run(self, steps):
         with torch.no_grad():

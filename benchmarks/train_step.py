@@ -5,26 +5,29 @@ how.
 """
 
 import argparse
+import math
 
 from chart import draw
 from measure import Side, alternate, limit_threads, machine, positive, settle, spread, tell, usable_cores, write_json
-from nets import NETS, TITLES, step_macs
+from nets import NETS, step_macs
 from peak import Peak, probe_or_notice
 from sides import MODES, Task, prepare
 
 HEAD = f"{'':30}{'ms/step':>9}{'fastest':>9}{'slowest':>9}{'images/s':>11}{'GFLOP/s':>9}{'of peak':>9}{'speed':>9}"
 
+MOST_PIXELS = 2**26  # in memory: as float32, in each layout, a quarter of a gigabyte
 UNSTEADY = 1.5  # times its fastest round: a side whose median is slower was disturbed
 
 
 def measure(net, batch_size, args, probe):
     """All sides of one net and batch size, in turn; returns what goes into the file."""
-    print(f"\n{TITLES[net]}, batch {batch_size}", flush=True)
-    task, peak = Task(NETS[net], batch_size, args.steps, args.threads), Peak(probe, args.threads)
+    print(f"\n{NETS[net].title}, batch {batch_size}", flush=True)
+    steps = min(args.steps, MOST_PIXELS // (batch_size * math.prod(NETS[net].image)))
+    task, peak = Task(NETS[net], batch_size, steps, args.threads), Peak(probe, args.threads)
     sides = [Side(mode, side.run) for mode, side in prepare(args.modes, task).items()]
     if not sides:
         raise SystemExit(f"--modes {' '.join(args.modes)}: none of {', '.join(MODES)}")
-    settle(sides, args.steps, args.seconds)
+    settle(sides, steps, args.seconds)
     alternate(sides, args.rounds, peak.measure)
     result = {"net": net, "batch_size": batch_size, "multiply_adds_per_image": step_macs(task.model())}
     result["peak_gflops"] = peak.flops / 1e9 if peak.flops else None

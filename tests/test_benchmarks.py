@@ -12,6 +12,7 @@ import pytest
 import minidl_c
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
+NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
 PROGRAMS = {
     "accuracy.py",
     "chart.py",
@@ -66,7 +67,8 @@ def test_readme_tells_every_program():
 def test_nets_have_the_multiply_adds_that_one_counts_by_hand(run):
     said, _ = run("nets.py")
     counts = {line.split()[0]: int(line.split()[-4].replace(",", "")) for line in said.splitlines()}
-    assert counts == {"lenet": 1_131_960, "cnn": 35_782_656, "mlp": 503_552}
+    expected = {"lenet": 1_131_960, "cnn": 35_782_656, "mlp": 503_552, "vgg": 115_077_120, "resnet20": 121_997_184}
+    assert counts == expected
 
 
 def test_train_step(run, tmp_path):
@@ -89,11 +91,12 @@ def test_train_step(run, tmp_path):
 
 @pytest.mark.oracle
 def test_train_step_beside_pytorch(run, tmp_path):
-    shortest = ["--rounds", 1, "--steps", 2, "--nets", "lenet", "--batch-sizes", 4, "--modes", "minidl", "eager"]
-    _, results = run("train_step.py", *shortest, json_file=tmp_path / "r.json")
-    (found,) = results["measurements"]
-    assert found["pytorch_best"].startswith("PyTorch eager")
-    assert found["sides"][found["pytorch_best"]]["speed"] == 1
+    shortest = ["--rounds", 1, "--steps", 2, "--batch-sizes", 4, "--modes", "minidl", "eager"]
+    _, results = run("train_step.py", *shortest, "--nets", *NETS, json_file=tmp_path / "r.json")
+    assert [found["net"] for found in results["measurements"]] == list(NETS)
+    for found in results["measurements"]:  # each of the same first loss
+        assert found["pytorch_best"].startswith("PyTorch eager")
+        assert found["sides"][found["pytorch_best"]]["speed"] == 1
 
 
 def test_a_mode_that_does_not_exist_is_an_error():
@@ -150,7 +153,7 @@ def test_conditions(run, tmp_path):
 
 def test_critical_path(run, tmp_path):
     _, results = run("critical_path.py", json_file=tmp_path / "r.json")
-    assert set(results) == {f"{net}, {size}" for net in ("lenet", "cnn", "mlp") for size in (16, 64, 256, 1024)}
+    assert set(results) == {f"{net}, {size}" for net in NETS for size in (16, 64, 256, 1024)}
     for speeds in results.values():
         assert speeds["1"] == 1
         assert list(speeds.values()) == sorted(speeds.values())  # more threads never make it slower

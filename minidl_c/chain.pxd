@@ -13,7 +13,8 @@ cdef class Chain:
     cdef readonly bint has_loss
     cdef readonly tuple sources         # the Ops, kept alive
     cdef readonly str dtype
-    cdef int add(self, int k, Op source, Py_ssize_t offset, Py_ssize_t lane) except -1
+    cdef int add(self, int k, Op source, Py_ssize_t offset) except -1
+    cdef void place_sums(self) noexcept
     cdef int check_readers(self) except -1
     cdef int set_training(self, tuple frozen, tuple rates) except -1
     cdef int check_size(self, Py_ssize_t n) except -1

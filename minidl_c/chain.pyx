@@ -27,7 +27,6 @@ cdef class Chain:
     """
 
     def __cinit__(self, ops, offsets, has_loss=False, frozen=(), rates=()):
-        cdef Py_ssize_t lane = 0
         cdef int k
         ops, offsets = tuple(ops), tuple([index(offset) for offset in offsets])
         if not ops or len(ops) != len(offsets):
@@ -44,8 +43,8 @@ cdef class Chain:
         if self.ops == NULL or self.values == NULL:
             raise MemoryError()
         for k in range(self.n_ops):
-            self.add(k, ops[k], offsets[k], lane)
-            lane += self.ops[k].n_lane
+            self.add(k, ops[k], offsets[k])
+        self.place_sums()
         self.set_training(tuple(frozen), tuple(rates))
         self.check_readers()
         fuse(self.ops, self.n_ops)
@@ -55,7 +54,7 @@ cdef class Chain:
         free(self.ops)
         free(self.values)
 
-    cdef int add(self, int k, Op source, Py_ssize_t offset, Py_ssize_t lane) except -1:
+    cdef int add(self, int k, Op source, Py_ssize_t offset) except -1:
         """Takes op k, if it fits behind those in front."""
         cdef op *o = &self.ops[k]
         cdef int i
@@ -65,7 +64,7 @@ cdef class Chain:
             raise ValueError(f"{name}: expected a loss as the last op of a training plan, and nowhere else")
         o[0] = source.c
         o.input = k if o.input < 0 else o.input
-        o.output, o.param, o.lane = k + 1, offset, lane
+        o.output, o.param = k + 1, offset
         if k == 0:
             self.values[0].size = o.in_size
         if o.input > k or o.skip > k or self.values[o.input].size != o.in_size:
@@ -81,6 +80,16 @@ cdef class Chain:
         self.work += o.work
         self.cuts |= o.cut
         return 0
+
+    cdef void place_sums(self) noexcept:
+        """Those that are summed lane by lane come first: only they need room for lanes."""
+        cdef Py_ssize_t lane = 0
+        cdef int k, sums_lanes
+        for sums_lanes in range(2):
+            for k in range(self.n_ops):
+                if self.ops[k].sums_lanes == sums_lanes:
+                    self.ops[k].lane = lane
+                    lane += self.ops[k].n_lane
 
     cdef int check_readers(self) except -1:
         """Finds ops that read a second value of another size than they say, or a gradient that is not there yet."""

@@ -4,7 +4,7 @@
 
 Forward and the gradient of x are one algorithm, `correlate_tile`: the taps inside the input are known beforehand (see
 axes.pyx), so padding is clipped and a stride's gradient needs no zeros in between. The gradient of w pairs each tap with
-each output pixel, lane by lane; the plan sums the lanes later.
+each output pixel, lane by lane, and adds up the lanes of the tile.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
 """
 from libc.string cimport memcpy, memset
@@ -81,20 +81,18 @@ cdef void conv2d_backward_w_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
-    real *dw,                           # ADD [K][C / groups][R][S][16]
-    real *db,                           # ADD [K][16], or NULL
+    real *dw,                           # ADD [K][C / groups][R][S]
+    real *db,                           # ADD [K], or NULL
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
     Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end, at
     cdef gradient_walk walk
-    cdef int lane
     if examples <= d.few:
-        for lane in range(<int> examples):
-            conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, scratch, lane)
+        conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, examples, scratch)
         return
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
-    walk.dy_channel, walk.dw_channel = P * LANES, n_taps * LANES
+    walk.dy_channel, walk.dw_channel = P * LANES, n_taps
     if d.PH > d.H or d.PW > d.W:
         pad_tile(d, x, scratch)
         x = scratch
@@ -111,22 +109,27 @@ cdef void conv2d_backward_w_tile(
 cdef void conv2d_backward_b_tile(
     const real *dy,                     # IN  [K][pixels][16]
     Py_ssize_t pixels,
-    real *db,                           # ADD [K][16]
+    real *db,                           # ADD [K]
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
 ) noexcept nogil:
     if real is float:
-        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * LANES)
+        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0)
     else:
-        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * LANES)
+        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0)
 
 
 cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:
     """Zeros around every channel."""
-    cdef Py_ssize_t c, h, row = d.W * LANES
-    memset(padded, 0, d.C * d.PH * d.PW * LANES * sizeof(real))
+    cdef Py_ssize_t c, h, row = d.W * LANES, gap = (d.PW - d.W) * LANES, front = (d.top * d.PW + d.left) * LANES, zeros
+    cdef Py_ssize_t back = d.PH * d.PW * LANES - front - d.H * row - (d.H - 1) * gap
     for c in range(d.C):
+        zeros = front
         for h in range(d.H):
-            memcpy(padded + ((c * d.PH + h + d.top) * d.PW + d.left) * LANES, x + (c * d.H + h) * row, row * sizeof(real))
+            memset(padded, 0, zeros * sizeof(real))
+            memcpy(padded + zeros, x, row * sizeof(real))
+            padded, x, zeros = padded + zeros + row, x + row, gap
+        memset(padded, 0, back * sizeof(real))
+        padded += back
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -142,6 +145,7 @@ cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
 cdef void conv2d_describe(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcept:
     """What an op that convolves needs, in either direction; so many biases lie behind the weights."""
     o.n_param = o.n_lane = o.rows = d.weights + biases
+    o.sums_lanes = 1
     o.packed = (2 * d.weights + 2 * LANES) * o.real_bytes       # single examples read beyond its end
     o.scratch = single_scratch(d)
     if d.PH > d.H or d.PW > d.W:
@@ -160,7 +164,7 @@ cdef void forward_real(const op *o, const tile *t, const real *param) noexcept n
 
 cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef real *db = dw + d.weights * LANES if o.n_param > d.weights else NULL
+    cdef real *db = dw + d.weights if o.n_param > d.weights else NULL
     cdef real *scratch = <real *> t.scratch
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
     share(d.K, t.part, t.parts, &k0, &k1)

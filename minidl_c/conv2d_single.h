@@ -12,10 +12,17 @@
 #define EACH_SINGLE(T) T(4, 6) T(4, 4) T(4, 2) T(4, 1) T(2, 12) T(2, 8) T(2, 6) T(2, 4) T(2, 2) T(2, 1) \
   T(1, 16) T(1, 8) T(1, 6) T(1, 4) T(1, 2) T(1, 1)
 #define MAX_VECTORS 4
+#define MOST_SUMS 24                   /* vectors of a register tile */
 #else
 #define EACH_SINGLE(T) T(2, 4) T(2, 2) T(2, 1) T(1, 8) T(1, 4) T(1, 2) T(1, 1)
 #define MAX_VECTORS 2
+#define MOST_SUMS 8
 #endif
+
+/* What `weight_gradient_single` takes out of a tile: so many examples, at most FEW; how far it is from one to the next, and from
+ * pixel to pixel of a dy. */
+typedef struct { ptrdiff_t examples, x_example, dy_example, dy_pixel; } few_examples;
+_Static_assert(FEW <= 4, "what is added up as the first four lanes");
 
 /* How many pixels of a run one tile takes, for the fewest multiply-adds; fewer than 8 at once wait for each other. */
 static int single_pixels(int vectors, ptrdiff_t pixels) {
@@ -67,16 +74,16 @@ INLINE void FN(single_body)(const int KV, const int NR, ptrdiff_t outputs, const
     for (int j = 0; j < NR; j++) FN(put)(y + i * k->y_row + j * k->y_pixel, lane, found[j][i]);
 }
 
-/* `weight_gradient` of conv2d_tiles.h, for `outputs` channels (at most KV vectors) and NT taps of one example. x is dense,
- * dy [pixels][dy_row] has its channels side by side, and is read in whole vectors as w above; ADD to one lane of dw. */
-INLINE void FN(single_gradient_body)(const int KV, const int NT, ptrdiff_t outputs, const gradient_walk *k, const REAL *x,
-                                     const ptrdiff_t *taps, const REAL *dy, ptrdiff_t dy_row, REAL *dw, int lane) {
+/* `weight_gradient` of conv2d_tiles.h, for KV vectors of output channels and NT taps of one example. x is dense,
+ * dy [pixels][dy_pixel] has its channels side by side, and is read in whole vectors as w above. ADD dw [NT][KV * VL]. */
+INLINE void FN(single_gradient_body)(const int KV, const int NT, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
+                                     const REAL *dy, ptrdiff_t dy_pixel, REAL *dw) {
   V sum[NT][KV];
   const REAL *xt[NT];
   UNROLL for (int j = 0; j < NT; j++) UNROLL for (int v = 0; v < KV; v++) sum[j][v] = (V){0};
   for (ptrdiff_t r = 0; r < k->rows; r++) {
     UNROLL for (int j = 0; j < NT; j++) xt[j] = x + taps[j] / LANES + r * k->x_row;
-    ROLL for (ptrdiff_t q = 0; q < k->columns; q++, dy += dy_row) {
+    ROLL for (ptrdiff_t q = 0; q < k->columns; q++, dy += dy_pixel) {
       V d[KV];
       UNROLL for (int v = 0; v < KV; v++) { V t = *(const FN(loose) *)(dy + v * VL); KEEP(t); d[v] = t; }
       UNROLL for (int j = 0; j < NT; j++) {
@@ -85,10 +92,7 @@ INLINE void FN(single_gradient_body)(const int KV, const int NT, ptrdiff_t outpu
       }
     }
   }
-  REAL found[NT][KV * VL];
-  memcpy(found, sum, sizeof found);
-  for (ptrdiff_t i = 0; i < outputs; i++)
-    for (int j = 0; j < NT; j++) dw[i * k->dw_channel + j * LANES + lane] += found[j][i];
+  UNROLL for (int j = 0; j < NT; j++) UNROLL for (int v = 0; v < KV; v++) *(V *)(dw + (j * KV + v) * VL) += sum[j][v];
 }
 
 #define SINGLE(KV, NR) \
@@ -96,9 +100,9 @@ INLINE void FN(single_gradient_body)(const int KV, const int NT, ptrdiff_t outpu
                                        REAL *y, int lane) { \
     FN(single_body)(KV, NR, outputs, k, x, w, bias, y, lane); \
   } \
-  NOINLINE void FN(single_gradient_##KV##x##NR)(ptrdiff_t outputs, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, \
-                                                const REAL *dy, ptrdiff_t dy_row, REAL *dw, int lane) { \
-    FN(single_gradient_body)(KV, NR, outputs, k, x, taps, dy, dy_row, dw, lane); \
+  NOINLINE void FN(single_gradient_##KV##x##NR)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, const REAL *dy, \
+                                                ptrdiff_t dy_pixel, REAL *dw) { \
+    FN(single_gradient_body)(KV, NR, k, x, taps, dy, dy_pixel, dw); \
   }
 EACH_SINGLE(SINGLE)
 #undef SINGLE
@@ -121,27 +125,38 @@ INLINE void FN(correlate_single)(ptrdiff_t outputs, ptrdiff_t pixels, const corr
 }
 
 /* All of dw for `outputs` channels and `n_taps` taps. */
-INLINE void FN(weight_gradient_single)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const REAL *x,
-                                       const ptrdiff_t *taps, const REAL *dy, ptrdiff_t dy_row, REAL *dw, int lane) {
+INLINE void FN(weight_gradient_single)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const few_examples *few,
+                                       const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) {
   for (ptrdiff_t o = 0; o < outputs; o += MAX_VECTORS * VL) {
     ptrdiff_t some = outputs - o < MAX_VECTORS * VL ? outputs - o : MAX_VECTORS * VL;
     int vectors = FN(vectors_of)(some);
-    for (ptrdiff_t t = 0; t < n_taps;) {
-#define TRY(KV, NT) if (vectors == KV && n_taps - t >= NT) { \
-        FN(single_gradient_##KV##x##NT)(some, k, x, taps + t, dy + o, dy_row, dw + o * k->dw_channel + t * LANES, lane); \
-        t += NT; continue; }
+    for (ptrdiff_t t = 0, found; t < n_taps; t += found) {
+      REAL pair[2][MOST_SUMS * VL] __attribute__((aligned(64))) = {{0}};       /* even and odd examples: as lane_sum does */
+      found = 0;
+#define TRY(KV, NT) if (!found && vectors == KV && n_taps - t >= NT) { \
+        found = NT; \
+        for (ptrdiff_t e = 0; e < few->examples; e++) \
+          FN(single_gradient_##KV##x##NT)(k, x + e * few->x_example, taps + t, dy + e * few->dy_example + o, few->dy_pixel, \
+                                          pair[e & 1]); }
       EACH_SINGLE(TRY)
 #undef TRY
+      for (ptrdiff_t i = 0; i < some; i++)
+        for (ptrdiff_t j = 0; j < found; j++)
+          dw[(o + i) * k->dw_channel + t + j] += pair[0][j * vectors * VL + i] + pair[1][j * vectors * VL + i];
     }
   }
 }
 
-/* ADD db[i][lane] += the sum of dy over its pixels, started from zero. */
-INLINE void FN(sum_pixels_single)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, ptrdiff_t dy_row, REAL *db, int lane) {
+/* ADD db[i] += the sum of dy over examples and pixels, started from zero. */
+INLINE void FN(sum_pixels_single)(ptrdiff_t outputs, ptrdiff_t pixels, const few_examples *few, const REAL *dy, REAL *db) {
   for (ptrdiff_t i = 0; i < outputs; i++) {
-    REAL sum = 0;
-    for (ptrdiff_t q = 0; q < pixels; q++) sum += dy[q * dy_row + i];
-    db[i * LANES + lane] += sum;
+    REAL pair[2] = {0};
+    for (ptrdiff_t e = 0; e < few->examples; e++) {
+      REAL sum = 0;
+      for (ptrdiff_t q = 0; q < pixels; q++) sum += dy[e * few->dy_example + q * few->dy_pixel + i];
+      pair[e & 1] += sum;
+    }
+    db[i] += pair[0] + pair[1];
   }
 }
 #endif

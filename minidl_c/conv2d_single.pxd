@@ -4,4 +4,4 @@ from minidl_c.op cimport real
 
 cdef Py_ssize_t single_scratch(const conv2d_dims *d) noexcept nogil
 cdef void conv2d_backward_w_single(const conv2d_dims *d, const real *dy, const real *x, real *dw, real *db,
-                                   Py_ssize_t k0, Py_ssize_t k1, real *scratch, int lane) noexcept nogil
+                                   Py_ssize_t k0, Py_ssize_t k1, Py_ssize_t examples, real *scratch) noexcept nogil

@@ -1,12 +1,13 @@
 /* conv2d_tiles.h: the register tiles of convolution.
  *
  * `correlate` multiplies a scalar weight with a vector of examples (forward, and the gradient of the input);
- * `weight_gradient` multiplies a vector of output gradients with a vector of inputs, and leaves its lanes unsummed. */
+ * `weight_gradient` multiplies a vector of output gradients with a vector of inputs, and adds up the lanes in the end. */
 #ifndef REAL
 #ifndef MINIDL_CONV2D_TILES_H
 #define MINIDL_CONV2D_TILES_H
 #include <string.h>
 #include "lanes.h"
+#include "slots.h"
 
 #define MAX_ROWS 8                     /* outputs that one register tile computes, at most */
 #define MAX_COLUMNS 5                  /* neighbouring pixels that it computes, at most */
@@ -24,7 +25,7 @@ typedef struct {
   ptrdiff_t rows, columns;
   ptrdiff_t x_row, x_column;                     /* input: to the pixel that the next output row, output pixel reads */
   ptrdiff_t dy_channel;                          /* output gradient: to the next channel; its pixels are contiguous */
-  ptrdiff_t dw_channel;                          /* weight gradient: to the next output channel */
+  ptrdiff_t dw_channel;                          /* weight gradient: to the next output channel; its taps are contiguous */
 } gradient_walk;
 
 /* Which register tiles exist: accumulators, inputs and one weight have to fit in the registers. */
@@ -127,10 +128,17 @@ INLINE void FN(correlate)(int rows, int columns, ptrdiff_t outputs, ptrdiff_t pi
   }
 }
 
-/* ADD dw[i][j] += the sum over all pixels q of dy[i][q] * x[taps[j] + q], for MR outputs i and NK taps j at once, lane by
- * lane. The sum over the tile starts from zero and is complete before it is added, so dw is a sum of whole gradients. */
+/* ADD dw[i][j] += lanes[i][j], of which it takes the sum. */
+NOINLINE void FN(add_lanes)(REAL (*lanes)[GRADIENT_TAPS][LANES], int rows, int taps, REAL *dw, ptrdiff_t dw_channel) {
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < taps; j++) dw[i * dw_channel + j] += FN(lane_sum)(lanes[i][j]);
+}
+
+/* ADD dw[i][j] += the sum over all pixels q and lanes of dy[i][q] * x[taps[j] + q], for MR outputs i and NK taps j at once.
+ * The sum over the tile starts from zero and is complete before it is added, so dw is a sum of whole gradients. */
 INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_walk *k, const ptrdiff_t x_column,
                                      const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) {
+  REAL lanes[GRADIENT_ROWS][GRADIENT_TAPS][LANES] __attribute__((aligned(64)));
   for (int lane = 0; lane < LANES; lane += VL) {
     V sum[GRADIENT_ROWS][GRADIENT_TAPS];
     const REAL *xt[GRADIENT_TAPS];
@@ -147,10 +155,9 @@ INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_
         }
       }
     }
-    UNROLL for (int i = 0; i < MR; i++) {
-      UNROLL for (int j = 0; j < NK; j++) *(V *)(dw + i * k->dw_channel + j * LANES + lane) += sum[i][j];
-    }
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NK; j++) *(V *)(lanes[i][j] + lane) = sum[i][j];
   }
+  FN(add_lanes)(lanes, MR, NK, dw, k->dw_channel);
 }
 
 #define GRADIENT_TILE(MR, NK) \
@@ -183,17 +190,18 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
     ptrdiff_t rows = outputs - o < GRADIENT_ROWS ? outputs - o : GRADIENT_ROWS;
     for (ptrdiff_t t = 0; t < n_taps; t += GRADIENT_TAPS) {
       ptrdiff_t m = n_taps - t < GRADIENT_TAPS ? n_taps - t : GRADIENT_TAPS;
-      tiles[rows - 1][m - 1](k, x, taps + t, dy + o * k->dy_channel, dw + o * k->dw_channel + t * LANES);
+      tiles[rows - 1][m - 1](k, x, taps + t, dy + o * k->dy_channel, dw + o * k->dw_channel + t);
     }
   }
 }
 
-/* ADD db[i][lane] += the sum of dy[i] over its pixels, started from zero, for `outputs` channels i. Several channels at a
+/* ADD db[i] += the sum of dy[i] over its pixels and lanes, started from zero, for `outputs` channels i. Several channels at a
  * time, since an addition waits for the one before: eight chains, of which those beyond the last channel repeat it. */
 INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db) {
   enum { CHAINS = 8 };
   for (ptrdiff_t o = 0; o < outputs; o += CHAINS) {
     int chains = outputs - o < CHAINS ? (int)(outputs - o) : CHAINS;
+    REAL lanes[CHAINS][LANES] __attribute__((aligned(64)));
     for (int lane = 0; lane < LANES; lane += VL) {
       V sum[CHAINS];
       const REAL *d[CHAINS];
@@ -202,8 +210,9 @@ INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, 
         d[i] = dy + (o + (i < chains ? i : chains - 1)) * pixels * LANES + lane;
       }
       ROLL for (ptrdiff_t q = 0; q < pixels; q++) UNROLL for (int i = 0; i < CHAINS; i++) sum[i] += *(const V *)(d[i] + q * LANES);
-      for (int i = 0; i < chains; i++) *(V *)(db + (o + i) * LANES + lane) += sum[i];
+      UNROLL for (int i = 0; i < CHAINS; i++) *(V *)(lanes[i] + lane) = sum[i];
     }
+    for (int i = 0; i < chains; i++) db[o + i] += FN(lane_sum)(lanes[i]);
   }
 }
 #endif

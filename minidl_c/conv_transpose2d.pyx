@@ -10,7 +10,7 @@ from minidl_c.conv2d cimport (
     conv2d_backward_b_tile, conv2d_backward_w_tile, conv2d_backward_x_tile, conv2d_describe, conv2d_forward_tile,
 )
 from minidl_c.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport Op, describe, op, real, share, tile
 from minidl_c.windows import transposed
 
 
@@ -32,11 +32,12 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
     share(d.K, t.part, t.parts, &k0, &k1)
     share(d.C, t.part, t.parts, &c0, &c1)
-    conv2d_backward_w_tile(d, <const real *> t.x, dy, dw, <real *> NULL, k0, k1, t.examples, scratch)
+    if t.training:
+        conv2d_backward_w_tile(d, <const real *> t.x, dy, dw, <real *> NULL, k0, k1, t.examples, scratch)
+        if o.n_param > d.weights:
+            conv2d_backward_b_tile(dy, d.H * d.W, dw + d.weights, c0, c1)
     if t.dx != NULL:
         conv2d_forward_tile(d, dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, k0, k1, t.examples, scratch)
-    if o.n_param > d.weights:
-        conv2d_backward_b_tile(dy, d.H * d.W, dw + d.weights * LANES, c0, c1)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
 from minidl_c.memory cimport place
 from minidl_c.op cimport LANES, aligned, op, share, tile
 from minidl_c.rows cimport check, end_step, run_rows, update
-from minidl_c.sums cimport begin_sums, end_sums, sums_of
+from minidl_c.sums cimport begin_all_sums, begin_sums, end_sums, sums_of
 
 cdef extern from "team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
@@ -72,7 +72,7 @@ cdef void scatter(const job *j, const char *tile_data, Py_ssize_t size, Py_ssize
         gather_backward_tile(<const double *> tile_data, size, examples, <double *> out + first * size)
 
 
-cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t room, Py_ssize_t t, int thread, int back) noexcept nogil:
+cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
     """One op on one tile, in one direction. `v` knows the batch; the arrays are found here."""
     cdef int k = <int> (o - j.ops)
     v.x = place(&j.data[o.input], t, thread)
@@ -89,7 +89,7 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t room, Py_ssize_t
     v.scratch = j.scratch + thread * j.scratch_bytes
     v.param = j.param + o.param * j.real_bytes
     v.packed = j.packed[k]
-    v.sums = sums_of(j, o, room) if o.n_lane else NULL
+    v.sums = sums_of(j, o, slot, thread) if o.n_lane else NULL
     v.training = j.training and not o.frozen
     if not back:
         o.forward_tile(o, v)
@@ -97,7 +97,7 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t room, Py_ssize_t
         o.backward_tile(o, v)
 
 
-cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssize_t room, Py_ssize_t t, int thread,
+cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread,
                    int back) noexcept nogil:
     """A loss is an op that also sees labels and weights, and leaves a loss for each example."""
     cdef int64_t labels[16]
@@ -115,7 +115,7 @@ cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssiz
             (<double *> weights)[lane] = (
                 0 if lane >= v.examples else (<const double *> j.weights)[row] if j.weights != NULL else 1)
     v.labels, v.weights, v.losses = labels, weights, losses
-    run_op(j, o, v, room, t, thread, back)
+    run_op(j, o, v, slot, t, thread, back)
     if not back:
         for lane in range(v.examples):
             if j.real_bytes == 4:
@@ -124,7 +124,7 @@ cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssiz
                 (<double *> j.losses)[first + lane] = (<double *> losses)[lane]
 
 
-cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t room, Py_ssize_t t, int thread,
+cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slot, Py_ssize_t t, int thread,
                    Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const op *o = &j.ops[c.op]
     cdef Py_ssize_t first = round * j.examples + t * LANES      # the tile's first position
@@ -145,20 +145,20 @@ cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t roo
         v.rows, v.index, v.examples, v.part, v.parts = j.numbers + first, t, examples, part, parts
         v.seed, v.step = j.seed, j.step + round
         if loss:
-            run_loss(j, o, &v, first, room, t, thread, c.kind == BACKWARD)
+            run_loss(j, o, &v, first, slot, t, thread, c.kind == BACKWARD)
         else:
-            run_op(j, o, &v, room, t, thread, c.kind == BACKWARD)
+            run_op(j, o, &v, slot, t, thread, c.kind == BACKWARD)
 
 
 cdef void run_slot(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t slot, int thread) noexcept nogil:
     """A stage over all tiles of a slot, one after the other, and then their sums."""
     cdef Py_ssize_t t
     cdef int i
-    begin_sums(j, f, thread)
+    begin_sums(j, f, slot, thread)
     for t in range(slot_start(slot, j.tiles, j.slots), slot_start(slot + 1, j.tiles, j.slots)):
         for i in range(f.first, f.last):
-            run_call(j, &j.calls[i], round, thread, t, thread, 0, 1)
-    end_sums(j, f, thread, slot)
+            run_call(j, &j.calls[i], round, slot, t, thread, 0, 1)
+    end_sums(j, f, slot, thread)
 
 
 cdef void run_share(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t item, int thread) noexcept nogil:
@@ -166,7 +166,7 @@ cdef void run_share(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t i
     cdef Py_ssize_t parts = f.items // j.tiles, t = item // parts
     cdef const call *c = &j.calls[f.first]
     if (c.kind == GATHER or c.kind == TAKE) and item % parts == 0:
-        memset(j.sums + t * j.sums_bytes, 0, j.sums_bytes)
+        begin_all_sums(j, t, thread)
     run_call(j, c, round, t, t, thread, item % parts, parts)
 
 

@@ -137,7 +137,7 @@ cdef class Memory:
     cdef int assign(self, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) except -1:
         """Gives every array its place in the block; without a block, finds out how large that has to be."""
         cdef int v, k, summing = backward                     # inference without statistics needs no room for sums
-        cdef Py_ssize_t n_lane = 0, real_bytes = ops[0].real_bytes, place
+        cdef Py_ssize_t n_lane = 0, by_lane = 0, real_bytes = ops[0].real_bytes, place
         cdef room *r
         cdef char *own
         self.used = self.scratch_bytes = 0
@@ -156,10 +156,11 @@ cdef class Memory:
             self.packed[k] = self.packed[k - 1] if ops[k].shares_packed else self.take(ops[k].packed, 1)
             self.scratch_bytes = max(self.scratch_bytes, ops[k].scratch)
             n_lane += ops[k].n_lane
+            by_lane += 0 if ops[k].sums_lanes else ops[k].n_lane
             summing = summing or ops[k].forward_rows != NULL
         self.scratch_bytes = (self.scratch_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
         self.scratch = self.take(self.scratch_bytes, threads)
-        self.sums_bytes = n_lane * LANES * real_bytes if summing else 0
+        self.sums_bytes = by_lane * LANES * real_bytes if summing else 0
         self.parts_bytes = (n_lane * real_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP if summing else 0
         self.sums = self.take(self.sums_bytes, min(tiles, <Py_ssize_t> threads))
         self.parts = self.take(self.parts_bytes, min(tiles, <Py_ssize_t> MAX_SLOTS))

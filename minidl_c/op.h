@@ -20,8 +20,8 @@ typedef struct {
   void *saved;                 /* the op's own bytes, from forward to backward of this tile */
   void *scratch;               /* the op's own bytes, for this call only */
   const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` or rows made of them */
-  void *sums;                  /* ADD [n_lane][16]: sums over this tile, each started from zero and then added once; in one
-                                  direction only, forward or backward */
+  void *sums;                  /* ADD [n_lane][16], or [n_lane] if the op sums the lanes: sums over this tile, each started
+                                  from zero and then added once; in one direction only, forward or backward */
   const int64_t *labels;       /* IN [16], for a loss */
   const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the batch's end */
   void *losses;                /* OUT [16], for a loss */
@@ -79,6 +79,7 @@ struct op {
   ptrdiff_t param, n_param;    /* place in the flat buffers (set by the plan), and count */
   ptrdiff_t n_state;           /* numbers behind the parameters that have no gradient: running statistics */
   ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them */
+  int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in slots.h): its sums are too many for a cache */
   ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */
   ptrdiff_t saved, scratch, packed;                                      /* bytes */
   int shares_packed;           /* `packed` is that of the op in front, of as many bytes */

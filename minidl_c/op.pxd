@@ -69,7 +69,9 @@ cdef extern from "op.h" nogil:
         int output "out"
         int dskip
         Py_ssize_t skip_size, dskip_size
-        Py_ssize_t param, n_param, n_state, lane, n_lane, rows
+        Py_ssize_t param, n_param, n_state, lane, n_lane
+        int sums_lanes
+        Py_ssize_t rows
         Py_ssize_t saved, scratch, packed, work
         const void *dims
 

@@ -11,11 +11,19 @@ cdef inline bint sums_up(const op *o, call_kind kind) noexcept nogil:
             and kind == (FORWARD if o.forward_rows != NULL else BACKWARD))
 
 
-cdef inline char *sums_of(const job *j, const op *o, Py_ssize_t room) noexcept nogil:
-    """An op's sums, lane by lane, in one of the rooms for them."""
-    return j.sums + room * j.sums_bytes + o.lane * LANES * j.real_bytes
+cdef inline char *part_of(const job *j, const op *o, Py_ssize_t slot) noexcept nogil:
+    """An op's sums over a slot."""
+    return j.parts + slot * j.parts_bytes + o.lane * j.real_bytes
 
 
-cdef void begin_sums(const job *j, const phase *f, Py_ssize_t room) noexcept nogil
-cdef void end_sums(const job *j, const phase *f, Py_ssize_t room, Py_ssize_t slot) noexcept nogil
+cdef inline char *sums_of(const job *j, const op *o, Py_ssize_t slot, int thread) noexcept nogil:
+    """Where an op adds the sums of a tile: lane by lane in a room of the thread, or of the slot if several threads share it."""
+    if o.sums_lanes:
+        return part_of(j, o, slot)
+    return j.sums + (slot if j.tiles < j.threads else thread) * j.sums_bytes + o.lane * LANES * j.real_bytes
+
+
+cdef void begin_sums(const job *j, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
+cdef void begin_all_sums(const job *j, Py_ssize_t slot, int thread) noexcept nogil
+cdef void end_sums(const job *j, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
 cdef void sum_rows(const job *j, const op *o, char *total, Py_ssize_t a, Py_ssize_t b) noexcept nogil

@@ -33,7 +33,7 @@ INLINE int lowest_node(ptrdiff_t slots) {
 /* The sum of 16 lanes: halves onto halves. (In vectors of four: GCC made fifteen single additions of it.) */
 INLINE REAL FN(lane_sum)(const REAL *lanes) {
 #if VECTOR_BYTES >= 32
-  typedef REAL four __attribute__((vector_size(4 * sizeof(REAL)), may_alias));
+  typedef REAL four __attribute__((vector_size(4 * sizeof(REAL)), may_alias, aligned(sizeof(REAL))));
   const four *l = (const four *)lanes, s = (l[0] + l[2]) + (l[1] + l[3]);
   return (s[0] + s[2]) + (s[1] + s[3]);
 #else

@@ -162,7 +162,8 @@ def test_a_fit_that_could_not_begin_in_between_takes_nothing_away(tmp_path):
     whole, early = normed(), EarlyStopping(patience=5)
     whole.fit(X, Y, **FIT | LONG, callbacks=[early])
     trainer, same = normed(), EarlyStopping(patience=5)
-    broken_off(trainer, 50, **LONG, callbacks=[same])
+    broken_off(trainer, whole.step - 3, **LONG, callbacks=[same])
+    assert same.best_epoch == early.best_epoch
     for epochs in (12, 3):
         with pytest.raises(OSError, match="expected a folder"):
             missing = Checkpoint(tmp_path / "missing" / "a")

@@ -117,6 +117,11 @@ def test_several_fits_of_a_trainer_and_another_trainer(path, kind):
     other = native()
     other.fit(X, Y, **FIT, callbacks=[logger])  # a run that begins anew
     assert path.read_text() == expected(other, kind)
+    one, two = native(), native()
+    two.fit(X, Y, **FIT | {"epochs": 1})
+    for each in (one, two):  # an epoch more than the file has, but not of the same trainer
+        each.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[logger])
+        assert path.read_text() == expected(each, kind)
 
 
 def test_an_exception_in_another_callback_leaves_a_whole_file(path, kind):

@@ -7,9 +7,9 @@
 
 Epochs and steps are counted from 0 over the trainer's life; logs is the epoch's record. `trainer.stop = True` ends the
 fit behind the hook that sets it. A callback with on_step_end gets every step, or, if it has an attribute
-`every_n_steps`, each n-th one (None: none at all): the steps between run in C without a pause. on_terminate comes
-between two steps, when SIGTERM asks the process to end. on_save comes behind on_step_end, on_epoch_end, on_fit_end and
-on_terminate, when all callbacks have seen that step: the moment to save.
+`every_n_steps`, each n-th one (None: none at all): the steps between run in C without a pause. It may change that in a
+hook. on_terminate comes between two steps, when SIGTERM asks the process to end. on_save comes behind on_step_end,
+on_epoch_end, on_fit_end and on_terminate, when all callbacks have seen that step: the moment to save.
 
 What a callback remembers goes into checkpoints if it has `state_dict()` and `load_state_dict(state)`; an empty state is
 nothing to remember. At a resume it goes to the callback of the same class; several of one class are told apart by an

@@ -3,9 +3,9 @@
     python tests/conformance/kills.py --kills 200
 
 Each run saves a checkpoint every few steps. The parent kills it (SIGKILL) at a random time, starts it again with
-another number of threads, and so on until it comes to its end. Two kinds of run: a plan with dropout, and a net with a
-layer, an optimizer and a callback in Python. Canary: a run that forgets its optimizer's velocity when it resumes has to
-be noticed.
+another number of threads, and so on until it comes to its end. Two kinds of run: a plan with dropout, which ends with
+the weights of its best epoch, and a net with a layer, an optimizer and a callback in Python, which ends with averaged
+ones. Canary: a run that forgets its optimizer's velocity when it resumes has to be noticed.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from minidl import Layer, Sequential, Trainer
-from minidl.callbacks import Checkpoint
+from minidl.callbacks import Checkpoint, EarlyStopping, WeightAverage
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
 
@@ -121,7 +121,8 @@ def run(kind, folder, threads, epochs, forget):
         if forget:
             trainer.steps().update.state["velocity"][:] = 0
     trainer.num_threads = threads
-    callbacks = [Ready(), Checkpoint(path, every_n_steps=5, keep=2)] + [Slower()] * (kind == "python")
+    callbacks = [Ready(), Checkpoint(path, every_n_steps=5, keep=2)]
+    callbacks += [Slower(), WeightAverage(0.99)] if kind == "python" else [EarlyStopping(patience=epochs)]
     options = {"sample_weight": WEIGHTS, "validation_split": 0.1, "callbacks": callbacks, "verbose": 0}
     trainer.fit(X, Y, epochs, 24, **options)
     print(digest(trainer), flush=True)

@@ -169,3 +169,21 @@ def test_content_reaches_the_disk_before_the_name_and_the_name_after(path, monke
         monkeypatch.setattr(os, call, told(call))
     write(path)
     assert calls == ["write", "write", "fsync", "rename", "fsync folder"]
+
+
+# ---- told before
+def test_what_can_be_written_is_told_before_and_nothing_is_made(path):
+    atomic.check_writable(path)
+    assert not path.exists()
+    path.write_bytes(OLD)
+    atomic.check_writable(path)
+    assert path.read_bytes() == OLD
+
+
+@pytest.mark.parametrize("wrong", [".", "missing/file", "file/file", "/dev/null"])
+def test_what_cannot_be_written_is_told_before(path, wrong):
+    path.write_bytes(OLD)
+    with pytest.raises(OSError, match=r"directory|expected a folder to write into|regular file|Not a dir"):
+        atomic.check_writable(path.parent / wrong)
+    with pytest.raises(OSError):
+        write(path.parent / wrong)

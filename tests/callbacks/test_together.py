@@ -1,0 +1,40 @@
+"""All callbacks in one fit, which is broken off and resumed; and what `minidl.callbacks` offers."""
+
+import numpy as np
+import pytest
+from broken_off import FIT, Counts, X, Y, completed, everything, exactly, normed
+
+from minidl import callbacks
+from minidl.callbacks import CSVLogger, EarlyStopping, JSONLLogger, ReduceOnPlateau, TimeLimit, WeightAverage
+
+LONG = {"epochs": 8, "validation_split": 0.3}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_resumed_at_any_step_all_of_them_end_the_same(tmp_path, order):
+    def together():
+        made = [
+            EarlyStopping(patience=6),
+            ReduceOnPlateau("loss", patience=0, factor=0.8),
+            WeightAverage(0.9, every_n_steps=2),
+            CSVLogger(tmp_path / "log.csv"),
+            JSONLLogger(tmp_path / "log.jsonl"),
+            TimeLimit(1000),
+            Counts(),
+        ]
+        return made[::order]
+
+    whole, first = normed(), together()
+    whole.fit(X, Y, **FIT | LONG, callbacks=first)
+    states = {type(c): exactly(c.state_dict()) for c in first if hasattr(c, "state_dict")}
+    assert len(states) == 4
+    for step in [1, 8, 9, 17, 30, 44, whole.step - 2]:
+        trainer, again = completed(normed, step, together, tmp_path / "c", **LONG)
+        assert everything(trainer) == everything(whole), step
+        assert {type(c): exactly(c.state_dict()) for c in again if hasattr(c, "state_dict")} == states, step
+        table = np.genfromtxt(tmp_path / "log.csv", delimiter=",", names=True)
+        assert table["val_loss"].tolist() == whole.history["val_loss"]
+
+
+def test_all_of_them_are_offered():
+    assert sorted(callbacks.__all__) == [name for name in sorted(vars(callbacks)) if name[0].isupper()]

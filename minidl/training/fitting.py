@@ -229,7 +229,8 @@ class Fit:
                 if batch.scores is not None:
                     self.scores.append(batch.scores[:done])
                 self.done += done
-        self._planned = max(1, int(CHUNK_SECONDS * steps / max(time.perf_counter() - began, 1e-9)))
+        fitting = int(CHUNK_SECONDS * steps / max(time.perf_counter() - began, 1e-9))
+        self._planned = max(1, min(fitting, 2 * self._planned))  # a last, small batch was quick: that says little
         self.progress.advance(steps)
         if steps == until:
             self.hooks.step_end(learner, learner.step - 1, self.data.mean(batch.losses[-size:], rows[-size:]))

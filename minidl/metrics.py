@@ -4,24 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import numpy as np
+
 from minidl.arrays import Array, as_array
 
 Metric = Callable[[Array, Array], float]
 
 
 def accuracy(y: Array, scores: Array) -> float:
-    """The share of examples whose highest score is that of their label. Raises ValueError for fewer than 2 classes.
+    """The share of examples whose highest score is that of their label.
+
+    Of one score an example, those that are above 0 where the label is 1, and not where it is 0. Raises ValueError for
+    shapes other than scores (n, classes) and y (n,), and for other labels beside a single score.
 
     >>> import numpy as np
     >>> accuracy(np.array([0, 1]), np.array([[2.0, 1.0], [3.0, 0.0]]))
     0.5
     """
     y, scores = as_array(y, "accuracy: y"), as_array(scores, "accuracy: scores")
-    if scores.ndim != 2 or scores.shape[1] < 2:
-        raise ValueError(f"accuracy: expected scores (n, classes) of at least 2 classes, got {scores.shape}")
-    if y.shape != scores.shape[:1]:
+    if scores.ndim != 2 or scores.shape[1] < 1:
+        raise ValueError(f"accuracy: expected scores (n, classes), got {scores.shape}")
+    binary = scores.shape[1] == 1
+    if y.shape != scores.shape[:1] and not (binary and y.shape == scores.shape):
         raise ValueError(f"accuracy: expected y of shape {scores.shape[:1]}, one label a row of scores, got {y.shape}")
-    return float((scores.argmax(axis=1) == y).mean()) if len(y) else float("nan")
+    if binary and not np.isin(y, (0, 1)).all():
+        raise ValueError("accuracy: expected labels 0 and 1 beside a single score, got other numbers")
+    found = scores[:, 0] > 0 if binary else scores.argmax(axis=1)
+    return float((found == y.reshape(-1)).mean()) if len(y) else float("nan")
 
 
 NAMES: dict[str, Metric] = {"accuracy": accuracy}

@@ -26,7 +26,8 @@ from minidl.training.supervised import Supervised
 class Trainer(Learner):
     """Fits a model to data: epochs, shuffling, validation, history, checkpoints.
 
-    loss: "softmax_cross_entropy", or a function `loss(scores, y) -> (losses, dscores)`.
+    loss: a name such as "softmax_cross_entropy", an object of minidl.losses such as Huber(2.0), or a function
+        `loss(scores, y) -> (losses, dscores)`.
     optimizer: such as SGD(0.1), or an object with `step(params, lr)` and `lr`.
     metrics: names ("accuracy") or functions f(y, scores), computed on the scores of a whole epoch; in training these
         are the scores that each batch had before its step, so they lag behind what `evaluate` finds.
@@ -59,8 +60,8 @@ class Trainer(Learner):
     ) -> dict[str, list[float]]:
         """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
 
-        X (n, *input_shape), or 2-D of the same width; y (n, ...). An unbuilt model is built for X. An epoch sees every
-        example once, the last partial batch included; rows of weight 0 count as absent.
+        X (n, *input_shape), or 2-D of the same width; y (n, ...): what the loss says. An unbuilt model is built for X.
+        An epoch sees every example once, the last partial batch included; rows of weight 0 count as absent.
         validation_split: this share of the examples, shuffled and (for labels) stratified, is held back.
         accumulate: so many batches make one step: the sums of gradients go on over all of them. It is the step of one
             batch as large as all of them, to the last bit, unless batch statistics or layers in NumPy see each alone.

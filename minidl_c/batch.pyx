@@ -5,8 +5,10 @@ A plan of a single op, so the result has the bits of the same op inside a model.
 from numpy import concatenate, empty
 
 from minidl_c.buffers cimport Arguments
+from minidl_c.job cimport GIVE, job, run_job
 from minidl_c.op cimport Op, dtype_of
 from minidl_c.op import whole_numbers
+from minidl_c.passes cimport Pass
 from minidl_c.plan cimport Plan
 
 
@@ -96,3 +98,41 @@ def backward_batch(
         array[...] = grad[start:start + array.size].reshape(array.shape)
         start += array.size
 
+
+def loss_batch(
+    Op op not None,
+    scores,                             # IN  (n, *op.in_shape)
+    targets,                            # IN  (n,) int64 labels; or numbers, n rows of those of the op's targets
+    losses,                             # OUT (n,)
+    dscores=None,                       # OUT (n, *op.in_shape): row i the gradient of weights[i] * losses[i]; None: unwanted
+    weights=None,                       # IN  (n,); None: ones
+    num_threads=1,
+):
+    """losses = the loss of every example, and dscores its gradient. Raises as `forward_batch`, and for an op that is no loss."""
+    cdef Batch b = Batch(op)
+    cdef Plan plan = Plan([op], [0], has_loss=True)
+    cdef Pass p = plan.a_pass(True)
+    cdef job *j = &p.j
+    cdef bint back = dscores is not None
+    rows, param = b.rows("scores", scores, op.in_shape, op.c.in_size, False), empty(0, b.dtype)
+    out = b.rows("dscores", dscores, op.in_shape, op.c.in_size, True) if back else None
+    plan.check_size(0)
+    p.read(rows, None, param, b.dtype, False)
+    p.read_targets(targets, b.n)
+    j.losses = p.arguments.take(losses, b.dtype, b.n, 1, True, "losses")
+    if weights is not None:
+        j.weights = p.arguments.take(weights, b.dtype, b.n, 1, False, "weights")
+    if back:
+        j.dx = p.arguments.take(out, b.dtype, b.n, op.c.in_size, True, "dscores")
+    p.arguments.apart()
+    if b.n:
+        p.begin(b.n, plan.threads(num_threads, b.n, 2, 1), False, back)
+        p.want(back)
+        p.add_forward(True)
+        if back:
+            p.add_backward()
+            p.add_call(GIVE, 0)
+        p.stages()
+        with nogil:
+            run_job(j, 1)
+    plan.give_back(p)

@@ -74,6 +74,8 @@ cdef class Chain:
             if offset < self.ops[i].param + numbers_of(&self.ops[i]) and self.ops[i].param < offset + numbers_of(o):
                 raise ValueError(f"{name}: its parameters, {offset} to {offset + numbers_of(o) - 1}, overlap those of op {i}")
         self.values[k + 1].size = o.out_size
+        if o.n_target:                  # a tile's targets are gathered behind the scratch that the op asked for
+            o.scratch = (o.scratch + 63) // 64 * 64 + o.n_target * LANES * o.real_bytes
         for i in (k, k + 1):
             self.values[i].bytes = self.values[i].size * LANES * o.real_bytes
         self.n_param = max(self.n_param, offset + numbers_of(o)) if numbers_of(o) else self.n_param

@@ -75,6 +75,7 @@ ctypedef struct job:
     const int64_t *rows
     const int64_t *numbers              # by position: what tile.rows tells an op
     const int64_t *labels               # by row of x
+    const char *targets                 # by row of x: n_target numbers, where the loss does not want labels
     const char *weights                 # by row of x, or NULL
     char *losses                        # by position; NULL: the last op is no loss
     char *y                             # by position, or NULL

@@ -64,6 +64,16 @@ cdef void take(const job *j, Py_ssize_t first, Py_ssize_t examples, Py_ssize_t s
         gather_forward_tile(<const double *> j.dy, size, rows, examples, <double *> out, 0, size)
 
 
+cdef char *take_targets(const job *j, const op *o, const int64_t *rows, Py_ssize_t examples, int thread) noexcept nogil:
+    """Targets into a tile at the end of a thread's scratch, where the chain made room for them."""
+    cdef char *out = j.scratch + thread * j.scratch_bytes + o.scratch - o.n_target * LANES * j.real_bytes
+    if j.real_bytes == 4:
+        gather_forward_tile(<const float *> j.targets, o.n_target, rows, examples, <float *> out, 0, o.n_target)
+    else:
+        gather_forward_tile(<const double *> j.targets, o.n_target, rows, examples, <double *> out, 0, o.n_target)
+    return out
+
+
 cdef void scatter(const job *j, const char *tile_data, Py_ssize_t size, Py_ssize_t first, Py_ssize_t examples,
                   char *out) noexcept nogil:
     if j.real_bytes == 4:
@@ -99,7 +109,7 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t
 
 cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread,
                    int back) noexcept nogil:
-    """A loss is an op that also sees labels and weights, and leaves a loss for each example."""
+    """A loss is an op that also sees labels or targets, and weights, and leaves a loss for each example."""
     cdef int64_t labels[16]
     cdef double numbers[2 * 16 + 8]                 # weights and losses, as float or double
     cdef Py_ssize_t lane, row
@@ -107,14 +117,16 @@ cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssiz
     cdef char *losses = weights + LANES * sizeof(double)
     for lane in range(LANES):
         row = j.rows[first + lane] if lane < v.examples else 0
-        labels[lane] = j.labels[row] if lane < v.examples else 0
+        labels[lane] = j.labels[row] if lane < v.examples and o.n_target == 0 else 0
         if j.real_bytes == 4:
             (<float *> weights)[lane] = (
                 0 if lane >= v.examples else (<const float *> j.weights)[row] if j.weights != NULL else 1)
         else:
             (<double *> weights)[lane] = (
                 0 if lane >= v.examples else (<const double *> j.weights)[row] if j.weights != NULL else 1)
-    v.labels, v.weights, v.losses = labels, weights, losses
+    v.labels, v.weights, v.losses = labels if o.n_target == 0 else NULL, weights, losses
+    if o.n_target and not back:
+        v.targets = take_targets(j, o, j.rows + first, v.examples, thread)
     run_op(j, o, v, slot, t, thread, back)
     if not back:
         for lane in range(v.examples):
@@ -141,7 +153,7 @@ cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slo
         scatter(j, place(&j.grad[0], t, thread), j.values[0].size, first, examples, j.dx)
     else:
         v.labels = NULL
-        v.weights = v.losses = NULL
+        v.targets = v.weights = v.losses = NULL
         v.rows, v.index, v.examples, v.part, v.parts = j.numbers + first, t, examples, part, parts
         v.seed, v.step = j.seed, j.step + round
         if loss:

@@ -2,7 +2,7 @@
  *
  * libm picks its own variant for every processor; these polynomials give the same bits everywhere. The largest errors that were
  * found among millions of random numbers, in units in the last place, of float32 and float64 alike: exp 1.1, expm1 1.2, log 2.0,
- * sigmoid 2.5, tanh 2.6; normal_cdf 5.7 and 9.1, in its tail, where 1 + erf(x / sqrt(2)) has no digit left. Results that would be
+ * log1p X.X, sigmoid 2.5, tanh 2.6; normal_cdf 5.7 and 9.1, in its tail, where 1 + erf(x / sqrt(2)) has no digit left. Results that would be
  * subnormal are flushed to zero. */
 #ifndef REAL
 #ifndef MINIDL_LANE_MATH_H
@@ -88,15 +88,27 @@ INLINE V FN(expm1)(V x) {
   return FN(fma)(scale, p, scale - 1);
 }
 
-/* log of a normal number >= 1; infinity and NaN come back as they are. x = 2^e m with m near 1, and the series of
- * 2 artanh((m - 1) / (m + 1)). */
+/* log of (1 + s) / (1 - s), which is near 1: the series of 2 artanh(s) */
+INLINE V FN(log_ratio)(V s) {
+  V z = s * s;
+  return FN(fma)(POLYNOMIAL(z, FN(artanh_terms)) * z, s, 2 * s);
+}
+
+/* n ln 2 + p */
+INLINE V FN(plus_ln2)(V n, V p) { return FN(fma)(n, C(FN(ln2)[0]), FN(fma)(n, C(FN(ln2)[1]), p)); }
+
+/* log of a normal number >= 1; infinity and NaN come back as they are. x = 2^e m with m near 1. */
 INLINE V FN(log)(V x) {
   M e = ((M)x - (M)C((REAL)0.70710678118654752440)) >> FN(mantissa);           /* m in [sqrt(1/2), sqrt(2)) */
   V m = (V)((M)x - (e << FN(mantissa))), n = __builtin_convertvector(e, V);
-  V s = (m - 1) / (m + 1), z = s * s;
-  V p = FN(fma)(POLYNOMIAL(z, FN(artanh_terms)) * z, s, 2 * s);
-  V y = FN(fma)(n, C(FN(ln2)[0]), FN(fma)(n, C(FN(ln2)[1]), p));
-  return FN(select)(x - x == 0, y, x);
+  return FN(select)(x - x == 0, FN(plus_ln2)(n, FN(log_ratio)((m - 1) / (m + 1))), x);
+}
+
+/* log(1 + x) for x from 0 to 1, accurate near 0; beyond sqrt(2) - 1 it is ln 2 + log((1 + x) / 2) */
+INLINE V FN(log1p)(V x) {
+  M far = x > C((REAL)0.41421356237309504880);
+  V s = FN(select)(far, x - 1, x) / FN(select)(far, x + 3, x + 2);
+  return FN(plus_ln2)(FN(select)(far, C(1), C(0)), FN(log_ratio)(s));
 }
 
 /* 1 / (1 + exp(-x)) */

@@ -22,7 +22,8 @@ typedef struct {
   const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` or rows made of them */
   void *sums;                  /* ADD [n_lane][16], or [n_lane] if the op sums the lanes: sums over this tile, each started
                                   from zero and then added once; in one direction only, forward or backward */
-  const int64_t *labels;       /* IN [16], for a loss */
+  const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the batch's end */
+  const void *targets;         /* IN [n_target][16], for the forward of a loss; what backward needs of them, y holds */
   const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the batch's end */
   void *losses;                /* OUT [16], for a loss */
   const int64_t *rows;         /* [examples] the numbers of the examples in the data: what a random mask may depend on */
@@ -68,7 +69,7 @@ struct op {
   int y_is, dx_is;             /* NEW: memory of their own. THE_FIRST: y is x, dx is dy; THE_SECOND: y is skip, dx is dskip:
                                   the functions, if there are any, only look at them */
   int is_relu;                 /* y = max(x, 0) */
-  int is_loss;                 /* reads labels and weights, writes losses: the last op of a training plan */
+  int is_loss;                 /* reads labels or targets, and weights, writes losses: the last op of a training plan */
   int reads;                   /* READS_X | READS_Y | SUMS_ARE_ENOUGH */
   int frozen;                  /* its parameters are left alone, and it runs as in inference (set by the plan) */
   double rate;                 /* factor of the learning rate (set by the plan) */
@@ -76,6 +77,7 @@ struct op {
   int in, skip, out, dskip;    /* numbers of values; value 0 is the plan's input, op k writes value k + 1; -1: none. Of two
                                   ops with one `in`, only the first writes dx: it adds what `dskip` hands it */
   ptrdiff_t skip_size, dskip_size;                                       /* numbers of one example of skip, dskip; 0: in_size */
+  ptrdiff_t n_target;          /* of a loss: numbers of one example's target; 0: it is a label from 0 to in_size - 1 */
   ptrdiff_t param, n_param;    /* place in the flat buffers (set by the plan), and count */
   ptrdiff_t n_state;           /* numbers behind the parameters that have no gradient: running statistics */
   ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them */

@@ -33,6 +33,7 @@ cdef extern from "op.h" nogil:
         const void *packed
         void *sums
         const int64_t *labels
+        const void *targets
         const void *weights
         void *losses
         const int64_t *rows
@@ -68,7 +69,7 @@ cdef extern from "op.h" nogil:
         int skip
         int output "out"
         int dskip
-        Py_ssize_t skip_size, dskip_size
+        Py_ssize_t skip_size, dskip_size, n_target
         Py_ssize_t param, n_param, n_state, lane, n_lane
         int sums_lanes
         Py_ssize_t rows

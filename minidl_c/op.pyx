@@ -74,6 +74,8 @@ cdef class Op:
             raise ValueError(f"{name}: end_step wants n_state numbers to write to")
         if min(o.n_param, o.n_state, o.n_lane, o.rows, o.saved, o.scratch, o.packed) < 0 or (o.rows and o.n_param % o.rows):
             raise ValueError(f"{name}: expected sizes of at least 0, and rows of equal length")
+        if o.n_target < 0 or o.n_target > MOST or o.n_target and not o.is_loss:
+            raise ValueError(f"{name}: n_target: expected 0 to {MOST} numbers, for a loss, got {o.n_target}")
         return 0
 
     @property

@@ -27,6 +27,7 @@ cdef class Pass:
     cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int by_hand) except -1
     cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1
     cdef Py_ssize_t read(self, object x, object rows, object param, str dtype, bint write) except -1
+    cdef int read_targets(self, object targets, Py_ssize_t m) except -1
     cdef int want(self, int want_dx) except -1
     cdef void add_forward(self, int has_loss) noexcept
     cdef void add_backward(self) noexcept

@@ -9,7 +9,7 @@ from minidl_c.job cimport (
     call, call_kind, job, phase, phase_kind,
 )
 from minidl_c.memory cimport Memory, value
-from minidl_c.op cimport CUT_BACKWARD, CUT_FORWARD, LANES, op
+from minidl_c.op cimport CUT_BACKWARD, CUT_FORWARD, LANES, dtype_of, op
 
 cdef extern from "slots.h" nogil:
     const int MAX_SLOTS
@@ -60,7 +60,7 @@ cdef class Pass:
         cdef job *j = &self.j
         self.arguments.give_back()
         self.kept.give_back()
-        j.x = j.weights = j.y = j.dy = j.losses = j.dx = j.grad_flat = j.param = NULL
+        j.x = j.targets = j.weights = j.y = j.dy = j.losses = j.dx = j.grad_flat = j.param = NULL
         j.rows = j.numbers = j.labels = NULL
         j.update, j.rates, j.totals_weight = NULL, NULL, NULL
         j.examples = j.seed = j.step = j.training = 0
@@ -163,6 +163,16 @@ cdef class Pass:
         check_range("rows", j.rows, NULL, m, self.n_x)
         j.param = self.arguments.take(param, dtype, -1, 1, write, "param")
         return m
+
+    cdef int read_targets(self, object targets, Py_ssize_t m) except -1:
+        """What the loss compares the scores of m rows with, by row of x: labels, or numbers in the plan's dtype."""
+        cdef job *j = &self.j
+        cdef const op *loss = &j.ops[j.n_ops - 1]
+        if loss.n_target:
+            j.targets = self.arguments.take(targets, dtype_of(j.real_bytes), self.n_x, loss.n_target, False, "targets")
+            return 0
+        j.labels = <const int64_t *> self.arguments.take(targets, "int64", self.n_x, 1, False, "targets")
+        return check_range("targets", j.labels, j.rows, m, loss.in_size)
 
     cdef int want(self, int want_dx) except -1:
         """Finds the values whose gradients somebody wants: parameters lie in front of them, or the caller asks for dx."""

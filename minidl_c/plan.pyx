@@ -15,7 +15,7 @@ from minidl_c.clip cimport BLOCKS, ask
 from minidl_c.job cimport CHECK, CLIP, END, GIVE, RANGES, TAKE, UPDATE, job, run_job
 from minidl_c.op cimport FEW, LANES
 from minidl_c.op import product_of, whole_numbers
-from minidl_c.passes cimport Pass, check_range
+from minidl_c.passes cimport Pass
 from minidl_c.threads cimport threads_for
 from minidl_c.update cimport Update
 
@@ -168,12 +168,12 @@ cdef class Plan(Chain):
         with nogil:
             run_job(j, 1)
 
-    def train(self, x, rows, Py_ssize_t batch, labels, weights, losses, scores, totals, rates, param, grad, Update update,
+    def train(self, x, rows, Py_ssize_t batch, targets, weights, losses, scores, totals, rates, param, grad, Update update,
               num_threads, seed, count, numbers=None, clip_norm=None, clip_value=None):
         """Training steps on x[rows] (None: all), `batch` rows each, without Python between them; returns how many were done.
 
-        labels int64 and weights (or None): by row of x; numbers int64 (None: rows): by position, what random masks depend
-        on; losses (len(rows),) OUT and scores (len(rows), classes) OUT or None: by position; totals, rates float64: for each
+        targets (int64 labels, or numbers (n, n_target)) and weights (or None): by row of x; numbers int64 (None: rows): by
+        position, what random masks depend on; losses (len(rows),) OUT and scores (len(rows), classes) OUT or None: by position; totals, rates float64: for each
         step what the gradient's sums are divided by, and the learning rate; count (1,) int64 IN and OUT: the steps done so
         far, added to in this very call, so that no signal comes in between; param: IN and OUT; grad OUT: the divided
         gradient of the last step, clipped as clip_norm and clip_value say (see clip.pyx). update: None leaves the parameters alone. A step whose losses or gradients are not finite
@@ -189,8 +189,7 @@ cdef class Plan(Chain):
         if batch < 1 or m == 0 or m % batch or m // batch >= 2**31:
             raise ValueError(f"train: expected whole batches of at least one row, got {m} rows in batches of {batch}")
         rounds = m // batch
-        j.labels = <const int64_t *> a.take(labels, "int64", n_x, 1, False, "labels")
-        check_range("labels", j.labels, j.rows, m, classes)
+        p.read_targets(targets, m)
         if weights is not None:
             j.weights = a.take(weights, self.dtype, n_x, 1, False, "weights")
         if numbers is not None:

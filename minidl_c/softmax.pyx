@@ -10,8 +10,8 @@ from libc.stdint cimport int64_t
 from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, share, tile
 
 cdef extern from "softmax_tiles.h" nogil:
-    void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float *, float *)
-    void softmax_rows_f64(const double *, Py_ssize_t, Py_ssize_t, const int64_t *, double *, double *)
+    void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float, float *, float *)
+    void softmax_rows_f64(const double *, Py_ssize_t, Py_ssize_t, const int64_t *, double, double *, double *)
     void softmax_rows_gradient_f32(const float *, const float *, Py_ssize_t, Py_ssize_t, float *)
     void softmax_rows_gradient_f64(const double *, const double *, Py_ssize_t, Py_ssize_t, double *)
 
@@ -27,9 +27,9 @@ cdef void softmax_forward_tile(
     cdef Py_ssize_t i, step = d.pixels * LANES
     for i in range(i0, i1):
         if real is float:
-            softmax_rows_f32(x + i * LANES, d.classes, step, NULL, y + i * LANES, NULL)
+            softmax_rows_f32(x + i * LANES, d.classes, step, NULL, 0, y + i * LANES, NULL)
         else:
-            softmax_rows_f64(x + i * LANES, d.classes, step, NULL, y + i * LANES, NULL)
+            softmax_rows_f64(x + i * LANES, d.classes, step, NULL, 0, y + i * LANES, NULL)
 
 
 cdef void softmax_backward_tile(

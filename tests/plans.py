@@ -3,6 +3,7 @@
 import numpy as np
 
 from minidl_c.dense import DenseOp
+from minidl_c.elementwise_losses import ElementwiseLossOp
 from minidl_c.plan import Plan
 from minidl_c.sgd import SGDUpdate
 from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
@@ -19,6 +20,10 @@ def loss_plan():
     return Plan([DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))], [0, 0], has_loss=True)
 
 
+def regression_plan():
+    return Plan([DenseOp((IN,), OUT), ElementwiseLossOp((OUT,), "huber")], [0, 0], has_loss=True)
+
+
 def predicting():
     x, param = np.ones((N, IN), "f4"), np.ones(SIZE, "f4")
     return {"x": x, "rows": np.arange(N), "param": param, "y": np.zeros((N, OUT), "f4"), "num_threads": 2}
@@ -27,12 +32,16 @@ def predicting():
 def training(batch=8):
     steps = N // batch
     return {
-        "x": np.ones((N, IN), "f4"), "rows": np.arange(N), "batch": batch, "labels": np.arange(N) % OUT,
+        "x": np.ones((N, IN), "f4"), "rows": np.arange(N), "batch": batch, "targets": np.arange(N) % OUT,
         "weights": np.ones(N, "f4"), "losses": np.zeros(N, "f4"), "scores": np.zeros((N, OUT), "f4"),
         "totals": np.full(steps, 8.0), "rates": np.full(steps, 0.1), "param": np.zeros(SIZE, "f4"),
         "grad": np.zeros(SIZE, "f4"), "update": SGDUpdate(SIZE, "float32", 0.9), "num_threads": 2, "seed": 0,
         "count": np.zeros(1, "i8"), "numbers": np.arange(N),
     }  # fmt: skip
+
+
+def regression(batch=8):
+    return training(batch) | {"targets": np.ones((N, OUT), "f4")}
 
 
 def kept():

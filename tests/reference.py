@@ -198,17 +198,23 @@ def softmax(scores):
     return powers / powers.sum(axis=1, keepdims=True)
 
 
-def softmax_cross_entropy_forward(scores, labels):
-    """losses[i] = log(sum exp(scores[i])) - scores[i, labels[i]]."""
+def smoothed(labels, classes, smoothing):
+    """One-hot rows, a share of which is spread over all classes."""
+    return (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
+
+
+def softmax_cross_entropy_forward(scores, labels, smoothing=0.0):
+    """losses[i] = log(sum exp(scores[i])) - scores[i, labels[i]], or the mean of that over smoothed labels."""
     scores = scores.astype(np.float64)
     shifted = scores - scores.max(axis=1, keepdims=True)
-    return np.log(np.exp(shifted).sum(axis=1)) - shifted[np.arange(len(labels)), labels]
+    q = smoothed(labels, scores.shape[1], smoothing)
+    own = np.where(q > 0, q * np.where(q > 0, shifted, 0), 0).sum(axis=1)
+    return np.log(np.exp(shifted).sum(axis=1)) - own
 
 
-def softmax_cross_entropy_backward(scores, labels, weights):
-    """Row i: weights[i] * (softmax - one-hot)."""
-    gradient = softmax(scores)
-    gradient[np.arange(len(labels)), labels] -= 1
+def softmax_cross_entropy_backward(scores, labels, weights, smoothing=0.0):
+    """Row i: weights[i] * (softmax - smoothed labels)."""
+    gradient = softmax(scores) - smoothed(labels, scores.shape[1], smoothing)
     return gradient * np.asarray(weights, np.float64)[:, None]
 
 

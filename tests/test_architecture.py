@@ -14,10 +14,10 @@ FLOORS = (
     {"arguments", "arrays", "config", "datasets", "initializers", "saving", "shapes", "training"},
     {"param", "saving.atomic", "saving.encoding", "training.signals"},
     {"layer", "saving.files"},
-    {"callbacks.history_file", "callbacks.monitor", "container", "optimizer"},
-    {"callbacks.*", "data", "layers.*", "losses", "metrics", "optimizers", "parameters", "saving.recipes", "schedules"}
+    {"callbacks.history_file", "callbacks.monitor", "container", "losses.native", "optimizer"},
+    {"callbacks.*", "data", "layers.*", "losses.*", "metrics", "optimizers", "parameters", "saving.recipes", "schedules"}
     | {"lowering", "state"},
-    {"callbacks", "layers", "stages", "training.hooks", "training.remembered"},
+    {"callbacks", "layers", "losses", "stages", "training.hooks", "training.remembered"},
     {"network"},
     {"by_hand", "stack", "summary", "training.progress"},
     {"sequential"},

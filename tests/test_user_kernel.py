@@ -13,13 +13,14 @@ from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.optimizers import SGD
 from minidl.testing import check_layer
+from minidl_c.batch import loss_batch
 from minidl_c.conv2d import Conv2DOp
 from minidl_c.dense import DenseOp
 from minidl_c.flatten import FlattenOp
 from minidl_c.plan import Plan
 from minidl_c.relu import ReLUOp
 from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp, softmax_cross_entropy_backward
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 pytestmark = pytest.mark.slow  # the build
 
@@ -272,7 +273,7 @@ class Case:
         ops = net(user, dtype)
         sizes = [op.n_param for op in ops]
         self.out_shape = ops[-1].out_shape
-        ops += [SoftmaxCrossEntropyOp(ops[-1].out_shape, dtype)] if loss else []
+        ops += [SoftmaxCrossEntropyOp(ops[-1].out_shape, dtype=dtype)] if loss else []
         self.plan = Plan(ops, [sum(sizes[:k]) for k in range(len(ops))], loss)
         self.dtype, self.formula = dtype, FORMULAS[net]
         self.param = rng.normal(0, 0.4, sum(sizes)).astype(dtype)
@@ -364,7 +365,7 @@ def test_threads_do_not_change_a_bit(net, n, user):
 def test_training_steps_and_steps_by_hand_give_the_same_bits(net, n, user):
     by_hand, case = Case(net, user, "float32"), Case(net, user, "float32", loss=True)
     scores, dscores = by_hand.by_hand(n, 1)[0], np.empty((n, CLASSES), "float32")
-    softmax_cross_entropy_backward(scores, case.labels[:n], None, dscores)
+    loss_batch(SoftmaxCrossEntropyOp((CLASSES,)), scores, case.labels[:n], np.empty(n, "float32"), dscores)
     grad = by_hand.by_hand(n, 1, dscores)[2] / np.float32(n)
     assert np.array_equal(case.train(n, 1, 1, update=False)[1], grad)
     expected = case.train(n, 1, 3)

@@ -32,7 +32,7 @@ from minidl.training.remembered import Arrays, remember, remembered
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
 CLASSES = (
-    losses.SoftmaxCrossEntropy,
+    *losses.CLASSES,
     *(optimizers.SGD, optimizers.Adagrad, optimizers.RMSprop, optimizers.Adam, optimizers.AdamW),
     *(schedules.Step, schedules.MultiStep, schedules.Exponential, schedules.Polynomial, schedules.Cosine),
     schedules.OneCycle,

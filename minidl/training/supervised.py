@@ -23,7 +23,7 @@ class Supervised:
     targets: Array
     weights: NDArray[np.float64] | None
     used: Index
-    labels: bool  # whether targets are labels of classes
+    labels: Index | None  # y, where it holds labels of classes
 
     @classmethod
     def accept(
@@ -43,16 +43,17 @@ class Supervised:
                 model.build(shape)
             examples = Examples(X, model.input_shape, model.dtype)
             targets = _targets(loss, y, len(examples), model)
+            labels = _labels(loss, y)
             weights = None if sample_weight is None else as_weights(sample_weight, len(examples))
             if class_weight is not None:
-                by_class = class_weights(class_weight, targets)
+                by_class = class_weights(class_weight, y if labels is None else labels)
                 weights = by_class if weights is None else weights * by_class
             if weights is not None:
                 _check_range(weights, model.dtype)
             used = np.arange(len(examples)) if weights is None else np.flatnonzero(weights)
             if len(examples) and not len(used):
                 raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
-        return cls(examples, targets, weights, used, hasattr(loss, "targets"))
+        return cls(examples, targets, weights, used, labels)
 
     def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
         """The rows to train on, and those held back (None: none): a random share, stratified for labels."""
@@ -64,7 +65,7 @@ class Supervised:
             return self.used, None
         from sklearn.model_selection import train_test_split  # imports scipy: not before it is needed
 
-        stratify = self.targets[self.used] if self.labels else None
+        stratify = None if self.labels is None else self.labels[self.used]
         try:
             state = int(np.random.default_rng(seed).integers(2**32))  # of any seed; scikit-learn's has 32 bits
             train, held = train_test_split(self.used, test_size=share, random_state=state, stratify=stratify)
@@ -76,7 +77,8 @@ class Supervised:
         """Hashes of X, y and the weights; None: no weights."""
         everything = np.arange(len(self.examples))
         weights = None if self.weights is None else fingerprint(self.weights, everything)
-        return {"X": self.examples.fingerprint(), "y": fingerprint(self.targets, everything), "sample_weight": weights}
+        y = fingerprint(self.targets if self.labels is None else self.labels, everything)
+        return {"X": self.examples.fingerprint(), "y": y, "sample_weight": weights}
 
     def mean(self, losses: Array, rows: Index) -> float:
         """sum(weight * loss) / sum(weight) of these rows. A correctly rounded sum has no order: the same bits."""
@@ -101,4 +103,13 @@ def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:
         got = len(targets) if targets.ndim else "a single number"
         raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")
     own = getattr(loss, "targets", None)
-    return targets if own is None else own(targets, model.output_shape)
+    return targets if own is None else own(targets, model.output_shape, model.dtype)
+
+
+def _labels(loss: Loss, y: Any) -> Index | None:
+    """y as labels of classes, if that is what the loss takes integers for; a loss may turn them into other numbers."""
+    array = np.asarray(y)
+    column = array[:, 0] if array.shape[1:] == (1,) else array
+    if not getattr(loss, "classes", False) or column.ndim != 1 or column.dtype.kind not in "iub":
+        return None
+    return column.astype(np.int64)

@@ -7,9 +7,9 @@ import numpy as np
 import reference as ref
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, sizes, small_batch, within_rounding
 from conformance.trials_images import IMAGES
+from conformance.trials_losses import LOSSES
 from conformance.trials_pointwise import POINTWISE
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, depthwise_cases, pool_cases, transposed_cases
-from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
 
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.batch import backward_batch, forward_batch
@@ -24,8 +24,6 @@ from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
 from minidl_c.relu import ReLUOp
 from minidl_c.rescale import RescaleOp
 from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax_cross_entropy import softmax as probabilities
-from minidl_c.softmax_cross_entropy import softmax_cross_entropy_backward, softmax_cross_entropy_forward
 
 
 # ---- the kernels: each yields the trials of a block ----------------------------------------------
@@ -252,28 +250,6 @@ def optimizers(rng):
     yield Trial(about, dtype, {"g": g}, outputs, run, 1, None if kind == "special" else oracle)
 
 
-def softmax_cross_entropy(rng):
-    (n, classes), dtype = sizes(rng), draw_dtype(rng)
-    kind, (scores, weights) = draw_values(rng, ((n, classes), (n,)))
-    labels, weights = rng.integers(0, classes, n), np.abs(weights)
-
-    def run(a, threads):
-        softmax_cross_entropy_forward(a.scores, a.labels, a.losses, threads)
-        softmax_cross_entropy_backward(a.scores, a.labels, a.weights, a.dscores, threads)
-        probabilities(a.scores, a.probabilities, threads)
-
-    def oracle():
-        loss_bound, p_bound = softmax_bounds(scores, labels, dtype)
-        yield "losses", ref.softmax_cross_entropy_forward(scores, labels), loss_bound
-        yield "probabilities", ref.softmax(scores), p_bound
-        exact = ref.softmax_cross_entropy_backward(scores, labels, weights)
-        yield "dscores", exact, (p_bound + ref.rounding(2, dtype)) * weights[:, None]
-
-    inputs = {**named("scores weights", (scores, weights), dtype), "labels": labels}
-    outputs = {"losses": (n,), "dscores": scores.shape, "probabilities": scores.shape}
-    yield Trial(f"{kind} {scores.shape}", dtype, inputs, outputs, run, 3, None if kind == "special" else oracle)
-
-
 def dropout(rng):
     (n, size), dtype, rate = sizes(rng), draw_dtype(rng), float(rng.random() * 0.9)
     kind, values = draw_values(rng, ((n, size),) * 2)
@@ -294,6 +270,6 @@ def dropout(rng):
 
 
 KERNELS = (
-    *(conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, optimizers, softmax_cross_entropy),
-    *(depthwise_conv2d, conv_transpose2d, *POINTWISE, *IMAGES),
+    *(conv2d, dense, relu, dropout, maxpool2d, rescale, conv2d, flatten, gather, optimizers),
+    *(depthwise_conv2d, conv_transpose2d, *LOSSES, *POINTWISE, *IMAGES),
 )

@@ -12,9 +12,11 @@ from odd_arrays import KINDS, NEVER, plain
 from plans import OUT, SIZE, N, dense_plan, loss_plan, predicting, training
 
 import minidl_c
-from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.batch import backward_batch, forward_batch, loss_batch
 from minidl_c.conv2d import Conv2DOp
+from minidl_c.elementwise_losses import ElementwiseLossOp
 from minidl_c.sgd import SGDUpdate
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 RNG = np.random.default_rng(0)
 
@@ -42,12 +44,6 @@ FUNCTIONS = {
     "maxpool2d.maxpool2d_forward": ({"x": given(3, 2, 4, 4), "y": given(3, 2, 2, 2), **POOL}, "y"),
     "maxpool2d.maxpool2d_backward": (
         {"dy": given(3, 2, 2, 2), "x": given(3, 2, 4, 4), "dx": given(3, 2, 4, 4), **POOL}, "dx"),
-    "softmax_cross_entropy.softmax": ({"scores": given(20, 3), "probabilities": given(20, 3)}, "probabilities"),
-    "softmax_cross_entropy.softmax_cross_entropy_forward": (
-        {"scores": given(20, 3), "labels": given(20, dtype="i8"), "losses": given(20)}, "losses"),
-    "softmax_cross_entropy.softmax_cross_entropy_backward": (
-        {"scores": given(20, 3), "labels": given(20, dtype="i8"), "weights": given(20), "dscores": given(20, 3)},
-        "dscores"),
 }  # fmt: skip
 WITHOUT_ARRAYS = {
     "op.whole_numbers", "op.product_of", "threads.openmp", "threads.check_num_threads", "threads.set_num_threads",
@@ -86,6 +82,17 @@ def convolve_back(weight, bias, dw, db, **arguments):
     backward_batch(op, params=(weight, bias), grads=(dw, db), num_threads=2, **arguments)
 
 
+def label_loss(**arguments):
+    loss_batch(SoftmaxCrossEntropyOp((3,)), **arguments)
+
+
+def number_loss(**arguments):
+    loss_batch(ElementwiseLossOp((3,), "huber"), **arguments)
+
+
+SCORED = {"scores": given(20, 3), "losses": given(20), "dscores": given(20, 3), "weights": given(20)}
+
+
 def apply(param, grad, count):
     SGDUpdate(SIZE, "float32", 0.5).apply(param, grad, 0.5, count)
 
@@ -97,6 +104,8 @@ METHODS = {
     "batch.backward_batch": (
         convolve_back, {"dy": given(3, 4, 3, 3), "x": given(*IMAGE), "dx": given(*IMAGE), "weight": given(*FILTERS),
                         "bias": given(4), "dw": given(*FILTERS), "db": given(4), "numbers": np.arange(3)}, "dx dw db"),
+    "batch.loss_batch": (label_loss, SCORED | {"targets": given(20, dtype="i8")}, "losses dscores"),
+    "batch.loss_batch,numbers": (number_loss, SCORED | {"targets": given(20, 3)}, "losses dscores"),
     "Plan.predict": (predict, predicting(), "y"),
     "Plan.forward": (forward, {k: v for k, v in predicting().items() if k in ("x", "param", "y")}
                      | {"numbers": np.arange(N)}, "y"),
@@ -183,19 +192,10 @@ def test_no_function_is_forgotten():
             ours = name[0] != "_" and getattr(value, "__module__", "") == module.__name__
             if ours and callable(value) and not isinstance(value, type):
                 found[f"{path.stem}.{name}"] = value
-    assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *(name for name in METHODS if name.startswith("batch."))}
-    plain_ones = {
-        "num_threads",
-        "padding",
-        "dilation",
-        "groups",
-        "stride",
-        "ceil_mode",
-        "offset",
-        "seed",
-        "step",
-        "path",
-    }
+    batch = {name.partition(",")[0] for name in METHODS if name.startswith("batch.")}
+    assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *batch}
+    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "seed", "step",
+                  "path"}
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
 

@@ -118,7 +118,7 @@ def test_a_plan_that_trains_counts_the_steps(dtype, batch):
     x, rows, first = rng.standard_normal((200, 37)).astype(dtype), rng.integers(0, 200, 3 * batch), 2**32 - 1
     steps = enumerate(rows.reshape(3, batch))
     expected = [ref.dropout(x[here], 0.3, rows=here, seed=5, step=first + k, path="2") for k, here in steps]
-    ops = [DropoutOp((37,), 0.3, "2", dtype), SoftmaxCrossEntropyOp((37,), dtype)]
+    ops = [DropoutOp((37,), 0.3, "2", dtype), SoftmaxCrossEntropyOp((37,), dtype=dtype)]
     for threads in THREADS:
         scores, losses, count = np.empty((3 * batch, 37), dtype), np.empty(3 * batch, dtype), np.array([first])
         done = Plan(ops, [0, 0], has_loss=True).train(

@@ -9,16 +9,18 @@ import sys
 import numpy as np
 import pytest
 from apart import REFUSALS, Cases, refused
-from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
+from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, regression, regression_plan, training
 
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
-from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.batch import backward_batch, forward_batch, loss_batch
 from minidl_c.dense import DenseOp, dense_forward
+from minidl_c.elementwise_losses import ElementwiseLossOp
 from minidl_c.gather import gather_backward, gather_forward
 from minidl_c.plan import Plan
 from minidl_c.relu import ReLUOp
 from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax_cross_entropy import softmax, softmax_cross_entropy_backward, softmax_cross_entropy_forward
+from minidl_c.softmax import SoftmaxOp
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.threads import check_num_threads, set_num_threads
 from minidl_c.update import Update
 
@@ -85,17 +87,31 @@ def forward_and_backward_with_every_wrong_array():
 
 @case
 def train_with_every_wrong_array():
+    train_wrongly(loss_plan, training, [n for n, v in training().items() if isinstance(v, np.ndarray) and v.size > 1])
+
+
+@case
+def train_with_every_wrong_number():
+    given = regression()
+    assert regression_plan().train(**given) == 5
+    train_wrongly(regression_plan, regression, ["x", "targets"])
+    for targets in (np.ones((N, OUT)), np.ones((N, OUT + 1), "f4"), np.arange(N), np.ones((OUT, N), "f4").T):
+        refused(regression_plan().train, **regression() | {"targets": targets})
+    refused(regression_plan().train, **regression() | {"targets": given["x"], "x": given["targets"]})
+    refused(regression_plan().train, **given | {"scores": given["targets"]})
+
+
+def train_wrongly(plan, right, names):
     optional = ("rows", "weights", "scores", "numbers")
-    arrays = [name for name, value in training().items() if isinstance(value, np.ndarray) and value.size > 1]
-    for name in arrays:
-        for wrong in wrong_sizes(training()[name]):
+    for name in names:
+        for wrong in wrong_sizes(right()[name]):
             if name in optional and wrong is None:
                 continue
-            given = training()
+            given = right()
             before = given["param"].copy(), given["count"].copy()
             if name == "x" and longer(wrong, given["x"]):
                 continue
-            refused(loss_plan().train, **given | {name: wrong})
+            refused(plan().train, **given | {name: wrong})
             assert np.array_equal(given["param"], before[0]) and given["count"][0] == 0
 
 
@@ -106,14 +122,14 @@ def numbers_outside():
         rows[-1] = bad
         refused(dense_plan().predict, **predicting() | {"rows": rows})
         refused(loss_plan().train, **training() | {"rows": rows})
-        refused(loss_plan().train, **training() | {"labels": np.where(np.arange(N) == 7, bad, 0)})
+        refused(loss_plan().train, **training() | {"targets": np.where(np.arange(N) == 7, bad, 0)})
         loss_plan().train(**training() | {"numbers": rows})  # numbers are told, nobody follows them
-    refused(loss_plan().train, **training() | {"labels": np.full(N, OUT)})
+    refused(loss_plan().train, **training() | {"targets": np.full(N, OUT)})
 
 
 @case
 def labels_of_other_rows_are_not_looked_at():
-    given = training() | {"labels": np.where(np.arange(N) < 8, 0, 99), "rows": np.arange(N) % 8}
+    given = training() | {"targets": np.where(np.arange(N) < 8, 0, 99), "rows": np.arange(N) % 8}
     assert loss_plan().train(**given) == 5
 
 
@@ -219,9 +235,15 @@ def kernels_and_memory_of_their_own():
     refused(forward_batch, ReLUOp((3,)), a, a)
     refused(forward_batch, ReLUOp((3,)), a[:-1], a[1:])
     refused(backward_batch, ReLUOp((3,)), a, np.ones_like(a), a)
-    refused(softmax, a, a)
-    refused(softmax_cross_entropy_backward, a, np.zeros(20, "i8"), None, a)
-    refused(softmax_cross_entropy_forward, a, np.zeros(20, "i8"), a.reshape(-1)[:20])
+    loss, labels, losses = SoftmaxCrossEntropyOp((3,)), np.zeros(20, "i8"), np.zeros(20, "f4")
+    refused(loss_batch, loss, a, labels, losses, a)
+    refused(loss_batch, loss, a, labels, a.reshape(-1)[:20])
+    refused(loss_batch, loss, a, labels, losses, np.ones_like(a), losses)
+    refused(loss_batch, loss, a, labels, labels.view("f4")[:20])
+    loss = ElementwiseLossOp((3,), "huber")
+    refused(loss_batch, loss, a, np.ones_like(a), losses, a)
+    refused(loss_batch, loss, a, losses, losses)
+    refused(loss_batch, ReLUOp((3,)), a, np.ones_like(a), losses)
     refused(dense_forward, a, np.ones((3, 3), "f4"), np.ones(3, "f4"), a)
     flat = np.ones(60, "f4")
     update = SGDUpdate(60, "float32", 0.9)
@@ -271,7 +293,7 @@ def many_threads():
         trained = training()
         assert loss_plan().train(**trained | {"num_threads": threads}) == 5
         out = np.zeros((N, OUT), "f4")
-        softmax(np.zeros((N, OUT), "f4"), out, threads)
+        forward_batch(SoftmaxOp((OUT,)), np.zeros((N, OUT), "f4"), out, num_threads=threads)
         assert np.allclose(out, 1 / OUT)
 
 

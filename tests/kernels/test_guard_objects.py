@@ -27,6 +27,7 @@ from minidl_c.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.dense import DenseOp
 from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.dropout import DropoutOp
+from minidl_c.elementwise_losses import ElementwiseLossOp
 from minidl_c.flatten import FlattenOp
 from minidl_c.groupnorm import GroupNormOp
 from minidl_c.maxpool2d import MaxPool2DOp
@@ -143,7 +144,8 @@ def nothing_is_made_twice():
         (Upsample2DOp((1, 4, 4), (2, 2)), ((9, 90, 90), (3, 3))),
         (NormalizeOp((2, 4), [0, 0], [1, 1]), ((400, 4), [0] * 400, [1] * 400)),
         (AugmentOp((1, 4, 4), (3, 3)), ((9, 90, 90), (50, 50))),
-        (SoftmaxCrossEntropyOp((3,)), ((3000,),)),
+        (SoftmaxCrossEntropyOp((3,)), ((3000,), 0.5)),
+        (ElementwiseLossOp((3,), "huber", 2.0), ((3000,), "poisson")),
         (SGDUpdate(6, "float32"), (10**6, "float64")),
         (AdagradUpdate(6, "float32"), (10**6, "float64")),
         (RMSpropUpdate(6, "float32"), (10**6, "float64", 0.9, 1e-8, 0, 0.9, True)),
@@ -172,7 +174,8 @@ def nothing_is_half_made():
     windows = (Conv2DOp, ConvTranspose2DOp, DepthwiseConv2DOp, MaxPool2DOp)
     for cls in (
         *(DenseOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp),
-        *(ActivationOp, PReLUOp, SoftmaxOp, Op, *images, *windows, *norms, SplitOp, RecallOp, AddOp, ConcatOp),
+        *(ElementwiseLossOp, ActivationOp, PReLUOp, SoftmaxOp, Op),
+        *(*images, *windows, *norms, SplitOp, RecallOp, AddOp, ConcatOp),
     ):
         try:
             op = cls.__new__(cls)
@@ -237,6 +240,8 @@ def sizes_beyond_reason():
         lambda: AugmentOp((1, 4, 4), (most, most)), lambda: AugmentOp((1, 4, 4), (4, 4), (-most, 0), (most, 0)),
         lambda: AugmentOp((most, 4, 4), (4, 4)), lambda: AugmentOp((2**36, 4, 4), (2**12, 2**12)),
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
+        lambda: ElementwiseLossOp((2**21, 2**21), "huber"), lambda: ElementwiseLossOp(None, "huber"),
+        lambda: ElementwiseLossOp((2,), None), lambda: ElementwiseLossOp((2,), "huber", 10**400),
         lambda: GroupNormOp((2**20,), most, most), lambda: GroupNormOp((2**21, 2**21), 1, 2**42),
         lambda: FlattenOp((2.0, 2)), lambda: ReLUOp((-1, -1)), lambda: ReLUOp((0,)), lambda: ReLUOp("ab"),
         lambda: ActivationOp((2**21, 2**21), "tanh"), lambda: PReLUOp((most, 2)), lambda: PReLUOp(()),

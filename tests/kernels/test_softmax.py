@@ -6,7 +6,6 @@ import reference as ref
 
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.softmax import SoftmaxOp
-from minidl_c.softmax_cross_entropy import softmax as probabilities
 
 DTYPES = ("float32", "float64")
 BATCHES = (0, 1, 15, 16, 17, 33)
@@ -52,13 +51,6 @@ def test_beside_numpy(check, dtype, spread, n):
         check.close(forward(check, x), y, u * units + tiny, f"y {what}")
         check.close(backward(check, dy, x), dx, u * dx_units + tiny, f"dx {what}")
         check.count("softmax", dtype)
-
-
-@each_dtype
-def test_is_that_of_predict_proba(check, dtype):
-    x = (3 * np.random.default_rng(0).standard_normal((40, 10))).astype(dtype)
-    probabilities(x, y := np.empty_like(x))
-    check.same_bits(forward(check, x), y, "y")
 
 
 @each_dtype

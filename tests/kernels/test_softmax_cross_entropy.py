@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.softmax_cross_entropy import (
-    softmax,
-    softmax_cross_entropy_backward,
-    softmax_cross_entropy_forward,
-)
+from minidl_c.batch import loss_batch
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 DTYPES = ("float32", "float64")
 CLASSES = (1, 2, 3, 10, 15, 16, 17, 100)
+SMOOTHING = (0.0, 0.0, 0.1, 0.5, 1.0)
 
 
 def draw(rng, n, classes, spread):
@@ -19,25 +17,24 @@ def draw(rng, n, classes, spread):
     return scores, rng.integers(0, classes, n), rng.random(n, "f4") * 3
 
 
-def forward(check, scores, labels, **options):
+def op_for(scores, smoothing=0.0):
+    return SoftmaxCrossEntropyOp(scores.shape[1:], smoothing, scores.dtype.name)
+
+
+def forward(check, scores, labels, smoothing=0.0, **options):
     losses = check.output(labels.shape, scores.dtype)
-    softmax_cross_entropy_forward(scores, labels, losses, **options)
+    loss_batch(op_for(scores, smoothing), scores, labels, losses, **options)
     return losses
 
 
-def backward(check, scores, labels, weights, **options):
-    dscores = check.output(scores.shape, scores.dtype)
-    softmax_cross_entropy_backward(scores, labels, weights, dscores, **options)
+def backward(check, scores, labels, weights, smoothing=0.0, **options):
+    losses, dscores = check.output(labels.shape, scores.dtype), check.output(scores.shape, scores.dtype)
+    loss_batch(op_for(scores, smoothing), scores, labels, losses, dscores, weights, **options)
+    check.same_bits(losses, forward(check, scores, labels, smoothing), "losses beside dscores")
     return dscores
 
 
-def probabilities(check, scores, **options):
-    out = check.output(scores.shape, scores.dtype)
-    softmax(scores, out, **options)
-    return out
-
-
-def bounds(scores, labels, dtype):
+def bounds(scores, labels, dtype, smoothing=0.0):
     """Allowed errors of (losses, probabilities), in units of rounding.
 
     d = s - max is off by u|d|, so exp(d), itself good to 4 u, is off by u(|d| + 4) of its value; of
@@ -45,10 +42,11 @@ def bounds(scores, labels, dtype):
     value, the last subtraction u of its own; a division u.
     """
     distance = scores.max(axis=1, keepdims=True).astype("f8") - scores
-    p, losses = ref.softmax(scores), ref.softmax_cross_entropy_forward(scores, labels)
+    p, losses = ref.softmax(scores), ref.softmax_cross_entropy_forward(scores, labels, smoothing)
     total = np.sum(p * (distance + 4), axis=1) + scores.shape[1]
-    label = distance[np.arange(len(labels)), labels]
+    label = (ref.smoothed(labels, scores.shape[1], smoothing) * distance).sum(axis=1)
     log_sum = np.abs(losses - label)
+    label *= 1 + (smoothing > 0) * (2 + scores.shape[1])  # a mean over the classes, and its share
     tiny = np.finfo(dtype).tiny  # what is smaller may be flushed to zero
     unit = ref.rounding(1, dtype)
     return unit * (total + 5 * log_sum + 2 * label + losses), (
@@ -64,17 +62,15 @@ def test_random_scores(check, seed):
             spread = rng.choice([1e-3, 1.0, 10.0, 100.0, 1e4])
             scores, labels, weights = draw(rng, n, classes, spread)
             for dtype in DTYPES:
-                args = check.input(scores, dtype), check.input(labels, "i8")
+                args, smoothing = (check.input(scores, dtype), check.input(labels, "i8")), float(rng.choice(SMOOTHING))
                 w = check.input(weights, dtype)
-                what = f"{dtype} n={n} classes={classes} spread={spread}"
-                loss_bound, p_bound = bounds(scores, labels, dtype)
-                exact = ref.softmax_cross_entropy_forward(scores, labels)
-                check.close(forward(check, *args), exact, loss_bound, f"losses {what}")
-                exact = ref.softmax(scores)
-                check.close(probabilities(check, args[0]), exact, p_bound, f"softmax {what}")
-                exact = ref.softmax_cross_entropy_backward(scores, labels, weights)
-                bound = (p_bound + ref.rounding(2, dtype)) * weights[:, None]
-                check.close(backward(check, *args, w), exact, bound, f"dscores {what}")
+                what = f"{dtype} n={n} classes={classes} spread={spread} smoothing={smoothing}"
+                loss_bound, p_bound = bounds(scores, labels, dtype, smoothing)
+                exact = ref.softmax_cross_entropy_forward(scores, labels, smoothing)
+                check.close(forward(check, *args, smoothing), exact, loss_bound, f"losses {what}")
+                exact = ref.softmax_cross_entropy_backward(scores, labels, weights, smoothing)
+                bound = (p_bound + ref.rounding(4, dtype)) * weights[:, None]
+                check.close(backward(check, *args, w, smoothing), exact, bound, f"dscores {what}")
                 check.count("softmax_cross_entropy", dtype)
 
 
@@ -115,7 +111,6 @@ def test_one_class_costs_nothing(check, dtype):
     scores, labels = np.linspace(-50, 50, 17).astype(dtype)[:, None], np.zeros(17, "i8")
     check.equal(forward(check, scores, labels), np.zeros(17), "losses")
     check.equal(backward(check, scores, labels, None), np.zeros((17, 1)), "dscores")
-    check.equal(probabilities(check, scores), np.ones((17, 1)), "softmax")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -144,7 +139,7 @@ def test_kernel_forward_and_backward_agree(check):
     scores, weights, losses = scores.astype("f8"), weights.astype("f8"), np.empty(17)
 
     def value():
-        softmax_cross_entropy_forward(scores, labels, losses)
+        loss_batch(op_for(scores), scores, labels, losses)
         return np.sum(weights * losses)
 
     step = 1e-4
@@ -168,9 +163,9 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
     calls = (
         lambda rows, **o: forward(check, scores[rows], labels[rows], **o),
         lambda rows, **o: backward(check, scores[rows], labels[rows], weights[rows], **o),
-        lambda rows, **o: probabilities(check, scores[rows], **o),
+        lambda rows, **o: backward(check, scores[rows], labels[rows], weights[rows], 0.1, **o),
     )
-    for call, what in zip(calls, ("losses", "dscores", "softmax"), strict=True):
+    for call, what in zip(calls, ("losses", "dscores", "smoothed dscores"), strict=True):
         whole = call(slice(None))
         for threads in (2, 3, 8):
             again = call(slice(None), num_threads=threads)
@@ -179,46 +174,27 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
             check.same_bits(call(slice(i, i + 1)), whole[i : i + 1], f"{what} row {i}")
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_impossible_class_costs_infinity_once_labels_are_smoothed(check, dtype):
+    scores = np.array([[0, -np.inf, 0]], dtype)
+    assert forward(check, scores, np.array([0]), 0.1)[0] == np.inf
+
+
 # ---- what is refused -----------------------------------------------------------------------------
-ARRAYS = {
-    "forward": ("scores", "labels", "losses"),
-    "backward": ("scores", "labels", "weights", "dscores"),
-    "softmax": ("scores", "probabilities"),
-}
-
-
-def right_call(check, kernel):
-    scores, labels, weights = draw(np.random.default_rng(5), 17, 10, 1.0)
-    out, given = scores.copy(), {"scores": scores, "labels": labels}
-    if kernel == "forward":
-        return check.call(softmax_cross_entropy_forward, ("losses",), **given, losses=weights)
-    if kernel == "softmax":
-        return check.call(softmax, ("probabilities",), scores=scores, probabilities=out)
-    kernel = softmax_cross_entropy_backward
-    return check.call(kernel, ("dscores",), **given, weights=weights, dscores=out)
-
-
-@pytest.mark.parametrize(("kernel", "name"), [(k, n) for k, names in ARRAYS.items() for n in names])
-def test_wrong_arrays_are_refused(check, kernel, name):
-    check.wrong_arrays_refused(right_call(check, kernel), name, optional=name == "weights")
-    if name != "scores":
-        check.wrong_shapes_refused(right_call(check, kernel), name)
-
-
-@pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("label", [-1, 10, 11, 2**31, 2**32, -(2**63), 2**63 - 1])
 @pytest.mark.parametrize("place", [0, 7, 16])
-def test_labels_outside_the_classes_are_refused(check, kernel, label, place):
-    call = right_call(check, kernel)
-    labels = call.arguments["labels"].copy()
+def test_labels_outside_the_classes_are_refused(check, label, place):
+    scores, labels, weights = draw(np.random.default_rng(5), 17, 10, 1.0)
+    op = SoftmaxCrossEntropyOp((10,))
+    call = check.call(
+        lambda **arguments: loss_batch(op, **arguments), ("losses", "dscores"),
+        scores=scores, targets=labels.copy(), losses=weights, dscores=scores.copy(),
+    )  # fmt: skip
     labels[place] = label
-    check.refused(call, {"labels": labels}, match="labels")
+    check.refused(call, {"targets": labels}, match=f"targets: .* from 0 to 9, got {label} at position {place}")
 
 
-@pytest.mark.parametrize("kernel", list(ARRAYS))
-def test_wrong_sizes_and_thread_counts_are_refused(check, kernel):
-    call = right_call(check, kernel)
-    for shape in ((16, 10), (18, 10), (0, 10), (17, 0)):
-        check.refused(call, {"scores": np.ones(shape, "f4")})
-    for threads in (0, -1, 1.5, "2"):
-        check.refused(call, {"num_threads": threads})
+@pytest.mark.parametrize("share", [-0.1, 1.1, np.nan, np.inf])
+def test_a_share_of_smoothing_is_from_0_to_1(share):
+    with pytest.raises(ValueError, match="label_smoothing: expected a share from 0 to 1"):
+        SoftmaxCrossEntropyOp((3,), share)

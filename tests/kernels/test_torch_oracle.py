@@ -5,15 +5,12 @@ import pytest
 import reference as ref
 from geometries import conv_cases, pool_cases
 
-from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.batch import backward_batch, forward_batch, loss_batch
 from minidl_c.conv2d import conv2d_backward, conv2d_forward
 from minidl_c.dense import dense_backward, dense_forward
 from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
 from minidl_c.relu import ReLUOp
-from minidl_c.softmax_cross_entropy import (
-    softmax_cross_entropy_backward,
-    softmax_cross_entropy_forward,
-)
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional
@@ -149,9 +146,8 @@ def test_softmax_cross_entropy(check, dtype, classes):
     tlosses = functional.cross_entropy(tscores, torch.tensor(labels), reduction="none")
     (tlosses * torch.tensor(weights)).sum().backward()
     losses, dscores = outputs(check, dtype, (49,), scores.shape)
-    softmax_cross_entropy_forward(scores.astype(dtype), labels, losses)
-    arrays = scores.astype(dtype), labels, weights.astype(dtype)
-    softmax_cross_entropy_backward(*arrays, dscores)
+    op = SoftmaxCrossEntropyOp((classes,), dtype=dtype)
+    loss_batch(op, scores.astype(dtype), labels, losses, dscores, weights.astype(dtype))
     assert np.ptp(scores, axis=1).max() < 40  # see bounds() in test_softmax_cross_entropy.py
     bound = ref.rounding(44 + 5 * np.log(classes) + 3 * 40 + classes, dtype)
     check.close(losses, *numbers(tlosses), bound, "losses")

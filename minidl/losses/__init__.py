@@ -1,0 +1,85 @@
+"""Losses: functions of scores and targets that return the loss of each example, and its gradient.
+
+`loss(scores, y) -> (losses (n,), dscores)`, row i of dscores being the gradient of losses[i]; nothing is averaged over
+the batch, and weights are not a loss's business. Any function of that kind is a loss; a NativeLoss also runs inside the
+training plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from minidl.arrays import Array, as_array, as_dtype, as_floats
+from minidl.losses.cross_entropy import SoftmaxCrossEntropy
+from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
+from minidl.losses.native import NativeLoss
+from minidl_c.batch import forward_batch
+from minidl_c.softmax import SoftmaxOp
+
+__all__ = [
+    "BinaryCrossEntropy",
+    "Huber",
+    "MeanAbsoluteError",
+    "MeanSquaredError",
+    "NativeLoss",
+    "Poisson",
+    "SoftmaxCrossEntropy",
+]
+
+Loss = Callable[[Array, Array], tuple[Array, Array]]
+CLASSES = (SoftmaxCrossEntropy, BinaryCrossEntropy, MeanSquaredError, MeanAbsoluteError, Huber, Poisson)
+
+softmax_cross_entropy = SoftmaxCrossEntropy()
+binary_cross_entropy = BinaryCrossEntropy()
+mean_squared_error = MeanSquaredError()
+mean_absolute_error = MeanAbsoluteError()
+huber = Huber()
+poisson = Poisson()
+
+NAMES: dict[str, Loss] = {
+    "softmax_cross_entropy": softmax_cross_entropy,
+    "binary_cross_entropy": binary_cross_entropy,
+    "mean_squared_error": mean_squared_error,
+    "mean_absolute_error": mean_absolute_error,
+    "huber": huber,
+    "poisson": poisson,
+}
+
+
+def get(loss: str | Loss) -> Loss:
+    """The loss of that name, or the function itself; raises ValueError or TypeError for anything else."""
+    if isinstance(loss, str):
+        if loss not in NAMES:
+            raise ValueError(f"loss: expected one of {sorted(NAMES)} or a function, got {loss!r}")
+        return NAMES[loss]
+    if not callable(loss) or loss in CLASSES:
+        raise TypeError(f"loss: expected a name, a function or an object such as Huber(2.0), got {loss!r}")
+    return loss
+
+
+def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Array]:
+    """What a loss returns for scores that it must not write into; raises TypeError or ValueError for anything else."""
+    seen = scores.view()
+    seen.flags.writeable = False
+    returned = loss(seen, targets)
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        raise TypeError(f"loss: expected it to return (losses, dscores), got {type(returned).__name__}")
+    losses, dscores = as_array(returned[0], "loss: losses"), as_array(returned[1], "loss: dscores")
+    if losses.shape != scores.shape[:1] or dscores.shape != scores.shape:
+        raise ValueError(
+            f"loss: expected losses of shape {scores.shape[:1]} and dscores of shape {scores.shape}, "
+            f"got {losses.shape} and {dscores.shape}"
+        )
+    return losses, as_dtype(dscores, scores.dtype.name, "loss: dscores")
+
+
+def probabilities(scores: Array) -> Array:
+    """softmax(scores), row by row: (n, classes), in the dtype of scores."""
+    scores = as_floats(scores, "scores")
+    if scores.ndim != 2:
+        raise ValueError(f"scores: expected shape (n, classes), got {scores.shape}")
+    out = np.empty_like(scores)
+    forward_batch(SoftmaxOp(scores.shape[1:], scores.dtype.name), scores, out)
+    return out

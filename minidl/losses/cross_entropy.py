@@ -1,0 +1,56 @@
+"""SoftmaxCrossEntropy: the loss of classifiers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.arrays import unmasked
+from minidl.layer import Shape
+from minidl.losses.native import NativeLoss
+from minidl.shapes import number
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+
+
+class SoftmaxCrossEntropy(NativeLoss):
+    """-log(p[y]) with p = softmax(x), from logits x (classes,) and integer labels y (n,) from 0 to classes - 1.
+
+    label_smoothing: this share of every label is spread over all classes (Szegedy et al., 2016).
+
+    Raises TypeError or ValueError for a label_smoothing outside [0, 1].
+
+    >>> losses, dscores = SoftmaxCrossEntropy()(np.zeros((1, 2)), np.array([0]))
+    >>> round(losses[0], 4), dscores.tolist()
+    (np.float64(0.6931), [[-0.5, 0.5]])
+    """
+
+    classes = True
+
+    def __init__(self, label_smoothing: float = 0.0) -> None:
+        self.label_smoothing = number("label_smoothing", label_smoothing)
+        if not 0 <= self.label_smoothing <= 1:
+            raise ValueError(f"label_smoothing: expected a share from 0 to 1, got {label_smoothing!r}")
+
+    def op(self, shape: Shape, dtype: str) -> SoftmaxCrossEntropyOp:
+        return SoftmaxCrossEntropyOp(shape, self.label_smoothing, dtype)
+
+    def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[np.int64]:
+        """y as int64 labels of scores of this shape; raises TypeError or ValueError for anything else."""
+        if len(shape) != 1:
+            raise ValueError(f"softmax_cross_entropy: expected a model with outputs (classes,), got {shape}")
+        array = unmasked(y, "y")
+        if array.dtype.kind not in "iu":
+            hint = "y.astype(int)" if array.dtype.kind in "bf" else "np.unique(y, return_inverse=True)[1]"
+            raise TypeError(f"y: expected integer labels, got dtype {array.dtype}; perhaps {hint}")
+        if array.ndim != 1:
+            one_hot = ": of one-hot rows, y.argmax(axis=1)" if array.shape[1:] == shape else ""
+            raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}{one_hot}")
+        if array.size and (array.min() < 0 or array.max() >= shape[0]):
+            shifted = ": y - 1 counts from 0" if array.min() == 1 and array.max() == shape[0] else ""
+            raise ValueError(
+                f"y: expected labels from 0 to {shape[0] - 1} (the model has {shape[0]} outputs), "
+                f"got labels from {array.min()} to {array.max()}{shifted}"
+            )
+        return np.require(array, np.int64, ["C_CONTIGUOUS", "ALIGNED"])

@@ -1,0 +1,193 @@
+"""elementwise_losses: against the oracle, at kinks and at the edges of the range, bits and refusals."""
+
+import numpy as np
+import pytest
+import reference as ref
+from reference_losses import FUNCTIONS, mean_of, sigmoid
+
+from minidl_c.batch import loss_batch
+from minidl_c.dense import DenseOp
+from minidl_c.elementwise_losses import ElementwiseLossOp
+from minidl_c.plan import Plan
+
+DTYPES = ("float32", "float64")
+BATCHES = (0, 1, 2, 15, 16, 17, 33, 65)
+SHAPES = ((1,), (2,), (3,), (4,), (5,), (16,), (67,), (3, 4, 5))
+INF, NAN = np.inf, np.nan
+
+each_dtype = pytest.mark.parametrize("dtype", DTYPES)
+each_loss = pytest.mark.parametrize("name", FUNCTIONS)
+
+
+def op_for(scores, name, delta=1.0):
+    return ElementwiseLossOp(scores.shape[1:], name, delta, scores.dtype.name)
+
+
+def both(check, name, scores, targets, delta=1.0, **options):
+    losses, dscores = check.output(scores.shape[:1], scores.dtype), check.output(scores.shape, scores.dtype)
+    loss_batch(op_for(scores, name, delta), scores, targets, losses, dscores, **options)
+    return losses, dscores
+
+
+def draw(name, rng, shape):
+    """Scores and targets; of what sort of numbers depends on the loss."""
+    scores = (3 * rng.standard_normal(shape)).astype("f4")
+    if name == "binary_cross_entropy":
+        return scores, rng.choice([0, 1, 0.25], shape).astype("f4")
+    if name == "poisson":
+        return scores, rng.integers(0, 20, shape).astype("f4")
+    return scores, (scores + rng.choice([0, 0.1, 10], shape) * rng.standard_normal(shape)).astype("f4")
+
+
+def bounds(name, scores, targets, delta, dtype):
+    """Allowed errors of (losses, slopes), from what each term is made of; a mean of n adds n u of the mean."""
+    x, t, size = scores.astype("f8"), targets.astype("f8"), int(np.prod(scores.shape[1:]))
+    f, slope = FUNCTIONS[name]
+    if name == "poisson":
+        terms, slopes = np.exp(x) + np.abs(t * x), np.exp(x) + np.abs(t)
+    elif name == "binary_cross_entropy":
+        terms, slopes = np.abs(x) + np.abs(t * x) + np.log1p(np.exp(-np.abs(x))), sigmoid(x) + np.abs(t)
+    else:
+        terms, slopes = f(x, t, delta), np.abs(slope(x, t, delta))
+    tiny = np.finfo(dtype).tiny  # what is smaller may be flushed to zero
+    mean = terms.reshape(len(x), size).mean(axis=1)
+    return ref.rounding(10 + size, dtype) * mean + 10 * tiny, ref.rounding(10, dtype) * slopes / size + 10 * tiny
+
+
+@each_loss
+@each_dtype
+def test_random_numbers(check, name, dtype):
+    rng = np.random.default_rng(0)
+    for n in BATCHES:
+        for shape in SHAPES:
+            scores, targets = draw(name, rng, (n, *shape))
+            weights, delta = rng.random(n, "f4") * 3, float(rng.choice([0.5, 1, 3]))
+            exact = mean_of(name, scores, targets, delta)
+            allowed = bounds(name, scores, targets, delta, dtype)
+            args = check.input(scores, dtype), check.input(targets, dtype)
+            losses, dscores = both(check, name, *args, delta)
+            what = f"{name} {dtype} n={n} shape={shape}"
+            check.close(losses, exact[0], allowed[0], f"losses {what}")
+            check.close(dscores, exact[1], allowed[1], f"dscores {what}")
+            column = weights.reshape(-1, *[1] * len(shape))
+            _, weighted = both(check, name, *args, delta, weights=check.input(weights, dtype))
+            check.same_bits(weighted, column.astype(dtype) * dscores, f"weighted dscores {what}")
+            check.count(name, dtype)
+
+
+@each_dtype
+def test_kinks(check, dtype):
+    """The slope of |d| is 0 at 0, with no sign; that of the Huber loss goes over at delta."""
+    d = np.tile(np.array([-2, -0.5, -0.0, 0, 0.5, 2, 1e-30, -1e-30], dtype), (17, 1))
+    zero = np.zeros_like(d)
+    losses, dscores = both(check, "mean_absolute_error", d, zero)
+    check.equal(dscores * 8, np.sign(d), "slopes of |d|")
+    losses, dscores = both(check, "huber", d, zero, 0.5)
+    check.equal(dscores * 8, np.clip(d, -0.5, 0.5), "slopes of huber")
+    check.equal(losses, np.full(17, (2 * (2 - 0.25) * 0.5 + 2 * 0.125) / 8), "huber")
+    for name in ("mean_squared_error", "mean_absolute_error", "huber"):
+        losses, dscores = both(check, name, d, d)
+        check.equal(losses, np.zeros(17), f"{name} of nothing wrong")
+        check.equal(dscores, zero, f"slopes of {name}, nothing wrong")
+
+
+@each_dtype
+@pytest.mark.parametrize("size", [30.0, 1e4, 3e38])
+def test_binary_cross_entropy_is_finite_for_logits_of_any_size(check, dtype, size):
+    scores = np.tile(np.array([size, size, -size, -size, size, -size], dtype), (17, 1))
+    targets = np.tile(np.array([1, 0, 1, 0, 0.25, 0.25], dtype), (17, 1))
+    losses, dscores = both(check, "binary_cross_entropy", scores, targets)
+    exact = mean_of("binary_cross_entropy", scores, targets)
+    check.close(losses, exact[0], ref.rounding(16, dtype) * exact[0], "losses")
+    check.close(dscores, exact[1], ref.rounding(16, dtype), "dscores")
+
+
+@each_dtype
+def test_small_losses_keep_their_digits(check, dtype):
+    """log(1 + e) of a small e would lose them."""
+    scores = np.linspace(1, 60, 33)[:, None].astype(dtype)
+    losses, _ = both(check, "binary_cross_entropy", scores, np.ones_like(scores))
+    exact = np.log1p(np.exp(-scores[:, 0].astype("f8")))
+    check.close(losses, exact, ref.rounding(16, dtype) * exact, "losses")
+
+
+@each_loss
+@each_dtype
+def test_not_a_number_stays_in_its_row(check, name, dtype):
+    scores, targets = (a.astype(dtype) for a in draw(name, np.random.default_rng(1), (33, 7)))
+    clean = both(check, name, scores, targets)
+    scores[5, 3] = NAN
+    losses, dscores = both(check, name, scores, targets)
+    assert np.isnan(losses[5]) and np.isnan(dscores[5, 3])
+    others = np.arange(33) != 5
+    check.same_bits(losses[others], clean[0][others], "losses of other rows")
+    check.same_bits(dscores[others], clean[1][others], "dscores of other rows")
+    rest = np.arange(7) != 3
+    check.same_bits(dscores[5, rest], clean[1][5, rest], "dscores beside NaN")
+
+
+@each_dtype
+def test_infinities(check, dtype):
+    scores, targets = np.array([[INF], [-INF]], dtype), np.zeros((2, 1), dtype)
+    expected = {
+        "mean_squared_error": ([INF, INF], [INF, -INF]),
+        "mean_absolute_error": ([INF, INF], [1, -1]),
+        "huber": ([INF, INF], [1, -1]),
+        "binary_cross_entropy": ([NAN, NAN], [1, 0]),
+        "poisson": ([NAN, NAN], [INF, 0]),
+    }
+    for name, (losses, slopes) in expected.items():
+        found = both(check, name, scores, targets)
+        check.equal(found[0], np.array(losses), f"losses of {name}")
+        check.equal(found[1][:, 0], np.array(slopes), f"dscores of {name}")
+
+
+@each_loss
+@each_dtype
+def test_threads_and_neighbours_do_not_change_a_bit(check, name, dtype):
+    scores, targets = (a.astype(dtype) for a in draw(name, np.random.default_rng(2), (277, 11)))
+    whole = both(check, name, scores, targets)
+    for threads in (2, 3, 8):
+        for a, b in zip(both(check, name, scores, targets, num_threads=threads), whole, strict=True):
+            check.same_bits(a, b, f"{threads} threads")
+    for i in range(40):
+        row = slice(i, i + 1)
+        for a, b in zip(both(check, name, scores[row], targets[row]), whole, strict=True):
+            check.same_bits(a, b[row], f"row {i}")
+
+
+@each_loss
+@each_dtype
+@pytest.mark.parametrize("n", [1, 15, 17])
+def test_lanes_without_an_example_give_no_gradient(name, dtype, n):
+    """A bias makes their scores so large that a loss and its slope are infinite there: zero weights are not enough."""
+    size = float(np.finfo(dtype).max) if name != "poisson" else 1e4
+    x, param = np.full((n, 1), -size / 2, dtype), np.array([1, size], dtype)  # weight, bias: size / 2 for examples
+    if name == "poisson":
+        x, param = np.full((n, 1), -size, dtype), np.array([1, size + 1], dtype)
+    losses, grad = np.empty(n, dtype), np.empty(2, dtype)
+    targets = np.full((n, 1), (x[0] + param[1])[0] if name[:4] in ("mean", "hube") else 1, dtype)
+    plan = Plan([DenseOp((1,), 1, dtype), ElementwiseLossOp((1,), name, 1.0, dtype)], [0, 0], has_loss=True)
+    done = plan.train(
+        x, None, n, targets, None, losses, None, np.ones(1), np.zeros(1), param, grad, None, 1, 0, np.zeros(1, "i8")
+    )
+    assert done == 1
+    assert np.isfinite(grad).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("mse",), "function: expected one of mean_squared_error, .* got 'mse'"),
+        (("huber", 0.0), "delta: expected a number above 0"),
+        (("huber", -1.0), "delta: expected a number above 0"),
+        (("huber", NAN), "delta: expected a number above 0"),
+        (("huber", INF), "delta: expected a number above 0 that float32 can hold, got inf"),
+        (("huber", 1e39), r"delta: expected .* float32 can hold, got 1e\+39"),
+        (("huber", 1e-60), "delta: expected .* float32 can hold, got 1e-60"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        ElementwiseLossOp((3,), *arguments)
+    assert ElementwiseLossOp((3,), "huber", 1e39, "float64").dtype == "float64"

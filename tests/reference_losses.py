@@ -1,0 +1,37 @@
+"""The element-wise losses in NumPy, float64: of one output x and its target t, and the mean over an example's."""
+
+import numpy as np
+
+
+def sigmoid(x):
+    return np.where(x < 0, np.exp(-np.abs(x)), 1) / (1 + np.exp(-np.abs(x)))
+
+
+def log_sigmoid(x):
+    return np.where(x < 0, x, 0) - np.log1p(np.exp(-np.abs(x)))
+
+
+def huber(x, t, delta):
+    d = np.abs(x - t)
+    return np.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
+
+
+# By name: the loss, and its derivative by x.
+FUNCTIONS = {
+    "mean_squared_error": (lambda x, t, delta: (x - t) ** 2, lambda x, t, delta: 2 * (x - t)),
+    "mean_absolute_error": (lambda x, t, delta: np.abs(x - t), lambda x, t, delta: np.sign(x - t)),
+    "huber": (huber, lambda x, t, delta: np.clip(x - t, -delta, delta)),
+    "binary_cross_entropy": (
+        lambda x, t, delta: -t * log_sigmoid(x) - (1 - t) * log_sigmoid(-x),
+        lambda x, t, delta: sigmoid(x) - t,
+    ),
+    "poisson": (lambda x, t, delta: np.exp(x) - t * x, lambda x, t, delta: np.exp(x) - t),
+}
+
+
+def mean_of(name, scores, targets, delta=1.0):
+    """(losses (n,), dscores) of any shape."""
+    x, t = scores.astype(np.float64), targets.astype(np.float64)
+    f, slope = FUNCTIONS[name]
+    size = int(np.prod(x.shape[1:]))
+    return f(x, t, delta).reshape(len(x), size).mean(axis=1), slope(x, t, delta) / size

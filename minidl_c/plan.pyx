@@ -173,10 +173,11 @@ cdef class Plan(Chain):
         """Training steps on x[rows] (None: all), `batch` rows each, without Python between them; returns how many were done.
 
         targets (int64 labels, or numbers (n, n_target)) and weights (or None): by row of x; numbers int64 (None: rows): by
-        position, what random masks depend on; losses (len(rows),) OUT and scores (len(rows), classes) OUT or None: by position; totals, rates float64: for each
-        step what the gradient's sums are divided by, and the learning rate; count (1,) int64 IN and OUT: the steps done so
-        far, added to in this very call, so that no signal comes in between; param: IN and OUT; grad OUT: the divided
-        gradient of the last step, clipped as clip_norm and clip_value say (see clip.pyx). update: None leaves the parameters alone. A step whose losses or gradients are not finite
+        position, what random masks depend on; losses (len(rows),) OUT and scores (len(rows), classes) OUT or None: by
+        position; totals, rates float64: for each step what the gradient's sums are divided by, and the learning rate; count
+        (1,) int64 IN and OUT: the steps done so far, added to in this very call, so that no signal comes in between; param:
+        IN and OUT; grad OUT: the divided gradient of the last step, clipped as clip_norm and clip_value say (see clip.pyx).
+        update: None leaves the parameters alone. A step whose losses or gradients are not finite
         is not done, nor is any after it. Raises as `predict`, and for labels outside the classes.
         """
         cdef Pass p = self.a_pass(True)

@@ -15,8 +15,8 @@ FLOORS = (
     {"param", "saving.atomic", "saving.encoding", "training.signals"},
     {"layer", "saving.files"},
     {"callbacks.history_file", "callbacks.monitor", "container", "losses.native", "optimizer"},
-    {"callbacks.*", "data", "layers.*", "losses.*", "metrics", "optimizers", "parameters", "saving.recipes", "schedules"}
-    | {"lowering", "state"},
+    {"callbacks.*", "data", "layers.*", "losses.*", "lowering", "metrics", "optimizers", "parameters", "saving.recipes"}
+    | {"schedules", "state"},
     {"callbacks", "layers", "losses", "stages", "training.hooks", "training.remembered"},
     {"network"},
     {"by_hand", "stack", "summary", "training.progress"},

@@ -15,7 +15,8 @@ from minidl import Param, Sequential, Trainer
 from minidl.arrays import as_array, as_dtype, as_floats, unmasked
 from minidl.data import Examples, as_numbers, as_weights, class_weights
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
-from minidl.losses import checked_loss, probabilities, softmax_cross_entropy
+from minidl.losses import binary_cross_entropy, checked_loss, huber, poisson, probabilities, softmax_cross_entropy
+from minidl.losses.native import numbers
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
 from minidl.training.supervised import Supervised
@@ -133,9 +134,17 @@ ENTRIES = {
     "param.Param.value:value": (W, trained(lambda t, v: assign(t, "value", v))),
     "param.Param.grad:grad": (W, trained(lambda t, v: assign(t, "grad", v))),
     "param.Param.__init__:value": (W, alone(lambda v: Param(v).value)),
-    "losses.SoftmaxCrossEntropy.__call__:scores": (SCORES, alone(lambda v: softmax_cross_entropy(v, Y))),
-    "losses.SoftmaxCrossEntropy.__call__:y": (Y, alone(lambda v: softmax_cross_entropy(SCORES, v))),
-    "losses.SoftmaxCrossEntropy.targets:y": (Y, alone(lambda v: softmax_cross_entropy.targets(v, (3,)))),
+    "native.NativeLoss.__call__:scores": (SCORES, alone(lambda v: softmax_cross_entropy(v, Y))),
+    "native.NativeLoss.__call__:scores, numbers": (SCORES, alone(lambda v: huber(v, SCORES))),
+    "native.NativeLoss.__call__:y": (Y, alone(lambda v: softmax_cross_entropy(SCORES, v))),
+    "native.NativeLoss.__call__:y, numbers": (SCORES, alone(lambda v: huber(SCORES, v))),
+    "native.NativeLoss.targets:y": (SCORES, alone(lambda v: huber.targets(v, (3,), "float32"))),
+    "native.numbers:y": (SCORES, alone(lambda v: numbers(v, (3,), "float64"))),
+    "cross_entropy.SoftmaxCrossEntropy.targets:y": (
+        Y, alone(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
+    "elementwise.BinaryCrossEntropy.targets:y": (
+        SCORES, alone(lambda v: binary_cross_entropy.targets(v, (3,), "float32"))),
+    "elementwise.Poisson.targets:y": (SCORES, alone(lambda v: poisson.targets(v, (3,), "float32"))),
     "losses.checked_loss:losses": (SCORES[:, 0], returns("losses")),
     "losses.checked_loss:dscores": (SCORES, returns("dscores")),
     "losses.probabilities:scores": (SCORES, alone(probabilities)),
@@ -155,7 +164,7 @@ ENTRIES = {
 INSIDE = (
     *("by_hand", "container", "contract", "lowering", "network", "stages", "steps", "callbacks", "shapes"),
     *("testing", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
-    *("encoding", "files", "fitting", "hooks", "recipes", "signals", "stack", "state"),
+    *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {
     "arrays.unmasked:value", "data.Examples.read:rows", "data.Examples.copy:rows", "param.Param.move:value",
@@ -169,7 +178,9 @@ INSIDE_TOO = {
     "parameters.Parameters.views:flat", "sequential.Sequential.from_recipe:state",
 }  # fmt: skip
 ANY_SIZE = (  # where nothing says how many rows there should be
-    "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "losses.SoftmaxCrossEntropy.targets:y"
+    "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
+    "native.numbers:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
+    "elementwise.Poisson.targets:y",
 )  # fmt: skip
 CASES = Cases()
 
@@ -248,10 +259,11 @@ def test_targets_of_a_users_loss_may_be_anything_but_masked():
 
 def arguments_that_are_arrays():
     """module.function:argument of everything public in minidl whose annotation speaks of arrays, or of anything."""
-    for info in pkgutil.iter_modules(minidl.__path__):
-        if info.name in (*INSIDE, "__main__", "layers"):
+    for info in pkgutil.walk_packages(minidl.__path__, "minidl."):
+        short = info.name.rpartition(".")[2]
+        if short in (*INSIDE, "__main__") or info.name.startswith("minidl.layers"):
             continue
-        module = importlib.import_module(f"minidl.{info.name}")
+        module = importlib.import_module(info.name)
         for name, value in vars(module).items():
             if name[0] == "_" or getattr(value, "__module__", None) != module.__name__:
                 continue
@@ -265,7 +277,7 @@ def arguments_that_are_arrays():
                     for argument in inspect.signature(f).parameters.values():
                         kind = str(argument.annotation)
                         if "Array" in kind or "Param]" in kind or kind in ("Any", "Index"):
-                            yield f"{info.name}.{qualified}:{argument.name}"
+                            yield f"{short}.{qualified}:{argument.name}"
 
 
 def test_no_argument_is_forgotten():

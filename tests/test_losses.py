@@ -1,69 +1,11 @@
-"""Losses: softmax cross-entropy against the oracle, its targets, and how a loss is chosen."""
+"""Losses: how one is chosen, and probabilities."""
 
 import numpy as np
 import pytest
 import reference
 
 from minidl import losses
-from minidl.losses import softmax_cross_entropy
-
-LABELS = np.array([2, 0, 1])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("n", [0, 1, 16, 33])
-def test_agrees_with_the_oracle(n, dtype, rng):
-    scores, y = rng.normal(0, 5, (n, 7)).astype(dtype), rng.integers(0, 7, n)
-    found, dscores = softmax_cross_entropy(scores, y)
-    tolerance = {"rtol": 0, "atol": 20 * np.finfo(dtype).eps}
-    expected = reference.softmax_cross_entropy_forward(scores, y)
-    np.testing.assert_allclose(found, expected, **tolerance)
-    expected = reference.softmax_cross_entropy_backward(scores, y, np.ones(n))
-    np.testing.assert_allclose(dscores, expected, **tolerance)
-    assert found.shape == (n,) and found.dtype == dscores.dtype == dtype
-
-
-def test_takes_scores_of_any_layout(rng):
-    scores = rng.normal(size=(3, 4))
-    expected = softmax_cross_entropy(scores, LABELS)
-    for other in (np.asfortranarray(scores), np.repeat(scores, 2, axis=0)[::2]):
-        for got, same in zip(softmax_cross_entropy(other, LABELS), expected, strict=True):
-            np.testing.assert_array_equal(got, same)
-
-
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", ">i4", "uint64"])
-def test_targets_are_int64_whatever_integers_come(dtype):
-    targets = softmax_cross_entropy.targets(LABELS.astype(dtype), (3,))
-    assert targets.dtype == np.int64 and targets.flags.c_contiguous
-    np.testing.assert_array_equal(targets, LABELS)
-    np.testing.assert_array_equal(softmax_cross_entropy.targets([2, 0, 1], (3,)), LABELS)
-
-
-@pytest.mark.parametrize(
-    ("y", "error", "said"),
-    [
-        (None, TypeError, "an array, got None"),
-        ([0.0, 1.0], TypeError, "integer labels, got dtype float64"),
-        ([True, False], TypeError, "integer labels, got dtype bool"),
-        (["a"], TypeError, "integer labels, got dtype"),
-        (np.array([0, 1], object), TypeError, "integer labels, got dtype object"),
-        ([[0], [1]], ValueError, r"one label an example, shape \(n,\), got \(2, 1\)"),
-        ([0, 3], ValueError, "labels from 0 to 2 .* got labels from 0 to 3"),
-        ([-1, 2], ValueError, "labels from 0 to 2 .* got labels from -1 to 2"),
-        (np.array([2**63], "u8"), ValueError, "labels from 0 to 2 .*9223372036854775808"),
-    ],
-)
-def test_targets_that_make_no_sense(y, error, said):
-    with pytest.raises(error, match=f"^y: expected {said}"):
-        softmax_cross_entropy.targets(y, (3,))
-    if y is not None:
-        with pytest.raises(error, match=f"^y: expected {said}"):
-            softmax_cross_entropy(np.zeros((len(y), 3)), y)
-
-
-def test_scores_have_to_be_vectors():
-    with pytest.raises(ValueError, match=r"outputs \(classes,\), got \(3, 2, 2\)"):
-        softmax_cross_entropy.targets([0], (3, 2, 2))
+from minidl.losses import Huber, softmax_cross_entropy
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -82,8 +24,14 @@ def test_a_loss_is_a_name_or_a_function():
 
     assert losses.get("softmax_cross_entropy") is softmax_cross_entropy
     assert losses.get(squares) is squares
+    assert losses.get(huber := Huber(2.0)) is huber
     with pytest.raises(ValueError, match=r"loss: .*'softmax_cross_entropy'.* got 'mse'"):
         losses.get("mse")
-    for wrong in (None, 3):
+    for wrong in (None, 3, Huber):
         with pytest.raises(TypeError, match=f"loss: .* got {wrong}"):
             losses.get(wrong)
+
+
+def test_names_are_those_of_the_objects():
+    assert all(loss is getattr(losses, name) for name, loss in losses.NAMES.items())
+    assert [type(loss) for loss in losses.NAMES.values()] == list(losses.CLASSES)

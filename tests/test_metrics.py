@@ -68,8 +68,23 @@ def test_a_metric_that_gives_no_number_is_named(value):
 
 
 def test_accuracy_wants_classes():
-    with pytest.raises(ValueError, match=r"accuracy: .*at least 2 classes, got \(4, 1\)"):
-        accuracy(np.zeros(4), np.zeros((4, 1)))
+    for shape in ((4,), (4, 0), (4, 2, 2)):
+        with pytest.raises(ValueError, match=r"accuracy: expected scores \(n, classes\), got"):
+            accuracy(np.zeros(4), np.zeros(shape))
+
+
+@pytest.mark.parametrize("y", [[0, 1, 1, 0], [[0], [1], [1], [0]], [False, True, True, False], [0.0, 1.0, 1.0, 0.0]])
+def test_accuracy_of_a_single_score_asks_whether_it_is_above_zero(y):
+    assert accuracy(np.array(y), np.array([[-1.0], [1e-9], [-3.0], [0.0]])) == 0.75
+    assert math.isnan(accuracy(np.empty(0), np.empty((0, 1))))
+
+
+def test_accuracy_of_a_single_score_wants_zeros_and_ones():
+    for y in ([0, 2], [-1, 1], [0.5, 1], [np.nan, 1]):
+        with pytest.raises(ValueError, match="accuracy: expected labels 0 and 1 beside a single score"):
+            accuracy(np.array(y), np.zeros((2, 1)))
+    with pytest.raises(ValueError, match=r"accuracy: expected y of shape \(2,\)"):
+        accuracy(np.zeros((1, 2)), np.zeros((2, 1)))
 
 
 def test_accuracy_compares_row_by_row():

@@ -1,0 +1,194 @@
+"""Every loss in one table: gradients, PyTorch, equal bits, weights. A public loss that is missing fails."""
+
+import hashlib
+import math
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from contract.losses import DRAWS
+
+import minidl_c
+from minidl import Sequential, Trainer, losses
+from minidl.layers import Dense, Reshape
+from minidl.optimizers import SGD
+from minidl.training.steps import FusedSteps, StagedSteps
+from minidl_c import cpu
+
+CASES = 500
+BATCHES = (1, 2, 3, 15, 16, 17, 33)
+
+every_loss = pytest.mark.parametrize("name", sorted(DRAWS))
+each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def seeded(name, number):
+    return np.random.default_rng([number, *name.encode()])
+
+
+def drawn(name, number, sizes=BATCHES):
+    """A case, its generator, and the size of a batch."""
+    rng = seeded(name, number)
+    return DRAWS[name](rng), rng, int(rng.choice(sizes))
+
+
+def test_no_loss_is_missing():
+    assert set(DRAWS) == set(losses.__all__) - {"NativeLoss"} == {cls.__name__ for cls in losses.CLASSES}
+
+
+# ---- gradients
+@every_loss
+@pytest.mark.parametrize("number", range(10))
+def test_each_row_is_the_gradient_of_its_loss(name, number):
+    case, rng, n = drawn(name, number)
+    scores, y = case.scores(rng, n), case.targets(rng, n)
+    found, dscores = case.loss(scores, y)
+    flat, step = scores.reshape(n, -1), 1e-6
+    for k in range(flat.shape[1]):
+        moved = [flat.copy(), flat.copy()]
+        moved[0][:, k] += step
+        moved[1][:, k] -= step
+        above, below = (case.loss(m.reshape(scores.shape), y)[0] for m in moved)
+        slope = dscores.reshape(n, -1)[:, k]
+        bound = 1e-6 * (1 + np.abs(slope)) + 1e-15 * np.abs(found) / step
+        assert (np.abs((above - below) / (2 * step) - slope) <= bound).all(), f"{case.loss} {scores.shape}, output {k}"
+
+
+@every_loss
+def test_a_row_does_not_feel_the_others(name):
+    case, rng, _ = drawn(name, 0)
+    scores, y = case.scores(rng, 20), case.targets(rng, 20)
+    together = case.loss(scores, y)
+    for rows in (slice(3, 4), slice(5, 20), slice(19, None, -2)):
+        for alone, all_of_them in zip(case.loss(scores[rows], y[rows]), together, strict=True):
+            assert alone.tobytes() == all_of_them[rows].tobytes()
+
+
+@pytest.fixture(scope="module")
+def one_torch_thread():
+    """PyTorch's threads spin between small calls and take the time of the others."""
+    if find_spec("torch") is not None:
+        import torch
+
+        torch.set_num_threads(1)
+
+
+@every_loss
+@pytest.mark.oracle
+def test_agrees_with_pytorch(name, one_torch_thread):
+    import torch
+
+    for number in range(CASES):
+        case, rng, n = drawn(name, number)
+        scores, y = case.scores(rng, n), case.targets(rng, n)
+        leaf = torch.tensor(scores, requires_grad=True)
+        theirs = case.torch(leaf, torch.tensor(y)).reshape(n, -1).mean(axis=1)
+        theirs.sum().backward()
+        for part, a, b in zip(("losses", "dscores"), case.loss(scores, y), (theirs.detach(), leaf.grad), strict=True):
+            scale = max(float(b.abs().max()), 1.0)
+            message = f"{part}: {case.loss!r} of {scores.shape}"
+            np.testing.assert_allclose(a, b.numpy(), rtol=1e-10, atol=1e-12 * scale, err_msg=message)
+
+
+# ---- training
+def trainer_of(case, dtype, loss=None, threads=None):
+    layers = [Dense(math.prod(case.shape)), Reshape(case.shape)]
+    model = Sequential(layers, input_shape=(5,), dtype=dtype)
+    return Trainer(model, loss or case.loss, SGD(0.01, momentum=0.5), num_threads=threads)
+
+
+def outcome(trainer, *found):
+    """Weights, gradients and numbers, to the last bit."""
+    params = trainer.model.params.values()
+    return [(p.value.tobytes(), p.grad.tobytes()) for p in params], *found
+
+
+@every_loss
+@each_dtype
+def test_threads_do_not_change_a_bit_and_neither_does_python(name, dtype):
+    """Inside the plan, on any number of threads, and called from Python between two halves of a step."""
+    for number in range(5):
+        case, rng, n = drawn(name, number, (1, 16, 37, 300))
+        X, y, weights = rng.standard_normal((n, 5)), case.targets(rng, n), rng.uniform(0.1, 2, n)
+        for sample_weight in (None, weights):
+            found = []
+            for threads, loss in ((1, case.loss), (2, case.loss), (3, case.loss), (1, case.loss.__call__)):
+                trainer = trainer_of(case, dtype, loss, threads)
+                assert type(trainer.steps()) is (FusedSteps if loss is case.loss else StagedSteps)
+                found.append(outcome(trainer, [trainer.train_batch(X, y, sample_weight) for _ in range(3)]))
+            assert all(other == found[0] for other in found), f"{case.loss} of {case.shape}, {n} examples"
+
+
+@every_loss
+@each_dtype
+def test_weights_of_ones_are_none_and_rows_of_weight_zero_are_not_there(name, dtype):
+    case, rng, _ = drawn(name, 0)
+    X, y, weights = rng.standard_normal((50, 5)), case.targets(rng, 50), rng.uniform(0.5, 2, 50)
+    keep = rng.random(50) < 0.6
+
+    def fitted(X, y, weights):
+        trainer = trainer_of(case, dtype)
+        loss = trainer.fit(X, y, 2, 16, sample_weight=weights, verbose=0)["loss"]
+        return outcome(trainer, loss, trainer.evaluate(X, y, weights))
+
+    assert fitted(X, y, None) == fitted(X, y, np.ones(50))
+    assert fitted(X, y, weights * keep) == fitted(X[keep], y[keep], weights[keep])
+
+
+@every_loss
+def test_a_step_divides_once_by_the_sum_of_weights(name):
+    case, rng, _ = drawn(name, 1)
+    X, y, weights = rng.standard_normal((20, 5)), case.targets(rng, 20), rng.uniform(0.5, 2, 20)
+    trainer, model = trainer_of(case, "float64"), trainer_of(case, "float64").model
+    found, dscores = case.loss(model.forward(X, training=True), y)
+    model.backward(weights.reshape(-1, *[1] * len(case.shape)) * dscores)
+    assert trainer.train_batch(X, y, weights) == pytest.approx((weights * found).sum() / weights.sum(), rel=1e-14)
+    for ours, by_hand in zip(trainer.model.params.values(), model.params.values(), strict=True):
+        assert ours.grad.tobytes() == (by_hand.grad / weights.sum()).tobytes()
+
+
+@every_loss
+def test_a_checkpoint_brings_the_loss_back(name, tmp_path):
+    case, rng, n = drawn(name, 2)
+    X, y = rng.standard_normal((n, 5)), case.targets(rng, n)
+    trainer = trainer_of(case, "float32")
+    trainer.train_batch(X, y)
+    trainer.save_checkpoint(tmp_path / "run.safetensors")
+    other = Trainer.resume(tmp_path / "run.safetensors")
+    assert type(other.loss) is type(case.loss)
+    assert vars(other.loss) == vars(case.loss)
+    assert outcome(other, other.train_batch(X, y)) == outcome(trainer, trainer.train_batch(X, y))
+
+
+# ---- instruction sets
+def digest(name):
+    """A hash of losses and gradients of some numbers, in both dtypes."""
+    found = hashlib.sha256()
+    for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
+        case, rng, n = drawn(name, number)
+        for part in case.loss(case.scores(rng, n).astype(dtype), case.targets(rng, n)):
+            found.update(part.tobytes())
+    return found.hexdigest()
+
+
+def test_instruction_sets_do_not_change_a_bit():
+    found = []
+    for isa in ("v3", "v4"):
+        if isa not in cpu.supported() or not (Path(minidl_c.__file__).parent / isa / "build.json").is_file():
+            pytest.skip(f"no {isa}: not built here, or not for this processor")
+        path = os.pathsep.join([str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": path, "MINIDL_ISA": isa}
+        command = [sys.executable, __file__]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+        used, *digests = done.stdout.split()
+        assert used == isa
+        found.append(digests)
+    assert found[0] == found[1]
+
+
+if __name__ == "__main__":
+    print(minidl_c.isa, *(digest(name) for name in sorted(DRAWS)), sep="\n")

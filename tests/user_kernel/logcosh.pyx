@@ -1,0 +1,58 @@
+"""A loss as a user writes it, log(cosh(x - t)): an op that a training plan ends in."""
+from libc.math cimport cosh, log, tanh
+
+from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, tile
+
+
+cdef void forward_rows(
+    const real *x,                      # IN  [size][16]
+    const real *targets,                # IN  [size][16]
+    Py_ssize_t size,
+    real *y,                            # OUT [size][16] tanh(x - t), for backward; may be x
+    real *losses,                       # OUT [16]
+) noexcept nogil:
+    cdef Py_ssize_t i, lane
+    cdef double d
+    for lane in range(LANES):
+        losses[lane] = 0
+    for i in range(size):
+        for lane in range(LANES):
+            d = x[i * LANES + lane] - targets[i * LANES + lane]
+            losses[lane] += <real> log(cosh(d))
+            y[i * LANES + lane] = <real> tanh(d)
+
+
+cdef void backward_rows(
+    const real *y,                      # IN  [size][16]
+    const real *weights,                # IN  [16], 0 in lanes without an example
+    Py_ssize_t size,
+    real *dx,                           # OUT [size][16]
+) noexcept nogil:
+    cdef Py_ssize_t i, lane
+    for i in range(size):
+        for lane in range(LANES):
+            dx[i * LANES + lane] = weights[lane] * y[i * LANES + lane]
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        forward_rows(<const float *> t.x, <const float *> t.targets, o.in_size, <float *> t.y, <float *> t.losses)
+    else:
+        forward_rows(<const double *> t.x, <const double *> t.targets, o.in_size, <double *> t.y, <double *> t.losses)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        backward_rows(<const float *> t.y, <const float *> t.weights, o.in_size, <float *> t.dx)
+    else:
+        backward_rows(<const double *> t.y, <const double *> t.weights, o.in_size, <double *> t.dx)
+
+
+cdef class LogCoshOp(Op):
+    """The sum of log(cosh(x - t)) over an example's outputs; `scratch` and `is_loss` are for tests to vary."""
+
+    def __init__(self, in_shape, dtype="float32", scratch=0, is_loss=1):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.is_loss, self.c.in_place, self.c.reads = is_loss, 1, READS_Y
+        self.c.n_target, self.c.scratch = self.c.in_size, scratch
+        self.c.forward_tile, self.c.backward_tile = forward, backward

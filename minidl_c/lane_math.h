@@ -2,7 +2,7 @@
  *
  * libm picks its own variant for every processor; these polynomials give the same bits everywhere. The largest errors that were
  * found among millions of random numbers, in units in the last place, of float32 and float64 alike: exp 1.1, expm1 1.2, log 2.0,
- * log1p X.X, sigmoid 2.5, tanh 2.6; normal_cdf 5.7 and 9.1, in its tail, where 1 + erf(x / sqrt(2)) has no digit left. Results that would be
+ * log1p 2.2, sigmoid 2.5, tanh 2.6; normal_cdf 5.7 and 9.1, in its tail, where 1 + erf(x / sqrt(2)) has no digit left. Results that would be
  * subnormal are flushed to zero. */
 #ifndef REAL
 #ifndef MINIDL_LANE_MATH_H

@@ -17,9 +17,9 @@ from minidl_c.conv2d_single cimport conv2d_backward_w_single, single_scratch
 from minidl_c.correlate cimport correlate_tile
 from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
 
-cdef extern from "conv2d_tiles.h" nogil:
+cdef extern from "conv2d_gradient.h" nogil:
     ctypedef struct gradient_walk:
-        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, threes
     void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
                              const float *, float *)
     void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
@@ -92,7 +92,7 @@ cdef void conv2d_backward_w_tile(
         conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, examples, scratch)
         return
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
-    walk.dy_channel, walk.dw_channel = P * LANES, n_taps
+    walk.dy_channel, walk.dw_channel, walk.threes = P * LANES, n_taps, d.S == 3 and d.sw == 1 and d.dw == 1
     if d.PH > d.H or d.PW > d.W:
         pad_tile(d, x, scratch)
         x = scratch

@@ -1,10 +1,11 @@
 /* conv2d_single.h: the register tiles of convolution for one example, whose numbers lie side by side.
  *
  * In a tile of 16 a few examples leave most lanes empty; here the lanes hold output channels instead. Every number is the
- * same chain of multiply-adds as in conv2d_tiles.h, whatever lane it is in, so it has the same bits. */
+ * same chain of multiply-adds as in conv2d_tiles.h and conv2d_gradient.h, whatever lane it is in, so it has the same bits. */
 #ifndef REAL
 #ifndef MINIDL_CONV2D_SINGLE_H
 #define MINIDL_CONV2D_SINGLE_H
+#include "conv2d_gradient.h"
 #include "conv2d_tiles.h"
 
 /* (vectors of output channels, pixels or taps) of the register tiles, for each number of vectors the largest first */
@@ -74,7 +75,7 @@ INLINE void FN(single_body)(const int KV, const int NR, ptrdiff_t outputs, const
     for (int j = 0; j < NR; j++) FN(put)(y + i * k->y_row + j * k->y_pixel, lane, found[j][i]);
 }
 
-/* `weight_gradient` of conv2d_tiles.h, for KV vectors of output channels and NT taps of one example. x is dense,
+/* `weight_gradient` of conv2d_gradient.h, for KV vectors of output channels and NT taps of one example. x is dense,
  * dy [pixels][dy_pixel] has its channels side by side, and is read in whole vectors as w above. ADD dw [NT][KV * VL]. */
 INLINE void FN(single_gradient_body)(const int KV, const int NT, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
                                      const REAL *dy, ptrdiff_t dy_pixel, REAL *dw) {

@@ -5,10 +5,11 @@ import copy
 import formulas
 import numpy as np
 import pytest
+from contract.optimizers import DRAWS
 
-from minidl import Param, Sequential, Trainer
+from minidl import Param, Sequential, Trainer, optimizers
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
-from minidl.optimizer import rate_at
+from minidl.optimizer import Optimizer, rate_at
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 
 # each with PyTorch's name for what it does: the arguments are the same
@@ -23,7 +24,7 @@ FORMS = [
     *((AdamW, arguments) for arguments in ({}, {"weight_decay": 0.1, "amsgrad": True, "eps": 1e-4})),
 ]
 each_form = pytest.mark.parametrize(("kind", "arguments"), FORMS, ids=[f"{k.__name__}({a})" for k, a in FORMS])
-KINDS = (SGD, Adagrad, RMSprop, Adam, AdamW)
+KINDS = tuple(DRAWS)
 
 
 def model_of(dtype="float64"):
@@ -104,7 +105,32 @@ def test_threads_and_chunks_do_not_change_a_bit(kind, arguments, dtype):
     assert all(one == found[0] for one in found)
 
 
+def test_no_optimizer_is_missing():
+    public = [made for made in vars(optimizers).values() if isinstance(made, type) and issubclass(made, Optimizer)]
+    assert set(DRAWS) == set(public) - {Optimizer}
+
+
 # ---- PyTorch
+@pytest.mark.oracle
+@pytest.mark.parametrize("kind", KINDS)
+def test_five_hundred_draws_are_pytorchs(kind):
+    """Random arguments, sizes and gradients, five steps each."""
+    import torch
+
+    for number in range(500):
+        rng = np.random.default_rng([number, *kind.__name__.encode()])
+        arguments, param = DRAWS[kind](rng), Param(rng.normal(size=rng.integers(1, 40)))
+        twin = torch.tensor(param.value, requires_grad=True)
+        ours, theirs = kind(0.1, **arguments), getattr(torch.optim, kind.__name__)([twin], lr=0.1, **arguments)
+        for lr in rng.uniform(0, 0.2, 5):
+            param.grad = rng.normal(size=param.value.shape) * 10 ** rng.uniform(-3, 3)
+            twin.grad = torch.tensor(param.grad)
+            theirs.param_groups[0]["lr"] = lr
+            ours.step({"w": param}, lr)
+            theirs.step()
+        np.testing.assert_allclose(param.value, twin.detach().numpy(), rtol=1e-9, atol=1e-12, err_msg=str(ours))
+
+
 @pytest.mark.oracle
 @each_form
 def test_steps_on_a_net_are_pytorchs(kind, arguments, rng):

@@ -6,7 +6,7 @@ import reference as ref
 from reference_losses import FUNCTIONS, mean_of, sigmoid
 
 from minidl_c.batch import loss_batch
-from minidl_c.dense import DenseOp
+from minidl_c.conv2d import Conv2DOp
 from minidl_c.elementwise_losses import ElementwiseLossOp
 from minidl_c.plan import Plan
 
@@ -160,14 +160,16 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, name, dtype):
 @each_dtype
 @pytest.mark.parametrize("n", [1, 15, 17])
 def test_lanes_without_an_example_give_no_gradient(name, dtype, n):
-    """A bias makes their scores so large that a loss and its slope are infinite there: zero weights are not enough."""
+    """A bias makes their scores so large that the slope is infinite there, and a convolution adds up all lanes."""
     size = float(np.finfo(dtype).max) if name != "poisson" else 1e4
     x, param = np.full((n, 1), -size / 2, dtype), np.array([1, size], dtype)  # weight, bias: size / 2 for examples
     if name == "poisson":
         x, param = np.full((n, 1), -size, dtype), np.array([1, size + 1], dtype)
     losses, grad = np.empty(n, dtype), np.empty(2, dtype)
     targets = np.full((n, 1), (x[0] + param[1])[0] if name[:4] in ("mean", "hube") else 1, dtype)
-    plan = Plan([DenseOp((1,), 1, dtype), ElementwiseLossOp((1,), name, 1.0, dtype)], [0, 0], has_loss=True)
+    one = (1, 1, 1)
+    ops = [Conv2DOp(one, 1, (1, 1), dtype=dtype), ElementwiseLossOp(one, name, 1.0, dtype)]
+    plan = Plan(ops, [0, 0], has_loss=True)
     done = plan.train(
         x, None, n, targets, None, losses, None, np.ones(1), np.zeros(1), param, grad, None, 1, 0, np.zeros(1, "i8")
     )

@@ -1,5 +1,6 @@
 """A loss as a user writes it, log(cosh(x - t)): an op that a training plan ends in."""
 from libc.math cimport cosh, log, tanh
+from libc.string cimport memset
 
 from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, tile
 
@@ -35,6 +36,7 @@ cdef void backward_rows(
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
+    memset(t.scratch, 0xFF, (<const Py_ssize_t *> o.dims)[0])
     if o.real_bytes == 4:
         forward_rows(<const float *> t.x, <const float *> t.targets, o.in_size, <float *> t.y, <float *> t.losses)
     else:
@@ -49,10 +51,13 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class LogCoshOp(Op):
-    """The sum of log(cosh(x - t)) over an example's outputs; `scratch` and `is_loss` are for tests to vary."""
+    """The sum of log(cosh(x - t)) over an example's outputs; it fills `scratch` bytes of its own with rubbish."""
+
+    cdef Py_ssize_t bytes
 
     def __init__(self, in_shape, dtype="float32", scratch=0, is_loss=1):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.is_loss, self.c.in_place, self.c.reads = is_loss, 1, READS_Y
-        self.c.n_target, self.c.scratch = self.c.in_size, scratch
+        self.bytes = scratch
+        self.c.n_target, self.c.scratch, self.c.dims = self.c.in_size, self.bytes, &self.bytes
         self.c.forward_tile, self.c.backward_tile = forward, backward

@@ -155,9 +155,9 @@ cdef void end_step(const op *o, const whole *w, void *state) noexcept nogil:
 
 
 cdef int measure(batchnorm_dims *d, Op self, tuple in_shape, object eps, object momentum, bint affine, object dtype) except -1:
-    describe(self, in_shape, in_shape, dtype)
     if not in_shape:
         raise ValueError("batch norm: expected channels first, got no axis at all")
+    describe(self, in_shape, in_shape, dtype)
     if not 0 < eps < 1e30 or not 0 <= momentum <= 1:
         raise ValueError(f"batch norm: expected eps above 0 and momentum from 0 to 1, got {eps} and {momentum}")
     d.C, d.eps, d.momentum, d.affine = in_shape[0], eps, momentum, affine

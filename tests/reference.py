@@ -248,6 +248,26 @@ def groupnorm_backward(dy, x, w, groups, eps):
     return dx.reshape(x.shape) / deviation, (dy * n).sum(axis=(0, 2)), dy.astype(np.float64).sum(axis=(0, 2))
 
 
+def batchnorm_statistics(x):
+    """Mean and unbiased variance of each channel of x (n, channels, pixels)."""
+    rows = x.astype(np.float64).swapaxes(0, 1).reshape(x.shape[1], -1)
+    mean = rows.mean(axis=1)
+    return mean, ((rows - mean[:, None]) ** 2).sum(axis=1) / (rows.shape[1] - 1)
+
+
+def batchnorm_forward(x, w, b, eps):
+    """y = w * normalized + b, each channel over the batch and its pixels; x (n, channels, pixels)."""
+    return w[:, None] * normalized(x.swapaxes(0, 1), 1, eps)[0].swapaxes(0, 1) + b[:, None].astype(np.float64)
+
+
+def batchnorm_backward(dy, x, w, eps):
+    """(dx, dw, db), as those of groupnorm."""
+    n, deviation = (a.swapaxes(0, 1) for a in normalized(x.swapaxes(0, 1), 1, eps))
+    g = w[:, None] * dy.astype(np.float64)
+    mean_g, mean_gn = (a.mean(axis=(0, 2), keepdims=True) for a in (g, g * n))
+    return (g - mean_g - n * mean_gn) / deviation, (dy * n).sum(axis=(0, 2)), dy.astype(np.float64).sum(axis=(0, 2))
+
+
 # ---- dropout -------------------------------------------------------------------------------------
 WORD = 2**32 - 1
 ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)

@@ -25,7 +25,7 @@ LR, MOMENTUM = 0.01, 0.9
 
 
 def lenet5():
-    """LeNet-5 for MNIST, as in examples/mnist_lenet.py."""
+    """LeNet-5 for MNIST, as in examples/models.py."""
     return [
         Rescale(1 / 255),
         Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2),

@@ -10,7 +10,8 @@ BEGIN = time.perf_counter()  # before the imports, which count
 import argparse  # noqa: E402
 import math  # noqa: E402
 
-from mnist_lenet import lenet5, one_cycle  # noqa: E402
+from mnist_lenet import one_cycle  # noqa: E402
+from models import lenet5  # noqa: E402
 
 from minidl import Trainer  # noqa: E402
 from minidl.datasets import DatasetUnavailable, load_mnist  # noqa: E402
@@ -29,7 +30,7 @@ def main():
         data = load_mnist()
     except DatasetUnavailable as error:
         raise SystemExit(f"{error}") from None
-    model = lenet5(seed)
+    model = lenet5(seed=seed)
     rate = one_cycle(0.1, EPOCHS * math.ceil(len(data.X_train) / BATCH_SIZE))
     trainer = Trainer(model, "softmax_cross_entropy", SGD(rate, momentum=0.9, nesterov=True), ["accuracy"], seed)
     trainer.fit(data.X_train, data.y_train, epochs=EPOCHS, batch_size=BATCH_SIZE)

@@ -2,8 +2,7 @@
 
 Run it with: python examples/mnist_lenet.py (--help lists its few options).
 
-The network is that of Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, "Gradient-based learning applied
-to document recognition" (1998), with max-pooling and ReLU in place of its subsampling and tanh.
+The network stands in models.py, beside others.
 """
 
 import argparse
@@ -12,28 +11,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+from models import lenet5
 
 from minidl import Sequential, Trainer
 from minidl.datasets import DatasetUnavailable, load_digits, load_mnist
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
-
-
-def lenet5(seed):
-    """LeNet-5 for MNIST, 28x28 pixels of 0 to 255: 61,706 parameters."""
-    return Sequential(
-        [
-            Rescale(1 / 255),
-            Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2),
-            Conv2D(16, 5), ReLU(), MaxPool2D(2),
-            Flatten(),
-            Dense(120), ReLU(),
-            Dense(84), ReLU(),
-            Dense(10),
-        ],
-        input_shape=(1, 28, 28),
-        seed=seed,
-    )  # fmt: skip
 
 
 def small_lenet(seed):
@@ -126,7 +109,7 @@ def main():
     epochs = args.epochs or epochs
     begin = time.perf_counter()
 
-    model = network(args.seed)
+    model = network(seed=args.seed)
     print(model.summary())
     steps = epochs * math.ceil(len(data.X_train) / args.batch_size)
     trainer = Trainer(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from minidl import Sequential
@@ -13,7 +14,7 @@ from minidl.datasets import load_digits
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-RUN = """
+BEFORE = """
 import runpy, socket, sys
 
 import minidl
@@ -27,16 +28,26 @@ fit = minidl.Trainer.fit
 minidl.Trainer.fit = lambda trainer, *args, epochs, **options: fit(
     trainer, *args, epochs=min(epochs, int(most)), **options
 )
-runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+RUN = 'runpy.run_path(sys.argv[0], run_name="__main__")'
+FEW = {"cifar_10": (200, 40), "fashion-mnist": (150, 30)}  # images to train and to test with, in place of thousands
+SMALL = f"""
+from dataclasses import replace
+from minidl import datasets
+
+for source in (datasets._CIFAR10, datasets._FASHION_MNIST):
+    n_train, n_test = {FEW}[source.name.lower()]
+    name = "_CIFAR10" if source is datasets._CIFAR10 else "_FASHION_MNIST"
+    setattr(datasets, name, replace(source, n_train=n_train, n_test=n_test))
 """
 
 
-def started(name, *args, home, epochs=99):
+def started(name, *args, home, epochs=99, before=""):
     """An example in a fresh installation: no data but in `home`, no network; a fit's epochs limited."""
     script = str(ROOT / "examples" / name)
     path = os.pathsep.join([str(ROOT), str(ROOT / "examples")])
     return subprocess.run(
-        [sys.executable, "-W", "error", "-c", RUN, str(epochs), script, *args],
+        [sys.executable, "-W", "error", "-c", BEFORE + before + RUN, str(epochs), script, *args],
         env={**os.environ, "PYTHONPATH": path, "SCIKIT_LEARN_DATA": str(home)},
         cwd=home,  # what it saves goes there
         capture_output=True,
@@ -58,7 +69,9 @@ def accuracy_in(said):
 
 
 def test_every_example_is_run_here():
-    assert {path.name for path in EXAMPLES} == {"custom_layer.py", "mnist_fast.py", "mnist_lenet.py"}
+    lines = Path(__file__).read_text(encoding="utf-8")
+    assert [path.name for path in EXAMPLES if f'("{path.name}"' not in lines] == []
+    assert {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()} - {"__pycache__"} == {"custom_kernel"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
@@ -115,3 +128,79 @@ def test_mnist_fast_learns_what_it_promises():
         pytest.skip("no MNIST here")
     said = run("mnist_fast.py", home=home)
     assert float(re.search(r"test accuracy ([\d.]+)%, [\d.]+ s$", said, re.M)[1]) >= 99.0
+
+
+def test_models(tmp_path):
+    said = run("models.py", home=tmp_path)
+    assert said.count("multiply-adds an example; training with batches of 64") == 5
+    assert re.search(r"^resnet20\n", said, re.M) and "272,474 parameters" in said
+
+
+# ---- CIFAR-10 and Fashion-MNIST: small data sets in their place, in the format of their compact copies
+def write_copy(home, name, shape):
+    rng, n = np.random.default_rng(0), sum(FEW[name.lower()])
+    (home / "minidl").mkdir()
+    X, y = rng.integers(0, 256, (n, *shape), dtype=np.uint8), rng.integers(0, 10, n).astype(np.uint8)
+    np.savez(home / "minidl" / f"{name.lower()}.npz", name=np.array(name), X=X, y=y)
+
+
+@pytest.mark.parametrize(
+    ("data", "name", "shape", "parameters"),
+    [("cifar10", "CIFAR_10", (3, 32, 32), 272_474), ("fashion_mnist", "Fashion-MNIST", (1, 28, 28), 272_186)],
+)
+def test_cifar10_on_the_copy_of_a_data_set(tmp_path, data, name, shape, parameters):
+    write_copy(tmp_path, name, shape)
+    said = run("cifar10.py", "--data", data, "--epochs", "2", home=tmp_path, before=SMALL)
+    assert f"resnet20: {parameters:,} parameters" in said
+    assert re.findall(r"^epoch (\d)/2 .*loss .*accuracy .*images", said, re.M) == ["1", "2"]
+    right = accuracy_in(said) / 100 * FEW[name.lower()][1]
+    assert abs(right - round(right)) < 0.01  # a number of all test images
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("net", ["lenet5", "mnist_cnn", "vgg_bn", "mobilenet"])
+def test_cifar10_trains_other_nets(tmp_path, net):
+    said = run("cifar10.py", "--net", net, "--short", "--data", "synthetic", home=tmp_path, epochs=1)
+    assert said.startswith(f"{net}: ")
+    assert accuracy_in(said) >= 0
+
+
+def test_cifar10_out_of_reach_says_so(tmp_path):
+    done = started("cifar10.py", home=tmp_path)
+    assert done.returncode == 1 and "CIFAR-10 is not in" in done.stderr and "--data synthetic" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_cifar10_learns_the_shapes(tmp_path, seed):
+    assert accuracy_in(run("cifar10.py", "--short", "--seed", str(seed), home=tmp_path)) >= 95
+
+
+def test_shapes_differ_and_repeat():
+    sys.path.insert(0, str(ROOT / "examples"))
+    import cifar10
+
+    u, v = np.meshgrid(*[np.linspace(-1.4, 1.4, 57)] * 2)
+    inside = [shape(u, v) for shape in cifar10.SHAPES]
+    for i, shape in enumerate(inside):
+        assert 0.1 < shape.mean() < 0.9
+        assert all((shape != other).mean() > 0.05 for other in inside[:i])
+    X, y = cifar10.drawn(50, seed=3)
+    assert X.shape == (50, 3, 32, 32) and X.dtype == np.uint8 and set(y) <= set(range(10))
+    assert np.array_equal(X, cifar10.drawn(50, seed=3)[0])
+
+
+# ---- parts of one's own
+def test_custom_parts(tmp_path):
+    said = run("custom_parts.py", home=tmp_path)
+    assert "completes the fit that was interrupted" in said
+    assert said.endswith("to the last bit: True\n")
+    assert float(re.search(r"'accuracy': ([\d.]+)", said)[1]) > 0.95
+
+
+@pytest.mark.slow
+def test_transfer_learning(tmp_path):
+    said = run("transfer_learning.py", home=tmp_path)
+    nothing, frozen, trained_on = (float(found) for found in re.findall(r"([\d.]+)%", said))
+    assert nothing < frozen < trained_on

@@ -17,6 +17,10 @@ from minidl_c.correlate cimport direction
 from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
 from minidl_c.op import whole_numbers
 
+cdef extern from "slots.h" nogil:
+    float lane_sum_f32(const float *)
+    double lane_sum_f64(const double *)
+
 cdef extern from "depthwise_conv2d_tiles.h" nogil:
     ctypedef struct depthwise_walk:
         Py_ssize_t lines, pixels, front, back
@@ -77,9 +81,9 @@ cdef void weight_gradient_channel(
     const real *dy,                     # IN  [out_height][out_width][16]
     const real *x,                      # IN  [height][width][16]
     real *part,                         # scratch [taps_h][taps_w][16]
-    real *dw,                           # ADD [taps_h][taps_w][16]
+    real *dw,                           # ADD [taps_h][taps_w]
 ) noexcept nogil:
-    """The gradient of one kernel: the sums of all blocks, begun with zero."""
+    """The gradient of one kernel: the sums of all blocks, begun with zero, and then of all lanes."""
     cdef Py_ssize_t at_x, at_w, at_y, t
     cdef int i, j
     cdef const axis_run *row
@@ -97,8 +101,11 @@ cdef void weight_gradient_channel(
                 depthwise_gradient_f32(&k, x + at_x, dy + at_y, part + at_w)
             else:
                 depthwise_gradient_f64(&k, x + at_x, dy + at_y, part + at_w)
-    for t in range(a.taps_h * a.taps_w * LANES):
-        dw[t] += part[t]
+    for t in range(a.taps_h * a.taps_w):
+        if real is float:
+            dw[t] += lane_sum_f32(part + t * LANES)
+        else:
+            dw[t] += lane_sum_f64(part + t * LANES)
 
 
 cdef void depthwise_conv2d_forward_tile(
@@ -121,7 +128,7 @@ cdef void depthwise_conv2d_backward_tile(
     const real *x,                      # IN  [C][H][W][16]
     const real *w,                      # IN  (C * multiplier, R, S)
     real *dx,                           # OUT [C][H][W][16], or NULL
-    real *dw,                           # ADD [C * multiplier][R][S][16]
+    real *dw,                           # ADD [C * multiplier][R][S]
     real *scratch,                      # [R][S][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
 ) noexcept nogil:
@@ -129,7 +136,7 @@ cdef void depthwise_conv2d_backward_tile(
     for c in range(c0, c1):
         for k in range(c * d.multiplier, (c + 1) * d.multiplier):
             weight_gradient_channel(&d.conv.forward, d.forward, d.n_forward, dy + k * out, x + c * pixels, scratch,
-                                    dw + k * taps * LANES)
+                                    dw + k * taps)
         if dx != NULL:
             k = c * d.multiplier
             correlate_channel(&d.conv.back, d.back, d.n_back, d.multiplier, dy + k * out, w + k * taps, <real> 0, dx + c * pixels)
@@ -153,7 +160,7 @@ cdef void backward_real(const op *o, const tile *t, const real *w) noexcept nogi
     share(d.conv.C, t.part, t.parts, &c0, &c1)
     depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, <real *> t.scratch, c0, c1)
     if o.n_param > d.conv.weights:
-        conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights * LANES, c0 * d.multiplier, c1 * d.multiplier)
+        conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights, c0 * d.multiplier, c1 * d.multiplier)
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
@@ -225,6 +232,7 @@ cdef class DepthwiseConv2DOp(Op):
         describe(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)
         self.c.n_param = self.c.n_lane = self.c.rows = v.weights + (v.K if use_bias else 0)
         self.c.scratch = v.R * v.S * LANES * self.c.real_bytes
+        self.c.sums_lanes = 1
         self.c.reads, self.c.splits, self.c.work = READS_X, 1, v.weights * v.OH * v.OW
         self.c.forward_tile, self.c.backward_tile, self.c.dims = forward, backward, d
 

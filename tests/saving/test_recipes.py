@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from minidl import Layer
+from minidl.initializers import he_uniform, zeros
 from minidl.layers import Dense, ReLU
 from minidl.saving.recipes import MOST, Recipes, check_names, checked_custom, decode
 
@@ -15,7 +16,7 @@ def ours_function():
     """A function of ours."""
 
 
-OURS = {"Dense": Dense, "ReLU": ReLU, "ours_function": ours_function}
+OURS = {"Dense": Dense, "ReLU": ReLU, "he_uniform": he_uniform, "zeros": zeros, "ours_function": ours_function}
 
 
 class Mine(Layer):

@@ -48,8 +48,9 @@ conformance-short: $(ALL) ## the same in some minutes
 bench: $(ORACLE) $(PLOT) ## a train step beside PyTorch's (ARGS="--modes minidl eager": without minutes of compiling)
 	$(BIN)/python benchmarks/train_step.py --json $(RESULTS)/train_step.json --chart $(RESULTS)/train_step.png $(ARGS)
 
-bench-kernels: $(ALL) ## each kernel's share of the machine's peak
+bench-kernels: $(ALL) ## each kernel's share of the machine's peak; a kernel of a user's beside ours
 	$(BIN)/python benchmarks/kernels.py --json $(RESULTS)/kernels.json $(ARGS)
+	$(BIN)/python benchmarks/custom_kernel.py --json $(RESULTS)/custom_kernel.json
 
 bench-footprint: $(ORACLE) ## import time, size, memory; then one image, a busy neighbour, threads, channels
 	$(BIN)/python benchmarks/footprint.py --json $(RESULTS)/footprint.json
@@ -58,13 +59,14 @@ bench-footprint: $(ORACLE) ## import time, size, memory; then one image, a busy 
 bench-accuracy: $(ORACLE) ## MNIST to 99 % beside PyTorch, an epoch beside scikit-learn (some minutes)
 	$(BIN)/python benchmarks/accuracy.py --json $(RESULTS)/accuracy.json $(ARGS)
 
-sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it
+sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a user's kernel
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
 	$(BIN)/python setup.py --quiet sdist --dist-dir "$$elsewhere"; \
 	$(PYTHON) -m venv "$$elsewhere/venv"; \
 	"$$elsewhere/venv/bin/pip" install $(PIP_ARGS) "$$elsewhere"/minidl-*.tar.gz cython setuptools; \
-	cp .ci/check_installed.py "$$elsewhere"; \
-	cd "$$elsewhere"; venv/bin/python check_installed.py
+	cp -r .ci/check_installed.py examples/custom_kernel "$$elsewhere"; cd "$$elsewhere/custom_kernel"; \
+	../venv/bin/python setup.py --quiet build_ext --inplace --force; ../venv/bin/python train.py; \
+	cd ..; venv/bin/python check_installed.py
 
 clean: ## remove .venv and everything that was built
 	rm -rf $(VENV) build dist minidl.egg-info minidl_c/base minidl_c/v[234] minidl_c/*.so

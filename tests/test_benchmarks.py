@@ -18,6 +18,7 @@ PROGRAMS = {
     "chart.py",
     "conditions.py",
     "critical_path.py",
+    "custom_kernel.py",
     "fit_memory.py",
     "footprint.py",
     "kernels.py",
@@ -149,6 +150,12 @@ def test_conditions(run, tmp_path):
     assert set(results["threads"]) == {"1", "2"}
     assert len(results["batch"]) == 9
     assert len(results["channels"]) == 5
+
+
+def test_custom_kernel(run, tmp_path):
+    said, results = run("custom_kernel.py", "--rounds", 2, "--steps", 3, json_file=tmp_path / "r.json")
+    assert list(results["sides"]) == ["minidl's SiLU", "your SiLU"]
+    assert f"takes {results['ratio']:.3f} times as long" in said
 
 
 def test_critical_path(run, tmp_path):

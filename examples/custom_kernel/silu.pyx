@@ -1,0 +1,73 @@
+"""SiLU, y = x * sigmoid(x), as a kernel of your own: everything that an op needs, from the bottom up."""
+from minidl_c.op cimport LANES, READS_X, Op, describe, op, share, tile
+
+# 16 examples make a tile, in which the same number of all 16 is a row: an activation of shape (c, h, w) is an array
+# [c][h][w][16]. A vector is as much of a row as this processor computes with at once. The headers of minidl bring its
+# type, for both dtypes, and functions of it that give the same bits everywhere, as libm's exp and tanh do not.
+cdef extern from "lane_math.h" nogil:
+    const int VECTOR_BYTES
+    ctypedef float vector_f32
+    ctypedef double vector_f64
+    vector_f32 sigmoid_f32(vector_f32)
+    vector_f64 sigmoid_f64(vector_f64)
+
+ctypedef fused vector:
+    vector_f32
+    vector_f64
+
+
+cdef inline vector sigmoid(vector x) noexcept nogil:
+    if vector is vector_f32:
+        return sigmoid_f32(x)
+    else:
+        return sigmoid_f64(x)
+
+
+# ---- the formulas, for one tile: vectors start to end of it
+
+cdef void silu_forward(const vector *x, vector *y, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+    cdef Py_ssize_t i
+    for i in range(start, end):
+        y[i] = x[i] * sigmoid(x[i])
+
+
+cdef void silu_backward(const vector *dy, const vector *x, vector *dx, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef vector s
+    for i in range(start, end):
+        s = sigmoid(x[i])
+        dx[i] = dy[i] * s * (1 + x[i] * (1 - s))
+
+
+# ---- what a plan calls, from any of its threads: no Python, no allocation, no exception
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t start = 0, end = 0                       # a small batch is shared out inside its tiles: see `splits`
+    share(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
+    if o.real_bytes == 4:
+        silu_forward(<const vector_f32 *> t.x, <vector_f32 *> t.y, start, end)
+    else:
+        silu_forward(<const vector_f64 *> t.x, <vector_f64 *> t.y, start, end)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t start = 0, end = 0
+    if t.dx == NULL:                                         # the first layer of a model: nobody asks for dx
+        return
+    share(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
+    if o.real_bytes == 4:
+        silu_backward(<const vector_f32 *> t.dy, <const vector_f32 *> t.x, <vector_f32 *> t.dx, start, end)
+    else:
+        silu_backward(<const vector_f64 *> t.dy, <const vector_f64 *> t.x, <vector_f64 *> t.dx, start, end)
+
+
+cdef class SiLUOp(Op):
+    """SiLU of any shape: the C struct that is explained in minidl_c/op.h, filled."""
+
+    def __cinit__(self, in_shape, dtype):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)             # always first: shapes in and out, and dtype
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.reads = READS_X                               # backward reads x again (READS_Y: y), so the plan keeps it
+        self.c.splits = 1                                    # obeys part of parts
+        self.c.in_place = 1                                  # y may be x, and dx may be dy: the plan knows when that is safe
+        self.c.work = 20 * self.c.in_size                    # multiply-adds of an example, about: how many threads are worth it

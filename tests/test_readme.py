@@ -105,6 +105,12 @@ def test_quoted_line_is_in_the_code(line):
     assert sum(path.read_text(encoding="utf-8").count(line) for path in ROOT.glob("minidl_c/*.h")) == 1
 
 
+@pytest.mark.parametrize("name", ["silu.pyx", "setup.py"])
+def test_the_kernel_shown_is_that_of_the_example(name):
+    (block,) = [text for _, text in CHAPTERS["Layers of your own"] if text.startswith(f"# {name}\n")]
+    assert block.partition("\n")[2] == (ROOT / "examples" / "custom_kernel" / name).read_text(encoding="utf-8")
+
+
 def test_every_target_of_make_exists():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = set(re.findall(r"(?:`|^    )make\s+(\w[\w-]*)", README, re.M))

@@ -39,7 +39,7 @@ class Summary:
 
     step_bytes: what a training step on `batch_size` examples takes for all outputs, their gradients and sums. Kernels
         share memory where they can; where a batch norm needs the whole batch, all outputs of all examples are kept.
-        (Of a layer in NumPy the output and its gradient count, and nothing else that it keeps.)
+        (With layers in NumPy it is an estimate: all arrays between layers, but not what such a layer keeps for itself.)
     """
 
     input: Shape

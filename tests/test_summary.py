@@ -162,7 +162,7 @@ def test_memory_does_not_follow_the_batch_where_tiles_go_by():
 def test_a_layer_in_numpy_costs_arrays_of_the_batch():
     native, mixed = (Sequential([Conv2D(4, 1), *extra], (1, 20, 20)) for extra in ([], [Scale(), Residual(Scale())]))
     array = 128 * 4 * 400 * 4  # one output of all examples
-    assert mixed.summary(128).step_bytes > native.summary(128).step_bytes + 6 * array
+    assert mixed.summary(128).step_bytes > native.summary(128).step_bytes + 9 * array  # and what its plan keeps
 
 
 RUN = """

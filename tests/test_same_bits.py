@@ -11,7 +11,24 @@ import pytest
 
 import minidl_c
 from minidl import Sequential, Trainer
-from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.layers import (
+    GELU,
+    BatchNorm1D,
+    BatchNorm2D,
+    Conv2D,
+    Dense,
+    DepthwiseConv2D,
+    Dropout,
+    Flatten,
+    GroupNorm,
+    MaxPool2D,
+    Parallel,
+    PReLU,
+    ReLU,
+    Rescale,
+    Residual,
+    SiLU,
+)
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl_c import cpu
@@ -26,7 +43,7 @@ DTYPES = ("float32", "float64")
 
 
 def net(dtype, rate=0.2):
-    """Every layer there is, with windows that overlap, strides, dilations and groups; without a rate, no mask."""
+    """Windows that overlap, strides, dilations and groups; without a rate, no mask."""
     layers = [Rescale(1 / 255, -0.5), Conv2D(6, 3, padding=1), ReLU(), MaxPool2D(3, 2, padding=1)]
     layers += [Conv2D(6, 3, padding=2, dilation=2), ReLU(), Dropout(rate)]
     layers += [Conv2D(8, 3, stride=2, dilation=(2, 1), groups=2, padding=1), ReLU(), Flatten()]
@@ -34,25 +51,37 @@ def net(dtype, rate=0.2):
     return Sequential(layers, input_shape=(1, 12, 12), dtype=dtype)
 
 
-def trainer_of(dtype, threads=None, rate=0.2):
+def blocks(dtype, rate=0.2):
+    """Layers that normalize, over the batch and otherwise, and branches that part and meet."""
+    body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), GELU(), Conv2D(6, 1, use_bias=False), GroupNorm(3)]
+    layers = [Rescale(1 / 255, -0.5), Conv2D(6, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU()]
+    layers += [Residual(*body), Parallel([Conv2D(5, 1), PReLU()], MaxPool2D(3, 1, padding=1)), Flatten()]
+    layers += [Dense(20), BatchNorm1D(), SiLU(), Dropout(rate), Dense(10)]
+    return Sequential(layers, input_shape=(1, 12, 12), dtype=dtype)
+
+
+def trainer_of(dtype, threads=None, rate=0.2, make=net):
     optimizer = SGD(lambda step: 0.1 / (1 + step), momentum=0.9, nesterov=True)
-    return Trainer(net(dtype, rate), "softmax_cross_entropy", optimizer, num_threads=threads)
+    return Trainer(make(dtype, rate), "softmax_cross_entropy", optimizer, num_threads=threads)
 
 
 def digest(model, *more):
-    """One hash of weights, gradients and whatever else."""
+    """One hash of weights, gradients, running statistics and whatever else."""
     found = hashlib.sha256()
     for name, param in sorted(model.params.items()):
         for array in (param.value, param.grad):
             found.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    for array in more:
+    for array in (*model.state_dict().values(), *more):
         found.update(np.asarray(array).tobytes())
     return found.hexdigest()
 
 
-def after_100_steps(dtype, batch_size, threads=None):
+PRINTED = [(make, dtype) for make in (net, blocks) for dtype in DTYPES]  # as a script
+
+
+def after_100_steps(dtype, batch_size, threads=None, make=net):
     """600 rows: the number of epochs that make at least 100 steps, the last batch partial."""
-    trainer = trainer_of(dtype, threads)
+    trainer = trainer_of(dtype, threads, make=make)
     epochs = -(-100 // -(-len(X) // batch_size))
     history = trainer.fit(X, Y, epochs, batch_size, verbose=0)
     assert trainer.step >= 100
@@ -62,8 +91,9 @@ def after_100_steps(dtype, batch_size, threads=None):
 # ---- threads and instruction sets
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("batch_size", [5, 64, 290])  # fewer tiles than threads, more, above 16
-def test_weights_do_not_depend_on_the_number_of_threads(batch_size, dtype):
-    found = {threads: after_100_steps(dtype, batch_size, threads) for threads in THREADS}
+@pytest.mark.parametrize("make", [net, blocks])
+def test_weights_do_not_depend_on_the_number_of_threads(make, batch_size, dtype):
+    found = {threads: after_100_steps(dtype, batch_size, threads, make) for threads in THREADS}
     assert len(set(found.values())) == 1, found
 
 
@@ -101,14 +131,15 @@ def test_v3_and_v4_give_the_same_weights(digests_of):
 
 
 def test_another_process_gives_the_same_weights(digests_of):
-    assert digests_of(minidl_c.isa) == [after_100_steps(dtype, 64) for dtype in DTYPES]
+    assert digests_of(minidl_c.isa) == [after_100_steps(dtype, 64, make=make) for make, dtype in PRINTED]
 
 
 # ---- neighbours in the batch
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("threads", THREADS)
-def test_a_row_of_predict_does_not_depend_on_its_batch(dtype, threads):
-    model = net(dtype)
+@pytest.mark.parametrize("make", [net, blocks])
+def test_a_row_of_predict_does_not_depend_on_its_batch(make, dtype, threads):
+    model = make(dtype)
     alone = [model.predict(X[i : i + 1], threads).tobytes() for i in range(max(BATCHES))]
     for n in BATCHES:
         together = model.predict(X[:n], threads)
@@ -136,10 +167,10 @@ def test_predict_in_blocks_of_1024_is_predict(dtype):
 
 # ---- training, forward and backward by hand, chunks
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [*BATCHES, 290])
-def test_by_hand_gives_the_gradients_of_train_batch(n, dtype):
+@pytest.mark.parametrize(("make", "n"), [*((net, n) for n in (*BATCHES, 290)), *((blocks, n) for n in (2, 33, 290))])
+def test_by_hand_gives_the_gradients_of_train_batch(make, n, dtype):
     for threads in (1, 3):
-        trainer, model = trainer_of(dtype, threads), net(dtype)
+        trainer, model = trainer_of(dtype, threads, make=make), make(dtype)
         scores = model.forward(X[:n], training=True)
         losses, dscores = softmax_cross_entropy(scores, Y[:n])
         model.backward(dscores)
@@ -229,4 +260,4 @@ def test_few_examples_have_the_bits_of_a_tile(dtype, seed):
 
 
 if __name__ == "__main__":
-    print(minidl_c.isa, *(after_100_steps(dtype, 64) for dtype in DTYPES))
+    print(minidl_c.isa, *(after_100_steps(dtype, 64, make=make) for make, dtype in PRINTED))

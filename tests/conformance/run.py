@@ -13,7 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BUDGETS = {  # arguments in short, and as a whole
-    "same_bits": ("--nets mixed --threads 1 3", "--whole 10"),
+    "same_bits": ("--nets mixed blocks --threads 1 3", "--whole 10"),
     "files": ("--mutations 2000 --hostile 2000", "--mutations 100000 --hostile 10000"),
     "saves": ("--no-strace", ""),
     "kills": ("--kills 10", "--kills 200"),

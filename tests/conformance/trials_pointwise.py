@@ -3,6 +3,8 @@
 import numpy as np
 import reference as ref
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, sizes
+from kernels.test_batchnorm import bounds as batch_norm_bounds
+from kernels.test_batchnorm import geometries as batch_norm_geometries
 from kernels.test_groupnorm import bounds as norm_bounds
 from kernels.test_groupnorm import geometries as norm_geometries
 from kernels.test_softmax import expected as softmax_expected
@@ -11,7 +13,10 @@ from reference_activations import error as activation_error
 
 from minidl_c.activations import ActivationOp
 from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.batchnorm import BatchNormOp
+from minidl_c.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.groupnorm import GroupNormOp
+from minidl_c.plan import Plan
 from minidl_c.prelu import PReLUOp
 from minidl_c.softmax import SoftmaxOp
 
@@ -106,4 +111,38 @@ def groupnorm_trial(rng, groups, channels, pixels):
     return Trial(about, dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
 
 
-POINTWISE = (activations, prelu, softmax, groupnorm)
+def batchnorm(rng):
+    for geometry in batch_norm_geometries(int(rng.integers(2**32)), 10):
+        yield batchnorm_trial(rng, *geometry)
+
+
+def batchnorm_trial(rng, channels, pixels):
+    """Both ops in a plan, in training and, with what that left, in inference."""
+    n, dtype, eps = int(rng.choice([0, *range(2, 41)])), draw_dtype(rng), 0.1
+    kind, (x, dy, w, b) = draw_values(rng, ((n, channels, pixels),) * 2 + ((channels,),) * 2)
+    param = np.concatenate([w, b, np.zeros(channels), np.ones(channels), [0]])
+
+    def run(a, threads):
+        ops = [op((channels, pixels), eps, dtype=dtype) for op in (BatchStatisticsOp, BatchNormOp)]
+        x, dy, y, dx, inferred = (v.reshape(n, channels * pixels) for v in (a.x, a.dy, a.y, a.dx, a.inferred))
+        a.after[...], a.grad[...] = a.param, 0
+        plan = Plan(ops, [0, 0])
+        kept = plan.forward(x, a.after, y, threads)
+        plan.backward(kept, dy, dx, a.after, a.grad)
+        plan.predict(x, None, a.after, inferred, threads)
+
+    def oracle():
+        exact = ref.batchnorm_forward(x, w, b, eps), *ref.batchnorm_backward(dy, x, w, eps)
+        bounds = batch_norm_bounds(x, dy, w, b, eps, dtype)
+        yield "y", exact[0], bounds[0]
+        yield "dx", exact[1], bounds[1]
+        state = np.zeros(2 * channels + 1)
+        yield "grad", np.concatenate([*exact[2:], state]), np.concatenate([*bounds[2:], state])
+
+    outputs = dict.fromkeys(("y", "dx", "inferred"), x.shape) | dict.fromkeys(("after", "grad"), param.shape)
+    inputs = named("x dy param", (x, dy, param), dtype)
+    judged = kind != "special" and n > 0
+    return Trial(f"{kind} {x.shape}", dtype, inputs, outputs, run, 3, oracle if judged else None)
+
+
+POINTWISE = (activations, prelu, softmax, groupnorm, batchnorm)

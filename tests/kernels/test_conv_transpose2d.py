@@ -12,7 +12,7 @@ from minidl_c.conv2d import Conv2DOp
 from minidl_c.conv_transpose2d import ConvTranspose2DOp
 
 DTYPES = ("float32", "float64")
-BATCHES = (0, 1, 4, 5, 15, 16, 17, 33)
+BATCHES = (0, 1, 4, 5, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles
 THREADS = (1, 2, 3)
 SMALL = Transposed(17, 3, 5, 4, 2, (3, 2), (2, 1), (1, 0), (1, 0))
 GROUPED = Transposed(33, 6, 4, 5, 9, (3, 3), (2, 3), (2, 1), (1, 2), (1, 2), groups=3)

@@ -9,12 +9,15 @@ import gc
 import pickle
 import sys
 import threading
+from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
 from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
 
+import minidl_c
 from minidl_c.activations import ActivationOp
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.augment import AugmentOp
@@ -48,6 +51,13 @@ from minidl_c.upsample2d import Upsample2DOp
 
 CASES = Cases()
 case = CASES.add
+
+
+def every_op():
+    """The Op classes of minidl_c, found by its files."""
+    modules = [import_module(f"minidl_c.{path.stem}") for path in Path(minidl_c.__file__).parent.glob("*.pyx")]
+    found = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
+    return {cls for cls in found if issubclass(cls, Op) and cls is not Op}
 
 
 # ---- what is built
@@ -152,6 +162,7 @@ def nothing_is_made_twice():
         (AdamUpdate(6, "float32"), (10**6, "float64", 0.9, 0.9, 1e-8, 0, True)),
         (plan, ([DenseOp((900,), 800)], [0])),
     ]
+    assert {type(thing) for thing, _ in makes if isinstance(thing, Op)} == every_op()
     for thing, other in makes:
         shape = getattr(thing, "in_shape", None)
         for _ in range(3):
@@ -169,14 +180,7 @@ def nothing_is_made_twice():
 
 @case
 def nothing_is_half_made():
-    norms = (BatchNormOp, BatchStatisticsOp)
-    images = (AugmentOp, AvgPool2DOp, NormalizeOp, Pad2DOp, Upsample2DOp)
-    windows = (Conv2DOp, ConvTranspose2DOp, DepthwiseConv2DOp, MaxPool2DOp)
-    for cls in (
-        *(DenseOp, ReLUOp, RescaleOp, DropoutOp, FlattenOp, GroupNormOp, SoftmaxCrossEntropyOp),
-        *(ElementwiseLossOp, ActivationOp, PReLUOp, SoftmaxOp, Op),
-        *(*images, *windows, *norms, SplitOp, RecallOp, AddOp, ConcatOp),
-    ):
+    for cls in (Op, *every_op()):
         try:
             op = cls.__new__(cls)
         except TypeError:
@@ -239,6 +243,9 @@ def sizes_beyond_reason():
         lambda: NormalizeOp((most, 2), [0], [1]), lambda: NormalizeOp((2, 2), [10**400] * 2, [1, 1]),
         lambda: AugmentOp((1, 4, 4), (most, most)), lambda: AugmentOp((1, 4, 4), (4, 4), (-most, 0), (most, 0)),
         lambda: AugmentOp((most, 4, 4), (4, 4)), lambda: AugmentOp((2**36, 4, 4), (2**12, 2**12)),
+        lambda: BatchNormOp((2**21, 2**21)), lambda: BatchStatisticsOp((most, 2)), lambda: BatchNormOp(()),
+        lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
+        lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
         lambda: ElementwiseLossOp((2**21, 2**21), "huber"), lambda: ElementwiseLossOp(None, "huber"),
         lambda: ElementwiseLossOp((2,), None), lambda: ElementwiseLossOp((2,), "huber", 10**400),

@@ -17,10 +17,6 @@ from minidl_c.correlate cimport direction
 from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
 from minidl_c.op import whole_numbers
 
-cdef extern from "slots.h" nogil:
-    float lane_sum_f32(const float *)
-    double lane_sum_f64(const double *)
-
 cdef extern from "depthwise_conv2d_tiles.h" nogil:
     ctypedef struct depthwise_walk:
         Py_ssize_t lines, pixels, front, back
@@ -32,6 +28,10 @@ cdef extern from "depthwise_conv2d_tiles.h" nogil:
     void depthwise_f64(const depthwise_walk *, const double *, const double *, double, double *)
     void depthwise_gradient_f32(const depthwise_walk *, const float *, const float *, float *)
     void depthwise_gradient_f64(const depthwise_walk *, const double *, const double *, double *)
+
+cdef extern from "slots.h" nogil:
+    float lane_sum_f32(const float *)
+    double lane_sum_f64(const double *)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -83,7 +83,7 @@ cdef void weight_gradient_channel(
     real *part,                         # scratch [taps_h][taps_w][16]
     real *dw,                           # ADD [taps_h][taps_w]
 ) noexcept nogil:
-    """The gradient of one kernel: the sums of all blocks, begun with zero, and then of all lanes."""
+    """The gradient of one kernel: the sums of all blocks, begun with zero, and of lanes."""
     cdef Py_ssize_t at_x, at_w, at_y, t
     cdef int i, j
     cdef const axis_run *row
@@ -128,13 +128,13 @@ cdef void depthwise_conv2d_backward_tile(
     const real *x,                      # IN  [C][H][W][16]
     const real *w,                      # IN  (C * multiplier, R, S)
     real *dx,                           # OUT [C][H][W][16], or NULL
-    real *dw,                           # ADD [C * multiplier][R][S]
+    real *dw,                           # ADD [C * multiplier][R][S], or NULL
     real *scratch,                      # [R][S][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
 ) noexcept nogil:
     cdef Py_ssize_t pixels = d.conv.H * d.conv.W * LANES, out = d.conv.OH * d.conv.OW * LANES, taps = d.conv.R * d.conv.S, c, k
     for c in range(c0, c1):
-        for k in range(c * d.multiplier, (c + 1) * d.multiplier):
+        for k in range(c * d.multiplier, (c + 1) * d.multiplier if dw != NULL else 0):
             weight_gradient_channel(&d.conv.forward, d.forward, d.n_forward, dy + k * out, x + c * pixels, scratch,
                                     dw + k * taps)
         if dx != NULL:
@@ -155,11 +155,11 @@ cdef void forward_real(const op *o, const tile *t, const real *w) noexcept nogil
 cdef void backward_real(const op *o, const tile *t, const real *w) noexcept nogil:
     cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
     cdef const real *dy = <const real *> t.dy
-    cdef real *dw = <real *> t.sums
+    cdef real *dw = <real *> t.sums if t.training else NULL
     cdef Py_ssize_t c0 = 0, c1 = 0
     share(d.conv.C, t.part, t.parts, &c0, &c1)
     depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, <real *> t.scratch, c0, c1)
-    if o.n_param > d.conv.weights:
+    if dw != NULL and o.n_param > d.conv.weights:
         conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights, c0 * d.multiplier, c1 * d.multiplier)
 
 
@@ -231,8 +231,7 @@ cdef class DepthwiseConv2DOp(Op):
         d.forward, d.back = find_pieces(&v.forward.columns, &d.n_forward), find_pieces(&v.back.columns, &d.n_back)
         describe(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)
         self.c.n_param = self.c.n_lane = self.c.rows = v.weights + (v.K if use_bias else 0)
-        self.c.scratch = v.R * v.S * LANES * self.c.real_bytes
-        self.c.sums_lanes = 1
+        self.c.sums_lanes, self.c.scratch = 1, v.R * v.S * LANES * self.c.real_bytes
         self.c.reads, self.c.splits, self.c.work = READS_X, 1, v.weights * v.OH * v.OW
         self.c.forward_tile, self.c.backward_tile, self.c.dims = forward, backward, d
 

@@ -108,7 +108,7 @@ def loss_batch(
     weights=None,                       # IN  (n,); None: ones
     num_threads=1,
 ):
-    """losses = the loss of every example, and dscores its gradient. Raises as `forward_batch`, and for an op that is no loss."""
+    """losses = the loss of every example, dscores its gradient. Raises as `forward_batch`, and for an op that is no loss."""
     cdef Batch b = Batch(op)
     cdef Plan plan = Plan([op], [0], has_loss=True)
     cdef Pass p = plan.a_pass(True)

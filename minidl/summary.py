@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minidl.container import Container, title
+from minidl.container import Container, title, trainings
 from minidl.layer import Layer, Shape
 from minidl.network import BranchStage, NativeStage, Network, Stage
 
@@ -21,6 +21,7 @@ class Row:
     """One layer: its place and repr, output shape, number of parameters, multiply-adds and bytes of one example.
 
     depth: how many containers it is in; the numbers of a container are those of the layers in it, together.
+    trainable: how many of the parameters a step changes.
     macs: multiply-adds of a forward pass through convolutions and dense layers, taps on padding included.
     example_bytes: of the layer's output.
     """
@@ -29,6 +30,7 @@ class Row:
     depth: int
     output: Shape
     parameters: int
+    trainable: int
     macs: int
     example_bytes: int
 
@@ -54,6 +56,11 @@ class Summary:
         return sum(row.parameters for row in self.rows if row.depth == 0)
 
     @property
+    def trainable(self) -> int:
+        """How many of them a step changes: those of layers that are not frozen."""
+        return sum(row.trainable for row in self.rows if row.depth == 0)
+
+    @property
     def macs(self) -> int:
         """Multiply-adds of one example's way forward; a training step takes about three times as many."""
         return sum(row.macs for row in self.rows if row.depth == 0)
@@ -69,13 +76,16 @@ class Summary:
     def _cells(self) -> list[tuple[str, ...]]:
         cells: list[tuple[str, ...]] = [("input", str(self.input), "", "", "")]
         for row in self.rows:
-            name = "  " * row.depth + row.name
+            frozen = ", frozen" if row.trainable < row.parameters and not row.trainable else ""
+            name = "  " * row.depth + row.name + frozen
             cells.append((name, str(row.output), f"{row.parameters:,}", f"{row.macs:,}", size(row.example_bytes)))
         return cells
 
     def _footer(self) -> str:
+        trainable = "" if self.trainable == self.parameters else f", {self.trainable:,} of them trainable"
         return (
-            f"{self.parameters:,} parameters ({size(self.parameter_bytes)}), {self.macs:,} multiply-adds an example; "
+            f"{self.parameters:,} parameters ({size(self.parameter_bytes)}){trainable}, "
+            f"{self.macs:,} multiply-adds an example; "
             f"training with batches of {self.batch_size}: {size(self.training_bytes)}"
         )
 
@@ -105,20 +115,26 @@ class Summary:
 def summarize(network: Network, batch_size: int, num_threads: int | None) -> Summary:
     """The Summary of a built model."""
     item = np.dtype(network.dtype).itemsize
-    rows = tuple(row for i, layer in enumerate(network.layers) for row in _rows(str(i), layer, 0, item))
+    frozen = {key for key, training in trainings(network.layers).items() if training.frozen}
+    rows = tuple(row for i, layer in enumerate(network.layers) for row in _rows(str(i), layer, 0, item, frozen))
     parameter_bytes = item * sum(row.parameters for row in rows if row.depth == 0)
     step_bytes = _step_bytes(network, batch_size, num_threads)
     return Summary(network.layers[0].in_shape, rows, parameter_bytes, batch_size, step_bytes)
 
 
-def _rows(path: str, layer: Layer, depth: int, item: int) -> Iterator[Row]:
+def _rows(path: str, layer: Layer, depth: int, item: int, frozen: set[int]) -> Iterator[Row]:
     """The rows of a layer and of those in it."""
-    parameters = sum(param.value.size for param in layer.params.values())
+    kept = [leaf for leaf in layer.leaves() if id(leaf) not in frozen]
+    parameters, trainable = _count([layer]), _count(kept)
     name, output = f"{path} {title(layer)}", layer.out_shape
-    yield Row(name, depth, output, parameters, layer.macs, item * math.prod(output))
+    yield Row(name, depth, output, parameters, trainable, layer.macs, item * math.prod(output))
     if isinstance(layer, Container):
         for place, part in layer.parts():
-            yield from _rows(f"{path}.{place}", part, depth + 1, item)
+            yield from _rows(f"{path}.{place}", part, depth + 1, item, frozen)
+
+
+def _count(layers: Sequence[Layer]) -> int:
+    return sum(param.value.size for layer in layers for param in layer.params.values())
 
 
 def _step_bytes(network: Network, batch_size: int, num_threads: int | None) -> int:

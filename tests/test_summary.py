@@ -248,3 +248,15 @@ def test_notebooks_get_a_table_with_names_escaped():
 def test_needs_a_built_model():
     with pytest.raises(ValueError, match="not built yet"):
         Sequential([Dense(3)]).summary()
+
+
+def test_what_is_frozen_is_told():
+    model = with_branches()
+    assert model.summary().trainable == model.summary().parameters and "frozen" not in str(model.summary())
+    model.layers[0].trainable = False
+    summary, head = model.summary(), model.params["2.weight"].value.size + 3
+    assert summary.trainable == head < summary.parameters
+    assert f"{head:,} of them trainable" in str(summary) and f"{head:,} of them trainable" in summary._repr_html_()
+    lines = str(summary).splitlines()
+    assert [line.count(", frozen") for line in lines if re.match(r" *0\.branches\.0\.0 ", line)] == [1]
+    assert not any("frozen" in line for line in lines if "ReLU" in line or line.startswith("2 "))

@@ -7,6 +7,7 @@
 3
 """
 
+from minidl import callbacks, datasets, testing
 from minidl.config import show_config
 from minidl.layer import Layer
 from minidl.param import Param
@@ -23,7 +24,10 @@ __all__ = [
     "Sequential",
     "Trainer",
     "__version__",
+    "callbacks",
+    "datasets",
     "get_num_threads",
     "set_num_threads",
     "show_config",
+    "testing",
 ]

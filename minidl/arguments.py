@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from operator import attrgetter
 from typing import Any
 
 
@@ -41,3 +42,14 @@ def construct(cls: type, arguments: dict[str, Any]) -> Any:
             if name in rest:
                 positional.append(rest.pop(name))
     return cls(*positional, **rest)
+
+
+def fixed(name: str) -> property:
+    """An argument that stays what it was, since plans are made with it: a constructor keeps it with a _ in front."""
+    return property(attrgetter(f"_{name}"), doc=f"The constructor's {name}, which stays.")
+
+
+def told(made: object) -> str:
+    """The constructor's call, for a __repr__."""
+    arguments = (f"{name}={value!r}" for name, value in constructor_arguments(made).items())
+    return f"{type(made).__name__}({', '.join(arguments)})"

@@ -19,11 +19,12 @@ class ByHand:
         self._forwards = 0  # what random numbers of layers depend on
 
     def forward(self, x: Array, seed: int) -> Array:
-        """The outputs for x (n, ...) as in training."""
+        """The outputs for x (n, ...) as in training. Raises ValueError for a batch that is too small for a layer."""
+        self.network.refresh()
+        self.network.check_batch(len(x))
         tape, self._tape = self._tape, None  # forgotten first: an interrupt must not leave it to two owners
         if tape is not None:
             self.network.release(tape)
-        self.network.refresh()
         y, self._tape = self.network.forward(x, seed=seed, step=self._forwards)
         self._shape, self._forwards = y.shape, self._forwards + 1
         return y

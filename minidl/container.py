@@ -81,6 +81,22 @@ class Container(Layer):
         self.out_shape = self._met(shapes)
         return self.out_shape
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """As Layer.settings, and those of the layers in it, by their places."""
+        inner = {path: layer.settings for path, layer in self.parts() if layer.settings}
+        return {**super().settings, "layers": inner} if inner else super().settings
+
+    def take_settings(self, settings: Mapping[str, Any]) -> None:
+        """As Layer.take_settings, of all layers in it too."""
+        rest = dict(settings)
+        inner, parts = rest.pop("layers", {}), dict(self.parts())
+        if unknown := sorted(set(inner) - set(parts)):
+            raise ValueError(f"{type(self).__name__}: expected settings of its layers, got {', '.join(unknown)[:100]}")
+        super().take_settings(rest)
+        for path, layer in parts.items():
+            layer.take_settings(inner.get(path, {}))
+
     def forget(self) -> None:
         """Undoes `setup`."""
         for _, layer in self.parts():
@@ -138,7 +154,7 @@ def place_of(branch: str, i: int) -> str:
 
 def as_layer(part: Any, name: str, place: int) -> Layer:
     """A layer, or what can become one (a Sequential); raises TypeError for anything else."""
-    made = part.as_layer() if hasattr(part, "as_layer") else part
+    made = part.as_layer() if hasattr(part, "as_layer") and not isinstance(part, type) else part
     if not isinstance(made, Layer):
         raise TypeError(f"{name}: expected Layer objects, got {part!r} at place {place}")
     return made
@@ -152,10 +168,14 @@ def chain(name: str, layers: Any) -> Branch:
 
 @dataclass(frozen=True)
 class Training:
-    """How steps treat a layer: whether they leave it alone, and what multiplies the learning rate."""
+    """How steps treat a layer: whether they leave it alone, and what multiplies the learning rate.
+
+    late: the optimizer's steps that went by while it was frozen, which the formulas do not count for it.
+    """
 
     frozen: bool = False
     rate: float = 1.0
+    late: int = 0
 
 
 def trainings(layers: Sequence[Layer], outer: Training | None = None) -> dict[int, Training]:
@@ -168,6 +188,20 @@ def trainings(layers: Sequence[Layer], outer: Training | None = None) -> dict[in
             for way in layer.ways().values():
                 found.update(trainings(way, here))
     return found
+
+
+def leaves_named(layer: Layer, name: str) -> Iterator[tuple[Layer, str]]:
+    """All layers in it that are no containers, each with what errors call it."""
+    if not isinstance(layer, Container):
+        yield layer, name
+        return
+    for path, part in layer.parts():
+        yield from leaves_named(part, f"{name}: {path}, {type(part).__name__}")
+
+
+def depth(layer: Layer) -> int:
+    """How many levels of containers it is."""
+    return 1 + max((depth(part) for _, part in layer.parts()), default=0) if isinstance(layer, Container) else 0
 
 
 def met(join: str, outputs: Sequence[Array]) -> Array:

@@ -95,6 +95,8 @@ def _remedy(name: str, array: Array, shape: Shape) -> str:
     """What to do about a shape that is wrong in one of the usual ways."""
     if array.shape == shape:
         return f": one example alone is {name}[np.newaxis]"
+    if array.shape[1:] == shape[1:] and shape[0] == 1:
+        return f": one channel is {name}[:, np.newaxis]"
     if array.ndim == 4 and array.shape[1:] == (*shape[1:], shape[0]):
         return f": channels come first, {name}.transpose(0, 3, 1, 2)"
     return ""

@@ -17,15 +17,13 @@ Shape = tuple[int, ...]
 Init = Callable[[np.random.Generator, Shape], ArrayLike]
 
 
-def he_uniform(rng: np.random.Generator, shape: Shape, inputs: float | None = None) -> Values:
+def he_uniform(rng: np.random.Generator, shape: Shape) -> Values:
     """Uniform with variance 2 / inputs, for layers before a ReLU (He et al., 2015, arXiv:1502.01852).
-
-    inputs: how many numbers feed one output; None: as many as the shape says.
 
     >>> he_uniform(np.random.default_rng(0), (2, 6)).shape
     (2, 6)
     """
-    limit = math.sqrt(6 / (math.prod(shape[1:]) if inputs is None else inputs))
+    limit = math.sqrt(6 / math.prod(shape[1:]))
     return rng.uniform(-limit, limit, shape)
 
 
@@ -64,6 +62,9 @@ def orthogonal(rng: np.random.Generator, shape: Shape) -> Values:
 def _glorot(shape: Shape) -> float:
     """The standard deviation."""
     return math.sqrt(2 / (math.prod(shape[2:]) * (shape[0] + shape[1])))
+
+
+BY_INPUTS = (he_uniform, he_normal, glorot_uniform, glorot_normal, lecun_normal)  # smaller where more inputs add up
 
 
 def zeros(rng: np.random.Generator, shape: Shape) -> Values:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minidl.arguments import constructor_arguments, parameters
-from minidl.arrays import Array, as_array
+from minidl.arrays import Array, as_array, as_dtype
 from minidl.initializers import Init, checked
 from minidl.param import Param
 from minidl.shapes import flag, not_negative, whole
@@ -85,7 +85,8 @@ class Layer:
     def trainable(self) -> bool:
         """Whether steps change its parameters and buffers, and those of all layers in it; else it is frozen.
 
-        A frozen layer with a kernel computes as in inference: batch norm with its running statistics.
+        A frozen layer with a kernel and parameters or buffers computes as in inference: batch norm with its running
+        statistics. One without any, such as Dropout, goes on.
         """
         return self._trainable
 
@@ -109,11 +110,10 @@ class Layer:
         return changed if self._lr_factor == 1 else {**changed, "lr_factor": self._lr_factor}
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
-        """Those of another layer; raises TypeError or ValueError for what no layer has."""
+        """Those of another layer, instead of its own; raises TypeError or ValueError for what no layer has."""
         if unknown := sorted(set(settings) - {"trainable", "lr_factor"}):
             raise ValueError(f"{type(self).__name__}: expected trainable or lr_factor, got {', '.join(unknown)[:100]}")
-        for name, value in settings.items():
-            setattr(self, name, value)
+        self.trainable, self.lr_factor = settings.get("trainable", True), settings.get("lr_factor", 1.0)
 
     # ---- what a layer uses
 
@@ -205,6 +205,8 @@ class Layer:
 
     def _first(self, kind: str, name: str, shape: Shape, init: Init) -> Array:
         """The first value of a param or buffer: the given one, or that of its init."""
+        if not self.built:
+            raise RuntimeError(f"{kind}: call it in build, where shapes are known, and not in the constructor")
         if not isinstance(name, str):
             raise TypeError(f"{kind}: expected a string for its name, got {name!r}")
         if name in self.params or name in self.buffers:
@@ -212,13 +214,15 @@ class Layer:
         if self._given is None:
             source = f"init of {name!r}"
             first = as_array(checked(source, init)(self._generator(name), shape), source)
+            if not np.isfinite(first).all():
+                raise ValueError(f"{source}: expected finite numbers, got NaN or infinity")
         elif name in self._given:
             first, source = self._given.pop(name), f"{kind} {name!r}"
         else:
             raise ValueError(f"{kind} {name!r}: expected a value, got none")
         if first.shape != shape:
             raise ValueError(f"{source}: expected shape {shape}, got {first.shape}")
-        return first
+        return as_dtype(first, self.dtype, source)
 
     def _generator(self, name: str) -> np.random.Generator:
         return np.random.default_rng([self._seed, *f"{self._path}/{name}".encode()])

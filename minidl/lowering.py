@@ -30,7 +30,7 @@ def plan_of(
         lowering.add(FlattenOp(layers[0].in_shape, layers[0].dtype))
     if loss is not None:
         lowering.add(loss)
-    return Plan(lowering.ops, lowering.places, loss is not None, lowering.frozen, lowering.rates)
+    return Plan(lowering.ops, lowering.places, loss is not None, lowering.frozen, lowering.rates, lowering.late)
 
 
 class Lowering:
@@ -42,6 +42,7 @@ class Lowering:
         self.places: list[int] = []  # of each op's parameters
         self.frozen: list[bool] = []
         self.rates: list[float] = []
+        self.late: list[int] = []
 
     @property
     def value(self) -> int:
@@ -55,6 +56,7 @@ class Lowering:
         self.places.append(place)
         self.frozen.append(training.frozen)
         self.rates.append(training.rate)
+        self.late.append(training.late)
         return len(self.ops) - 1
 
     def chain(self, layers: Sequence[Layer]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.container import CONCAT, Container, met, trainings
+from minidl.container import CONCAT, Container, leaves_named, met, trainings
 from minidl.data import Index
 from minidl.layer import Layer
 from minidl.param import Param
@@ -103,11 +103,10 @@ class Network:
         """All layers that are no containers, in order."""
         return [leaf for layer in self.layers for leaf in layer.leaves()]
 
-    @property
-    def trained_ranges(self) -> list[tuple[int, int, float]]:
-        """The parts of the flat buffers that a step changes, each with the factor of its learning rate."""
-        kept = [leaf for leaf in self.leaves if leaf.params and not self.trained[id(leaf)].frozen]
-        return [(*self.parameters.range_of(leaf), self.trained[id(leaf)].rate) for leaf in kept]
+    def ranges(self, trained: Trainings) -> list[tuple[int, int, float, int]]:
+        """The parts of the flat buffers that a step changes: start, end, factor of the learning rate, late steps."""
+        kept = [(leaf, trained[id(leaf)]) for leaf in self.leaves if leaf.params and not trained[id(leaf)].frozen]
+        return [(*self.parameters.range_of(leaf), training.rate, training.late) for leaf, training in kept]
 
     def trained_params(self, params: Mapping[str, Param]) -> dict[str, Param]:
         """Of a model's parameters by name, those that a step changes."""
@@ -127,9 +126,10 @@ class Network:
 
     def check_batch(self, n: int) -> None:
         """Raises ValueError if a batch of n examples is too small to train a layer with."""
-        for layer, name in zip(self.layers, self.names, strict=True):
-            if 0 < n < layer.least_examples:
-                least = f"at least {layer.least_examples} examples in every batch of training"
+        named = zip(self.layers, self.names, strict=True)
+        for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
+            if 0 < n < leaf.least_examples and not self.trained[id(leaf)].frozen:
+                least = f"at least {leaf.least_examples} examples in every batch of training"
                 raise ValueError(f"{name}: expected {least}, got one of {n}: choose another batch_size")
 
     def predict(self, x: Array, num_threads: int | None = None) -> Array:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from operator import attrgetter
 
 import numpy as np
 
-from minidl.arguments import constructor_arguments
+from minidl.arguments import told
 from minidl.arrays import Array
 from minidl.param import Param
 from minidl.shapes import number
@@ -33,8 +32,7 @@ class Optimizer:
         self._memory: dict[str, tuple[int, dict[str, Array]]] = {}  # steps by hand: how many, and what is remembered
 
     def __repr__(self) -> str:
-        told = (f"{name}={value!r}" for name, value in constructor_arguments(self).items())
-        return f"{type(self).__name__}({', '.join(told)})"
+        return told(self)
 
     def update(self, size: int, dtype: str) -> Update:
         """The native form: updates `size` flat parameters inside a plan, and keeps what it remembers of them."""
@@ -61,11 +59,6 @@ class Optimizer:
             param.value = value
             shaped = {key: array.reshape(param.value.shape) for key, array in update.state.items()}
             self._memory[name] = update.steps, shaped
-
-
-def fixed(name: str) -> property:
-    """An argument of an optimizer that stays what it was, since plans are made with it."""
-    return property(attrgetter(f"_{name}"), doc=f"The constructor's {name}, which stays; `lr` may be changed.")
 
 
 def check_rate(rate: float) -> float:

@@ -6,10 +6,9 @@ given. weight_decay adds weight_decay * w to the gradient of every parameter w, 
 
 from __future__ import annotations
 
-import numpy as np
-
-from minidl.optimizer import Optimizer, Rate, fixed
-from minidl.shapes import fraction, not_negative, number
+from minidl.arguments import fixed
+from minidl.optimizer import Optimizer, Rate
+from minidl.shapes import flag, fraction, normal, not_negative
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.sgd import SGDUpdate
 from minidl_c.update import Update
@@ -28,7 +27,7 @@ class SGD(Optimizer):
         self._momentum = fraction("momentum", momentum)
         if nesterov and momentum == 0:
             raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
-        self._nesterov = bool(nesterov)
+        self._nesterov = flag("nesterov", nesterov)
         self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
 
     momentum, nesterov, weight_decay = fixed("momentum"), fixed("nesterov"), fixed("weight_decay")
@@ -58,7 +57,7 @@ class Adagrad(Optimizer):
         self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
         first = not_negative("initial_accumulator_value", initial_accumulator_value, "float32")
         self._initial_accumulator_value = first
-        self._eps = divisor("eps", eps)
+        self._eps = normal("eps", eps)
 
     lr_decay, weight_decay = fixed("lr_decay"), fixed("weight_decay")
     initial_accumulator_value, eps = fixed("initial_accumulator_value"), fixed("eps")
@@ -88,9 +87,9 @@ class RMSprop(Optimizer):
     ) -> None:
         super().__init__(lr)
         self._alpha = fraction("alpha", alpha)
-        self._eps = divisor("eps", eps)
+        self._eps = normal("eps", eps)
         self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
-        self._momentum, self._centered = fraction("momentum", momentum), bool(centered)
+        self._momentum, self._centered = fraction("momentum", momentum), flag("centered", centered)
 
     alpha, eps, weight_decay = fixed("alpha"), fixed("eps"), fixed("weight_decay")
     momentum, centered = fixed("momentum"), fixed("centered")
@@ -124,9 +123,9 @@ class Adam(Optimizer):
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise TypeError(f"betas: expected a pair of numbers, got {betas!r}")
         self._betas = fraction("betas", betas[0]), fraction("betas", betas[1])
-        self._eps = divisor("eps", eps)
+        self._eps = normal("eps", eps)
         self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
-        self._amsgrad = bool(amsgrad)
+        self._amsgrad = flag("amsgrad", amsgrad)
 
     betas, eps, weight_decay, amsgrad = fixed("betas"), fixed("eps"), fixed("weight_decay"), fixed("amsgrad")
 
@@ -151,11 +150,3 @@ class AdamW(Adam):
         amsgrad: bool = False,
     ) -> None:
         super().__init__(lr, betas, eps, weight_decay, amsgrad)
-
-
-def divisor(name: str, value: float) -> float:
-    """A number above 0 that float32 does not flush to 0; raises TypeError or ValueError naming the argument."""
-    least = float(np.finfo(np.float32).tiny)
-    if number(name, value, "float32") < least:
-        raise ValueError(f"{name}: expected a number of at least {least:.4g}, got {value}")
-    return float(value)

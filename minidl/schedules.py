@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from minidl.arguments import constructor_arguments
+from minidl.arguments import told
 from minidl.optimizer import check_rate
 from minidl.shapes import not_negative, number, positive, whole
 
@@ -31,8 +31,7 @@ class Schedule:
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        told = (f"{name}={value!r}" for name, value in constructor_arguments(self).items())
-        return f"{type(self).__name__}({', '.join(told)})"
+        return told(self)
 
 
 class Step(Schedule):

@@ -55,6 +55,8 @@ class Sequential:
         seed: int = 0,
         dtype: str = "float32",
     ) -> None:
+        if isinstance(layers, Layer):
+            raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
         self.layers = stack.checked(layers)
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
@@ -122,6 +124,16 @@ class Sequential:
         return self.layers[-1].out_shape
 
     @property
+    def trainable(self) -> bool:
+        """Whether no layer is frozen; setting it freezes or thaws them all (see Layer.trainable)."""
+        return all(layer.trainable for layer in self.layers)
+
+    @trainable.setter
+    def trainable(self, trainable: bool) -> None:
+        for layer in self.layers:
+            layer.trainable = trainable
+
+    @property
     def params(self) -> dict[str, Param]:
         """All parameters by name, "0.weight" being the weight of layer 0."""
         self._built()
@@ -145,12 +157,14 @@ class Sequential:
         return out
 
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """softmax of the scores: (n, classes), rows that sum to 1. Raises ValueError for fewer than two classes."""
-        if len(self.output_shape) != 1 or self.output_shape[0] < 2:
-            raise ValueError(
-                f"predict_proba: expected a model with outputs (classes,), at least 2 of them, got {self.output_shape}"
-            )
-        return losses.probabilities(self.predict(X, num_threads))
+        """softmax of the scores: (n, classes), rows that sum to 1. Raises ValueError for outputs of another shape.
+
+        Of a single score s, as binary_cross_entropy has it, (n, 2): 1 - sigmoid(s) and sigmoid(s).
+        """
+        if len(self.output_shape) != 1:
+            raise ValueError(f"predict_proba: expected a model with outputs (classes,), got {self.output_shape}")
+        scores = self.predict(X, num_threads)
+        return losses.probabilities(scores if self.output_shape[0] > 1 else np.pad(scores, ((0, 0), (1, 0))))
 
     def forward(self, X: ArrayLike, training: bool = False) -> Array:
         """The outputs for a batch X, by hand. With `training`, what `backward` needs is kept until the next forward."""
@@ -160,7 +174,6 @@ class Sequential:
         if not training:
             with self.busy.reading("forward"):
                 return network.predict(x)
-        network.check_batch(len(x))
         with self.busy.writing("forward"):
             if self._by_hand is None:
                 self._by_hand = ByHand(network)

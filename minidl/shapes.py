@@ -69,6 +69,20 @@ def positive(name: str, value: Any) -> float:
     return float(value)
 
 
+def normal(name: str, value: Any, dtype: str = "float32") -> float:
+    """`value` as a float above 0 that float32 does not flush to 0, finite in `dtype`.
+
+    Raises TypeError or ValueError naming the argument.
+
+    >>> normal("eps", 1e-8)
+    1e-08
+    """
+    least = float(np.finfo(np.float32).tiny)
+    if number(name, value, dtype) < least:
+        raise ValueError(f"{name}: expected a number of at least {least:.4g}, got {value}")
+    return float(value)
+
+
 def fraction(name: str, value: Any) -> float:
     """`value` as a float in [0, 1); raises TypeError or ValueError naming the argument.
 
@@ -131,7 +145,8 @@ def _same(size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair, axi
 def image(shape: Shape) -> tuple[int, int, int]:
     """`shape` as (channels, height, width); raises ValueError if it is anything else."""
     if len(shape) != 3:
-        raise ValueError(f"expected (channels, height, width), got {shape}")
+        hint = ": of X (n, h, w), X[:, np.newaxis] has one channel" if len(shape) == 2 else ""
+        raise ValueError(f"expected (channels, height, width), got {shape}{hint}")
     return shape
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from minidl import initializers
 from minidl import layers as ours
 from minidl.arrays import Array
-from minidl.container import as_layer, title
+from minidl.container import as_layer, depth, title
 from minidl.layer import Layer, Shape
 from minidl.saving.recipes import Recipes, decode, made_with
 from minidl.state import by_layer
@@ -21,6 +21,7 @@ INITIALIZERS = (
     *(initializers.lecun_normal, initializers.orthogonal, initializers.zeros, initializers.ones),
 )
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__} | {init.__name__: init for init in INITIALIZERS}
+MOST_NESTED = 16  # levels of layers in layers: what a file can hold
 MOST_PIXELS = 2**24  # what building takes time for: a file must not take long to load
 
 
@@ -35,6 +36,8 @@ def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     if not layers:
         raise ValueError("layers: expected at least one, got none")
     for i, layer in enumerate(layers):
+        if (deep := depth(layer)) > MOST_NESTED:
+            raise ValueError(f"{name(i, layer)}: expected layers nested at most {MOST_NESTED} deep, got {deep}")
         for part in layer.leaves() or [layer]:
             if id(part) in seen:
                 raise ValueError(f"{name(i, part)}: appears twice; make a second layer, they would share weights")
@@ -96,7 +99,7 @@ class Part:
 
 def apart(value: Any) -> Any:
     """A copy of layers, or of an argument of one, in which every layer is a Part."""
-    if isinstance(value, Layer):
+    if isinstance(value, Layer):  # whose settings are also those of the layers in it
         return Part(type(value), apart(value.config()), value.settings)
     return _copied(value, apart)
 

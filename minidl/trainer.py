@@ -13,7 +13,7 @@ from minidl.saving import files
 from minidl.saving.atomic import Path, text
 from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
-from minidl.shapes import whole
+from minidl.shapes import flag, whole
 from minidl.training import checkpoints
 from minidl.training.fitting import WAY_OUT, Fit, Position
 from minidl.training.hooks import Hooks
@@ -64,7 +64,8 @@ class Trainer(Learner):
         An epoch sees every example once, the last partial batch included; rows of weight 0 count as absent.
         validation_split: this share of the examples, shuffled and (for labels) stratified, is held back.
         accumulate: so many batches make one step: the sums of gradients go on over all of them. It is the step of one
-            batch as large as all of them, to the last bit, unless batch statistics or layers in NumPy see each alone.
+            batch as large as all of them, to the last bit and in memory, unless batch statistics or layers in NumPy see
+            each alone.
         verbose: 0 nothing, 1 a line an epoch, 2 also a bar, None: 2 on a terminal, else 1.
 
         A fit that was interrupted is completed by the next one with the same arguments. Behind `resume`, others are
@@ -86,14 +87,14 @@ class Trainer(Learner):
             rows, held = data.split(validation_split, self.seed)
             validation = self._validation(data, held, validation_data)
             self.check_batch(len(rows) % batch_size or batch_size)  # the last one
+            self.check_trainable()
+            self.check_metrics(data)
         fit = Fit(
             self, data, rows, validation, epochs, batch_size, accumulate,
-            bool(shuffle), float(validation_split), hooks, progress,
+            flag("shuffle", shuffle), float(validation_split), hooks, progress,
         )  # fmt: skip
         with self.model.busy.training("fit"):
             before, position = (self._fit, self._resumed), self._position()
-            if self._fit is not None and position is not None and position.complete:
-                position = None  # a hook failed behind its last step; only a program that is run again asks for it
             difference = None if position is None else fit.difference(position)
             if position is not None and difference is None:
                 fit.resume(position)
@@ -113,6 +114,8 @@ class Trainer(Learner):
                         self._fit.keep(position)
                 elif unbuilt and self.step == step and isinstance(error, (TypeError, ValueError, OSError)):
                     self._fit = None
+                elif fit.position().complete and isinstance(error, Exception):
+                    self._fit = None  # a hook failed behind the last step
                 else:
                     fit.note_arguments()
                 if unbuilt and self._fit is None:
@@ -148,7 +151,7 @@ class Trainer(Learner):
     def interrupted(self) -> Position | None:
         """Where a fit stands that did not come to its end, and that the next one completes. None begins another."""
         position = self._position()
-        return None if position is None or position.complete else position
+        return None if position is None or (position.complete and self._fit is None) else position
 
     @interrupted.setter
     def interrupted(self, nothing: None) -> None:
@@ -166,7 +169,7 @@ class Trainer(Learner):
     ) -> Trainer:
         """A trainer as it was when the checkpoint was saved; its next fit completes the one that was interrupted.
 
-        model: takes the weights, one of the same layers, shape, seed and dtype; None: made anew.
+        model: takes the weights and what is frozen, one of the same layers, shape, seed and dtype; None: made anew.
         custom: the layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. Nothing
             is imported, and no code is in the file.
 
@@ -180,6 +183,7 @@ class Trainer(Learner):
             trainer._resumed = checkpoints.restore(trainer, config, tensors)
             if model is not None:
                 model.load_state_dict(checkpoints.states(tensors))
+                checkpoints.take_settings(model, config)
         return trainer
 
     def _position(self) -> Position | None:

@@ -16,5 +16,5 @@ cdef class Chain:
     cdef int add(self, int k, Op source, Py_ssize_t offset) except -1
     cdef void place_sums(self) noexcept
     cdef int check_readers(self) except -1
-    cdef int set_training(self, tuple frozen, tuple rates) except -1
+    cdef int set_training(self, tuple frozen, tuple rates, tuple late) except -1
     cdef int check_size(self, Py_ssize_t n) except -1

@@ -22,11 +22,12 @@ cdef class Chain:
     """The ops of a model in their order, with the places of their parameters in the flat buffer.
 
     ops: Op objects of one dtype; offsets: for each the place of its first parameter; has_loss: the last op is a loss;
-    frozen: for each whether its parameters are left alone; rates: for each a factor of the learning rate.
+    frozen: for each whether its parameters are left alone; rates: for each a factor of the learning rate;
+    late: for each how many steps of the optimizer went by while it was frozen.
     Raises TypeError or ValueError if they do not fit together or an op was compiled against another minidl.
     """
 
-    def __cinit__(self, ops, offsets, has_loss=False, frozen=(), rates=()):
+    def __cinit__(self, ops, offsets, has_loss=False, frozen=(), rates=(), late=()):
         cdef int k
         ops, offsets = tuple(ops), tuple([index(offset) for offset in offsets])
         if not ops or len(ops) != len(offsets):
@@ -45,7 +46,7 @@ cdef class Chain:
         for k in range(self.n_ops):
             self.add(k, ops[k], offsets[k])
         self.place_sums()
-        self.set_training(tuple(frozen), tuple(rates))
+        self.set_training(tuple(frozen), tuple(rates), tuple(late))
         self.check_readers()
         fuse(self.ops, self.n_ops)
         share_memory(self.ops, self.n_ops, self.values)
@@ -109,15 +110,16 @@ cdef class Chain:
                                      f"{self.values[number].size}")
         return 0
 
-    cdef int set_training(self, tuple frozen, tuple rates) except -1:
+    cdef int set_training(self, tuple frozen, tuple rates, tuple late) except -1:
         """What is trained, and how fast."""
         cdef int k
-        for name, values in (("frozen", frozen), ("rates", rates)):
+        for name, values in (("frozen", frozen), ("rates", rates), ("late", late)):
             if values and len(values) != self.n_ops:
                 raise ValueError(f"{name}: expected one for each of {self.n_ops} ops, got {len(values)}")
         for k in range(self.n_ops):
             self.ops[k].frozen = bool(frozen[k]) if frozen else False
             self.ops[k].rate = rates[k] if rates else 1.0
+            self.ops[k].late = late[k] if late else 0
             if not 0 <= self.ops[k].rate < 1e300:
                 raise ValueError(f"rates: expected finite numbers of at least 0, got {rates[k]!r}")
             self.ends |= self.ops[k].end_step != NULL and not self.ops[k].frozen

@@ -73,6 +73,7 @@ struct op {
   int reads;                   /* READS_X | READS_Y | SUMS_ARE_ENOUGH */
   int frozen;                  /* its parameters are left alone, and it runs as in inference (set by the plan) */
   double rate;                 /* factor of the learning rate (set by the plan) */
+  int64_t late;                /* the optimizer's steps that went by while it was frozen (set by the plan) */
   ptrdiff_t in_size, out_size; /* numbers of one example */
   int in, skip, out, dskip;    /* numbers of values; value 0 is the plan's input, op k writes value k + 1; -1: none. Of two
                                   ops with one `in`, only the first writes dx: it adds what `dskip` hands it */

@@ -64,6 +64,7 @@ cdef extern from "op.h" nogil:
         void (*end_step)(const op *, const whole *, void *) noexcept nogil
         int cut, splits, in_place, y_is, dx_is, is_relu, is_loss, reads, frozen, shares_packed
         double rate
+        int64_t late
         Py_ssize_t in_size, out_size
         int input "in"
         int skip

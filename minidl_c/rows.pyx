@@ -90,7 +90,7 @@ cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) no
             scale_range(&j.clip, j.real_bytes, j.grad_flat, a, b)
             fetch_to_write(j.param + a * j.real_bytes, (b - a) * j.real_bytes)      # every thread has read them
             j.update.update(j.update, j.param, j.grad_flat, a, b, j.rates[round] * o.rate,
-                            j.update.steps + round)
+                            j.update.steps + round - o.late)
 
 
 cdef void end_step(job *j, Py_ssize_t k) noexcept nogil:

@@ -64,7 +64,7 @@ cdef class Update:
     def apply(self, param, grad, double rate, count=None, ranges=None):
         """One update of all flat parameters, outside a plan: param IN and OUT, grad IN, of one size and dtype.
 
-        ranges: triples (start, end, factor of the rate), which alone are updated; None: everything.
+        ranges: (start, end, factor of the rate, steps that went by without it), which alone are updated; None: everything.
         count (1,) int64 IN and OUT, or None: the steps done so far, one more now; no signal can come between the two.
         Raises TypeError or ValueError for other arrays.
         """
@@ -78,14 +78,14 @@ cdef class Update:
             steps = <int64_t *> a.take(count, "int64", 1, 1, True, "count")
         self.belong(a, size, dtype)
         a.apart()
-        ranges = [(0, size, 1)] if ranges is None else ranges
-        ranges = [(index(start), index(end), float(factor)) for start, end, factor in ranges]
-        for start, end, factor in ranges:
+        ranges = [(0, size, 1, 0)] if ranges is None else ranges
+        ranges = [(index(start), index(end), float(factor), index(late)) for start, end, factor, late in ranges]
+        for start, end, factor, late in ranges:
             if not 0 <= start <= end <= size:
                 raise ValueError(f"ranges: expected parts of {size} numbers, got {start} to {end}")
         cdef unsigned before = flush_subnormals()      # as inside a plan
-        for start, end, factor in ranges:
-            self.c.update(&self.c, w, g, start, end, rate * <double> factor, self.c.steps)
+        for start, end, factor, late in ranges:
+            self.c.update(&self.c, w, g, start, end, rate * <double> factor, self.c.steps - <int64_t> late)
         restore_subnormals(before)
         self.c.steps += 1
         if steps != NULL:

@@ -191,7 +191,7 @@ def test_batch_statistics_in_a_branch_want_two_numbers():
     pooled = Sequential([GlobalAvgPool2D(), Dense(2)], SHAPE)
     assert pooled.predict(X).shape == (40, 2)
     one_pixel = Sequential([Residual(BatchNorm2D())], (2, 1, 1))
-    with pytest.raises(ValueError, match="layer 0, Residual: expected at least 2 examples"):
+    with pytest.raises(ValueError, match=r"layer 0, Residual: body.0, BatchNorm2D: expected at least 2 examples"):
         one_pixel.forward(np.zeros((1, 2, 1, 1)), training=True)
 
 
@@ -259,3 +259,48 @@ def test_nested_weights_take_the_outer_dtype():
     model = Sequential([base], SHAPE, dtype="float64")
     np.testing.assert_array_equal(model.params["0.0.weight"].value, base.params["0.weight"].value)
     assert model.params["0.0.weight"].value.dtype == np.float64
+
+
+# ---- limits
+def test_layers_nest_to_a_depth_that_a_file_can_hold(tmp_path):
+    def nested(levels):
+        layer = Dense(3)
+        for _ in range(levels):
+            layer = Residual(layer)
+        return layer
+
+    model = Sequential([nested(16)], (3,))
+    model.save(tmp_path / "m.safetensors")
+    assert np.array_equal(
+        Sequential.load(tmp_path / "m.safetensors").predict(np.ones((1, 3))), model.predict(np.ones((1, 3)))
+    )
+    with pytest.raises(ValueError, match="layer 0, Residual: expected layers nested at most 16 deep, got 17"):
+        Sequential([nested(17)], (3,))
+
+
+def test_many_branches():
+    model = Sequential([Parallel(*(Dense(1) for _ in range(256)))], (3,))
+    assert model.predict(np.ones((2, 3))).shape == (2, 256)
+    with pytest.raises(ValueError, match="branches: expected at most 256, got 257"):
+        Parallel(*(ReLU() for _ in range(257)))
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"), [(Parallel(ReLU()), "join"), (Residual(ReLU()), "layers"), (Block(ReLU()), "layers")]
+)
+def test_arguments_stay(layer, name):
+    with pytest.raises(AttributeError):
+        setattr(layer, name, "add")
+
+
+def test_a_class_is_no_layer():
+    for kind in (Sequential, Dense):
+        with pytest.raises(TypeError, match="layers: expected Layer objects, got <class"):
+            Sequential([kind], (3,))
+
+
+def test_weights_that_the_outer_dtype_cannot_hold_are_refused():
+    base = Sequential([Dense(2)], (3,), dtype="float64")
+    base.params["0.weight"].value[0, 0] = 1e300
+    with pytest.raises(ValueError, match=r"layer 0, Block.*'weight'.*float32 can hold"):
+        Sequential([base], (3,))

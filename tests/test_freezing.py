@@ -1,13 +1,16 @@
 """layer.trainable and layer.lr_factor: what a step leaves alone, and how fast it changes the rest."""
 
+import copy
+
 import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
 from minidl.initializers import ones, zeros
-from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Flatten, ReLU, Residual
+from minidl.layers import BatchNorm1D, BatchNorm2D, Conv2D, Dense, Dropout, Flatten, ReLU, Residual
 from minidl.losses import softmax_cross_entropy
-from minidl.optimizers import SGD, Adam
+from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from minidl.testing import check_layer
 
 RNG = np.random.default_rng(11)
 SHAPE = (2, 5, 5)
@@ -196,3 +199,169 @@ def test_all_layers_frozen_is_refused():
         layer.trainable = False
     with pytest.raises(ValueError, match="model: expected a layer that is trainable, all are frozen"):
         fitted(model)
+
+
+class Bottle(Residual):
+    """A container of a user's, that makes its layers itself."""
+
+    def __init__(self, channels):
+        self.channels = channels
+        super().__init__(Conv2D(channels, 1), ReLU())
+
+
+def test_settings_inside_a_users_container_are_kept(tmp_path):
+    model = Sequential([Bottle(2), Flatten(), Dense(3)], SHAPE)
+    model.layers[0].layers[0].trainable, model.layers[0].lr_factor = False, 0.5
+    trainer = fitted(model)
+    model.save(tmp_path / "m.safetensors")
+    trainer.save_checkpoint(tmp_path / "c.safetensors")
+    for other in (
+        *(copy.deepcopy(model), model[:], Sequential.load(tmp_path / "m.safetensors", custom={"Bottle": Bottle})),
+        Trainer.resume(tmp_path / "c.safetensors", custom={"Bottle": Bottle}).model,
+    ):
+        assert not other.layers[0].layers[0].trainable
+        assert other.layers[0].lr_factor == 0.5 and other.layers[0].trainable
+
+
+@pytest.mark.parametrize(
+    "settings", [[], {"weights": {}}, {"layers": []}, {"layers": {"body.0": {"trainable": 1}}}, {"layers": {"x": {}}}]
+)
+def test_settings_in_a_file_that_make_no_sense(settings):
+    recipe = {"minidl": ["Residual", {"layers": {"tuple": [{"minidl": ["ReLU", {}]}]}, "shortcut": None}, settings]}
+    whole = {"layers": [recipe], "input_shape": [2, 5, 5], "seed": 0, "dtype": "float32"}
+    with pytest.raises((TypeError, ValueError), match=r"setting|trainable|class and its arguments"):
+        Sequential.from_recipe(whole, {}, {})
+
+
+class Thaw:
+    """Thaws layer 0 at an epoch."""
+
+    def __init__(self, epoch, stop=None):
+        self.epoch, self.stop = epoch, stop
+
+    def on_epoch_begin(self, trainer, epoch):
+        if epoch == self.epoch:
+            trainer.model.layers[0].trainable = True
+
+    def on_step_end(self, trainer, step, loss):
+        if step == self.stop:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.05, momentum=0.9), Adam(0.01)])
+@pytest.mark.parametrize("stop", [1, 4, 5, 8])
+def test_a_resume_knows_what_was_thawed(optimizer, stop, tmp_path):
+    """With the program's own model, which begins frozen each time: the README's way."""
+
+    def begin():
+        model = net()
+        model.layers[0].trainable = False
+        return model
+
+    fit = {"epochs": 4, "batch_size": 20, "verbose": 0}
+    whole = Trainer(begin(), "softmax_cross_entropy", copy.deepcopy(optimizer))
+    whole.fit(X, Y, callbacks=[Thaw(1)], **fit)
+    broken = Trainer(begin(), "softmax_cross_entropy", copy.deepcopy(optimizer))
+    with pytest.raises(KeyboardInterrupt):
+        broken.fit(X, Y, callbacks=[Thaw(1, stop)], **fit)
+    broken.save_checkpoint(tmp_path / "c.safetensors")
+    for model in (begin(), None):
+        again = Trainer.resume(tmp_path / "c.safetensors", model=model)
+        assert again.model.layers[0].trainable == (stop > 2)
+        again.fit(X, Y, callbacks=[Thaw(1)], **fit)
+        assert not changed(again.model, whole.model.state_dict())
+
+
+def test_a_resume_with_another_model_names_the_layer(tmp_path):
+    trainer = fitted(net())
+    trainer.save_checkpoint(tmp_path / "c.safetensors")
+    other = Sequential([Conv2D(4, 3), BatchNorm2D(eps=1e-3)], SHAPE)
+    with pytest.raises(ValueError, match="model: expected the checkpoint's 6 layers, got 2"):
+        Trainer.resume(tmp_path / "c.safetensors", model=other)
+    layers = [Conv2D(4, 3), BatchNorm2D(eps=1e-3), ReLU(), Residual(ReLU()), Flatten(), Dense(3)]
+    with pytest.raises(ValueError, match=r"expected layer 1 of the checkpoint, .*1e-05.*, got .*0\.001"):
+        Trainer.resume(tmp_path / "c.safetensors", model=Sequential(layers, SHAPE))
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("kind", ["fused", "staged", "resumed"])
+@pytest.mark.parametrize(
+    ("optimizer", "name", "arguments"),
+    [
+        (Adam(0.001), "Adam", {"lr": 0.001}),
+        (AdamW(0.001, amsgrad=True), "AdamW", {"lr": 0.001, "amsgrad": True}),
+        (Adagrad(0.01, lr_decay=0.1), "Adagrad", {"lr": 0.01, "lr_decay": 0.1}),
+        (RMSprop(0.001, momentum=0.9), "RMSprop", {"lr": 0.001, "momentum": 0.9}),
+        (SGD(0.05, momentum=0.9), "SGD", {"lr": 0.05, "momentum": 0.9}),
+    ],
+)
+def test_steps_are_counted_layer_by_layer(optimizer, name, arguments, kind, tmp_path):
+    """Trained, frozen and thawed at different steps, as PyTorch's parameters that want no gradient meanwhile."""
+    torch = pytest.importorskip("torch")
+    from torch import nn
+
+    model = Sequential([Dense(6), ReLU(), Dense(5), ReLU(), Dense(3)], (4,), dtype="float64")
+    twin = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)).double()
+    twin.load_state_dict({key: torch.tensor(value) for key, value in model.state_dict().items()})
+    theirs = getattr(torch.optim, name)(twin.parameters(), **arguments)
+    trainer = Trainer(model, KINDS["staged" if kind == "staged" else "fused"], copy.deepcopy(optimizer))
+    rng = np.random.default_rng(0)
+    for step in range(60):
+        frozen = {0: step < 20 or 40 <= step < 50, 2: 10 <= step < 30}
+        for i, is_frozen in frozen.items():
+            trainer.model.layers[i].trainable = not is_frozen
+            twin[i].requires_grad_(not is_frozen)
+        x, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
+        theirs.zero_grad(set_to_none=True)
+        nn.functional.cross_entropy(twin(torch.tensor(x)), torch.tensor(y)).backward()
+        theirs.step()
+        trainer.train_batch(x, y)
+        if kind == "resumed" and step in (5, 25, 45):
+            trainer.save_checkpoint(tmp_path / "c.safetensors")
+            trainer = Trainer.resume(tmp_path / "c.safetensors")
+    for key, value in twin.state_dict().items():
+        np.testing.assert_allclose(trainer.model.state_dict()[key], value.numpy(), rtol=1e-9, atol=1e-12, err_msg=key)
+
+
+def test_frozen_batch_norm_takes_a_single_example():
+    model = Sequential([Flatten(), Residual(BatchNorm1D())], SHAPE)
+    with pytest.raises(ValueError, match=r"layer 1, Residual: body\.0, BatchNorm1D: expected at least 2 examples"):
+        model.forward(X[:1], training=True)
+    model.layers[1].trainable = False
+    assert np.array_equal(model.forward(X[:1], training=True), model.predict(X[:1]))
+
+
+@pytest.mark.parametrize("fault", ["frozen", "rates"])
+def test_a_refusal_leaves_nothing_behind(fault):
+    model = net()
+    trainer = Trainer(model, "softmax_cross_entropy", PlainSGD(0.1) if fault == "rates" else SGD(0.1))
+    if fault == "frozen":
+        for layer in model.layers:
+            layer.trainable = False
+    else:
+        model.layers[0].lr_factor = 0.5
+
+    class Hooked:
+        def on_fit_begin(self, trainer):
+            raise AssertionError("must not begin")
+
+    for call in (lambda: trainer.fit(X, Y, callbacks=[Hooked()]), lambda: trainer.train_batch(X, Y)):
+        with pytest.raises(ValueError, match=r"all are frozen|lr_factor"):
+            call()
+    assert trainer.interrupted is None and trainer.step == 0
+    trainer.check_savable()
+
+
+def test_a_frozen_trainer_can_be_saved(tmp_path):
+    trainer = fitted(net())
+    for layer in trainer.model.layers:
+        layer.trainable = False
+    trainer.save_checkpoint(tmp_path / "c.safetensors")
+    assert not changed(Trainer.resume(tmp_path / "c.safetensors").model, trainer.model.state_dict())
+
+
+def test_check_layer_looks_at_a_thawed_copy():
+    for layer in (Dense(3), Residual(Dense(4))):
+        layer.trainable = False
+        check_layer(layer, (4,))
+        assert not layer.trainable

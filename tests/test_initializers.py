@@ -126,3 +126,21 @@ def test_a_transposed_convolution_asks_as_a_convolution_does(groups):
         for i in range(6 // groups):
             group = channel // (4 // groups)
             np.testing.assert_array_equal(weight[channel, i], asked[group * (6 // groups) + i, channel % (4 // groups)])
+
+
+@pytest.mark.parametrize("init", initializers.BY_INPUTS)
+@pytest.mark.parametrize("stride", [1, 2, (1, 4)])
+def test_a_transposed_convolution_counts_the_taps_that_meet(init, stride):
+    """An output of stride s sees one in s of the taps: so much larger is what each of them begins with."""
+    strides = stride if isinstance(stride, tuple) else (stride, stride)
+    model = Sequential([ConvTranspose2D(64, 4, stride, kernel_initializer=init)], (64, 5, 5), dtype="float64")
+    plain = init(np.random.default_rng(0), (64, 64, 4, 4)).std()
+    np.testing.assert_allclose(
+        model.params["0.weight"].value.std(), plain * np.sqrt(strides[0] * strides[1]), rtol=0.02
+    )
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_values_that_are_not_finite_are_refused(value):
+    with pytest.raises(ValueError, match=r"layer 0, Dense.*init of 'weight': expected (finite numbers|numbers)"):
+        Sequential([Dense(2, kernel_initializer=lambda rng, shape: np.full(shape, value))], (3,))

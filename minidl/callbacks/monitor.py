@@ -24,7 +24,8 @@ class Monitor:
             raise TypeError(f"{argument}: expected a name such as 'val_accuracy', got {name!r}")
         known = LOWER.get(name.removeprefix("val_")) if lower is None else flag("lower", lower)
         if known is None:
-            raise ValueError(f"lower: expected True or False with {argument}={name!r}: which of two values is better?")
+            unknown = f"{argument}={name!r}, which is none of {', '.join(LOWER)}"
+            raise ValueError(f"lower: expected True or False with {unknown}: which of two values is better?")
         self.argument, self.name, self.lower = argument, name, known
 
     @property

@@ -7,7 +7,7 @@ the data: neither threads, batch size, dtype nor processor change it.
 from __future__ import annotations
 
 from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, image, pair
+from minidl.shapes import Pair, Shape, flag, image, pair
 from minidl_c.augment import AugmentOp
 
 
@@ -49,7 +49,7 @@ class RandomFlip(Layer):
         self.vertical = vertical
 
     def build(self, in_shape: Shape) -> Shape:
-        flips = bool(self.vertical), bool(self.horizontal)
+        flips = flag("vertical", self.vertical), flag("horizontal", self.horizontal)
         self.op = AugmentOp(in_shape, image(in_shape)[1:], flips=flips, path=self._path, dtype=self.dtype)
         return in_shape
 

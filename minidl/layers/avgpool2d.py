@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, image, pair
+from minidl.shapes import Pair, Shape, flag, image, pair
 from minidl_c.avgpool2d import AvgPool2DOp
 
 
@@ -37,7 +37,7 @@ class AvgPool2D(Layer):
         kernel = pair("pool_size", self.pool_size)
         stride = kernel if self.stride is None else pair("stride", self.stride)
         padding = pair("padding", self.padding, least=0)
-        options = bool(self.ceil_mode), bool(self.count_include_pad)
+        options = flag("ceil_mode", self.ceil_mode), flag("count_include_pad", self.count_include_pad)
         self.op = AvgPool2DOp(image(in_shape), kernel, stride, padding, *options, self.dtype)
         return self.op.out_shape
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.initializers import ones, zeros
 from minidl.layer import Layer
-from minidl.shapes import Shape, image, number
+from minidl.shapes import Shape, flag, image, number
 from minidl_c.batchnorm import BatchNormOp
 from minidl_c.batchnorm_statistics import BatchStatisticsOp
 
@@ -28,7 +28,7 @@ class BatchNorm2D(Layer):
     Ioffe and Szegedy: "Batch Normalization", ICML 2015; the numbers are those of torch.nn.BatchNorm2d.
     """
 
-    def __init__(self, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
+    def __init__(self, *, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
         self.eps = eps
         self.momentum = momentum
         self.affine = affine
@@ -43,7 +43,7 @@ class BatchNorm2D(Layer):
             raise ValueError(f"eps: expected a number above 0, got {eps}")
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum: expected a number in [0, 1], got {momentum}")
-        arguments = (in_shape, eps, momentum, bool(self.affine), self.dtype)
+        arguments = (in_shape, eps, momentum, flag("affine", self.affine), self.dtype)
         self.op = (BatchStatisticsOp(*arguments), BatchNormOp(*arguments))
         self.least_examples = 2 if pixels == 1 else 1
         if self.affine:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.initializers import Init, checked, he_uniform, zeros
+from minidl.initializers import BY_INPUTS, Init, checked, he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole
 from minidl_c.conv_transpose2d import ConvTranspose2DOp
@@ -65,21 +66,23 @@ class ConvTranspose2D(Layer):
         dilation, use_bias = pair("dilation", self.dilation), flag("use_bias", self.use_bias)
         window = (kernel, stride, padding, extra, dilation)
         self.op = ConvTranspose2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
-        init = checked("kernel_initializer", self.kernel_initializer)
-        if init is he_uniform:
-            taps = max(kernel[0] / stride[0], 1) * max(kernel[1] / stride[1], 1)
-            init = partial(he_uniform, inputs=channels // groups * taps)
-        self.weight = self.param("weight", (channels, filters // groups, *kernel), partial(_turned, init, groups))
+        init = partial(_turned, checked("kernel_initializer", self.kernel_initializer), stride, groups)
+        self.weight = self.param("weight", (channels, filters // groups, *kernel), init)
         if use_bias:
             self.bias = self.param("bias", (filters,), self.bias_initializer)
         self.macs = self.weight.value.size * height * width
         return self.op.out_shape
 
 
-def _turned(init: Init, groups: int, rng: np.random.Generator, shape: Shape) -> Array:
-    """What `init` makes of (filters, channels / groups, ...), in the order of this layer's weight."""
+def _turned(init: Init, stride: Pair, groups: int, rng: np.random.Generator, shape: Shape) -> Array:
+    """What `init` makes of (filters, channels / groups, ...), in the order of this layer's weight.
+
+    Of the taps, as many as the stride leaves are inputs of an output.
+    """
     channels, filters, *kernel = shape
     values = np.asarray(init(rng, (filters * groups, channels // groups, *kernel)))
     if values.shape != (filters * groups, channels // groups, *kernel):
         return values  # `param` says what is wrong with it
+    if init in BY_INPUTS:
+        values = values * math.sqrt(math.prod(min(k, s) for k, s in zip(kernel, stride, strict=True)))
     return values.reshape(groups, filters, channels // groups, *kernel).swapaxes(1, 2).reshape(shape)

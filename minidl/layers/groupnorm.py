@@ -6,7 +6,7 @@ import math
 
 from minidl.initializers import ones, zeros
 from minidl.layer import Layer
-from minidl.shapes import Shape, number, whole
+from minidl.shapes import Shape, flag, number, whole
 from minidl_c.groupnorm import GroupNormOp
 
 
@@ -28,7 +28,7 @@ class GroupNorm(Layer):
     arXiv:1607.08022.
     """
 
-    def __init__(self, groups: int, eps: float = 1e-5, affine: bool = True) -> None:
+    def __init__(self, groups: int, *, eps: float = 1e-5, affine: bool = True) -> None:
         self.groups = groups
         self.eps = eps
         self.affine = affine
@@ -38,7 +38,7 @@ class GroupNorm(Layer):
         if channels % groups:
             raise ValueError(f"groups: expected a divisor of {channels} channels, got {groups}")
         eps = number("eps", self.eps, self.dtype)
-        self.op = GroupNormOp(in_shape, groups, channels, eps, bool(self.affine), self.dtype)
+        self.op = GroupNormOp(in_shape, groups, channels, eps, flag("affine", self.affine), self.dtype)
         if self.affine:
             self.weight = self.param("weight", (channels,), ones)
             self.bias = self.param("bias", (channels,), zeros)
@@ -60,13 +60,13 @@ class LayerNorm(Layer):
     Ba, Kiros, Hinton: "Layer Normalization", arXiv:1607.06450.
     """
 
-    def __init__(self, eps: float = 1e-5, affine: bool = True) -> None:
+    def __init__(self, *, eps: float = 1e-5, affine: bool = True) -> None:
         self.eps = eps
         self.affine = affine
 
     def build(self, in_shape: Shape) -> Shape:
         eps = number("eps", self.eps, self.dtype)
-        self.op = GroupNormOp(in_shape, 1, math.prod(in_shape), eps, bool(self.affine), self.dtype)
+        self.op = GroupNormOp(in_shape, 1, math.prod(in_shape), eps, flag("affine", self.affine), self.dtype)
         if self.affine:
             self.weight = self.param("weight", in_shape, ones)
             self.bias = self.param("bias", in_shape, zeros)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, image, pair
+from minidl.shapes import Pair, Shape, flag, image, pair
 from minidl_c.maxpool2d import MaxPool2DOp
 
 
@@ -35,7 +35,7 @@ class MaxPool2D(Layer):
         kernel = pair("pool_size", self.pool_size)
         stride = kernel if self.stride is None else pair("stride", self.stride)
         padding = pair("padding", self.padding, least=0)
-        self.op = MaxPool2DOp(image(in_shape), kernel, stride, padding, bool(self.ceil_mode), self.dtype)
+        self.op = MaxPool2DOp(image(in_shape), kernel, stride, padding, flag("ceil_mode", self.ceil_mode), self.dtype)
         return self.op.out_shape
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from minidl.arguments import fixed
 from minidl.arrays import Array
 from minidl.container import ADD, CONCAT, Branch, Container, chain
 from minidl.layer import Layer, Shape
+
+MOST_BRANCHES = 256
 
 
 class Parallel(Container):
@@ -25,8 +28,12 @@ class Parallel(Container):
             raise ValueError(f"join: expected 'add' or 'concat', got {join!r}")
         if not branches:
             raise ValueError("branches: expected at least one, got none")
-        self.branches = tuple(chain(f"branches[{i}]", branch) for i, branch in enumerate(branches))
-        self.join = join
+        if len(branches) > MOST_BRANCHES:
+            raise ValueError(f"branches: expected at most {MOST_BRANCHES}, got {len(branches)}")
+        self._branches = tuple(chain(f"branches[{i}]", branch) for i, branch in enumerate(branches))
+        self._join = join
+
+    branches, join = fixed("branches"), fixed("join")
 
     def ways(self) -> dict[str, Branch]:
         return {f"branches.{i}": way for i, way in enumerate(self.branches)}
@@ -41,9 +48,11 @@ class Block(Container):
     _weights: Mapping[str, Array] | None = None  # what it begins with, instead of its layers' inits
 
     def __init__(self, *layers: Layer) -> None:
-        self.layers = chain("layers", layers)
+        self._layers = chain("layers", layers)
         if not layers:
             raise ValueError("layers: expected at least one, got none")
+
+    layers = fixed("layers")
 
     @classmethod
     def of(cls, layers: Sequence[Layer], weights: Mapping[str, Array] | None) -> Block:

@@ -23,7 +23,7 @@ class PReLU(Layer):
     He, Zhang, Ren, Sun: "Delving Deep into Rectifiers", arXiv:1502.01852.
     """
 
-    def __init__(self, init: float = 0.25, shared: bool = False) -> None:
+    def __init__(self, *, init: float = 0.25, shared: bool = False) -> None:
         self.init = init
         self.shared = shared
 

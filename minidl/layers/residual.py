@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from minidl.arguments import fixed
 from minidl.container import Branch, Container, chain
 from minidl.layer import Layer
 
@@ -19,8 +20,10 @@ class Residual(Container):
     """
 
     def __init__(self, *layers: Layer, shortcut: Layer | list[Layer] | tuple[Layer, ...] | None = None) -> None:
-        self.layers = chain("layers", layers)
-        self.shortcut = None if shortcut is None else chain("shortcut", shortcut)
+        self._layers = chain("layers", layers)
+        self._shortcut = None if shortcut is None else chain("shortcut", shortcut)
+
+    layers, shortcut = fixed("layers"), fixed("shortcut")
 
     def ways(self) -> dict[str, Branch]:
         return {"body": self.layers, "shortcut": self.shortcut or ()}

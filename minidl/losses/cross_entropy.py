@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.arguments import fixed
 from minidl.arrays import unmasked
 from minidl.layer import Shape
 from minidl.losses.native import NativeLoss
@@ -27,11 +28,14 @@ class SoftmaxCrossEntropy(NativeLoss):
     """
 
     classes = True
+    applies = "Softmax"
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
-        self.label_smoothing = number("label_smoothing", label_smoothing)
-        if not 0 <= self.label_smoothing <= 1:
+        self._label_smoothing = number("label_smoothing", label_smoothing)
+        if not 0 <= self._label_smoothing <= 1:
             raise ValueError(f"label_smoothing: expected a share from 0 to 1, got {label_smoothing!r}")
+
+    label_smoothing = fixed("label_smoothing")
 
     def op(self, shape: Shape, dtype: str) -> SoftmaxCrossEntropyOp:
         return SoftmaxCrossEntropyOp(shape, self.label_smoothing, dtype)
@@ -41,12 +45,14 @@ class SoftmaxCrossEntropy(NativeLoss):
         if len(shape) != 1:
             raise ValueError(f"softmax_cross_entropy: expected a model with outputs (classes,), got {shape}")
         array = unmasked(y, "y")
+        if array.ndim == 2 and array.dtype.kind in "biuf":
+            hint = {shape: ": of one-hot rows, y.argmax(axis=1)", (1,): ": y.ravel()"}.get(array.shape[1:], "")
+            raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}{hint}")
         if array.dtype.kind not in "iu":
             hint = "y.astype(int)" if array.dtype.kind in "bf" else "np.unique(y, return_inverse=True)[1]"
             raise TypeError(f"y: expected integer labels, got dtype {array.dtype}; perhaps {hint}")
         if array.ndim != 1:
-            one_hot = ": of one-hot rows, y.argmax(axis=1)" if array.shape[1:] == shape else ""
-            raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}{one_hot}")
+            raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}")
         if array.size and (array.min() < 0 or array.max() >= shape[0]):
             shifted = ": y - 1 counts from 0" if array.min() == 1 and array.max() == shape[0] else ""
             raise ValueError(

@@ -10,10 +10,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from minidl.arguments import fixed
 from minidl.arrays import Array
 from minidl.layer import Shape
 from minidl.losses.native import NativeLoss, numbers
-from minidl.shapes import positive
+from minidl.shapes import normal
 from minidl_c.elementwise_losses import ElementwiseLossOp
 
 
@@ -42,11 +43,13 @@ class Huber(NativeLoss):
 
     The mean over an example's outputs x; an outlier pulls no harder than an error of delta.
 
-    Raises TypeError or ValueError for a delta that is not a number above 0.
+    Raises TypeError or ValueError for a delta that is not a number above 0, as float32 has it: at least 1.2e-38.
     """
 
     def __init__(self, delta: float = 1.0) -> None:
-        self.delta = positive("delta", delta)
+        self._delta = normal("delta", delta, "float64")
+
+    delta = fixed("delta")
 
     def op(self, shape: Shape, dtype: str) -> ElementwiseLossOp:
         return ElementwiseLossOp(shape, "huber", self.delta, dtype)
@@ -59,6 +62,7 @@ class BinaryCrossEntropy(NativeLoss):
     """
 
     classes = True
+    applies = "Sigmoid"
 
     def op(self, shape: Shape, dtype: str) -> ElementwiseLossOp:
         return ElementwiseLossOp(shape, "binary_cross_entropy", dtype=dtype)

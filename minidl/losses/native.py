@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.arguments import told
 from minidl.arrays import Array, as_array, as_dtype, as_floats, unmasked
 from minidl.layer import Shape
 from minidl_c.batch import loss_batch
@@ -21,7 +22,11 @@ class NativeLoss:
     trains, and calling the loss gives the same bits: the loss of each example and its gradient, unweighted.
     """
 
+    applies = ""  # the layer whose work it does: a model that ends in one would do it twice
     classes = False  # whether integers in y are labels of classes, which a validation split keeps in proportion
+
+    def __repr__(self) -> str:
+        return told(self)
 
     def op(self, shape: Shape, dtype: str) -> Op:
         """The loss of outputs of this shape as the last op of a plan."""

@@ -54,8 +54,8 @@ class Recipes:
             return {"custom": self._named(value.__name__, value, where)}
         cls, arguments = type(value), self._arguments(value, where)
         if any(cls is known for known in self.ours.values()):
-            return {"minidl": [cls.__name__, arguments, *_settings(value)]}
-        return {"custom": [self._named(cls.__name__, cls, where), arguments, *_settings(value)]}
+            return {"minidl": [cls.__name__, arguments, *self._settings(value)]}
+        return {"custom": [self._named(cls.__name__, cls, where), arguments, *self._settings(value)]}
 
     def _arguments(self, value: Any, where: str) -> dict[str, Any]:
         try:
@@ -69,15 +69,15 @@ class Recipes:
         finally:
             self._depth -= 1
 
+    def _settings(self, value: Any) -> list[dict[str, Any]]:
+        """A layer's settings, if it has any; those of layers in it are among them."""
+        return [value.settings] if isinstance(value, Layer) and value.settings and not self._depth else []
+
     def _named(self, name: str, what: Any, where: str) -> str:
         if self._met.setdefault(name, what) is not what:
             got = f"{self._met[name]!r} and {what!r}"
             raise ValueError(f"{where}: cannot be saved: expected one {name!r}, got two: {got}")
         return name
-
-
-def _settings(value: Any) -> list[dict[str, Any]]:
-    return [value.settings] if isinstance(value, Layer) and value.settings else []
 
 
 def made_with(cls: type, arguments: dict[str, Any], settings: Mapping[str, Any] | None = None) -> Any:
@@ -101,12 +101,25 @@ def decode(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> A
         if isinstance(content, str):
             return known[content]
         name, arguments, *settings = content
+        for part in settings:
+            check_settings(part)
         if not isinstance(known[name], type):
             raise TypeError(f"{kind}: expected the class {name}, got {known[name]!r}")
         arguments = {key: encoding.decode(argument, made) for key, argument in arguments.items()}
         return made_with(known[name], arguments, *settings)
 
     return encoding.decode(recipe, made)
+
+
+def check_settings(settings: Any) -> None:
+    """Raises ValueError for what are no settings of a layer, and of the layers in it."""
+    if not isinstance(settings, dict) or set(settings) - {"trainable", "lr_factor", "layers"}:
+        raise ValueError(f"expected the settings of a layer, got {str(settings)[:100]}")
+    inner = settings.get("layers", {})
+    if not isinstance(inner, dict):
+        raise ValueError(f"expected the settings of layers by their places, got {str(inner)[:100]}")
+    for part in inner.values():
+        check_settings(part)
 
 
 def check_names(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ from minidl import losses, metrics, optimizers, schedules
 from minidl.arrays import Array
 from minidl.saving.encoding import decode, encode
 from minidl.saving.files import FileError
-from minidl.saving.recipes import Recipes, check_names
+from minidl.saving.recipes import Recipes, check_names, check_settings
 from minidl.saving.recipes import decode as decode_recipe
 from minidl.sequential import Sequential
 from minidl.shapes import whole
@@ -59,6 +59,7 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
         "schedule": encode(remembered(made.lr, living) if _is_made(made.lr) else None, "lr", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": whole("seed", trainer.seed, least=0),
+        "late": trainer.late,
         "clip": [trainer.clip_norm, trainer.clip_value],
         "step": trainer.step,
         "epoch": trainer.epoch,
@@ -134,13 +135,34 @@ def model_of(config: Any, tensors: Tensors, custom: Custom, given: Sequential | 
         return Sequential.from_recipe(recipe, states(tensors), custom)
     if given.network is None:
         given.build(tuple(recipe["input_shape"]))
-    found = given.recipe()
-    differ = [name for name in recipe if found.get(name) != recipe[name]]
-    if differ:
-        what = ", ".join(f"{name} {json.dumps(recipe[name])}" for name in differ)
-        got = ", ".join(json.dumps(found.get(name)) for name in differ)
-        raise ValueError(f"model: expected that of the checkpoint, with {what}, got {got}")
+    _check_same(recipe, given.recipe())
     return given
+
+
+def _check_same(recipe: Any, found: Any) -> None:
+    """Raises ValueError, naming what differs, for the recipes of two models that differ in more than settings."""
+    for name in recipe.keys() - {"layers"}:
+        if found[name] != recipe[name]:
+            raise ValueError(f"model: expected that of the checkpoint, with {name} {recipe[name]}, got {found[name]}")
+    if len(found["layers"]) != len(recipe["layers"]):
+        raise ValueError(f"model: expected the checkpoint's {len(recipe['layers'])} layers, got {len(found['layers'])}")
+    for i, pair in enumerate(zip(recipe["layers"], found["layers"], strict=True)):
+        expected, got = (json.dumps(_without_settings(layer), sort_keys=True) for layer in pair)
+        if expected != got:
+            raise ValueError(f"model: expected layer {i} of the checkpoint, {expected}, got {got}")
+
+
+def _without_settings(layer: Any) -> Any:
+    return {kind: content[:2] if isinstance(content, list) else content for kind, content in layer.items()}
+
+
+def take_settings(model: Sequential, config: Any) -> None:
+    """Freezes and thaws the layers of a model, and gives them rates, as they were when the checkpoint was saved."""
+    for layer, recipe in zip(model.layers, config["model"]["layers"], strict=True):
+        ((_, content),) = recipe.items()
+        settings = content[2] if isinstance(content, list) and len(content) > 2 else {}
+        check_settings(settings)
+        layer.take_settings(settings)
 
 
 def states(tensors: Tensors) -> Tensors:
@@ -157,6 +179,7 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
         remember(optimizer.lr, decode(config["schedule"], arrays), type(optimizer.lr) in OURS.values())
     if (update := trainer.steps().update) is not None:
         update.steps = whole("updates", config["updates"], least=0)
+    trainer.late = config["late"]
     for name, view in _update(trainer).items():
         saved = rest.pop(f"update/{name}")
         if saved.shape != view.shape or saved.dtype != view.dtype:

@@ -46,6 +46,8 @@ class Hooks:
                 if isinstance(callback, type):
                     got = f"the class {callback.__name__}"
                 raise TypeError(f"callbacks: expected objects with hooks from {', '.join(HOOKS)}, got {got}")
+            if sum(callback is other for other in self.callbacks) > 1:
+                raise ValueError(f"callbacks: expected each of them once, got {callback!r} twice")
             if hasattr(callback, "state_dict") != hasattr(callback, "load_state_dict"):
                 expected = "state_dict() and load_state_dict(state), or neither"
                 raise TypeError(f"callbacks: expected {expected}, {type(callback).__name__} has one of them")

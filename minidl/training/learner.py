@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from minidl import losses
 from minidl.arrays import Array
 from minidl.data import Index
 from minidl.losses import Loss, checked_loss
+from minidl.metrics import NAMES as METRICS
 from minidl.metrics import Metric
 from minidl.metrics import get as found_metrics
 from minidl.network import Network
@@ -20,9 +22,10 @@ from minidl.optimizer import rate_at
 from minidl.sequential import Sequential
 from minidl.shapes import positive, whole
 from minidl.training.diagnosis import explain
-from minidl.training.steps import Batches, Clip, Steps, make_steps
+from minidl.training.steps import Batches, Clip, Steps, check_trainable, make_steps
 from minidl.training.supervised import Supervised
 from minidl_c.threads import check_num_threads
+from minidl_c.update import Update
 
 BLOCK = 4096  # examples that are evaluated together
 
@@ -49,6 +52,7 @@ class Learner:
         if num_threads is not None:
             check_num_threads(num_threads)
         self.loss = losses.get(loss)
+        _check_scores(model, self.loss)
         self.metrics = found_metrics(metrics)
         self.seed = whole("seed", seed, least=0)
         self.clip_norm, self.clip_value = clip_norm, clip_value
@@ -59,6 +63,8 @@ class Learner:
         self._stepping = False
         self._steps: Steps | None = None
         self._parts: tuple[Any, ...] = ()  # what the steps were made of
+        self._late: dict[int, int] = {}  # by the id of a layer: see `late`
+        self._counted = 0  # the optimizer's steps that are in there
 
     @property
     def step(self) -> int:
@@ -96,6 +102,7 @@ class Learner:
         if not len(data.used):
             raise ValueError("X: expected at least one example in a batch, got none")
         self.check_batch(len(data.used))
+        self.check_trainable()
         with self.model.busy.training("train_batch"), self.stepping():
             batch = self.batches(data, data.used, len(data.used))
             self.run(batch)
@@ -112,6 +119,20 @@ class Learner:
     def check_batch(self, size: int) -> None:
         """Raises ValueError, naming the layer, if no layer can be trained with a batch of so many examples."""
         self._network().check_batch(size)
+
+    def check_trainable(self) -> None:
+        """Raises ValueError if no step could change anything, or not as the layers ask for."""
+        self._network()
+        check_trainable(self.model, self.optimizer)
+
+    def check_metrics(self, data: Supervised) -> None:
+        """Raises what our own metrics would raise for these targets; a user's may want more than zeros to look at."""
+        targets = data.targets[data.used]
+        scores = np.broadcast_to(
+            np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
+        )
+        for metric in (metric for metric in self.metrics.values() if metric in METRICS.values()):
+            metric(targets, scores)
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -136,11 +157,46 @@ class Learner:
         parts = (network, self.optimizer, self.loss, network.trained, in_parts and network.couples)
         if self._steps is None or any(a is not b for a, b in zip(parts, self._parts, strict=True)):
             same = self._steps is not None and all(a is b for a, b in zip(parts[:2], self._parts[:2], strict=True))
-            update = self._steps.update if self._steps is not None and same else None  # remembers, whatever is frozen
-            self._steps = make_steps(self.model, self.loss, self.optimizer, self.seed, update, parts[-1])
+            if same:
+                self._count_late()
+            else:
+                self._late, self._counted = {}, 0
             self._parts = parts
+            self._make_steps(self._steps.update if self._steps is not None and same else None)
+        assert self._steps is not None
         self._steps.seed = self.seed
         return self._steps
+
+    def _make_steps(self, update: Update | None) -> None:
+        """Makes them anew; update: what the optimizer remembers, whatever is frozen now."""
+        _, optimizer, loss, trained, in_parts = self._parts
+        late = {key: replace(training, late=self._late.get(key, 0)) for key, training in trained.items()}
+        self._steps = make_steps(self.model, loss, optimizer, self.seed, update, in_parts, late)
+
+    def _count_late(self) -> None:
+        """Counts, for layers that were frozen, the optimizer's steps that went by: its formulas do not know them."""
+        update = self._steps.update if self._steps is not None else None
+        if update is not None:
+            network, trained = self._parts[0], self._parts[3]
+            for leaf in (leaf for leaf in network.leaves if trained[id(leaf)].frozen):
+                self._late[id(leaf)] = self._late.get(id(leaf), 0) + update.steps - self._counted
+            self._counted = update.steps
+
+    @property
+    def late(self) -> list[int]:
+        """For each layer that is no container, the optimizer's steps that went by while it was frozen."""
+        self.steps()
+        self._count_late()
+        return [self._late.get(id(leaf), 0) for leaf in self._network().leaves]
+
+    @late.setter
+    def late(self, late: list[int]) -> None:
+        update, leaves = self.steps().update, self._network().leaves
+        most = 0 if update is None else update.steps
+        if not isinstance(late, list) or len(late) != len(leaves) or any(whole("late", n, 0) > most for n in late):
+            raise ValueError(f"late: expected for each of {len(leaves)} layers at most {most} steps")
+        self._late, self._counted = {id(leaf): n for leaf, n in zip(leaves, late, strict=True)}, most
+        self._make_steps(update)
 
     def _network(self) -> Network:
         """The built model's network, as its layers are frozen now."""
@@ -175,6 +231,7 @@ class Learner:
 
     def run(self, batch: Batches) -> None:
         """Does these steps; raises FloatingPointError at the first that is not finite."""
+        self.check_trainable()
         done = self.steps(in_parts=batch.micro < batch.size).run(batch, self.num_threads)
         if done < batch.steps:
             raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
@@ -213,3 +270,10 @@ def _clipping(clip: Clip, name: str, most: float | None) -> Clip:
     """`clip` with another limit of that name, or without one; raises TypeError or ValueError for what is none."""
     others = {key: value for key, value in clip.items() if key != name}
     return others if most is None else {**others, name: positive(name, most)}
+
+
+def _check_scores(model: Sequential, loss: Loss) -> None:
+    """Raises ValueError for a model that ends in what the loss does itself, from scores."""
+    last = [type(leaf).__name__ for leaf in model.layers[-1].leaves()[-1:]]
+    if last == [getattr(loss, "applies", None)]:
+        raise ValueError(f"loss: {loss!r} takes scores and applies a {last[0]} itself: leave out the last layer")

@@ -16,6 +16,7 @@ from minidl.losses import Loss, checked_loss
 from minidl.lowering import plan_of
 from minidl.network import Network
 from minidl.sequential import Sequential
+from minidl.stages import Trainings
 from minidl_c.clip import clip
 from minidl_c.update import Update
 
@@ -70,10 +71,10 @@ class Batches:
 class FusedSteps:
     """Steps of a model of kernels, a native loss and a native optimizer: no Python from the first to the last."""
 
-    def __init__(self, network: Network, loss: Any, update: Update, seed: int) -> None:
+    def __init__(self, network: Network, loss: Any, update: Update, seed: int, trained: Trainings) -> None:
         parameters = network.parameters
         last = loss.op(network.layers[-1].out_shape, network.dtype)
-        self.plan = plan_of(network.layers, parameters.offsets, network.trained, last)
+        self.plan = plan_of(network.layers, parameters.offsets, trained, last)
         self.parameters, self.seed, self.update = parameters, seed, update
 
     def run(self, b: Batches, num_threads: int | None) -> int:
@@ -93,16 +94,15 @@ class FusedSteps:
 class StagedSteps:
     """Steps with a layer, a loss or an optimizer in Python. The same slots, so for native parts the same bits."""
 
-    def __init__(self, model: Sequential, loss: Loss, optimizer: Any, update: Update | None, seed: int) -> None:
+    def __init__(
+        self, model: Sequential, loss: Loss, optimizer: Any, update: Update | None, seed: int, trained: Trainings
+    ) -> None:
         network = model.network
         assert network is not None
         self.model, self.network, self.loss, self.seed = model, network, loss, seed
         self.optimizer, self.update = optimizer, update
         self.buffers = [buffer for layer in network.layers for buffer in layer.buffers.values()]
-        self.ranges = network.trained_ranges
-        if update is None and any(rate != 1 for *_, rate in self.ranges):
-            expected = "an optimizer of minidl, or one with update(size, dtype)"
-            raise ValueError(f"lr_factor: expected {expected}, got {type(optimizer).__name__}: its step knows one lr")
+        self.ranges = network.ranges(trained)
 
     def run(self, b: Batches, num_threads: int | None) -> int:
         """As FusedSteps.run."""
@@ -178,19 +178,36 @@ def has_update(optimizer: object) -> bool:
     ) == ["size", "dtype"]
 
 
+def check_trainable(model: Sequential, optimizer: Any) -> None:
+    """Raises ValueError if no step could change anything, or not as the layers ask for."""
+    assert model.network is not None
+    ranges = model.network.ranges(model.network.trained)
+    if model.params and not ranges:
+        raise ValueError("model: expected a layer that is trainable, all are frozen")
+    if not has_update(optimizer) and any(rate != 1 for _, _, rate, _ in ranges):
+        expected = "an optimizer of minidl, or one with update(size, dtype)"
+        raise ValueError(f"lr_factor: expected {expected}, got {type(optimizer).__name__}: its step knows one lr")
+
+
 def make_steps(
-    model: Sequential, loss: Loss, optimizer: Any, seed: int, update: Update | None = None, in_parts: bool = False
+    model: Sequential,
+    loss: Loss,
+    optimizer: Any,
+    seed: int,
+    update: Update | None = None,
+    in_parts: bool = False,
+    trained: Trainings | None = None,
 ) -> Steps:
     """The fastest kind of steps that this model, loss and optimizer allow.
 
-    update: what this optimizer remembers of the steps before; in_parts: whether a step's micro-batches are apart.
+    update: what this optimizer remembers of the steps before; in_parts: whether a step's micro-batches are apart;
+    trained: how the layers are treated, None: as the network knows it.
     """
     network = model.network
     assert network is not None
-    if model.params and not network.trained_ranges:
-        raise ValueError("model: expected a layer that is trainable, all are frozen")
+    trained = network.trained if trained is None else trained
     if update is None and has_update(optimizer):
         update = optimizer.update(network.parameters.values.size, network.dtype)
     if speaks_for(loss, "op", "__call__") and update is not None and network.native and not in_parts:
-        return FusedSteps(network, loss, update, seed)
-    return StagedSteps(model, loss, optimizer, update, seed)
+        return FusedSteps(network, loss, update, seed, trained)
+    return StagedSteps(model, loss, optimizer, update, seed, trained)

@@ -30,7 +30,7 @@ POOL = {"kernel": (2, 2), "stride": (2, 2)}
 IMAGE, FILTERS = (3, 2, 5, 5), (4, 2, 3, 3)
 # Right arguments, and which of them are outputs.
 FUNCTIONS = {
-    "clip.clip": ({"grad": given(20), "clip_norm": 0.5}, "grad"),
+    "clip.clip": ({"grad": given(20), "clip_value": 0.5}, "grad"),
     "conv2d.conv2d_forward": ({"x": given(*IMAGE), "w": given(*FILTERS), "b": given(4), "y": given(3, 4, 3, 3)}, "y"),
     "conv2d.conv2d_backward": (
         {"dy": given(3, 4, 3, 3), "x": given(*IMAGE), "w": given(*FILTERS), "dx": given(*IMAGE), "dw": given(*FILTERS),
@@ -196,7 +196,7 @@ def test_no_function_is_forgotten():
     batch = {name.partition(",")[0] for name in METHODS if name.startswith("batch.")}
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *batch}
     plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "seed", "step",
-                  "path", "clip_value"}
+                  "path", "clip_norm"}
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
 

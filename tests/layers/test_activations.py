@@ -24,8 +24,8 @@ ALL = (LeakyReLU, ELU, GELU, PReLU, *WITHOUT_ARGUMENTS)
         (GELU("erf"), ValueError, "approximate: expected 'none' or 'tanh', got 'erf'"),
         (GELU(None), ValueError, "approximate.*None"),
         (GELU(True), ValueError, "approximate.*True"),
-        (PReLU(np.nan), ValueError, "init: expected a finite number.*nan"),
-        (PReLU("0"), TypeError, "init.*'0'"),
+        (PReLU(init=np.nan), ValueError, "init: expected a finite number.*nan"),
+        (PReLU(init="0"), TypeError, "init.*'0'"),
         (PReLU(shared=1), TypeError, "shared: expected True or False, got 1"),
     ],
     ids=str,
@@ -36,7 +36,8 @@ def test_arguments_that_make_no_sense(layer, error, said):
 
 
 def test_how_they_show():
-    layers = [LeakyReLU(), LeakyReLU(0.3), ELU(2.0), GELU(), GELU("tanh"), PReLU(), PReLU(0.1, shared=True), Tanh()]
+    relus = [LeakyReLU(), LeakyReLU(0.3), ELU(2.0), GELU(), GELU("tanh")]
+    layers = [*relus, PReLU(), PReLU(init=0.1, shared=True), Tanh()]
     shown = "LeakyReLU() LeakyReLU(negative_slope=0.3) ELU(alpha=2.0) GELU() GELU(approximate='tanh')"
     assert str(layers) == f"[{shown} PReLU() PReLU(init=0.1, shared=True) Tanh()]".replace(") ", "), ")
 

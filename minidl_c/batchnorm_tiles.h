@@ -4,6 +4,10 @@
 #define MINIDL_BATCHNORM_TILES_H
 #include "lanes.h"
 #define CHAINS 4                       /* sums of every fourth pixel: one alone would wait for itself */
+/* Pixel i belongs to sum k, a constant, so that the sums stay in registers. */
+#define EACH_PIXEL(i, k) \
+  for (ptrdiff_t first = 0; first < pixels; first += CHAINS) \
+    UNROLL for (ptrdiff_t k = 0, i = first; k < CHAINS; k++, i++) if (i < pixels)
 #define TEMPLATE "batchnorm_tiles.h"
 #include "for_each_dtype.h"
 #endif
@@ -17,12 +21,12 @@ NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *moments) {
   const V count = FN(broadcast)((REAL)pixels);
   for (int lane = 0; lane < LANES; lane += VL) {
     V sum[CHAINS] = {{0}}, rest[CHAINS] = {{0}}, square[CHAINS] = {{0}};
-    for (ptrdiff_t i = 0; i < pixels; i++) sum[i % CHAINS] += *(const V *)(x + i * LANES + lane);
+    EACH_PIXEL(i, k) sum[k] += *(const V *)(x + i * LANES + lane);
     V m = FN(sum_of_chains)(sum) / count;
-    for (ptrdiff_t i = 0; i < pixels; i++) {
+    EACH_PIXEL(i, k) {
       V away = *(const V *)(x + i * LANES + lane) - m;
-      rest[i % CHAINS] += away;
-      square[i % CHAINS] = FN(fma)(away, away, square[i % CHAINS]);
+      rest[k] += away;
+      square[k] = FN(fma)(away, away, square[k]);
     }
     *(V *)(moments + lane) = m;
     *(V *)(moments + LANES + lane) = FN(sum_of_chains)(rest);
@@ -42,10 +46,10 @@ NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, REAL
   const V m = FN(broadcast)(mean), s = FN(broadcast)(scale), b = FN(broadcast)(shift);
   for (int lane = 0; lane < LANES; lane += VL) {
     V product[CHAINS] = {{0}}, sum[CHAINS] = {{0}};
-    for (ptrdiff_t i = 0; i < pixels; i++) {
+    EACH_PIXEL(i, k) {
       V d = *(const V *)(dy + i * LANES + lane), xhat = FN(fma)(*(const V *)(x + i * LANES + lane) - m, s, b);
-      product[i % CHAINS] = FN(fma)(d, xhat, product[i % CHAINS]);
-      sum[i % CHAINS] += d;
+      product[k] = FN(fma)(d, xhat, product[k]);
+      sum[k] += d;
     }
     *(V *)(dscale + lane) += FN(sum_of_chains)(product);
     *(V *)(dshift + lane) += FN(sum_of_chains)(sum);

@@ -4,6 +4,7 @@ README.md in this folder says what is measured and how.
 """
 
 import argparse
+import math
 import statistics
 import time
 from dataclasses import dataclass, field
@@ -13,7 +14,27 @@ from measure import limit_threads, machine, positive, tell, write_json
 from nets import make_model
 from peak import Peak, probe_or_notice
 
-from minidl.layers import Conv2D, Dense, MaxPool2D, ReLU, Rescale
+from minidl.layers import (
+    GELU,
+    AvgPool2D,
+    BatchNorm2D,
+    Conv2D,
+    ConvTranspose2D,
+    Dense,
+    DepthwiseConv2D,
+    GroupNorm,
+    LayerNorm,
+    MaxPool2D,
+    Pad2D,
+    PReLU,
+    ReLU,
+    Rescale,
+    Sigmoid,
+    SiLU,
+    Softmax,
+    Tanh,
+    Upsample2D,
+)
 from minidl_c.gather import gather_forward
 
 LANES = 16  # examples in a tile
@@ -24,15 +45,33 @@ MULTIPLYING = {
     "conv 6->16 5x5, 14x14": (Conv2D(16, 5), (6, 14, 14)),
     "conv 1->32 3x3, 28x28": (Conv2D(32, 3), (1, 28, 28)),
     "conv 32->64 3x3, 26x26": (Conv2D(64, 3), (32, 26, 26)),
+    "conv 64->64 3x3 pad 1, 16x16": (Conv2D(64, 3, padding=1), (64, 16, 16)),
+    "conv 64->64 3x3 stride 2, 16x16": (Conv2D(64, 3, 2, padding=1), (64, 16, 16)),
+    "conv 64->64 1x1, 16x16": (Conv2D(64, 1), (64, 16, 16)),
+    "transposed 64->32 2x2 by 2, 16x16": (ConvTranspose2D(32, 2, 2), (64, 16, 16)),
+    "depthwise 32 3x3 pad 1, 16x16": (DepthwiseConv2D(3, padding=1), (32, 16, 16)),
+    "depthwise 32 3x3 stride 2, 16x16": (DepthwiseConv2D(3, 2, padding=1), (32, 16, 16)),
     "dense 400->120": (Dense(120), (400,)),
     "dense 784->256": (Dense(256), (784,)),
     "dense 9216->128": (Dense(128), (9216,)),
 }
-MOVING = {
-    "max-pool 2 of 6x28x28": (MaxPool2D(2), (6, 28, 28)),
-    "max-pool 2 of 64x24x24": (MaxPool2D(2), (64, 24, 24)),
-    "ReLU of 6x28x28": (ReLU(), (6, 28, 28)),
-    "rescale of 1x28x28": (Rescale(1 / 255), (1, 28, 28)),
+SMALL, IMAGE = (6, 28, 28), (32, 16, 16)  # of which a tile is half a megabyte
+MOVING = {  # a layer, its input, and what its backward reads besides dy
+    "max-pool 2 of 6x28x28": (MaxPool2D(2), SMALL, "saved"),
+    "max-pool 2 of 64x24x24": (MaxPool2D(2), (64, 24, 24), "saved"),
+    "average-pool 2 of 32x16x16": (AvgPool2D(2), IMAGE, None),
+    "upsample 2 of 32x8x8": (Upsample2D(2), (32, 8, 8), None),
+    "pad 1 of 32x16x16": (Pad2D(1), IMAGE, None),
+    "ReLU of 6x28x28": (ReLU(), SMALL, "y"),
+    "PReLU of 32x16x16": (PReLU(), IMAGE, "x"),
+    "GELU of 32x16x16": (GELU(), IMAGE, "x"),
+    "SiLU of 32x16x16": (SiLU(), IMAGE, "x"),
+    "sigmoid of 32x16x16": (Sigmoid(), IMAGE, "y"),
+    "tanh of 32x16x16": (Tanh(), IMAGE, "y"),
+    "softmax of 32x16x16": (Softmax(), IMAGE, "y"),
+    "group norm 8 of 32x16x16": (GroupNorm(8), IMAGE, "x"),
+    "layer norm of 32x16x16": (LayerNorm(), IMAGE, "x"),
+    "rescale of 1x28x28": (Rescale(1 / 255), (1, 28, 28), None),
 }
 
 
@@ -61,30 +100,40 @@ def multiplying(probe, least):
     """Convolutions and dense layers; what a backward does besides the weight gradient comes out in `main`."""
     for name, (layer, shape) in MULTIPLYING.items():
         layer = built(layer, shape)
-        flops = 2 * LANES * layer.macs
-        directions = {"forward": flops}
-        if isinstance(layer, Conv2D):
-            directions |= {"backward without dx": flops, "backward": 2 * flops}
-        else:  # the tile's backward is the input gradient, and turning dy for the rows
-            directions |= {"backward": flops, "rows": ROWS_TILES * flops}
-        for direction, flops_done in directions.items():
+        flops, x, y = 2 * LANES * layer.macs, *(tile_bytes(s) for s in (layer.in_shape, layer.out_shape))
+        directions = {"forward": (flops, x + y)}
+        if isinstance(layer, Dense):  # the tile's backward is the input gradient, and turning dy for the rows
+            directions |= {"backward": (flops, 0), "rows": (ROWS_TILES * flops, 0)}
+        else:
+            directions |= {"backward without dx": (flops, x + y), "backward": (2 * flops, 2 * (x + y))}
+        for direction, (flops_done, moved) in directions.items():
             tiled = probe.TiledOp(layer.op, direction, ROWS_TILES if direction == "rows" else 1)
-            yield Kernel(name, direction, lambda tiled=tiled: tiled.seconds(least), flops=flops_done)
+            moved *= isinstance(layer, DepthwiseConv2D)  # the others have many multiply-adds for a number
+            yield Kernel(name, direction, lambda tiled=tiled: tiled.seconds(least), flops=flops_done, bytes=moved)
+
+
+def tile_bytes(shape):
+    return 4 * LANES * math.prod(shape)
 
 
 def moving(probe, least):
     """Pools and elementwise ops: bytes of the arrays that have to be read and written."""
-    for name, (layer, shape) in MOVING.items():
+    for name, (layer, shape, again) in MOVING.items():
         layer = built(layer, shape)
-        x, y = (4 * LANES * int(np.prod(s)) for s in (layer.in_shape, layer.out_shape))
-        saved = y if isinstance(layer, MaxPool2D) else 0  # which cell won
-        backward = x + 2 * y if isinstance(layer, (MaxPool2D, ReLU)) else x + y  # a ReLU reads its y again
-        directions = {"forward": x + y + saved, "backward": backward}
+        x, y = tile_bytes(layer.in_shape), tile_bytes(layer.out_shape)
+        saved = y if again == "saved" else 0  # which cell won
+        directions = {"forward": x + y + saved, "backward": x + y + {None: 0, "x": x, "y": y, "saved": saved}[again]}
         if saved:
             directions["ReLU forward"] = x + y + saved
         for direction, moved in directions.items():
             tiled = probe.TiledOp(layer.op, direction)
             yield Kernel(name, direction, lambda tiled=tiled: tiled.seconds(least), bytes=moved)
+    batch_norm = zip(("statistics of 32x16x16", "batch norm of 32x16x16"), built(BatchNorm2D(), IMAGE).ops, strict=True)
+    arrays = {"statistics": {"forward": 1, "backward": 3}, "batch norm": {"forward": 2, "backward": 2}}
+    for name, op in batch_norm:
+        for direction, count in arrays[name.partition(" of")[0]].items():
+            tiled = probe.TiledOp(op, direction)
+            yield Kernel(name, direction, lambda tiled=tiled: tiled.seconds(least), bytes=count * tile_bytes(IMAGE))
 
 
 def gathering(least, images=256):
@@ -95,11 +144,11 @@ def gathering(least, images=256):
     tiles = np.empty((images // LANES, 784, LANES), np.float32)
 
     def seconds():
-        begin, runs = time.perf_counter(), 0
-        while time.perf_counter() - begin < least:
+        begin, runs = time.thread_time(), 0
+        while time.thread_time() - begin < least:
             gather_forward(X, rows, tiles)
             runs += 1
-        return (time.perf_counter() - begin) / runs
+        return (time.thread_time() - begin) / runs
 
     yield Kernel(f"gather {images} of 784 bytes", "forward", seconds, bytes=images * 784 * 5)
 
@@ -111,27 +160,32 @@ def input_gradients(kernels):
             weights = kernels[i - 1]
             kernel.direction, weights.direction = "input gradient", "weight gradient"
             kernel.flops -= weights.flops
+            kernel.bytes -= weights.bytes
             kernel.rounds = [both - one for both, one in zip(kernel.rounds, weights.rounds, strict=True)]
         elif kernel.flops:
             named = {"backward": "input gradient", "rows": f"weight gradient, {LANES * ROWS_TILES} images"}
             kernel.direction = named.get(kernel.direction, kernel.direction)
 
 
-def facts_of(kernel, peak):
+def facts_of(kernel, peak, bandwidth):
     """The figures of one kernel, for the file and the table."""
     facts = {"kernel": kernel.name, "direction": kernel.direction, "microseconds": 1e6 * kernel.median}
     if kernel.flops:
-        gflops = kernel.flops / kernel.median / 1e9
-        return facts | {"gflops": gflops, "share_of_peak": 1e9 * gflops / peak.flops}
-    return facts | {"gigabytes_per_second": kernel.bytes / kernel.median / 1e9}
+        flops = kernel.flops / kernel.median
+        facts |= {"gflops": flops / 1e9, "share_of_peak": flops / peak.flops}
+    if kernel.bytes:
+        moved = kernel.bytes / kernel.median
+        facts |= {"gigabytes_per_second": moved / 1e9, "share_of_bandwidth": moved / bandwidth}
+    return facts
 
 
 def line(facts):
     """A line for people."""
-    start = f"{facts['kernel']:30}{facts['direction']:28}{facts['microseconds']:10.1f}"
-    if "gflops" in facts:
-        return f"{start}{facts['gflops']:10.1f}{facts['share_of_peak']:9.0%}"
-    return f"{start}{facts['gigabytes_per_second']:27.1f}"
+    said = f"{facts['kernel']:35}{facts['direction']:28}{facts['microseconds']:10.1f}"
+    said += f"{facts['gflops']:10.1f}{facts['share_of_peak']:9.0%}" if "gflops" in facts else " " * 19
+    if "gigabytes_per_second" in facts:
+        said += f"{facts['gigabytes_per_second']:8.1f}{facts['share_of_bandwidth']:7.0%}"
+    return said
 
 
 def main():
@@ -144,18 +198,23 @@ def main():
     limit_threads(1)
     if (probe := probe_or_notice()) is None:
         raise SystemExit(1)
+    probe.count_own_time()
     results = {"machine": machine() | {"threads": 1}}
     tell(results["machine"])
     kernels = [*multiplying(probe, args.seconds), *moving(probe, args.seconds), *gathering(args.seconds)]
-    peak = Peak(probe, 1, args.seconds)
+    peak, bandwidths = Peak(probe, 1, args.seconds), []
     for _ in range(args.rounds):
         peak.measure()
+        bandwidths.append(probe.bandwidth(args.seconds))
         for kernel in kernels:
             kernel.rounds.append(kernel.seconds())
     input_gradients(kernels)
-    results |= {"peak_gflops": peak.flops / 1e9, "kernels": [facts_of(kernel, peak) for kernel in kernels]}
-    print(f"\npeak of one thread: {peak.flops / 1e9:.1f} GFLOP/s, float32; a tile is {LANES} images\n")
-    print(f"{'':58}{'us':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}")
+    bandwidth = statistics.median(bandwidths)
+    results |= {"peak_gflops": peak.flops / 1e9, "gigabytes_per_second": bandwidth / 1e9}
+    results["kernels"] = [facts_of(kernel, peak, bandwidth) for kernel in kernels]
+    bounds = f"{peak.flops / 1e9:.1f} GFLOP/s in float32, {bandwidth / 1e9:.1f} GB/s"
+    print(f"\none thread: {bounds}; a tile is {LANES} images\n")
+    print(f"{'':63}{'us':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of it':>7}")
     print("\n".join(line(facts) for facts in results["kernels"]))
     write_json(args.json, results)
 

@@ -2,7 +2,7 @@
 from libc.stdint cimport uint8_t
 from libc.string cimport memset
 from numpy import random, zeros
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime, clockid_t, timespec
 
 from minidl_c.op cimport LANES, Op, aligned, op, tile, whole
 
@@ -21,16 +21,36 @@ cdef extern from *:
       UNROLL for (int i = 0; i < CHAINS; i++) total += sum[i];
       return total[0];
     }
+
+    enum { NUMBERS = 1 << 16 };        /* two such arrays fill a quarter of 2 MB */
+
+    static void increase(const float *x, float *y) {
+      const vector_f32 one = broadcast_f32(1);
+      for (const float *end = x + NUMBERS; x < end; x += VECTOR_BYTES / 4, y += VECTOR_BYTES / 4)
+        *(vector_f32 *)y = *(const vector_f32 *)x + one;
+      __asm__ volatile("" ::: "memory");         /* or it would be done once and for all */
+    }
     """
     const int FLOPS
+    enum: NUMBERS
     float multiply_add(Py_ssize_t rounds) nogil
+    void increase(const float *x, float *y) nogil
 
 DIRECTIONS = ("forward", "backward", "backward without dx", "rows", "ReLU forward", "ReLU backward")
 
 
+cdef clockid_t clock = CLOCK_MONOTONIC
+
+
+def count_own_time():
+    """From now on a second is one that the thread runs: a neighbour who takes the processor away is not in it."""
+    global clock
+    clock = CLOCK_THREAD_CPUTIME_ID
+
+
 cdef double now() noexcept nogil:
     cdef timespec t
-    clock_gettime(CLOCK_MONOTONIC, &t)
+    clock_gettime(clock, &t)
     return t.tv_sec + 1e-9 * t.tv_nsec
 
 
@@ -43,6 +63,20 @@ def peak(double seconds):
             kept += multiply_add(20000)
             done += 20000.0 * FLOPS
     return done / (now() - start) + 0 * kept
+
+
+def bandwidth(double seconds):
+    """Bytes a second that one thread reads and writes in its second-level cache, sustained for so many seconds."""
+    cdef uint8_t[::1] room = zeros(2 * NUMBERS * sizeof(float) + 64, "uint8")
+    cdef float *x = <float *> aligned(&room[0])
+    cdef double start = now(), done = 0
+    cdef int i
+    with nogil:
+        while done == 0 or now() - start < seconds:
+            for i in range(16):
+                increase(x, x + NUMBERS)
+            done += 16.0 * 2 * NUMBERS * sizeof(float)
+    return done / (now() - start)
 
 
 cdef class TiledOp:
@@ -85,7 +119,7 @@ cdef class TiledOp:
         t.dx = self.room(o.in_size * row) if want_dx else NULL
         t.saved, t.scratch = self.numbers(tiles * o.saved), self.room(o.scratch)
         t.sums = self.room(o.n_lane * row)
-        t.param, t.packed = self.numbers(o.n_param * number), self.room(o.packed)
+        t.param, t.packed = self.numbers((o.n_param + o.n_state) * number), self.room(o.packed)
         t.examples, t.parts, t.training = LANES, 1, 1
         w.x, w.dy, w.saved, w.param, w.grad = t.x, t.dy, t.saved, t.param, self.room(o.n_param * number)
         w.x_tile, w.dy_tile, w.saved_tile = o.in_size * row, o.out_size * row, o.saved

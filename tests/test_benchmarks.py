@@ -129,6 +129,8 @@ def test_kernels(run, tmp_path):
         assert "share_of_peak" in found["conv 6->16 5x5, 14x14", direction]
     assert found["dense 400->120", "weight gradient, 64 images"]["share_of_peak"] > 0
     assert found["ReLU of 6x28x28", "backward"]["gigabytes_per_second"] > 0
+    assert found["batch norm of 32x16x16", "forward"]["share_of_bandwidth"] > 0
+    assert {"share_of_peak", "share_of_bandwidth"} < found["depthwise 32 3x3 pad 1, 16x16", "input gradient"].keys()
 
 
 def test_footprint(run, tmp_path):

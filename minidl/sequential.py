@@ -24,7 +24,7 @@ from minidl.saving.atomic import Path
 from minidl.saving.recipes import checked_custom
 from minidl.shapes import input_shape as checked_shape
 from minidl.shapes import whole
-from minidl.state import copies, load
+from minidl.state import check_dtype, copies, load
 from minidl.summary import Summary, summarize
 from minidl_c.busy import Busy
 
@@ -55,8 +55,6 @@ class Sequential:
         seed: int = 0,
         dtype: str = "float32",
     ) -> None:
-        if isinstance(layers, Layer):
-            raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
         self.layers = stack.checked(layers)
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
@@ -163,8 +161,7 @@ class Sequential:
         """
         if len(self.output_shape) != 1:
             raise ValueError(f"predict_proba: expected a model with outputs (classes,), got {self.output_shape}")
-        scores = self.predict(X, num_threads)
-        return losses.probabilities(scores if self.output_shape[0] > 1 else np.pad(scores, ((0, 0), (1, 0))))
+        return losses.probabilities(self.predict(X, num_threads))
 
     def forward(self, X: ArrayLike, training: bool = False) -> Array:
         """The outputs for a batch X, by hand. With `training`, what `backward` needs is kept until the next forward."""
@@ -245,9 +242,7 @@ class Sequential:
         if set(recipe) != {"layers", "input_shape", "seed", "dtype"}:
             raise ValueError(f"expected the recipe of a model, got {sorted(recipe)}")
         model = cls(stack.decoded(recipe["layers"], custom), None, recipe["seed"], recipe["dtype"])
-        for name, array in state.items():
-            if array.dtype != model.dtype:
-                raise ValueError(f"tensor {name!r}: expected {model.dtype}, got {array.dtype}")
+        check_dtype(state, model.dtype)
         model._build(recipe["input_shape"], state)
         return model
 

@@ -32,6 +32,8 @@ def name(i: int, layer: Layer) -> str:
 
 def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """The layers of a new model; raises TypeError or ValueError for what cannot be one."""
+    if isinstance(layers, Layer):
+        raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
     layers, seen = tuple(as_layer(part, "layers", i) for i, part in enumerate(layers)), set()
     if not layers:
         raise ValueError("layers: expected at least one, got none")

@@ -56,3 +56,10 @@ def by_layer(state: Mapping[str, Array], count: int) -> list[dict[str, Array]]:
             raise ValueError(f"tensor {name!r}: expected a name such as '0.weight', of one of {count} layers")
         parts[place][inner] = array
     return list(parts.values())
+
+
+def check_dtype(state: Mapping[str, Array], dtype: str) -> None:
+    """Raises ValueError, naming the tensor, for one of another dtype."""
+    for name, array in state.items():
+        if array.dtype != dtype:
+            raise ValueError(f"tensor {name!r}: expected {dtype}, got {array.dtype}")

@@ -76,10 +76,12 @@ def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Arra
 
 
 def probabilities(scores: Array) -> Array:
-    """softmax(scores), row by row: (n, classes), in the dtype of scores."""
+    """softmax of each row: (n, classes), in the dtype of scores; of one score s (n, 2), as of scores 0 and s."""
     scores = as_floats(scores, "scores")
     if scores.ndim != 2:
         raise ValueError(f"scores: expected shape (n, classes), got {scores.shape}")
+    if scores.shape[1] == 1:
+        scores = np.pad(scores, ((0, 0), (1, 0)))
     out = np.empty_like(scores)
     forward_batch(SoftmaxOp(scores.shape[1:], scores.dtype.name), scores, out)
     return out

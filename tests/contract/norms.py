@@ -36,7 +36,7 @@ def by_batch(rng, cls, shape):
     def torch(x, weight=None, bias=None):
         return functional().batch_norm(x, None, None, weight, bias, training=True, eps=eps)
 
-    return Case(cls(eps, affine=affine), shape, torch, couples_examples=True)
+    return Case(cls(eps=eps, affine=affine), shape, torch, couples_examples=True)
 
 
 def batch_norm2d(rng):

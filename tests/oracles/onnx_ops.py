@@ -241,7 +241,7 @@ def batch_norm(node):
     images = x.reshape(*x.shape[:2], -1, x.shape[-1])
     kept, training = node("momentum", 0.9), node("training_mode", 0)
     node("is_test")  # of old versions
-    layer = layers.BatchNorm2D(node("epsilon", 1e-5), 1 - kept)
+    layer = layers.BatchNorm2D(eps=node("epsilon", 1e-5), momentum=1 - kept)
     state = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": var, "num_batches_tracked": 0}
     model = model_of([layer], images, **state)
     if not training:
@@ -257,12 +257,12 @@ def layer_norm(node):
     x, weight, bias = (node.input(place) for place in range(3))
     bias = np.zeros_like(weight) if bias is None else bias
     rows = examples(x, node("axis", -1))
-    return [run([layers.LayerNorm(node("epsilon", 1e-5))], rows, weight=weight, bias=bias).reshape(x.shape)]
+    return [run([layers.LayerNorm(eps=node("epsilon", 1e-5))], rows, weight=weight, bias=bias).reshape(x.shape)]
 
 
 def group_norm(node):
     x, weight, bias = node.inputs
-    layer = layers.GroupNorm(node("num_groups"), node("epsilon", 1e-5))
+    layer = layers.GroupNorm(node("num_groups"), eps=node("epsilon", 1e-5))
     return [run([layer], x, weight=weight, bias=bias)]
 
 

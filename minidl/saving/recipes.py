@@ -99,6 +99,8 @@ def decode(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> A
         if known is None:
             raise ValueError(f"expected a kind of value, got {kind!r}")
         if isinstance(content, str):
+            if isinstance(known[content], type):
+                raise TypeError(f"{kind}: expected a function or an object, got the class {content}")
             return known[content]
         name, arguments, *settings = content
         for part in settings:

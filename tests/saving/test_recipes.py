@@ -166,3 +166,9 @@ def test_custom_is_names_and_what_they_mean(custom):
     with pytest.raises(TypeError, match="custom: expected classes and functions by name"):
         checked_custom(custom)
     assert checked_custom(None) == {} and checked_custom({"Mine": Mine}) == {"Mine": Mine}
+
+
+def test_a_bare_name_is_never_a_class():
+    for recipe, custom in (({"minidl": "Dense"}, {}), ({"custom": "Mine"}, {"Mine": Mine})):
+        with pytest.raises(TypeError, match="expected a function or an object, got the class"):
+            decode({"minidl": ["Dense", {"units": 3, "kernel_initializer": recipe}]}, OURS, custom)

@@ -58,6 +58,11 @@ class Container(Layer):
         """The multiply-adds of all layers in it."""
         return sum(layer.macs for layer in self.leaves())
 
+    @property
+    def least_examples(self) -> int:  # type: ignore[override]
+        """The most that a layer in it wants."""
+        return max((layer.least_examples for layer in self.leaves()), default=1)
+
     def setup(
         self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
     ) -> Shape:
@@ -67,17 +72,16 @@ class Container(Layer):
         shapes = {}
         for name, layers in self.ways().items():
             shape = in_shape
-            for i, (layer, told) in enumerate(zip(layers, self.places(name), strict=True)):
+            for i, layer in enumerate(layers):
                 place = place_of(name, i)
                 try:
                     shape = layer.setup(shape, dtype, seed, f"{path}.{place}", _taken(rest, place))
                 except (TypeError, ValueError) as error:
                     kind = TypeError if isinstance(error, TypeError) else ValueError
-                    raise kind(f"{told}: {error}") from error
+                    raise kind(f"{place}, {type(layer).__name__}: {error}") from error
             shapes[name or "0"] = shape
         if rest:
             raise ValueError(f"expected no values but those of its layers, got {sorted(rest)}")
-        self.least_examples = max((layer.least_examples for layer in self.leaves()), default=1)
         self.out_shape = self._met(shapes)
         return self.out_shape
 
@@ -101,7 +105,7 @@ class Container(Layer):
         """Undoes `setup`."""
         for _, layer in self.parts():
             layer.forget()
-        for what in ("dtype", "in_shape", "out_shape", "least_examples"):
+        for what in ("dtype", "in_shape", "out_shape"):
             self.__dict__.pop(what, None)
 
     @property

@@ -141,7 +141,7 @@ def model_of(config: Any, tensors: Tensors, custom: Custom, given: Sequential | 
 
 def _check_same(recipe: Any, found: Any) -> None:
     """Raises ValueError, naming what differs, for the recipes of two models that differ in more than settings."""
-    for name in recipe.keys() - {"layers"}:
+    for name in sorted(recipe.keys() - {"layers"}):
         if found[name] != recipe[name]:
             raise ValueError(f"model: expected that of the checkpoint, with {name} {recipe[name]}, got {found[name]}")
     if len(found["layers"]) != len(recipe["layers"]):

@@ -55,6 +55,7 @@ class Learner:
         _check_scores(model, self.loss)
         self.metrics = found_metrics(metrics)
         self.seed = whole("seed", seed, least=0)
+        self._clip: Clip = {}
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.epoch = 0
         self.stop = False
@@ -82,7 +83,7 @@ class Learner:
 
     @clip_norm.setter
     def clip_norm(self, norm: float | None) -> None:
-        self._clip = _clipping(self.__dict__.get("_clip", {}), "clip_norm", norm)
+        self._clip = _clipping(self._clip, "clip_norm", norm)
 
     @property
     def clip_value(self) -> float | None:
@@ -91,7 +92,7 @@ class Learner:
 
     @clip_value.setter
     def clip_value(self, value: float | None) -> None:
-        self._clip = _clipping(self.__dict__.get("_clip", {}), "clip_value", value)
+        self._clip = _clipping(self._clip, "clip_value", value)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.

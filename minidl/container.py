@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -168,30 +167,6 @@ def chain(name: str, layers: Any) -> Branch:
     """The layers of a branch, from a list of them or a single one; raises TypeError for what is none."""
     parts = layers if isinstance(layers, (list, tuple)) else [layers]
     return tuple(as_layer(part, name, i) for i, part in enumerate(parts))
-
-
-@dataclass(frozen=True)
-class Training:
-    """How steps treat a layer: whether they leave it alone, and what multiplies the learning rate.
-
-    late: the optimizer's steps that went by while it was frozen, which the formulas do not count for it.
-    """
-
-    frozen: bool = False
-    rate: float = 1.0
-    late: int = 0
-
-
-def trainings(layers: Sequence[Layer], outer: Training | None = None) -> dict[int, Training]:
-    """The Training of all layers and of those in them, by id: a container's settings hold for all that is in it."""
-    outer = outer or Training()
-    found = {}
-    for layer in layers:
-        found[id(layer)] = here = Training(outer.frozen or not layer.trainable, outer.rate * layer.lr_factor)
-        if isinstance(layer, Container):
-            for way in layer.ways().values():
-                found.update(trainings(way, here))
-    return found
 
 
 def leaves_named(layer: Layer, name: str) -> Iterator[tuple[Layer, str]]:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minidl.container import CONCAT, Branch, Container, Training
+from minidl.container import CONCAT, Branch, Container
+from minidl.freezing import Training
 from minidl.layer import Layer, Shape
 from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.flatten import FlattenOp

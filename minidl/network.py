@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.container import CONCAT, Container, leaves_named, met, trainings
+from minidl.container import CONCAT, Container, leaves_named, met
 from minidl.data import Index
+from minidl.freezing import trainings
 from minidl.layer import Layer
 from minidl.param import Param
 from minidl.parameters import Parameters

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array, as_array
-from minidl.container import Training
 from minidl.data import Index
+from minidl.freezing import Training
 from minidl.layer import Layer, Shape
 from minidl.lowering import plan_of
 from minidl.parameters import Parameters

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minidl.container import Container, title, trainings
+from minidl.container import Container, title
+from minidl.freezing import trainings
 from minidl.layer import Layer, Shape
 from minidl.network import BranchStage, NativeStage, Network, Stage
 

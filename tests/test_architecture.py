@@ -15,6 +15,7 @@ FLOORS = (
     {"param", "saving.atomic", "saving.encoding", "training.signals"},
     {"layer", "saving.files"},
     {"callbacks.history_file", "callbacks.monitor", "container", "losses.native", "optimizer"},
+    {"freezing"},
     {"callbacks.*", "data", "layers.*", "losses.*", "lowering", "metrics", "optimizers", "parameters", "saving.recipes"}
     | {"schedules", "state"},
     {"callbacks", "layers", "losses", "stages", "training.hooks", "training.remembered"},

@@ -164,7 +164,7 @@ ENTRIES = {
 # What these get has come through one of the above, or is what the names say: anything without a mask.
 INSIDE = (
     *(path.stem for path in (Path(minidl.__file__).parent / "callbacks").glob("*.py")),
-    *("by_hand", "container", "contract", "lowering", "network", "stages", "steps", "shapes"),
+    *("by_hand", "container", "contract", "freezing", "lowering", "network", "stages", "steps", "shapes"),
     *("testing", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )

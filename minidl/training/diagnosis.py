@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.container import trainings
+from minidl.freezing import trainings
 from minidl.layer import Layer
 from minidl.losses import Loss, checked_loss
 from minidl.network import Network, Stage, stage_of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,17 +12,20 @@ from numpy.typing import NDArray
 
 from minidl.arrays import Array, as_array, unmasked
 from minidl.layer import Shape
+from minidl.sparse import SparseRows, is_sparse
 
 Index = NDArray[np.int64]
 READABLE = {np.dtype(name) for name in ("uint8", "float32", "float64")}  # by kernels, as they lie
-CHUNK = 4096  # examples looked at together when all of X is checked
+CHUNK = 4096  # examples looked at together where all of X is
+CHUNK_BYTES = 2**26  # that they may take, if they are converted
 
 
 class Examples:
     """X, checked: (n, size) rows that can be read in any order.
 
     X: real numbers of any dtype, layout and byte order, as an array, a list or a memory map; (n, *shape), or 2-D of the
-    same width. uint8, float32 and float64 in C order are read where they lie; anything else is converted as it is read.
+    same width, then also a sparse matrix. uint8, float32 and float64 in C order are read where they lie; anything else
+    is converted as it is read.
     Raises TypeError for anything but real numbers, ValueError for another shape, NaN or infinity (in a memory map: when
     the rows are read).
     """
@@ -35,8 +39,12 @@ class Examples:
             raise ValueError(f"{name}: expected shape {expected}{flat}, got {array.shape}{_remedy(name, array, shape)}")
         self.name, self.dtype, self.size = name, dtype, size
         self._array = array
-        self._direct = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
         self._late = _is_memory_map(array)
+        self._direct = False
+        if isinstance(array, SparseRows):
+            self._check(array.numbers)
+            return
+        self._direct = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
         if not self._late and array.dtype.kind == "f":
             for start in range(0, len(array), CHUNK):
                 self._check(array[start : start + CHUNK], start)
@@ -44,13 +52,18 @@ class Examples:
     def __len__(self) -> int:
         return len(self._array)
 
+    @property
+    def at_once(self) -> int:
+        """How many examples may be copied together: of large ones fewer, so that a copy stays small."""
+        return max(1, min(CHUNK, CHUNK_BYTES // (self.size * np.dtype(self.dtype).itemsize)))
+
     def read(self, rows: Index) -> tuple[Array, Index]:
         """An array (m, size) that kernels can read, and the numbers of the wanted rows in it."""
-        if self._direct:
-            if self._late:
-                self._check(self._array[rows])
-            return self._array.reshape(len(self._array), self.size), rows
-        return self.copy(rows), np.arange(len(rows))
+        if isinstance(self._array, SparseRows) or not self._direct:
+            return self.copy(rows), np.arange(len(rows))
+        if self._late:
+            self._check(self._array[rows])
+        return self._array.reshape(len(self._array), self.size), rows
 
     def block(self, start: int, stop: int) -> Array:
         """Rows start to stop as an array (m, size) that kernels can read: a view where that is possible."""
@@ -62,6 +75,12 @@ class Examples:
             self._check(block)
         return block
 
+    def blocks(self, most: int) -> Iterator[tuple[slice, Array]]:
+        """All rows in blocks of at most so many, each with its place."""
+        step = min(most, self.at_once)
+        for start in range(0, len(self), step):
+            yield slice(start, start + step), self.block(start, start + step)
+
     def copy(self, rows: Index) -> Array:
         """The wanted rows as an array (m, size) of the model's dtype."""
         block = self._array[rows]
@@ -71,17 +90,19 @@ class Examples:
 
     def fingerprint(self) -> str:
         """A hash of shape, dtype and numbers; of a memory map, of some thousands of its rows."""
+        if isinstance(self._array, SparseRows):
+            return self._array.fingerprint()
         n = len(self)
         rows = np.unique(np.linspace(0, n - 1, CHUNK).astype(np.int64)) if self._late and n else np.arange(n)
         return fingerprint(self._array, rows)
 
-    def _check(self, block: Array, start: int = 0) -> None:
-        """Raises ValueError unless all is finite in the model's dtype; `start` is the number of the first example."""
+    def _check(self, block: Array, start: int | None = None) -> None:
+        """Raises ValueError unless all is finite in the model's dtype; `start`: the number of the first example."""
         if block.dtype.kind != "f":
             return
         if not np.isfinite(block).all():
             bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
-            where = "" if self._late else f" (first in example {start + int(bad.argmax())})"
+            where = "" if start is None else f" (first in example {start + int(bad.argmax())})"
             raise ValueError(f"{self.name}: expected finite numbers, got NaN or infinity{where}")
         if block.size and block.dtype.itemsize > np.dtype(self.dtype).itemsize:
             largest = np.finfo(self.dtype).max
@@ -91,7 +112,7 @@ class Examples:
                 )
 
 
-def _remedy(name: str, array: Array, shape: Shape) -> str:
+def _remedy(name: str, array: Array | SparseRows, shape: Shape) -> str:
     """What to do about a shape that is wrong in one of the usual ways."""
     if array.shape == shape:
         return f": one example alone is {name}[np.newaxis]"
@@ -102,8 +123,10 @@ def _remedy(name: str, array: Array, shape: Shape) -> str:
     return ""
 
 
-def as_numbers(X: Any, name: str) -> Array:
+def as_numbers(X: Any, name: str) -> Array | SparseRows:
     """X as an array of real numbers with at least two axes, without a copy where that is possible."""
+    if is_sparse(X):
+        return SparseRows(X, name)
     array = as_array(X, name)
     if array.ndim < 2:
         raise ValueError(

@@ -142,16 +142,15 @@ class Sequential:
     def predict(self, X: ArrayLike, num_threads: int | None = None) -> Array:
         """The outputs (scores) for X: (n, *output_shape). Row i does not depend on the other rows, to the last bit.
 
-        X: (n, *input_shape), or 2-D of the same width; real numbers. Raises TypeError or ValueError for anything else.
+        X: real numbers (n, *input_shape), or 2-D of the same width, then also sparse. Raises TypeError or ValueError.
         Many threads may predict at the same time; while another one trains this model, it is a RuntimeError.
         """
         network = self._built()
         examples = Examples(X, self.input_shape, self.dtype)
         out = np.empty((len(examples), *self.output_shape), self.dtype)
         with self.busy.reading("predict"):
-            for start in range(0, len(examples), CHUNK):
-                block = examples.block(start, start + CHUNK)
-                out[start : start + CHUNK] = network.predict(block.reshape(-1, *self.input_shape), num_threads)
+            for here, block in examples.blocks(CHUNK):
+                out[here] = network.predict(block.reshape(-1, *self.input_shape), num_threads)
         return out
 
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:

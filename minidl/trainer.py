@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from minidl.arrays import Array
 from minidl.data import Index
 from minidl.saving import files
 from minidl.saving.atomic import Path, text
@@ -175,8 +176,20 @@ class Trainer(Learner):
 
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or that lacks something in custom.
         """
-        custom, where = checked_custom(custom), text(path)
-        config, tensors = files.read(path, checkpoints.KIND)
+        content = files.read(path, checkpoints.KIND)
+        return cls._of(content, text(path), model, checked_custom(custom), num_threads)
+
+    @classmethod
+    def _of(
+        cls,
+        content: tuple[dict[str, Any], dict[str, Array]],
+        where: str,
+        model: Sequential | None,
+        custom: Mapping[str, Any],
+        num_threads: int | None,
+    ) -> Trainer:
+        """A trainer of a checkpoint's content; errors say where it came from."""
+        config, tensors = content
         with checkpoints.blamed(where), nullcontext() if model is None else model.unbuilt_on_error():
             made = checkpoints.model_of(config, tensors, custom, model)
             trainer = cls(made, **checkpoints.parts(config, custom), num_threads=num_threads)
@@ -185,6 +198,11 @@ class Trainer(Learner):
                 model.load_state_dict(checkpoints.states(tensors))
                 checkpoints.take_settings(model, config)
         return trainer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For copy and pickle: a checkpoint, and the classes and functions that are needed to resume from it."""
+        content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position()))
+        return _resumed, (type(self), content, checkpoints.custom_of(self), self.num_threads)
 
     def _position(self) -> Position | None:
         """Where a fit stands that did not come to its end, unless steps were done since."""
@@ -206,3 +224,8 @@ class Trainer(Learner):
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"validation_data: {error}") from error
         return other, other.used
+
+
+def _resumed(cls: type[Trainer], content: bytes, custom: dict[str, Any], num_threads: int | None) -> Trainer:
+    """The trainer whose checkpoint this is, with the checks that a file goes through."""
+    return cls._of(files.from_bytes(content, checkpoints.KIND), "pickle", None, custom, num_threads)

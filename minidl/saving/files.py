@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import math
 import os
@@ -61,13 +62,23 @@ def write(path: Path, kind: str, config: dict[str, Any], tensors: Mapping[str, A
     TypeError or ValueError, before anything is written, for what a file cannot hold: numbers that are neither
     integers nor real, NaN in the config, a header beyond 2 MB.
     """
-    arrays = {name: _little_endian(name, array) for name, array in tensors.items()}
-    head = _header(kind, config, arrays)
     try:
-        _strict("config", _parsed(head)[0]["config"], sort_keys=True)  # what is written can be read
+        parts = _parts(kind, config, tensors)
     except FileError as error:
         raise ValueError(f"{atomic.text(path)}: {error}") from error
-    atomic.write(path, [memoryview(head), *map(_bytes, arrays.values())])
+    atomic.write(path, parts)
+
+
+def to_bytes(kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> bytes:
+    """The content of such a file. Raises as `write`."""
+    return b"".join(_parts(kind, config, tensors))
+
+
+def _parts(kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> list[memoryview]:
+    arrays = {name: _little_endian(name, array) for name, array in tensors.items()}
+    head = _header(kind, config, arrays)
+    _strict("config", _parsed(head)[0]["config"], sort_keys=True)  # what is written can be read
+    return [memoryview(head), *map(_bytes, arrays.values())]
 
 
 def _little_endian(name: str, array: Array) -> Array:
@@ -127,11 +138,16 @@ def read(path: Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     name = atomic.text(path)
     with _opened(name) as file:
         try:
-            return _read(file, kind)
+            return _read(file, os.fstat(file.fileno()).st_size, kind)
         except FileError as error:
             raise FileError(f"{name}: {error}") from error
         except OSError as error:
             raise OSError(error.errno, error.strerror, name) from error
+
+
+def from_bytes(content: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
+    """What `to_bytes` was given. Raises FileError for whatever is wrong with it."""
+    return _read(io.BytesIO(content), len(content), kind)
 
 
 def _opened(name: str) -> BinaryIO:
@@ -148,8 +164,7 @@ def _opened(name: str) -> BinaryIO:
         raise
 
 
-def _read(file: BinaryIO, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
-    size = os.fstat(file.fileno()).st_size
+def _read(file: BinaryIO, size: int, kind: str) -> tuple[dict[str, Any], dict[str, Array]]:
     head = _read_head(file, size)
     metadata, entries = _parsed(head)
     if metadata["kind"] != kind:

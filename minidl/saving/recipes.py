@@ -31,7 +31,8 @@ class Recipes:
     """
 
     def __init__(self, ours: Mapping[str, Any]) -> None:
-        self.ours, self._met = ours, dict[str, Any]()
+        self.ours = ours
+        self.met: dict[str, Any] = {}  # the user's classes and functions so far, by name
         self._depth = 0  # of objects in objects
 
     def encode(self, value: Any, where: str) -> Any:
@@ -74,8 +75,8 @@ class Recipes:
         return [value.settings] if isinstance(value, Layer) and value.settings and not self._depth else []
 
     def _named(self, name: str, what: Any, where: str) -> str:
-        if self._met.setdefault(name, what) is not what:
-            got = f"{self._met[name]!r} and {what!r}"
+        if self.met.setdefault(name, what) is not what:
+            got = f"{self.met[name]!r} and {what!r}"
             raise ValueError(f"{where}: cannot be saved: expected one {name!r}, got two: {got}")
         return name
 

@@ -80,6 +80,15 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
     return config, tensors
 
 
+def custom_of(trainer: Learner) -> dict[str, Any]:
+    """The user's classes and functions that `pack` names, by name; raises as it does."""
+    recipes = Recipes(OURS | OUR_LAYERS)
+    recipes.encode([trainer.loss, list(trainer.metrics.values()), trainer.optimizer], "trainer")
+    for i, layer in enumerate(trainer.model.layers):
+        recipes.encode(layer, f"layer {i}")
+    return recipes.met
+
+
 def _series(name: str, values: list[float]) -> Array:
     whole_numbers = all(isinstance(value, (int, np.integer)) for value in values)
     series = np.array(values, np.int64 if values and whole_numbers else np.float64)

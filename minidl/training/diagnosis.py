@@ -60,7 +60,8 @@ class Rerun:
             stage_of(layer, name, self.parameters, trained) for layer, name in zip(self.layers, self.names, strict=True)
         ]
         self.loss, self.batch, self.seed, self.num_threads = loss, batch, seed, num_threads
-        self.step, self.part, self.rows = int(batch.count[0]), part, batch.rows[batch.part(k, part)]
+        self.step, self.part, here = int(batch.count[0]), part, batch.part(k, part)
+        self.rows, self.numbers = batch.rows[here], batch.numbers[here]
         self.total = batch.totals()[k]
         largest = np.abs(self.parameters.values).max(initial=0)
         self.smaller = SMALLER if largest <= GROWN else ANEW.format(_largest(self.parameters.values))
@@ -72,7 +73,7 @@ class Rerun:
 
     def _run(self, i: int) -> tuple[Array, Any]:
         """A forward of layer i: its outputs, and what its backward needs."""
-        return self.stages[i].forward(self.inputs[i], self.num_threads, self.seed, self.step, self.rows, self.part)
+        return self.stages[i].forward(self.inputs[i], self.num_threads, self.seed, self.step, self.numbers, self.part)
 
     def _forward(self) -> tuple[str, str] | None:
         if not np.isfinite(self.inputs[0]).all():

@@ -27,8 +27,6 @@ from minidl.training.supervised import Supervised
 from minidl_c.threads import check_num_threads
 from minidl_c.update import Update
 
-BLOCK = 4096  # examples that are evaluated together
-
 
 class Learner:
     """A model, a loss and an optimizer, and how far they have come. The arguments are those of Trainer."""
@@ -221,6 +219,7 @@ class Learner:
             data.targets,
             None if data.weights is None else data.weights.astype(dtype),
             rows,
+            data.numbers(rows),
             size,
             micro if micro is not None and self._network().couples else size,
             self._rate,
@@ -240,8 +239,9 @@ class Learner:
     def evaluated(self, data: Supervised, rows: Index, between: Callable[[], None] = lambda: None) -> dict[str, float]:
         """The loss and the metrics of these rows; calls `between` now and then."""
         scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
-        for start in range(0, len(rows), BLOCK):
-            here = slice(start, start + BLOCK)
+        step = data.examples.at_once
+        for start in range(0, len(rows), step):
+            here = slice(start, start + step)
             scores[here] = self.model.predict(data.examples.copy(rows[here]), self.num_threads)
             between()
         targets = data.targets[rows]

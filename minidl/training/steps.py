@@ -25,12 +25,16 @@ Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/clip.pyx
 
 @dataclass
 class Batches:
-    """Some steps' worth of examples: `rows` of `examples` in order, `size` of them a step, `micro` together."""
+    """Some steps' worth of examples: `rows` of `examples` in order, `size` of them a step, `micro` together.
+
+    numbers: those of the same rows for random masks, counted without the rows of weight 0.
+    """
 
     examples: Examples
     targets: Array  # by example
     weights: Array | None  # by example, in the model's dtype
     rows: Index
+    numbers: Index
     size: int
     micro: int  # as `size`, unless something in the model has to see a step's examples in parts
     rate: Callable[[int], float]  # the learning rate at a step of the trainer's life
@@ -86,7 +90,7 @@ class FusedSteps:
             targets, weights = targets[b.rows], None if weights is None else weights[b.rows]
         return self.plan.train(
             x, rows, b.size, targets, weights, b.losses, b.scores, b.totals(), rates,
-            self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.rows,
+            self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.numbers,
             **b.clip,
         )  # fmt: skip
 
@@ -149,7 +153,7 @@ class StagedSteps:
         """Forward, loss and backward of a micro-batch."""
         rows = b.rows[here]
         x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
-        scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), rows, part)
+        scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), b.numbers[here], part)
         losses, dscores = checked_loss(self.loss, scores, b.targets[rows])
         b.losses[here] = losses
         if b.scores is not None:

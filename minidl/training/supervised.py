@@ -73,6 +73,10 @@ class Supervised:
             raise ValueError(f"validation_split: {error}") from error
         return np.sort(train), np.sort(held)
 
+    def numbers(self, rows: Index) -> Index:
+        """The places of these rows among those that are used: what they would be if the others were not there."""
+        return rows if len(self.used) == len(self.examples) else np.searchsorted(self.used, rows)
+
     def fingerprints(self) -> dict[str, str | None]:
         """Hashes of X, y and the weights; None: no weights."""
         everything = np.arange(len(self.examples))

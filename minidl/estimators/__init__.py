@@ -1,0 +1,16 @@
+"""Estimators: networks as scikit-learn's classifiers and regressors, for pipelines, searches and cross-validation.
+
+>>> from sklearn.datasets import load_iris
+>>> from sklearn.pipeline import make_pipeline
+>>> from sklearn.preprocessing import StandardScaler
+>>> from minidl.estimators import SequentialClassifier
+>>> X, y = load_iris(return_X_y=True)
+>>> classifier = make_pipeline(StandardScaler(), SequentialClassifier(random_state=0)).fit(X, y)
+>>> classifier.score(X, y) > 0.95
+True
+"""
+
+from minidl.estimators.classifier import SequentialClassifier
+from minidl.estimators.regressor import SequentialRegressor
+
+__all__ = ["SequentialClassifier", "SequentialRegressor"]

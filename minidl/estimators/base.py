@@ -1,0 +1,202 @@
+"""SequentialEstimator: what a network as a classifier and a network as a regressor share."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
+
+from minidl.arrays import Array
+from minidl.callbacks import EarlyStopping
+from minidl.estimators.inputs import accepted
+from minidl.estimators.models import dtype_of, model_of, optimizer_of
+from minidl.estimators.stopping import Plateau
+from minidl.estimators.targets import Targets, loss_of
+from minidl.layer import Shape
+from minidl.losses import Loss
+from minidl.metrics import Metric
+from minidl.sequential import Sequential
+from minidl.shapes import flag, not_negative, positive, whole
+from minidl.trainer import Trainer
+
+Weights = NDArray[np.float64]
+MOST_IN_A_BATCH = 200  # by default, as in scikit-learn's MLPClassifier
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a fit was given, checked. `used` are the examples of weight above 0."""
+
+    X: Any  # rows (n, size), an array or a CSR matrix
+    shape: Shape
+    y: Array
+    targets: Targets
+    weights: Weights | None
+    used: int
+
+
+class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Fits a model to rows and targets; the arguments are those of SequentialClassifier, but for class_weight.
+
+    What targets are, and what scores mean, says a class derived from it.
+    """
+
+    _numeric = False  # whether targets have to be numbers
+
+    # ---- what a class derived from it writes
+
+    def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
+        """y as a loss takes it, and what its numbers mean; `known` is what they have to mean, if anything."""
+        raise NotImplementedError
+
+    def _class_weights(self, y: Array) -> Weights | None:
+        """The weight of each example's class."""
+        return None
+
+    def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
+        """What is measured on the rows that early stopping holds back; more is better."""
+        raise NotImplementedError
+
+    # ---- fitting
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
+        """A fit from the beginning, or with warm_start from the weights of the one before."""
+        warm = flag("warm_start", self.warm_start) and hasattr(self, "trainer_")
+        data = self._accepted(X, y, sample_weight, self._targets if warm else None, reset=not warm)
+        trainer = self._trainer(data, self.model_ if warm else None)
+        patience = whole("n_iter_no_change", self.n_iter_no_change)
+        tol = None if self.tol is None else not_negative("tol", self.tol)
+        stop: Any = None if tol is None else Plateau(tol, patience)
+        split = 0.0
+        if self.early_stopping:
+            split = positive("validation_fraction", self.validation_fraction)
+            (metric,) = trainer.metrics
+            stop = EarlyStopping(f"val_{metric}", patience, min_delta=tol or 0.0, lower=False)
+        self._train(trainer, data, self.epochs, split, stop)
+
+    def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
+        """One epoch more, of a trainer that goes on."""
+        first = not hasattr(self, "trainer_")
+        data = self._accepted(X, y, sample_weight, known if first else self._targets, reset=first)
+        self._train(self._trainer(data, None) if first else self.trainer_, data, 1, 0.0, None)
+
+    def _accepted(self, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
+        (X, y), shape = accepted(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric)
+        y = y.toarray() if hasattr(y, "toarray") else y
+        y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+        weights = self._weights(X, y, sample_weight)
+        used = np.ones(len(y), bool) if weights is None else weights > 0
+        return Data(X, shape, *self._understood(y, used, known), weights, int(used.sum()))
+
+    def _weights(self, X: Any, y: Array, sample_weight: Any) -> Weights | None:
+        """sample_weight times the weights of classes, which see no row of weight 0; None: ones."""
+        given = None
+        if sample_weight is not None:
+            given = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not given.any():
+                raise ValueError("sample_weight: expected at least one weight above 0, got zeros")
+        used = np.ones(len(y), bool) if given is None else given > 0
+        of_classes = self._class_weights(y[used])
+        if of_classes is None:
+            return given
+        weights = np.zeros(len(y))
+        weights[used] = of_classes if given is None else given[used] * of_classes
+        return weights
+
+    def _trainer(self, data: Data, model: Sequential | None) -> Trainer:
+        """A new trainer, of a new model or of that of the fit before."""
+        seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
+        if model is None:
+            dtype = dtype_of(self.model, self.dtype, data.X)
+            model = model_of(self.model, data.shape, data.targets.outputs, seed, dtype)
+        loss = loss_of(self.loss, model, data.targets)
+        metrics = [self._metric(data.targets, loss)] if flag("early_stopping", self.early_stopping) else []
+        optimizer = optimizer_of(self.optimizer, self.lr)
+        return Trainer(model, loss, optimizer, metrics, seed=seed, num_threads=self.num_threads)
+
+    def _train(self, trainer: Trainer, data: Data, epochs: int, split: float, stop: Any) -> None:
+        """Trains, and only then takes what was learned: a fit that was refused changes nothing."""
+        trainer.fit(
+            data.X,
+            data.y,
+            epochs=epochs,
+            batch_size=self._batch_size(data.used),
+            validation_split=split,
+            shuffle=self.shuffle,
+            sample_weight=data.weights,
+            callbacks=[*self.callbacks, *([] if stop is None else [stop])],
+            verbose=self.verbose,
+        )
+        self.trainer_, self.input_shape_, self._targets = trainer, data.shape, data.targets
+
+    def _batch_size(self, examples: int) -> int:
+        if isinstance(self.batch_size, str):
+            if self.batch_size != "auto":
+                raise ValueError(f"batch_size: expected 'auto' or a number, got {self.batch_size!r}")
+            return min(MOST_IN_A_BATCH, examples)
+        return whole("batch_size", self.batch_size)
+
+    # ---- what there is after it
+
+    @property
+    def model_(self) -> Sequential:
+        """The trained model, with all that a model can do."""
+        return self.trainer_.model
+
+    @property
+    def n_iter_(self) -> int:
+        """The epochs that the model was trained for."""
+        return self.trainer_.epoch
+
+    @property
+    def loss_curve_(self) -> list[float]:
+        """The loss of each epoch."""
+        return self.trainer_.history["loss"]
+
+    @property
+    def validation_scores_(self) -> list[float] | None:
+        """With early stopping, the score of each epoch on the rows held back: accuracy, or R²."""
+        for metric in self.trainer_.metrics:
+            return self.trainer_.history[f"val_{metric}"]
+        return None
+
+    def _scores(self, X: Any) -> Array:
+        check_is_fitted(self, "trainer_")
+        rows, _ = accepted(self, X, reset=False)
+        return self.model_.predict(rows, self.num_threads)
+
+    # ---- features
+
+    def transform(self, X: ArrayLike, layer: int = -2) -> Array:
+        """What a layer makes of X, by default the one in front of the last: features (n, numbers of its output).
+
+        layer: its place in `model_`, from 0, or from the end if negative. Raises ValueError for others, NotFittedError
+        before a fit.
+        """
+        check_is_fitted(self, "trainer_")
+        rows, _ = accepted(self, X, reset=False)
+        front = self._up_to(layer)
+        return front.predict(rows, self.num_threads).reshape(rows.shape[0], -1)
+
+    def _up_to(self, layer: int) -> Sequential:
+        layers = len(self.model_)
+        if not -layers <= layer < layers:
+            raise ValueError(f"layer: expected one from {-layers} to {layers - 1} of the model, got {layer}")
+        return self.model_[: layer % layers + 1]
+
+    @property
+    def _n_features_out(self) -> int:
+        """The number of features that `transform` gives, which name themselves by it."""
+        return math.prod(self._up_to(-2).output_shape)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

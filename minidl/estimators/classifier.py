@@ -1,0 +1,170 @@
+"""SequentialClassifier: a network as a scikit-learn classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
+
+from minidl.arrays import Array
+from minidl.estimators.base import SequentialEstimator, Weights
+from minidl.estimators.stopping import subset_accuracy
+from minidl.estimators.targets import Labels, ManyLabels, Targets
+from minidl.layer import Layer, Shape
+from minidl.losses import Loss, probabilities
+from minidl.metrics import Metric
+from minidl.optimizer import Rate
+from minidl.sequential import Sequential
+
+
+class SequentialClassifier(ClassifierMixin, SequentialEstimator):
+    """A classifier that is a neural network: it fits into pipelines, searches, ensembles and cross-validation.
+
+    model: the network, which ends in a score for each class (of two classes one score will do, and of many labels a
+        row it is one for each label): a Sequential, of which every fit makes a copy (one that is built keeps its
+        weights, as a start), a list of layers, a function of `input_shape` and `outputs`, or of one of them, that
+        returns one of these, or None. None is one hidden layer of 100 units, for images with two convolutions before.
+    input_shape: of one example, (channels, height, width), for X in rows; None: that of X.
+    loss: as that of a Trainer; "auto" is softmax_cross_entropy, or for a single score or many labels
+        binary_cross_entropy.
+    optimizer: "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
+    lr: its learning rate, a number or a function of the step; None: the optimizer's own (of "sgd" 0.01).
+    epochs: how often `fit` sees every example, at most.
+    batch_size: "auto" is 200, or all examples if they are fewer.
+    shuffle: whether each epoch has an order of its own.
+    tol, n_iter_no_change: `fit` ends when the loss has not fallen by more than tol (None: is not looked at) for so many
+        epochs in a row; with early_stopping, when the accuracy on rows held back has not risen by more than tol.
+    early_stopping, validation_fraction: whether this share of the examples, stratified, is held back, and the weights
+        of the epoch that was best on them are kept.
+    class_weight: weights of classes by label, "balanced", or None; they multiply sample_weight.
+    warm_start: whether another `fit` begins with the weights of the one before.
+    callbacks: for the Trainer; see minidl.callbacks.
+    dtype: "float32", "float64", or "auto": float64 for X in float64 (or a model in it), as scikit-learn computes, else
+        float32.
+    random_state: of weights, order and dropout; an int for a fit that is the same every time, to the last bit.
+    num_threads: None leaves it to minidl.get_num_threads(), which joblib, threadpoolctl and OMP_NUM_THREADS act upon.
+    verbose: 0 nothing, 1 a line an epoch, 2 also a bar.
+
+    After a fit there are `classes_`, `n_outputs_`, `n_features_in_`, `feature_names_in_`, `input_shape_`, `n_iter_`,
+    `loss_curve_`, `validation_scores_`, `model_` (the Sequential) and `trainer_`, whose history is the whole one.
+
+    X is (n, features), (n, *input_shape), a data frame or a sparse matrix, which becomes dense batch by batch. A pickle
+    holds the trainer as a checkpoint, which is read with the same checks; but the pickle itself is a program: load none
+    that you do not trust.
+
+    >>> from minidl.datasets import load_digits
+    >>> digits = load_digits()
+    >>> classifier = SequentialClassifier(epochs=5, random_state=0).fit(digits.X_train, digits.y_train)
+    >>> classifier.predict(digits.X_test).shape
+    (355,)
+    """
+
+    _targets: Labels | ManyLabels
+
+    def __init__(
+        self,
+        model: Sequential | Sequence[Layer] | Callable[..., Any] | None = None,
+        *,
+        input_shape: Shape | None = None,
+        loss: str | Loss = "auto",
+        optimizer: str | Any = "adam",
+        lr: Rate | None = None,
+        epochs: int = 200,
+        batch_size: int | str = "auto",
+        shuffle: bool = True,
+        tol: float | None = 1e-4,
+        n_iter_no_change: int = 10,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        class_weight: Mapping[Any, float] | str | None = None,
+        warm_start: bool = False,
+        callbacks: Iterable[Any] = (),
+        dtype: str = "auto",
+        random_state: int | np.random.RandomState | None = None,
+        num_threads: int | None = None,
+        verbose: int | None = 0,
+    ) -> None:
+        self.model, self.input_shape, self.loss = model, input_shape, loss
+        self.optimizer, self.lr = optimizer, lr
+        self.epochs, self.batch_size, self.shuffle = epochs, batch_size, shuffle
+        self.tol, self.n_iter_no_change = tol, n_iter_no_change
+        self.early_stopping, self.validation_fraction = early_stopping, validation_fraction
+        self.class_weight, self.warm_start, self.callbacks = class_weight, warm_start, callbacks
+        self.dtype, self.random_state, self.num_threads, self.verbose = dtype, random_state, num_threads, verbose
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Trains the model; rows of weight 0 count as absent.
+
+        y: labels (n,), numbers or strings, or an indicator matrix (n, labels). Raises TypeError or ValueError before
+        the first step if anything does not fit together, FloatingPointError if the loss becomes NaN or infinite.
+        """
+        self._fit(X, y, sample_weight)
+        return self
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Trains on for one epoch of these examples, with all that the optimizer remembers.
+
+        classes: all labels that will ever come; needed in the first call, and the same in others. Raises as fit.
+        """
+        if self.early_stopping:
+            raise ValueError("early_stopping: expected False for partial_fit, got True")
+        if isinstance(self.class_weight, str):
+            raise ValueError(f"class_weight: expected weights by class for partial_fit, got {self.class_weight!r}")
+        given = None if classes is None else unique_labels(classes)
+        if hasattr(self, "trainer_"):
+            if given is not None and not np.array_equal(given, self.classes_):
+                raise ValueError(f"classes: expected {self.classes_}, as in the first call, got {given}")
+        elif given is None and not type_of_target(y).startswith("multilabel"):
+            raise ValueError("classes: expected all labels that will come, in the first call of partial_fit")
+        self._partial_fit(X, y, sample_weight, None if given is None else Labels(given))
+        return self
+
+    # ---- targets
+
+    def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
+        check_classification_targets(y)
+        made: type[Labels | ManyLabels] = ManyLabels if y.ndim == 2 else Labels
+        targets = made.of(y[used]) if known is None else known
+        if not isinstance(targets, made):
+            raise ValueError(f"y: expected {targets.told}, as before, got shape {y.shape}")
+        return targets.encoded(y, used), targets
+
+    def _class_weights(self, y: Array) -> Weights | None:
+        return None if self.class_weight is None else compute_sample_weight(self.class_weight, y)
+
+    def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
+        return "accuracy" if isinstance(targets, Labels) else subset_accuracy
+
+    @property
+    def classes_(self) -> Array:
+        """The labels, sorted; of an indicator matrix the numbers of its columns."""
+        return self._targets.classes
+
+    # ---- predicting
+
+    def predict(self, X: ArrayLike) -> Array:
+        """The label of each row (n,), or an indicator matrix (n, labels). Raises NotFittedError before a fit."""
+        scores = self._scores(X)
+        return self._targets.decoded(scores)
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """The probability of each class (n, classes): softmax of the scores; of many labels the sigmoid of each."""
+        scores = self._scores(X)
+        return expit(scores) if isinstance(self._targets, ManyLabels) else probabilities(scores)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_label = True
+        return tags

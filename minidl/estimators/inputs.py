@@ -1,0 +1,45 @@
+"""What scikit-learn hands to an estimator as X: tables, images, data frames and sparse matrices, as rows of numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import validate_data
+
+from minidl.layer import Shape
+from minidl.shapes import input_shape as checked_shape
+
+
+def accepted(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, Shape]:
+    """X as rows (n, size), an array or a CSR matrix, and the shape of one example; with a y in `checks`, (X, y) first.
+
+    reset: whether the estimator is fitted anew, and learns the number and the names of features.
+    Raises TypeError or ValueError as scikit-learn's validate_data, and for examples of another shape.
+    """
+    shape = _shape(estimator, X, reset)
+    if np.ndim(X) > 2 if hasattr(X, "ndim") else False:
+        X = np.asarray(X).reshape(len(X), -1)
+    rows = validate_data(estimator, X, reset=reset, accept_sparse="csr", **checks)
+    width = (rows[0] if isinstance(rows, tuple) else rows).shape[1]
+    if shape is None:
+        shape = (width,)
+    if math.prod(shape) != width:
+        raise ValueError(f"X: expected {math.prod(shape)} features, for examples of shape {shape}, got {width}")
+    return rows, shape
+
+
+def _shape(estimator: Any, X: Any, reset: bool) -> Shape | None:
+    """The shape of one example: what the estimator says, or else X; None: as many features as X has."""
+    told = getattr(estimator, "input_shape_", None) if not reset else estimator.input_shape
+    told = None if told is None else checked_shape(tuple(told))
+    if getattr(X, "ndim", 2) <= 2:
+        return told
+    found = tuple(X.shape[1:])
+    if len(found) == 2 and (told is None or told[0] == 1):
+        found = (1, *found)
+    if told is not None and found != told and found != (math.prod(told),):
+        hint = ": channels come first, X.transpose(0, 3, 1, 2)" if found == (*told[1:], told[0]) else ""
+        raise ValueError(f"X: expected examples of shape {told}, got {X.shape[1:]}{hint}")
+    return found if told is None else told

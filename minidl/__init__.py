@@ -7,6 +7,8 @@
 3
 """
 
+from typing import Any
+
 from minidl import callbacks, datasets, testing
 from minidl.config import show_config
 from minidl.layer import Layer
@@ -31,3 +33,12 @@ __all__ = [
     "show_config",
     "testing",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """minidl.estimators is imported when it is asked for, since scikit-learn takes a second."""
+    if name == "estimators":
+        import minidl.estimators
+
+        return minidl.estimators
+    raise AttributeError(f"module 'minidl' has no attribute {name!r}")

@@ -131,7 +131,7 @@ def test_kernels_do_not_know_minidl():
 
 
 def test_sklearn_and_extras_are_imported_inside_functions_alone():
-    """`import minidl` must not pay for them; minidl.estimators, which derive from scikit-learn's, it does not import."""
+    """`import minidl` must not pay for them; it does not import minidl.estimators, which derive from scikit-learn's."""
     others = [path for path in SHIPPED if path.parent.name != "estimators"]
     assert lines_matching(r"^(from|import)\s+(sklearn|scipy)\b", others) == []
     assert lines_matching(r"^(from|import)\s+(tensorboardX)\b", SHIPPED) == []

@@ -30,7 +30,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
 
     >>> from sklearn.datasets import make_friedman1
     >>> X, y = make_friedman1(300, random_state=0)
-    >>> SequentialRegressor(lr=0.01, random_state=0).fit(X, y).score(X, y) > 0.9
+    >>> SequentialRegressor(lr=0.01, random_state=0).fit(X, y).score(X, y) > 0.8
     True
     """
 

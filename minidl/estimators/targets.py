@@ -21,7 +21,7 @@ class Labels:
     """One of `classes` for each row."""
 
     classes: Array
-    told = "one label a row"
+    told, each = "one label a row", "class"
 
     @classmethod
     def of(cls, y: Array) -> Self:
@@ -60,7 +60,7 @@ class ManyLabels:
     """Each of some labels is there or not: an indicator matrix."""
 
     outputs: int
-    told = "an indicator matrix (n, labels)"
+    told, each = "an indicator matrix (n, labels)", "label"
 
     @classmethod
     def of(cls, y: Array) -> Self:
@@ -95,7 +95,7 @@ class Quantities:
 
     outputs: int
     flat: bool  # whether y is (n,)
-    told = "numbers"
+    told, each = "numbers", "column"
 
     @classmethod
     def of(cls, y: Array) -> Self:
@@ -124,5 +124,6 @@ def loss_of(given: Any, model: Sequential, targets: Targets) -> Loss:
     """The loss that an estimator was given; "auto" is that of these targets. Raises ValueError for other outputs."""
     default = targets.default_loss(model.output_shape)
     if default is None:
-        raise ValueError(f"model: expected outputs ({targets.outputs},) for y, got {model.output_shape}")
+        expected = f"outputs of shape ({targets.outputs},), one for each {targets.each} of y"
+        raise ValueError(f"model: expected {expected}, got {model.output_shape}")
     return losses.get(default if isinstance(given, str) and given == "auto" else given)

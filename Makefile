@@ -4,6 +4,7 @@ ARGS ?=
 PIP_ARGS ?= --quiet
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2
+OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,11 +15,12 @@ NATIVE := $(VENV)/$(if $(wildcard $(VENV)/all),all,native)
 ALL := $(VENV)/all
 ORACLE := $(VENV)/torch
 CASES := $(VENV)/onnx
+OLD := $(VENV)/oldest
 PLOT := $(VENV)/plot
 RESULTS := build/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test lint oracles same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy clean
+.PHONY: help mnist test lint oracles oldest same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -35,6 +37,9 @@ lint: $(ALL) ## ruff and mypy
 
 oracles: $(ORACLE) $(CASES) ## the comparisons with PyTorch and with ONNX's test cases (installs both)
 	$(BIN)/python -m pytest -m oracle $(ARGS)
+
+oldest: $(ALL) $(OLD)/bin/pytest ## estimators, files and training with the oldest versions of what minidl needs
+	PYTHONPATH=. $(OLD)/bin/python -m pytest -q tests/estimators tests/saving tests/training $(ARGS)
 
 same-bits: $(ALL) ## one hash of the weights for every number of threads, for v3 and v4: the table
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
@@ -102,6 +107,10 @@ $(VENV)/torch: $(ALL)
 $(CASES): $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(ONNX)
 	@touch $@
+
+$(OLD)/bin/pytest:
+	@$(PYTHON) -m venv $(OLD)
+	@$(OLD)/bin/python -m pip install $(PIP_ARGS) $(OLDEST)
 
 $(PLOT): $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) matplotlib

@@ -80,8 +80,11 @@ def decode(encoded: Any, other: Callable[[str, Any], Any]) -> Any:
 def _numpy(dtype: Any, number: Any) -> np.generic:
     if not isinstance(dtype, str) or dtype not in _NUMPY or type(number) not in (bool, int, float):
         raise ValueError(f"expected the name of a dtype and a number, got {dtype!r} and {number!r}")
+    made = np.dtype(dtype)
+    if made.kind in "iu" and not np.iinfo(made).min <= number <= np.iinfo(made).max:  # NumPy 1 would make another one
+        raise ValueError(f"expected a number of {dtype}, got {number}")
     try:
-        scalar: np.generic = np.dtype(dtype).type(number)
+        scalar: np.generic = made.type(number)
     except OverflowError as error:
         raise ValueError(f"expected a number of {dtype}: {error}") from None
     return scalar

@@ -204,3 +204,51 @@ def test_transfer_learning(tmp_path):
     said = run("transfer_learning.py", home=tmp_path)
     nothing, frozen, trained_on = (float(found) for found in re.findall(r"([\d.]+)%", said))
     assert nothing < frozen < trained_on
+
+
+# ---- beside scikit-learn
+def test_sklearn_pipeline(tmp_path):
+    assert accuracy_in(run("sklearn_pipeline.py", home=tmp_path)) > 97
+
+
+def test_sklearn_grid_search(tmp_path):
+    said = run("sklearn_grid_search.py", home=tmp_path)
+    found = re.findall(r"^(dense_net|conv_net) +lr ([\d.]+) +accuracy ([\d.]+)%", said, re.M)
+    assert sorted(found)[0] != sorted(found)[1] and len(found) == 4
+    best = max(found, key=lambda row: float(row[2]))
+    assert f"The best: {best[0]}, lr {best[1]}" in said
+
+
+def test_sklearn_features(tmp_path):
+    said = run("sklearn_features.py", home=tmp_path)
+    pairs = re.findall(r"pixels ([\d.]+)%, features ([\d.]+)%", said)
+    assert len(pairs) == 3
+    assert all(float(pixels) < float(features) for pixels, features in pairs)
+
+
+def test_sklearn_partial_fit(tmp_path):
+    said = run("sklearn_partial_fit.py", home=tmp_path)
+    assert len(re.findall(r"^behind +\d+00 examples: ", said, re.M)) == 17
+    assert float(re.search(r"last portions ([\d.]+)%", said)[1]) > 85
+
+
+def test_beyond_memory(tmp_path):
+    said = run("beyond_memory.py", home=tmp_path)
+    losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+)", said, re.M)]
+    assert losses == sorted(losses, reverse=True) and len(losses) == 5
+    assert accuracy_in(said) > 85
+
+
+def test_sklearn_mnist_out_of_reach_says_so(tmp_path):
+    done = started("sklearn_mnist.py", home=tmp_path)
+    assert done.returncode == 1 and "MNIST is not in" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mnist")
+def test_sklearn_mnist():
+    """The net has a convolution's advantage, and more epochs in the same time."""
+    home = Path(os.environ.get("SCIKIT_LEARN_DATA") or Path("~/scikit_learn_data").expanduser())
+    said = run("sklearn_mnist.py", "--seconds", "4", home=home)
+    ours, theirs = (float(found) for found in re.findall(r"test accuracy ([\d.]+)%", said))
+    assert ours > 98 and theirs > 90

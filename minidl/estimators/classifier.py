@@ -30,7 +30,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         row it is one for each label): a Sequential, of which every fit makes a copy (one that is built keeps its
         weights, as a start), a list of layers, a function of `input_shape` and `outputs`, or of one of them, that
         returns one of these, or None. None is one hidden layer of 100 units, for images with two convolutions before.
-    input_shape: of one example, (channels, height, width), for X in rows; None: that of X.
+    input_shape: of one example, (channels, height, width), for X in rows; None: that of a built model, or of X.
     loss: as that of a Trainer; "auto" is softmax_cross_entropy, or for a single score or many labels
         binary_cross_entropy.
     optimizer: "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.

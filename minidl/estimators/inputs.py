@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from minidl.layer import Shape
+from minidl.sequential import Sequential
 from minidl.shapes import input_shape as checked_shape
 
 
@@ -19,7 +20,7 @@ def accepted(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, S
     Raises TypeError or ValueError as scikit-learn's validate_data, and for examples of another shape.
     """
     shape = _shape(estimator, X, reset)
-    if np.ndim(X) > 2 if hasattr(X, "ndim") else False:
+    if getattr(X, "ndim", 2) > 2:
         X = np.asarray(X).reshape(len(X), -1)
     rows = validate_data(estimator, X, reset=reset, accept_sparse="csr", **checks)
     width = (rows[0] if isinstance(rows, tuple) else rows).shape[1]
@@ -32,8 +33,10 @@ def accepted(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, S
 
 def _shape(estimator: Any, X: Any, reset: bool) -> Shape | None:
     """The shape of one example: what the estimator says, or else X; None: as many features as X has."""
-    told = getattr(estimator, "input_shape_", None) if not reset else estimator.input_shape
-    told = None if told is None else checked_shape(tuple(told))
+    told = estimator.input_shape if reset else estimator.input_shape_
+    if told is None and isinstance(estimator.model, Sequential) and estimator.model.network is not None:
+        told = estimator.model.input_shape
+    told = None if told is None else checked_shape(told)
     if getattr(X, "ndim", 2) <= 2:
         return told
     found = tuple(X.shape[1:])

@@ -18,10 +18,9 @@ class Wrong(SequentialClassifier):
 
 @pytest.fixture(params=[1, 2])
 def _threads(request):
-    before = minidl.get_num_threads()
     minidl.set_num_threads(request.param)
     yield
-    minidl.set_num_threads(before)
+    minidl.set_num_threads(None)
 
 
 def checked(estimator):

@@ -1,0 +1,47 @@
+"""Training on data beyond memory: a generator makes batches, train_batch learns from each.
+
+Run it with: python examples/beyond_memory.py
+
+The data could be read from anywhere; here each batch is drawn anew, and there is no end to it. (An array on a disk
+needs no generator: `fit` reads a memory map, np.load(path, mmap_mode="r"), batch by batch.)
+"""
+
+import itertools
+
+import numpy as np
+
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
+from minidl.optimizers import Adam
+from minidl.schedules import Cosine
+
+STEPS, BATCH_SIZE, SIZE = 1000, 64, 16
+
+
+def batches(seed):
+    """Bright discs and squares of any size and place in noise; their kinds."""
+    rng = np.random.default_rng(seed)
+    rows, columns = np.mgrid[:SIZE, :SIZE]
+    while True:
+        y = rng.integers(0, 2, BATCH_SIZE)
+        radius = rng.uniform(2, 5, (BATCH_SIZE, 1, 1))
+        down, across = (rng.uniform(4, SIZE - 5, (BATCH_SIZE, 1, 1)) for _ in range(2))
+        v, u = np.abs(rows - down), np.abs(columns - across)
+        disc, square = np.hypot(v, u) < radius, np.maximum(v, u) < radius * 0.886  # of the same area
+        images = np.where(y[:, None, None], square, disc) + rng.normal(0, 0.3, (BATCH_SIZE, SIZE, SIZE))
+        yield images[:, np.newaxis].astype(np.float32), y
+
+
+model = Sequential(
+    [Conv2D(8, 5), ReLU(), MaxPool2D(2), Conv2D(16, 3), ReLU(), Flatten(), Dense(32), ReLU(), Dense(2)],
+    input_shape=(1, SIZE, SIZE),
+)
+trainer = Trainer(model, "softmax_cross_entropy", Adam(Cosine(0.005, STEPS)), ["accuracy"])
+losses = []
+for X, y in itertools.islice(batches(seed=0), STEPS):
+    losses.append(trainer.train_batch(X, y))
+    if trainer.step % 200 == 0:
+        print(f"step {trainer.step}: loss {np.mean(losses[-200:]):.4f}")
+
+X, y = (np.concatenate(parts) for parts in zip(*itertools.islice(batches(seed=1), 20), strict=True))
+print(f"Test accuracy {trainer.evaluate(X, y)['accuracy']:.2%} on {len(X):,} new images")

@@ -1,0 +1,56 @@
+"""LeNet-5 as a scikit-learn classifier beside scikit-learn's MLPClassifier on MNIST, each for the same time.
+
+Run it with: python examples/sklearn_mnist.py (--seconds N for another time; the first load of MNIST takes a minute)
+"""
+
+import argparse
+import time
+
+from models import lenet5
+from sklearn.neural_network import MLPClassifier
+
+from minidl.callbacks import TimeLimit
+from minidl.datasets import DatasetUnavailable, load_mnist
+from minidl.estimators import SequentialClassifier
+
+
+def of_sequential(X, y, seconds):
+    """LeNet-5, which scales its inputs itself, in small batches until the time is over."""
+    limit = TimeLimit(seconds)
+    net = SequentialClassifier(lenet5(), batch_size=64, epochs=10_000, tol=None, callbacks=[limit], random_state=0)
+    return net.fit(X, y)
+
+
+def of_scikit_learn(X, y, seconds):
+    """Hidden layers of 256 and 128 units, on scaled inputs; an epoch that has begun is finished."""
+    net, began = MLPClassifier((256, 128), batch_size=64, random_state=0), time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        net.partial_fit(X, y, classes=range(10))
+    return net
+
+
+def main():
+    """Train both, test both; print accuracies and times."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=20, help="for each of the two")
+    seconds = parser.parse_args().seconds
+    try:
+        data = load_mnist()
+    except DatasetUnavailable as error:
+        raise SystemExit(f"{error}") from None
+
+    X, X_test = (images.reshape(len(images), -1) for images in (data.X_train, data.X_test))
+    scaled, scaled_test = (rows.astype("float32") / 255 for rows in (X, X_test))
+    for name, train, train_on, test_on in (
+        ("SequentialClassifier, LeNet-5", of_sequential, X, X_test),
+        ("MLPClassifier, 784-256-128-10", of_scikit_learn, scaled, scaled_test),
+    ):
+        began = time.perf_counter()
+        net = train(train_on, data.y_train, seconds)
+        took = time.perf_counter() - began
+        accuracy = net.score(test_on, data.y_test)
+        print(f"{name}: test accuracy {accuracy:.2%} after {took:.1f} s, {net.n_iter_} epochs", flush=True)
+
+
+if __name__ == "__main__":
+    main()

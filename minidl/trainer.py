@@ -50,7 +50,7 @@ class Trainer(Learner):
         y: ArrayLike,
         epochs: int = 1,
         batch_size: int = 64,
-        validation_data: tuple[ArrayLike, ArrayLike] | None = None,
+        validation_data: tuple[ArrayLike, ...] | None = None,
         validation_split: float = 0.0,
         shuffle: bool = True,
         sample_weight: ArrayLike | None = None,
@@ -63,6 +63,7 @@ class Trainer(Learner):
 
         X (n, *input_shape), or 2-D of the same width; y (n, ...): what the loss says. An unbuilt model is built for X.
         An epoch sees every example once, the last partial batch included; rows of weight 0 count as absent.
+        validation_data: (X, y) or (X, y, sample_weight) to evaluate on behind each epoch.
         validation_split: this share of the examples, shuffled and (for labels) stratified, is held back.
         accumulate: so many batches make one step: the sums of gradients go on over all of them. It is the step of one
             batch as large as all of them, to the last bit and in memory, unless batch statistics or layers in NumPy see
@@ -215,9 +216,9 @@ class Trainer(Learner):
             return None if held is None else (data, held)
         if held is not None:
             raise ValueError("validation_data and validation_split: expected one of them, got both")
-        if not isinstance(given, (tuple, list)) or len(given) != 2:
+        if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
             got = f"{len(given)} things" if isinstance(given, (tuple, list)) else type(given).__name__
-            raise TypeError(f"validation_data: expected a pair (X, y), got {got}")
+            raise TypeError(f"validation_data: expected (X, y) or (X, y, sample_weight), got {got}")
         try:
             other = Supervised.accept(self.model, self.loss, *given)
         except (TypeError, ValueError) as error:

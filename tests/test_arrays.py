@@ -122,6 +122,8 @@ ENTRIES = {
     "trainer.Trainer.fit:sample_weight": (WEIGHTS, trained(lambda t, v: fit(t, sample_weight=v))),
     "trainer.Trainer.fit:validation_data": (X, trained(lambda t, v: fit(t, validation_data=(v, Y)))),
     "trainer.Trainer.fit:validation_data, y": (Y, trained(lambda t, v: fit(t, validation_data=(X, v)))),
+    "trainer.Trainer.fit:validation_data, sample_weight": (
+        WEIGHTS, trained(lambda t, v: fit(t, validation_data=(X, Y, v)))),
     "learner.Learner.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
     "learner.Learner.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
     "learner.Learner.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
@@ -173,7 +175,8 @@ INSIDE_TOO = {
     "param.Param.move:grads", "layer.Layer.forward:x", "layer.Layer.backward:dy", "losses.checked_loss:scores",
     "losses.checked_loss:targets", "supervised.Supervised.mean:losses", "supervised.Supervised.mean:rows",
     "supervised.Supervised.__init__:targets", "supervised.Supervised.__init__:weights",
-    "supervised.Supervised.__init__:used", "learner.Learner.__init__:optimizer", "optimizer.Optimizer.step:lr",
+    "supervised.Supervised.__init__:used", "supervised.Supervised.numbers:rows", "sparse.SparseRows.__init__:matrix",
+    "sparse.is_sparse:X", "learner.Learner.__init__:optimizer", "optimizer.Optimizer.step:lr",
     "data.fingerprint:array", "data.fingerprint:rows", "layer.Layer.setup:given", "learner.Learner.batches:rows",
     "learner.Learner.evaluated:rows", "learner.Learner.measured:scores", "learner.Learner.measured:targets",
     *(f"differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
@@ -220,7 +223,7 @@ def check(entry, kind):
     if isinstance(found, Exception):
         assert kind not in ALWAYS or entry == "param.Param.__init__:value", f"{kind} was refused: {found}"
         return
-    optional = entry.endswith(":sample_weight")
+    optional = entry.endswith("sample_weight")
     assert numbers is not None or (kind == "None" and optional), f"{kind} was taken"
     if numbers is not None:
         expected = outcome(call, numbers)

@@ -84,7 +84,9 @@ BAD_X = [
     ((row for row in X), TypeError, "real numbers"),
     (RAGGED, ValueError, ""),
     (np.ma.masked_array(X, X > 8), TypeError, "masked"),
-    (csr_matrix(X.reshape(40, 36)), TypeError, "dense array, got csr"),
+    (csr_matrix(X.reshape(40, 36)[:, :30]), ValueError, r"shape \(n, 1, 6, 6\) or \(n, 36\), got \(40, 30\)"),
+    (csr_matrix(X.reshape(40, 36).astype(complex)), TypeError, "real numbers, got dtype complex128"),
+    (csr_matrix(spoiled(X, (0, 0, 0, 0), np.nan).reshape(40, 36)), ValueError, "finite numbers, got NaN"),
 ]
 ENTRIES = {
     "predict": lambda trainer, X: trainer.model.predict(X),
@@ -178,6 +180,8 @@ def test_sample_weight(refuses, entry, bad, error, said):
         ({"validation_data": (X, Y + 1)}, ValueError, "validation_data.*labels from 1 to 3"),
         ({"validation_data": (X, Y[:-1])}, ValueError, "validation_data.*40 targets"),
         ({"validation_data": 3}, TypeError, "validation_data: "),
+        ({"validation_data": (X, Y, Y, Y)}, TypeError, r"expected \(X, y\) or \(X, y, sample_weight\), got 4 things"),
+        ({"validation_data": (X, Y, np.ones(39))}, ValueError, r"validation_data: sample_weight.* \(40,\)"),
         ({"class_weight": "even"}, TypeError, "class_weight: .*got 'even'"),
         ({"class_weight": [1, 2, 3]}, TypeError, "class_weight: "),
         ({"class_weight": {0: -1}}, ValueError, "class_weight: "),

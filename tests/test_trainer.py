@@ -113,6 +113,16 @@ def test_history_has_an_entry_for_each_epoch_whatever_fits_differ_in():
     np.testing.assert_array_equal(np.isnan(history["val_loss"]), [True, True, False])
 
 
+def test_validation_data_may_have_weights():
+    weights = np.arange(9.0)
+    history = trainer_of(["accuracy"]).fit(X, Y, epochs=2, validation_data=(X[:9], Y[:9], weights), verbose=0)
+    twin = trainer_of(["accuracy"])
+    for loss, accuracy in zip(history["val_loss"], history["val_accuracy"], strict=True):
+        twin.fit(X, Y, epochs=1, verbose=0)
+        assert twin.evaluate(X[:9], Y[:9], weights) == {"loss": loss, "accuracy": accuracy}
+        assert twin.evaluate(X[:9], Y[:9])["loss"] != loss
+
+
 def test_metrics_see_the_scores_of_each_step_in_its_order():
     seen = []
 

@@ -100,8 +100,7 @@ class Fit:
         """A hash of what was given to validate on; None: nothing, or rows held back."""
         if self.validation is None or self.validation[0] is self.data:
             return None
-        found = self.validation[0].fingerprints()
-        return f"{found['X']} {found['y']}"
+        return " ".join(value for value in self.validation[0].fingerprints().values() if value is not None)
 
     def position(self) -> Position:
         """Where the fit stands now."""

@@ -27,12 +27,17 @@ def as_array(value: Any, name: str, kinds: str = REAL) -> Array:
     return array
 
 
+def check_unmasked(value: Any, name: str) -> None:
+    """Raises TypeError for a masked array."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask, got a masked array: fill it first")
+
+
 def unmasked(value: Any, name: str) -> Array:
     """`value` as an array of anything; raises as `as_array` but for its dtype."""
     if value is None:
         raise TypeError(f"{name}: expected an array, got None")
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(f"{name}: expected an array without a mask, got a masked array: fill it first")
+    check_unmasked(value, name)
     if hasattr(value, "toarray") and not isinstance(value, np.ndarray):
         raise TypeError(f"{name}: expected a dense array, got {type(value).__name__}: call its toarray()")
     try:

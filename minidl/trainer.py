@@ -201,7 +201,14 @@ class Trainer(Learner):
         return trainer
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copy and pickle: a checkpoint, and the classes and functions that are needed to resume from it."""
+        """For copy and pickle: a checkpoint, and the classes and functions that are needed to resume from it.
+
+        Of a trainer whose model is not built, for lack of one, what the constructor was given.
+        """
+        if self.model.network is None:
+            given = (self.model, self.loss, self.optimizer, list(self.metrics.values()), self.seed, self.num_threads)
+            return type(self), (*given, self.clip_norm, self.clip_value)
+        self.check_between_steps("pickle")
         content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position()))
         return _resumed, (type(self), content, checkpoints.custom_of(self), self.num_threads)
 

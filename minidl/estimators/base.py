@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +14,19 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
 
-from minidl.arrays import Array
+from minidl.arrays import Array, check_unmasked
 from minidl.callbacks import EarlyStopping
 from minidl.estimators.inputs import accepted
-from minidl.estimators.models import dtype_of, model_of, optimizer_of
+from minidl.estimators.models import model_of, optimizer_of
 from minidl.estimators.stopping import Plateau
 from minidl.estimators.targets import Targets, loss_of
 from minidl.layer import Shape
 from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
-from minidl.shapes import flag, not_negative, positive, whole
+from minidl.shapes import flag, fraction, not_negative, whole
 from minidl.trainer import Trainer
+from minidl.training.hooks import Hooks
 
 Weights = NDArray[np.float64]
 MOST_IN_A_BATCH = 200  # by default, as in scikit-learn's MLPClassifier
@@ -55,8 +58,8 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """y as a loss takes it, and what its numbers mean; `known` is what they have to mean, if anything."""
         raise NotImplementedError
 
-    def _class_weights(self, y: Array) -> Weights | None:
-        """The weight of each example's class."""
+    def _class_weights(self, y: Array, known: Targets | None) -> Weights | None:
+        """The weight of each example's class; None: ones."""
         return None
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
@@ -68,33 +71,50 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """A fit from the beginning, or with warm_start from the weights of the one before."""
         warm = flag("warm_start", self.warm_start) and hasattr(self, "trainer_")
-        data = self._accepted(X, y, sample_weight, self._targets if warm else None, reset=not warm)
-        trainer = self._trainer(data, self.model_ if warm else None)
-        patience = whole("n_iter_no_change", self.n_iter_no_change)
-        tol = None if self.tol is None else not_negative("tol", self.tol)
-        stop: Any = None if tol is None else Plateau(tol, patience)
-        split = 0.0
-        if self.early_stopping:
-            split = positive("validation_fraction", self.validation_fraction)
-            (metric,) = trainer.metrics
-            stop = EarlyStopping(f"val_{metric}", patience, min_delta=tol or 0.0, lower=False)
-        self._train(trainer, data, self.epochs, split, stop)
+        with self._unchanged_on_error():
+            data = self._accepted(X, y, sample_weight, self._targets if warm else None, reset=not warm)
+            trainer = self._trainer(data, self.model_[:] if warm else None)
+            patience = whole("n_iter_no_change", self.n_iter_no_change)
+            tol = None if self.tol is None else not_negative("tol", self.tol)
+            stop: Any = None if tol is None else Plateau(tol, patience)
+            split = 0.0
+            if self.early_stopping:
+                split = self._validation_fraction(data.used)
+                (metric,) = trainer.metrics
+                stop = EarlyStopping(f"val_{metric}", patience, min_delta=tol or 0.0, lower=False)
+            self._train(trainer, data, whole("epochs", self.epochs), split, stop)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
         """One epoch more, of a trainer that goes on."""
+        if self.early_stopping:
+            raise ValueError("early_stopping: expected False for partial_fit, got True")
         first = not hasattr(self, "trainer_")
-        data = self._accepted(X, y, sample_weight, known if first else self._targets, reset=first)
-        self._train(self._trainer(data, None) if first else self.trainer_, data, 1, 0.0, None)
+        with self._unchanged_on_error():
+            data = self._accepted(X, y, sample_weight, known if first else self._targets, reset=first)
+            self._train(self._trainer(data, None) if first else self.trainer_, data, 1, 0.0, None)
+
+    @contextmanager
+    def _unchanged_on_error(self) -> Iterator[None]:
+        """A context whose errors take back what was noted, such as the number of features."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _accepted(self, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
+        check_unmasked(y, "y")
+        check_unmasked(sample_weight, "sample_weight")
         (X, y), shape = accepted(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric)
         y = y.toarray() if hasattr(y, "toarray") else y
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
-        weights = self._weights(X, y, sample_weight)
+        weights = self._weights(X, y, sample_weight, known)
         used = np.ones(len(y), bool) if weights is None else weights > 0
         return Data(X, shape, *self._understood(y, used, known), weights, int(used.sum()))
 
-    def _weights(self, X: Any, y: Array, sample_weight: Any) -> Weights | None:
+    def _weights(self, X: Any, y: Array, sample_weight: Any, known: Targets | None) -> Weights | None:
         """sample_weight times the weights of classes, which see no row of weight 0; None: ones."""
         given = None
         if sample_weight is not None:
@@ -102,7 +122,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if not given.any():
                 raise ValueError("sample_weight: expected at least one weight above 0, got zeros")
         used = np.ones(len(y), bool) if given is None else given > 0
-        of_classes = self._class_weights(y[used])
+        of_classes = self._class_weights(y[used], known)
         if of_classes is None:
             return given
         weights = np.zeros(len(y))
@@ -113,8 +133,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """A new trainer, of a new model or of that of the fit before."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if model is None:
-            dtype = dtype_of(self.model, self.dtype, data.X)
-            model = model_of(self.model, data.shape, data.targets.outputs, seed, dtype)
+            model = model_of(self.model, data.shape, data.targets.outputs, seed, self.dtype, data.X.dtype)
         loss = loss_of(self.loss, model, data.targets)
         metrics = [self._metric(data.targets, loss)] if flag("early_stopping", self.early_stopping) else []
         optimizer = optimizer_of(self.optimizer, self.lr)
@@ -122,17 +141,20 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _train(self, trainer: Trainer, data: Data, epochs: int, split: float, stop: Any) -> None:
         """Trains, and only then takes what was learned: a fit that was refused changes nothing."""
-        trainer.fit(
-            data.X,
-            data.y,
-            epochs=epochs,
-            batch_size=self._batch_size(data.used),
-            validation_split=split,
-            shuffle=self.shuffle,
-            sample_weight=data.weights,
-            callbacks=[*self.callbacks, *([] if stop is None else [stop])],
-            verbose=self.verbose,
-        )
+        try:
+            trainer.fit(
+                data.X,
+                data.y,
+                epochs=epochs,
+                batch_size=self._batch_size(data.used),
+                validation_split=split,
+                shuffle=self.shuffle,
+                sample_weight=data.weights,
+                callbacks=[*Hooks(self.callbacks).callbacks, *([] if stop is None else [stop])],
+                verbose=self.verbose,
+            )
+        finally:
+            trainer.interrupted = None  # the next call is another fit, and completes nothing
         self.trainer_, self.input_shape_, self._targets = trainer, data.shape, data.targets
 
     def _batch_size(self, examples: int) -> int:
@@ -141,6 +163,13 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 raise ValueError(f"batch_size: expected 'auto' or a number, got {self.batch_size!r}")
             return min(MOST_IN_A_BATCH, examples)
         return whole("batch_size", self.batch_size)
+
+    def _validation_fraction(self, examples: int) -> float:
+        share = fraction("validation_fraction", self.validation_fraction)
+        if share * examples <= 1:
+            expected = f"a share of {examples} examples that is more than one of them"
+            raise ValueError(f"validation_fraction: expected {expected}, got {share}")
+        return share
 
     # ---- what there is after it
 
@@ -186,7 +215,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _up_to(self, layer: int) -> Sequential:
         layers = len(self.model_)
-        if not -layers <= layer < layers:
+        if whole("layer", layer, least=-layers) >= layers:
             raise ValueError(f"layer: expected one from {-layers} to {layers - 1} of the model, got {layer}")
         return self.model_[: layer % layers + 1]
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets, type_of_target, unique_labels
+from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from minidl.arrays import Array
 from minidl.estimators.base import SequentialEstimator, Weights
@@ -118,20 +118,24 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
 
         classes: all labels that will ever come; needed in the first call, and the same in others. Raises as fit.
         """
-        if self.early_stopping:
-            raise ValueError("early_stopping: expected False for partial_fit, got True")
         if isinstance(self.class_weight, str):
             raise ValueError(f"class_weight: expected weights by class for partial_fit, got {self.class_weight!r}")
-        given = None if classes is None else unique_labels(classes)
-        if hasattr(self, "trainer_"):
-            if given is not None and not np.array_equal(given, self.classes_):
-                raise ValueError(f"classes: expected {self.classes_}, as in the first call, got {given}")
-        elif given is None and not type_of_target(y).startswith("multilabel"):
-            raise ValueError("classes: expected all labels that will come, in the first call of partial_fit")
-        self._partial_fit(X, y, sample_weight, None if given is None else Labels(given))
+        known = self._targets if hasattr(self, "trainer_") else self._announced(y, classes)
+        if classes is not None and not np.array_equal(unique_labels(classes), known.classes):
+            raise ValueError(f"classes: expected {known.classes.tolist()}, got {unique_labels(classes).tolist()}")
+        self._partial_fit(X, y, sample_weight, known)
         return self
 
     # ---- targets
+
+    def _announced(self, y: Any, classes: Any) -> Labels | ManyLabels:
+        """What the targets of a first partial_fit and of all others are; an indicator matrix says it itself."""
+        shape = np.shape(y)
+        if len(shape) == 2 and shape[1] > 1:
+            return ManyLabels(shape[1])
+        if classes is None:
+            raise ValueError("classes: expected all labels that will come, in the first call of partial_fit")
+        return Labels.of(unique_labels(classes), "classes")
 
     def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
         check_classification_targets(y)
@@ -141,8 +145,19 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
             raise ValueError(f"y: expected {targets.told}, as before, got shape {y.shape}")
         return targets.encoded(y, used), targets
 
-    def _class_weights(self, y: Array) -> Weights | None:
-        return None if self.class_weight is None else compute_sample_weight(self.class_weight, y)
+    def _class_weights(self, y: Array, known: Targets | None) -> Weights | None:
+        by_class = self.class_weight
+        if by_class is None:
+            return None
+        if isinstance(by_class, Mapping) and isinstance(known, Labels):  # some of which may not have come this time
+            if unknown := by_class.keys() - set(known.classes.tolist()):
+                raise ValueError(f"class_weight: expected labels of {known.classes.tolist()}, got {unknown}")
+            here = set(y.tolist())
+            by_class = {label: weight for label, weight in by_class.items() if label in here}
+        weights: Weights = compute_sample_weight(by_class, y)
+        if not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(f"class_weight: expected finite weights of at least 0, got {self.class_weight}")
+        return weights
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
         return "accuracy" if isinstance(targets, Labels) else subset_accuracy

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
+from minidl.arrays import check_unmasked
 from minidl.layer import Shape
 from minidl.sequential import Sequential
 from minidl.shapes import input_shape as checked_shape
@@ -19,9 +20,11 @@ def accepted(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, S
     reset: whether the estimator is fitted anew, and learns the number and the names of features.
     Raises TypeError or ValueError as scikit-learn's validate_data, and for examples of another shape.
     """
-    shape = _shape(estimator, X, reset)
+    check_unmasked(X, "X")
+    X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+    shape = _shape(_told(estimator) if reset else estimator.input_shape_, X)
     if getattr(X, "ndim", 2) > 2:
-        X = np.asarray(X).reshape(len(X), -1)
+        X = np.asarray(X).reshape(len(X), math.prod(X.shape[1:]))
     rows = validate_data(estimator, X, reset=reset, accept_sparse="csr", **checks)
     width = (rows[0] if isinstance(rows, tuple) else rows).shape[1]
     if shape is None:
@@ -31,12 +34,16 @@ def accepted(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, S
     return rows, shape
 
 
-def _shape(estimator: Any, X: Any, reset: bool) -> Shape | None:
-    """The shape of one example: what the estimator says, or else X; None: as many features as X has."""
-    told = estimator.input_shape if reset else estimator.input_shape_
-    if told is None and isinstance(estimator.model, Sequential) and estimator.model.network is not None:
-        told = estimator.model.input_shape
-    told = None if told is None else checked_shape(told)
+def _told(estimator: Any) -> Shape | None:
+    """The shape of one example that an estimator was made with: its input_shape, or that of a model that is built."""
+    model = estimator.model
+    if estimator.input_shape is None and isinstance(model, Sequential) and model.network is not None:
+        return model.input_shape
+    return None if estimator.input_shape is None else checked_shape(estimator.input_shape)
+
+
+def _shape(told: Shape | None, X: Any) -> Shape | None:
+    """The shape of one example: what was told, or else that of X; None: as many features as X has."""
     if getattr(X, "ndim", 2) <= 2:
         return told
     found = tuple(X.shape[1:])

@@ -7,6 +7,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from minidl.layer import Layer, Shape
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.optimizer import Optimizer
@@ -22,14 +24,17 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str) -> Sequential:
+def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X: np.dtype[Any]) -> Sequential:
     """A built model for inputs of this shape: a copy of what the estimator was given, with so many outputs.
 
     given: a Sequential, layers, a function of `input_shape` or `outputs` (or both, or nothing) that returns one of
         these, or None. A Sequential that is built already keeps its weights.
+    dtype: "auto" is float64 where the model or X has it, else float32.
 
-    Raises TypeError or ValueError, naming model, for anything else and for outputs of another shape.
+    Raises TypeError or ValueError, naming model or dtype, for anything else.
     """
+    if dtype not in ("auto", "float32", "float64"):
+        raise ValueError(f"dtype: expected 'auto', 'float32' or 'float64', got {dtype!r}")
     if given is None:
         given = default_layers(shape, outputs)
     elif callable(given):
@@ -39,26 +44,25 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str) -> S
         raise TypeError(f"model: expected {expected}, got {given!r}")
     try:
         model = given[:] if isinstance(given, Sequential) else Sequential(given)[:]
+        dtype = _dtype(model, dtype, of_X)
         if model.network is None:
             model = Sequential(model.layers, shape, seed, dtype)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"model: {error}") from error
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"model: {error}") from error
     if model.input_shape != shape:
         raise ValueError(f"model: expected one for inputs of shape {shape}, got one for {model.input_shape}")
     return model
 
 
-def dtype_of(given: Any, dtype: str, X: Any) -> str:
-    """The dtype to compute in: "auto" is float64 where the model or X has it, else float32."""
-    if dtype not in ("auto", "float32", "float64"):
-        raise ValueError(f"dtype: expected 'auto', 'float32' or 'float64', got {dtype!r}")
-    of_model = given.dtype if isinstance(given, Sequential) else "float32"
-    if isinstance(given, Sequential) and given.network is not None:
-        if dtype not in ("auto", of_model):
-            raise ValueError(f"dtype: expected {of_model!r}, that of the model, which is built already, got {dtype!r}")
-        return of_model
+def _dtype(model: Sequential, dtype: str, of_X: np.dtype[Any]) -> str:
+    """The dtype to compute in; that of a model that is built stays."""
+    if model.network is not None and dtype in ("auto", model.dtype):
+        return model.dtype
+    if model.network is not None:
+        raise ValueError(f"expected one of dtype {dtype!r}, as the estimator's, got one built in {model.dtype!r}")
     if dtype == "auto":
-        return "float64" if "float64" in (X.dtype.name, of_model) else "float32"
+        return "float64" if of_X.kind == "f" and of_X.itemsize >= 8 else model.dtype
     return dtype
 
 

@@ -24,11 +24,11 @@ class Labels:
     told, each = "one label a row", "class"
 
     @classmethod
-    def of(cls, y: Array) -> Self:
-        """The classes of these targets; raises ValueError if there is one alone."""
+    def of(cls, y: Array, name: str = "y") -> Self:
+        """The classes of these targets; raises ValueError, naming them, if there is one alone."""
         classes = np.unique(y)
         if len(classes) < 2:
-            raise ValueError(f"y: expected at least two classes, got one class, {classes.tolist()}")
+            raise ValueError(f"{name}: expected at least two classes, got one class, {classes.tolist()}")
         return cls(classes)
 
     @property

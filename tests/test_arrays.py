@@ -168,10 +168,13 @@ INSIDE = (
     *(path.stem for path in (Path(minidl.__file__).parent / "callbacks").glob("*.py")),
     *("by_hand", "container", "contract", "freezing", "lowering", "network", "stages", "steps", "shapes"),
     *("testing", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
+    *(path.stem for path in (Path(minidl.__file__).parent / "estimators").glob("*.py")),  # their own: test_inputs.py
+    "sparse",
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {
-    "arrays.unmasked:value", "data.Examples.read:rows", "data.Examples.copy:rows", "param.Param.move:value",
+    "arrays.unmasked:value", "arrays.check_unmasked:value", "data.Examples.read:rows", "data.Examples.copy:rows",
+    "param.Param.move:value", "supervised.Supervised.numbers:rows",
     "param.Param.move:grads", "layer.Layer.forward:x", "layer.Layer.backward:dy", "losses.checked_loss:scores",
     "losses.checked_loss:targets", "supervised.Supervised.mean:losses", "supervised.Supervised.mean:rows",
     "supervised.Supervised.__init__:targets", "supervised.Supervised.__init__:weights",

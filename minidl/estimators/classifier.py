@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
+from scipy.special import expit, log_expit, log_softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
@@ -178,6 +178,13 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         """The probability of each class (n, classes): softmax of the scores; of many labels the sigmoid of each."""
         scores = self._scores(X)
         return expit(scores) if isinstance(self._targets, ManyLabels) else probabilities(scores)
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """The logarithms of predict_proba, computed from the scores: finite where a probability is too small."""
+        scores = self._scores(X)
+        if isinstance(self._targets, ManyLabels):
+            return np.asarray(log_expit(scores))
+        return np.asarray(log_softmax(np.pad(scores, ((0, 0), (int(scores.shape[1] == 1), 0))), axis=1))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

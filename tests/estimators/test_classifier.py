@@ -1,0 +1,251 @@
+"""SequentialClassifier: labels of every kind come back, probabilities are those of the scores, all else is refused."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from scipy.special import expit, softmax
+from sklearn.datasets import load_iris, make_multilabel_classification
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.metrics import accuracy_score
+
+from minidl.estimators import SequentialClassifier
+from minidl.layers import Dense, ReLU
+from minidl.losses import BinaryCrossEntropy, SoftmaxCrossEntropy
+
+X, NUMBERS = load_iris(return_X_y=True)
+X = (X - X.mean(axis=0)) / X.std(axis=0)
+MANY_X, MANY_Y = make_multilabel_classification(120, 6, n_classes=4, random_state=0)
+
+
+def classifier(model=None, **options):
+    return SequentialClassifier(model, **{"epochs": 40, "lr": 0.02, "tol": None, "random_state": 0, **options})
+
+
+def two(outputs):
+    return [Dense(8), ReLU(), Dense(outputs)]
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Fitted to labels 0, 1, 2."""
+    return classifier().fit(X, NUMBERS)
+
+
+# ---- labels
+LABELS = {
+    "texts": np.array(["setosa", "versicolor", "virginica"]),
+    "objects": np.array(["b", "c", "d"], dtype=object),
+    "negative": np.array([-7, 0, 3]),
+    "whole floats": np.array([-1.0, 0.0, 5.0]),
+    "small": np.array([1, 2, 250], np.uint8),
+    "big-endian": np.array([1, 2, 300], ">i4"),
+    "large": np.array([-(2**62), 0, 2**62]),
+    "wide texts": np.array(["a" * 50, "b", "ä"]),
+}
+
+
+@pytest.mark.parametrize("names", LABELS.values(), ids=LABELS)
+def test_labels_come_back_as_they_were(plain, names):
+    """Sorted as 0, 1, 2 are, they make the same model: the same bits."""
+    fitted = classifier().fit(X, names[NUMBERS])
+    np.testing.assert_array_equal(fitted.classes_, names)
+    assert fitted.classes_.dtype == names.dtype and fitted.predict(X).dtype == names.dtype
+    np.testing.assert_array_equal(fitted.predict(X), names[plain.predict(X)])
+    np.testing.assert_array_equal(fitted.predict_proba(X), plain.predict_proba(X))
+    assert fitted.score(X, names[NUMBERS]) == plain.score(X, NUMBERS) > 0.95
+
+
+def test_labels_in_a_list(plain):
+    fitted = classifier().fit(X.tolist(), NUMBERS.tolist())
+    np.testing.assert_array_equal(fitted.predict_proba(X), plain.predict_proba(X))
+
+
+def test_labels_are_sorted_and_columns_follow_them(plain):
+    names = np.array(["z", "a", "m"])
+    fitted = classifier(epochs=100).fit(X, names[NUMBERS])
+    assert fitted.classes_.tolist() == ["a", "m", "z"]
+    assert fitted.score(X, names[NUMBERS]) > 0.95
+    np.testing.assert_array_equal(fitted.classes_[fitted.predict_proba(X).argmax(axis=1)], fitted.predict(X))
+
+
+def test_a_column_is_flattened_with_a_warning(plain):
+    with pytest.warns(DataConversionWarning, match="column-vector"):
+        fitted = classifier().fit(X, NUMBERS[:, np.newaxis])
+    assert fitted.predict(X).shape == (150,)
+    np.testing.assert_array_equal(fitted.predict_proba(X), plain.predict_proba(X))
+
+
+def test_rows_that_are_no_class_of_the_others_are_learned_all_the_same():
+    """A label that is there once."""
+    y = NUMBERS.copy()
+    y[17] = 9
+    fitted = classifier().fit(X, y)
+    assert fitted.classes_.tolist() == [0, 1, 2, 9] and fitted.predict_proba(X).shape == (150, 4)
+
+
+def test_two_examples_of_two_classes_are_enough():
+    fitted = classifier().fit(X[[0, 140]], ["a", "b"])
+    assert fitted.predict(X[[0, 140]]).tolist() == ["a", "b"]
+
+
+# ---- two classes
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("labels", [(False, True), ("no", "yes"), (-1, 1), (0, 1)], ids=str)
+def test_two_classes_with_a_score_or_two(labels, outputs):
+    labels = np.array(labels)
+    y = labels[(NUMBERS == 2).astype(int)]
+    fitted = classifier(two(outputs), epochs=100).fit(X, y)
+    loss = BinaryCrossEntropy if outputs == 1 else SoftmaxCrossEntropy
+    assert isinstance(fitted.trainer_.loss, loss)
+    assert fitted.predict(X).dtype == labels.dtype and fitted.score(X, y) > 0.93
+
+    scores = fitted.model_.predict(X)
+    one = expit(scores[:, 0]) if outputs == 1 else softmax(scores, axis=1)[:, 1]
+    np.testing.assert_allclose(fitted.predict_proba(X), np.stack([1 - one, one], axis=1), 1e-12, 1e-12)
+    np.testing.assert_array_equal(fitted.predict(X), labels[(one > 0.5).astype(int)])
+
+
+def test_one_score_learns_as_logistic_regression_does():
+    """With Dense(1) the optimum of the loss is scikit-learn's, without a penalty."""
+    from sklearn.linear_model import LogisticRegression
+
+    y = NUMBERS[50:] == 2
+    noisy = X[50:, :2]  # no line separates them
+    ours = classifier([Dense(1)], optimizer="sgd", lr=0.5, epochs=3000, batch_size=100).fit(noisy, y)
+    theirs = LogisticRegression(C=1e12, tol=1e-10, max_iter=10_000).fit(noisy, y)
+    np.testing.assert_allclose(ours.predict_proba(noisy), theirs.predict_proba(noisy), atol=1e-6)
+
+
+# ---- probabilities
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_probabilities_are_the_softmax_of_the_scores(dtype):
+    fitted = classifier(dtype=dtype).fit(X, NUMBERS)
+    p = fitted.predict_proba(X)
+    assert p.dtype == dtype and p.shape == (150, 3)
+    np.testing.assert_allclose(p, softmax(fitted.model_.predict(X), axis=1), 1e-6 if dtype == "float32" else 1e-13)
+    np.testing.assert_allclose(p.sum(axis=1), 1, 1e-6)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_logarithms_of_probabilities_do_not_underflow(outputs):
+    fitted = classifier(two(outputs)).fit(X, NUMBERS == 2)
+    np.testing.assert_allclose(fitted.predict_log_proba(X), np.log(fitted.predict_proba(X)), 1e-9, 1e-12)
+    far = fitted.predict_log_proba(1e4 * X)
+    assert np.isfinite(far).all() and far.min() < -1000
+
+
+# ---- many labels a row
+@pytest.mark.parametrize(
+    "kind",
+    [np.asarray, np.ndarray.tolist, lambda y: y.astype(bool), lambda y: y.astype(float), scipy.sparse.csr_matrix,
+     scipy.sparse.csc_array, scipy.sparse.coo_matrix],
+    ids=["ints", "lists", "bools", "floats", "csr", "csc", "coo"],
+)  # fmt: skip
+def test_many_labels_a_row(kind):
+    fitted = classifier(epochs=150).fit(MANY_X, kind(MANY_Y))
+    assert isinstance(fitted.trainer_.loss, BinaryCrossEntropy)
+    assert fitted.classes_.tolist() == [0, 1, 2, 3]
+    scores = fitted.model_.predict(MANY_X)
+    np.testing.assert_allclose(fitted.predict_proba(MANY_X), expit(scores), 1e-12)
+    np.testing.assert_allclose(fitted.predict_log_proba(MANY_X), np.log(expit(scores)), 1e-9, 1e-12)
+    found = fitted.predict(MANY_X)
+    np.testing.assert_array_equal(found, (expit(scores) > 0.5).astype(int))
+    assert fitted.score(MANY_X, MANY_Y) == accuracy_score(MANY_Y, found) > 0.7
+
+    plain = classifier(epochs=150).fit(MANY_X, MANY_Y)
+    np.testing.assert_array_equal(scores, plain.model_.predict(MANY_X))
+
+
+def test_a_label_that_no_row_has_and_one_that_all_have():
+    y = MANY_Y.copy()
+    y[:, 1], y[:, 2] = 0, 1
+    found = classifier(epochs=60).fit(MANY_X, y).predict(MANY_X)
+    assert not found[:, 1].any() and found[:, 2].all()
+
+
+# ---- what is refused
+REFUSED = {
+    "no y": (None, "requires y to be passed"),
+    "fractions": (NUMBERS + 0.5, "continuous"),
+    "one class": (np.full(150, 3), r"y: expected at least two classes, got one class, \[3\]"),
+    "one row less": (NUMBERS[1:], r"inconsistent numbers of samples: \[150, 149\]"),
+    "NaN": (np.where(NUMBERS == 1, np.nan, NUMBERS), "y contains NaN"),
+    "infinity": (np.where(NUMBERS == 1, np.inf, NUMBERS), "y contains infinity"),
+    "classes of many outputs": (np.stack([NUMBERS, NUMBERS], axis=1), "indicator matrix of 0 and 1"),
+    "complex": (NUMBERS * 1j, "[Cc]omplex"),
+    "mixed objects": (np.array([1, "a", None], object)[NUMBERS], "[Uu]nknown label type"),
+    "three axes": (np.zeros((150, 2, 2)), "dim 3"),
+}
+
+
+@pytest.mark.parametrize("y, said", REFUSED.values(), ids=REFUSED)
+def test_refused_targets(y, said):
+    fresh = classifier()
+    with pytest.raises(ValueError, match=said):
+        fresh.fit(X, y)
+    assert vars(fresh) == vars(classifier())
+
+
+def test_masked_arrays_are_refused_for_nobody_would_look_at_the_mask():
+    mask = NUMBERS == 1
+    for argument, arguments in {
+        "X": (np.ma.masked_array(X, mask=np.repeat(mask[:, np.newaxis], 4, axis=1)), NUMBERS),
+        "y": (X, np.ma.masked_array(NUMBERS, mask)),
+        "sample_weight": (X, NUMBERS, np.ma.masked_array(np.ones(150), mask)),
+    }.items():
+        with pytest.raises(TypeError, match=f"^{argument}: expected an array without a mask"):
+            classifier().fit(*arguments)
+
+
+@pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_log_proba", "transform"])
+def test_nothing_is_predicted_before_a_fit(method):
+    with pytest.raises(NotFittedError):
+        getattr(classifier(), method)(X)
+
+
+@pytest.mark.parametrize("name", ["classes_", "n_iter_", "loss_curve_", "validation_scores_", "model_", "trainer_"])
+def test_attributes_are_there_after_a_fit_alone(name, plain):
+    assert not hasattr(classifier(), name) and hasattr(plain, name)
+
+
+REFUSED_ARGUMENTS = {
+    "epochs": (0, 1.5, "many"),
+    "batch_size": (0, "all", None, 1.5),
+    "optimizer": ("adamm", None, object()),
+    "lr": (-1, "fast", float("nan")),
+    "loss": ("hinge", None, 3),
+    "tol": (-1, "small"),
+    "n_iter_no_change": (0, None),
+    "shuffle": (1, None),
+    "early_stopping": (1, None),
+    "warm_start": (1, None),
+    "class_weight": ("heavy", {0: -1.0}, {0: float("nan")}, 3),
+    "callbacks": (None, object(), [object()]),
+    "dtype": ("float16", np.float32),
+    "num_threads": (0, 1.5),
+    "verbose": (5, "yes"),
+    "random_state": ("seed",),
+    "input_shape": (4, "abc", (0, 4), ()),
+    "model": ("mlp", Dense(3), [], [Dense(4)], 5),
+}
+
+
+@pytest.mark.parametrize(
+    "name, value", [(name, value) for name, values in REFUSED_ARGUMENTS.items() for value in values], ids=str
+)
+def test_refused_arguments_are_named_and_refused_by_fit_alone(name, value):
+    """As scikit-learn has it: the constructor takes anything."""
+    fresh = SequentialClassifier(**{name: value})
+    with pytest.raises((TypeError, ValueError), match="seed" if name == "random_state" else name):
+        fresh.fit(X, NUMBERS)
+    assert not hasattr(fresh, "trainer_") and not hasattr(fresh, "n_features_in_")
+
+
+def test_a_model_with_other_outputs_is_refused_and_told_what_is_expected():
+    for y, outputs, said in (
+        (NUMBERS, 1, r"model: expected outputs of shape \(3,\), one for each class of y, got \(1,\)"),
+        (NUMBERS, 4, r"\(3,\), one for each class of y, got \(4,\)"),
+        (MANY_Y, 3, r"\(4,\), one for each label of y, got \(3,\)"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            classifier([Dense(outputs)]).fit(X if y is NUMBERS else MANY_X, y)

@@ -1,0 +1,286 @@
+"""Models that an estimator takes: what it makes of each, and that what it was given stays as it was."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.estimators import SequentialClassifier, SequentialRegressor
+from minidl.layers import BatchNorm1D, Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Residual
+from minidl.losses import SoftmaxCrossEntropy
+from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from minidl.schedules import Cosine
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(60, 4)).astype("float32"), np.arange(60) % 3
+FIT = {"epochs": 4, "tol": None, "batch_size": 16, "random_state": 0}
+
+
+def classifier(model=None, **options):
+    return SequentialClassifier(model, **{**FIT, **options})
+
+
+def layers(outputs=3):
+    return [Dense(6), ReLU(), Dropout(0.2), Dense(outputs)]
+
+
+def state(estimator):
+    return {name: value.tobytes() for name, value in estimator.model_.state_dict().items()}
+
+
+def by_trainer(fitted, model, **options):
+    """Trained without an estimator, with its seed."""
+    trainer = Trainer(model, "softmax_cross_entropy", Adam(), seed=fitted.trainer_.seed)
+    trainer.fit(X, Y, epochs=4, batch_size=16, verbose=0, **options)
+    return {name: value.tobytes() for name, value in trainer.model.state_dict().items()}
+
+
+class Net:
+    """A model as an object that is called."""
+
+    def __init__(self, width):
+        self.width = width
+
+    def __call__(self, outputs):
+        return [Dense(self.width), ReLU(), Dropout(0.2), Dense(outputs)]
+
+
+def with_options(outputs, width=6, *more, **options):
+    return layers(outputs)
+
+
+WAYS = {
+    "a list": layers(),
+    "a tuple": tuple(layers()),
+    "an unbuilt model": Sequential(layers(), seed=5),
+    "a function": layers,
+    "of nothing": lambda: layers(),
+    "of a shape": lambda input_shape: layers() if input_shape == (4,) else None,
+    "of outputs": lambda outputs: tuple(layers(outputs)),
+    "of both": lambda outputs, input_shape: layers(outputs) if input_shape == (4,) else None,
+    "of both in the other order": lambda input_shape, outputs: Sequential(layers(outputs)),
+    "by name alone": lambda *, outputs: layers(outputs),
+    "with options": with_options,
+    "a partial function": functools.partial(with_options, width=6),
+    "a method": Net(6).__call__,
+    "an object": Net(6),
+}
+
+
+@pytest.mark.parametrize("model", WAYS.values(), ids=WAYS)
+def test_ways_to_say_the_same_model(model):
+    """All of them are the model that a Trainer trains, with the weights of the estimator's seed."""
+    fitted = classifier(model).fit(X, Y)
+    seed = fitted.trainer_.seed
+    assert state(fitted) == by_trainer(fitted, Sequential(layers(), (4,), seed))
+    again = classifier(model).fit(X, Y)  # the same list, the same model
+    assert state(again) == state(fitted)
+    assert again.model_ is not fitted.model_
+
+
+def test_layers_that_were_given_stay_unbuilt():
+    given = layers()
+    classifier(given).fit(X, Y)
+    assert not any(layer.built for layer in given)
+    model = Sequential(given)
+    classifier(model).fit(X, Y)
+    assert model.network is None and not any(layer.built for layer in given)
+    Sequential(given, (9,))  # they belong to nobody
+
+
+def test_parameters_are_the_objects_that_were_given():
+    given = {"model": layers(), "optimizer": SGD(0.1, momentum=0.9), "loss": SoftmaxCrossEntropy(), "callbacks": []}
+    estimator = classifier(**given)
+    estimator.fit(X, Y)
+    assert all(estimator.get_params()[name] is value for name, value in given.items())
+
+
+def test_a_built_model_is_a_start_and_stays_as_it_is():
+    model = Sequential(layers(), (4,), seed=9)
+    model.layers[0].trainable = False
+    model.layers[3].lr_factor = 0.25
+    before = {name: value.tobytes() for name, value in model.state_dict().items()}
+    fitted = classifier(model).fit(X, Y)
+    assert {name: value.tobytes() for name, value in model.state_dict().items()} == before
+    copy = model[:]
+    assert not copy.layers[0].trainable and copy.layers[3].lr_factor == 0.25
+    assert state(fitted) == by_trainer(fitted, copy)
+    assert state(fitted)["0.weight"] == before["0.weight"] and state(fitted)["3.weight"] != before["3.weight"]
+    assert not fitted.model_.layers[0].trainable and fitted.model_.layers[3].lr_factor == 0.25
+
+
+def test_settings_of_layers_that_are_not_built_stay():
+    given = layers()
+    given[0].trainable, given[3].lr_factor = False, 0.25
+    fitted = classifier(given).fit(X, Y)
+    assert not fitted.model_.layers[0].trainable and fitted.model_.layers[3].lr_factor == 0.25
+    fresh = Sequential(layers(), (4,), fitted.trainer_.seed)
+    assert state(fitted)["0.weight"] == fresh.state_dict()["0.weight"].tobytes()
+
+
+def test_a_part_that_was_trained_before():
+    """A built model as the first layer of a list: its weights come along."""
+    front = SequentialRegressor([Dense(5), ReLU(), Dense(1)], **FIT).fit(X, X[:, 0]).model_[:2]
+    front.trainable = False
+    fitted = classifier([front, Dense(3)]).fit(X, Y)
+    for name, value in front.state_dict().items():
+        np.testing.assert_array_equal(fitted.model_.state_dict()[f"0.{name}"], value)
+
+
+# ---- dtype
+@pytest.mark.parametrize("function", [False, True], ids=["itself", "by a function"])
+@pytest.mark.parametrize("built", [False, True], ids=["unbuilt", "built"])
+def test_a_model_in_float64_is_one(built, function):
+    made = Sequential(layers(), (4,) if built else None, dtype="float64")
+    given = (lambda: made) if function else made
+    assert classifier(given).fit(X, Y).model_.dtype == "float64"
+    if built:
+        with pytest.raises(ValueError, match="model: expected one of dtype 'float32', as the estimator's, got one"):
+            classifier(given, dtype="float32").fit(X, Y)
+    else:
+        assert classifier(given, dtype="float32").fit(X, Y).model_.dtype == "float32"
+
+
+def test_a_built_model_in_float32_stays_so_for_data_in_float64():
+    model = Sequential(layers(), (4,))
+    assert classifier(model).fit(X.astype(float), Y).model_.dtype == "float32"
+    assert classifier(layers()).fit(X.astype(float), Y).model_.dtype == "float64"
+
+
+# ---- without a model
+@pytest.mark.parametrize("shape", [(1, 1, 1), (1, 3, 3), (1, 2, 50), (3, 64, 64), (2, 4, 4), (1, 5, 9)], ids=str)
+def test_images_of_any_size(shape):
+    images = RNG.normal(size=(6, *shape)).astype("float32")
+    fitted = classifier(epochs=1).fit(images, np.arange(6) % 2)
+    kinds = [type(layer) for layer in fitted.model_.layers]
+    assert kinds.count(Conv2D) == 2 and kinds.count(Dense) == 2 and fitted.model_.input_shape == shape
+    assert kinds.count(MaxPool2D) == sum(min(shape[1:]) >= size for size in (4, 8))
+    assert fitted.transform(images).shape == (6, 100) and fitted.predict(images).shape == (6,)
+
+
+def test_tables():
+    kinds = [type(layer) for layer in classifier(epochs=1).fit(X, Y).model_.layers]
+    assert kinds == [Flatten, Dense, ReLU, Dense]
+    assert classifier(epochs=1).fit(X[:, :1], Y).model_.input_shape == (1,)
+
+
+# ---- what is refused
+class Wrong(Layer):
+    """A layer of a user's that raises an error of its own."""
+
+    class Error(ValueError):
+        def __init__(self, one, two):
+            super().__init__(f"{one} and {two}")
+
+    def build(self, in_shape):
+        raise self.Error("this", "that")
+
+
+def broken(outputs):
+    raise KeyError("a bug of the user's")
+
+
+REFUSED = {
+    "a layer": (Dense(3), TypeError, r"model: expected a Sequential, a list of layers, a function .* got Dense"),
+    "no layers": ([], ValueError, "model: layers: expected at least one"),
+    "no layer": ([Dense(3), "relu"], TypeError, "model: layers"),
+    "one that is there twice": ([ReLU()] * 2 + [Dense(3)], ValueError, "model: layer 1, ReLU: appears twice"),
+    "for images": (
+        [Conv2D(2, 3), Flatten(), Dense(3)],
+        ValueError,
+        r"model: layer 0, Conv2D, cannot take input \(4,\)",
+    ),
+    "a layer's own error": ([Wrong(), Dense(3)], ValueError, "model: layer 0, Wrong, .*this and that"),
+    "a function of something else": (lambda width: layers(), TypeError, r"model: expected a function of input_shape"),
+    "a function that returns nothing": (lambda: None, TypeError, "model: expected a Sequential.* got None"),
+    "a function that returns a function": (lambda: layers, TypeError, "model: expected a Sequential"),
+    "a function with a bug": (broken, KeyError, "a bug of the user's"),
+    "a class": (Sequential, TypeError, "model: expected a function of input_shape and outputs, got one that needs"),
+    "nothing to train": ([Flatten(), ReLU()], ValueError, "model"),
+}
+
+
+@pytest.mark.parametrize("model, kind, said", REFUSED.values(), ids=REFUSED)
+def test_refused_models(model, kind, said):
+    given = classifier(model)
+    with pytest.raises(kind, match=said):
+        given.fit(X, Y)
+    assert given.get_params()["model"] is model and vars(given) == vars(classifier(model))
+    assert not isinstance(model, list) or not any(getattr(layer, "built", False) for layer in model)
+
+
+# ---- optimizers and rates
+@pytest.mark.parametrize(
+    "name, made",
+    [("adam", Adam()), ("adamw", AdamW()), ("adagrad", Adagrad()), ("rmsprop", RMSprop()), ("sgd", SGD(0.01, 0.9))],
+)
+def test_optimizers_by_name_are_those_objects(name, made):
+    by_name = classifier(layers(), optimizer=name).fit(X, Y)
+    assert repr(by_name.trainer_.optimizer) == repr(made)
+    assert state(by_name) == state(classifier(layers(), optimizer=made).fit(X, Y))
+
+
+RATES = {"number": 0.03, "function": lambda step: 0.1 / (1 + step), "schedule": Cosine(0.1, 10)}
+
+
+@pytest.mark.parametrize("lr", RATES.values(), ids=RATES)
+def test_lr_is_that_of_the_optimizer(lr):
+    by_name = classifier(layers(), optimizer="sgd", lr=lr).fit(X, Y)
+    assert state(by_name) == state(classifier(layers(), optimizer=SGD(lr, momentum=0.9)).fit(X, Y))
+    given = SGD(0.5, momentum=0.9)
+    assert state(by_name) == state(classifier(layers(), optimizer=given, lr=lr).fit(X, Y))
+    assert given.lr == 0.5
+    assert state(by_name) != state(classifier(layers(), optimizer="sgd").fit(X, Y))
+
+
+class Momentum:
+    """An optimizer of a user's that remembers."""
+
+    def __init__(self, lr):
+        self.lr, self.seen = lr, {}
+
+    def step(self, params, lr):
+        for name, p in params.items():
+            v = self.seen[name] = 0.9 * self.seen.get(name, 0) + p.grad
+            p.value -= p.value.dtype.type(lr) * v
+
+
+def test_an_optimizer_of_a_users_own_begins_anew_in_every_fit():
+    given = Momentum(0.01)
+    first, second = (classifier(layers(), optimizer=given).fit(X, Y) for _ in range(2))
+    assert given.seen == {} and state(first) == state(second)
+    assert sorted(first.trainer_.optimizer.seen) == sorted(first.model_.params)
+    with pytest.raises(TypeError, match="lr: expected None with an optimizer that has its own"):
+        classifier(layers(), optimizer=given, lr=0.1).fit(X, Y)
+
+
+def squares(scores, y):
+    error = scores - np.eye(3, dtype=scores.dtype)[y]
+    return (error**2).sum(axis=1), 2 * error
+
+
+class Double(Layer):
+    """A layer of a user's in NumPy."""
+
+    def forward(self, x, training):
+        return 2 * x
+
+    def backward(self, dy):
+        return 2 * dy
+
+
+def test_layers_and_losses_of_a_users_own():
+    fitted = classifier([Double(), Dense(3)], loss=squares).fit(X, Y)
+    trainer = Trainer(
+        Sequential([Double(), Dense(3)], (4,), fitted.trainer_.seed), squares, Adam(), seed=fitted.trainer_.seed
+    )
+    trainer.fit(X, Y, epochs=4, batch_size=16, verbose=0)
+    np.testing.assert_array_equal(fitted.model_.predict(X), trainer.model.predict(X))
+
+
+def test_containers_and_running_statistics():
+    model = [Dense(6), BatchNorm1D(), ReLU(), Residual(Dense(6), ReLU()), Dense(3)]
+    fitted = classifier(model, batch_size=20).fit(X, Y)
+    assert np.abs(fitted.model_.state_dict()["1.running_mean"]).max() > 0
+    np.testing.assert_array_equal(fitted.predict(X[:7]), fitted.predict(X)[:7])

@@ -1,0 +1,153 @@
+"""When a fit ends: the plateau's rule beside a naive loop, early stopping beside scores computed by hand."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris, make_friedman1, make_multilabel_classification
+from sklearn.metrics import accuracy_score, r2_score
+
+from minidl.estimators import SequentialClassifier, SequentialRegressor
+from minidl.estimators.stopping import Plateau
+from minidl.layers import Dense, ReLU
+from minidl.training.supervised import Supervised
+
+X, Y = load_iris(return_X_y=True)
+X = (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+class FakeTrainer:
+    stop = False
+
+
+def epochs_until(losses, tol, patience):
+    """How many epochs the rule lets pass, read off the definition: no epoch of the last few improved on its past."""
+    for end in range(1, len(losses) + 1):
+        last = range(end - patience, end)
+        if end >= patience and not any(losses[i] < min(losses[:i], default=math.inf) - tol for i in last):
+            return end
+    return len(losses)
+
+
+@given(
+    st.lists(st.integers(0, 8).map(float), min_size=1, max_size=25),
+    st.sampled_from([0.0, 0.5, 1.0]),
+    st.integers(1, 4),
+)
+def test_the_plateau_is_the_naive_rule(losses, tol, patience):
+    rule, trainer, seen = Plateau(tol, patience), FakeTrainer(), 0
+    while seen < len(losses) and not trainer.stop:
+        rule.on_epoch_end(trainer, seen, {"loss": losses[seen]})
+        seen += 1
+    assert seen == epochs_until(losses, tol, patience)
+
+
+def test_a_fit_ends_by_that_rule_and_keeps_the_last_weights():
+    options = {"lr": 0.05, "random_state": 0}
+    long = SequentialClassifier(epochs=100, tol=None, **options).fit(X, Y)
+    for tol, patience in ((1e-3, 2), (1e-2, 3), (0.0, 5)):
+        fitted = SequentialClassifier(epochs=100, tol=tol, n_iter_no_change=patience, **options).fit(X, Y)
+        assert fitted.n_iter_ == epochs_until(long.loss_curve_, tol, patience)
+        assert fitted.loss_curve_ == long.loss_curve_[: fitted.n_iter_]
+        whole = SequentialClassifier(epochs=fitted.n_iter_, tol=None, **options).fit(X, Y)
+        np.testing.assert_array_equal(fitted.predict_proba(X), whole.predict_proba(X))
+    assert long.n_iter_ == len(long.loss_curve_) == 100 and long.validation_scores_ is None
+
+
+class Weights:
+    """A callback that keeps the model of each epoch."""
+
+    def __init__(self):
+        self.models = []
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        self.models.append(trainer.model[:])
+
+
+def held_back(fitted, given, y):
+    """The rows that it trained on, and those that it held back."""
+    data = Supervised.accept(fitted.model_, fitted.trainer_.loss, given, y)
+    return data.split(fitted.validation_fraction, fitted.trainer_.seed)
+
+
+def test_early_stopping_holds_rows_back_by_class_and_keeps_the_best_weights():
+    noisy = np.where(np.random.default_rng(0).random(150) < 0.3, (Y + 1) % 3, Y)
+    seen = Weights()
+    names = np.array(["x", "a", "m"])
+    fitted = SequentialClassifier(
+        [Dense(16), ReLU(), Dense(3)], lr=0.05, epochs=60, early_stopping=True, validation_fraction=0.2, random_state=0,
+        n_iter_no_change=6, tol=0.0, callbacks=[seen],
+    ).fit(X, names[noisy])  # fmt: skip
+
+    encoded = np.searchsorted(fitted.classes_, names[noisy])
+    train, held = held_back(fitted, X, encoded)
+    assert len(held) == 30 and len(train) == 120 and not set(train) & set(held)
+    shares = np.bincount(encoded[held]) / 30 - np.bincount(encoded) / 150
+    assert np.abs(shares).max() < 1 / 30  # stratified
+
+    expected = [accuracy_score(encoded[held], model.predict(X[held]).argmax(axis=1)) for model in seen.models]
+    assert fitted.validation_scores_ == pytest.approx(expected, abs=0) and len(expected) == fitted.n_iter_
+    best = int(np.argmax(expected))
+    assert fitted.n_iter_ == best + 1 + 6 < 60
+    np.testing.assert_array_equal(fitted.model_.predict(X), seen.models[best].predict(X))
+    assert fitted.score(X[held], names[noisy][held]) == max(expected) == max(fitted.validation_scores_)
+
+    blank = np.where(np.isin(np.arange(150), held)[:, np.newaxis], 0, X)  # no step saw them
+    losses = SequentialClassifier(**{**fitted.get_params(), "callbacks": []}).fit(blank, names[noisy]).loss_curve_
+    both = min(len(losses), fitted.n_iter_)
+    assert losses[:both] == fitted.loss_curve_[:both]
+
+
+def test_two_classes_with_one_score():
+    y = Y == 2
+    fitted = SequentialClassifier(
+        [Dense(8), ReLU(), Dense(1)], lr=0.02, early_stopping=True, validation_fraction=0.3, random_state=0
+    ).fit(X, y)
+    _, held = held_back(fitted, X, y.astype(int))
+    assert max(fitted.validation_scores_) == fitted.score(X[held], y[held])
+    assert y[held].sum() == 15
+
+
+def test_many_labels_are_right_only_all_together():
+    inputs, labels = make_multilabel_classification(200, 8, n_classes=3, random_state=0)
+    fitted = SequentialClassifier(lr=0.02, epochs=50, early_stopping=True, random_state=0).fit(inputs, labels)
+    _, held = held_back(fitted, inputs, labels)
+    assert len(held) == 20
+    assert max(fitted.validation_scores_) == accuracy_score(labels[held], fitted.predict(inputs[held]))
+    assert 0 < max(fitted.validation_scores_) < 1
+
+
+@pytest.mark.parametrize("loss", ["auto", "huber", "poisson"])
+def test_a_regressor_looks_at_r2(loss):
+    inputs, y = make_friedman1(200, random_state=0)
+    fitted = SequentialRegressor(lr=0.01, epochs=80, loss=loss, early_stopping=True, random_state=0).fit(inputs, y)
+    _, held = held_back(fitted, inputs, y)
+    best = r2_score(y[held], fitted.predict(inputs[held]))
+    assert max(fitted.validation_scores_) == pytest.approx(best, abs=1e-12) and best > 0.3
+
+
+def test_without_tol_early_stopping_still_ends_a_fit_that_gets_no_better():
+    fitted = SequentialClassifier(lr=0.05, epochs=500, early_stopping=True, tol=None, random_state=0).fit(X, Y)
+    scores = fitted.validation_scores_
+    assert fitted.n_iter_ == int(np.argmax(scores)) + 1 + 10
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 1.5, -0.1, 0.005, "half", None])
+def test_refused_shares(share):
+    """0.005 of 150 is one row, which no score can be told from."""
+    for estimator in (SequentialClassifier, SequentialRegressor):
+        with pytest.raises((TypeError, ValueError), match="validation_fraction"):
+            estimator(early_stopping=True, validation_fraction=share).fit(X, Y)
+        estimator(validation_fraction=share, epochs=1).fit(X, Y)  # as in scikit-learn, only what is used is looked at
+
+
+def test_too_few_of_a_class_to_hold_one_back():
+    y = Y.copy()
+    y[0] = 7
+    with pytest.raises(ValueError, match="least populated class"):
+        SequentialClassifier(early_stopping=True).fit(X, y)

@@ -229,11 +229,10 @@ class Sequential:
         except (TypeError, ValueError, OverflowError) as error:
             raise files.FileError(f"{os.fsdecode(path)}: {error}") from error
 
-    def recipe(self) -> dict[str, Any]:
-        """What this model is besides its state, as JSON. Raises as `save`."""
-        self._built()
-        shape = list(self.input_shape)
-        return {"layers": stack.encoded(self.layers), "input_shape": shape, "seed": self.seed, "dtype": self.dtype}
+    def recipe(self, custom: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What this model is besides its state, as JSON; `custom` takes a user's classes in it. Raises as `save`."""
+        layers, shape = stack.encoded(self.layers, custom), list(self.input_shape)
+        return {"layers": layers, "input_shape": shape, "seed": self.seed, "dtype": self.dtype}
 
     @classmethod
     def from_recipe(cls, recipe: dict[str, Any], state: Mapping[str, Array], custom: Mapping[str, Any]) -> Sequential:

@@ -121,9 +121,12 @@ def _copied(value: Any, copied: Callable[[Any], Any]) -> Any:
     return copy.deepcopy(value)
 
 
-def encoded(layers: Sequence[Layer]) -> list[Any]:
-    """The layers as JSON; raises TypeError naming layer and argument for what cannot be written."""
-    recipes = Recipes(OUR_LAYERS)
+def encoded(layers: Sequence[Layer], custom: dict[str, Any] | None = None) -> list[Any]:
+    """The layers as JSON; `custom` takes the user's classes and functions in it, by name.
+
+    Raises TypeError naming layer and argument for what cannot be written.
+    """
+    recipes = Recipes(OUR_LAYERS, custom)
     return [recipes.encode(layer, name(i, layer)) for i, layer in enumerate(layers)]
 
 

@@ -209,8 +209,9 @@ class Trainer(Learner):
             given = (self.model, self.loss, self.optimizer, list(self.metrics.values()), self.seed, self.num_threads)
             return type(self), (*given, self.clip_norm, self.clip_value)
         self.check_between_steps("pickle")
-        content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position()))
-        return _resumed, (type(self), content, checkpoints.custom_of(self), self.num_threads)
+        custom: dict[str, Any] = {}
+        content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
+        return _resumed, (type(self), content, custom, self.num_threads)
 
     def _position(self) -> Position | None:
         """Where a fit stands that did not come to its end, unless steps were done since."""

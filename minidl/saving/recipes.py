@@ -27,12 +27,13 @@ MOST = 10_000  # objects in one recipe
 class Recipes:
     """Writes objects as JSON; `ours` are the classes, functions and objects of minidl that may be in it, by name.
 
-    Of two classes or functions of a user's with one name, the second one is refused: a file could not tell them apart.
+    met: takes the user's classes and functions by name, of two of one name the second one with a number behind it;
+        None: the second one is refused, for the user of a file could not tell them apart.
     """
 
-    def __init__(self, ours: Mapping[str, Any]) -> None:
-        self.ours = ours
-        self.met: dict[str, Any] = {}  # the user's classes and functions so far, by name
+    def __init__(self, ours: Mapping[str, Any], met: dict[str, Any] | None = None) -> None:
+        self.ours, self._numbers = ours, met is not None
+        self._met: dict[str, Any] = {} if met is None else met
         self._depth = 0  # of objects in objects
 
     def encode(self, value: Any, where: str) -> Any:
@@ -75,10 +76,14 @@ class Recipes:
         return [value.settings] if isinstance(value, Layer) and value.settings and not self._depth else []
 
     def _named(self, name: str, what: Any, where: str) -> str:
-        if self.met.setdefault(name, what) is not what:
-            got = f"{self.met[name]!r} and {what!r}"
-            raise ValueError(f"{where}: cannot be saved: expected one {name!r}, got two: {got}")
-        return name
+        told, number = name, 1
+        while self._met.setdefault(told, what) is not what:
+            if not self._numbers:
+                got = f"{self._met[name]!r} and {what!r}"
+                raise ValueError(f"{where}: cannot be saved: expected one {name!r}, got two: {got}")
+            number += 1
+            told = f"{name} {number}"
+        return told
 
 
 def made_with(cls: type, arguments: dict[str, Any], settings: Mapping[str, Any] | None = None) -> Any:

@@ -44,14 +44,19 @@ KIND = "checkpoint"
 # ---- a trainer as JSON and tensors
 
 
-def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], Tensors]:
-    """The configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved."""
+def pack(
+    trainer: Learner, position: Position | None, custom: dict[str, Any] | None = None
+) -> tuple[dict[str, Any], Tensors]:
+    """The configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
+
+    custom: takes the user's classes and functions, by the names that are in the configuration.
+    """
     model, tensors = trainer.model, Tensors()
     arrays = Arrays(tensors).encode
-    recipes, made = Recipes(OURS), trainer.optimizer
+    recipes, made = Recipes(OURS, custom), trainer.optimizer
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
     config: dict[str, Any] = {
-        "model": model.recipe(),
+        "model": model.recipe(custom),
         "loss": recipes.encode(trainer.loss, "loss"),
         "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": recipes.encode(made, "optimizer"),
@@ -78,15 +83,6 @@ def pack(trainer: Learner, position: Position | None) -> tuple[dict[str, Any], T
             for key, state, needed in position.callbacks
         ]
     return config, tensors
-
-
-def custom_of(trainer: Learner) -> dict[str, Any]:
-    """The user's classes and functions that `pack` names, by name; raises as it does."""
-    recipes = Recipes(OURS | OUR_LAYERS)
-    recipes.encode([trainer.loss, list(trainer.metrics.values()), trainer.optimizer], "trainer")
-    for i, layer in enumerate(trainer.model.layers):
-        recipes.encode(layer, f"layer {i}")
-    return recipes.met
 
 
 def _series(name: str, values: list[float]) -> Array:

@@ -1,0 +1,103 @@
+"""transform: what a layer makes of X, under scikit-learn's names."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from minidl.estimators import SequentialClassifier, SequentialRegressor
+from minidl.layers import BatchNorm1D, Conv2D, Dense, Dropout, Flatten, ReLU
+
+RNG = np.random.default_rng(0)
+IMAGES, Y = RNG.normal(size=(40, 1, 5, 5)).astype("float32"), np.arange(40) % 3
+X = IMAGES.reshape(40, 25)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    layers = [Conv2D(2, 3), ReLU(), Flatten(), Dense(7), BatchNorm1D(), ReLU(), Dropout(0.5), Dense(3)]
+    return SequentialClassifier(layers, epochs=2, batch_size=20, random_state=0).fit(IMAGES, Y)
+
+
+def test_every_layer_is_that_of_the_model_computed_by_hand(fitted):
+    x = fitted.model_.forward(IMAGES[:0])  # the model itself stays as it is
+    assert x.shape == (0, 3)
+    x = IMAGES
+    for i, layer in enumerate(fitted.model_.layers):
+        x = fitted.model_[i : i + 1].predict(x)
+        assert x.shape[1:] == layer.out_shape
+        for place in (i, i - 8, np.int64(i)):
+            found = fitted.transform(IMAGES, layer=place)
+            assert found.dtype == "float32"
+            np.testing.assert_array_equal(found, x.reshape(40, -1))
+    np.testing.assert_array_equal(fitted.transform(X), fitted.transform(IMAGES, layer=6))
+    np.testing.assert_array_equal(fitted.transform(X, layer=-1), fitted.model_.predict(X))
+
+
+def test_dropout_is_off_and_batch_norm_as_in_predictions(fitted):
+    np.testing.assert_array_equal(fitted.transform(X), fitted.transform(X))
+    np.testing.assert_array_equal(fitted.transform(X[:1]), fitted.transform(X)[:1])
+    last = fitted.model_.params
+    scores = fitted.transform(X) @ last["7.weight"].value.T + last["7.bias"].value
+    np.testing.assert_allclose(scores, fitted.model_.predict(X), 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("layer", [8, -9, 1.5, "ReLU", None, True])
+def test_other_layers_are_refused(fitted, layer):
+    with pytest.raises((TypeError, ValueError), match="layer: expected"):
+        fitted.transform(X, layer=layer)
+
+
+def test_other_inputs_are_refused(fitted):
+    with pytest.raises(ValueError, match="24 features"):
+        fitted.transform(X[:, :24])
+
+
+def test_a_model_of_one_layer_has_no_features():
+    single = SequentialClassifier([Dense(3)], epochs=1).fit(X, Y)
+    for call in (lambda: single.transform(X), single.get_feature_names_out):
+        with pytest.raises(ValueError, match="layer: expected"):
+            call()
+    np.testing.assert_array_equal(single.transform(X, layer=0), single.model_.predict(X))
+    assert single.predict(X).shape == (40,)
+
+
+def test_names_of_features(fitted):
+    assert fitted.get_feature_names_out().tolist() == [f"sequentialclassifier{i}" for i in range(7)]
+    regressor = SequentialRegressor(epochs=1).fit(X, X[:, 0])
+    assert regressor.get_feature_names_out().tolist()[-1] == "sequentialregressor99"
+    with pytest.raises(NotFittedError):
+        SequentialClassifier().get_feature_names_out()
+
+
+def test_features_as_a_data_frame():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X, index=RNG.permutation(40)).rename(columns=str)
+    estimator = SequentialClassifier(epochs=1, random_state=0).set_output(transform="pandas").fit(frame, Y)
+    found = estimator.transform(frame)
+    assert list(found.columns) == [f"sequentialclassifier{i}" for i in range(100)]
+    np.testing.assert_array_equal(found.index, frame.index)
+    np.testing.assert_array_equal(found, estimator.set_output(transform="default").transform(frame))
+    assert isinstance(estimator.predict(frame), np.ndarray)
+
+
+def test_in_front_of_another_estimator():
+    y = (np.linalg.norm(X[:, :2], axis=1) > 1.2).astype(int)  # no line separates them
+    net = SequentialClassifier([Dense(16), ReLU(), Dense(2)], epochs=200, tol=None, lr=0.01, random_state=0)
+    pipeline = make_pipeline(StandardScaler(), net, LogisticRegression())
+    pipeline.fit(X, y)
+    assert pipeline.score(X, y) == 1
+    features = pipeline[:-1].transform(X)
+    np.testing.assert_array_equal(pipeline[-1].predict(features), pipeline.predict(X))
+    names = pipeline[:-1].get_feature_names_out()
+    assert len(names) == 16
+    np.testing.assert_array_equal(net.fit_transform(X, y), net.fit(X, y).transform(X))
+
+
+def test_beside_other_features():
+    net = SequentialRegressor([Dense(4), ReLU(), Dense(1)], epochs=1, random_state=0)
+    union = FeatureUnion([("net", net), ("scaled", StandardScaler())]).fit(X, X[:, 0])
+    assert union.transform(X).shape == (40, 29)
+    assert union.get_feature_names_out()[:2].tolist() == ["net__sequentialregressor0", "net__sequentialregressor1"]

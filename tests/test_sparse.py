@@ -1,0 +1,134 @@
+"""Sparse matrices as X: read some rows at a time, to the bits of the dense ones."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+from minidl import Sequential, Trainer
+from minidl.data import Examples
+from minidl.layers import Conv2D, Dense, Flatten, ReLU
+from minidl.optimizers import SGD
+from minidl.sparse import SparseRows, is_sparse
+
+RNG = np.random.default_rng(0)
+DENSE = np.where(RNG.random((50, 12)) > 0.7, RNG.integers(-4, 5, (50, 12)), 0).astype("float32")
+Y = RNG.integers(0, 3, 50)
+KINDS = [f"{name}_{form}" for name in ("csr", "csc", "coo", "lil", "dok", "bsr", "dia") for form in ("matrix", "array")]
+pytestmark = pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64", "bool"])
+def test_rows_are_those_of_the_dense_matrix(kind, dtype):
+    dense = abs(DENSE).astype(dtype)
+    matrix = getattr(scipy.sparse, kind)(dense)
+    rows = SparseRows(matrix, "X")
+    assert is_sparse(matrix) and len(rows) == 50 and rows.shape == (50, 12) and rows.dtype == dtype
+    for chosen in (slice(3, 9), np.array([7, 0, 7, 49]), np.array([], int)):
+        assert rows[chosen].dtype == dtype and rows[chosen].flags.c_contiguous
+        np.testing.assert_array_equal(rows[chosen], dense[chosen])
+    for computed in ("float32", "float64"):
+        on_sparse, on_dense = Examples(matrix, (12,), computed), Examples(dense, (3, 2, 2), computed)
+        np.testing.assert_array_equal(on_sparse.block(10, 60), on_dense.block(10, 60))
+        np.testing.assert_array_equal(on_sparse.copy(np.array([5, 1])), on_dense.copy(np.array([5, 1])))
+        assert on_sparse.copy(np.array([5, 1])).dtype == computed
+
+
+def test_numbers_that_stand_there_twice_are_added_up_and_zeros_may_stand_there():
+    matrix = scipy.sparse.csr_matrix((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), (2, 3))
+    np.testing.assert_array_equal(SparseRows(matrix, "X")[0:2], [[0, 3, 0], [0, 0, 0]])
+    unsorted = scipy.sparse.csr_matrix((np.array([1.0, 2.0]), np.array([2, 0]), np.array([0, 2])), (1, 3))
+    np.testing.assert_array_equal(SparseRows(unsorted, "X")[0:1], [[2, 0, 1]])
+
+
+def trained(X, **options):
+    layers = [Conv2D(2, 2), ReLU(), Flatten(), Dense(3)]
+    trainer = Trainer(Sequential(layers, (3, 2, 2)), "softmax_cross_entropy", SGD(0.1, 0.9), ["accuracy"])
+    trainer.fit(X, Y, epochs=3, batch_size=16, verbose=0, **options)
+    return trainer
+
+
+@pytest.mark.parametrize("options", [{}, {"validation_split": 0.2}, {"accumulate": 2}, {"shuffle": False}], ids=str)
+def test_training_and_predicting_have_the_same_bits(options):
+    matrix = scipy.sparse.csr_array(DENSE)
+    on_sparse, on_dense = trained(matrix, **options), trained(DENSE, **options)
+    assert {k: v for k, v in on_sparse.history.items() if "_per_" not in k} == {
+        k: v for k, v in on_dense.history.items() if "_per_" not in k
+    }
+    np.testing.assert_array_equal(on_sparse.model.predict(matrix), on_dense.model.predict(DENSE))
+    np.testing.assert_array_equal(on_sparse.model.forward(matrix), on_dense.model.predict(DENSE))
+    assert on_sparse.evaluate(matrix, Y) == on_dense.evaluate(DENSE, Y)
+    assert on_sparse.train_batch(matrix, Y) == on_dense.train_batch(DENSE, Y)
+
+
+def test_data_to_validate_on():
+    matrix = scipy.sparse.csr_array(DENSE)
+    first, second = (trained(DENSE, validation_data=(held, Y)).history for held in (matrix, DENSE))
+    assert first["val_loss"] == second["val_loss"] and len(first["val_accuracy"]) == 3
+
+
+def test_an_unbuilt_model_is_built_for_its_columns():
+    model = Sequential([Dense(3)])
+    Trainer(model, "softmax_cross_entropy", SGD(0.1)).fit(scipy.sparse.csr_matrix(DENSE), Y, verbose=0)
+    assert model.input_shape == (12,)
+
+
+class Break:
+    def on_step_end(self, trainer, step, loss):
+        if step == 2:
+            raise KeyboardInterrupt
+
+
+def test_a_fit_is_completed_with_the_same_matrix_alone():
+    """The same numbers in another format are the same; others are told."""
+    matrix = scipy.sparse.csr_matrix(DENSE)
+    trainer = Trainer(Sequential([Dense(3)], (12,)), "softmax_cross_entropy", SGD(0.1))
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(matrix, Y, batch_size=10, verbose=0, callbacks=[Break()])
+    other = matrix.copy()
+    other.data[3] += 1
+    arguments = trainer.interrupted.arguments
+    for given, same in ((matrix.tocsc(), True), (matrix.tocoo(), True), (other, False), (matrix.astype(float), False)):
+        assert (Examples(given, (12,), "float32").fingerprint() == arguments["X"]) is same
+    trainer.fit(matrix.tocsc(), Y, batch_size=10, verbose=0)
+    assert trainer.step == 5 and trainer.epoch == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_nan_and_infinity_are_refused(value):
+    matrix = scipy.sparse.csr_matrix(DENSE)
+    matrix.data[4] = value
+    with pytest.raises(ValueError, match=r"^X: expected finite numbers, got NaN or infinity$"):
+        Examples(matrix, (12,), "float32")
+
+
+def test_what_is_no_matrix_of_real_numbers_is_refused():
+    for given, kind, said in (
+        (scipy.sparse.csr_matrix(DENSE * 1j), TypeError, "X: expected real numbers, got dtype complex64"),
+        (scipy.sparse.csr_matrix(DENSE[:, :11]), ValueError, r"X: expected shape \(n, 12\), got \(50, 11\)"),
+        (scipy.sparse.csr_matrix(DENSE.astype(float) * 1e300), ValueError, "X: expected numbers of at most"),
+    ):
+        with pytest.raises(kind, match=said):
+            Examples(given, (12,), "float32")
+    assert not is_sparse(DENSE) and not is_sparse(None) and not is_sparse([[1]])
+
+
+def test_targets_and_weights_are_dense():
+    model = Sequential([Dense(12)], (12,))
+    with pytest.raises(TypeError, match="y: expected a dense array, got csr_matrix: call its toarray"):
+        Trainer(model, "mean_squared_error", SGD(0.1)).fit(DENSE, scipy.sparse.csr_matrix(DENSE), verbose=0)
+
+
+def test_few_rows_are_read_at_once_where_rows_are_large():
+    few = Examples(scipy.sparse.csr_matrix((10_000, 2**20), dtype="float32"), (2**20,), "float32")
+    assert few.at_once == 16
+    assert [block.shape for _, block in few.blocks(1024)][:1] == [(16, 2**20)]
+
+
+def test_scipy_is_not_imported_for_it():
+    code = "import sys, minidl; minidl.data.Examples([[1]], (1,), 'float32'); print('scipy' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"

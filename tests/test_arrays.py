@@ -178,7 +178,7 @@ INSIDE_TOO = {
     "param.Param.move:grads", "layer.Layer.forward:x", "layer.Layer.backward:dy", "losses.checked_loss:scores",
     "losses.checked_loss:targets", "supervised.Supervised.mean:losses", "supervised.Supervised.mean:rows",
     "supervised.Supervised.__init__:targets", "supervised.Supervised.__init__:weights",
-    "supervised.Supervised.__init__:used", "supervised.Supervised.numbers:rows", "sparse.SparseRows.__init__:matrix",
+    "supervised.Supervised.__init__:used", "sparse.SparseRows.__init__:matrix",
     "sparse.is_sparse:X", "learner.Learner.__init__:optimizer", "optimizer.Optimizer.step:lr",
     "data.fingerprint:array", "data.fingerprint:rows", "layer.Layer.setup:given", "learner.Learner.batches:rows",
     "learner.Learner.evaluated:rows", "learner.Learner.measured:scores", "learner.Learner.measured:targets",

@@ -16,7 +16,6 @@ ALL := $(VENV)/all
 ORACLE := $(VENV)/torch
 CASES := $(VENV)/onnx
 OLD := $(VENV)/oldest
-PLOT := $(VENV)/plot
 RESULTS := build/bench
 
 .DEFAULT_GOAL := help
@@ -50,7 +49,7 @@ conformance: $(ALL) ## bits, files, kills, signals, sanitizers, races, as a whol
 conformance-short: $(ALL) ## the same in some minutes
 	$(BIN)/python tests/conformance/run.py $(ARGS)
 
-bench: $(ORACLE) $(PLOT) ## a train step beside PyTorch's (ARGS="--modes minidl eager": without minutes of compiling)
+bench: $(ORACLE) ## a train step beside PyTorch's (ARGS="--modes minidl eager": without minutes of compiling)
 	$(BIN)/python benchmarks/train_step.py --json $(RESULTS)/train_step.json --chart $(RESULTS)/train_step.png $(ARGS)
 
 bench-kernels: $(ALL) ## each kernel's share of the machine's peak; a kernel of a user's beside ours
@@ -111,7 +110,3 @@ $(CASES): $(ALL)
 $(OLD)/bin/pytest:
 	@$(PYTHON) -m venv $(OLD)
 	@$(OLD)/bin/python -m pip install $(PIP_ARGS) $(OLDEST)
-
-$(PLOT): $(ALL)
-	@$(BIN)/python -m pip install $(PIP_ARGS) matplotlib
-	@touch $@

@@ -9,7 +9,7 @@
 
 from typing import Any
 
-from minidl import callbacks, datasets, testing
+from minidl import callbacks, datasets, plots, testing
 from minidl.config import show_config
 from minidl.layer import Layer
 from minidl.param import Param
@@ -29,6 +29,7 @@ __all__ = [
     "callbacks",
     "datasets",
     "get_num_threads",
+    "plots",
     "set_num_threads",
     "show_config",
     "testing",

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from minidl.arrays import Array
 from minidl.data import Index
+from minidl.history import History
 from minidl.saving import files
 from minidl.saving.atomic import Path, text
 from minidl.saving.recipes import checked_custom
@@ -38,7 +39,7 @@ class Trainer(Learner):
     num_threads: None leaves it to minidl.get_num_threads() at each call.
 
     A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` count what was done so far;
-    `history` is a dict of lists with an entry for each epoch.
+    `history` is a History, a dict of lists with an entry for each epoch; its `plot` draws them.
     """
 
     _fit: Fit | None = None  # the last one, unless it came to its end
@@ -58,7 +59,7 @@ class Trainer(Learner):
         callbacks: Iterable[Any] = (),
         verbose: int | None = None,
         accumulate: int = 1,
-    ) -> dict[str, list[float]]:
+    ) -> History:
         """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
 
         X (n, *input_shape), or 2-D of the same width; y (n, ...): what the loss says. An unbuilt model is built for X.

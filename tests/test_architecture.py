@@ -15,13 +15,18 @@ FLOORS = (
     {"param", "saving.atomic", "saving.encoding", "sparse", "training.signals"},
     {"layer", "saving.files"},
     {"callbacks.history_file", "callbacks.monitor", "container", "losses.native", "optimizer"},
-    {"freezing"},
+    {"freezing", "plots.figures"},
+    {"plots.curves", "plots.tiles"},
     {"callbacks.*", "data", "layers.*", "losses.*", "lowering", "metrics", "optimizers", "parameters", "saving.recipes"}
     | {"schedules", "state"},
     {"callbacks", "layers", "losses", "stages", "training.hooks", "training.remembered"},
     {"network"},
     {"by_hand", "stack", "summary", "training.progress"},
     {"sequential"},
+    {"plots.places"},
+    {"plots.activations", "plots.predictions", "plots.weights"},
+    {"plots"},
+    {"history"},
     {"contract", "differences", "training.steps", "training.supervised"},
     {"training.diagnosis"},
     {"testing", "training.learner"},
@@ -134,7 +139,7 @@ def test_sklearn_and_extras_are_imported_inside_functions_alone():
     """`import minidl` must not pay for them; it does not import minidl.estimators, which derive from scikit-learn's."""
     others = [path for path in SHIPPED if path.parent.name != "estimators"]
     assert lines_matching(r"^(from|import)\s+(sklearn|scipy)\b", others) == []
-    assert lines_matching(r"^(from|import)\s+(tensorboardX)\b", SHIPPED) == []
+    assert lines_matching(r"^(from|import)\s+(matplotlib|tensorboardX)\b", SHIPPED) == []
 
 
 def test_directives_and_flags_stand_in_setup_py_alone():

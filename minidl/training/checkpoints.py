@@ -17,6 +17,7 @@ import numpy as np
 
 from minidl import losses, metrics, optimizers, schedules
 from minidl.arrays import Array
+from minidl.history import History
 from minidl.saving.encoding import decode, encode
 from minidl.saving.files import FileError
 from minidl.saving.recipes import Recipes, check_names, check_settings
@@ -199,11 +200,11 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
     return None if fields is None else _position(fields, callbacks, trainer)
 
 
-def _history(series: Tensors) -> dict[str, list[float]]:
+def _history(series: Tensors) -> History:
     for name, values in series.items():
         if values.ndim != 1 or values.dtype not in (np.float64, np.int64):
             raise ValueError(f"history: expected numbers, got {values.dtype} {values.shape} for {name!r}")
-    return {name: values.tolist() for name, values in series.items()}
+    return History({name: values.tolist() for name, values in series.items()})
 
 
 def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:

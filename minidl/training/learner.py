@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from minidl import losses
 from minidl.arrays import Array
 from minidl.data import Index
+from minidl.history import History
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import NAMES as METRICS
 from minidl.metrics import Metric
@@ -57,7 +58,7 @@ class Learner:
         self.clip_norm, self.clip_value = clip_norm, clip_value
         self.epoch = 0
         self.stop = False
-        self.history: dict[str, list[float]] = {}
+        self.history = History()
         self._count = np.zeros(1, np.int64)
         self._stepping = False
         self._steps: Steps | None = None

@@ -1,0 +1,34 @@
+"""History: what training was measured by, epoch after epoch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from minidl.plots.curves import curves
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+
+
+class History(dict[str, list[float]]):
+    """A dict of lists with an entry for each epoch: epoch (from 0), loss, metrics, val_*, lr, images_per_second."""
+
+    def copy(self) -> History:
+        """Another History with the same lists, as `dict.copy`."""
+        return History(self)
+
+    def plot(self, names: Sequence[str] | None = None, figure: Figure | SubFigure | None = None) -> Figure:
+        """Curves over the epochs, counted from 1: a panel for the loss and for each metric; returns the figure.
+
+        names: of the panels, such as ["loss", "lr"]; None: the loss, all metrics, and the learning rate if it varies,
+            on a logarithmic scale if it does so tenfold. A panel has training and validation.
+        figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
+
+        A ring marks the epoch of the best validation, of loss and accuracy: of other metrics nobody knows which of two
+        values is better. Numbers that are not finite are gaps.
+
+        Raises ValueError before the first epoch, for a name that is not here and for lists of different lengths;
+        ImportError without matplotlib: pip install "minidl[plot]".
+        """
+        return curves(self, names, figure)

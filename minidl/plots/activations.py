@@ -1,0 +1,88 @@
+"""feature_maps: what a layer makes of images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+from minidl.arrays import Array
+from minidl.data import Examples
+from minidl.plots.figures import counted
+from minidl.plots.places import called, first_convolution, model_in, outputs, place_in, ways
+from minidl.plots.tiles import GAP, LABEL, LEAST, TALL, Tiles, area, arranged, colours, pictures, tile_ratio
+from minidl.shapes import whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.image import AxesImage
+
+
+def feature_maps(
+    model: object,
+    X: ArrayLike,
+    layer: int | str | None = None,
+    most: int = 4,
+    figure: Figure | SubFigure | None = None,
+) -> Figure:
+    """Examples, and what each channel of a layer makes of them, as images; returns the figure.
+
+    model: a Sequential, or a fitted estimator of one.
+    X: (n, *input_shape), or 2-D of the same width; the first `most` examples are drawn.
+    layer: its place, such as 2, or its name, such as "3.body.0"; None: the first convolution. The layers up to it
+        compute as in inference.
+    figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
+
+    All maps have one scale. If some numbers are below 0, white is 0, blue below and red above; else dark is 0. Where
+    there are too many channels, the first ones are drawn, and the title says so.
+
+    Raises TypeError or ValueError, saying what was expected, for a layer whose outputs are no images, an X that does
+    not fit, or a model that is not built; RuntimeError while another thread trains it.
+    """
+    net = model_in(model)
+    found = ways(net)
+    name = first_convolution(found) if layer is None else place_in(found, layer)
+    if name is None:
+        raise ValueError("layer: expected a place, since the model has no convolution, got None")
+    way = found[name]
+    if len(way[-1].out_shape) != 3:
+        got = f"{called(name, way[-1])} with outputs {way[-1].out_shape}"
+        raise ValueError(f"layer: expected one whose outputs are images (channels, height, width), got {got}")
+    examples, most = Examples(X, net.input_shape, net.dtype), whole("most", most)
+    if not len(examples):
+        raise ValueError("X: expected at least one example, got none")
+    n = min(most, len(examples))
+    x = examples.block(0, n).reshape(n, *net.input_shape)
+    maps = outputs(net, way, x)
+    return _drawn(called(name, way[-1]), x if len(net.input_shape) == 3 else None, maps, figure)
+
+
+def _drawn(title: str, x: Array | None, maps: Array, figure: Figure | SubFigure | None) -> Figure:
+    """Examples, if they are images, each in front of its maps."""
+    lead = 0 if x is None else 1
+    ratio = max(tile_ratio(*images.shape[2:]) for images in (x, maps) if images is not None)
+    width, height = area(figure, bar=True)
+    n, channels = maps.shape[:2]
+    if height is not None:
+        n = min(n, max(1, int(height / (LEAST * ratio + LABEL + GAP))))
+    grid = arranged(channels, width, height, ratio, lead=lead, blocks=n, tallest=max(TALL, n))
+    step, row = grid.cell + GAP, grid.cell * ratio + GAP + LABEL
+    title = f"{title}: {counted(channels, 'channel', grid.shown)}"
+    if x is not None and x.shape[1] not in (1, 3):
+        title += f"; the input is the mean of its {x.shape[1]} channels"
+    tiles = Tiles(figure, (grid.columns + lead) * step, n * grid.rows * row, title, bar=True)
+
+    def draw(pixels: Array, column: int, row_number: int, label: str, size: Array, how: dict[str, Any]) -> AxesImage:
+        left, top = column * step, row_number * row + LABEL
+        tiles.text(label, left + grid.cell / 2, top - 0.03)
+        return tiles.image(pixels, left, top, grid.cell, grid.cell * tile_ratio(*size.shape[2:]), **how)
+
+    scale = colours(maps[:n, : grid.shown])
+    for i in range(n):
+        if x is not None:
+            inputs, grey = pictures(x[:n])
+            draw(inputs[i], 0, i * grid.rows, f"input {i}" if n > 1 else "input", x, grey)
+        for c in range(grid.shown):
+            below, column = divmod(c, grid.columns)
+            image = draw(maps[i, c], column + lead, i * grid.rows + below, str(c), maps, scale)
+    return tiles.finish(image, "output")

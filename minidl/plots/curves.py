@@ -123,10 +123,8 @@ def _ticks(axes: Any, first: int, last: int) -> None:
     ticks = MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True).tick_values(first, max(last, first + 1))
     margin = 0.04 * (last - first) or 0.5
     axes.set_xlim(first - margin, last + margin)
-    every_other = ticks[1] - ticks[0] == 2
-    axes.set_xticks(
-        range(first, last + 1, 2) if every_other else sorted({max(int(t), first) for t in ticks if t <= last})
-    )
+    rounded = sorted({max(int(tick), first) for tick in ticks if tick <= last})
+    axes.set_xticks(range(first, last + 1, 2) if ticks[1] - ticks[0] == 2 else rounded)
 
 
 def _style(axes: Any, name: str) -> None:

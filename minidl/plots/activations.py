@@ -10,7 +10,7 @@ from minidl.arrays import Array
 from minidl.data import Examples
 from minidl.plots.figures import counted
 from minidl.plots.places import called, first_convolution, model_in, outputs, place_in, ways
-from minidl.plots.tiles import GAP, LABEL, LEAST, TALL, Tiles, area, arranged, colours, pictures, tile_ratio
+from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, TALL, Tiles, area, arranged, colours, pictures, tile_ratio
 from minidl.shapes import whole
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _drawn(title: str, x: Array | None, maps: Array, figure: Figure | SubFigure 
 
     def draw(pixels: Array, column: int, row_number: int, label: str, size: Array, how: dict[str, Any]) -> AxesImage:
         left, top = column * step, row_number * row + LABEL
-        tiles.text(label, left + grid.cell / 2, top - 0.03)
+        tiles.text(label, left + grid.cell / 2, top - RISE)
         return tiles.image(pixels, left, top, grid.cell, grid.cell * tile_ratio(*size.shape[2:]), **how)
 
     scale = colours(maps[:n, : grid.shown])

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.arrays import Array, as_array, unmasked
+from minidl.arrays import REAL, Array, as_array, unmasked
 from minidl.layer import Shape
 from minidl.losses import probabilities
 from minidl.plots.figures import SMALL, TEXT, counted, inches, ready, room, shortened
 from minidl.plots.places import image_of, model_in
-from minidl.plots.tiles import GAP, LABEL, LEAST, Tiles, area, arranged, pictures, tile_ratio
+from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, pictures, tile_ratio
 from minidl.sequential import Sequential
 from minidl.shapes import whole
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 LINES = 2 * LABEL  # inches: two lines above an image
-TICKS = 0.55  # inches: at the side of a matrix, beside the names of classes
+TICKS = 0.55  # inches: beside a matrix, without the names of classes
 WIDE, LARGE = 1.4, 0.6  # inches: of the text above an image, at most; of an image where there is room
 
 
@@ -82,24 +82,26 @@ def misclassified(
     worst = wrong[np.lexsort((truth, -judged.sure[wrong]))][:most]
     if not len(worst):
         return Tiles(figure, 3.0, 0.3, f"None of {counted(len(judged.found), 'example')} misclassified").finish()
-    found = [(judged.names[judged.found[i]], f": {judged.sure[i]:.0%}") for i in worst]
-    true = [("true ", judged.names[judged.true[i]]) for i in worst]
-    text = max(inches("".join(line)) for line in found + true)
-    ratio, text, least = tile_ratio(*shape[1:]), min(text, WIDE), LARGE if figure is None else LEAST
+    lines = [
+        ((judged.names[judged.found[i]], f": {judged.sure[i]:.0%}"), ("true ", judged.names[judged.true[i]]))
+        for i in worst
+    ]
+    text = min(WIDE, max(inches("".join(line)) for pair in lines for line in pair))
+    ratio, least = tile_ratio(*shape[1:]), LARGE if figure is None else LEAST
     grid = arranged(len(worst), width, height, ratio, above=LINES, text=text, least=least, tallest=math.inf)
-    worst, wide = worst[: grid.shown], max(grid.cell, text)
-    step, row = wide + GAP, grid.cell * ratio + LINES + GAP
+    wide, high = max(grid.cell, text), grid.cell * ratio
 
-    images, grey = pictures(as_array(X, "X")[worst].reshape(-1, *shape))
-    first = f"; the {len(worst)} of which the model is surest" if len(worst) < len(wrong) else ""
+    first = f"; the {grid.shown} of which the model is surest" if grid.shown < len(wrong) else ""
     title = f"{len(wrong)} of {counted(len(judged.found), 'example')} misclassified{first}"
-    tiles = Tiles(figure, grid.columns * step, grid.rows * row, title)
+    tiles = Tiles(figure, grid.columns * (wide + GAP), grid.rows * (high + LINES + GAP), title)
+    images, grey = pictures(as_array(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
     for k, image in enumerate(images):
-        x, y_top = k % grid.columns * step, k // grid.columns * row + LINES
-        (name, sure), (label, truth_name) = found[k], true[k]
-        lines = [shortened(name, wide - inches(sure)) + sure, label + shortened(truth_name, wide - inches(label))]
-        tiles.text("\n".join(lines), x, y_top - 0.04, ha="left", va="bottom")
-        tiles.image(image, x, y_top, grid.cell, grid.cell * ratio, **grey)
+        below, column = divmod(k, grid.columns)
+        x, y_image = column * (wide + GAP), below * (high + LINES + GAP) + LINES
+        (name, sure), (true, true_name) = lines[k]
+        name, true_name = shortened(name, wide - inches(sure)), shortened(true_name, wide - inches(true))
+        tiles.text(f"{name}{sure}\n{true}{true_name}", x, y_image - RISE, ha="left", va="bottom")
+        tiles.image(image, x, y_image, grid.cell, high, **grey)
     return tiles.finish()
 
 
@@ -122,16 +124,16 @@ def confusion_matrix(
     if normalize not in (None, "true", "pred", "all"):
         raise ValueError(f"normalize: expected 'true', 'pred', 'all' or None, got {normalize!r}")
     judged = _judged(model, X, y, class_names)
-    width, height = room(figure)
     names = [shortened(name, WIDE) for name in judged.names]
-    longest = max(map(inches, names)) + TICKS
     number = inches("0.00" if normalize else str(np.bincount(judged.true).max())) + GAP
+    longest = max(map(inches, names))
+    width, height = room(figure)
     if height is None:
-        side = min(max(2.2, len(names) * max(number, 0.3)), width - longest)
-        width, height = side + longest, side + (longest if longest - TICKS > side / len(names) else TICKS)
-    cell = (width - longest) / len(names)
-    upright = longest - TICKS > cell
-    cell = min(cell, (height - (longest if upright else TICKS)) / len(names))
+        side = min(max(2.2, len(names) * max(number, 0.3)), width - longest - TICKS)
+        width, height = side + longest + TICKS, side + TICKS + (longest if longest > side / len(names) else 0)
+    cell = (width - longest - TICKS) / len(names)
+    upright = longest > cell
+    cell = min(cell, (height - TICKS - upright * longest) / len(names))
     drawn: Figure = ready(figure, width, height)
 
     from sklearn.metrics import ConfusionMatrixDisplay
@@ -141,30 +143,31 @@ def confusion_matrix(
         judged.true,
         judged.found,
         labels=np.arange(len(names)),
-        display_labels=names,
         normalize=normalize,
         include_values=cell >= number,
         values_format=".2f" if normalize else "d",
-        xticks_rotation="vertical" if upright else "horizontal",
         cmap="Blues",
         colorbar=cell < number,
         ax=axes,
         text_kw={"fontsize": SMALL},
     )
+    every = slice(None, None, max(1, math.ceil(LABEL / cell)))  # names that do not touch
+    axes.set_yticks(range(len(names))[every], names[every], parse_math=False)
+    axes.set_xticks(range(len(names))[every], names[every], parse_math=False, rotation=90 * upright)
     for one in drawn.axes:
         one.tick_params(labelsize=SMALL)
-    for label in (axes.xaxis.label, axes.yaxis.label):
-        label.set_fontsize(TEXT)
-    for tick in [*axes.get_xticklabels(), *axes.get_yticklabels()]:
-        tick.set_parse_math(False)
+    axes.set_xlabel("predicted class", fontsize=TEXT)
+    axes.set_ylabel("true class", fontsize=TEXT)
     return drawn
 
 
 def _judged(model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_names: Sequence[str] | None) -> Judged:
     """Predictions beside the truth; raises TypeError or ValueError for what does not fit together."""
-    if hasattr(model, "classes_"):
-        chances = as_array(model.predict_proba(X), "model: predict_proba(X)")
-        classes, found = np.asarray(model.classes_), chances.argmax(axis=1)
+    if hasattr(model, "classes_") and hasattr(model, "predict_proba"):
+        classes, chances = np.asarray(model.classes_), as_array(model.predict_proba(X), "model: predict_proba(X)")
+        if chances.ndim != 2 or chances.shape[1:] != classes.shape:
+            raise ValueError(f"model: expected probabilities (n, {classes.size}), got {chances.shape}")
+        found = chances.argmax(axis=1)
     else:
         net = model_in(model)
         if len(net.output_shape) != 1:
@@ -173,16 +176,22 @@ def _judged(model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_na
         chances = probabilities(scores)
         classes = np.arange(chances.shape[1])
         found = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
-    labels = unmasked(y, "y")
-    labels = labels[:, 0] if labels.shape[1:] == (1,) else labels
-    if labels.shape != found.shape:
-        raise ValueError(f"y: expected {len(found)} labels, one for each example of X, got shape {labels.shape}")
     if not len(found):
         raise ValueError("X: expected at least one example, got none")
-    unknown = labels[~np.isin(labels, classes)]
-    if len(unknown):
-        raise ValueError(f"y: expected labels of the classes {classes.tolist()}, got {unknown[0]!r}")
-    return Judged(_names(class_names, classes), np.searchsorted(classes, labels), found, chances)
+    return Judged(_names(class_names, classes), _places(y, classes, len(found)), found, chances)
+
+
+def _places(y: ArrayLike, classes: Array, n: int) -> Array:
+    """The number of each label's class; raises TypeError or ValueError for labels of none."""
+    labels = as_array(y, "y") if classes.dtype.kind in REAL else unmasked(y, "y")
+    labels = labels[:, 0] if labels.shape[1:] == (1,) else labels
+    if labels.shape != (n,):
+        raise ValueError(f"y: expected {n} labels, one for each example of X, got shape {labels.shape}")
+    number = {label: i for i, label in enumerate(classes.tolist())}
+    places = np.array([number.get(label, -1) for label in labels.tolist()])
+    if (places < 0).any():
+        raise ValueError(f"y: expected labels of the classes {list(number)}, got {labels[places.argmin()]!r}")
+    return places
 
 
 def _names(class_names: Sequence[str] | None, classes: Array) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
 
 GAP, LABEL, BAR, MARGIN = 0.06, 0.14, 0.8, 2 * PAD  # inches: between tiles, for a line of text, for a bar of colours
+RISE = 0.03  # inches of text above a tile
 LEAST, LARGEST = 0.22, 0.95  # inches that a tile is wide
 NARROWEST = 3.3  # inches: of a new figure, one column of a printed page
 LOW, TALL = 3.0, 6.75  # inches that the tiles of a new figure take, and may take if they would not fit into less
@@ -141,20 +141,22 @@ def colours(numbers: Array, signed: bool = False) -> dict[str, Any]:
 def pictures(images: Array) -> tuple[Array, dict[str, Any]]:
     """Images (n, c, h, w) as they are seen: of 3 channels (n, h, w, 3) in 0..1, else (n, h, w) in grey, and in which.
 
-    The numbers of all together decide what is black and what is white, unless they are colours of bytes or in 0..1.
-    Of another number of channels than 1 and 3, the mean is seen.
+    Of colours, bytes and numbers in 0..1 are what they say. Of all others, the numbers of all images together decide
+    what is black and what is white; 0 is between them. Of another number of channels than 1 and 3, the mean is seen.
     """
     numbers = images.astype(np.float64)
-    low, high = float(numbers.min(initial=0)), float(numbers.max(initial=0)) or 1.0
     if images.shape[1] != 3:
-        return numbers.mean(axis=1), {"cmap": "gray", "vmin": low, "vmax": high}
+        numbers = numbers.mean(axis=1)
+    low, high = float(numbers.min(initial=0)), float(numbers.max(initial=0))
+    if images.shape[1] != 3:
+        return numbers, {"cmap": "gray", "vmin": low, "vmax": high if high > low else low + 1}
     if images.dtype == np.uint8:
-        low, high = 0.0, 255.0
-    elif low >= 0 and high <= 1:
-        low, high = 0.0, 1.0
+        high = 255.0
+    elif low == 0 and high <= 1:
+        high = 1.0
     return np.moveaxis((numbers - low) / (high - low), 1, -1), {}
 
 
 def tile_ratio(h: int, w: int) -> float:
     """Height by width of a tile for images of that size; very long ones are squeezed."""
-    return math.sqrt(math.sqrt(h / w)) if not 1 / 4 < h / w < 4 else h / w
+    return min(max(h / w, 1 / 4), 4.0)

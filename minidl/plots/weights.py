@@ -12,7 +12,7 @@ from minidl.layer import Layer, Shape
 from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.plots.figures import counted, inches
 from minidl.plots.places import Way, called, first_convolution, image_in_front, image_of, model_in, place_in, ways
-from minidl.plots.tiles import GAP, LABEL, LEAST, Tiles, area, arranged, colours, tile_ratio
+from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, colours, tile_ratio
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -43,31 +43,33 @@ def filters(
     """
     found = ways(model_in(model))
     name = _default(found, image_shape) if layer is None else place_in(found, layer)
-    weights = _weights(name, found[name], image_shape)
+    return _drawn(_weights(name, found[name], image_shape), name, found[name][-1], figure)
+
+
+def _drawn(weights: Array, name: str, layer: Layer, figure: Figure | SubFigure | None) -> Figure:
+    """Filters of one channel with their numbers above, others with numbers of filters beside, of channels above."""
     width, height = area(figure, bar=True)
     n, channels = weights.shape[:2]
-    ratio = tile_ratio(*weights.shape[2:])
-    side = 0.0 if channels == 1 else inches(str(n)) + 2 * GAP
+    alone, ratio = channels == 1, tile_ratio(*weights.shape[2:])
+    side, above, head = (0.0, LABEL, 0.0) if alone else (inches(str(n)) + 2 * GAP, 0.0, LABEL)
     shown = min(channels, MOST_CHANNELS, max(1, int((width - side) / (LEAST + GAP))))
-    above = LABEL if channels == 1 else 0.0
-    head = LABEL - above
-    grid = arranged(n, width, height if height is None else height - head, ratio, across=shown, side=side, above=above)
-    scale = colours(weights[: grid.shown, :shown], signed=True)
+    rest = None if height is None else height - head
+    grid = arranged(n, width, rest, ratio, across=shown, side=side, above=above)
+    unit, row, high = shown * (grid.cell + GAP) + side, grid.cell * ratio + GAP + above, grid.cell * ratio
 
-    unit, row = shown * (grid.cell + GAP) + side, grid.cell * ratio + GAP + above
-    title = _title(name, found[name][-1], n, grid.shown, channels, shown)
+    title = _title(called(name, layer), layer, (n, grid.shown), (channels, shown))
     tiles = Tiles(figure, grid.columns * unit, head + grid.rows * row, title, bar=True)
+    scale = colours(weights[: grid.shown, :shown], signed=True)
     for i in range(grid.shown):
-        x, y = i % grid.columns * unit + side, head + i // grid.columns * row + above
-        if channels == 1:
-            tiles.text(str(i), x + grid.cell / 2, y - 0.03)
-        else:
-            tiles.text(str(i), x - GAP, y + grid.cell * ratio / 2, ha="right", va="center")
+        below, column = divmod(i, grid.columns)
+        x, y = column * unit + side, head + below * row + above
+        if not alone:
+            tiles.text(str(i), x - GAP, y + high / 2, ha="right", va="center")
         for c in range(shown):
             left = x + c * (grid.cell + GAP)
-            image = tiles.image(weights[i, c], left, y, grid.cell, grid.cell * ratio, **scale)
-            if channels > 1 and i < grid.columns:
-                tiles.text(str(c), left + grid.cell / 2, y - 0.03)
+            image = tiles.image(weights[i, c], left, y, grid.cell, high, **scale)
+            if alone or not below:
+                tiles.text(str(i if alone else c), left + grid.cell / 2, y - RISE)
     return tiles.finish(image, "weight")
 
 
@@ -104,12 +106,10 @@ def _weights(name: str, way: Way, image_shape: Shape | None) -> Array:
     return weights.reshape(-1, *shape)
 
 
-def _title(name: str, layer: Layer, n: int, shown: int, channels: int, shown_channels: int) -> str:
-    """Which layer it is, and how many of its filters and channels are drawn."""
-    unit, channel = (
-        ("input channel", "output channel") if isinstance(layer, ConvTranspose2D) else ("filter", "input channel")
-    )
-    if layer.params["weight"].value.ndim == 2:
-        unit = "unit"
-    title = f"{called(name, layer)}: weights of {counted(n, unit, shown)}"
-    return title if channels == 1 else f"{title} (rows), {counted(channels, channel, shown_channels)} (columns)"
+def _title(told: str, layer: Layer, units: tuple[int, int], channels: tuple[int, int]) -> str:
+    """Which layer it is; how many filters and channels it has, and how many of them are drawn."""
+    unit, channel = "filter" if layer.params["weight"].value.ndim == 4 else "unit", "input channel"
+    if isinstance(layer, ConvTranspose2D):  # its filters lie the other way around
+        unit, channel = channel, "output channel"
+    title = f"{told}: weights of {counted(units[0], unit, units[1])}"
+    return title if channels[0] == 1 else f"{title} (rows), {counted(channels[0], channel, channels[1])} (columns)"

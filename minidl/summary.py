@@ -74,12 +74,13 @@ class Summary:
         """
         return 2 * self.parameter_bytes + self.step_bytes
 
-    def _cells(self) -> list[tuple[str, ...]]:
-        cells: list[tuple[str, ...]] = [("input", str(self.input), "", "", "")]
+    def _cells(self) -> list[tuple[int, tuple[str, ...]]]:
+        """For each line of the table, how deep it is and its cells."""
+        cells: list[tuple[int, tuple[str, ...]]] = [(0, ("input", str(self.input), "", "", ""))]
         for row in self.rows:
             frozen = ", frozen" if row.trainable < row.parameters and not row.trainable else ""
-            name = "  " * row.depth + row.name + frozen
-            cells.append((name, str(row.output), f"{row.parameters:,}", f"{row.macs:,}", size(row.example_bytes)))
+            numbers = (f"{row.parameters:,}", f"{row.macs:,}", size(row.example_bytes))
+            cells.append((row.depth, (row.name + frozen, str(row.output), *numbers)))
         return cells
 
     def _footer(self) -> str:
@@ -91,7 +92,7 @@ class Summary:
         )
 
     def __str__(self) -> str:
-        table = [HEADER, *self._cells()]
+        table = [HEADER, *(("  " * depth + name, *rest) for depth, (name, *rest) in self._cells())]
         widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
         lines = []
         for row in table:
@@ -105,12 +106,16 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        def line(cells: Sequence[str], tag: str) -> str:
-            shown = (html.escape(cell).replace("  ", "&emsp;") for cell in cells)
-            return "<tr>" + "".join(f"<{tag}>{cell}</{tag}>" for cell in shown) + "</tr>"
+        def line(cells: Sequence[str], tag: str, depth: int = 0) -> str:
+            left, right = "text-align: left", "text-align: right"  # which notebooks do not agree about
+            styles = [f"{left}; padding-left: {0.5 + 1.5 * depth}em", left, right, right, right]
+            pairs = zip(styles, cells, strict=True)
+            shown = "".join(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>' for style, cell in pairs)
+            return f"<tr>{shown}</tr>"
 
-        body = "".join(line(row, "td") for row in self._cells())
-        return f"<table>{line(HEADER, 'th')}{body}</table><p>{html.escape(self._footer())}</p>"
+        body = "".join(line(cells, "td", depth) for depth, cells in self._cells())
+        table = f"<table><thead>{line(HEADER, 'th')}</thead><tbody>{body}</tbody></table>"
+        return f"{table}<p>{html.escape(self._footer())}</p>"
 
 
 def summarize(network: Network, batch_size: int, num_threads: int | None) -> Summary:

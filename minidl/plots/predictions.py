@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 LINES = 2 * LABEL  # inches: two lines above an image
-TICKS = 0.55  # inches: beside a matrix, without the names of classes
+TICKS = 0.45  # inches: beside a matrix, without the names of classes
 WIDE, LARGE = 1.4, 0.6  # inches: of the text above an image, at most; of an image where there is room
 
 
@@ -151,7 +151,7 @@ def confusion_matrix(
         ax=axes,
         text_kw={"fontsize": SMALL},
     )
-    every = slice(None, None, max(1, math.ceil(LABEL / cell)))  # names that do not touch
+    every = slice(None, None, max(1, math.ceil(1.15 * SMALL / 72 / cell)))  # names that do not touch
     axes.set_yticks(range(len(names))[every], names[every], parse_math=False)
     axes.set_xticks(range(len(names))[every], names[every], parse_math=False, rotation=90 * upright)
     for one in drawn.axes:

@@ -191,6 +191,19 @@ def test_shapes_differ_and_repeat():
     assert np.array_equal(X, cifar10.drawn(50, seed=3)[0])
 
 
+# ---- pictures
+def test_seeing(tmp_path):
+    pytest.importorskip("matplotlib")
+    said = run("seeing.py", "new/folder", home=tmp_path, epochs=3)
+    assert accuracy_in(said) > 40
+    shown = {path.name for path in (ROOT / "docs" / "images").iterdir()}
+    assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == shown and len(shown) == 5
+    for path in (tmp_path / "new" / "folder").iterdir():
+        assert path.read_bytes().startswith(b"\x89PNG") and 5e3 < path.stat().st_size < 1e5
+    run("seeing.py", home=tmp_path, epochs=1)
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == shown
+
+
 # ---- parts of one's own
 def test_custom_parts(tmp_path):
     said = run("custom_parts.py", home=tmp_path)

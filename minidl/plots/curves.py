@@ -80,8 +80,9 @@ def _panel(axes: Any, history: Series, name: str) -> None:
         if prefix + name in history:
             values = _finite(history[prefix + name])
             label = "_" if name in ("lr", "images_per_second") else label
-            dots = {"marker": "o", "markersize": 2.5, "markevery": _dots(values)}
-            axes.plot(epochs, values, style, color=colour, linewidth=1.2, label=label, **dots)
+            (line,) = axes.plot(epochs, values, style, color=colour, linewidth=1.2, label=label)
+            if dots := _dots(values):
+                line.set(marker="o", markersize=2.5, markevery=dots)
     best = _best(name, _finite(history.get(f"val_{name}", ())))
     if best is not None:
         value = history[f"val_{name}"][best]

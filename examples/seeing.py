@@ -1,0 +1,59 @@
+"""Pictures of a training: its curves, what the net has learned, what it sees, and where it is wrong.
+
+Run it with: python examples/seeing.py [folder]
+
+It trains a small net on the embedded digits for some seconds and writes five PNG files into the folder, "pictures" if
+none is given. It needs matplotlib: pip install "minidl[plot]".
+"""
+
+import argparse
+from pathlib import Path
+
+from minidl import Sequential, Trainer, plots
+from minidl.datasets import load_digits
+from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
+from minidl.optimizers import AdamW
+from minidl.schedules import Cosine
+
+EPOCHS, BATCH_SIZE = 40, 64
+
+
+def main():
+    """Train, then draw."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("pictures"), help="default: pictures")
+    folder = parser.parse_args().folder
+
+    data = load_digits()
+    model = Sequential(
+        [
+            Rescale(1 / 16),
+            Conv2D(8, 5, padding=2), ReLU(), MaxPool2D(2),
+            Flatten(),
+            Dropout(0.3), Dense(32), ReLU(),
+            Dense(10),
+        ],
+        input_shape=(1, 8, 8),
+        seed=0,
+    )  # fmt: skip
+    steps = EPOCHS * -(-len(data.X_train) * 4 // 5 // BATCH_SIZE)
+    optimizer = AdamW(Cosine(0.005, total_steps=steps, min_lr=1e-5), weight_decay=0.01)
+    trainer = Trainer(model, "softmax_cross_entropy", optimizer, metrics=["accuracy"])
+    history = trainer.fit(data.X_train, data.y_train, EPOCHS, BATCH_SIZE, validation_split=0.2)
+
+    pictures = {
+        "history": history.plot(),
+        "filters": plots.filters(model),
+        "feature_maps": plots.feature_maps(model, data.X_test[:3], layer=2),
+        "misclassified": plots.misclassified(model, data.X_test, data.y_test),
+        "confusion_matrix": plots.confusion_matrix(model, data.X_test, data.y_test),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in pictures.items():
+        figure.savefig(folder / f"{name}.png", dpi=150)
+    accuracy = trainer.evaluate(data.X_test, data.y_test)["accuracy"]
+    print(f"\nTest accuracy {accuracy:.2%}; the pictures are in {folder}: {', '.join(pictures)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""What is in a figure: its texts where they are drawn, its images, and whether all of it can be read."""
+
+import itertools
+import re
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+NOTEBOOK, COLUMN = None, (3.3, 2.8)  # a new figure, and one column of a printed page
+SIZES = (NOTEBOOK, COLUMN)
+
+
+def figure_of(size):
+    """What goes in as `figure`."""
+    return None if size is None else Figure(size, dpi=300)
+
+
+def all_axes(figure):
+    """The axes of a figure, with those inside others."""
+    return [one for axes in figure.axes for one in (axes, *axes.child_axes)]
+
+
+def texts(figure):
+    """(text, size in points, box in pixels) of all that is drawn."""
+    canvas = FigureCanvasAgg(figure) if isinstance(figure, Figure) else figure.canvas
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    found = [*figure.texts, *([figure._suptitle] if figure._suptitle else [])]
+    for legend in figure.legends:
+        found += legend.get_texts()
+    for axes in all_axes(figure):
+        found += [*axes.texts, axes.title, axes._left_title, axes._right_title]
+        if axes.axison:
+            for place, axis in enumerate((axes.xaxis, axes.yaxis)):
+                low, high = sorted(axis.get_view_interval())
+                ticks = [*axis.get_majorticklabels(), *axis.get_minorticklabels()]
+                found += [axis.label, axis.offsetText, *(t for t in ticks if low <= t.get_position()[place] <= high)]
+    shown = [text for text in found if text.get_visible() and text.get_text()]
+    return [(text.get_text(), text.get_fontsize(), text.get_window_extent(renderer)) for text in shown]
+
+
+def check_readable(figure):
+    """Fails for text below 7 points, outside the figure, or upon other text."""
+    found, whole = texts(figure), figure.bbox
+    assert found
+    slack = 0.01 * figure.dpi
+    for text, size, box in found:
+        assert size >= 7, text
+        assert box.x0 >= whole.x0 - slack and box.x1 <= whole.x1 + slack, f"{text!r} leaves the figure"
+        assert box.y0 >= whole.y0 - slack and box.y1 <= whole.y1 + slack, f"{text!r} leaves the figure"
+    for (text, _, a), (other, _, b) in itertools.combinations(found, 2):
+        across = min(a.x1, b.x1) - max(a.x0, b.x0)
+        along = min(a.y1, b.y1) - max(a.y0, b.y0)
+        assert min(across, along) < slack, f"{text!r} and {other!r} overlap"
+
+
+def images(figure):
+    """The arrays of the images of a figure's only axes, in order."""
+    (axes,) = figure.axes
+    return [np.asarray(image.get_array()) for image in axes.images]
+
+
+def numbers(figure):
+    """The labels of tiles that are numbers, in order."""
+    (axes,) = figure.axes
+    return [int(text.get_text()) for text in axes.texts if re.fullmatch(r"\d+", text.get_text())]
+
+
+def title(figure):
+    """The title of a figure's only axes, in one line."""
+    (axes,) = figure.axes
+    return axes.get_title(loc="left").replace("\n", " ")

@@ -1,0 +1,181 @@
+"""history.plot(): the lines that are drawn, and whether they can be read."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+from drawn import SIZES, check_readable, figure_of, texts
+from matplotlib.figure import Figure
+
+from minidl.history import History
+
+NAN = float("nan")
+
+
+def history(epochs, metrics=("accuracy",), validation=True, lr=lambda epoch: 0.1):
+    rng, t = np.random.default_rng(0), np.arange(epochs)
+    made = History(epoch=t.tolist())
+    for prefix in ("", "val_") if validation else ("",):
+        made[f"{prefix}loss"] = (2 * np.exp(-t / 5) + 0.01 * t * (prefix != "") + rng.random(epochs) / 20).tolist()
+        for i, name in enumerate(metrics):
+            made[prefix + name] = (1 - np.exp(-(t + 1) / (3 + i)) - rng.random(epochs) / 20).tolist()
+    made["lr"] = [lr(epoch) for epoch in range(epochs)]
+    made["images_per_second"] = (1e5 + 1e4 * rng.random(epochs)).tolist()
+    return made
+
+
+def panels(figure):
+    return {axes.get_ylabel(): axes for axes in figure.axes}
+
+
+def curves(axes):
+    return {line.get_label(): line for line in axes.lines}
+
+
+def test_lines_are_the_history():
+    h = history(12)
+    figure = h.plot()
+    assert list(panels(figure)) == ["loss", "accuracy"]
+    for name, axes in panels(figure).items():
+        assert axes.get_xlabel() == "epoch"
+        lines = curves(axes)
+        for prefix, label in (("", "training"), ("val_", "validation")):
+            assert lines[label].get_xdata().tolist() == list(range(1, 13))
+            assert lines[label].get_ydata().tolist() == h[prefix + name]
+        assert len({(line.get_color(), line.get_linestyle()) for line in lines.values()}) == 3
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["training", "validation", "best validation"]
+
+
+def test_the_best_validation_is_marked():
+    h = history(40)
+    for name, best in (("loss", np.argmin), ("accuracy", np.argmax)):
+        axes = panels(h.plot())[name]
+        place = best(h[f"val_{name}"])
+        (x,), (y,) = curves(axes)["best validation"].get_data()
+        assert (x, y) == (place + 1, h[f"val_{name}"][place])
+        assert axes.get_title() == f"best {y:.4g}, epoch {x}"
+
+
+def test_of_an_unknown_metric_nobody_knows_the_best():
+    figure = history(5, ["f1"]).plot(["f1"])
+    assert set(curves(figure.axes[0])) == {"training", "validation"} and not figure.axes[0].get_title()
+
+
+def test_without_validation_one_line_needs_no_legend():
+    figure = history(5, validation=False).plot()
+    assert [set(curves(axes)) for axes in figure.axes] == [{"training"}] * 2
+    assert not figure.legends
+
+
+@pytest.mark.parametrize(
+    ("lr", "drawn", "scale"),
+    [
+        (lambda epoch: 0.1, False, None),
+        (lambda epoch: 0.1 - 0.01 * epoch, True, "linear"),
+        (lambda epoch: 0.5**epoch, True, "log"),
+        (lambda epoch: 0.0 if epoch == 5 else 0.1**epoch, True, "linear"),  # of which a log scale would leave out 0
+    ],
+)
+def test_the_learning_rate_is_drawn_where_it_varies(lr, drawn, scale):
+    found = panels(history(6, lr=lr).plot())
+    assert ("learning rate" in found) == drawn
+    if drawn:
+        assert found["learning rate"].get_yscale() == scale
+        assert found["learning rate"].lines[0].get_ydata().tolist() == [lr(epoch) for epoch in range(6)]
+
+
+def test_chosen_panels():
+    figure = history(5, ["accuracy", "f1"]).plot(["lr", "f1", "images_per_second"])
+    assert list(panels(figure)) == ["learning rate", "f1", "images per second"]
+
+
+def test_gaps_stay_gaps_and_lonely_epochs_get_a_dot():
+    h = history(40)
+    for place in (0, 10, 12, 39):
+        h["loss"][place] = (NAN, float("inf"))[place % 4 == 0]
+    line = curves(panels(h.plot())["loss"])["training"]
+    assert np.flatnonzero(np.isnan(line.get_ydata())).tolist() == [0, 10, 12, 39]
+    assert line.get_marker() == "o" and line.get_markevery() == [11]
+    assert curves(panels(h.plot())["accuracy"])["training"].get_marker() == "None"
+
+
+def test_a_metric_that_is_never_finite_says_so():
+    h = history(3)
+    h["loss"] = h["val_loss"] = [NAN] * 3
+    axes = panels(h.plot())["loss"]
+    assert [text.get_text() for text in axes.texts] == ["no finite numbers"]
+    assert not axes.get_title()
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 7, 12, 25, 60, 200, 1000])
+def test_ticks_are_whole_epochs_from_the_first(epochs):
+    axes = panels(history(epochs).plot())["loss"]
+    ticks = axes.get_xticks()
+    assert ticks[0] == 1 and ticks[-1] <= epochs and len(ticks) >= min(epochs, 3)
+    assert all(tick == int(tick) for tick in ticks)
+    low, high = axes.get_xlim()
+    assert low < 1 and high > epochs
+
+
+def test_a_trainers_second_fit_goes_on_in_the_same_figure():
+    h = History(epoch=[7, 8], loss=[1.0, 0.5])
+    assert h.plot().axes[0].lines[0].get_xdata().tolist() == [8, 9]
+
+
+CASES = {
+    "one epoch": history(1),
+    "ten": history(10),
+    "two hundred": history(200, lr=lambda epoch: 0.1 * 0.97**epoch),
+    "no validation": history(12, validation=False),
+    "tiny losses": History(epoch=[0, 1, 2], loss=[1e-9, 2e-9, 3e-9], val_loss=[1e12, 2e12, 3e12]),
+    "three": history(30, ("accuracy", "f1")),
+}
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("case", CASES)
+def test_nothing_overlaps(case, size):
+    figure = figure_of(size)
+    drawn = CASES[case].plot(figure=figure)
+    assert figure is None or drawn is figure
+    check_readable(drawn)
+
+
+@pytest.mark.parametrize("metrics", [4, 7, 12])
+def test_many_metrics_wrap(metrics):
+    names = ["accuracy", *(f"mean_of_something_{i}" for i in range(1, metrics))]
+    figure = history(30, names, lr=lambda epoch: 0.1 / (1 + epoch)).plot()
+    check_readable(figure)
+    assert len(figure.axes) == metrics + 2 and figure.get_size_inches()[0] <= 6.9
+    assert len({axes.get_position().x0 for axes in figure.axes}) == 3
+
+
+def test_a_subfigure_is_drawn_into():
+    whole = Figure((6.9, 6), layout="constrained")
+    upper, lower = whole.subfigures(2, 1)
+    assert history(5).plot(figure=upper) is upper
+    history(5).plot(["loss"], figure=lower)
+    assert len(upper.axes) == 2 and len(lower.axes) == 1
+    check_readable(whole)
+    assert len(texts(upper)) > 8
+
+
+@pytest.mark.parametrize(
+    ("broken", "names", "said"),
+    [
+        (History(), None, "at least one epoch, got none: fit first"),
+        (History(epoch=[], loss=[]), None, "at least one epoch, got none"),
+        (History(epoch=[0], loss=[1.0, 2.0]), None, "an entry for each epoch, got 1 of epoch, 2 of loss"),
+        (history(2), ["f1"], r"names: expected some of \['loss', 'accuracy', 'lr', 'images_per_second'\], got \['f1'\]"),
+        (history(2), ["epoch"], "names: expected some of"),
+        (history(2), [], "names: expected some of"),
+        (history(2), "loss", r"names: expected a list such as \['loss'\]"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(broken, names, said):
+    figure = Figure()
+    with pytest.raises((TypeError, ValueError), match=said):
+        broken.plot(names, figure)
+    assert not figure.axes

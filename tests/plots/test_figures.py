@@ -1,0 +1,103 @@
+"""Figures: they are shown once, forgotten by themselves, and never change what is the user's."""
+
+import gc
+import pickle
+import weakref
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from minidl.history import History
+from minidl.plots.figures import counted, inches, ready, room, shortened, wrapped
+
+HISTORY = History(epoch=[0, 1], loss=[1.0, 0.5])
+
+
+def test_a_new_figure_is_unknown_to_pyplot_and_shows_itself():
+    before, settings = plt.get_fignums(), dict(mpl.rcParams)
+    figures = [HISTORY.plot() for _ in range(25)]  # more than 20 open ones make pyplot warn
+    assert plt.get_fignums() == before and dict(mpl.rcParams) == settings
+    assert figures[0]._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_figure_goes_when_nobody_holds_it():
+    figure = HISTORY.plot()
+    figure._repr_png_()
+    gone = weakref.ref(figure)
+    del figure
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_figure_can_be_pickled():
+    again = pickle.loads(pickle.dumps(HISTORY.plot()))
+    assert again.axes[0].lines[0].get_ydata().tolist() == [1.0, 0.5]
+    assert again._repr_png_().startswith(b"\x89PNG")
+
+
+def test_a_figure_of_pyplot_is_drawn_into():
+    figure = plt.figure(figsize=(4, 3))
+    try:
+        assert HISTORY.plot(figure=figure) is figure
+        assert type(figure.get_layout_engine()).__name__ == "ConstrainedLayoutEngine"
+        assert figure.get_size_inches().tolist() == [4, 3]
+    finally:
+        plt.close(figure)
+
+
+def test_a_layout_engine_stays():
+    figure = Figure(layout="compressed")
+    engine = figure.get_layout_engine()
+    ready(figure, 1, 1)
+    assert figure.get_layout_engine() is engine
+
+
+def test_what_is_no_empty_figure_is_refused():
+    figure = Figure()
+    axes = figure.add_subplot()
+    with pytest.raises(TypeError, match="figure: expected a Figure or SubFigure of matplotlib, or None, got Axes"):
+        room(axes)
+    with pytest.raises(ValueError, match="figure: expected an empty one"):
+        HISTORY.plot(figure=figure)
+    figure.clear()
+    figure.subfigures(1, 2)
+    with pytest.raises(ValueError, match="figure: expected an empty one"):
+        room(figure)
+
+
+def test_room_is_in_inches():
+    figure = Figure((5, 4), dpi=200)
+    assert room(figure) == (5, 4)
+    left, _ = figure.subfigures(1, 2)
+    assert room(left) == (pytest.approx(2.5), 4)
+    assert room(None) == (6.9, None)
+
+
+def test_text_is_as_wide_as_told():
+    figure = Figure(dpi=720)
+    text = figure.text(0, 0, "Ankle boot: 98%", fontsize=7)
+    assert text.get_window_extent().width / 720 == pytest.approx(inches("Ankle boot: 98%"), rel=0.02)
+
+
+def test_names_are_cut_to_a_width():
+    assert shortened("cat", 1) == "cat"
+    assert shortened("two\n lines", 5) == "two lines"
+    cut = shortened("a very long name of a class", 0.5)
+    assert cut.endswith("…") and "a very long name".startswith(cut[:-1]) and 0.35 < inches(cut) <= 0.5
+    assert shortened("anything", 0.01) == "…"
+
+
+def test_titles_are_broken_between_words():
+    lines = wrapped("weights of the first 40 of 128 filters", 1.0).split("\n")
+    assert len(lines) > 1 and " ".join(lines) == "weights of the first 40 of 128 filters"
+    assert all(inches(line, 8) <= 1.0 for line in lines)
+    assert wrapped("unbreakablewords", 0.1) == "unbreakablewords"
+
+
+def test_counts_in_words():
+    assert counted(2, "filter", 2) == "2 filters" and counted(1, "filter", 1) == "1 filter"

@@ -1,0 +1,138 @@
+"""Layers by their places, and what they compute."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from faulty_layers import Scale
+
+from minidl import Sequential
+from minidl.layers import BatchNorm2D, Block, Conv2D, Dense, Dropout, Flatten, MaxPool2D, Parallel, ReLU, Residual
+from minidl.plots.places import image_in_front, image_of, model_in, outputs, place_in, ways
+
+RNG = np.random.default_rng(0)
+
+
+def branched(own=False):
+    """Containers in containers; own: with a layer in NumPy in the innermost."""
+    inner = Parallel(Conv2D(2, 1), [ReLU(), Scale() if own else ReLU(), Conv2D(3, 3, padding=1)])
+    block = Residual(Conv2D(4, 3, padding=1), BatchNorm2D(), Block(ReLU(), inner), shortcut=Conv2D(5, 1))
+    return Sequential([Conv2D(4, 3), block, MaxPool2D(2), Flatten(), Dense(3)], (3, 8, 8))
+
+
+def test_every_layer_has_the_name_of_its_parameters():
+    model = branched()
+    found = ways(model)
+    assert {name.rpartition(".")[0] for name in model.state_dict()} <= set(found)
+    for name, param in model.params.items():
+        layer, _, own = name.rpartition(".")
+        assert found[layer][-1].params[own] is param
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_outputs_are_those_of_the_layers_by_hand(own):
+    model, x = branched(own), RNG.random((5, 3, 8, 8)).astype("f4")
+    found = ways(model)
+
+    def alone(name, x):
+        layer = found[name][-1]
+        made = Sequential([type(layer)(**layer.config())], x.shape[1:])
+        values = {key: param.value for key, param in layer.params.items()} | layer.buffers
+        made.load_state_dict({f"0.{key}": value for key, value in values.items()})
+        return made.predict(x)
+
+    first = alone("0", x)
+    normed = alone("1.body.1", alone("1.body.0", first))
+    rectified = np.maximum(normed, 0)
+    own_layer = found["1.body.2.1.branches.1.1"][-1]
+    if own:
+        own_layer.gain.value = RNG.random((4, 6, 6))
+    deep = alone("1.body.2.1.branches.1.2", rectified * own_layer.gain.value if own else rectified)
+    joined = np.concatenate([alone("1.body.2.1.branches.0.0", rectified), deep], axis=1)
+    expected = {
+        "0": first, "1.body.1": normed, "1.body.2.0": rectified, "1.body.2.1.branches.1.2": deep,
+        "1.body.2.1": joined, "1.body.2": joined, "1.shortcut.0": alone("1.shortcut.0", first),
+        "1": joined + alone("1.shortcut.0", first), "4": model.predict(x),
+    }  # fmt: skip
+    for name, y in expected.items():
+        np.testing.assert_allclose(outputs(model, found[name], x), y, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_looking_changes_nothing():
+    model = branched()
+    model.layers[0].trainable = False
+    model.forward(np.ones((4, 3, 8, 8)), training=True)
+    model.backward(np.ones((4, 3)))
+    before = [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()]
+    stages = model.network.stages
+    outputs(model, ways(model)["1.body.1"], np.ones((2, 3, 8, 8), "f4"))
+    assert [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()] == before
+    assert model.network.stages is stages
+
+
+def test_a_model_that_another_thread_trains_is_not_looked_at():
+    model, x = branched(), np.ones((2, 3, 8, 8), "f4")
+    with model.busy.training("fit"), ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(outputs, model, ways(model)["0"], x)
+        with pytest.raises(RuntimeError, match="feature_maps"):
+            looking.result()
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [(0, "0"), (-1, "4"), (np.int64(2), "2"), ("1.body.2.0", "1.body.2.0"), ("3", "3")]
+)
+def test_places(place, name):
+    assert place_in(ways(branched()), place) == name
+
+
+@pytest.mark.parametrize("place", [5, -6, "5", "1.body", "body.0", "1.body.2.1.branches.2.0", ""])
+def test_wrong_places_are_refused_with_those_there_are(place):
+    with pytest.raises(
+        ValueError, match=r"layer: expected a place from 0 to 4, or of a layer in them such as '1.body.0"
+    ):
+        place_in(ways(branched()), place)
+    with pytest.raises(ValueError, match=r"from 0 to 0, got 7$"):
+        place_in(ways(Sequential([ReLU()], (3,))), 7)
+
+
+@pytest.mark.parametrize("place", [1.0, True, None, ReLU()])
+def test_what_is_no_place_is_refused(place):
+    with pytest.raises(TypeError, match="layer: expected a place such as"):
+        place_in(ways(branched()), place)
+
+
+def test_images_in_front_of_dense_layers():
+    layers = [Conv2D(2, 3), Flatten(), Dropout(0.5), ReLU(), Dense(4), Dense(4)]
+    found = ways(Sequential(layers, (1, 6, 6)))
+    assert image_in_front(found["4"]) == (2, 4, 4)
+    assert image_in_front(found["5"]) is None
+    body = Sequential([Conv2D(2, 3), Flatten()])
+    assert image_in_front(ways(Sequential([body, Block(ReLU(), Dense(4))], (1, 6, 6)))["1.1"]) == (2, 4, 4)
+    assert image_in_front(ways(Sequential([Flatten(), Residual(Dense(8)), Dense(2)], (2, 2, 2)))["2"]) is None
+    assert image_in_front(ways(Sequential([Flatten(), Dense(2)], (8,)))["1"]) is None
+    assert image_in_front(ways(Sequential([Dense(2)], (8,)))["0"]) is None
+
+
+def test_models():
+    model = branched()
+
+    class Estimator:
+        model_ = model
+
+    assert model_in(model) is model and model_in(Estimator()) is model
+    with pytest.raises(TypeError, match="model: expected a Sequential or a fitted estimator of one, got list"):
+        model_in([])
+    with pytest.raises(ValueError, match="model: expected a built one"):
+        model_in(Sequential([ReLU()]))
+
+
+def test_image_shapes():
+    assert image_of([1, 2, 3], 6) == (1, 2, 3)
+    for wrong, kind, said in [
+        ((2, 3), TypeError, "expected \\(channels, height, width\\), got \\(2, 3\\)"),
+        (6, TypeError, "got 6"),
+        ((1, 2, 4), ValueError, "expected one of 6 numbers, got \\(1, 2, 4\\)"),
+        ((1, -2, -3), ValueError, "at least 1"),
+    ]:
+        with pytest.raises(kind, match=f"image_shape: {said}" if said[0] == "e" else said):
+            image_of(wrong, 6)

@@ -1,0 +1,264 @@
+"""plots.misclassified and plots.confusion_matrix: what is drawn of predictions."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib")
+
+import matplotlib.pyplot as plt
+from drawn import SIZES, check_readable, figure_of, images, title
+from matplotlib.figure import Figure
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import confusion_matrix
+
+from minidl import Sequential, Trainer, plots
+from minidl.layers import Conv2D, Dense, Flatten, Rescale
+from minidl.optimizers import SGD
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.integers(0, 17, (200, 1, 6, 6), dtype=np.uint8), RNG.integers(0, 5, 200)
+LONG = ["a disc of one colour", "square", "triangle that points up", "$x^2$", "a name that nobody would give a class"]
+
+
+def net(outputs=5, shape=(1, 6, 6)):
+    flat = [Flatten()] if len(shape) > 1 else []
+    return Sequential([Rescale(1 / 16), *flat, Dense(outputs)], shape)
+
+
+def labels(figure):
+    """(found, percent, true) above each image."""
+    (axes,) = figure.axes
+    pairs = [text.get_text().split("\n") for text in axes.texts]
+    return [(a.rpartition(": ")[0], a.rpartition(": ")[2], b.removeprefix("true ")) for a, b in pairs]
+
+
+def cells(figure):
+    """The numbers of a confusion matrix, row by row."""
+    return [text.get_text() for text in figure.axes[0].texts]
+
+
+def check_worst(figure, chances, y, most, X=X[:, 0], names=None):
+    """The images and labels of the wrong ones, the surest first."""
+    found, names = chances.argmax(axis=1), np.arange(chances.shape[1]) if names is None else np.array(names)
+    wrong = sorted(np.flatnonzero(found != y), key=lambda i: (-chances[i, found[i]], chances[i, y[i]]))[:most]
+    assert len(images(figure)) == len(wrong) > 1
+    np.testing.assert_allclose(images(figure), X[wrong])
+    told = [(str(names[found[i]]), f"{chances[i, found[i]]:.0%}", str(names[y[i]])) for i in wrong]
+    assert labels(figure) == told
+
+
+# ---- misclassified
+def test_the_surest_mistakes_come_first():
+    model = net()
+    chances = model.predict_proba(X)
+    figure = plots.misclassified(model, X, Y)
+    check_worst(figure, chances, Y, 16)
+    wrong = int((chances.argmax(axis=1) != Y).sum())
+    assert title(figure) == f"{wrong} of 200 examples misclassified; the 16 of which the model is surest"
+    check_worst(plots.misclassified(model, X, Y, most=3), chances, Y, 3)
+    check_worst(plots.misclassified(model, X, Y, most=1000), chances, Y, 1000)
+    assert title(plots.misclassified(model, X, Y, most=1000)) == f"{wrong} of 200 examples misclassified"
+
+
+def test_labels_come_in_many_ways():
+    model = net()
+    expected = labels(plots.misclassified(model, X, Y))
+    for y in (Y[:, np.newaxis], Y.astype(float), Y.tolist(), Y.astype(np.uint8), Y.astype(">i4")):
+        assert labels(plots.misclassified(model, X, y)) == expected
+
+
+def test_one_score():
+    model, y = net(1), Y % 2
+    check_worst(plots.misclassified(model, X, y), model.predict_proba(X), y, 16)
+    figure = plots.misclassified(model, X, y == 1, ["no", "yes"])
+    check_worst(figure, model.predict_proba(X), y, 16, names=["no", "yes"])
+
+
+def test_mistakes_are_those_of_the_metric():
+    """Where probabilities are too coarse to tell two scores apart, the scores decide, as in accuracy."""
+    model = Sequential([Dense(2, use_bias=False)], (1,))
+    model.params["0.weight"].value = [[1.0], [1.0 + 1e-6]]
+    X = np.full((1, 1), 1e-3)
+    assert model.predict_proba(X).tolist() == [[0.5, 0.5]]
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), ["accuracy"])
+    assert trainer.evaluate(X, [1])["accuracy"] == 1
+    assert "None of 1 example" in title(plots.misclassified(model, X, [1], image_shape=(1, 1, 1)))
+
+
+def test_class_names_as_they_are():
+    names = ["zero", "<b>", "$x$", "two words", "five"]
+    model = net()
+    check_worst(plots.misclassified(model, X, Y, names), model.predict_proba(X), Y, 16, names=names)
+
+
+def test_long_names_are_cut():
+    found = labels(plots.misclassified(net(), X, Y, LONG, most=60))
+    cut = {name for row in found for name in (row[0], row[2]) if name.endswith("…")}
+    assert cut and all(any(long.startswith(name[:-1]) for long in LONG) for name in cut)
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("names", [None, LONG])
+@pytest.mark.parametrize(("n", "most"), [(200, 16), (1, 16), (200, 1), (200, 100)])
+def test_mistakes_can_be_read(size, names, n, most):
+    y = (net().predict(X[:n]).argmax(axis=1) + 1 + Y[:n] % 4) % 5  # all wrong
+    figure = plots.misclassified(net(), X[:n], y, names, most, figure=figure_of(size))
+    check_readable(figure)
+    assert len(images(figure)) == min(n, most) or size is not None
+    assert len(images(figure)) >= min(n, most, 2)
+
+
+def test_colours():
+    model = Sequential([Rescale(1 / 255), Conv2D(2, 3), Flatten(), Dense(5)], (3, 6, 6))
+    X = RNG.integers(0, 256, (50, 3, 6, 6), dtype=np.uint8)
+    figure = plots.misclassified(model, X, Y[:50])
+    check_worst(figure, model.predict_proba(X), Y[:50], 16, X.transpose(0, 2, 3, 1) / 255)
+
+
+def test_rows_are_images_where_somebody_says_so():
+    model, rows = net(shape=(36,)), X.reshape(200, 36)
+    with pytest.raises(ValueError, match=r"X: expected images, got shape \(200, 36\): image_shape=.*confusion_matrix"):
+        plots.misclassified(model, rows, Y)
+    check_worst(plots.misclassified(model, rows, Y, image_shape=(1, 6, 6)), model.predict_proba(rows), Y, 16)
+    check_worst(plots.misclassified(net(), rows, Y), net().predict_proba(rows), Y, 16)  # the model says so
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_where_all_is_right_the_figure_says_so(size):
+    y = net().predict(X).argmax(axis=1)
+    figure = plots.misclassified(net(), X, y, figure=figure_of(size))
+    assert images(figure) == [] and title(figure) == "None of 200 examples misclassified"
+    check_readable(figure)
+
+
+class Estimator:
+    """As scikit-learn's: labels of its own, and a model inside."""
+
+    model_ = net(3)
+    classes_ = np.array(["cat", "dog", "eel"])
+
+    def predict_proba(self, X):
+        return self.model_.predict_proba(X)
+
+
+def test_estimators_have_labels_of_their_own():
+    y = RNG.integers(0, 3, 200)
+    for X_ in (X, X.reshape(200, 36)):
+        figure = plots.misclassified(Estimator(), X_, Estimator.classes_[y])
+        check_worst(figure, Estimator.model_.predict_proba(X), y, 16, names=Estimator.classes_)
+    with pytest.raises(ValueError, match=r"y: expected labels of the classes \['cat', 'dog', 'eel'\], got .*fox"):
+        plots.misclassified(Estimator(), X, ["cat"] * 199 + ["fox"])
+
+
+def test_scikit_learns_classifiers():
+    rows = X.reshape(200, 36)
+    fitted = LogisticRegression(max_iter=20, tol=1.0).fit(rows, Y * 10)
+    figure = plots.misclassified(fitted, rows, Y * 10, image_shape=(1, 6, 6))
+    check_worst(figure, fitted.predict_proba(rows), Y, 16, names=fitted.classes_)
+    images_ = plots.misclassified(Flat(fitted), X[:, 0], Y * 10)
+    check_worst(images_, fitted.predict_proba(rows), Y, 16, names=fitted.classes_)
+
+
+class Flat:
+    """A classifier of images (n, h, w)."""
+
+    def __init__(self, fitted):
+        self.fitted, self.classes_ = fitted, fitted.classes_
+
+    def predict_proba(self, X):
+        return self.fitted.predict_proba(X.reshape(len(X), -1))
+
+
+# ---- confusion matrices
+@pytest.mark.parametrize("normalize", [None, "true", "pred", "all"])
+def test_it_is_scikit_learns_matrix(normalize):
+    model = net()
+    figure = plots.confusion_matrix(model, X, Y, normalize=normalize)
+    found = confusion_matrix(Y, model.predict(X).argmax(axis=1), normalize=normalize)
+    assert cells(figure) == [f"{value:.2f}" if normalize else str(value) for value in found.ravel()]
+    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), found)
+    assert figure.axes[0].get_xlabel() == "predicted class" and figure.axes[0].get_ylabel() == "true class"
+    check_readable(figure)
+
+
+def test_all_classes_are_there_even_those_that_nobody_saw():
+    y = np.where(Y == 2, 1, Y)
+    figure = plots.confusion_matrix(net(), X, y, LONG)
+    rows = np.array(cells(figure), int).reshape(5, 5)
+    assert rows.sum() == 200 and not rows[2].any()
+    ticks = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert all(name.startswith(tick.rstrip("…")) for name, tick in zip(LONG, ticks, strict=True))
+    assert ticks == [label.get_text() for label in figure.axes[0].get_xticklabels()]
+
+
+class Many:
+    """A classifier with so many classes."""
+
+    def __init__(self, classes):
+        self.classes_ = np.arange(classes)
+
+    def predict_proba(self, X):
+        return np.eye(len(self.classes_))[np.arange(len(X)) % len(self.classes_)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("normalize", [None, "true"])
+@pytest.mark.parametrize(
+    ("classes", "name"), [(2, "{}"), (10, "{}"), (10, "a class called {}"), (30, "{}"), (100, "class {}")]
+)
+def test_matrices_can_be_read(classes, name, normalize, size):
+    y, names = np.arange(20_000) % classes, [name.format(i) for i in range(classes)]
+    figure = plots.confusion_matrix(Many(classes), np.zeros((20_000, 2)), y, names, normalize, figure_of(size))
+    check_readable(figure)
+    assert len(cells(figure)) == (classes**2 if len(figure.axes) == 1 else 0)  # the numbers, or a bar of colours
+    assert len(figure.axes) == 1 or classes >= 10
+
+
+def test_a_subfigure_is_drawn_into_and_pyplot_left_alone():
+    left, right = Figure((6.9, 3), layout="constrained").subfigures(1, 2)
+    assert plots.confusion_matrix(net(), X, Y, figure=left) is left
+    assert plots.misclassified(net(), X, Y, figure=right) is right
+    check_readable(left.figure)
+    assert len(left.axes) == len(right.axes) == 1 and plt.get_fignums() == []
+
+
+# ---- refusals
+@pytest.mark.parametrize("draw", [plots.misclassified, plots.confusion_matrix])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"model": Sequential([Dense(3)])}, "model: expected a built one"),
+        ({"model": Sequential([Conv2D(3, 3)], (1, 6, 6))}, r"expected one with outputs \(classes,\), got \(3, 4, 4\)"),
+        ({"model": object()}, "model: expected a Sequential or a fitted estimator of one, got object"),
+        ({"X": X[:, :, :5]}, r"X: expected shape \(n, 1, 6, 6\)"),
+        ({"X": X[:0], "y": Y[:0]}, "X: expected at least one example, got none"),
+        ({"y": Y[:-1]}, r"y: expected 200 labels, one for each example of X, got shape \(199,\)"),
+        ({"y": np.eye(5)[Y]}, r"y: expected 200 labels, one for each example of X, got shape \(200, 5\)"),
+        ({"y": Y + 1}, r"y: expected labels of the classes \[0, 1, 2, 3, 4\], got .*5"),
+        ({"y": Y + 0.5}, "y: expected labels of the classes"),
+        ({"y": Y.astype(str)}, "y: expected real numbers"),
+        ({"y": None}, "y: expected an array, got None"),
+        ({"class_names": ["a", "b"]}, "class_names: expected 5 of them, got 2"),
+        ({"class_names": "abcde"}, "class_names: expected a list of names, got 'abcde'"),
+        ({"figure": 7}, "figure: expected a Figure"),
+    ],
+)
+def test_refusals(draw, arguments, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        draw(**{"model": net(), "X": X, "y": Y} | arguments)
+
+
+def test_more_refusals():
+    with pytest.raises(ValueError, match="normalize: expected 'true', 'pred', 'all' or None, got 'rows'"):
+        plots.confusion_matrix(net(), X, Y, normalize="rows")
+    with pytest.raises(ValueError, match="most: expected at least 1, got 0"):
+        plots.misclassified(net(), X, Y, most=0)
+    with pytest.raises(ValueError, match="image_shape: expected one of 36 numbers"):
+        plots.misclassified(net(), X, Y, image_shape=(1, 5, 5))
+
+    class Wrong(Estimator):
+        def predict_proba(self, X):
+            return super().predict_proba(X)[:, :2]
+
+    with pytest.raises(ValueError, match=r"model: expected probabilities \(n, 3\), got \(200, 2\)"):
+        plots.misclassified(Wrong(), X, ["cat"] * 200)

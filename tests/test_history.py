@@ -1,0 +1,80 @@
+"""History: a dict of lists wherever one is expected, which can also draw itself."""
+
+import copy
+import json
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, Trainer
+from minidl.callbacks import Checkpoint
+from minidl.history import History
+from minidl.layers import Dense
+from minidl.optimizers import SGD
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.random((40, 6)), RNG.integers(0, 3, 40)
+PLAIN = {"epoch": [0, 1], "loss": [1.0, 0.5]}
+
+
+def trainer():
+    return Trainer(Sequential([Dense(3)], (6,)), "softmax_cross_entropy", SGD(0.1), ["accuracy"])
+
+
+def test_it_is_a_dict():
+    history = History(PLAIN)
+    assert history == PLAIN and dict(history) == PLAIN and isinstance(history, dict)
+    assert repr(history) == repr(PLAIN) and list(history) == list(PLAIN)
+    assert json.loads(json.dumps(history)) == PLAIN
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, History.copy, lambda history: pickle.loads(pickle.dumps(history))]
+)
+def test_copies_are_histories(copied):
+    history = History(PLAIN)
+    other = copied(history)
+    assert type(other) is History and other == history and other is not history
+    other["lr"] = [0.1, 0.1]
+    assert "lr" not in history
+
+
+def test_fit_returns_the_trainers_history():
+    made = trainer()
+    assert made.history == {} and type(made.history) is History
+    history = made.fit(X, Y, epochs=2, validation_split=0.2, verbose=0)
+    assert history is made.history and type(history) is History
+    assert list(history) == [
+        "epoch", "loss", "accuracy", "val_loss", "val_accuracy", "lr", "images_per_second",
+    ]  # fmt: skip
+    assert made.fit(X, Y, epochs=1, verbose=0) is history and len(history["epoch"]) == 3
+
+
+def test_a_resumed_trainer_has_one_too(tmp_path):
+    path, made = tmp_path / "run.safetensors", trainer()
+    made.fit(X, Y, epochs=3, callbacks=[Checkpoint(path)], verbose=0)
+    resumed = Trainer.resume(path)
+    assert type(resumed.history) is History and resumed.history == made.history
+    assert resumed.fit(X, Y, epochs=5, verbose=0) is resumed.history and len(resumed.history["loss"]) == 8
+
+
+def test_it_draws_itself():
+    pytest.importorskip("matplotlib")
+    history = trainer().fit(X, Y, epochs=3, validation_split=0.2, verbose=0)
+    loss, accuracy = history.plot().axes
+    assert loss.lines[1].get_ydata().tolist() == history["val_loss"]
+    assert accuracy.lines[0].get_ydata().tolist() == history["accuracy"]
+
+
+def test_without_matplotlib_it_says_what_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r'plots need matplotlib: pip install "minidl\[plot\]"'):
+        History(PLAIN).plot()
+
+
+def test_nobody_pays_for_matplotlib_who_does_not_draw():
+    program = "import sys, minidl; minidl.plots.filters; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

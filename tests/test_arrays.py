@@ -12,7 +12,7 @@ from apart import Cases
 from odd_arrays import ALWAYS, KINDS, NEVER, plain
 
 import minidl
-from minidl import Param, Sequential, Trainer
+from minidl import Param, Sequential, Trainer, plots
 from minidl.arrays import as_array, as_dtype, as_floats, unmasked
 from minidl.data import Examples, as_numbers, as_weights, class_weights
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
@@ -108,6 +108,20 @@ def read(X):
     return x[rows].astype("f4")
 
 
+def drawn(draw, name):
+    """The images and texts of a picture; it needs matplotlib."""
+
+    def call(trainer, value):
+        (axes,) = draw(trainer.model, **{"X": X, "y": Y, name: value}).axes
+        return [image.get_array() for image in axes.images], [text.get_text() for text in axes.texts]
+
+    return trained(call)
+
+
+def maps(model, X, y):
+    return plots.feature_maps(model, X)
+
+
 W = RNG.integers(0, 2, (3, 12)).astype("f4")
 GRAD = RNG.integers(0, 2, (3, 4)).astype("f4")
 # By function and argument: a right array, and a call with (trainer, array).
@@ -159,6 +173,11 @@ ENTRIES = {
     "data.as_numbers:X": (X, alone(lambda v: as_numbers(v, "X"))),
     "data.as_weights:weights": (WEIGHTS, alone(lambda v: as_weights(v, 20))),
     "data.class_weights:y": (Y, alone(lambda v: class_weights("balanced", v))),
+    "activations.feature_maps:X": (X, drawn(maps, "X")),
+    "predictions.misclassified:X": (X, drawn(plots.misclassified, "X")),
+    "predictions.misclassified:y": (Y, drawn(plots.misclassified, "y")),
+    "predictions.confusion_matrix:X": (X, drawn(plots.confusion_matrix, "X")),
+    "predictions.confusion_matrix:y": (Y, drawn(plots.confusion_matrix, "y")),
     "arrays.as_array:value": (W, alone(lambda v: as_array(v, "w"))),
     "arrays.as_floats:value": (W, alone(lambda v: as_floats(v, "w"))),
     "arrays.as_dtype:array": (W, alone(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
@@ -170,6 +189,7 @@ INSIDE = (
     *("testing", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
     *(path.stem for path in (Path(minidl.__file__).parent / "estimators").glob("*.py")),  # their own: test_inputs.py
     "sparse",
+    *("curves", "figures", "places", "tiles"),
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {
@@ -183,10 +203,12 @@ INSIDE_TOO = {
     "data.fingerprint:array", "data.fingerprint:rows", "layer.Layer.setup:given", "learner.Learner.batches:rows",
     "learner.Learner.evaluated:rows", "learner.Learner.measured:scores", "learner.Learner.measured:targets",
     *(f"differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
+    "predictions.Classifier.predict_proba:X",
+    *(f"predictions.Judged.__init__:{name}" for name in ("true", "found", "probabilities")),
     "parameters.Parameters.views:flat", "sequential.Sequential.from_recipe:state",
 }  # fmt: skip
 ANY_SIZE = (  # where nothing says how many rows there should be
-    "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
+    "activations.feature_maps:X", "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
     "native.numbers:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Poisson.targets:y",
 )  # fmt: skip
@@ -254,6 +276,8 @@ def results():
 
 @pytest.mark.parametrize("name", CASES)
 def test_odd_arrays(name, results):
+    if name.startswith(("activations.", "predictions.")):
+        pytest.importorskip("matplotlib")
     assert results[name] == "ok"
 
 

@@ -39,7 +39,7 @@ def main():
     steps = EPOCHS * -(-len(data.X_train) * 4 // 5 // BATCH_SIZE)
     optimizer = AdamW(Cosine(0.005, total_steps=steps, min_lr=1e-5), weight_decay=0.01)
     trainer = Trainer(model, "softmax_cross_entropy", optimizer, metrics=["accuracy"])
-    history = trainer.fit(data.X_train, data.y_train, EPOCHS, BATCH_SIZE, validation_split=0.2)
+    history = trainer.fit(data.X_train, data.y_train, epochs=EPOCHS, batch_size=BATCH_SIZE, validation_split=0.2)
 
     pictures = {
         "history": history.plot(),

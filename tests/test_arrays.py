@@ -208,7 +208,8 @@ INSIDE_TOO = {
     "parameters.Parameters.views:flat", "sequential.Sequential.from_recipe:state",
 }  # fmt: skip
 ANY_SIZE = (  # where nothing says how many rows there should be
-    "activations.feature_maps:X", "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
+    "activations.feature_maps:X",
+    "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
     "native.numbers:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Poisson.targets:y",
 )  # fmt: skip

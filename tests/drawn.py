@@ -4,7 +4,6 @@ import itertools
 import re
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 NOTEBOOK, COLUMN = None, (3.3, 2.8)  # a new figure, and one column of a printed page
@@ -23,9 +22,7 @@ def all_axes(figure):
 
 def texts(figure):
     """(text, size in points, box in pixels) of all that is drawn."""
-    canvas = FigureCanvasAgg(figure) if isinstance(figure, Figure) else figure.canvas
-    canvas.draw()
-    renderer = canvas.get_renderer()
+    figure.figure.draw_without_rendering()  # which sets everything in its place
     found = [*figure.texts, *([figure._suptitle] if figure._suptitle else [])]
     for legend in figure.legends:
         found += legend.get_texts()
@@ -37,7 +34,7 @@ def texts(figure):
                 ticks = [*axis.get_majorticklabels(), *axis.get_minorticklabels()]
                 found += [axis.label, axis.offsetText, *(t for t in ticks if low <= t.get_position()[place] <= high)]
     shown = [text for text in found if text.get_visible() and text.get_text()]
-    return [(text.get_text(), text.get_fontsize(), text.get_window_extent(renderer)) for text in shown]
+    return [(text.get_text(), text.get_fontsize(), text.get_window_extent()) for text in shown]
 
 
 def check_readable(figure):

@@ -109,6 +109,7 @@ def test_images_in_front_of_dense_layers():
     body = Sequential([Conv2D(2, 3), Flatten()])
     assert image_in_front(ways(Sequential([body, Block(ReLU(), Dense(4))], (1, 6, 6)))["1.1"]) == (2, 4, 4)
     assert image_in_front(ways(Sequential([Flatten(), Residual(Dense(8)), Dense(2)], (2, 2, 2)))["2"]) is None
+    assert image_in_front(ways(Sequential([Flatten(), Dense(8), Dense(2)], (2, 2, 2)))["2"]) is None
     assert image_in_front(ways(Sequential([Flatten(), Dense(2)], (8,)))["1"]) is None
     assert image_in_front(ways(Sequential([Dense(2)], (8,)))["0"]) is None
 

@@ -88,7 +88,9 @@ def test_mistakes_are_those_of_the_metric():
 def test_class_names_as_they_are():
     names = ["zero", "<b>", "$x$", "two words", "five"]
     model = net()
-    check_worst(plots.misclassified(model, X, Y, names), model.predict_proba(X), Y, 16, names=names)
+    figure = plots.misclassified(model, X, Y, names)
+    check_worst(figure, model.predict_proba(X), Y, 16, names=names)
+    assert not any(text.get_parse_math() for text in figure.axes[0].texts)
 
 
 def test_long_names_are_cut():
@@ -182,13 +184,16 @@ def test_it_is_scikit_learns_matrix(normalize):
 
 
 def test_all_classes_are_there_even_those_that_nobody_saw():
-    y = np.where(Y == 2, 1, Y)
-    figure = plots.confusion_matrix(net(), X, y, LONG)
+    model, y = net(), np.where(Y == 2, 1, Y)
+    model.params["2.bias"].value[2] = -100
+    figure = plots.confusion_matrix(model, X, y, LONG)
     rows = np.array(cells(figure), int).reshape(5, 5)
-    assert rows.sum() == 200 and not rows[2].any()
+    assert rows.sum() == 200 and not rows[2].any() and not rows[:, 2].any()
     ticks = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert all(name.startswith(tick.rstrip("…")) for name, tick in zip(LONG, ticks, strict=True))
     assert ticks == [label.get_text() for label in figure.axes[0].get_xticklabels()]
+    both = [*figure.axes[0].get_xticklabels(), *figure.axes[0].get_yticklabels()]
+    assert not any(label.get_parse_math() for label in both)  # a $ is a $
 
 
 class Many:

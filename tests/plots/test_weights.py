@@ -58,13 +58,14 @@ def test_filters_of_one_channel_are_numbered_tiles(filters, dtype):
     check_readable(figure)
 
 
-def test_tiles_do_not_touch_and_stand_in_rows():
-    (axes,) = plots.filters(lenet(filters=20)).axes
+@pytest.mark.parametrize("place", [1, 4, 7])
+def test_tiles_are_squares_that_do_not_touch(place):
+    (axes,) = plots.filters(lenet(filters=20), place).axes
     boxes = [image.get_extent() for image in axes.images]  # left, right, bottom, top; inches from above
     for i, (left, right, bottom, top) in enumerate(boxes):
         assert right - left == pytest.approx(bottom - top)
         for other in boxes[i + 1 :]:
-            assert right < other[0] or bottom < other[3]
+            assert right < other[0] or other[1] < left or bottom < other[3]
 
 
 def test_filters_of_several_channels_are_rows():

@@ -40,7 +40,7 @@ def curves(history: Series, names: Sequence[str] | None, figure: Figure | SubFig
     told = [label for label in (KINDS[0][1], KINDS[1][1], BEST) if label in handles]
     if len(told) > 1:
         lines = [handles[label] for label in told]
-        drawn.legend(lines, told, loc="outside upper center", ncols=3, frameon=False, fontsize=SMALL)
+        drawn.legend(lines, told, loc="outside upper center", ncols=3, columnspacing=1, frameon=False, fontsize=SMALL)
     return drawn
 
 

@@ -20,6 +20,7 @@ from minidl.sequential import Sequential
 from minidl.shapes import whole
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
 LINES = 2 * LABEL  # inches: two lines above an image
@@ -134,31 +135,38 @@ def confusion_matrix(
     cell = (width - longest - TICKS) / len(names)
     upright = longest > cell
     cell = min(cell, (height - TICKS - upright * longest) / len(names))
-    drawn: Figure = ready(figure, width, height)
+    bar = cell < number
+    cell = max(cell - bar * 0.5 / len(names), 0.01)
 
+    drawn: Figure = ready(figure, width, height)
+    axes = drawn.add_subplot()
+    _draw_matrix(axes, judged, normalize, bar)
+    every = slice(None, None, math.ceil(1.15 * SMALL / 72 / cell))  # names that do not touch
+    axes.set_yticks(range(len(names))[every], names[every], parse_math=False)
+    axes.set_xticks(range(len(names))[every], names[every], parse_math=False, rotation=90 * upright)
+    axes.set_xlabel("predicted class", fontsize=TEXT)
+    axes.set_ylabel("true class", fontsize=TEXT)
+    for one in drawn.axes:
+        one.tick_params(labelsize=SMALL)
+    return drawn
+
+
+def _draw_matrix(axes: Axes, judged: Judged, normalize: str | None, bar: bool) -> None:
+    """The cells, of all classes, with numbers or a bar of colours."""
     from sklearn.metrics import ConfusionMatrixDisplay
 
-    axes = drawn.add_subplot()
     ConfusionMatrixDisplay.from_predictions(
         judged.true,
         judged.found,
-        labels=np.arange(len(names)),
+        labels=np.arange(len(judged.names)),
         normalize=normalize,
-        include_values=cell >= number,
+        include_values=not bar,
         values_format=".2f" if normalize else "d",
         cmap="Blues",
-        colorbar=cell < number,
+        colorbar=bar,
         ax=axes,
         text_kw={"fontsize": SMALL},
     )
-    every = slice(None, None, max(1, math.ceil(1.15 * SMALL / 72 / cell)))  # names that do not touch
-    axes.set_yticks(range(len(names))[every], names[every], parse_math=False)
-    axes.set_xticks(range(len(names))[every], names[every], parse_math=False, rotation=90 * upright)
-    for one in drawn.axes:
-        one.tick_params(labelsize=SMALL)
-    axes.set_xlabel("predicted class", fontsize=TEXT)
-    axes.set_ylabel("true class", fontsize=TEXT)
-    return drawn
 
 
 def _judged(model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_names: Sequence[str] | None) -> Judged:

@@ -1,7 +1,9 @@
 """Odd arrays for every array argument of minidl: refused, leaving no trace, or the answer that their numbers have."""
 
+import contextlib
 import importlib
 import inspect
+import io
 import pkgutil
 import sys
 from pathlib import Path
@@ -63,6 +65,11 @@ def alone(do):
 
 def fit(trainer, X=X, y=Y, **options):
     trainer.fit(X, y, batch_size=8, verbose=0, **options)
+
+
+def report(trainer, X, y):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return [str(finding) for finding in trainer.report(X, y)]
 
 
 def backward(trainer, dy):
@@ -138,6 +145,8 @@ ENTRIES = {
     "trainer.Trainer.fit:validation_data, y": (Y, trained(lambda t, v: fit(t, validation_data=(X, v)))),
     "trainer.Trainer.fit:validation_data, sample_weight": (
         WEIGHTS, trained(lambda t, v: fit(t, validation_data=(X, Y, v)))),
+    "trainer.Trainer.report:X": (X, trained(lambda t, v: report(t, v, Y))),
+    "trainer.Trainer.report:y": (Y, trained(lambda t, v: report(t, X, v))),
     "learner.Learner.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
     "learner.Learner.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
     "learner.Learner.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
@@ -189,7 +198,8 @@ INSIDE = (
     *("testing", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
     *(path.stem for path in (Path(minidl.__file__).parent / "estimators").glob("*.py")),  # their own: test_inputs.py
     "sparse",
-    *("curves", "figures", "places", "tiles"),
+    *("figures", "places", "tiles"),
+    *("curves", "findings", "guessing", "kept", "probe", "report", "symptoms", "watch"),
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {

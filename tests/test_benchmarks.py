@@ -23,6 +23,7 @@ PROGRAMS = {
     "footprint.py",
     "kernels.py",
     "nets.py",
+    "report_limits.py",
     "torch_mnist.py",
     "train_step.py",
 }

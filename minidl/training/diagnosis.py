@@ -52,7 +52,7 @@ class Rerun:
     def __init__(
         self, network: Network, loss: Loss, batch: Batches, k: int, part: int, seed: int, num_threads: int | None
     ) -> None:
-        self.layers = _twins(network)
+        self.layers, *_ = twins(network)
         self.parameters = Parameters(self.layers, network.dtype)
         self.names = [f"layer {i}, {type(layer).__name__}" for i, layer in enumerate(self.layers)]
         trained = trainings(self.layers)
@@ -177,10 +177,14 @@ class Rerun:
         return _numbered(self.rows[~_finite_rows(values)])
 
 
-def _twins(network: Network) -> list[Layer]:
-    """Copies of the layers, parameters included; only the ops, which hold no state, are shared."""
+def twins(network: Network, *others: Any, shared: Sequence[Any] = ()) -> tuple[Any, ...]:
+    """Copies of the layers, parameters included, and of what may refer to them; ops, which hold no state, are shared.
+
+    The copies want a home: Parameters(layers, dtype). shared: what is not copied either.
+    """
     leaves = [leaf for layer in network.layers for leaf in layer.leaves()]
-    return copy.deepcopy(network.layers, {id(op): op for leaf in leaves for op in (leaf.op, *leaf.ops)})
+    known = {id(one): one for one in (*(op for leaf in leaves for op in (leaf.op, *leaf.ops)), *shared)}
+    return copy.deepcopy((network.layers, *others), known)
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:

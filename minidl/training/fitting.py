@@ -69,6 +69,7 @@ class Fit:
     _states: list[State] | None = None  # of callbacks, if they themselves may not know it
     _arguments: dict[str, Any] | None = None
     _planned: int = 1  # steps of the next chunk
+    _kept: bool = False  # whether the trainer has seen examples of it
 
     @property
     def step_size(self) -> int:
@@ -190,6 +191,9 @@ class Fit:
     def _epoch(self, check: Callable[[], None]) -> None:
         learner = self.learner
         order = self.rows[epoch_order(len(self.rows), learner.seed, learner.epoch, self.shuffle)]
+        if not self._kept:
+            learner.kept.keep_epoch(learner.task, self.data, order, self.step_size)
+            self._kept = True
         self.progress.begin_epoch(self.finished + 1, -(-len(order) // self.step_size), self.done // self.step_size)
         before, began = self.done, time.perf_counter()
         while self.done < len(order) and not learner.stop:

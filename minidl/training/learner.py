@@ -23,6 +23,7 @@ from minidl.optimizer import rate_at
 from minidl.sequential import Sequential
 from minidl.shapes import positive, whole
 from minidl.training.diagnosis import explain
+from minidl.training.kept import Kept
 from minidl.training.steps import Batches, Clip, Steps, check_trainable, make_steps
 from minidl.training.supervised import Supervised
 from minidl_c.threads import check_num_threads
@@ -59,6 +60,7 @@ class Learner:
         self.epoch = 0
         self.stop = False
         self.history = History()
+        self.kept = Kept()
         self._count = np.zeros(1, np.int64)
         self._stepping = False
         self._steps: Steps | None = None
@@ -104,6 +106,7 @@ class Learner:
         self.check_batch(len(data.used))
         self.check_trainable()
         with self.model.busy.training("train_batch"), self.stepping():
+            self.kept.keep_batch(self.task, data)
             batch = self.batches(data, data.used, len(data.used))
             self.run(batch)
         return data.mean(batch.losses, data.used)
@@ -197,6 +200,11 @@ class Learner:
             raise ValueError(f"late: expected for each of {len(leaves)} layers at most {most} steps")
         self._late, self._counted = {id(leaf): n for leaf, n in zip(leaves, late, strict=True)}, most
         self._make_steps(update)
+
+    @property
+    def task(self) -> tuple[object, ...]:
+        """What the examples in `kept` were checked for; if one of these is exchanged, they are not used any more."""
+        return self.model.network, self.loss
 
     def _network(self) -> Network:
         """The built model's network, as its layers are frozen now."""

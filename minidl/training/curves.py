@@ -1,0 +1,108 @@
+"""What can look wrong in the course of a training: losses that do not fall, jump, or part from the validation's.
+
+Falls, rises and gaps are compared with `span`: how far the loss of guessing is from that of right answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.training import limits
+from minidl.training.findings import Finding
+from minidl.training.probe import Probe
+
+Series = NDArray[np.float64]
+
+
+def stuck_loss(probe: Probe) -> Iterator[Finding]:
+    """A loss that is no better than that of guessing, and does not fall."""
+    if probe.guessing is None or probe.learner.step < limits.LEAST_STEPS or not probe.learned < limits.LEARNED:
+        return
+    (losses,) = _series(probe, "loss")
+    if len(losses) > 1 and losses[(len(losses) - 1) // 2] - losses[-1] > limits.FALLING * probe.guessing.span:
+        return
+    told = f"the loss is {probe.mean_loss:.3g} after {probe.learner.step} steps, expected well below that of guessing"
+    advice = f"try another lr (now {probe.rate:.3g}), a larger one first, and see that X and y belong together"
+    yield Finding("stuck loss", "", probe.mean_loss, f"{told}, {probe.guessing.guess:.3g}: {advice}")
+
+
+def diverging_loss(probe: Probe) -> Iterator[Finding]:
+    """A training loss that was much lower before."""
+    (losses,) = _series(probe, "loss")
+    if probe.guessing is None or len(losses) < 2 or _oscillates(losses, probe.guessing.span):
+        return
+    best, last = int(losses.argmin()), len(losses) - 1
+    if (rise := float(losses[last] - losses[best])) > limits.JUMP * probe.guessing.span:
+        told = f"the training loss rose from {losses[best]:.3g} in epoch {best} to {losses[last]:.3g} in epoch {last}"
+        advice = f"begin anew with a smaller lr than {probe.rate:.3g}, or with clip_norm=1.0"
+        yield Finding("diverging loss", "", rise, f"{told}, expected a loss that falls: {advice}")
+
+
+def oscillating_loss(probe: Probe) -> Iterator[Finding]:
+    """A training loss that goes up and down."""
+    losses = _series(probe, "loss")[0][-limits.JUMPING :]
+    if probe.guessing is not None and _oscillates(losses, probe.guessing.span):
+        rises = _rises(losses)
+        told = f"in the last {len(losses)} epochs the training loss rose {(rises > 0).sum()} times, by "
+        told += f"{rises.sum():.3g} altogether, expected at most {limits.JUMPS * probe.guessing.span:.3g}"
+        advice = f"try a smaller lr than {probe.rate:.3g}, one that decays (minidl.schedules), or larger batches"
+        yield Finding("oscillating loss", "", float(rises.sum()), f"{told}: {advice}")
+
+
+def overfitting(probe: Probe) -> Iterator[Finding]:
+    """A validation that is much worse than training, in accuracy or else in loss."""
+    losses, validation = _series(probe, "loss", "val_loss")
+    right, val_right = _series(probe, "accuracy", "val_accuracy")
+    if probe.guessing is None or len(losses) < limits.LEAST_EPOCHS:
+        return
+    most = limits.GAP * probe.guessing.span
+    advice = "get more data, augment it (RandomShift, RandomFlip), add Dropout or weight_decay, or take a smaller model"
+    for what, train, held, gaps, limit in (
+        ("accuracy", right, val_right, right - val_right, limits.ACCURACY_GAP),
+        ("loss", losses, validation, validation - losses, most),
+    ):
+        if len(gaps) >= limits.LEAST_EPOCHS and (gaps[-limits.LAST :] > limit).all():
+            told = f"the {what} is {train[-1]:.3g} in training and {held[-1]:.3g} in validation"
+            told += f", expected at most {limit:.2g} between them"
+            yield Finding("overfitting", "", float(gaps[-1]), f"{told}: {advice}")
+            return
+
+
+def rising_validation(probe: Probe) -> Iterator[Finding]:
+    """A validation loss that has been rising since its best epoch, while training went on falling."""
+    losses, validation = _series(probe, "loss", "val_loss")
+    if probe.guessing is None or len(losses) < limits.LEAST_EPOCHS or probe.learner.stop:  # stopped early: all is well
+        return
+    best = int(validation.argmin())
+    rise = float(validation[-limits.LAST :].min() - validation[best])
+    lasts = best < len(losses) - limits.LAST and losses[-1] < losses[best]
+    if lasts and rise > limits.RISE * probe.guessing.span:
+        told = f"val_loss was {validation[best]:.3g} in epoch {best} and has risen to {validation[-1]:.3g}, while the "
+        told += f"training loss fell from {losses[best]:.3g} to {losses[-1]:.3g}, expected both to fall"
+        advice = "the model learns its examples by heart; callbacks=[EarlyStopping(patience=5)] keeps the best epoch"
+        yield Finding("rising validation loss", "", rise, f"{told}: {advice}")
+
+
+def _series(probe: Probe, *names: str) -> tuple[Series, ...]:
+    """The history of these names, of the epochs in which all of them are finite; empty where one is missing."""
+    history = probe.learner.history
+    if any(name not in history for name in names):
+        return tuple(np.empty(0) for _ in names)
+    table = np.array([history[name] for name in names], np.float64)
+    return tuple(table[:, np.isfinite(table).all(axis=0)])
+
+
+def _rises(losses: Series) -> Series:
+    """By how much each epoch's loss is above the one before, 0 where it is not."""
+    return np.maximum(np.diff(losses), 0.0)
+
+
+def _oscillates(losses: Series, span: float) -> bool:
+    """Whether the last losses rise again and again, and fall between."""
+    last = losses[-limits.JUMPING :]
+    rises, falls = _rises(last), _rises(-last)
+    up, down = rises.sum() > limits.JUMPS * span, falls.sum() > limits.JUMPS * span
+    return bool(up and down and (rises > 0).sum() > 1)

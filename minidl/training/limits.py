@@ -1,0 +1,42 @@
+"""Where a report begins to call something wrong: all its thresholds, each with its reason.
+
+"Healthy runs" are those of `benchmarks/report_limits.py`: MLPs with seven activations, LeNets, nets with batch norm,
+residual blocks, dropout and augmentation, 1 to 50 epochs on digits and MNIST, eight ordinary optimizers and rates.
+"""
+
+LEAST_EXAMPLES = 32  # of fewer, a unit that is at work for every tenth example may be off by chance (0.9**32 = 3 %)
+
+# Karpathy, CS231n, "Neural Networks Part 3": as many as 40 % of a net's units can be dead if the rate is too high. Of a
+# single layer, healthy runs have up to 45 %.
+DEAD_UNITS = 0.6
+# Glorot, Bengio: "Understanding the difficulty of training deep feedforward neural networks" (2010) find layers that
+# saturate altogether where training stalls. Healthy runs have up to 35 % of a layer's numbers there.
+SATURATED = 0.8
+
+# Karpathy, CS231n: the update of weights should be about 1e-3 of them. Healthy runs lie between 5e-5, as long as there
+# is much to learn, and 0.04.
+SMALL_UPDATE, LARGE_UPDATE = 1e-5, 0.1
+MUCH_TO_LEARN = 0.7  # learned less than this share; behind it, small gradients make small updates
+# Glorot, Bengio (2010): gradients should keep their size from layer to layer. Healthy runs: 0.02 to 50 times the last.
+VANISHING, EXPLODING = 1e-3, 1e3
+
+# LeCun, Bottou, Orr, Müller: "Efficient BackProp" (1998), 4.3: inputs with a mean near 0 and a variance near 1. Pixels
+# of 0..1 and numbers that were normalized are within 1; raw pixels of 0..16 have 8, of 0..255 about 80.
+LARGE_INPUT = 5.0  # root mean square
+SMALL_INPUT = 0.02  # the largest number: pixels of 0..255 that were divided by 255 twice are up to 0.004
+OFF_CENTRE = 10.0  # means of inputs, in standard deviations; photographs in 0..1 have about 2, white paper 5
+
+MIXED = 0.25  # share of the other classes in a batch that shuffling would bring; sorted labels leave below 0.2
+LEAST_MIXED = 15.0  # so many of them are expected at least: the chance of a quarter of that is 2e-4 (Poisson)
+ONE_CLASS = 0.95  # share of one class: a model that always names it is right so often
+
+LEAST_STEPS = 200  # before these, nothing is said of a loss that does not fall: healthy runs begin as slowly
+LEARNED = 0.03  # share of what there is to learn, from the loss of guessing to that of right answers
+FALLING = 0.01  # share of it by which the loss of a slow beginner still falls in the second half of its epochs
+# Shares of what there is to learn, too. Healthy runs: gaps up to 0.13, rises of the validation's loss up to 0.07.
+GAP, RISE = 0.3, 0.15
+ACCURACY_GAP = 0.1  # ten points of a hundred; healthy runs on digits have up to 6
+LAST = 3  # epochs, in each of which a gap has to be there: batch norm's validation jumps
+LEAST_EPOCHS = 5  # before these, a gap may come from the model's changing within an epoch
+# Training losses of healthy runs jump up by at most 0.1 of it at once, and 0.4 in ten epochs together.
+JUMP, JUMPS, JUMPING = 0.25, 0.5, 10

@@ -1,0 +1,174 @@
+"""A training step on copies: what each layer makes of some examples, what gradient it gets, how far its weights go."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.arrays import Array
+from minidl.data import Index
+from minidl.losses import checked_loss
+from minidl.network import Network
+from minidl.optimizer import rate_at
+from minidl.parameters import Parameters
+from minidl.training.diagnosis import twins
+from minidl.training.guessing import Guessing, guessing
+from minidl.training.learner import Learner
+from minidl.training.supervised import Supervised
+from minidl.training.watch import Call, watched
+from minidl_c.clip import clip
+
+LEAST_BATCH = 32  # examples: of fewer, one step's gradient says little of the others
+MOST_BATCH = 64
+MOST_BYTES = 2**28  # of all that the layers hand on in one batch
+
+
+class Probe:
+    """Copies of a learner's layers, loss and optimizer, and a training step of them that the learner knows nothing of.
+
+    size: the examples of its steps; batches: which examples it had in one, if that is known. Raises what a user's
+    layer, loss or optimizer raises, and TypeError for one that cannot be copied.
+    """
+
+    def __init__(self, learner: Learner, data: Supervised, size: int, batches: Index | None) -> None:
+        network = learner.model.network
+        assert network is not None
+        update, optimizer, loss = learner.steps().update, learner.optimizer, learner.loss
+        methods = [one for one in (loss, getattr(optimizer, "lr", None)) if inspect.ismethod(one)]  # of anything
+        try:
+            layers, self.optimizer, self.loss = twins(network, optimizer, loss, shared=methods)
+        except Exception as error:
+            raise TypeError(f"report: expected layers, loss and optimizer that can be copied: {error}") from error
+        self.learner, self.data, self.batches = learner, data, batches
+        self.network = Network(layers, network.names, Parameters(layers, network.dtype))
+        self.update = None
+        if update is not None:
+            self.update = self.optimizer.update(self.network.parameters.values.size, network.dtype)
+            self.update.steps = update.steps
+            for name, array in self.update.state.items():
+                array[...] = update.state[name]
+        self.chain, self.seen = watched(self.network)
+        self.rate, self.largest_rate = self._rates()
+        self.losses: NDArray[np.float64] = np.empty(len(data.used))
+        self.scores = np.empty((len(data.used), *learner.model.output_shape), network.dtype)
+        self.finite = True  # the gradients of the step
+        with np.errstate(all="ignore"):  # what is not finite is told
+            self._run(size)
+            self.guessing = self._guessing()
+
+    # ---- what came of it
+
+    @property
+    def count(self) -> int:
+        """The examples that were looked at."""
+        return len(self.losses)
+
+    @property
+    def mean_loss(self) -> float:
+        """Their loss, as training has it."""
+        return self.data.mean(self.losses, self.data.used)
+
+    @property
+    def learned(self) -> float:
+        """How far their loss is from guessing, 0, to right answers, 1; NaN: nobody knows."""
+        return math.nan if self.guessing is None else self.guessing.learned(self.mean_loss)
+
+    @property
+    def targets(self) -> Array:
+        """Their targets."""
+        return self.data.targets[self.data.used]
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Their weights."""
+        used = self.data.used
+        return np.ones(len(used)) if self.data.weights is None else self.data.weights[used]
+
+    @property
+    def labels(self) -> Index | None:
+        """Their classes; None: the targets are something else."""
+        targets = np.asarray(self.targets)
+        flat = targets.reshape(len(targets), -1)
+        if flat.shape[1] != 1 or targets.dtype.kind not in "iubf":
+            return None
+        classes = max(2, self.scores.shape[1]) if self.scores.ndim == 2 else 0
+        whole = targets.dtype.kind in "iub" or (getattr(self.loss, "classes", False) and (flat == flat.round()).all())
+        inside = flat.min() >= 0 and flat.max() < classes
+        return flat[:, 0].astype(np.int64) if whole and inside else None
+
+    # ---- how it comes
+
+    def _rates(self) -> tuple[float, float]:
+        """The learning rate of the last step, and the largest one that there has been: schedules end at 0."""
+        step = max(self.learner.step - 1, 0)
+        now = rate_at(self.optimizer, step)
+        before = [rate for rate in self.learner.history.get("lr", []) if math.isfinite(rate)]
+        if callable(self.optimizer.lr):
+            before += [rate_at(self.optimizer, int(k)) for k in np.linspace(0, step, 50)]
+        return now, max([now, *before])
+
+    def _run(self, size: int) -> None:
+        """Looks at all examples, batch by batch; the first batch makes a step."""
+        leaves = [seen.layer for seen in self.seen]
+        numbers = sum(math.prod(leaf.in_shape) + 2 * math.prod(leaf.out_shape) for leaf in leaves)
+        fitting = MOST_BYTES // (max(numbers, 1) * np.dtype(self.network.dtype).itemsize)
+        size = max(2, min(max(size, LEAST_BATCH), MOST_BATCH, fitting))
+        for i, places in enumerate(np.array_split(np.arange(self.count), -(-self.count // size))):
+            self._batch(places, steps=i == 0)
+
+    def _batch(self, places: Index, steps: bool) -> None:
+        rows, learner = self.data.used[places], self.learner
+        x = self.data.examples.copy(rows).reshape(len(rows), *self.network.layers[0].in_shape)
+        self.scores[places], tape = self.chain.forward(x, Call(learner.num_threads, learner.seed, learner.step, rows))
+        losses, dscores = checked_loss(self.loss, self.scores[places], self.data.targets[rows])
+        self.losses[places] = losses
+        if steps:
+            weights = self.weights[places]
+            dscores = dscores * weights.astype(dscores.dtype).reshape(-1, *[1] * (dscores.ndim - 1))
+            self.chain.backward(tape, dscores, False)
+            self._step(weights.sum())
+
+    def _step(self, total: float) -> None:
+        """A step of the optimizer as the learner makes them, but at the largest rate that there has been."""
+        grads = self.network.parameters.grads
+        np.divide(grads, grads.dtype.type(total), out=grads)
+        self.finite = bool(np.isfinite(grads).all())
+        if not self.finite:
+            return
+        limits = {"clip_norm": self.learner.clip_norm, "clip_value": self.learner.clip_value}
+        if given := {name: limit for name, limit in limits.items() if limit is not None}:
+            clip(grads, **given)
+        before = [[weight.copy() for weight in seen.weights] for seen in self.seen]
+        self._apply()
+        for seen, old in zip(self.seen, before, strict=True):
+            moves = seen.learns and self.network.trained[id(seen.layer)].rate > 0
+            if moves and old and (length := _norm(old)) > 0:
+                seen.update = _norm([new - was for new, was in zip(seen.weights, old, strict=True)]) / length
+
+    def _apply(self) -> None:
+        network, parameters = self.network, self.network.parameters
+        if self.update is not None:
+            late = dict(zip(map(id, network.leaves), self.learner.late, strict=True))
+            trained = {key: replace(how, late=late.get(key, 0)) for key, how in network.trained.items()}
+            ranges = network.ranges(trained)
+            self.update.apply(parameters.values, parameters.grads, self.largest_rate, None, ranges)
+        else:
+            params = {f"{i}.{name}": p for i, layer in enumerate(network.layers) for name, p in layer.params.items()}
+            self.optimizer.step(network.trained_params(params), self.largest_rate)
+
+    def _guessing(self) -> Guessing | None:
+        ours = guessing(self.loss, self.targets, self.weights, self.learner.model.output_shape)
+        if ours is not None or hasattr(self.loss, "op"):
+            return ours
+        constant = np.broadcast_to(self.scores.mean(axis=0), self.scores.shape)  # of a loss that nobody knows
+        guess = float(np.average(checked_loss(self.loss, constant.copy(), self.targets)[0], weights=self.weights))
+        return Guessing(guess, 0.0) if guess > 0 else None
+
+
+def _norm(arrays: Sequence[Array]) -> float:
+    return math.sqrt(sum(float((array.astype(np.float64) ** 2).sum()) for array in arrays))

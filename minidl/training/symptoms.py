@@ -1,0 +1,176 @@
+"""What can look wrong inside a model and in its data: a function for each symptom."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from minidl.layers import Sigmoid, Tanh
+from minidl.training import limits
+from minidl.training.findings import Finding
+from minidl.training.probe import Probe
+from minidl.training.watch import Seen
+
+
+def not_finite(probe: Probe) -> Iterator[Finding]:
+    """Losses or gradients that are NaN or infinite."""
+    bad = int((~np.isfinite(probe.losses)).sum())
+    if bad or not probe.finite:
+        what = f"the losses of {bad} of {probe.count} examples are" if bad else "the gradient of a step is"
+        advice = f"begin anew, or from an earlier checkpoint, with a smaller lr than {probe.rate:.3g}"
+        told = f"{what} NaN or infinite, expected finite numbers: {advice}, and see that X has no huge numbers"
+        yield Finding("not finite", "", float(bad), told)
+
+
+def dead_units(probe: Probe) -> Iterator[Finding]:
+    """Units of ReLU and its kin that are off for every example: they get no gradient, and stay off."""
+    for seen in probe.seen:
+        if seen.off is None or probe.count < limits.LEAST_EXAMPLES or _has_ends(seen):
+            continue
+        share, count = float(seen.off.mean()), int(seen.off.sum())
+        if share > limits.DEAD_UNITS:
+            told = f"{count} of {seen.off.size} units ({share:.0%}) are off for all {probe.count} examples looked at"
+            advice = f"begin anew with a smaller lr than {probe.largest_rate:.3g}, put a BatchNorm in front, or take "
+            told += f", expected at most {limits.DEAD_UNITS:.0%}: they learn nothing any more; {advice}LeakyReLU"
+            yield Finding("dead units", seen.name, share, told)
+
+
+def saturated_units(probe: Probe) -> Iterator[Finding]:
+    """Sigmoid and Tanh at the ends of their range, where they are flat. (A last layer may have to be there.)"""
+    for seen in probe.seen[:-1]:
+        if probe.count < limits.LEAST_EXAMPLES or not _has_ends(seen):
+            continue
+        share = seen.flat / max(seen.values, 1)
+        if share > limits.SATURATED:
+            told = (
+                f"{share:.0%} of its outputs are at the ends of their range, where the slope is close to 0, expected "
+            )
+            advice = "scale the inputs, begin with smaller weights (glorot_uniform) and a smaller lr than "
+            told += f"at most {limits.SATURATED:.0%}: {advice}{probe.largest_rate:.3g}, or put a BatchNorm in front"
+            yield Finding("saturated units", seen.name, share, told)
+
+
+def update_sizes(probe: Probe) -> Iterator[Finding]:
+    """Steps that are tiny or huge beside the weights that they change."""
+    low, high = limits.SMALL_UPDATE, limits.LARGE_UPDATE
+    sizes = {seen.name: seen.update for seen in probe.seen if seen.update is not None}
+    expected = f"expected from {low:.0e} to {high:.1g}"
+    small = {name: size for name, size in sizes.items() if size < low}
+    if small and not probe.learned > limits.MUCH_TO_LEARN and not _blocked(probe):
+        name = min(small, key=lambda name: small[name])
+        told = f"a step changes its weights by {small[name]:.1e} of their size{_others(small)}, {expected}"
+        yield Finding("small updates", name, small[name], f"{told}: try a larger lr than {probe.largest_rate:.3g}")
+    share = probe.rate / probe.largest_rate if probe.largest_rate else 0.0
+    large = {name: size * share for name, size in sizes.items() if size * share > high}
+    if large:
+        name = max(large, key=lambda name: large[name])
+        told = f"a step changes its weights by {large[name]:.2g} of their size{_others(large)}, {expected}"
+        advice = f"try a smaller lr than {probe.rate:.3g}, or clip_norm=1.0"
+        yield Finding("large updates", name, large[name], f"{told}: {advice}")
+
+
+def gradient_sizes(probe: Probe) -> Iterator[Finding]:
+    """Gradients that fade or grow on their way from the last layer with weights to the first."""
+    low, high = limits.VANISHING, limits.EXPLODING
+    ratios = {} if _is_dead(probe) else _gradients(probe)
+    expected = f"times that of {next(reversed(ratios), '')}, expected from {low:.0e} to {high:.0e}"
+    if ratios and (least := min(ratios.values())) < low:
+        advice = "put BatchNorm or Residual between the layers, take ReLU in place of Sigmoid and Tanh, or begin with "
+        told = f"the gradient of its output is {least:.1e} {expected}: {advice}larger weights (he_uniform)"
+        yield Finding("vanishing gradients", min(ratios, key=lambda name: ratios[name]), least, told)
+    if ratios and (most := max(ratios.values())) > high:
+        advice = "begin with smaller weights (he_uniform), put BatchNorm between the layers, or take clip_norm=1.0"
+        told = f"the gradient of its output is {most:.1e} {expected}: {advice}"
+        yield Finding("exploding gradients", max(ratios, key=lambda name: ratios[name]), most, told)
+
+
+def inputs(probe: Probe) -> Iterator[Finding]:
+    """Numbers that reach the first layers with weights: too large, too small, far from 0, or always the same."""
+    for seen in (seen for seen in probe.seen if seen.input is not None):
+        spread = seen.input
+        assert spread is not None
+        if spread.deviation == 0 and probe.count > 1:
+            told = f"its input is the same for all {probe.count} examples, expected examples that differ: look at X"
+            yield Finding("constant inputs", seen.name, 0.0, told + ", and at the layers in front")
+        elif spread.size > limits.LARGE_INPUT:
+            told = f"the root mean square of its inputs is {spread.size:.3g} (up to {spread.largest:.3g})"
+            scale = "Normalize.of(X)" + (" or Rescale(1 / 255)" if 100 < spread.largest <= 255 else "")
+            expected = f"expected about 1, at most {limits.LARGE_INPUT:.3g}: make {scale} the first layer"
+            yield Finding("unscaled inputs", seen.name, spread.size, f"{told}, {expected}")
+        elif spread.largest < limits.SMALL_INPUT:
+            told = f"its inputs are at most {spread.largest:.2g}, expected numbers of about 1"
+            advice = "make Normalize.of(X) the first layer, and see that nothing is scaled twice"
+            yield Finding("unscaled inputs", seen.name, spread.largest, f"{told}: {advice}")
+        elif spread.centre > limits.OFF_CENTRE * spread.deviation:
+            times = spread.centre / spread.deviation
+            told = f"the means of its inputs are {times:.3g} standard deviations from 0"
+            expected = f"expected at most {limits.OFF_CENTRE:.3g}: make Normalize.of(X) the first layer"
+            yield Finding("unscaled inputs", seen.name, times, f"{told}, {expected}")
+
+
+def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
+    """Batches that hold fewer classes than chance would bring."""
+    labels, batches = probe.labels, probe.batches
+    if labels is None or batches is None:
+        return
+    _, labels = np.unique(labels, return_inverse=True)
+    table = np.zeros((batches.max() + 1, labels.max() + 1))
+    np.add.at(table, (batches, labels), 1)
+    table = table[table.any(axis=1)]
+    shares, sizes = table.sum(axis=0) / table.sum(), table.sum(axis=1, keepdims=True)
+    expected = (1 - (1 - shares) ** sizes).sum(axis=1) - 1  # beside the class of the first example
+    found = (table > 0).sum(axis=1) - 1
+    if expected.sum() > limits.LEAST_MIXED and (share := found.sum() / expected.sum()) < limits.MIXED:
+        told = f"{sizes.mean():.0f} examples looked at in each batch are of {found.mean() + 1:.1f} classes on average"
+        advice = "each step unlearns the one before; fit with shuffle=True, or mix the examples before train_batch"
+        told += f", expected {expected.mean() + 1:.1f}"
+        yield Finding("unshuffled labels", "", float(share), f"{told}: {advice}")
+
+
+def one_class(probe: Probe) -> Iterator[Finding]:
+    """Labels of which one is nearly all."""
+    labels = probe.labels
+    if labels is None or probe.count < limits.LEAST_EXAMPLES:
+        return
+    shares = np.bincount(labels, probe.weights)
+    shares = shares / shares.sum()
+    most, share = int(shares.argmax()), float(shares.max())
+    if share == 1:
+        told = f"all {probe.count} labels looked at are {most}, expected at least two classes: look at y"
+        yield Finding("one class", "", share, told)
+    elif share > limits.ONE_CLASS:
+        told = (
+            f"{share:.0%} of the labels are {most}, expected at most {limits.ONE_CLASS:.0%}: a model that always says"
+        )
+        advice = 'so is right as often; give fit class_weight="balanced", and look at more than accuracy'
+        yield Finding("imbalanced labels", "", share, f"{told} {advice}")
+
+
+def _has_ends(seen: Seen) -> bool:
+    return isinstance(seen.layer, (Sigmoid, Tanh))
+
+
+def _others(layers: dict[str, float]) -> str:
+    """How many layers it is beside the one that is named."""
+    return "" if len(layers) == 1 else f" (the worst of {len(layers)} layers)"
+
+
+def _gradients(probe: Probe) -> dict[str, float]:
+    """For each layer with weights that learn, the gradient of its output divided by that of the last layer's."""
+    seen = [one for one in probe.seen if one.learns and one.weights]
+    found = {one.name: one.gradient for one in seen if one.gradient is not None}
+    last = next(reversed(found.values()), 0.0)
+    return {name: gradient / last for name, gradient in found.items()} if last else {}
+
+
+def _is_dead(probe: Probe) -> bool:
+    """Whether a layer lets no gradient through, for all its units are off."""
+    return any(seen.off is not None and bool(seen.off.all()) for seen in probe.seen)
+
+
+def _blocked(probe: Probe) -> bool:
+    """Whether updates are small for another reason than a small learning rate, which has a finding of its own."""
+    vanish = min(_gradients(probe).values(), default=1.0) < limits.VANISHING
+    return vanish or next(itertools.chain(dead_units(probe), saturated_units(probe)), None) is not None

@@ -200,7 +200,7 @@ class Faults:
         return trainer
 
     def oscillating_loss(self):
-        return self.fit([Rescale(self.scale), *mlp(Tanh, 64)], SGD(2.0), epochs=10)
+        return self.fit([Rescale(self.scale), *mlp(ELU, 64)], SGD(2.0), epochs=10)
 
 
 def main():

@@ -91,7 +91,8 @@ def inputs(probe: Probe) -> Iterator[Finding]:
     for seen in (seen for seen in probe.seen if seen.input is not None):
         spread = seen.input
         assert spread is not None
-        if spread.deviation == 0 and probe.count > 1:
+        alone = probe.count == 1
+        if spread.deviation == 0 and not alone:
             told = f"its input is the same for all {probe.count} examples, expected examples that differ: look at X"
             yield Finding("constant inputs", seen.name, 0.0, told + ", and at the layers in front")
         elif spread.size > limits.LARGE_INPUT:
@@ -103,7 +104,7 @@ def inputs(probe: Probe) -> Iterator[Finding]:
             told = f"its inputs are at most {spread.largest:.2g}, expected numbers of about 1"
             advice = "make Normalize.of(X) the first layer, and see that nothing is scaled twice"
             yield Finding("unscaled inputs", seen.name, spread.largest, f"{told}: {advice}")
-        elif spread.centre > limits.OFF_CENTRE * spread.deviation:
+        elif spread.centre > limits.OFF_CENTRE * spread.deviation and not alone:
             times = spread.centre / spread.deviation
             told = f"the means of its inputs are {times:.3g} standard deviations from 0"
             expected = f"expected at most {limits.OFF_CENTRE:.3g}: make Normalize.of(X) the first layer"

@@ -1,0 +1,123 @@
+"""What a trainer keeps of its data: few copies, whatever the data, drawn alike each time."""
+
+import weakref
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, Trainer
+from minidl.layers import Dense, Flatten
+from minidl.optimizers import SGD
+from minidl.training.kept import MOST, MOST_BYTES
+
+SHAPE = (1, 4, 4)
+
+
+def data(n, dtype="float32"):
+    """Images whose first number is their own."""
+    X = np.zeros((n, *SHAPE), dtype)
+    X[:, 0, 0, 0] = np.arange(n)
+    return X, np.arange(n) % 3
+
+
+def trainer_of(shape=SHAPE):
+    model = Sequential([Flatten(), Dense(3)], shape)
+    return Trainer(model, "softmax_cross_entropy", SGD(1e-12))
+
+
+def kept(trainer):
+    return trainer.kept.sample(trainer.task)
+
+
+def numbers(trainer):
+    return kept(trainer).X[:, 0].astype(int)
+
+
+@pytest.mark.parametrize("size", [1, 3, 64, 500, 5000])
+@pytest.mark.parametrize("n", [1, 2, 63, 300, 4000])
+def test_a_fit_leaves_examples_of_all_its_batches(n, size):
+    X, y = data(n)
+    trainer = trainer_of()
+    trainer.fit(X, y, batch_size=size, shuffle=False, verbose=0)
+    found, sample = numbers(trainer), kept(trainer)
+    assert len(set(found)) == len(found) <= MOST
+    assert len(found) >= min(MOST, n) / 2
+    assert (sample.y == found % 3).all()
+    size = min(n, size)
+    assert sample.size == size
+    batches = [set(found[sample.batches == batch] // size) for batch in np.unique(sample.batches)]
+    assert all(len(batch) == 1 for batch in batches)
+    assert len(set().union(*batches)) == len(batches) == min(n // size, max(32, MOST // size))
+    assert found.max() - found.min() > 0.8 * (n - n % size) - 2
+
+
+def test_batches_leave_examples_of_the_newest():
+    X, y = data(6400)
+    trainer = trainer_of()
+    for step in range(100):
+        trainer.train_batch(X[64 * step :][:64], y[64 * step :][:64])
+    found, batches = numbers(trainer), kept(trainer).batches
+    assert len(set(found)) == len(found) == MOST
+    assert [set(found[batches == batch] // 64) for batch in np.unique(batches)] == [
+        {n} for n in dict.fromkeys(found // 64)
+    ]
+    assert found.max() > 32 * 64
+    trainer.fit(X[:100], y[:100], verbose=0)
+    assert numbers(trainer).max() < 100
+    trainer.train_batch(X[:2], y[:2])
+    assert 2 < len(found) <= MOST
+
+
+def test_rows_of_weight_zero_are_not_kept_and_other_weights_are():
+    X, y = data(500)
+    trainer, weights = trainer_of(), np.arange(500) % 2 * 3.0
+    trainer.fit(X, y, sample_weight=weights, verbose=0)
+    assert (numbers(trainer) % 2 == 1).all() and (kept(trainer).weights == 3).all()
+    trainer.train_batch(X, y, sample_weight=weights)
+    assert (numbers(trainer) % 2 == 1).all()
+    trainer.train_batch(X, y)
+    assert set(kept(trainer).weights) == {1, 3}
+
+
+def test_the_seed_decides():
+    def found(seed):
+        trainer = Trainer(Sequential([Flatten(), Dense(3)], SHAPE), "softmax_cross_entropy", SGD(0.1), seed=seed)
+        trainer.fit(*data(2000), verbose=0)
+        return list(numbers(trainer))
+
+    assert found(0) == found(0) != found(1)
+
+
+@pytest.mark.parametrize("method", ["fit", "train_batch"])
+def test_nobodys_data_stays_alive_or_is_looked_at_again(method):
+    X, y = data(1000)
+    trainer = trainer_of()
+    options = {"verbose": 0} if method == "fit" else {}
+    getattr(trainer, method)(X[100:900], y[100:900], **options)
+    before = kept(trainer).X.copy()
+    watched = weakref.ref(X)
+    X[:] = -1
+    assert (before == kept(trainer).X).all()
+    del X
+    assert watched() is None
+
+
+@pytest.mark.parametrize(("side", "most"), [(512, 8), (2048, 1)])
+def test_large_images_are_few(side, most):
+    X = np.zeros((40, 1, side, side), "u1") if side < 2000 else np.zeros((3, 1, side, side), "u1")
+    trainer = trainer_of(X.shape[1:])
+    trainer.fit(X, np.zeros(len(X), int), batch_size=2, verbose=0)
+    assert len(kept(trainer).X) <= most == max(1, MOST_BYTES // (8 * side * side))
+    for k in range(len(X)):
+        trainer.train_batch(X[k : k + 1], [0])
+    assert 1 <= len(kept(trainer).X) <= most
+
+
+def test_data_of_other_kinds_follow_each_other():
+    trainer = trainer_of()
+    for dtype in ("uint8", "float32", "float64", "int16", "float16", ">f4"):
+        X, y = data(100, dtype)
+        trainer.fit(X.reshape(100, -1), y, verbose=0)
+        assert len(numbers(trainer)) == 64
+        trainer.train_batch(np.asfortranarray(X), y)
+    assert len(numbers(trainer)) == 72 - 64 + 64  # both were converted to float32

@@ -1,0 +1,381 @@
+"""What a report measures is what training does, for every kind of model, and leaves no trace in any of them."""
+
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+from minidl import Layer, Sequential, Trainer
+from minidl.callbacks import Checkpoint
+from minidl.datasets import load_digits
+from minidl.initializers import glorot_uniform
+from minidl.layers import (
+    BatchNorm2D,
+    Block,
+    Conv2D,
+    ConvTranspose2D,
+    Dense,
+    Dropout,
+    Flatten,
+    GroupNorm,
+    MaxPool2D,
+    Parallel,
+    PReLU,
+    RandomShift,
+    ReLU,
+    Rescale,
+    Residual,
+    Sigmoid,
+    Tanh,
+)
+from minidl.losses import Huber, MeanSquaredError, Poisson, SoftmaxCrossEntropy, softmax_cross_entropy
+from minidl.optimizers import SGD, Adam, RMSprop
+from minidl.schedules import Cosine
+from minidl.training.guessing import guessing
+from minidl.training.report import _probe
+
+DATA = load_digits()
+X, Y = DATA.X_train, DATA.y_train
+TO_ONE = 1 / 16
+
+
+def trainer_of(layers, optimizer, dtype="float32", loss="softmax_cross_entropy", metrics=("accuracy",), **more):
+    return Trainer(Sequential(layers, (1, 8, 8), dtype=dtype), loss, optimizer, metrics, **more)
+
+
+class Scale(Layer):
+    """A layer in NumPy with a weight of two axes."""
+
+    def build(self, in_shape):
+        self.weight = self.param("weight", (in_shape[0], in_shape[0]), glorot_uniform)
+        return in_shape
+
+    def forward(self, x, training):
+        if training:
+            self.x = x
+        return x @ self.weight.value.T
+
+    def backward(self, dy):
+        self.weight.grad = dy.T @ self.x
+        return dy @ self.weight.value
+
+
+class Lion:
+    """An optimizer in NumPy, with a memory."""
+
+    def __init__(self, lr):
+        self.lr, self.m = lr, {}
+
+    def step(self, params, lr):
+        for name, p in params.items():
+            m = self.m.get(name, 0)
+            p.value -= lr * np.sign(0.9 * m + 0.1 * p.grad)
+            self.m[name] = 0.99 * m + 0.01 * p.grad
+
+
+NETS = {
+    "plan": lambda: [Rescale(TO_ONE), Conv2D(4, 3), ReLU(), Flatten(), Dropout(0.3), Dense(10)],
+    "batch norm": lambda: [
+        *(Conv2D(4, 3, padding=1), BatchNorm2D(), Residual(Conv2D(4, 3, padding=1), ReLU()), ReLU()),
+        *(Parallel(Conv2D(2, 1), [Conv2D(3, 3, padding=1), Tanh()]), Flatten(), Dense(10)),
+    ],
+    "numpy": lambda: [Rescale(TO_ONE), Flatten(), Dense(12), Residual(Scale(), ReLU()), Block(Scale()), Dense(10)],
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("optimizer", [lambda: SGD(0.01, momentum=0.9), Adam, lambda: Lion(0.01)])
+@pytest.mark.parametrize("net", NETS)
+def test_an_update_is_that_of_the_next_step(net, optimizer, dtype):
+    clip = {"clip_norm": 0.5, "clip_value": 0.1}
+    trainer = trainer_of(NETS[net](), optimizer(), dtype=dtype, **clip)
+    if not isinstance(trainer.optimizer, Lion):
+        trainer.model.layers[-1].lr_factor = 0.5
+    x, y = X[:64], Y[:64]
+    for _ in range(3):
+        trainer.train_batch(x, y)
+    probe = _probe(trainer, x, y)
+    before = {name: param.value.astype(float) for name, param in trainer.model.params.items()}
+    assert probe.mean_loss == pytest.approx(trainer.train_batch(x, y), rel=1e-5)
+    copies = {f"{i}.{name}": p for i, layer in enumerate(probe.network.layers) for name, p in layer.params.items()}
+    for name, param in trainer.model.params.items():
+        np.testing.assert_allclose(copies[name].grad, param.grad, rtol=1e-4, atol=1e-6)
+    weights = [name for name, value in before.items() if value.ndim > 1]
+    updates = [seen.update for seen in probe.seen if seen.update is not None]
+    assert len(updates) == len(weights)
+    for name, update in zip(weights, updates, strict=True):
+        moved = np.linalg.norm(trainer.model.params[name].value - before[name])
+        assert update == pytest.approx(moved / np.linalg.norm(before[name]), rel=1e-3)
+
+
+def test_what_gets_a_gradient_and_what_reads_the_data():
+    trainer = trainer_of(NETS["batch norm"](), SGD(0.1))
+    trainer.model.layers[0].trainable = False
+    probe = _probe(trainer, X, Y)
+    names = [seen.name for seen in probe.seen]
+    assert names[2:4] == ["layer 2, Residual: body.0, Conv2D", "layer 2, Residual: body.1, ReLU"]
+    assert [seen.name for seen in probe.seen if seen.input is not None] == ["layer 0, Conv2D"]
+    assert [seen.name for seen in probe.seen if seen.gradient is None] == ["layer 0, Conv2D"]  # batch norm learns
+    x = X[np.sort(np.random.default_rng(0).permutation(len(X))[:256])].astype(float)
+    spread = probe.seen[0].input
+    assert spread.size == pytest.approx(np.sqrt((x**2).mean()))
+    assert spread.centre == pytest.approx(np.sqrt((x.mean(axis=0) ** 2).mean()))
+    assert spread.deviation == pytest.approx(np.sqrt(x.var(axis=0).mean()))
+    assert spread.largest == 16
+
+
+def test_the_loss_of_guessing():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, 500)
+    shares = np.bincount(y) / 500
+    found = guessing(softmax_cross_entropy, y, None, (10,))
+    assert found.guess == pytest.approx(-(shares * np.log(shares)).sum())
+    assert found.right == pytest.approx(0, abs=1e-4)
+    assert guessing(SoftmaxCrossEntropy(0.1), y, None, (10,)).right > 0.3
+    numbers, weights = rng.normal(size=(500, 3)), rng.random(500)
+    mean = np.average(numbers, axis=0, weights=weights)
+    found = guessing(MeanSquaredError(), numbers, weights, (3,))
+    assert found.guess == pytest.approx(np.average(((numbers - mean) ** 2).mean(axis=1), weights=weights))
+    assert (found.right, found.learned(found.guess), found.learned(0.0)) == (0, 0, 1)
+    counts = rng.poisson(3.0, (500, 1)).astype(float)
+    found = guessing(Poisson(), counts, None, (1,))
+    nearby = [float(Poisson()(np.full((500, 1), np.log(3) + d), counts)[0].mean()) for d in np.linspace(-0.2, 0.2, 41)]
+    assert found.right < found.guess <= min(nearby)
+    assert guessing(Huber(), np.ones((5, 1)), None, (1,)) is None  # nothing to learn
+    assert guessing(lambda scores, y: (scores[:, 0], scores), y, None, (10,)) is None
+
+
+# ---- no trace
+
+
+def state(trainer):
+    """Every bit that training depends on."""
+    network, update = trainer.model.network, trainer.steps().update
+    memory = {} if update is None else update.state | {"steps": update.steps}
+    own = getattr(trainer.optimizer, "m", {})
+    return (
+        {name: array.tobytes() for name, array in trainer.model.state_dict().items()},
+        network.parameters.grads.tobytes(),
+        {name: np.asarray(array).tobytes() for name, array in {**memory, **own}.items()},
+        (trainer.step, trainer.epoch, trainer.stop, trainer.late, repr(trainer.optimizer.lr)),
+        {name: values for name, values in trainer.history.items() if "_per_" not in name},
+        np.random.get_state()[1].tobytes(),  # noqa: NPY002
+    )
+
+
+class Counting:
+    """A loss of a user's that remembers."""
+
+    def __init__(self):
+        self.calls = 0
+
+    def __call__(self, scores, y):
+        self.calls += 1
+        return softmax_cross_entropy(scores, y)
+
+
+class Noisy(Layer):
+    """A layer in NumPy with a buffer, and with random numbers."""
+
+    def build(self, in_shape):
+        self.mean = self.buffer("mean", in_shape, lambda rng, shape: np.zeros(shape))
+        return in_shape
+
+    def forward(self, x, training):
+        if not training:
+            return x
+        self.mean += x.mean(axis=0)
+        return x + 0.1 * self.rng.normal(size=x.shape).astype(x.dtype)
+
+    def backward(self, dy):
+        return dy
+
+
+def long_net():
+    return [
+        *(Rescale(TO_ONE), RandomShift(1), Conv2D(4, 3, padding=1), BatchNorm2D(), PReLU(), MaxPool2D(2), Flatten()),
+        *(Dropout(0.2), Dense(16), Sigmoid(), Dense(10)),
+    ]
+
+
+TRAININGS = {
+    "momentum": lambda: trainer_of(long_net(), SGD(0.05, momentum=0.9)),
+    "adam, float64": lambda: trainer_of(long_net(), Adam(), "float64", clip_norm=1.0),
+    "schedule": lambda: trainer_of(long_net(), RMSprop(Cosine(0.01, 50))),
+    "own": lambda: trainer_of([*long_net()[:-1], Noisy(), Dense(10)], Lion(0.01), loss=Counting()),
+}
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_training_goes_on_with_the_same_bits(training):
+    ends = []
+    for reports in (False, True):
+
+        class Reports:
+            every_n_steps = 7
+
+            def look(self, trainer, *args):
+                if reports:  # noqa: B023
+                    before = state(trainer)
+                    trainer.report()
+                    assert state(trainer) == before
+
+            on_epoch_begin = on_step_end = on_epoch_end = on_fit_end = look
+
+        trainer = TRAININGS[training]()
+        trainer.model.layers[2].lr_factor = 0.5 if training != "own" else 1.0
+        trainer.train_batch(X[:64], Y[:64])
+        Reports().look(trainer)
+        callbacks = [Reports()]
+        trainer.fit(X[:500], Y[:500], epochs=3, validation_split=0.2, callbacks=callbacks, verbose=0)
+        trainer.model.layers[2].trainable = False
+        trainer.train_batch(X[:64], Y[:64])
+        Reports().look(trainer)
+        trainer.model.layers[2].trainable = True
+        trainer.train_batch(X[:64], Y[:64])
+        ends.append((state(trainer), getattr(trainer.loss, "calls", 0)))
+    assert ends[0] == ends[1]
+
+
+def test_a_report_is_the_same_each_time():
+    def told():
+        trainer = trainer_of(long_net(), SGD(3.0))
+        trainer.fit(X, Y, epochs=2, verbose=0)
+        return [(f, f.measured) for f in trainer.report()], [(f, f.measured) for f in trainer.report()]
+
+    (one, again), (other, _) = told(), told()
+    assert one
+    assert one == again == other
+
+
+# ---- models, losses and optimizers of all kinds
+
+RNG = np.random.default_rng(0)
+
+
+def squared_error(scores, y):
+    error = scores - np.eye(10)[y]
+    return (error**2).sum(axis=1), 2 * error
+
+
+KINDS = {
+    "regression": ([Flatten(), Dense(3)], "huber", RNG.normal(size=(len(X), 3))),
+    "one score": ([Flatten(), Dense(1)], "binary_cross_entropy", Y % 2 == 0),
+    "questions": ([Flatten(), Dense(4)], "binary_cross_entropy", RNG.integers(0, 2, (len(X), 4))),
+    "counts": ([Flatten(), Dense(1)], "poisson", Y),
+    "images": ([Conv2D(4, 3, stride=2), GroupNorm(2), ConvTranspose2D(1, 4, stride=2)], "mean_squared_error", X / 16),
+    "own loss": ([Flatten(), Dense(10)], squared_error, Y),
+    "strings": ([Flatten(), Dense(10)], lambda s, y: softmax_cross_entropy(s, y.astype(int)), Y.astype(str)),
+    "no weights": ([Rescale(1.0)], "mean_squared_error", X / 16),
+    "branches of nothing": ([Parallel([], [Residual()], join="add"), Flatten(), Dense(10)], "softmax_cross_entropy", Y),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_kinds_of_models(kind, dtype):
+    layers, loss, y = KINDS[kind]
+    model = Sequential([Rescale(TO_ONE), *layers], dtype=dtype)
+    model = Sequential(model[:].layers, dtype=dtype)
+    trainer = Trainer(model, loss, Adam(0.01))
+    trainer.fit(X, y, epochs=6, batch_size=100, verbose=0, validation_split=0.1)
+    assert trainer.report() == []
+    trainer.train_batch(X[:5], y[:5])
+    assert trainer.report() == []
+    assert trainer.report(X[:1].reshape(1, 64), y[:1]) == []
+    if kind != "no weights":
+        model.layers[-1].params["weight"].value[:] = np.inf
+        assert [finding.symptom for finding in trainer.report(X, y)][:1] == ["not finite"]
+
+
+# ---- refusals
+
+
+def test_reports_without_anything_to_look_at(tmp_path):
+    unbuilt = Trainer(Sequential([Flatten(), Dense(10)]), "softmax_cross_entropy", SGD(0.1))
+    for args in ((), (X, Y)):
+        with pytest.raises(ValueError, match="report: the model is not built yet"):
+            unbuilt.report(*args)
+    assert unbuilt.model.network is None
+    trainer = trainer_of(long_net(), SGD(0.1))
+    with pytest.raises(ValueError, match=r"report: expected a fit or a train_batch before it, or .* report\(X, y\)"):
+        trainer.report()
+    with pytest.raises(TypeError, match="report: expected X and y, or neither of them, got one"):
+        trainer.report(X)
+    with pytest.raises(ValueError, match="at least one example"):
+        trainer.report(X[:0], Y[:0])
+    trainer.fit(X, Y, verbose=0, callbacks=[Checkpoint(tmp_path / "c.safetensors")])
+    resumed = Trainer.resume(tmp_path / "c.safetensors")
+    with pytest.raises(ValueError, match="report: expected a fit"):
+        resumed.report()
+    assert resumed.report(X, Y) == trainer.report(X, Y) == []
+    trainer.loss = MeanSquaredError()
+    with pytest.raises(ValueError, match="report: expected a fit"):
+        trainer.report()
+
+
+def test_reports_at_a_wrong_moment():
+    trainer, said = trainer_of(long_net(), SGD(0.1)), []
+
+    def report():
+        try:
+            trainer.report(X, Y)
+        except RuntimeError as error:
+            said.append(str(error))
+
+    class Elsewhere:
+        def on_epoch_end(self, *args):
+            thread = threading.Thread(target=report)
+            thread.start()
+            thread.join()
+
+    class Inside(Lion):
+        def step(self, params, lr):
+            report()
+
+    trainer.fit(X, Y, callbacks=[Elsewhere()], verbose=0)
+    trainer.optimizer = Inside(0.1)
+    trainer.train_batch(X, Y)
+    assert len(said) == 2
+    assert "report: another thread is at work on this model" in said[0]
+    assert "report: a step is being done" in said[1]
+
+
+def test_what_cannot_be_copied():
+    class Locked(Noisy):
+        def build(self, in_shape):
+            self.lock = threading.Lock()
+            return super().build(in_shape)
+
+    trainer = trainer_of([Locked(), Flatten(), Dense(10)], SGD(0.1))
+    before = state(trainer)
+    with pytest.raises(TypeError, match=r"report: expected layers, loss and optimizer that can be copied: .*lock"):
+        trainer.report(X, Y)
+    assert state(trainer) == before
+
+
+def test_a_loss_that_is_a_method_of_what_holds_the_trainer():
+    class Experiment:
+        def __init__(self):
+            self.trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(10)], SGD(self.rate), loss=self.loss)
+
+        def loss(self, scores, y):
+            return softmax_cross_entropy(scores, y)
+
+        def rate(self, step):
+            return 0.1
+
+    trainer = Experiment().trainer
+    trainer.fit(X, Y, verbose=0)
+    assert trainer.report() == []
+
+
+def test_a_report_keeps_nothing_alive():
+    trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(10)], SGD(0.1))
+    trainer.fit(X, Y, verbose=0)
+    given = X.astype("f4")
+    watched = weakref.ref(given)
+    trainer.report(given, Y)
+    del given
+    assert watched() is None

@@ -1,0 +1,318 @@
+"""trainer.report(): planted faults are named, healthy runs are not, and what it says of an update is what fit does."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, Trainer
+from minidl.datasets import load_digits
+from minidl.initializers import he_uniform, zeros
+from minidl.layers import (
+    BatchNorm1D,
+    BatchNorm2D,
+    Block,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAvgPool2D,
+    Hardswish,
+    LayerNorm,
+    MaxPool2D,
+    Normalize,
+    Parallel,
+    RandomShift,
+    ReLU,
+    Rescale,
+    Reshape,
+    Residual,
+    Sigmoid,
+    Tanh,
+)  # fmt: skip
+from minidl.optimizers import SGD, Adam, AdamW, RMSprop
+from minidl.schedules import Cosine
+from minidl.training import limits
+
+DATA = load_digits()
+X, Y = DATA.X_train, DATA.y_train
+SEEDS = (0, 1, 2)
+TO_ONE = 1 / 16
+
+
+def mlp(*units, activation=ReLU, scale=TO_ONE, **options):
+    layers = [layer for n in units for layer in (Dense(n, **options), activation())]
+    return [Rescale(scale), Flatten(), *layers, Dense(10)]
+
+
+def trainer_of(layers, optimizer, seed=0, dtype="float32", loss="softmax_cross_entropy", metrics=("accuracy",), **more):
+    return Trainer(Sequential(layers, (1, 8, 8), seed=seed, dtype=dtype), loss, optimizer, metrics, seed=seed, **more)
+
+
+def fitted(layers, optimizer, epochs=5, seed=0, X=X, y=Y, dtype="float32", fit=None, **more):
+    trainer = trainer_of(layers, optimizer, seed, dtype, **more)
+    trainer.fit(X, y, epochs=epochs, verbose=0, **(fit or {}))
+    return trainer
+
+
+def found(trainer, *args):
+    """The findings by symptom; of one symptom the last."""
+    return {finding.symptom: finding for finding in trainer.report(*args)}
+
+
+# ---- healthy runs
+
+HEALTHY = {
+    "mlp": lambda: mlp(64, 32),
+    "tanh": lambda: mlp(64, activation=Tanh),
+    "lenet": lambda: [
+        *(Rescale(TO_ONE), Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2), Conv2D(16, 3), ReLU()),
+        *(Flatten(), Dense(120), ReLU(), Dense(84), ReLU(), Dense(10)),
+    ],
+    "batch norm": lambda: [
+        *(Rescale(TO_ONE), Conv2D(16, 3, padding=1, use_bias=False), BatchNorm2D(), ReLU(), MaxPool2D(2)),
+        *(Residual(Conv2D(16, 3, padding=1), BatchNorm2D(), ReLU()), GlobalAvgPool2D(), Dense(10)),
+    ],
+    "augmented": lambda: [
+        *(Normalize.of(X), RandomShift(1), Conv2D(8, 3), Hardswish(), Flatten(), Dropout(0.2), Dense(64), ReLU()),
+        Dense(10),
+    ],
+}
+OPTIMIZERS = {
+    "momentum": lambda: SGD(0.05, momentum=0.9),
+    "adam": lambda: Adam(0.001),
+    "adamw": lambda: AdamW(0.003),
+    "rmsprop": lambda: RMSprop(0.001),
+}
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("layers", HEALTHY)
+def test_nothing_looks_wrong_with_a_healthy_run(layers, optimizer, capsys):
+    trainer = trainer_of(HEALTHY[layers](), OPTIMIZERS[optimizer]())
+    for more in (1, 4, 15):
+        trainer.fit(X, Y, epochs=more, validation_data=(DATA.X_test, DATA.y_test), verbose=0)
+        assert trainer.report() == []
+        said = capsys.readouterr().out
+        leaves = len([leaf for layer in trainer.model.layers for leaf in layer.leaves()])
+        assert said.startswith(f"Nothing looks wrong ({leaves} layers and 242 examples looked at, {trainer.step} steps")
+    assert trainer.history["val_accuracy"][-1] > 0.9
+
+
+def test_nothing_looks_wrong_with_fifty_epochs_and_a_rate_that_ends_at_zero():
+    trainer = fitted(mlp(64), SGD(Cosine(0.1, total_steps=50 * 19), momentum=0.9), 50, fit={"validation_split": 0.2})
+    assert trainer.history["lr"][-1] < 1e-5
+    assert trainer.report() == []
+
+
+def test_nothing_looks_wrong_with_healthy_batches():
+    trainer = trainer_of(mlp(64), SGD(0.05, momentum=0.9))
+    rng = np.random.default_rng(0)
+    for step in range(400):
+        rows = rng.integers(0, len(X), 32)
+        trainer.train_batch(X[rows], Y[rows])
+        if step in (0, 3, 50):
+            assert trainer.report() == []
+    assert trainer.report() == []
+    assert trainer.history == {}
+
+
+@pytest.mark.parametrize("build", [Adam, lambda: SGD(0.1)])
+def test_nothing_looks_wrong_with_examples_before_training(build):
+    assert trainer_of(mlp(64, 32), build()).report(X, Y) == []
+
+
+# ---- planted faults
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_dead_units(seed, dtype):
+    trainer = fitted(mlp(64), SGD(5.0), seed=seed, dtype=dtype)
+    finding = found(trainer)["dead units"]
+    sample = trainer.kept.sample(trainer.task).X.reshape(-1, 1, 8, 8)
+    share = float((trainer.model[:4].predict(sample) == 0).all(axis=0).mean())
+    assert finding.layer == "layer 3, ReLU"
+    assert finding.measured == share > limits.DEAD_UNITS
+    assert f"{share * 64:.0f} of 64 units ({share:.0%}) are off for all 242 examples" in finding.message
+    assert "smaller lr than 5" in finding.message
+
+
+@pytest.mark.parametrize("container", [Residual, Block, lambda *layers: Parallel([*layers], [], join="add")])
+@pytest.mark.parametrize("activation", [ReLU, Hardswish])
+def test_dead_units_in_a_container_are_channels(container, activation):
+    inner = Block(Conv2D(4, 3, padding=1), activation())
+    layers = [Rescale(TO_ONE), Conv2D(4, 3, padding=1), container(inner), Flatten(), Dense(10)]
+    trainer = trainer_of(layers, SGD(0.01))
+    inner.layers[0].params["bias"].value[:3] = -100
+    finding = found(trainer, X, Y)["dead units"]
+    path = {"Residual": "body.0", "Block": "0", "Parallel": "branches.0.0"}[type(layers[2]).__name__]
+    assert finding.layer == f"layer 2, {type(layers[2]).__name__}: {path}, Block: 1, {activation.__name__}"
+    assert finding.measured == 0.75
+    assert "3 of 4 units (75%)" in finding.message
+
+
+@pytest.mark.parametrize("activation", [Sigmoid, Tanh])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_saturated_units(seed, activation):
+    wide = lambda rng, shape: 100 * he_uniform(rng, shape)  # noqa: E731
+    trainer = fitted(mlp(64, activation=activation, kernel_initializer=wide), SGD(0.01), seed=seed)
+    finding = found(trainer)["saturated units"]
+    sample = trainer.kept.sample(trainer.task).X.reshape(-1, 1, 8, 8)
+    outputs = trainer.model[:4].predict(sample).astype(float)
+    slopes = outputs * (1 - outputs) * 4 if activation is Sigmoid else 1 - outputs**2
+    assert finding.layer == f"layer 3, {activation.__name__}"
+    assert finding.measured == pytest.approx((slopes < 0.05).mean(), abs=0.01)
+
+
+def test_a_sigmoid_that_is_the_output_may_be_at_its_ends():
+    black = np.zeros_like(X)
+    low = lambda rng, shape: zeros(rng, shape) - 9  # noqa: E731
+    layers = [Rescale(TO_ONE), Flatten(), Dense(64, bias_initializer=low), Reshape((1, 8, 8)), Sigmoid()]
+    trainer = fitted(layers, Adam(), y=black, loss="mean_squared_error", metrics=())
+    assert "saturated units" not in found(trainer)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_update_sizes(seed):
+    small = found(fitted(mlp(64), SGD(1e-6), seed=seed))["small updates"]
+    assert small.measured < 1e-5 and "larger lr than 1e-06" in small.message and "worst of 2 layers" in small.message
+    large = found(fitted(mlp(64, activation=Tanh), SGD(2.0), 1, seed=seed))["large updates"]
+    assert large.measured > 0.1 and "smaller lr than 2" in large.message and large.layer.endswith(", Dense")
+
+
+def test_layers_that_are_frozen_have_no_updates():
+    trainer = trainer_of(mlp(64, 32), SGD(1e-7))
+    trainer.model.layers[2].trainable = False
+    trainer.model.layers[4].lr_factor = 0
+    trainer.fit(X, Y, epochs=3, verbose=0)
+    assert [f.layer for f in trainer.report()] == ["layer 6, Dense"]
+    trainer.model.trainable = False
+    assert trainer.report() == []
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_vanishing_and_exploding_gradients(seed):
+    vanishing = found(fitted(mlp(*[32] * 10, activation=Sigmoid), SGD(0.1), seed=seed))["vanishing gradients"]
+    assert vanishing.layer == "layer 2, Dense"
+    assert vanishing.measured < 1e-3 and "that of layer 22, Dense" in vanishing.message
+    wide = lambda rng, shape: 4 * he_uniform(rng, shape)  # noqa: E731
+    exploding = found(trainer_of(mlp(*[48] * 8, kernel_initializer=wide), SGD(1e-4), seed=seed), X, Y)
+    assert exploding["exploding gradients"].measured > 1e3
+
+
+@pytest.mark.parametrize(
+    ("front", "symptom", "told"),
+    [
+        ([], "unscaled inputs", "root mean square of its inputs is 7.7"),
+        ([Rescale(16)], "unscaled inputs", "up to 256"),
+        ([Rescale(TO_ONE), RandomShift(1), Rescale(1 / 255)], "unscaled inputs", "its inputs are at most 0.0039"),
+        ([Rescale(TO_ONE, 50.0), Normalize(0, 30)], "unscaled inputs", "standard deviations from 0"),
+        ([Rescale(0.0, 1.0)], "constant inputs", "its input is the same for all 256 examples"),
+    ],
+)  # fmt: skip
+def test_inputs(front, symptom, told):
+    trainer = trainer_of([*front, Conv2D(4, 3), ReLU(), Flatten(), Dense(10)], SGD(0.001))
+    finding = found(trainer, X, Y)[symptom]
+    assert finding.layer == f"layer {len(front)}, Conv2D"
+    assert told in finding.message
+
+
+@pytest.mark.parametrize("norm", [LayerNorm, BatchNorm1D, lambda: LayerNorm(affine=False)])
+def test_inputs_that_a_norm_scales_are_scaled(norm):
+    assert found(trainer_of([Flatten(), norm(), Dense(10)], SGD(0.01)), X, Y) == {}
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_unshuffled_labels(seed, classes):
+    y = Y % classes
+    order = np.argsort(y, kind="stable")
+    trainer = trainer_of(mlp(16), SGD(0.05), seed=seed)
+    trainer.fit(X[order], y[order], shuffle=False, verbose=0)
+    assert "shuffle=True" in found(trainer)["unshuffled labels"].message
+    trainer.fit(X[order], y[order], verbose=0)
+    assert "unshuffled labels" not in found(trainer)
+    trainer.fit(X, y, shuffle=False, verbose=0)
+    assert "unshuffled labels" not in found(trainer)
+    for step in range(100):
+        rows = np.flatnonzero(y == step % classes)[:32]
+        trainer.train_batch(X[rows], y[rows])
+    assert "unshuffled labels" in found(trainer)
+
+
+def test_unshuffled_labels_of_one_score():
+    y = np.sort(Y % 2)
+    trainer = fitted([*mlp(16)[:-1], Dense(1)], SGD(0.05), 1, y=y, loss="binary_cross_entropy", fit={"shuffle": False})
+    assert "are of 1.0 classes" in found(trainer)["unshuffled labels"].message.replace("1.1", "1.0")
+
+
+def test_imbalanced_labels():
+    rows = np.flatnonzero((Y == 3) | (np.arange(len(Y)) % 700 == 0))
+    few = fitted(mlp(16), SGD(0.05), X=X[rows], y=Y[rows])
+    assert "are 3, expected at most 95%" in found(few)["imbalanced labels"].message
+    balanced = fitted(mlp(16), SGD(0.05), X=X[rows], y=Y[rows], fit={"class_weight": "balanced"})
+    assert "imbalanced labels" not in found(balanced)
+    assert "all 64 labels" in found(fitted(mlp(16), SGD(0.05), y=Y[:96] * 0 + 3, X=X[:96]))["one class"].message
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_overfitting_and_a_validation_loss_that_rises(seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(len(X))[:60]
+    y = np.where(rng.random(60) < 0.3, rng.integers(0, 10, 60), Y[rows])
+    fit = {"batch_size": 16, "validation_data": (DATA.X_test, DATA.y_test)}
+    trainer = fitted(mlp(128, 64), Adam(0.003), 100, seed, X[rows], y, fit=fit)
+    findings, history = found(trainer), trainer.history
+    gap = history["accuracy"][-1] - history["val_accuracy"][-1]
+    assert findings["overfitting"].measured == gap > 0.1
+    assert findings["rising validation loss"].measured == min(history["val_loss"][-3:]) - min(history["val_loss"])
+    trainer.metrics, trainer.history = {}, {k: v for k, v in history.items() if "acc" not in k}
+    assert "the loss is" in found(trainer)["overfitting"].message
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_losses_that_do_not_fall(seed):
+    shuffled = np.random.default_rng(seed).permutation(Y)
+    stuck = found(fitted(mlp(16), SGD(0.01), 12, seed, y=shuffled))["stuck loss"]
+    assert "expected well below that of guessing, 2." in stuck.message
+    assert stuck.measured == pytest.approx(np.log(10), abs=0.1)
+    diverging = fitted(mlp(64), SGD(0.05, momentum=0.9), 5, seed)
+    diverging.optimizer.lr = 4.0
+    diverging.fit(X, Y, verbose=0)
+    losses = diverging.history["loss"]
+    assert found(diverging)["diverging loss"].measured == losses[-1] - min(losses)
+    trainer = trainer_of(mlp(16), SGD(0.05))
+    trainer.fit(X, Y, verbose=0)
+    trainer.history["loss"] = [2.0, 1.0, 1.9, 0.8, 1.7, 0.9]
+    assert found(trainer)["oscillating loss"].measured == pytest.approx(1.8)
+
+
+def test_a_step_that_was_not_finite():
+    trainer = trainer_of(mlp(16, scale=1.0), SGD(1e30))
+    with pytest.raises(FloatingPointError):
+        trainer.fit(X, Y, epochs=3, verbose=0)
+    trainer.model.params["4.weight"].value[:] = 1e38
+    assert "losses of" in found(trainer)["not finite"].message
+
+
+# ---- how it is said
+
+
+def test_a_finding_is_a_sentence():
+    (finding,) = trainer_of(mlp(64, scale=1.0), SGD(0.001)).report(X, Y)
+    assert str(finding) == f"unscaled inputs: layer 2, Dense: {finding.message}"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        finding.layer = "another"
+
+
+def test_what_is_printed_and_what_is_returned(capsys):
+    findings = trainer_of(mlp(64, scale=1.0), SGD(0.001)).report(X, Y)
+    said = capsys.readouterr().out
+    assert said == f"{findings}\n"
+    assert said.startswith("- unscaled inputs: layer 2, Dense: ")
+    assert all(len(line) <= 100 for line in said.splitlines()) and "\n  " in said
+    assert " ".join(said[2:].split()) == str(findings[0])
+    assert repr(findings) == "<1 finding>"
+    nothing = trainer_of(mlp(64), SGD(0.001)).report(X, Y)
+    assert (repr(nothing), bool(nothing), isinstance(nothing, list)) == ("<no findings>", False, True)

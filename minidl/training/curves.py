@@ -56,7 +56,7 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
     """A validation that is much worse than training, in accuracy or else in loss."""
     losses, validation = _series(probe, "loss", "val_loss")
     right, val_right = _series(probe, "accuracy", "val_accuracy")
-    if probe.guessing is None or len(losses) < limits.LEAST_EPOCHS:
+    if probe.guessing is None or len(losses) < limits.LEAST_EPOCHS or not _is_apart(probe, validation):
         return
     most = limits.GAP * probe.guessing.span
     advice = "get more data, augment it (RandomShift, RandomFlip), add Dropout or weight_decay, or take a smaller model"
@@ -76,6 +76,8 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
     losses, validation = _series(probe, "loss", "val_loss")
     if probe.guessing is None or len(losses) < limits.LEAST_EPOCHS or probe.learner.stop:  # stopped early: all is well
         return
+    if not _is_apart(probe, validation):
+        return
     best = int(validation.argmin())
     rise = float(validation[-limits.LAST :].min() - validation[best])
     lasts = best < len(losses) - limits.LAST and losses[-1] < losses[best]
@@ -84,6 +86,12 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
         told += f"training loss fell from {losses[best]:.3g} to {losses[-1]:.3g}, expected both to fall"
         advice = "the model learns its examples by heart; callbacks=[EarlyStopping(patience=5)] keeps the best epoch"
         yield Finding("rising validation loss", "", rise, f"{told}: {advice}")
+
+
+def _is_apart(probe: Probe, validation: Series) -> bool:
+    """Whether training examples are better than the validation's when both are looked at in inference."""
+    span = 0.0 if probe.guessing is None else probe.guessing.span
+    return bool(validation[-1] - probe.inferred > limits.INFERRED_GAP * span)
 
 
 def _series(probe: Probe, *names: str) -> tuple[Series, ...]:

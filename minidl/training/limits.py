@@ -37,6 +37,9 @@ FALLING = 0.01  # share of it by which the loss of a slow beginner still falls i
 GAP, RISE = 0.3, 0.15
 ACCURACY_GAP = 0.1  # ten points of a hundred; healthy runs on digits have up to 6
 LAST = 3  # epochs, in each of which a gap has to be there: batch norm's validation jumps
+# The training examples, in inference, have to be better than the validation by this, too: where batch norm's running
+# statistics lag behind, both are worse than training says. (Batch norm's paper: Ioffe, Szegedy, 2015, algorithm 2.)
+INFERRED_GAP = 0.1
 LEAST_EPOCHS = 5  # before these, a gap may come from the model's changing within an epoch
 # Training losses of healthy runs jump up by at most 0.1 of it at once, and 0.4 in ten epochs together.
 JUMP, JUMPS, JUMPING = 0.25, 0.5, 10

@@ -38,6 +38,7 @@ class Probe:
     def __init__(self, learner: Learner, data: Supervised, size: int, batches: Index | None) -> None:
         network = learner.model.network
         assert network is not None
+        learner.check_batch(len(data.used))
         update, optimizer, loss = learner.steps().update, learner.optimizer, learner.loss
         methods = [one for one in (loss, getattr(optimizer, "lr", None)) if inspect.ismethod(one)]  # of anything
         try:
@@ -58,6 +59,7 @@ class Probe:
         self.scores = np.empty((len(data.used), *learner.model.output_shape), network.dtype)
         self.finite = True  # the gradients of the step
         with np.errstate(all="ignore"):  # what is not finite is told
+            self.inferred = self._inferred()
             self._run(size)
             self.guessing = self._guessing()
 
@@ -112,13 +114,20 @@ class Probe:
             before += [rate_at(self.optimizer, int(k)) for k in np.linspace(0, step, 50)]
         return now, max([now, *before])
 
+    def _inferred(self) -> float:
+        """The loss of the examples in inference, as a validation has it: without dropout, with running statistics."""
+        x = self.data.examples.copy(self.data.used).reshape(-1, *self.network.layers[0].in_shape)
+        parts = np.array_split(x, -(-len(x) // MOST_BATCH))
+        scores = np.concatenate([self.network.predict(part, self.learner.num_threads) for part in parts])
+        return self.data.mean(checked_loss(self.loss, scores, self.targets)[0], self.data.used)
+
     def _run(self, size: int) -> None:
         """Looks at all examples, batch by batch; the first batch makes a step."""
         leaves = [seen.layer for seen in self.seen]
         numbers = sum(math.prod(leaf.in_shape) + 2 * math.prod(leaf.out_shape) for leaf in leaves)
         fitting = MOST_BYTES // (max(numbers, 1) * np.dtype(self.network.dtype).itemsize)
         size = max(2, min(max(size, LEAST_BATCH), MOST_BATCH, fitting))
-        for i, places in enumerate(np.array_split(np.arange(self.count), -(-self.count // size))):
+        for i, places in enumerate(np.array_split(np.arange(self.count), max(1, self.count // size))):
             self._batch(places, steps=i == 0)
 
     def _batch(self, places: Index, steps: bool) -> None:

@@ -11,6 +11,7 @@ from minidl.callbacks import Checkpoint
 from minidl.datasets import load_digits
 from minidl.initializers import glorot_uniform
 from minidl.layers import (
+    BatchNorm1D,
     BatchNorm2D,
     Block,
     Conv2D,
@@ -305,6 +306,8 @@ def test_reports_without_anything_to_look_at(tmp_path):
         trainer.report(X)
     with pytest.raises(ValueError, match="at least one example"):
         trainer.report(X[:0], Y[:0])
+    with pytest.raises(ValueError, match="layer 1, BatchNorm1D: expected at least 2 examples"):
+        trainer_of([Flatten(), BatchNorm1D(), Dense(10)], SGD(0.1)).report(X[:1], Y[:1])
     trainer.fit(X, Y, verbose=0, callbacks=[Checkpoint(tmp_path / "c.safetensors")])
     resumed = Trainer.resume(tmp_path / "c.safetensors")
     with pytest.raises(ValueError, match="report: expected a fit"):

@@ -170,6 +170,15 @@ def test_critical_path(run, tmp_path):
         assert all(speed <= int(threads) for threads, speed in speeds.items())
 
 
+def test_report_limits(run):
+    said, _ = run("report_limits.py", "--seeds", 1, "--images", 1442, "--epochs", 1)
+    planted = [line for line in said.splitlines() if line.startswith("planted ")]
+    assert len(planted) == 15
+    assert all(": found in 1 of 1; " in line for line in planted)
+    assert "runs that end at least 0.8: " in said
+    assert "runs that end below 0.8: " in said
+
+
 @pytest.mark.parametrize("part", ["fast", "epoch"])
 def test_accuracy(run, tmp_path, part, mnist):
     _, results = run("accuracy.py", "--parts", part, "--seeds", 1, "--epochs", 1, json_file=tmp_path / "r.json")

@@ -6,6 +6,7 @@ import inspect
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,30 +123,30 @@ class Probe:
         return self.data.mean(checked_loss(self.loss, scores, self.targets)[0], self.data.used)
 
     def _run(self, size: int) -> None:
-        """Looks at all examples, batch by batch; the first batch makes a step."""
+        """Looks at all examples, batch by batch; the last batch then makes a step."""
         leaves = [seen.layer for seen in self.seen]
         numbers = sum(math.prod(leaf.in_shape) + 2 * math.prod(leaf.out_shape) for leaf in leaves)
         fitting = MOST_BYTES // (max(numbers, 1) * np.dtype(self.network.dtype).itemsize)
         size = max(2, min(max(size, LEAST_BATCH), MOST_BATCH, fitting))
-        for i, places in enumerate(np.array_split(np.arange(self.count), max(1, self.count // size))):
-            self._batch(places, steps=i == 0)
+        *others, last = np.array_split(np.arange(self.count), max(1, self.count // size))
+        for places in others:
+            self._batch(places)
+        self._step(last, *self._batch(last))
 
-    def _batch(self, places: Index, steps: bool) -> None:
+    def _batch(self, places: Index) -> tuple[Any, Array]:
+        """Forward and loss of a batch: what backward needs, and the gradient of the scores."""
         rows, learner = self.data.used[places], self.learner
         x = self.data.examples.copy(rows).reshape(len(rows), *self.network.layers[0].in_shape)
         self.scores[places], tape = self.chain.forward(x, Call(learner.num_threads, learner.seed, learner.step, rows))
-        losses, dscores = checked_loss(self.loss, self.scores[places], self.data.targets[rows])
-        self.losses[places] = losses
-        if steps:
-            weights = self.weights[places]
-            dscores = dscores * weights.astype(dscores.dtype).reshape(-1, *[1] * (dscores.ndim - 1))
-            self.chain.backward(tape, dscores, False)
-            self._step(weights.sum())
+        self.losses[places], dscores = checked_loss(self.loss, self.scores[places], self.data.targets[rows])
+        return tape, dscores
 
-    def _step(self, total: float) -> None:
+    def _step(self, places: Index, tape: Any, dscores: Array) -> None:
         """A step of the optimizer as the learner makes them, but at the largest rate that there has been."""
+        weights = self.weights[places]
+        self.chain.backward(tape, dscores * weights.astype(dscores.dtype).reshape(-1, *[1] * (dscores.ndim - 1)), False)
         grads = self.network.parameters.grads
-        np.divide(grads, grads.dtype.type(total), out=grads)
+        np.divide(grads, grads.dtype.type(weights.sum()), out=grads)
         self.finite = bool(np.isfinite(grads).all())
         if not self.finite:
             return

@@ -126,6 +126,27 @@ def test_what_gets_a_gradient_and_what_reads_the_data():
     assert spread.largest == 16
 
 
+def test_a_unit_is_off_if_it_is_for_every_example_of_every_batch():
+    trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(200), ReLU(), Dense(10)], SGD(0.1))
+    trainer.model.params["2.bias"].value[:] = -1.5
+    trainer.fit(X, Y, verbose=0)
+    off = trainer.model[:4].predict(trainer.kept.sample(trainer.task).X) == 0
+    seen = _probe(trainer, None, None).seen[3]
+    assert np.array_equal(seen.off, off.all(axis=0))
+    assert 0 < off.all(axis=0).mean() < np.mean([part.all(axis=0).mean() for part in np.array_split(off, 3)])
+    assert (seen.flat, seen.values) == (off.sum(), off.size)
+
+
+def test_all_examples_are_seen_before_the_step():
+    trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(16), ReLU(), Dense(10)], SGD(5.0))
+    trainer.train_batch(X, Y, sample_weight=1.0 + Y)
+    sample = trainer.kept.sample(trainer.task)
+    probe = _probe(trainer, None, None)
+    expected = trainer.evaluate(sample.X, sample.y, sample.weights)["loss"]
+    assert probe.mean_loss == pytest.approx(expected) == probe.inferred
+    assert _probe(trainer, X, Y).mean_loss == pytest.approx(_probe(trainer, X, Y).inferred)
+
+
 def test_the_loss_of_guessing():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 500)

@@ -79,7 +79,7 @@ NETS = {
     "plan": lambda: [Rescale(TO_ONE), Conv2D(4, 3), ReLU(), Flatten(), Dropout(0.3), Dense(10)],
     "batch norm": lambda: [
         *(Conv2D(4, 3, padding=1), BatchNorm2D(), Residual(Conv2D(4, 3, padding=1), ReLU()), ReLU()),
-        *(Parallel(Conv2D(2, 1), [Conv2D(3, 3, padding=1), Tanh()]), Flatten(), Dense(10)),
+        *(Parallel(Conv2D(2, 1), [Conv2D(3, 3, padding=1), Tanh()], []), Flatten(), Dense(10)),
     ],
     "numpy": lambda: [Rescale(TO_ONE), Flatten(), Dense(12), Residual(Scale(), ReLU()), Block(Scale()), Dense(10)],
 }

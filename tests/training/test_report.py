@@ -105,6 +105,13 @@ def test_nothing_looks_wrong_with_fifty_epochs_and_a_rate_that_ends_at_zero():
     assert trainer.report() == []
 
 
+def test_nothing_looks_wrong_with_a_rate_that_ends_before_the_learning():
+    trainer = fitted(mlp(64), SGD(Cosine(0.02, total_steps=46)), 2)
+    assert trainer.history["lr"][-1] < 1e-4
+    assert trainer.evaluate(X, Y)["loss"] > 2
+    assert trainer.report() == []
+
+
 def test_nothing_looks_wrong_with_healthy_batches():
     trainer = trainer_of(mlp(64), SGD(0.05, momentum=0.9))
     rng = np.random.default_rng(0)

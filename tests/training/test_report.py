@@ -188,6 +188,16 @@ def test_update_sizes(seed):
     assert large.measured > 0.1 and "smaller lr than 2" in large.message and large.layer.endswith(", Dense")
 
 
+def test_updates_that_are_small_for_another_reason_have_another_finding():
+    learned = fitted(mlp(64), SGD(0.05, momentum=0.9), 5)
+    learned.optimizer, learned.history = SGD(1e-9), {}
+    assert found(learned) == {}
+    for layers, optimizer in ((mlp(*[32] * 10, activation=Sigmoid), SGD(0.1)), (mlp(64), SGD(50.0))):
+        findings = found(fitted(layers, optimizer, 5))
+        assert findings
+        assert "small updates" not in findings
+
+
 def test_layers_that_are_frozen_have_no_updates():
     trainer = trainer_of(mlp(64, 32), SGD(1e-7))
     trainer.model.layers[2].trainable = False
@@ -293,6 +303,18 @@ def test_losses_that_do_not_fall(seed):
     trainer.fit(X, Y, verbose=0)
     trainer.history["loss"] = [2.0, 1.0, 1.9, 0.8, 1.7, 0.9]
     assert found(trainer)["oscillating loss"].measured == pytest.approx(1.8)
+
+
+def test_a_slow_beginner_is_not_stuck():
+    trainer = fitted(mlp(16), SGD(0.01), 12, y=np.random.default_rng(0).permutation(Y))
+    trainer.history["loss"] = list(np.linspace(2.6, 2.3, 12))
+    assert "stuck loss" not in found(trainer)
+
+
+def test_a_gap_that_the_training_examples_have_in_inference_is_no_overfitting():
+    trainer = fitted(mlp(16), SGD(1e-3), 1)  # as where batch norm's running statistics lag behind
+    trainer.history = {"loss": [2.0, 1.0, 0.5, 0.3, 0.2, 0.1], "val_loss": [2.0, 1.0, 2.3, 2.3, 2.3, 2.3]}
+    assert found(trainer) == {}
 
 
 def test_a_step_that_was_not_finite():

@@ -17,12 +17,12 @@ from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import flag, whole
 from minidl.training import checkpoints
-from minidl.training.findings import Findings
 from minidl.training.fitting import WAY_OUT, Fit, Position
 from minidl.training.hooks import Hooks
 from minidl.training.learner import Learner
 from minidl.training.progress import Progress
 from minidl.training.report import report
+from minidl.training.report.findings import Findings
 from minidl.training.signals import Signals
 from minidl.training.supervised import Supervised
 
@@ -136,7 +136,7 @@ class Trainer(Learner):
 
         It looks at the history, at a few hundred examples that the last fit or train_batch left (or at X and y, as fit
         takes them), and at a step on copies of layers and optimizer. Nothing changes: training goes on with the same
-        bits. In callbacks it tells of the running fit, so far. minidl/training/limits.py says what is called wrong.
+        bits. In callbacks it tells of the running fit, so far. What is called wrong: minidl/training/report/limits.py.
 
         Raises ValueError for a model that is not built, and where nothing was trained (behind `resume`, say) and no X
         and y are given; TypeError or ValueError as evaluate for those, TypeError for layers, a loss or an optimizer of

@@ -27,12 +27,12 @@ FLOORS = (
     {"plots.activations", "plots.predictions", "plots.weights"},
     {"plots"},
     {"history"},
-    {"contract", "differences", "training.findings", "training.guessing", "training.limits", "training.steps"}
-    | {"training.supervised", "training.watch"},
+    {"contract", "differences", "training.steps", "training.supervised"}
+    | {f"training.report.{name}" for name in ("findings", "guessing", "limits", "watch")},
     {"training.diagnosis", "training.kept"},
     {"testing", "training.learner"},
-    {"training.fitting", "training.probe"},
-    {"training.checkpoints", "training.curves", "training.symptoms"},
+    {"training.fitting", "training.report.probe"},
+    {"training.checkpoints", "training.report.curves", "training.report.symptoms"},
     {"training.report"},
     {"trainer"},
     {"estimators.stopping", "estimators.targets"},

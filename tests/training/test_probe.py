@@ -33,8 +33,8 @@ from minidl.layers import (
 from minidl.losses import Huber, MeanSquaredError, Poisson, SoftmaxCrossEntropy, softmax_cross_entropy
 from minidl.optimizers import SGD, Adam, RMSprop
 from minidl.schedules import Cosine
-from minidl.training.guessing import guessing
 from minidl.training.report import _probe
+from minidl.training.report.guessing import guessing
 
 DATA = load_digits()
 X, Y = DATA.X_train, DATA.y_train

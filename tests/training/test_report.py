@@ -32,7 +32,7 @@ from minidl.layers import (
 )  # fmt: skip
 from minidl.optimizers import SGD, Adam, AdamW, RMSprop
 from minidl.schedules import Cosine
-from minidl.training import limits
+from minidl.training.report import limits
 
 DATA = load_digits()
 X, Y = DATA.X_train, DATA.y_train

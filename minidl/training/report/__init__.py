@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from minidl.training import curves, symptoms
-from minidl.training.findings import Findings
 from minidl.training.kept import MOST, Sample
 from minidl.training.learner import Learner
-from minidl.training.probe import Probe
+from minidl.training.report import curves, symptoms
+from minidl.training.report.findings import Findings
+from minidl.training.report.probe import Probe
 from minidl.training.supervised import Supervised
 
 SYMPTOMS = (

@@ -18,10 +18,10 @@ from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.parameters import Parameters
 from minidl.training.diagnosis import twins
-from minidl.training.guessing import Guessing, guessing
 from minidl.training.learner import Learner
+from minidl.training.report.guessing import Guessing, guessing
+from minidl.training.report.watch import Call, watched
 from minidl.training.supervised import Supervised
-from minidl.training.watch import Call, watched
 from minidl_c.clip import clip
 
 LEAST_BATCH = 32  # examples: of fewer, one step's gradient says little of the others

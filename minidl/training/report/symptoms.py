@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from minidl.layers import Sigmoid, Tanh
-from minidl.training import limits
-from minidl.training.findings import Finding
-from minidl.training.probe import Probe
-from minidl.training.watch import Seen
+from minidl.training.report import limits
+from minidl.training.report.findings import Finding
+from minidl.training.report.probe import Probe
+from minidl.training.report.watch import Seen
 
 
 def not_finite(probe: Probe) -> Iterator[Finding]:

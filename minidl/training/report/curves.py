@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.training import limits
-from minidl.training.findings import Finding
-from minidl.training.probe import Probe
+from minidl.training.report import limits
+from minidl.training.report.findings import Finding
+from minidl.training.report.probe import Probe
 
 Series = NDArray[np.float64]
 

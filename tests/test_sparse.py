@@ -1,5 +1,6 @@
 """Sparse matrices as X: read some rows at a time, to the bits of the dense ones."""
 
+import itertools
 import subprocess
 import sys
 
@@ -88,10 +89,16 @@ def test_a_fit_is_completed_with_the_same_matrix_alone():
     trainer = Trainer(Sequential([Dense(3)], (12,)), "softmax_cross_entropy", SGD(0.1))
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(matrix, Y, batch_size=10, verbose=0, callbacks=[Break()])
-    other = matrix.copy()
+    other, unsorted = matrix.copy(), matrix.copy()
     other.data[3] += 1
+    for start, end in itertools.pairwise(matrix.indptr):
+        for array in (unsorted.indices, unsorted.data):
+            array[start:end] = array[start:end][::-1].copy()
+    unsorted.has_sorted_indices = False
+    np.testing.assert_array_equal(unsorted.toarray(), DENSE)
     arguments = trainer.interrupted.arguments
-    for given, same in ((matrix.tocsc(), True), (matrix.tocoo(), True), (other, False), (matrix.astype(float), False)):
+    same_ones, others = (matrix.tocsc(), matrix.tocoo(), unsorted), (other, matrix.astype(float))
+    for given, same in (*((one, True) for one in same_ones), *((one, False) for one in others)):
         assert (Examples(given, (12,), "float32").fingerprint() == arguments["X"]) is same
     trainer.fit(matrix.tocsc(), Y, batch_size=10, verbose=0)
     assert trainer.step == 5 and trainer.epoch == 1

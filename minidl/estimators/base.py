@@ -19,7 +19,7 @@ from minidl.callbacks import EarlyStopping
 from minidl.estimators.inputs import accepted
 from minidl.estimators.models import model_of, optimizer_of
 from minidl.estimators.stopping import Plateau
-from minidl.estimators.targets import Targets, loss_of
+from minidl.estimators.targets import Targets, loss_of, outputs_of
 from minidl.layer import Shape
 from minidl.losses import Loss
 from minidl.metrics import Metric
@@ -29,7 +29,7 @@ from minidl.trainer import Trainer
 from minidl.training.hooks import Hooks
 
 Weights = NDArray[np.float64]
-MOST_IN_A_BATCH = 200  # by default, as in scikit-learn's MLPClassifier
+BATCH_SIZE = 200  # "auto", as in scikit-learn's MLPClassifier; an epoch's last batch has what is left
 
 
 @dataclass(frozen=True)
@@ -133,7 +133,8 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         """A new trainer, of a new model or of that of the fit before."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if model is None:
-            model = model_of(self.model, data.shape, data.targets.outputs, seed, self.dtype, data.X.dtype)
+            outputs = outputs_of(self.loss, data.targets)
+            model = model_of(self.model, data.shape, outputs, seed, self.dtype, data.X.dtype)
         loss = loss_of(self.loss, model, data.targets)
         metrics = [self._metric(data.targets, loss)] if flag("early_stopping", self.early_stopping) else []
         optimizer = optimizer_of(self.optimizer, self.lr)
@@ -146,7 +147,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 data.X,
                 data.y,
                 epochs=epochs,
-                batch_size=self._batch_size(data.used),
+                batch_size=self._batch_size(),
                 validation_split=split,
                 shuffle=self.shuffle,
                 sample_weight=data.weights,
@@ -157,11 +158,11 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             trainer.interrupted = None  # the next call is another fit, and completes nothing
         self.trainer_, self.input_shape_, self._targets = trainer, data.shape, data.targets
 
-    def _batch_size(self, examples: int) -> int:
+    def _batch_size(self) -> int:
         if isinstance(self.batch_size, str):
             if self.batch_size != "auto":
                 raise ValueError(f"batch_size: expected 'auto' or a number, got {self.batch_size!r}")
-            return min(MOST_IN_A_BATCH, examples)
+            return BATCH_SIZE
         return whole("batch_size", self.batch_size)
 
     def _validation_fraction(self, examples: int) -> float:

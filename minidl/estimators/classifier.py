@@ -32,11 +32,11 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         returns one of these, or None. None is one hidden layer of 100 units, for images with two convolutions before.
     input_shape: of one example, (channels, height, width), for X in rows; None: that of a built model, or of X.
     loss: as that of a Trainer; "auto" is softmax_cross_entropy, or for a single score or many labels
-        binary_cross_entropy.
+        binary_cross_entropy. With that one by name, `outputs` of two classes is 1.
     optimizer: "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
     lr: its learning rate, a number or a function of the step; None: the optimizer's own (of "sgd" 0.01).
     epochs: how often `fit` sees every example, at most.
-    batch_size: "auto" is 200, or all examples if they are fewer.
+    batch_size: "auto" is 200; where examples are fewer, all of them.
     shuffle: whether each epoch has an order of its own.
     tol, n_iter_no_change: `fit` ends when the loss has not fallen by more than tol (None: is not looked at) for so many
         epochs in a row; with early_stopping, when the accuracy on rows held back has not risen by more than tol.

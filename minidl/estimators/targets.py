@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from minidl import losses
 from minidl.arrays import Array
-from minidl.losses import Loss
+from minidl.losses import BinaryCrossEntropy, Loss, SoftmaxCrossEntropy
 from minidl.sequential import Sequential
 
 Used = NDArray[np.bool_]  # rows of weight above 0
+CROSS_ENTROPIES = (SoftmaxCrossEntropy, BinaryCrossEntropy)
+OF_QUANTITIES = (losses.MeanSquaredError, losses.MeanAbsoluteError, losses.Huber, losses.Poisson)
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Labels:
     """One of `classes` for each row."""
 
     classes: Array
-    told, each = "one label a row", "class"
+    told, each, senseless = "one label a row", "class", OF_QUANTITIES
 
     @classmethod
     def of(cls, y: Array, name: str = "y") -> Self:
@@ -33,7 +35,7 @@ class Labels:
 
     @property
     def outputs(self) -> int:
-        """How many scores a model gives, if nobody says otherwise."""
+        """How many scores a model gives, one for each."""
         return len(self.classes)
 
     def default_loss(self, outputs: tuple[int, ...]) -> str | None:
@@ -60,7 +62,7 @@ class ManyLabels:
     """Each of some labels is there or not: an indicator matrix."""
 
     outputs: int
-    told, each = "an indicator matrix (n, labels)", "label"
+    told, each, senseless = "an indicator matrix (n, labels)", "label", OF_QUANTITIES
 
     @classmethod
     def of(cls, y: Array) -> Self:
@@ -95,7 +97,7 @@ class Quantities:
 
     outputs: int
     flat: bool  # whether y is (n,)
-    told, each = "numbers", "column"
+    told, each, senseless = "numbers", "column", CROSS_ENTROPIES
 
     @classmethod
     def of(cls, y: Array) -> Self:
@@ -121,9 +123,21 @@ Targets = Labels | ManyLabels | Quantities
 
 
 def loss_of(given: Any, model: Sequential, targets: Targets) -> Loss:
-    """The loss that an estimator was given; "auto" is that of these targets. Raises ValueError for other outputs."""
+    """The loss that an estimator was given; "auto" is that of these targets.
+
+    Raises ValueError for a model of other outputs, and for a loss whose outputs would mean something else.
+    """
     default = targets.default_loss(model.output_shape)
     if default is None:
         expected = f"outputs of shape ({targets.outputs},), one for each {targets.each} of y"
         raise ValueError(f"model: expected {expected}, got {model.output_shape}")
-    return losses.get(default if isinstance(given, str) and given == "auto" else given)
+    loss = losses.get(default if isinstance(given, str) and given == "auto" else given)
+    if isinstance(loss, targets.senseless):
+        raise ValueError(f"loss: expected one for {targets.told}, got {loss!r}")
+    return loss
+
+
+def outputs_of(loss: Any, targets: Targets) -> int:
+    """How many scores a model gives, if nobody says otherwise: of two classes one, if the loss is for that."""
+    single = isinstance(loss, BinaryCrossEntropy) or (isinstance(loss, str) and loss == "binary_cross_entropy")
+    return 1 if single and isinstance(targets, Labels) and targets.outputs == 2 else targets.outputs

@@ -105,6 +105,27 @@ def test_two_classes_with_a_score_or_two(labels, outputs):
     np.testing.assert_array_equal(fitted.predict(X), labels[(one > 0.5).astype(int)])
 
 
+@pytest.mark.parametrize("loss", ["binary_cross_entropy", BinaryCrossEntropy()], ids=str)
+def test_a_loss_of_one_score_makes_a_model_of_one(loss):
+    """Where the model is not a list, and there are two classes."""
+    for model in (None, two, lambda outputs: two(outputs)):
+        fitted = classifier(model, loss=loss).fit(X, NUMBERS == 2)
+        assert fitted.model_.output_shape == (1,) and fitted.score(X, NUMBERS == 2) > 0.8
+    assert classifier(loss=loss).fit(MANY_X, MANY_Y).model_.output_shape == (4,)
+    with pytest.raises(ValueError, match="labels are for softmax_cross_entropy"):
+        classifier(loss=loss).fit(X, NUMBERS)
+
+
+@pytest.mark.parametrize("loss", ["mean_squared_error", "mean_absolute_error", "huber", "poisson"])
+def test_losses_of_numbers_are_refused(loss):
+    """Scores would mean something else than predict takes them for."""
+    for model, y in (([Dense(1)], NUMBERS == 2), ([Dense(3)], NUMBERS)):
+        with pytest.raises(ValueError, match="loss: expected one for one label a row, got"):
+            classifier(model, loss=loss).fit(X, y)
+    with pytest.raises(ValueError, match="loss: expected one for an indicator matrix"):
+        classifier(loss=loss).fit(MANY_X, MANY_Y)
+
+
 def test_one_score_learns_as_logistic_regression_does():
     """With Dense(1) the optimum of the loss is scikit-learn's, without a penalty."""
     from sklearn.linear_model import LogisticRegression

@@ -119,6 +119,12 @@ def test_a_model_with_other_outputs_is_refused():
         regressor([Dense(2)]).fit(X, Y)
 
 
+@pytest.mark.parametrize("loss", ["softmax_cross_entropy", "binary_cross_entropy"])
+def test_losses_of_classes_are_refused(loss):
+    with pytest.raises(ValueError, match="loss: expected one for numbers, got"):
+        regressor(loss=loss).fit(X, Y > 14)
+
+
 def test_negative_counts_are_refused_by_the_loss():
     with pytest.raises(ValueError, match="y: "):
         regressor(loss="poisson").fit(X, -Y)

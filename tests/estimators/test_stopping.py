@@ -137,6 +137,20 @@ def test_without_tol_early_stopping_still_ends_a_fit_that_gets_no_better():
     assert fitted.n_iter_ == int(np.argmax(scores)) + 1 + 10
 
 
+@pytest.mark.parametrize("tol", [0.0, 0.02, 0.2])
+def test_early_stopping_waits_for_more_than_tol(tol):
+    fitted = SequentialClassifier(
+        lr=0.002, epochs=200, early_stopping=True, validation_fraction=0.4, tol=tol, n_iter_no_change=4, random_state=1
+    ).fit(X, Y)
+    counted, wait, epochs = -math.inf, 0, 0
+    while wait < 4:
+        score = fitted.validation_scores_[epochs]
+        counted, wait, epochs = (score, 0, epochs + 1) if score > counted + tol else (counted, wait + 1, epochs + 1)
+    assert fitted.n_iter_ == epochs
+    best = fitted.score(*(a[held_back(fitted, X, Y)[1]] for a in (X, Y)))
+    assert best == max(fitted.validation_scores_)
+
+
 @pytest.mark.parametrize("share", [0.0, 1.0, 1.5, -0.1, 0.005, "half", None])
 def test_refused_shares(share):
     """0.005 of 150 is one row, which no score can be told from."""

@@ -43,7 +43,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     early_stopping, validation_fraction: whether this share of the examples, stratified, is held back, and the weights
         of the epoch that was best on them are kept.
     class_weight: weights of classes by label, "balanced", or None; they multiply sample_weight.
-    warm_start: whether another `fit` begins with the weights of the one before.
+    warm_start: whether another `fit` begins with the weights of the one before; all else begins anew.
     callbacks: for the Trainer; see minidl.callbacks.
     dtype: "float32", "float64", or "auto": float64 for X in float64 (or a model in it), as scikit-learn computes, else
         float32.
@@ -116,7 +116,10 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     ) -> Self:
         """Trains on for one epoch of these examples, with all that the optimizer remembers.
 
-        classes: all labels that will ever come; needed in the first call, and the same in others. Raises as fit.
+        classes: all labels that will ever come; needed in the first call unless y is an indicator matrix, and the same
+            in others.
+
+        Raises as fit. A call that is refused changes nothing; one that is broken off keeps the steps that it has done.
         """
         if isinstance(self.class_weight, str):
             raise ValueError(f"class_weight: expected weights by class for partial_fit, got {self.class_weight!r}")

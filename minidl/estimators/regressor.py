@@ -76,7 +76,10 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains on for one epoch of these examples, with all that the optimizer remembers. Raises as fit."""
+        """Trains on for one epoch of these examples, with all that the optimizer remembers.
+
+        Raises as fit. A call that is refused changes nothing; one that is broken off keeps the steps that it has done.
+        """
         self._partial_fit(X, y, sample_weight, None)
         return self
 

@@ -14,7 +14,7 @@ from minidl.arrays import Array
 class Plateau:
     """A callback that stops a fit whose loss no longer falls by more than `tol`, `patience` epochs in a row.
 
-    The rule of scikit-learn's MLPClassifier without early stopping; the last weights stay.
+    So does scikit-learn's MLPClassifier without early stopping, one epoch later; the last weights stay.
     """
 
     def __init__(self, tol: float, patience: int) -> None:

@@ -3,7 +3,7 @@ PYTHON ?= python3
 ARGS ?=
 PIP_ARGS ?= --quiet
 TORCH := torch==2.13.0
-ONNX := onnx==1.23.2
+ONNX := onnx==1.23.2 onnxruntime==1.31.1
 OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
 
 VENV := .venv

@@ -7,9 +7,10 @@
 3
 """
 
+from importlib import import_module as _import_module
 from typing import Any
 
-from minidl import callbacks, datasets, plots, testing
+from minidl import callbacks, datasets, testing
 from minidl.config import show_config
 from minidl.layer import Layer
 from minidl.param import Param
@@ -29,17 +30,17 @@ __all__ = [
     "callbacks",
     "datasets",
     "get_num_threads",
-    "plots",
     "set_num_threads",
     "show_config",
     "testing",
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """minidl.estimators is imported when it is asked for, since scikit-learn takes a second."""
-    if name == "estimators":
-        import minidl.estimators
+_LATE = ("estimators", "onnx", "plots")
 
-        return minidl.estimators
+
+def __getattr__(name: str) -> Any:
+    """What not every program needs is imported when it is asked for, so that `import minidl` stays quick."""
+    if name in _LATE:
+        return _import_module(f"minidl.{name}")
     raise AttributeError(f"module 'minidl' has no attribute {name!r}")

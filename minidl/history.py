@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from minidl.plots.curves import curves
-
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
@@ -31,4 +29,6 @@ class History(dict[str, list[float]]):
         Raises ValueError before the first epoch, for a name that is not here and for lists of different lengths;
         ImportError without matplotlib: pip install "minidl[plot]".
         """
+        from minidl.plots.curves import curves  # not before it is needed
+
         return curves(self, names, figure)

@@ -150,6 +150,21 @@ def from_bytes(content: bytes, kind: str) -> tuple[dict[str, Any], dict[str, Arr
     return _read(io.BytesIO(content), len(content), kind)
 
 
+def content_of(path: Path, most: int) -> bytes:
+    """All bytes of a file; raises FileError for more than `most`, OSError as `read`."""
+    name = atomic.text(path)
+    with _opened(name) as file:
+        try:
+            size = os.fstat(file.fileno()).st_size
+            content = file.read(size + 1) if size <= most else b""
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, name) from error
+    if len(content) != size:
+        expected = f"at most {most} bytes" if size > most else "a file that stays as it is"
+        raise FileError(f"{name}: expected {expected}, got {size} bytes" if size > most else f"{name}: expected {expected}")
+    return content
+
+
 def _opened(name: str) -> BinaryIO:
     file = os.open(name, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO must not make us wait for its other end
     try:

@@ -1,0 +1,105 @@
+"""A graph as layers know it: one node behind the other, and branches that part and meet again."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+from typing import NoReturn
+
+from minidl.onnx.graph import Graph, Node, refuse
+from minidl.stack import MOST_NESTED
+
+INPUT = -1  # in place of a node's number
+
+
+@dataclass
+class Join:
+    """A node in which branches meet. They part where the chain in front of it ends; one may have no node."""
+
+    node: Node
+    branches: list[Chain]
+
+
+Chain = list[Node | Join]
+
+
+def series(graph: Graph, constants: Container[str]) -> Chain:
+    """All that lies between the graph's input and its output, `constants` and what makes them apart.
+
+    Raises ValueError, naming the node, where that is not made of branches that part and meet.
+    """
+    return _Graph(graph, constants).whole()
+
+
+class _Graph:
+    """For each node that examples go through: what it reads, and where the branches that meet in it have parted.
+
+    That is its immediate dominator: the last node that all ways from the input to it go through. In a graph whose
+    branches part and meet, the ways back from a node to its dominator have no node in common.
+    """
+
+    def __init__(self, graph: Graph, constants: Container[str]) -> None:
+        self.nodes, self.constants, self.output = graph.nodes, constants, graph.outputs[0].name
+        self.makers, self.others = {graph.inputs[0].name: INPUT}, dict[str, Node]()
+        self.sources: dict[int, list[int]] = {}
+        self.parting, self.depth = {INPUT: INPUT}, {INPUT: 0}
+        self.seen: set[int] = set()
+        for i, node in enumerate(graph.nodes):
+            self._add(i, node, [name for name in node.inputs if name and name not in constants])
+
+    def _add(self, i: int, node: Node, names: list[str]) -> None:
+        self.others.update(dict.fromkeys(node.outputs[1:], node))
+        if not names or any(name not in self.makers for name in names):
+            return  # nobody can need it, or `maker` says what is wrong
+        self.sources[i] = [self.makers[name] for name in names]
+        common = self.sources[i][0]
+        for other in self.sources[i][1:]:
+            common = self._common(common, other)
+        self.parting[i], self.depth[i] = common, self.depth[common] + 1
+        self.makers[node.outputs[0]] = i
+
+    def _common(self, a: int, b: int) -> int:
+        """The last node that all ways to both go through."""
+        while a != b:
+            if self.depth[a] >= self.depth[b]:
+                a = self.parting[a]
+            else:
+                b = self.parting[b]
+        return a
+
+    def whole(self) -> Chain:
+        if self.output not in self.makers:
+            self._refuse_output()
+        return self.chain(INPUT, self.makers[self.output], 0)
+
+    def chain(self, start: int, end: int, depth: int) -> Chain:
+        """The nodes behind `start`, up to and with `end`."""
+        found: Chain = []
+        at = end
+        while at != start:
+            node = self.nodes[at]
+            if at in self.seen:
+                refuse(node, "its output goes into branches that do not part there: no containers of minidl say that")
+            self.seen.add(at)
+            if len(self.sources[at]) == 1:
+                found.append(node)
+            elif depth == MOST_NESTED:
+                refuse(node, f"expected branches in branches at most {MOST_NESTED} deep, got more")
+            else:
+                ends = self.sources[at]
+                found.append(Join(node, [self.chain(self.parting[at], one, depth + 1) for one in ends]))
+            at = self.parting[at]
+        return found[::-1]
+
+    def _refuse_output(self) -> NoReturn:
+        """Raises the ValueError for an output to which no way leads, naming the first node that bars it."""
+        needed, barred = {self.output}, None
+        for i, node in reversed(list(enumerate(self.nodes))):
+            if needed & set(node.outputs):
+                needed |= set(node.inputs)
+                barred = node if i not in self.sources and node.outputs[0] not in self.constants else barred
+        if used := [name for name in self.others if name in needed]:
+            refuse(self.others[used[0]], f"expected its first output alone to be used, got {used[0]!r}")
+        if barred is not None:
+            refuse(barred, "expected examples or constants to compute from, got neither, or more than can be computed here")
+        raise ValueError(f"output {self.output!r}: expected one that is computed from the input, got a constant")

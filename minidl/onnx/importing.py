@@ -1,0 +1,148 @@
+"""From a graph to a model: the one that minidl exported, or else layers for each node."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidl.arrays import Array
+from minidl.onnx import files
+from minidl.onnx.branches import Chain, Join, series
+from minidl.onnx.constants import Constants
+from minidl.onnx.exporting import COUNTERS, RECIPE, graph_of
+from minidl.onnx.graph import BATCH, Graph, Node, Value, refuse
+from minidl.onnx.joins import as_one_layer, branches_of, container
+from minidl.onnx.merging import merged
+from minidl.onnx.operators import READ
+from minidl.onnx.reading import Made, Operator
+from minidl.sequential import Sequential
+from minidl.shapes import Shape
+from minidl.shapes import input_shape as checked_shape
+from minidl.stack import MOST_PIXELS
+
+
+def model_of(graph: Graph, input_shape: Shape | None) -> Sequential:
+    """The model that a graph is. Raises ValueError naming the first node that no layer can stand for."""
+    return exported(graph) or Importer(graph, input_shape).model()
+
+
+def exported(graph: Graph) -> Sequential | None:
+    """The model that minidl exported, if the file tells one and that is what the graph computes; else None.
+
+    What a file says of itself is not believed: the model is exported again, and has to give the same graph.
+    """
+    try:
+        recipe = json.loads(graph.metadata[RECIPE])
+        counters = {name: np.array(number, recipe["dtype"]) for name, number in recipe.pop(COUNTERS).items()}
+        model = Sequential.from_recipe(recipe, {**graph.tensors, **counters}, {})
+        same = files.to_bytes(graph_of(model)) == files.to_bytes(graph)
+    except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
+        return None
+    return model if same else None
+
+
+@dataclass
+class Placed:
+    """A layer in its place: what it was made of, and the shape of what goes into it."""
+
+    made: Made
+    in_shape: Shape
+
+
+class Importer:
+    """Makes layers of the nodes, one after the other, with the shapes that they really get."""
+
+    def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
+        self.graph, self.constants, self.pixels = graph, Constants(graph), 0
+        if len(graph.inputs) != 1 or len(graph.outputs) != 1:
+            told = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
+            raise ValueError(f"expected a graph of one input and one output, got {told[0]} and {told[1]}")
+        (self.input,) = graph.inputs
+        if self.input.dtype not in ("float32", "float64"):
+            raise ValueError(f"input {self.input.name!r}: expected float or double, got {self.input.dtype}")
+        self.dtype, self.shape = self.input.dtype, shape_of(self.input, input_shape)
+        first = self.input.shape[0] if self.input.shape else None
+        self.batch = first if isinstance(first, int) else BATCH
+
+    def model(self) -> Sequential:
+        self.constants.shapes[self.input.name] = (self.batch, *self.shape)
+        placed, shape = self.chain(series(self.graph, self.constants), self.shape)
+        if not placed:
+            raise ValueError("expected at least one node that does something, got a graph that does nothing")
+        told = self.graph.outputs[0].shape
+        if told is not None and any(isinstance(a, int) and a != b for a, b in zip(told, (self.batch, *shape), strict=False)):
+            raise ValueError(f"output: expected an output of shape {told}, as the file says, got layers that give {shape}")
+        model = Sequential([made.layer for made in placed], self.shape, dtype=self.dtype)
+        model.load_state_dict(
+            {f"{i}.{name}": array for i, made in enumerate(placed) for name, array in made.weights.items()}
+        )
+        return model
+
+    def chain(self, items: Chain, shape: Shape) -> tuple[list[Made], Shape]:
+        """The layers of nodes that stand one behind the other, and the shape in which they leave an example."""
+        placed: list[Placed] = []
+        for item in items:
+            node = item if isinstance(item, Node) else item.node
+            for made in self.join(item, shape) if isinstance(item, Join) else self.read(item, shape):
+                shape = self.put(placed, made, shape, node)
+            self.constants.shapes[node.outputs[0]] = (self.batch, *shape)
+        return [one.made for one in placed], shape
+
+    def read(self, node: Node, shape: Shape) -> list[Made]:
+        """The layers of a node that has one input from the examples."""
+        if node.domain or node.op not in READ:
+            refuse(node, "no layer of minidl does that")
+        (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)
+        operator = Operator(node, x, shape, self.dtype, self.graph.opset, self.batch, self.constants)
+        made = READ[node.op](operator)
+        operator.done()
+        return made
+
+    def join(self, join: Join, shape: Shape) -> list[Made]:
+        """The container of branches that meet."""
+        if (layer := as_one_layer(join)) is not None:
+            return [Made(layer)]
+        branches = [self.chain(branch, shape)[0] for branch in branches_of(join, len(shape) + 1)]
+        try:
+            return [container(join.node.op, branches)]
+        except (TypeError, ValueError) as error:
+            refuse(join.node, error)
+
+    def put(self, placed: list[Placed], made: Made, shape: Shape, node: Node) -> Shape:
+        """Adds a layer, or changes the last one; returns the shape behind it."""
+        if placed and (both := merged(placed[-1].made, made, placed[-1].in_shape, shape[0])) is not None:
+            shape = placed.pop().in_shape
+            for one in both:
+                shape = self.put(placed, one, shape, node)
+            return shape
+        placed.append(Placed(made, shape))
+        return self.built(made, shape, node)
+
+    def built(self, made: Made, shape: Shape, node: Node) -> Shape:
+        """The shape behind a layer, which is built for that and forgets it again."""
+        self.pixels += sum(shape[1:])
+        if self.pixels > MOST_PIXELS:
+            refuse(node, f"expected at most {MOST_PIXELS} rows and columns in all layers together, got more")
+        try:
+            return made.layer.setup(shape, self.dtype, 0, "", made.weights)
+        except (TypeError, ValueError) as error:
+            refuse(node, f"{type(made.layer).__name__} cannot take input {shape}: {error}")
+        finally:
+            made.layer.forget()
+
+
+def shape_of(value: Value, given: Shape | None) -> Shape:
+    """The shape of an example, as the file tells it or as it is given, where the file leaves it open."""
+    told = value.shape[1:] if value.shape else None
+    if given is None:
+        if told is None or not told or not all(isinstance(size, int) and size > 0 for size in told):
+            raise ValueError(
+                f"input {value.name!r}: expected sizes for all axes behind the batch, got {value.shape}: pass input_shape"
+            )
+        return tuple(int(size) for size in told if size is not None)
+    shape = checked_shape(given)
+    if told is not None and (len(told) != len(shape) or any(isinstance(a, int) and a != b for a, b in zip(told, shape, strict=True))):
+        raise ValueError(f"input_shape: expected one that fits {value.shape}, the batch first, got {shape}")
+    return shape

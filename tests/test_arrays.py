@@ -304,7 +304,7 @@ def arguments_that_are_arrays():
     """module.function:argument of everything public in minidl whose annotation speaks of arrays, or of anything."""
     for info in pkgutil.walk_packages(minidl.__path__, "minidl."):
         short = info.name.rpartition(".")[2]
-        if short in (*INSIDE, "__main__") or info.name.startswith("minidl.layers"):
+        if short in (*INSIDE, "__main__") or info.name.startswith(("minidl.layers", "minidl.onnx")):
             continue
         module = importlib.import_module(info.name)
         for name, value in vars(module).items():

@@ -29,8 +29,8 @@ def export(model: Sequential, path: Path) -> None:
 
     ONNX keeps eps, slopes and the like as float32: other programs compute with these, also for a model of float64.
 
-    Raises TypeError for what is no Sequential; ValueError, naming layer and place, for a layer that is not minidl's, for
-    a model that is not built or beyond 2 GB; OSError naming the path; ImportError without onnx.
+    Raises TypeError for what is no Sequential; ValueError, naming layer and place, for a layer that is not minidl's,
+    for a model that is not built or beyond 2 GB; OSError naming the path; ImportError without onnx.
     """
     if not isinstance(model, Sequential):
         raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")

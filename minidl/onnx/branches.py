@@ -49,8 +49,8 @@ class _Graph:
 
     def _add(self, i: int, node: Node, names: list[str]) -> None:
         self.others.update(dict.fromkeys(node.outputs[1:], node))
-        if not names or any(name not in self.makers for name in names):
-            return  # nobody can need it, or `maker` says what is wrong
+        if not node.outputs or not names or any(name not in self.makers for name in names):
+            return  # if somebody needs it, `_refuse_output` says what is wrong
         self.sources[i] = [self.makers[name] for name in names]
         common = self.sources[i][0]
         for other in self.sources[i][1:]:
@@ -101,5 +101,7 @@ class _Graph:
         if used := [name for name in self.others if name in needed]:
             refuse(self.others[used[0]], f"expected its first output alone to be used, got {used[0]!r}")
         if barred is not None:
-            refuse(barred, "expected examples or constants to compute from, got neither, or more than can be computed here")
+            refuse(
+                barred, "expected examples or constants to compute from, got neither, or more than can be computed here"
+            )
         raise ValueError(f"output {self.output!r}: expected one that is computed from the input, got a constant")

@@ -28,6 +28,7 @@ def small(array: Array) -> Array:
 
 
 def constant(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Its one attribute, which may be a tensor or numbers."""
     ((name, value),) = attributes.items()
     dtypes = {"value_int": "int64", "value_ints": "int64", "value_float": "float32", "value_floats": "float32"}
     if name != "value" and name not in dtypes:
@@ -36,12 +37,14 @@ def constant(inputs: list[Any], attributes: dict[str, Any]) -> Array:
 
 
 def cast(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Integers of another width: what else shapes are made of."""
     if inputs[0].dtype.kind != "i" or attributes["to"] not in WHOLE:
         raise ValueError(f"expected integers and to=6 or 7, got {inputs[0].dtype} and to={attributes['to']}")
     return inputs[0].astype(WHOLE[attributes["to"]])
 
 
 def constant_of_shape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """An array of one number; a file of some bytes must not make a large one."""
     shape, value = tuple(inputs[0].tolist()), attributes.get("value", np.zeros(1, "float32"))
     if any(size < 0 for size in shape) or np.prod([max(size, 1) for size in shape], dtype=float) > MOST:
         raise ValueError(f"expected a shape of at most {MOST} numbers, got {list(shape)[:9]}")
@@ -55,6 +58,7 @@ def axes_of(inputs: list[Any], attributes: dict[str, Any]) -> tuple[int, ...]:
 
 
 def reshape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """A size of 0 is that of the input."""
     shape = inputs[1].tolist()
     if not attributes.get("allowzero", 0):
         shape = [inputs[0].shape[i] if size == 0 else size for i, size in enumerate(shape)]
@@ -62,6 +66,7 @@ def reshape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
 
 
 def cut(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Slice: as Python's slices, but that an end far below 0 means from the last one to the first."""
     x, starts, ends, *rest = inputs
     axes = rest[0].tolist() if rest and rest[0] is not None else range(len(starts))
     steps = rest[1].tolist() if len(rest) > 1 and rest[1] is not None else [1] * len(starts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 
-from minidl.container import CONCAT, Container, place_of, title
+from minidl.container import CONCAT, Container, place_of
 from minidl.layer import Layer
 from minidl.layers import Block, Parallel, Residual
 from minidl.onnx.graph import Graph, Node, Value
@@ -46,9 +46,12 @@ def graph_of(model: Sequential) -> Graph:
 
 def _written(nodes: list[Node], layer: Layer, path: str, told: str, x: str) -> str:
     """Adds the nodes of a layer, or of those in it; returns the name of its output. told: what errors call it."""
-    place = Place(nodes, path, layer, title(layer))
+    place = Place(nodes, path, layer)
     if type(layer) in WRITE:
-        return WRITE[type(layer)](place, x)
+        try:
+            return WRITE[type(layer)](place, x)
+        except ValueError as error:
+            raise ValueError(f"{told}: {error}") from error
     if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual):
         raise ValueError(f"{told}: expected one of minidl's layers, got one that ONNX has no operator for")
     ends = []

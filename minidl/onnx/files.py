@@ -33,11 +33,16 @@ def library() -> Any:
 
 
 def to_bytes(graph: Graph) -> bytes:
-    """The graph as the content of a file; the same graph gives the same bytes. Raises ValueError for one beyond 2 GB."""
+    """The graph as the content of a file; the same graph gives the same bytes.
+
+    Raises ValueError for more than 2 GB.
+    """
     onnx = library()
     size = sum(array.nbytes for array in graph.tensors.values())
     if size > MOST_BYTES:
-        raise ValueError(f"model: expected parameters of less than 2 GB, which is what an ONNX file holds, got {size} bytes")
+        raise ValueError(
+            f"model: expected parameters of less than 2 GB, which is what an ONNX file holds, got {size} bytes"
+        )
     inside = onnx.helper.make_graph(
         [_to_node(onnx, node) for node in graph.nodes],
         PRODUCER,
@@ -95,6 +100,10 @@ def from_bytes(content: bytes) -> Graph:
         raise FileError(f"expected an ONNX file, got a damaged or another one: {error}") from error
     if not model.graph.node or not model.opset_import:
         raise FileError(f"expected an ONNX file, got {len(content)} bytes that hold no graph")
+    if model.functions:
+        raise ValueError(
+            f"expected ONNX's operators alone, got the function {model.functions[0].name!r} of the file's own"
+        )
     opset = _checked_opset(model)
     _check_plain(onnx, model.graph)
     try:
@@ -136,14 +145,18 @@ def _check_plain(onnx: Any, graph: Any) -> None:
         for attribute in node.attribute:
             if attribute.type not in plain:
                 told = Node(node.op_type, node.name, [], list(node.output), domain=node.domain)
-                raise ValueError(f"{told}: expected numbers, strings or a tensor for {attribute.name!r}, got another kind")
+                raise ValueError(
+                    f"{told}: expected numbers, strings or a tensor for {attribute.name!r}, got another kind"
+                )
             if attribute.type == kinds.TENSOR:
                 _check_inside(onnx, attribute.t, node.output[0] if node.output else node.name)
 
 
 def _check_inside(onnx: Any, tensor: Any, name: str) -> None:
     if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
-        raise ValueError(f"tensor {name!r}: expected its numbers in this file, got a reference to another (external data)")
+        raise ValueError(
+            f"tensor {name!r}: expected its numbers in this file, got a reference to another (external data)"
+        )
 
 
 def _from_node(onnx: Any, node: Any) -> Node:
@@ -177,7 +190,11 @@ def _from_value(onnx: Any, value: Any) -> Value:
     tensor = value.type.tensor_type
     sizes = [one.dim_value if one.HasField("dim_value") else one.dim_param or None for one in tensor.shape.dim]
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
-    return Value(value.name, {"float": "float32", "double": "float64"}.get(dtype, dtype), sizes if tensor.HasField("shape") else None)
+    return Value(
+        value.name,
+        {"float": "float32", "double": "float64"}.get(dtype, dtype),
+        sizes if tensor.HasField("shape") else None,
+    )
 
 
 def _from_tensor(onnx: Any, tensor: Any, name: str) -> Array:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from minidl.arrays import Array
 from minidl.onnx import files
 from minidl.onnx.branches import Chain, Join, series
 from minidl.onnx.constants import Constants
 from minidl.onnx.exporting import COUNTERS, RECIPE, graph_of
 from minidl.onnx.graph import BATCH, Graph, Node, Value, refuse
-from minidl.onnx.joins import as_one_layer, branches_of, container
+from minidl.onnx.joins import branches_of, composed, container
 from minidl.onnx.merging import merged
 from minidl.onnx.operators import READ
 from minidl.onnx.reading import Made, Operator
@@ -25,7 +25,8 @@ from minidl.stack import MOST_PIXELS
 
 def model_of(graph: Graph, input_shape: Shape | None) -> Sequential:
     """The model that a graph is. Raises ValueError naming the first node that no layer can stand for."""
-    return exported(graph) or Importer(graph, input_shape).model()
+    model = exported(graph) if input_shape is None else None
+    return Importer(graph, input_shape).model() if model is None else model
 
 
 def exported(graph: Graph) -> Sequential | None:
@@ -37,10 +38,15 @@ def exported(graph: Graph) -> Sequential | None:
         recipe = json.loads(graph.metadata[RECIPE])
         counters = {name: np.array(number, recipe["dtype"]) for name, number in recipe.pop(COUNTERS).items()}
         model = Sequential.from_recipe(recipe, {**graph.tensors, **counters}, {})
-        same = files.to_bytes(graph_of(model)) == files.to_bytes(graph)
+        same = _plain(graph_of(model)) == _plain(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
     return model if same else None
+
+
+def _plain(graph: Graph) -> bytes:
+    """All that the graph computes; anybody may have written something into its metadata."""
+    return files.to_bytes(replace(graph, metadata={}))
 
 
 @dataclass
@@ -67,13 +73,16 @@ class Importer:
         self.batch = first if isinstance(first, int) else BATCH
 
     def model(self) -> Sequential:
+        """The model. Raises ValueError naming the first node that no layer can stand for."""
         self.constants.shapes[self.input.name] = (self.batch, *self.shape)
         placed, shape = self.chain(series(self.graph, self.constants), self.shape)
         if not placed:
             raise ValueError("expected at least one node that does something, got a graph that does nothing")
-        told = self.graph.outputs[0].shape
-        if told is not None and any(isinstance(a, int) and a != b for a, b in zip(told, (self.batch, *shape), strict=False)):
-            raise ValueError(f"output: expected an output of shape {told}, as the file says, got layers that give {shape}")
+        output = self.graph.outputs[0]
+        if output.shape is not None and not fits(output.shape[1:], shape):
+            raise ValueError(
+                f"output {output.name!r}: expected layers that give {output.shape}, got {shape}, without the batch"
+            )
         model = Sequential([made.layer for made in placed], self.shape, dtype=self.dtype)
         model.load_state_dict(
             {f"{i}.{name}": array for i, made in enumerate(placed) for name, array in made.weights.items()}
@@ -102,8 +111,8 @@ class Importer:
 
     def join(self, join: Join, shape: Shape) -> list[Made]:
         """The container of branches that meet."""
-        if (layer := as_one_layer(join)) is not None:
-            return [Made(layer)]
+        if (made := composed(join, self.constants)) is not None:
+            return made
         branches = [self.chain(branch, shape)[0] for branch in branches_of(join, len(shape) + 1)]
         try:
             return [container(join.node.op, branches)]
@@ -136,13 +145,17 @@ class Importer:
 def shape_of(value: Value, given: Shape | None) -> Shape:
     """The shape of an example, as the file tells it or as it is given, where the file leaves it open."""
     told = value.shape[1:] if value.shape else None
-    if given is None:
-        if told is None or not told or not all(isinstance(size, int) and size > 0 for size in told):
-            raise ValueError(
-                f"input {value.name!r}: expected sizes for all axes behind the batch, got {value.shape}: pass input_shape"
-            )
-        return tuple(int(size) for size in told if size is not None)
-    shape = checked_shape(given)
-    if told is not None and (len(told) != len(shape) or any(isinstance(a, int) and a != b for a, b in zip(told, shape, strict=True))):
-        raise ValueError(f"input_shape: expected one that fits {value.shape}, the batch first, got {shape}")
-    return shape
+    if given is not None:
+        shape = checked_shape(given)
+        if told is not None and not fits(told, shape):
+            raise ValueError(f"input_shape: expected one that fits {value.shape}, the batch first, got {shape}")
+        return shape
+    if not told or not all(isinstance(size, int) and size > 0 for size in told):
+        expected = "expected a batch, and sizes for all axes behind it"
+        raise ValueError(f"input {value.name!r}: {expected}, got {value.shape}: pass input_shape if they are open")
+    return tuple(size for size in told if isinstance(size, int))
+
+
+def fits(told: Sequence[int | str | None], shape: Shape) -> bool:
+    """Whether a shape is one that the file tells, where sizes may be left open."""
+    return len(told) == len(shape) and all(a == b for a, b in zip(told, shape, strict=True) if isinstance(a, int))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from minidl.arrays import Array
 from minidl.container import ADD, CONCAT, place_of
 from minidl.layer import Layer
-from minidl.layers import Hardswish, Parallel, Residual, SiLU
+from minidl.layers import GELU, Hardswish, Parallel, Rescale, Residual, SiLU
 from minidl.onnx.branches import Chain, Join
 from minidl.onnx.graph import Node, refuse
 from minidl.onnx.reading import Made
@@ -13,17 +16,34 @@ from minidl.onnx.reading import Made
 SUMS = ("Add", "Sum")
 
 
-def as_one_layer(join: Join) -> Layer | None:
-    """The layer that x * f(x) is, for f = Sigmoid or HardSigmoid; None for all else."""
+def composed(join: Join, constants: Mapping[str, Array]) -> list[Made] | None:
+    """The layers that x * f(x) is, for f = Sigmoid, HardSigmoid, or 1 + Erf(x / sqrt(2)); None for all else.
+
+    The last is how GELU is written before opset 20, twice as large as it should be and with a factor of 1/2 behind it.
+    """
     if join.node.op != "Mul" or join.node.domain:
         return None
     match sorted(join.branches, key=len):
         case [[], [Node(op="Sigmoid", domain="")]]:
-            return SiLU()
+            return [Made(SiLU())]
         case [[], [Node(op="HardSigmoid", domain="", attributes=attributes)]]:
-            sixth = abs(attributes.get("alpha", 0.2) - 1 / 6) < 1e-7 and attributes.get("beta", 0.5) == 0.5
-            return Hardswish() if sixth else None
+            sixth = math.isclose(attributes.get("alpha", 0.2), 1 / 6, rel_tol=1e-6)
+            return [Made(Hardswish())] if sixth and attributes.get("beta", 0.5) == 0.5 else None
+        case [
+            [],
+            [Node(op="Div" | "Mul", domain="") as scale, Node(op="Erf", domain=""), Node(op="Add", domain="") as one],
+        ]:
+            root = _number(scale, constants)
+            root = 1 / root if scale.op == "Mul" and root else root
+            fits = math.isclose(root, math.sqrt(2), rel_tol=1e-6) and _number(one, constants) == 1
+            return [Made(GELU()), Made(Rescale(2.0))] if fits and scale.inputs[1] in constants else None
     return None
+
+
+def _number(node: Node, constants: Mapping[str, Array]) -> float:
+    """The constant that a node computes with, if it is a single number; else 0."""
+    arrays = [constants[name] for name in node.inputs if name in constants]
+    return float(arrays[0].reshape(())) if len(arrays) == 1 and arrays[0].size == 1 else 0.0
 
 
 def branches_of(join: Join, rank: int) -> list[Chain]:
@@ -33,7 +53,7 @@ def branches_of(join: Join, rank: int) -> list[Chain]:
     """
     node = join.node
     if node.op not in (*SUMS, "Concat") or node.domain:
-        refuse(node, f"expected branches that meet in Add, Sum or Concat: no container of minidl does that")
+        refuse(node, "expected branches that meet in Add, Sum or Concat: no container of minidl does that")
     if len(node.inputs) != len(join.branches):
         refuse(node, "expected branches alone, got a constant beside them")
     if node.op == "Concat":
@@ -46,10 +66,11 @@ def branches_of(join: Join, rank: int) -> list[Chain]:
 def _summands(join: Join) -> list[Chain]:
     """a + b + c is a sum of two, the first of which is a + b; it may stand second."""
     if len(join.branches) == 2:
-        for i, branch in enumerate(join.branches):
+        for branch, other in (join.branches, join.branches[::-1]):
             match branch:
-                case [Join(node=Node(op="Add" | "Sum", domain="", inputs=inputs)) as inner] if len(inputs) == len(inner.branches):
-                    return [*_summands(inner), join.branches[1 - i]]
+                case [Join(node=Node(op="Add" | "Sum", domain="", inputs=inputs)) as inner]:
+                    if len(inputs) == len(inner.branches):
+                        return [*_summands(inner), other]
     return join.branches
 
 

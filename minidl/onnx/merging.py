@@ -6,14 +6,12 @@ import math
 
 import numpy as np
 
+from minidl.arguments import construct
 from minidl.arrays import Array
 from minidl.layer import Layer
 from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten, Normalize, Rescale, Reshape
-from minidl.arguments import construct
 from minidl.onnx.reading import Made, spread
 from minidl.shapes import Shape
-
-WEIGHTED = (Dense, Conv2D, DepthwiseConv2D, ConvTranspose2D)
 
 
 def merged(front: Made, back: Made, in_shape: Shape, channels: int) -> list[Made] | None:
@@ -30,6 +28,8 @@ def merged(front: Made, back: Made, in_shape: Shape, channels: int) -> list[Made
             return None if bias is None else [Made(_with_bias(front.layer), {**front.weights, "bias": bias})]
         case Rescale(offset=0.0), Rescale(scale=1.0):
             return [Made(Rescale(front.layer.scale, back.layer.offset))]
+        case Rescale(scale=2.0, offset=0.0), Rescale(scale=0.5, offset=0.0):
+            return []
         case Normalize(), Normalize():
             return _normalized(front.layer, back.layer)
     return None

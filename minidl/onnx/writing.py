@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from minidl.arrays import Array
+from minidl.container import title
 from minidl.layer import Layer
 from minidl.onnx.graph import Node
+
+
+def in_float32(value: float) -> float:
+    """What is left of a number in float32."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(value))
 
 
 class Place:
     """The place of one layer in the graph: nodes get names such as "3.body.0.Conv"."""
 
-    def __init__(self, nodes: list[Node], path: str, layer: Layer, doc: str) -> None:
-        self._nodes, self._layer, self._doc = nodes, layer, doc
+    def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
+        self._nodes, self._layer, self._doc = nodes, layer, title(layer)
         self.path, self.dtype = path, layer.dtype
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.arguments: Mapping[str, Any] = layer.config()
@@ -26,10 +34,14 @@ class Place:
         return self.arguments[name]
 
     def node(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """Adds a node; returns the name of its output."""
+        """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold."""
         name = f"{self.path}.{op}"
-        kept = {key: value.encode() if isinstance(value, str) else value for key, value in attributes.items()}
-        self._nodes.append(Node(op, name, list(inputs), [name], kept, self._doc))
+        for key, value in attributes.items():
+            if isinstance(value, float) and not math.isclose(in_float32(value), value, rel_tol=1e-6):
+                raise ValueError(
+                    f"{key}: expected a number that float32 can hold, as ONNX's attributes are, got {value}"
+                )
+        self._nodes.append(Node(op, name, list(inputs), [name], attributes, self._doc))
         return name
 
     def param(self, name: str) -> str:

@@ -161,7 +161,9 @@ def content_of(path: Path, most: int) -> bytes:
             raise OSError(error.errno, error.strerror, name) from error
     if len(content) != size:
         expected = f"at most {most} bytes" if size > most else "a file that stays as it is"
-        raise FileError(f"{name}: expected {expected}, got {size} bytes" if size > most else f"{name}: expected {expected}")
+        raise FileError(
+            f"{name}: expected {expected}, got {size} bytes" if size > most else f"{name}: expected {expected}"
+        )
     return content
 
 

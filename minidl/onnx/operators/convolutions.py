@@ -9,12 +9,12 @@ from minidl.layers import Conv2D, ConvTranspose2D, DepthwiseConv2D, Pad2D
 from minidl.onnx.operators.windows import sides_around, told, whole_pair
 from minidl.onnx.reading import Made, Operator, Read
 from minidl.onnx.writing import Place, Write
-from minidl.shapes import pair, zeros_around
+from minidl.shapes import image, pair, zeros_around
 
 
 def write_conv(at: Place, x: str) -> str:
     kernel, stride, dilation = (pair(name, at[name]) for name in ("kernel_size", "stride", "dilation"))
-    top, bottom, left, right = zeros_around(at["padding"], at.in_shape[1:], kernel, stride, dilation)
+    top, bottom, left, right = zeros_around(at["padding"], image(at.in_shape)[1:], kernel, stride, dilation)
     window = {"kernel_shape": kernel, "strides": stride, "pads": (top, left, bottom, right), "dilations": dilation}
     groups = at.arguments.get("groups", at.in_shape[0])
     return at.node("Conv", x, *filter(None, (at.param("weight"), at.param("bias"))), **window, group=groups)
@@ -22,26 +22,29 @@ def write_conv(at: Place, x: str) -> str:
 
 def read_conv(operator: Operator) -> list[Made]:
     """A DepthwiseConv2D where each channel is by itself, else a Conv2D; behind a Pad2D where sides differ."""
-    weight = operator.weight(1, None, None, None, None)
-    (filters, _, *kernel), channels = weight.shape, operator.shape[0]
-    operator.expect("kernel_shape", tuple(kernel))
+    weight, groups = operator.weight(1, None, None, None, None), operator.attribute("group", 1)
+    filters, _, *kernel = weight.shape
+    kernel = operator.expect("kernel_shape", tuple(kernel))
     stride, dilation = whole_pair(operator, "strides", 1), whole_pair(operator, "dilations", 1)
-    sides = sides_around(operator, tuple(kernel), stride, dilation)
-    made = []
-    if same := sides == zeros_around("same", operator.shape[1:], tuple(kernel), stride, dilation):
-        padding: Any = "same"
-    if (sides[0], sides[2]) == (sides[1], sides[3]):
-        padding = told(sides[::2])
-    elif not same:
-        made, padding = [Made(Pad2D(sides))], 0
-    groups, weights = operator.attribute("group", 1), {"weight": weight}
-    if operator.given(2):
+    top, bottom, left, right = sides = sides_around(operator, kernel, stride, dilation)
+    front: list[Made] = []
+    padding: Any = "same"
+    if (top, left) == (bottom, right):
+        padding = told((top, left))
+    elif sides != zeros_around("same", image(operator.shape)[1:], kernel, stride, dilation):
+        front, padding = [Made(Pad2D(sides))], 0
+    use_bias, weights = operator.given(2), {"weight": weight}
+    if use_bias:
         weights["bias"] = operator.weight(2, filters)
-    window: dict[str, Any] = {"stride": told(stride), "padding": padding, "dilation": told(dilation)}
-    window["use_bias"] = operator.given(2)
-    if groups == channels > 1:
-        return [*made, Made(DepthwiseConv2D(told(kernel), depth_multiplier=filters // groups, **window), weights)]
-    return [*made, Made(Conv2D(filters, told(kernel), groups=groups, **window), weights)]
+    window: dict[str, Any] = {
+        "stride": told(stride),
+        "padding": padding,
+        "dilation": told(dilation),
+        "use_bias": use_bias,
+    }
+    if groups == operator.shape[0] > 1:
+        return [*front, Made(DepthwiseConv2D(told(kernel), depth_multiplier=filters // groups, **window), weights)]
+    return [*front, Made(Conv2D(filters, told(kernel), groups=groups, **window), weights)]
 
 
 def write_conv_transpose(at: Place, x: str) -> str:
@@ -64,7 +67,7 @@ def read_conv_transpose(operator: Operator) -> list[Made]:
     weights = {"weight": weight}
     if operator.given(2):
         weights["bias"] = operator.weight(2, filters)
-    window = {"stride": told(stride), "padding": told((top, left)), "dilation": told(dilation)}
+    window: dict[str, Any] = {"stride": told(stride), "padding": told((top, left)), "dilation": told(dilation)}
     window["output_padding"] = told(whole_pair(operator, "output_padding", 0))
     return [Made(ConvTranspose2D(filters, told(kernel), **window, groups=groups, use_bias=operator.given(2)), weights)]
 

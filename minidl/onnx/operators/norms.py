@@ -37,8 +37,10 @@ def read_batch_norm(operator: Operator) -> list[Made]:
 
 
 def write_group_norm(at: Place, x: str) -> str:
+    """Its means are computed in float32, if it is not told to take float64; LayerNormalization cannot be told."""
     options = {"num_groups": int(at["groups"]), "epsilon": float(at["eps"])}
-    return at.node("GroupNormalization", x, *affine(at, at.in_shape[:1]), **options, **exact(at))
+    precision = {"stash_type": 11} if at.dtype == "float64" else {}
+    return at.node("GroupNormalization", x, *affine(at, at.in_shape[:1]), **options, **precision)
 
 
 def read_group_norm(operator: Operator) -> list[Made]:
@@ -59,7 +61,7 @@ def group_norm(operator: Operator, groups: int) -> list[Made]:
 
 
 def write_layer_norm(at: Place, x: str) -> str:
-    return at.node("LayerNormalization", x, *affine(at, at.in_shape), axis=1, epsilon=float(at["eps"]), **exact(at))
+    return at.node("LayerNormalization", x, *affine(at, at.in_shape), axis=1, epsilon=float(at["eps"]))
 
 
 def read_layer_norm(operator: Operator) -> list[Made]:
@@ -69,11 +71,6 @@ def read_layer_norm(operator: Operator) -> list[Made]:
     weights = {"weight": operator.weight(1, *operator.shape)}
     weights["bias"] = operator.weight(2, *operator.shape) if operator.given(2) else np.zeros_like(weights["weight"])
     return [Made(LayerNorm(eps=operator.attribute("epsilon", 1e-5)), weights)]
-
-
-def exact(at: Place) -> dict[str, int]:
-    """ONNX computes means in float32, if it is not told to take float64."""
-    return {"stash_type": 11} if at.dtype == "float64" else {}
 
 
 WRITE: dict[type[Layer], Write] = {

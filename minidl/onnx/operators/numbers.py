@@ -1,4 +1,4 @@
-"""Layers that change each number by itself in inference, or not at all: scales, Dropout, what draws lots in training."""
+"""Layers that, in inference, change each number by itself or not at all: scales, Dropout, random images."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def constant_of(operator: Operator) -> Array:
 
 def only_behind(operator: Operator) -> None:
     if operator.x != 0:
-        operator.refuse(f"expected what is computed from the examples as its first input, got a constant")
+        operator.refuse("expected what is computed from the examples as its first input, got a constant")
 
 
 def shifted(numbers: Array) -> list[Made]:
@@ -111,7 +111,11 @@ def read_div(operator: Operator) -> list[Made]:
     numbers = constant_of(operator)
     if (numbers <= 0).any():
         operator.refuse("expected to divide by numbers above 0, got others")
-    return [Made(Normalize([0.0] * numbers.size, numbers.tolist()) if numbers.size > 1 else Normalize(0.0, float(numbers[0])))]
+    return [
+        Made(
+            Normalize([0.0] * numbers.size, numbers.tolist()) if numbers.size > 1 else Normalize(0.0, float(numbers[0]))
+        )
+    ]
 
 
 WRITE: dict[type[Layer], Write] = {

@@ -45,9 +45,7 @@ def write_avg_pool(at: Place, x: str) -> str:
         if any(padding):
             x = at.node("Pad", x, at.whole("pads", (0, 0, *padding) * 2))
         pads, counts = (0, 0, *(behind - p for behind, p in zip(pads[2:], padding, strict=True))), False
-    return at.node(
-        "AveragePool", x, kernel_shape=kernel, strides=stride, pads=pads, count_include_pad=int(counts)
-    )
+    return at.node("AveragePool", x, kernel_shape=kernel, strides=stride, pads=pads, count_include_pad=int(counts))
 
 
 def read_max_pool(operator: Operator) -> list[Made]:
@@ -64,7 +62,7 @@ def read_avg_pool(operator: Operator) -> list[Made]:
     counts = bool(operator.expect("count_include_pad", 0, 1)) and any(sides)
     if counts and (top, left) != (bottom, right):
         if ceil:
-            operator.refuse(f"expected ceil_mode=0 where pads that count are not the same on both sides, got 1")
+            operator.refuse("expected ceil_mode=0 where pads that count are not the same on both sides, got 1")
         return [Made(Pad2D(sides)), Made(AvgPool2D(told(kernel), stride_of(kernel, stride)))]
     padding, ceil = fitted(operator, kernel, stride, sides, ceil)
     return [Made(AvgPool2D(told(kernel), stride_of(kernel, stride), padding, ceil, counts))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minidl.onnx.reading import Operator
-from minidl.shapes import Around, Pair, zeros_around
+from minidl.shapes import Around, Pair, image, zeros_around
 
 
 def whole_pair(operator: Operator, name: str, default: int) -> Pair:
@@ -34,5 +34,5 @@ def sides_around(operator: Operator, kernel: Pair, stride: Pair, dilation: Pair)
         return pads[0], pads[2], pads[1], pads[3]
     if auto == "VALID":
         return 0, 0, 0, 0
-    top, bottom, left, right = zeros_around("same", operator.shape[1:], kernel, stride, dilation)
+    top, bottom, left, right = zeros_around("same", image(operator.shape)[1:], kernel, stride, dilation)
     return (top, bottom, left, right) if auto == "SAME_UPPER" else (bottom, top, right, left)

@@ -1,0 +1,122 @@
+"""What is exported: the table of layers of contract/, and nets; and what other programs compute of the files."""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+
+from minidl import Sequential, layers
+from minidl.layers import (
+    BatchNorm2D,
+    Block,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAvgPool2D,
+    MaxPool2D,
+    Parallel,
+    RandomCrop,
+    RandomFlip,
+    ReLU,
+    Rescale,
+    Residual,
+    SiLU,
+)
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+import models
+
+TESTS = Path(__file__).parents[1]
+
+FAMILIES = sorted({path.stem for path in (TESTS / "contract").glob("*.py")} - {"case", "losses", "optimizers"})
+DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
+DTYPES = ("float32", "float64")
+
+
+def drawn(name, number, dtype="float32"):
+    """A model of one layer with parameters and buffers of their own numbers, and examples for it."""
+    rng = np.random.default_rng([number, *name.encode()])
+    case = DRAWS[name](rng)
+    model = randomized(Sequential([case.layer], input_shape=case.in_shape, dtype=dtype), rng)
+    return model, case.values(rng, (1000, *case.in_shape)).astype(dtype)
+
+
+def randomized(model, rng):
+    """The model with other numbers in all parameters and buffers; variances stay above 0."""
+    state = {}
+    for name, array in model.state_dict().items():
+        above = name.endswith(("running_var", "num_batches_tracked"))
+        numbers = rng.uniform(0.5, 2, array.shape) if above else array + 0.3 * rng.standard_normal(array.shape)
+        state[name] = np.round(numbers) if name.endswith("num_batches_tracked") else numbers
+    model.load_state_dict(state)
+    return model
+
+
+def mlp():
+    return Sequential([Rescale(1 / 255), Flatten(), Dense(64), ReLU(), Dropout(0.2), Dense(10)], (1, 28, 28))
+
+
+def inception():
+    """Branches in branches, augmentation in front."""
+    inner = Residual(Conv2D(4, 3, padding="same"), BatchNorm2D(), shortcut=Conv2D(4, 1))
+    branches = (Conv2D(4, 1), [Conv2D(4, 1), ReLU(), inner], [MaxPool2D(3, 1, padding=1), Conv2D(4, 1)], [])
+    first = [Rescale(1 / 255), RandomCrop(14, padding=2), RandomFlip()]
+    return Sequential([*first, Parallel(*branches), SiLU(), GlobalAvgPool2D(), Dense(10)], (3, 16, 16))
+
+
+def nested_blocks():
+    """Block in Block, and a Sequential in another."""
+    features = Sequential([Conv2D(4, 3), Block(BatchNorm2D(), Block(ReLU(), MaxPool2D(2)))], (1, 12, 12), seed=3)
+    return Sequential([features, Residual(Block(Conv2D(4, 3, padding=1))), Flatten(), Dense(10)], (1, 12, 12))
+
+
+NETS = {
+    "lenet5": models.lenet5,
+    "mlp": mlp,
+    "vgg_bn": models.vgg_bn,
+    "resnet20": models.resnet20,
+    "mobilenet": models.mobilenet,
+    "inception": inception,
+    "nested_blocks": nested_blocks,
+}
+
+
+def net(name):
+    """A net with statistics that it could have from training, and 1,000 images for it."""
+    rng = np.random.default_rng(len(name))
+    model = NETS[name]()
+    state = {}
+    for key, array in model.state_dict().items():
+        numbers = rng.uniform(0.5, 2, array.shape) if key.endswith("running_var") else array
+        state[key] = rng.normal(0, 0.1, array.shape) if key.endswith(("running_mean", "bias")) else numbers
+    model.load_state_dict(state)
+    return model, rng.integers(0, 256, (1000, *model.input_shape)).astype("f4")
+
+
+def by_onnxruntime(path, x):
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 2, 2
+    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    (y,) = session.run(["scores"], {"input": x})
+    return y
+
+
+def by_reference(path, x):
+    """What ONNX's own evaluator in NumPy computes."""
+    from onnx.reference import ReferenceEvaluator
+
+    (y,) = ReferenceEvaluator(str(path)).run(["scores"], {"input": x})
+    return y
+
+
+def distance(a, b):
+    """The largest difference, relative to the scale of the numbers."""
+    assert a.shape == b.shape and a.dtype == b.dtype
+    return float(np.abs(a - b).max()) / max(1.0, float(np.abs(b).max()))
+
+
+PUBLIC = set(layers.__all__)

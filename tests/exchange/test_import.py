@@ -1,0 +1,362 @@
+"""Graphs that others wrote, operator by operator: the imported model computes what onnxruntime does."""
+
+import numpy as np
+import pytest
+from exchange.graphs import Graph, check, computed
+
+from minidl.onnx import import_model
+
+pytestmark = pytest.mark.oracle("onnx", "onnxruntime")
+
+VECTOR = (12,)
+
+
+@pytest.mark.parametrize("opset", [11, 13, 17, 21, 22, 24])
+def test_activations(opset, tmp_path):
+    g = Graph(opset=opset)
+    g.chain("Relu").chain("LeakyRelu", alpha=0.3).chain("LeakyRelu").chain("Elu", alpha=0.5).chain("Sigmoid").chain(
+        "Tanh"
+    )
+    names = ["ReLU", "LeakyReLU", "LeakyReLU", "ELU", "Sigmoid", "Tanh"]
+    if opset >= 14:
+        g.chain("HardSwish")
+        names.append("Hardswish")
+    if opset >= 20:
+        g.chain("Gelu").chain("Gelu", approximate="tanh")
+        names += ["GELU", "GELU"]
+    if opset >= 24:
+        g.chain("Swish", alpha=1.0)
+        names.append("SiLU")
+    model = check(g, tmp_path, *names)
+    assert model.layers[1].negative_slope == 0.3 and model.layers[2].negative_slope == 0.01
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_x_times_a_function_of_x(swapped, tmp_path):
+    g = Graph()
+
+    def times(function):
+        x = g.last
+        pair = (x, function(x))
+        g.add("Mul", *(pair[::-1] if swapped else pair))
+
+    times(lambda x: g.add("Sigmoid", x))
+    times(lambda x: g.add("HardSigmoid", x, alpha=1 / 6, beta=0.5))
+    times(lambda x: g.add("Add", g.add("Erf", g.add("Div", x, g.constant(2**0.5))), g.constant(1)))
+    g.chain("Mul", g.constant(0.5))
+    times(lambda x: g.add("Add", g.constant(1), g.add("Erf", g.add("Mul", x, g.constant(0.5**0.5)))))
+    g.add("Mul", g.constant(0.5), g.last)
+    check(g, tmp_path, "SiLU", "Hardswish", "GELU", "GELU")
+
+
+@pytest.mark.parametrize(
+    ("shape", "slope", "shared"),
+    [((3, 8, 8), (3, 1, 1), False), ((3, 8, 8), (1,), True), ((3, 8, 8), (1, 3, 1, 1), False), (VECTOR, (12,), False)],
+)
+def test_prelu(shape, slope, shared, tmp_path):
+    g = Graph(shape)
+    model = check(g.chain("PRelu", g.normal(*slope)), tmp_path, "PReLU")
+    assert model.layers[0].shared == shared
+
+
+@pytest.mark.parametrize("opset", [11, 13, 21])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_softmax(opset, axis, tmp_path):
+    check(Graph(VECTOR, opset).chain("Softmax", axis=axis), tmp_path, "Softmax")
+
+
+def test_softmax_over_channels(tmp_path):
+    check(Graph().chain("Softmax", axis=1), tmp_path, "Softmax")
+    check(Graph().chain("Softmax", axis=-3), tmp_path, "Softmax")
+
+
+# ---- windows
+
+
+@pytest.mark.parametrize(
+    ("attributes", "layers", "told"),
+    [
+        ({}, ["Conv2D"], "filters=4, kernel_size=3"),
+        ({"pads": [1, 1, 1, 1], "strides": [2, 2]}, ["Conv2D"], "filters=4, kernel_size=3, stride=2, padding=1"),
+        ({"pads": [1, 2, 1, 2], "dilations": [1, 2]}, ["Conv2D"], "padding=(1, 2), dilation=(1, 2)"),
+        ({"pads": [0, 0, 1, 1], "strides": [2, 2]}, ["Conv2D"], "stride=2, padding='same'"),
+        ({"auto_pad": "SAME_UPPER", "strides": [2, 2]}, ["Conv2D"], "stride=2, padding='same'"),
+        ({"auto_pad": "SAME_LOWER", "strides": [2, 2]}, ["Pad2D", "Conv2D"], "padding=0"),
+        ({"auto_pad": "VALID", "kernel_shape": [3, 3]}, ["Conv2D"], "filters=4, kernel_size=3"),
+        ({"pads": [1, 0, 2, 3]}, ["Pad2D", "Conv2D"], "padding=0"),
+    ],
+)
+@pytest.mark.parametrize("bias", [False, True])
+def test_conv(attributes, layers, told, bias, tmp_path):
+    g = Graph()
+    g.chain("Conv", g.normal(4, 3, 3, 3), *([g.normal(4)] if bias else []), **attributes)
+    model = check(g, tmp_path, *layers)
+    assert told in repr(model.layers[-1])
+
+
+def test_conv_of_groups(tmp_path):
+    g = Graph((4, 6, 6))
+    g.chain("Conv", g.normal(6, 2, 3, 3), group=2).chain("Conv", g.normal(12, 1, 1, 3), g.normal(12), group=6)
+    model = check(g, tmp_path, "Conv2D", "DepthwiseConv2D")
+    assert model.layers[1].depth_multiplier == 2
+
+
+def test_conv_transpose(tmp_path):
+    g = Graph((4, 5, 6))
+    g.chain("ConvTranspose", g.normal(4, 3, 3, 2), g.normal(6), group=2, strides=[2, 3], pads=[1, 0, 1, 0])
+    g.chain("ConvTranspose", g.normal(6, 2, 3, 3), strides=[2, 2], output_padding=[1, 1], dilations=[2, 1])
+    check(g, tmp_path, "ConvTranspose2D", "ConvTranspose2D")
+
+
+POOLS = [
+    ({}, "pool_size=3, stride=1"),
+    ({"strides": [3, 3]}, "pool_size=3"),
+    ({"strides": [2, 1], "pads": [1, 0, 1, 0]}, "pool_size=3, stride=(2, 1), padding=(1, 0)"),
+    ({"strides": [2, 2], "ceil_mode": 1}, "pool_size=3, stride=2, ceil_mode=True"),
+    ({"strides": [2, 2], "pads": [0, 0, 1, 1]}, "pool_size=3, stride=2, ceil_mode=True"),
+    ({"strides": [2, 2], "auto_pad": "SAME_UPPER"}, "pool_size=3, stride=2, ceil_mode=True"),
+    ({"strides": [2, 2], "auto_pad": "SAME_LOWER"}, "pool_size=3, stride=2, padding=1"),
+    ({"strides": [2, 2], "auto_pad": "VALID"}, "pool_size=3, stride=2"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "told"), POOLS)
+def test_max_pool(attributes, told, tmp_path):
+    model = check(Graph().chain("MaxPool", kernel_shape=[3, 3], **attributes), tmp_path, "MaxPool2D")
+    assert repr(model.layers[0]) == f"MaxPool2D({told})"
+
+
+@pytest.mark.parametrize(("attributes", "told"), POOLS)
+def test_average_pool(attributes, told, tmp_path):
+    model = check(Graph().chain("AveragePool", kernel_shape=[3, 3], **attributes), tmp_path, "AvgPool2D")
+    assert repr(model.layers[0]) in (f"AvgPool2D({told})", f"AvgPool2D({told}, count_include_pad=False)")
+
+
+def test_average_pool_where_padding_counts(tmp_path):
+    options = {"kernel_shape": [3, 3], "strides": [2, 2], "count_include_pad": 1}
+    check(Graph().chain("AveragePool", pads=[1, 1, 1, 1], **options), tmp_path, "AvgPool2D")
+    check(Graph().chain("AveragePool", pads=[0, 0, 1, 1], **options), tmp_path, "Pad2D", "AvgPool2D")
+
+
+@pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])
+def test_global_pools(op, tmp_path):
+    layer = "GlobalAvgPool2D" if op == "GlobalAveragePool" else "GlobalMaxPool2D"
+    check(Graph().chain(op), tmp_path, layer, "Reshape")
+    check(Graph().chain(op).chain("Flatten"), tmp_path, layer)
+    g = Graph()
+    check(g.chain(op).chain("Reshape", g.whole(-1, 3)), tmp_path, layer)
+    g = Graph()
+    check(g.chain(op).chain("Squeeze", g.whole(2, 3)), tmp_path, layer)
+    check(Graph(opset=11).chain(op).chain("Squeeze", axes=[2, -1]), tmp_path, layer)
+    g = Graph()
+    check(
+        g.chain(op).chain("Conv", g.normal(5, 3, 1, 1)).chain("Flatten"),
+        tmp_path,
+        layer,
+        "Reshape",
+        "Conv2D",
+        "Flatten",
+    )
+
+
+@pytest.mark.parametrize("op", ["ReduceMean", "ReduceMax"])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_reductions(op, kept, tmp_path):
+    layers = ["GlobalAvgPool2D" if op == "ReduceMean" else "GlobalMaxPool2D", *["Reshape"] * kept]
+    check(Graph(opset=13).chain(op, axes=[3, 2], keepdims=kept), tmp_path, *layers)
+    g = Graph(opset=18)
+    check(g.chain(op, g.whole(-1, -2), keepdims=kept), tmp_path, *layers)
+
+
+# ---- matrices
+
+
+def test_gemm(tmp_path):
+    g = Graph(VECTOR)
+    g.chain("Gemm", g.normal(12, 5), g.normal(5)).chain("Gemm", g.normal(4, 5), g.normal(1, 4), transB=1)
+    g.chain("Gemm", g.normal(4, 3)).chain("Gemm", g.normal(3, 3), g.normal(1))
+    check(g, tmp_path, *["Dense"] * 4)
+
+
+def test_matmul_and_add(tmp_path):
+    """As skl2onnx and tf2onnx write dense layers; the last one has one output."""
+    g = Graph(VECTOR)
+    g.chain("Cast", to=1).chain("MatMul", g.normal(12, 5)).chain("Add", g.normal(1, 5)).chain("Relu")
+    g.chain("MatMul", g.normal(5, 4))
+    g.add("Add", g.normal(4), g.last)
+    g.chain("MatMul", g.normal(4, 1)).chain("Add", g.normal(1)).chain("MatMul", g.normal(1, 2))
+    model = check(g, tmp_path, "Dense", "ReLU", "Dense", "Dense", "Dense")
+    assert [layer.use_bias for layer in model.layers if hasattr(layer, "use_bias")] == [True, True, True, False]
+
+
+def test_bias_of_a_convolution_as_an_add(tmp_path):
+    g = Graph()
+    g.chain("Conv", g.normal(4, 3, 3, 3)).chain("Add", g.normal(1, 4, 1, 1)).chain("Conv", g.normal(2, 4, 1, 1))
+    check(g.chain("Sub", g.normal(2, 1, 1)), tmp_path, "Conv2D", "Conv2D")
+
+
+# ---- arithmetic
+
+
+def test_scales(tmp_path):
+    g = Graph()
+    g.chain("Mul", g.constant(1 / 255)).chain("Add", g.constant(-0.5)).chain("Relu")
+    g.add("Mul", g.constant([[[2.0]]]), g.last)
+    model = check(g, tmp_path, "Rescale", "ReLU", "Rescale")
+    assert (model.layers[0].scale, model.layers[0].offset) == (float(np.float32(1 / 255)), -0.5)
+
+
+@pytest.mark.parametrize("shape", [(3, 8, 8), VECTOR])
+def test_normalized_channels(shape, tmp_path):
+    g = Graph(shape)
+    column = (shape[0], *(1,) * (len(shape) - 1))
+    g.chain("Sub", g.normal(*column)).chain("Div", g.constant(0.5 + g.rng.random(column)))
+    check(g, tmp_path, "Normalize")
+
+
+def test_factor_and_offset_of_each_channel(tmp_path):
+    g = Graph()
+    check(g.chain("Mul", g.normal(3, 1, 1)).chain("Add", g.normal(3, 1, 1)), tmp_path, "DepthwiseConv2D")
+
+
+# ---- norms
+
+
+@pytest.mark.parametrize(("shape", "layer"), [((3, 8, 8), "BatchNorm2D"), (VECTOR, "BatchNorm1D")])
+@pytest.mark.parametrize("opset", [11, 15, 21])
+def test_batch_norm(shape, layer, opset, tmp_path):
+    g = Graph(shape, opset)
+    statistics = [g.normal(shape[0]), g.constant(0.5 + g.rng.random(shape[0]))]
+    affine = [g.normal(shape[0]), g.normal(shape[0])]
+    model = check(g.chain("BatchNormalization", *affine, *statistics, epsilon=1e-3, momentum=0.99), tmp_path, layer)
+    assert (model.layers[0].eps, model.layers[0].momentum) == (1e-3, 0.01)
+
+
+def test_other_norms(tmp_path):
+    g = Graph((4, 5, 5), opset=21)
+    g.chain("GroupNormalization", g.normal(4), g.normal(4), num_groups=2, epsilon=1e-3)
+    g.chain("InstanceNormalization", g.normal(4), g.normal(4))
+    g.chain("LayerNormalization", g.normal(4, 5, 5), g.normal(4, 5, 5), axis=-3).chain("Flatten")
+    g.chain("LayerNormalization", g.normal(100))
+    check(g, tmp_path, "GroupNorm", "GroupNorm", "LayerNorm", "Flatten", "LayerNorm", out_shape=(None, 100))
+
+
+# ---- shapes
+
+
+@pytest.mark.parametrize("shape", [(0, -1), (-1, 192), (0, 192), (0, 0, -1), (-1, 3, 64), (0, 0, 0, 0), (0, 6, 4, 8)])
+def test_reshape(shape, tmp_path):
+    g = Graph()
+    check(g.chain("Reshape", g.whole(*shape)).chain("Relu"), tmp_path)
+
+
+def test_reshape_to_the_batch_of_the_file(tmp_path):
+    g = Graph(batch=4)
+    g.chain("Reshape", g.whole(4, -1)).chain("MatMul", g.normal(192, 3))
+    expected, found, model = computed(g, g.save(tmp_path))
+    assert found.shape == (4, 3) and np.allclose(found, expected, 1e-4, 1e-4)
+    assert model.predict(np.zeros((7, *g.shape))).shape == (7, 3)
+
+
+def test_view_as_pytorch_writes_it(tmp_path):
+    """x.view(x.size(0), -1)."""
+    g = Graph()
+    g.chain("Relu")
+    x = g.last
+    size = g.add("Unsqueeze", g.add("Gather", g.add("Shape", x), g.constant(0, "int64"), axis=0), g.whole(0))
+    g.add("Reshape", x, g.add("Concat", size, g.whole(-1), axis=0))
+    check(g, tmp_path, "ReLU", "Flatten")
+
+
+def test_padding_as_pytorch_writes_it(tmp_path):
+    """nn.ZeroPad2d((1, 2, 3, 0)) in the older exporter: PyTorch's order is turned around by nodes."""
+    g = Graph()
+    zeros = g.add("ConstantOfShape", g.whole(4), value=tensor([0]))
+    pads = g.add("Reshape", g.add("Concat", g.whole(1, 2, 3, 0), zeros, axis=0), g.whole(-1, 2))
+    back = g.add("Slice", pads, g.whole(-1), g.whole(-(2**63) + 1), g.whole(0), g.whole(-1))
+    flat = g.add("Reshape", g.add("Transpose", back, perm=[1, 0]), g.whole(-1))
+    g.add("Pad", "x", g.add("Cast", flat, to=7), g.constant(0.0), mode="constant")
+    model = check(g, tmp_path, "Pad2D")
+    assert model.layers[0].padding == (3, 0, 1, 2)
+
+
+def tensor(numbers):
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(np.array(numbers, "int64"))
+
+
+@pytest.mark.parametrize("opset", [11, 17, 21])
+def test_pad(opset, tmp_path):
+    g = Graph(opset=opset)
+    g.chain("Pad", g.whole(0, 0, 1, 2, 0, 0, 3, 4), g.constant(0.5)).chain("Pad", g.whole(0, 0, 1, 1, 0, 0, 1, 1))
+    if opset >= 18:
+        g.chain("Pad", g.whole(1, 2), "", g.whole(-1))
+    check(g, tmp_path, *["Pad2D"] * (2 + (opset >= 18)))
+
+
+NEAREST = [("asymmetric", "floor"), ("half_pixel", "round_prefer_floor"), ("half_pixel", "round_prefer_ceil")]
+
+
+@pytest.mark.parametrize(("where", "nearest"), NEAREST)
+@pytest.mark.parametrize("scale", [(2, 2), (3, 1), (5, 7)])
+def test_resize(where, nearest, scale, tmp_path):
+    modes = {"mode": "nearest", "coordinate_transformation_mode": where, "nearest_mode": nearest}
+    g = Graph()
+    check(g.chain("Resize", "", g.constant([1, 1, *scale]), **modes), tmp_path, "Upsample2D")
+    g = Graph(batch=2)
+    sizes = g.whole(2, 3, 8 * scale[0], 8 * scale[1])
+    check(g.chain("Resize", "", "", sizes, **modes), tmp_path, *["Upsample2D"])
+
+
+def test_unsqueeze_makes_an_image(tmp_path):
+    g = Graph(VECTOR)
+    check(g.chain("Unsqueeze", g.whole(1, -1)).chain("Conv", g.normal(2, 1, 3, 1)), tmp_path, "Reshape", "Conv2D")
+
+
+def test_what_does_nothing_leaves_no_layer(tmp_path):
+    g = Graph()
+    g.chain("Identity").chain("Cast", to=1).chain("Relu").chain("Sum").chain("Concat", axis=1)
+    check(g, tmp_path, "ReLU")
+
+
+@pytest.mark.parametrize("opset", [11, 12, 22])
+def test_dropout(opset, tmp_path):
+    g = Graph(VECTOR, opset)
+    g = g.chain("Dropout", ratio=0.3) if opset < 12 else g.chain("Dropout", g.constant(0.3), outputs=["y", "mask"])
+    model = check(g.chain("Relu"), tmp_path, "Dropout", "ReLU")
+    assert model.layers[0].rate == 0.3
+
+
+def test_weights_that_are_turned_by_nodes(tmp_path):
+    g = Graph(VECTOR)
+    turned = g.add("Transpose", g.normal(5, 12), perm=[1, 0])
+    g.add("MatMul", "x", turned)
+    y = g.last
+    g.add("PRelu", y, g.add("Squeeze", g.add("Unsqueeze", g.normal(5), g.whole(0)), g.whole(0)))
+    check(g, tmp_path, "Dense", "PReLU")
+
+
+def test_float64(tmp_path):
+    g = Graph(dtype="float64")
+    g.chain("Mul", g.constant(0.1)).chain("Sigmoid").chain("Flatten").chain("Gemm", g.normal(192, 3), g.normal(3))
+    expected, found, model = computed(g, g.save(tmp_path))
+    assert model.dtype == "float64" and found.dtype == np.float64
+    np.testing.assert_allclose(found, expected, 1e-12, 1e-12)
+
+
+def test_open_sizes_need_an_input_shape(tmp_path):
+    g = Graph(shape=(3, "height", "width"))
+    g.chain("Conv", g.normal(2, 3, 3, 3)).chain("GlobalAveragePool").chain("Flatten")
+    path = g.save(tmp_path)
+    with pytest.raises(
+        ValueError, match=r"input 'x': expected .* got \['batch', 3, 'height', 'width'\]: pass input_shape"
+    ):
+        import_model(path)
+    assert import_model(path, input_shape=(3, 9, 7)).input_shape == (3, 9, 7)
+    with pytest.raises(ValueError, match=r"input_shape: expected one that fits .* got \(4, 9, 7\)"):
+        import_model(path, input_shape=(4, 9, 7))
+    with pytest.raises(ValueError, match=r"input_shape: expected one that fits"):
+        import_model(path, input_shape=(3, 9))
+    with pytest.raises(TypeError, match="input_shape: expected a tuple"):
+        import_model(path, input_shape=3)

@@ -200,7 +200,7 @@ def _from_value(onnx: Any, value: Any) -> Value:
 def _from_tensor(onnx: Any, tensor: Any, name: str) -> Array:
     try:
         array: Array = np.array(onnx.numpy_helper.to_array(tensor))
-    except (TypeError, ValueError, OverflowError) as error:
+    except (KeyError, OverflowError, TypeError, ValueError) as error:
         raise FileError(f"tensor {name!r}: expected numbers for its shape: {_first_line(error)}") from error
     return array
 

@@ -1,0 +1,149 @@
+"""Graphs of branches that part and meet, as chains, and as containers; nothing here needs the library onnx."""
+
+import numpy as np
+import pytest
+
+from minidl.onnx.branches import Join, series
+from minidl.onnx.constants import Constants
+from minidl.onnx.graph import BATCH, Graph, Node, Value
+from minidl.onnx.importing import model_of
+
+
+def graph(*nodes, tensors=None, opset=21):
+    """nodes: as "y = Op(a, b)"; the input is x, the output the last one."""
+    made = []
+    for i, text in enumerate(nodes):
+        output, call = text.split(" = ")
+        op, inputs = call.rstrip(")").split("(")
+        attributes = {"axis": 1} if op == "Concat" else {}
+        made.append(Node(op, f"n{i}", [name for name in inputs.split(", ") if name], [output], attributes))
+    value = Value("x", "float32", ["N", 2, 4, 4])
+    return Graph(made, tensors or {}, [value], [Value(made[-1].outputs[0], "float32", None)], opset)
+
+
+def told(chain):
+    """A chain as a string: operators, and in brackets the branches in front of a join."""
+    parts = []
+    for item in chain:
+        if isinstance(item, Join):
+            parts.append(f"[{' | '.join(map(told, item.branches))}]{item.node.op}")
+        else:
+            parts.append(item.op)
+    return " ".join(parts)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (["y = Relu(x)"], "Relu"),
+        (["a = Relu(x)", "b = Tanh(a)", "y = Elu(b)"], "Relu Tanh Elu"),
+        (["a = Relu(x)", "b = Tanh(a)", "y = Add(b, a)"], "Relu [Tanh | ]Add"),
+        (["a = Relu(x)", "y = Add(a, a)"], "Relu [ | ]Add"),
+        (["a = Relu(x)", "b = Tanh(x)", "c = Elu(b)", "y = Concat(a, x, c)"], "[Relu |  | Tanh Elu]Concat"),
+        (["a = Relu(x)", "b = Add(a, x)", "c = Tanh(b)", "y = Add(c, b)"], "[Relu | ]Add [Tanh | ]Add"),
+        (["a = Relu(x)", "b = Add(a, x)", "c = Tanh(b)", "y = Add(c, x)"], "[[Relu | ]Add Tanh | ]Add"),
+        (
+            ["a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "d = Add(b, c)", "y = Sum(d, x)"],
+            "[Relu [Tanh | Elu]Add | ]Sum",
+        ),
+        (["z = Tanh(x)", "a = Relu(x)"], "Relu"),  # what nobody needs
+        (["z = Shape(x)", "y = Reshape(x, z)"], "Reshape"),
+    ],
+)
+def test_series(nodes, expected):
+    g = graph(*nodes)
+    assert told(series(g, Constants(g))) == expected
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        ["a = Relu(x)", "b = Tanh(x)", "c = Add(a, b)", "y = Add(c, b)"],
+        ["a = Relu(x)", "b = Tanh(a)", "c = Elu(b)", "d = Add(c, x)", "e = Add(d, b)", "y = Add(e, a)"],
+    ],
+)
+def test_what_no_branches_say(nodes):
+    g = graph(*nodes)
+    with pytest.raises(ValueError, match=r"node 'n\d' \(\w+\): its output goes into branches that do not part there"):
+        series(g, Constants(g))
+
+
+def chosen(model):
+    return [line.strip() for line in repr(model).splitlines()[1:-1] if line.strip() != ")"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "layers"),
+    [
+        (["a = Relu(x)", "y = Add(a, x)"], ["(0): Residual(", "(body.0): ReLU()"]),
+        (["a = Relu(x)", "y = Add(x, a)"], ["(0): Residual(", "(body.0): ReLU()"]),
+        (
+            ["a = Relu(x)", "b = Tanh(a)", "c = Sigmoid(x)", "y = Add(c, b)"],
+            ["(0): Residual(", "(body.0): ReLU()", "(body.1): Tanh()", "(shortcut.0): Sigmoid()"],
+        ),
+        (
+            ["a = Relu(x)", "b = Tanh(x)", "c = Add(a, b)", "d = Sigmoid(x)", "y = Add(d, c)"],
+            [
+                "(0): Parallel(",
+                "join='add'",
+                "(branches.0.0): ReLU()",
+                "(branches.1.0): Tanh()",
+                "(branches.2.0): Sigmoid()",
+            ],
+        ),
+        (["a = Relu(x)", "y = Concat(x, a)"], ["(0): Parallel(", "(branches.1.0): ReLU()"]),
+        (["a = Sigmoid(x)", "y = Mul(a, x)"], ["(0): SiLU()"]),
+    ],
+)
+def test_containers(nodes, layers):
+    assert chosen(model_of(graph(*nodes), None)) == layers
+
+
+def test_sums_of_sums_are_added_in_their_order(rng):
+    """(a + b) + c, and not a + (b + c): numbers that round differently."""
+    g = graph("a = Mul(x, k)", "b = Mul(x, l)", "s = Add(a, b)", "y = Add(x, s)",
+              tensors={"k": np.float32(1e8).reshape(1), "l": np.float32(-1e8).reshape(1)})  # fmt: skip
+    x = rng.standard_normal((3, 2, 4, 4)).astype("f4")
+    expected = x + (x * np.float32(1e8) + x * np.float32(-1e8))
+    assert np.array_equal(model_of(g, None).predict(x), expected)
+
+
+def test_groups_of_an_early_opset():
+    g = graph("y = GroupNormalization(x, w, w)", tensors={"w": np.ones(2, "f4")}, opset=20)
+    with pytest.raises(ValueError, match=r"GroupNormalization.*expected opset 21 or later, got 20"):
+        model_of(g, None)
+
+
+# ---- constants
+
+
+def test_shapes_are_known_as_far_as_examples_have_come():
+    g = graph("a = Relu(x)", "s = Shape(a)", "y = Reshape(x, s)")
+    constants = Constants(g)
+    assert set(constants) == {"s"} and len(constants) == 1 and "a" not in constants
+    with pytest.raises(ValueError, match=r"node 'n1' \(Shape\): .*the shape of 'a' is not known here"):
+        constants["s"]
+    constants.shapes["a"] = (BATCH, 2, 4, 4)
+    assert constants["s"].tolist() == [BATCH, 2, 4, 4]
+    with pytest.raises(KeyError):
+        constants["a"]
+
+
+def test_the_batch_is_no_number_to_compute_with():
+    """Half the batch, or a batch as long as the image is wide, is nothing that a layer can say."""
+    tensors = {"i": np.array([0]), "j": np.array([1, 2, 3])}
+    g = graph(
+        "s = Shape(x)", "n = Gather(s, i)", "r = Gather(s, j)", "t = Concat(r, n)", "y = Reshape(x, t)", tensors=tensors
+    )
+    g.nodes[3].attributes["axis"] = 0
+    with pytest.raises(ValueError, match="that leaves them apart"):
+        model_of(g, None)
+
+
+def test_constants_that_would_grow():
+    nodes = ["c0 = Concat(k, k)", *(f"c{i} = Concat(c{i - 1}, c{i - 1})" for i in range(1, 40)), "y = Reshape(x, c39)"]
+    g = graph(*nodes, tensors={"k": np.ones(2, "i8")})
+    for node in g.nodes:
+        node.attributes = {"axis": 0} if node.op == "Concat" else {}
+    with pytest.raises(ValueError, match=r"node 'n1\d' \(Concat\): .*at most 4096 numbers"):
+        model_of(g, None)

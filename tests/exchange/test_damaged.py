@@ -1,0 +1,201 @@
+"""Files that are damaged, hostile or something else: a FileError, no crash, no other file, no memory."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+from exchange.graphs import Graph
+from exchange.nets import models
+
+from minidl import FileError, Sequential
+from minidl.layers import Dense, ReLU
+from minidl.onnx import export, import_model
+
+pytestmark = pytest.mark.oracle("onnx")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.onnx"
+
+
+def put(path, content):
+    path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
+    return path
+
+
+def small():
+    return Sequential([Dense(3), ReLU(), Dense(2)], input_shape=(4,))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 100, b"not an ONNX file at all", b"{}", b"\x08\x0a", os.urandom(1000)]
+)
+def test_something_else(content, path):
+    with pytest.raises(FileError, match=r"model\.onnx: expected "):
+        import_model(put(path, content))
+
+
+def test_other_files_of_minidl(path):
+    small().save(path)
+    with pytest.raises(FileError):
+        import_model(path)
+    export(small(), path)
+    with pytest.raises(FileError):
+        Sequential.load(path)
+
+
+def test_a_file_that_was_cut_off(path):
+    export(small(), path)
+    content = path.read_bytes()
+    for length in range(0, len(content), 7):
+        with pytest.raises((FileError, ValueError)):
+            import_model(put(path, content[:length]))
+    path.write_bytes(content[:-1])
+    with pytest.raises(FileError):
+        import_model(path)
+
+
+def test_damaged_anywhere(path):
+    """Bits that change what a graph says may give another graph: what comes is a model, a FileError or a ValueError."""
+    export(small(), path)
+    content, rng, outcomes = bytearray(path.read_bytes()), np.random.default_rng(0), []
+    for _ in range(3000):
+        damaged = bytearray(content)
+        for place in rng.integers(0, len(content), rng.integers(1, 4)):
+            damaged[place] ^= 1 << rng.integers(8)
+        path.write_bytes(damaged)
+        try:
+            model = import_model(path)
+        except ValueError as error:
+            outcomes.append(type(error))
+            assert str(error).startswith(f"{path}: ") or isinstance(error, FileError)
+        else:
+            outcomes.append(Sequential)
+            assert model.predict(np.zeros((2, *model.input_shape))).shape == (2, *model.output_shape)
+    assert set(outcomes) == {FileError, ValueError, Sequential}
+
+
+def test_numbers_that_are_not_there(path):
+    g = Graph((4,))
+    model = g.chain("MatMul", g.normal(4, 2)).model()
+    tensor = model.graph.initializer[0]
+    tensor.dims[:] = [2**40, 2**20]
+    with pytest.raises(FileError):
+        import_model(put(path, model))
+    tensor.dims[:] = [4, 2]
+    tensor.raw_data = b""
+    with pytest.raises(FileError):
+        import_model(put(path, model))
+
+
+def test_names_that_nobody_made(path):
+    with pytest.raises(FileError, match="expected a valid ONNX graph"):
+        import_model(put(path, Graph().chain("Relu").chain("Conv", "nothing").model()))
+
+
+@pytest.mark.parametrize("where", ["initializer", "attribute"])
+def test_numbers_in_another_file_are_not_read(where, path, tmp_path):
+    from onnx import TensorProto, helper
+
+    (tmp_path / "weights.bin").write_bytes(np.ones(8, "f4").tobytes())
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4, 2], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="weights.bin")
+    g = Graph((4,))
+    if where == "attribute":
+        g.nodes.append(helper.make_node("Constant", [], ["w"], value=tensor))
+    model = g.chain("MatMul", "w").model(out_shape=(None, 2))
+    if where == "initializer":
+        model.graph.initializer.append(tensor)
+    with pytest.raises(ValueError, match=r"tensor 'w': expected its numbers in this file, got a reference to another"):
+        import_model(put(path, model))
+
+
+def test_sparse_tensors_functions_and_subgraphs(path):
+    from onnx import SparseTensorProto, helper, numpy_helper
+
+    g = Graph((4,))
+    model = g.chain("Relu").model()
+    values = numpy_helper.from_array(np.ones(1, "f4"), "sparse")
+    sparse = SparseTensorProto(values=values, indices=numpy_helper.from_array(np.zeros(1, "i8")), dims=[4])
+    model.graph.sparse_initializer.append(sparse)
+    with pytest.raises(ValueError, match="expected dense tensors, got 'sparse', a sparse one"):
+        import_model(put(path, model))
+    model = g.model()
+    body = [helper.make_node("Tanh", ["a"], ["b"])]
+    model.functions.append(helper.make_function("", "Relu", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
+    with pytest.raises(ValueError, match="expected ONNX's operators alone, got the function 'Relu'"):
+        import_model(put(path, model))
+    g = Graph((4,))
+    then = helper.make_graph([helper.make_node("Relu", ["x"], ["t"])], "then", [], [])
+    g.add("If", g.constant(True, "bool"), then_branch=then, else_branch=then)
+    with pytest.raises(
+        ValueError, match=r"node 'If_0' \(If\): expected numbers, strings or a tensor for '(then|else)_branch'"
+    ):
+        import_model(put(path, g.model(out_shape=(None, 4))))
+
+
+def test_a_recipe_of_something_huge(path):
+    """The metadata of a file must not make more than its tensors hold."""
+    import onnx
+
+    export(small(), path)
+    model = onnx.load(str(path))
+    (entry,) = model.metadata_props
+    entry.value = entry.value.replace('"units":3', '"units":3000000000000')
+    assert "3000000000000" in entry.value
+    found = import_model(put(path, model))
+    assert [layer.units for layer in found.layers if isinstance(layer, Dense)] == [3, 2]
+
+
+@pytest.mark.parametrize("shape", [(3, 2**40, 2**40), (2**40, 2, 2), (2**62,)])
+def test_an_input_of_something_huge(shape, path):
+    g = Graph(shape)
+    if len(shape) == 3:
+        g.chain("MaxPool", kernel_shape=[2, 2]).chain("GlobalAveragePool")
+    g.chain("Relu")
+    with pytest.raises(ValueError, match=r"node '\w+_0' \(\w+\): expected at most|cannot take input"):
+        import_model(put(path, g.model(out_shape=(None,))))
+
+
+def test_many_nodes(path, monkeypatch):
+    g = Graph((4,))
+    for _ in range(20_001):
+        g.chain("Relu")
+    with pytest.raises(ValueError, match="expected at most 20000 nodes, got 20001"):
+        import_model(put(path, g.model()))
+
+
+def test_deep_graphs_need_no_stack(path):
+    g = Graph((4,))
+    for _ in range(3000):
+        g.chain("Relu")
+    shape = g.whole(0, 4)
+    for _ in range(3000):
+        shape = g.add("Identity", shape)
+    g.add("Reshape", "v2999", shape)
+    assert len(import_model(put(path, g.model())).layers) == 3000
+
+
+def test_a_fifo_does_not_make_it_wait(path):
+    os.mkfifo(path)
+    errors = []
+
+    def run():
+        try:
+            import_model(path)
+        except OSError as error:
+            errors.append(str(error))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert errors and "expected a regular file" in errors[0]
+
+
+def test_it_reads_what_a_string_path_names(path, tmp_path, monkeypatch):
+    model = models.lenet5()
+    monkeypatch.chdir(tmp_path)
+    export(model, "model.onnx")
+    assert repr(import_model("model.onnx")) == repr(import_model(path)) == repr(model)

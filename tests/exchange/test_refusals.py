@@ -1,0 +1,336 @@
+"""What layers cannot say exactly is refused, naming the node and what about it is the reason; never silently wrong."""
+
+import re
+
+import numpy as np
+import pytest
+from exchange.graphs import Graph
+
+from minidl import FileError
+from minidl.onnx import import_model
+
+pytestmark = pytest.mark.oracle("onnx")
+
+VECTOR = (12,)
+
+
+def refusal(graph, folder, **options):
+    """What the file is refused with: it is no damaged file."""
+    path = graph.save(folder, **options)
+    with pytest.raises(ValueError) as error:
+        import_model(path)
+    assert not isinstance(error.value, FileError), error.value
+    told = str(error.value)
+    assert told.startswith(f"{path}: ")
+    return told.removeprefix(f"{path}: ")
+
+
+def batch_norm(g, **attributes):
+    return g.chain("BatchNormalization", *(g.constant(np.ones(3)) for _ in range(4)), **attributes)
+
+
+def pool(op, **attributes):
+    return lambda g: g.chain(op, kernel_shape=[3, 3], **attributes)
+
+
+def conv(*shape, **attributes):
+    return lambda g: g.chain("Conv", g.normal(*shape), **attributes)
+
+
+def gemm(**attributes):
+    return lambda g: g.chain("Gemm", g.normal(12, 12), g.normal(12), **attributes)
+
+
+ONE_NODE = {
+    "an operator": (lambda g: g.chain("Softplus"), "node 'Softplus_0' (Softplus): no layer of minidl does that"),
+    "a domain": (
+        lambda g: g.chain("Relu", domain="com.example"),
+        "node 'Relu_0' (com.example.Relu): no layer of minidl does that",
+    ),
+    "ceil_mode": (
+        pool("MaxPool", strides=[3, 3], ceil_mode=1, pads=[1, 1, 1, 1]),
+        "node 'MaxPool_0' (MaxPool): expected ceil_mode=0: before opset 22 ONNX did not say whether the last window",
+    ),
+    "dilated max-pool": (
+        pool("MaxPool", dilations=[2, 2]),
+        "node 'MaxPool_0' (MaxPool): expected dilations=(1, 1), got (2, 2): no layer of minidl does that",
+    ),
+    "dilated average pool": (pool("AveragePool", dilations=[1, 2]), "expected dilations=(1, 1), got (1, 2)"),
+    "wide padding": (
+        pool("MaxPool", pads=[2, 2, 2, 2]),
+        "node 'MaxPool_0' (MaxPool): MaxPool2D cannot take input (3, 8, 8): ",
+    ),
+    "padding behind": (pool("MaxPool", pads=[0, 0, 2, 2]), "expected as many pads on both sides, got [0, 0, 2, 2]"),
+    "ceil and counted padding": (
+        pool("AveragePool", pads=[0, 0, 1, 1], ceil_mode=1, count_include_pad=1),
+        "expected ceil_mode=0 where pads that count are not the same on both sides",
+    ),
+    "1-D convolution": (conv(2, 3, 3), "expected shape ('any', 'any', 'any', 'any') for input 1, 'c0', got (2, 3, 3)"),
+    "channels": (conv(2, 4, 3, 3), "node 'Conv_0' (Conv): Conv2D cannot take input (3, 8, 8): "),
+    "kernel_shape": (conv(2, 3, 3, 3, kernel_shape=[2, 3]), "expected kernel_shape=(3, 3), got (2, 3)"),
+    "negative pads": (conv(2, 3, 3, 3, pads=[-1, 0, 0, 0]), "expected four pads of at least 0, got [-1, 0, 0, 0]"),
+    "sides of a transposed convolution": (
+        lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), pads=[0, 0, 1, 1]),
+        "node 'ConvTranspose_0' (ConvTranspose): expected as many pads on both sides, got (0, 0, 1, 1)",
+    ),
+    "output_shape": (
+        lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), output_shape=[10, 10]),
+        "expected no output_shape: no layer of minidl has that",
+    ),
+    "auto_pad of a transposed convolution": (
+        lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), auto_pad="SAME_UPPER"),
+        "expected auto_pad='NOTSET', got 'SAME_UPPER'",
+    ),
+    "training_mode": (
+        lambda g: batch_norm(g, training_mode=1),
+        "node 'BatchNormalization_0' (BatchNormalization): expected training_mode=0, got 1",
+    ),
+    "Softmax": (lambda g: g.chain("Softmax"), "node 'Softmax_0' (Softmax): expected axis=1, the channels, got 3"),
+    "Flatten": (lambda g: g.chain("Flatten", axis=2), "expected axis=1, which leaves examples apart, got 2"),
+    "LayerNormalization": (
+        lambda g: g.chain("LayerNormalization", g.normal(8), axis=-1),
+        "expected axis=1, all numbers of an example of (3, 8, 8), got 3",
+    ),
+    "Reshape across examples": (
+        lambda g: g.chain("Reshape", g.whole(1, -1)),
+        "node 'Reshape_0' (Reshape): expected a shape for examples of (3, 8, 8) that leaves them apart, got [1, -1]",
+    ),
+    "Reshape of pairs": (lambda g: g.chain("Reshape", g.whole(-1, 384)), "that leaves them apart, got [-1, 384]"),
+    "Reshape to nothing": (lambda g: g.chain("Reshape", g.whole(-1)), "that leaves them apart, got [-1]"),
+    "Squeeze of all": (lambda g: g.chain("Squeeze"), "expected axes of size 1 behind the batch, got None"),
+    "Unsqueeze of the batch": (
+        lambda g: g.chain("Unsqueeze", g.whole(0)),
+        "expected new axes behind the batch, got (0,)",
+    ),
+    "Pad of channels": (
+        lambda g: g.chain("Pad", g.whole(0, 1, 0, 0, 0, 1, 0, 0)),
+        "expected pads of at least 0 around height and width alone",
+    ),
+    "Pad that cuts": (lambda g: g.chain("Pad", g.whole(0, 0, -1, 0, 0, 0, 0, 0)), "expected pads of at least 0"),
+    "Pad with mirrors": (
+        lambda g: g.chain("Pad", g.whole(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect"),
+        "expected mode='constant', got 'reflect'",
+    ),
+    "linear Resize": (
+        lambda g: g.chain("Resize", "", g.constant([1, 1, 2, 2]), mode="linear"),
+        "expected mode='nearest', got 'linear'",
+    ),
+    "Resize by corners": (
+        lambda g: g.chain(
+            "Resize", "", g.constant([1, 1, 2, 2]), mode="nearest", coordinate_transformation_mode="align_corners"
+        ),
+        "got align_corners and round_prefer_floor",
+    ),
+    "Resize by a half": (
+        lambda g: g.chain("Resize", "", g.constant([1, 1, 1.5, 2]), mode="nearest"),
+        "expected whole scales for height and width, got [1.0, 1.0, 1.5, 2.0]",
+    ),
+    "Resize of channels": (lambda g: g.chain("Resize", "", g.constant([1, 2, 1, 1]), mode="nearest"), "expected whole"),
+    "slopes of pixels": (
+        lambda g: g.chain("PRelu", g.normal(8)),
+        "expected one slope, or one a channel, got shape (8,)",
+    ),
+    "an offset of pixels": (
+        lambda g: g.chain("Add", g.normal(8)),
+        "node 'Add_0' (Add): expected one number, or one a channel of (3, 8, 8), got a constant of shape (8,)",
+    ),
+    "1 / x": (
+        lambda g: g.add("Div", g.constant(1), g.last),
+        "expected what is computed from the examples as its first input, got a constant",
+    ),
+    "division by 0": (lambda g: g.chain("Div", g.constant(0)), "expected to divide by numbers above 0, got others"),
+    "Clip": (
+        lambda g: g.chain("Clip", g.constant(0), g.constant(6)),
+        "node 'Clip_0' (Clip): no layer of minidl does that",
+    ),
+    "Transpose": (lambda g: g.chain("Transpose", perm=[0, 2, 3, 1]), "node 'Transpose_0' (Transpose): no layer"),
+    "another dtype": (lambda g: g.chain("Cast", to=11), "expected float32, the dtype of the graph's input, got to=11"),
+    "a mean of rows": (
+        lambda g: g.chain("ReduceMean", axes=[2], keepdims=0),
+        "expected axes (2, 3) of images, got (2,) of (3, 8, 8)",
+    ),
+    "training of Dropout": (
+        lambda g: g.chain("Dropout", g.constant(0.5), g.constant(True, "bool")),
+        "expected training_mode=False, got True",
+    ),
+    "MatMul of images": (lambda g: g.chain("MatMul", g.normal(8, 4)), "expected vectors, got (3, 8, 8): put a Flatten"),
+    "a constant in front": (
+        lambda g: g.add("Conv", g.normal(1, 3, 8, 8), g.last),
+        "expected a constant for input 1, 'x', got one that is computed from the examples",
+    ),
+}
+VECTORS = {
+    "alpha": (gemm(alpha=0.5), "node 'Gemm_0' (Gemm): expected alpha=1.0, got 0.5: no layer of minidl does that"),
+    "beta": (gemm(beta=2.0), "node 'Gemm_0' (Gemm): expected beta=1.0, got 2.0"),
+    "transA": (gemm(transA=1), "node 'Gemm_0' (Gemm): expected transA=0, got 1"),
+    "units": (lambda g: g.chain("Gemm", g.normal(11, 5)), "Dense cannot take input (12,): "),
+    "a bias of examples": (
+        lambda g: g.chain("Gemm", g.normal(12, 5), g.normal(7, 5)),
+        "expected a bias of 5 numbers, got shape (7, 5)",
+    ),
+    "factors of features": (lambda g: g.chain("Mul", g.normal(12)), "expected one number for vectors, got 12"),
+}
+
+
+@pytest.mark.parametrize("what", ONE_NODE)
+def test_a_node(what, tmp_path):
+    build, told = ONE_NODE[what]
+    graph = Graph(opset=19 if "dilated" in what else 17)
+    build(graph)
+    assert told in refusal(graph, tmp_path, out_shape=(None,))
+
+
+@pytest.mark.parametrize("what", VECTORS)
+def test_a_node_of_vectors(what, tmp_path):
+    build, told = VECTORS[what]
+    graph = Graph(VECTOR)
+    build(graph)
+    assert told in refusal(graph, tmp_path, out_shape=(None,))
+
+
+# ---- graphs
+
+
+def test_axes_left_out_are_all_axes(tmp_path):
+    assert "expected axes (2, 3) of images, got None" in refusal(Graph().chain("ReduceMean"), tmp_path)
+
+
+@pytest.mark.parametrize("op", ["Mul", "Max", "Div"])
+def test_branches_that_meet_in_another_way(op, tmp_path):
+    g = Graph()
+    g.add(op, g.add("Relu", "x"), g.add("Tanh", "x"))
+    assert f"node '{op}_2' ({op}): expected branches that meet in Add, Sum or Concat" in refusal(g, tmp_path)
+
+
+def test_squeeze_and_excitation(tmp_path):
+    g = Graph()
+    g.add("Mul", "x", g.add("Sigmoid", g.add("GlobalAveragePool", "x")))
+    assert "node 'Mul_2' (Mul): expected branches that meet" in refusal(g, tmp_path)
+
+
+def test_concat_of_rows(tmp_path):
+    g = Graph()
+    g.add("Concat", "x", g.add("Relu", "x"), axis=2)
+    assert "node 'Concat_1' (Concat): expected axis=1, the channels, got 2" in refusal(g, tmp_path)
+
+
+def test_concat_with_a_constant(tmp_path):
+    g = Graph(batch=1)
+    g.add("Concat", "x", g.add("Relu", "x"), g.normal(1, 3, 8, 8), axis=1)
+    assert "node 'Concat_1' (Concat): expected branches alone, got a constant beside them" in refusal(g, tmp_path)
+
+
+def test_branches_of_shapes_that_are_made_equal(tmp_path):
+    g = Graph()
+    g.add("Add", "x", g.add("GlobalAveragePool", "x"))
+    assert re.search(r"node 'Add_1' \(Add\): .*expected branches with outputs that are equal", refusal(g, tmp_path))
+
+
+def test_branches_that_part_within_branches(tmp_path):
+    """As in DenseNets written without nesting: c1 goes into both sums."""
+    g = Graph()
+    c1 = g.add("Relu", "x")
+    j1 = g.add("Concat", "x", c1, axis=1)
+    g.add("Concat", "x", c1, g.add("Tanh", j1), axis=1)
+    assert "node 'Relu_0' (Relu): its output goes into branches that do not part there" in refusal(g, tmp_path)
+
+
+def test_branches_too_deep(tmp_path):
+    g, end = Graph(), "x"
+    for _ in range(17):
+        end = g.add("Add", "x", g.add("Relu", end))
+    assert "expected branches in branches at most 16 deep" in refusal(g, tmp_path)
+
+
+def test_the_second_output_of_a_node(tmp_path):
+    g = Graph()
+    g.add("MaxPool", "x", outputs=["y", "places"], kernel_shape=[2, 2])
+    g.add("Cast", "places", to=1)
+    assert "node 'MaxPool_0' (MaxPool): expected its first output alone to be used, got 'places'" in refusal(
+        g, tmp_path
+    )
+
+
+def test_an_output_that_no_input_leads_to(tmp_path):
+    g = Graph()
+    g.add("RandomNormal", shape=[2, 2])
+    assert "node 'RandomNormal_0' (RandomNormal): expected examples or constants to compute from" in refusal(
+        g, tmp_path
+    )
+    g = Graph()
+    g.add("Relu", "x")
+    g.add("Transpose", g.normal(2, 3))
+    assert "output 'v1': expected one that is computed from the input, got a constant" in refusal(g, tmp_path)
+
+
+def test_noise_beside_the_examples(tmp_path):
+    g = Graph()
+    g.add("Add", "x", g.add("RandomNormal", shape=[1, 3, 8, 8]))
+    assert "node 'RandomNormal_0' (RandomNormal): expected examples or constants" in refusal(g, tmp_path)
+
+
+def test_what_cannot_be_computed_of_constants(tmp_path):
+    g = Graph()
+    many = g.add("ConstantOfShape", g.whole(2**40, 2**40))
+    g.add("Reshape", "x", many)
+    assert (
+        "node 'ConstantOfShape_0' (ConstantOfShape): expected to be computed from constants: expected a shape"
+        in refusal(g, tmp_path)
+    )
+
+
+def test_several_inputs_and_outputs(tmp_path):
+    from onnx import TensorProto, helper
+
+    g = Graph()
+    g.outputs = [g.add("Relu", "x"), g.add("Tanh", "x")]
+    assert "expected a graph of one input and one output, got ['x'] and ['v0', 'v1']" in refusal(g, tmp_path)
+    g = Graph().chain("Relu")
+    model = g.model()
+    model.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1]))
+    g.model = lambda: model
+    assert "expected a graph of one input and one output, got ['x', 'z'] and ['v0']" in refusal(g, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int64"])
+def test_an_input_of_another_dtype(dtype, tmp_path):
+    from onnx import helper
+
+    g = Graph()
+    model = g.chain("Identity").model()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    g.model = lambda: model
+    assert f"input 'x': expected float or double, got {dtype}" in refusal(g, tmp_path)
+
+
+def test_weights_of_another_dtype(tmp_path):
+    g = Graph(VECTOR)
+    weight = g.constant(np.ones((12, 2)), "float64")
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(g.chain("MatMul", weight).model(out_shape=(None, 2)).SerializeToString())
+    with pytest.raises(ValueError, match="expected float32 for input 1, 'c0', got float64"):
+        import_model(path)
+
+
+@pytest.mark.parametrize("opset", [7, 10, 29, 200])
+def test_opsets(opset, tmp_path):
+    g = Graph().chain("Relu")
+    model = g.model()
+    model.opset_import[0].version = opset
+    g.model = lambda: model
+    assert f"expected one opset of ONNX, from 11 to 28, got [{opset}]" in refusal(g, tmp_path)
+
+
+def test_an_output_of_another_shape_than_the_file_says(tmp_path):
+    g = Graph()
+    model = g.chain("Flatten").chain("Relu").model()
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 191
+    g.model = lambda: model
+    path = g.save(tmp_path)
+    with pytest.raises(ValueError, match=r"output 'v1': expected layers that give \[.*191\], got \(192,\)"):
+        import_model(path)
+
+
+def test_a_graph_that_does_nothing(tmp_path):
+    assert refusal(Graph().chain("Identity"), tmp_path).startswith("expected at least one node that does something")

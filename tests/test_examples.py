@@ -263,3 +263,18 @@ def test_sklearn_mnist():
     said = run("sklearn_mnist.py", "--seconds", "4", home=home)
     ours, theirs = (float(found) for found in re.findall(r"test accuracy ([\d.]+)%", said))
     assert ours > 98 and theirs > 90
+
+
+# ---- PyTorch
+@pytest.mark.oracle
+def test_from_torch(tmp_path):
+    said = run("from_torch.py", home=tmp_path)
+    assert "The weights are the same, to the last bit: True" in said
+    differences = [float(found) for found in re.findall(r"by at most (\S+)", said)]
+    assert len(differences) == 2 and max(differences) < 1e-4
+    assert accuracy_in(said) > 90
+
+
+def test_from_torch_without_torch_says_so(tmp_path):
+    done = started("from_torch.py", home=tmp_path, before="sys.modules['torch'] = None\n")
+    assert done.returncode == 1 and done.stderr == "PyTorch is not installed: pip install torch\n"

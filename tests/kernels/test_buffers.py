@@ -195,19 +195,8 @@ def test_no_function_is_forgotten():
                 found[f"{path.stem}.{name}"] = value
     batch = {name.partition(",")[0] for name in METHODS if name.startswith("batch.")}
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *batch}
-    plain_ones = {
-        "num_threads",
-        "padding",
-        "dilation",
-        "groups",
-        "stride",
-        "ceil_mode",
-        "offset",
-        "seed",
-        "step",
-        "path",
-        "clip_norm",
-    }
+    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "seed", "step",
+                  "path", "clip_norm"}
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
 

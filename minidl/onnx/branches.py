@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any, NoReturn
 
 from minidl.onnx.graph import Graph, Node, refuse
 from minidl.stack import MOST_NESTED
@@ -31,6 +32,24 @@ def series(graph: Graph, constants: Container[str]) -> Chain:
     return _Graph(graph, constants).whole()
 
 
+def shared(nodes: list[Node]) -> list[Node]:
+    """The nodes, each Concat of what another one has concatenated before reading that: [[a, b], c] for [a, b, c].
+
+    So a DenseNet becomes one that parts and meets.
+    """
+    made, known = list[Node](), dict[tuple[str, str, Any], str]()
+    for node in nodes:
+        if node.op == "Concat" and not node.domain:
+            axis, (first, *rest) = node.attributes.get("axis"), node.inputs
+            while rest and (first, rest[0], axis) in known:
+                first = known[first, rest.pop(0), axis]
+            if len(rest) == 1:
+                known[first, rest[0], axis] = node.outputs[0]
+            node = replace(node, inputs=[first, *rest])
+        made.append(node)
+    return made
+
+
 class _Graph:
     """For each node that examples go through: what it reads, and where the branches that meet in it have parted.
 
@@ -39,12 +58,12 @@ class _Graph:
     """
 
     def __init__(self, graph: Graph, constants: Container[str]) -> None:
-        self.nodes, self.constants, self.output = graph.nodes, constants, graph.outputs[0].name
+        self.nodes, self.constants, self.output = shared(graph.nodes), constants, graph.outputs[0].name
         self.makers, self.others = {graph.inputs[0].name: INPUT}, dict[str, Node]()
         self.sources: dict[int, list[int]] = {}
         self.parting, self.depth = {INPUT: INPUT}, {INPUT: 0}
         self.seen: set[int] = set()
-        for i, node in enumerate(graph.nodes):
+        for i, node in enumerate(self.nodes):
             self._add(i, node, [name for name in node.inputs if name and name not in constants])
 
     def _add(self, i: int, node: Node, names: list[str]) -> None:
@@ -83,13 +102,39 @@ class _Graph:
             self.seen.add(at)
             if len(self.sources[at]) == 1:
                 found.append(node)
-            elif depth == MOST_NESTED:
-                refuse(node, f"expected branches in branches at most {MOST_NESTED} deep, got more")
             else:
-                ends = self.sources[at]
-                found.append(Join(node, [self.chain(self.parting[at], one, depth + 1) for one in ends]))
+                found.append(self.join(node, self.parting[at], self.sources[at], depth))
             at = self.parting[at]
         return found[::-1]
+
+    def join(self, node: Node, start: int, ends: list[int], depth: int) -> Join:
+        """The branches from `start` that end in these nodes, and meet in this one."""
+        if depth == MOST_NESTED:
+            refuse(node, f"expected branches in branches at most {MOST_NESTED} deep, got more")
+        groups = (
+            self.groups(start, ends) if node.op == "Concat" and len(ends) == len(node.inputs) else [[n] for n in ends]
+        )
+        branches = []
+        for group in groups:
+            common = reduce(self._common, group)
+            branch = self.chain(start, common, depth + 1)
+            if len(group) > 1:
+                inner = replace(node, inputs=[""] * len(group), outputs=[""])
+                branch.append(self.join(inner, common, group, depth + 1))
+            branches.append(branch)
+        return Join(replace(node, inputs=node.inputs[: len(groups)]) if len(groups) < len(ends) else node, branches)
+
+    def groups(self, start: int, ends: list[int]) -> list[list[int]]:
+        """Neighbours that part later than the others: [a, b, c] is [a, [b, c]] if b and c have more in common."""
+        found, common = [[ends[0]]], ends[0]
+        for end in ends[1:]:
+            common = self._common(common, end)
+            if common == start:
+                found.append([end])
+                common = end
+            else:
+                found[-1].append(end)
+        return found
 
     def _refuse_output(self) -> NoReturn:
         """Raises the ValueError for an output to which no way leads, naming the first node that bars it."""

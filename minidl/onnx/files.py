@@ -110,14 +110,14 @@ def from_bytes(content: bytes) -> Graph:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
         raise FileError(f"expected a valid ONNX graph: {_first_line(error)}") from error
-    tensors = {tensor.name: _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer}
+    tensors = {utf8(tensor.name): _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer}
     return Graph(
         [_from_node(onnx, node) for node in model.graph.node],
         tensors,
         [_from_value(onnx, value) for value in model.graph.input if value.name not in tensors],
         [_from_value(onnx, value) for value in model.graph.output],
         opset,
-        {entry.key: entry.value for entry in model.metadata_props},
+        {utf8(entry.key): utf8(entry.value) for entry in model.metadata_props},
     )
 
 
@@ -159,10 +159,18 @@ def _check_inside(onnx: Any, tensor: Any, name: str) -> None:
         )
 
 
+def utf8(value: str | bytes) -> str:
+    """A string of a file; protobuf gives bytes for what is no UTF-8."""
+    if isinstance(value, bytes):
+        raise FileError(f"expected names in UTF-8, got {value[:100]!r}")
+    return value
+
+
 def _from_node(onnx: Any, node: Any) -> Node:
-    attributes = {attribute.name: _from_attribute(onnx, attribute) for attribute in node.attribute}
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    return Node(node.op_type, node.name, list(node.input), list(node.output), attributes, node.doc_string, domain)
+    attributes = {utf8(attribute.name): _from_attribute(onnx, attribute) for attribute in node.attribute}
+    domain = "" if node.domain == "ai.onnx" else utf8(node.domain)
+    inputs, outputs = list(map(text, node.input)), list(map(text, node.output))
+    return Node(utf8(node.op_type), utf8(node.name), inputs, outputs, attributes, utf8(node.doc_string), domain)
 
 
 def _from_attribute(onnx: Any, attribute: Any) -> Any:
@@ -190,11 +198,8 @@ def _from_value(onnx: Any, value: Any) -> Value:
     tensor = value.type.tensor_type
     sizes = [one.dim_value if one.HasField("dim_value") else one.dim_param or None for one in tensor.shape.dim]
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
-    return Value(
-        value.name,
-        {"float": "float32", "double": "float64"}.get(dtype, dtype),
-        sizes if tensor.HasField("shape") else None,
-    )
+    dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
+    return Value(utf8(value.name), dtype, sizes if tensor.HasField("shape") else None)
 
 
 def _from_tensor(onnx: Any, tensor: Any, name: str) -> Array:

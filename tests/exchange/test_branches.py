@@ -46,6 +46,22 @@ def told(chain):
             ["a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "d = Add(b, c)", "y = Sum(d, x)"],
             "[Relu [Tanh | Elu]Add | ]Sum",
         ),
+        (
+            ["a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "d = Sigmoid(x)", "y = Concat(d, b, c, x)"],
+            "[Sigmoid | Relu [Tanh | Elu]Concat | ]Concat",
+        ),
+        (
+            [
+                "a = Relu(x)",
+                "p = Concat(x, a)",
+                "b = Tanh(p)",
+                "q = Concat(x, a, b)",
+                "c = Elu(q)",
+                "y = Concat(x, a, b, c)",
+            ],
+            "[ | Relu]Concat [ | Tanh]Concat [ | Elu]Concat",
+        ),
+        (["a = Relu(x)", "b = Concat(x, a)", "c = Concat(x, a)", "y = Tanh(c)"], "[ | Relu]Concat Concat Tanh"),
         (["z = Tanh(x)", "a = Relu(x)"], "Relu"),  # what nobody needs
         (["z = Shape(x)", "y = Reshape(x, z)"], "Reshape"),
     ],

@@ -77,6 +77,13 @@ def test_damaged_anywhere(path):
     assert set(outcomes) == {FileError, ValueError, Sequential}
 
 
+def test_names_that_are_no_text(path):
+    content = Graph().chain("LeakyRelu", alpha=0.5).model().SerializeToString()
+    for name in (b"alpha", b"LeakyRelu_0", b"v0"):
+        with pytest.raises(FileError):
+            import_model(put(path, content.replace(name, b"\xff" * len(name))))
+
+
 def test_numbers_that_are_not_there(path):
     g = Graph((4,))
     model = g.chain("MatMul", g.normal(4, 2)).model()

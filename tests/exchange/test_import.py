@@ -360,3 +360,52 @@ def test_open_sizes_need_an_input_shape(tmp_path):
         import_model(path, input_shape=(3, 9))
     with pytest.raises(TypeError, match="input_shape: expected a tuple"):
         import_model(path, input_shape=3)
+
+
+# ---- nets
+
+
+def test_densenet(tmp_path):
+    """Each Concat has all that came before, as torchvision writes it."""
+    g = Graph()
+    values = [g.add("Conv", "x", g.normal(4, 3, 3, 3), pads=[1, 1, 1, 1])]
+    for width in (4, 6, 8):
+        features = g.add("Concat", *values, axis=1)
+        values.append(g.add("Conv", g.add("Relu", features), g.normal(2, width, 3, 3), pads=[1, 1, 1, 1]))
+    g.add("Relu", g.add("Concat", *values, axis=1))
+    check(g, tmp_path, "Conv2D", *["Parallel"] * 3, "ReLU")
+
+
+def test_inception_whose_branches_part_again(tmp_path):
+    """As Mixed_7c of torchvision's inception_v3: one Concat for branches of branches."""
+    g = Graph()
+    first = g.add("Relu", g.add("Conv", "x", g.normal(4, 3, 1, 1)))
+    ends = [g.add("Conv", first, g.normal(2, 4, *kernel), pads=pads) for kernel, pads in
+            (((1, 3), [0, 1, 0, 1]), ((3, 1), [1, 0, 1, 0]))]  # fmt: skip
+    pooled = g.add("AveragePool", "x", kernel_shape=[3, 3], pads=[1, 1, 1, 1], count_include_pad=1)
+    g.add("Concat", g.add("Conv", "x", g.normal(2, 3, 1, 1)), *ends, pooled, axis=1)
+    model = check(g, tmp_path, "Parallel")
+    assert [len(branch) for branch in model.layers[0].branches] == [1, 3, 1]
+
+
+def test_resnet_as_pytorch_writes_it(tmp_path):
+    """Batch norm in the convolutions, projections in shortcuts, x.view(x.size(0), -1)."""
+    g = Graph()
+
+    def conv(x, inputs, filters, kernel=3, stride=1):
+        pads = [kernel // 2] * 4
+        options = {"dilations": [1, 1], "group": 1, "kernel_shape": [kernel] * 2, "pads": pads, "strides": [stride] * 2}
+        return g.add("Conv", x, g.normal(filters, inputs, kernel, kernel), g.normal(filters), **options)
+
+    x = g.add("Relu", conv("x", 3, 8))
+    body = conv(g.add("Relu", conv(x, 8, 8)), 8, 8)
+    x = g.add("Relu", g.add("Add", body, x))
+    body = conv(g.add("Relu", conv(x, 8, 16, stride=2)), 16, 16)
+    x = g.add("Relu", g.add("Add", body, conv(x, 8, 16, 1, 2)))
+    x = g.add("GlobalAveragePool", x)
+    size = g.add("Gather", g.add("Shape", x), g.add("Constant", value=tensor(0)), axis=0)
+    shape = g.add("Concat", g.add("Unsqueeze", size, g.whole(0)), g.whole(-1), axis=0)
+    x = g.add("Reshape", x, shape, allowzero=0)
+    g.add("Gemm", x, g.normal(10, 16), g.normal(10), alpha=1.0, beta=1.0, transB=1)
+    model = check(g, tmp_path, "Conv2D", "ReLU", "Residual", "ReLU", "Residual", "ReLU", "GlobalAvgPool2D", "Dense")
+    assert model.layers[2].shortcut is None and len(model.layers[4].shortcut) == 1

@@ -227,11 +227,11 @@ def test_branches_of_shapes_that_are_made_equal(tmp_path):
 
 
 def test_branches_that_part_within_branches(tmp_path):
-    """As in DenseNets written without nesting: c1 goes into both sums."""
+    """c1 goes into both, in another order."""
     g = Graph()
     c1 = g.add("Relu", "x")
     j1 = g.add("Concat", "x", c1, axis=1)
-    g.add("Concat", "x", c1, g.add("Tanh", j1), axis=1)
+    g.add("Concat", c1, "x", g.add("Tanh", j1), axis=1)
     assert "node 'Relu_0' (Relu): its output goes into branches that do not part there" in refusal(g, tmp_path)
 
 

@@ -95,21 +95,23 @@ def from_bytes(content: bytes) -> Graph:
     from google.protobuf.message import DecodeError
 
     try:
-        model = onnx.load_model_from_string(content)
-    except DecodeError as error:
+        return _from_model(onnx, onnx.load_model_from_string(content))
+    except (DecodeError, UnicodeDecodeError) as error:
         raise FileError(f"expected an ONNX file, got a damaged or another one: {error}") from error
+    except onnx.checker.ValidationError as error:
+        raise FileError(f"expected a valid ONNX graph: {_first_line(error)}") from error
+
+
+def _from_model(onnx: Any, model: Any) -> Graph:
     if not model.graph.node or not model.opset_import:
-        raise FileError(f"expected an ONNX file, got {len(content)} bytes that hold no graph")
+        raise FileError("expected an ONNX file, got one that holds no graph")
     if model.functions:
         raise ValueError(
             f"expected ONNX's operators alone, got the function {model.functions[0].name!r} of the file's own"
         )
     opset = _checked_opset(model)
     _check_plain(onnx, model.graph)
-    try:
-        onnx.checker.check_model(model)
-    except onnx.checker.ValidationError as error:
-        raise FileError(f"expected a valid ONNX graph: {_first_line(error)}") from error
+    onnx.checker.check_model(model)
     tensors = {utf8(tensor.name): _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer}
     return Graph(
         [_from_node(onnx, node) for node in model.graph.node],
@@ -169,7 +171,7 @@ def utf8(value: str | bytes) -> str:
 def _from_node(onnx: Any, node: Any) -> Node:
     attributes = {utf8(attribute.name): _from_attribute(onnx, attribute) for attribute in node.attribute}
     domain = "" if node.domain == "ai.onnx" else utf8(node.domain)
-    inputs, outputs = list(map(text, node.input)), list(map(text, node.output))
+    inputs, outputs = list(map(utf8, node.input)), list(map(utf8, node.output))
     return Node(utf8(node.op_type), utf8(node.name), inputs, outputs, attributes, utf8(node.doc_string), domain)
 
 

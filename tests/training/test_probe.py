@@ -30,7 +30,14 @@ from minidl.layers import (
     Sigmoid,
     Tanh,
 )
-from minidl.losses import Huber, MeanSquaredError, Poisson, SoftmaxCrossEntropy, softmax_cross_entropy
+from minidl.losses import (
+    BinaryCrossEntropy,
+    Huber,
+    MeanSquaredError,
+    Poisson,
+    SoftmaxCrossEntropy,
+    softmax_cross_entropy,
+)
 from minidl.optimizers import SGD, Adam, RMSprop
 from minidl.schedules import Cosine
 from minidl.training.report import _probe
@@ -160,6 +167,11 @@ def test_the_loss_of_guessing():
     found = guessing(MeanSquaredError(), numbers, weights, (3,))
     assert found.guess == pytest.approx(np.average(((numbers - mean) ** 2).mean(axis=1), weights=weights))
     assert (found.right, found.learned(found.guess), found.learned(0.0)) == (0, 0, 1)
+    even = (y % 2 == 0)[:, np.newaxis].astype(float)
+    found = guessing(BinaryCrossEntropy(), even, None, (1,))
+    share = even.mean()
+    assert found.guess == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
+    assert found.right == pytest.approx(0, abs=1e-4)
     counts = rng.poisson(3.0, (500, 1)).astype(float)
     found = guessing(Poisson(), counts, None, (1,))
     nearby = [float(Poisson()(np.full((500, 1), np.log(3) + d), counts)[0].mean()) for d in np.linspace(-0.2, 0.2, 41)]

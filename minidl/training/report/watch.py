@@ -14,19 +14,7 @@ from minidl.arrays import Array
 from minidl.container import ADD, CONCAT, Container, met
 from minidl.data import Index
 from minidl.layer import Layer
-from minidl.layers import (
-    ELU,
-    GELU,
-    BatchNorm1D,
-    BatchNorm2D,
-    GroupNorm,
-    Hardswish,
-    LayerNorm,
-    ReLU,
-    Sigmoid,
-    SiLU,
-    Tanh,
-)
+from minidl.layers import ELU, GELU, Hardswish, ReLU, Sigmoid, SiLU, Tanh
 from minidl.network import Network, Stage, stage_of
 from minidl.stages import trains
 
@@ -35,7 +23,6 @@ FLAT = {
     ReLU: (0.0, math.inf), Hardswish: (-3.0, math.inf), ELU: (-3.0, math.inf), GELU: (-3.0, math.inf),
     SiLU: (-5.5, math.inf), Sigmoid: (-4.4, 4.4), Tanh: (-2.2, 2.2),
 }  # fmt: skip
-NORMS = (BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm)
 
 
 class Spread:
@@ -78,7 +65,7 @@ class Seen:
     name: str
     layer: Layer
     learns: bool  # whether steps change parameters of it
-    reads_data: bool = False  # whether it is a first one with weights: nothing in front of it has any, or normalizes
+    reads_data: bool = False  # whether it is a first one with weights: nothing in front of it has parameters
     input: Spread | None = None  # of one that reads data
     off: NDArray[np.bool_] | None = None  # of each unit (channel, feature): whether it was flat for every example
     flat: int = 0  # of `values` numbers, those at which its function is flat
@@ -201,7 +188,7 @@ def _chain(
             continue
         seen = Seen(name, layer, trains([layer], network.trained))
         seen.reads_data = data and bool(seen.weights)
-        data = data and not layer.params and not layer.buffers and not isinstance(layer, NORMS)
+        data = data and not layer.params and not layer.buffers
         found.append(seen)
         parts.append(Leaf(stage_of(layer, name, network.parameters, network.trained), seen))
     return Chain(parts), data

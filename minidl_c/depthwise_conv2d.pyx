@@ -178,10 +178,13 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef bint is_edge(const axis *a, Py_ssize_t edge, Py_ssize_t full) noexcept:
-    """Whether run `edge` is one pixel beside run `full` that lacks one of its three taps, so that a register tile does both."""
+    """Whether run `edge` is one pixel beside run `full` that lacks the outermost of its three taps: a register tile does both."""
     cdef const axis_run *e = &a.runs[edge]
     cdef const axis_run *f = &a.runs[full]
+    cdef bint first = (edge < full) == (a.source_step > 0)    # whether it is the first tap or the last one
     if not 0 <= edge < a.n_runs or not 0 <= full < a.n_runs or e.n != 1 or e.taps != 2 or f.taps != 3:
+        return False
+    if e.tap != f.tap + (a.tap_step if first else 0):
         return False
     return e.out + a.out_step == f.out if edge < full else f.out + f.n * a.out_step == e.out
 

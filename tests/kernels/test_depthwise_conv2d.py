@@ -74,6 +74,17 @@ def test_random_geometries(check, seed):
 
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
+@pytest.mark.parametrize("kernel", [4, 5, 6])
+def test_three_columns_see_three_taps_of_wider_kernels(check, kernel, stride):
+    """Neighbours that see two are no edges of those that see three, if the two are others than these."""
+    for padding in range(kernel + 2):
+        for dilation in (1, 2):
+            case = case_of(4, 3, (2, kernel), (1, stride), (0, 0, padding, padding), (1, dilation))
+            if min(case.spare) >= 0:
+                compare(check, case, whole=True, number=padding)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 0, 1), (1, 0, 1, 0), (2, 2, 2, 2)], ids=str)
 def test_kernels_of_3_for_every_width_and_padding(check, stride, padding):
     """All numbers of pixels that register tiles can be cut into, with edges and without."""

@@ -1,5 +1,7 @@
 """Layers that slide a window over an image."""
 
+from dataclasses import replace
+
 from contract.case import Case, functional
 from geometries import conv_cases, depthwise_cases, pool_cases, transposed_cases
 
@@ -7,18 +9,20 @@ from minidl.layers import AvgPool2D, Conv2D, ConvTranspose2D, DepthwiseConv2D, M
 
 
 def drawn(cases, rng):
-    """A random geometry."""
-    return next(iter(cases(int(rng.integers(2**32)), 1)))
+    """A random geometry; `cases` gives geometries of all forms in turn, of which there are at most 14."""
+    *_, case = cases(int(rng.integers(2**32)), int(rng.integers(1, 15)))
+    return case
 
 
 def symmetric(case):
-    """Whether PyTorch has such a padding."""
+    """The geometry with as many zeros behind as in front: PyTorch knows no other."""
     top, bottom, left, right = case.padding
-    return (top, left) == (bottom, right)
+    vertical, horizontal = max(top, bottom), max(left, right)
+    return replace(case, padding=(vertical, vertical, horizontal, horizontal))
 
 
 def conv2d(rng):
-    case = next(c for c in iter(lambda: drawn(conv_cases, rng), None) if symmetric(c))
+    case = symmetric(drawn(conv_cases, rng))
     options = case.options | {"padding": case.padding[::2]}
     layer = Conv2D(case.filters, case.kernel, **options, use_bias=bool(rng.random() < 0.8))
     return Case(layer, case.x_shape[1:], lambda x, weight, bias=None: functional().conv2d(x, weight, bias, **options))
@@ -44,7 +48,7 @@ def conv_transpose2d(rng):
 
 
 def depthwise_conv2d(rng):
-    case = next(c for c in iter(lambda: drawn(depthwise_cases, rng), None) if symmetric(c))
+    case = symmetric(drawn(depthwise_cases, rng))
     options = case.options | {"padding": case.padding[::2]}
     groups = options.pop("groups")
     multiplier, use_bias = case.filters // groups, bool(rng.random() < 0.8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from minidl.onnx.graph import Graph, Node, refuse
 from minidl.stack import MOST_NESTED
@@ -37,10 +37,10 @@ def shared(nodes: list[Node]) -> list[Node]:
 
     So a DenseNet becomes one that parts and meets.
     """
-    made, known = list[Node](), dict[tuple[str, str, Any], str]()
+    made, known = list[Node](), dict[tuple[str, str, str], str]()
     for node in nodes:
         if node.op == "Concat" and not node.domain:
-            axis, (first, *rest) = node.attributes.get("axis"), node.inputs
+            axis, (first, *rest) = str(node.attributes.get("axis")), node.inputs
             while rest and (first, rest[0], axis) in known:
                 first = known[first, rest.pop(0), axis]
             if len(rest) == 1:
@@ -71,9 +71,7 @@ class _Graph:
         if not node.outputs or not names or any(name not in self.makers for name in names):
             return  # if somebody needs it, `_refuse_output` says what is wrong
         self.sources[i] = [self.makers[name] for name in names]
-        common = self.sources[i][0]
-        for other in self.sources[i][1:]:
-            common = self._common(common, other)
+        common = reduce(self._common, self.sources[i])
         self.parting[i], self.depth[i] = common, self.depth[common] + 1
         self.makers[node.outputs[0]] = i
 
@@ -111,9 +109,8 @@ class _Graph:
         """The branches from `start` that end in these nodes, and meet in this one."""
         if depth == MOST_NESTED:
             refuse(node, f"expected branches in branches at most {MOST_NESTED} deep, got more")
-        groups = (
-            self.groups(start, ends) if node.op == "Concat" and len(ends) == len(node.inputs) else [[n] for n in ends]
-        )
+        regroups = node.op == "Concat" and len(ends) == len(node.inputs)  # sums would be rounded otherwise
+        groups = self.groups(start, ends) if regroups else [[end] for end in ends]
         branches = []
         for group in groups:
             common = reduce(self._common, group)
@@ -146,7 +143,5 @@ class _Graph:
         if used := [name for name in self.others if name in needed]:
             refuse(self.others[used[0]], f"expected its first output alone to be used, got {used[0]!r}")
         if barred is not None:
-            refuse(
-                barred, "expected examples or constants to compute from, got neither, or more than can be computed here"
-            )
+            refuse(barred, "expected examples, or constants that can be computed here, got something else")
         raise ValueError(f"output {self.output!r}: expected one that is computed from the input, got a constant")

@@ -17,10 +17,13 @@ from minidl.onnx.joins import branches_of, composed, container
 from minidl.onnx.merging import merged
 from minidl.onnx.operators import READ
 from minidl.onnx.reading import Made, Operator
+from minidl.saving.files import MAX_HEADER
 from minidl.sequential import Sequential
 from minidl.shapes import Shape
 from minidl.shapes import input_shape as checked_shape
 from minidl.stack import MOST_PIXELS
+
+DTYPES = ("float32", "float64")
 
 
 def model_of(graph: Graph, input_shape: Shape | None) -> Sequential:
@@ -34,9 +37,12 @@ def exported(graph: Graph) -> Sequential | None:
 
     What a file says of itself is not believed: the model is exported again, and has to give the same graph.
     """
+    told = graph.metadata.get(RECIPE, "")
+    if len(told) > MAX_HEADER or len(graph.inputs) != 1 or graph.inputs[0].dtype not in DTYPES:
+        return None
     try:
-        recipe = json.loads(graph.metadata[RECIPE])
-        counters = {name: np.array(number, recipe["dtype"]) for name, number in recipe.pop(COUNTERS).items()}
+        recipe = json.loads(told)
+        counters = {name: np.array(number, graph.inputs[0].dtype) for name, number in recipe.pop(COUNTERS).items()}
         model = Sequential.from_recipe(recipe, {**graph.tensors, **counters}, {})
         same = _plain(graph_of(model)) == _plain(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
@@ -66,7 +72,7 @@ class Importer:
             told = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
             raise ValueError(f"expected a graph of one input and one output, got {told[0]} and {told[1]}")
         (self.input,) = graph.inputs
-        if self.input.dtype not in ("float32", "float64"):
+        if self.input.dtype not in DTYPES:
             raise ValueError(f"input {self.input.name!r}: expected float or double, got {self.input.dtype}")
         self.dtype, self.shape = self.input.dtype, shape_of(self.input, input_shape)
         first = self.input.shape[0] if self.input.shape else None

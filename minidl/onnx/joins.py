@@ -36,7 +36,8 @@ def composed(join: Join, constants: Mapping[str, Array]) -> list[Made] | None:
             root = _number(scale, constants)
             root = 1 / root if scale.op == "Mul" and root else root
             fits = math.isclose(root, math.sqrt(2), rel_tol=1e-6) and _number(one, constants) == 1
-            return [Made(GELU()), Made(Rescale(2.0))] if fits and scale.inputs[1] in constants else None
+            behind = scale.op == "Mul" or scale.inputs[1] in constants  # and not sqrt(2) / x
+            return [Made(GELU()), Made(Rescale(2.0))] if fits and behind else None
     return None
 
 

@@ -154,6 +154,9 @@ def test_a_recipe_of_something_huge(path):
     assert "3000000000000" in entry.value
     found = import_model(put(path, model))
     assert [layer.units for layer in found.layers if isinstance(layer, Dense)] == [3, 2]
+    for told in (entry.value.replace('"float32"', '"V4000000000000"'), '{"counters":' + "[" * 10**7):
+        entry.value = told
+        assert len(import_model(put(path, model)).layers) == 3
 
 
 @pytest.mark.parametrize("shape", [(3, 2**40, 2**40), (2**40, 2, 2), (2**62,)])

@@ -44,7 +44,7 @@ def test_x_times_a_function_of_x(swapped, tmp_path):
     times(lambda x: g.add("HardSigmoid", x, alpha=1 / 6, beta=0.5))
     times(lambda x: g.add("Add", g.add("Erf", g.add("Div", x, g.constant(2**0.5))), g.constant(1)))
     g.chain("Mul", g.constant(0.5))
-    times(lambda x: g.add("Add", g.constant(1), g.add("Erf", g.add("Mul", x, g.constant(0.5**0.5)))))
+    times(lambda x: g.add("Add", g.constant(1), g.add("Erf", g.add("Mul", g.constant(0.5**0.5), x))))
     g.add("Mul", g.constant(0.5), g.last)
     check(g, tmp_path, "SiLU", "Hardswish", "GELU", "GELU")
 
@@ -136,6 +136,7 @@ def test_average_pool_where_padding_counts(tmp_path):
     options = {"kernel_shape": [3, 3], "strides": [2, 2], "count_include_pad": 1}
     check(Graph().chain("AveragePool", pads=[1, 1, 1, 1], **options), tmp_path, "AvgPool2D")
     check(Graph().chain("AveragePool", pads=[0, 0, 1, 1], **options), tmp_path, "Pad2D", "AvgPool2D")
+    check(Graph(opset=22).chain("AveragePool", pads=[1, 1, 1, 1], ceil_mode=1, **options), tmp_path, "AvgPool2D")
 
 
 @pytest.mark.parametrize("op", ["GlobalAveragePool", "GlobalMaxPool"])

@@ -208,6 +208,21 @@ def test_squeeze_and_excitation(tmp_path):
     assert "node 'Mul_2' (Mul): expected branches that meet" in refusal(g, tmp_path)
 
 
+def test_what_is_nearly_an_activation(tmp_path):
+    g = Graph()
+    g.add("Mul", "x", g.add("HardSigmoid", "x"))  # slope 0.2
+    assert "node 'Mul_1' (Mul): expected branches that meet" in refusal(g, tmp_path)
+    for scale, one in ((2.0, 1.0), (2**0.5, 2.0)):
+        g = Graph()
+        erf = g.add("Erf", g.add("Div", "x", g.constant(scale)))
+        g.add("Mul", "x", g.add("Add", erf, g.constant(one)))
+        assert "node 'Mul_3' (Mul): expected branches that meet" in refusal(g, tmp_path)
+    g = Graph()
+    erf = g.add("Erf", g.add("Div", g.constant(2**0.5), "x"))
+    g.add("Mul", "x", g.add("Add", erf, g.constant(1.0)))
+    assert "node 'Mul_3' (Mul): expected branches that meet" in refusal(g, tmp_path)
+
+
 def test_concat_of_rows(tmp_path):
     g = Graph()
     g.add("Concat", "x", g.add("Relu", "x"), axis=2)
@@ -254,9 +269,7 @@ def test_the_second_output_of_a_node(tmp_path):
 def test_an_output_that_no_input_leads_to(tmp_path):
     g = Graph()
     g.add("RandomNormal", shape=[2, 2])
-    assert "node 'RandomNormal_0' (RandomNormal): expected examples or constants to compute from" in refusal(
-        g, tmp_path
-    )
+    assert "node 'RandomNormal_0' (RandomNormal): expected examples, or constants that" in refusal(g, tmp_path)
     g = Graph()
     g.add("Relu", "x")
     g.add("Transpose", g.normal(2, 3))
@@ -266,7 +279,7 @@ def test_an_output_that_no_input_leads_to(tmp_path):
 def test_noise_beside_the_examples(tmp_path):
     g = Graph()
     g.add("Add", "x", g.add("RandomNormal", shape=[1, 3, 8, 8]))
-    assert "node 'RandomNormal_0' (RandomNormal): expected examples or constants" in refusal(g, tmp_path)
+    assert "node 'RandomNormal_0' (RandomNormal): expected examples, or constants" in refusal(g, tmp_path)
 
 
 def test_what_cannot_be_computed_of_constants(tmp_path):
@@ -290,6 +303,15 @@ def test_several_inputs_and_outputs(tmp_path):
     model.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1]))
     g.model = lambda: model
     assert "expected a graph of one input and one output, got ['x', 'z'] and ['v0']" in refusal(g, tmp_path)
+
+
+def test_no_input(tmp_path):
+    g = Graph()
+    g.add("Relu", g.normal(2, 2))
+    model = g.model()
+    del model.graph.input[:]
+    g.model = lambda: model
+    assert "expected a graph of one input and one output, got [] and ['v0']" in refusal(g, tmp_path)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "int64"])

@@ -235,6 +235,13 @@ def test_concat_with_a_constant(tmp_path):
     assert "node 'Concat_1' (Concat): expected branches alone, got a constant beside them" in refusal(g, tmp_path)
 
 
+@pytest.mark.parametrize(("op", "attributes"), [("Sum", {}), ("Concat", {"axis": 1})])
+def test_a_constant_beside_the_examples(op, attributes, tmp_path):
+    g = Graph(batch=1)
+    g.add(op, "x", g.normal(1, 3, 8, 8), **attributes)
+    assert f"node '{op}_0' ({op}): expected no input 'c0': no layer of minidl has that" in refusal(g, tmp_path)
+
+
 def test_branches_of_shapes_that_are_made_equal(tmp_path):
     g = Graph()
     g.add("Add", "x", g.add("GlobalAveragePool", "x"))

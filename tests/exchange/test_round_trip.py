@@ -152,6 +152,13 @@ def test_the_graph_counts_and_not_what_the_file_says_of_itself(what, tmp_path, r
     assert [type(layer).__name__ for layer in found.layers].count("ReLU") == (what != "a node")
 
 
+def test_what_matters_in_training_is_in_the_graph_too(tmp_path):
+    layers = [BatchNorm2D(eps=1e-3, momentum=0.2), Dropout(0.3), Flatten(), Dense(2)]
+    model = Sequential(layers, input_shape=(2, 3, 3))
+    graph = without_metadata(written(model, tmp_path / "model.onnx"))
+    assert repr(model_of(graph, None)) == repr(model)
+
+
 def half(rng, shape):
     return np.full(shape, 0.5)
 

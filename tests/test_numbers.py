@@ -1,4 +1,4 @@
-"""The numbers of examples that kernels are told: those in the fitted X, however a batch comes to the kernel.
+"""The numbers of examples that kernels are told: those in the fitted X without rows of weight 0, however they come.
 
 Random masks depend on them. The user's op of user_kernel/number.pyx writes them into its output.
 """
@@ -90,11 +90,13 @@ def test_every_way_into_a_step_tells_the_same_numbers(number, memory_map, weight
         "stages, memory map": ([Rescale(1.0), Same(), number()], memory_map("u1")),
         "loss in Python": ([number()], X, wrapped_loss),
     }
+    used = np.ones(N, bool) if weights is None else weights > 0
+    numbers = np.cumsum(used) - 1
     expected = None
     for name, way in ways.items():
         found = fitted(*way, sample_weight=weights)
         for scores in found[0]:
-            assert np.array_equal(scores[:, 0], scores[:, 1]), name
+            assert np.array_equal(scores[:, 0], numbers[scores[:, 1].astype(int)]), name
             assert not np.array_equal(scores[:, 0], np.sort(scores[:, 0]))  # shuffled
         expected = expected or found
         assert found[1:] == expected[1:], name

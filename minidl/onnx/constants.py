@@ -66,14 +66,13 @@ def reshape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
 
 
 def cut(inputs: list[Any], attributes: dict[str, Any]) -> Array:
-    """Slice: as Python's slices, but that an end far below 0 means from the last one to the first."""
+    """Slice, which is Python's."""
     x, starts, ends, *rest = inputs
     axes = rest[0].tolist() if rest and rest[0] is not None else range(len(starts))
     steps = rest[1].tolist() if len(rest) > 1 and rest[1] is not None else [1] * len(starts)
     pieces = [slice(None)] * x.ndim
     for axis, start, end, step in zip(axes, starts.tolist(), ends.tolist(), steps, strict=True):
-        beyond = step < 0 and end < -x.shape[axis]
-        pieces[axis] = slice(start, None if beyond else end, step)
+        pieces[axis] = slice(start, end, step)
     return x[tuple(pieces)]
 
 

@@ -169,6 +169,14 @@ def test_an_input_of_something_huge(shape, path):
         import_model(put(path, g.model(out_shape=(None,))))
 
 
+def test_more_pixels_than_building_has_time_for(path):
+    g = Graph((1, 2**22, 1))
+    for _ in range(5):
+        g.chain("Relu")
+    with pytest.raises(ValueError, match=r"node 'Relu_3' \(Relu\): expected at most 16777216 rows and columns"):
+        import_model(put(path, g.model()))
+
+
 def test_many_nodes(path, monkeypatch):
     g = Graph((4,))
     for _ in range(20_001):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.onnx.graph import Graph, Node, refuse
+from minidl.onnx.graph import BATCH, Graph, Node, refuse
 
 MOST = 4096  # numbers in an array that is put together, not read from the file
 WHOLE = {6: "int32", 7: "int64"}  # what ONNX calls the dtypes of shapes
@@ -24,6 +24,13 @@ def small(array: Array) -> Array:
     """The array; raises ValueError for one larger than any shape."""
     if array.size > MOST:
         raise ValueError(f"expected at most {MOST} numbers to compute with, got {array.size}")
+    return array
+
+
+def known(array: Array) -> Array:
+    """The array; raises ValueError where the number of examples, which nobody knows, is in it."""
+    if BATCH in array:
+        raise ValueError("expected numbers that do not depend on how many examples come, got others")
     return array
 
 
@@ -40,7 +47,8 @@ def cast(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     """Integers of another width: what else shapes are made of."""
     if inputs[0].dtype.kind != "i" or attributes["to"] not in WHOLE:
         raise ValueError(f"expected integers and to=6 or 7, got {inputs[0].dtype} and to={attributes['to']}")
-    return inputs[0].astype(WHOLE[attributes["to"]])
+    dtype = WHOLE[attributes["to"]]
+    return (inputs[0] if dtype == "int64" else known(inputs[0])).astype(dtype)
 
 
 def constant_of_shape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
@@ -71,7 +79,7 @@ def cut(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     axes = rest[0].tolist() if rest and rest[0] is not None else range(len(starts))
     steps = rest[1].tolist() if len(rest) > 1 and rest[1] is not None else [1] * len(starts)
     pieces = [slice(None)] * x.ndim
-    for axis, start, end, step in zip(axes, starts.tolist(), ends.tolist(), steps, strict=True):
+    for axis, start, end, step in zip(axes, known(starts).tolist(), known(ends).tolist(), steps, strict=True):
         pieces[axis] = slice(start, end, step)
     return x[tuple(pieces)]
 

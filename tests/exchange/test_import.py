@@ -410,3 +410,9 @@ def test_resnet_as_pytorch_writes_it(tmp_path):
     g.add("Gemm", x, g.normal(10, 16), g.normal(10), alpha=1.0, beta=1.0, transB=1)
     model = check(g, tmp_path, "Conv2D", "ReLU", "Residual", "ReLU", "Residual", "ReLU", "GlobalAvgPool2D", "Dense")
     assert model.layers[2].shortcut is None and len(model.layers[4].shortcut) == 1
+
+
+def test_a_pad_of_no_axes(tmp_path):
+    g = Graph(opset=18)
+    g.add("Pad", "x", g.whole(), "", g.whole())
+    check(g.chain("Relu"), tmp_path, "ReLU")

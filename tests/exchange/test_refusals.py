@@ -71,7 +71,15 @@ ONE_NODE = {
     "negative pads": (conv(2, 3, 3, 3, pads=[-1, 0, 0, 0]), "expected four pads of at least 0, got [-1, 0, 0, 0]"),
     "sides of a transposed convolution": (
         lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), pads=[0, 0, 1, 1]),
-        "node 'ConvTranspose_0' (ConvTranspose): expected as many pads on both sides, got (0, 0, 1, 1)",
+        "node 'ConvTranspose_0' (ConvTranspose): expected as many pads on both sides, got [0, 0, 1, 1]",
+    ),
+    "two pads of a transposed convolution": (
+        lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), pads=[1, 1]),
+        "node 'ConvTranspose_0' (ConvTranspose): expected four pads of at least 0, got [1, 1]",
+    ),
+    "windows that end before the image": (
+        lambda g: g.chain("MaxPool", kernel_shape=[1, 1], strides=[3, 3], auto_pad="SAME_UPPER"),
+        "node 'MaxPool_0' (MaxPool): expected windows up to the end of 8 pixels",
     ),
     "output_shape": (
         lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), output_shape=[10, 10]),
@@ -189,6 +197,28 @@ def test_a_node_of_vectors(what, tmp_path):
 
 
 # ---- graphs
+
+
+def test_batch_norm_of_training_before_it_had_an_attribute_for_that(tmp_path):
+    """Its outputs said so: with statistics beside y, those of the batch are what it computes by."""
+    g = Graph(opset=11)
+    weights = [g.normal(3), g.normal(3), g.normal(3), g.constant([1, 2, 3])]
+    g.add("BatchNormalization", "x", *weights, outputs=["y", "mean", "var", "saved_mean", "saved_var"])
+    assert "node 'BatchNormalization_0' (BatchNormalization): expected one output" in refusal(g, tmp_path)
+
+
+@pytest.mark.parametrize("how", ["Slice", "Gather"])
+def test_constants_that_depend_on_the_number_of_examples(how, tmp_path):
+    """The row of a table that the batch's size says."""
+    g = Graph(VECTOR)
+    count = g.add("Gather", g.add("Shape", "x"), g.whole(0))
+    if how == "Slice":
+        g.add("Slice", g.normal(100, 12), count, g.whole(100), g.whole(0))
+        g.add("Slice", g.last, g.whole(0), g.whole(1), g.whole(0))
+    else:
+        g.add("Gather", g.normal(100, 12), g.add("Cast", count, to=6))
+    g.add("Add", "x", g.last)
+    assert "expected numbers that do not depend on how many examples come" in refusal(g, tmp_path, out_shape=(None, 12))
 
 
 def test_axes_left_out_are_all_axes(tmp_path):

@@ -57,13 +57,12 @@ def write_conv_transpose(at: Place, x: str) -> str:
 
 def read_conv_transpose(operator: Operator) -> list[Made]:
     weight, groups = operator.weight(1, operator.shape[0], None, None, None), operator.attribute("group", 1)
-    kernel, filters = weight.shape[2:], weight.shape[1] * groups
-    operator.expect("kernel_shape", kernel)
+    kernel, filters = operator.expect("kernel_shape", weight.shape[2:]), weight.shape[1] * groups
     operator.expect("auto_pad", "NOTSET")
     stride, dilation = whole_pair(operator, "strides", 1), whole_pair(operator, "dilations", 1)
-    top, left, bottom, right = pads = operator.attribute("pads", (0, 0, 0, 0))
+    top, bottom, left, right = sides_around(operator, kernel, stride, dilation)
     if (top, left) != (bottom, right):
-        operator.refuse(f"expected as many pads on both sides, got {pads}")
+        operator.refuse(f"expected as many pads on both sides, got {[top, left, bottom, right]}")
     weights = {"weight": weight}
     if operator.given(2):
         weights["bias"] = operator.weight(2, filters)

@@ -26,6 +26,8 @@ def write_batch_norm(at: Place, x: str) -> str:
 
 def read_batch_norm(operator: Operator) -> list[Made]:
     operator.expect("training_mode", 0)
+    if any(operator.node.outputs[1:]):
+        operator.refuse("expected one output: with others it is the norm of training, by the statistics of a batch")
     if len(operator.shape) not in (1, 3):
         operator.refuse(f"expected vectors or images, got {operator.shape}")
     cls = BatchNorm1D if len(operator.shape) == 1 else BatchNorm2D

@@ -73,6 +73,10 @@ def read_window(operator: Operator) -> tuple[Pair, Pair, Around, bool]:
     kernel = whole_pair(operator, "kernel_shape", 0)
     stride, ceil = whole_pair(operator, "strides", 1), bool(operator.expect("ceil_mode", 0, 1))
     operator.expect("dilations", (1, 1))
+    if str(operator.node.attributes.get("auto_pad")).startswith("SAME"):
+        for size, k, s in zip(operator.shape[1:], kernel, stride, strict=False):
+            if s > 0 and -(-size // s) * s - s + k < size:  # pads below 0: some runtimes cut the front off
+                operator.refuse(f"expected windows up to the end of {size} pixels, where pads are made for that")
     return kernel, stride, sides_around(operator, kernel, stride, (1, 1)), ceil
 
 

@@ -91,7 +91,7 @@ def read_pad(operator: Operator) -> list[Made]:
     front, behind = [0] * rank, [0] * rank
     for axis, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
         front[operator.axis(axis)], behind[operator.axis(axis)] = before, after
-    if any(front[:2] + behind[:2]) or min(pads) < 0:
+    if any(front[:2] + behind[:2]) or min(pads, default=0) < 0:
         operator.refuse(f"expected pads of at least 0 around height and width alone, got {list(pads)}")
     sides = (front[2], behind[2], front[3], behind[3])
     return [Made(Pad2D(sides, value))] if any(sides) else []

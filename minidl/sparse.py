@@ -19,13 +19,19 @@ def is_sparse(X: Any) -> bool:
 class SparseRows:
     """A sparse matrix that can be read as an array is: `rows[numbers]` is dense, (n, columns), in C order.
 
-    Raises TypeError, naming the argument, for a matrix of anything but real numbers.
+    Raises, naming the argument, TypeError for a matrix of anything but real numbers, ValueError for one of other axes
+    than two.
     """
 
     ndim = 2
 
     def __init__(self, matrix: Any, name: str) -> None:
+        if matrix.ndim != 2:
+            raise ValueError(f"{name}: expected a sparse matrix of two axes, got shape {matrix.shape}")
         self._matrix = matrix.tocsr()
+        if not self._matrix.has_canonical_format:  # numbers that stand twice are one, their sum
+            self._matrix = self._matrix.copy()
+            self._matrix.sum_duplicates()
         self.shape: tuple[int, ...] = self._matrix.shape
         self.dtype: np.dtype[Any] = self._matrix.dtype
         if self.dtype.kind not in REAL:

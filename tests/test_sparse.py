@@ -41,8 +41,22 @@ def test_rows_are_those_of_the_dense_matrix(kind, dtype):
 def test_numbers_that_stand_there_twice_are_added_up_and_zeros_may_stand_there():
     matrix = scipy.sparse.csr_matrix((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), (2, 3))
     np.testing.assert_array_equal(SparseRows(matrix, "X")[0:2], [[0, 3, 0], [0, 0, 0]])
+    assert matrix.nnz == 3  # what was given stays as it is
     unsorted = scipy.sparse.csr_matrix((np.array([1.0, 2.0]), np.array([2, 0]), np.array([0, 2])), (1, 3))
     np.testing.assert_array_equal(SparseRows(unsorted, "X")[0:1], [[2, 0, 1]])
+
+
+def test_a_sum_too_large_for_the_dtype_is_refused():
+    huge = np.full(2, 3e38, "float32")
+    matrix = scipy.sparse.csr_matrix((huge, np.array([1, 1]), np.array([0, 2])), (1, 3))
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="X: expected finite numbers"):
+        Examples(matrix, (3,), "float32")
+
+
+@pytest.mark.parametrize("shape", [(12,), (5, 3, 4)])
+def test_other_axes_are_refused(shape):
+    with pytest.raises(ValueError, match="X: expected a sparse matrix of two axes, got shape"):
+        Examples(scipy.sparse.coo_array(np.ones(shape)), (12,), "float32")
 
 
 def trained(X, **options):

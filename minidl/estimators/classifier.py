@@ -141,7 +141,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         return Labels.of(unique_labels(classes), "classes")
 
     def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
-        check_classification_targets(y)
+        check_classification_targets(y[used])
         made: type[Labels | ManyLabels] = ManyLabels if y.ndim == 2 else Labels
         targets = made.of(y[used]) if known is None else known
         if not isinstance(targets, made):

@@ -146,3 +146,11 @@ def test_weights_of_labels_multiply():
     layers = [Flatten(), Dense(2)]
     with_classes = trained(classifier(layers, class_weight=[{0: 1.0, 1: 3.0}, {0: 2.0, 1: 0.5}]), X, y)
     assert same(with_classes, trained(classifier(layers), X, y, sample_weight=of_rows))
+
+
+def test_labels_of_rows_of_weight_zero_may_be_anything():
+    weights, labels = np.ones(N), Y.astype(float)
+    weights[:5], labels[:5] = 0, 0.5
+    estimator = classifier().fit(X, labels, sample_weight=weights)
+    expected = classifier().fit(X[5:], labels[5:])
+    np.testing.assert_array_equal(estimator.predict_proba(X), expected.predict_proba(X))

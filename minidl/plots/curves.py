@@ -57,6 +57,7 @@ def _panels(history: Series, names: Sequence[str] | None) -> list[str]:
         return found + ["lr"] * (len(set(history.get("lr", ()))) > 1)
     if isinstance(names, str):
         raise TypeError(f"names: expected a list such as [{names!r}], got {names!r}")
+    names = list(names)
     if not set(names) <= set(known) or not names:
         raise ValueError(f"names: expected some of {known}, got {list(names)}")
     return list(dict.fromkeys(names))

@@ -91,6 +91,10 @@ def test_chosen_panels():
     assert list(panels(figure)) == ["learning rate", "f1", "images per second"]
 
 
+def test_names_may_come_one_by_one():
+    assert len(history(2).plot(name for name in ["loss", "lr"]).axes) == 2
+
+
 def test_gaps_stay_gaps_and_lonely_epochs_get_a_dot():
     h = history(40)
     for place in (0, 10, 12, 39):

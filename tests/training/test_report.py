@@ -305,6 +305,33 @@ def test_losses_that_do_not_fall(seed):
     assert found(trainer)["oscillating loss"].measured == pytest.approx(1.8)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_stuck_for_a_rate_that_is_too_large_is_not_told_to_enlarge_it(seed):
+    findings = found(fitted(mlp(64), SGD(3.0), 12, seed))
+    assert {"stuck loss", "dead units"} <= findings.keys()
+    assert "with a smaller lr than 3," in findings["stuck loss"].message
+    assert "larger one first" in found(fitted(mlp(16), SGD(1e-5), 12, seed))["stuck loss"].message
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_targets_that_outputs_do_not_come_near(seed):
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(640, 5))
+    targets = inputs @ rng.normal(size=5)
+
+    def after(scale, shift):
+        model = Sequential([Dense(64), ReLU(), Dense(1)], (5,), seed)
+        trainer = Trainer(model, "mean_squared_error", Adam(), seed=seed)
+        trainer.fit(inputs, scale * targets + shift, epochs=40, verbose=0)
+        return found(trainer)
+
+    assert after(1, 0) == {}
+    far = after(1, 2000)
+    assert list(far) == ["unscaled targets"]
+    assert far["unscaled targets"].measured == pytest.approx(np.hypot(2000, targets.std()), rel=0.01)
+    assert list(after(1000, 0)) == ["unscaled targets"]
+
+
 def test_a_slow_beginner_is_not_stuck():
     trainer = fitted(mlp(16), SGD(0.01), 12, y=np.random.default_rng(0).permutation(Y))
     trainer.history["loss"] = list(np.linspace(2.6, 2.3, 12))

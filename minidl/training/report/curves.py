@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from minidl.losses import Huber, MeanAbsoluteError, MeanSquaredError
 from minidl.training.report import limits
 from minidl.training.report.findings import Finding
 from minidl.training.report.probe import Probe
@@ -19,14 +20,31 @@ Series = NDArray[np.float64]
 
 def stuck_loss(probe: Probe) -> Iterator[Finding]:
     """A loss that is no better than that of guessing, and does not fall."""
-    if probe.guessing is None or probe.learner.step < limits.LEAST_STEPS or not probe.learned < limits.LEARNED:
+    if probe.guessing is None or not _knows_nothing(probe) or next(unscaled_targets(probe), None) is not None:
         return
     (losses,) = _series(probe, "loss")
     if len(losses) > 1 and losses[(len(losses) - 1) // 2] - losses[-1] > limits.FALLING * probe.guessing.span:
         return
     told = f"the loss is {probe.mean_loss:.3g} after {probe.learner.step} steps, expected well below that of guessing"
-    advice = f"try another lr (now {probe.rate:.3g}), a larger one first, and see that X and y belong together"
+    broken = probe.learned < -1 or any(  # much worse than any beginning
+        seen.off is not None and seen.off.mean() > limits.DEAD_UNITS for seen in probe.seen
+    )
+    advice = f"begin anew with a smaller lr than {probe.largest_rate:.3g}"
+    if not broken:
+        advice = f"try another lr (now {probe.rate:.3g}), a larger one first"
+    advice += ", and see that X and y belong together"
     yield Finding("stuck loss", "", probe.mean_loss, f"{told}, {probe.guessing.guess:.3g}: {advice}")
+
+
+def unscaled_targets(probe: Probe) -> Iterator[Finding]:
+    """Quantities so large, or so far from 0, that the outputs of the last layer have not yet come near them."""
+    if not isinstance(probe.loss, (Huber, MeanAbsoluteError, MeanSquaredError)) or not _knows_nothing(probe):
+        return
+    size = float(np.sqrt(np.mean(np.square(probe.targets, dtype=np.float64))))
+    if size > limits.LARGE_TARGETS:
+        told = f"the root mean square of y is {size:.3g}, expected about 1, and the loss, {probe.mean_loss:.3g}, is no "
+        told += f"better than guessing after {probe.learner.step} steps"
+        yield Finding("unscaled targets", "", size, f"{told}: learn (y - y.mean()) / y.std()")
 
 
 def diverging_loss(probe: Probe) -> Iterator[Finding]:
@@ -86,6 +104,11 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
         told += f"training loss fell from {losses[best]:.3g} to {losses[-1]:.3g}, expected both to fall"
         advice = "the model learns its examples by heart; callbacks=[EarlyStopping(patience=5)] keeps the best epoch"
         yield Finding("rising validation loss", "", rise, f"{told}: {advice}")
+
+
+def _knows_nothing(probe: Probe) -> bool:
+    """Whether the loss is no better than that of guessing, after steps enough."""
+    return probe.learner.step >= limits.LEAST_STEPS and probe.learned < limits.LEARNED
 
 
 def _is_apart(probe: Probe, validation: Series) -> bool:

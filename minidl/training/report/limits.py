@@ -26,6 +26,8 @@ LARGE_INPUT = 5.0  # root mean square
 SMALL_INPUT = 0.02  # the largest number: pixels of 0..255 that were divided by 255 twice are up to 0.004
 OFF_CENTRE = 10.0  # means of inputs, in standard deviations; photographs in 0..1 have about 2, white paper 5
 
+LARGE_TARGETS = 10.0  # root mean square, where nothing is learned: a new model's outputs are about 1, steps about lr
+
 MIXED = 0.25  # share of the other classes in a batch that shuffling would bring; sorted labels leave below 0.2
 LEAST_MIXED = 15.0  # so many of them are expected at least: the chance of a quarter of that is 2e-4 (Poisson)
 ONE_CLASS = 0.95  # share of one class: a model that always names it is right so often

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.arrays import REAL, Array, as_array, unmasked
+from minidl.data import as_numbers
 from minidl.layer import Shape
 from minidl.losses import probabilities
 from minidl.plots.figures import SMALL, TEXT, counted, inches, ready, room, shortened
@@ -95,7 +96,7 @@ def misclassified(
     first = f"; the {grid.shown} of which the model is surest" if grid.shown < len(wrong) else ""
     title = f"{len(wrong)} of {counted(len(judged.found), 'example')} misclassified{first}"
     tiles = Tiles(figure, grid.columns * (wide + GAP), grid.rows * (high + LINES + GAP), title)
-    images, grey = pictures(as_array(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
+    images, grey = pictures(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
     for k, image in enumerate(images):
         below, column = divmod(k, grid.columns)
         x, y_image = column * (wide + GAP), below * (high + LINES + GAP) + LINES
@@ -209,19 +210,19 @@ def _names(class_names: Sequence[str] | None, classes: Array) -> list[str]:
         raise TypeError(f"class_names: expected a list of names, got {class_names!r}")
     if len(class_names) != len(classes):
         raise ValueError(f"class_names: expected {len(classes)} of them, got {len(class_names)}")
-    return [str(name) for name in class_names]
+    return [" ".join(str(name).split()) for name in class_names]
 
 
 def _image_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shape | None) -> Shape:
     """(channels, height, width) of the examples; raises ValueError if nobody says that they are images."""
-    array = as_array(X, "X")
+    array = as_numbers(X, "X")
     if image_shape is not None:
         return image_of(image_shape, int(np.prod(array.shape[1:])))
     if array.ndim == 4:
         return array.shape[1:]
     if array.ndim == 3:
         return (1, *array.shape[1:])
-    shape = getattr(getattr(model, "model_", model), "input_shape", ())
+    shape = getattr(getattr(model, "model_", model), "input_shape", None) or ()
     if array.ndim == 2 and len(shape) == 3 and np.prod(shape) == array.shape[1]:
         return shape
     raise ValueError(

@@ -85,6 +85,22 @@ def test_mistakes_are_those_of_the_metric():
     assert "None of 1 example" in title(plots.misclassified(model, X, [1], image_shape=(1, 1, 1)))
 
 
+def test_rows_may_be_sparse():
+    import scipy.sparse
+
+    model = net()
+    figure = plots.misclassified(model, scipy.sparse.csr_matrix(X.reshape(200, 36)), Y)
+    check_worst(figure, model.predict_proba(X), Y, 16)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_name_of_several_lines_is_one_line():
+    figure = plots.misclassified(net(), X, Y, class_names=["a\n1", "b\t2", "c 3", "d\n4", "e\n5"])
+    figure.draw_without_rendering()
+    names = {name for found, _, true in labels(figure) for name in (found, true)}
+    assert len(names) > 1 and names <= {"a 1", "b 2", "c 3", "d 4", "e 5"}
+
+
 def test_class_names_as_they_are():
     names = ["zero", "<b>", "$x$", "two words", "five"]
     model = net()
@@ -251,6 +267,13 @@ def test_a_subfigure_is_drawn_into_and_pyplot_left_alone():
 def test_refusals(draw, arguments, said):
     with pytest.raises((TypeError, ValueError), match=said):
         draw(**{"model": net(), "X": X, "y": Y} | arguments)
+
+
+def test_an_estimator_that_is_not_fitted():
+    from minidl.estimators import SequentialClassifier
+
+    with pytest.raises(ValueError, match="X: expected images, got shape"):
+        plots.misclassified(SequentialClassifier(), X.reshape(200, 36), Y)
 
 
 def test_more_refusals():

@@ -159,11 +159,10 @@ def content_of(path: Path, most: int) -> bytes:
             content = file.read(size + 1) if size <= most else b""
         except OSError as error:
             raise OSError(error.errno, error.strerror, name) from error
+    if size > most:
+        raise FileError(f"{name}: expected at most {most} bytes, got {size} bytes")
     if len(content) != size:
-        expected = f"at most {most} bytes" if size > most else "a file that stays as it is"
-        raise FileError(
-            f"{name}: expected {expected}, got {size} bytes" if size > most else f"{name}: expected {expected}"
-        )
+        raise FileError(f"{name}: expected a file that stays as it is")
     return content
 
 

@@ -86,7 +86,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
         """One epoch more, of a trainer that goes on."""
-        if self.early_stopping:
+        if flag("early_stopping", self.early_stopping):
             raise ValueError("early_stopping: expected False for partial_fit, got True")
         first = not hasattr(self, "trainer_")
         with self._unchanged_on_error():

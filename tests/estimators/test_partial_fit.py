@@ -177,6 +177,11 @@ def test_what_needs_all_data_is_refused(make, options, said):
         make(**options).partial_fit(X, Y if first else NUMBERS, **first)
 
 
+def test_early_stopping_is_true_or_false():
+    with pytest.raises(TypeError, match="early_stopping: expected True or False, got 'no'"):
+        regressor(early_stopping="no").partial_fit(X, NUMBERS)
+
+
 # ---- broken off
 class Stop:
     """Breaks off behind the n-th step of a trainer."""

@@ -7,6 +7,7 @@ none is given. It needs matplotlib: pip install "minidl[plot]".
 """
 
 import argparse
+from importlib.util import find_spec
 from pathlib import Path
 
 from minidl import Sequential, Trainer, plots
@@ -23,6 +24,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("pictures"), help="default: pictures")
     folder = parser.parse_args().folder
+    if find_spec("matplotlib") is None:
+        raise SystemExit('matplotlib is not installed: pip install "minidl[plot]"')
 
     data = load_digits()
     model = Sequential(

@@ -6,6 +6,7 @@ Run it with: python examples/sklearn_mnist.py (--seconds N for another time; the
 import argparse
 import time
 
+import numpy as np
 from models import lenet5
 from sklearn.neural_network import MLPClassifier
 
@@ -22,11 +23,14 @@ def of_sequential(X, y, seconds):
 
 
 def of_scikit_learn(X, y, seconds):
-    """Hidden layers of 256 and 128 units, on scaled inputs; an epoch that has begun is finished."""
-    net, began = MLPClassifier((256, 128), batch_size=64, random_state=0), time.perf_counter()
-    while time.perf_counter() - began < seconds:
-        net.partial_fit(X, y, classes=range(10))
-    return net
+    """Hidden layers of 256 and 128 units, on scaled inputs; shuffled, in portions after which it looks at the clock."""
+    net, rng = MLPClassifier((256, 128), batch_size=64, random_state=0), np.random.default_rng(0)
+    began = time.perf_counter()
+    while True:
+        for portion in np.array_split(rng.permutation(len(X)), 30):
+            net.partial_fit(X[portion], y[portion], classes=range(10))
+            if time.perf_counter() - began > seconds:
+                return net
 
 
 def main():
@@ -49,7 +53,7 @@ def main():
         net = train(train_on, data.y_train, seconds)
         took = time.perf_counter() - began
         accuracy = net.score(test_on, data.y_test)
-        print(f"{name}: test accuracy {accuracy:.2%} after {took:.1f} s, {net.n_iter_} epochs", flush=True)
+        print(f"{name}: test accuracy {accuracy:.2%} after {took:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -21,10 +21,11 @@ from minidl.estimators.models import model_of, optimizer_of
 from minidl.estimators.stopping import Plateau
 from minidl.estimators.targets import Targets, loss_of, outputs_of
 from minidl.layer import Shape
+from minidl.layers import Flatten
 from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
-from minidl.shapes import flag, fraction, not_negative, whole
+from minidl.shapes import MOST, flag, fraction, not_negative, whole
 from minidl.trainer import Trainer
 from minidl.training.hooks import Hooks
 
@@ -154,6 +155,10 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 callbacks=[*Hooks(self.callbacks).callbacks, *([] if stop is None else [stop])],
                 verbose=self.verbose,
             )
+        except ValueError as error:
+            if not str(error).startswith("validation_split"):
+                raise
+            raise ValueError(str(error).replace("validation_split", "validation_fraction", 1)) from error
         finally:
             trainer.interrupted = None  # the next call is another fit, and completes nothing
         self.trainer_, self.input_shape_, self._targets = trainer, data.shape, data.targets
@@ -172,58 +177,67 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             raise ValueError(f"validation_fraction: expected {expected}, got {share}")
         return share
 
-    # ---- what there is after it
+    # ---- what there is after it; NotFittedError before
+
+    def _trained(self) -> Trainer:
+        check_is_fitted(self, "trainer_")
+        return self.trainer_
 
     @property
     def model_(self) -> Sequential:
         """The trained model, with all that a model can do."""
-        return self.trainer_.model
+        return self._trained().model
 
     @property
     def n_iter_(self) -> int:
         """The epochs that the model was trained for."""
-        return self.trainer_.epoch
+        return self._trained().epoch
 
     @property
     def loss_curve_(self) -> list[float]:
         """The loss of each epoch."""
-        return self.trainer_.history["loss"]
+        return self._trained().history["loss"]
 
     @property
     def validation_scores_(self) -> list[float] | None:
         """With early stopping, the score of each epoch on the rows held back: accuracy, or R²."""
-        for metric in self.trainer_.metrics:
+        for metric in self._trained().metrics:
             return self.trainer_.history[f"val_{metric}"]
         return None
 
+    @property
+    def best_validation_score_(self) -> float | None:
+        """With early stopping, the best of them."""
+        return None if self.validation_scores_ is None else max(self.validation_scores_)
+
     def _scores(self, X: Any) -> Array:
-        check_is_fitted(self, "trainer_")
+        model = self.model_
         rows, _ = accepted(self, X, reset=False)
-        return self.model_.predict(rows, self.num_threads)
+        return model.predict(rows, self.num_threads)
 
     # ---- features
 
     def transform(self, X: ArrayLike, layer: int = -2) -> Array:
         """What a layer makes of X, by default the one in front of the last: features (n, numbers of its output).
 
-        layer: its place in `model_`, from 0, or from the end if negative. Raises ValueError for others, NotFittedError
-        before a fit.
+        layer: its place in `model_`, from 0, or from the end if negative; in front of the first one is X itself.
+        Raises ValueError for others, NotFittedError before a fit.
         """
-        check_is_fitted(self, "trainer_")
-        rows, _ = accepted(self, X, reset=False)
         front = self._up_to(layer)
+        rows, _ = accepted(self, X, reset=False)
         return front.predict(rows, self.num_threads).reshape(rows.shape[0], -1)
 
     def _up_to(self, layer: int) -> Sequential:
-        layers = len(self.model_)
-        if whole("layer", layer, least=-layers) >= layers:
-            raise ValueError(f"layer: expected one from {-layers} to {layers - 1} of the model, got {layer}")
-        return self.model_[: layer % layers + 1]
+        model, layers = self.model_, len(self.model_)
+        if not -layers - 1 <= whole("layer", layer, least=-MOST) < layers:
+            raise ValueError(f"layer: expected one of {layers}, from {-layers} to {layers - 1}, got {layer}")
+        end = layer + 1 if layer >= 0 else layers + layer + 1
+        return model[:end] if end else Sequential([Flatten()], self.input_shape_, dtype=model.dtype)
 
     @property
     def _n_features_out(self) -> int:
         """The number of features that `transform` gives, which name themselves by it."""
-        return math.prod(self._up_to(-2).output_shape)
+        return math.prod(self.model_.layers[-1].in_shape)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

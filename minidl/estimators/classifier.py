@@ -34,7 +34,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     loss: as that of a Trainer; "auto" is softmax_cross_entropy, or for a single score or many labels
         binary_cross_entropy. With that one by name, `outputs` of two classes is 1.
     optimizer: "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
-    lr: its learning rate, a number or a function of the step; None: the optimizer's own (of "sgd" 0.01).
+    lr: its learning rate, a number or a function of the step, in place of that which the object has; None: the
+        optimizer's own (of "sgd" 0.01).
     epochs: how often `fit` sees every example, at most.
     batch_size: "auto" is 200; where examples are fewer, all of them.
     shuffle: whether each epoch has an order of its own.
@@ -51,7 +52,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     num_threads: None leaves it to minidl.get_num_threads(), which joblib, threadpoolctl and OMP_NUM_THREADS act upon.
     verbose: 0 nothing, 1 a line an epoch, 2 also a bar.
 
-    After a fit there are `classes_`, `n_outputs_`, `n_features_in_`, `feature_names_in_`, `input_shape_`, `n_iter_`,
+    After a fit there are `classes_`, `n_features_in_`, `feature_names_in_`, `input_shape_`, `n_iter_`,
     `loss_curve_`, `validation_scores_`, `model_` (the Sequential) and `trainer_`, whose history is the whole one.
 
     X is (n, features), (n, *input_shape), a data frame or a sparse matrix, which becomes dense batch by batch. A pickle
@@ -168,6 +169,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     @property
     def classes_(self) -> Array:
         """The labels, sorted; of an indicator matrix the numbers of its columns."""
+        self._trained()
         return self._targets.classes
 
     # ---- predicting

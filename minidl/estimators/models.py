@@ -49,7 +49,9 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X
             model = Sequential(model.layers, shape, seed, dtype)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        raise kind(f"model: {error}") from error
+        rows = len(shape) == 1 and "(channels, height, width)" in str(error)
+        hint = ": input_shape=(channels, height, width) says what image a row is" if rows else ""
+        raise kind(f"model: {error}{hint}") from error
     if model.input_shape != shape:
         raise ValueError(f"model: expected one for inputs of shape {shape}, got one for {model.input_shape}")
     return model

@@ -9,7 +9,7 @@ Both need the library onnx: pip install "minidl[onnx]".
 from __future__ import annotations
 
 from minidl.onnx import files
-from minidl.onnx.exporting import graph_of
+from minidl.onnx.exporting import graph_of, in_dtype
 from minidl.onnx.importing import model_of
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
@@ -20,23 +20,25 @@ from minidl.shapes import Shape
 __all__ = ["export", "import_model"]
 
 
-def export(model: Sequential, path: Path) -> None:
-    """Writes the model as an ONNX file (opset 21): input (N, *input_shape), scores (N, *output_shape), in its dtype.
+def export(model: Sequential, path: Path, dtype: str | None = None) -> None:
+    """Writes the model as an ONNX file (opset 21): input (N, *input_shape), scores (N, *output_shape).
 
     The graph is that of inference: Dropout, RandomFlip and RandomShift leave examples as they are, RandomCrop takes the
     centre, batch norm its running statistics. Parameters have their names, "0.weight"; nodes that of their layer's
     place, "3.body.0.Conv". The path holds the whole old or the whole new file at any time.
 
-    ONNX keeps eps, slopes and the like as float32: other programs compute with these, also for a model of float64.
+    dtype: "float32" or "float64", None: the model's. onnxruntime has convolutions, average pools and other layers in
+        float32 alone. ONNX keeps eps, slopes and the like as float32, which others compute with in both.
 
     Raises TypeError for what is no Sequential; ValueError, naming layer and place, for a layer that is not minidl's,
-    for a model that is not built or beyond 2 GB; OSError naming the path; ImportError without onnx.
+    for a model that is not built or beyond 2 GB, for another dtype or weights too large for it; OSError naming the
+    path; ImportError without onnx.
     """
     if not isinstance(model, Sequential):
         raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")
     name = atomic.text(path)
     files.library()
-    atomic.write(name, [memoryview(files.to_bytes(graph_of(model)))])
+    atomic.write(name, [memoryview(files.to_bytes(graph_of(in_dtype(model, dtype))))])
 
 
 def import_model(path: Path, input_shape: Shape | None = None) -> Sequential:

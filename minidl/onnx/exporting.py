@@ -15,11 +15,20 @@ from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.operators import WRITE
 from minidl.onnx.writing import Place
 from minidl.sequential import Sequential
-from minidl.stack import name
+from minidl.stack import apart, name, together
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
 RECIPE = "minidl"  # the entry of the metadata in which the layers are told
 COUNTERS = "counters"  # in it, what the graph has no use for: how many batches a norm has seen
+
+
+def in_dtype(model: Sequential, dtype: str | None) -> Sequential:
+    """The model, or a copy in another dtype; raises ValueError for what is none, and weights too large for it."""
+    if dtype in (None, model.dtype):
+        return model
+    copy = Sequential(together(apart(model.layers)), model.input_shape, model.seed, dtype)
+    copy.load_state_dict(model.state_dict())
+    return copy
 
 
 def graph_of(model: Sequential) -> Graph:

@@ -218,15 +218,23 @@ def test_masked_arrays_are_refused_for_nobody_would_look_at_the_mask():
             classifier().fit(*arguments)
 
 
+ATTRIBUTES = [
+    *("classes_", "n_iter_", "loss_curve_", "validation_scores_", "best_validation_score_", "model_", "trainer_"),
+]
+
+
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_log_proba", "transform"])
 def test_nothing_is_predicted_before_a_fit(method):
     with pytest.raises(NotFittedError):
         getattr(classifier(), method)(X)
 
 
-@pytest.mark.parametrize("name", ["classes_", "n_iter_", "loss_curve_", "validation_scores_", "model_", "trainer_"])
+@pytest.mark.parametrize("name", ATTRIBUTES)
 def test_attributes_are_there_after_a_fit_alone(name, plain):
     assert not hasattr(classifier(), name) and hasattr(plain, name)
+    if name != "trainer_":
+        with pytest.raises(NotFittedError):
+            getattr(classifier(), name)
 
 
 REFUSED_ARGUMENTS = {

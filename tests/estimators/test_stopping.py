@@ -53,7 +53,8 @@ def test_a_fit_ends_by_that_rule_and_keeps_the_last_weights():
         assert fitted.loss_curve_ == long.loss_curve_[: fitted.n_iter_]
         whole = SequentialClassifier(epochs=fitted.n_iter_, tol=None, **options).fit(X, Y)
         np.testing.assert_array_equal(fitted.predict_proba(X), whole.predict_proba(X))
-    assert long.n_iter_ == len(long.loss_curve_) == 100 and long.validation_scores_ is None
+    assert long.n_iter_ == len(long.loss_curve_) == 100
+    assert long.validation_scores_ is None and long.best_validation_score_ is None
 
 
 class Weights:
@@ -95,7 +96,7 @@ def test_early_stopping_holds_rows_back_by_class_and_keeps_the_best_weights():
     best = int(np.argmax(expected))
     assert fitted.n_iter_ == best + 1 + 6 < 60
     np.testing.assert_array_equal(fitted.model_.predict(X), seen.models[best].predict(X))
-    assert fitted.score(X[held], names[noisy][held]) == max(expected) == max(fitted.validation_scores_)
+    assert fitted.score(X[held], names[noisy][held]) == max(expected) == fitted.best_validation_score_
 
     blank = np.where(np.isin(np.arange(150), held)[:, np.newaxis], 0, X)  # no step saw them
     losses = SequentialClassifier(**{**fitted.get_params(), "callbacks": []}).fit(blank, names[noisy]).loss_curve_
@@ -165,3 +166,8 @@ def test_too_few_of_a_class_to_hold_one_back():
     y[0] = 7
     with pytest.raises(ValueError, match="least populated class"):
         SequentialClassifier(early_stopping=True).fit(X, y)
+
+
+def test_a_class_too_rare_to_be_shared_out_is_told_of_by_the_estimators_own_word():
+    with pytest.raises(ValueError, match=r"^validation_fraction: .*least populated class"):
+        SequentialClassifier(early_stopping=True).fit(X, np.r_[5, Y[1:]])

@@ -60,6 +60,30 @@ def loaded(path):
     return model
 
 
+@oracle
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_model_of_either_dtype_runs_in_float32(dtype, tmp_path):
+    """In which onnxruntime has all layers."""
+    model = Sequential([Conv2D(3, 3), ReLU(), BatchNorm2D(), Flatten(), Dense(2)], (1, 6, 6), dtype=dtype)
+    x = np.random.default_rng(0).normal(size=(50, 1, 6, 6)).astype("float32")
+    minidl.onnx.export(model, tmp_path / "model.onnx", dtype="float32")
+    found = by_onnxruntime(tmp_path / "model.onnx", x)
+    assert found.dtype == "float32" and model.dtype == dtype
+    assert distance(found, model.predict(x).astype("float32")) < 1e-5
+    assert minidl.onnx.import_model(tmp_path / "model.onnx").dtype == "float32"
+
+
+@pytest.mark.oracle("onnx")
+def test_weights_too_large_for_a_dtype_are_refused(tmp_path):
+    model = Sequential([Dense(1)], (1,), dtype="float64")
+    model.params["0.weight"].value = [[1e300]]
+    with pytest.raises(ValueError, match=r"0\.weight.*float32"):
+        minidl.onnx.export(model, tmp_path / "model.onnx", dtype="float32")
+    with pytest.raises(ValueError, match="dtype: expected 'float32' or 'float64', got 'float16'"):
+        minidl.onnx.export(model, tmp_path / "model.onnx", dtype="float16")
+    assert not (tmp_path / "model.onnx").exists()
+
+
 def test_every_public_layer_can_be_exported():
     assert {cls.__name__ for cls in WRITE} | {"Block", "Parallel", "Residual"} == PUBLIC == set(DRAWS)
 

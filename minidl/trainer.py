@@ -221,7 +221,8 @@ class Trainer(Learner):
     def __reduce__(self) -> tuple[Any, ...]:
         """For copy and pickle: a checkpoint, and the classes and functions that are needed to resume from it.
 
-        Of a trainer whose model is not built, for lack of one, what the constructor was given.
+        Of a trainer whose model is not built, for lack of one, what the constructor was given. What a class derived
+        from this one keeps besides is not in it.
         """
         if self.model.network is None:
             given = (self.model, self.loss, self.optimizer, list(self.metrics.values()), self.seed, self.num_threads)

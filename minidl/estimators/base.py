@@ -148,7 +148,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 data.X,
                 data.y,
                 epochs=epochs,
-                batch_size=self._batch_size(),
+                batch_size=self._batch_size(data.used - math.ceil(split * data.used)),
                 validation_split=split,
                 shuffle=self.shuffle,
                 sample_weight=data.weights,
@@ -163,11 +163,11 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             trainer.interrupted = None  # the next call is another fit, and completes nothing
         self.trainer_, self.input_shape_, self._targets = trainer, data.shape, data.targets
 
-    def _batch_size(self) -> int:
+    def _batch_size(self, examples: int) -> int:
         if isinstance(self.batch_size, str):
             if self.batch_size != "auto":
                 raise ValueError(f"batch_size: expected 'auto' or a number, got {self.batch_size!r}")
-            return BATCH_SIZE
+            return BATCH_SIZE + (examples % BATCH_SIZE == 1)  # one example alone has no statistics for batch norm
         return whole("batch_size", self.batch_size)
 
     def _validation_fraction(self, examples: int) -> float:

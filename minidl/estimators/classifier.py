@@ -37,7 +37,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     lr: its learning rate, a number or a function of the step, in place of that which the object has; None: the
         optimizer's own (of "sgd" 0.01).
     epochs: how often `fit` sees every example, at most.
-    batch_size: "auto" is 200; where examples are fewer, all of them.
+    batch_size: "auto" is 200 (one more, where the last batch would hold a single example), or all if they are fewer.
     shuffle: whether each epoch has an order of its own.
     tol, n_iter_no_change: `fit` ends when the loss has not fallen by more than tol (None: is not looked at) for so many
         epochs in a row; with early_stopping, when the accuracy on rows held back has not risen by more than tol.

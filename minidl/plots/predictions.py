@@ -177,6 +177,8 @@ def _judged(model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_na
         if chances.ndim != 2 or chances.shape[1:] != classes.shape:
             raise ValueError(f"model: expected probabilities (n, {classes.size}), got {chances.shape}")
         found = chances.argmax(axis=1)
+    elif hasattr(model, "model_"):
+        raise ValueError(f"model: expected a classifier, got {type(model).__name__}")
     else:
         net = model_in(model)
         if len(net.output_shape) != 1:

@@ -284,3 +284,15 @@ def test_containers_and_running_statistics():
     fitted = classifier(model, batch_size=20).fit(X, Y)
     assert np.abs(fitted.model_.state_dict()["1.running_mean"]).max() > 0
     np.testing.assert_array_equal(fitted.predict(X[:7]), fitted.predict(X)[:7])
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("n", [201, 401, 1001])
+def test_batch_norm_never_sees_one_example_alone(n, early_stopping):
+    X = np.random.default_rng(0).normal(size=(n + 100 * early_stopping, 4))
+    options = {"early_stopping": early_stopping, "validation_fraction": 100 / len(X), "epochs": 2}
+    layers = [Dense(4), BatchNorm1D(), Dense(2)]
+    SequentialClassifier(layers, **options).fit(X, X[:, 0] > 0)
+    SequentialClassifier(layers).partial_fit(X[:n], X[:n, 0] > 0, classes=[False, True])
+    with pytest.raises(ValueError, match="BatchNorm1D: expected at least 2 examples"):
+        SequentialClassifier(layers, batch_size=200, **options).fit(X, X[:, 0] > 0)

@@ -276,6 +276,14 @@ def test_an_estimator_that_is_not_fitted():
         plots.misclassified(SequentialClassifier(), X.reshape(200, 36), Y)
 
 
+def test_a_regressor_does_not_classify():
+    from minidl.estimators import SequentialRegressor
+
+    fitted = SequentialRegressor(epochs=1).fit(X.reshape(200, 36), np.arange(200.0))
+    with pytest.raises(ValueError, match="model: expected a classifier, got SequentialRegressor"):
+        plots.confusion_matrix(fitted, X.reshape(200, 36), Y)
+
+
 def test_more_refusals():
     with pytest.raises(ValueError, match="normalize: expected 'true', 'pred', 'all' or None, got 'rows'"):
         plots.confusion_matrix(net(), X, Y, normalize="rows")

@@ -122,10 +122,9 @@ def test_mnist_fast_out_of_reach_says_so(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("mnist")
 def test_mnist_fast_learns_what_it_promises():
     home = Path(os.environ.get("SCIKIT_LEARN_DATA") or Path("~/scikit_learn_data").expanduser())
-    if not (home / "openml").exists() and not (home / "minidl" / "mnist_784.npz").exists():
-        pytest.skip("no MNIST here")
     said = run("mnist_fast.py", home=home)
     assert float(re.search(r"test accuracy ([\d.]+)%, [\d.]+ s$", said, re.M)[1]) >= 99.0
 

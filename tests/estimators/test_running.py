@@ -116,8 +116,8 @@ def test_what_is_printed(verbose, lines, capfd):
     assert len((out + err).splitlines()) == lines
 
 
-def test_batches_are_of_200_and_never_more_than_there_are():
-    automatic = [(300, "auto", 2), (201, "auto", 2), (200, "auto", 1), (7, "auto", 1)]
+def test_batches_are_of_200_and_of_no_example_alone():
+    automatic = [(300, "auto", 2), (202, "auto", 2), (201, "auto", 1), (200, "auto", 1), (7, "auto", 1)]
     for n, batch_size, steps in (*automatic, (300, 100, 3), (300, 1000, 1)):
         fitted = classifier(epochs=1, batch_size=batch_size).fit(X[:n], Y[:n])
         assert fitted.trainer_.step == steps

@@ -37,8 +37,8 @@ lint: $(ALL) ## ruff and mypy
 oracles: $(ORACLE) $(CASES) ## the comparisons with PyTorch and with ONNX's test cases (installs both)
 	$(BIN)/python -m pytest -m oracle $(ARGS)
 
-oldest: $(ALL) $(OLD)/bin/pytest ## estimators, files and training with the oldest versions of what minidl needs
-	PYTHONPATH=. $(OLD)/bin/python -m pytest -q tests/estimators tests/saving tests/training $(ARGS)
+oldest: $(ALL) $(OLD)/bin/pytest ## estimators and files with the oldest versions of what minidl needs
+	PYTHONPATH=. $(OLD)/bin/python -m pytest -q tests/estimators tests/saving $(ARGS)
 
 same-bits: $(ALL) ## one hash of the weights for every number of threads, for v3 and v4: the table
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)

@@ -171,9 +171,8 @@ def test_cifar10_out_of_reach_says_so(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
-def test_cifar10_learns_the_shapes(tmp_path, seed):
-    assert accuracy_in(run("cifar10.py", "--short", "--seed", str(seed), home=tmp_path)) >= 95
+def test_cifar10_learns_the_shapes(tmp_path):
+    assert accuracy_in(run("cifar10.py", "--short", home=tmp_path)) >= 95
 
 
 def test_shapes_differ_and_repeat():

@@ -9,16 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.arrays import Array
-from minidl.losses import (
-    BinaryCrossEntropy,
-    Huber,
-    Loss,
-    MeanAbsoluteError,
-    MeanSquaredError,
-    Poisson,
-    SoftmaxCrossEntropy,
-    checked_loss,
-)
+from minidl.losses import CLASSES, BinaryCrossEntropy, Loss, Poisson, SoftmaxCrossEntropy, checked_loss
 
 TINY = 1e-6  # probabilities and rates that are 0 have no logarithm
 
@@ -47,8 +38,7 @@ def guessing(loss: Loss, targets: Array, weights: Doubles | None, shape: tuple[i
 
     None: of a loss of a user's, or where all targets are one.
     """
-    ours = (BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson, SoftmaxCrossEntropy)
-    if not isinstance(loss, ours):
+    if not isinstance(loss, CLASSES):
         return None
     wanted = _wanted(loss, targets, shape)
     mean = np.average(wanted, axis=0, weights=weights)

@@ -53,7 +53,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     verbose: 0 nothing, 1 a line an epoch, 2 also a bar.
 
     After a fit there are `classes_`, `n_features_in_`, `feature_names_in_`, `input_shape_`, `n_iter_`,
-    `loss_curve_`, `validation_scores_`, `model_` (the Sequential) and `trainer_`, whose history is the whole one.
+    `loss_curve_`, `validation_scores_`, `best_validation_score_`, `model_` (the Sequential) and `trainer_`, whose
+    history is the whole one.
 
     X is (n, features), (n, *input_shape), a data frame or a sparse matrix, which becomes dense batch by batch. A pickle
     holds the trainer as a checkpoint, which is read with the same checks; but the pickle itself is a program: load none

@@ -16,6 +16,7 @@ from minidl.layer import Layer
 from minidl.param import Param
 from minidl.saving.files import FileError
 from minidl.sequential import Sequential
+from minidl.sums import batch_sum
 from minidl.trainer import Trainer
 from minidl_c import __version__
 from minidl_c.threads import get_num_threads, set_num_threads
@@ -27,6 +28,7 @@ __all__ = [
     "Sequential",
     "Trainer",
     "__version__",
+    "batch_sum",
     "callbacks",
     "datasets",
     "get_num_threads",

@@ -15,7 +15,7 @@ from minidl.freezing import trainings
 from minidl.layer import Layer
 from minidl.param import Param
 from minidl.parameters import Parameters
-from minidl.stages import NativeStage, NumpyStage, Trainings, trains
+from minidl.stages import NativeStage, NumpyStage, Stage, Trainings, trains
 
 
 class BranchStage:
@@ -32,20 +32,20 @@ class BranchStage:
         self.sizes = [way[-1].out_shape[0] if way else self.in_shape[0] for way in container.ways().values()]
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
-        """As NativeStage.predict."""
+        """As Stage.predict."""
         x = np.asarray(x, self.container.dtype)
         return met(self.container.join, [network.predict(x, num_threads) for network in self.networks])
 
     def forward(
         self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
     ) -> tuple[Array, Any]:
-        """As NativeStage.forward."""
+        """As Stage.forward."""
         x = np.asarray(x, self.container.dtype)
         found = [network.forward(x, num_threads, seed, step, numbers, part) for network in self.networks]
         return met(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As NativeStage.backward; the gradients of the branches are added up in their order."""
+        """As Stage.backward; the gradients of the branches are added up in their order."""
         ends = np.cumsum(self.sizes)[:-1]
         shares = np.split(dy, ends, axis=1) if self.container.join == CONCAT else [dy] * len(self.networks)
         total: Array | None = None
@@ -54,8 +54,10 @@ class BranchStage:
             total = dx if total is None or dx is None else total + dx
         return total if want_dx else None
 
-
-Stage = NativeStage | NumpyStage | BranchStage
+    def release(self, kept: Any) -> None:
+        """As Stage.release."""
+        for network, tape in zip(self.networks, kept, strict=True):
+            network.release(tape)
 
 
 def stage_of(layer: Layer, name: str, parameters: Parameters, trained: Trainings) -> Stage:
@@ -164,8 +166,7 @@ class Network:
     def release(self, tape: list[Any]) -> None:
         """Gives back the memory of a tape that is not needed any more."""
         for stage, kept in zip(self.stages, tape, strict=True):
-            if isinstance(stage, NativeStage):
-                stage.plan.release(kept)
+            stage.release(kept)
 
     def backward(self, tape: list[Any], dy: Array, want_dx: bool) -> Array | None:
         """dx for the gradient dy of the outputs; the parameters' gradients, plain sums, go to `parameters.grads`."""

@@ -23,6 +23,7 @@ class Parameters:
     def __init__(self, layers: Sequence[Layer], dtype: str) -> None:
         self.dtype = dtype
         self.offsets: dict[int, int] = {}  # by the id of a layer
+        self.places: dict[int, int] = {}  # by the id of a parameter
         places: list[tuple[Param, int]] = []
         buffers: list[tuple[Layer, str, int]] = []
         size = 0
@@ -32,6 +33,7 @@ class Parameters:
             self.offsets[id(layer)] = size
             for param in layer.params.values():
                 places.append((param, size))
+                self.places[id(param)] = size
                 size += param.value.size
             for name, buffer in layer.buffers.items() if layer.op is not None else ():
                 buffers.append((layer, name, size))

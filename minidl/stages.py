@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,17 +23,40 @@ def trains(layers: Sequence[Layer], trained: Trainings) -> bool:
     return any(leaf.params and not trained[id(leaf)].frozen for layer in layers for leaf in layer.leaves())
 
 
+class Stage(Protocol):
+    """A part of a network. in_shape, out_shape: without the batch axis; trains: whether steps change anything in it."""
+
+    in_shape: Shape
+    out_shape: Shape
+    trains: bool
+
+    def predict(self, x: Array, num_threads: int | None) -> Array:
+        """The outputs for x; keeps nothing."""
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """Returns y, and what backward needs. numbers: of the examples in the data; part: the micro-batch."""
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """Returns dx if it is wanted; the parameters' gradients go to the flat buffer."""
+
+    def release(self, kept: Any) -> None:
+        """Gives back the memory of what forward kept."""
+
+
 class NativeStage:
     """Layers with kernels: one plan, run inside one parallel region."""
 
     def __init__(self, layers: Sequence[Layer], parameters: Parameters, trained: Trainings) -> None:
+        self.layers = list(layers)
         self.in_shape, self.out_shape = layers[0].in_shape, layers[-1].out_shape
         self.trains = trains(layers, trained)
         self.plan = plan_of(layers, parameters.offsets, trained)
         self.parameters = parameters
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
-        """The outputs for x; keeps nothing."""
+        """As Stage.predict."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
         self.plan.predict(_rows(x), None, self.parameters.values, _rows(y), num_threads)
         return y
@@ -41,40 +64,49 @@ class NativeStage:
     def forward(
         self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
     ) -> tuple[Array, Any]:
-        """Returns y, and what backward needs. numbers: of the examples in the data; part: the micro-batch."""
+        """As Stage.forward."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
         kept = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, numbers)
         return y, kept
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """Returns dx if it is wanted; the parameters' gradients go to the flat buffer."""
-        dx = np.empty((len(dy), *self.in_shape), self.plan.dtype) if want_dx else None
-        self.plan.backward(
-            kept,
-            _rows(np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"])),
-            None if dx is None else _rows(dx),
-            self.parameters.values,
-            self.parameters.grads,
-        )
+        """As Stage.backward."""
+        dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
+        into = None if dx is None else _rows(dx)
+        self.plan.backward(kept, _rows(dy), into, self.parameters.values, self.parameters.grads)
         return dx
+
+    def backward_examples(self, kept: Any, dy: Array, want_dx: bool, outputs: Sequence[Any]) -> Array | None:
+        """As `backward`, but gradients stay apart, example by example: outputs as Plan.backward_examples has them."""
+        dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
+        into = None if dx is None else _rows(dx)
+        self.plan.backward_examples(kept, _rows(dy), into, self.parameters.values, outputs)
+        return dx
+
+    def release(self, kept: Any) -> None:
+        """As Stage.release."""
+        self.plan.release(kept)
+
+    def _dx(self, dy: Array, wanted: bool) -> Array | None:
+        return np.empty((len(dy), *self.in_shape), self.plan.dtype) if wanted else None
 
 
 class NumpyStage:
     """One layer in NumPy. What it returns is checked, so that an error names the layer and not the next one."""
 
     def __init__(self, layer: Layer, name: str, trained: Trainings) -> None:
-        self.layer, self.name = layer, name
+        self.layer, self.layers, self.name = layer, [layer], name
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.trains, self.frozen = trains([layer], trained), trained[id(layer)].frozen
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
-        """As NativeStage.predict."""
+        """As Stage.predict."""
         return self._checked("forward", self.layer.forward(self._real(x), False), x, self.out_shape)
 
     def forward(
         self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
     ) -> tuple[Array, Any]:
-        """As NativeStage.forward; the layer keeps what it needs itself, and draws its numbers batch by batch."""
+        """As Stage.forward; the layer keeps what it needs itself, and draws its numbers batch by batch."""
         self.layer.begin_step(step, seed, part)
         kept = {name: buffer.copy() for name, buffer in self.layer.buffers.items()} if self.frozen else {}
         y = self.layer.forward(self._real(x), True)
@@ -83,12 +115,15 @@ class NumpyStage:
         return self._checked("forward", y, x, self.out_shape), None
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As NativeStage.backward."""
+        """As Stage.backward."""
         self.layer.needs_dx = want_dx
         dx = self.layer.backward(_read_only(dy))
         for param in self.layer.params.values() if self.frozen else ():
             param.grad[...] = 0
         return self._checked("backward", dx, dy, self.in_shape) if want_dx else None
+
+    def release(self, kept: Any) -> None:
+        """As Stage.release: nothing."""
 
     def _real(self, x: Array) -> Array:
         return _read_only(np.asarray(x, self.layer.dtype))

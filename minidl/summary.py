@@ -12,7 +12,8 @@ import numpy as np
 from minidl.container import Container, title
 from minidl.freezing import trainings
 from minidl.layer import Layer, Shape
-from minidl.network import BranchStage, NativeStage, Network, Stage
+from minidl.network import BranchStage, Network
+from minidl.stages import NativeStage, Stage
 
 HEADER = ("layer", "output", "parameters", "multiply-adds", "memory")
 

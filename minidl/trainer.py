@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -20,6 +20,7 @@ from minidl.training import checkpoints
 from minidl.training.fitting import WAY_OUT, Fit, Position
 from minidl.training.hooks import Hooks
 from minidl.training.learner import Learner
+from minidl.training.per_example import per_example_gradients
 from minidl.training.progress import Progress
 from minidl.training.report import report
 from minidl.training.report.findings import Findings
@@ -143,6 +144,30 @@ class Trainer(Learner):
         yours that cannot be copied; RuntimeError in the middle of a step, and while another thread trains.
         """
         return report(self, X, y)
+
+    def per_example_gradients(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        layers: int | str | Sequence[int | str] | None = None,
+        reduce: str | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> dict[str, Array]:
+        """The gradients of each example's weight_i * loss_i, by the names of `model.params`; nothing changes.
+
+        Each array has the examples first: (n, *param.value.shape), in the model's dtype; rows of weight 0 are zeros.
+        `minidl.batch_sum` adds them up as a step does. Row i is to the last bit what a batch of that example alone
+        gives, with the random numbers that train_batch would now draw for it.
+        layers: a place such as 2, -1 or "3.body.0", or a list of them; None: all that are trained.
+        reduce: "norm" gives the Euclidean norm of each example's gradient, (n,), without holding the gradients: of a
+            dense layer from |x dy^T| = |x| |dy| (Goodfellow 2015, arXiv:1510.01799).
+
+        Kernels find them in a batch at once; through a layer in NumPy that has parameters, examples go one by one.
+
+        Raises TypeError or ValueError as evaluate, for places without trained parameters, and for layers that couple
+        examples, as batch norm does (unless it is frozen); RuntimeError in a step, or while another thread trains.
+        """
+        return per_example_gradients(self, X, y, layers, reduce, sample_weight)
 
     # ---- checkpoints
 

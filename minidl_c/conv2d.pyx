@@ -19,13 +19,13 @@ from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
 
 cdef extern from "conv2d_gradient.h" nogil:
     ctypedef struct gradient_walk:
-        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, threes
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, apart, threes
     void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
                              const float *, float *)
     void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
                              const double *, double *)
-    void sum_pixels_f32(Py_ssize_t, Py_ssize_t, const float *, float *)
-    void sum_pixels_f64(Py_ssize_t, Py_ssize_t, const double *, double *)
+    void sum_pixels_f32(Py_ssize_t, Py_ssize_t, const float *, float *, Py_ssize_t)
+    void sum_pixels_f64(Py_ssize_t, Py_ssize_t, const double *, double *, Py_ssize_t)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -81,41 +81,44 @@ cdef void conv2d_backward_w_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
-    real *dw,                           # ADD [K][C / groups][R][S]
-    real *db,                           # ADD [K], or NULL
+    real *dw,                           # ADD [K][C / groups][R][S][apart]
+    real *db,                           # ADD [K][apart], or NULL
+    Py_ssize_t apart,                   # 1: the sums over the lanes, or 16: each lane for itself
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
     Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end, at
     cdef gradient_walk walk
-    if examples <= d.few:
+    if examples <= d.few and apart == 1:
         conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, examples, scratch)
         return
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
-    walk.dy_channel, walk.dw_channel, walk.threes = P * LANES, n_taps, d.S == 3 and d.sw == 1 and d.dw == 1
+    walk.dy_channel, walk.dw_channel, walk.apart = P * LANES, n_taps, apart
+    walk.threes = d.S == 3 and d.sw == 1 and d.dw == 1
     if d.PH > d.H or d.PW > d.W:
         pad_tile(d, x, scratch)
         x = scratch
     for g in range(k0 // K, (k1 + K - 1) // K):
         k, k_end, at = max(k0, g * K), min(k1, (g + 1) * K), g * C * d.PH * d.PW * LANES
         if real is float:
-            weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
+            weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * apart)
         else:
-            weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * walk.dw_channel)
+            weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * apart)
     if db != NULL:
-        conv2d_backward_b_tile(dy, P, db, k0, k1)
+        conv2d_backward_b_tile(dy, P, db, apart, k0, k1)
 
 
 cdef void conv2d_backward_b_tile(
     const real *dy,                     # IN  [K][pixels][16]
     Py_ssize_t pixels,
-    real *db,                           # ADD [K]
+    real *db,                           # ADD [K][apart]
+    Py_ssize_t apart,
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
 ) noexcept nogil:
     if real is float:
-        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0)
+        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * apart, apart)
     else:
-        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0)
+        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * apart, apart)
 
 
 cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:
@@ -164,13 +167,13 @@ cdef void forward_real(const op *o, const tile *t, const real *param) noexcept n
 
 cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef real *db = dw + d.weights if o.n_param > d.weights else NULL
+    cdef real *db = dw + d.weights * t.apart if o.n_param > d.weights else NULL
     cdef real *scratch = <real *> t.scratch
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
     share(d.K, t.part, t.parts, &k0, &k1)
     share(d.C, t.part, t.parts, &c0, &c1)
     if t.training:
-        conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, k0, k1, t.examples, scratch)
+        conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, t.apart, k0, k1, t.examples, scratch)
     if t.dx != NULL:
         conv2d_backward_x_tile(d, <const real *> t.dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, c0, c1,
                                t.examples, scratch)

@@ -13,6 +13,7 @@ typedef struct {
   ptrdiff_t x_row, x_column;                     /* input: to the pixel that the next output row, output pixel reads */
   ptrdiff_t dy_channel;                          /* output gradient: to the next channel; its pixels are contiguous */
   ptrdiff_t dw_channel;                          /* weight gradient: to the next output channel; its taps are contiguous */
+  ptrdiff_t apart;                               /* numbers of a sum: 1, or 16 where the lanes stay apart */
   ptrdiff_t threes;                              /* whether every third tap begins three that read neighbours, as does a step */
 } gradient_walk;
 
@@ -40,10 +41,10 @@ typedef struct {
 #endif
 #else
 
-/* ADD dw[i][j] += the sum of lanes [rows][taps][16]. */
-NOINLINE void FN(add_lanes)(const REAL *lanes, int rows, int taps, REAL *dw, ptrdiff_t dw_channel) {
+/* ADD dw[i][j] += the sum of lanes [rows][taps][16]; or dw[i][j][16] += lanes, where they stay apart. */
+NOINLINE void FN(add_lanes)(const gradient_walk *k, const REAL *lanes, int rows, int taps, REAL *dw) {
   for (int i = 0; i < rows; i++)
-    for (int j = 0; j < taps; j++, lanes += LANES) dw[i * dw_channel + j] += FN(lane_sum)(lanes);
+    for (int j = 0; j < taps; j++, lanes += LANES) FN(add_sum)(lanes, dw + (i * k->dw_channel + j) * k->apart, k->apart);
 }
 
 /* ADD dw[i][j] += the sum over all pixels q and lanes of dy[i][q] * x[taps[j] + q], for MR outputs i and NK taps j at once.
@@ -69,7 +70,7 @@ INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_
     }
     UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NK; j++) *(V *)(lanes + (i * NK + j) * LANES + lane) = sum[i][j];
   }
-  FN(add_lanes)(lanes, MR, NK, dw, k->dw_channel);
+  FN(add_lanes)(k, lanes, MR, NK, dw);
 }
 
 #define GRADIENT_TILE(MR, NK) \
@@ -113,7 +114,7 @@ INLINE void FN(window_gradient_body)(const int MR, const int KR, const gradient_
     UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < KR; j++) UNROLL for (int s = 0; s < 3; s++)
       *(V *)(lanes + ((i * KR + j) * 3 + s) * LANES + lane) = sum[i][j][s];
   }
-  FN(add_lanes)(lanes, MR, 3 * KR, dw, k->dw_channel);
+  FN(add_lanes)(k, lanes, MR, 3 * KR, dw);
 }
 
 #define WINDOW(MR, KR) \
@@ -134,7 +135,7 @@ INLINE void FN(window_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
     ptrdiff_t some = outputs - o < WINDOW_OUTPUTS ? outputs - o : WINDOW_OUTPUTS;
     for (ptrdiff_t t = 0; t < n_taps; t += 3 * WINDOW_ROWS) {
       ptrdiff_t rows = (n_taps - t) / 3 < WINDOW_ROWS ? (n_taps - t) / 3 : WINDOW_ROWS;
-      tiles[some - 1][rows - 1](k, x, taps + t, dy + o * k->dy_channel, dw + o * k->dw_channel + t);
+      tiles[some - 1][rows - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->apart);
     }
   }
 }
@@ -151,14 +152,14 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
     ptrdiff_t rows = outputs - o < GRADIENT_ROWS ? outputs - o : GRADIENT_ROWS;
     for (ptrdiff_t t = 0; t < n_taps; t += GRADIENT_TAPS) {
       ptrdiff_t m = n_taps - t < GRADIENT_TAPS ? n_taps - t : GRADIENT_TAPS;
-      tiles[rows - 1][m - 1](k, x, taps + t, dy + o * k->dy_channel, dw + o * k->dw_channel + t);
+      tiles[rows - 1][m - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->apart);
     }
   }
 }
 
-/* ADD db[i] += the sum of dy[i] over its pixels and lanes, started from zero, for `outputs` channels i. Several channels at a
+/* ADD db[i] += the sum of dy[i] over its pixels and lanes (apart 16: db[i][16], over its pixels), for `outputs` channels i. Several channels at a
  * time, since an addition waits for the one before: eight chains, of which those beyond the last channel repeat it. */
-INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db) {
+INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db, ptrdiff_t apart) {
   enum { CHAINS = 8 };
   for (ptrdiff_t o = 0; o < outputs; o += CHAINS) {
     int chains = outputs - o < CHAINS ? (int)(outputs - o) : CHAINS;
@@ -173,7 +174,7 @@ INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, 
       ROLL for (ptrdiff_t q = 0; q < pixels; q++) UNROLL for (int i = 0; i < CHAINS; i++) sum[i] += *(const V *)(d[i] + q * LANES);
       UNROLL for (int i = 0; i < CHAINS; i++) *(V *)(lanes[i] + lane) = sum[i];
     }
-    for (int i = 0; i < chains; i++) db[o + i] += FN(lane_sum)(lanes[i]);
+    for (int i = 0; i < chains; i++) FN(add_sum)(lanes[i], db + (o + i) * apart, apart);
   }
 }
 #endif

@@ -33,9 +33,9 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     share(d.K, t.part, t.parts, &k0, &k1)
     share(d.C, t.part, t.parts, &c0, &c1)
     if t.training:
-        conv2d_backward_w_tile(d, <const real *> t.x, dy, dw, <real *> NULL, k0, k1, t.examples, scratch)
+        conv2d_backward_w_tile(d, <const real *> t.x, dy, dw, <real *> NULL, t.apart, k0, k1, t.examples, scratch)
         if o.n_param > d.weights:
-            conv2d_backward_b_tile(dy, d.H * d.W, dw + d.weights, c0, c1)
+            conv2d_backward_b_tile(dy, d.H * d.W, dw + d.weights * t.apart, t.apart, c0, c1)
     if t.dx != NULL:
         conv2d_forward_tile(d, dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, k0, k1, t.examples, scratch)
 

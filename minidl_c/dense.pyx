@@ -3,6 +3,7 @@
     y[o] = b[o] + sum over i of w[i][o] * x[i]          forward
     dx[i] = sum over o of w[i][o] * dy[o]               backward, example by example
     dw[i][o] = sum over examples of x[i] * dy[o]        when all tiles are done, row by row of w
+    db[o] = sum over examples of dy[o]
 
 The weights' gradient waits for the whole batch because it is as large as the weights: summing it tile by tile would move
 them through memory for every tile. Its lanes hold outputs, so each tile leaves dy with its examples as rows.
@@ -26,6 +27,16 @@ cdef extern from "dense_tiles.h" nogil:
         Py_ssize_t tiles, slots, examples, outputs, x_tile, dy_tile, dy_row
     void dense_weight_gradient_f32(const dense_walk *, const float *, const float *, float *, Py_ssize_t, Py_ssize_t)
     void dense_weight_gradient_f64(const dense_walk *, const double *, const double *, double *, Py_ssize_t, Py_ssize_t)
+    void dense_example_gradient_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, float *)
+    void dense_example_gradient_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, double *)
+
+cdef extern from "squares.h" nogil:
+    void squares_of_lanes_f32(const float *, Py_ssize_t, double *)
+    void squares_of_lanes_f64(const double *, Py_ssize_t, double *)
+
+cdef extern from "slots.h" nogil:
+    void sum_examples_f32(const float *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
+    void sum_examples_f64(const double *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -103,12 +114,48 @@ cdef void dense_backward_rows(
     walk.x_tile, walk.dy_tile = x_tile // sizeof(real), turned_tile // sizeof(real)
     if real is float:
         dense_weight_gradient_f32(&walk, x, turned, grad, r0, inputs_end)
-        if r1 > d.inputs:               # the bias is a weight whose input is 1
-            dense_weight_gradient_f32(&walk, NULL, turned, grad, d.inputs, r1)
+        if r1 > d.inputs:
+            sum_examples_f32(turned, examples, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
     else:
         dense_weight_gradient_f64(&walk, x, turned, grad, r0, inputs_end)
         if r1 > d.inputs:
-            dense_weight_gradient_f64(&walk, NULL, turned, grad, d.inputs, r1)
+            sum_examples_f64(turned, examples, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
+
+
+cdef void dense_example_gradient(
+    const dense_dims *d,
+    const real *dy,                     # IN  [row], of one example: its row of `turned`
+    const real *x,                      # IN  [inputs][16], from its lane on
+    real *grad,                         # OUT (r1 - r0, outputs): rows of dw, and db, of this example alone
+    Py_ssize_t r0, Py_ssize_t r1,
+) noexcept nogil:
+    cdef Py_ssize_t inputs = max(min(r1, d.inputs) - r0, <Py_ssize_t> 0), o
+    if real is float:
+        dense_example_gradient_f32(inputs, d.outputs, x + r0 * LANES, dy, grad)
+    else:
+        dense_example_gradient_f64(inputs, d.outputs, x + r0 * LANES, dy, grad)
+    for o in range(d.outputs if r1 > d.inputs else 0):
+        grad[inputs * d.outputs + o] = 0 + dy[o]            # as a sum of one: never -0
+
+
+cdef void dense_example_squares(
+    const dense_dims *d,
+    const real *dy,                     # IN  [outputs][16]
+    const real *x,                      # IN  [inputs][16]
+    double *squares,                    # OUT [16] the sum of the squares of rows r0..r1 of each example's gradient
+    Py_ssize_t r0, Py_ssize_t r1,
+) noexcept nogil:
+    cdef Py_ssize_t inputs = max(min(r1, d.inputs) - r0, <Py_ssize_t> 0)
+    cdef double of_dy[16]
+    cdef int lane
+    if real is float:
+        squares_of_lanes_f32(x + r0 * LANES, inputs, squares)
+        squares_of_lanes_f32(dy, d.outputs, of_dy)
+    else:
+        squares_of_lanes_f64(x + r0 * LANES, inputs, squares)
+        squares_of_lanes_f64(dy, d.outputs, of_dy)
+    for lane in range(LANES):           # |x dy^T|^2 = |x|^2 |dy|^2, the bias being a weight whose input is 1
+        squares[lane] = (squares[lane] + (r1 > d.inputs)) * of_dy[lane]
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -153,6 +200,22 @@ cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexce
                             w.tiles, w.slots, w.examples, <double *> w.grad, r0, r1)
 
 
+cdef void example_gradient(const op *o, const tile *t, Py_ssize_t lane, Py_ssize_t r0, Py_ssize_t r1, void *grad) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    if o.real_bytes == 4:
+        dense_example_gradient(d, <const float *> t.saved + lane * d.row, <const float *> t.x + lane, <float *> grad, r0, r1)
+    else:
+        dense_example_gradient(d, <const double *> t.saved + lane * d.row, <const double *> t.x + lane, <double *> grad, r0, r1)
+
+
+cdef void example_squares(const op *o, const tile *t, Py_ssize_t r0, Py_ssize_t r1, double *squares) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    if o.real_bytes == 4:
+        dense_example_squares(d, <const float *> t.dy, <const float *> t.x, squares, r0, r1)
+    else:
+        dense_example_squares(d, <const double *> t.dy, <const double *> t.x, squares, r0, r1)
+
+
 cdef class DenseOp(Op):
     """A dense layer from (inputs,) to (outputs,).
 
@@ -171,6 +234,7 @@ cdef class DenseOp(Op):
         self.c.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.splits = READS_X, 1
         self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = forward, backward, rows
+        self.c.example_gradient, self.c.example_squares = example_gradient, example_squares
         self.c.dims = d
 
 

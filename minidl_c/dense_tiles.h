@@ -151,16 +151,15 @@ INLINE void FN(project_single)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, co
 /* OUT dw[i][o] = sum over the batch's examples s of x[i][s] * dy[s][o], for MR rows i and the columns o of two vectors.
  *
  * Here the lanes hold outputs, not examples: dy comes with examples as rows, `walk->dy_row` numbers apart. x is [i][16] in
- * each tile; a NULL x stands for ones (the bias). Each slot is one chain over its examples. */
+ * each tile. Each slot is one chain over its examples. */
 INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const ptrdiff_t *starts, const REAL *x, const REAL *dy,
                                     REAL *dw, ptrdiff_t columns) {
-  static const REAL ones[LANES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   V node[SLOT_LEVELS][GRADIENT_INPUTS][2];                   /* the unfinished nodes of the tree over the slots */
   for (ptrdiff_t slot = 0; slot < walk->slots; slot++) {
     V sum[GRADIENT_INPUTS][2];
     UNROLL for (int p = 0; p < MR; p++) sum[p][0] = sum[p][1] = (V){0};
     for (ptrdiff_t t = starts[slot]; t < starts[slot + 1]; t++) {
-      const REAL *xt = x ? x + t * walk->x_tile : ones, *dr = dy + t * walk->dy_tile;
+      const REAL *xt = x + t * walk->x_tile, *dr = dy + t * walk->dy_tile;
       ptrdiff_t live = walk->examples - t * LANES < LANES ? walk->examples - t * LANES : LANES;
       ROLL for (ptrdiff_t s = 0; s < live; s++, dr += walk->dy_row) {
         V d0 = *(const V *)dr, d1 = *(const V *)(dr + VL);
@@ -216,7 +215,7 @@ NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, c
     rows = i1 - i >= GRADIENT_INPUTS ? GRADIENT_INPUTS : i1 - i >= 4 ? 4 : i1 - i >= 2 ? 2 : 1;
     for (ptrdiff_t o = 0; o < walk->outputs; o += 2 * VL) {
       ptrdiff_t columns = walk->outputs - o < 2 * VL ? walk->outputs - o : 2 * VL;
-      const REAL *xi = x ? x + i * LANES : 0, *dyo = dy + o;
+      const REAL *xi = x + i * LANES, *dyo = dy + o;
       REAL *dwo = dw + i * walk->outputs + o;
 #if GRADIENT_INPUTS == 8
       if (rows == 8) { FN(dense_gradient_8)(walk, starts, xi, dyo, dwo, columns); continue; }
@@ -224,6 +223,18 @@ NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, c
       if (rows == 4) FN(dense_gradient_4)(walk, starts, xi, dyo, dwo, columns);
       else if (rows == 2) FN(dense_gradient_2)(walk, starts, xi, dyo, dwo, columns);
       else FN(dense_gradient_1)(walk, starts, xi, dyo, dwo, columns);
+    }
+  }
+}
+
+/* OUT dw[i][o] = x[i] * dy[o] of one example, i < inputs: a sum that begins with zero and ends there. */
+NOINLINE void FN(dense_example_gradient)(ptrdiff_t inputs, ptrdiff_t outputs, const REAL *x, const REAL *dy, REAL *dw) {
+  for (ptrdiff_t i = 0; i < inputs; i++, dw += outputs) {
+    V xs = FN(broadcast)(x[i * LANES]);
+    for (ptrdiff_t o = 0; o < outputs; o += VL) {
+      V product = FN(fma)(xs, *(const V *)(dy + o), (V){0});
+      if (outputs - o >= VL) *(FN(loose) *)(dw + o) = product;
+      else memcpy(dw + o, &product, (outputs - o) * sizeof(REAL));
     }
   }
 }

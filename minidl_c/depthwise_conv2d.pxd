@@ -18,7 +18,7 @@ ctypedef struct depthwise_dims:
 cdef void depthwise_conv2d_forward_tile(const depthwise_dims *d, const real *x, const real *w, const real *b, real *y,
                                         Py_ssize_t c0, Py_ssize_t c1) noexcept nogil
 cdef void depthwise_conv2d_backward_tile(const depthwise_dims *d, const real *dy, const real *x, const real *w, real *dx, real *dw,
-                                         real *scratch, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil
+                                         Py_ssize_t apart, real *scratch, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil
 
 
 cdef class DepthwiseConv2DOp(Op):

@@ -30,8 +30,8 @@ cdef extern from "depthwise_conv2d_tiles.h" nogil:
     void depthwise_gradient_f64(const depthwise_walk *, const double *, const double *, double *)
 
 cdef extern from "slots.h" nogil:
-    float lane_sum_f32(const float *)
-    double lane_sum_f64(const double *)
+    void add_sum_f32(const float *, float *, Py_ssize_t)
+    void add_sum_f64(const double *, double *, Py_ssize_t)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -81,7 +81,8 @@ cdef void weight_gradient_channel(
     const real *dy,                     # IN  [out_height][out_width][16]
     const real *x,                      # IN  [height][width][16]
     real *part,                         # scratch [taps_h][taps_w][16]
-    real *dw,                           # ADD [taps_h][taps_w]
+    real *dw,                           # ADD [taps_h][taps_w][apart]
+    Py_ssize_t apart,
 ) noexcept nogil:
     """The gradient of one kernel: the sums of all blocks, begun with zero, and of lanes."""
     cdef Py_ssize_t at_x, at_w, at_y, t
@@ -103,9 +104,9 @@ cdef void weight_gradient_channel(
                 depthwise_gradient_f64(&k, x + at_x, dy + at_y, part + at_w)
     for t in range(a.taps_h * a.taps_w):
         if real is float:
-            dw[t] += lane_sum_f32(part + t * LANES)
+            add_sum_f32(part + t * LANES, dw + t * apart, apart)
         else:
-            dw[t] += lane_sum_f64(part + t * LANES)
+            add_sum_f64(part + t * LANES, dw + t * apart, apart)
 
 
 cdef void depthwise_conv2d_forward_tile(
@@ -128,7 +129,8 @@ cdef void depthwise_conv2d_backward_tile(
     const real *x,                      # IN  [C][H][W][16]
     const real *w,                      # IN  (C * multiplier, R, S)
     real *dx,                           # OUT [C][H][W][16], or NULL
-    real *dw,                           # ADD [C * multiplier][R][S], or NULL
+    real *dw,                           # ADD [C * multiplier][R][S][apart], or NULL
+    Py_ssize_t apart,                   # 1: the sums over the lanes, or 16: each lane for itself
     real *scratch,                      # [R][S][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
 ) noexcept nogil:
@@ -136,7 +138,7 @@ cdef void depthwise_conv2d_backward_tile(
     for c in range(c0, c1):
         for k in range(c * d.multiplier, (c + 1) * d.multiplier if dw != NULL else 0):
             weight_gradient_channel(&d.conv.forward, d.forward, d.n_forward, dy + k * out, x + c * pixels, scratch,
-                                    dw + k * taps)
+                                    dw + k * taps * apart, apart)
         if dx != NULL:
             k = c * d.multiplier
             correlate_channel(&d.conv.back, d.back, d.n_back, d.multiplier, dy + k * out, w + k * taps, <real> 0, dx + c * pixels)
@@ -158,9 +160,11 @@ cdef void backward_real(const op *o, const tile *t, const real *w) noexcept nogi
     cdef real *dw = <real *> t.sums if t.training else NULL
     cdef Py_ssize_t c0 = 0, c1 = 0
     share(d.conv.C, t.part, t.parts, &c0, &c1)
-    depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, <real *> t.scratch, c0, c1)
+    depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, t.apart,
+                                  <real *> t.scratch, c0, c1)
     if dw != NULL and o.n_param > d.conv.weights:
-        conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights, c0 * d.multiplier, c1 * d.multiplier)
+        conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights * t.apart, t.apart,
+                               c0 * d.multiplier, c1 * d.multiplier)
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:

@@ -49,6 +49,12 @@ ctypedef struct optimizer:              # what a native optimizer brings: see sg
     void *state[3]                      # arrays as large as the flat parameters; NULL: not needed
     double hyper[8]
 
+ctypedef struct example_output:         # where a parameter's gradients go, example by example: see examples.pyx
+    int op
+    Py_ssize_t start, size              # which of the op's parameters
+    char *grads                         # [examples][size] OUT, or NULL
+    double *squares                     # [examples] OUT, or NULL: the sum of the squares of each one's
+
 ctypedef struct job:
     const op *ops
     const value *values
@@ -67,6 +73,10 @@ ctypedef struct job:
     char *parts                         # of each slot: [n_lane]
     char *totals                        # [n_lane]
     Py_ssize_t scratch_bytes, sums_bytes, parts_bytes
+    const example_output *outputs       # NULL: gradients are summed
+    int n_outputs
+    char *lanes                         # of each thread, with outputs: [n_param][16] of an op
+    Py_ssize_t lanes_bytes
     # the batch: `examples` rows a round
     Py_ssize_t examples, tiles, slots
     int training

@@ -17,11 +17,12 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from minidl_c.clip cimport clip_block
+from minidl_c.examples cimport clear_lanes, take_examples
 from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
 from minidl_c.memory cimport place
 from minidl_c.op cimport LANES, aligned, op, share, tile
 from minidl_c.rows cimport check, end_step, run_rows, update
-from minidl_c.sums cimport begin_all_sums, begin_sums, end_sums, sums_of
+from minidl_c.sums cimport begin_shared, begin_slot, begin_tile, end_tile, sums_of
 
 cdef extern from "team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
@@ -99,8 +100,15 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t
     v.scratch = j.scratch + thread * j.scratch_bytes
     v.param = j.param + o.param * j.real_bytes
     v.packed = j.packed[k]
-    v.sums = sums_of(j, o, slot, thread) if o.n_lane else NULL
     v.training = j.training and not o.frozen
+    v.apart = 1
+    if back and j.outputs != NULL:
+        v.apart = LANES
+        v.sums = clear_lanes(j, o, thread)
+        o.backward_tile(o, v)
+        take_examples(j, o, v)
+        return
+    v.sums = sums_of(j, o, slot, thread) if o.n_lane else NULL
     if not back:
         o.forward_tile(o, v)
     else:
@@ -163,14 +171,18 @@ cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slo
 
 
 cdef void run_slot(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t slot, int thread) noexcept nogil:
-    """A stage over all tiles of a slot, one after the other, and then their sums."""
+    """A stage over all tiles of a slot, one after the other, with their sums."""
     cdef Py_ssize_t t
-    cdef int i
-    begin_sums(j, f, slot, thread)
+    cdef int i, sums = j.outputs == NULL
+    if sums:
+        begin_slot(j, f, slot)
     for t in range(slot_start(slot, j.tiles, j.slots), slot_start(slot + 1, j.tiles, j.slots)):
+        if sums:
+            begin_tile(j, f, slot, thread)
         for i in range(f.first, f.last):
             run_call(j, &j.calls[i], round, slot, t, thread, 0, 1)
-    end_sums(j, f, slot, thread)
+        if sums:
+            end_tile(j, f, slot, thread)
 
 
 cdef void run_share(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t item, int thread) noexcept nogil:
@@ -178,7 +190,7 @@ cdef void run_share(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t i
     cdef Py_ssize_t parts = f.items // j.tiles, t = item // parts
     cdef const call *c = &j.calls[f.first]
     if (c.kind == GATHER or c.kind == TAKE) and item % parts == 0:
-        begin_all_sums(j, t, thread)
+        begin_shared(j, t)
     run_call(j, c, round, t, t, thread, item % parts, parts)
 
 

@@ -22,6 +22,7 @@ typedef struct {
   const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` or rows made of them */
   void *sums;                  /* ADD [n_lane][16], or [n_lane] if the op sums the lanes: sums over this tile, each started
                                   from zero and then added once; in one direction only, forward or backward */
+  ptrdiff_t apart;             /* numbers of a sum, for an op that sums the lanes: 1, or 16 if it shall not this time */
   const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the batch's end */
   const void *targets;         /* IN [n_target][16], for the forward of a loss; what backward needs of them, y holds */
   const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the batch's end */
@@ -60,6 +61,11 @@ struct op {
   void (*forward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);   /* all tiles went forward, in training:
                                   rows r0..r1 */
   void (*backward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);  /* all tiles went backward */
+  void (*example_gradient)(const op *, const tile *, ptrdiff_t lane, ptrdiff_t r0, ptrdiff_t r1, void *grad);   /* of an op with
+                                  backward_rows, behind backward_tile: OUT rows r0..r1 of the gradient of one example. NULL: an
+                                  example's gradient is found by a batch of that example alone */
+  void (*example_squares)(const op *, const tile *, ptrdiff_t r0, ptrdiff_t r1, double *squares);   /* the same: OUT [16] the
+                                  sum of the squares of each example's rows r0..r1 */
   void (*end_step)(const op *, const whole *, void *state);              /* a training forward or step is whole: what `state`
                                   remembers of it. NULL: nothing */
   int cut;                     /* CUT_FORWARD: in training, the next op waits for forward_rows; CUT_BACKWARD: the op in front
@@ -82,7 +88,8 @@ struct op {
   ptrdiff_t param, n_param;    /* place in the flat buffers (set by the plan), and count */
   ptrdiff_t n_state;           /* numbers behind the parameters that have no gradient: running statistics */
   ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them */
-  int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in slots.h): its sums are too many for a cache */
+  int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in slots.h), unless it shall not (apart):
+                                  its sums are too many for a cache */
   ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */
   ptrdiff_t saved, scratch, packed;                                      /* bytes */
   int shares_packed;           /* `packed` is that of the op in front, of as many bytes */

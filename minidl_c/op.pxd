@@ -32,6 +32,7 @@ cdef extern from "op.h" nogil:
         const void *param
         const void *packed
         void *sums
+        Py_ssize_t apart
         const int64_t *labels
         const void *targets
         const void *weights
@@ -61,6 +62,8 @@ cdef extern from "op.h" nogil:
         void (*relu_backward_tile)(const op *, const tile *) noexcept nogil
         void (*forward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*backward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        void (*example_gradient)(const op *, const tile *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
+        void (*example_squares)(const op *, const tile *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil
         void (*end_step)(const op *, const whole *, void *) noexcept nogil
         int cut, splits, in_place, y_is, dx_is, is_relu, is_loss, reads, frozen, shares_packed
         double rate
@@ -94,6 +97,12 @@ cdef inline int describe(Op self, tuple in_shape, tuple out_shape, object dtype)
     self.check_shapes(in_shape, out_shape, dtype)
     self.c.size = sizeof(op)             # as the calling module was compiled: a plan refuses any other size
     return 0
+
+
+cdef inline bint tells_examples(const op *o) noexcept nogil:
+    """Whether an op with parameters tells what each example of a tile adds to their gradient: in its lanes, or by itself."""
+    return o.rows > 0 and (o.example_gradient != NULL
+                           or o.backward_rows == NULL and o.forward_rows == NULL and o.n_lane == o.n_param)
 
 
 cdef inline void share(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py_ssize_t *start, Py_ssize_t *end) noexcept nogil:

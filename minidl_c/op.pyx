@@ -70,6 +70,8 @@ cdef class Op:
         if (o.y_is == THE_SECOND and (o.skip < 0 or (o.skip_size or o.in_size) != o.out_size)
                 or o.dx_is == THE_SECOND and (o.dskip < 0 or (o.dskip_size or o.in_size) != o.in_size)):
             raise ValueError(f"{name}: expected skip as large as y, and dskip as large as dx, where they are the same")
+        if (o.example_gradient == NULL) != (o.example_squares == NULL) or o.example_gradient != NULL and o.backward_rows == NULL:
+            raise ValueError(f"{name}: example_gradient and example_squares come together, with backward_rows")
         if o.end_step != NULL and o.n_state == 0:
             raise ValueError(f"{name}: end_step wants n_state numbers to write to")
         if min(o.n_param, o.n_state, o.n_lane, o.rows, o.saved, o.scratch, o.packed) < 0 or (o.rows and o.n_param % o.rows):
@@ -87,6 +89,11 @@ cdef class Op:
     def couples(self):
         """Whether training looks at a whole batch on its way forward: an example's output depends on the others."""
         return self.c.forward_rows != NULL
+
+    @property
+    def tells_examples(self):
+        """Whether the gradients of single examples can be taken from a batch: from lanes, or because the op says them."""
+        return self.c.n_param == 0 or tells_examples(&self.c)
 
     @property
     def n_param(self):

@@ -29,6 +29,7 @@ cdef class Pass:
     cdef Py_ssize_t read(self, object x, object rows, object param, str dtype, bint write) except -1
     cdef int read_targets(self, object targets, Py_ssize_t m) except -1
     cdef int want(self, int want_dx) except -1
+    cdef bint asked_for(self, int k) noexcept
     cdef void add_forward(self, int has_loss) noexcept
     cdef void add_backward(self) noexcept
 

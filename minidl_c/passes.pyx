@@ -64,6 +64,7 @@ cdef class Pass:
         j.rows = j.numbers = j.labels = NULL
         j.update, j.rates, j.totals_weight = NULL, NULL, NULL
         j.examples = j.seed = j.step = j.training = 0
+        j.outputs, j.n_outputs = NULL, 0
 
     cdef void add_call(self, call_kind kind, int op) noexcept:
         self.j.calls[self.j.n_calls].kind, self.j.calls[self.j.n_calls].op = kind, op
@@ -77,7 +78,7 @@ cdef class Pass:
 
     cdef void add_stage(self, int first, int last) noexcept:
         """The calls first..last over all tiles, then their rows."""
-        cdef int i, is_op, rows = 0
+        cdef int i, is_op, rows = 0, apart = self.j.outputs != NULL     # examples: no sums, and nothing that waits for them
         cdef const op *o
         cdef call *c
         if self.j.tiles < self.j.threads:
@@ -85,14 +86,14 @@ cdef class Pass:
                 c = &self.j.calls[i]
                 is_op = c.kind == FORWARD or c.kind == BACKWARD
                 self.add_phase(SHARES, i, i + 1, self.j.tiles * (
-                    self.j.threads if c.kind == GATHER or (is_op and self.j.ops[c.op].splits) else 1))
+                    self.j.threads if c.kind == GATHER or (is_op and self.j.ops[c.op].splits and not apart) else 1))
         else:
             self.add_phase(TILES, first, last, self.j.slots)
         for i in range(first, last):
             c = &self.j.calls[i]
             o = &self.j.ops[c.op]
             rows += c.kind == FORWARD and o.forward_rows != NULL and self.statistics(o)
-            rows += c.kind == BACKWARD and o.rows > 0 and not o.frozen
+            rows += c.kind == BACKWARD and o.rows > 0 and not o.frozen and not apart
         if rows:
             self.add_phase(ROWS, first, last, RANGES)
 
@@ -182,9 +183,17 @@ cdef class Pass:
         wanted[0] = want_dx
         for k in range(self.j.n_ops):
             o = &self.j.ops[k]
-            wanted[k + 1] = (o.rows > 0 and o.n_param > 0 and not o.frozen or wanted[o.input]
+            wanted[k + 1] = (o.rows > 0 and o.n_param > 0 and not o.frozen and self.asked_for(k) or wanted[o.input]
                              or (o.skip >= 0 and wanted[o.skip]))
         return 0
+
+    cdef bint asked_for(self, int k) noexcept:
+        """Whether an op's parameter gradients go anywhere."""
+        cdef int i
+        for i in range(self.j.n_outputs):
+            if self.j.outputs[i].op == k:
+                return True
+        return self.j.outputs == NULL
 
     cdef void add_forward(self, int has_loss) noexcept:
         cdef int k, n = self.j.n_ops, scores = n - has_loss       # the value that is the model's output

@@ -12,6 +12,7 @@ from numpy import arange, array
 from minidl_c.buffers cimport Arguments
 from minidl_c.chain cimport Chain
 from minidl_c.clip cimport BLOCKS, ask
+from minidl_c.examples cimport Outputs
 from minidl_c.job cimport CHECK, CLIP, END, GIVE, RANGES, TAKE, UPDATE, job, run_job
 from minidl_c.op cimport FEW, LANES
 from minidl_c.op import product_of, whole_numbers
@@ -131,29 +132,46 @@ cdef class Plan(Chain):
         May be called again with the same Pass: nothing it keeps is overwritten but gradients. Raises RuntimeError for one
         that was released, or that another thread is at work on.
         """
+        self._backward_of(p, dy, dx, param, grad, None)
+
+    def backward_examples(self, Pass p not None, dy, dx, param, outputs):
+        """As `backward`, but the parameters' gradients stay apart, example by example.
+
+        outputs: for each parameter that is wanted (place, size, grads, squares): where its numbers lie in the flat buffer;
+        grads (n, size) OUT its gradients, or None; squares (n,) float64 OUT the sums of their squares, or None. No gradient
+        of others goes anywhere. Raises ValueError for places that are no trained op's, or one's that cannot tell examples
+        apart (`Op.tells_examples`).
+        """
+        self._backward_of(p, dy, dx, param, None, Outputs(outputs))
+
+    def _backward_of(self, Pass p not None, dy, dx, param, grad, Outputs outputs):
         if p.plan is not self or p.running:
             raise RuntimeError("backward: this forward was given up, or another thread is at work on it")
         p.running = True
         try:
-            self._backward_of(p, dy, dx, param, grad)
+            self._run_backward(p, dy, dx, param, grad, outputs)
         finally:
             p.arguments.give_back()
+            p.j.outputs, p.j.n_outputs = NULL, 0
             p.running = False
 
-    def _backward_of(self, Pass p not None, dy, dx, param, grad):
+    def _run_backward(self, Pass p not None, dy, dx, param, grad, Outputs outputs):
         cdef job *j = &p.j
         cdef Py_ssize_t n
         cdef int k
         j.param = p.arguments.take(param, self.dtype, -1, 1, False, "param")
         n = p.arguments.rows
         self.check_size(n)
-        j.grad_flat = p.arguments.take(grad, self.dtype, n, 1, True, "grad")
+        if outputs is not None:
+            outputs.bind(self.ops, self.n_ops, j)
+        else:
+            j.grad_flat = p.arguments.take(grad, self.dtype, n, 1, True, "grad")
         j.dy = p.arguments.take(dy, self.dtype, j.examples, self.values[self.n_ops].size, False, "dy")
         j.dx = NULL
         if dx is not None:
             j.dx = p.arguments.take(dx, self.dtype, j.examples, self.values[0].size, True, "dx")
         p.arguments.apart()
-        for k in range(self.n_ops):
+        for k in range(self.n_ops if outputs is None else 0):
             if j.examples == 0 or self.ops[k].frozen:
                 memset(j.grad_flat + self.ops[k].param * j.real_bytes, 0, self.ops[k].n_param * j.real_bytes)
         if j.examples == 0:

@@ -1,10 +1,9 @@
 /* slots.h: the one shape of a sum over a batch.
  *
- * The tiles of a batch form min(tiles, 16) slots, contiguous runs of tiles. A slot adds up its tiles lane by lane; then its
- * 16 lanes are combined in a fixed tree, while they are still in the cache of the core that made them (an op with more sums
- * than a cache holds does so for every tile, and the slot adds up those); then the slots, in a fixed pairwise tree: node k of a
- * level adds nodes 2k and 2k + 1 of the level below, and a last one without a partner moves up as it is. Who computes a slot
- * never matters, so threads do not change a bit. (A dense layer's weights have no lanes: their share of a slot is one chain of
+ * The 16 lanes of a tile are combined in a fixed tree. The tiles of a batch form min(tiles, 16) slots, contiguous runs of tiles;
+ * a slot adds up its tiles, one after the other, from zero. The slots are combined in a fixed pairwise tree: node k of a level
+ * adds nodes 2k and 2k + 1 of the level below, and a last one without a partner moves up as it is. Who computes a slot never
+ * matters, so threads do not change a bit. (A dense layer's weights have no lanes: their share of a slot is one chain of
  * multiply-adds over its examples, in dense_tiles.h; the tree over slots is the same.) */
 #ifndef REAL
 #ifndef MINIDL_SLOTS_H
@@ -44,9 +43,15 @@ INLINE REAL FN(lane_sum)(const REAL *lanes) {
 #endif
 }
 
-/* OUT parts[k] = the sum of sums[k][16] over its lanes, a <= k < b. */
-NOINLINE void FN(sum_lanes)(const REAL *sums, REAL *parts, ptrdiff_t a, ptrdiff_t b) {
-  for (ptrdiff_t k = a; k < b; k++) parts[k] = FN(lane_sum)(sums + k * LANES);
+/* ADD one sum of a tile: *sum += that of its 16 lanes; or sum[16] += lanes, where they stay apart (16 and not 1 number). */
+INLINE void FN(add_sum)(const REAL *lanes, REAL *sum, ptrdiff_t apart) {
+  if (apart == 1) *sum += FN(lane_sum)(lanes);
+  else for (int lane = 0; lane < LANES; lane++) sum[lane] += lanes[lane];
+}
+
+/* ADD parts[k] += the sum of sums[k][16] over its lanes, for n sums. */
+NOINLINE void FN(sum_lanes)(const REAL *sums, REAL *parts, ptrdiff_t n) {
+  for (ptrdiff_t k = 0; k < n; k++) parts[k] += FN(lane_sum)(sums + k * LANES);
 }
 
 /* OUT total[i] = the sum of parts[slot][i] over the slots, i < n <= 16; `size` numbers from slot to slot. */
@@ -71,5 +76,32 @@ INLINE void FN(sum_slots_block)(const REAL *parts, ptrdiff_t size, ptrdiff_t slo
 NOINLINE void FN(sum_slots)(const REAL *parts, ptrdiff_t size, ptrdiff_t slots, REAL *total, ptrdiff_t a, ptrdiff_t b) {
   for (; a + 16 <= b; a += 16) FN(sum_slots_block)(parts + a, size, slots, total + a, 16);
   if (a < b) FN(sum_slots_block)(parts + a, size, slots, total + a, b - a);
+}
+
+/* The sums of examples that lie in rows: `row` numbers from example to example, `tile` from one tile's first to the next one's. */
+INLINE void FN(sum_examples_block)(const REAL *x, ptrdiff_t examples, ptrdiff_t row, ptrdiff_t tile, REAL *total, const ptrdiff_t n) {
+  REAL parts[MAX_SLOTS][16];
+  ptrdiff_t tiles = (examples + LANES - 1) / LANES, slots = slots_of(tiles);
+  for (ptrdiff_t slot = 0; slot < slots; slot++) {
+    for (ptrdiff_t i = 0; i < n; i++) parts[slot][i] = 0;
+    for (ptrdiff_t t = slot_start(slot, tiles, slots); t < slot_start(slot + 1, tiles, slots); t++) {
+      REAL sum[LANES][16];                                   /* the tree of lane_sum */
+      ptrdiff_t live = examples - t * LANES < LANES ? examples - t * LANES : LANES;
+      for (ptrdiff_t e = 0; e < LANES; e++)
+        for (ptrdiff_t i = 0; i < n; i++) sum[e][i] = e < live ? x[t * tile + e * row + i] : 0;
+      for (int half = LANES / 2; half > 0; half /= 2)
+        for (int e = 0; e < half; e++)
+          for (ptrdiff_t i = 0; i < n; i++) sum[e][i] += sum[e + half][i];
+      for (ptrdiff_t i = 0; i < n; i++) parts[slot][i] += sum[0][i];
+    }
+  }
+  FN(sum_slots_block)(parts[0], 16, slots, total, n);
+}
+
+/* OUT total[i] = the sum over all examples of x[i], in the order of a batch's sums, i < size. */
+NOINLINE void FN(sum_examples)(const REAL *x, ptrdiff_t examples, ptrdiff_t row, ptrdiff_t tile, REAL *total, ptrdiff_t size) {
+  ptrdiff_t i = 0;
+  for (; i + 16 <= size; i += 16) FN(sum_examples_block)(x + i, examples, row, tile, total + i, 16);
+  if (i < size) FN(sum_examples_block)(x + i, examples, row, tile, total + i, size - i);
 }
 #endif

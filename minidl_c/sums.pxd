@@ -23,7 +23,8 @@ cdef inline char *sums_of(const job *j, const op *o, Py_ssize_t slot, int thread
     return j.sums + (slot if j.tiles < j.threads else thread) * j.sums_bytes + o.lane * LANES * j.real_bytes
 
 
-cdef void begin_sums(const job *j, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
-cdef void begin_all_sums(const job *j, Py_ssize_t slot, int thread) noexcept nogil
-cdef void end_sums(const job *j, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
+cdef void begin_slot(const job *j, const phase *f, Py_ssize_t slot) noexcept nogil
+cdef void begin_tile(const job *j, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
+cdef void end_tile(const job *j, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
+cdef void begin_shared(const job *j, Py_ssize_t slot) noexcept nogil
 cdef void sum_rows(const job *j, const op *o, char *total, Py_ssize_t a, Py_ssize_t b) noexcept nogil

@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike
 
 from minidl.arrays import Array
 from minidl.data import Examples
+from minidl.places import place_in, ways
 from minidl.plots.figures import counted
-from minidl.plots.places import called, first_convolution, model_in, outputs, place_in, ways
+from minidl.plots.places import called, first_convolution, model_in, outputs
 from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, TALL, Tiles, area, arranged, colours, pictures, tile_ratio
 from minidl.shapes import whole
 

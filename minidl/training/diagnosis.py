@@ -14,9 +14,10 @@ from minidl.arrays import Array
 from minidl.freezing import trainings
 from minidl.layer import Layer
 from minidl.losses import Loss, checked_loss
-from minidl.network import Network, Stage, stage_of
+from minidl.network import Network, stage_of
 from minidl.parameters import Parameters
 from minidl.sequential import Sequential
+from minidl.stages import Stage
 from minidl.training.steps import Batches
 
 TOLD = 5  # examples that a message names

@@ -58,6 +58,12 @@ class Batches:
         first, end = k * self.size, (k + 1) * self.size
         return slice(first + part * self.micro, min(first + (part + 1) * self.micro, end))
 
+    def weighted(self, dscores: Array, rows: Index) -> Array:
+        """The gradients of the losses of these rows, each times its weight."""
+        if self.weights is None:
+            return dscores
+        return self.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
+
     def totals(self) -> NDArray[np.float64]:
         """For each step, the weight of its batch: what sums of gradients and losses are divided by."""
         if self.weights is None:
@@ -158,9 +164,7 @@ class StagedSteps:
         b.losses[here] = losses
         if b.scores is not None:
             b.scores[here] = scores
-        if b.weights is not None:
-            dscores = b.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
-        self.network.backward(tape, dscores, want_dx=False)
+        self.network.backward(tape, b.weighted(dscores, rows), want_dx=False)
         self.network.release(tape)
 
 

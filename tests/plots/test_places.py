@@ -8,7 +8,8 @@ from faulty_layers import Scale
 
 from minidl import Sequential
 from minidl.layers import BatchNorm2D, Block, Conv2D, Dense, Dropout, Flatten, MaxPool2D, Parallel, ReLU, Residual
-from minidl.plots.places import image_in_front, image_of, model_in, outputs, place_in, ways
+from minidl.places import place_in, ways
+from minidl.plots.places import image_in_front, image_of, model_in, outputs
 
 RNG = np.random.default_rng(0)
 

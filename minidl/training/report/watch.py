@@ -15,8 +15,8 @@ from minidl.container import ADD, CONCAT, Container, met
 from minidl.data import Index
 from minidl.layer import Layer
 from minidl.layers import ELU, GELU, Hardswish, ReLU, Sigmoid, SiLU, Tanh
-from minidl.network import Network, Stage, stage_of
-from minidl.stages import trains
+from minidl.network import Network, stage_of
+from minidl.stages import Stage, trains
 
 # Inputs below and above which a function is flat: its slope is 0, or a twentieth of its largest one and less.
 FLAT = {

@@ -7,7 +7,7 @@ through it alone.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.arrays import Array
+from minidl.container import leaves_named
 from minidl.data import Index
 from minidl.layer import Layer
 from minidl.network import BranchStage, Network
@@ -132,3 +133,25 @@ def _apart(stage: Stage, wanted: Sequence[Wanted]) -> Stage:
 def all_tell(leaves: Sequence[Layer]) -> bool:
     """Whether all of these are kernels that tell examples apart."""
     return all(leaf.native and op.tells_examples for leaf in leaves for op in leaf.ops)
+
+
+def wanted_of(network: Network, params: Iterable[Param], n: int, norms: bool) -> list[Wanted]:
+    """Room for the gradients of n examples of these parameters, or for the squares of their norms."""
+    found = []
+    for param in params:
+        place, size = network.parameters.places[id(param)], param.value.size
+        grads = None if norms else np.empty((n, size), network.dtype)
+        found.append(Wanted(param, place, grads, np.empty(n) if norms else None))
+    return found
+
+
+def check_apart(network: Network) -> None:
+    """Raises ValueError, naming the layer, if one couples the examples: then none has a gradient of its own."""
+    named = zip(network.layers, network.names, strict=True)
+    for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
+        couples = leaf.least_examples > 1 or any(op.couples for op in leaf.ops)
+        if couples and not network.trained[id(leaf)].frozen:
+            raise ValueError(
+                f"{name}: expected layers that see each example alone; this one computes with the statistics of a "
+                "batch, so no example has a gradient of its own: freeze it (trainable = False), or take GroupNorm"
+            )

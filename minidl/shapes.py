@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -67,6 +67,26 @@ def positive(name: str, value: Any) -> float:
     if number(name, value) <= 0:
         raise ValueError(f"{name}: expected a number above 0, got {value}")
     return float(value)
+
+
+class Limit:
+    """An attribute that is a float above 0, or None for no limit; raises as `positive` when it is set."""
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, owner: None, cls: type) -> Limit: ...
+    @overload
+    def __get__(self, owner: object, cls: type | None = None) -> float | None: ...
+    def __get__(self, owner: object | None, cls: type | None = None) -> Limit | float | None:
+        return self if owner is None else vars(owner)[self.name]
+
+    def __set__(self, owner: object, most: float | None) -> None:
+        vars(owner)[self.name] = None if most is None else positive(self.name, most)
 
 
 def normal(name: str, value: Any, dtype: str = "float32") -> float:

@@ -39,6 +39,9 @@ class Trainer(Learner):
     seed: the order of the examples is a function of it and the epoch.
     clip_norm, clip_value: the most that the norm of a step's gradient (of all layers together), and the size of each
         number in it, may be; None: anything. Values come first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).
+    per_example_clip: the most that the norm of each example's own gradient may be, before they are summed (as in Abadi
+        et al. 2016, arXiv:1607.00133, without its noise): sum(weight_i * min(1, C / norm_i) * gradient_i) /
+        sum(weight_i). A pass for the norms comes before each step. Layers must not couple examples, as batch norm does.
     num_threads: None leaves it to minidl.get_num_threads() at each call.
 
     A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` count what was done so far;
@@ -251,7 +254,7 @@ class Trainer(Learner):
         """
         if self.model.network is None:
             given = (self.model, self.loss, self.optimizer, list(self.metrics.values()), self.seed, self.num_threads)
-            return type(self), (*given, self.clip_norm, self.clip_value)
+            return type(self), (*given, self.clip_norm, self.clip_value, self.per_example_clip)
         self.check_between_steps("pickle")
         custom: dict[str, Any] = {}
         content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))

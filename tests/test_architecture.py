@@ -37,7 +37,7 @@ FLOORS = (
     {"history"},
     {"contract", "differences", "training.steps", "training.supervised"}
     | {f"training.report.{name}" for name in ("findings", "guessing", "limits", "watch")},
-    {"training.diagnosis", "training.kept"},
+    {"training.apart", "training.diagnosis", "training.kept"},
     {"testing", "training.learner"},
     {"training.fitting", "training.per_example", "training.report.probe"},
     {"training.checkpoints", "training.report.curves", "training.report.symptoms"},

@@ -40,6 +40,7 @@ CLASSES = (
 )
 OURS = {**losses.NAMES, **metrics.NAMES, **{made.__name__: made for made in CLASSES}}
 KIND = "checkpoint"
+LIMITS = ("clip_norm", "clip_value", "per_example_clip")
 
 
 # ---- a trainer as JSON and tensors
@@ -66,7 +67,7 @@ def pack(
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": whole("seed", trainer.seed, least=0),
         "late": trainer.late,
-        "clip": [trainer.clip_norm, trainer.clip_value],
+        "clip": {name: getattr(trainer, name) for name in LIMITS},
         "step": trainer.step,
         "epoch": trainer.epoch,
         "history": list(trainer.history),
@@ -128,8 +129,7 @@ def blamed(path: str) -> Iterator[None]:
 def parts(config: Any, custom: Custom) -> dict[str, Any]:
     """Loss, metrics, optimizer, seed and limits of the gradient: what a Trainer is made with."""
     found = {name: decode_recipe(config[name], OURS, custom) for name in ("loss", "optimizer", "metrics")}
-    norm, value = config["clip"]
-    return {**found, "seed": config["seed"], "clip_norm": norm, "clip_value": value}
+    return {**found, "seed": config["seed"], **{name: config["clip"][name] for name in LIMITS}}
 
 
 def model_of(config: Any, tensors: Tensors, custom: Custom, given: Sequential | None) -> Sequential:

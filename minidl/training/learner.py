@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl import losses
+from minidl.apart import check_apart
 from minidl.arrays import Array
 from minidl.data import Index
 from minidl.history import History
@@ -21,10 +22,11 @@ from minidl.metrics import get as found_metrics
 from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.sequential import Sequential
-from minidl.shapes import positive, whole
+from minidl.shapes import Limit, whole
+from minidl.training.apart import ClippedSteps
 from minidl.training.diagnosis import explain
 from minidl.training.kept import Kept
-from minidl.training.steps import Batches, Clip, Steps, check_trainable, make_steps
+from minidl.training.steps import Batches, Steps, check_trainable, make_steps
 from minidl.training.supervised import Supervised
 from minidl_c.threads import check_num_threads
 from minidl_c.update import Update
@@ -32,6 +34,10 @@ from minidl_c.update import Update
 
 class Learner:
     """A model, a loss and an optimizer, and how far they have come. The arguments are those of Trainer."""
+
+    clip_norm = Limit("The largest norm that a step's gradient, of all layers together, may have; None: any.")
+    clip_value = Limit("The largest size that a number in a step's gradient may have; None: any.")
+    per_example_clip = Limit("The largest norm that the gradient of an example may have in a step; None: any.")
 
     def __init__(
         self,
@@ -43,6 +49,7 @@ class Learner:
         num_threads: int | None = None,
         clip_norm: float | None = None,
         clip_value: float | None = None,
+        per_example_clip: float | None = None,
     ) -> None:
         if not isinstance(model, Sequential):
             raise TypeError(f"model: expected a Sequential, got {model!r}")
@@ -55,15 +62,14 @@ class Learner:
         _check_scores(model, self.loss)
         self.metrics = found_metrics(metrics)
         self.seed = whole("seed", seed, least=0)
-        self._clip: Clip = {}
-        self.clip_norm, self.clip_value = clip_norm, clip_value
+        self.clip_norm, self.clip_value, self.per_example_clip = clip_norm, clip_value, per_example_clip
         self.epoch = 0
         self.stop = False
         self.history = History()
         self.kept = Kept()
         self._count = np.zeros(1, np.int64)
         self._stepping = False
-        self._steps: Steps | None = None
+        self._steps: Steps | ClippedSteps | None = None
         self._parts: tuple[Any, ...] = ()  # what the steps were made of
         self._late: dict[int, int] = {}  # by the id of a layer: see `late`
         self._counted = 0  # the optimizer's steps that are in there
@@ -76,24 +82,6 @@ class Learner:
     @step.setter
     def step(self, step: int) -> None:
         self._count[0] = step
-
-    @property
-    def clip_norm(self) -> float | None:
-        """The largest norm that a step's gradient, of all layers together, may have; None: any."""
-        return self._clip.get("clip_norm")
-
-    @clip_norm.setter
-    def clip_norm(self, norm: float | None) -> None:
-        self._clip = _clipping(self._clip, "clip_norm", norm)
-
-    @property
-    def clip_value(self) -> float | None:
-        """The largest size that a number in a step's gradient may have; None: any."""
-        return self._clip.get("clip_value")
-
-    @clip_value.setter
-    def clip_value(self, value: float | None) -> None:
-        self._clip = _clipping(self._clip, "clip_value", value)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.
@@ -125,8 +113,10 @@ class Learner:
 
     def check_trainable(self) -> None:
         """Raises ValueError if no step could change anything, or not as the layers ask for."""
-        self._network()
+        network = self._network()
         check_trainable(self.model, self.optimizer)
+        if self.per_example_clip is not None:
+            check_apart(network)
 
     def check_metrics(self, data: Supervised) -> None:
         """Raises what our own metrics would raise for these targets; a user's may want more than zeros to look at."""
@@ -151,13 +141,14 @@ class Learner:
         if self._stepping:
             raise RuntimeError(f"{what}: a step is being done; call it between two steps, in the on_save of a callback")
 
-    def steps(self, in_parts: bool = False) -> Steps:
+    def steps(self, in_parts: bool = False) -> Steps | ClippedSteps:
         """How this model, loss and optimizer make their steps: made anew when one of them was exchanged.
 
         in_parts: whether steps see their micro-batches apart, if that makes a difference.
         """
         network = self._network()
-        parts = (network, self.optimizer, self.loss, network.trained, in_parts and network.couples)
+        most = self.per_example_clip
+        parts = (network, self.optimizer, self.loss, network.trained, in_parts and network.couples, most)
         if self._steps is None or any(a is not b for a, b in zip(parts, self._parts, strict=True)):
             same = self._steps is not None and all(a is b for a, b in zip(parts[:2], self._parts[:2], strict=True))
             if same:
@@ -172,9 +163,10 @@ class Learner:
 
     def _make_steps(self, update: Update | None) -> None:
         """Makes them anew; update: what the optimizer remembers, whatever is frozen now."""
-        _, optimizer, loss, trained, in_parts = self._parts
+        network, optimizer, loss, trained, in_parts, most = self._parts
         late = {key: replace(training, late=self._late.get(key, 0)) for key, training in trained.items()}
-        self._steps = make_steps(self.model, loss, optimizer, self.seed, update, in_parts, late)
+        steps = make_steps(self.model, loss, optimizer, self.seed, update, in_parts, late)
+        self._steps = steps if most is None else ClippedSteps(steps, network, loss, most)
 
     def _count_late(self) -> None:
         """Counts, for layers that were frozen, the optimizer's steps that went by: its formulas do not know them."""
@@ -235,7 +227,7 @@ class Learner:
             self._count,
             losses=np.empty(len(rows), dtype),
             scores=np.empty((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
-            clip=self._clip,
+            clip={name: most for name in ("clip_norm", "clip_value") if (most := getattr(self, name)) is not None},
         )
 
     def run(self, batch: Batches) -> None:
@@ -274,12 +266,6 @@ class Learner:
         for name in [*self.history, *(name for name in logs if name not in self.history)]:
             self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
         self.epoch += 1
-
-
-def _clipping(clip: Clip, name: str, most: float | None) -> Clip:
-    """`clip` with another limit of that name, or without one; raises TypeError or ValueError for what is none."""
-    others = {key: value for key, value in clip.items() if key != name}
-    return others if most is None else {**others, name: positive(name, most)}
 
 
 def _check_scores(model: Sequential, loss: Loss) -> None:

@@ -2,77 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.apart import Wanted, all_tell, apart
+from minidl.apart import Wanted, check_apart, wanted_of
 from minidl.arrays import Array
-from minidl.container import leaves_named, title
-from minidl.losses import Loss, checked_loss
-from minidl.network import Network
+from minidl.container import title
 from minidl.param import Param
 from minidl.places import place_in, ways
 from minidl.sequential import Sequential
+from minidl.training.apart import fill
 from minidl.training.learner import Learner
-from minidl.training.steps import Batches
 from minidl.training.supervised import Supervised
-
-AT_ONCE = 256  # examples: a tile for each of 16 threads, and the memory of so large a batch
-
-
-def check_apart(network: Network) -> None:
-    """Raises ValueError, naming the layer, if one couples the examples: then none has a gradient of its own."""
-    named = zip(network.layers, network.names, strict=True)
-    for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
-        couples = leaf.least_examples > 1 or any(op.couples for op in leaf.ops)
-        if couples and not network.trained[id(leaf)].frozen:
-            raise ValueError(
-                f"{name}: expected layers that see each example alone; this one computes with the statistics of a "
-                "batch, so no example has a gradient of its own: freeze it (trainable = False), or take GroupNorm"
-            )
-
-
-def fill(
-    network: Network, loss: Loss, b: Batches, wanted: Sequence[Wanted], seed: int, num_threads: int | None
-) -> None:
-    """Computes what is wanted for the rows of a batch, with the random numbers of its step; changes nothing else."""
-    parameters, step = network.parameters, int(b.count[0])
-    changed = [buffer for leaf in network.leaves for buffer in leaf.buffers.values()]
-    if not all_tell(network.leaves):
-        changed.append(parameters.grads)
-    before = [array.copy() for array in changed]
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(b.rows), AT_ONCE):
-                here = slice(start, start + AT_ONCE)
-                _backward(apart(network, [one.part(here) for one in wanted]), loss, b, here, seed, step, num_threads)
-    finally:
-        for array, old in zip(changed, before, strict=True):
-            array[...] = old
-
-
-def _backward(
-    network: Network, loss: Loss, b: Batches, here: slice, seed: int, step: int, num_threads: int | None
-) -> None:
-    rows = b.rows[here]
-    x = b.examples.copy(rows).reshape(len(rows), *network.stages[0].in_shape)
-    scores, tape = network.forward(x, num_threads, seed, step, b.numbers[here])
-    _, dscores = checked_loss(loss, scores, b.targets[rows])
-    network.backward(tape, b.weighted(dscores, rows), want_dx=False)
-    network.release(tape)
-
-
-def wanted_of(network: Network, params: Mapping[str, Param], n: int, norms: bool) -> list[Wanted]:
-    """Room for the gradients of n examples of these parameters, or for the squares of their norms."""
-    found = []
-    for param in params.values():
-        place, size = network.parameters.places[id(param)], param.value.size
-        grads = None if norms else np.empty((n, size), network.dtype)
-        found.append(Wanted(param, place, grads, np.empty(n) if norms else None))
-    return found
 
 
 def chosen(model: Sequential, layers: Any) -> dict[str, Param]:
@@ -111,7 +54,7 @@ def per_example_gradients(
         params = chosen(model, layers)
     learner.check_between_steps("per_example_gradients")
     with model.busy.writing("per_example_gradients"):
-        wanted = wanted_of(network, params, len(data.used), reduce == "norm")
+        wanted = wanted_of(network, params.values(), len(data.used), reduce == "norm")
         batch = learner.batches(data, data.used, len(data.used))
         fill(network, learner.loss, batch, wanted, learner.seed, learner.num_threads)
     return {name: _shown(one, data) for name, one in zip(params, wanted, strict=True)}

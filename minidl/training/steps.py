@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ class Batches:
     losses: Array  # OUT (len(rows),)
     scores: Array | None  # OUT (len(rows), classes)
     clip: Clip = field(default_factory=dict)
+    divisors: NDArray[np.float64] | None = None  # for each step; None: the weight of its batch
 
     @property
     def steps(self) -> int:
@@ -58,6 +59,13 @@ class Batches:
         first, end = k * self.size, (k + 1) * self.size
         return slice(first + part * self.micro, min(first + (part + 1) * self.micro, end))
 
+    def step(self, k: int) -> Batches:
+        """The k-th step alone."""
+        here = slice(k * self.size, (k + 1) * self.size)
+        scores = None if self.scores is None else self.scores[here]
+        rows, numbers, losses = self.rows[here], self.numbers[here], self.losses[here]
+        return replace(self, rows=rows, numbers=numbers, losses=losses, scores=scores)
+
     def weighted(self, dscores: Array, rows: Index) -> Array:
         """The gradients of the losses of these rows, each times its weight."""
         if self.weights is None:
@@ -65,7 +73,9 @@ class Batches:
         return self.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
 
     def totals(self) -> NDArray[np.float64]:
-        """For each step, the weight of its batch: what sums of gradients and losses are divided by."""
+        """For each step, what its sum of gradients is divided by: the weight of its batch."""
+        if self.divisors is not None:
+            return self.divisors
         if self.weights is None:
             return np.full(self.steps, float(self.size))
         with np.errstate(over="ignore"):

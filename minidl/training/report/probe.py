@@ -17,6 +17,7 @@ from minidl.losses import checked_loss
 from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.parameters import Parameters
+from minidl.training.apart import clip_factors
 from minidl.training.diagnosis import twins
 from minidl.training.learner import Learner
 from minidl.training.report.guessing import Guessing, guessing
@@ -143,14 +144,19 @@ class Probe:
 
     def _step(self, places: Index, tape: Any, dscores: Array) -> None:
         """A step of the optimizer as the learner makes them, but at the largest rate that there has been."""
-        weights = self.weights[places]
+        weights, learner = self.weights[places], self.learner
+        total = weights.sum()
+        if learner.per_example_clip is not None:
+            batch = learner.batches(self.data, self.data.used[places], len(places))
+            most, seed, threads = learner.per_example_clip, learner.seed, learner.num_threads
+            weights = weights * clip_factors(self.network, self.loss, batch, most, seed, threads)
         self.chain.backward(tape, dscores * weights.astype(dscores.dtype).reshape(-1, *[1] * (dscores.ndim - 1)), False)
         grads = self.network.parameters.grads
-        np.divide(grads, grads.dtype.type(weights.sum()), out=grads)
+        np.divide(grads, grads.dtype.type(total), out=grads)
         self.finite = bool(np.isfinite(grads).all())
         if not self.finite:
             return
-        limits = {"clip_norm": self.learner.clip_norm, "clip_value": self.learner.clip_value}
+        limits = {"clip_norm": learner.clip_norm, "clip_value": learner.clip_value}
         if given := {name: limit for name, limit in limits.items() if limit is not None}:
             clip(grads, **given)
         before = [[weight.copy() for weight in seen.weights] for seen in self.seen]

@@ -1,0 +1,98 @@
+"""The gradients of single examples in training: found for a batch, and clipped before they are summed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from minidl.apart import Wanted, all_tell, apart, check_apart, wanted_of
+from minidl.arrays import Array
+from minidl.losses import Loss, checked_loss
+from minidl.network import Network
+from minidl.training.steps import Batches, Steps
+from minidl_c.update import Update
+
+AT_ONCE = 256  # examples: a tile for each of 16 threads, and the memory of so large a batch
+
+
+def fill(
+    network: Network, loss: Loss, b: Batches, wanted: Sequence[Wanted], seed: int, num_threads: int | None
+) -> None:
+    """Computes what is wanted for the rows of a batch, with the random numbers of its step; changes nothing else."""
+    parameters, step = network.parameters, int(b.count[0])
+    changed = [buffer for leaf in network.leaves for buffer in leaf.buffers.values()]
+    if not all_tell(network.leaves):
+        changed.append(parameters.grads)
+    before = [array.copy() for array in changed]
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            for start in range(0, len(b.rows), AT_ONCE):
+                here = slice(start, start + AT_ONCE)
+                _backward(apart(network, [one.part(here) for one in wanted]), loss, b, here, seed, step, num_threads)
+    finally:
+        for array, old in zip(changed, before, strict=True):
+            array[...] = old
+
+
+def _backward(
+    network: Network, loss: Loss, b: Batches, here: slice, seed: int, step: int, num_threads: int | None
+) -> None:
+    rows = b.rows[here]
+    x = b.examples.copy(rows).reshape(len(rows), *network.stages[0].in_shape)
+    scores, tape = network.forward(x, num_threads, seed, step, b.numbers[here])
+    _, dscores = checked_loss(loss, scores, b.targets[rows])
+    network.backward(tape, b.weighted(dscores, rows), want_dx=False)
+    network.release(tape)
+
+
+def clip_factors(network: Network, loss: Loss, b: Batches, most: float, seed: int, num_threads: int | None) -> Array:
+    """min(1, most / norm_i) for each example of a batch, norm_i being that of its gradient, of all trained layers.
+
+    The weights of the batch have no part in it. Where a norm is NaN, 1: a step on such an example is not finite.
+    """
+    check_apart(network)
+    trained = [leaf for leaf in network.leaves if not network.trained[id(leaf)].frozen]
+    wanted = wanted_of(network, [p for leaf in trained for p in leaf.params.values()], len(b.rows), norms=True)
+    fill(network, loss, replace(b, weights=None), wanted, seed, num_threads)
+    norms = np.sqrt(np.sum([one.squares for one in wanted if one.squares is not None], axis=0))
+    with np.errstate(divide="ignore"):
+        return np.nan_to_num(np.minimum(1, most / norms), nan=1)
+
+
+class ClippedSteps:
+    """Steps in which the gradient of each example is clipped, before they are summed, to a norm of at most `most`.
+
+    Step by step: a pass finds the norms, then an ordinary step has weights weight_i * min(1, most / norm_i), its sum
+    still being divided by the sum of weight_i. A weight of 2 is the same example twice.
+    """
+
+    def __init__(self, steps: Steps, network: Network, loss: Loss, most: float) -> None:
+        self.steps, self.network, self.loss, self.most = steps, network, loss, most
+
+    @property
+    def update(self) -> Update | None:
+        """What the optimizer remembers, for plans."""
+        return self.steps.update
+
+    @property
+    def seed(self) -> int:
+        """Of random numbers."""
+        return self.steps.seed
+
+    @seed.setter
+    def seed(self, seed: int) -> None:
+        self.steps.seed = seed
+
+    def run(self, b: Batches, num_threads: int | None) -> int:
+        """As FusedSteps.run."""
+        weights = np.ones(len(b.targets), b.losses.dtype) if b.weights is None else b.weights
+        clipped, totals = weights.copy(), b.totals()
+        for k in range(b.steps):
+            one = b.step(k)
+            factors = clip_factors(self.network, self.loss, one, self.most, self.seed, num_threads)
+            clipped[one.rows] = weights[one.rows] * factors
+            if self.steps.run(replace(one, weights=clipped, divisors=totals[k : k + 1]), num_threads) < 1:
+                return k
+        return b.steps

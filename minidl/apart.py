@@ -122,17 +122,18 @@ def _apart(stage: Stage, wanted: Sequence[Wanted]) -> Stage:
         twin.trains = any(inner.trains for way in twin.networks for inner in way.stages)
         return twin
     assert isinstance(stage, (NativeStage, NumpyStage))
+    ours = {id(one.param): one for one in wanted}
     leaves = [leaf for layer in stage.layers for leaf in layer.leaves()]
-    inside = {id(param) for leaf in leaves for param in leaf.params.values()}
-    here = [one for one in wanted if id(one.param) in inside]
-    if isinstance(stage, NativeStage) and (not here or all_tell(leaves)):
+    holders = [leaf for leaf in leaves if any(id(param) in ours for param in leaf.params.values())]
+    here = [ours[id(param)] for leaf in holders for param in leaf.params.values() if id(param) in ours]
+    if isinstance(stage, NativeStage) and all(map(tells, holders)):
         return InLanes(stage, here)
     return OneByOne(stage, here) if here else stage
 
 
-def all_tell(leaves: Sequence[Layer]) -> bool:
-    """Whether all of these are kernels that tell examples apart."""
-    return all(leaf.native and op.tells_examples for leaf in leaves for op in leaf.ops)
+def tells(leaf: Layer) -> bool:
+    """Whether a layer has kernels that tell what each example of a batch adds to the gradients of its parameters."""
+    return leaf.native and all(op.tells_examples for op in leaf.ops)
 
 
 def wanted_of(network: Network, params: Iterable[Param], n: int, norms: bool) -> list[Wanted]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from minidl.apart import Wanted, all_tell, apart, check_apart, wanted_of
+from minidl.apart import Wanted, apart, check_apart, tells, wanted_of
 from minidl.arrays import Array
 from minidl.losses import Loss, checked_loss
 from minidl.network import Network
@@ -23,7 +23,7 @@ def fill(
     """Computes what is wanted for the rows of a batch, with the random numbers of its step; changes nothing else."""
     parameters, step = network.parameters, int(b.count[0])
     changed = [buffer for leaf in network.leaves for buffer in leaf.buffers.values()]
-    if not all_tell(network.leaves):
+    if not all(tells(leaf) for leaf in network.leaves):  # then some overwrite the sums
         changed.append(parameters.grads)
     before = [array.copy() for array in changed]
     try:

@@ -28,7 +28,10 @@ def chosen(model: Sequential, layers: Any) -> dict[str, Param]:
         return trained
     found = ways(model)
     names: list[str] = []
-    for place in layers if isinstance(layers, (list, tuple)) else [layers]:
+    places = list(layers) if isinstance(layers, (list, tuple)) else [layers]
+    if not places:
+        raise ValueError("layers: expected at least one place, or None for all, got none")
+    for place in places:
         name = place_in(found, place)
         inside = [one for one in trained if one.startswith(f"{name}.")]
         if not inside:

@@ -70,6 +70,9 @@ class Net:
             found += [model.forward(self.X, training=True), model.backward(self.dy)]
         finally:
             minidl.set_num_threads(before)
+        some = self.X[: self.batch], self.y[: self.batch]
+        found += [*trainer.per_example_gradients(*some).values()]
+        found += [*trainer.per_example_gradients(*some, reduce="norm").values()]
         found += [array for param in model.params.values() for array in (param.value, param.grad)]
         return [*found, model.predict(self.X, threads), model.predict(self.X[:3], threads)]
 

@@ -1,7 +1,8 @@
 """The table of equal bits: one hash of a trained net, for any number of threads, for x86-64-v3 and v4.
 
 Each row is a net in a dtype, each entry a process of its own; a row must hold one value. The hash is of weights,
-gradients, losses, metrics and predictions after three ways to train; the velocity shows in the weights of later steps.
+gradients (also of single examples), losses, metrics and predictions after three ways to train; the velocity shows in
+the weights of later steps.
 
     python tests/conformance/same_bits.py                       # the table
     python tests/conformance/same_bits.py --nets mixed blocks --threads 1 3
@@ -130,6 +131,11 @@ def digest(net, dtype, threads, seed):
             found.update(name.encode() + np.ascontiguousarray(array).tobytes())
     for column in ("loss", "accuracy", "lr"):
         found.update(np.array(trainer.history[column]).tobytes())
+    for leaf in model.network.leaves:  # frozen, batch norm does not couple examples
+        leaf.trainable = not any(op.couples for op in leaf.ops)
+    apart = [trainer.per_example_gradients(X[:40], y[:40], reduce=reduce) for reduce in (None, "norm")]
+    for array in (array for gradients in apart for array in gradients.values()):
+        found.update(np.ascontiguousarray(array).tobytes())
     for array in (*model.state_dict().values(), losses, model.predict(X, threads), model.predict(X[:3], threads)):
         found.update(np.asarray(array).tobytes())
     return found.hexdigest()[:16]

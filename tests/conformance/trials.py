@@ -9,13 +9,14 @@ from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, 
 from conformance.trials_images import IMAGES
 from conformance.trials_losses import LOSSES
 from conformance.trials_pointwise import POINTWISE
+from examples_apart import check_sums
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, depthwise_cases, pool_cases, transposed_cases
 
 from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.conv2d import conv2d_backward, conv2d_forward
+from minidl_c.conv2d import Conv2DOp, conv2d_backward, conv2d_forward
 from minidl_c.conv_transpose2d import ConvTranspose2DOp
-from minidl_c.dense import dense_backward, dense_forward
+from minidl_c.dense import DenseOp, dense_backward, dense_forward
 from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.dropout import DropoutOp
 from minidl_c.flatten import FlattenOp
@@ -39,6 +40,8 @@ def conv2d_trial(rng, case):
     def run(a, threads):
         conv2d_forward(a.x, a.w, a.b, a.y, **options, num_threads=threads)
         conv2d_backward(a.dy, a.x, a.w, a.dx, a.dw, a.db, **options, num_threads=threads)
+        op = Conv2DOp(case.x_shape[1:], case.filters, case.kernel, **options, dtype=dtype)
+        check_sums(op, a.dy, a.x, a.dx, (a.w, a.b), (a.dw, a.db), threads)
 
     def oracle():
         results = []
@@ -77,8 +80,10 @@ def conv_trial(rng, case, make, reference):
 
     def run(a, threads):
         op, params = make(dtype=dtype, use_bias=biased), [getattr(a, name) for name in names]
+        grads = [getattr(a, f"d{name}") for name in names]
         forward_batch(op, a.x, a.y, params, threads)
-        backward_batch(op, a.dy, a.x, a.dx, params, [getattr(a, f"d{name}") for name in names], threads)
+        backward_batch(op, a.dy, a.x, a.dx, params, grads, threads)
+        check_sums(op, a.dy, a.x, a.dx, params, grads, threads)
 
     def oracle():
         results = []
@@ -106,6 +111,7 @@ def dense_trial(rng):
     def run(a, threads):
         dense_forward(a.x, a.w, a.b, a.y, threads)
         dense_backward(a.dy, a.x, a.w, a.dx, a.dw, a.db, threads)
+        check_sums(DenseOp((inputs,), outputs, dtype), a.dy, a.x, a.dx, (a.w, a.b), (a.dw, a.db), threads)
 
     def oracle():
         results = []

@@ -3,6 +3,7 @@
 import numpy as np
 import reference as ref
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, sizes
+from examples_apart import check_sums
 from kernels.test_batchnorm import bounds as batch_norm_bounds
 from kernels.test_batchnorm import geometries as batch_norm_geometries
 from kernels.test_groupnorm import bounds as norm_bounds
@@ -52,6 +53,7 @@ def prelu(rng):
         op = PReLUOp((channels, pixels), shared, dtype)
         forward_batch(op, a.x, a.y, (a.weight,), threads)
         backward_batch(op, a.dy, a.x, a.dx, (a.weight,), (a.dweight,), threads)
+        check_sums(op, a.dy, a.x, a.dx, (a.weight,), (a.dweight,), threads)
 
     def oracle():
         x_, dy_, w = x.astype(dtype), dy.astype(dtype), weight.astype(dtype)[:, None]
@@ -99,6 +101,8 @@ def groupnorm_trial(rng, groups, channels, pixels):
         params, grads = ((a.w, a.b), (a.dw, a.db)) if affine else ((), ())
         forward_batch(op, a.x, a.y, params, threads)
         backward_batch(op, a.dy, a.x, a.dx, params, grads, threads)
+        if affine:
+            check_sums(op, a.dy, a.x, a.dx, params, grads, threads)
 
     def oracle():
         exact = ref.groupnorm_forward(x, w, b, groups, 0.1), *ref.groupnorm_backward(dy, x, w, groups, 0.1)

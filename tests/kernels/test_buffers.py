@@ -39,6 +39,7 @@ FUNCTIONS = {
     "dense.dense_backward": (
         {"dy": given(20, 4), "x": given(20, 3), "w": given(3, 4), "dx": given(20, 3), "dw": given(3, 4),
          "db": given(4)}, "dx dw db"),
+    "examples.batch_sum": ({"x": given(20, 3), "total": given(3)}, "total"),
     "gather.gather_forward": (
         {"x": given(5, 3), "rows": given(20, dtype="i8"), "tiles": given(2, 3, 16)}, "tiles"),
     "gather.gather_backward": ({"tiles": given(2, 3, 16), "y": given(20, 3)}, "y"),
@@ -68,6 +69,15 @@ def forward(x, param, y, numbers):
 def backward(dy, dx, param, grad):
     plan, right = dense_plan(), predicting()
     plan.backward(plan.forward(right["x"], right["param"], right["y"], 2), dy, dx, param, grad)
+
+
+def backward_examples(dy, dx, param, weights, bias, squares):
+    plan, right = dense_plan(), predicting()
+    kept, outputs = (
+        plan.forward(right["x"], right["param"], right["y"], 2),
+        [(0, 4 * OUT, weights, squares), (4 * OUT, OUT, bias, None)],
+    )
+    plan.backward_examples(kept, dy, dx, param, outputs)
 
 
 def train(**arguments):
@@ -112,6 +122,9 @@ METHODS = {
                      | {"numbers": np.arange(N)}, "y"),
     "Plan.backward": (backward, {"dy": given(N, OUT), "dx": given(N, 4), "param": given(SIZE), "grad": given(SIZE)},
                       "dx grad"),
+    "Plan.backward_examples": (
+        backward_examples, {"dy": given(N, OUT), "dx": given(N, 4), "param": given(SIZE), "weights": given(N, 4 * OUT),
+                            "bias": given(N, OUT), "squares": given(N, dtype="f8")}, "dx weights bias squares"),
     "Plan.train": (train, {k: v for k, v in training().items() if k != "update"}, "losses scores param grad count"),
     "Update.apply": (apply, {"param": given(SIZE), "grad": given(SIZE), "count": given(1, dtype="i8")}, "param count"),
 }  # fmt: skip
@@ -195,8 +208,19 @@ def test_no_function_is_forgotten():
                 found[f"{path.stem}.{name}"] = value
     batch = {name.partition(",")[0] for name in METHODS if name.startswith("batch.")}
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *batch}
-    plain_ones = {"num_threads", "padding", "dilation", "groups", "stride", "ceil_mode", "offset", "seed", "step",
-                  "path", "clip_norm"}
+    plain_ones = {
+        "num_threads",
+        "padding",
+        "dilation",
+        "groups",
+        "stride",
+        "ceil_mode",
+        "offset",
+        "seed",
+        "step",
+        "path",
+        "clip_norm",
+    }
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
 

@@ -1,0 +1,53 @@
+"""The gradients of single examples that an op gives, beside those of the batch and of each example alone."""
+
+import numpy as np
+
+from minidl_c.batch import backward_batch
+from minidl_c.dense import DenseOp
+from minidl_c.examples import batch_sum
+from minidl_c.plan import Plan
+
+
+def examples_of(op, dy, x, dx, params, threads=1, norms=False):
+    """For each parameter (n, size) gradients, and the squares of their norms if asked for; dx is written."""
+    n, dtype = len(x), x.dtype
+    flat = np.concatenate([p.reshape(-1) for p in params])
+    plan, starts = Plan([op], [0]), np.cumsum([0] + [p.size for p in params])
+    grads = [np.full((n, p.size), 7, dtype) for p in params]
+    squares = [np.full(n, 7.0) if norms else None for _ in params]
+    outputs = [(int(start), p.size, g, s) for start, p, g, s in zip(starts, params, grads, squares, strict=False)]
+    kept = plan.forward(x.reshape(n, -1), flat, np.empty((n, dy[0].size), dtype), threads)
+    plan.backward_examples(kept, dy.reshape(n, -1), None if dx is None else dx.reshape(n, -1), flat, outputs)
+    return (grads, squares) if norms else grads
+
+
+def sum_of(rows):
+    total = np.empty(rows.shape[1], rows.dtype)
+    batch_sum(rows, total)
+    return total
+
+
+def check_sums(op, dy, x, dx, params, grads, threads):
+    """What examples add up to is what the batch gave, to the last bit but for a dense layer's weights; dx is its dx."""
+    if not len(x):
+        return
+    found = np.full_like(dx, 7)
+    for i, (rows, grad) in enumerate(zip(examples_of(op, dy, x, found, params, threads), grads, strict=True)):
+        total = sum_of(rows).reshape(grad.shape)
+        if i > 0 or not isinstance(op, DenseOp):
+            assert np.array_equal(total, grad, equal_nan=True), "examples do not add up to the batch"
+        elif np.isfinite(grad).all():
+            size = np.abs(rows).sum(axis=0).reshape(grad.shape)
+            assert (np.abs(total - grad) <= 100 * np.finfo(x.dtype).eps * size).all(), "examples do not add up"
+    assert np.array_equal(found, dx, equal_nan=True), "another dx where examples are apart"
+
+
+def check_alone(op, dy, x, params):
+    """Each example's gradient is what a batch of it alone gives, to the last bit; and so is its norm, to rounding."""
+    grads, squares = examples_of(op, dy, x, None, params, norms=True)
+    for i in range(len(x)):
+        alone = [np.empty_like(p) for p in params]
+        backward_batch(op, dy[i : i + 1], x[i : i + 1], None, params, alone)
+        for rows, one, square in zip(grads, alone, squares, strict=True):
+            assert np.array_equal(rows[i], one.reshape(-1)), f"example {i} alone has another gradient"
+            assert np.isclose(square[i], np.square(one, dtype="f8").sum(), 1e-5 if x.dtype == "f4" else 1e-13, 0)

@@ -147,6 +147,12 @@ ENTRIES = {
         WEIGHTS, trained(lambda t, v: fit(t, validation_data=(X, Y, v)))),
     "trainer.Trainer.report:X": (X, trained(lambda t, v: report(t, v, Y))),
     "trainer.Trainer.report:y": (Y, trained(lambda t, v: report(t, X, v))),
+    "trainer.Trainer.per_example_gradients:X": (X, trained(lambda t, v: t.per_example_gradients(v, Y))),
+    "trainer.Trainer.per_example_gradients:y": (Y, trained(lambda t, v: t.per_example_gradients(X, v))),
+    "trainer.Trainer.per_example_gradients:sample_weight": (
+        WEIGHTS, trained(lambda t, v: t.per_example_gradients(X, Y, sample_weight=v))),
+    "sums.batch_sum:g": (SCORES, alone(minidl.batch_sum)),
+    "sums.batch_sum:g, dict": (SCORES, alone(lambda v: minidl.batch_sum({"w": v})["w"])),
     "learner.Learner.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
     "learner.Learner.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
     "learner.Learner.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
@@ -194,12 +200,12 @@ ENTRIES = {
 # What these get has come through one of the above, or is what the names say: anything without a mask.
 INSIDE = (
     *(path.stem for path in (Path(minidl.__file__).parent / "callbacks").glob("*.py")),
-    *("by_hand", "container", "contract", "freezing", "lowering", "network", "stages", "steps", "shapes"),
+    *("apart", "by_hand", "container", "contract", "freezing", "lowering", "network", "stages", "steps", "shapes"),
     *("testing", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
     *(path.stem for path in (Path(minidl.__file__).parent / "estimators").glob("*.py")),  # their own: test_inputs.py
     "sparse",
     *("figures", "places", "tiles"),
-    *("curves", "findings", "guessing", "kept", "probe", "report", "symptoms", "watch"),
+    *("curves", "findings", "guessing", "kept", "per_example", "probe", "report", "symptoms", "watch"),
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {
@@ -221,7 +227,7 @@ ANY_SIZE = (  # where nothing says how many rows there should be
     "activations.feature_maps:X",
     "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
     "native.numbers:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
-    "elementwise.Poisson.targets:y",
+    "elementwise.Poisson.targets:y", "sums.batch_sum:g", "sums.batch_sum:g, dict",
 )  # fmt: skip
 CASES = Cases()
 

@@ -69,10 +69,11 @@ def test_callbacks_of_the_fit_that_is_completed_remember():
 def test_a_trainer_whose_model_is_not_built(way):
     def make():
         model = Sequential([Dense(5), ReLU(), Dense(3)], seed=4)
-        return Trainer(model, "softmax_cross_entropy", Adam(0.01), ["accuracy"], 8, 2, clip_norm=1.0, clip_value=0.5)
+        return Trainer(model, "softmax_cross_entropy", Adam(0.01), ["accuracy"], 8, 2, 1.0, 0.5, 0.25)
 
     trainer, copied = make(), way(make())
-    assert (copied.num_threads, copied.seed, copied.clip_norm, copied.clip_value) == (2, 8, 1.0, 0.5)
+    assert (copied.num_threads, copied.seed) == (2, 8)
+    assert (copied.clip_norm, copied.clip_value, copied.per_example_clip) == (1.0, 0.5, 0.25)
     assert copied.model.network is None and list(copied.metrics) == ["accuracy"]
     for one in (trainer, copied):
         one.fit(X.reshape(90, 36), Y, **FIT)

@@ -132,7 +132,7 @@ class Probe:
         *others, last = np.array_split(np.arange(self.count), max(1, self.count // size))
         for places in others:
             self._batch(places)
-        self._step(last, *self._batch(last))
+        self._step(last, self._clipped(last), *self._batch(last))
 
     def _batch(self, places: Index) -> tuple[Any, Array]:
         """Forward and loss of a batch: what backward needs, and the gradient of the scores."""
@@ -142,21 +142,24 @@ class Probe:
         self.losses[places], dscores = checked_loss(self.loss, self.scores[places], self.data.targets[rows])
         return tape, dscores
 
-    def _step(self, places: Index, tape: Any, dscores: Array) -> None:
+    def _clipped(self, places: Index) -> Array:
+        """The weights of a batch, times what clips its examples one by one."""
+        learner, weights = self.learner, self.weights[places]
+        if learner.per_example_clip is None:
+            return weights
+        batch = learner.batches(self.data, self.data.used[places], len(places))
+        most, seed = learner.per_example_clip, learner.seed
+        return weights * clip_factors(self.network, self.loss, batch, most, seed, learner.num_threads)
+
+    def _step(self, places: Index, weights: Array, tape: Any, dscores: Array) -> None:
         """A step of the optimizer as the learner makes them, but at the largest rate that there has been."""
-        weights, learner = self.weights[places], self.learner
-        total = weights.sum()
-        if learner.per_example_clip is not None:
-            batch = learner.batches(self.data, self.data.used[places], len(places))
-            most, seed, threads = learner.per_example_clip, learner.seed, learner.num_threads
-            weights = weights * clip_factors(self.network, self.loss, batch, most, seed, threads)
         self.chain.backward(tape, dscores * weights.astype(dscores.dtype).reshape(-1, *[1] * (dscores.ndim - 1)), False)
         grads = self.network.parameters.grads
-        np.divide(grads, grads.dtype.type(total), out=grads)
+        np.divide(grads, grads.dtype.type(self.weights[places].sum()), out=grads)
         self.finite = bool(np.isfinite(grads).all())
         if not self.finite:
             return
-        limits = {"clip_norm": learner.clip_norm, "clip_value": learner.clip_value}
+        limits = {"clip_norm": self.learner.clip_norm, "clip_value": self.learner.clip_value}
         if given := {name: limit for name, limit in limits.items() if limit is not None}:
             clip(grads, **given)
         before = [[weight.copy() for weight in seen.weights] for seen in self.seen]

@@ -45,6 +45,14 @@ class Wanted:
             None if self.squares is None else self.squares[here],
         )
 
+    def shaped(self, grads: Array) -> Array:
+        """Gradients (n, size) in the parameter's shape, (n, *shape), the same memory."""
+        shape = self.param.value.shape
+        if self.param.value.flags.c_contiguous:
+            return grads.reshape(len(grads), *shape)
+        turned = grads.reshape(len(grads), *shape[::-1])  # a dense weight: see Param
+        return turned.transpose(0, *range(len(shape), 0, -1))
+
     def put(self, i: int, grad: Array) -> None:
         """The gradient of example i, in the parameter's shape."""
         flat = grad.ravel("K")

@@ -1,4 +1,4 @@
-"""What a layer has to keep besides right gradients: shapes, dtypes, inference, rows, random numbers, neighbours."""
+"""What a layer has to keep besides right gradients: shapes, dtypes, inference, random numbers, buffers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,6 @@ from minidl.arrays import Array
 from minidl.container import Container
 from minidl.data import Index
 from minidl.layer import Layer, Shape
-from minidl.layers.conv2d import Conv2D
-from minidl.layers.dense import Dense
-from minidl.layers.rescale import Rescale
 from minidl.network import Network
 from minidl.parameters import Parameters
 from minidl.sequential import Sequential
@@ -51,19 +48,20 @@ class Rewinding(Network):
 
 def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:
     """A network of a fresh copy of the layer, with parameters that hide nothing."""
-    model = Sequential([_copied(layer)], input_shape=in_shape, dtype=dtype)
+    model = Sequential([copied(layer)], input_shape=in_shape, dtype=dtype)
     network = Rewinding(model.layers[0], dtype)
-    _fill(model.layers[0])
+    fill(model.layers[0])
     return network
 
 
-def _copied(layer: Layer) -> Layer:
-    copied: Layer = together(apart(layer))
-    copied.take_settings({})  # a frozen one has no gradients to check
-    return copied
+def copied(layer: Layer) -> Layer:
+    """A layer of the same arguments, of no model."""
+    fresh: Layer = together(apart(layer))
+    fresh.take_settings({})  # a frozen one has no gradients to check
+    return fresh
 
 
-def _fill(layer: Layer) -> None:
+def fill(layer: Layer) -> None:
     """Leaves no zeros and ones in the parameters: they hide what is forgotten."""
     rng = np.random.default_rng(1)
     for param in layer.params.values():
@@ -184,26 +182,6 @@ def check_random_numbers(name: str, net: Network, x: Array) -> None:
     )
 
 
-def check_sums(name: str, net: Network, rng: np.random.Generator) -> None:
-    """What a large batch gives is what its examples give one by one, whatever the number of threads."""
-    layer = net.layers[0]
-    x = freeze(rng.standard_normal((LARGE, *layer.in_shape)))
-    dy = freeze(rng.standard_normal((LARGE, *layer.out_shape)))
-    found = everything(net, x, dy)
-    for what, array in everything(net, x, dy, MANY).items():
-        assert np.array_equal(array, found[what]), f"{name}: {what} changes with the number of threads"
-    if draws(net):
-        return  # alone, an example has other numbers
-    alone = [everything(net, x[i : i + 1], dy[i : i + 1], numbers=np.array([i])) for i in range(LARGE)]
-    for what, array in found.items():
-        parts = [one[what] for one in alone]
-        rows = what in ("the output", "dx")
-        expected = np.concatenate(parts) if rows else np.sum(parts, axis=0)
-        assert np.allclose(array, expected, RTOL, ATOL), (
-            f"{name}: {what} of {LARGE} examples is not the {'rows' if rows else 'sum'} that they give one by one"
-        )
-
-
 def check_inference(name: str, net: Network, x: Array) -> None:
     """It changes nothing and repeats."""
     before = _state(net.layers[0])
@@ -230,63 +208,9 @@ def check_buffers(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
         )
 
 
-def check_rows(name: str, net: Network, x: Array) -> None:
-    """Examples do not see each other, in inference and in training."""
-    together = net.predict(x, THREADS)
-    trained = net.forward(x, THREADS)[0]
-    for i in range(len(x)):
-        alone = net.predict(x[i : i + 1], THREADS)[0]
-        assert np.allclose(together[i], alone, RTOL, ATOL), (
-            f"{name}: the output of example {i} changes with the batch around it (couples_examples=True if it should)"
-        )
-        others = 1 - x
-        others[i] = x[i]  # where it was, so that a layer that draws draws the same for it
-        assert np.allclose(trained[i], net.forward(freeze(others), THREADS)[0][i], RTOL, ATOL), (
-            f"{name}: in training, the output of example {i} changes with the batch around it "
-            "(couples_examples=True if it should)"
-        )
-
-
 def draws(net: Network) -> bool:
     """Whether the layer drew random numbers in NumPy in its last training forward.
 
     Those are a batch's. The ones of a kernel are an example's (`rows` in op.h), and hide nothing.
     """
     return any(getattr(leaf, "_rng", None) is not None for leaf in net.layers[0].leaves())
-
-
-def check_neighbours(name: str, layer: Layer, in_shape: Shape, rng: np.random.Generator) -> None:
-    """Between a layer with parameters and one that works in place, it computes what it does alone."""
-    front: Layer = Rescale(0.5)
-    if len(in_shape) in (1, 3):
-        front = Dense(in_shape[0]) if len(in_shape) == 1 else Conv2D(in_shape[0], 1)
-    layers = (front, layer, Rescale(3.0))
-    apart, model = (Sequential(list(map(_copied, layers)), in_shape, dtype="float64") for _ in range(2))
-    for one, other in zip(apart.layers, model.layers, strict=True):  # of one place, so they draw the same numbers
-        _fill(one)
-        for key, param in one.params.items():
-            other.params[key].value = param.value
-    alone, together = [Network([one], [repr(one)], Parameters([one], "float64")) for one in apart.layers], model.network
-    assert together is not None
-    x = freeze(rng.standard_normal((LARGE, *in_shape)))
-    dy = freeze(rng.standard_normal((LARGE, *model.output_shape)))
-    with np.errstate(all="ignore"):
-        tapes, y = [], x
-        for net in alone:
-            y, tape = net.forward(y, THREADS)
-            tapes.append(tape)
-        found, tape = together.forward(x, THREADS)
-        dx: Array | None = dy
-        for net, kept in zip(reversed(alone), reversed(tapes), strict=True):
-            assert dx is not None
-            dx = net.backward(kept, dx, want_dx=True)
-        found_dx = together.backward(tape, dy, want_dx=True)
-    assert dx is not None and found_dx is not None
-    compared = [("the output", found, y), ("dx", found_dx, dx)]
-    for one, net in zip(together.layers, alone, strict=True):
-        compared += [(f"the grad of {k!r}", p.grad, net.layers[0].params[k].grad) for k, p in one.params.items()]
-    for what, a, b in compared:
-        assert np.allclose(a, b, RTOL, ATOL, equal_nan=True), (
-            f"{name}: between {alone[0].layers[0]!r} and {alone[2].layers[0]!r}, {what} is not what the layers give "
-            "one by one (does it leave zeros in lanes without an example? does it say what its backward reads?)"
-        )

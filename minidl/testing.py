@@ -15,17 +15,15 @@ from minidl.contract import (
     check_dtypes,
     check_float32,
     check_inference,
-    check_neighbours,
     check_random_numbers,
-    check_rows,
     check_shapes,
-    check_sums,
     freeze,
 )
 from minidl.differences import Function, check_gradient, draw
 from minidl.layer import Layer, Shape
 from minidl.network import Network
 from minidl.param import Param
+from minidl.together import check_neighbours, check_rows, check_sums
 
 BATCH = 3
 

@@ -38,7 +38,8 @@ FLOORS = (
     {"contract", "differences", "training.steps", "training.supervised"}
     | {f"training.report.{name}" for name in ("findings", "guessing", "limits", "watch")},
     {"training.apart", "training.diagnosis", "training.kept"},
-    {"testing", "training.learner"},
+    {"together", "training.learner"},
+    {"testing"},
     {"training.fitting", "training.per_example", "training.report.probe"},
     {"training.checkpoints", "training.report.curves", "training.report.symptoms"},
     {"training.report"},

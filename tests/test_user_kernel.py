@@ -478,6 +478,7 @@ def test_kernels_build_for_one_instruction_set_as_well():
         ("none", None),
         ("reads unsaid", "between .* the grad of 'gain' is not what the layers give one by one"),
         ("dirty lanes", "between .* is not what the layers give one by one .*lanes without an example"),
+        ("together", "the grad of 'gain' of single examples in a batch is not what they give alone"),
         ("lazy", "the grad of 'gain' changes when nobody asks for dx"),
     ],
 )

@@ -65,15 +65,9 @@ def per_example_gradients(
 
 def _shown(one: Wanted, data: Supervised) -> Array:
     """For all examples, those of weight 0 too: the gradients in the parameter's shape, or their norms in its dtype."""
-    value = one.param.value
-    found = np.sqrt(one.squares).astype(value.dtype) if one.squares is not None else one.grads
+    found = np.sqrt(one.squares).astype(one.param.value.dtype) if one.squares is not None else one.grads
     assert found is not None
     if len(data.used) < len(data.examples):
         some, found = found, np.zeros((len(data.examples), *found.shape[1:]), found.dtype)
         found[data.used] = some
-    if one.squares is not None:
-        return found
-    if value.flags.c_contiguous:
-        return found.reshape(len(found), *value.shape)
-    turned = found.reshape(len(found), *value.shape[::-1])  # a dense weight: see Param
-    return turned.transpose(0, *range(value.ndim, 0, -1))
+    return found if one.squares is not None else one.shaped(found)

@@ -5,6 +5,7 @@ cdef enum fault:
     NONE
     READS_UNSAID                        # backward reads y, and does not say so
     DIRTY_LANES                         # dx holds numbers where there is no example
+    TOGETHER                            # leaves sums, and not the gradients of single examples, when asked for them
     LAZY                                # backward does nothing when nobody asks for dx: not even the gradient of `gain`
 
 
@@ -31,7 +32,7 @@ cdef void backward_of(const op *o, const tile *t, const real *x, int kind) noexc
         if dx != NULL:
             dx[i] = dy[i] * gain * (1 + 3 * x[i] * x[i]) if i % LANES < t.examples or kind != DIRTY_LANES else 1
     for lane in range(LANES):
-        sums[lane] += own[lane]
+        sums[0 if kind == TOGETHER else lane] += own[lane]
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
@@ -64,8 +65,12 @@ cdef void lazy(const op *o, const tile *t) noexcept nogil:
     backward(o, t, LAZY)
 
 
+cdef void all_together(const op *o, const tile *t) noexcept nogil:
+    backward(o, t, TOGETHER)
+
+
 cdef class FaultyOp(Op):
-    """One parameter, `gain`. fault: "none", "reads unsaid", "dirty lanes" or "lazy"."""
+    """One parameter, `gain`. fault: "none", "reads unsaid", "dirty lanes", "together" or "lazy"."""
 
     def __init__(self, in_shape, str fault, dtype):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)
@@ -78,5 +83,7 @@ cdef class FaultyOp(Op):
             self.c.backward_tile = reads_unsaid
         elif fault == "dirty lanes":
             self.c.backward_tile = dirty_lanes
+        elif fault == "together":
+            self.c.backward_tile, self.c.sums_lanes = all_together, 1
         else:
             self.c.backward_tile = lazy

@@ -200,20 +200,8 @@ ENTRIES = {
 # What these get has come through one of the above, or is what the names say: anything without a mask.
 INSIDE = (
     *(path.stem for path in (Path(minidl.__file__).parent / "callbacks").glob("*.py")),
-    *(
-        "apart",
-        "by_hand",
-        "container",
-        "contract",
-        "freezing",
-        "lowering",
-        "network",
-        "stages",
-        "steps",
-        "shapes",
-        "together",
-    ),
-    *("testing", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
+    *("apart", "by_hand", "container", "contract", "freezing", "lowering", "network", "stages", "steps", "shapes"),
+    *("testing", "together", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
     *(path.stem for path in (Path(minidl.__file__).parent / "estimators").glob("*.py")),  # their own: test_inputs.py
     "sparse",
     *("figures", "places", "tiles"),

@@ -135,6 +135,14 @@ def test_models(tmp_path):
     assert re.search(r"^resnet20\n", said, re.M) and "272,474 parameters" in said
 
 
+def test_max_pool_batch(tmp_path):
+    said = run("max_pool_batch.py", home=tmp_path)
+    claims = re.findall(r"^  - .*\d", said, re.M)
+    assert re.findall(r"^\((\w)\)", said, re.M) == list("abcdefg")
+    assert said.count("\n") <= 60 and len(claims) >= 25
+    assert said.endswith(f"\nAll {said.count('  - ')} assertions passed.\n")
+
+
 # ---- CIFAR-10 and Fashion-MNIST: small data sets in their place, in the format of their compact copies
 def write_copy(home, name, shape):
     rng, n = np.random.default_rng(0), sum(FEW[name.lower()])
@@ -194,10 +202,16 @@ def test_seeing(tmp_path):
     pytest.importorskip("matplotlib")
     said = run("seeing.py", "new/folder", home=tmp_path, epochs=3)
     assert accuracy_in(said) > 40
-    shown = {path.name for path in (ROOT / "docs" / "images").iterdir()}
+    shown = {path.name for path in (ROOT / "docs" / "images").iterdir()} - {"pool_routing.png"}
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == shown and len(shown) == 5
     for path in (tmp_path / "new" / "folder").iterdir():
         assert path.read_bytes().startswith(b"\x89PNG") and 5e3 < path.stat().st_size < 1e5
+
+
+def test_max_pool_batch_draws_what_it_says(tmp_path):
+    pytest.importorskip("matplotlib")
+    assert run("max_pool_batch.py", "--plot", "routing.png", home=tmp_path).endswith("assertions passed.\n")
+    assert (tmp_path / "routing.png").read_bytes().startswith(b"\x89PNG")
 
 
 # ---- parts of one's own

@@ -1,0 +1,134 @@
+"""docs/how-a-batch-is-backpropagated.md is true, and so is the walk it quotes: a step whose claim is false fails."""
+
+import copy
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minidl import Sequential
+from minidl.layers import AvgPool2D
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "how-a-batch-is-backpropagated.md").read_text(encoding="utf-8")
+CODE, TEXT = (re.compile(rf"^```{language}\n(.*?)^```$", re.M | re.S) for language in ("python", "text"))
+PRINTED = re.compile(r"^print\(.*\) +# (.*)$", re.M)
+ROUNDING = re.compile(r"\d(?:\.\d)?e-(\d\d)")
+POINTER = re.compile(r"`(minidl(?:_c)?/[\w/]+\.\w+)`(.*?)(?=`minidl|\n- |\n\n)", re.S)  # a file, and what is said of it
+
+
+# ---- the page
+
+
+def test_the_images_by_hand(capsys):
+    (program,) = CODE.findall(PAGE)
+    exec(program, {})
+    assert capsys.readouterr().out.splitlines() == PRINTED.findall(program)
+
+
+def test_what_it_quotes_is_what_the_walk_prints(tmp_path):
+    """Word for word; of what is rounding, which depends on the processor, the power of ten may be one off."""
+    script = [sys.executable, ROOT / "examples" / "max_pool_batch.py"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=True)
+    quoted, printed = "\n".join(TEXT.findall(PAGE)), done.stdout
+    assert ROUNDING.sub("rounding", quoted) == ROUNDING.sub("rounding", printed)
+    powers = [np.array([int(power) for power in ROUNDING.findall(text)]) for text in (quoted, printed)]
+    assert len(powers[0]) >= 5 and np.abs(powers[0] - powers[1]).max() <= 1
+
+
+def test_every_function_it_names_is_there():
+    found = [(path, name) for path, said in POINTER.findall(PAGE) for name in re.findall(r"`(\w+)`", said)]
+    assert len(found) >= 20
+    for path, name in found:
+        source = (ROOT / path).read_text(encoding="utf-8")
+        assert re.search(rf"(?:void|REAL|ptrdiff_t|def) (?:FN\()?{name}\)?\(", source), f"{path}: {name}"
+
+
+def test_every_picture_and_file_it_names_exists():
+    named = re.findall(r"\]\(([\w/.]+)\)", PAGE)
+    assert named
+    for path in [ROOT / "docs" / name for name in named] + [ROOT / name for name in re.findall(r"`(tests/\S+)`", PAGE)]:
+        assert path.exists(), path
+
+
+# ---- the walk, and for each of its steps something that makes the claim false
+
+
+@pytest.fixture(scope="module")
+def prepared():
+    """The example as a module, and its batch."""
+    spec = importlib.util.spec_from_file_location("max_pool_batch", ROOT / "examples" / "max_pool_batch.py")
+    walk = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(walk)
+    return walk, walk.prepared()
+
+
+def all_are_the_first(walk, b, monkeypatch):
+    """No example has a winner of its own."""
+    b.maps = np.repeat(b.maps[:1], walk.N, axis=0)
+
+
+def all_pixels_share(walk, b, monkeypatch):
+    b.pool = Sequential([AvgPool2D(2)], input_shape=b.maps.shape[1:], dtype="float64")
+
+
+def each_gets_anothers_gradient(walk, b, monkeypatch):
+    found = {name: np.roll(g, 1, axis=0) for name, g in b.trainer.per_example_gradients(b.X, b.y).items()}
+    monkeypatch.setattr(b.trainer, "per_example_gradients", lambda X, y: found, raising=False)
+
+
+def all_have_the_same_error(walk, b, monkeypatch):
+    """Then its mean is enough for a linear layer."""
+    b.dscores = np.repeat(b.dscores[:1], walk.N, axis=0)
+
+
+def who_won_somewhere_counts(walk, b, monkeypatch):
+    won = np.eye(4)[walk.windows(b.maps).argmax(axis=-1)].any(axis=0)
+    b.slopes = walk.convolution(b, won / won.sum(axis=-1, keepdims=True))
+
+
+def parts_are_added_in_turn(walk, b, monkeypatch):
+    def summed(b, size):
+        parts = [slice(i, i + size) for i in range(0, walk.N, size)]
+        return sum(walk.flat(walk.back(b.model, b.X[part], b.dscores[part])[1]) for part in parts)
+
+    monkeypatch.setattr(walk, "summed", summed)
+
+
+def all_equals_get_everything(walk, b, monkeypatch):
+    cells = walk.windows(b.maps)
+    b.slopes = walk.convolution(b, cells == cells.max(axis=-1, keepdims=True))
+
+
+LIES = {
+    "forward_keeps_every_example": all_are_the_first,
+    "backward_goes_to_the_winner": all_pixels_share,
+    "gradients_are_summed_at_the_end": each_gets_anothers_gradient,
+    "the_mean_error_is_not_enough": all_have_the_same_error,
+    "no_share_for_the_winners_of_others": who_won_somewhere_counts,
+    "a_batch_may_come_in_parts": parts_are_added_in_turn,
+    "ties_and_overlaps": all_equals_get_everything,
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_step_finds_what_makes_its_claim_false(prepared, name, monkeypatch):
+    walk, b = prepared[0], copy.copy(prepared[1])
+    step = getattr(walk, name)
+    step(b)
+    LIES[name](walk, b, monkeypatch)
+    with pytest.raises(AssertionError):
+        step(b)
+
+
+def test_a_false_claim_is_not_printed(prepared, capsys):
+    walk, _ = prepared
+    with pytest.raises(AssertionError, match="two is three"):
+        walk.check(2 == 3, "two is three")
+    assert capsys.readouterr().out == ""

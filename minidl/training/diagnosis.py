@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class Rerun:
     def __init__(
         self, network: Network, loss: Loss, batch: Batches, k: int, part: int, seed: int, num_threads: int | None
     ) -> None:
-        self.layers, *_ = twins(network)
+        self.layers, *_ = twins(network.layers)
         self.parameters = Parameters(self.layers, network.dtype)
         self.names = [f"layer {i}, {type(layer).__name__}" for i, layer in enumerate(self.layers)]
         trained = trainings(self.layers)
@@ -178,14 +178,17 @@ class Rerun:
         return _numbered(self.rows[~_finite_rows(values)])
 
 
-def twins(network: Network, *others: Any, shared: Sequence[Any] = ()) -> tuple[Any, ...]:
+def twins(
+    layers: Sequence[Layer], *others: Any, shared: Sequence[Any] = (), instead: Mapping[int, Any] | None = None
+) -> tuple[Any, ...]:
     """Copies of the layers, parameters included, and of what may refer to them; ops, which hold no state, are shared.
 
-    The copies want a home: Parameters(layers, dtype). shared: what is not copied either.
+    The copies want a home: Parameters(layers, dtype). shared: what is not copied either; instead: what stands in the
+    copies for something, by the id of that.
     """
-    leaves = [leaf for layer in network.layers for leaf in layer.leaves()]
+    leaves = [leaf for layer in layers for leaf in layer.leaves()]
     known = {id(one): one for one in (*(op for leaf in leaves for op in (leaf.op, *leaf.ops)), *shared)}
-    return copy.deepcopy((network.layers, *others), known)
+    return copy.deepcopy((layers, *others), known | dict(instead or {}))
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:

@@ -44,7 +44,7 @@ class Probe:
         update, optimizer, loss = learner.steps().update, learner.optimizer, learner.loss
         methods = [one for one in (loss, getattr(optimizer, "lr", None)) if inspect.ismethod(one)]  # of anything
         try:
-            layers, self.optimizer, self.loss = twins(network, optimizer, loss, shared=methods)
+            layers, self.optimizer, self.loss = twins(network.layers, optimizer, loss, shared=methods)
         except Exception as error:
             raise TypeError(f"report: expected layers, loss and optimizer that can be copied: {error}") from error
         self.learner, self.data, self.batches = learner, data, batches

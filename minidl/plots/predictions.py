@@ -189,10 +189,10 @@ def _judged(model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_na
         found = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
     if not len(found):
         raise ValueError("X: expected at least one example, got none")
-    return Judged(_names(class_names, classes), _places(y, classes, len(found)), found, chances)
+    return Judged(_names(class_names, classes), class_numbers(y, classes, len(found)), found, chances)
 
 
-def _places(y: ArrayLike, classes: Array, n: int) -> Array:
+def class_numbers(y: ArrayLike, classes: Array, n: int) -> Array:
     """The number of each label's class; raises TypeError or ValueError for labels of none."""
     labels = as_array(y, "y") if classes.dtype.kind in REAL else unmasked(y, "y")
     labels = labels[:, 0] if labels.shape[1:] == (1,) else labels

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.image import AxesImage
+    from matplotlib.text import Text
 
 GAP, LABEL, BAR, MARGIN = 0.06, 0.14, 0.8, 2 * PAD  # inches: between tiles, for a line of text, for a bar of colours
 RISE = 0.03  # inches of text above a tile
@@ -96,17 +97,30 @@ class Tiles:
         self.axes.set_title(title, loc="left", fontsize=TEXT, parse_math=False)
         self.width, self.height = width + BAR * bar, height
 
-    def image(self, pixels: Array, x: float, y: float, width: float, height: float, **colours: Any) -> AxesImage:
+    def image(
+        self, pixels: Array, x: float, y: float, width: float, height: float, framed: bool = True, **colours: Any
+    ) -> AxesImage:
         """An image (h, w) in these colours, or (h, w, 3) in its own, with a thin frame."""
         image = self.axes.imshow(
             pixels, extent=(x, x + width, y + height, y), interpolation="nearest", aspect="auto", **colours
         )
-        self.axes.add_patch(self._frame(x, y, width, height))
+        if framed:
+            self.frame(x, y, width, height)
         return image
 
-    def text(self, text: str, x: float, y: float, ha: str = "center", va: str = "baseline") -> None:
+    def frame(self, x: float, y: float, width: float, height: float) -> None:
+        """A thin frame."""
+        from matplotlib.patches import Rectangle
+
+        self.axes.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=GREY, linewidth=0.4))
+
+    def text(self, text: str, x: float, y: float, ha: str = "center", va: str = "baseline") -> Text:
         """Text at a place, as it is."""
-        self.axes.text(x, y, text, fontsize=SMALL, ha=ha, va=va, linespacing=1.15, parse_math=False)
+        return self.axes.text(x, y, text, fontsize=SMALL, ha=ha, va=va, linespacing=1.15, parse_math=False)
+
+    def heading(self, text: str, y: float) -> None:
+        """Text above a place on the left, perhaps as wide as all of it: the layout makes no room for more."""
+        self.text(text, 0, y - RISE, ha="left", va="bottom").set_in_layout(False)
 
     def finish(self, image: AxesImage | None = None, label: str = "") -> Figure:
         """Sets the limits, and a bar with the colours of an image; returns the figure."""
@@ -121,12 +135,6 @@ class Tiles:
             bar.ax.tick_params(labelsize=SMALL)
             bar.ax.locator_params(nbins=5 if height * self.height > 1 else 3)
         return self.figure
-
-    @staticmethod
-    def _frame(x: float, y: float, width: float, height: float) -> Any:
-        from matplotlib.patches import Rectangle
-
-        return Rectangle((x, y), width, height, fill=False, edgecolor=GREY, linewidth=0.4)
 
 
 def colours(numbers: Array, signed: bool = False) -> dict[str, Any]:

@@ -193,6 +193,8 @@ ENTRIES = {
     "predictions.misclassified:y": (Y, drawn(plots.misclassified, "y")),
     "predictions.confusion_matrix:X": (X, drawn(plots.confusion_matrix, "X")),
     "predictions.confusion_matrix:y": (Y, drawn(plots.confusion_matrix, "y")),
+    "routing.pool_routing:X": (X, drawn(plots.pool_routing, "X")),
+    "routing.pool_routing:y": (Y, drawn(plots.pool_routing, "y")),
     "arrays.as_array:value": (W, alone(lambda v: as_array(v, "w"))),
     "arrays.as_floats:value": (W, alone(lambda v: as_floats(v, "w"))),
     "arrays.as_dtype:array": (W, alone(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
@@ -204,7 +206,7 @@ INSIDE = (
     *("testing", "together", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
     *(path.stem for path in (Path(minidl.__file__).parent / "estimators").glob("*.py")),  # their own: test_inputs.py
     "sparse",
-    *("figures", "places", "tiles"),
+    *("figures", "panels", "places", "routes", "tiles", "windows"),
     *("curves", "findings", "guessing", "kept", "per_example", "probe", "report", "symptoms", "watch"),
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
@@ -219,7 +221,7 @@ INSIDE_TOO = {
     "data.fingerprint:array", "data.fingerprint:rows", "layer.Layer.setup:given", "learner.Learner.batches:rows",
     "learner.Learner.evaluated:rows", "learner.Learner.measured:scores", "learner.Learner.measured:targets",
     *(f"differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
-    "predictions.Classifier.predict_proba:X",
+    "predictions.Classifier.predict_proba:X", "predictions.class_numbers:y", "predictions.class_numbers:classes",
     *(f"predictions.Judged.__init__:{name}" for name in ("true", "found", "probabilities")),
     "parameters.Parameters.views:flat", "sequential.Sequential.from_recipe:state",
 }  # fmt: skip

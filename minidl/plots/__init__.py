@@ -7,6 +7,7 @@ Curves of a training are drawn by the history that `fit` returns: `history.plot(
 
 from minidl.plots.activations import feature_maps
 from minidl.plots.predictions import confusion_matrix, misclassified
+from minidl.plots.routing import pool_routing
 from minidl.plots.weights import filters
 
-__all__ = ["confusion_matrix", "feature_maps", "filters", "misclassified"]
+__all__ = ["confusion_matrix", "feature_maps", "filters", "misclassified", "pool_routing"]

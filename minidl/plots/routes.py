@@ -1,0 +1,166 @@
+"""What comes by at a max-pool: its inputs, the gradients of its output and input, and the cells that win windows."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.arrays import Array
+from minidl.data import Index
+from minidl.layer import Layer, Shape
+from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
+from minidl.layers.dropout import Dropout
+from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
+from minidl.losses import Loss, checked_loss
+from minidl.network import Network
+from minidl.parameters import Parameters
+from minidl.places import Way
+from minidl.plots.places import outputs
+from minidl.plots.windows import Windows
+from minidl.sequential import Sequential
+from minidl.training.diagnosis import twins
+from minidl.training.supervised import Supervised
+from minidl_c.augment import AugmentOp
+from minidl_c.batch import backward_batch, forward_batch
+
+POOLS = (MaxPool2D, GlobalMaxPool2D)
+RANDOM = (Dropout, RandomCrop, RandomFlip, RandomShift)
+MOST_EXAMPLES, MOST_NUMBERS = 256, 2**23  # that go through a pool at a time
+
+
+@dataclass(frozen=True)
+class Routes:
+    """What came by: of the first examples all of it, of all examples what became of it together."""
+
+    x: Array  # (n, c, h, w): what went in
+    dy: Array  # (n, c, oh, ow): the gradient of each example's own loss for what came out
+    dx: Array  # (n, c, h, w): and for what went in
+    total: NDArray[np.float64]  # (c, h, w): the sum of dx over all examples
+    times: Index  # (c, h, w): in how many of them dx is not 0
+    count: int  # of them
+
+    def telling(self) -> NDArray[np.float64]:
+        """How much there is to see at each input (n, c, h, w): the size of dx, as a share of all in its example.
+
+        Where a map is smallest, 0: a ReLU in front of the pool has set most such inputs to 0, and lets nothing through.
+        """
+        sizes = np.nan_to_num(np.abs(self.dx.astype(np.float64)), posinf=0)
+        sizes[self.x <= self.x.min(axis=(2, 3), keepdims=True)] = 0
+        sums = sizes.sum(axis=(1, 2, 3), keepdims=True)
+        return np.divide(sizes, sums, out=np.zeros_like(sizes), where=sums > 0)
+
+
+class Watched(Layer):
+    """A max-pool's kernel as a layer in NumPy, which remembers what came by in the last forward and backward."""
+
+    def __init__(self, pool: Layer) -> None:
+        self.pool = pool
+        self.setup(pool.in_shape, pool.dtype, 0, "")
+
+    def build(self, in_shape: Shape) -> Shape:
+        """As Layer.build."""
+        return self.pool.out_shape
+
+    def forward(self, x: Array, training: bool) -> Array:
+        """As Layer.forward; x stays."""
+        (op,) = self.pool.ops
+        self.x = x
+        y = np.empty((len(x), *op.out_shape), x.dtype)
+        forward_batch(op, x, y, num_threads=None)
+        return y.reshape(len(x), *self.out_shape)
+
+    def backward(self, dy: Array) -> Array:
+        """As Layer.backward; dy and dx stay."""
+        (op,) = self.pool.ops
+        self.dy = np.ascontiguousarray(dy).reshape(len(dy), *op.out_shape)
+        self.dx = np.empty_like(self.x)
+        backward_batch(op, self.dy, self.x, self.dx, num_threads=None)
+        return self.dx
+
+
+def routes(model: Sequential, way: Way, place: int, data: Supervised, loss: Loss, most: int) -> Routes:
+    """What comes by at the max-pool at the end of a way, which begins at a place of the model; `most`: examples kept.
+
+    Forward and backward are those of the model's own network, on copies of the layers from that place on. Raises what
+    a layer or loss of a user raises, TypeError for layers that cannot be copied, RuntimeError while another thread
+    trains the model.
+    """
+    network, kept, count = model.network, [], len(data.examples)
+    assert network is not None
+    with model.busy.reading("pool_routing"), np.errstate(all="ignore"):
+        watched = Watched(way[-1])
+        rest = _settled(network, place, watched)
+        total, times = np.zeros(watched.in_shape), np.zeros(watched.in_shape, np.int64)
+        front, size = tuple(network.layers[:place]), _at_once(network.layers[place:])
+        for start in range(0, count, size):
+            rows = np.arange(start, min(start + size, count))
+            images = data.examples.copy(rows).reshape(-1, *model.input_shape)
+            scores, tape = rest.forward(outputs(model, front, images))
+            rest.backward(tape, checked_loss(loss, scores, data.targets[rows])[1], want_dx=True)
+            rest.release(tape)
+            total += watched.dx.sum(axis=0, dtype=np.float64)
+            times += (watched.dx != 0).sum(axis=0)
+            if start < most:
+                kept.append([array[: most - start].copy() for array in (watched.x, watched.dy, watched.dx)])
+    x, dy, dx = map(np.concatenate, zip(*kept, strict=True))
+    return Routes(x, dy, dx, total, times, count)
+
+
+def winners(pool: Layer, x: Array, windows: Windows) -> Index:
+    """Which cell of x (h, w) won each window, both counted row by row: where the kernel leaves that window's gradient.
+
+    Each window's gradient is its number. Only windows that share no cell go into one backward, so nothing is added up.
+    """
+    alone = type(pool)(**pool.config())
+    alone.setup((1, *x.shape), pool.dtype, 0, "")
+    (op,) = alone.ops
+    numbers = 1 + np.arange(math.prod(windows.count), dtype=x.dtype).reshape(windows.count)
+    found, image = np.empty(numbers.size, np.int64), x.reshape(1, 1, *x.shape).copy()
+    dx = np.empty_like(image)
+    for corner in itertools.product(*map(range, windows.depth)):
+        some = tuple(slice(first, None, step) for first, step in zip(corner, windows.depth, strict=True))
+        dy = np.zeros((1, 1, *windows.count), x.dtype)
+        dy[0, 0][some] = numbers[some]
+        backward_batch(op, dy, image, dx)
+        cells = np.flatnonzero(dx)
+        found[dx.ravel()[cells].astype(np.int64) - 1] = cells
+    return found
+
+
+def _settled(network: Network, place: int, watched: Watched) -> Network:
+    """Copies of the layers from a place on, that compute as in inference; `watched` stands for its pool."""
+    leaves = [leaf for layer in network.layers[place:] for leaf in layer.leaves()]
+    instead: dict[int, Layer] = {id(leaf): _still(leaf) for leaf in leaves if isinstance(leaf, RANDOM)}
+    instead[id(watched.pool)] = watched
+    try:
+        (layers,) = twins(network.layers[place:], instead=instead)
+    except Exception as error:
+        raise TypeError(f"pool_routing: expected layers that can be copied: {error}") from error
+    for layer in layers:
+        layer.trainable = False  # batch norm takes its running statistics, and nothing is learned
+    return Network(layers, network.names[place:], Parameters(layers, network.dtype))
+
+
+def _still(layer: Layer) -> Layer:
+    """What a layer that draws random numbers in training does in inference, as a layer that does so in training too."""
+    if isinstance(layer, Dropout):
+        still: Layer = Dropout(0.0)
+        still.setup(layer.in_shape, layer.dtype, 0, "")
+        return still
+    still, size = copy.copy(layer), layer.out_shape[1:]
+    centre = tuple((all_ + some) // 2 - some for all_, some in zip(layer.in_shape[1:], size, strict=True))
+    still.op = AugmentOp(layer.in_shape, size, centre, centre, dtype=layer.dtype)
+    return still
+
+
+def _at_once(layers: list[Layer]) -> int:
+    """How many examples go through layers together: one, where a layer in NumPy might look at the others."""
+    leaves = [leaf for layer in layers for leaf in layer.leaves()]
+    if not all(leaf.native for leaf in leaves):
+        return 1
+    return max(1, min(MOST_EXAMPLES, MOST_NUMBERS // max(math.prod(leaf.in_shape) for leaf in leaves)))

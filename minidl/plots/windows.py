@@ -1,0 +1,151 @@
+"""Windows of a pool: where they lie in its input, and which region of a large input is worth a look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minidl.arrays import Array
+from minidl.data import Index
+from minidl.layer import Layer
+from minidl.shapes import Pair, pair, whole
+
+Region = tuple[int, int, int, int]  # of an input: top, left, height, width, in cells
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Where the windows of a pool lie: (vertical, horizontal) pairs of numbers of cells; axis 0 is the vertical one."""
+
+    shape: Pair  # of the input
+    count: Pair  # of the output
+    size: Pair
+    stride: Pair
+    padding: Pair
+
+    @classmethod
+    def of(cls, pool: Layer) -> Windows:
+        """Those of a built pool; one without a pool_size has one window."""
+        told, (op,) = pool.config(), pool.ops
+        shape, count = pair("shape", op.in_shape[1:]), pair("count", op.out_shape[1:])
+        size = pair("pool_size", told.get("pool_size", shape))
+        stride = size if told.get("stride") is None else pair("stride", told["stride"])
+        return cls(shape, count, size, stride, pair("padding", told.get("padding", 0), least=0))
+
+    @property
+    def depth(self) -> Pair:
+        """In how many of them, one behind the other along an axis, a cell may lie."""
+        pairs = zip(self.size, self.stride, self.count, strict=True)
+        down, across = (min(-(-size // stride), count) for size, stride, count in pairs)
+        return down, across
+
+    @property
+    def layers(self) -> int:
+        """The larger depth; 1: they do not overlap."""
+        return max(self.depth)
+
+    def begin(self, number: int, axis: int) -> int:
+        """Where the windows of that number along an axis begin; below 0: in the padding."""
+        return number * self.stride[axis] - self.padding[axis]
+
+    def cells(self, number: int, axis: int) -> tuple[int, int]:
+        """The first cell of those windows, and the one behind their last: without the padding."""
+        begin = self.begin(number, axis)
+        return max(begin, 0), min(begin + self.size[axis], self.shape[axis])
+
+    def touching(self, first: int, end: int, axis: int) -> range:
+        """The numbers, along an axis, of windows that have a cell from `first` to before `end`."""
+        cells = [self.cells(i, axis) for i in range(self.count[axis])]
+        numbers = [i for i, (low, high) in enumerate(cells) if low < end and high > first]
+        return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
+
+
+@dataclass(frozen=True)
+class View:
+    """A region of a pool's input, and the windows that have a cell in it."""
+
+    windows: Windows
+    region: Region
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the input."""
+        return self.region == (0, 0, *self.windows.shape)
+
+    @property
+    def down(self) -> range:
+        """The numbers of the windows along the vertical axis."""
+        return self.windows.touching(self.region[0], self.region[0] + self.region[2], 0)
+
+    @property
+    def across(self) -> range:
+        """The numbers of the windows along the horizontal axis."""
+        return self.windows.touching(self.region[1], self.region[1] + self.region[3], 1)
+
+    @property
+    def numbers(self) -> Index:
+        """The numbers of all these windows, counted row by row in the pool's output."""
+        return np.array([i * self.windows.count[1] + j for i in self.down for j in self.across], np.int64)
+
+    def boxes(self) -> Iterator[tuple[int, int, int, int]]:
+        """The cells of each of them: top, left, and the row and column behind its last."""
+        for i in self.down:
+            for j in self.across:
+                (top, bottom), (left, right) = self.windows.cells(i, 0), self.windows.cells(j, 1)
+                yield top, left, bottom, right
+
+    def inside(self, cells: Index) -> Index:
+        """Of cells of the input, counted row by row, those in the region."""
+        top, left, height, width = self.region
+        rows, columns = np.divmod(cells, self.windows.shape[1])
+        return cells[(rows >= top) & (rows < top + height) & (columns >= left) & (columns < left + width)]
+
+    def cut(self, values: Array) -> Array:
+        """The region of a map (h, w)."""
+        top, left, height, width = self.region
+        return values[top : top + height, left : left + width]
+
+
+def asked_for(region: Any, windows: Windows) -> Region:
+    """A region that a user asked for; raises TypeError or ValueError for one that has no window in it."""
+    if not isinstance(region, (tuple, list)) or len(region) != 4:
+        raise TypeError(f"region: expected (top, left, height, width) in cells, got {region!r}")
+    top, left = (whole("region: top and left", one, least=0) for one in region[:2])
+    height, width = (whole("region: height and width", one) for one in region[2:])
+    h, w = windows.shape
+    if top + height > h or left + width > w:
+        raise ValueError(f"region: expected (top, left, height, width) within {h} x {w} cells, got {tuple(region)}")
+    view = View(windows, (top, left, height, width))
+    if not len(view.numbers):
+        raise ValueError(f"region: expected one with a cell of a window in it, got {tuple(region)}")
+    return view.region
+
+
+def telling(windows: Windows, sizes: Array, most: tuple[float, float]) -> Region:
+    """The whole input, or the region of at most so many cells, (vertical, horizontal), in which `sizes` are largest.
+
+    It begins with a window and ends with one; one window fits into it always.
+    """
+    (height, tops), (width, lefts) = (_span(windows, axis, int(most[axis])) for axis in (0, 1))
+    sums = np.pad(sizes.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+
+    def inside(corner: tuple[int, int]) -> float:
+        top, left = corner
+        upper, lower = sums[top], sums[top + height]
+        return float(lower[left + width] - lower[left] - upper[left + width] + upper[left])
+
+    top, left = max(((top, left) for top in tops for left in lefts), key=inside)
+    return top, left, height, width
+
+
+def _span(windows: Windows, axis: int, most: int) -> tuple[int, list[int]]:
+    """How many cells a region has along an axis, and where it may begin."""
+    shape, size, stride = windows.shape[axis], windows.size[axis], windows.stride[axis]
+    if shape <= max(1.25 * most, size):  # a quarter more is better than a part
+        return shape, [0]
+    length = size + max(most - size, 0) // stride * stride
+    begins = [windows.begin(i, axis) for i in range(windows.count[axis])]
+    return length, [begin for begin in begins if 0 <= begin <= shape - length] or [0]

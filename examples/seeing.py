@@ -2,7 +2,7 @@
 
 Run it with: python examples/seeing.py [folder]
 
-It trains a small net on the embedded digits for some seconds and writes five PNG files into the folder, "pictures" if
+It trains a small net on the embedded digits for some seconds and writes six PNG files into the folder, "pictures" if
 none is given. It needs matplotlib: pip install "minidl[plot]".
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from minidl import Sequential, Trainer, plots
 from minidl.datasets import load_digits
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
-from minidl.optimizers import AdamW
+from minidl.optimizers import SGD, AdamW
 from minidl.schedules import Cosine
 
 EPOCHS, BATCH_SIZE = 40, 64
@@ -44,12 +44,26 @@ def main():
     trainer = Trainer(model, "softmax_cross_entropy", optimizer, metrics=["accuracy"])
     history = trainer.fit(data.X_train, data.y_train, epochs=EPOCHS, batch_size=BATCH_SIZE, validation_split=0.2)
 
+    overlapping = Sequential(
+        [
+            Rescale(1 / 16),
+            Conv2D(8, 4, padding=1), ReLU(), MaxPool2D(3, stride=2),
+            Flatten(),
+            Dense(32), ReLU(),
+            Dense(10),
+        ],
+        input_shape=(1, 8, 8),
+        seed=0,
+    )  # fmt: skip
+    Trainer(overlapping, "softmax_cross_entropy", SGD(0.05, momentum=0.9)).fit(data.X_train, data.y_train, verbose=0)
+
     pictures = {
         "history": history.plot(),
         "filters": plots.filters(model),
         "feature_maps": plots.feature_maps(model, data.X_test[:3], layer=2),
         "misclassified": plots.misclassified(model, data.X_test, data.y_test),
         "confusion_matrix": plots.confusion_matrix(model, data.X_test, data.y_test),
+        "pool_routing": plots.pool_routing(overlapping, data.X_test[:64], data.y_test[:64]),
     }
     folder.mkdir(parents=True, exist_ok=True)
     for name, figure in pictures.items():

@@ -56,9 +56,10 @@ bench-kernels: $(ALL) ## each kernel's share of the machine's peak; a kernel of 
 	$(BIN)/python benchmarks/kernels.py --json $(RESULTS)/kernels.json $(ARGS)
 	$(BIN)/python benchmarks/custom_kernel.py --json $(RESULTS)/custom_kernel.json
 
-bench-footprint: $(ORACLE) ## import time, size, memory; then one image, a busy neighbour, threads, channels
+bench-footprint: $(ORACLE) ## import time, size, memory; then one image, a busy neighbour, threads, single gradients
 	$(BIN)/python benchmarks/footprint.py --json $(RESULTS)/footprint.json
 	$(BIN)/python benchmarks/conditions.py --json $(RESULTS)/conditions.json
+	$(BIN)/python benchmarks/per_example.py --json $(RESULTS)/per_example.json
 
 bench-accuracy: $(ORACLE) ## MNIST to 99 % beside PyTorch, an epoch beside scikit-learn (some minutes)
 	$(BIN)/python benchmarks/accuracy.py --json $(RESULTS)/accuracy.json $(ARGS)

@@ -1,6 +1,7 @@
 """How much memory a fit takes, in a process of its own: footprint.py starts it. Linux only: it reads /proc/self.
 
 python benchmarks/fit_memory.py {minidl,torch} {lenet,cnn,...} [--batch-size 64] [--steps 200]
+python benchmarks/fit_memory.py {norms,gradients,...} {lenet,cnn,mlp} [--batch-size 64] [--steps 200]
 python benchmarks/fit_memory.py flat {lenet,cnn,...} [--batch-size 16] [--steps 10000]
 
 Prints a line of JSON, in kilobytes. `getrusage` would not do: the high-water mark that it tells begins with that of the
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from measure import usable_cores
 from nets import NETS, make_trainer
+from per_example import SIDES
 from sides import MODES, MinidlTrainBatch, Task
 
 
@@ -25,7 +27,7 @@ def status(name):
 
 
 def fit_peak(mode, net, batch_size, steps):
-    """What one epoch needs beyond the imports and the images, model and optimizer included."""
+    """What so many steps need beyond the imports and the images, model and optimizer included."""
     if mode.startswith("PyTorch"):
         import torch  # noqa: F401 - it is not the fit that pays for it
     imports = status("VmRSS")
@@ -34,7 +36,7 @@ def fit_peak(mode, net, batch_size, steps):
         task.scaled  # noqa: B018 - its images
     before = status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
-    MODES[mode](task).run(steps)
+    (MODES | SIDES)[mode](task).run(steps)
     found = {"imports": imports, "images": before - imports, "fit": status("VmHWM") - before}
     if mode == "minidl fit":
         summary = task.model().summary(batch_size)
@@ -69,7 +71,7 @@ def growth(net, batch_size, steps, parts=10):
 def main():
     """Measure one thing and print it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["minidl", "torch", "flat"])
+    parser.add_argument("what", choices=["minidl", "torch", "flat", *SIDES])
     parser.add_argument("net", choices=NETS)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--steps", type=int, default=200)
@@ -78,7 +80,7 @@ def main():
     if args.what == "flat":
         found = growth(net, args.batch_size, args.steps)
     else:
-        mode = {"minidl": "minidl fit", "torch": "PyTorch eager"}[args.what]
+        mode = {"minidl": "minidl fit", "torch": "PyTorch eager"}.get(args.what, args.what)
         found = fit_peak(mode, net, args.batch_size, args.steps)
     print(json.dumps(found))
 

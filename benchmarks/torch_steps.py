@@ -50,6 +50,29 @@ class TorchSteps:
             raise ArithmeticError("the loss is not finite")
 
 
+class TorchPerExample:
+    """The gradients of every example of a batch, by torch.func, on batches as above, in NCHW layout."""
+
+    def __init__(self, task):
+        torch.set_num_threads(task.threads)
+        module = torch_module(task.model())
+        self.params = {name: param.detach() for name, param in module.named_parameters()}
+        self.batches = task.cut(torch.from_numpy(task.scaled), torch.from_numpy(task.y))
+
+        def loss_of(params, x, y):
+            scores = torch.func.functional_call(module, params, (x[None],))
+            return nn.functional.cross_entropy(scores, y[None])
+
+        self.gradients = torch.func.vmap(torch.func.grad(loss_of), (None, 0, 0))
+
+    def found(self, x, y):
+        return self.gradients(self.params, x, y)
+
+    def run(self, steps):
+        for x, y in itertools.islice(itertools.cycle(self.batches), steps):
+            self.found(x, y)
+
+
 class TorchPredict:
     """The scores of one image after the other, without gradients."""
 

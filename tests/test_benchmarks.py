@@ -23,6 +23,7 @@ PROGRAMS = {
     "footprint.py",
     "kernels.py",
     "nets.py",
+    "per_example.py",
     "report_limits.py",
     "torch_mnist.py",
     "train_step.py",
@@ -153,6 +154,28 @@ def test_conditions(run, tmp_path):
     assert set(results["threads"]) == {"1", "2"}
     assert len(results["batch"]) == 9
     assert len(results["channels"]) == 5
+
+
+def test_per_example(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "lenet", "--no-peers"]
+    said, results = run("per_example.py", *shortest, "--batch-sizes", 5, 17, json_file=tmp_path / "r.json")
+    assert [found["batch_size"] for found in results["measurements"]] == [5, 17]
+    for found in results["measurements"]:
+        assert list(found["sides"]) == ["train_batch", "norms", "gradients", "clipped"]
+        assert positive(side["kilobytes"] for side in found["sides"].values())
+        assert found["sides"]["train_batch"]["steps"] == 1
+        assert found["gradients_kilobytes"] == found["batch_size"] * 61_706 * 4 // 1024
+        assert found["times_of_vmap"] is None
+    assert said.count("MB are the gradients themselves") == 2
+
+
+@pytest.mark.oracle
+def test_per_example_beside_pytorch(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--batch-sizes", 3]
+    said, results = run("per_example.py", *shortest, json_file=tmp_path / "r.json")
+    assert [found["net"] for found in results["measurements"]] == ["lenet", "cnn", "mlp"]  # each of the same norms
+    assert positive(found["times_of_vmap"] for found in results["measurements"])
+    assert said.count("PyTorch vmap(grad)") == 3
 
 
 def test_custom_kernel(run, tmp_path):

@@ -214,6 +214,32 @@ def test_max_pool_batch_draws_what_it_says(tmp_path):
     assert (tmp_path / "routing.png").read_bytes().startswith(b"\x89PNG")
 
 
+# ---- the gradients of single examples
+def found_wrong(said):
+    """By seed, how many wrong labels are found by gradient norm."""
+    return [int(found) for found in re.findall(r"^ +\d+ +(\d+) +\d+$", said, re.M)]
+
+
+def test_mislabelled_on_digits(tmp_path):
+    said = run("mislabelled.py", "--data", "digits", "--seeds", "0", "3", "4", home=tmp_path)
+    assert "10 of 1,000 labels are flipped. Of these, found among the first 20:" in said
+    assert min(found_wrong(said)) >= 9 and len(found_wrong(said)) == 3
+
+
+def test_mislabelled_draws_what_it_finds(tmp_path):
+    pytest.importorskip("matplotlib")
+    said = run("mislabelled.py", "--seeds", "0", "--picture", "top.png", home=tmp_path, epochs=3)
+    assert "MNIST is out of reach" in said and "are in top.png" in said
+    assert (tmp_path / "top.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("mnist")
+def test_mislabelled_finds_what_it_promises():
+    found = found_wrong(run("mislabelled.py", home=DATA_HOME))
+    assert min(found) >= 40 and len(found) == 3
+
+
 # ---- parts of one's own
 def test_custom_parts(tmp_path):
     said = run("custom_parts.py", home=tmp_path)

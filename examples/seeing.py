@@ -55,7 +55,8 @@ def main():
         input_shape=(1, 8, 8),
         seed=0,
     )  # fmt: skip
-    Trainer(overlapping, "softmax_cross_entropy", SGD(0.05, momentum=0.9)).fit(data.X_train, data.y_train, verbose=0)
+    other = Trainer(overlapping, "softmax_cross_entropy", SGD(0.05, momentum=0.9))
+    other.fit(data.X_train, data.y_train, epochs=1, verbose=0)
 
     pictures = {
         "history": history.plot(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from numbers import Integral
 
 from minidl.container import Container, place_of
 from minidl.layer import Layer
@@ -26,17 +27,17 @@ def _ways(layers: Iterable[tuple[str, Layer]], front: Way) -> Iterator[tuple[str
         front = (*front, layer)
 
 
-def place_in(found: Mapping[str, Way], layer: int | str) -> str:
+def place_in(found: Mapping[str, Way], layer: int | str, argument: str = "layer") -> str:
     """The name of the layer at a place: a number, from the end if it is negative, or a name such as "3.body.0".
 
-    Raises TypeError for anything else, ValueError for a place where no layer is.
+    Raises TypeError for anything else, ValueError for a place where no layer is, naming the argument.
     """
-    if isinstance(layer, bool) or not (isinstance(layer, str) or hasattr(layer, "__index__")):
-        raise TypeError(f"layer: expected a place such as 1 or '3.body.0', got {layer!r}")
+    if isinstance(layer, bool) or not isinstance(layer, (str, Integral)):
+        raise TypeError(f"{argument}: expected a place such as 1 or '3.body.0', got {layer!r}")
     count = sum("." not in name for name in found)
     name = layer if isinstance(layer, str) else str(int(layer) + count * (layer < 0))
     if name not in found:
         inner = [place for place in found if "." in place][:8]
         more = f", or of a layer in them such as {', '.join(map(repr, inner))}" if inner else ""
-        raise ValueError(f"layer: expected a place from 0 to {count - 1}{more}, got {layer!r}")
+        raise ValueError(f"{argument}: expected a place from 0 to {count - 1}{more}, got {layer!r}")
     return name

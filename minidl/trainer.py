@@ -159,13 +159,15 @@ class Trainer(Learner):
         """The gradients of each example's weight_i * loss_i, by the names of `model.params`; nothing changes.
 
         Each array has the examples first: (n, *param.value.shape), in the model's dtype; rows of weight 0 are zeros.
-        `minidl.batch_sum` adds them up as a step does. Row i is to the last bit what a batch of that example alone
-        gives, with the random numbers that train_batch would now draw for it.
+        Random numbers are those that train_batch would now draw for the same batch. `minidl.batch_sum` adds the rows up
+        as a step does. Other examples do not change a bit of a row: alone, in a batch of one, it is the same.
         layers: a place such as 2, -1 or "3.body.0", or a list of them; None: all that are trained.
         reduce: "norm" gives the Euclidean norm of each example's gradient, (n,), without holding the gradients: of a
-            dense layer from |x dy^T| = |x| |dy| (Goodfellow 2015, arXiv:1510.01799).
+            dense layer from |x dy^T| = |x| |dy| (Goodfellow 2015, arXiv:1510.01799). That of all parameters together is
+            np.linalg.norm(list(norms.values()), axis=0).
 
-        Kernels find them in a batch at once; through a layer in NumPy that has parameters, examples go one by one.
+        Kernels find them in a batch at once. Through a layer in NumPy that has parameters, examples go one by one; one
+        without sees the batch, and must not mix its examples (or say so, by a `least_examples` of 2).
 
         Raises TypeError or ValueError as evaluate, for places without trained parameters, and for layers that couple
         examples, as batch norm does (unless it is frozen); RuntimeError in a step, or while another thread trains.

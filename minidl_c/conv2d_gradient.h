@@ -157,7 +157,7 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
   }
 }
 
-/* ADD db[i] += the sum of dy[i] over its pixels and lanes (apart 16: db[i][16], over its pixels), for `outputs` channels i. Several channels at a
+/* ADD db[i] += the sum of dy[i] over its pixels and lanes (or db[i][16], where these stay apart), for `outputs` channels i. Several channels at a
  * time, since an addition waits for the one before: eight chains, of which those beyond the last channel repeat it. */
 INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db, ptrdiff_t apart) {
   enum { CHAINS = 8 };

@@ -10,5 +10,5 @@ cdef class Outputs:
     cdef int bind(self, const op *ops, int n_ops, job *j) except -1
     cdef char *take(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, str name) except? NULL
 
-cdef char *clear_lanes(const job *j, const op *o, int thread) noexcept nogil
+cdef char *fresh_lanes(const job *j, const op *o, int thread) noexcept nogil
 cdef void take_examples(const job *j, const op *o, const tile *t) noexcept nogil

@@ -30,7 +30,7 @@ cdef extern from "lanes.h" nogil:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef char *clear_lanes(const job *j, const op *o, int thread) noexcept nogil:
+cdef char *fresh_lanes(const job *j, const op *o, int thread) noexcept nogil:
     """A thread's room for the sums of an op on one tile, example by example."""
     cdef char *lanes = j.lanes + thread * j.lanes_bytes
     memset(lanes, 0, o.n_lane * LANES * j.real_bytes)

@@ -17,7 +17,7 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memset
 
 from minidl_c.clip cimport clip_block
-from minidl_c.examples cimport clear_lanes, take_examples
+from minidl_c.examples cimport fresh_lanes, take_examples
 from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
 from minidl_c.memory cimport place
 from minidl_c.op cimport LANES, aligned, op, share, tile
@@ -104,7 +104,7 @@ cdef void run_op(const job *j, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t
     v.apart = 1
     if back and j.outputs != NULL:
         v.apart = LANES
-        v.sums = clear_lanes(j, o, thread)
+        v.sums = fresh_lanes(j, o, thread)
         o.backward_tile(o, v)
         take_examples(j, o, v)
         return

@@ -78,7 +78,8 @@ NOINLINE void FN(sum_slots)(const REAL *parts, ptrdiff_t size, ptrdiff_t slots, 
   if (a < b) FN(sum_slots_block)(parts + a, size, slots, total + a, b - a);
 }
 
-/* The sums of examples that lie in rows: `row` numbers from example to example, `tile` from one tile's first to the next one's. */
+/* The sums of examples that lie in rows: `row` numbers from example to example, `tile` from one tile's first to the next one's;
+ * for n <= 16 columns, a constant where it can be: loops of 16 become vectors. */
 INLINE void FN(sum_examples_block)(const REAL *x, ptrdiff_t examples, ptrdiff_t row, ptrdiff_t tile, REAL *total, const ptrdiff_t n) {
   REAL parts[MAX_SLOTS][16];
   ptrdiff_t tiles = (examples + LANES - 1) / LANES, slots = slots_of(tiles);

@@ -28,11 +28,11 @@ def chosen(model: Sequential, layers: Any) -> dict[str, Param]:
         return trained
     found = ways(model)
     names: list[str] = []
-    places = list(layers) if isinstance(layers, (list, tuple)) else [layers]
+    places = list(layers) if np.iterable(layers) and not isinstance(layers, str) else [layers]
     if not places:
         raise ValueError("layers: expected at least one place, or None for all, got none")
     for place in places:
-        name = place_in(found, place)
+        name = place_in(found, place, "layers")
         inside = [one for one in trained if one.startswith(f"{name}.")]
         if not inside:
             expected = "layers with parameters that are trained"

@@ -213,6 +213,8 @@ def test_layers_are_chosen_by_their_places():
         (-1, ["9.weight"]),
         ([-1, "3.body.2"], ["3.body.2.weight", "9.weight"]),
         ((2, 2, "2"), ["2.weight", "2.bias"]),
+        (np.array([2]), ["2.weight", "2.bias"]),
+        (range(2, 4), ["2.weight", "2.bias", *inner]),
     ):
         g = trainer.per_example_gradients(X, y, layers)
         assert list(g) == names
@@ -224,10 +226,12 @@ def test_layers_are_chosen_by_their_places():
     [
         (1, ValueError, "layers: expected layers with parameters that are trained, got 1 RandomCrop"),
         ([2, 8], ValueError, "got 8 Dropout"),
-        (10, ValueError, "layer: expected a place from 0 to 9"),
-        ("3.body.9", ValueError, "layer: expected a place"),
-        (2.0, TypeError, "layer: expected a place such as 1"),
-        ([None], TypeError, "layer: expected a place such as 1"),
+        (10, ValueError, "layers: expected a place from 0 to 9"),
+        ("3.body.9", ValueError, "layers: expected a place"),
+        (2.0, TypeError, "layers: expected a place such as 1"),
+        (np.array(2.0), TypeError, "layers: expected a place such as 1"),
+        ([None], TypeError, "layers: expected a place such as 1"),
+        ([True], TypeError, "layers: expected a place such as 1"),
         ([], ValueError, "layers: expected at least one place"),
     ],
 )

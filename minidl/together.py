@@ -76,12 +76,15 @@ def check_neighbours(name: str, layer: Layer, in_shape: Shape, rng: np.random.Ge
     if len(in_shape) in (1, 3):
         front = Dense(in_shape[0]) if len(in_shape) == 1 else Conv2D(in_shape[0], 1)
     layers = (front, layer, Rescale(3.0))
-    apart, model = (Sequential(list(map(copied, layers)), in_shape, dtype="float64") for _ in range(2))
-    for one, other in zip(apart.layers, model.layers, strict=True):  # of one place, so they draw the same numbers
+    singles, model = (Sequential(list(map(copied, layers)), in_shape, dtype="float64") for _ in range(2))
+    for one, other in zip(singles.layers, model.layers, strict=True):  # of one place, so they draw the same numbers
         fill(one)
         for key, param in one.params.items():
             other.params[key].value = param.value
-    alone, together = [Network([one], [repr(one)], Parameters([one], "float64")) for one in apart.layers], model.network
+    alone, together = (
+        [Network([one], [repr(one)], Parameters([one], "float64")) for one in singles.layers],
+        model.network,
+    )
     assert together is not None
     x = freeze(rng.standard_normal((LARGE, *in_shape)))
     dy = freeze(rng.standard_normal((LARGE, *model.output_shape)))

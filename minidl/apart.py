@@ -158,9 +158,13 @@ def check_apart(network: Network) -> None:
     """Raises ValueError, naming the layer, if one couples the examples: then none has a gradient of its own."""
     named = zip(network.layers, network.names, strict=True)
     for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
-        couples = leaf.least_examples > 1 or any(op.couples for op in leaf.ops)
-        if couples and not network.trained[id(leaf)].frozen:
+        statistics = any(op.couples for op in leaf.ops)
+        if (statistics or leaf.least_examples > 1) and not network.trained[id(leaf)].frozen:
+            why = f"has least_examples={leaf.least_examples}"
+            if statistics:
+                why = "computes with the statistics of a batch"
+            way_out = "freeze it (trainable = False)" + ", or take GroupNorm" * statistics
             raise ValueError(
-                f"{name}: expected layers that see each example alone; this one computes with the statistics of a "
-                "batch, so no example has a gradient of its own: freeze it (trainable = False), or take GroupNorm"
+                f"{name}: expected layers that see each example alone; this one {why}, "
+                f"so no example has a gradient of its own: {way_out}"
             )

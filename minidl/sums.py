@@ -22,8 +22,9 @@ def batch_sum(g: Mapping[str, ArrayLike] | ArrayLike) -> dict[str, Array] | Arra
     g: float32 or float64; zeros if there are no rows. Floating-point sums depend on their order; this one is that of a
     training step on these examples (see minidl_c/slots.h): tiles of 16 in a fixed tree; at most 16 slots, each adding
     up its tiles; the slots in a fixed tree. So the gradients of `Trainer.per_example_gradients`, divided by the batch's
-    weight, give each param.grad to the last bit, but for weights of dense layers, whose kernel rounds a product and its
-    sum only once.
+    weight (in their dtype, as np.float32(sum)), give each param.grad to the last bit, but for weights of dense layers,
+    whose kernel rounds a product and its sum only once, and for layers in NumPy. A step leaves out rows of weight 0:
+    leave them out here as well, g[weights > 0].
 
     >>> import minidl, numpy as np
     >>> minidl.batch_sum(np.arange(6.0).reshape(3, 2))
@@ -37,7 +38,7 @@ def batch_sum(g: Mapping[str, ArrayLike] | ArrayLike) -> dict[str, Array] | Arra
 
 
 def _summed(g: ArrayLike, name: str) -> Array:
-    array = as_array(g, name, "f")
+    array = as_array(g, name)
     native = array.dtype.newbyteorder("=")
     if native not in (np.float32, np.float64):
         raise TypeError(f"{name}: expected float32 or float64, got {array.dtype}")

@@ -41,7 +41,8 @@ class Trainer(Learner):
         number in it, may be; None: anything. Values come first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).
     per_example_clip: the most that the norm of each example's own gradient may be, before they are summed (as in Abadi
         et al. 2016, arXiv:1607.00133, without its noise): sum(weight_i * min(1, C / norm_i) * gradient_i) /
-        sum(weight_i). A pass for the norms comes before each step. Layers must not couple examples, as batch norm does.
+        sum(weight_i), norm_i being that of gradient_i, without the weight. A pass for the norms comes before each step.
+        Layers must not couple examples, as batch norm does.
     num_threads: None leaves it to minidl.get_num_threads() at each call.
 
     A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` count what was done so far;
@@ -155,12 +156,15 @@ class Trainer(Learner):
         layers: int | str | Sequence[int | str] | None = None,
         reduce: str | None = None,
         sample_weight: ArrayLike | None = None,
+        training: bool = True,
     ) -> dict[str, Array]:
         """The gradients of each example's weight_i * loss_i, by the names of `model.params`; nothing changes.
 
-        Each array has the examples first: (n, *param.value.shape), in the model's dtype; rows of weight 0 are zeros.
-        Random numbers are those that train_batch would now draw for the same batch. `minidl.batch_sum` adds the rows up
-        as a step does. Other examples do not change a bit of a row: alone, in a batch of one, it is the same.
+        Each array has the examples first: (n, *param.value.shape), in the model's dtype; rows of weight 0 are zeros,
+        and numbers that are not finite stay in theirs. `minidl.batch_sum` adds the rows up as a step does.
+        training: True: with the random numbers that train_batch would now draw for the same batch, by the place in it;
+            False: as in inference, without dropout and shifts, batch norm being frozen: to compare examples with each
+            other, and not with a step. Then, or without random layers, other examples do not change a bit of a row.
         layers: a place such as 2, -1 or "3.body.0", or a list of them; None: all that are trained.
         reduce: "norm" gives the Euclidean norm of each example's gradient, (n,), without holding the gradients: of a
             dense layer from |x dy^T| = |x| |dy| (Goodfellow 2015, arXiv:1510.01799). That of all parameters together is
@@ -172,7 +176,7 @@ class Trainer(Learner):
         Raises TypeError or ValueError as evaluate, for places without trained parameters, and for layers that couple
         examples, as batch norm does (unless it is frozen); RuntimeError in a step, or while another thread trains.
         """
-        return per_example_gradients(self, X, y, layers, reduce, sample_weight)
+        return per_example_gradients(self, X, y, layers, reduce, sample_weight, training)
 
     # ---- checkpoints
 

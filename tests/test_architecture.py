@@ -36,6 +36,7 @@ FLOORS = (
     {"contract", "differences", "training.steps", "training.supervised"}
     | {f"training.report.{name}" for name in ("findings", "guessing", "limits", "watch")},
     {"training.apart", "training.diagnosis", "training.kept"},
+    {"training.settled"},
     {"plots.routes"},
     {"plots.routing"},
     {"plots"},

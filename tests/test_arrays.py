@@ -207,7 +207,7 @@ INSIDE = (
     *(path.stem for path in (Path(minidl.__file__).parent / "estimators").glob("*.py")),  # their own: test_inputs.py
     "sparse",
     *("figures", "panels", "places", "routes", "tiles", "windows"),
-    *("curves", "findings", "guessing", "kept", "per_example", "probe", "report", "symptoms", "watch"),
+    *("curves", "findings", "guessing", "kept", "per_example", "probe", "report", "settled", "symptoms", "watch"),
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {

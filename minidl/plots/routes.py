@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 from dataclasses import dataclass
@@ -13,8 +12,6 @@ from numpy.typing import NDArray
 from minidl.arrays import Array
 from minidl.data import Index
 from minidl.layer import Layer, Shape
-from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
-from minidl.layers.dropout import Dropout
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
 from minidl.losses import Loss, checked_loss
 from minidl.network import Network
@@ -23,13 +20,11 @@ from minidl.places import Way
 from minidl.plots.places import outputs
 from minidl.plots.windows import Windows
 from minidl.sequential import Sequential
-from minidl.training.diagnosis import twins
+from minidl.training.settled import settled
 from minidl.training.supervised import Supervised
-from minidl_c.augment import AugmentOp
 from minidl_c.batch import backward_batch, forward_batch
 
 POOLS = (MaxPool2D, GlobalMaxPool2D)
-RANDOM = (Dropout, RandomCrop, RandomFlip, RandomShift)
 MOST_EXAMPLES, MOST_NUMBERS = 256, 2**23  # that go through a pool at a time
 
 
@@ -134,28 +129,13 @@ def winners(pool: Layer, x: Array, windows: Windows) -> Index:
 
 def _settled(network: Network, place: int, watched: Watched) -> Network:
     """Copies of the layers from a place on, that compute as in inference; `watched` stands for its pool."""
-    leaves = [leaf for layer in network.layers[place:] for leaf in layer.leaves()]
-    instead: dict[int, Layer] = {id(leaf): _still(leaf) for leaf in leaves if isinstance(leaf, RANDOM)}
-    instead[id(watched.pool)] = watched
     try:
-        (layers,) = twins(network.layers[place:], instead=instead)
-    except Exception as error:
-        raise TypeError(f"pool_routing: expected layers that can be copied: {error}") from error
+        layers = settled(network.layers[place:], {id(watched.pool): watched})
+    except TypeError as error:
+        raise TypeError(f"pool_routing: {error}") from error
     for layer in layers:
-        layer.trainable = False  # batch norm takes its running statistics, and nothing is learned
+        layer.trainable = False  # nothing is learned
     return Network(layers, network.names[place:], Parameters(layers, network.dtype))
-
-
-def _still(layer: Layer) -> Layer:
-    """What a layer that draws random numbers in training does in inference, as a layer that does so in training too."""
-    if isinstance(layer, Dropout):
-        still: Layer = Dropout(0.0)
-        still.setup(layer.in_shape, layer.dtype, 0, "")
-        return still
-    still, size = copy.copy(layer), layer.out_shape[1:]
-    centre = tuple((all_ + some) // 2 - some for all_, some in zip(layer.in_shape[1:], size, strict=True))
-    still.op = AugmentOp(layer.in_shape, size, centre, centre, dtype=layer.dtype)
-    return still
 
 
 def _at_once(layers: list[Layer]) -> int:

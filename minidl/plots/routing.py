@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 NARROW, WIDE = 0.66, 1.7  # inches: a column of maps
-CELL = 0.07, 0.08  # inches that a cell takes at least if it is up to us; where windows overlap
+CELL = 0.13, 0.16  # inches that a cell takes at least if it is up to us; where windows overlap
 SMALLEST = 0.05  # inches that it takes where there is no room for more
 SPACE = 0.12  # inches between rows, and between the examples and what comes of all of them
 ENOUGH = 0.75  # inches: of maps that leave room for more than a few words

@@ -10,18 +10,20 @@ from numpy.typing import ArrayLike
 from minidl.apart import Wanted, check_apart, wanted_of
 from minidl.arrays import Array
 from minidl.container import title
+from minidl.network import Network
 from minidl.param import Param
+from minidl.parameters import Parameters
 from minidl.places import place_in, ways
 from minidl.sequential import Sequential
+from minidl.shapes import flag
 from minidl.training.apart import fill
 from minidl.training.learner import Learner
+from minidl.training.settled import settled
 from minidl.training.supervised import Supervised
 
 
-def chosen(model: Sequential, layers: Any) -> dict[str, Param]:
-    """The parameters of these layers that steps change, by name; None: of all. Raises TypeError or ValueError."""
-    assert model.network is not None
-    trained = model.network.trained_params(model.params)
+def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[str, Param]:
+    """Of the parameters that have gradients, those of these layers; None: all. Raises TypeError or ValueError."""
     if not trained:
         raise ValueError("model: expected parameters that are trained, it has none, or all are frozen")
     if layers is None:
@@ -42,25 +44,44 @@ def chosen(model: Sequential, layers: Any) -> dict[str, Param]:
 
 
 def per_example_gradients(
-    learner: Learner, X: ArrayLike, y: ArrayLike, layers: Any, reduce: str | None, sample_weight: ArrayLike | None
+    learner: Learner,
+    X: ArrayLike,
+    y: ArrayLike,
+    layers: Any,
+    reduce: str | None,
+    sample_weight: ArrayLike | None,
+    training: bool,
 ) -> dict[str, Array]:
     """What Trainer.per_example_gradients returns."""
     if reduce not in (None, "norm"):
         raise ValueError(f"reduce: expected None or 'norm', got {reduce!r}")
-    model = learner.model
+    model, as_in_training = learner.model, flag("training", training)
     with model.unbuilt_on_error():
         data = Supervised.accept(model, learner.loss, X, y, sample_weight)
-        network = model.network
+        network, everything = model.network, model.params
         assert network is not None
         network.refresh()
+        if not as_in_training:
+            network, everything = _settled(network, model)
         check_apart(network)
-        params = chosen(model, layers)
+        params = chosen(model, network.trained_params(everything), layers)
     learner.check_between_steps("per_example_gradients")
     with model.busy.writing("per_example_gradients"):
         wanted = wanted_of(network, params.values(), len(data.used), reduce == "norm")
         batch = learner.batches(data, data.used, len(data.used))
         fill(network, learner.loss, batch, wanted, learner.seed, learner.num_threads)
     return {name: _shown(one, data) for name, one in zip(params, wanted, strict=True)}
+
+
+def _settled(network: Network, model: Sequential) -> tuple[Network, dict[str, Param]]:
+    """A copy of the network that computes as in inference, and its parameters by name."""
+    try:
+        layers = settled(network.layers)
+    except TypeError as error:
+        raise TypeError(f"per_example_gradients: {error}") from error
+    copies = [param for layer in layers for param in layer.params.values()]
+    twin = Network(layers, network.names, Parameters(layers, network.dtype))
+    return twin, dict(zip(model.params, copies, strict=True))
 
 
 def _shown(one: Wanted, data: Supervised) -> Array:

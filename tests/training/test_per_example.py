@@ -180,6 +180,30 @@ def test_norms_are_those_of_the_gradients(net, dtype):
         assert np.allclose(norms[name], expected, 1e-5 if dtype == "float32" else 1e-12, 1e-30)
 
 
+def with_statistics():
+    return [*all_kinds()[:3], BatchNorm2D(), Residual(Conv2D(6, 1), BatchNorm2D()), *all_kinds()[5:]]
+
+
+@pytest.mark.parametrize("net", [all_kinds, with_statistics])
+def test_as_in_inference_nothing_is_drawn_and_batch_norm_is_frozen(net):
+    """What the order of the examples cannot change, and what differences of the losses in inference are."""
+    trainer, (X, y) = trainer_of(net(), "float64"), data(40)
+    if net is with_statistics:
+        trainer.train_batch(X, y)
+    before = state(trainer)
+    g = trainer.per_example_gradients(X, y, training=False)
+    assert state(trainer) == before
+    assert ("3.weight" in g, "4.body.1.weight" in g) == (False, False)
+    order = np.random.default_rng(0).permutation(40)
+    turned = trainer.per_example_gradients(X[order], y[order], training=False)
+    assert all(np.array_equal(rows[order], turned[name]) for name, rows in g.items())
+    value, step, losses = trainer.model.params["2.weight"].value, 1e-6, []
+    for moved in (step, -2 * step):
+        value[1, 0, 2, 1] += moved
+        losses.append(softmax_cross_entropy(trainer.model.predict(X), y)[0])
+    assert np.allclose(g["2.weight"][:, 1, 0, 2, 1], (losses[0] - losses[1]) / (2 * step), 1e-5, 1e-8)
+
+
 def test_numbers_of_threads_and_blocks_change_no_bit():
     X, y = data(530)  # blocks of 256
     found = [trainer_of(all_kinds(), threads=threads).per_example_gradients(X, y) for threads in (1, 3)]
@@ -263,8 +287,9 @@ class Coupled(Doubled):
 def test_layers_that_couple_examples_are_refused_unless_they_are_frozen(norm):
     layers = [Residual(Conv2D(2, 3, padding=1), norm()), Flatten(), Dense(CLASSES)]
     trainer, (X, y) = trainer_of(layers), data(20)
+    why = {BatchNorm2D: "computes with the statistics of a batch", Coupled: "has least_examples=2"}[norm]
     with pytest.raises(
-        ValueError, match=f"layer 0, Residual: body.1, {norm.__name__}: .* no example has a gradient of"
+        ValueError, match=f"layer 0, Residual: body.1, {norm.__name__}: .* this one {why}, so no example"
     ):
         trainer.per_example_gradients(X, y, layers=-1)
     layers[0].layers[1].trainable = False

@@ -158,13 +158,10 @@ def check_apart(network: Network) -> None:
     """Raises ValueError, naming the layer, if one couples the examples: then none has a gradient of its own."""
     named = zip(network.layers, network.names, strict=True)
     for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
-        statistics = any(op.couples for op in leaf.ops)
-        if (statistics or leaf.least_examples > 1) and not network.trained[id(leaf)].frozen:
-            why = f"has least_examples={leaf.least_examples}"
-            if statistics:
-                why = "computes with the statistics of a batch"
-            way_out = "freeze it (trainable = False)" + ", or take GroupNorm" * statistics
-            raise ValueError(
-                f"{name}: expected layers that see each example alone; this one {why}, "
-                f"so no example has a gradient of its own: {way_out}"
-            )
+        expected = "expected layers that see each example alone; this one"
+        lost = "so no example has a gradient of its own"
+        if leaf.native and any(op.couples for op in leaf.ops) and not network.trained[id(leaf)].frozen:
+            way_out = "freeze it (trainable = False), or take GroupNorm"
+            raise ValueError(f"{name}: {expected} computes with the statistics of a batch, {lost}: {way_out}")
+        if not leaf.native and leaf.least_examples > 1:  # frozen or not, its forward is that of training
+            raise ValueError(f"{name}: {expected} has least_examples={leaf.least_examples}, {lost}")

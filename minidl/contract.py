@@ -12,7 +12,7 @@ import numpy as np
 from minidl.arrays import Array
 from minidl.container import Container
 from minidl.data import Index
-from minidl.layer import Layer, Shape
+from minidl.layer import Layer, Shape, drew
 from minidl.network import Network
 from minidl.parameters import Parameters
 from minidl.sequential import Sequential
@@ -213,4 +213,4 @@ def draws(net: Network) -> bool:
 
     Those are a batch's. The ones of a kernel are an example's (`rows` in op.h), and hide nothing.
     """
-    return any(getattr(leaf, "_rng", None) is not None for leaf in net.layers[0].leaves())
+    return any(drew(leaf) for leaf in net.layers[0].leaves())

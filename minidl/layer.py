@@ -247,3 +247,8 @@ class Layer:
         for method in ("forward", "backward"):
             if getattr(type(self), method) is not getattr(Layer, method):
                 raise TypeError(f"{method} would never be called: the layer brings an op; expected one of the two")
+
+
+def drew(layer: Layer) -> bool:
+    """Whether a layer in NumPy took random numbers in its last training forward."""
+    return layer._rng is not None

@@ -166,12 +166,12 @@ class Trainer(Learner):
             False: as in inference, without dropout and shifts, batch norm being frozen: to compare examples with each
             other, and not with a step. Then, or without random layers, other examples do not change a bit of a row.
         layers: a place such as 2, -1 or "3.body.0", or a list of them; None: all that are trained.
-        reduce: "norm" gives the Euclidean norm of each example's gradient, (n,), without holding the gradients: of a
-            dense layer from |x dy^T| = |x| |dy| (Goodfellow 2015, arXiv:1510.01799). That of all parameters together is
-            np.linalg.norm(list(norms.values()), axis=0).
+        reduce: "norm" gives the Euclidean norm of each example's gradient, (n,), without holding the gradients (but, a
+            thread, those of 16 examples in the largest convolution): of a dense layer from |x dy^T| = |x| |dy|
+            (Goodfellow 2015, arXiv:1510.01799). That of all parameters is np.linalg.norm(list(norms.values()), axis=0).
 
-        Kernels find them in a batch at once. Through a layer in NumPy that has parameters, examples go one by one; one
-        without sees the batch, and must not mix its examples (or say so, by a `least_examples` of 2).
+        Kernels find them in a batch at once. Through a layer in NumPy that has parameters, examples go one by one, each
+        with the random numbers of a batch of one; a layer without sees the batch, and must not mix its examples.
 
         Raises TypeError or ValueError as evaluate, for places without trained parameters, and for layers that couple
         examples, as batch norm does (unless it is frozen); RuntimeError in a step, or while another thread trains.

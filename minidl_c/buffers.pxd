@@ -14,6 +14,7 @@ cdef class Arguments:
     cdef str kind                       # its dtype
     cdef char *take(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, bint write, str name) except? NULL
     cdef int apart(self) except -1
+    cdef int apart_from(self, Arguments other) except -1
     cdef void give_back(self) noexcept
 
 cdef list arrays(dict inputs, dict outputs)

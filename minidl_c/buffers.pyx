@@ -81,14 +81,18 @@ cdef class Arguments:
 
     cdef int apart(self) except -1:
         """Raises ValueError if an output shares memory with another argument."""
+        return self.apart_from(self)
+
+    cdef int apart_from(self, Arguments other) except -1:
+        """Raises ValueError if an output here shares memory with an argument there."""
         cdef int i, k
         cdef const Py_buffer *a
         cdef const Py_buffer *b
         for i in range(self.n):
-            for k in range(self.n if self.writes[i] else 0):
-                a, b = &self.views[i], &self.views[k]
-                if i != k and <char *> a.buf < <char *> b.buf + b.len and <char *> b.buf < <char *> a.buf + a.len:
-                    raise ValueError(f"{self.names[i]}: expected memory of its own, got some that belongs to {self.names[k]}")
+            for k in range(other.n if self.writes[i] else 0):
+                a, b = &self.views[i], &other.views[k]
+                if a != b and <char *> a.buf < <char *> b.buf + b.len and <char *> b.buf < <char *> a.buf + a.len:
+                    raise ValueError(f"{self.names[i]}: expected memory of its own, got some that belongs to {other.names[k]}")
         return 0
 
 

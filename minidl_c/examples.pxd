@@ -1,4 +1,5 @@
 """The gradients of single examples. See examples.pyx."""
+from minidl_c.buffers cimport Arguments
 from minidl_c.job cimport example_output, job
 from minidl_c.op cimport op, tile
 
@@ -8,6 +9,7 @@ cdef class Outputs:
     cdef list taken                     # the arrays, held until the call is done
     cdef example_output *outputs
     cdef int bind(self, const op *ops, int n_ops, job *j) except -1
+    cdef int apart(self, Arguments others) except -1
     cdef char *take(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, str name) except? NULL
 
 cdef char *fresh_lanes(const job *j, const op *o, int thread) noexcept nogil

@@ -5,15 +5,14 @@ square is. A dense layer's weights have no sums. The gradient of an example is x
 
     |x dy^T|^2 = |x|^2 |dy|^2          (Goodfellow: "Efficient per-example gradient computations", arXiv:1510.01799)
 """
-from operator import index
-
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from numpy import empty
 
-from minidl_c.buffers cimport Arguments, arrays
+from minidl_c.buffers cimport arrays
 from minidl_c.gather cimport gather_backward_tile
 from minidl_c.op cimport LANES, aligned, dtype_of, real, tells_examples
+from minidl_c.op import whole_numbers
 
 cdef extern from "squares.h" nogil:
     void squares_of_lanes_f32(const float *, Py_ssize_t, double *)
@@ -104,7 +103,8 @@ cdef class Outputs:
         cdef int k
         for i, (place, size, grads, squares) in enumerate(self.wanted):
             out = &self.outputs[i]
-            find(out, ops, n_ops, index(place), index(size))
+            place, size = whole_numbers("outputs: place and size", (place, size), 2, 0)
+            find(out, ops, n_ops, place, size)
             if grads is not None:
                 out.grads = self.take(grads, dtype, j.examples, out.size, "grads")
             if squares is not None:
@@ -114,6 +114,15 @@ cdef class Outputs:
         j.lanes_bytes = (most * LANES * j.real_bytes + 63) // 64 * 64
         j.lanes = aligned(self.take(empty(j.lanes_bytes * j.threads + 64, "uint8"), "uint8", -1, 1, "lanes"))
         j.outputs, j.n_outputs = self.outputs, <int> len(self.wanted)
+        return 0
+
+    cdef int apart(self, Arguments others) except -1:
+        """Raises ValueError if an array shares memory with another one, or with one of the other arguments."""
+        cdef Arguments one, other
+        for i, one in enumerate(self.taken):
+            one.apart_from(others)
+            for other in self.taken[:i]:
+                one.apart_from(other)
         return 0
 
     cdef char *take(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, str name) except? NULL:

@@ -171,6 +171,8 @@ cdef class Plan(Chain):
         if dx is not None:
             j.dx = p.arguments.take(dx, self.dtype, j.examples, self.values[0].size, True, "dx")
         p.arguments.apart()
+        if outputs is not None:
+            outputs.apart(p.arguments)
         for k in range(self.n_ops if outputs is None else 0):
             if j.examples == 0 or self.ops[k].frozen:
                 memset(j.grad_flat + self.ops[k].param * j.real_bytes, 0, self.ops[k].n_param * j.real_bytes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
 
@@ -18,11 +17,12 @@ from minidl.network import Network
 from minidl.parameters import Parameters
 from minidl.places import Way
 from minidl.plots.places import outputs
-from minidl.plots.windows import Windows
+from minidl.plots.windows import View
 from minidl.sequential import Sequential
 from minidl.training.settled import settled
 from minidl.training.supervised import Supervised
 from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.maxpool2d import MaxPool2DOp
 
 POOLS = (MaxPool2D, GlobalMaxPool2D)
 MOST_EXAMPLES, MOST_NUMBERS = 256, 2**23  # that go through a pool at a time
@@ -106,24 +106,23 @@ def routes(model: Sequential, way: Way, place: int, data: Supervised, loss: Loss
     return Routes(x, dy, dx, total, times, count)
 
 
-def winners(pool: Layer, x: Array, windows: Windows) -> Index:
-    """Which cell of x (h, w) won each window, both counted row by row: where the kernel leaves that window's gradient.
+def winners(pool: Layer, x: Array, view: View) -> Index:
+    """Which cell of x (h, w), counted row by row, won each window of a view: where the kernel leaves its gradient.
 
-    Each window's gradient is its number. Only windows that share no cell go into one backward, so nothing is added up.
+    Each window is an image of its own here, without its padding, so nothing is added up.
     """
-    alone = type(pool)(**pool.config())
-    alone.setup((1, *x.shape), pool.dtype, 0, "")
-    (op,) = alone.ops
-    numbers = 1 + np.arange(math.prod(windows.count), dtype=x.dtype).reshape(windows.count)
-    found, image = np.empty(numbers.size, np.int64), x.reshape(1, 1, *x.shape).copy()
-    dx = np.empty_like(image)
-    for corner in itertools.product(*map(range, windows.depth)):
-        some = tuple(slice(first, None, step) for first, step in zip(corner, windows.depth, strict=True))
-        dy = np.zeros((1, 1, *windows.count), x.dtype)
-        dy[0, 0][some] = numbers[some]
-        backward_batch(op, dy, image, dx)
-        cells = np.flatnonzero(dx)
-        found[dx.ravel()[cells].astype(np.int64) - 1] = cells
+    boxes, width = np.array(list(view.boxes())), x.shape[1]
+    found = np.empty(len(boxes), np.int64)
+    sizes = boxes[:, 2:] - boxes[:, :2]
+    for size in np.unique(sizes, axis=0):
+        op = MaxPool2DOp((1, *map(int, size)), tuple(map(int, size)), tuple(map(int, size)), dtype=pool.dtype)
+        same = np.flatnonzero((sizes == size).all(axis=1))
+        for some in np.array_split(same, -(-same.size * int(size.prod()) // MOST_NUMBERS)):
+            windows = np.stack([x[top:bottom, left:right] for top, left, bottom, right in boxes[some]])[:, np.newaxis]
+            dx = np.empty_like(windows)
+            backward_batch(op, np.ones((len(some), 1, 1, 1), x.dtype), windows, dx, num_threads=None)
+            rows, columns = np.divmod(dx.reshape(len(some), -1).argmax(axis=1), size[1])
+            found[some] = (boxes[some, 0] + rows) * width + boxes[some, 1] + columns
     return found
 
 

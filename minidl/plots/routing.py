@@ -189,7 +189,7 @@ def _drawn(
     for i in range(page.n):
         top, middle, low = (Panel(tiles, view, page.left(i), y, page.side, high) for y in tops)
         dx, dy = seen.dx[i, channel], seen.dy[i, channel]
-        cells = winners(pool, inputs[i], view.windows)[view.numbers]
+        cells = winners(pool, inputs[i], view)
         both = np.concatenate([dx.ravel(), dy.ravel()])
         scale = colours(both, signed=True)
         top.image(inputs[i], grey)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from minidl.apart import Wanted, apart, check_apart, tells, wanted_of
 from minidl.arrays import Array
+from minidl.layer import drew
 from minidl.losses import Loss, checked_loss
 from minidl.network import Network
 from minidl.training.steps import Batches, Steps
@@ -28,20 +29,31 @@ def fill(
     before = [array.copy() for array in changed]
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            for start in range(0, len(b.rows), AT_ONCE):
-                here = slice(start, start + AT_ONCE)
-                _backward(apart(network, [one.part(here) for one in wanted]), loss, b, here, seed, step, num_threads)
+            for part, here in _blocks(network, b):
+                twin = apart(network, [one.part(here) for one in wanted])
+                _backward(twin, loss, b, here, seed, step, part, num_threads)
     finally:
         for array, old in zip(changed, before, strict=True):
             array[...] = old
 
 
+def _blocks(network: Network, b: Batches) -> Iterator[tuple[int, slice]]:
+    """What goes through the network together: so many rows that memory suffices, or the step's own micro-batches.
+
+    Random numbers of a layer in NumPy are those of a whole micro-batch, and of its number.
+    """
+    if all(leaf.native for leaf in network.leaves):
+        yield from ((0, slice(start, start + AT_ONCE)) for start in range(0, len(b.rows), AT_ONCE))
+    else:
+        yield from ((part, b.part(0, part)) for part in range(b.parts) if len(b.rows))
+
+
 def _backward(
-    network: Network, loss: Loss, b: Batches, here: slice, seed: int, step: int, num_threads: int | None
+    network: Network, loss: Loss, b: Batches, here: slice, seed: int, step: int, part: int, num_threads: int | None
 ) -> None:
     rows = b.rows[here]
     x = b.examples.copy(rows).reshape(len(rows), *network.stages[0].in_shape)
-    scores, tape = network.forward(x, num_threads, seed, step, b.numbers[here])
+    scores, tape = network.forward(x, num_threads, seed, step, b.numbers[here], part)
     _, dscores = checked_loss(loss, scores, b.targets[rows])
     network.backward(tape, b.weighted(dscores, rows), want_dx=False)
     network.release(tape)
@@ -50,12 +62,17 @@ def _backward(
 def clip_factors(network: Network, loss: Loss, b: Batches, most: float, seed: int, num_threads: int | None) -> Array:
     """min(1, most / norm_i) for each example of a batch, norm_i being that of its gradient, of all trained layers.
 
-    The weights of the batch have no part in it. Where a norm is NaN, 1: a step on such an example is not finite.
+    The weights of the batch have no part in it. Where a norm is NaN, 1: a step on such an example is not finite. Raises
+    ValueError for a layer in NumPy that has parameters and draws: alone, an example has other numbers than in the step.
     """
     check_apart(network)
-    trained = [leaf for leaf in network.leaves if not network.trained[id(leaf)].frozen]
+    trained = [leaf for leaf in network.leaves if leaf.params and not network.trained[id(leaf)].frozen]
     wanted = wanted_of(network, [p for leaf in trained for p in leaf.params.values()], len(b.rows), norms=True)
     fill(network, loss, replace(b, weights=None), wanted, seed, num_threads)
+    for leaf in trained:
+        if drew(leaf):
+            told = "expected no random numbers of a layer in NumPy that has parameters"
+            raise ValueError(f"per_example_clip: {told}, {type(leaf).__name__} draws some")
     norms = np.sqrt(np.sum([one.squares for one in wanted if one.squares is not None], axis=0))
     with np.errstate(divide="ignore"):
         return np.nan_to_num(np.minimum(1, most / norms), nan=1)

@@ -30,7 +30,7 @@ def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[st
         return trained
     found = ways(model)
     names: list[str] = []
-    places = list(layers) if np.iterable(layers) and not isinstance(layers, str) else [layers]
+    places = list(layers) if np.iterable(layers) and not isinstance(layers, (str, bytes)) else [layers]
     if not places:
         raise ValueError("layers: expected at least one place, or None for all, got none")
     for place in places:
@@ -53,7 +53,7 @@ def per_example_gradients(
     training: bool,
 ) -> dict[str, Array]:
     """What Trainer.per_example_gradients returns."""
-    if reduce not in (None, "norm"):
+    if reduce is not None and (not isinstance(reduce, str) or reduce != "norm"):
         raise ValueError(f"reduce: expected None or 'norm', got {reduce!r}")
     model, as_in_training = learner.model, flag("training", training)
     with model.unbuilt_on_error():

@@ -139,11 +139,21 @@ def test_ops_say_whether_they_tell_examples():
     assert not BatchNormOp((3, 2)).tells_examples  # the examples of a batch have one gradient
 
 
+def test_outputs_have_memory_of_their_own():
+    plan, x, param = Plan([DenseOp((4,), 3)], [0]), np.ones((20, 4), "f4"), np.ones(15, "f4")
+    kept, dy, dx = plan.forward(x, param, np.empty((20, 3), "f4"), 2), np.ones((20, 3), "f4"), np.empty((20, 4), "f4")
+    rows = np.empty((20, 12), "f4")
+    for outputs in ([(12, 3, dy, None)], [(0, 12, rows, None), (12, 3, rows.reshape(-1)[:60].reshape(20, 3), None)]):
+        with pytest.raises(ValueError, match="grads: expected memory of its own"):
+            plan.backward_examples(kept, dy, dx, param, outputs)
+    assert (dy == 1).all()
+
+
 def test_places_that_are_no_parameters_are_refused():
     plan, x, param = Plan([DenseOp((4,), 3)], [2]), np.ones((20, 4), "f4"), np.ones(20, "f4")
     kept, dy = plan.forward(x, param, np.empty((20, 3), "f4"), 2), np.ones((20, 3), "f4")
     for place, size in ((0, 12), (2, 16), (3, 3), (2, 4), (2, 0), (2, -3), (-1, 3), (17, 3), (2**62, 3), (2, 2**62)):
-        with pytest.raises(ValueError, match="expected parameters of a trained op"):
+        with pytest.raises(ValueError, match=r"outputs: (expected parameters of a trained op|place and size)"):
             rows = np.empty((20, max(min(size, 99), 0)), "f4")
             plan.backward_examples(kept, dy, None, param, [(place, size, rows, None)])
     frozen = Plan([DenseOp((4,), 3)], [0], frozen=[True])

@@ -58,6 +58,16 @@ class Scaled(Layer):
         return dy * self.params["weight"].value
 
 
+class Noise(Layer):
+    """A layer in NumPy that draws, without parameters."""
+
+    def forward(self, x, training):
+        return x + self.rng.standard_normal(x.shape).astype(x.dtype) if training else x
+
+    def backward(self, dy):
+        return dy.copy()
+
+
 class Doubled(Layer):
     """A layer in NumPy without parameters."""
 
@@ -157,6 +167,7 @@ def test_each_row_is_to_the_last_bit_what_the_example_gives_alone(net, dtype):
 def test_their_sum_is_the_gradient_of_the_batch(net, n, dtype, near):
     """To the last bit, but for dense weights, whose kernel rounds once where a product and a sum round twice."""
     trainer, (X, y), weights = trainer_of(NETS[net](), dtype), data(n), np.linspace(0.5, 2, n)
+    trainer.step = 4  # whose masks the step has
     dense = {f"{i}.weight" for i, layer in enumerate(trainer.model.layers) if isinstance(layer, (Dense, Silent))}
     for sample_weight in (None, weights):
         g = minidl.batch_sum(trainer.per_example_gradients(X, y, sample_weight=sample_weight))
@@ -257,6 +268,7 @@ def test_layers_are_chosen_by_their_places():
         ([None], TypeError, "layers: expected a place such as 1"),
         ([True], TypeError, "layers: expected a place such as 1"),
         ([], ValueError, "layers: expected at least one place"),
+        (b"0", TypeError, "layers: expected a place such as 1"),
     ],
 )
 def test_places_without_trained_parameters_are_refused(layers, error, told):
@@ -282,14 +294,26 @@ def test_frozen_layers_have_no_gradients():
 class Coupled(Doubled):
     least_examples = 2
 
+    def forward(self, x, training):
+        return x - x.mean(axis=0) if training else x
 
-@pytest.mark.parametrize("norm", [BatchNorm2D, Coupled])
-def test_layers_that_couple_examples_are_refused_unless_they_are_frozen(norm):
-    layers = [Residual(Conv2D(2, 3, padding=1), norm()), Flatten(), Dense(CLASSES)]
+
+def test_a_layer_in_numpy_that_couples_examples_is_refused_even_if_it_is_frozen():
+    """It is asked for a training forward all the same."""
+    trainer, (X, y) = trainer_of([Coupled(), Flatten(), Dense(CLASSES)]), data(20)
+    for trainable in (True, False):
+        trainer.model.layers[0].trainable = trainable
+        with pytest.raises(
+            ValueError, match=r"layer 0, Coupled: .* this one has least_examples=2, so no example has a"
+        ):
+            trainer.per_example_gradients(X, y)
+
+
+def test_batch_norm_is_refused_unless_it_is_frozen():
+    layers = [Residual(Conv2D(2, 3, padding=1), BatchNorm2D()), Flatten(), Dense(CLASSES)]
     trainer, (X, y) = trainer_of(layers), data(20)
-    why = {BatchNorm2D: "computes with the statistics of a batch", Coupled: "has least_examples=2"}[norm]
     with pytest.raises(
-        ValueError, match=f"layer 0, Residual: body.1, {norm.__name__}: .* this one {why}, so no example"
+        ValueError, match=r"layer 0, Residual: body.1, BatchNorm2D: .* computes with the statistics of a"
     ):
         trainer.per_example_gradients(X, y, layers=-1)
     layers[0].layers[1].trainable = False
@@ -395,11 +419,45 @@ def test_an_unbuilt_model_is_built_but_not_by_a_refused_call():
     assert trainer.per_example_gradients(X, y)["0.bias"].shape == (10, 3)
 
 
-@pytest.mark.parametrize("reduce", ["sum", True, 1, "NORM", np.linalg.norm])
+@pytest.mark.parametrize("reduce", ["sum", True, 1, "NORM", np.linalg.norm, np.array(["norm", "x"])])
 def test_another_way_to_reduce_is_refused(reduce):
     trainer, (X, y) = trainer_of(lenet()), data(3)
     with pytest.raises(ValueError, match="reduce: expected None or 'norm', got"):
         trainer.per_example_gradients(X, y, reduce=reduce)
+
+
+def test_it_is_refused_in_the_middle_of_a_step():
+    class Asking:
+        lr = 0.1
+
+        def step(self, params, lr):
+            with pytest.raises(RuntimeError, match="per_example_gradients: a step is being done"):
+                trainer.per_example_gradients(X, y)
+            asked.append(lr)
+
+    asked, (X, y) = [], data(20)
+    trainer = Trainer(Sequential(lenet(), SHAPE), "softmax_cross_entropy", Asking())
+    trainer.train_batch(X, y)
+    assert asked == [0.1]
+
+
+def test_a_layer_in_numpy_draws_what_a_step_would_draw():
+    """In a batch larger than what kernels get at once."""
+    trainer, (X, y) = (
+        trainer_of([Rescale(1 / 255), Doubled(), Noise(), Flatten(), Dense(CLASSES)], "float64"),
+        data(300),
+    )
+    trainer.step = 3
+    g = minidl.batch_sum(trainer.per_example_gradients(X, y))
+    for name, grad in stepped(trainer, X, y).items():
+        assert np.allclose(g[name] / 300, grad, 1e-12, 1e-14)
+
+
+def test_squares_of_large_gradients_do_not_overflow():
+    trainer, (X, y) = trainer_of([Flatten(), Dense(CLASSES)]), data(20)
+    g = trainer.per_example_gradients(X * np.float32(1e30), y)["1.weight"].astype("f8")
+    norms = trainer.per_example_gradients(X * np.float32(1e30), y, reduce="norm")["1.weight"]
+    assert np.allclose(norms, np.sqrt((g * g).sum(axis=(1, 2))), 1e-6) and norms.max() > 1e30
 
 
 def test_callbacks_may_ask_and_other_threads_may_not():

@@ -136,6 +136,47 @@ def test_it_may_change_between_two_fits():
     assert changed.per_example_clip is None
 
 
+class Noise(Layer):
+    def forward(self, x, training):
+        return x + self.rng.standard_normal(x.shape) if training else x
+
+    def backward(self, dy):
+        return dy.copy()
+
+
+@pytest.mark.parametrize(("n", "accumulate"), [(64, 1), (300, 1), (16, 4)])
+def test_a_layer_in_numpy_draws_the_same_for_norm_and_step(n, accumulate):
+    """Equal rows, of which none is longer than the limit: then their mean is not longer either."""
+    trainer = trainer_of(0.1, lambda: [Noise(), Flatten(), Dense(CLASSES)], SGD(1.0))
+    x, y = np.repeat(X[:1], n * accumulate, axis=0), np.repeat(Y[:1], n * accumulate)
+    before = weights_of(trainer)
+    trainer.fit(x, y, batch_size=n, accumulate=accumulate, verbose=0)
+    moved = np.sqrt(sum(np.square(value - before[name]).sum() for name, value in weights_of(trainer).items()))
+    assert 0 < moved <= 0.1 * (1 + 1e-9)
+
+
+def test_a_layer_in_numpy_that_draws_and_learns_is_refused():
+    class Learning(Scaled):
+        def forward(self, x, training):
+            return super().forward(x + self.rng.standard_normal(x.shape) if training else x, training)
+
+    trainer = trainer_of(0.1, lambda: [Learning(), Flatten(), Dense(CLASSES)])
+    before = weights_of(trainer)
+    with pytest.raises(ValueError, match=r"per_example_clip: expected no random numbers .* Learning draws"):
+        trainer.fit(X, Y, verbose=0)
+    assert trainer.step == 0 and all(np.array_equal(v, before[name]) for name, v in weights_of(trainer).items())
+
+
+def test_another_seed_is_that_of_the_norms_too():
+    changed, fresh = trainer_of(0.2), trainer_of(0.2)
+    changed.train_batch(X, Y)
+    changed.model.load_state_dict(weights_of(fresh))
+    changed.step, changed.optimizer, changed.seed, fresh.seed = 0, SGD(0.3, momentum=0.9), 9, 9
+    for trainer in (changed, fresh):
+        trainer.train_batch(X, Y)
+    assert_same(changed, fresh)
+
+
 def test_frozen_layers_have_no_part_in_the_norm():
     trainer = trainer_of(0.1)
     trainer.model.layers[0].trainable = False

@@ -19,11 +19,11 @@ from minidl.contract import (
     check_shapes,
     freeze,
 )
+from minidl.contract_batch import check_neighbours, check_rows, check_sums
 from minidl.differences import Function, check_gradient, draw
 from minidl.layer import Layer, Shape
 from minidl.network import Network
 from minidl.param import Param
-from minidl.together import check_neighbours, check_rows, check_sums
 
 BATCH = 3
 

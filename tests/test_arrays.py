@@ -202,12 +202,13 @@ ENTRIES = {
 # What these get has come through one of the above, or is what the names say: anything without a mask.
 INSIDE = (
     *(path.stem for path in (Path(minidl.__file__).parent / "callbacks").glob("*.py")),
-    *("apart", "by_hand", "container", "contract", "freezing", "lowering", "network", "stages", "steps", "shapes"),
-    *("testing", "together", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
+    *("by_hand", "container", "contract", "contract_batch", "freezing", "lowering", "network", "stages", "steps"),
+    *("shapes", "testing", "initializers", "summary", "progress", "arguments", "atomic", "checkpoints", "diagnosis"),
     *(path.stem for path in (Path(minidl.__file__).parent / "estimators").glob("*.py")),  # their own: test_inputs.py
     "sparse",
-    *("figures", "panels", "places", "routes", "tiles", "windows"),
-    *("curves", "findings", "guessing", "kept", "per_example", "probe", "report", "settled", "symptoms", "watch"),
+    *("figures", "models", "panels", "places", "routes", "tiles", "windows"),
+    *("curves", "findings", "guessing", "kept", "per_example", "per_example_steps", "probe", "report", "settled"),
+    *("symptoms", "watch"),
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {

@@ -10,7 +10,7 @@ from minidl.arrays import Array
 from minidl.data import Examples
 from minidl.places import place_in, ways
 from minidl.plots.figures import counted
-from minidl.plots.places import called, first_convolution, model_in, outputs
+from minidl.plots.models import called, first_convolution, model_in, outputs
 from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, TALL, Tiles, area, arranged, colours, pictures, tile_ratio
 from minidl.shapes import whole
 

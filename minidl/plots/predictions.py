@@ -15,7 +15,7 @@ from minidl.data import as_numbers
 from minidl.layer import Shape
 from minidl.losses import probabilities
 from minidl.plots.figures import SMALL, TEXT, counted, inches, ready, room, shortened
-from minidl.plots.places import image_of, model_in
+from minidl.plots.models import image_of, model_in
 from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, pictures, tile_ratio
 from minidl.sequential import Sequential
 from minidl.shapes import whole

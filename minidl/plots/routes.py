@@ -16,7 +16,7 @@ from minidl.losses import Loss, checked_loss
 from minidl.network import Network
 from minidl.parameters import Parameters
 from minidl.places import Way
-from minidl.plots.places import outputs
+from minidl.plots.models import outputs
 from minidl.plots.windows import View
 from minidl.sequential import Sequential
 from minidl.training.settled import settled

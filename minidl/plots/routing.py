@@ -14,8 +14,8 @@ from minidl.losses import Loss
 from minidl.losses import get as loss_named
 from minidl.places import Way, place_in, ways
 from minidl.plots.figures import SMALL, counted, wrapped
+from minidl.plots.models import called, model_in
 from minidl.plots.panels import Panel
-from minidl.plots.places import called, model_in
 from minidl.plots.predictions import class_numbers
 from minidl.plots.routes import POOLS, Routes, routes, winners
 from minidl.plots.tiles import GAP, LABEL, LEAST, MARGIN, NARROWEST, RISE, Tiles, area, colours

@@ -12,7 +12,7 @@ from minidl.layer import Layer, Shape
 from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.places import Way, place_in, ways
 from minidl.plots.figures import counted, inches
-from minidl.plots.places import called, first_convolution, image_in_front, image_of, model_in
+from minidl.plots.models import called, first_convolution, image_in_front, image_of, model_in
 from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, colours, tile_ratio
 
 if TYPE_CHECKING:

@@ -85,11 +85,6 @@ class View:
         """The numbers of the windows along the horizontal axis."""
         return self.windows.touching(self.region[1], self.region[1] + self.region[3], 1)
 
-    @property
-    def numbers(self) -> Index:
-        """The numbers of all these windows, counted row by row in the pool's output."""
-        return np.array([i * self.windows.count[1] + j for i in self.down for j in self.across], np.int64)
-
     def boxes(self) -> Iterator[tuple[int, int, int, int]]:
         """The cells of each of them: top, left, and the row and column behind its last."""
         for i in self.down:
@@ -119,7 +114,7 @@ def asked_for(region: Any, windows: Windows) -> Region:
     if top + height > h or left + width > w:
         raise ValueError(f"region: expected (top, left, height, width) within {h} x {w} cells, got {tuple(region)}")
     view = View(windows, (top, left, height, width))
-    if not len(view.numbers):
+    if not (view.down and view.across):
         raise ValueError(f"region: expected one with a cell of a window in it, got {tuple(region)}")
     return view.region
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl import losses
-from minidl.apart import check_apart
 from minidl.arrays import Array
 from minidl.data import Index
 from minidl.history import History
@@ -21,11 +20,12 @@ from minidl.metrics import Metric
 from minidl.metrics import get as found_metrics
 from minidl.network import Network
 from minidl.optimizer import rate_at
+from minidl.per_example import check_apart
 from minidl.sequential import Sequential
 from minidl.shapes import Limit, whole
-from minidl.training.apart import ClippedSteps
 from minidl.training.diagnosis import explain
 from minidl.training.kept import Kept
+from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.steps import Batches, Steps, check_trainable, make_steps
 from minidl.training.supervised import Supervised
 from minidl_c.threads import check_num_threads

@@ -7,17 +7,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.apart import Wanted, check_apart, wanted_of
 from minidl.arrays import Array
 from minidl.container import title
 from minidl.network import Network
 from minidl.param import Param
 from minidl.parameters import Parameters
+from minidl.per_example import Wanted, check_apart, wanted_of
 from minidl.places import place_in, ways
 from minidl.sequential import Sequential
 from minidl.shapes import flag
-from minidl.training.apart import fill
 from minidl.training.learner import Learner
+from minidl.training.per_example_steps import fill
 from minidl.training.settled import settled
 from minidl.training.supervised import Supervised
 

@@ -20,12 +20,13 @@ def test_how_deep_they_lie_upon_each_other():
 def test_a_view_has_the_windows_that_touch_it():
     view = View(LAPPED, (2, 0, 3, 8))
     assert list(view.down) == [1, 2] and list(view.across) == [0, 1, 2, 3]
-    assert view.numbers.tolist() == [4, 5, 6, 7, 8, 9, 10, 11]
+    assert len(list(view.boxes())) == 8
     assert list(view.boxes())[:2] == [(1, 0, 4, 2), (1, 1, 4, 4)]
     assert not view.whole and View(LAPPED, (0, 0, 8, 8)).whole
     assert view.cut(np.arange(64).reshape(8, 8)).tolist() == np.arange(16, 40).reshape(3, 8).tolist()
     assert view.inside(np.array([15, 16, 39, 40])).tolist() == [16, 39]
-    assert View(TILED, (2, 3, 2, 3)).numbers.tolist() == [5]
+    inner = View(TILED, (2, 3, 2, 3))
+    assert (list(inner.down), list(inner.across)) == ([1], [1])
 
 
 def test_the_most_telling_region():

@@ -17,9 +17,9 @@ from minidl.losses import checked_loss
 from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.parameters import Parameters
-from minidl.training.apart import clip_factors
 from minidl.training.diagnosis import twins
 from minidl.training.learner import Learner
+from minidl.training.per_example_steps import clip_factors
 from minidl.training.report.guessing import Guessing, guessing
 from minidl.training.report.watch import Call, watched
 from minidl.training.supervised import Supervised

@@ -116,17 +116,17 @@ class OneByOne:
         """As Stage.release: nothing is left."""
 
 
-def apart(network: Network, wanted: Sequence[Wanted]) -> Network:
+def kept_apart(network: Network, wanted: Sequence[Wanted]) -> Network:
     """The network with other stages: its backward also fills what is wanted, and writes no sums of kernels."""
     twin = copy.copy(network)
-    twin.stages = [_apart(stage, wanted) for stage in network.stages]
+    twin.stages = [_kept_apart(stage, wanted) for stage in network.stages]
     return twin
 
 
-def _apart(stage: Stage, wanted: Sequence[Wanted]) -> Stage:
+def _kept_apart(stage: Stage, wanted: Sequence[Wanted]) -> Stage:
     if isinstance(stage, BranchStage):
         twin = copy.copy(stage)
-        twin.networks = [apart(way, wanted) for way in stage.networks]
+        twin.networks = [kept_apart(way, wanted) for way in stage.networks]
         twin.trains = any(inner.trains for way in twin.networks for inner in way.stages)
         return twin
     assert isinstance(stage, (NativeStage, NumpyStage))

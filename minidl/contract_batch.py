@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.apart import apart, tells, wanted_of
 from minidl.arrays import Array
 from minidl.contract import ATOL, LARGE, MANY, RTOL, THREADS, copied, draws, everything, fill, freeze
 from minidl.layer import Layer, Shape
@@ -13,6 +12,7 @@ from minidl.layers.dense import Dense
 from minidl.layers.rescale import Rescale
 from minidl.network import Network
 from minidl.parameters import Parameters
+from minidl.per_example import kept_apart, tells, wanted_of
 from minidl.sequential import Sequential
 
 
@@ -65,7 +65,7 @@ def _examples(net: Network, x: Array, dy: Array) -> dict[str, Array]:
     if not all(map(tells, net.leaves)):
         return {}
     wanted = wanted_of(net, params.values(), len(x), norms=False)
-    each = apart(net, wanted)
+    each = kept_apart(net, wanted)
     each.backward(each.forward(x, THREADS)[1], dy, want_dx=True)
     return {key: one.shaped(one.grads) for key, one in zip(params, wanted, strict=True) if one.grads is not None}
 

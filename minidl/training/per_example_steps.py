@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from minidl.apart import Wanted, apart, check_apart, tells, wanted_of
 from minidl.arrays import Array
 from minidl.layer import drew
 from minidl.losses import Loss, checked_loss
 from minidl.network import Network
+from minidl.per_example import Wanted, check_apart, kept_apart, tells, wanted_of
 from minidl.training.steps import Batches, Steps
 from minidl_c.update import Update
 
@@ -30,7 +30,7 @@ def fill(
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             for part, here in _blocks(network, b):
-                twin = apart(network, [one.part(here) for one in wanted])
+                twin = kept_apart(network, [one.part(here) for one in wanted])
                 _backward(twin, loss, b, here, seed, step, part, num_threads)
     finally:
         for array, old in zip(changed, before, strict=True):

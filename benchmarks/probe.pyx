@@ -6,6 +6,9 @@ from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime,
 
 from minidl_c.op cimport LANES, Op, aligned, op, tile, whole
 
+cdef extern from "slots.h" nogil:
+    Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
+
 cdef extern from *:
     """
     #include "lanes.h"
@@ -88,6 +91,7 @@ cdef class TiledOp:
     cdef Op source
     cdef tile t
     cdef whole w
+    cdef Py_ssize_t starts[17]
     cdef list kept
     cdef void (*one_tile)(const op *, const tile *) noexcept nogil
     cdef void (*rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
@@ -123,7 +127,8 @@ cdef class TiledOp:
         t.examples, t.parts, t.training = LANES, 1, 1
         w.x, w.dy, w.saved, w.param, w.grad = t.x, t.dy, t.saved, t.param, self.room(o.n_param * number)
         w.x_tile, w.dy_tile, w.saved_tile = o.in_size * row, o.out_size * row, o.saved
-        w.tiles, w.slots, w.examples, w.training = tiles, min(tiles, <Py_ssize_t> 16), tiles * LANES, 1
+        w.starts, w.slots = self.starts, find_slots(tiles, self.starts)
+        w.tiles, w.examples, w.training = tiles, tiles * LANES, 1
         if o.prepare != NULL:
             o.prepare(o, t.param, <void *> t.packed)
         if self.rows == NULL:

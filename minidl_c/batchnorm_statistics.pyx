@@ -1,7 +1,8 @@
 """The first half of batch norm: mean and variance of each channel over a batch and its pixels, and what comes back to x.
 
-    forward     of each example the moments of its pixels; when all tiles went by, those of the batch (Chan, Golub and LeVeque,
-                "Updating formulae and a pairwise algorithm for computing sample variances", 1979)
+    forward     of each example the moments of its pixels; when all tiles went by, those of each slot, joined in the tree of
+                slots to those of the batch (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
+                sample variances", 1979)
     backward    dx = gain / sqrt(variance + eps) * (dy - mean of dy - xhat * mean of dy * xhat)
 
 y is x: the second half, batchnorm.pyx, comes next. The two share what a call keeps of each channel.
@@ -22,6 +23,11 @@ cdef extern from "batchnorm_tiles.h" nogil:
 cdef enum:
     MOMENTS = 3                         # of an example's pixels: see batchnorm_tiles.h
 
+ctypedef struct summary:                # of many numbers
+    double count
+    double about                        # their mean, or nearly so
+    double rest, squares                # the sums of x - about, and of (x - about)^2
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -39,20 +45,20 @@ cdef void statistics_forward_tile(
             moments_f64(x + c * d.pixels * LANES, d.pixels, saved + MOMENTS * c * LANES)
 
 
-cdef void statistics_forward_rows(
+cdef void statistics_slot_rows(
     const batchnorm_dims *d,
-    const real *saved,                  # IN  [C][MOMENTS][16] of each tile
+    const real *saved,                  # IN  [C][MOMENTS][16] of each tile of a slot
     Py_ssize_t saved_tile,              # numbers from tile to tile
     Py_ssize_t examples,
-    double *packed,                     # OUT
+    summary *slot,                      # OUT (c1 - c0,)
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
-    """Mean and variance of the batch from the moments of its examples, in their order, in float64."""
+    """The summary of a slot from the moments of its examples, in their order, in float64."""
     cdef Py_ssize_t c, i
     cdef const real *moments
-    cdef double mean, squares, away, count = <double> examples * d.pixels
+    cdef double mean, rest, squares, away, count = <double> examples * d.pixels
     for c in range(c0, c1):
-        mean = squares = 0
+        mean = rest = squares = 0
         for i in range(examples):
             moments = saved + i // LANES * saved_tile + MOMENTS * c * LANES + i % LANES
             mean += <double> moments[0] * d.pixels + moments[LANES]
@@ -60,10 +66,33 @@ cdef void statistics_forward_rows(
         for i in range(examples):                             # the sum of (x - mean)^2, by way of x - m
             moments = saved + i // LANES * saved_tile + MOMENTS * c * LANES + i % LANES
             away = moments[0] - mean
+            rest += moments[LANES] + d.pixels * away
             squares += moments[2 * LANES] + 2 * away * moments[LANES] + d.pixels * away * away
-        row(d, packed, MEAN)[c] = mean
-        row(d, packed, INVERSE)[c] = 1 / sqrt(squares / count + d.eps) + 0 * squares        # NaN if they are infinite
-        row(d, packed, VARIANCE)[c] = squares / (count - 1)
+        slot[c - c0].count, slot[c - c0].about, slot[c - c0].rest, slot[c - c0].squares = count, mean, rest, squares
+
+
+cdef void statistics_join_rows(const summary *a, const summary *b, summary *joined) noexcept nogil:
+    """The summary of one channel over two runs of slots, about the mean of the first; joined may be a or b."""
+    cdef double away = b.about - a.about                      # exact, or nearly so: both are near one mean
+    joined.squares = a.squares + (b.squares + 2 * away * b.rest + b.count * away * away)
+    joined.rest = a.rest + (b.rest + b.count * away)
+    joined.count, joined.about = a.count + b.count, a.about
+
+
+cdef void statistics_forward_rows(
+    const batchnorm_dims *d,
+    const summary *batch,               # IN  (C,)
+    double *packed,                     # OUT
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    cdef Py_ssize_t c
+    cdef double away, squares
+    for c in range(c0, c1):
+        away = batch[c].rest / batch[c].count
+        squares = max(batch[c].squares - batch[c].rest * away, <double> 0)       # about the mean
+        row(d, packed, MEAN)[c] = batch[c].about + away
+        row(d, packed, INVERSE)[c] = 1 / sqrt(squares / batch[c].count + d.eps) + 0 * squares       # NaN if they are infinite
+        row(d, packed, VARIANCE)[c] = squares / (batch[c].count - 1)
 
 
 cdef void statistics_backward_tile(
@@ -106,12 +135,20 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         statistics_forward_tile(d, <const double *> t.x, <double *> t.saved, c0, c1)
 
 
-cdef void rows(const op *o, const whole *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+cdef void slot_rows(const op *o, const whole *w, Py_ssize_t c0, Py_ssize_t c1, void *slot) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     if o.real_bytes == 4:
-        statistics_forward_rows(d, <const float *> w.saved, w.saved_tile // 4, w.examples, <double *> w.packed, c0, c1)
+        statistics_slot_rows(d, <const float *> w.saved, w.saved_tile // 4, w.examples, <summary *> slot, c0, c1)
     else:
-        statistics_forward_rows(d, <const double *> w.saved, w.saved_tile // 8, w.examples, <double *> w.packed, c0, c1)
+        statistics_slot_rows(d, <const double *> w.saved, w.saved_tile // 8, w.examples, <summary *> slot, c0, c1)
+
+
+cdef void join_rows(const op *o, const void *left, const void *right, void *joined) noexcept nogil:
+    statistics_join_rows(<const summary *> left, <const summary *> right, <summary *> joined)
+
+
+cdef void rows(const op *o, const whole *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+    statistics_forward_rows(<const batchnorm_dims *> o.dims, <const summary *> w.grad, <double *> w.packed, c0, c1)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -137,3 +174,4 @@ cdef class BatchStatisticsOp(Op):
         self.c.rows, self.c.saved = self.d.C, MOMENTS * self.d.C * LANES * self.c.real_bytes
         self.c.y_is, self.c.in_place, self.c.cut = THE_FIRST, 1, CUT_FORWARD
         self.c.forward_tile, self.c.forward_rows, self.c.backward_tile = forward, rows, backward
+        self.c.slot_rows, self.c.join_rows, self.c.summary = slot_rows, join_rows, sizeof(summary)

@@ -13,7 +13,7 @@ from numpy import zeros_like
 
 from minidl_c.batch import backward_batch, forward_batch
 from minidl_c.buffers cimport arrays
-from minidl_c.op cimport FEW, LANES, READS_X, Op, describe, op, real, share, tile, whole
+from minidl_c.op cimport ADDS_BY_SLOTS, FEW, LANES, READS_X, Op, describe, op, real, share, tile, whole
 from minidl_c.op import product_of, whole_numbers
 
 cdef extern from "dense_tiles.h" nogil:
@@ -24,7 +24,8 @@ cdef extern from "dense_tiles.h" nogil:
     void project_single_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *,
                             double *, int)
     ctypedef struct dense_walk:
-        Py_ssize_t tiles, slots, examples, outputs, x_tile, dy_tile, dy_row
+        const Py_ssize_t *starts
+        Py_ssize_t slots, examples, outputs, x_tile, dy_tile, dy_row
     void dense_weight_gradient_f32(const dense_walk *, const float *, const float *, float *, Py_ssize_t, Py_ssize_t)
     void dense_weight_gradient_f64(const dense_walk *, const double *, const double *, double *, Py_ssize_t, Py_ssize_t)
     void dense_example_gradient_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, float *)
@@ -35,8 +36,8 @@ cdef extern from "squares.h" nogil:
     void squares_of_lanes_f64(const double *, Py_ssize_t, double *)
 
 cdef extern from "slots.h" nogil:
-    void sum_examples_f32(const float *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
-    void sum_examples_f64(const double *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
+    void sum_examples_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
+    void sum_examples_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -103,23 +104,24 @@ cdef void dense_backward_rows(
     const real *turned,                 # IN  [tiles][16][row]
     const real *x,                      # IN  [tiles][inputs][16]
     Py_ssize_t turned_tile, Py_ssize_t x_tile,          # bytes from tile to tile
-    Py_ssize_t tiles, Py_ssize_t slots, Py_ssize_t examples,
+    const Py_ssize_t *starts, Py_ssize_t slots,         # the first tile of each slot
+    Py_ssize_t examples,
     real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row, if there is a bias
     Py_ssize_t r0, Py_ssize_t r1,       # only these rows
 ) noexcept nogil:
     cdef Py_ssize_t inputs_end = min(r1, d.inputs)
     cdef dense_walk walk
-    walk.tiles, walk.slots, walk.examples = tiles, slots, examples
+    walk.starts, walk.slots, walk.examples = starts, slots, examples
     walk.outputs, walk.dy_row = d.outputs, d.row
     walk.x_tile, walk.dy_tile = x_tile // sizeof(real), turned_tile // sizeof(real)
     if real is float:
         dense_weight_gradient_f32(&walk, x, turned, grad, r0, inputs_end)
         if r1 > d.inputs:
-            sum_examples_f32(turned, examples, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
+            sum_examples_f32(turned, examples, starts, slots, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
     else:
         dense_weight_gradient_f64(&walk, x, turned, grad, r0, inputs_end)
         if r1 > d.inputs:
-            sum_examples_f64(turned, examples, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
+            sum_examples_f64(turned, examples, starts, slots, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
 
 
 cdef void dense_example_gradient(
@@ -194,10 +196,10 @@ cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexce
     cdef const dense_dims *d = <const dense_dims *> o.dims
     if o.real_bytes == 4:
         dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.saved_tile, w.x_tile,
-                            w.tiles, w.slots, w.examples, <float *> w.grad, r0, r1)
+                            w.starts, w.slots, w.examples, <float *> w.grad, r0, r1)
     else:
         dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.saved_tile, w.x_tile,
-                            w.tiles, w.slots, w.examples, <double *> w.grad, r0, r1)
+                            w.starts, w.slots, w.examples, <double *> w.grad, r0, r1)
 
 
 cdef void example_gradient(const op *o, const tile *t, Py_ssize_t lane, Py_ssize_t r0, Py_ssize_t r1, void *grad) noexcept nogil:
@@ -232,7 +234,7 @@ cdef class DenseOp(Op):
         self.c.n_param = product_of("weights", (self.c.rows, d.outputs))
         self.c.work = d.inputs * d.outputs
         self.c.saved = LANES * d.row * self.c.real_bytes
-        self.c.reads, self.c.splits = READS_X, 1
+        self.c.reads, self.c.splits = READS_X | ADDS_BY_SLOTS, 1
         self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = forward, backward, rows
         self.c.example_gradient, self.c.example_squares = example_gradient, example_squares
         self.c.dims = d

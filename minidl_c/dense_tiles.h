@@ -21,7 +21,7 @@
 
 /* How `dense_weight_gradient` walks: numbers from tile to tile, and from example to example of dy, whose rows are padded with
  * zeros to whole pairs of vectors. */
-typedef struct { ptrdiff_t tiles, slots, examples, outputs, x_tile, dy_tile, dy_row; } dense_walk;
+typedef struct { const ptrdiff_t *starts; ptrdiff_t slots, examples, outputs, x_tile, dy_tile, dy_row; } dense_walk;
 
 #define TEMPLATE "dense_tiles.h"
 #include "for_each_dtype.h"
@@ -209,8 +209,7 @@ GRADIENT(8)
 /* The same for rows i0 <= i < i1 and all columns. */
 NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw,
                                         ptrdiff_t i0, ptrdiff_t i1) {
-  ptrdiff_t starts[MAX_SLOTS + 1];
-  for (ptrdiff_t slot = 0; slot <= walk->slots; slot++) starts[slot] = slot_start(slot, walk->tiles, walk->slots);
+  const ptrdiff_t *starts = walk->starts;
   for (ptrdiff_t i = i0, rows; i < i1; i += rows) {
     rows = i1 - i >= GRADIENT_INPUTS ? GRADIENT_INPUTS : i1 - i >= 4 ? 4 : i1 - i >= 2 ? 2 : 1;
     for (ptrdiff_t o = 0; o < walk->outputs; o += 2 * VL) {

@@ -19,8 +19,9 @@ cdef extern from "squares.h" nogil:
     void squares_of_lanes_f64(const double *, Py_ssize_t, double *)
 
 cdef extern from "slots.h" nogil:
-    void sum_examples_f32(const float *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
-    void sum_examples_f64(const double *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
+    Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
+    void sum_examples_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
+    void sum_examples_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
 
 cdef extern from "lanes.h" nogil:
     unsigned flush_subnormals()
@@ -153,6 +154,8 @@ def batch_sum(
     Raises ValueError for a total of another size, or one that shares memory with x.
     """
     cdef unsigned before
+    cdef Py_ssize_t starts[17]
+    cdef Py_ssize_t slots = find_slots((x.shape[0] + LANES - 1) // LANES, starts), row = x.shape[1]
     arrays({"x": x}, {"total": total})
     if total.shape[0] != x.shape[1]:
         raise ValueError(f"batch_sum: total: expected shape {(x.shape[1],)}, got {(total.shape[0],)}")
@@ -164,7 +167,7 @@ def batch_sum(
     with nogil:
         before = flush_subnormals()
         if real is float:
-            sum_examples_f32(&x[0, 0], x.shape[0], x.shape[1], LANES * x.shape[1], &total[0], x.shape[1])
+            sum_examples_f32(&x[0, 0], x.shape[0], starts, slots, row, LANES * row, &total[0], row)
         else:
-            sum_examples_f64(&x[0, 0], x.shape[0], x.shape[1], LANES * x.shape[1], &total[0], x.shape[1])
+            sum_examples_f64(&x[0, 0], x.shape[0], starts, slots, row, LANES * row, &total[0], row)
         restore_subnormals(before)

@@ -17,6 +17,8 @@ ctypedef enum phase_kind:
     PREPARE                             # items: ops
     TILES                               # items: slots, each a run of tiles, all calls of a stage depth first
     SHARES                              # items: (tile, share of the channels), one call: fewer tiles than threads
+    NODES                               # items: those of ROWS, of what a process has of them, before it exchanges that
+    JOIN                                # items: those of ROWS, of what it got
     ROWS                                # items: ranges of the rows of every op of the stage
     CLIP                                # items: blocks of the flat gradient
     CHECK                               # one item: was all of it finite?
@@ -40,6 +42,7 @@ ctypedef struct phase:
     phase_kind kind
     int first, last                     # calls first..last
     Py_ssize_t items
+    Py_ssize_t at[17]                   # ROWS of a shared batch: where each item's bytes begin, and where the last ends
 
 ctypedef struct optimizer:              # what a native optimizer brings: see sgd.pyx
     void (*update)(const optimizer *, void *param, const void *grad, Py_ssize_t start, Py_ssize_t end,
@@ -48,6 +51,15 @@ ctypedef struct optimizer:              # what a native optimizer brings: see sg
     int64_t steps                       # it has done so far; `step` above counts on from there
     void *state[3]                      # arrays as large as the flat parameters; NULL: not needed
     double hyper[8]
+
+ctypedef struct sharing:                # a batch's slots, shared out over processes
+    Py_ssize_t rank, ranks              # which of so many this one is
+    Py_ssize_t n_own, n_all
+    Py_ssize_t own[17]                  # the first of this process's slots in each of its nodes, and their end
+    Py_ssize_t all[17]                  # the first of the batch's slots in the nodes of all processes, and their end
+    char *mine                          # what NODES, the others and JOIN leave: see sharing.pyx
+    char *everyones
+    char *joined
 
 ctypedef struct example_output:         # where a parameter's gradients go, example by example: see examples.pyx
     int op
@@ -72,13 +84,19 @@ ctypedef struct job:
     char *sums                          # of each thread, or of each slot: [n_lane][16]
     char *parts                         # of each slot: [n_lane]
     char *totals                        # [n_lane]
+    char **joined                       # of each op with slot_rows: [rows][summary]
     Py_ssize_t scratch_bytes, sums_bytes, parts_bytes
     const example_output *outputs       # NULL: gradients are summed
     int n_outputs
     char *lanes                         # of each thread, with outputs: [n_param][16] of an op
     Py_ssize_t lanes_bytes
-    # the batch: `examples` rows a round
-    Py_ssize_t examples, tiles, slots
+    # the batch: of `all_examples` rows a round, what this process does: all of it, if share is NULL
+    Py_ssize_t all_examples, examples, tiles, slots
+    Py_ssize_t first_tile
+    Py_ssize_t starts[17]               # of each slot: its first tile, counted from first_tile; and where the last one ends
+    const sharing *share
+    Py_ssize_t first_round              # of this part of the job
+    int first_phase
     int training
     number_kind x_kind
     const char *x
@@ -103,4 +121,6 @@ ctypedef struct job:
     int not_finite[16]                  # by item of ROWS: whether a gradient was not finite
     Py_ssize_t stopped                  # the round that was not finite and changed nothing, or -1
 
+cdef void begin_job(job *j) noexcept nogil
+cdef void run_part(job *j, Py_ssize_t round, int first, int last) noexcept nogil
 cdef void run_job(job *j, Py_ssize_t rounds) noexcept nogil

@@ -5,6 +5,7 @@ A round (one training step, or one pass) is a list of phases:
     PREPARE                   pack weights
     TILES  of stage 0         gather, forward, loss and backward of a tile, depth first; a stage ends where an op says `cut`
                               (SHARES instead, call by call, where many threads share few tiles)
+    NODES, JOIN               only where a batch is shared out over processes, which exchange what follows: see sharing.pyx
     ROWS   of stage 0         weight gradients of dense layers, sums over slots, division by the batch's weight
     ... the next stages
     CLIP                      clip the gradient by value, and find its norm; only if that is asked for
@@ -22,14 +23,12 @@ from minidl_c.gather cimport gather_backward_tile, gather_forward_tile
 from minidl_c.memory cimport place
 from minidl_c.op cimport LANES, aligned, op, share, tile
 from minidl_c.rows cimport check, end_step, run_rows, update
+from minidl_c.sharing cimport run_join, run_nodes
 from minidl_c.sums cimport begin_shared, begin_slot, begin_tile, end_tile, sums_of
 
 cdef extern from "team.h" nogil:
     ctypedef void (*team_work)(void *, Py_ssize_t, Py_ssize_t, Py_ssize_t, int) noexcept nogil
     void team_run(team_work work, void *job, Py_ssize_t rounds, const Py_ssize_t *items, Py_ssize_t phases, int threads)
-
-cdef extern from "slots.h" nogil:
-    Py_ssize_t slot_start(Py_ssize_t slot, Py_ssize_t tiles, Py_ssize_t slots)
 
 
 cdef void gather(const job *j, const int64_t *rows, Py_ssize_t examples, char *out,
@@ -147,7 +146,7 @@ cdef void run_loss(const job *j, const op *o, tile *v, Py_ssize_t first, Py_ssiz
 cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slot, Py_ssize_t t, int thread,
                    Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const op *o = &j.ops[c.op]
-    cdef Py_ssize_t first = round * j.examples + t * LANES      # the tile's first position
+    cdef Py_ssize_t first = round * j.all_examples + (j.first_tile + t) * LANES     # the tile's first position
     cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, j.examples - t * LANES)
     cdef int loss = j.losses != NULL and c.op == j.n_ops - 1
     cdef tile v
@@ -176,7 +175,7 @@ cdef void run_slot(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t sl
     cdef int i, sums = j.outputs == NULL
     if sums:
         begin_slot(j, f, slot)
-    for t in range(slot_start(slot, j.tiles, j.slots), slot_start(slot + 1, j.tiles, j.slots)):
+    for t in range(j.starts[slot], j.starts[slot + 1]):
         if sums:
             begin_tile(j, f, slot, thread)
         for i in range(f.first, f.last):
@@ -196,9 +195,9 @@ cdef void run_share(const job *j, const phase *f, Py_ssize_t round, Py_ssize_t i
 
 cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, int thread) noexcept nogil:
     cdef job *j = <job *> arg
-    cdef const phase *f = &j.phases[number]
+    cdef const phase *f = &j.phases[j.first_phase + number]
     cdef const op *o
-    cdef int i
+    round += j.first_round
     if j.stopped >= 0:
         return
     if f.kind == PREPARE:
@@ -209,21 +208,35 @@ cdef void work(void *arg, Py_ssize_t round, Py_ssize_t number, Py_ssize_t item, 
         run_slot(j, f, round, item, thread)
     elif f.kind == SHARES:
         run_share(j, f, round, item, thread)
+    elif f.kind == NODES:
+        run_nodes(j, f, round, item)
+    elif f.kind == JOIN:
+        run_join(j, f, item)
     elif f.kind == ROWS:
-        for i in range(f.first, f.last):
-            run_rows(j, &j.calls[i], round, item, f.items)
+        run_rows(j, f, round, item)
     elif f.kind == CLIP:
         clip_block(&j.clip, j.real_bytes, j.grad_flat, j.n_flat, <int> item)
     elif f.kind == CHECK:
         check(j, round)
     elif f.kind == UPDATE:
-        update(j, round, item, f.items)
+        update(j, round, item)
     else:
         end_step(j, item)
 
 
+cdef void begin_job(job *j) noexcept nogil:
+    j.stopped = -1
+    j.first_round = j.first_phase = 0
+    memset(j.not_finite, 0, sizeof(j.not_finite))
+
+
+cdef void run_part(job *j, Py_ssize_t round, int first, int last) noexcept nogil:
+    """Some phases of a round, of a job that was begun."""
+    j.first_round, j.first_phase = round, first
+    team_run(work, j, 1, j.items + first, last - first, j.threads)
+
+
 cdef void run_job(job *j, Py_ssize_t rounds) noexcept nogil:
     """All phases, `rounds` times over."""
-    j.stopped = -1
-    memset(j.not_finite, 0, sizeof(j.not_finite))
+    begin_job(j)
     team_run(work, j, rounds, j.items, j.n_phases, j.threads)

@@ -24,6 +24,7 @@ cdef class Memory:
     cdef room *grad
     cdef room *saved
     cdef char **packed
+    cdef char **joined
     cdef char *scratch
     cdef Py_ssize_t scratch_bytes, sums_bytes, parts_bytes
     cdef char *sums

@@ -80,8 +80,8 @@ cdef class Memory:
         self.data = <room *> calloc(n_ops + 1, sizeof(room))
         self.grad = <room *> calloc(n_ops + 1, sizeof(room))
         self.saved = <room *> calloc(n_ops, sizeof(room))
-        self.packed = <char **> calloc(n_ops, sizeof(char *))
-        if self.data == NULL or self.grad == NULL or self.saved == NULL or self.packed == NULL:
+        self.packed, self.joined = <char **> calloc(n_ops, sizeof(char *)), <char **> calloc(n_ops, sizeof(char *))
+        if self.data == NULL or self.grad == NULL or self.saved == NULL or self.packed == NULL or self.joined == NULL:
             raise MemoryError()
         return 0
 
@@ -91,6 +91,7 @@ cdef class Memory:
         free(self.grad)
         free(self.saved)
         free(self.packed)
+        free(self.joined)
 
     cdef char *take(self, Py_ssize_t bytes, Py_ssize_t copies) noexcept:
         """The place of some more copies of `bytes` bytes; in a first pass, without a block, only counts them."""
@@ -154,6 +155,7 @@ cdef class Memory:
                 self.grad[v] = self.grad[values[v].grad_home]
         for k in range(self.n_ops):
             self.packed[k] = self.packed[k - 1] if ops[k].shares_packed else self.take(ops[k].packed, 1)
+            self.joined[k] = self.take(ops[k].rows * ops[k].summary, 1)
             self.scratch_bytes = max(self.scratch_bytes, ops[k].scratch)
             n_lane += ops[k].n_lane
             by_lane += 0 if ops[k].sums_lanes else ops[k].n_lane
@@ -234,6 +236,7 @@ cdef void open_all(Memory m, const op *ops, const value *values, Py_ssize_t tile
         n_lane += ops[k].n_lane
         open_room(&m.saved[k], ops[k].saved, tiles, threads)
         open_arrays(m.packed[k], ops[k].packed, 0, 1)
+        open_arrays(m.joined[k], ops[k].rows * ops[k].summary, 0, 1)
     open_arrays(m.scratch, m.scratch_bytes - GAP, m.scratch_bytes, threads)
     open_arrays(m.sums, m.sums_bytes, m.sums_bytes, min(tiles, <Py_ssize_t> threads))
     open_arrays(m.parts, m.parts_bytes - GAP, m.parts_bytes, min(tiles, <Py_ssize_t> MAX_SLOTS) if m.parts_bytes else 0)

@@ -40,13 +40,17 @@ typedef struct {
   ptrdiff_t x_tile, dy_tile, saved_tile;
   const void *param;
   void *packed;                /* IN, OUT: the op's own bytes of this call */
-  void *grad;                  /* backward: OUT rows r0..r1 of the parameters' gradient. forward: IN the sums, summed */
-  ptrdiff_t tiles, slots, examples;
+  void *grad;                  /* backward: OUT rows r0..r1 of the parameters' gradient. forward: IN the sums, or the summary, of
+                                  the batch */
+  const ptrdiff_t *starts;     /* [slots + 1] the first tile of each slot, and where the last one ends */
+  ptrdiff_t tiles, slots, examples;      /* of the batch, or of some slots of it, where several processes do a batch */
   int training;
 } whole;
 
-/* What backward reads again: x or y of this tile. Rows read x and dy of all tiles, unless they say that sums are enough. */
-enum { READS_X = 1, READS_Y = 2, SUMS_ARE_ENOUGH = 4 };
+/* What backward reads again: x or y of this tile. Rows read x and dy of all tiles, unless they say that sums are enough.
+ * Several processes can do a batch only if that is so, or if backward_rows (without sums) say that they add up slot by slot, in the
+ * order of slots.h: then those of some slots are a part of the whole. */
+enum { READS_X = 1, READS_Y = 2, SUMS_ARE_ENOUGH = 4, ADDS_BY_SLOTS = 8 };
 enum { CUT_FORWARD = 1, CUT_BACKWARD = 2 };      /* where a stage ends: see `cut` */
 enum { NEW, THE_FIRST, THE_SECOND };             /* what y and dx are: see `y_is` */
 
@@ -60,6 +64,10 @@ struct op {
   void (*relu_backward_tile)(const op *, const tile *);                  /* plan then drops that op. NULL: it stays */
   void (*forward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);   /* all tiles went forward, in training:
                                   rows r0..r1 */
+  void (*slot_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1, void *summary);   /* of an op whose forward_rows
+                                  want more than sums: OUT what one slot leaves of rows r0..r1, `summary` bytes each */
+  void (*join_rows)(const op *, const void *left, const void *right, void *joined);    /* OUT the summary of a row over two
+                                  runs of slots; `joined` may be one of them */
   void (*backward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);  /* all tiles went backward */
   void (*example_gradient)(const op *, const tile *, ptrdiff_t lane, ptrdiff_t r0, ptrdiff_t r1, void *grad);   /* of an op with
                                   backward_rows, behind backward_tile: OUT rows r0..r1 of the gradient of one example. NULL: an
@@ -76,7 +84,7 @@ struct op {
                                   the functions, if there are any, only look at them */
   int is_relu;                 /* y = max(x, 0) */
   int is_loss;                 /* reads labels or targets, and weights, writes losses: the last op of a training plan */
-  int reads;                   /* READS_X | READS_Y | SUMS_ARE_ENOUGH */
+  int reads;                   /* READS_X | READS_Y | SUMS_ARE_ENOUGH | ADDS_BY_SLOTS */
   int frozen;                  /* its parameters are left alone, and it runs as in inference (set by the plan) */
   double rate;                 /* factor of the learning rate (set by the plan) */
   int64_t late;                /* the optimizer's steps that went by while it was frozen (set by the plan) */
@@ -91,6 +99,7 @@ struct op {
   int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in slots.h), unless it shall not (apart):
                                   its sums are too many for a cache */
   ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */
+  ptrdiff_t summary;           /* bytes that slot_rows leave of a row: a multiple of 8, at most 64 */
   ptrdiff_t saved, scratch, packed;                                      /* bytes */
   int shares_packed;           /* `packed` is that of the op in front, of as many bytes */
   ptrdiff_t work;              /* multiply-adds of one example's forward, about; `describe` counts its numbers */

@@ -14,6 +14,7 @@ cdef extern from "op.h" nogil:
         READS_X
         READS_Y
         SUMS_ARE_ENOUGH
+        ADDS_BY_SLOTS
         NEW
         THE_FIRST
         THE_SECOND
@@ -50,6 +51,7 @@ cdef extern from "op.h" nogil:
         const void *param
         void *packed
         void *grad
+        const Py_ssize_t *starts
         Py_ssize_t tiles, slots, examples
         int training
     ctypedef struct op:
@@ -61,6 +63,8 @@ cdef extern from "op.h" nogil:
         void (*relu_forward_tile)(const op *, const tile *) noexcept nogil
         void (*relu_backward_tile)(const op *, const tile *) noexcept nogil
         void (*forward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        void (*slot_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
+        void (*join_rows)(const op *, const void *, const void *, void *) noexcept nogil
         void (*backward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*example_gradient)(const op *, const tile *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
         void (*example_squares)(const op *, const tile *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil
@@ -76,7 +80,7 @@ cdef extern from "op.h" nogil:
         Py_ssize_t skip_size, dskip_size, n_target
         Py_ssize_t param, n_param, n_state, lane, n_lane
         int sums_lanes
-        Py_ssize_t rows
+        Py_ssize_t rows, summary
         Py_ssize_t saved, scratch, packed, work
         const void *dims
 

@@ -72,6 +72,10 @@ cdef class Op:
             raise ValueError(f"{name}: expected skip as large as y, and dskip as large as dx, where they are the same")
         if (o.example_gradient == NULL) != (o.example_squares == NULL) or o.example_gradient != NULL and o.backward_rows == NULL:
             raise ValueError(f"{name}: example_gradient and example_squares come together, with backward_rows")
+        if (o.slot_rows == NULL) != (o.join_rows == NULL) or o.slot_rows != NULL and (
+                o.forward_rows == NULL or o.n_lane or o.summary not in range(8, 65, 8)):
+            raise ValueError(f"{name}: slot_rows and join_rows come together, with forward_rows, without sums, and with a "
+                             f"summary of 8, 16 ... 64 bytes, got {o.summary}")
         if o.end_step != NULL and o.n_state == 0:
             raise ValueError(f"{name}: end_step wants n_state numbers to write to")
         if min(o.n_param, o.n_state, o.n_lane, o.rows, o.saved, o.scratch, o.packed) < 0 or (o.rows and o.n_param % o.rows):

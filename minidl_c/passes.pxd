@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 
 from minidl_c.buffers cimport Arguments
-from minidl_c.job cimport call_kind, job, phase_kind
+from minidl_c.job cimport call_kind, job, phase_kind, sharing
 from minidl_c.memory cimport Memory, value
 from minidl_c.op cimport op
 
@@ -16,6 +16,8 @@ cdef class Pass:
     cdef Py_ssize_t n_x                 # rows of x
     cdef job j
     cdef int cuts, keep_all
+    cdef sharing share
+    cdef list rooms                     # of what a shared batch exchanges
     cdef int bind(self, const op *ops, const value *values, int n_ops, int cuts) except -1
     cdef void clear(self) noexcept
     cdef void add_call(self, call_kind kind, int op) noexcept

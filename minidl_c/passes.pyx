@@ -5,15 +5,16 @@ from numpy import arange, array
 
 from minidl_c.buffers cimport Arguments
 from minidl_c.job cimport (
-    BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER, PREPARE, RANGES, ROWS, SCATTER, SHARES, TILES, UINT8,
+    BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER, JOIN, NODES, PREPARE, RANGES, ROWS, SCATTER, SHARES, TILES, UINT8,
     call, call_kind, job, phase, phase_kind,
 )
 from minidl_c.memory cimport Memory, value
 from minidl_c.op cimport CUT_BACKWARD, CUT_FORWARD, LANES, dtype_of, op
+from minidl_c.sharing cimport find_nodes, place_rows
 
 cdef extern from "slots.h" nogil:
     const int MAX_SLOTS
-    Py_ssize_t slots_of(Py_ssize_t tiles)
+    Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
 
 
 cdef int check_range(str name, const int64_t *numbers, const int64_t *rows, Py_ssize_t n, Py_ssize_t end) except -1:
@@ -34,6 +35,7 @@ cdef class Pass:
 
     def __cinit__(self):
         self.arguments, self.kept = Arguments(), Arguments()
+        self.share.ranks, self.rooms = 1, []
 
     def __dealloc__(self):
         free(self.j.calls)
@@ -48,8 +50,8 @@ cdef class Pass:
         self.memory.reserve(n_ops)
         self.j.ops, self.j.values, self.j.n_ops, self.j.real_bytes = ops, values, n_ops, ops[0].real_bytes
         self.j.calls = <call *> calloc(most, sizeof(call))
-        self.j.phases = <phase *> calloc(3 * most, sizeof(phase))
-        self.j.items = <Py_ssize_t *> calloc(3 * most, sizeof(Py_ssize_t))
+        self.j.phases = <phase *> calloc(5 * most, sizeof(phase))             # a call a stage: TILES, NODES, JOIN, ROWS
+        self.j.items = <Py_ssize_t *> calloc(5 * most, sizeof(Py_ssize_t))
         self.j.wanted = <int *> calloc(n_ops + 1, sizeof(int))
         if self.j.calls == NULL or self.j.phases == NULL or self.j.items == NULL or self.j.wanted == NULL:
             raise MemoryError()
@@ -65,6 +67,7 @@ cdef class Pass:
         j.update, j.rates, j.totals_weight = NULL, NULL, NULL
         j.examples = j.seed = j.step = j.training = 0
         j.outputs, j.n_outputs = NULL, 0
+        self.share.rank, self.share.ranks = 0, 1
 
     cdef void add_call(self, call_kind kind, int op) noexcept:
         self.j.calls[self.j.n_calls].kind, self.j.calls[self.j.n_calls].op = kind, op
@@ -74,6 +77,8 @@ cdef class Pass:
         cdef phase *f = &self.j.phases[self.j.n_phases]
         f.kind, f.first, f.last, f.items = kind, first, last, items
         self.j.items[self.j.n_phases] = items
+        if kind in (NODES, JOIN, ROWS):
+            place_rows(&self.j, f)
         self.j.n_phases += 1
 
     cdef void add_stage(self, int first, int last) noexcept:
@@ -94,6 +99,9 @@ cdef class Pass:
             o = &self.j.ops[c.op]
             rows += c.kind == FORWARD and o.forward_rows != NULL and self.statistics(o)
             rows += c.kind == BACKWARD and o.rows > 0 and not o.frozen and not apart
+        if rows and self.share.ranks > 1:
+            self.add_phase(NODES, first, last, RANGES)
+            self.add_phase(JOIN, first, last, RANGES)
         if rows:
             self.add_phase(ROWS, first, last, RANGES)
 
@@ -120,10 +128,19 @@ cdef class Pass:
     cdef void share_out(self, Py_ssize_t examples, int threads, int by_hand) noexcept:
         """Tiles for so many examples, threads that have work to do, and whether what a tile leaves is kept."""
         cdef job *j = &self.j
-        j.examples, j.tiles = examples, (examples + LANES - 1) // LANES
-        j.slots = slots_of(j.tiles)
+        cdef Py_ssize_t starts[17]
+        cdef Py_ssize_t slots = find_slots((examples + LANES - 1) // LANES, starts), i
+        cdef Py_ssize_t s0 = slots * self.share.rank // self.share.ranks, s1 = slots * (self.share.rank + 1) // self.share.ranks
+        for i in range(s0, s1 + 1):
+            j.starts[i - s0] = starts[i] - starts[s0]
+        j.first_tile, j.tiles, j.slots = starts[s0], starts[s1] - starts[s0], s1 - s0
+        j.all_examples, j.examples = examples, max(min(examples, starts[s1] * LANES) - starts[s0] * LANES, <Py_ssize_t> 0)
+        j.share = NULL
+        if self.share.ranks > 1:
+            find_nodes(&self.share, slots)
+            j.share = &self.share
         # Shares of channels are uneven: only where they keep at least twice as many threads at work as tiles would.
-        shares = j.tiles < MAX_SLOTS and 2 * j.tiles <= threads
+        shares = 0 < j.tiles < MAX_SLOTS and 2 * j.tiles <= threads
         j.threads = max(1, threads if shares else min(<Py_ssize_t> threads, j.slots))
         self.keep_all = by_hand or (j.training and self.cuts) or (j.tiles < j.threads)
 
@@ -140,10 +157,10 @@ cdef class Pass:
         cdef job *j = &self.j
         self.share_out(examples, threads, by_hand)
         j.n_calls = j.n_phases = 0
-        self.memory.lay_out(j.ops, j.values, j.tiles, j.threads, self.keep_all, backward)
+        self.memory.lay_out(j.ops, j.values, max(j.tiles, <Py_ssize_t> 1), j.threads, self.keep_all, backward)
         j.data, j.grad, j.saved, j.packed = self.memory.data, self.memory.grad, self.memory.saved, self.memory.packed
         j.scratch, j.scratch_bytes = self.memory.scratch, self.memory.scratch_bytes
-        j.sums, j.parts, j.totals = self.memory.sums, self.memory.parts, self.memory.totals
+        j.sums, j.parts, j.totals, j.joined = self.memory.sums, self.memory.parts, self.memory.totals, self.memory.joined
         j.sums_bytes, j.parts_bytes = self.memory.sums_bytes, self.memory.parts_bytes
         return 0
 

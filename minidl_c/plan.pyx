@@ -13,10 +13,12 @@ from minidl_c.buffers cimport Arguments
 from minidl_c.chain cimport Chain
 from minidl_c.clip cimport BLOCKS, ask
 from minidl_c.examples cimport Outputs
+from minidl_c.exchange cimport run_shared
 from minidl_c.job cimport CHECK, CLIP, END, GIVE, RANGES, TAKE, UPDATE, job, run_job
 from minidl_c.op cimport FEW, LANES
 from minidl_c.op import product_of, whole_numbers
 from minidl_c.passes cimport Pass
+from minidl_c.sharing cimport can_share
 from minidl_c.threads cimport threads_for
 from minidl_c.update cimport Update
 
@@ -33,6 +35,17 @@ cdef class Plan(Chain):
         """How many threads may work on rounds of so many examples, each going `sweeps` times through the ops."""
         cdef Py_ssize_t lanes = examples if examples <= FEW else (examples + LANES - 1) // LANES * LANES
         return threads_for(num_threads, <double> sweeps * self.work * lanes, rounds)
+
+    @property
+    def shares(self):
+        """Whether several processes can do a batch together: what slots leave is all that rows read, and somebody trains."""
+        cdef int k, trains = 0
+        for k in range(self.n_ops):
+            if not self.ops[k].frozen:
+                if not can_share(&self.ops[k]):
+                    return False
+                trains |= self.ops[k].n_param > 0
+        return bool(trains)
 
     def step_bytes(self, examples, num_threads=None, by_hand=False):
         """How much memory a training step on so many examples takes, besides data, parameters and their gradients.
@@ -189,7 +202,7 @@ cdef class Plan(Chain):
             run_job(j, 1)
 
     def train(self, x, rows, Py_ssize_t batch, targets, weights, losses, scores, totals, rates, param, grad, Update update,
-              num_threads, seed, count, numbers=None, clip_norm=None, clip_value=None):
+              num_threads, seed, count, numbers=None, clip_norm=None, clip_value=None, share=None):
         """Training steps on x[rows] (None: all), `batch` rows each, without Python between them; returns how many were done.
 
         targets (int64 labels, or numbers (n, n_target)) and weights (or None): by row of x; numbers int64 (None: rows): by
@@ -197,8 +210,9 @@ cdef class Plan(Chain):
         position; totals, rates float64: for each step what the gradient's sums are divided by, and the learning rate; count
         (1,) int64 IN and OUT: the steps done so far, added to in this very call, so that no signal comes in between; param:
         IN and OUT; grad OUT: the divided gradient of the last step, clipped as clip_norm and clip_value say (see clip.pyx).
-        update: None leaves the parameters alone. A step whose losses or gradients are not finite
-        is not done, nor is any after it. Raises as `predict`, and for labels outside the classes.
+        update: None leaves the parameters alone. A step whose losses or gradients are not finite is not done, nor is any
+        after it. share: the processes that do each batch together (see minidl/distributed.py); losses and scores are
+        those of this one's examples then. Raises as `predict`, for labels outside the classes, and for ops that cannot share.
         """
         cdef Pass p = self.a_pass(True)
         cdef Arguments a = p.arguments
@@ -225,6 +239,10 @@ cdef class Plan(Chain):
             update.belong(a, n, self.dtype)
         a.apart()
         ask(&j.clip, clip_norm, clip_value)
+        if share is not None:
+            if not self.shares:
+                raise ValueError("share: expected ops of which slots leave all that rows read, and parameters to train")
+            p.share.rank, p.share.ranks = share.rank, share.ranks
         j.n_flat = n
         j.training, j.seed, j.step = 1, index(seed), steps[0]
         p.begin(batch, self.threads(num_threads, batch, 3, rounds), False, True)
@@ -240,11 +258,16 @@ cdef class Plan(Chain):
             p.add_phase(UPDATE, 0, 0, RANGES)
         if self.ends:
             p.add_phase(END, 0, 0, self.n_ops)
-        with nogil:
-            run_job(j, rounds)
-        rounds = rounds if j.stopped < 0 else j.stopped
-        steps[0] += rounds
-        if update is not None:
-            update.c.steps += rounds
+        try:
+            if j.share == NULL:
+                with nogil:
+                    run_job(j, rounds)
+            else:
+                run_shared(j, &p.share, p.rooms, rounds, share)
+        finally:
+            rounds = rounds if j.stopped < 0 else j.stopped
+            steps[0] += rounds
+            if update is not None:
+                update.c.steps += rounds
         self.give_back(p)
         return rounds

@@ -1,9 +1,12 @@
 """What follows when all tiles of a batch went by: gradients summed and divided, tested, and given to the optimizer."""
+from libc.string cimport memcpy
 
 from minidl_c.clip cimport find_factor, scale_range
-from minidl_c.job cimport BACKWARD, FORWARD, RANGES, ROWS_AT_ONCE, call, job
-from minidl_c.op cimport op, share, whole
-from minidl_c.sums cimport sum_rows, sums_up
+from minidl_c.job cimport BACKWARD, RANGES, call, job, phase
+from minidl_c.nodes cimport fill_whole, has_rows, leave, range_of, row_bytes
+from minidl_c.op cimport op, whole
+from minidl_c.sharing cimport bytes_of, joined_rows, losses_finite
+from minidl_c.sums cimport sums_up
 
 cdef extern from "caches.h" nogil:
     void fetch_to_write(const char *, Py_ssize_t)
@@ -11,38 +14,42 @@ cdef extern from "caches.h" nogil:
 cdef extern from "finite.h" nogil:
     int divide_f32(float *, Py_ssize_t, float)
     int divide_f64(double *, Py_ssize_t, double)
-    int all_finite_f32(const float *, Py_ssize_t)
-    int all_finite_f64(const double *, Py_ssize_t)
 
 
-cdef void range_of(const op *o, Py_ssize_t item, Py_ssize_t items, Py_ssize_t *a, Py_ssize_t *b) noexcept nogil:
-    """The rows of an op that an item of ROWS and UPDATE does: whole register tiles of a dense layer, but for the last."""
-    share((o.rows + ROWS_AT_ONCE - 1) // ROWS_AT_ONCE, item, items, a, b)
-    a[0], b[0] = a[0] * ROWS_AT_ONCE, min(b[0] * ROWS_AT_ONCE, o.rows)
+cdef void run_rows(job *j, const phase *f, Py_ssize_t round, Py_ssize_t item) noexcept nogil:
+    """A range of the rows of a stage's ops, now that all tiles of it are done."""
+    cdef const char *shared = NULL
+    cdef int i
+    if j.share != NULL:
+        shared = joined_rows(j, f, item)
+    for i in range(f.first, f.last):
+        if has_rows(&j.ops[j.calls[i].op], &j.calls[i]):
+            shared = run_rows_of(j, &j.calls[i], round, item, shared)
 
 
-cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
-    """A range of one op's rows, now that all tiles of its stage are done."""
+cdef const char *run_rows_of(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, const char *shared) noexcept nogil:
+    """A range of one op's rows; shared: what all processes left of them, or NULL. Returns where that of the next op is."""
     cdef const op *o = &j.ops[c.op]
-    cdef Py_ssize_t a = 0, b = 0, width, finite = 1
-    cdef int back = c.kind == BACKWARD
+    cdef Py_ssize_t starts[17]
+    cdef Py_ssize_t a = 0, b = 0, width
+    cdef int back = c.kind == BACKWARD, finite = 1
+    cdef char *total = j.totals + o.lane * j.real_bytes
     cdef whole w
-    if c.kind != BACKWARD and (c.kind != FORWARD or o.forward_rows == NULL):
-        return
-    if o.rows == 0 or o.frozen:
-        return
-    range_of(o, item, items, &a, &b)
+    range_of(o, item, &a, &b)
     if a >= b:
-        return
-    w.grad = j.grad_flat + o.param * j.real_bytes if back and o.n_param else j.totals + o.lane * j.real_bytes
-    if sums_up(o, c.kind):
-        sum_rows(j, o, <char *> w.grad, a, b)
-    if (o.backward_rows if back else o.forward_rows) != NULL:
-        w.x, w.x_tile = j.data[o.input].at, j.data[o.input].bytes
-        w.dy, w.dy_tile = j.grad[o.output].at, j.grad[o.output].bytes
-        w.saved, w.saved_tile = j.saved[c.op].at, j.saved[c.op].bytes
-        w.param, w.packed = j.param + o.param * j.real_bytes, j.packed[c.op]
-        w.tiles, w.slots, w.examples, w.training = j.tiles, j.slots, j.examples, j.training
+        return shared
+    if back and o.n_param:
+        total = j.grad_flat + o.param * j.real_bytes
+    elif o.slot_rows != NULL and not back:
+        total = j.joined[c.op]
+    if shared == NULL:
+        leave(j, c, 0, j.slots, total, a, b)
+    else:
+        memcpy(total + a * row_bytes(j, o, c), shared, (b - a) * row_bytes(j, o, c))
+        shared += bytes_of(j, c, a, b)
+    if (o.backward_rows if back else o.forward_rows) != NULL and (not back or sums_up(o, c.kind)):
+        fill_whole(j, c, 0, j.slots, &w, starts)
+        w.grad, w.examples = total, j.all_examples
         if back:
             o.backward_rows(o, &w, a, b)
         else:
@@ -50,21 +57,18 @@ cdef void run_rows(job *j, const call *c, Py_ssize_t round, Py_ssize_t item, Py_
     if back and o.n_param and j.totals_weight != NULL:
         width = o.n_param // o.rows
         if j.real_bytes == 4:
-            finite = divide_f32(<float *> w.grad + a * width, (b - a) * width, <float> j.totals_weight[round])
+            finite = divide_f32(<float *> total + a * width, (b - a) * width, <float> j.totals_weight[round])
         else:
-            finite = divide_f64(<double *> w.grad + a * width, (b - a) * width, j.totals_weight[round])
+            finite = divide_f64(<double *> total + a * width, (b - a) * width, j.totals_weight[round])
         if not finite:
             j.not_finite[item] = 1
+    return shared
 
 
 cdef void check(job *j, Py_ssize_t round) noexcept nogil:
     """Stops everything that would follow if a loss or a gradient of this round is not finite."""
     cdef Py_ssize_t i
-    cdef int finite
-    if j.real_bytes == 4:
-        finite = all_finite_f32(<float *> j.losses + round * j.examples, j.examples)
-    else:
-        finite = all_finite_f64(<double *> j.losses + round * j.examples, j.examples)
+    cdef bint finite = losses_finite(j, round)
     for i in range(RANGES):
         if j.not_finite[i]:
             finite = 0
@@ -74,7 +78,7 @@ cdef void check(job *j, Py_ssize_t round) noexcept nogil:
         find_factor(&j.clip, j.real_bytes, j.grad_flat, j.n_flat)
 
 
-cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) noexcept nogil:
+cdef void update(job *j, Py_ssize_t round, Py_ssize_t item) noexcept nogil:
     """The optimizer's step for the parameters whose gradients this item of ROWS left."""
     cdef Py_ssize_t a = 0, b = 0, width
     cdef const op *o
@@ -83,7 +87,7 @@ cdef void update(job *j, Py_ssize_t round, Py_ssize_t item, Py_ssize_t items) no
         o = &j.ops[k]
         if o.rows == 0 or o.frozen:
             continue
-        range_of(o, item, items, &a, &b)
+        range_of(o, item, &a, &b)
         width = o.n_param // o.rows
         a, b = o.param + a * width, o.param + b * width
         if a < b:

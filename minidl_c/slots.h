@@ -16,6 +16,14 @@
 INLINE ptrdiff_t slots_of(ptrdiff_t tiles) { return tiles < MAX_SLOTS ? tiles : MAX_SLOTS; }
 /* The first tile of a slot; that of slot + 1 is where it ends. */
 INLINE ptrdiff_t slot_start(ptrdiff_t slot, ptrdiff_t tiles, ptrdiff_t slots) { return tiles * slot / slots; }
+/* OUT starts [slots + 1]: the first tile of each slot, and where the last one ends. Returns the number of slots. */
+INLINE ptrdiff_t find_slots(ptrdiff_t tiles, ptrdiff_t *starts) {
+  ptrdiff_t slots = slots_of(tiles);
+  for (ptrdiff_t slot = 0; slot <= slots; slot++) starts[slot] = slots ? slot_start(slot, tiles, slots) : 0;
+  return slots;
+}
+/* Nodes that are single slots: see sum_nodes. */
+static const ptrdiff_t single_slots[MAX_SLOTS + 1] __attribute__((unused)) = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 /* The tree is walked slot by slot, keeping at most one unfinished node a level: those of the 1 bits of the slots seen.
  * In the end they are combined from the lowest upwards; this is the level where that begins. */
 INLINE int lowest_node(ptrdiff_t slots) {
@@ -54,17 +62,20 @@ NOINLINE void FN(sum_lanes)(const REAL *sums, REAL *parts, ptrdiff_t n) {
   for (ptrdiff_t k = 0; k < n; k++) parts[k] += FN(lane_sum)(sums + k * LANES);
 }
 
-/* OUT total[i] = the sum of parts[slot][i] over the slots, i < n <= 16; `size` numbers from slot to slot. */
-INLINE void FN(sum_slots_block)(const REAL *parts, ptrdiff_t size, ptrdiff_t slots, REAL *total, const ptrdiff_t n) {
+/* OUT total[i] = the sum of parts[k][i] over n_nodes nodes of the tree, i < n <= 16; `size` numbers from node to node. Node k is
+ * all of slots first[k] to first[k + 1], a power of two of them, first[k] a multiple of it. */
+INLINE void FN(sum_nodes_block)(const REAL *parts, ptrdiff_t size, const ptrdiff_t *first, ptrdiff_t n_nodes, REAL *total,
+                                const ptrdiff_t n) {
   REAL node[SLOT_LEVELS][16];
-  for (ptrdiff_t slot = 0; slot < slots; slot++, parts += size) {
+  for (ptrdiff_t k = 0; k < n_nodes; k++, parts += size) {
     REAL sum[16];
     for (ptrdiff_t i = 0; i < n; i++) sum[i] = parts[i];
-    int level = 0;
-    for (ptrdiff_t s = slot; s & 1; s >>= 1, level++)
+    int level = lowest_node(first[k + 1] - first[k]);
+    for (ptrdiff_t s = first[k] >> level; s & 1; s >>= 1, level++)
       for (ptrdiff_t i = 0; i < n; i++) sum[i] = node[level][i] + sum[i];
     for (ptrdiff_t i = 0; i < n; i++) node[level][i] = sum[i];
   }
+  ptrdiff_t slots = first[n_nodes];
   int level = lowest_node(slots);
   for (int up = level + 1; up < SLOT_LEVELS; up++)
     if (slots >> up & 1)
@@ -73,19 +84,20 @@ INLINE void FN(sum_slots_block)(const REAL *parts, ptrdiff_t size, ptrdiff_t slo
 }
 
 /* The same for a <= i < b. */
-NOINLINE void FN(sum_slots)(const REAL *parts, ptrdiff_t size, ptrdiff_t slots, REAL *total, ptrdiff_t a, ptrdiff_t b) {
-  for (; a + 16 <= b; a += 16) FN(sum_slots_block)(parts + a, size, slots, total + a, 16);
-  if (a < b) FN(sum_slots_block)(parts + a, size, slots, total + a, b - a);
+NOINLINE void FN(sum_nodes)(const REAL *parts, ptrdiff_t size, const ptrdiff_t *first, ptrdiff_t n_nodes, REAL *total, ptrdiff_t a,
+                            ptrdiff_t b) {
+  for (; a + 16 <= b; a += 16) FN(sum_nodes_block)(parts + a, size, first, n_nodes, total + a, 16);
+  if (a < b) FN(sum_nodes_block)(parts + a, size, first, n_nodes, total + a, b - a);
 }
 
 /* The sums of examples that lie in rows: `row` numbers from example to example, `tile` from one tile's first to the next one's;
- * for n <= 16 columns, a constant where it can be: loops of 16 become vectors. */
-INLINE void FN(sum_examples_block)(const REAL *x, ptrdiff_t examples, ptrdiff_t row, ptrdiff_t tile, REAL *total, const ptrdiff_t n) {
+ * for n <= 16 columns, a constant where it can be: loops of 16 become vectors. starts: the first tile of each slot. */
+INLINE void FN(sum_examples_block)(const REAL *x, ptrdiff_t examples, const ptrdiff_t *starts, ptrdiff_t slots, ptrdiff_t row,
+                                   ptrdiff_t tile, REAL *total, const ptrdiff_t n) {
   REAL parts[MAX_SLOTS][16];
-  ptrdiff_t tiles = (examples + LANES - 1) / LANES, slots = slots_of(tiles);
   for (ptrdiff_t slot = 0; slot < slots; slot++) {
     for (ptrdiff_t i = 0; i < n; i++) parts[slot][i] = 0;
-    for (ptrdiff_t t = slot_start(slot, tiles, slots); t < slot_start(slot + 1, tiles, slots); t++) {
+    for (ptrdiff_t t = starts[slot]; t < starts[slot + 1]; t++) {
       REAL sum[LANES][16];                                   /* the tree of lane_sum */
       ptrdiff_t live = examples - t * LANES < LANES ? examples - t * LANES : LANES;
       for (ptrdiff_t e = 0; e < LANES; e++)
@@ -96,13 +108,14 @@ INLINE void FN(sum_examples_block)(const REAL *x, ptrdiff_t examples, ptrdiff_t 
       for (ptrdiff_t i = 0; i < n; i++) parts[slot][i] += sum[0][i];
     }
   }
-  FN(sum_slots_block)(parts[0], 16, slots, total, n);
+  FN(sum_nodes_block)(parts[0], 16, single_slots, slots, total, n);
 }
 
 /* OUT total[i] = the sum over all examples of x[i], in the order of a batch's sums, i < size. */
-NOINLINE void FN(sum_examples)(const REAL *x, ptrdiff_t examples, ptrdiff_t row, ptrdiff_t tile, REAL *total, ptrdiff_t size) {
+NOINLINE void FN(sum_examples)(const REAL *x, ptrdiff_t examples, const ptrdiff_t *starts, ptrdiff_t slots, ptrdiff_t row,
+                               ptrdiff_t tile, REAL *total, ptrdiff_t size) {
   ptrdiff_t i = 0;
-  for (; i + 16 <= size; i += 16) FN(sum_examples_block)(x + i, examples, row, tile, total + i, 16);
-  if (i < size) FN(sum_examples_block)(x + i, examples, row, tile, total + i, size - i);
+  for (; i + 16 <= size; i += 16) FN(sum_examples_block)(x + i, examples, starts, slots, row, tile, total + i, 16);
+  if (i < size) FN(sum_examples_block)(x + i, examples, starts, slots, row, tile, total + i, size - i);
 }
 #endif

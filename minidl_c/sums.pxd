@@ -27,4 +27,4 @@ cdef void begin_slot(const job *j, const phase *f, Py_ssize_t slot) noexcept nog
 cdef void begin_tile(const job *j, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
 cdef void end_tile(const job *j, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
 cdef void begin_shared(const job *j, Py_ssize_t slot) noexcept nogil
-cdef void sum_rows(const job *j, const op *o, char *total, Py_ssize_t a, Py_ssize_t b) noexcept nogil
+cdef void sum_rows(const job *j, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total, Py_ssize_t a, Py_ssize_t b) noexcept nogil

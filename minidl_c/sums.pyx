@@ -9,8 +9,9 @@ from libc.string cimport memset
 cdef extern from "slots.h" nogil:
     void sum_lanes_f32(const float *, float *, Py_ssize_t)
     void sum_lanes_f64(const double *, double *, Py_ssize_t)
-    void sum_slots_f32(const float *, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t, Py_ssize_t)
-    void sum_slots_f64(const double *, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t, Py_ssize_t)
+    const Py_ssize_t *single_slots
+    void sum_nodes_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, float *, Py_ssize_t, Py_ssize_t)
+    void sum_nodes_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, double *, Py_ssize_t, Py_ssize_t)
 
 
 cdef void clear_part(const job *j, const op *o, Py_ssize_t slot) noexcept nogil:
@@ -68,15 +69,15 @@ cdef void begin_shared(const job *j, Py_ssize_t slot) noexcept nogil:
         clear_lanes(j, &j.ops[k], slot, 0)
 
 
-cdef void sum_rows(const job *j, const op *o, char *total, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    """total = the sums over the batch, for rows a to b of an op."""
+cdef void sum_rows(const job *j, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
+    """total = the sums over slots s0 to s1, which are a node of the tree or all of a batch, for rows a to b of an op."""
     cdef Py_ssize_t width = o.n_lane // o.rows, slot
-    cdef char *parts = part_of(j, o, 0)
+    cdef char *parts = part_of(j, o, s0)
     a, b = a * width, b * width
     if j.tiles < j.threads:                                     # several threads did shares of a tile, which is a slot
-        for slot in range(j.slots):
+        for slot in range(s0, s1):
             add_lanes(j, o, slot, 0, a, b)
     if j.real_bytes == 4:
-        sum_slots_f32(<float *> parts, j.parts_bytes // 4, j.slots, <float *> total, a, b)
+        sum_nodes_f32(<float *> parts, j.parts_bytes // 4, single_slots, s1 - s0, <float *> total, a, b)
     else:
-        sum_slots_f64(<double *> parts, j.parts_bytes // 8, j.slots, <double *> total, a, b)
+        sum_nodes_f64(<double *> parts, j.parts_bytes // 8, single_slots, s1 - s0, <double *> total, a, b)

@@ -83,6 +83,17 @@ def get_num_threads():
     return threads_for(None, LITTLE_CALL, 1)
 
 
+def limit_default(share):
+    """Lets the default be this share of the processors, at least one: other processes run on them as well.
+
+    Raises ValueError for a share that is not above 0 and at most 1.
+    """
+    global _available
+    if not 0 < share <= 1:
+        raise ValueError(f"share: expected a number above 0, and at most 1, got {share!r}")
+    _available = max(1, int(_processors() * share + 1e-6))
+
+
 cdef int threads_for(object num_threads, double work, double rounds) except -1:
     """The number of threads for a call of so many rounds, of `work` multiply-adds each, that asks for `num_threads`."""
     if num_threads is not None:

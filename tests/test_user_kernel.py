@@ -192,13 +192,8 @@ def gated_formula(x, take):
 
 def shifted(user, dtype):
     """An op in place whose rows read dy, which the op in front of it would overwrite in place as well."""
-    return [
-        conv_op(SHAPE, dtype),
-        ReLUOp(WIDE, dtype),
-        user.shift.ShiftOp(WIDE, dtype),
-        user.shift.ShiftOp(WIDE, dtype),
-        *tail(dtype),
-    ]
+    shifts = user.shift.ShiftOp(WIDE, dtype), user.shift.ShiftOp(WIDE, dtype)
+    return [conv_op(SHAPE, dtype), ReLUOp(WIDE, dtype), *shifts, *tail(dtype)]
 
 
 def shifted_formula(x, take):
@@ -393,6 +388,11 @@ def test_a_plan_takes_one_batch_size_after_another(net, user):
         fresh = Case(net, user, "float32")
         for found, array in zip(case.by_hand(n, 2), fresh.by_hand(n, 2), strict=True):
             assert np.array_equal(found, array)
+
+
+@each_net
+def test_rows_that_add_up_in_an_order_of_their_own_are_not_shared_out(net, user):
+    assert Case(net, user, "float32").plan.shares == (net not in (shifted, normalized, first_and_last, everything))
 
 
 # ---- a layer of one's own --------------------------------------------------------------------------

@@ -49,7 +49,7 @@ FUNCTIONS = {
 }  # fmt: skip
 WITHOUT_ARRAYS = {
     "op.whole_numbers", "op.product_of", "threads.openmp", "threads.check_num_threads", "threads.set_num_threads",
-    "threads.get_num_threads",
+    "threads.get_num_threads", "threads.limit_default", "sharing.share_of",
 }  # fmt: skip
 
 

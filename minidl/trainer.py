@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from minidl.arrays import Array
-from minidl.data import Index
+from minidl.distributed import Alone
 from minidl.history import History
 from minidl.saving import files
 from minidl.saving.atomic import Path, text
@@ -17,6 +17,7 @@ from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import flag, whole
 from minidl.training import checkpoints
+from minidl.training.agreement import check_call
 from minidl.training.fitting import WAY_OUT, Fit, Position
 from minidl.training.hooks import Hooks
 from minidl.training.learner import Learner
@@ -44,6 +45,9 @@ class Trainer(Learner):
         sum(weight_i), norm_i being that of gradient_i, without the weight. A pass for the norms comes before each step.
         Layers must not couple examples, as batch norm does.
     num_threads: None leaves it to minidl.get_num_threads() at each call.
+    distributed: minidl.distributed.MPI(): all ranks of the job do each step together. fit and train_batch are to be
+        called in all of them, with the same arguments; the rest is as ever, in each rank for itself, but rank 0 alone
+        prints, writes checkpoints and has callbacks that only watch.
 
     A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` count what was done so far;
     `history` is a History, a dict of lists with an entry for each epoch; its `plot` draws them.
@@ -89,13 +93,14 @@ class Trainer(Learner):
         epochs, batch_size = whole("epochs", epochs, least=0), whole("batch_size", batch_size)
         accumulate = whole("accumulate", accumulate)
         unbuilt, step = self.model.network is None, self.step
-        hooks, progress = Hooks(callbacks), Progress(verbose, epochs)
-        with self.model.unbuilt_on_error():
+        is_first = self.team.rank == 0
+        hooks, progress = Hooks(callbacks, is_first), Progress(verbose if is_first else 0, epochs)
+        with self.model.unbuilt_on_error(), self.team.together():
             data = Supervised.accept(self.model, self.loss, X, y, sample_weight, class_weight)
             if not len(data.used):
                 raise ValueError("X: expected at least one example, got none")
             rows, held = data.split(validation_split, self.seed)
-            validation = self._validation(data, held, validation_data)
+            validation = data.to_validate(self.model, self.loss, held, validation_data)
             self.check_batch(len(rows) % batch_size or batch_size)  # the last one
             self.check_trainable()
             self.check_metrics(data)
@@ -103,7 +108,8 @@ class Trainer(Learner):
             self, data, rows, validation, epochs, batch_size, accumulate,
             flag("shuffle", shuffle), float(validation_split), hooks, progress,
         )  # fmt: skip
-        with self.model.busy.training("fit"):
+        with self.model.busy.training("fit"), self.team.awaited():
+            self._check_call(fit)
             before, position = (self._fit, self._resumed), self._position()
             difference = None if position is None else fit.difference(position)
             if position is not None and difference is None:
@@ -183,12 +189,15 @@ class Trainer(Learner):
     def save_checkpoint(self, path: Path) -> None:
         """Writes all that training has come to into one file, which holds the old content or the new, never a mixture.
 
-        In callbacks, and after a fit that was broken off, that is also where the fit stands. Raises ValueError for a
+        In callbacks, and after a fit that was broken off, that is also where the fit stands. Of several ranks the first
+        one writes, and any number of them can resume. Raises ValueError for a
         model that is not built, TypeError for something that cannot be saved, OSError if the file cannot be written,
         RuntimeError in the middle of a step: from a signal handler, say, or from an optimizer.
         """
         self.check_between_steps("save_checkpoint")
-        files.write(path, checkpoints.KIND, *checkpoints.pack(self, self._position()))
+        content = checkpoints.pack(self, self._position())
+        if self.team.rank == 0:
+            files.write(path, checkpoints.KIND, *content)
 
     def check_savable(self) -> None:
         """Raises what `save_checkpoint` would raise, the file apart."""
@@ -220,6 +229,7 @@ class Trainer(Learner):
         model: Sequential | None = None,
         custom: Mapping[str, Any] | None = None,
         num_threads: int | None = None,
+        distributed: Alone | None = None,
     ) -> Trainer:
         """A trainer as it was when the checkpoint was saved; its next fit completes the one that was interrupted.
 
@@ -230,7 +240,7 @@ class Trainer(Learner):
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or that lacks something in custom.
         """
         content = files.read(path, checkpoints.KIND)
-        return cls._of(content, text(path), model, checked_custom(custom), num_threads)
+        return cls._of(content, text(path), model, checked_custom(custom), num_threads, distributed)
 
     @classmethod
     def _of(
@@ -240,12 +250,13 @@ class Trainer(Learner):
         model: Sequential | None,
         custom: Mapping[str, Any],
         num_threads: int | None,
+        distributed: Alone | None = None,
     ) -> Trainer:
         """A trainer of a checkpoint's content; errors say where it came from."""
         config, tensors = content
         with checkpoints.blamed(where), nullcontext() if model is None else model.unbuilt_on_error():
             made = checkpoints.model_of(config, tensors, custom, model)
-            trainer = cls(made, **checkpoints.parts(config, custom), num_threads=num_threads)
+            trainer = cls(made, **checkpoints.parts(config, custom), num_threads=num_threads, distributed=distributed)
             trainer._resumed = checkpoints.restore(trainer, config, tensors)
             if model is not None:
                 model.load_state_dict(checkpoints.states(tensors))
@@ -256,7 +267,7 @@ class Trainer(Learner):
         """For copy and pickle: a checkpoint, and the classes and functions that are needed to resume from it.
 
         Of a trainer whose model is not built, for lack of one, what the constructor was given. What a class derived
-        from this one keeps besides is not in it.
+        from this one keeps besides is not in it. Nor is `distributed`: a copy trains alone.
         """
         if self.model.network is None:
             given = (self.model, self.loss, self.optimizer, list(self.metrics.values()), self.seed, self.num_threads)
@@ -266,26 +277,17 @@ class Trainer(Learner):
         content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
         return _resumed, (type(self), content, custom, self.num_threads)
 
+    def _check_call(self, fit: Fit) -> None:
+        """Raises ValueError in all processes unless they are about to do the same."""
+        if self.team.ranks > 1:
+            with self.team.together():
+                config, tensors = checkpoints.pack(self, None, {})
+            check_call(self.team, fit.arguments, fit.hooks, config, tensors)
+
     def _position(self) -> Position | None:
         """Where a fit stands that did not come to its end, unless steps were done since."""
         position = self._resumed if self._fit is None else self._fit.position()
         return position if position is not None and position.step == self.step else None
-
-    def _validation(self, data: Supervised, held: Index | None, given: Any) -> tuple[Supervised, Index] | None:
-        """What to evaluate on behind each epoch: the rows held back, or the data given; None: nothing."""
-        if given is None:
-            return None if held is None else (data, held)
-        if held is not None:
-            raise ValueError("validation_data and validation_split: expected one of them, got both")
-        if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
-            got = f"{len(given)} things" if isinstance(given, (tuple, list)) else type(given).__name__
-            raise TypeError(f"validation_data: expected (X, y) or (X, y, sample_weight), got {got}")
-        try:
-            other = Supervised.accept(self.model, self.loss, *given)
-        except (TypeError, ValueError) as error:
-            kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"validation_data: {error}") from error
-        return other, other.used
 
 
 def _resumed(cls: type[Trainer], content: bytes, custom: dict[str, Any], num_threads: int | None) -> Trainer:

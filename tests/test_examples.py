@@ -288,6 +288,15 @@ def test_beyond_memory(tmp_path):
     assert accuracy_in(said) > 85
 
 
+def test_distributed_mnist_alone(tmp_path):
+    """In more processes than one: tests/mpi/test_same_bits.py."""
+    pytest.importorskip("mpi4py.MPI")
+    said = run("distributed_mnist.py", "--digits", "--epochs", "2", home=tmp_path).splitlines()
+    assert re.fullmatch(r"Test accuracy [\d.]+% in 1 processes, weights \w{16}", said[-1]) and len(said) == 3
+    again = run("distributed_mnist.py", "--digits", "--epochs", "2", "--resume", home=tmp_path).splitlines()
+    assert again == ["nothing is left to do: this fit had come to its end when it was saved", said[-1]]
+
+
 def test_sklearn_mnist_out_of_reach_says_so(tmp_path):
     done = started("sklearn_mnist.py", home=tmp_path)
     assert done.returncode == 1 and "MNIST is not in" in done.stderr and "Traceback" not in done.stderr

@@ -24,6 +24,8 @@ class TensorBoard:
     if the folder cannot be made.
     """
 
+    only_watches = True  # training is the same without it
+
     def __init__(self, folder: Path, every_n_steps: int | None = None) -> None:
         self.folder = text(folder)
         self.every_n_steps = None if every_n_steps is None else whole("every_n_steps", every_n_steps)

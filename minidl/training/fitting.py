@@ -12,6 +12,7 @@ import numpy as np
 from minidl.arrays import Array
 from minidl.data import Index, epoch_order
 from minidl.optimizer import rate_at
+from minidl.training.agreement import check_weights, whole_steps
 from minidl.training.hooks import Hooks, State
 from minidl.training.learner import Learner
 from minidl.training.progress import Progress
@@ -154,12 +155,21 @@ class Fit:
 
     # ---- running
 
+    def call(self, hook: str, *args: Any) -> None:
+        """Calls a hook of all callbacks. What it raises, and whether to stop, is the same in all processes."""
+        with self.learner.team.together():
+            self.hooks.call(hook, self.learner, *args)
+        self.learner.stop = bool(self.learner.team.most([self.learner.stop])[0])
+
     def begin(self) -> None:
         """Calls on_fit_begin, and then gives callbacks what they remembered when the fit was interrupted."""
-        self.learner.stop = self.stop
-        self.hooks.call("on_fit_begin", self.learner)
+        self.learner.stop, team = self.stop, self.learner.team
+        if team.ranks > 1 and (why := whole_steps(self.learner.steps(in_parts=self.accumulate > 1))) is not None:
+            self.progress.note(f"distributed: each of {team.ranks} ranks does all of each step: {why}")
+        self.call("on_fit_begin")
         if self._states is not None:
-            self.hooks.load_states(self._states)
+            with team.together():
+                self.hooks.load_states(self._states)
             self._states = None
         self.started = True
 
@@ -167,25 +177,25 @@ class Fit:
         """Trains what is left."""
 
         def terminate() -> None:
-            self.hooks.call("on_terminate", self.learner)
-            self.hooks.call("on_save", self.learner)
+            self.call("on_terminate")
+            self.call("on_save")
 
         def check() -> None:
-            signals.check(terminate)
+            signals.check(terminate, self.learner.team)
 
         try:
             while self.begun or (self.finished < self.epochs and not self.learner.stop):
                 if not self.begun:
                     self.begun = True
-                    self.hooks.call("on_epoch_begin", self.learner, self.learner.epoch)
+                    self.call("on_epoch_begin", self.learner.epoch)
                     if self.learner.stop:
                         self.begun = False
                         break
                 self._epoch(check)
         finally:
             self.progress.close()
-        self.hooks.call("on_fit_end", self.learner)
-        self.hooks.call("on_save", self.learner)
+        self.call("on_fit_end")
+        self.call("on_save")
         check()
 
     def _epoch(self, check: Callable[[], None]) -> None:
@@ -202,7 +212,7 @@ class Fit:
         seconds = max(time.perf_counter() - began, 1e-9)
         logs = self._measured(order[: self.done])
         if self.validation is not None:
-            found = learner.evaluated(*self.validation, between=check)
+            found = learner.evaluated(*self.validation, check, learner.team)
             logs.update({f"val_{name}": value for name, value in found.items()})
         logs["lr"] = rate_at(learner.optimizer, max(learner.step - 1, 0))
         logs["images_per_second"] = (self.done - before) / seconds
@@ -210,8 +220,9 @@ class Fit:
         self.finished, self.begun = self.finished + 1, False
         self.losses, self.scores, self.done = [], [], 0
         self.progress.end_epoch(logs)
-        self.hooks.call("on_epoch_end", learner, learner.epoch - 1, logs)
-        self.hooks.call("on_save", learner)
+        check_weights(learner.team, learner.model)
+        self.call("on_epoch_end", learner.epoch - 1, logs)
+        self.call("on_save")
         check()
 
     def _chunk(self, order: Index) -> None:
@@ -219,9 +230,10 @@ class Fit:
         learner, left = self.learner, len(order) - self.done
         until = self.hooks.steps_until_next(learner.step)
         steps = max(1, min(self._planned, until or self._planned, left // self.step_size))
+        steps, due = learner.team.from_first([steps, steps == until])  # it has all callbacks, and a clock of its own
         size = min(self.step_size, left)  # the last partial batch goes alone
         rows = order[self.done : self.done + steps * size]
-        batch = learner.batches(self.data, rows, size, self.batch_size)
+        batch = learner.batches(self.data, rows, size, self.batch_size, learner.team)
         before, began = learner.step, time.perf_counter()
         with learner.stepping():
             try:
@@ -235,8 +247,11 @@ class Fit:
         fitting = int(CHUNK_SECONDS * steps / max(time.perf_counter() - began, 1e-9))
         self._planned = max(1, min(fitting, 2 * self._planned))  # a last, small batch was quick: that says little
         self.progress.advance(steps)
-        if steps == until:
-            self.hooks.step_end(learner, learner.step - 1, self.data.mean(batch.losses[-size:], rows[-size:]))
+        if due:
+            loss = self.data.mean(batch.losses[-size:], rows[-size:])
+            with learner.team.together():
+                self.hooks.step_end(learner, learner.step - 1, loss)
+            self.call("on_save")
 
     def _measured(self, seen: Index) -> dict[str, float]:
         """Loss and metrics of the epoch so far."""

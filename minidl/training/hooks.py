@@ -14,7 +14,8 @@ on_epoch_end, on_fit_end and on_terminate, when all callbacks have seen that ste
 What a callback remembers goes into checkpoints if it has `state_dict()` and `load_state_dict(state)`; an empty state is
 nothing to remember. At a resume it goes to the callback of the same class; several of one class are told apart by an
 attribute `state_key`, or else by their order. A fit without a callback that the file remembers is refused, unless that
-one had an attribute `only_watches` that was true: training is the same without it.
+one had an attribute `only_watches` that was true: training is the same without it. Where several processes train
+together (distributed.py), callbacks run in each of them, but those that only watch in the first alone.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ HOOKS = ("on_fit_begin", "on_epoch_begin", "on_step_end", "on_epoch_end", "on_fi
 class Hooks:
     """The hooks of some callbacks, called one after the other.
 
-    Raises TypeError for a callback without any hook, with a misspelt one, or with half of what a state needs.
+    watchers: False leaves out those that only watch. Raises TypeError for a callback without any hook, with a misspelt
+    one, or with half of what a state needs.
     """
 
-    def __init__(self, callbacks: Iterable[Any]) -> None:
+    def __init__(self, callbacks: Iterable[Any], watchers: bool = True) -> None:
         if not isinstance(callbacks, Iterable):
             raise TypeError(f"callbacks: expected a list of objects, got {callbacks!r}")
         self.callbacks = list(callbacks)
@@ -53,6 +55,8 @@ class Hooks:
                 raise TypeError(f"callbacks: expected {expected}, {type(callback).__name__} has one of them")
             if getattr(callback, "every_n_steps", None) is not None:
                 whole(f"every_n_steps of {callback!r}", callback.every_n_steps)
+        if not watchers:
+            self.callbacks = [one for one in self.callbacks if not getattr(one, "only_watches", False)]
 
     def steps_until_next(self, step: int) -> int | None:
         """How many steps, from this one on, may run until a callback wants to see one; None: as many as you like."""
@@ -60,12 +64,11 @@ class Hooks:
         return min(steps, default=None)
 
     def step_end(self, trainer: Any, step: int, loss: float) -> None:
-        """Calls on_step_end, behind this step, of the callbacks that want to see it, and then on_save of all."""
+        """Calls on_step_end, behind this step, of the callbacks that want to see it."""
         for callback in self.callbacks:
             n = _every(callback)
             if n is not None and (step + 1) % n == 0:
                 callback.on_step_end(trainer, step, loss)
-        self.call("on_save", trainer)
 
     def states(self) -> list[State]:
         """Key and state_dict() of each callback that has something to remember, and whether a resume needs it."""

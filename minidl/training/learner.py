@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from minidl import losses
 from minidl.arrays import Array
 from minidl.data import Index
+from minidl.distributed import ALONE, Alone
 from minidl.history import History
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import NAMES as METRICS
@@ -23,6 +24,7 @@ from minidl.optimizer import rate_at
 from minidl.per_example import check_apart
 from minidl.sequential import Sequential
 from minidl.shapes import Limit, whole
+from minidl.training.agreement import check_data
 from minidl.training.diagnosis import explain
 from minidl.training.kept import Kept
 from minidl.training.per_example_steps import ClippedSteps
@@ -50,12 +52,16 @@ class Learner:
         clip_norm: float | None = None,
         clip_value: float | None = None,
         per_example_clip: float | None = None,
+        distributed: Alone | None = None,
     ) -> None:
         if not isinstance(model, Sequential):
             raise TypeError(f"model: expected a Sequential, got {model!r}")
         if isinstance(optimizer, type) or not hasattr(optimizer, "step"):
             raise TypeError(f"optimizer: expected an object with step(params, lr), such as SGD(0.1), got {optimizer!r}")
         self.model, self.optimizer, self.num_threads = model, optimizer, num_threads
+        if distributed is not None and not isinstance(distributed, Alone):
+            raise TypeError(f"distributed: expected a minidl.distributed.MPI() or None, got {distributed!r}")
+        self.team = ALONE if distributed is None else distributed
         if num_threads is not None:
             check_num_threads(num_threads)
         self.loss = losses.get(loss)
@@ -88,14 +94,16 @@ class Learner:
 
         Raises as fit, and ValueError for an empty batch.
         """
-        data = Supervised.accept(self.model, self.loss, X, y, sample_weight)
-        if not len(data.used):
-            raise ValueError("X: expected at least one example in a batch, got none")
-        self.check_batch(len(data.used))
-        self.check_trainable()
-        with self.model.busy.training("train_batch"), self.stepping():
+        with self.team.together():
+            data = Supervised.accept(self.model, self.loss, X, y, sample_weight)
+            if not len(data.used):
+                raise ValueError("X: expected at least one example in a batch, got none")
+            self.check_batch(len(data.used))
+            self.check_trainable()
+        check_data(self.team, data, self.step)
+        with self.model.busy.training("train_batch"), self.stepping(), self.team.awaited():
             self.kept.keep_batch(self.task, data)
-            batch = self.batches(data, data.used, len(data.used))
+            batch = self.batches(data, data.used, len(data.used), team=self.team)
             self.run(batch)
         return data.mean(batch.losses, data.used)
 
@@ -212,7 +220,9 @@ class Learner:
             raise ValueError(f"lr: expected a number that {dtype} can hold, got {rate}")
         return rate
 
-    def batches(self, data: Supervised, rows: Index, size: int, micro: int | None = None) -> Batches:
+    def batches(
+        self, data: Supervised, rows: Index, size: int, micro: int | None = None, team: Alone = ALONE
+    ) -> Batches:
         """What the steps on these rows are given: `size` of them each, `micro` of these together (None: all)."""
         dtype = self.model.dtype
         return Batches(
@@ -225,8 +235,9 @@ class Learner:
             micro if micro is not None and self._network().couples else size,
             self._rate,
             self._count,
-            losses=np.empty(len(rows), dtype),
-            scores=np.empty((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
+            losses=np.zeros(len(rows), dtype),
+            scores=np.zeros((len(rows), *self.model.output_shape), dtype) if self.metrics else None,
+            team=team,
             clip={name: most for name in ("clip_norm", "clip_value") if (most := getattr(self, name)) is not None},
         )
 
@@ -235,16 +246,22 @@ class Learner:
         self.check_trainable()
         done = self.steps(in_parts=batch.micro < batch.size).run(batch, self.num_threads)
         if done < batch.steps:
-            raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
+            with self.team.together():
+                raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
 
-    def evaluated(self, data: Supervised, rows: Index, between: Callable[[], None] = lambda: None) -> dict[str, float]:
-        """The loss and the metrics of these rows; calls `between` now and then."""
-        scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
+    def evaluated(
+        self, data: Supervised, rows: Index, between: Callable[[], None] = lambda: None, team: Alone = ALONE
+    ) -> dict[str, float]:
+        """The loss and the metrics of these rows; calls `between` now and then. team: who does a part of them each."""
         step = data.examples.at_once
-        for start in range(0, len(rows), step):
+        scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
+        mine, ours = scores[team.part(len(rows))], rows[team.part(len(rows))]
+        for start in range(0, -(-len(rows) // team.ranks), step):  # in all processes equally often
             here = slice(start, start + step)
-            scores[here] = self.model.predict(data.examples.copy(rows[here]), self.num_threads)
+            with team.together():
+                mine[here] = self.model.predict(data.examples.copy(ours[here]), self.num_threads)
             between()
+        team.gather_rows(scores)
         targets = data.targets[rows]
         found = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
         found.update(self.measured(targets, scores))

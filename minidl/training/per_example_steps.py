@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from minidl.arrays import Array
+from minidl.distributed import ALONE
 from minidl.layer import drew
 from minidl.losses import Loss, checked_loss
 from minidl.network import Network
@@ -94,6 +95,11 @@ class ClippedSteps:
         return self.steps.update
 
     @property
+    def shares(self) -> bool:
+        """As FusedSteps.shares."""
+        return self.steps.shares
+
+    @property
     def seed(self) -> int:
         """Of random numbers."""
         return self.steps.seed
@@ -108,7 +114,12 @@ class ClippedSteps:
         clipped, totals = weights.copy(), b.totals()
         for k in range(b.steps):
             one = b.step(k)
-            factors = clip_factors(self.network, self.loss, one, self.most, self.seed, num_threads)
+            team, factors = b.team if self.shares else ALONE, np.empty(len(one.rows), weights.dtype)
+            mine = team.part(len(one.rows))
+            with team.together():
+                ours = one.only(mine)
+                factors[mine] = clip_factors(self.network, self.loss, ours, self.most, self.seed, num_threads)
+            team.gather_rows(factors)
             clipped[one.rows] = weights[one.rows] * factors
             if self.steps.run(replace(one, weights=clipped, divisors=totals[k : k + 1]), num_threads) < 1:
                 return k

@@ -9,7 +9,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from minidl.distributed import ALONE, Alone
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)  # a SIGTERM first: it saves
 
 
 class Signals:
@@ -27,7 +29,7 @@ class Signals:
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
-            for number in SIGNALS:  # Ctrl-C first: from here on it cannot break off what is done here
+            for number in reversed(SIGNALS):  # Ctrl-C first: from here on it cannot break off what is done here
                 before = signal.getsignal(number)
                 if before is not None and before != signal.SIG_IGN:  # None: not set from Python, so not ours to replace
                     self._before[number] = before
@@ -41,13 +43,16 @@ class Signals:
         for number in list(self._pending):
             self._act(number, None)  # it came behind the last check
 
-    def check(self, terminating: Callable[[], None]) -> None:
-        """Acts on what has come; before a SIGTERM, calls `terminating`: all is between two steps now."""
-        if signal.SIGTERM in self._pending:
-            terminating()
-            self._act(signal.SIGTERM, None)
-        if signal.SIGINT in self._pending:
-            self._act(signal.SIGINT, None)
+    def check(self, terminating: Callable[[], None], team: Alone = ALONE) -> None:
+        """Acts on what has come to one of the processes; before a SIGTERM, calls `terminating`: between two steps."""
+        came = team.most([number in self._pending for number in SIGNALS])
+        for number in [number for number, flag in zip(SIGNALS, came, strict=True) if flag and number in self._before]:
+            if number not in self._pending:
+                self._pending.append(number)
+            if number == signal.SIGTERM:
+                terminating()
+            with team.together():
+                self._act(number, None)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # a forked child: no check may ever come

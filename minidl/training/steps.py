@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from minidl.arrays import Array
 from minidl.data import Examples, Index
+from minidl.distributed import ALONE, Alone
 from minidl.losses import Loss, checked_loss
 from minidl.lowering import plan_of
 from minidl.network import Network
 from minidl.sequential import Sequential
 from minidl.stages import Trainings
 from minidl_c.clip import clip
+from minidl_c.sharing import share_of
 from minidl_c.update import Update
 
 Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/clip.pyx
@@ -43,6 +45,7 @@ class Batches:
     scores: Array | None  # OUT (len(rows), classes)
     clip: Clip = field(default_factory=dict)
     divisors: NDArray[np.float64] | None = None  # for each step; None: the weight of its batch
+    team: Alone = ALONE  # the processes that do each step together
 
     @property
     def steps(self) -> int:
@@ -61,7 +64,10 @@ class Batches:
 
     def step(self, k: int) -> Batches:
         """The k-th step alone."""
-        here = slice(k * self.size, (k + 1) * self.size)
+        return self.only(slice(k * self.size, (k + 1) * self.size))
+
+    def only(self, here: slice) -> Batches:
+        """These rows alone."""
         scores = None if self.scores is None else self.scores[here]
         rows, numbers, losses = self.rows[here], self.numbers[here], self.losses[here]
         return replace(self, rows=rows, numbers=numbers, losses=losses, scores=scores)
@@ -100,19 +106,44 @@ class FusedSteps:
     def run(self, b: Batches, num_threads: int | None) -> int:
         """Does the steps; returns how many: fewer than asked for if one was not finite, which then changed nothing."""
         rates = np.array([b.rate(int(b.count[0]) + k) for k in range(b.steps)])
-        x, rows = b.examples.read(b.rows)
-        targets, weights = b.targets, b.weights
-        if rows is not b.rows:  # a converted copy of these rows alone
-            targets, weights = targets[b.rows], None if weights is None else weights[b.rows]
-        return self.plan.train(
+        team = b.team if self.shares else ALONE
+        with team.together():
+            x, rows, targets, weights = self._read(b, team)
+        done = self.plan.train(
             x, rows, b.size, targets, weights, b.losses, b.scores, b.totals(), rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.numbers,
-            **b.clip,
+            **b.clip, share=None if team.ranks == 1 else team,
         )  # fmt: skip
+        team.merge(b.losses)
+        if b.scores is not None:
+            team.merge(b.scores)
+        return int(done)
+
+    @property
+    def shares(self) -> bool:
+        """Whether several processes can do a step together; else each does the whole of it."""
+        return bool(self.plan.shares)
+
+    def _read(self, b: Batches, team: Alone) -> tuple[Array, Index, Array, Array | None]:
+        """What the plan reads: x, the rows in it, and targets and weights by row of it."""
+        first, end = share_of(b.size, team.rank, team.ranks)
+        mine = np.arange(len(b.rows)).reshape(-1, b.size)[:, first : max(end, first + 1)].reshape(-1)
+        wanted = b.rows[mine]
+        x, found = b.examples.read(wanted)
+        if found is wanted:
+            return x, b.rows, b.targets, b.weights
+        rows = np.zeros_like(b.rows)  # a converted copy of those of this process, who reads no others
+        rows[mine] = found
+        return x, rows, b.targets[wanted], None if b.weights is None else b.weights[wanted]
 
 
 class StagedSteps:
-    """Steps with a layer, a loss or an optimizer in Python. The same slots, so for native parts the same bits."""
+    """Steps with a layer, a loss or an optimizer in Python. The same slots, so for native parts the same bits.
+
+    Of several processes each does the whole step.
+    """
+
+    shares = False
 
     def __init__(
         self, model: Sequential, loss: Loss, optimizer: Any, update: Update | None, seed: int, trained: Trainings

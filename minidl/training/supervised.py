@@ -73,6 +73,24 @@ class Supervised:
             raise ValueError(f"validation_split: {error}") from error
         return np.sort(train), np.sort(held)
 
+    def to_validate(
+        self, model: Sequential, loss: Loss, held: Index | None, given: Any
+    ) -> tuple[Supervised, Index] | None:
+        """What to evaluate on behind each epoch: the rows held back, or the data given; None: nothing."""
+        if given is None:
+            return None if held is None else (self, held)
+        if held is not None:
+            raise ValueError("validation_data and validation_split: expected one of them, got both")
+        if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
+            got = f"{len(given)} things" if isinstance(given, (tuple, list)) else type(given).__name__
+            raise TypeError(f"validation_data: expected (X, y) or (X, y, sample_weight), got {got}")
+        try:
+            other = Supervised.accept(model, loss, *given)
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"validation_data: {error}") from error
+        return other, other.used
+
     def numbers(self, rows: Index) -> Index:
         """The places of these rows among those that are used: what they would be if the others were not there."""
         return rows if len(self.used) == len(self.examples) else np.searchsorted(self.used, rows)

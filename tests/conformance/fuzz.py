@@ -27,7 +27,7 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from conformance.nets import Net, digest
+from conformance.nets import Net, digest, trained_by
 from conformance.trial import Trial, alone
 from conformance.trials import KERNELS, relu
 from kernels.conftest import Check
@@ -66,9 +66,10 @@ def judge(trial: Trial, rng: np.random.Generator, check: Check) -> None:
 
 
 def judge_net(seed: int) -> None:
-    """All that a random net computes has to be the same for any number of threads."""
-    threads = 1 + seed // 2 % 4
+    """All that a random net computes has to be the same for any number of threads, and of processes that train it."""
+    threads, ranks = 1 + seed // 2 % 4, 2 + seed // 3 % 4
     assert digest(Net(seed).results(1)) == digest(Net(seed).results(threads)), f"1 and {threads} threads differ"
+    assert digest(trained_by(1, seed)) == digest(trained_by(ranks, seed, threads)), f"{ranks} processes differ"
 
 
 # ---- blocks --------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import contextlib
 import hashlib
 
 import numpy as np
+from ranks import Rank, played
 
 import minidl
 from minidl import Sequential, Trainer
@@ -75,6 +76,21 @@ class Net:
         found += [*trainer.per_example_gradients(*some, reduce="norm").values()]
         found += [array for param in model.params.values() for array in (param.value, param.grad)]
         return [*found, model.predict(self.X, threads), model.predict(self.X[:3], threads)]
+
+
+def trained_by(ranks: int, seed: int, threads: int = 1) -> list[np.ndarray]:
+    """Losses and weights of a net that so many processes, which threads play, have trained: the same in all of them."""
+
+    def process(team: Rank) -> list[np.ndarray]:
+        net, losses = Net(seed), []
+        trainer = Trainer(net.model, "softmax_cross_entropy", net.optimizer, num_threads=threads, distributed=team)
+        with contextlib.suppress(FloatingPointError):
+            losses += trainer.fit(net.X, net.y, **net.fit)["loss"]
+        return [np.array([*losses, trainer.step]), *net.model.state_dict().values()]
+
+    found, _ = played(ranks, process)
+    assert len({digest(one) for one in found}) == 1, "processes differ"
+    return found[0]
 
 
 def _optimizer(rng: np.random.Generator) -> Optimizer:

@@ -29,7 +29,7 @@ THREADS = (2, 3, 4, 8)
 
 def train(seed: int, nets: int) -> None:
     """Random nets on several threads, and kernels that Python calls."""
-    from conformance.nets import Net, digest
+    from conformance.nets import Net, digest, trained_by
     from conformance.trial import alone
     from conformance.trials import KERNELS
 
@@ -37,6 +37,7 @@ def train(seed: int, nets: int) -> None:
         expected = digest(Net(number).results(1))
         threads = THREADS[number // 2 % len(THREADS)]
         assert digest(Net(number).results(threads)) == expected, f"net {number}: {threads} threads change bits"
+        trained_by(2, number, threads)
         for trial in KERNELS[number % len(KERNELS)](np.random.default_rng(number)):
             trial.run(alone(trial), threads)
 

@@ -1,0 +1,113 @@
+"""A batch shared out over processes, here played by threads: their number changes no bit."""
+
+import numpy as np
+import pytest
+from ranks import played
+
+from minidl import Sequential, Trainer
+from minidl.layers import (
+    BatchNorm1D,
+    BatchNorm2D,
+    Conv2D,
+    Dense,
+    DepthwiseConv2D,
+    Dropout,
+    Flatten,
+    GroupNorm,
+    MaxPool2D,
+    PReLU,
+    ReLU,
+    Residual,
+)
+from minidl.optimizers import SGD
+
+SHAPE, CLASSES = (2, 9, 8), 4
+RANKS = (2, 3, 4, 7, 17)
+
+
+def lenet():
+    return [
+        *(Conv2D(6, 3, padding=1), ReLU(), MaxPool2D(2), Conv2D(5, 2), ReLU(), Flatten()),
+        *(Dense(20), ReLU(), Dense(CLASSES)),
+    ]
+
+
+def with_statistics():
+    body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), ReLU()]
+    return [
+        *(Conv2D(8, 3, use_bias=False), BatchNorm2D(), ReLU(), Residual(*body), GroupNorm(4), PReLU(), Dropout(0.3)),
+        *(Flatten(), Dense(12), BatchNorm1D(), ReLU(), Dense(CLASSES)),
+    ]
+
+
+NETS = {"lenet": lenet, "statistics": with_statistics}
+
+
+def trained(net, dtype, batch, ranks, weights=None, spoil=None):
+    """What each of so many processes has after three steps: its state, what it did, and its losses; bytes exchanged."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((3 * batch, *SHAPE)).astype(dtype), rng.integers(0, CLASSES, 3 * batch)
+    if spoil is not None:
+        X[spoil] = np.finfo(dtype).max
+
+    def process(team):
+        model = Sequential(NETS[net](), SHAPE, seed=1, dtype=dtype)
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=1 + team.rank % 2)
+        plan, parameters, update = (steps := trainer.steps()).plan, model.network.parameters, steps.update
+        losses, count = np.zeros(3 * batch, dtype), np.zeros(1, np.int64)
+        with np.errstate(all="ignore"):
+            done = plan.train(
+                X.reshape(len(X), -1), np.arange(len(X)), batch, y, weights, losses, None,
+                np.full(3, float(batch)), np.full(3, 0.1), parameters.values, parameters.grads, update,
+                trainer.num_threads, 0, count, share=team if ranks > 1 else None,
+            )  # fmt: skip
+        return {k: v.tobytes() for k, v in model.state_dict().items()}, done, losses
+
+    return played(ranks, process)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("net", NETS)
+@pytest.mark.parametrize("batch", [2, 17, 64, 100, 330])
+def test_any_number_of_processes_gives_the_same_bits(net, batch, dtype):
+    """Also with more processes than slots, whose losses the others have."""
+    ((state, done, losses),), _ = trained(net, dtype, batch, 1)
+    assert done == 3
+    for ranks in RANKS:
+        processes, _ = trained(net, dtype, batch, ranks)
+        assert all(other == state and steps == 3 for other, steps, _ in processes), f"{ranks} processes"
+        assert np.array_equal(np.sum([own for _, _, own in processes], axis=0), losses)
+        assert all(((own == 0) | (own == losses)).all() for _, _, own in processes)
+
+
+@pytest.mark.parametrize("ranks, nodes", [(2, 2), (4, 4), (8, 8), (3, 7), (5, 9)])
+def test_whole_nodes_of_the_tree_are_exchanged_and_not_slots(ranks, nodes):
+    """Nodes as large as can be: they go to those who join them, but for their own; then all get the sums."""
+    net = NETS["lenet"]
+    numbers = sum(param.value.size for param in Sequential(net(), SHAPE).params.values())
+    _, sent = trained("lenet", "float32", 256, ranks)
+    expected = 4 * numbers * (nodes * (ranks - 1) / ranks + ranks - 1)
+    assert 0.95 < sent / 3 / expected < 1.1
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_an_infinite_loss_of_one_process_stops_all_though_gradients_are_finite(ranks):
+    """The square of a distance of 1e25 is not a float32, twice the distance is."""
+    rng = np.random.default_rng(0)
+    X, y = 1e-9 * rng.random((192, 4), dtype=np.float32), np.zeros((192, 1), np.float32)
+    y[64 + 50] = 1e25
+
+    def process(team):
+        trainer = Trainer(Sequential([Dense(1)], (4,), seed=0), "mean_squared_error", SGD(0.1), distributed=team)
+        with pytest.raises(FloatingPointError, match="step 1"):
+            trainer.fit(X, y, batch_size=64, shuffle=False, verbose=0)
+        return trainer.step
+
+    assert played(ranks, process)[0] == [1] * ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_loss_that_is_not_finite_in_one_process_stops_all(ranks):
+    processes, _ = trained("lenet", "float32", 64, ranks, spoil=64 + 50)
+    assert all(done == 1 for _, done, _ in processes)
+    assert all(state == processes[0][0] for state, _, _ in processes)

@@ -1,0 +1,73 @@
+"""A training that lasts some seconds, is saved, and goes on where it was; some rank may do something bad in it."""
+
+import hashlib
+import os
+import sys
+import time
+
+from mpi.nets import images, lenet
+
+from minidl import Sequential, Trainer
+from minidl.callbacks import Checkpoint
+from minidl.distributed import MPI
+from minidl.optimizers import SGD
+
+EPOCHS, STEPS = 3, 8  # an epoch
+
+
+class Slowly:
+    """Makes steps last, so that somebody can interfere; says where its rank is; and perhaps does what `deed` says."""
+
+    def __init__(self, team, deed, pause):
+        self.team, self.deed, self.pause = team, deed, pause
+
+    def on_fit_begin(self, trainer):
+        sys.stdout.write(f"rank {self.team.rank} is {os.getpid()}\n")
+        sys.stdout.flush()
+
+    def on_step_end(self, trainer, step, loss):
+        time.sleep(self.pause)
+        if step == 11 and self.team.rank == self.team.ranks - 1:
+            if self.deed == "raise in a callback":
+                raise ZeroDivisionError("something went wrong")
+            if self.deed == "exit in a callback":
+                raise SystemExit(3)
+            if self.deed == "fail in a step":
+                self.team.scatter = no_memory
+            if self.deed == "stop":
+                trainer.stop = True
+
+
+def no_memory(*buffers):
+    raise MemoryError("no room for what the others send")
+
+
+def main(folder, deed="", pause="0.05"):
+    team, file = MPI(), os.path.join(folder, "last")
+    X, y = images(30 * STEPS - 7)  # the last batch has 23 examples
+    if os.path.exists(file):
+        trainer = Trainer.resume(file, distributed=team)
+    else:
+        model = Sequential(lenet(), (1, 28, 28), seed=0)
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), ["accuracy"], distributed=team)
+    last = team.rank == team.ranks - 1
+    if deed == "raise before" and last:
+        raise ZeroDivisionError("something went wrong")
+    if deed == "exit before" and last:
+        sys.exit(5)
+    if deed == "leave before" and last:
+        return
+    callbacks = [Checkpoint(file, every_n_steps=2), Slowly(team, deed, float(pause))]
+    try:
+        trainer.fit(X, y, epochs=EPOCHS, batch_size=30, callbacks=callbacks, verbose=0)
+    except MemoryError:  # a script that goes on by itself, while others wait in fit
+        time.sleep(60)
+    if deed == "raise behind" and last:
+        raise ZeroDivisionError("something went wrong")
+    found = hashlib.sha256(b"".join(value.tobytes() for value in trainer.model.state_dict().values()))
+    found.update(repr([trainer.history[name] for name in ("loss", "accuracy")]).encode())
+    sys.stdout.write(f"rank {team.rank} has {found.hexdigest()} at {trainer.step}\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,102 @@
+"""Ranks that disagree: each case is refused in all of them; a good fit goes through behind it. Prints what they say."""
+
+import sys
+
+import numpy as np
+from mpi.nets import images
+
+from minidl import Sequential, Trainer
+from minidl.callbacks import EarlyStopping
+from minidl.distributed import ALONE, MPI
+from minidl.layer import Layer
+from minidl.layers import Dense, Flatten, Rescale
+from minidl.optimizers import SGD
+
+team = MPI() if __name__ == "__main__" else ALONE
+X, y = images(64)
+odd = team.rank == team.ranks - 1  # the rank that makes the mistake
+
+
+class Unseeded(Layer):
+    """Draws other numbers in each process."""
+
+    def forward(self, x, training):
+        return x + np.random.default_rng().standard_normal(x.shape).astype(x.dtype) if training else x
+
+    def backward(self, dy):
+        return dy
+
+
+class Failing:
+    """A callback that fails in one rank."""
+
+    def on_step_end(self, trainer, step, loss):
+        if odd and step == 2:
+            raise OSError("no space left")
+
+
+def trainer(layers=(), seed=0, dtype="float32", **options):
+    model = Sequential([Rescale(1 / 255), Flatten(), *layers, Dense(10)], (1, 28, 28), seed=seed, dtype=dtype)
+    options = {"optimizer": SGD(0.1), **options}
+    return Trainer(model, "softmax_cross_entropy", distributed=team, **options)
+
+
+def fit(made=None, X=X, y=y, **arguments):
+    (made or trainer()).fit(X, y, **{"epochs": 2, "batch_size": 16, "verbose": 0, **arguments})
+
+
+def other(usual, different):
+    return different if odd else usual
+
+
+def changed(made):
+    param = made.model.params["2.weight"]
+    param.value = param.value + other(0, 1)
+    return made
+
+
+def train_batch(n):
+    made = trainer()
+    made.train_batch(X[:n], y[:n])
+
+
+CASES = {
+    "X": lambda: fit(X=other(X, X[::-1])),
+    "y": lambda: fit(y=other(y, y[::-1])),
+    "fewer rows": lambda: fit(X=other(X, X[:-1]), y=other(y, y[:-1])),
+    "sample_weight": lambda: fit(sample_weight=other(None, np.full(64, 2.0))),
+    "validation_data": lambda: fit(validation_data=other((X, y), (X[:9], y[:9]))),
+    "epochs": lambda: fit(epochs=other(2, 3)),
+    "batch_size": lambda: fit(batch_size=other(16, 17)),
+    "callbacks": lambda: fit(callbacks=other([], [EarlyStopping("loss")])),
+    "seed": lambda: fit(trainer(seed=other(0, 1))),
+    "weights": lambda: fit(changed(trainer())),
+    "layers": lambda: fit(trainer([Dense(other(10, 11))])),
+    "dtype": lambda: fit(trainer(dtype=other("float32", "float64"))),
+    "optimizer": lambda: fit(trainer(optimizer=SGD(other(0.1, 0.2)))),
+    "clip": lambda: fit(trainer(clip_norm=other(None, 1.0))),
+    "shuffle": lambda: fit(shuffle=other(True, False)),
+    "wrong y": lambda: fit(y=other(y, y + 1)),
+    "wrong X": lambda: fit(X=other(X, X[:, :, :5])),
+    "unseeded": lambda: fit(trainer([Unseeded()])),
+    "callback": lambda: fit(callbacks=[Failing()]),
+    "infinite": lambda: fit(trainer([Dense(10)], optimizer=SGD(1e30))),
+    "batch": lambda: train_batch(other(20, 21)),
+    "wrong batch": lambda: train_batch(other(20, 0)),
+}
+
+
+def main():
+    for name, case in CASES.items():
+        try:
+            case()
+            told = "nothing"
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+        sys.stdout.write(f"{team.rank} {name} | {told}\n")
+    fit()
+    sys.stdout.write(f"{team.rank} end | fine\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Trains some nets, alone or as a rank of a job, and prints a hash of each: of weights, history and predictions."""
+
+import contextlib
+import hashlib
+import sys
+import tempfile
+
+import numpy as np
+
+from minidl import Sequential, Trainer
+from minidl.callbacks import CSVLogger, EarlyStopping
+from minidl.distributed import MPI
+from minidl.layer import Layer
+from minidl.layers import (
+    BatchNorm1D,
+    BatchNorm2D,
+    Conv2D,
+    Dense,
+    Dropout,
+    Flatten,
+    GlobalAvgPool2D,
+    MaxPool2D,
+    ReLU,
+    Rescale,
+)
+from minidl.optimizers import SGD, Adam
+
+
+class Looking:
+    """In rank 0 alone: what looks at a trainer does not wait for the others."""
+
+    only_watches = True
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        X, y = images(40)
+        with contextlib.redirect_stdout(None):
+            trainer.report()
+        trainer.evaluate(X, y)
+        trainer.per_example_gradients(X, y, reduce="norm", training=False)
+
+
+class Noise(Layer):
+    """In NumPy, and so whole steps in each rank."""
+
+    def forward(self, x, training):
+        return x + self.rng.standard_normal(x.shape).astype(x.dtype) if training else x
+
+    def backward(self, dy):
+        return dy
+
+
+def block(channels):
+    return [Conv2D(channels, 3, padding=1, use_bias=False), BatchNorm2D(), ReLU()]
+
+
+def lenet():
+    convs = [Rescale(1 / 255), Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2), Conv2D(16, 5), ReLU(), MaxPool2D(2)]
+    return [*convs, Flatten(), Dense(120), ReLU(), Dense(84), ReLU(), Dense(10)]
+
+
+def vgg():
+    stages = [*block(8), *block(8), MaxPool2D(2), *block(16), *block(16), MaxPool2D(2)]
+    return [Rescale(1 / 255), *stages, Flatten(), Dense(24), BatchNorm1D(), ReLU(), Dense(10)]
+
+
+def dropout():
+    return [Rescale(1 / 255), Flatten(), Dropout(0.2), Dense(64), ReLU(), Dropout(0.5), Dense(10)]
+
+
+def noisy():
+    return [Rescale(1 / 255), Conv2D(4, 5, stride=3), ReLU(), Noise(), GlobalAvgPool2D(), Dense(10)]
+
+
+SMALL, SOME = {"batch_size": 20}, {"batch_size": 100, "validation_split": 0.1}
+CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
+    "lenet": (lenet, "float32", {}, SOME),
+    "lenet with few tiles": (lenet, "float32", {}, SMALL),
+    "vgg": (vgg, "float32", {"optimizer": Adam(0.003)}, SOME),
+    "vgg float64": (vgg, "float64", {"clip_norm": 0.5}, SMALL),
+    "vgg accumulating": (vgg, "float32", {}, {"batch_size": 16, "accumulate": 2}),
+    "dropout": (dropout, "float32", {}, SOME),
+    "examples clipped": (dropout, "float64", {"per_example_clip": 0.1}, SMALL),
+    "noise in NumPy": (noisy, "float32", {}, SMALL),
+}
+
+
+def images(n=237):
+    """Of ten classes, that differ in their brightness: small nets learn something."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 10, n)
+    return (rng.integers(0, 60, (n, 1, 28, 28)) + 15 * y[:, None, None, None]).astype(np.uint8), y
+
+
+def trained(case, team):
+    layers, dtype, options, arguments = CASES[case]
+    options = {"optimizer": SGD(0.02, momentum=0.9), **options}
+    X, y = images()
+    weights = np.random.default_rng(1).integers(0, 3, len(X)) / 2.0 if "clipped" in case or case == "dropout" else None
+    if case == "dropout":
+        X = X.astype(np.float16)  # converted as it is read
+    model = Sequential(layers(), (1, 28, 28), seed=1, dtype=dtype)
+    trainer = Trainer(model, "softmax_cross_entropy", metrics=["accuracy"], seed=2, distributed=team, **options)
+    with tempfile.TemporaryDirectory() as folder:  # a callback that watches: rank 0 alone writes
+        callbacks = [CSVLogger(f"{folder}/log.csv"), EarlyStopping("loss", patience=2), Looking()]
+        trainer.fit(X, y, epochs=2, sample_weight=weights, callbacks=callbacks, verbose=0, **arguments)
+    for start in (0, 33):
+        trainer.train_batch(X[start : start + 33], y[start : start + 33])
+    found = hashlib.sha256(b"".join(value.tobytes() for value in model.state_dict().values()))
+    found.update(repr([(name, trainer.history[name]) for name in trainer.history if "second" not in name]).encode())
+    found.update(model.predict(X).tobytes())
+    return found.hexdigest()
+
+
+if __name__ == "__main__":
+    team = None if sys.argv[1:] == ["alone"] else MPI()
+    for case in CASES if team is None else sys.argv[1:] or CASES:
+        sys.stdout.write(f"{case}: {trained(case, team)}\n")

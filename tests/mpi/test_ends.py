@@ -1,0 +1,109 @@
+"""A rank that raises, leaves or is killed ends all of them within seconds; what was saved goes on with any number."""
+
+import functools
+import os
+import random
+import re
+import signal
+import tempfile
+import time
+
+import pytest
+from mpi.jobs import needs_mpi, run, start
+from mpi.lasting import EPOCHS, STEPS
+
+pytestmark = needs_mpi
+KILLS = int(os.environ.get("MINIDL_KILLS", "2"))
+SECONDS = 10  # that a job may take to end
+
+
+@functools.cache
+def uninterrupted():
+    """The hash of a training that nobody disturbs, in one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        return hashes(run(None, "lasting.py", folder, "", "0"), 1)
+
+
+def hashes(found, ranks):
+    """The one hash that all ranks print at their end."""
+    code, out, err = found
+    assert code == 0, err
+    ends = re.findall(r"rank \d+ has (\w+ at \d+)", out)
+    assert len(ends) == ranks and len(set(ends)) == 1, out
+    return ends[0]
+
+
+def ended(job, since):
+    """What a job wrote that had to end by itself."""
+    try:
+        out, err = job.communicate(timeout=SECONDS - (time.monotonic() - since))
+    except Exception:
+        os.killpg(job.pid, 9)
+        raise
+    assert job.returncode != 0
+    return out, err
+
+
+def begun(job, ranks):
+    """The processes of a job, by rank, when all of them have begun their fit."""
+    processes = {}
+    while len(processes) < ranks:
+        found = re.match(r"rank (\d+) is (\d+)", job.stdout.readline())
+        assert found, job.stderr.read()
+        processes[int(found[1])] = int(found[2])
+    return processes
+
+
+@pytest.mark.parametrize(
+    "deed, told",
+    [
+        ("raise before", "ZeroDivisionError: something went wrong"),
+        ("raise in a callback", "ZeroDivisionError: something went wrong"),
+        ("fail in a step", "MemoryError: no room"),
+        ("raise behind", "ZeroDivisionError: something went wrong"),
+        ("exit before", "rank 1 has ended"),
+        ("leave before", "rank 1 has ended"),
+        ("exit in a callback", "rank 1 of 2: SystemExit: 3"),
+    ],
+)
+def test_a_rank_that_fails_ends_all(tmp_path, deed, told):
+    began = time.monotonic()
+    _, err = ended(start(2, "lasting.py", tmp_path, deed, "0"), began)
+    assert told in err and "rank 1" in err, err
+    if deed in ("raise in a callback", "exit in a callback", "fail in a step"):  # behind step 12, which was saved
+        assert hashes(run(3, "lasting.py", tmp_path, "", "0"), 3) == uninterrupted()
+
+
+def test_one_rank_stops_all(tmp_path):
+    assert hashes(run(3, "lasting.py", tmp_path, "stop", "0"), 3).endswith("at 12")
+
+
+@pytest.mark.parametrize("who", ["one rank", "all ranks"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_all_between_two_steps(tmp_path, who, number):
+    job = start(2, "lasting.py", tmp_path)
+    processes = begun(job, 2)
+    time.sleep(0.2)
+    for process in list(processes.values())[: 1 if who == "one rank" else 2]:
+        os.kill(process, number)
+    ended(job, time.monotonic())
+    if number == signal.SIGTERM:
+        assert hashes(run(1, "lasting.py", tmp_path, "", "0"), 1) == uninterrupted()
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_a_rank_that_is_killed_ends_all(tmp_path, seed):
+    """At any time, also in the start; what was saved goes on with another number of ranks, to the same end."""
+    draw = random.Random(seed)
+    ranks, pause = draw.choice([2, 3, 4]), draw.choice([0, 0.002, 0.02])
+    job = start(ranks, "lasting.py", tmp_path, "", pause)
+    processes = begun(job, ranks)
+    time.sleep(draw.uniform(0, 0.05 + EPOCHS * STEPS * pause))
+    try:
+        os.kill(processes[draw.randrange(ranks)], signal.SIGKILL)
+    except ProcessLookupError:
+        job.communicate(timeout=SECONDS)  # it was done
+    else:
+        ended(job, time.monotonic())
+    other = draw.choice([n for n in (1, 2, 3, 4) if n != ranks])
+    assert hashes(run(other, "lasting.py", tmp_path, "", "0"), other) == uninterrupted()

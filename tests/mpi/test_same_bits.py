@@ -1,0 +1,50 @@
+"""One hash of weights, history and predictions for every number of ranks."""
+
+import functools
+import re
+
+import pytest
+from mpi.jobs import ROOT, needs_mpi, run
+from mpi.nets import CASES
+
+import minidl_c
+
+pytestmark = needs_mpi
+
+
+@functools.cache
+def alone():
+    """What a process without MPI prints, line by line."""
+    code, out, err = run(None, "nets.py", "alone")
+    assert code == 0 and len(out.splitlines()) == len(CASES), err
+    return sorted(out.splitlines())
+
+
+@pytest.mark.parametrize("ranks", [None, 1, 2, 3, 4])
+def test_ranks_change_no_bit(ranks):
+    """None: MPI() in a script that was started without mpiexec."""
+    code, out, err = run(ranks, "nets.py")
+    assert code == 0, err
+    assert sorted(out.splitlines()) == sorted(alone() * (ranks or 1))
+
+
+@pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of its own")
+def test_readme_prints_what_it_says(tmp_path):
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    program = re.search(r"^```python\n(# train\.py\n.*?)^```$", readme, re.M | re.S)[1]
+    (tmp_path / "train.py").write_text(program, encoding="utf-8")
+    said = re.findall(r"^    (\d \d\.\d{4} \w{16})$", readme, re.M)
+    assert [line[0] for line in said] == ["1", "2", "3"]
+    for line in said:
+        code, out, err = run(int(line[0]), tmp_path / "train.py", cwd=tmp_path)
+        assert (code, out.splitlines()) == (0, [line]), err
+
+
+def test_the_example_goes_on_with_more_ranks(tmp_path):
+    example = ROOT / "examples" / "distributed_mnist.py"
+    ends = set()
+    for ranks, resume in ((2, []), (3, ["--resume"])):
+        code, out, err = run(ranks, example, "--digits", "--epochs", "2", *resume, cwd=tmp_path)
+        assert code == 0, err
+        ends.add(out.splitlines()[-1].replace(f"in {ranks} processes", ""))
+    assert len(ends) == 1 and "accuracy" in ends.pop()

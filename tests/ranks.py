@@ -1,0 +1,71 @@
+"""Processes that train together, played by threads: what MPI does for minidl/distributed.py, without MPI."""
+
+import threading
+
+import numpy as np
+
+from minidl.distributed import Alone
+
+
+class Rank(Alone):
+    """One of them. `sent` holds the bytes that it sent to others, exchange by exchange."""
+
+    def __init__(self, rank, given, barrier):
+        self.rank, self.ranks, self.given, self.barrier, self.sent = rank, len(given), given, barrier, []
+
+    def swap(self, mine, sent=0):
+        """What all of them gave, when they have; nobody gives again before all have taken it."""
+        self.given[self.rank] = mine
+        self.barrier.wait(60)
+        given = list(self.given)
+        self.barrier.wait(60)
+        self.sent.append(sent)
+        return given
+
+    def scatter(self, mine, sent, everyones, received):
+        assert sum(sent) <= len(mine) and sum(received) <= len(everyones)
+        ends = np.cumsum(sent)
+        parts = [mine[end - n : end].copy() for n, end in zip(sent, ends, strict=True)]
+        given = [parts[self.rank] for parts in self.swap(parts, sum(sent) - sent[self.rank])]
+        assert [len(part) for part in given] == received
+        everyones[: sum(received)] = np.concatenate(given)
+
+    def gather(self, joined, counts):
+        end = np.cumsum(counts)[self.rank]
+        given = self.swap(joined[end - counts[self.rank] : end].copy(), (self.ranks - 1) * counts[self.rank])
+        assert [len(part) for part in given] == counts
+        joined[: sum(counts)] = np.concatenate(given)
+
+    def gather_rows(self, rows):
+        rows[:] = np.concatenate(self.swap(rows[self.part(len(rows))].copy()))
+
+    def merge(self, array):
+        array[:] = np.sum(self.swap(array.copy()), axis=0)
+
+    def most(self, numbers):
+        return np.max(self.swap(list(numbers)), axis=0).tolist()
+
+    def from_first(self, numbers):
+        return self.swap(numbers)[0]
+
+
+def played(ranks, process):
+    """What process(team) returns in each of so many ranks, and the bytes that they sent; raises what one raised."""
+    given, barrier, found, errors = [None] * ranks, threading.Barrier(ranks), [None] * ranks, []
+    teams = [Rank(rank, given, barrier) for rank in range(ranks)]
+
+    def run(rank):
+        try:
+            found[rank] = process(teams[rank])
+        except BaseException as error:
+            errors.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
+        raise error
+    return found, sum(sum(team.sent) for team in teams)

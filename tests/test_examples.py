@@ -20,10 +20,12 @@ import runpy, socket, sys
 
 import minidl
 
-def fail(*args, **kwargs):
+def nearby(host, *args, **kwargs):
+    if host == "127.0.0.1":
+        return getaddrinfo(host, *args, **kwargs)
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
-socket.getaddrinfo = fail
+getaddrinfo, socket.getaddrinfo = socket.getaddrinfo, nearby
 most, *sys.argv = sys.argv[1:]
 fit = minidl.Trainer.fit
 minidl.Trainer.fit = lambda trainer, *args, epochs, **options: fit(
@@ -44,7 +46,7 @@ for source in (datasets._CIFAR10, datasets._FASHION_MNIST):
 
 
 def started(name, *args, home, epochs=99, before=""):
-    """An example in a fresh installation: no data but in `home`, no network; a fit's epochs limited."""
+    """An example in a fresh installation: no data but in `home`, no network beyond this machine; few epochs."""
     script = str(ROOT / "examples" / name)
     path = os.pathsep.join([str(ROOT), str(ROOT / "examples")])
     return subprocess.run(
@@ -266,6 +268,21 @@ def test_sklearn_grid_search(tmp_path):
     assert len(found) == len(set(found)) == 4
     best = max(found, key=lambda row: float(row[2]))
     assert f"The best: {best[0]}, lr {best[1]}" in said
+
+
+def test_sklearn_dask(tmp_path):
+    pytest.importorskip("distributed")
+    said = run("sklearn_dask.py", home=tmp_path)
+    workers = re.findall(r"^worker (tcp://\S+): .*, threads: 1$", said, re.M)
+    assert len(set(workers)) == 2
+    found = re.findall(r"^(dense_net|conv_net) +lr ([\d.]+) +accuracy ([\d.]+)%", said, re.M)
+    assert len(found) == len(set(found)) == 6
+    assert re.findall(r"the same, to the last bit: (\w+)$", said, re.M) == ["True", "True"]
+
+
+def test_sklearn_dask_without_dask_says_so(tmp_path):
+    done = started("sklearn_dask.py", home=tmp_path, before="sys.modules['distributed'] = None\n")
+    assert done.returncode == 1 and done.stderr == 'dask is not installed: pip install "dask[distributed]"\n'
 
 
 def test_sklearn_features(tmp_path):

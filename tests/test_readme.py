@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -83,9 +84,12 @@ def test_mnist(mnist, tmp_path):
 
 
 def runs(title):
-    """A chapter as a parameter; one about ONNX is for where that is installed."""
-    about_onnx = any("minidl.onnx" in text for _, text in CHAPTERS[title])
-    return pytest.param(title, marks=[pytest.mark.oracle("onnx")] if about_onnx else [])
+    """A chapter as a parameter; one about ONNX or dask is for where that is installed."""
+    program = "".join(text for _, text in CHAPTERS[title])
+    marks = [pytest.mark.oracle("onnx")] if "minidl.onnx" in program else []
+    if "from distributed import" in program:
+        marks.append(pytest.mark.skipif(find_spec("distributed") is None, reason="dask is missing"))
+    return pytest.param(title, marks=marks)
 
 
 @pytest.mark.parametrize("title", [runs(title) for title in CHAPTERS if title != "minidl" and title not in BUILDS])

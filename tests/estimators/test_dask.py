@@ -75,5 +75,5 @@ def test_a_worker_has_one_thread(client):
 
 
 def test_what_a_worker_refuses_is_told_here(client):
-    with parallel_config("dask"), pytest.raises(ValueError, match=r"batch_size: .*got 0"):
+    with parallel_config("dask"), pytest.raises(ValueError, match=r"^batch_size: .*got 0"):
         cross_val_score(classifier(model=DROPPING, batch_size=0), X, Y, cv=3, error_score="raise")

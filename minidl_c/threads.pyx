@@ -25,6 +25,7 @@ MAX_THREADS = 1024
 
 cdef double LITTLE_ROUND = 2e6          # multiply-adds, about 40 us: threads would wait for each other longer than they work
 cdef double LITTLE_CALL = 16e6          # about 0.3 ms: a second thread saves less than a busy machine takes to run it
+_told = "OMP_NUM_THREADS" in os.environ          # read once, as OpenMP does: dask sets it later on, for its workers
 _chosen = None          # what set_num_threads was given
 _forked = False         # libgomp's threads do not survive a fork: a child that opens a region hangs for ever
 
@@ -102,7 +103,7 @@ cdef int threads_for(object num_threads, double work, double rounds) except -1:
         num_threads = _chosen
     else:
         num_threads = openmp_limit()
-        if "OMP_NUM_THREADS" not in os.environ:
+        if not _told:
             little = work < LITTLE_ROUND or work * rounds < LITTLE_CALL
             num_threads = 1 if little else min(num_threads, _available)
     return 1 if _forked or not MINIDL_OPENMP else num_threads

@@ -138,6 +138,8 @@ def test_little_work_stays_on_one_thread_unless_more_are_asked_for():
     assert run("-c", COUNT_THREADS) == "False False True False\n"  # the third call started the threads of the fourth
     assert run("-c", COUNT_THREADS.replace("started(10, 2), ", "")) == "False False True\n"
     assert run("-c", COUNT_THREADS, OMP_NUM_THREADS="2").startswith("True")
+    too_late = COUNT_THREADS.replace("print(", 'os.environ["OMP_NUM_THREADS"] = "2"\nprint(')  # OpenMP has its number
+    assert run("-c", too_late) == "False False True False\n"
 
 
 def test_an_instruction_set_that_is_not_there():

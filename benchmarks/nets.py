@@ -106,10 +106,10 @@ def make_model(layers, input_shape=IMAGE, seed=0):
     return Sequential(layers, input_shape=input_shape, seed=seed)
 
 
-def make_trainer(model, num_threads=None):
+def make_trainer(model, num_threads=None, distributed=None):
     """The trainer that every program here uses: SGD with momentum, no metrics."""
-    optimizer = SGD(LR, momentum=MOMENTUM)
-    return Trainer(model, loss="softmax_cross_entropy", optimizer=optimizer, num_threads=num_threads)
+    loss, optimizer = "softmax_cross_entropy", SGD(LR, momentum=MOMENTUM)
+    return Trainer(model, loss=loss, optimizer=optimizer, num_threads=num_threads, distributed=distributed)
 
 
 def leaves(model):

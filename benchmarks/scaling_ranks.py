@@ -1,0 +1,178 @@
+"""Inside an MPI job: the sides that scaling.py compares, what an exchange takes, and the bytes that are sent."""
+
+import statistics
+import time
+
+import numpy as np
+from nets import make_trainer
+
+from minidl.distributed import MPI
+
+PARTS = ("waiting", "scatter", "joining", "gather")  # of a step, in Counted
+
+
+class Counted(MPI):
+    """The processes of a job, with clocks and counts in what a step exchanges."""
+
+    def __init__(self, comm):
+        super().__init__(comm)
+        self.comm = comm
+        self.begin()
+
+    def begin(self, apart=False):
+        """Counts anew. apart: a barrier comes before each exchange, whose time then is none of waiting for others."""
+        self.apart = apart
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self.sent = self.exchanges = self.row_bytes = 0
+
+    def scatter(self, mine, sent, everyones, received):
+        self._wait()
+        began = time.perf_counter()
+        super().scatter(mine, sent, everyones, received)
+        self._scattered = time.perf_counter()
+        self.seconds["scatter"] += self._scattered - began
+        self.sent += sum(sent) - sent[self.rank]
+
+    def gather(self, joined, counts):
+        self.seconds["joining"] += time.perf_counter() - self._scattered
+        self._wait()
+        began = time.perf_counter()
+        super().gather(joined, counts)
+        self.seconds["gather"] += time.perf_counter() - began
+        self.sent += counts[self.rank] * (self.ranks - 1)
+        self.row_bytes += sum(counts)
+        self.exchanges += 1
+
+    def _wait(self):
+        if self.apart:
+            began = time.perf_counter()
+            self.comm.Barrier()
+            self.seconds["waiting"] += time.perf_counter() - began
+
+    def milliseconds(self, steps):
+        """Of each part of a step: the mean of all ranks."""
+        found = np.array([self.seconds[part] for part in PARTS])
+        return dict(zip(PARTS, (1000 * self.everyones(found).mean(axis=0) / steps).tolist(), strict=True))
+
+    def counts(self, steps):
+        """Of a step: the bytes that each rank sends to others, the exchanges, the bytes of all rows."""
+        numbers = self.everyones(np.array([self.sent, self.exchanges, self.row_bytes])) // steps
+        return {"sent": numbers[:, 0].tolist(), "exchanges": int(numbers[0, 1]), "row_bytes": int(numbers[0, 2])}
+
+    def everyones(self, array):
+        """The array of each rank."""
+        found = np.empty((self.ranks, *array.shape), array.dtype)
+        self.comm.Allgather(array, found)
+        return found
+
+    def agreed(self, number):
+        """The number that the first rank has."""
+        found = np.array([number], np.float64)
+        self.comm.Bcast(found)
+        return float(found[0])
+
+    def first_alone(self, work):
+        """The first rank works while the others sleep. (MPI's own waiting keeps a processor busy.)"""
+        if self.rank == 0:
+            work()
+        request = self.comm.Ibarrier()
+        while not request.Test():
+            time.sleep(0.002)
+
+
+class Side:
+    """Epochs of `fit`. rounds: milliseconds a step; parts: those of its parts; counted: what a step exchanges."""
+
+    def __init__(self, name, team, task, trainer):
+        self.name, self.team, self.task, self.trainer = name, team, task, trainer
+        self.rounds, self.parts, self.counted = [], [], None
+
+    @property
+    def median(self):
+        return statistics.median(self.rounds)
+
+    def settle(self, seconds):
+        """How many steps take about so long, as the first rank finds: at most as many as there are batches."""
+        some = min(2, self.task.batches)
+        self.run(some)
+        return max(1, min(self.task.batches, int(1000 * seconds / self.run(some)[0])))
+
+    def measure(self, steps):
+        found, parts = self.run(steps)
+        self.rounds.append(found)
+        self.parts.append(parts)
+
+
+class Together(Side):
+    """All ranks, the clocks of the exchange being read; apart: with a barrier before each exchange."""
+
+    def __init__(self, team, task, threads, apart=False):
+        name = named(team.ranks, threads) + (", barriers" if apart else "")
+        super().__init__(name, team, task, make_trainer(task.model(), threads, team))
+        self.apart = apart
+
+    def run(self, steps):
+        self.team.comm.Barrier()
+        self.team.begin(self.apart)
+        found = milliseconds(self.trainer, self.task, steps)
+        self.counted = self.team.counts(steps)
+        return self.team.agreed(found), self.team.milliseconds(steps)
+
+
+class First(Side):
+    """The first rank alone, without exchanges."""
+
+    def __init__(self, team, task, threads):
+        super().__init__(named(1, threads), team, task, make_trainer(task.model(), threads))
+
+    def run(self, steps):
+        found = [0.0]
+
+        def work():
+            found[0] = milliseconds(self.trainer, self.task, steps)
+
+        self.team.first_alone(work)
+        return self.team.agreed(found[0]), {}
+
+
+def named(ranks, threads):
+    """Such as "1 rank x 2 threads"."""
+    return " x ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in ((ranks, "rank"), (threads, "thread")))
+
+
+def milliseconds(trainer, task, steps):
+    """Those of a step of one epoch, by fit's own clock: without what is compared and hashed before the first one."""
+    n = steps * task.batch_size
+    history = trainer.fit(task.X[:n], task.y[:n], epochs=1, batch_size=task.batch_size, verbose=0)
+    return 1000 * task.batch_size / history["images_per_second"][-1]
+
+
+def alternate(sides, rounds, seconds):
+    """Times all sides by turns; a round of one lasts about so many seconds."""
+    steps = {side: side.settle(seconds) for side in sides}
+    for number in range(rounds):
+        for side in sides if number % 2 == 0 else reversed(sides):
+            if steps[side] >= 4:
+                side.run(min(5, steps[side] // 4))  # warm caches, wake threads
+            side.measure(steps[side])
+
+
+def check_same_weights(sides):
+    """Raises AssertionError unless the first steps of all sides lead to the same weights, to the last bit."""
+    states = []
+    for side in sides:
+        side.run(1)
+        states.append(side.trainer.model.state_dict())
+    for name, expected in states[0].items():
+        for state in states if sides[0].team.rank == 0 else []:
+            np.testing.assert_array_equal(state[name], expected, err_msg=name)
+
+
+def neighbours(team):
+    """How many ranks share the first one's machine."""
+    from mpi4py import MPI as mpi
+
+    near = team.comm.Split_type(mpi.COMM_TYPE_SHARED)
+    (count,) = team.from_first([near.size])
+    near.Free()
+    return count

@@ -12,7 +12,7 @@ AT_ONCE, CALLING = "at once", "at once, MPI called in between"
 
 
 def link(comm, size, rounds=50):
-    """Latency in seconds, and bytes a second, of messages of this size both ways between the first and the last rank."""
+    """Latency in seconds, and bytes a second: messages of this size, both ways, between the first and the last rank."""
     found = {}
     for n in (1, size):
         out, into, seconds = np.ones(n, np.uint8), np.ones(n, np.uint8), []

@@ -57,8 +57,8 @@ def overlap_lines(found):
     work, share = found["dense_gradient_share_of_work"], found["dense_share_of_bytes"]
     most = min(share * found["moving"], work * found["compute"])
     lines.append(
-        f"    gradients are complete when all tiles are done; then those of dense layers, {share:.0%} of the bytes, are\n"
-        f"    computed, {work:.1%} of the work: behind that, at most {most:.3f} of {found['moving']:.3f} ms could be hidden"
+        f"    gradients are complete when all tiles are done; then those of dense layers, {share:.0%} of the bytes,\n"
+        f"    are computed, {work:.1%} of the work: that could hide at most {most:.3f} of {found['moving']:.3f} ms"
     )
     return "\n".join(lines)
 

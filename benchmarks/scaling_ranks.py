@@ -93,9 +93,12 @@ class Side:
 
     def settle(self, seconds):
         """How many steps take about so long, as the first rank finds: at most as many as there are batches."""
-        some = min(2, self.task.batches)
-        self.run(some)
-        return max(1, min(self.task.batches, int(1000 * seconds / self.run(some)[0])))
+        steps = 1
+        for _ in range(2):  # the first one, of a single step, says little about quick steps
+            steps = max(1, min(self.task.batches, int(1000 * seconds / self.run(min(steps, 5))[0])))
+            if steps < 4:
+                break
+        return steps
 
     def measure(self, steps):
         found, parts = self.run(steps)

@@ -67,7 +67,7 @@ def overlap_lines(found):
 
 def model_heading(latency, bandwidth):
     """What the tables of the model have in common."""
-    return f"""MODEL, not measured: images/s on 1 to 64 nodes, latency {latency:g} s, bandwidth {bandwidth:g} bytes/s
+    return f"""MODEL, not measured: images/s on 1 to 64 nodes, {1e6 * latency:g} us and {bandwidth / 1e9:g} GB/s
 {FORMULA}
 
     A rank without a slot has nothing to do: more ranks than slots make nothing faster."""

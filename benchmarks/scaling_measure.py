@@ -5,8 +5,8 @@ import statistics
 
 from measure import spread, usable_cores
 from nets import NETS, leaves, step_macs
-from overlap import link, overlap
 from scaling_model import Step, nodes, ranges, sent, slots_of
+from scaling_overlap import link, overlap
 from scaling_ranks import Apart, Counted, Together, alternate, check_same_weights, neighbours
 from sides import Task
 

@@ -1,8 +1,8 @@
 """What scaling.py found, in lines for people."""
 
 from nets import NETS
-from overlap import AT_ONCE, BEHIND, CALLING, COMPUTATION, EXCHANGE
 from scaling_model import FORMULA
+from scaling_overlap import AT_ONCE, BEHIND, CALLING, COMPUTATION, EXCHANGE
 
 
 def heading(found):

@@ -14,7 +14,8 @@ AT_ONCE, CALLING = "at once", "at once, MPI called in between"
 def link(comm, size, rounds=50):
     """Latency in seconds, and bytes a second: messages of this size, both ways, between the first and the last rank.
 
-    The fastest of some; each is written just before, as gradients are: what lies in the other's cache already comes ten times as fast.
+    The fastest of some; each is written just before, as gradients are: what lies in the other's cache already comes ten
+    times as fast.
     """
     found, other = {}, {0: comm.size - 1, comm.size - 1: 0}.get(comm.rank)
     for n in (1, size):

@@ -3,14 +3,13 @@
 Every process runs the same script, reads the same data and makes the same model. Of each batch a process does a run of
 slots (minidl_c/slots.h) and leaves whole nodes of the tree in which sums are added up; what then is exchanged, and why
 the number of processes changes no bit, is in minidl_c/sharing.pyx.
-
-`Alone` is what a trainer without `distributed` has: the same questions, asked of one process.
 """
 
 from __future__ import annotations
 
 import atexit
 import hashlib
+import json
 import os
 import sys
 import time
@@ -23,60 +22,20 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array
+from minidl.team import Alone
 from minidl_c.threads import limit_default
 
-LACKING = 'minidl.distributed needs mpi4py, and an MPI such as Open MPI or MPICH: pip install "minidl[mpi]"'
+NO_MPI4PY = 'minidl.distributed needs mpi4py: pip install "minidl[mpi]"'
+NO_MPI = "minidl.distributed: mpi4py finds no MPI: take the machine's Open MPI or MPICH, or pip install mpich"
 LEFT = 1  # the tag of the last message of a process
-DIGEST = 16  # bytes of a hash
+SHOWN = 200  # letters of a fact that are told; longer ones are compared by their hash
 PATIENCE = 0.002  # seconds that others are waited for without a pause
 GRACE = 2.0  # and until it matters whether one has ended: perhaps it has answered before
+LONG = 60.0  # and until somebody should be told
 KINDS: dict[str, type[BaseException]] = {
     kind.__name__: kind
     for kind in (KeyboardInterrupt, SystemExit, TypeError, ValueError, OSError, FloatingPointError, MemoryError)
 }
-
-
-class Alone:
-    """A process that trains alone. rank, ranks: which of how many processes it is."""
-
-    rank, ranks = 0, 1
-
-    def part(self, n: int) -> slice:
-        """Which of n things this process does, where each does some."""
-        return slice(n * self.rank // self.ranks, n * (self.rank + 1) // self.ranks)
-
-    def gather(self, joined: Array, counts: list[int]) -> None:
-        """Puts together bytes of which each process has filled so many, one behind the other; in place."""
-
-    def gather_rows(self, rows: Array) -> None:
-        """Puts together an array of which each process has filled its `part`; in place."""
-
-    def merge(self, array: Array) -> None:
-        """Puts together an array of which each process has filled some places, and left others zero; in place."""
-
-    def most(self, numbers: list[int]) -> list[int]:
-        """The largest of the numbers that the processes have, place by place."""
-        return numbers
-
-    def from_first(self, numbers: list[int]) -> list[int]:
-        """The numbers that the first process has."""
-        return numbers
-
-    def check_same(self, facts: dict[str, str]) -> None:
-        """Raises ValueError in all processes, with the name of a fact, unless it is the same in all of them."""
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """A context whose exceptions come out of it in all processes: not their own, but of the same kind."""
-        yield
-
-    @contextmanager
-    def awaited(self) -> Iterator[None]:
-        """A context in which others wait for this process: an exception that they do not know of ends them all."""
-        yield
-
-
-ALONE = Alone()
 
 
 class MPI(Alone):
@@ -92,17 +51,25 @@ class MPI(Alone):
     Raises ImportError without mpi4py or an MPI.
     """
 
+    most_ranks = 1  # of all jobs that this process takes part in
+
     def __init__(self, comm: Any = None) -> None:
+        try:
+            import mpi4py  # noqa: F401
+        except ImportError as error:
+            raise ImportError(NO_MPI4PY) from error
         try:
             from mpi4py import MPI as mpi
         except (ImportError, RuntimeError) as error:
-            raise ImportError(f"{LACKING} ({error})") from error
+            raise ImportError(f"{NO_MPI} ({error})") from error
         if comm is not None and not isinstance(comm, mpi.Intracomm):
             raise TypeError(f"comm: expected a communicator of mpi4py, got {comm!r}")
         self._mpi = mpi
         self._comm = (mpi.COMM_WORLD if comm is None else comm).Dup()  # its messages meet nobody else's
         self.rank, self.ranks = self._comm.Get_rank(), self._comm.Get_size()
-        self._known: BaseException | None = None  # what came out of `together`
+        self._known: BaseException | None = None  # what came out of all processes
+        self._speaker = 0  # who tells it
+        MPI.most_ranks = max(MPI.most_ranks, self.ranks)
         if self.ranks > 1:
             limit_default(self._share_of_processors())
             sys.excepthook = self._end_all_on(sys.excepthook)
@@ -145,8 +112,12 @@ class MPI(Alone):
         """See Alone. Ends all processes if one of them has ended."""
         found = np.array(numbers, np.int64)
         request, began = self._comm.Iallreduce(self._mpi.IN_PLACE, found, self._mpi.MAX), time.perf_counter()
+        told = False
         while not request.Test():
             waited = time.perf_counter() - began
+            if waited > LONG and not told:
+                told = True
+                self._say(f"has waited {LONG:.0f} s for others: is fit, or train_batch, called in all ranks?")
             if waited > PATIENCE:  # others are late, or more than there are processors
                 time.sleep(PATIENCE / 10)
             status = self._mpi.Status()
@@ -158,21 +129,28 @@ class MPI(Alone):
 
     def check_same(self, facts: dict[str, str]) -> None:
         """See Alone."""
-        names = "\n".join(facts)
-        hashes = [hashlib.blake2b(text.encode(), digest_size=DIGEST).digest() for text in (names, *facts.values())]
-        if (count := self.most([len(hashes), -len(hashes)]))[0] != -count[1]:
-            told = f"expected the same call on all ranks, rank {self.rank} has {', '.join(facts)}"
-            self._known = ValueError(f"distributed: {told}")
-            raise self._known
-        mine = np.frombuffer(b"".join(hashes), np.uint8).reshape(len(hashes), DIGEST)
-        everyones = np.empty((self.ranks, *mine.shape), np.uint8)
-        self._comm.Allgather(mine, everyones)
-        for name, hash_of in zip(("arguments", *facts), everyones.transpose(1, 0, 2), strict=True):
-            others = [rank for rank in range(self.ranks) if (hash_of[rank] != hash_of[0]).any()]
-            if others:
-                who = f"rank {others[0]} has" if len(others) == 1 else f"ranks {', '.join(map(str, others))} have"
-                self._known = ValueError(f"{name}: expected the same on all ranks, {who} other ones than rank 0")
-                raise self._known
+        short = {name: text if len(text) <= SHOWN else f"#{_hash(text)}" for name, text in facts.items()}
+        everyones = [json.loads(text) for text in self._everyones(json.dumps(short))]
+        first = everyones[0]
+        for rank, found in enumerate(everyones):
+            for name in sorted(first.keys() | found.keys(), key=list(first | found).index):
+                ours, theirs = first.get(name, "nothing"), found.get(name, "nothing")
+                if ours != theirs:
+                    told = f"rank 0 has {ours}, rank {rank} has {theirs}"
+                    if "#" in (ours[:1], theirs[:1]):
+                        told = f"rank {rank} has another one than rank 0"
+                    self._known, self._speaker = ValueError(f"{name}: expected the same on all ranks, {told}"), 0
+                    raise self._known
+
+    def _everyones(self, text: str) -> list[str]:
+        """The text of each process."""
+        mine = np.frombuffer(text.encode(), np.uint8)
+        (length,) = self.most([len(mine)])
+        padded, everyones = np.zeros(length, np.uint8), np.empty((self.ranks, length), np.uint8)
+        padded[: len(mine)] = mine
+        if length:
+            self._comm.Allgather(padded, everyones)
+        return [one.tobytes().rstrip(b"\0").decode() for one in everyones]
 
     @contextmanager
     def together(self) -> Iterator[None]:
@@ -182,26 +160,14 @@ class MPI(Alone):
             yield
         except BaseException as raised:
             error = raised
-        told = "" if error is None else f"{_kind(error)} {type(error).__name__}: {error}"
-        first = self._first_of(told)
-        if error is None and first is not None:
-            kind, text = first[1].split(" ", 1)
-            error = KINDS.get(kind, RuntimeError)(f"rank {first[0]} of {self.ranks}: {text}")
+        told = self._everyones("" if error is None else f"{_kind(error)} {type(error).__name__}: {error}")
+        self._speaker = next((rank for rank, text in enumerate(told) if text), 0)
+        if error is None and told[self._speaker]:
+            kind, text = told[self._speaker].split(" ", 1)
+            error = KINDS.get(kind, RuntimeError)(f"rank {self._speaker} of {self.ranks}: {text}")
         if error is not None:
             self._known = error
             raise error
-
-    def _first_of(self, text: str) -> tuple[int, str] | None:
-        """The first process that has a text, and the text; None: none has."""
-        mine = np.frombuffer(text.encode(), np.uint8)
-        (length,) = self.most([len(mine)])
-        if not length:
-            return None
-        padded, everyones = np.zeros(length, np.uint8), np.empty((self.ranks, length), np.uint8)
-        padded[: len(mine)] = mine
-        self._comm.Allgather(padded, everyones)
-        rank = int(np.flatnonzero(everyones.any(axis=1))[0])
-        return rank, everyones[rank].tobytes().rstrip(b"\0").decode()
 
     # ---- ends
 
@@ -215,16 +181,21 @@ class MPI(Alone):
                 self._end_all("".join(traceback.format_exception(error)))
             raise
 
-    def _end_all(self, why: str) -> None:
+    def _say(self, text: str) -> None:
         sys.stdout.flush()
-        sys.stderr.write(f"minidl: rank {self.rank} of {self.ranks} ends all processes: {why.rstrip()}\n")
+        sys.stderr.write(f"minidl: rank {self.rank} of {self.ranks} {text.rstrip()}\n")
         sys.stderr.flush()
+
+    def _end_all(self, why: str) -> None:
+        self._say(f"ends all processes: {why}")
         self._comm.Abort(1)
 
     def _end_all_on(self, before: Any) -> Any:
         """An excepthook: others would wait for this process for ever."""
 
         def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            if error is self._known and self.rank != self._speaker:
+                time.sleep(GRACE)  # all have it, and one says so and ends all
             if before is sys.__excepthook__:
                 self._end_all("".join(traceback.format_exception(kind, error, trace)))
             before(kind, error, trace)
@@ -258,6 +229,10 @@ class MPI(Alone):
 def _kind(error: BaseException) -> str:
     """The name of the nearest kind of errors that the others can raise as well."""
     return next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in KINDS), "RuntimeError")
+
+
+def _hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _starts(counts: list[int]) -> list[int]:

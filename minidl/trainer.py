@@ -9,13 +9,13 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from minidl.arrays import Array
-from minidl.distributed import Alone
 from minidl.history import History
 from minidl.saving import files
 from minidl.saving.atomic import Path, text
 from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import flag, whole
+from minidl.team import Alone
 from minidl.training import checkpoints
 from minidl.training.agreement import check_call
 from minidl.training.fitting import WAY_OUT, Fit, Position
@@ -90,33 +90,36 @@ class Trainer(Learner):
         if a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
         message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
         """
-        epochs, batch_size = whole("epochs", epochs, least=0), whole("batch_size", batch_size)
-        accumulate = whole("accumulate", accumulate)
-        unbuilt, step = self.model.network is None, self.step
-        is_first = self.team.rank == 0
-        hooks, progress = Hooks(callbacks, is_first), Progress(verbose if is_first else 0, epochs)
-        with self.model.unbuilt_on_error(), self.team.together():
-            data = Supervised.accept(self.model, self.loss, X, y, sample_weight, class_weight)
-            if not len(data.used):
-                raise ValueError("X: expected at least one example, got none")
-            rows, held = data.split(validation_split, self.seed)
-            validation = data.to_validate(self.model, self.loss, held, validation_data)
-            self.check_batch(len(rows) % batch_size or batch_size)  # the last one
-            self.check_trainable()
-            self.check_metrics(data)
-        fit = Fit(
-            self, data, rows, validation, epochs, batch_size, accumulate,
-            flag("shuffle", shuffle), float(validation_split), hooks, progress,
-        )  # fmt: skip
+        unbuilt, step, is_first = self.model.network is None, self.step, self.team.rank == 0
+        with self.model.unbuilt_on_error():
+            with self.team.together():
+                epochs, batch_size = whole("epochs", epochs, least=0), whole("batch_size", batch_size)
+                accumulate = whole("accumulate", accumulate)
+                hooks, progress = Hooks(callbacks, is_first), Progress(verbose if is_first else 0, epochs)
+                data = Supervised.accept(self.model, self.loss, X, y, sample_weight, class_weight)
+                if not len(data.used):
+                    raise ValueError("X: expected at least one example, got none")
+                rows, held = data.split(validation_split, self.seed)
+                validation = data.to_validate(self.model, self.loss, held, validation_data)
+                self.check_batch(len(rows) % batch_size or batch_size)  # the last one
+                self.check_trainable()
+                self.check_metrics(data)
+                fit = Fit(
+                    self, data, rows, validation, epochs, batch_size, accumulate,
+                    flag("shuffle", shuffle), float(validation_split), hooks, progress,
+                )  # fmt: skip
+                state = None if self.team.ranks == 1 else checkpoints.pack(self, None, {})
+            if state is not None:
+                check_call(self.team, fit.arguments, hooks, *state)
         with self.model.busy.training("fit"), self.team.awaited():
-            self._check_call(fit)
             before, position = (self._fit, self._resumed), self._position()
             difference = None if position is None else fit.difference(position)
             if position is not None and difference is None:
                 fit.resume(position)
             elif position is not None and difference is not None:
                 if self._fit is None and not position.complete:  # from a file
-                    raise ValueError(difference + WAY_OUT)
+                    with self.team.together():
+                        raise ValueError(difference + WAY_OUT)
                 fit.leave(position, difference)
             self._fit, self._resumed = fit, None
             try:
@@ -276,13 +279,6 @@ class Trainer(Learner):
         custom: dict[str, Any] = {}
         content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
         return _resumed, (type(self), content, custom, self.num_threads)
-
-    def _check_call(self, fit: Fit) -> None:
-        """Raises ValueError in all processes unless they are about to do the same."""
-        if self.team.ranks > 1:
-            with self.team.together():
-                config, tensors = checkpoints.pack(self, None, {})
-            check_call(self.team, fit.arguments, fit.hooks, config, tensors)
 
     def _position(self) -> Position | None:
         """Where a fit stands that did not come to its end, unless steps were done since."""

@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from minidl.distributed import Alone
+from minidl.team import Alone
 
 
 class Rank(Alone):

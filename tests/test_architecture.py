@@ -12,8 +12,8 @@ MAX_LINES, MAX_TEST_LINES = 300, 500
 # Imports only point down. Modules of one floor do not know each other.
 FLOORS = (
     {"arguments", "arrays", "config", "datasets", "initializers", "saving", "shapes", "training"},
-    {"distributed", "param", "saving.atomic", "saving.encoding", "sparse", "sums"},
-    {"layer", "saving.files", "training.signals"},
+    {"param", "saving.atomic", "saving.encoding", "sparse", "sums", "team"},
+    {"distributed", "layer", "saving.files", "training.signals"},
     {"callbacks.history_file", "callbacks.monitor", "container", "losses.native", "optimizer"},
     {"freezing", "plots.figures"},
     {"plots.curves", "plots.tiles"},
@@ -35,7 +35,8 @@ FLOORS = (
     {"plots.activations", "plots.predictions", "plots.weights"},
     {"contract", "differences", "training.steps", "training.supervised"}
     | {f"training.report.{name}" for name in ("findings", "guessing", "limits", "watch")},
-    {"training.agreement", "training.diagnosis", "training.kept", "training.per_example_steps"},
+    {"training.diagnosis", "training.kept", "training.per_example_steps"},
+    {"training.agreement"},
     {"training.settled"},
     {"plots.routes"},
     {"plots.routing"},

@@ -208,7 +208,7 @@ INSIDE = (
     "sparse",
     *("figures", "models", "panels", "places", "routes", "tiles", "windows"),
     *("curves", "findings", "guessing", "kept", "per_example", "per_example_steps", "probe", "report", "settled"),
-    *("symptoms", "watch", "agreement", "distributed"),
+    *("symptoms", "watch", "agreement", "distributed", "team"),
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {

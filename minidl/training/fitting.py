@@ -12,7 +12,7 @@ import numpy as np
 from minidl.arrays import Array
 from minidl.data import Index, epoch_order
 from minidl.optimizer import rate_at
-from minidl.training.agreement import check_weights, whole_steps
+from minidl.training.agreement import check_epoch, remarks
 from minidl.training.hooks import Hooks, State
 from minidl.training.learner import Learner
 from minidl.training.progress import Progress
@@ -164,8 +164,10 @@ class Fit:
     def begin(self) -> None:
         """Calls on_fit_begin, and then gives callbacks what they remembered when the fit was interrupted."""
         self.learner.stop, team = self.stop, self.learner.team
-        if team.ranks > 1 and (why := whole_steps(self.learner.steps(in_parts=self.accumulate > 1))) is not None:
-            self.progress.note(f"distributed: each of {team.ranks} ranks does all of each step: {why}")
+        steps, network = self.learner.steps(in_parts=self.accumulate > 1), self.learner.model.network
+        assert network is not None
+        for remark in remarks(team, steps, network, self.learner.loss, self.learner.optimizer, self.step_size):
+            self.progress.note(remark)
         self.call("on_fit_begin")
         if self._states is not None:
             with team.together():
@@ -220,7 +222,7 @@ class Fit:
         self.finished, self.begun = self.finished + 1, False
         self.losses, self.scores, self.done = [], [], 0
         self.progress.end_epoch(logs)
-        check_weights(learner.team, learner.model)
+        check_epoch(learner.team, logs["lr"], learner.model)
         self.call("on_epoch_end", learner.epoch - 1, logs)
         self.call("on_save")
         check()

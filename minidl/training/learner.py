@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from minidl import losses
 from minidl.arrays import Array
 from minidl.data import Index
-from minidl.distributed import ALONE, Alone
 from minidl.history import History
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import NAMES as METRICS
@@ -24,6 +23,7 @@ from minidl.optimizer import rate_at
 from minidl.per_example import check_apart
 from minidl.sequential import Sequential
 from minidl.shapes import Limit, whole
+from minidl.team import ALONE, Alone
 from minidl.training.agreement import check_data
 from minidl.training.diagnosis import explain
 from minidl.training.kept import Kept

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.distributed import ALONE
 from minidl.layer import drew
 from minidl.losses import Loss, checked_loss
 from minidl.network import Network
 from minidl.per_example import Wanted, check_apart, kept_apart, tells, wanted_of
+from minidl.team import ALONE
 from minidl.training.steps import Batches, Steps
 from minidl_c.update import Update
 
@@ -74,7 +74,10 @@ def clip_factors(network: Network, loss: Loss, b: Batches, most: float, seed: in
         if drew(leaf):
             told = "expected no random numbers of a layer in NumPy that has parameters"
             raise ValueError(f"per_example_clip: {told}, {type(leaf).__name__} draws some")
-    norms = np.sqrt(np.sum([one.squares for one in wanted if one.squares is not None], axis=0))
+    squares = np.zeros(len(b.rows))
+    for one in (one.squares for one in wanted if one.squares is not None):
+        squares += one  # NumPy's sum over a list has another order for a single example
+    norms = np.sqrt(squares)
     with np.errstate(divide="ignore"):
         return np.nan_to_num(np.minimum(1, most / norms), nan=1)
 

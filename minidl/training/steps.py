@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from minidl.arrays import Array
 from minidl.data import Examples, Index
-from minidl.distributed import ALONE, Alone
 from minidl.losses import Loss, checked_loss
 from minidl.lowering import plan_of
 from minidl.network import Network
 from minidl.sequential import Sequential
 from minidl.stages import Trainings
+from minidl.team import ALONE, Alone
 from minidl_c.clip import clip
 from minidl_c.sharing import share_of
 from minidl_c.update import Update

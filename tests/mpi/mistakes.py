@@ -7,10 +7,11 @@ from mpi.nets import images
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import EarlyStopping
-from minidl.distributed import ALONE, MPI
+from minidl.distributed import MPI
 from minidl.layer import Layer
 from minidl.layers import Dense, Flatten, Rescale
 from minidl.optimizers import SGD
+from minidl.team import ALONE
 
 team = MPI() if __name__ == "__main__" else ALONE
 X, y = images(64)
@@ -33,6 +34,14 @@ class Failing:
     def on_step_end(self, trainer, step, loss):
         if odd and step == 2:
             raise OSError("no space left")
+
+
+class Quicker:
+    """Changes the rate in one rank, when that does no harm any more."""
+
+    def on_step_end(self, trainer, step, loss):
+        if odd and step == 3:
+            trainer.optimizer.lr = 0.5
 
 
 def trainer(layers=(), seed=0, dtype="float32", **options):
@@ -76,6 +85,9 @@ CASES = {
     "optimizer": lambda: fit(trainer(optimizer=SGD(other(0.1, 0.2)))),
     "clip": lambda: fit(trainer(clip_norm=other(None, 1.0))),
     "shuffle": lambda: fit(shuffle=other(True, False)),
+    "rate": lambda: fit(callbacks=[Quicker()]),
+    "called": lambda: train_batch(20) if odd else fit(),
+    "wrong epochs": lambda: fit(epochs=other(2, -1)),
     "wrong y": lambda: fit(y=other(y, y + 1)),
     "wrong X": lambda: fit(X=other(X, X[:, :, :5])),
     "unseeded": lambda: fit(trainer([Unseeded()])),

@@ -7,34 +7,40 @@ import sys
 import pytest
 from mpi.jobs import needs_mpi, run
 
-SAME = "expected the same on all ranks, rank 2 has other ones than rank 0"
+SAME = "expected the same on all ranks,"
+OTHER = f"{SAME} rank 2 has another one than rank 0"
 TOLD = {  # by rank 2, which makes the mistake; and by the others, if that is something else
-    "X": f"ValueError: X: {SAME}",
-    "y": f"ValueError: y: {SAME}",
-    "fewer rows": f"ValueError: X: {SAME}",
-    "sample_weight": f"ValueError: sample_weight: {SAME}",
-    "validation_data": f"ValueError: validation_data: {SAME}",
-    "epochs": f"ValueError: epochs: {SAME}",
-    "batch_size": f"ValueError: batch_size: {SAME}",
-    "callbacks": f"ValueError: callbacks: {SAME}",
-    "seed": f"ValueError: model: {SAME}",
-    "weights": f"ValueError: model/2.weight: {SAME}",
-    "layers": f"ValueError: model: {SAME}",
-    "dtype": f"ValueError: model: {SAME}",
-    "optimizer": f"ValueError: optimizer: {SAME}",
-    "clip": f"ValueError: clip: {SAME}",
-    "shuffle": f"ValueError: shuffle: {SAME}",
-    "wrong y": (
-        "ValueError: y: expected labels",
-        "ValueError: rank 2 of 3: ValueError: y: expected labels",
-    ),
+    "X": f"ValueError: X: {OTHER}",
+    "y": f"ValueError: y: {OTHER}",
+    "fewer rows": f"ValueError: X: {OTHER}",
+    "sample_weight": f"ValueError: sample_weight: {OTHER}",
+    "validation_data": f"ValueError: validation_data: {OTHER}",
+    "epochs": f"ValueError: epochs: {SAME} rank 0 has 2, rank 2 has 3",
+    "batch_size": f"ValueError: batch_size: {SAME} rank 0 has 16, rank 2 has 17",
+    "callbacks": f"ValueError: callbacks (without only_watches): {SAME} rank 0 has none, rank 2 has EarlyStopping",
+    "seed": f"ValueError: model seed: {SAME} rank 0 has 0, rank 2 has 1",
+    "weights": f"ValueError: model/2.weight: {OTHER}",
+    "layers": f"ValueError: model layers: {OTHER}",
+    "dtype": f"ValueError: model dtype: {SAME} rank 0 has float32, rank 2 has float64",
+    "optimizer": f'ValueError: optimizer: {SAME} rank 0 has {{"minidl": ["SGD", {{"lr": 0.1',
+    "clip": f'ValueError: clip: {SAME} rank 0 has {{"clip_norm": null',
+    "shuffle": f"ValueError: shuffle: {SAME} rank 0 has true, rank 2 has false",
+    "rate": f"ValueError: learning rate: {SAME} rank 0 has 0.1, rank 2 has 0.5",
+    "called": f"ValueError: called: {SAME} rank 0 has fit, rank 2 has train_batch",
+    "wrong y": ("ValueError: y: expected labels", "ValueError: rank 2 of 3: ValueError: y: expected labels"),
     "wrong X": ("ValueError: X: expected shape", "ValueError: rank 2 of 3: ValueError: X: expected shape"),
-    "unseeded": "ValueError: 3.weight: expected the same on all ranks, ranks 1, 2 have other ones than rank 0",
+    "wrong epochs": ("ValueError: epochs: expected", "ValueError: rank 2 of 3: ValueError: epochs: expected"),
+    "unseeded": f"ValueError: 3.weight: {SAME} rank 1 has another one than rank 0",
     "callback": ("OSError: no space left", "OSError: rank 2 of 3: OSError: no space left"),
     "infinite": "FloatingPointError: ",
-    "batch": f"ValueError: X: {SAME}",
+    "batch": f"ValueError: X: {OTHER}",
     "wrong batch": ("ValueError: X: expected at least", "ValueError: rank 2 of 3: ValueError: X: expected at least"),
     "end": "fine",
+}
+REMARKS = {
+    "python layer": "each of 3 ranks does all of each step: Noise is a layer in NumPy",
+    "few slots": "1 of 3 ranks have nothing to do in steps of 20 examples",
+    "alone": "this trainer was made without it, so each rank trains alone",
 }
 
 
@@ -43,7 +49,7 @@ def told():
     """What each of three ranks said, by the name of the case."""
     code, out, err = run(3, "mistakes.py")
     assert code == 0, err
-    return dict(line.split(" | ", 1) for line in out.splitlines())
+    return dict(line.split(" | ", 1) for line in out.splitlines() if " | " in line)
 
 
 @needs_mpi
@@ -55,6 +61,15 @@ def test_all_ranks_refuse_what_one_does(case):
 
 
 @needs_mpi
+def test_a_fit_that_gains_less_than_one_may_think_says_so():
+    """Rank 0 alone, but for the trainer that knows of no others."""
+    code, out, err = run(3, "remarks.py")
+    assert code == 0, err
+    assert [out.count(f"distributed: {said}") for said in REMARKS.values()] == [1, 1, 3]
+    assert out.count("distributed: ") == 5
+
+
+@needs_mpi
 def test_more_ranks_than_slots_is_no_mistake():
     """Six ranks, batches of one and two slots: see nets.py, "lenet with few tiles"."""
     code, out, err = run(6, "nets.py", "lenet with few tiles")
@@ -62,10 +77,14 @@ def test_more_ranks_than_slots_is_no_mistake():
     assert len(set(out.splitlines())) == 1 and len(out.splitlines()) == 6
 
 
-@pytest.mark.parametrize("missing", ["mpi4py", "mpi4py.MPI"])
-def test_without_mpi4py_or_an_mpi_it_says_what_to_install(missing):
+@pytest.mark.parametrize(
+    "missing, told",
+    [
+        ("mpi4py", 'minidl.distributed needs mpi4py: pip install "minidl[mpi]"'),
+        ("mpi4py.MPI", "minidl.distributed: mpi4py finds no MPI: take the machine's Open MPI or MPICH, or pip install"),
+    ],
+)
+def test_without_mpi4py_or_an_mpi_it_says_what_to_install(missing, told):
     program = f"import sys; sys.modules[{missing!r}] = None\nfrom minidl.distributed import MPI\nMPI()"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert found.returncode == 1
-    assert "ImportError: minidl.distributed needs mpi4py, and an MPI" in found.stderr
-    assert 'pip install "minidl[mpi]"' in found.stderr
+    assert found.returncode == 1 and f"ImportError: {told}" in found.stderr

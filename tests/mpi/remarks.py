@@ -1,0 +1,20 @@
+"""Fits that have less of several ranks than somebody may think, and a good one: prints what they say."""
+
+from mpi.nets import Noise, images
+
+from minidl import Sequential, Trainer
+from minidl.distributed import MPI
+from minidl.layers import Dense, Flatten, Rescale
+from minidl.optimizers import SGD
+
+
+def main():
+    team, (X, y) = MPI(), images(64)
+    for layers, size, distributed in (([Noise()], 64, team), ([], 20, team), ([], 64, None), ([], 64, team)):
+        model = Sequential([Rescale(1 / 255), Flatten(), *layers, Dense(10)], (1, 28, 28), seed=0)
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), distributed=distributed)
+        trainer.fit(X, y, batch_size=size)
+
+
+if __name__ == "__main__":
+    main()

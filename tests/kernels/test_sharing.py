@@ -18,6 +18,7 @@ from minidl.layers import (
     PReLU,
     ReLU,
     Residual,
+    Tanh,
 )
 from minidl.optimizers import SGD
 
@@ -78,6 +79,21 @@ def test_any_number_of_processes_gives_the_same_bits(net, batch, dtype):
         assert all(other == state and steps == 3 for other, steps, _ in processes), f"{ranks} processes"
         assert np.array_equal(np.sum([own for _, _, own in processes], axis=0), losses)
         assert all(((own == 0) | (own == losses)).all() for _, _, own in processes)
+
+
+def test_a_process_with_a_single_example_clips_it_as_the_others_would():
+    """Its norm is a sum over fourteen arrays: in one order, whether they have one number or many."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((99, 6)), rng.integers(0, 3, 99)
+
+    def process(team):
+        layers = [layer for _ in range(6) for layer in (Dense(9), Tanh())]
+        model = Sequential([*layers, Dense(3)], (6,), seed=0, dtype="float64")
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), per_example_clip=0.05, distributed=team)
+        trainer.fit(X, y, epochs=3, batch_size=32, verbose=0)  # the last batch has 3 examples
+        return b"".join(value.tobytes() for value in model.state_dict().values())
+
+    assert len({state for ranks in (1, 2, 3) for state in played(ranks, process)[0]}) == 1
 
 
 @pytest.mark.parametrize("ranks, nodes", [(2, 2), (4, 4), (8, 8), (3, 7), (5, 9)])

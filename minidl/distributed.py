@@ -73,7 +73,7 @@ class MPI(Alone):
         if self.ranks > 1:
             limit_default(self._share_of_processors())
             sys.excepthook = self._end_all_on(sys.excepthook)
-            atexit.register(self._leave)
+            _JOBS.append(self)
 
     def __repr__(self) -> str:
         return f"MPI(rank {self.rank} of {self.ranks})"
@@ -144,7 +144,7 @@ class MPI(Alone):
 
     def _everyones(self, text: str) -> list[str]:
         """The text of each process."""
-        mine = np.frombuffer(text.encode(), np.uint8)
+        mine = np.frombuffer(text.encode(errors="replace"), np.uint8)
         (length,) = self.most([len(mine)])
         padded, everyones = np.zeros(length, np.uint8), np.empty((self.ranks, length), np.uint8)
         padded[: len(mine)] = mine
@@ -203,16 +203,6 @@ class MPI(Alone):
 
         return hook
 
-    def _leave(self) -> None:
-        """At exit: tells all others, and waits until they leave as well."""
-        if self._mpi.Is_finalized():
-            return
-        others = [rank for rank in range(self.ranks) if rank != self.rank]
-        requests = [self._comm.Isend(np.zeros(1, np.uint8), rank, LEFT) for rank in others]
-        for rank in others:
-            self._comm.Recv(np.empty(1, np.uint8), rank, LEFT)
-        self._mpi.Request.Waitall(requests)
-
     def _share_of_processors(self) -> float:
         """Of the processors it may run on, the share of this process if those of this machine divide theirs."""
         neighbours = self._comm.Split_type(self._mpi.COMM_TYPE_SHARED)
@@ -224,6 +214,21 @@ class MPI(Alone):
         neighbours.Allreduce(self._mpi.IN_PLACE, users, self._mpi.SUM)
         neighbours.Free()
         return float((1 / users[mine]).sum() / len(mine))
+
+
+_JOBS: list[MPI] = []  # of several ranks
+
+
+@atexit.register
+def _leave() -> None:
+    """At exit: tells the others of all jobs, and waits until they leave as well."""
+    jobs = [job for job in _JOBS if not job._mpi.Is_finalized()]
+    pairs = [(job, rank) for job in jobs for rank in range(job.ranks) if rank != job.rank]
+    requests = [job._comm.Isend(np.zeros(1, np.uint8), rank, LEFT) for job, rank in pairs]
+    for job, rank in pairs:
+        job._comm.Recv(np.empty(1, np.uint8), rank, LEFT)
+    for request in requests:
+        request.Wait()
 
 
 def _kind(error: BaseException) -> str:

@@ -108,9 +108,10 @@ class Trainer(Learner):
                     self, data, rows, validation, epochs, batch_size, accumulate,
                     flag("shuffle", shuffle), float(validation_split), hooks, progress,
                 )  # fmt: skip
-                state = None if self.team.ranks == 1 else checkpoints.pack(self, None, {})
-            if state is not None:
-                check_call(self.team, fit.arguments, hooks, *state)
+            if self.team.ranks > 1:
+                position = self._position()
+                where = None if position is None else [position.step, position.finished, position.begun]
+                check_call(self.team, {**fit.arguments, "interrupted fit": where}, hooks, *checkpoints.known(self))
         with self.model.busy.training("fit"), self.team.awaited():
             before, position = (self._fit, self._resumed), self._position()
             difference = None if position is None else fit.difference(position)
@@ -193,9 +194,9 @@ class Trainer(Learner):
         """Writes all that training has come to into one file, which holds the old content or the new, never a mixture.
 
         In callbacks, and after a fit that was broken off, that is also where the fit stands. Of several ranks the first
-        one writes, and any number of them can resume. Raises ValueError for a
-        model that is not built, TypeError for something that cannot be saved, OSError if the file cannot be written,
-        RuntimeError in the middle of a step: from a signal handler, say, or from an optimizer.
+        one writes, and the others do not wait for it; any number of them can resume. Raises ValueError for a model that
+        is not built, TypeError for something that cannot be saved, OSError if the file cannot be written, RuntimeError
+        in the middle of a step: from a signal handler, say, or from an optimizer.
         """
         self.check_between_steps("save_checkpoint")
         content = checkpoints.pack(self, self._position())

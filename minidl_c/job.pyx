@@ -161,7 +161,8 @@ cdef void run_call(const job *j, const call *c, Py_ssize_t round, Py_ssize_t slo
     else:
         v.labels = NULL
         v.targets = v.weights = v.losses = NULL
-        v.rows, v.index, v.examples, v.part, v.parts = j.numbers + first, t, examples, part, parts
+        v.rows, v.index, v.examples = j.numbers + first, j.first_tile + t, examples
+        v.part, v.parts = part, parts
         v.seed, v.step = j.seed, j.step + round
         if loss:
             run_loss(j, o, &v, first, slot, t, thread, c.kind == BACKWARD)

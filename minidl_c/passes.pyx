@@ -139,8 +139,9 @@ cdef class Pass:
         if self.share.ranks > 1:
             find_nodes(&self.share, slots)
             j.share = &self.share
-        # Shares of channels are uneven: only where they keep at least twice as many threads at work as tiles would.
-        shares = 0 < j.tiles < MAX_SLOTS and 2 * j.tiles <= threads
+        # Shares of channels are uneven: only where they keep at least twice as many threads at work as tiles would. A tile has
+        # to be a slot then: of a batch that is shared out, also a few tiles may be several to a slot.
+        shares = 0 < j.tiles == j.slots < MAX_SLOTS and 2 * j.tiles <= threads
         j.threads = max(1, threads if shares else min(<Py_ssize_t> threads, j.slots))
         self.keep_all = by_hand or (j.training and self.cuts) or (j.tiles < j.threads)
 

@@ -4,12 +4,15 @@ from libc.string cimport memcpy
 from minidl_c.clip cimport find_factor, scale_range
 from minidl_c.job cimport BACKWARD, RANGES, call, job, phase
 from minidl_c.nodes cimport fill_whole, has_rows, leave, range_of, row_bytes
-from minidl_c.op cimport op, whole
+from minidl_c.op cimport LANES, op, whole
 from minidl_c.sharing cimport bytes_of, joined_rows, losses_finite
 from minidl_c.sums cimport sums_up
 
 cdef extern from "caches.h" nogil:
     void fetch_to_write(const char *, Py_ssize_t)
+
+cdef extern from "slots.h" nogil:
+    const int MAX_SLOTS
 
 cdef extern from "finite.h" nogil:
     int divide_f32(float *, Py_ssize_t, float)
@@ -106,5 +109,7 @@ cdef void end_step(job *j, Py_ssize_t k) noexcept nogil:
     w.x = w.dy = w.saved = w.grad = NULL
     w.x_tile = w.dy_tile = w.saved_tile = 0
     w.param, w.packed = j.param + o.param * j.real_bytes, j.packed[k]
-    w.tiles, w.slots, w.examples, w.training = j.tiles, j.slots, j.examples, j.training
+    w.starts, w.examples, w.training = NULL, j.all_examples, j.training
+    w.tiles = (j.all_examples + LANES - 1) // LANES
+    w.slots = min(w.tiles, <Py_ssize_t> MAX_SLOTS)
     o.end_step(o, &w, j.param + (o.param + o.n_param) * j.real_bytes)

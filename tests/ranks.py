@@ -40,7 +40,8 @@ class Rank(Alone):
         rows[:] = np.concatenate(self.swap(rows[self.part(len(rows))].copy()))
 
     def merge(self, array):
-        array[:] = np.sum(self.swap(array.copy()), axis=0)
+        parts = [part.reshape(-1).view(np.uint8) for part in self.swap(array.copy())]
+        array.reshape(-1).view(np.uint8)[:] = np.bitwise_or.reduce(parts)
 
     def most(self, numbers):
         return np.max(self.swap(list(numbers)), axis=0).tolist()

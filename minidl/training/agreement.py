@@ -42,8 +42,9 @@ def check_call(
     facts.update({f"model {name}": _fact(value) for name, value in config["model"].items()})
     facts.update({name: _fact(value) for name, value in config.items() if name not in ("model", "callbacks")})
     facts.update({name: _fact(value) for name, value in arguments.items()})
-    watching = [type(one).__name__ for one in hooks.callbacks if not getattr(one, "only_watches", False)]
-    facts["callbacks (without only_watches)"] = ", ".join(watching) or "none"
+    taking_part = [one for one in hooks.callbacks if not getattr(one, "only_watches", False)]
+    told = [f"{type(one).__name__} {getattr(one, 'every_n_steps', None) or ''}".strip() for one in taking_part]
+    facts["callbacks (without only_watches)"] = ", ".join(told) or "none"
     team.check_same(facts | _hashes({name: array for name, array in tensors.items() if TIMES not in name}))
 
 

@@ -87,6 +87,14 @@ def pack(
     return config, tensors
 
 
+def known(trainer: Learner) -> tuple[dict[str, Any], Tensors]:
+    """As pack, without where a fit stands; only the weights, if there is something that cannot be saved."""
+    try:
+        return pack(trainer, None, {})
+    except TypeError:
+        return {"model": {}}, {f"model/{name}": value for name, value in trainer.model.state_dict().items()}
+
+
 def _series(name: str, values: list[float]) -> Array:
     whole_numbers = all(isinstance(value, (int, np.integer)) for value in values)
     series = np.array(values, np.int64 if values and whole_numbers else np.float64)

@@ -66,6 +66,7 @@ class Fit:
     scores: list[Array] = field(default_factory=list)
     done: int = 0  # examples of this epoch
     stop: bool = False
+    stops: bool = False  # as all processes know it
     started: bool = False  # whether all callbacks have begun
     _states: list[State] | None = None  # of callbacks, if they themselves may not know it
     _arguments: dict[str, Any] | None = None
@@ -159,11 +160,17 @@ class Fit:
         """Calls a hook of all callbacks. What it raises, and whether to stop, is the same in all processes."""
         with self.learner.team.together():
             self.hooks.call(hook, self.learner, *args)
-        self.learner.stop = bool(self.learner.team.most([self.learner.stop])[0])
+        self.agree()
+
+    def agree(self) -> None:
+        """Finds whether somebody wants to stop: in all processes the same, whenever `trainer.stop` was set."""
+        (stops,) = self.learner.team.most([bool(self.learner.stop)])
+        self.learner.stop = self.stops = bool(stops)
 
     def begin(self) -> None:
         """Calls on_fit_begin, and then gives callbacks what they remembered when the fit was interrupted."""
-        self.learner.stop, team = self.stop, self.learner.team
+        self.learner.stop = self.stops = self.stop
+        team = self.learner.team
         steps, network = self.learner.steps(in_parts=self.accumulate > 1), self.learner.model.network
         assert network is not None
         for remark in remarks(team, steps, network, self.learner.loss, self.learner.optimizer, self.step_size):
@@ -183,14 +190,15 @@ class Fit:
             self.call("on_save")
 
         def check() -> None:
+            self.agree()
             signals.check(terminate, self.learner.team)
 
         try:
-            while self.begun or (self.finished < self.epochs and not self.learner.stop):
+            while self.begun or (self.finished < self.epochs and not self.stops):
                 if not self.begun:
                     self.begun = True
                     self.call("on_epoch_begin", self.learner.epoch)
-                    if self.learner.stop:
+                    if self.stops:
                         self.begun = False
                         break
                 self._epoch(check)
@@ -208,11 +216,13 @@ class Fit:
             self._kept = True
         self.progress.begin_epoch(self.finished + 1, -(-len(order) // self.step_size), self.done // self.step_size)
         before, began = self.done, time.perf_counter()
-        while self.done < len(order) and not learner.stop:
-            check()
+        check()
+        while self.done < len(order) and not self.stops:
             self._chunk(order)
+            check()
         seconds = max(time.perf_counter() - began, 1e-9)
-        logs = self._measured(order[: self.done])
+        with learner.team.together():
+            logs = self._measured(order[: self.done])
         if self.validation is not None:
             found = learner.evaluated(*self.validation, check, learner.team)
             logs.update({f"val_{name}": value for name, value in found.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -243,10 +243,13 @@ class Learner:
 
     def run(self, batch: Batches) -> None:
         """Does these steps; raises FloatingPointError at the first that is not finite."""
-        self.check_trainable()
-        done = self.steps(in_parts=batch.micro < batch.size).run(batch, self.num_threads)
+        with batch.team.together():
+            self.check_trainable()
+            steps = self.steps(in_parts=batch.micro < batch.size)
+        with batch.team.together() if not steps.shares else nullcontext():
+            done = steps.run(batch, self.num_threads)
         if done < batch.steps:
-            with self.team.together():
+            with batch.team.together():
                 raise FloatingPointError(explain(self.model, self.loss, batch, done, self.seed, self.num_threads))
 
     def evaluated(
@@ -262,9 +265,10 @@ class Learner:
                 mine[here] = self.model.predict(data.examples.copy(ours[here]), self.num_threads)
             between()
         team.gather_rows(scores)
-        targets = data.targets[rows]
-        found = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
-        found.update(self.measured(targets, scores))
+        with team.together():
+            targets = data.targets[rows]
+            found = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
+            found.update(self.measured(targets, scores))
         return found
 
     def measured(self, targets: Array, scores: Array) -> dict[str, float]:

@@ -46,13 +46,13 @@ class Signals:
     def check(self, terminating: Callable[[], None], team: Alone = ALONE) -> None:
         """Acts on what has come to one of the processes; before a SIGTERM, calls `terminating`: between two steps."""
         came = team.most([number in self._pending for number in SIGNALS])
-        for number in [number for number, flag in zip(SIGNALS, came, strict=True) if flag and number in self._before]:
-            if number not in self._pending:
-                self._pending.append(number)
+        for number in [number for number, flag in zip(SIGNALS, came, strict=True) if flag]:
             if number == signal.SIGTERM:
                 terminating()
-            with team.together():
-                self._act(number, None)
+            with team.together():  # also where it is ignored
+                if number in self._before:
+                    self._pending += [number] if number not in self._pending else []
+                    self._act(number, None)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if os.getpid() != self._process:  # a forked child: no check may ever come

@@ -105,12 +105,12 @@ class FusedSteps:
 
     def run(self, b: Batches, num_threads: int | None) -> int:
         """Does the steps; returns how many: fewer than asked for if one was not finite, which then changed nothing."""
-        rates = np.array([b.rate(int(b.count[0]) + k) for k in range(b.steps)])
         team = b.team if self.shares else ALONE
         with team.together():
+            rates, totals = np.array([b.rate(int(b.count[0]) + k) for k in range(b.steps)]), b.totals()
             x, rows, targets, weights = self._read(b, team)
         done = self.plan.train(
-            x, rows, b.size, targets, weights, b.losses, b.scores, b.totals(), rates,
+            x, rows, b.size, targets, weights, b.losses, b.scores, totals, rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.numbers,
             **b.clip, share=None if team.ranks == 1 else team,
         )  # fmt: skip

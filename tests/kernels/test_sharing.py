@@ -1,10 +1,14 @@
 """A batch shared out over processes, here played by threads: their number changes no bit."""
 
+import contextlib
+import functools
+
 import numpy as np
 import pytest
 from ranks import played
 
 from minidl import Sequential, Trainer
+from minidl.data import Examples
 from minidl.layers import (
     BatchNorm1D,
     BatchNorm2D,
@@ -21,6 +25,7 @@ from minidl.layers import (
     Tanh,
 )
 from minidl.optimizers import SGD
+from minidl.training.supervised import Supervised
 
 SHAPE, CLASSES = (2, 9, 8), 4
 RANKS = (2, 3, 4, 7, 17)
@@ -44,7 +49,7 @@ def with_statistics():
 NETS = {"lenet": lenet, "statistics": with_statistics}
 
 
-def trained(net, dtype, batch, ranks, weights=None, spoil=None):
+def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
     """What each of so many processes has after three steps: its state, what it did, and its losses; bytes exchanged."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3 * batch, *SHAPE)).astype(dtype), rng.integers(0, CLASSES, 3 * batch)
@@ -53,7 +58,7 @@ def trained(net, dtype, batch, ranks, weights=None, spoil=None):
 
     def process(team):
         model = Sequential(NETS[net](), SHAPE, seed=1, dtype=dtype)
-        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=1 + team.rank % 2)
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=threads[team.rank % 2])
         plan, parameters, update = (steps := trainer.steps()).plan, model.network.parameters, steps.update
         losses, count = np.zeros(3 * batch, dtype), np.zeros(1, np.int64)
         with np.errstate(all="ignore"):
@@ -79,6 +84,52 @@ def test_any_number_of_processes_gives_the_same_bits(net, batch, dtype):
         assert all(other == state and steps == 3 for other, steps, _ in processes), f"{ranks} processes"
         assert np.array_equal(np.sum([own for _, _, own in processes], axis=0), losses)
         assert all(((own == 0) | (own == losses)).all() for _, _, own in processes)
+
+
+@pytest.mark.parametrize("ranks", [3, 4, 7])
+def test_more_threads_than_tiles_change_no_bit_where_a_slot_has_several_tiles(ranks):
+    """Of 512 examples a slot has two tiles; eight in four slots, say, are few for 16 threads."""
+    ((alone, *_),), _ = trained("statistics", "float32", 512, 1)
+    processes, _ = trained("statistics", "float32", 512, ranks, threads=(16, 32))
+    assert all(state == alone for state, *_ in processes)
+
+
+def test_an_exchange_that_fails_leaves_whole_steps():
+    """The third one does, in the middle of a call that has four steps to do."""
+    X, y = np.random.default_rng(0).random((128, 4), dtype=np.float32), np.arange(128) % CLASSES
+
+    def process(team, fails=True):
+        trainer = Trainer(Sequential([Dense(CLASSES)], (4,)), "softmax_cross_entropy", SGD(0.1), distributed=team)
+        scatter, calls = team.scatter, []
+
+        def failing(*args):
+            calls.append(args)
+            if len(calls) == 3:
+                raise MemoryError
+            scatter(*args)
+
+        team.scatter = failing if fails else scatter
+        data = Supervised.accept(trainer.model, trainer.loss, X, y)
+        with pytest.raises(MemoryError) if fails else contextlib.nullcontext():
+            trainer.run(trainer.batches(data, np.arange(128 if fails else 64), 32, team=team))
+        return trainer.step, trainer.steps().update.steps, trainer.model.params["0.weight"].value.tobytes()
+
+    assert played(2, process)[0] == played(2, functools.partial(process, fails=False))[0]
+
+
+def test_a_process_reads_its_own_rows_alone(monkeypatch):
+    """Of arrays that are converted as they are read."""
+    X, y = np.ones((192, 4), np.float16), np.arange(192) % CLASSES
+
+    def process(team):
+        trainer = Trainer(Sequential([Dense(CLASSES)], (4,)), "softmax_cross_entropy", SGD(0.1), distributed=team)
+        data = Supervised.accept(trainer.model, trainer.loss, X, y)
+        trainer.run(trainer.batches(data, np.arange(192), 64, team=team))
+
+    read, copy = [], Examples.copy
+    monkeypatch.setattr(Examples, "copy", lambda examples, rows: read.append(len(rows)) or copy(examples, rows))
+    played(3, process)
+    assert sum(read) == 192
 
 
 def test_a_process_with_a_single_example_clips_it_as_the_others_would():

@@ -44,6 +44,27 @@ class Quicker:
             trainer.optimizer.lr = 0.5
 
 
+def failing(y, scores):
+    """A metric that fails in one rank."""
+    if odd:
+        raise KeyError("no such class")
+    return 1.0
+
+
+def falling(step):
+    """A rate that fails in one rank."""
+    if odd and step == 2:
+        raise OSError("no table of rates")
+    return 0.1
+
+
+def every(n):
+    """A callback for each n-th step."""
+    made = Quicker()
+    made.every_n_steps = n
+    return made
+
+
 def trainer(layers=(), seed=0, dtype="float32", **options):
     model = Sequential([Rescale(1 / 255), Flatten(), *layers, Dense(10)], (1, 28, 28), seed=seed, dtype=dtype)
     options = {"optimizer": SGD(0.1), **options}
@@ -64,8 +85,14 @@ def changed(made):
     return made
 
 
-def train_batch(n):
+def pushed(made):
+    made.steps().update.state["velocity"][:] = other(0, 1)
+    return made
+
+
+def train_batch(n, steps=0):
     made = trainer()
+    made.step = steps
     made.train_batch(X[:n], y[:n])
 
 
@@ -85,6 +112,10 @@ CASES = {
     "optimizer": lambda: fit(trainer(optimizer=SGD(other(0.1, 0.2)))),
     "clip": lambda: fit(trainer(clip_norm=other(None, 1.0))),
     "shuffle": lambda: fit(shuffle=other(True, False)),
+    "validation_split": lambda: fit(validation_split=other(0.2, 0.3)),
+    "accumulate": lambda: fit(accumulate=other(1, 2)),
+    "velocity": lambda: fit(pushed(trainer(optimizer=SGD(0.1, momentum=0.9)))),
+    "steps": lambda: train_batch(20, steps=other(0, 3)),
     "rate": lambda: fit(callbacks=[Quicker()]),
     "called": lambda: train_batch(20) if odd else fit(),
     "wrong epochs": lambda: fit(epochs=other(2, -1)),
@@ -92,6 +123,9 @@ CASES = {
     "wrong X": lambda: fit(X=other(X, X[:, :, :5])),
     "unseeded": lambda: fit(trainer([Unseeded()])),
     "callback": lambda: fit(callbacks=[Failing()]),
+    "metric": lambda: fit(trainer(metrics=[failing])),
+    "failing rate": lambda: fit(trainer(optimizer=SGD(falling))),
+    "every": lambda: fit(callbacks=[every(other(2, 3))]),
     "infinite": lambda: fit(trainer([Dense(10)], optimizer=SGD(1e30))),
     "batch": lambda: train_batch(other(20, 21)),
     "wrong batch": lambda: train_batch(other(20, 0)),

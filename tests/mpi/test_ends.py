@@ -78,6 +78,22 @@ def test_one_rank_stops_all(tmp_path):
     assert hashes(run(3, "lasting.py", tmp_path, "stop", "0"), 3).endswith("at 12")
 
 
+def test_one_rank_stops_all_from_outside(tmp_path):
+    """At any moment, with callbacks or not: all of them behind the same step."""
+    assert int(hashes(run(2, "lasting.py", tmp_path, "stop from outside", "0.02"), 2).rpartition(" ")[2]) in range(
+        13, 24
+    )
+
+
+def test_a_sigterm_that_one_rank_ignores_ends_all(tmp_path):
+    job = start(2, "lasting.py", tmp_path, "ignore")
+    processes = begun(job, 2)
+    time.sleep(0.2)
+    os.kill(processes[0], signal.SIGTERM)
+    ended(job, time.monotonic())
+    assert hashes(run(1, "lasting.py", tmp_path, "", "0"), 1) == uninterrupted()
+
+
 @pytest.mark.parametrize("who", ["one rank", "all ranks"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_all_between_two_steps(tmp_path, who, number):
@@ -86,8 +102,9 @@ def test_a_signal_ends_all_between_two_steps(tmp_path, who, number):
     time.sleep(0.2)
     for process in list(processes.values())[: 1 if who == "one rank" else 2]:
         os.kill(process, number)
-    ended(job, time.monotonic())
+    _, err = ended(job, time.monotonic())
     if number == signal.SIGTERM:
+        assert "ends all processes" not in err  # all of them know, and exit
         assert hashes(run(1, "lasting.py", tmp_path, "", "0"), 1) == uninterrupted()
 
 

@@ -25,6 +25,10 @@ TOLD = {  # by rank 2, which makes the mistake; and by the others, if that is so
     "optimizer": f'ValueError: optimizer: {SAME} rank 0 has {{"minidl": ["SGD", {{"lr": 0.1',
     "clip": f'ValueError: clip: {SAME} rank 0 has {{"clip_norm": null',
     "shuffle": f"ValueError: shuffle: {SAME} rank 0 has true, rank 2 has false",
+    "validation_split": f"ValueError: validation_split: {SAME} rank 0 has 0.2, rank 2 has 0.3",
+    "accumulate": f"ValueError: accumulate: {SAME} rank 0 has 1, rank 2 has 2",
+    "velocity": f"ValueError: update/velocity/2.weight: {OTHER}",
+    "steps": f"ValueError: steps done: {SAME} rank 0 has 0, rank 2 has 3",
     "rate": f"ValueError: learning rate: {SAME} rank 0 has 0.1, rank 2 has 0.5",
     "called": f"ValueError: called: {SAME} rank 0 has fit, rank 2 has train_batch",
     "wrong y": ("ValueError: y: expected labels", "ValueError: rank 2 of 3: ValueError: y: expected labels"),
@@ -32,6 +36,9 @@ TOLD = {  # by rank 2, which makes the mistake; and by the others, if that is so
     "wrong epochs": ("ValueError: epochs: expected", "ValueError: rank 2 of 3: ValueError: epochs: expected"),
     "unseeded": f"ValueError: 3.weight: {SAME} rank 1 has another one than rank 0",
     "callback": ("OSError: no space left", "OSError: rank 2 of 3: OSError: no space left"),
+    "metric": ("KeyError: 'no such class'", "RuntimeError: rank 2 of 3: KeyError: 'no such class'"),
+    "failing rate": ("OSError: no table of rates", "OSError: rank 2 of 3: OSError: no table of rates"),
+    "every": f"ValueError: callbacks (without only_watches): {SAME} rank 0 has Quicker 2, rank 2 has Quicker 3",
     "infinite": "FloatingPointError: ",
     "batch": f"ValueError: X: {OTHER}",
     "wrong batch": ("ValueError: X: expected at least", "ValueError: rank 2 of 3: ValueError: X: expected at least"),
@@ -61,12 +68,15 @@ def test_all_ranks_refuse_what_one_does(case):
 
 
 @needs_mpi
-def test_a_fit_that_gains_less_than_one_may_think_says_so():
-    """Rank 0 alone, but for the trainer that knows of no others."""
-    code, out, err = run(3, "remarks.py")
+def test_rank_0_alone_tells_writes_and_watches(tmp_path):
+    """But for the trainer that knows of no others. Fits that gain less than one may think say so."""
+    code, out, err = run(3, "remarks.py", tmp_path)
     assert code == 0, err
     assert [out.count(f"distributed: {said}") for said in REMARKS.values()] == [1, 1, 3]
     assert out.count("distributed: ") == 5
+    assert out.count("epoch 1/1") == 2 + 3 + 1
+    assert (out.count("watching"), out.count("taking part")) == (1, 3)
+    assert [path.name for path in tmp_path.iterdir()] == ["rank 0"]
 
 
 @needs_mpi

@@ -46,4 +46,5 @@ def test_the_example_goes_on_with_more_ranks(tmp_path):
         code, out, err = run(ranks, example, "--digits", "--epochs", "2", *resume, cwd=tmp_path)
         assert code == 0, err
         ends.add(out.splitlines()[-1].replace(f"in {ranks} processes", ""))
+        assert [out.count(f"epoch {number}/2") for number in (1, 2)] == [0 if resume else 1] * 2  # rank 0's
     assert len(ends) == 1 and "accuracy" in ends.pop()

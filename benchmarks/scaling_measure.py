@@ -28,7 +28,7 @@ class Job:
         if ranks == 1:
             raise SystemExit("scaling.py: expected a job of at least 2 ranks, got 1")
         self.timed = self.team.agreed(self.near * threads <= usable_cores()) == 1
-        self.facts = {"MPI": MPI.Get_library_version().splitlines()[0].rstrip("\0").split(", package")[0]}
+        self.facts = {"MPI": " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].split())}
         self.facts |= {"ranks": ranks, "ranks on the first machine": self.near, "threads of a rank": threads}
         self.measured = {}  # by net and batch size
 

@@ -69,6 +69,7 @@ class MPI(Alone):
         self.rank, self.ranks = self._comm.Get_rank(), self._comm.Get_size()
         self._known: BaseException | None = None  # what came out of all processes
         self._speaker = 0  # who tells it
+        self._process = os.getpid()  # a forked child is no rank
         MPI.most_ranks = max(MPI.most_ranks, self.ranks)
         if self.ranks > 1:
             limit_default(self._share_of_processors())
@@ -194,6 +195,9 @@ class MPI(Alone):
         """An excepthook: others would wait for this process for ever."""
 
         def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            if os.getpid() != self._process:
+                before(kind, error, trace)
+                return
             if error is self._known and self.rank != self._speaker:
                 time.sleep(GRACE)  # all have it, and one says so and ends all
             if before is sys.__excepthook__:
@@ -222,7 +226,7 @@ _JOBS: list[MPI] = []  # of several ranks
 @atexit.register
 def _leave() -> None:
     """At exit: tells the others of all jobs, and waits until they leave as well."""
-    jobs = [job for job in _JOBS if not job._mpi.Is_finalized()]
+    jobs = [job for job in _JOBS if job._process == os.getpid() and not job._mpi.Is_finalized()]
     pairs = [(job, rank) for job in jobs for rank in range(job.ranks) if rank != job.rank]
     requests = [job._comm.Isend(np.zeros(1, np.uint8), rank, LEFT) for job, rank in pairs]
     for job, rank in pairs:

@@ -18,8 +18,8 @@ BUDGETS = {  # arguments in short, and as a whole
     "saves": ("--no-strace", ""),
     "kills": ("--kills 10", "--kills 200"),
     "processes": ("--forks 10 --interrupts 6 --predictions 500", "--forks 100 --interrupts 100 --predictions 10000"),
-    "sanitize": ("--calls 6000", "--calls 1010000 --all"),
-    "race": ("--nets 20", "--nets 400"),
+    "sanitize": ("--calls 4500", "--calls 1010000 --all"),
+    "race": ("--nets 14", "--nets 400"),
     "poison": ("--nets 20", "--nets 400"),
 }
 

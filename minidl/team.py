@@ -42,7 +42,7 @@ class Alone:
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """A context whose exceptions come out of it in all processes: not their own, but of the same kind."""
+        """A context whose exceptions come out of it in all processes: elsewhere of the same kind, with their text."""
         yield
 
     @contextmanager

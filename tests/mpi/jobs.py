@@ -30,7 +30,7 @@ def command(ranks, program, *args):
 
 
 def environment():
-    """One thread a rank, unless a test is about that; Open MPI wants to be told that root may do this."""
+    """The clone and its tests on the path; Open MPI wants to be told that root may start jobs."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**os.environ, "PYTHONPATH": path, **allowed}

@@ -5,6 +5,7 @@ import os
 import random
 import re
 import signal
+import subprocess
 import tempfile
 import time
 
@@ -37,7 +38,7 @@ def ended(job, since):
     """What a job wrote that had to end by itself."""
     try:
         out, err = job.communicate(timeout=SECONDS - (time.monotonic() - since))
-    except Exception:
+    except subprocess.TimeoutExpired:
         os.killpg(job.pid, 9)
         raise
     assert job.returncode != 0

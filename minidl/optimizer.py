@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from minidl.arguments import told
 from minidl.arrays import Array
 from minidl.param import Param
-from minidl.shapes import number
+from minidl.shapes import number, whole
 from minidl_c.update import Update
 
 Rate = float | Callable[[int], float]
@@ -27,9 +28,18 @@ class Optimizer:
     """
 
     def __init__(self, lr: Rate) -> None:
-        check_schedule(lr) if callable(lr) else check_rate(lr)
         self.lr = lr
         self._memory: dict[str, tuple[int, dict[str, Array]]] = {}  # steps by hand: how many, and what is remembered
+
+    @property
+    def lr(self) -> Rate:
+        """The learning rate; raises TypeError or ValueError when set to neither a rate nor a function of the step."""
+        return self._lr
+
+    @lr.setter
+    def lr(self, lr: Rate) -> None:
+        check_schedule(lr) if callable(lr) else check_rate(lr)
+        self._lr = lr
 
     def __repr__(self) -> str:
         return told(self)
@@ -59,6 +69,43 @@ class Optimizer:
             param.value = value
             shaped = {key: array.reshape(param.value.shape) for key, array in update.state.items()}
             self._memory[name] = update.steps, shaped
+
+    def state_dict(self) -> dict[str, dict[str, Any]]:
+        """Copies of what steps by hand remember of each parameter: {"0.weight": {"steps": 3, "velocity": ...}, ...}.
+
+        The arguments, lr too, are not in it. In a Trainer, the trainer keeps the memory, and a checkpoint holds it.
+        """
+        return {
+            name: {"steps": steps, **{key: array.copy() for key, array in arrays.items()}}
+            for name, (steps, arrays) in self._memory.items()
+        }
+
+    def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
+        """Takes over what `state_dict` gave, of an optimizer with the same arguments but for lr; steps go on there.
+
+        Raises TypeError or ValueError, changing nothing, for anything else.
+        """
+        if not isinstance(state, Mapping):
+            raise TypeError(f"state: expected a dict, such as state_dict() returns, got {type(state).__name__}")
+        self._memory = {name: self._remembered(name, entry) for name, entry in state.items()}
+
+    def _remembered(self, name: Any, entry: Any) -> tuple[int, dict[str, Array]]:
+        """The memory of one parameter, checked and copied."""
+        where = f"state[{name!r}]"
+        if not isinstance(name, str) or not isinstance(entry, Mapping):
+            raise TypeError(f"{where}: expected a dict, by the name of a parameter, got {type(entry).__name__}")
+        arrays = {key: value for key, value in entry.items() if key != "steps"}
+        first = next(iter(arrays.values()), np.zeros(0, "float32"))
+        dtype = first.dtype.name if isinstance(first, np.ndarray) else ""
+        expected = self.update(0, dtype if dtype in ("float32", "float64") else "float32").state
+        if entry.keys() != {"steps", *expected}:
+            raise ValueError(f"{where}: expected {['steps', *expected]}, got {sorted(map(str, entry))}")
+        for key, array in arrays.items():
+            if not isinstance(array, np.ndarray) or dtype not in ("float32", "float64"):
+                raise TypeError(f"{where}[{key!r}]: expected an array of float32 or float64, got {array!r:.100}")
+            if array.shape != first.shape or array.dtype != first.dtype:
+                raise ValueError(f"{where}[{key!r}]: expected {dtype} {first.shape}, got {array.dtype} {array.shape}")
+        return whole(f"{where}['steps']", entry["steps"], least=0), {key: np.array(a) for key, a in arrays.items()}
 
 
 def check_rate(rate: float) -> float:

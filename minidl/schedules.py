@@ -1,16 +1,17 @@
 """Learning rates as functions of the step: objects that an optimizer takes as its `lr`, such as SGD(Cosine(0.1, 1000)).
 
 Steps are those of the whole run, counted from 0, and not epochs: `steps_per_epoch * epochs` is how many there are. The
-formulas are those of torch.optim.lr_scheduler, whose epochs are steps here; behind the last step the rate stays. The
-arguments are attributes, and may be changed.
+formulas are those of torch.optim.lr_scheduler, whose epochs are steps here; after the last step the rate stays. The
+arguments are attributes, and may be changed, one after the other: a new value has to go with the others as they are.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from minidl.arguments import told
+from minidl.arguments import parameters, told
 from minidl.optimizer import check_rate
 from minidl.shapes import not_negative, number, positive, whole
 
@@ -19,8 +20,17 @@ class Schedule:
     """What minidl's schedules share: `schedule(step)` is the rate of a step, and each brings its `rate`.
 
     Raises TypeError or ValueError, naming the argument, for rates below 0, steps that are no whole numbers or below 0
-    (total_steps, step_size: below 1), factors and powers that are not above 0, and rates beyond all numbers.
+    (total_steps, step_size: below 1), factors and powers that are not above 0, and rates beyond all numbers; when it is
+    made, and when an attribute is set, which then stays as it was.
     """
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets an argument to what the constructor would make of it beside the others."""
+        made_by = next(cls for cls in type(self).__mro__ if cls.__module__ == __name__)
+        names = [] if made_by is Schedule else list(parameters(made_by))
+        if name in names and all(other in vars(self) for other in names):  # else the constructor is at work
+            value = getattr(made_by(**{other: vars(self)[other] for other in names} | {name: value}), name)
+        super().__setattr__(name, value)
 
     def __call__(self, step: int) -> float:
         """The rate of this step."""

@@ -22,8 +22,8 @@ from minidl.parameters import Parameters
 from minidl.saving import files
 from minidl.saving.atomic import Path
 from minidl.saving.recipes import checked_custom
+from minidl.shapes import Count, whole
 from minidl.shapes import input_shape as checked_shape
-from minidl.shapes import whole
 from minidl.state import check_dtype, copies, load
 from minidl.summary import Summary, summarize
 from minidl_c.busy import Busy
@@ -48,6 +48,8 @@ class Sequential:
     (5, 2)
     """
 
+    seed = Count("The initial weights are a function of it, and what is random in a forward by hand.")
+
     def __init__(
         self,
         layers: Sequence[Layer],
@@ -58,7 +60,7 @@ class Sequential:
         self.layers = stack.checked(layers)
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
-        self.dtype, self.seed = str(dtype), whole("seed", seed, least=0)
+        self.dtype, self.seed = str(dtype), seed
         self.network: Network | None = None
         self.busy = Busy()  # who is at work on the model: it predicts in many threads, and trains in one
         self._by_hand: ByHand | None = None

@@ -69,6 +69,30 @@ def positive(name: str, value: Any) -> float:
     return float(value)
 
 
+class Count:
+    """An attribute that is a whole number of at least 0; raises as `whole` when it is set."""
+
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, owner: None, cls: type) -> Count: ...
+    @overload
+    def __get__(self, owner: object, cls: type | None = None) -> int: ...
+
+    def __get__(self, owner: object | None, cls: type | None = None) -> Count | int:
+        if owner is None:
+            return self
+        count: int = vars(owner)[self.name]
+        return count
+
+    def __set__(self, owner: object, count: int) -> None:
+        vars(owner)[self.name] = whole(self.name, count, least=0)
+
+
 class Limit:
     """An attribute that is a float above 0, or None for no limit; raises as `positive` when it is set."""
 

@@ -33,7 +33,7 @@ class Recipes:
 
     def __init__(self, ours: Mapping[str, Any], met: dict[str, Any] | None = None) -> None:
         self.ours, self._numbers = ours, met is not None
-        self._met: dict[str, Any] = {} if met is None else met
+        self.met: dict[str, Any] = {} if met is None else met
         self._depth = 0  # of objects in objects
 
     def encode(self, value: Any, where: str) -> Any:
@@ -77,9 +77,9 @@ class Recipes:
 
     def _named(self, name: str, what: Any, where: str) -> str:
         told, number = name, 1
-        while self._met.setdefault(told, what) is not what:
+        while self.met.setdefault(told, what) is not what:
             if not self._numbers:
-                got = f"{self._met[name]!r} and {what!r}"
+                got = f"{self.met[name]!r} and {what!r}"
                 raise ValueError(f"{where}: cannot be saved: expected one {name!r}, got two: {got}")
             number += 1
             told = f"{name} {number}"

@@ -54,18 +54,16 @@ def pack(
     custom: takes the user's classes and functions, by the names that are in the configuration.
     """
     model, tensors = trainer.model, Tensors()
-    arrays = Arrays(tensors).encode
-    recipes, made = Recipes(OURS, custom), trainer.optimizer
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
+    arrays, recipes, made = Arrays(tensors, living).encode, Recipes(OURS, custom), trainer.optimizer
     config: dict[str, Any] = {
         "model": model.recipe(custom),
         "loss": recipes.encode(trainer.loss, "loss"),
         "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": recipes.encode(made, "optimizer"),
         "remembered": encode(remembered(made, living), "optimizer", arrays),
-        "schedule": encode(remembered(made.lr, living) if _is_made(made.lr) else None, "lr", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
-        "seed": whole("seed", trainer.seed, least=0),
+        "seed": trainer.seed,
         "late": trainer.late,
         "clip": {name: getattr(trainer, name) for name in LIMITS},
         "step": trainer.step,
@@ -74,6 +72,7 @@ def pack(
         "position": None,
         "callbacks": [],
     }
+    _check_parts(config, tensors, recipes.met)
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
     tensors.update({f"history/{name}": _series(name, values) for name, values in trainer.history.items()})
@@ -103,9 +102,17 @@ def _series(name: str, values: list[float]) -> Array:
     return series
 
 
-def _is_made(part: Any) -> bool:
-    """Whether it is an object with a state, and neither a number nor a function."""
-    return callable(part) and not hasattr(part, "__name__")
+def _check_parts(config: dict[str, Any], tensors: Tensors, custom: Custom) -> None:
+    """Raises TypeError for a loss, metric or optimizer that a resume would refuse: what is saved can be resumed."""
+    try:
+        _remember(parts(config, custom)["optimizer"], config, Arrays(dict(tensors)).decode)
+    except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
+        raise TypeError(f"cannot be saved: a resume would refuse it: {error}") from error
+
+
+def _remember(optimizer: Any, config: Any, arrays: Callable[[str, Any], Any]) -> None:
+    """Gives an optimizer, and what is in it, back what it remembered."""
+    remember(optimizer, decode(config["remembered"], arrays), set(CLASSES))
 
 
 def _update(trainer: Learner) -> Tensors:
@@ -188,9 +195,7 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
     """Gives a new trainer all that the old one had become, but the model's state; returns where its fit stands."""
     rest = {name: array for name, array in tensors.items() if not name.startswith("model/")}  # each is used once
     arrays, optimizer = Arrays(rest).decode, trainer.optimizer
-    remember(optimizer, decode(config["remembered"], arrays), type(optimizer) in OURS.values())
-    if config["schedule"] is not None:
-        remember(optimizer.lr, decode(config["schedule"], arrays), type(optimizer.lr) in OURS.values())
+    _remember(optimizer, config, arrays)
     if (update := trainer.steps().update) is not None:
         update.steps = whole("updates", config["updates"], least=0)
     trainer.late = config["late"]

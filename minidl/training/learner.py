@@ -22,7 +22,7 @@ from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.per_example import check_apart
 from minidl.sequential import Sequential
-from minidl.shapes import Limit, whole
+from minidl.shapes import Count, Limit, whole
 from minidl.team import ALONE, Alone
 from minidl.training.agreement import check_data
 from minidl.training.diagnosis import explain
@@ -40,6 +40,8 @@ class Learner:
     clip_norm = Limit("The largest norm that a step's gradient, of all layers together, may have; None: any.")
     clip_value = Limit("The largest size that a number in a step's gradient may have; None: any.")
     per_example_clip = Limit("The largest norm that the gradient of an example may have in a step; None: any.")
+    seed = Count("The order of the examples, and all that is random in training, is a function of it.")
+    epoch = Count("How many epochs were done so far.")
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class Learner:
         self.loss = losses.get(loss)
         _check_scores(model, self.loss)
         self.metrics = found_metrics(metrics)
-        self.seed = whole("seed", seed, least=0)
+        self.seed = seed
         self.clip_norm, self.clip_value, self.per_example_clip = clip_norm, clip_value, per_example_clip
         self.epoch = 0
         self.stop = False
@@ -87,7 +89,7 @@ class Learner:
 
     @step.setter
     def step(self, step: int) -> None:
-        self._count[0] = step
+        self._count[0] = whole("step", step, least=0)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.

@@ -1,0 +1,208 @@
+"""What optimizers and schedules remember comes back from a checkpoint at any depth, or the save is refused."""
+
+import numpy as np
+import pytest
+from broken_off import FIT, X, Y, broken_off, everything
+
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten, ReLU
+from minidl.optimizers import SGD, Adam, RMSprop
+from minidl.schedules import Cosine
+from minidl.training.remembered import DEEPEST
+
+
+class Lookahead:
+    """Zhang, Lucas, Hinton, Ba (2019): slow weights that follow those of another optimizer."""
+
+    def __init__(self, inner, k=5, alpha=0.5):
+        self.inner, self.k, self.alpha, self.slow, self.n = inner, k, alpha, {}, 0
+
+    lr = property(lambda self: self.inner.lr)
+
+    def step(self, params, lr):
+        if not self.slow:
+            self.slow = {name: param.value.copy() for name, param in params.items()}
+        self.inner.step(params, lr)
+        self.n += 1
+        if self.n % self.k == 0:
+            for name, param in params.items():
+                self.slow[name] += self.alpha * (param.value - self.slow[name])
+                param.value = self.slow[name]
+
+
+class InTurns:
+    """Several optimizers, in a list, a tuple or a dict, each for one step."""
+
+    def __init__(self, several, lr=0.01):
+        self.several, self.lr, self.n = several, lr, 0
+
+    def step(self, params, lr):
+        several = list(self.several.values()) if isinstance(self.several, dict) else self.several
+        several[self.n % len(several)].step(params, lr)
+        self.n += 1
+
+
+class Own:
+    """An optimizer that makes another one in its constructor."""
+
+    def __init__(self, lr):
+        self.lr, self._adam = lr, Adam(lr)
+
+    def step(self, params, lr):
+        self._adam.step(params, lr)
+
+
+class Late(Own):
+    """One that makes it in its first step: a constructor alone does not."""
+
+    def __init__(self, lr):
+        self.lr, self._adam = lr, None
+
+    def step(self, params, lr):
+        self._adam = self._adam or Adam(lr)
+        super().step(params, lr)
+
+
+class Asked:
+    """A schedule that remembers how often it was asked."""
+
+    def __init__(self, lr):
+        self.lr, self.asked = lr, 0
+
+    def __call__(self, step):
+        self.asked += 1
+        return self.lr / self.asked
+
+
+class ByState(Lookahead):
+    """The same with a state_dict of its own, which asks the inner one."""
+
+    def state_dict(self):
+        return {"inner": self.inner.state_dict(), "slow": self.slow, "n": self.n}
+
+    def load_state_dict(self, state):
+        self.inner.load_state_dict(state["inner"])
+        self.slow, self.n = state["slow"], state["n"]
+
+
+CUSTOM = {cls.__name__: cls for cls in (Lookahead, InTurns, Own, Late, Asked, ByState)}
+NESTED = {
+    "Lookahead around Adam": lambda: Lookahead(Adam(0.005)),
+    "around momentum": lambda: Lookahead(SGD(0.05, momentum=0.9)),
+    "around Lookahead around RMSprop": lambda: Lookahead(Lookahead(RMSprop(0.001, momentum=0.5), k=2), k=3),
+    "around a schedule of ours": lambda: Lookahead(Adam(Cosine(0.01, 40))),
+    "around a schedule that counts": lambda: Lookahead(SGD(Asked(0.1), momentum=0.9)),
+    "a list": lambda: InTurns([Adam(0.005), SGD(0.05, momentum=0.9)]),
+    "a tuple": lambda: InTurns((Adam(0.005), Lookahead(Adam(0.01)))),
+    "a dict": lambda: InTurns({"a": Adam(0.005), "b": Own(0.01)}),
+    "of its constructor": lambda: Own(0.01),
+    "with a state_dict": lambda: ByState(Adam(0.005)),
+}
+
+
+def trainer_of(optimizer):
+    model = Sequential([Conv2D(2, 3), Flatten(), Dense(5), ReLU(), Dense(3)], (1, 6, 6))
+    return Trainer(model, "softmax_cross_entropy", optimizer)
+
+
+@pytest.mark.parametrize("optimizer", NESTED.values(), ids=NESTED)
+def test_an_optimizer_in_an_optimizer_goes_on(tmp_path, optimizer):
+    whole = trainer_of(optimizer())
+    whole.fit(X, Y, **FIT)
+    broken_off(trainer_of(optimizer()), 13).save_checkpoint(tmp_path / "ck")
+    resumed = Trainer.resume(tmp_path / "ck", custom=CUSTOM)
+    resumed.fit(X, Y, **FIT)
+    assert everything(resumed) == everything(whole)
+
+
+def test_what_the_constructor_does_not_make_refuses_the_save(tmp_path):
+    trainer = broken_off(trainer_of(Late(0.01)), 3)
+    with pytest.raises(TypeError, match=r"cannot be saved: .*Late\._adam: expected the Adam that was saved"):
+        trainer.save_checkpoint(tmp_path / "ck")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_holds_itself_refuses_the_save(tmp_path):
+    trainer = trainer_of(Own(0.01))
+    trainer.optimizer._adam.whole = trainer.optimizer
+    with pytest.raises(TypeError, match=f"nested at most {DEEPEST} deep"):
+        trainer.save_checkpoint(tmp_path / "ck")
+
+
+# ---- loops by hand
+def two_models():
+    rng = np.random.default_rng(0)
+    models = [Sequential([Dense(4), ReLU(), Dense(2)], (3,), seed=seed) for seed in (0, 1)]
+    return models, rng.normal(size=(8, 3)).astype("float32"), rng.normal(size=(8, 2)).astype("float32")
+
+
+def by_hand(models, optimizers, X, dy, steps):
+    """Two models that learn in turns."""
+    for k in range(steps):
+        model, optimizer = models[k % 2], optimizers[k % 2]
+        model.forward(X, training=True)
+        model.backward(dy)
+        optimizer.step(model.params, 0.01)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: SGD(0.1, momentum=0.9), lambda: Adam(0.1, amsgrad=True), lambda: RMSprop(0.1), lambda: SGD(0.1)]
+)
+def test_a_loop_by_hand_goes_on(make):
+    models, X, dy = two_models()
+    whole = [make(), make()]
+    by_hand(models, whole, X, dy, 6)
+    weights, states = [model.state_dict() for model in models], [optimizer.state_dict() for optimizer in whole]
+    by_hand(models, whole, X, dy, 4)
+    again, _, _ = two_models()
+    resumed = [make(), make()]
+    for model, state, optimizer, memory in zip(again, weights, resumed, states, strict=True):
+        model.load_state_dict(state)
+        optimizer.load_state_dict(memory)
+    by_hand(again, resumed, X, dy, 4)
+    for one, other in zip(models, again, strict=True):
+        assert all(np.array_equal(value, other.state_dict()[name]) for name, value in one.state_dict().items())
+
+
+def test_a_state_is_a_copy():
+    models, X, dy = two_models()
+    optimizer = SGD(0.1, momentum=0.9)
+    by_hand(models, [optimizer] * 2, X, dy, 1)
+    state = optimizer.state_dict()
+    assert {name: sorted(entry) for name, entry in state.items()} == {
+        name: ["steps", "velocity"] for name in models[0].params
+    }
+    state["0.weight"]["velocity"][...] = 7
+    assert not (optimizer.state_dict()["0.weight"]["velocity"] == 7).any()
+    optimizer.load_state_dict(state)
+    state["0.weight"]["velocity"][...] = 8
+    assert (optimizer.state_dict()["0.weight"]["velocity"] == 7).all()
+
+
+ZEROS = np.zeros((4, 3), "float32")
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "said"),
+    [
+        (None, TypeError, "state: expected a dict"),
+        ({3: {"steps": 1}}, TypeError, r"state\[3\]: expected a dict, by the name of a parameter"),
+        ({"w": 3}, TypeError, r"state\['w'\]: expected a dict, by the name of a parameter, got int"),
+        ({"w": {"steps": 1}}, ValueError, r"state\['w'\]: expected \['steps', 'mean', 'squares'\], got \['steps'\]"),
+        ({"w": {"steps": -1, "mean": ZEROS, "squares": ZEROS}}, ValueError, "steps.*: expected at least 0, got -1"),
+        ({"w": {"steps": 1.0, "mean": ZEROS, "squares": ZEROS}}, TypeError, "steps.*: expected a whole number, got 1.0"),
+        ({"w": {"steps": 1, "mean": ZEROS, "squares": ZEROS[1:]}}, ValueError, r"squares.*\(4, 3\), got float32 \(3, 3\)"),
+        ({"w": {"steps": 1, "mean": ZEROS, "squares": [1.0]}}, TypeError, r"squares.*expected an array of float32"),
+        ({"w": {"steps": 1, "mean": ZEROS.astype(int), "squares": ZEROS}}, TypeError, "mean.*expected an array of float32"),
+    ],
+    ids=str,
+)
+def test_a_state_that_is_none_is_refused_and_changes_nothing(state, error, said):
+    models, X, dy = two_models()
+    optimizer = Adam(0.1)
+    by_hand(models, [optimizer] * 2, X, dy, 1)
+    before = optimizer.state_dict()
+    with pytest.raises(error, match=said):
+        optimizer.load_state_dict(state)
+    for name, entry in optimizer.state_dict().items():
+        assert all(np.array_equal(entry[key], before[name][key]) for key in entry)

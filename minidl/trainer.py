@@ -204,8 +204,8 @@ class Trainer(Learner):
             files.write(path, checkpoints.KIND, *content)
 
     def check_savable(self) -> None:
-        """Raises what `save_checkpoint` would raise, the file apart."""
-        checkpoints.pack(self, self._position())
+        """Raises what `save_checkpoint` would raise, the disk apart."""
+        files.check(checkpoints.KIND, *checkpoints.pack(self, self._position()))
 
     @property
     def measures(self) -> list[str]:

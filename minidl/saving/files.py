@@ -12,7 +12,6 @@ from __future__ import annotations
 import errno
 import hashlib
 import io
-import json
 import math
 import os
 import stat
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
+from minidl.saving.canonical import dump, load
 
 Array = NDArray[Any]
 
@@ -36,9 +36,7 @@ DTYPES = {
 }  # fmt: skip
 NAMES = {np.dtype(code): name for name, code in DTYPES.items()}
 
-MAX_HEADER = 2**21  # bytes
-MAX_COST = 2**23  # bytes that parsed JSON may take, about
-MAX_DEPTH = 100  # of JSON
+MAX_HEADER = 2**23  # bytes: 5,000 dense layers with Adam have 7 MB
 MAX_AXES = 32  # of a tensor: what every NumPy can have
 MAX_BYTES = 2**62  # of a tensor
 
@@ -60,13 +58,21 @@ def write(path: Path, kind: str, config: dict[str, Any], tensors: Mapping[str, A
 
     The path holds a whole old or a whole new file at any time: see `atomic.write`. Raises OSError naming the path;
     TypeError or ValueError, before anything is written, for what a file cannot hold: numbers that are neither
-    integers nor real, NaN in the config, a header beyond 2 MB.
+    integers nor real, NaN in the config, a header beyond 8 MB.
     """
     try:
         parts = _parts(kind, config, tensors)
     except FileError as error:
         raise ValueError(f"{atomic.text(path)}: {error}") from error
     atomic.write(path, parts)
+
+
+def check(kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> None:
+    """Raises what `write` would raise for what a file cannot hold."""
+    try:
+        _parts(kind, config, tensors)
+    except FileError as error:
+        raise ValueError(str(error)) from error
 
 
 def to_bytes(kind: str, config: dict[str, Any], tensors: Mapping[str, Array]) -> bytes:
@@ -93,7 +99,7 @@ def _bytes(array: Array) -> memoryview:
 
 
 def _header(kind: str, config: dict[str, Any], arrays: Mapping[str, Array]) -> bytes:
-    metadata = {"sha256": "0" * 64, "format": FORMAT, "kind": kind, "config": _dump(config, sort_keys=True)}
+    metadata = {"sha256": "0" * 64, "format": FORMAT, "kind": kind, "config": dump(config, sort_keys=True)}
     metadata |= {f"sha256:{name}": _sha256(_bytes(array)) for name, array in arrays.items()}
     header: dict[str, Any] = {"__metadata__": metadata}
     end = 0
@@ -103,11 +109,7 @@ def _header(kind: str, config: dict[str, Any], arrays: Mapping[str, Array]) -> b
         name.encode()  # a file's strings are Unicode: lone surrogates are refused here
         begin, end = end, end + array.nbytes
         header[name] = {"dtype": NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
-    return _seal(_framed(_dump(header).encode()))
-
-
-def _dump(value: Any, sort_keys: bool = False) -> str:
-    return json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
+    return _seal(_framed(dump(header).encode()))
 
 
 def _framed(text: bytes) -> bytes:
@@ -206,8 +208,10 @@ def _read_head(file: BinaryIO, size: int) -> bytes:
     head = file.read(8)
     length = int.from_bytes(head, "little")
     if len(head) < 8 or not SEAL.stop - 8 <= length <= min(size - 8, MAX_HEADER):
-        expected = f"a file of minidl, with a header of at most {MAX_HEADER} bytes"
-        raise FileError(f"expected {expected}, got {size} bytes without one")
+        hint = ""
+        if head[:2] in (b"PK", b"\x80\x02"):  # a ZIP archive, a pickle: torch.save
+            hint = "; PyTorch's weights move by model.load_state_dict({name: tensor.numpy() for name, tensor in ...})"
+        raise FileError(f"expected a file of minidl, got {size} bytes that begin with {head!r}{hint}")
     head += file.read(length)
     if not head.startswith(OPENING, 8):
         raise FileError("expected a file that minidl wrote, got another one (or a damaged one)")
@@ -224,7 +228,8 @@ def _equal(told: str, found: str) -> bool:
 def _parsed(head: bytes) -> tuple[dict[str, str], dict[str, dict[str, Any]]]:
     """Metadata, and what the header says of each tensor; raises FileError for all that `write` does not write."""
     if len(head) - 8 > MAX_HEADER:
-        raise FileError(f"header: expected at most {MAX_HEADER} bytes, got {len(head) - 8}")
+        many = "fewer tensors, layers, or numbers and strings in a state_dict (arrays count little)"
+        raise FileError(f"header: expected at most {MAX_HEADER} bytes, got {len(head) - 8}: a file wants {many}")
     text = head[8:].rstrip(b" ")
     if _framed(text) != head:
         raise FileError("header: expected spaces up to a multiple of 8 bytes, got others")
@@ -260,23 +265,11 @@ def _end(name: str, entry: Any, begin: int) -> int:
 
 
 def _strict(what: str, text: str, sort_keys: bool = False) -> dict[str, Any]:
-    """A JSON object written as `write` does it: no key twice, no NaN, no spaces, and not too deep or too large."""
-    if 240 * (text.count("{") + text.count("[")) + 40 * text.count(",") > MAX_COST:
-        raise FileError(f"{what}: expected less than {MAX_COST} bytes of JSON, got more")
+    """A JSON object written as `write` does it; raises FileError, saying what it is, for any other."""
     try:
-        value = json.loads(text)
-        canonical = isinstance(value, dict) and _dump(value, sort_keys) == text
-    except (ValueError, RecursionError) as error:
-        raise FileError(f"{what}: expected JSON as minidl writes it: {str(error)[:200]}") from error
-    if not canonical:
-        raise FileError(f"{what}: expected JSON as minidl writes it (no key twice, no spaces), got other")
-    level = [value]
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)
-                 if isinstance(inner, (dict, list))]  # fmt: skip
-    if level:
-        raise FileError(f"{what}: expected JSON at most {MAX_DEPTH} deep, got deeper")
-    return value
+        return load(text, sort_keys)
+    except ValueError as error:
+        raise FileError(f"{what}: {error}") from error
 
 
 def _tensors(content: bytes) -> dict[str, Array]:

@@ -21,7 +21,7 @@ from minidl.arguments import construct, constructor_arguments
 from minidl.layer import Layer
 from minidl.saving import encoding
 
-MOST = 10_000  # objects in one recipe
+MOST = 50_000  # objects in one recipe: layers, and their initializers
 
 
 class Recipes:
@@ -148,7 +148,7 @@ def check_names(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any])
                     raise ValueError(f"expected a name, or a class and its arguments, got {str(content)[:100]}")
                 names[kind].add(name)
     if found > MOST:
-        raise ValueError(f"expected at most {MOST} layers, got {found}")
+        raise ValueError(f"expected at most {MOST} layers and initializers, got {found}")
     if unknown := sorted(names["minidl"] - ours.keys()):
         raise ValueError(f"expected what this version of minidl has, got {', '.join(unknown)[:200]}")
     if missing := sorted(names["custom"] - custom.keys()):

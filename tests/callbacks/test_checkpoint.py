@@ -7,8 +7,9 @@ import pytest
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
-from minidl.layers import Dense
-from minidl.optimizers import SGD
+from minidl.layers import Dense, LayerNorm
+from minidl.optimizers import SGD, Adam
+from minidl.saving import files
 
 X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
 Y = np.arange(20) % 2
@@ -186,3 +187,36 @@ def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):
     with pytest.raises(OSError, match=r"path: expected a folder to write into, got .*missing"):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "missing" / "a")])
     assert trainer.step == 0
+
+
+# ---- large ones
+def test_a_deep_net_with_adam_is_saved_and_resumed(tmp_path):
+    layers = [Dense(2) if i % 2 else LayerNorm() for i in range(2000)]
+    trainer = Trainer(Sequential([*layers, Dense(2)], (2,)), "softmax_cross_entropy", Adam(1e-4))
+    X, y = np.random.default_rng(0).normal(size=(4, 2)), np.arange(4) % 2
+    trainer.fit(X, y, callbacks=[Checkpoint(tmp_path / "deep")], verbose=0)
+    assert (tmp_path / "deep").stat().st_size > 2**21
+    resumed = Trainer.resume(tmp_path / "deep")
+    assert trainer.train_batch(X, y) == resumed.train_batch(X, y)
+    weights = resumed.model.state_dict()
+    assert all(np.array_equal(value, weights[name]) for name, value in trainer.model.state_dict().items())
+
+
+class Talkative:
+    """A callback that remembers more words than a file's header holds."""
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        pass
+
+    def state_dict(self):
+        return {"words": ["word" * 100] * (files.MAX_HEADER // 300)}
+
+    def load_state_dict(self, state):
+        pass
+
+
+def test_a_header_that_is_too_large_is_told_before_the_first_step(tmp_path):
+    trainer = Trainer(Sequential([Dense(2)], (2,)), "softmax_cross_entropy", SGD(0.1))
+    with pytest.raises(ValueError, match=f"header: expected at most {files.MAX_HEADER} bytes, got .* fewer tensors"):
+        trainer.fit(np.ones((4, 2)), [0, 1, 0, 1], callbacks=[Talkative(), Checkpoint(tmp_path / "ck")], verbose=0)
+    assert trainer.step == 0 and not list(tmp_path.iterdir())

@@ -234,3 +234,12 @@ def test_what_an_op_was_built_with_is_what_is_saved(path):
     for other in (Sequential.load(path, custom=CUSTOM), copy.copy(model), model[:]):
         assert other.predict(x).tobytes() == model.predict(x).tobytes()
         assert (other.layers[0].scale, other.layers[1].start) == (2.0, 7.0)
+
+
+def test_a_net_of_thousands_of_layers_can_be_saved(tmp_path):
+    layers = [Dense(2) if i % 2 else ReLU() for i in range(6000)]
+    model = Sequential(layers, input_shape=(2,))
+    model.save(tmp_path / "deep")
+    assert (tmp_path / "deep").stat().st_size > 2**20
+    again = Sequential.load(tmp_path / "deep").state_dict()
+    assert all(np.array_equal(value, again[name]) for name, value in model.state_dict().items())

@@ -1,0 +1,87 @@
+"""Odd values, set where numbers may be changed: refused at once, or saved and resumed. No save makes what resume refuses."""
+
+import pytest
+from broken_off import X, Y, everything
+
+from minidl import Sequential, Trainer
+from minidl.layers import Dense, Flatten
+from minidl.optimizers import SGD, Adam
+from minidl.schedules import Cosine, Exponential, MultiStep, OneCycle, Polynomial, Step
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.safetensors"
+
+
+NUMBERS = [-1, 0, 1, 3, 7.0, 60, 1e-30, -0.5, 0.3, 1e300, float("nan"), float("inf")]
+ODD = [None, True, *NUMBERS, "x", [30, 60], (9, 5), [], {}]
+SCHEDULED = [
+    lambda: Step(0.1, 5),
+    lambda: MultiStep(0.1, (10, 20)),
+    lambda: Exponential(0.1, 0.9),
+    lambda: Polynomial(0.1, 50),
+    lambda: Cosine(0.01, 50, warmup_steps=5),
+    lambda: OneCycle(0.1, 50),
+]
+
+
+@pytest.mark.parametrize("made", SCHEDULED)
+def test_a_schedule_refuses_an_odd_value_or_goes_on_with_it(path, made):
+    names = list(vars(made()))
+    refused = 0
+    for name in names:
+        for value in ODD:
+            schedule = made()
+            before = dict(vars(schedule))
+            try:
+                setattr(schedule, name, value)
+            except (TypeError, ValueError) as error:
+                refused += 1
+                assert str(error).startswith((f"{name}:", "lr:", "warmup_steps:")), error
+                assert vars(schedule) == before
+                continue
+            trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", SGD(schedule))
+            assert all(schedule(step) >= 0 for step in (0, 3, 59, 1000))
+            trainer.save_checkpoint(path)
+            assert vars(Trainer.resume(path).optimizer.lr) == vars(schedule), (name, value)
+    assert refused > len(ODD)
+
+
+@pytest.mark.parametrize(
+    "place", ["epoch", "step", "seed", "clip_norm", "clip_value", "per_example_clip", "optimizer.lr", "model.seed"]
+)
+def test_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
+    for value in ODD:
+        trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", Adam(0.1))
+        trainer.train_batch(X, Y % 2)
+        owner = trainer
+        *owners, name = place.split(".")
+        for one in owners:
+            owner = getattr(owner, one)
+        before = getattr(owner, name)
+        try:
+            setattr(owner, name, value)
+        except (TypeError, ValueError) as error:
+            assert str(error).startswith(f"{name}:"), error
+            assert getattr(owner, name) == before
+        trainer.save_checkpoint(path)
+        again = Trainer.resume(path)
+        assert everything(again) == everything(trainer)
+
+
+def test_a_loss_or_optimizer_that_cannot_be_made_again_refuses_the_save(path):
+    class Picky:
+        def __init__(self, lr):
+            if lr > 0.5:
+                raise ValueError(f"lr: expected at most 0.5, got {lr}")
+            self.lr = lr
+
+        def step(self, params, lr):
+            pass
+
+    trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", Picky(0.1))
+    trainer.optimizer.lr = 0.7
+    with pytest.raises(TypeError, match=r"cannot be saved: a resume would refuse it: lr: expected at most 0\.5, got 0\.7"):
+        trainer.save_checkpoint(path)
+    assert not path.exists()

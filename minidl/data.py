@@ -88,13 +88,11 @@ class Examples:
             self._check(block)
         return np.ascontiguousarray(block.reshape(len(rows), self.size), self.dtype)
 
-    def fingerprint(self) -> str:
-        """A hash of shape, dtype and numbers; of a memory map, of some thousands of its rows."""
-        if isinstance(self._array, SparseRows):
+    def fingerprint(self, most: int | None = None) -> str:
+        """A hash of shape, dtype and numbers: of all rows, of at most so many, or of some thousands of a memory map."""
+        if isinstance(self._array, SparseRows) and most is None:
             return self._array.fingerprint()
-        n = len(self)
-        rows = np.unique(np.linspace(0, n - 1, CHUNK).astype(np.int64)) if self._late and n else np.arange(n)
-        return fingerprint(self._array, rows)
+        return fingerprint(self._array, some_rows(len(self), CHUNK if self._late and most is None else most))
 
     def _check(self, block: Array, start: int | None = None) -> None:
         """Raises ValueError unless all is finite in the model's dtype; `start`: the number of the first example."""
@@ -136,7 +134,12 @@ def as_numbers(X: Any, name: str) -> Array | SparseRows:
     return array
 
 
-def fingerprint(array: Array, rows: Index) -> str:
+def some_rows(n: int, most: int | None) -> Index:
+    """At most so many of n rows, from all parts; None: all."""
+    return np.arange(n) if most is None or n <= most else np.linspace(0, n - 1, most).astype(np.int64)
+
+
+def fingerprint(array: Array | SparseRows, rows: Index) -> str:
     """SHA-256 of an array's shape and dtype, and of the numbers in these rows, whatever their layout."""
     found = hashlib.sha256(f"{array.shape} {array.dtype.newbyteorder('=')}".encode())
     for start in range(0, len(rows), CHUNK):

@@ -55,6 +55,7 @@ class Trainer(Learner):
 
     _fit: Fit | None = None  # the last one, unless it came to its end
     _resumed: Position | None = None  # from a file
+    _ended: Position | None = None  # of the last one, if it came to its end: for a file
 
     def fit(
         self,
@@ -122,7 +123,7 @@ class Trainer(Learner):
                     with self.team.together():
                         raise ValueError(difference + WAY_OUT)
                 fit.leave(position, difference)
-            self._fit, self._resumed = fit, None
+            self._fit, self._resumed, self._ended = fit, None, None
             try:
                 with Signals() as signals:
                     fit.begin()
@@ -141,7 +142,7 @@ class Trainer(Learner):
                 if unbuilt and self._fit is None:
                     self.model.discard()
                 raise
-            self._fit = None
+            self._fit, self._ended = None, fit.ended()
         return self.history
 
     # ---- looking
@@ -193,13 +194,15 @@ class Trainer(Learner):
     def save_checkpoint(self, path: Path) -> None:
         """Writes all that training has come to into one file, which holds the old content or the new, never a mixture.
 
-        In callbacks, and after a fit that was broken off, that is also where the fit stands. Of several ranks the first
+        In callbacks, and after a fit that was broken off, that is also where the fit stands; after one that came to its
+        end, that nothing is left of it. Of several ranks the first
         one writes, and the others do not wait for it; any number of them can resume. Raises ValueError for a model that
         is not built, TypeError for something that cannot be saved, OSError if the file cannot be written, RuntimeError
         in the middle of a step: from a signal handler, say, or from an optimizer.
         """
         self.check_between_steps("save_checkpoint")
-        content = checkpoints.pack(self, self._position())
+        position = self._position() or self._ended
+        content = checkpoints.pack(self, position if position is not None and position.step == self.step else None)
         if self.team.rank == 0:
             files.write(path, checkpoints.KIND, *content)
 
@@ -224,7 +227,7 @@ class Trainer(Learner):
     def interrupted(self, nothing: None) -> None:
         if nothing is not None:
             raise TypeError(f"interrupted: expected None, to begin another fit, got {nothing!r}")
-        self._fit = self._resumed = None
+        self._fit = self._resumed = self._ended = None
 
     @classmethod
     def resume(

@@ -238,6 +238,8 @@ def _position(fields: Any, callbacks: list[State], trainer: Learner) -> Position
         whole(name, getattr(position, name), least=0)
     for name in ("epochs", "batch_size"):
         whole(name, position.arguments[name], least=0)
+    if position.arguments["rows_hashed"] is not None:
+        whole("rows_hashed", position.arguments["rows_hashed"])
     if type(position.begun) is not bool or type(position.stop) is not bool:
         raise ValueError("fit: expected begun and stop to be true or false, got something else")
     if position.finished > position.arguments["epochs"] or (len(position.losses) and not position.begun):

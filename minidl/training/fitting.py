@@ -20,6 +20,7 @@ from minidl.training.signals import Signals
 from minidl.training.supervised import Supervised
 
 WAY_OUT = ". Call fit with the same arguments to complete it, or set trainer.interrupted = None to begin another"
+ROWS_HASHED = 64  # of data whose fit came to its end: all of them would take as long as some of its steps
 CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
 
 
@@ -84,26 +85,31 @@ class Fit:
     def arguments(self) -> dict[str, Any]:
         """The arguments that decide on the weights: numbers as they are, arrays as hashes."""
         if self._arguments is None:
-            self._arguments = {
-                "epochs": self.epochs,
-                "batch_size": self.batch_size,
-                "accumulate": self.accumulate,
-                "shuffle": self.shuffle,
-                "validation_split": self.validation_split,
-                "validation_data": self._validation_data(),
-                **self.data.fingerprints(),
-            }
+            self._arguments = self._described(None)
         return self._arguments
+
+    def _described(self, rows_hashed: int | None) -> dict[str, Any]:
+        """The same; of arrays so many rows are hashed, None: all."""
+        return {
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "accumulate": self.accumulate,
+            "shuffle": self.shuffle,
+            "validation_split": self.validation_split,
+            "validation_data": self._validation_data(rows_hashed),
+            **self.data.fingerprints(rows_hashed),
+            "rows_hashed": rows_hashed,
+        }
 
     def note_arguments(self) -> None:
         """Hashes the data now: the caller may write into it before he looks where the fit stands."""
         assert self.arguments
 
-    def _validation_data(self) -> str | None:
+    def _validation_data(self, rows_hashed: int | None) -> str | None:
         """A hash of what was given to validate on; None: nothing, or rows held back."""
         if self.validation is None or self.validation[0] is self.data:
             return None
-        return " ".join(value for value in self.validation[0].fingerprints().values() if value is not None)
+        return " ".join(value for value in self.validation[0].fingerprints(rows_hashed).values() if value is not None)
 
     def position(self) -> Position:
         """Where the fit stands now."""
@@ -120,12 +126,22 @@ class Fit:
             self.hooks.states() if self._states is None else self._states,
         )
 
+    def ended(self) -> Position:
+        """Where it stands after its end, for a file: few rows are hashed, callbacks have nothing left to remember."""
+        learner, none = self.learner, np.empty(0, self.learner.model.dtype)
+        scores = np.empty((0, *learner.model.output_shape), none.dtype) if learner.metrics else None
+        return Position(
+            self._described(ROWS_HASHED), learner.step, self.finished, False, learner.stop, none, scores, []
+        )
+
     def difference(self, position: Position) -> str | None:
         """What makes this call another one than that which was interrupted there, in words; None: nothing."""
+        hashed = position.arguments.get("rows_hashed")
+        arguments = self.arguments if hashed is None else self._described(hashed)
         for name, value in position.arguments.items():
-            if self.arguments.get(name) != value:
+            if arguments.get(name) != value:
                 expected = _told(name, value, "the same data")
-                got = _told(name, self.arguments.get(name), "other data (shape, dtype or numbers)")
+                got = _told(name, arguments.get(name), "other data (shape, dtype or numbers)")
                 return f"{name}: expected {expected}, as in the fit that was interrupted, got {got}"
         missing = self.hooks.missing(position.callbacks)
         if missing:

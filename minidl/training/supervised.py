@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.arrays import Array, unmasked
-from minidl.data import Examples, Index, as_numbers, as_weights, class_weights, fingerprint
+from minidl.data import Examples, Index, as_numbers, as_weights, class_weights, fingerprint, some_rows
 from minidl.losses import Loss
 from minidl.sequential import Sequential
 
@@ -95,12 +95,12 @@ class Supervised:
         """The places of these rows among those that are used: what they would be if the others were not there."""
         return rows if len(self.used) == len(self.examples) else np.searchsorted(self.used, rows)
 
-    def fingerprints(self) -> dict[str, str | None]:
-        """Hashes of X, y and the weights; None: no weights."""
-        everything = np.arange(len(self.examples))
-        weights = None if self.weights is None else fingerprint(self.weights, everything)
-        y = fingerprint(self.targets if self.labels is None else self.labels, everything)
-        return {"X": self.examples.fingerprint(), "y": y, "sample_weight": weights}
+    def fingerprints(self, most: int | None = None) -> dict[str, str | None]:
+        """Hashes of X, y and the weights, of all rows or of at most so many; None: no weights."""
+        rows = some_rows(len(self.examples), most)
+        weights = None if self.weights is None else fingerprint(self.weights, rows)
+        y = fingerprint(self.targets if self.labels is None else self.labels, rows)
+        return {"X": self.examples.fingerprint(most), "y": y, "sample_weight": weights}
 
     def mean(self, losses: Array, rows: Index) -> float:
         """sum(weight * loss) / sum(weight) of these rows. A correctly rounded sum has no order: the same bits."""

@@ -187,6 +187,46 @@ def test_saved_at_the_end_of_the_last_epoch_nothing_is_left_to_do(path):
     assert other.epoch == 8
 
 
+@pytest.mark.parametrize("kind", MAKERS)
+def test_saved_after_the_fit_nothing_is_left_to_do(path, kind):
+    """As a program does that trains until it is done: fit, save, and at its next start resume and fit again."""
+    whole = MAKERS[kind]()
+    whole.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
+    whole.save_checkpoint(path)
+    for _ in range(2):
+        trainer = Trainer.resume(path, custom=CUSTOM)
+        assert trainer.interrupted is None
+        trainer.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
+        assert everything(trainer) == everything(whole)
+        trainer.save_checkpoint(path)
+    whole.fit(X, Y, **FIT)  # in the same process it trains on
+    assert whole.epoch == 8
+
+
+OTHERS = [{"epochs": 5}, {"batch_size": 8}, {"sample_weight": WEIGHTS}, {"y": Y % 2}, {"X": X + 1}]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=str)
+def test_saved_after_the_fit_another_one_trains_on(path, other):
+    trainer = native()
+    trainer.fit(X, Y, **FIT)
+    trainer.save_checkpoint(path)
+    resumed = Trainer.resume(path)
+    resumed.fit(**{"X": X, "y": Y, **FIT, **other})
+    assert resumed.epoch == 4 + other.get("epochs", 4)
+
+
+def test_saved_after_more_steps_or_at_will_the_fit_is_forgotten(path):
+    for change in (lambda trainer: trainer.train_batch(X, Y), lambda trainer: setattr(trainer, "interrupted", None)):
+        trainer = native()
+        trainer.fit(X, Y, **FIT)
+        change(trainer)
+        trainer.save_checkpoint(path)
+        resumed = Trainer.resume(path)
+        resumed.fit(X, Y, **FIT)
+        assert resumed.epoch == 8
+
+
 def test_a_stop_is_not_forgotten(path):
     class Stop:
         def on_step_end(self, trainer, step, loss):

@@ -14,7 +14,7 @@ FLOORS = (
     {"arguments", "arrays", "config", "datasets", "initializers", "saving", "shapes", "training"},
     {"param", "saving.atomic", "saving.canonical", "saving.encoding", "sparse", "sums", "team"},
     {"distributed", "layer", "saving.files", "training.signals"},
-    {"callbacks.history_file", "callbacks.monitor", "container", "losses.native", "optimizer"},
+    {"callbacks.history_file", "callbacks.monitor", "callbacks.states", "container", "losses.native", "optimizer"},
     {"freezing", "plots.figures"},
     {"plots.curves", "plots.tiles"},
     {"callbacks.*", "data", "layers.*", "losses.*", "lowering", "metrics", "optimizers", "parameters", "saving.recipes"}

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 from minidl.callbacks.monitor import Monitor
+from minidl.callbacks.states import check_state, optional, real
 from minidl.saving.atomic import Path, check_writable, text
 from minidl.shapes import whole
 
@@ -110,8 +111,15 @@ class Checkpoint:
         return {"record": self._record, "saved": list(self._saved)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where the interrupted fit was."""
+        """Goes on where the interrupted fit was; raises TypeError or ValueError for other states."""
+        check_state(state, {"record": optional(real), "saved": self._check_saved})
         self._record, self._saved = state["record"], list(state["saved"])
+
+    def _check_saved(self, name: str, saved: Any) -> None:
+        """Names of files of this path: those that are too many will be deleted."""
+        pattern = _pattern(os.path.basename(self.path))
+        if not isinstance(saved, list) or not all(isinstance(one, str) and pattern.fullmatch(one) for one in saved):
+            raise ValueError(f"{name}: expected names of files of {self.path!r}, got {saved!r:.100}")
 
     @staticmethod
     def newest(path: Path) -> str | None:
@@ -136,12 +144,16 @@ def _is_pattern(path: str) -> bool:
     return bool(_FIELDS.search(name))
 
 
+def _pattern(name: str) -> re.Pattern[str]:
+    """What the files are called that a path with this name has become."""
+    parts = re.split(r"(\{step\}|\{epoch\})", name)
+    return re.compile("".join(r"(\d+)" if _FIELDS.fullmatch(part) else re.escape(part) for part in parts))
+
+
 def _files(path: str) -> list[str]:
     """The files that this path has become, in the order in which they were written."""
     folder, name = os.path.split(path)
-    parts = re.split(r"(\{step\}|\{epoch\})", name)
-    pattern = re.compile("".join(r"(\d+)" if _FIELDS.fullmatch(part) else re.escape(part) for part in parts))
-    found = []
+    pattern, found = _pattern(name), []
     for entry in os.scandir(folder or ".") if os.path.isdir(folder or ".") else ():
         match = pattern.fullmatch(entry.name)
         if match and entry.is_file():

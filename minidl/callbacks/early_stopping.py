@@ -6,6 +6,7 @@ from typing import Any
 
 from minidl.arrays import Array
 from minidl.callbacks.monitor import Monitor
+from minidl.callbacks.states import arrays_like, check_state, count, optional, real
 from minidl.shapes import not_negative, whole
 
 
@@ -50,6 +51,7 @@ class EarlyStopping:
     def on_fit_begin(self, trainer: Any) -> None:
         """Begins anew; raises ValueError if nothing of that name is measured."""
         self._monitor.check(trainer)
+        self._like = arrays_like(trainer.model.state_dict())
         self._forget()
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
@@ -87,7 +89,9 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where the interrupted fit was."""
+        """Goes on where the interrupted fit was; comes after on_fit_begin. Raises TypeError, ValueError for others."""
+        numbers = {"best": real, "counted": real, "best_epoch": count, "stopped_epoch": count, "weights": self._like}
+        check_state(state, {"wait": count} | {name: optional(check) for name, check in numbers.items()})
         self.best, self.best_epoch, self.stopped_epoch = state["best"], state["best_epoch"], state["stopped_epoch"]
         self._weights, self._counted, self._wait = state["weights"], state["counted"], state["wait"]
 

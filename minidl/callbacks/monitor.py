@@ -24,8 +24,9 @@ class Monitor:
             raise TypeError(f"{argument}: expected a name such as 'val_accuracy', got {name!r}")
         known = LOWER.get(name.removeprefix("val_")) if lower is None else flag("lower", lower)
         if known is None:
-            unknown = f"{argument}={name!r}, which is none of {', '.join(LOWER)}"
-            raise ValueError(f"lower: expected True or False with {unknown}: which of two values is better?")
+            known_names = ", ".join(f"{prefix}{known}" for prefix in ("", "val_") for known in LOWER)
+            way_out = "for a metric of yours, lower=True or lower=False says which of two values is better"
+            raise ValueError(f"{argument}: expected one of {known_names}, got {name!r}; {way_out}")
         self.argument, self.name, self.lower = argument, name, known
 
     @property

@@ -7,6 +7,7 @@ import numbers
 from typing import Any
 
 from minidl.callbacks.monitor import Monitor
+from minidl.callbacks.states import check_state, count, real
 from minidl.shapes import fraction, not_negative, whole
 
 LEAST = 1e-8  # a change that is no larger is not made, as in PyTorch
@@ -87,7 +88,8 @@ class ReduceOnPlateau:
         return {"best": self.best, "wait": self._wait, "cooling": self._cooling}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where the interrupted fit was."""
+        """Goes on where the interrupted fit was; raises TypeError or ValueError for other states."""
+        check_state(state, {"best": real, "wait": count, "cooling": count})
         self.best, self._wait, self._cooling = state["best"], state["wait"], state["cooling"]
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array
+from minidl.callbacks.states import arrays_like, check_state, optional
 from minidl.shapes import flag, fraction, whole
 
 
@@ -78,7 +79,9 @@ class WeightAverage:
         return {"averaged": None if self._flat is None else self.averaged}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where the interrupted fit was; comes behind on_fit_begin."""
+        """Goes on where the interrupted fit was; comes after on_fit_begin. Raises TypeError, ValueError for others."""
+        zeros = zip(self._names, self._parameters.views(np.zeros_like(self._parameters.values)), strict=True)
+        check_state(state, {"averaged": optional(arrays_like({**dict(zeros), **self._living}))})
         if state["averaged"] is not None:
             self._flat = np.zeros_like(self._parameters.values)
             for name, view in zip(self._names, self._parameters.views(self._flat), strict=True):

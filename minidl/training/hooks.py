@@ -85,11 +85,15 @@ class Hooks:
         return ", ".join(key for key, _, needed in states if not (given.get(key) and given[key].pop()) and needed)
 
     def load_states(self, states: list[State]) -> None:
-        """Hands each callback what it remembered; new ones begin as they are."""
+        """Hands each callback what it remembered; new ones begin as they are. Raises ValueError if one refuses it."""
         given = self._with_state()
         for key, state, _ in states:
             if given.get(key):
-                given[key].pop(0).load_state_dict(state)
+                try:
+                    given[key].pop(0).load_state_dict(state)
+                except (TypeError, ValueError, LookupError, AttributeError) as error:
+                    what = f"no {error}" if isinstance(error, KeyError) else str(error)
+                    raise ValueError(f"callback {key}: cannot go on from what the checkpoint holds: {what}") from error
 
     def _with_state(self) -> dict[str, list[Any]]:
         """The callbacks that remember something, in their order, by key."""

@@ -133,7 +133,7 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
         ({"path": None}, TypeError, "path: expected a str or os.PathLike, got None"),
         ({"path": "{step:04d}"}, ValueError, "and no more, got {step:04d}"),
         ({"path": "{step}-{loss}", "keep": 2}, ValueError, "and no more, got {loss}"),
-        ({"path": "a", "best": "mse"}, ValueError, "lower: expected True or False with best='mse'"),
+        ({"path": "a", "best": "mse"}, ValueError, "best: expected one of .*, got 'mse'"),
         ({"path": 3}, TypeError, "path: expected a str"),
         ({"path": "a", "keep": 2}, ValueError, "keep: expected None for a path without"),
         ({"path": "a{step}", "keep": 0}, ValueError, "keep: expected at least 1"),

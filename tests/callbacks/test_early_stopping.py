@@ -210,7 +210,7 @@ def test_callbacks_of_users_beside_it_change_nothing(tmp_path):
     ("arguments", "error", "said"),
     [
         ({"monitor": 3}, TypeError, "monitor: expected a name"),
-        ({"monitor": "val_f1"}, ValueError, "lower: expected True or False with monitor='val_f1'"),
+        ({"monitor": "val_f1"}, ValueError, "monitor: expected one of .*, got 'val_f1'"),
         ({"patience": -1}, ValueError, "patience: expected at least 0"),
         ({"patience": 1.5}, TypeError, "patience: expected a whole number"),
         ({"min_delta": -0.1}, ValueError, "min_delta: expected a number of at least 0"),

@@ -98,7 +98,7 @@ def test_a_second_fit_begins_anew_with_the_rate_it_finds():
 @pytest.mark.parametrize(
     ("arguments", "error", "said"),
     [
-        ({"monitor": "val_f1"}, ValueError, "lower: expected True or False with monitor='val_f1'"),
+        ({"monitor": "val_f1"}, ValueError, "monitor: expected one of .*, got 'val_f1'"),
         ({"factor": 0}, ValueError, r"factor: expected a number in \(0, 1\), got 0"),
         ({"factor": 1.0}, ValueError, r"factor: expected a number in \[0, 1\), got 1.0"),
         ({"factor": "x"}, TypeError, "factor: expected a number"),

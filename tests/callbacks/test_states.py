@@ -1,0 +1,95 @@
+"""Crafted states: whatever a checkpoint holds for a callback is taken or refused by name, before the first step."""
+
+import numpy as np
+import pytest
+
+from minidl import Sequential, Trainer
+from minidl.callbacks import Checkpoint, EarlyStopping, ReduceOnPlateau, WeightAverage
+from minidl.layers import Dense
+from minidl.optimizers import SGD
+
+X, Y = np.random.default_rng(0).normal(size=(8, 3)), np.arange(8) % 2
+FIT = {"epochs": 6, "batch_size": 4, "verbose": 0}
+CALLBACKS = {
+    "early": lambda path: EarlyStopping("loss", patience=9),
+    "plateau": lambda path: ReduceOnPlateau("loss", patience=9),
+    "average": lambda path: WeightAverage(0.5),
+    "checkpoint": lambda path: Checkpoint(path / "other-{step}", keep=1),
+}
+ARRAYS = [np.zeros(3), {"0.weight": np.zeros(2)}]
+ODD = [None, True, -1, 1.5, float("nan"), "x", [], ["x"], {}, {"x": 1}, ["../x-1"], *ARRAYS]
+
+
+def broken_off(callback):
+    """A trainer whose fit was interrupted in its third epoch, and the state that the callback had then."""
+
+    class Stop(Exception):
+        pass
+
+    class Breaks:
+        def on_epoch_end(self, trainer, epoch, logs):
+            if epoch == 2:
+                raise Stop
+
+    trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(0.1))
+    with pytest.raises(Stop):
+        trainer.fit(X, Y, **FIT, callbacks=[callback, Breaks()])
+    return trainer, callback.state_dict()
+
+
+def changed(state):
+    """The state without an entry, with another one, and with odd values at each place."""
+    yield None
+    yield {**state, "more": 1}
+    for name, value in state.items():
+        yield {key: other for key, other in state.items() if key != name}
+        yield from ({**state, name: odd} for odd in ODD)
+        if isinstance(value, dict):
+            for key in value:
+                yield from ({**state, name: {**value, key: odd}} for odd in ODD)
+
+
+@pytest.mark.parametrize("kind", CALLBACKS)
+def test_a_crafted_state_is_refused_by_name_or_trains_on(tmp_path, kind):
+    trainer, good = broken_off(CALLBACKS[kind](tmp_path))
+    trainer.save_checkpoint(tmp_path / "ck")
+    refused = 0
+    for state in changed(good):
+        resumed = Trainer.resume(tmp_path / "ck")
+        ((key, _, needed),) = resumed.interrupted.callbacks
+        resumed.interrupted.callbacks[0] = (key, state, needed)
+        step = resumed.step
+        try:
+            resumed.fit(X, Y, **FIT, callbacks=[CALLBACKS[kind](tmp_path)])
+            assert resumed.epoch == 6
+        except ValueError as error:
+            assert str(error).startswith(f"callback {key}: cannot go on from what the checkpoint holds: "), error
+            assert resumed.step == step
+            refused += 1
+    assert refused > len(ODD)
+
+
+def test_no_file_of_others_is_deleted(tmp_path):
+    """A checkpoint that names a file which is none of this run's: `keep` would delete it."""
+    callback = CALLBACKS["checkpoint"](tmp_path)
+    for name in ("../precious", "precious", "other-1/../../precious", "other-x", "other-1\n"):
+        with pytest.raises(ValueError, match="saved: expected names of files of"):
+            callback.load_state_dict({"record": None, "saved": [name]})
+    callback.load_state_dict({"record": None, "saved": ["other-1", "other-20"]})
+
+
+def test_errors_of_a_users_callback_are_told_with_its_name(tmp_path):
+    class Mine:
+        def on_epoch_end(self, trainer, epoch, logs):
+            self.seen = epoch
+
+        def state_dict(self):
+            return {"seen": 1}
+
+        def load_state_dict(self, state):
+            self.seen = state["saw"]
+
+    trainer, _ = broken_off(Mine())
+    trainer.save_checkpoint(tmp_path / "ck")
+    with pytest.raises(ValueError, match="callback Mine: cannot go on from what the checkpoint holds: no 'saw'"):
+        Trainer.resume(tmp_path / "ck").fit(X, Y, **FIT, callbacks=[Mine()])

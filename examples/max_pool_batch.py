@@ -1,55 +1,40 @@
-"""How a batch goes back through max-pooling, when every example chose another pixel: seven claims, each one computed.
+"""How a batch goes back through max-pooling, when every example chose another pixel: nine claims, each one computed.
 
 Run it with: python examples/max_pool_batch.py [--plot routing.png]
 
 A small net reads 100 of the embedded digits, in float64, so that finite differences can be the judge. The walk stops at
-the first claim that does not hold. docs/how-a-batch-is-backpropagated.md has the same steps with their formulas.
+the first claim that does not hold. docs/how-a-batch-is-backpropagated.md has the same claims with their formulas.
 """
 
 import argparse
 import copy
-import inspect
 from importlib.util import find_spec
-from types import SimpleNamespace
 
+import batch_and_step
 import numpy as np
+from batch_and_step import N, check, flat, off, right, trained, walk
 
 import minidl
-from minidl import Sequential, Trainer, plots
-from minidl.datasets import load_digits
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
+from minidl import Sequential, plots
+from minidl.layers import MaxPool2D
 from minidl.losses import softmax_cross_entropy
-from minidl.optimizers import SGD
-
-N = 100
-
-
-def trained(pool):
-    """A net that has seen the training digits once, and 100 that it has not seen."""
-    data = load_digits()
-    layers = [Rescale(1 / 16), Conv2D(8, 3, padding=1), ReLU(), pool, Flatten(), Dense(10)]
-    model = Sequential(layers, input_shape=(1, 8, 8), seed=0, dtype="float64")
-    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9))
-    trainer.fit(data.X_train, data.y_train, epochs=1, verbose=0)
-    return trainer, data.X_test[:N], data.y_test[:N]
 
 
 def prepared():
     """The net, and the 100 digits halfway through it."""
-    b = SimpleNamespace()
-    b.trainer, b.X, b.y = trained(MaxPool2D(2))  # (100, 1, 8, 8), (100,)
-    b.model = b.trainer.model
-    b.below, b.pool, b.above = b.model[:3], b.model[3:4], b.model[4:]
-    b.maps = b.below.predict(b.X)  # (100, 8, 8, 8), in front of the pool
-    b.pooled = b.pool.predict(b.maps)  # (100, 8, 4, 4), behind it
-    _, b.dscores = softmax_cross_entropy(b.above.predict(b.pooled), b.y)  # (100, 10), of each example's own loss
-    b.dpooled, _ = back(b.above, b.pooled, b.dscores)  # (100, 8, 4, 4): the gradient, as far as the pool
+    b = batch_and_step.prepared()
+    b.first, b.pool, b.last = b.model[:3], b.model[3:4], b.model[4:]
+    b.convolved = b.model[:2].predict(b.X)  # (100, 8, 8, 8): x of the ReLU
+    b.maps = b.first.predict(b.X)  # (100, 8, 8, 8): x of the pool
+    b.pooled = b.pool.predict(b.maps)  # (100, 8, 4, 4): its y
+    _, b.dscores = softmax_cross_entropy(b.last.predict(b.pooled), b.y)  # (100, 10), of each example's own loss
+    b.dpooled, _ = back(b.last, b.pooled, b.dscores)  # (100, 8, 4, 4): dy of the pool
     b.slopes = finite_differences(b)  # (80,): what the convolution's gradient has to be
     b.alone = [back(b.model, b.X[i : i + 1], b.dscores[i : i + 1]) for i in range(N)]  # a batch for each example
     return b
 
 
-# ---- the walk: a function a step, its docstring the claim
+# ---- the walk: a function a claim, its docstring says it
 
 
 def forward_keeps_every_example(b):
@@ -65,7 +50,7 @@ def forward_keeps_every_example(b):
 
 def backward_goes_to_the_winner(b):
     """(b) Backward is done for each example: the winner gets the whole gradient of its window, all others
-    exactly zero. Who else is in the batch makes no difference.
+    exactly zero. The other examples of the batch make no difference. (This is the pool alone, without the ReLU.)
     """
     dmaps, _ = back(b.pool, b.maps, b.dpooled)
     receive = (windows(dmaps) != 0).sum(axis=-1)
@@ -76,8 +61,48 @@ def backward_goes_to_the_winner(b):
     check(same == N, f"{same} of {N} examples have the same bits alone as among the others")
 
 
+def ties_and_overlaps(b):
+    """(c) Of equal maxima the first in row-major order takes all. Where windows overlap, a pixel gets the sum
+    of what it won.
+    """
+    image = np.ones((4, 4))
+    dx = tiny(MaxPool2D(2), image)
+    check(dx == "1 0 2 0 / 0 0 0 0 / 3 0 4 0 / 0 0 0 0", f"1, 2, 3, 4 to the windows of a constant image: {dx}")
+    cells = windows(b.maps)
+    tied = cells == cells.max(axis=-1, keepdims=True)
+    ties, dark = tied.sum(axis=-1) > 1, cells.max(axis=-1) == 0
+    last = np.eye(4)[3 - tied[..., ::-1].argmax(axis=-1)]
+    check(ties.mean() > 0.1, f"{ties.sum():,} of {ties.size:,} windows of the digits have a tie")
+    dmaps, _ = back(b.pool, b.maps, b.dpooled)
+    (before, _), (together, _) = back(b.model[2:3], b.convolved, dmaps), back(b.model[2:4], b.convolved, b.dpooled)
+    stopped = windows(dmaps)[dark].any(axis=-1).all() and not windows(before)[dark].any()
+    check(stopped, f"{(ties & dark).sum():,} of them are all zeros: the first zero takes all, and the ReLU stops it")
+    check(np.array_equal(together, before), "ReLU and pool in one kernel, which skips that detour: the same bits")
+    right(f"in the other {(ties & ~dark).sum()} the last would do as well", convolution(b, last), b.slopes, 1e-8)
+    wrong("all of it for each of the equals", convolution(b, tied), b.slopes)
+    image[1, 1] = 2
+    dx = tiny(MaxPool2D(3, stride=1), image)
+    check(dx == "0 0 0 0 / 0 10 0 0 / 0 0 0 0 / 0 0 0 0", f"1, 2, 3, 4 to four windows that one pixel won: {dx}")
+
+
+def no_share_for_the_winners_of_others(b):
+    """(d) To split a window's gradient over the pixels that won in any example is wrong: in this example the others
+    lost, and making them a little smaller changes no loss. Finite differences of the loss agree.
+    """
+    winners = np.eye(4)[windows(b.maps).argmax(axis=-1)]  # (100, 8, 4, 4, 4), 1 for the winner
+    less = b.maps - 0.01 * pixels(1 - winners)
+    same = np.array_equal(b.pool.predict(less), b.pooled)
+    check(same, f"{less.size - b.pooled.size:,} pixels lost; making them smaller does not change what the pool returns")
+    often = winners.mean(axis=0)
+    alike = (often > 0) / (often > 0).sum(axis=-1, keepdims=True)
+    own = flat(back(b.model, b.X, b.dscores)[1])[: b.slopes.size] / N
+    right("the convolution, all of it for the example's own winner", own, b.slopes, 1e-8)
+    wrong("equal shares for all that won in some example", convolution(b, alike), b.slopes)
+    wrong("shares by how often they won", convolution(b, often), b.slopes)
+
+
 def gradients_are_summed_at_the_end(b):
-    """(c) Only the gradients of parameters are summed over the examples, at the very end, and divided once.
+    """(e) Only the gradients of parameters are summed over the examples, at the very end, and divided once.
     (Dense weights agree to rounding: their kernel fuses product and sum.)
     """
     each = b.trainer.per_example_gradients(b.X, b.y)
@@ -95,39 +120,23 @@ def gradients_are_summed_at_the_end(b):
 
 
 def the_mean_error_is_not_enough(b):
-    """(d) To average the error first and go back once is wrong. The gradient of a linear layer's weights is a
-    mean of products, error times input, and no product of means. Below a nonlinearity all is wrong.
+    """(f) To average the error first and go back once is wrong. The gradient of a linear layer's weights is a
+    mean of products, error times input, not a product of means. Before the first nonlinearity all is wrong.
     """
-    true = back(b.above, b.pooled, b.dscores)[1]["1.weight"] / N
+    true = back(b.last, b.pooled, b.dscores)[1]["1.weight"] / N
     products = b.dscores[:, :, np.newaxis] * b.pooled.reshape(N, 1, -1)
     right("dense weights, the mean of the products", products.mean(axis=0), true)
-    dpooled, once = back(b.above, mean(b.pooled), mean(b.dscores))
+    dpooled, once = back(b.last, mean(b.pooled), mean(b.dscores))
     wrong("dense weights, the product of the means", once["1.weight"], true)
-    right("below the dense layer, which is linear", dpooled, mean(b.dpooled))
+    right("dx of the dense layer, which is linear", dpooled, mean(b.dpooled))
     dmaps, _ = back(b.pool, mean(b.maps), dpooled)
-    wrong("below the max-pool", dmaps, mean(routed(b)))
-    _, once = back(b.below, mean(b.X), dmaps)
-    wrong("the convolution, below that", flat(once), b.slopes)
-
-
-def no_share_for_the_winners_of_others(b):
-    """(e) To split a window's gradient over the pixels that won in any example is wrong, too: in this example
-    the others lost, and a little less of them changes no loss. Finite differences of the loss say so.
-    """
-    winners = np.eye(4)[windows(b.maps).argmax(axis=-1)]  # (100, 8, 4, 4, 4), 1 for the winner
-    less = b.maps - 0.01 * pixels(1 - winners)
-    same = np.array_equal(b.pool.predict(less), b.pooled)
-    check(same, f"{less.size - b.pooled.size:,} pixels lost; less of them changes nothing behind the pool")
-    often = winners.mean(axis=0)
-    alike = (often > 0) / (often > 0).sum(axis=-1, keepdims=True)
-    own = flat(back(b.model, b.X, b.dscores)[1])[: b.slopes.size] / N
-    right("the convolution, all of it for the example's own winner", own, b.slopes, 1e-8)
-    wrong("equal shares for all who won in some example", convolution(b, alike), b.slopes)
-    wrong("shares by how often they won", convolution(b, often), b.slopes)
+    wrong("dx of the max-pool", dmaps, mean(routed(b)))
+    _, once = back(b.first, mean(b.X), dmaps)
+    wrong("weights of the convolution before it", flat(once), b.slopes)
 
 
 def a_batch_may_come_in_parts(b):
-    """(f) What is a sum can be summed in parts (Caffe's iter_size). minidl adds 16 examples in a fixed order,
+    """(g) What is a sum can be summed in parts (Caffe's iter_size). minidl adds 16 examples in a fixed order,
     and these sums in pairs: parts of 16 give the same bits as the batch, others the same numbers.
     """
     whole, sixteens, twenties = (summed(b, size) for size in (N, 16, 20))
@@ -143,27 +152,6 @@ def a_batch_may_come_in_parts(b):
         weights.append(flat(trainer.model.state_dict()))
     same = all(np.array_equal(weights[0], others) for others in weights)
     check(same, f"fit with batch_size, accumulate = {sizes[1:]}, which adds by 16 in any case: the bits of the batch")
-
-
-def ties_and_overlaps(b):
-    """(g) Of equal maxima the first in row-major order takes all. Where windows overlap, a pixel gets the sum
-    of what it won.
-    """
-    image = np.ones((4, 4))
-    dx = tiny(MaxPool2D(2), image)
-    check(dx == "1 0 2 0 / 0 0 0 0 / 3 0 4 0 / 0 0 0 0", f"1, 2, 3, 4 to the windows of a constant image: {dx}")
-    cells = windows(b.maps)
-    tied = cells == cells.max(axis=-1, keepdims=True)
-    ties, dark = tied.sum(axis=-1) > 1, cells.max(axis=-1) == 0
-    last = np.eye(4)[3 - tied[..., ::-1].argmax(axis=-1)]
-    check(ties.mean() > 0.1, f"{ties.sum():,} of {ties.size:,} windows of the digits have a tie")
-    blocked = not convolution(b, last * dark[..., np.newaxis]).any()
-    check(blocked, f"in {(ties & dark).sum():,} of them ReLU left nothing but zeros, and stops the gradient anyway")
-    right("in the others the last would do as well, it is a convention", convolution(b, last), b.slopes, 1e-8)
-    wrong("but only one can have it; all of it for each", convolution(b, tied), b.slopes)
-    image[1, 1] = 2
-    dx = tiny(MaxPool2D(3, stride=1), image)
-    check(dx == "0 0 0 0 / 0 10 0 0 / 0 0 0 0 / 0 0 0 0", f"1, 2, 3, 4 to four windows that one pixel won: {dx}")
 
 
 # ---- what they use
@@ -200,7 +188,7 @@ def back(part, x, dy):
 
 def convolution(b, shares):
     """The convolution's gradient, if each pixel gets its share (..., 4) of its window's."""
-    return flat(back(b.below, b.X, pixels(b.dpooled[..., np.newaxis] * shares))[1]) / N
+    return flat(back(b.first, b.X, pixels(b.dpooled[..., np.newaxis] * shares))[1]) / N
 
 
 def summed(b, size):
@@ -233,65 +221,41 @@ def finite_differences(b, step=1e-5):
     return np.array(slopes)
 
 
-def flat(arrays):
-    """The numbers of several arrays in one row."""
-    return np.concatenate([array.ravel() for array in arrays.values()])
-
-
 def mean(values):
     """The mean over the examples, as a batch of one."""
     return values.mean(axis=0, keepdims=True)
 
 
-checked = []
-
-
-def check(holds, claim):
-    """Print a claim with its numbers, or stop if it is false."""
-    if not holds:
-        raise AssertionError(claim)
-    checked.append(claim)
-    print(f"  - {claim}")
-
-
-def right(what, found, true, within=1e-13):
-    """Check that what was found is true, but for rounding (or for the error of finite differences)."""
-    off = np.linalg.norm(found - true) / np.linalg.norm(true)
-    check(off < within, f"{what}: right to {off:.0e}")
-
-
 def wrong(what, found, true):
-    """Check that it is far from true; a cosine of 1 would be the same direction."""
-    length = np.linalg.norm(true)
-    off, cosine = np.linalg.norm(found - true) / length, (found * true).sum() / np.linalg.norm(found) / length
-    check(off > 0.2, f"{what}: wrong by {off:.0%}, cosine {cosine:.2f}")
+    """Check that it is far from true; the cosine of the angle between the two is 1 for the same direction."""
+    cosine = (found * true).sum() / np.linalg.norm(found) / np.linalg.norm(true)
+    check(off(found, true) > 0.2, f"{what}: wrong by {off(found, true):.0%}, cosine {cosine:.2f}")
 
 
 def main():
-    """Walk from (a) to (g)."""
+    """Walk from (a) to (i)."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--plot", metavar="FILE", help="draw a pool whose windows overlap: who won, where it went")
     path = parser.parse_args().plot
     if path and find_spec("matplotlib") is None:
         raise SystemExit('matplotlib is not installed: pip install "minidl[plot]"')
-    b = prepared()
-    for step in (
+    claims = [
         forward_keeps_every_example,
         backward_goes_to_the_winner,
+        ties_and_overlaps,
+        no_share_for_the_winners_of_others,
         gradients_are_summed_at_the_end,
         the_mean_error_is_not_enough,
-        no_share_for_the_winners_of_others,
         a_batch_may_come_in_parts,
-        ties_and_overlaps,
-    ):
-        print(inspect.getdoc(step))
-        step(b)
-        print()
-    print(f"All {len(checked)} assertions passed.")
+        batch_and_step.the_step_takes_the_mean,
+        batch_and_step.a_batch_is_a_better_guess,
+    ]
+    walk(claims, prepared())
     if path:
-        trainer, X, y = trained(MaxPool2D(3, stride=2))
+        trainer, data = trained(MaxPool2D(3, stride=2))
         brightest = int(trainer.model.params["1.bias"].value.argmax())  # there the empty background is not 0, and ties
-        plots.pool_routing(trainer.model, X, y, layer=3, channel=brightest).savefig(path, dpi=150)
+        figure = plots.pool_routing(trainer.model, data.X_test[:N], data.y_test[:N], layer=3, channel=brightest)
+        figure.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":

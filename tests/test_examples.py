@@ -140,8 +140,14 @@ def test_models(tmp_path):
 def test_max_pool_batch(tmp_path):
     said = run("max_pool_batch.py", home=tmp_path)
     claims = re.findall(r"^  - .*\d", said, re.M)
-    assert re.findall(r"^\((\w)\)", said, re.M) == list("abcdefg")
-    assert said.count("\n") <= 60 and len(claims) >= 25
+    assert re.findall(r"^\((\w)\)", said, re.M) == list("abcdefghi")
+    assert said.count("\n") <= 90 and len(claims) >= 40
+    assert said.endswith(f"\nAll {said.count('  - ')} assertions passed.\n")
+
+
+def test_batch_and_step(tmp_path):
+    said = run("batch_and_step.py", home=tmp_path)
+    assert re.findall(r"^\((\w)\)", said, re.M) == list("hi")
     assert said.endswith(f"\nAll {said.count('  - ')} assertions passed.\n")
 
 

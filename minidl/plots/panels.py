@@ -63,8 +63,10 @@ class Panel:
         """Frames of cells that won, as far as they are in the region."""
         middles = [self._middle(cell) for cell in self.view.inside(cells)]
         half = max(self.cell, min(MARK, 0.6 * self.cell * min(self.view.windows.stride))) / 2
+        width = self._points(half / 3, 1.5)
+        half -= 0.35 * width / 72  # the line lies within its cell, so that it does not cross the edge of the map
         boxes = [_box(x - half, y - half, x + half, y + half) for x, y in middles]
-        self._lines(boxes, ORANGE, self._points(half / 3, 1.5))
+        self._lines(boxes, ORANGE, width)
 
     def leads(self, cells: Index) -> None:
         """Lines from the middle of each window to the cell that won it."""

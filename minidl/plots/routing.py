@@ -137,11 +137,11 @@ class Page:
         blue = ("the windows (blue)", "the windows (blue, purple)", "one of the windows (blue)")[min(layers, 3) - 1]
         leads = "; lines lead from the middle of each window to its winner" * (layers > 1)
         told = (
-            f"what goes in: {blue}, the pixel that wins in each (orange), those as large that come later (=){leads}",
-            "gradient of what comes out: one number for each window; blue is below 0, red above",
-            "gradient of what goes in: those numbers reach the pixels that won" + ", and add up there" * (layers > 1),
+            f"x, the input: {blue}, the pixel that wins in each (orange), those as large that come later (=){leads}",
+            "dy, the gradient of the output: one number for each window; blue is below 0, red above",
+            "dx, the gradient of x: dy at the pixels that won" + ", and its sum where one won several" * (layers > 1),
         )
-        brief = ("windows and winners", "gradient of the output", "gradient of the input")
+        brief = ("x: windows and winners", "dy: of the output", "dx: of the input")
         self._take(told, width, height)
         if height is not None and self.tall < ENOUGH:
             self._take(brief, width, height)
@@ -221,7 +221,7 @@ def _draw_all(tiles: Tiles, page: Page, view: View, seen: Routes, channel: int, 
     for panel in (top, low) if not view.whole else ():
         panel.region(view.region)
     _say(top, f"all {seen.count}", f"↑ how often:\nup to {times.max()}")
-    _say(low, "↓ sum", _told(sums, times))
+    _say(low, "↓ sum of dx", _told(sums, times))
 
 
 def _say(panel: Panel, above: str | None, below: str | None = None) -> None:

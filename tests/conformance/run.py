@@ -21,6 +21,7 @@ BUDGETS = {  # arguments in short, and as a whole
     "sanitize": ("--calls 4500", "--calls 1010000 --all"),
     "race": ("--nets 14", "--nets 400"),
     "poison": ("--nets 20", "--nets 400"),
+    "soak": ("--seconds 20", "--seconds 900"),
 }
 
 

@@ -75,6 +75,10 @@ def boxes(figure, colour, image):
     return np.array(found)
 
 
+def lines_are(lines, colour):
+    return {to_hex(one) for one in lines.get_colors()} == {colour.lower()}
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [1, 3])
 def test_maps_are_those_of_the_model(n, dtype):
@@ -123,6 +127,19 @@ def test_winners_are_framed_where_they_won_and_where_the_gradient_is(pool):
         alone = Sequential([type(pool)(**pool.config())], pool.in_shape)
         alone.forward(model[:3].predict(X[i : i + 1]), training=True)
         assert framed[0] == set(zip(*np.nonzero(alone.backward(ones)[0, 0]), strict=True))
+
+
+def test_frames_at_the_border_stay_within_the_map():
+    model = Sequential([MaxPool2D(2), Flatten(), Dense(2)], (1, 4, 4))
+    x = np.zeros((1, 1, 4, 4))
+    x[0, 0, [0, 0, 3, 3], [0, 3, 0, 3]] = 1  # the four corners win
+    figure = plots.pool_routing(model, x, [1])
+    axes = figure.axes[0]
+    found = boxes(figure, ORANGE, axes.images[0])
+    width = max(w for lines in axes.collections if lines_are(lines, ORANGE) for w in lines.get_linewidths())
+    left, right, _, _ = axes.images[0].get_extent()
+    cell = (right - left) / 4  # inches
+    assert len(found) == 4 and (found[:, 2] * cell + width / 72 <= cell + 1 / 150).all()  # a pixel
 
 
 def test_windows_are_outlined():

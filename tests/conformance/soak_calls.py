@@ -1,0 +1,300 @@
+"""Right calls of the public API on a random model: what soak.py makes, and what it compares."""
+
+import copy
+import pickle
+from pathlib import Path
+
+import numpy as np
+from sklearn.base import clone
+
+import minidl
+from minidl import Layer, Sequential, Trainer, callbacks, schedules
+from minidl import layers as nn
+from minidl.estimators import SequentialClassifier
+from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+
+EXPORTS = True
+try:
+    from minidl.onnx import export, import_model
+except ImportError:  # of the extra that reads and writes ONNX
+    EXPORTS = False
+
+MOST_NUMBERS = 1500  # of one example between two layers
+THREADS = (1, 2, 3)
+
+
+class Doubled(Layer):
+    """A layer in NumPy, of a user's own."""
+
+    def forward(self, x, training):
+        return 2 * x
+
+    def backward(self, dy):
+        return 2 * dy
+
+
+CUSTOM = {"Doubled": Doubled}
+POINTWISE = ("GELU", "Hardswish", "SiLU", "Sigmoid", "Tanh", "Softmax", "ReLU", "ELU", "LeakyReLU", "PReLU")
+ANYWHERE = {  # layers of any shape, from a random generator
+    **{name: (lambda rng, name=name: getattr(nn, name)()) for name in POINTWISE},
+    "Dropout": lambda rng: nn.Dropout(0.3),
+    "LayerNorm": lambda rng: nn.LayerNorm(affine=False),
+    "Rescale": lambda rng: nn.Rescale(0.5, 0.1),
+    "Normalize": lambda rng: nn.Normalize(0.5, 2.0),
+    "Block": lambda rng: nn.Block(nn.ELU(0.5), nn.PReLU(shared=True)),
+    "Doubled": lambda rng: Doubled(),
+}
+ROWS = {
+    "Dense": lambda rng: nn.Dense(few(rng, 30)),
+    "BatchNorm1D": lambda rng: nn.BatchNorm1D(),
+    "Residual": lambda rng: nn.Residual(nn.Dropout(0.2), nn.ReLU()),
+    "Parallel": lambda rng: nn.Parallel(nn.Dense(few(rng, 5)), [nn.ReLU(), nn.Dense(2)]),
+}
+IMAGES = {
+    "Conv2D": lambda rng: nn.Conv2D(few(rng, 9), few(rng, 4), few(rng, 3), padding=few(rng, 2)),
+    "ConvTranspose2D": lambda rng: nn.ConvTranspose2D(3, 2, few(rng, 3)),
+    "DepthwiseConv2D": lambda rng: nn.DepthwiseConv2D(3, depth_multiplier=few(rng, 3)),
+    "MaxPool2D": lambda rng: nn.MaxPool2D(few(rng, 4), few(rng, 3), ceil_mode=rng.random() < 0.5),
+    "AvgPool2D": lambda rng: nn.AvgPool2D(few(rng, 4), padding=few(rng, 2) - 1),
+    "GlobalAvgPool2D": lambda rng: nn.GlobalAvgPool2D(),
+    "GlobalMaxPool2D": lambda rng: nn.GlobalMaxPool2D(),
+    "BatchNorm2D": lambda rng: nn.BatchNorm2D(),
+    "GroupNorm": lambda rng: nn.GroupNorm(few(rng, 4)),
+    "Pad2D": lambda rng: nn.Pad2D((1, 0), 0.5),
+    "Upsample2D": lambda rng: nn.Upsample2D(2),
+    "RandomCrop": lambda rng: nn.RandomCrop(3, padding=1),
+    "RandomFlip": lambda rng: nn.RandomFlip(vertical=True),
+    "RandomShift": lambda rng: nn.RandomShift(1),
+    "Residual": lambda rng: nn.Residual(nn.Conv2D(3, 1), nn.ReLU(), shortcut=nn.Conv2D(3, 1)),
+    "Parallel": lambda rng: nn.Parallel(nn.Conv2D(2, 1), [nn.ReLU(), nn.Conv2D(1, 3, padding=1)]),
+    "Flatten": lambda rng: nn.Flatten(),
+    "Reshape": lambda rng: nn.Reshape((-1,)),
+}
+EVERY = {**ANYWHERE, **ROWS, **IMAGES}
+
+
+def few(rng, end):
+    """An integer from 1 to end - 1."""
+    return int(rng.integers(1, end))
+
+
+def random_layers(rng, shape, depth):
+    """Layers that fit, one after the other, and the shape after them; a misfit is left out."""
+    made = []
+    for _ in range(depth):
+        family = ANYWHERE if rng.random() < 0.4 else IMAGES if len(shape) == 3 else ROWS
+        layer = family[str(rng.choice(sorted(family)))](rng)
+        try:
+            out = Sequential([copy.deepcopy(layer)], shape).output_shape
+        except ValueError:
+            continue
+        if np.prod(out) <= MOST_NUMBERS:
+            made.append(layer)
+            shape = out
+    return made, shape
+
+
+def random_optimizer(rng):
+    lr = schedules.Cosine(0.01, 50) if rng.random() < 0.3 else 0.01
+    made = (
+        SGD(lr),
+        SGD(lr, momentum=0.9, nesterov=True),
+        Adagrad(lr),
+        RMSprop(lr),
+        Adam(lr),
+        AdamW(lr, weight_decay=0.1),
+    )
+    return made[rng.integers(len(made))]
+
+
+class World:
+    """A random model, its trainer, data that fit, and a folder of its own; all of it follows from the seed."""
+
+    def __init__(self, seed, folder):
+        self.rng = rng = np.random.default_rng(seed)
+        self.folder = Path(folder)
+        shape = tuple(int(v) for v in rng.integers((1, 4, 4), (4, 9, 9)))[0 if rng.random() < 0.7 else 2 :]
+        self.classes, self.dtype = int(rng.integers(2, 6)), str(rng.choice(["float32", "float64"]))
+        body, out = random_layers(rng, shape, int(rng.integers(0, 8)))
+        head = [nn.Flatten()] * (len(out) > 1) + [nn.Dense(self.classes)]
+        self.model = Sequential([*body, *head], shape, int(rng.integers(9)), self.dtype)
+        n = int(rng.integers(2, 80))
+        self.X, self.y = rng.standard_normal((n, *shape)).astype("float32"), rng.integers(0, self.classes, n)
+        clip = float(rng.uniform(0.5, 2)) if rng.random() < 0.2 else None
+        self.trainer = Trainer(
+            self.model, "softmax_cross_entropy", random_optimizer(rng), ["accuracy"], clip_norm=clip, num_threads=2
+        )
+
+    def some(self, least=2):
+        """A few examples and their labels."""
+        n = int(self.rng.integers(least, len(self.X) + 1))
+        return self.X[:n], self.y[:n]
+
+    def path(self, suffix="safetensors"):
+        return self.folder / f"file-{self.rng.integers(4)}.{suffix}"
+
+    def state(self):
+        """The bits of all parameters and buffers, and the number of steps."""
+        weights = self.model.state_dict().items()
+        return self.trainer.step, [(name, value.shape, value.tobytes()) for name, value in weights]
+
+
+class DifferenceError(Exception):
+    """Two results that have to be equal to the last bit are not."""
+
+
+def same(what, one, other):
+    one, other = np.asarray(one), np.asarray(other)
+    if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
+        raise DifferenceError(what)
+
+
+def same_predictions(w, other, what):
+    same(what, w.model.predict(w.X), other.predict(w.X))
+
+
+# ---- the calls -----------------------------------------------------------------------------------
+def fit(w):
+    rng, n = w.rng, len(w.X)
+    options = {
+        "batch_size": int(rng.integers(2, 40)),
+        "accumulate": int(rng.integers(1, 3)),
+        "shuffle": rng.random() < 0.8,
+    }
+    options["sample_weight"] = rng.uniform(0, 2, n) if rng.random() < 0.3 else None
+    options["class_weight"] = "balanced" if rng.random() < 0.2 else None
+    if rng.random() < 0.3:
+        options["validation_data"] = w.some()
+    several = [callbacks.CSVLogger(w.path("csv")), callbacks.JSONLLogger(w.path("jsonl"))]
+    several += [callbacks.WeightAverage(0.9), callbacks.TimeLimit(60), callbacks.EarlyStopping("loss")]
+    several += [callbacks.Checkpoint(w.folder / "run-{epoch}.safetensors", keep=1)]
+    chosen = [one for one in several if rng.random() < 0.2]
+    w.trainer.fit(w.X, w.y, int(rng.integers(0, 3)), callbacks=chosen, verbose=0, **options)
+
+
+def train_batch(w):
+    w.trainer.train_batch(*w.some())
+
+
+def predict(w):
+    whole = w.model.predict(w.X, 1)
+    for threads in THREADS[1:]:
+        same(f"predict on 1 and {threads} threads", whole, w.model.predict(w.X, threads))
+    X, _ = w.some(1)
+    same("predict of some rows, and of all", whole[: len(X)], w.model.predict(X))
+    w.model.predict(w.X[:0])
+
+
+def predict_proba(w):
+    same("predict_proba on 1 and 3 threads", w.model.predict_proba(w.X, 1), w.model.predict_proba(w.X, 3))
+
+
+def evaluate(w):
+    one, other = w.trainer.evaluate(w.X, w.y), w.trainer.evaluate(w.X, w.y)
+    same("evaluate, twice", list(one.values()), list(other.values()))
+
+
+def by_hand(w):
+    X, _ = w.some()
+    dy, found = w.rng.standard_normal((len(X), w.classes)), []
+    for model, threads in ((copy.deepcopy(w.model), 1), (copy.deepcopy(w.model), 3)):
+        minidl.set_num_threads(threads)
+        found.append([model.forward(X, training=True), model.backward(dy)])
+        found[-1] += [param.grad for param in model.params.values() if param.grad is not None]
+    for one, other in zip(*found, strict=True):
+        same("forward and backward by hand on 1 and 3 threads", one, other)
+
+
+def cut(w):
+    k = int(w.rng.integers(len(w.model)))
+    last = w.model[k:]
+    same(
+        f"two slices at {k}, and the whole", last.predict(w.model[:k].predict(w.X) if k else w.X), w.model.predict(w.X)
+    )
+
+
+def freeze(w):
+    layer = w.model[int(w.rng.integers(len(w.model)))]
+    layer.trainable = False
+    try:
+        before = [param.value.tobytes() for param in layer.params.values()]
+        w.trainer.train_batch(*w.some())
+        if before != [param.value.tobytes() for param in layer.params.values()]:
+            raise DifferenceError("a frozen layer was trained")
+    finally:
+        layer.trainable = len(w.model) == 1 or w.rng.random() < 0.8
+
+
+def save_and_load(w):
+    path = w.path()
+    w.model.save(path)
+    same_predictions(w, Sequential.load(path, custom=CUSTOM), "a model, saved and loaded")
+
+
+def checkpoint_and_resume(w):
+    path, (X, y) = w.path(), w.some()
+    w.trainer.save_checkpoint(path)
+    twin = Trainer.resume(path, custom=CUSTOM, num_threads=3)
+    same("the loss after a resume", w.trainer.train_batch(X, y), twin.train_batch(X, y))
+    same_predictions(w, twin.model, "a trainer, and its checkpoint resumed, after a step")
+
+
+def pickled(w):
+    same_predictions(w, pickle.loads(pickle.dumps(w.model)), "a model, pickled and back")
+
+
+def copied(w):
+    twin, batch = copy.deepcopy(w.trainer), w.some()
+    same("the loss of a copy", w.trainer.train_batch(*batch), twin.train_batch(*batch))
+    same_predictions(w, twin.model, "a trainer and its copy, after a step")
+
+
+def per_example(w):
+    X, y = w.some(1)
+    each = w.trainer.per_example_gradients(X, y)
+    norms = w.trainer.per_example_gradients(X, y, reduce="norm")
+    for name, gradients in each.items():
+        long = np.linalg.norm(gradients.reshape(len(X), -1).astype("float64"), axis=1)
+        if not np.allclose(long, norms[name], rtol=1e-3, atol=1e-6, equal_nan=True):
+            raise DifferenceError(f"norms of the gradients of {name}")
+    minidl.batch_sum(each)
+
+
+def states(w):
+    twin = copy.deepcopy(w.model)
+    for param in twin.params.values():
+        param.value[...] = 0
+    twin.load_state_dict(w.model.state_dict())
+    same_predictions(w, twin, "a model, and another with its state_dict")
+
+
+def to_onnx_and_back(w):
+    path = w.path("onnx")
+    export(w.model, path)
+    found, expected = import_model(path).predict(w.X), w.model.predict(w.X)
+    if not np.allclose(found, expected, rtol=1e-3, atol=1e-4 * max(1, np.abs(expected).max()), equal_nan=True):
+        raise DifferenceError("a model, exported to ONNX and imported")
+
+
+def told(w):
+    str(w.model.summary(int(w.rng.integers(1, 99)))), repr(w.model), str(w.trainer.report(w.X, w.y))
+
+
+def threads_set(w):
+    minidl.set_num_threads(int(w.rng.choice(THREADS)))
+    minidl.get_num_threads()
+
+
+def estimator(w):
+    rng, names = w.rng, np.array([*"abcdefgh"])
+    rows, labels = w.X.reshape(len(w.X), -1), names[w.y]
+    body = [nn.Dense(5), nn.ReLU(), nn.Dropout(0.1), nn.Dense(len(np.unique(labels)))]
+    made = SequentialClassifier(body, epochs=2, random_state=int(rng.integers(99)))
+    first, second = made.fit(rows, labels), clone(made).fit(rows, labels)
+    same("an estimator and its clone", first.predict_proba(rows), second.predict_proba(rows))
+    made.partial_fit(rows, labels), made.score(rows, labels), made.transform(rows)
+    same("an estimator, pickled and back", pickle.loads(pickle.dumps(made)).predict(rows), made.predict(rows))
+
+
+CALLS = [fit, train_batch, predict, predict_proba, evaluate, by_hand, cut, freeze, save_and_load, checkpoint_and_resume]
+CALLS += [pickled, copied, per_example, states, told, threads_set, estimator] + [to_onnx_and_back] * EXPORTS

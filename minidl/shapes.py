@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, overload
 
 import numpy as np
@@ -21,13 +22,17 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     >>> whole("units", 10)
     10
     """
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name}: expected a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name}: expected at least {least}, got {value}")
-    if value > MOST:
+    try:
+        if isinstance(value, (bool, np.bool_)):
+            raise TypeError
+        whole_number = operator.index(value)
+    except TypeError:  # an array of one number has an __index__ as well, which refuses
+        raise TypeError(f"{name}: expected a whole number, got {value!r}") from None
+    if whole_number < least:
+        raise ValueError(f"{name}: expected at least {least}, got {whole_number}")
+    if whole_number > MOST:
         raise ValueError(f"{name}: expected at most {MOST}, got more")
-    return int(value)
+    return whole_number
 
 
 def number(name: str, value: Any, dtype: str = "float64") -> float:

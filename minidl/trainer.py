@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from minidl.arrays import Array
 from minidl.history import History
 from minidl.saving import files
-from minidl.saving.atomic import Path, text
+from minidl.saving.atomic import Path, clean, text
 from minidl.saving.recipes import checked_custom
 from minidl.sequential import Sequential
 from minidl.shapes import flag, whole
@@ -247,6 +247,7 @@ class Trainer(Learner):
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or that lacks something in custom.
         """
         content = files.read(path, checkpoints.KIND)
+        clean(path)  # what a save left that was killed
         return cls._of(content, text(path), model, checked_custom(custom), num_threads, distributed)
 
     @classmethod

@@ -14,7 +14,7 @@ Check = Callable[[str, Any], Any]  # of a name and a value; raises TypeError or 
 
 
 def check_state(state: Any, checks: Mapping[str, Check]) -> None:
-    """Raises TypeError or ValueError unless a state has an entry for each of these checks, which passes, and no more."""
+    """Raises TypeError or ValueError unless a state has an entry for each check, which passes, and no more."""
     if not isinstance(state, Mapping) or state.keys() != checks.keys():
         got = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
         raise ValueError(f"state: expected {sorted(checks)}, got {got}")

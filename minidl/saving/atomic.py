@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import fcntl
+import hashlib
 import os
 import stat
 from collections.abc import Iterable
@@ -30,17 +32,20 @@ def check_writable(path: Path) -> None:
     except OSError as error:
         raise OSError(error.errno, error.strerror, name) from error
     folder = os.path.dirname(target)
-    if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-        raise OSError(f"path: expected a folder to write into, got {folder!r}")
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(errno.ENOENT, "path: expected a folder that is there, to write into", folder)
+    if not os.access(folder, os.W_OK):
+        raise PermissionError(errno.EACCES, "path: expected a folder with permission to write into it", folder)
 
 
 def write(path: Path, parts: Iterable[memoryview]) -> None:
     """Makes `path` a file of these bytes, in the place of what was there.
 
-    They go to a temporary file beside it (.minidl-*.tmp, which only a killed process leaves behind), and to the disk,
-    before that takes the name. The file gets the permissions of the one it replaces, else what the umask allows; a
-    symbolic link stays one. Raises OSError naming the path, and then leaves the old file as it was. (Where the disk
-    fails as the very last thing, the new name itself may not outlive a loss of power, and the new file is in place.)
+    They go to a temporary file beside it, and to the disk, before that takes the name. A process that is killed then
+    leaves the temporary file, .minidl-*.tmp, which the next call for this path removes (see `clean`). The file gets the
+    permissions of the one it replaces, else what the umask allows; a symbolic link stays one. Raises OSError naming the
+    path, and then leaves the old file as it was. (Where the disk fails as the very last thing, the new name itself may
+    not outlive a loss of power, and the new file is in place.)
     """
     name = text(path)
     try:
@@ -51,12 +56,12 @@ def write(path: Path, parts: Iterable[memoryview]) -> None:
 
 def _replace(name: str, parts: Iterable[memoryview]) -> None:
     target, mode = _target(name)
-    folder = os.path.dirname(target)
-    temporary = os.path.join(folder, f".minidl-{os.urandom(8).hex()}.tmp")
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    _clean(target)
+    directory = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        lock, temporary = _temporary(target)
         try:
+            file = os.dup(lock)  # closed before the rename, since that may tell of an error; the lock lasts beyond
             try:
                 if mode is not None:
                     os.fchmod(file, mode)
@@ -71,9 +76,51 @@ def _replace(name: str, parts: Iterable[memoryview]) -> None:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
+        finally:
+            os.close(lock)
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def clean(path: Path) -> None:
+    """Removes the temporary files of this path that processes left which were killed, on any host, and nothing else.
+
+    A process holds a lock on its temporary file (flock) as long as it lives. Where the file system has no locks, and
+    for files that are not ours to remove, nothing happens.
+    """
+    with suppress(OSError):
+        _clean(_target(text(path))[0])
+
+
+def _clean(target: str) -> None:
+    folder, start = os.path.dirname(target), _start(target)
+    with suppress(OSError):
+        for name in [entry.name for entry in os.scandir(folder) if entry.name.startswith(start)]:
+            with suppress(OSError):
+                file = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NOFOLLOW)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while its process lives
+                    os.unlink(os.path.join(folder, name))
+                finally:
+                    os.close(file)
+
+
+def _temporary(target: str) -> tuple[int, str]:
+    """A new file for what shall become `target`, open and locked, and its name."""
+    while True:
+        name = os.path.join(os.path.dirname(target), f"{_start(target)}{os.urandom(8).hex()}.tmp")
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if os.fstat(file).st_nlink:
+            return file, name
+        os.close(file)  # another process found it before it was locked, and took it for a dead one's
+
+
+def _start(target: str) -> str:
+    """What the names of temporary files begin with that belong to a path."""
+    return f".minidl-{hashlib.sha256(os.fsencode(os.path.basename(target))).hexdigest()[:16]}-"
 
 
 def _target(name: str) -> tuple[str, int | None]:

@@ -184,7 +184,7 @@ def test_a_path_that_is_a_folder_is_told_before_the_first_step(tmp_path):
 
 def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):
     trainer = trainer_of()
-    with pytest.raises(OSError, match=r"path: expected a folder to write into, got .*missing"):
+    with pytest.raises(OSError, match=r"path: expected a folder that is there, to write into: .*missing"):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "missing" / "a")])
     assert trainer.step == 0
 

@@ -1,8 +1,12 @@
 """Files are written whole or not at all. tests/conformance/saves.py stops a save at every system call."""
 
 import errno
+import fcntl
 import os
+import signal
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -183,7 +187,80 @@ def test_what_can_be_written_is_told_before_and_nothing_is_made(path):
 @pytest.mark.parametrize("wrong", [".", "missing/file", "file/file", "/dev/null"])
 def test_what_cannot_be_written_is_told_before(path, wrong):
     path.write_bytes(OLD)
-    with pytest.raises(OSError, match=r"directory|expected a folder to write into|regular file|Not a dir"):
+    with pytest.raises(OSError, match=r"directory|expected a folder that is there|regular file|Not a dir"):
         atomic.check_writable(path.parent / wrong)
     with pytest.raises(OSError):
         write(path.parent / wrong)
+
+
+def test_a_folder_without_permission_is_told_with_its_name(path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda name, mode: False)  # what anybody but root is told
+    with pytest.raises(PermissionError, match=f"a folder with permission to write into it: '{path.parent}'") as caught:
+        atomic.check_writable(path)
+    assert caught.value.errno == errno.EACCES
+
+
+# ---- what killed processes leave
+KILLED = """
+import os, signal, sys
+from minidl.saving import atomic
+os.fsync = lambda file: os.kill(os.getpid(), signal.SIGKILL)
+atomic.write(sys.argv[1], [memoryview(b"half")])
+"""
+
+
+def killed(path):
+    """Leaves the temporary file of a save that was killed; returns its name."""
+    before = set(os.listdir(path.parent))
+    process = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
+    assert process.returncode == -signal.SIGKILL
+    (name,) = set(os.listdir(path.parent)) - before
+    assert name.startswith(".minidl-") and name.endswith(".tmp")
+    return name
+
+
+@pytest.mark.parametrize("remove", [write, atomic.clean])
+def test_what_killed_processes_left_goes_at_the_next_call(path, remove):
+    write(path)
+    for _ in range(2):
+        killed(path)
+    other = killed(path.parent / "other")  # of another path
+    mine = path.parent / ".minidl-0123456789abcdef.tmp"
+    mine.write_bytes(b"of no save")
+    remove(path)
+    assert sorted(os.listdir(path.parent)) == sorted(["file", other, mine.name])
+    assert path.read_bytes() == b"new content"
+
+
+def test_what_a_living_process_writes_stays(path, monkeypatch):
+    """Another thread's save of the same path, at the moments where the file is written, synchronised and renamed."""
+    for call in ("write", "fsync", "rename"):
+        real, seen = getattr(os, call), []
+
+        def meanwhile(*args, real=real, seen=seen, **options):
+            if not seen:
+                seen.append([name for name in os.listdir(path.parent) if name.endswith(".tmp")])
+                atomic.clean(path)
+            return real(*args, **options)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, meanwhile)
+            write(path)
+        assert len(seen[0]) == 1
+        assert path.read_bytes() == b"new content" and os.listdir(path.parent) == ["file"]
+        path.write_bytes(OLD)
+
+
+def test_a_file_that_was_removed_before_it_was_locked_is_made_again(path, monkeypatch):
+    real, calls = fcntl.flock, []
+
+    def late(file, operation):
+        calls.append(operation)
+        if len(calls) == 1:  # the new file is not locked yet: another process takes it for a dead one's
+            (name,) = os.listdir(path.parent)
+            os.unlink(path.parent / name)
+        return real(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    write(path)
+    assert len(calls) == 2 and os.listdir(path.parent) == ["file"]

@@ -7,7 +7,7 @@ import pytest
 from broken_off import X, Y, broken_off, native
 
 from minidl import Sequential, Trainer
-from minidl.saving import files
+from minidl.saving import atomic, files
 from minidl.saving.files import FileError
 
 
@@ -74,3 +74,11 @@ def test_tensors_that_do_not_fit_are_refused(path, which):
         files.write(path, "checkpoint", config, spoilt)
         with pytest.raises(FileError):
             Trainer.resume(path)
+
+
+def test_a_resume_removes_what_a_killed_save_left(path):
+    broken_off(native(), 3).save_checkpoint(path)
+    left = path.parent / f"{atomic._start(str(path))}0123456789abcdef.tmp"
+    left.write_bytes(b"half")
+    Trainer.resume(path)
+    assert not left.exists() and path.exists()

@@ -1,7 +1,5 @@
 """What every native optimizer does in the same way: the formula's bits, any part of the buffer, refusals, its count."""
 
-import platform
-
 import formulas
 import numpy as np
 import pytest
@@ -88,7 +86,6 @@ def test_a_count_of_its_own(kind, formula, arguments):
     assert (update.steps, count[0]) == (3, 72)
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="nothing is flushed elsewhere")
 @each_dtype
 @each_form
 def test_subnormal_numbers_are_flushed_as_in_training(check, kind, formula, arguments, dtype):

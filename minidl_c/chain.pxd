@@ -17,4 +17,5 @@ cdef class Chain:
     cdef void place_sums(self) noexcept
     cdef int check_readers(self) except -1
     cdef int set_training(self, tuple frozen, tuple rates, tuple late) except -1
+    cdef int check_places(self) except -1
     cdef int check_size(self, Py_ssize_t n) except -1

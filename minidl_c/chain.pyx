@@ -129,6 +129,10 @@ cdef class Chain:
             self.ops[k].late = late[k] if late else 0
             if not 0 <= self.ops[k].rate < 1e300:
                 raise ValueError(f"rates: expected finite numbers of at least 0, got {rates[k]!r}")
+            if self.ops[k].late < 0:
+                raise ValueError(f"late: expected steps, at least 0, got {late[k]!r}")
+            if self.ops[k].n_param and not self.ops[k].frozen:
+                self.late = max(self.late, self.ops[k].late)
             self.ends |= self.ops[k].end_step != NULL and not self.ops[k].frozen
         return 0
 

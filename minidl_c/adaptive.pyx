@@ -44,9 +44,9 @@ cdef inline real root(real x) noexcept nogil:
 
 
 cdef double power(double base, int64_t n) noexcept nogil:
-    """base ** n by repeated squaring: the bits of the C library's pow are its own."""
+    """base ** n by repeated squaring (1 for a negative n): the bits of the C library's pow are its own."""
     cdef double result = 1
-    while n:
+    while n > 0:
         if n & 1:
             result = result * base
         base, n = base * base, n >> 1

@@ -10,16 +10,37 @@ typedef struct {
   ptrdiff_t bytes;                     /* of one tile */
   int home, grad_home;                 /* the value whose memory this one shares: itself, or one in front / behind */
   int rows_read, grad_rows_read;       /* read by forward_rows or backward_rows, so kept for all tiles */
+  int takers, others, grad_others;     /* ops that have it as their input, read it besides, or read its gradient late */
+  int ahead, grad_ahead;               /* while homes are sought, of a home's memory: readers to come, of all values in there */
 } value;
 
+static int rows_read(const op *o) { return o->backward_rows && !(o->reads & SUMS_ARE_ENOUGH); }
+
+/* Every value in memory of its own, and who reads it. */
+static void count_readers(const op *ops, int n_ops, value *v) {
+  for (int k = 0; k <= n_ops; k++) {
+    v[k].home = v[k].grad_home = k;
+    v[k].takers = v[k].others = v[k].grad_others = 0;
+  }
+  for (const op *o = ops; o < ops + n_ops; o++) {
+    v[o->in].takers++;
+    if (o->skip >= 0) v[o->skip].others++;
+    if (o->dskip >= 0) v[o->dskip].grad_others++;
+    v[o->out].grad_others += rows_read(o);
+  }
+  for (int k = 0; k <= n_ops; k++) {
+    v[k].ahead = v[k].takers + v[k].others;
+    v[k].grad_ahead = v[k].grad_others;
+  }
+}
+
 /* Leaves a ReLU to the op behind it, where that can do it on its way and nobody else reads the ReLU's value. */
-static void fuse(op *ops, int n_ops) {
+static void fuse(op *ops, int n_ops, const value *v) {
   for (int k = 1; k < n_ops; k++) {
     op *o = &ops[k], *relu = &ops[k - 1];
-    int fuses = o->relu_forward_tile && o->relu_backward_tile, readers = 0;
+    int fuses = o->relu_forward_tile && o->relu_backward_tile;
     if (!relu->is_relu || !fuses || o->in != k || o->reads & READS_X) continue;
-    for (int i = 0; i < n_ops; i++) readers += (ops[i].in == k) + (ops[i].skip == k) + (ops[i].dskip == k);
-    if (readers != 1) continue;
+    if (v[k].takers + v[k].others + v[k].grad_others != 1) continue;
     relu->forward_tile = relu->backward_tile = 0;
     relu->reads = 0;
     o->forward_tile = o->relu_forward_tile;
@@ -27,36 +48,40 @@ static void fuse(op *ops, int n_ops) {
   }
 }
 
-static int rows_read(const op *o) { return o->backward_rows && !(o->reads & SUMS_ARE_ENOUGH); }
-
-/* Lets an op work in place where nobody reads again what it overwrites, and marks what rows read. */
-static void share_memory(const op *ops, int n_ops, value *v) {
-  for (int k = 0; k <= n_ops; k++) v[k].home = v[k].grad_home = k;
+/* Lets an op write its output where its input is, unless the input is read again: by another op, whatever it calls it, or by a
+ * backward in front. */
+static void share_values(const op *ops, int n_ops, value *v) {
   for (int k = 0; k < n_ops; k++) {
     const op *o = &ops[k];
-    int safe = o->in_place, here = v[o->in].home;
-    for (int i = 0; i < n_ops; i++) {
-      const op *p = &ops[i];
-      if ((p->skip >= 0 && v[p->skip].home == here) || (i > k && v[p->in].home == here))
-        safe = 0;                      /* a fork: somebody else reads the input, whatever he calls it */
-      if (i < k && ((v[p->out].home == here && p->reads & READS_Y) || (v[p->in].home == here && p->reads & READS_X)))
-        safe = 0;                      /* a backward in front reads the input again */
-    }
-    if (o->y_is == THE_SECOND) v[k + 1].home = v[o->skip].home;
-    else if (!o->forward_tile || o->y_is == THE_FIRST || (safe && !(o->reads & READS_X))) v[k + 1].home = here;
+    value *here = &v[v[o->in].home], *y = &v[k + 1];
+    here->ahead--;
+    int safe = o->in_place && !here->ahead && !(o->reads & READS_X);
+    if (o->y_is == THE_SECOND) y->home = v[o->skip].home;
+    else if (!o->forward_tile || o->y_is == THE_FIRST || safe) y->home = v[o->in].home;
+    if (y->home != k + 1) v[y->home].ahead += y->ahead;
+    here->ahead += (o->reads & READS_X) != 0;                /* in backward */
+    v[y->home].ahead += (o->reads & READS_Y) != 0;
   }
+}
+
+/* Lets an op write dx where dy is, unless somebody else writes there as well, reads dy after this op, or after all tiles. */
+static void share_gradients(const op *ops, int n_ops, value *v) {
   for (int k = n_ops - 1; k >= 0; k--) {
     const op *o = &ops[k];
-    int safe = o->in_place, here = v[k + 1].grad_home;
-    for (int i = 0; i < n_ops; i++) {
-      const op *p = &ops[i];
-      if ((i != k && p->in == o->in)                                       /* a fork: somebody else writes there as well, */
-          || (p->dskip >= 0 && v[p->dskip].grad_home == here)              /* reads dy after this op, */
-          || (rows_read(p) && v[p->out].grad_home == here)) safe = 0;                /* or after all tiles */
-    }
-    if (o->dx_is == THE_SECOND) v[o->in].grad_home = v[o->dskip].grad_home;
-    else if (!o->backward_tile || o->dx_is == THE_FIRST || safe) v[o->in].grad_home = here;
-    if (rows_read(o)) v[o->in].rows_read = v[k + 1].grad_rows_read = 1;
+    value *x = &v[o->in];
+    int here = v[k + 1].grad_home, safe = o->in_place && x->takers == 1 && !v[here].grad_ahead;
+    v[x->grad_home].grad_ahead -= x->grad_others;
+    if (o->dx_is == THE_SECOND) x->grad_home = v[o->dskip].grad_home;
+    else if (!o->backward_tile || o->dx_is == THE_FIRST || safe) x->grad_home = here;
+    v[x->grad_home].grad_ahead += x->grad_others;
+    if (rows_read(o)) x->rows_read = v[k + 1].grad_rows_read = 1;
   }
+}
+
+static void arrange(op *ops, int n_ops, value *v) {
+  count_readers(ops, n_ops, v);
+  fuse(ops, n_ops, v);
+  share_values(ops, n_ops, v);
+  share_gradients(ops, n_ops, v);
 }
 #endif

@@ -7,8 +7,7 @@ from minidl_c.memory cimport value
 from minidl_c.op cimport LANES, Op, dtype_of, op
 
 cdef extern from "arrange.h" nogil:
-    void fuse(op *, int)
-    void share_memory(const op *, int, value *)
+    void arrange(op *, int, value *)
 
 cdef object MOST = 2**62
 
@@ -45,11 +44,11 @@ cdef class Chain:
             raise MemoryError()
         for k in range(self.n_ops):
             self.add(k, ops[k], offsets[k])
+        self.check_places()
         self.place_sums()
         self.set_training(tuple(frozen), tuple(rates), tuple(late))
         self.check_readers()
-        fuse(self.ops, self.n_ops)
-        share_memory(self.ops, self.n_ops, self.values)
+        arrange(self.ops, self.n_ops, self.values)
 
     def __dealloc__(self):
         free(self.ops)
@@ -71,9 +70,6 @@ cdef class Chain:
         if o.input > k or o.skip > k or self.values[o.input].size != o.in_size:
             raise ValueError(f"{name}: takes {o.in_size} numbers an example, the value in front has "
                              f"{self.values[o.input].size}")
-        for i in range(k):
-            if offset < self.ops[i].param + numbers_of(&self.ops[i]) and self.ops[i].param < offset + numbers_of(o):
-                raise ValueError(f"{name}: its parameters, {offset} to {offset + numbers_of(o) - 1}, overlap those of op {i}")
         self.values[k + 1].size = o.out_size
         if o.n_target:                  # a tile's targets are gathered behind the scratch that the op asked for
             o.scratch = (o.scratch + 63) // 64 * 64 + o.n_target * LANES * o.real_bytes
@@ -82,6 +78,17 @@ cdef class Chain:
         self.n_param = max(self.n_param, offset + numbers_of(o)) if numbers_of(o) else self.n_param
         self.work += o.work
         self.cuts |= o.cut
+        return 0
+
+    cdef int check_places(self) except -1:
+        """Raises ValueError if the parameters or the state of two ops overlap in the flat buffer."""
+        cdef int k
+        places = sorted([(self.ops[k].param, self.ops[k].param + numbers_of(&self.ops[k]), k)
+                         for k in range(self.n_ops) if numbers_of(&self.ops[k])])
+        for (_, end, first), (start, stop, second) in zip(places, places[1:]):
+            if start < end:
+                raise ValueError(f"op {second}, {type(self.sources[second]).__name__}: its parameters, {start} to {stop - 1}, "
+                                 f"overlap those of op {first}")
         return 0
 
     cdef void place_sums(self) noexcept:
@@ -122,6 +129,10 @@ cdef class Chain:
             self.ops[k].late = late[k] if late else 0
             if not 0 <= self.ops[k].rate < 1e300:
                 raise ValueError(f"rates: expected finite numbers of at least 0, got {rates[k]!r}")
+            if self.ops[k].late < 0:
+                raise ValueError(f"late: expected steps, at least 0, got {late[k]!r}")
+            if self.ops[k].n_param and not self.ops[k].frozen:
+                self.late = max(self.late, self.ops[k].late)
             self.ends |= self.ops[k].end_step != NULL and not self.ops[k].frozen
         return 0
 

@@ -7,7 +7,7 @@ for dw as well. A number of x is used for few outputs, so what counts is how oft
 backward while it is in the cache. A few examples are not done one by one: nothing but lanes could hold them, and every number
 of a tile brings its 16 lanes along from memory.
 """
-from libc.stdlib cimport abs, calloc, free
+from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from minidl_c.axes cimport axis, axis_run
@@ -198,7 +198,8 @@ cdef piece *find_pieces(const axis *a, int *n_pieces) except NULL:
     cdef piece *pieces = <piece *> calloc(a.n_runs, sizeof(piece))
     cdef piece *p
     cdef Py_ssize_t j = 0, before, after
-    cdef bint shares = a.pixel_step == abs(a.source_step) or a.pixel_step == 2 * abs(a.source_step)
+    cdef Py_ssize_t apart = max(a.source_step, -a.source_step)
+    cdef bint shares = a.pixel_step == apart or a.pixel_step == 2 * apart
     cdef int n = 0
     if pieces == NULL:
         raise MemoryError()

@@ -131,6 +131,14 @@ INLINE unsigned flush_subnormals(void) {
   return before;
 }
 INLINE void restore_subnormals(unsigned before) { __builtin_ia32_ldmxcsr(before); }
+#elif defined(__aarch64__)
+INLINE void restore_subnormals(unsigned before) { __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)before) : "memory"); }
+INLINE unsigned flush_subnormals(void) {
+  uint64_t before;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(before) : : "memory");
+  restore_subnormals((unsigned)before | 1u << 24);            /* FZ: operands and results alike */
+  return (unsigned)before;
+}
 #else
 INLINE unsigned flush_subnormals(void) { return 0; }
 INLINE void restore_subnormals(unsigned before) { (void)before; }

@@ -20,8 +20,10 @@ typedef struct {
   void *saved;                 /* the op's own bytes, from forward to backward of this tile */
   void *scratch;               /* the op's own bytes, for this call only */
   const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` or rows made of them */
-  void *sums;                  /* ADD [n_lane][16], or [n_lane] if the op sums the lanes: sums over this tile, each started
-                                  from zero and then added once; in one direction only, forward or backward */
+  void *sums;                  /* ADD sums over this tile; NULL without n_lane. In one direction only: forward for an op with
+                                  forward_rows, else backward. [n_lane][16]: each lane its example's share; zero at every
+                                  tile, so that = does as well. [n_lane], if the op sums the lanes: the slot's so far, so
+                                  += alone does: a lane's sum starts from zero in the op, and add_sum (slots.h) adds it once */
   ptrdiff_t apart;             /* numbers of a sum, for an op that sums the lanes: 1, or 16 if it shall not this time */
   const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the batch's end */
   const void *targets;         /* IN [n_target][16], for the forward of a loss; what backward needs of them, y holds */
@@ -95,7 +97,8 @@ struct op {
   ptrdiff_t n_target;          /* of a loss: numbers of one example's target; 0: it is a label from 0 to in_size - 1 */
   ptrdiff_t param, n_param;    /* place in the flat buffers (set by the plan), and count */
   ptrdiff_t n_state;           /* numbers behind the parameters that have no gradient: running statistics */
-  ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them */
+  ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them. An op
+                                  with parameters has n_lane or backward_rows: else nothing would say their gradient */
   int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in slots.h), unless it shall not (apart):
                                   its sums are too many for a cache */
   ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */

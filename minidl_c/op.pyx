@@ -76,6 +76,17 @@ cdef class Op:
                 o.forward_rows == NULL or o.n_lane or o.summary not in range(8, 65, 8)):
             raise ValueError(f"{name}: slot_rows and join_rows come together, with forward_rows, without sums, and with a "
                              f"summary of 8, 16 ... 64 bytes, got {o.summary}")
+        if o.n_param and o.backward_rows == NULL and (o.n_lane == 0 or o.forward_rows != NULL):
+            raise ValueError(f"{name}: op has {o.n_param} parameters, but neither sums on its way backward (n_lane) nor "
+                             f"backward_rows: say n_lane = rows = {o.n_param}, and add each lane's share to t.sums; what has no "
+                             "gradient belongs to n_state")
+        if o.n_param and (o.backward_tile == NULL or o.rows == 0):
+            raise ValueError(f"{name}: op has {o.n_param} parameters, but no {'rows' if o.backward_tile != NULL else 'backward_tile'}: "
+                             "nothing would write their gradient")
+        if o.n_param and o.n_lane not in (0, o.n_param) and o.forward_rows == NULL:
+            raise ValueError(f"{name}: n_lane: expected 0, or a sum for each of {o.n_param} parameters, got {o.n_lane}")
+        if o.n_lane and (o.rows == 0 or o.n_lane % o.rows):
+            raise ValueError(f"{name}: rows: expected a divisor of {o.n_lane} sums (n_lane), got {o.rows}")
         if o.end_step != NULL and o.n_state == 0:
             raise ValueError(f"{name}: end_step wants n_state numbers to write to")
         if min(o.n_param, o.n_state, o.n_lane, o.rows, o.saved, o.scratch, o.packed) < 0 or (o.rows and o.n_param % o.rows):

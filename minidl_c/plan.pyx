@@ -236,7 +236,7 @@ cdef class Plan(Chain):
         j.rates = <const double *> a.take(rates, "float64", rounds, 1, False, "rates")
         j.grad_flat = a.take(grad, self.dtype, n, 1, True, "grad")
         if update is not None:
-            update.belong(a, n, self.dtype)
+            update.belong(a, n, self.dtype, self.late)
         a.apart()
         ask(&j.clip, clip_norm, clip_value)
         if share is not None:

@@ -1,6 +1,6 @@
 """How many threads a call may use: the only setting of this package.
 
-An explicit number and OMP_NUM_THREADS are taken as they are. Only the default is limited: to the processors this process
+An explicit number and OMP_NUM_THREADS are taken as they are, up to 1024 threads. Only the default is limited: to the processors this process
 may run on (affinity, cgroup quota), and to one thread for little work. OpenMP's own limit is read at each call, so that
 threadpoolctl and joblib act on it.
 """
@@ -102,7 +102,7 @@ cdef int threads_for(object num_threads, double work, double rounds) except -1:
     elif _chosen is not None:
         num_threads = _chosen
     else:
-        num_threads = openmp_limit()
+        num_threads = max(1, min(openmp_limit(), MAX_THREADS))         # of a number too large for it, OpenMP takes any
         if not _told:
             little = work < LITTLE_ROUND or work * rounds < LITTLE_CALL
             num_threads = 1 if little else min(num_threads, _available)

@@ -50,13 +50,15 @@ cdef class Update:
             raise ValueError(f"steps: expected from 0 to 2**62 - 1, got {steps}")
         self.c.steps = steps
 
-    cdef int belong(self, Arguments arguments, Py_ssize_t size, str dtype) except -1:
-        """Raises TypeError or ValueError unless it was made for so many parameters of this dtype."""
+    cdef int belong(self, Arguments arguments, Py_ssize_t size, str dtype, int64_t late) except -1:
+        """Raises TypeError or ValueError unless it was made for so many parameters of this dtype, and did `late` steps."""
         if self.c.update == NULL:
             raise TypeError(f"update: expected that of an optimizer, got {type(self).__name__}")
         if self.size != size or self.c.real_bytes != (4 if dtype == "float32" else 8):
             got = f"{self.size} of float{8 * self.c.real_bytes}"
             raise ValueError(f"update: expected one made for {size} parameters of {dtype}, got one for {got}")
+        if late > self.c.steps:                               # a formula would count its steps from below zero
+            raise ValueError(f"late: expected at most the {self.c.steps} steps that the optimizer has done, got {late}")
         for array in self.arrays.values():
             arguments.take(array, dtype, size, 1, True, "update")
         return 0
@@ -76,13 +78,14 @@ cdef class Update:
         cdef int64_t *steps = NULL
         if count is not None:
             steps = <int64_t *> a.take(count, "int64", 1, 1, True, "count")
-        self.belong(a, size, dtype)
-        a.apart()
         ranges = [(0, size, 1, 0)] if ranges is None else ranges
         ranges = [(index(start), index(end), float(factor), index(late)) for start, end, factor, late in ranges]
+        self.belong(a, size, dtype, max([late for *_, late in ranges], default=0))
+        a.apart()
         for start, end, factor, late in ranges:
-            if not 0 <= start <= end <= size:
-                raise ValueError(f"ranges: expected parts of {size} numbers, got {start} to {end}")
+            if not 0 <= start <= end <= size or late < 0:
+                raise ValueError(f"ranges: expected parts of {size} numbers, and steps of at least 0 that went by without, "
+                                 f"got {start} to {end} and {late}")
         cdef unsigned before = flush_subnormals()      # as inside a plan
         for start, end, factor, late in ranges:
             self.c.update(&self.c, w, g, start, end, rate * <double> factor, self.c.steps - <int64_t> late)

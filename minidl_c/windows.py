@@ -41,8 +41,9 @@ def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
 def pooling(in_shape, kernel, stride, padding, ceil_mode):
     """The numbers of a pooling: C, H, W, OH, OW, then kernel, stride, padding, and whether it is tiled.
 
-    Tiled is one with each cell in exactly one window. Output sizes are PyTorch's: with ceil_mode, a last window that
-    would start in the padding behind the input is dropped. Raises TypeError, ValueError.
+    Tiled is one with each cell in exactly one window. Output sizes are PyTorch's: with ceil_mode, a window may reach
+    beyond the padded input, by less than a stride, and a last one that would start in the padding behind the input is
+    dropped. Raises TypeError, ValueError.
     """
     C, *size = whole_numbers("input shape", in_shape, 3, 1)
     product_of("input shape", (C, *size))
@@ -63,10 +64,13 @@ def _windows(name, size, kernel, stride, padding, ceil_mode):
     if 2 * padding > kernel:
         raise ValueError(f"padding ({name}): expected at most half the kernel of {kernel}, got {padding}")
     room = size + 2 * padding - kernel
-    if room < 0:
-        raise ValueError(f"kernel: a window of {kernel} does not fit into {size} of {name} with padding {padding}")
     n = (-(-room // stride) if ceil_mode else room // stride) + 1
-    return n - 1 if ceil_mode and (n - 1) * stride >= size + padding else n
+    n -= bool(ceil_mode) and (n - 1) * stride >= size + padding
+    if n < 1:
+        room = f"{size} of {name} with padding {padding}"
+        room += f" and ceil_mode, which adds less than the stride of {stride}" if ceil_mode else ""
+        raise ValueError(f"kernel: a window of {kernel} does not fit into {room}")
+    return n
 
 
 def transposed(in_shape, filters, kernel, stride, padding, output_padding, dilation, groups):

@@ -31,6 +31,10 @@ class Conv:
         return (self.filters, self.channels // self.groups, *self.kernel)
 
     @property
+    def has_windows(self):
+        return min(self.spare) >= 0
+
+    @property
     def spare(self):
         """How far the dilated kernel can travel in the padded input, (rows, columns)."""
         top, bottom, left, right = self.padding
@@ -112,6 +116,11 @@ class Pool:
     @property
     def x_shape(self):
         return (self.batch, self.channels, self.height, self.width)
+
+    @property
+    def has_windows(self):
+        """Whether at least one fits; in ceil mode it may reach beyond the padding, by less than a stride."""
+        return min(self.out_size) > 0
 
     @property
     def spare(self):
@@ -219,6 +228,11 @@ POOL_FORMS = {
         "width": c.width + 17,
         "kernel": _ints(rng.integers(16, 20, 2)),
     },
+    "beyond the padding": lambda rng, c: {
+        "kernel": (kernel := _beyond(rng, (c.height + 2 * c.padding[0], c.width + 2 * c.padding[1]))),
+        "stride": kernel,
+        "ceil_mode": True,
+    },
 }
 
 
@@ -228,7 +242,7 @@ def _cases(draw, forms, seed, count, fits):
     fixed = list(forms.values())
     for index in range(count):
         case = None
-        while case is None or min(case.spare) < 0 or not fits(case):
+        while case is None or not case.has_windows or not fits(case):
             case = draw(rng)
             case = replace(case, **fixed[index % len(fixed)](rng, case))
         yield case

@@ -102,6 +102,12 @@ def test_omp_num_threads_is_taken_as_it_is():
     assert run("-c", code, OMP_NUM_THREADS="5").strip() == "5"
 
 
+@pytest.mark.skipif(not minidl.show_config().openmp, reason="built without OpenMP")
+@pytest.mark.parametrize("told", ["1025", "100000", "99999999999"])
+def test_omp_num_threads_has_the_bounds_of_num_threads(told):
+    assert run("-c", "import minidl; print(minidl.get_num_threads())", OMP_NUM_THREADS=told).strip() == "1024"
+
+
 def test_default_keeps_to_the_processors_of_this_process():
     code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); import minidl; print(minidl.get_num_threads())"  # noqa: E501
     env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}

@@ -142,7 +142,7 @@ class Check:
         """Other dtypes, byte order or layout, a list, None, and outputs that cannot be written."""
         __tracebackhide__ = True
         array = call.arguments[name]
-        wrong = [array.astype(dtype) for dtype in dtypes if np.dtype(dtype) != array.dtype]
+        wrong = [np.ones(array.shape, dtype) for dtype in dtypes if np.dtype(dtype) != array.dtype]
         wrong += [np.repeat(array, 2, axis=-1)[..., ::2], array.tolist()]
         if array.itemsize > 1:
             wrong.append(array.astype(array.dtype.newbyteorder()))

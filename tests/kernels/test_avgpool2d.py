@@ -109,6 +109,9 @@ def test_a_last_window_that_would_start_in_the_padding_is_dropped(check):
         (6, 3, 2, 1, [3, 3, 3, 2], [2, 3, 3, 1]),  # of what it has behind the end, one is padding
         (4, 2, 3, 1, [2, 2], [1, 2]),
         (1, 2, 2, 1, [2], [1]),
+        (1, 5, 5, 0, [1], [1]),  # the window is larger than all there is
+        (3, 7, 3, 1, [5], [3]),
+        (2, 8, 3, 2, [6], [2]),
     ],
 )
 def test_what_a_window_is_divided_by(check, size, kernel, stride, padding, counted, inside):
@@ -171,6 +174,7 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
     [
         ({"kernel": (0, 2)}, "kernel: expected numbers from 1"),
         ({"kernel": (9, 2)}, "kernel: a window of 9 does not fit into 6 of height with padding 1"),
+        ({"kernel": (9, 2), "ceil_mode": True}, "padding 1 and ceil_mode, which adds less than the stride of 1"),
         ({"kernel": (2**16, 2**15)}, r"kernel: expected fewer than 2\*\*31 cells"),
         ({"stride": (1, 0)}, "stride: expected numbers from 1"),
         ({"padding": (2, 0)}, "padding .height.: expected at most half the kernel of 3, got 2"),

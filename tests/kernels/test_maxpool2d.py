@@ -101,6 +101,7 @@ def test_random_geometries_reach_every_corner():
         "not rounded up into the padding": lambda c: (
             c.ceil_mode and c.spare[0] % c.stride[0] and c.out_size[0] == replace(c, ceil_mode=False).out_size[0]
         ),
+        "beyond the padding": lambda c: min(c.spare) < 0,
         "one output pixel": lambda c: c.out_size == (1, 1),
         "not square": lambda c: c.kernel[0] != c.kernel[1] and c.padding[0] != c.padding[1],
         "more than 256 cells": lambda c: np.prod(c.kernel) > 256,
@@ -228,6 +229,22 @@ def test_ceil_mode_drops_windows_in_the_padding(check, size, kernel, stride, pad
         check.refused(call, {}, match=r"\by\b")
 
 
+@pytest.mark.parametrize(
+    ("size", "kernel", "stride", "padding"),
+    [(1, 5, 5, 0), (1, 2, 2, 0), (4, 5, 2, 0), (4, 9, 6, 0), (3, 7, 3, 1), (2, 8, 3, 2), (3, 8, 9, 2)],
+)
+def test_ceil_mode_takes_a_window_beyond_the_padding(check, size, kernel, stride, padding):
+    """One, where none fits, if what it lacks is less than a stride (PyTorch)."""
+    upright = Pool(17, 2, size, 9, (kernel, 1), (stride, 1), (padding, 0), ceil_mode=True)
+    lying = Pool(17, 2, 9, size, (1, kernel), (1, stride), (0, padding), ceil_mode=True)
+    assert (upright.out_size, lying.out_size) == ((1, 9), (9, 1))
+    rng = np.random.default_rng(size)
+    for case in (upright, lying):
+        for content in CONTENTS:
+            dy = rng.integers(-9, 10, case.y_shape).astype("f4")
+            compare(check, case, content(rng, case.x_shape), dy, DTYPES, 0, content.__name__)
+
+
 @pytest.mark.parametrize("case", [OVERLAPPING, Pool(17, 2, 4, 5, (2, 3), (2, 1))])
 def test_gradients_equal_finite_differences(check, case):
     """Of sum(y dy), by every entry of every row; half a step never changes the winner."""
@@ -333,8 +350,12 @@ def test_huge_numbers_are_refused(check, call, name, huge):
 
 @pytest.mark.parametrize("ceil_mode", [False, True])
 def test_a_kernel_larger_than_the_padded_input_is_refused(check, call, ceil_mode):
-    check.refused(call, {"kernel": (9, 2), "ceil_mode": ceil_mode}, match="kernel")
-    rows = int(ceil_mode)  # by the formula; PyTorch computes such a window in ceil mode
-    y = np.full((17, 2, rows, 6), 7, "f4")
-    empty = {"kernel": (9, 2), "stride": (2, 1), "ceil_mode": ceil_mode}
-    check.refused(call, {**empty, "dy" if "dy" in call.arguments else "y": y}, match="kernel")
+    """In ceil mode, where it is larger by a stride or more."""
+    case = Pool(17, 2, *call.arguments["x"].shape[2:], (9, 2), (1, 1), (1, 1), ceil_mode)
+    assert case.spare[0] < 0 and case.out_size[0] < 1
+    for stride in ((1, 1), (-case.spare[0] if ceil_mode else 20, 1)):
+        wrong = {"kernel": (9, 2), "stride": stride, "padding": (1, 1), "ceil_mode": ceil_mode}
+        check.refused(call, wrong, match="kernel: a window of 9 does not fit into . of height with padding 1")
+        for rows in (0, 1):
+            y = np.full((17, 2, rows, 6), 7, "f4")
+            check.refused(call, {**wrong, "dy" if "dy" in call.arguments else "y": y}, match="kernel")

@@ -1,7 +1,11 @@
 """overlay: arrays that live at the same time never share a byte, and those that do not, do."""
 
-import numpy as np
+import sys
 
+import numpy as np
+import pytest
+
+from minidl_c import overlay as module
 from minidl_c.overlay import overlay
 
 
@@ -30,3 +34,60 @@ def test_memory_is_little_more_than_what_ever_lives_at_once(rng):
         shares.append(overlay(spans)[1] / most)
     assert min(shares) >= 1
     assert np.median(shares) < 1.15
+
+
+def first_fit(spans):
+    """The definition: the largest first, each at the lowest place that is free of all that live at a common time."""
+    places, placed = [0] * len(spans), []
+    for i in sorted(range(len(spans)), key=lambda i: -spans[i][0]):
+        size, first, last = spans[i]
+        there = sorted((at, at + n) for at, n, a, b in placed if a <= last and first <= b and n)
+        for start, stop in there:
+            if places[i] + size <= start:
+                break
+            places[i] = max(places[i], stop)
+        placed.append((places[i], size, first, last))
+    return places, max((at + n for at, n, _, _ in placed), default=0)
+
+
+def test_places_are_those_of_first_fit(rng):
+    for n in [0, 1, 2, *rng.integers(3, 80, 300)]:
+        spans = random_spans(rng, n)
+        assert overlay(spans) == first_fit(spans)
+
+
+SIZES = (64, 128, 192, 512, 1024)
+NETS = {  # the values of a chain of n layers, by when they live
+    "inference": lambda n: [(SIZES[k % 5], k, k + 1) for k in range(n)],
+    "inference, all sizes": lambda n: [(64 * (k * 7919 % n + 1), k, k + 1) for k in range(n)],
+    "without numbers": lambda n: [(0, k, k + 1) for k in range(n)],
+    "training": lambda n: [
+        *((SIZES[k % 5], k, 2 * n - k) for k in range(n)),
+        *((SIZES[k % 5], 2 * n - k - 1, 2 * n - k) for k in range(n)),
+    ],
+}
+
+
+def lines_run(spans):
+    """How many lines of overlay.py run: its work, whatever the machine does besides."""
+    count = 0
+
+    def trace(frame, event, argument):
+        nonlocal count
+        count += event == "line"
+        return trace if frame.f_code.co_filename == module.__file__ else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        overlay(spans)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_work_grows_with_the_layers_and_not_with_their_square(net):
+    small, large = (lines_run(NETS[net](n)) for n in (250, 2000))
+    assert small > 250
+    assert large < 8 * 1.6 * small  # 8 times the layers; a tree over them is three levels deeper

@@ -3,11 +3,16 @@
 import numpy as np
 import pytest
 from geometries import pool_cases
+from plans import IN, OUT, SIZE, training
 
+from minidl_c.adaptive import AdagradUpdate, AdamUpdate
 from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.dense import DenseOp
+from minidl_c.elementwise_losses import ElementwiseLossOp
 from minidl_c.maxpool2d import MaxPool2DOp, maxpool2d_backward, maxpool2d_forward
 from minidl_c.plan import Plan
 from minidl_c.relu import ReLUOp
+from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 NOTHING = np.empty(0, "f4")
 
@@ -58,3 +63,67 @@ def test_a_relu_stays_where_nothing_is_behind_it_that_could_do_it():
     maxpool2d_forward(x, pooled, (2, 2), (2, 2))
     forward_batch(ReLUOp((1, 2, 2)), pooled, expected := np.empty_like(pooled))
     assert y.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize(("late", "steps"), [((4,), 3), ((1,), 0), ((2**62,), 5)])
+def test_an_optimizer_that_did_fewer_steps_than_went_by_is_refused(late, steps):
+    given = training()
+    given["update"] = update = AdamUpdate(SIZE, "float32")
+    update.steps = steps
+    ops = [DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))]
+    with pytest.raises(ValueError, match=f"late: expected at most the {steps} steps .* got {late[0]}"):
+        Plan(ops, [0, 0], True, late=(*late, 0)).train(**given)
+    assert (update.steps, given["count"][0]) == (steps, 0) and not given["param"].any()
+    frozen = Plan(ops, [0, 0], True, frozen=(True, False), late=(*late, 0))
+    assert frozen.train(**given) == len(given["rates"])  # it is not updated
+    with pytest.raises(ValueError, match="late: expected steps, at least 0, got -1"):
+        Plan(ops, [0, 0], True, late=(-1, 0))
+
+
+@pytest.mark.parametrize("offsets", [(0, 0), (0, 14), (7, 0), (1, 0), (100, 93), (0, 3)])
+def test_parameters_that_overlap_are_refused_wherever_they_lie(offsets):
+    """Those of a layer are 15; between the two stand ops without parameters, whose place says nothing."""
+    first, second = DenseOp((IN,), OUT), DenseOp((OUT,), 2)
+    ops = [first, ReLUOp((OUT,)), ReLUOp((OUT,)), second]
+    with pytest.raises(ValueError, match=r"op [03], DenseOp: its parameters, \d+ to \d+, overlap those of op [03]"):
+        Plan(ops, [offsets[0], 0, 5, offsets[1]])
+    assert Plan(ops, [0, 5, 15, 15]).sources == tuple(ops)
+    assert Plan(ops, [8, 0, 5, 0]).sources == tuple(ops)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("batch", [1, 16, 17, 33, 64, 100, 200, 300])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_step_gives_the_gradient_of_the_formula(dtype, batch, threads):
+    """Of whole numbers: sums are exact. A step keeps less of each tile than a forward by hand."""
+    rng = np.random.default_rng(batch)
+    x, targets = rng.integers(1, 5, (batch, 7)), rng.integers(1, 5, (batch, 4))
+    loss = ElementwiseLossOp((4,), "mean_squared_error", dtype=dtype)
+    plan = Plan([DenseOp((7,), 4, dtype), loss], [0, 0], has_loss=True)
+    param, grad, losses = np.zeros(32, dtype), np.empty(32, dtype), np.empty(batch, dtype)
+    given = x.astype(dtype), None, batch, targets.astype(dtype), None, losses, None, np.ones(1), np.ones(1)
+    assert plan.train(*given, param, grad, None, threads, 0, np.zeros(1, "i8")) == 1
+    dy = -targets / 2  # the slope of a mean of 4 squares
+    assert np.array_equal(grad[:28].reshape(7, 4), x.T @ dy) and np.array_equal(grad[28:], dy.sum(axis=0))
+
+
+@pytest.mark.parametrize("kind", [AdamUpdate, AdagradUpdate])
+def test_steps_in_one_call_are_steps_one_by_one(kind):
+    """Each with the count of its own, which bias corrections and falling rates depend on."""
+    options = {"lr_decay": 0.3} if kind is AdagradUpdate else {}
+    ops = [DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))]
+    together, apart = training(), training()
+    for given in (together, apart):
+        given["x"] = np.random.default_rng(0).standard_normal(given["x"].shape).astype("f4")
+        given["update"] = kind(SIZE, "float32", **options)
+    steps = len(together["rates"])
+    assert Plan(ops, [0, 0], True).train(**together) == steps
+    by_position = ("rows", "losses", "scores", "numbers")
+    for k in range(steps):
+        part = {name: apart[name][8 * k : 8 * k + 8] for name in by_position}
+        one = apart | part | {name: apart[name][k : k + 1] for name in ("totals", "rates")}
+        assert Plan(ops, [0, 0], True).train(**one) == 1
+    for given in (together, apart):
+        assert (given["count"][0], given["update"].steps) == (steps, steps)
+    for name in ("param", "grad", "losses", "scores"):
+        assert together[name].tobytes() == apart[name].tobytes(), name

@@ -5,10 +5,11 @@ import pytest
 import reference as ref
 from geometries import conv_cases, pool_cases
 
+from minidl_c.avgpool2d import AvgPool2DOp
 from minidl_c.batch import backward_batch, forward_batch, loss_batch
 from minidl_c.conv2d import conv2d_backward, conv2d_forward
 from minidl_c.dense import dense_backward, dense_forward
-from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
+from minidl_c.maxpool2d import MaxPool2DOp, maxpool2d_backward, maxpool2d_forward
 from minidl_c.relu import ReLUOp
 from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
@@ -95,6 +96,42 @@ def test_maxpool2d(check, seed, content):
             check.equal(y, *numbers(ty), f"y {dtype} {content} {case}")
             check.equal(dx, *numbers(tx.grad), f"dx {dtype} {content} {case}")
             check.count("maxpool2d beside PyTorch", dtype)
+
+
+@pytest.mark.parametrize("count", [True, False])
+@pytest.mark.parametrize("seed", range(100, 103))
+def test_avgpool2d(check, seed, count):
+    rng = np.random.default_rng(seed)
+    for case in pool_cases(seed, 60):
+        x, dy = (rng.integers(-9, 10, shape).astype("f4") for shape in (case.x_shape, case.y_shape))
+        tx = leaf(x)
+        ty = functional.avg_pool2d(tx, case.kernel, case.stride, case.padding, case.ceil_mode, count)
+        ty.backward(torch.tensor(dy, dtype=torch.float64))
+        for dtype in DTYPES:
+            op = AvgPool2DOp(case.x_shape[1:], **case.options, count_include_pad=count, dtype=dtype)
+            y, dx = outputs(check, dtype, ty.shape, x.shape)
+            forward_batch(op, x.astype(dtype), y)
+            backward_batch(op, dy.astype(dtype), x.astype(dtype), dx)
+            bound = 500 * np.finfo(dtype).eps
+            check.close(y, *numbers(ty), bound, f"y {dtype} {case}")
+            check.close(dx, *numbers(tx.grad), 9 * bound, f"dx {dtype} {case}")
+            check.count("avgpool2d beside PyTorch", dtype)
+
+
+@pytest.mark.parametrize("size", range(1, 7))
+@pytest.mark.parametrize("stride", range(1, 7))
+def test_pools_of_every_size_in_ceil_mode(stride, size):
+    """As many windows as in PyTorch, or refused as there."""
+    for kernel in range(1, 13):
+        for padding in range(kernel // 2 + 1):
+            window = (kernel, 1), (stride, 1), (padding, 0)
+            try:
+                pooled = functional.max_pool2d(torch.zeros(1, 1, size, 1), *window, ceil_mode=True)
+            except RuntimeError:
+                with pytest.raises(ValueError, match="does not fit"):
+                    MaxPool2DOp((1, size, 1), *window, True)
+                continue
+            assert MaxPool2DOp((1, size, 1), *window, True).out_shape == tuple(pooled.shape[1:]), (size, window)
 
 
 @pytest.mark.parametrize("seed", range(100, 105))

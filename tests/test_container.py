@@ -9,6 +9,7 @@ import pytest
 from minidl import Layer, Sequential, Trainer
 from minidl.initializers import ones
 from minidl.layers import (
+    BatchNorm1D,
     BatchNorm2D,
     Block,
     Conv2D,
@@ -304,3 +305,10 @@ def test_weights_that_the_outer_dtype_cannot_hold_are_refused():
     base.params["0.weight"].value[0, 0] = 1e300
     with pytest.raises(ValueError, match=r"layer 0, Block.*'weight'.*float32 can hold"):
         Sequential([base], (3,))
+
+
+def test_it_wants_as_many_examples_as_the_layer_in_it_that_wants_most():
+    layer = Residual(Dense(3), BatchNorm1D())
+    Sequential([Dense(3), layer], (3,))
+    assert layer.least_examples == 2
+    check_layer(Residual(Dense(3), BatchNorm1D()), (3,), couples_examples=True)

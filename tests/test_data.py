@@ -267,3 +267,20 @@ def test_no_array_of_the_users_is_written_to():
         np.testing.assert_array_equal(x, before)
         np.testing.assert_array_equal(y, Y)
         assert (weight == 1).all() and (dy == 1).all()
+
+
+def test_each_seed_and_epoch_has_an_order_of_its_own():
+    orders = {tuple(epoch_order(20, seed, epoch, True)) for seed in range(12) for epoch in range(12)}
+    assert len(orders) == 144
+
+
+def test_balanced_class_weights_have_all_digits():
+    y = np.repeat([0, 1, 2], [1, 3, 7])
+    assert class_weights("balanced", y)[0] == 11 / 3
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39])
+def test_numbers_that_float32_does_not_hold_are_refused(value):
+    with pytest.raises(ValueError, match=r"X: expected numbers of at most 3\.4e\+38 \(float32\), got larger ones"):
+        Examples(np.array([[0.0, value]]), (2,), "float32")
+    Examples(np.array([[0.0, value]]), (2,), "float64")

@@ -341,3 +341,16 @@ def test_large_seeds(seed):
     assert len(trainer.fit(X, Y, validation_split=0.25, verbose=0)["val_loss"]) == 1
     with pytest.raises(ValueError, match="seed: expected at most"):
         Trainer(model, "softmax_cross_entropy", SGD(0.1), seed=2**70)
+
+
+def test_without_shuffling_a_split_keeps_the_order_of_the_data():
+    seen = []
+
+    def noting(scores, y):
+        seen.extend(y)
+        return ((scores - y[:, None]) ** 2).sum(axis=1), 2 * (scores - y[:, None])
+
+    X, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30.0)
+    Trainer(Sequential([Dense(1)], (4,)), noting, SGD(1e-6)).fit(X, y, shuffle=False, validation_split=0.2, verbose=0)
+    trained, held = seen[:24], seen[24:]
+    assert trained == sorted(trained) and held == sorted(held) and sorted(seen) == y.tolist()

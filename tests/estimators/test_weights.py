@@ -154,3 +154,11 @@ def test_labels_of_rows_of_weight_zero_may_be_anything():
     estimator = classifier().fit(X, labels, sample_weight=weights)
     expected = classifier().fit(X[5:], labels[5:])
     np.testing.assert_array_equal(estimator.predict_proba(X), expected.predict_proba(X))
+
+
+def test_a_label_that_only_rows_of_weight_zero_have_is_no_class():
+    weights = np.ones(N)
+    weights[:5] = 0
+    labels = np.where(np.arange(N) < 5, 99, Y)
+    fitted = classifier([Flatten(), Dense(len(np.unique(Y[5:])))]).fit(X, labels, sample_weight=weights)
+    assert 99 not in fitted.classes_

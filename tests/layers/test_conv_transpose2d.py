@@ -84,3 +84,10 @@ def test_weights_move_to_pytorch(rng):
     twin.load_state_dict({name.partition(".")[2]: torch.tensor(a) for name, a in model.state_dict().items()})
     x = rng.normal(size=(5, 4, 8, 8))
     np.testing.assert_allclose(model.predict(x), twin(torch.tensor(x)).detach().numpy(), atol=1e-12)
+
+
+def test_first_outputs_of_a_stride_that_is_no_square(rng):
+    """Of 6 x 2 taps at stride (3, 1), 3 x 1 and not 1 x 2 are left of one input: 4 of 12 are inputs of an output."""
+    model = built(ConvTranspose2D(32, (6, 2), (3, 1)), (64, 12, 12))
+    y = model.predict(np.maximum(rng.normal(size=(16, 64, 12, 12)), 0))
+    assert 0.8 < y[:, :, 6:-6, 3:-3].var() < 1.25

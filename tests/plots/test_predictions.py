@@ -298,3 +298,17 @@ def test_more_refusals():
 
     with pytest.raises(ValueError, match=r"model: expected probabilities \(n, 3\), got \(200, 2\)"):
         plots.misclassified(Wrong(), X, ["cat"] * 200)
+
+
+def test_of_equally_sure_mistakes_the_one_with_less_for_the_truth_comes_first():
+    class Fixed:
+        classes_ = np.arange(3)
+
+        def predict_proba(self, X):
+            return np.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4], [0.5, 0.2, 0.3]])
+
+    figure = plots.misclassified(Fixed(), X[:3], np.ones(3, int), class_names=["a", "b", "c"])
+    drawn = [np.asarray(image.get_array()).reshape(6, 6) for image in figure.axes[0].images]
+    expected = [X[i, 0] for i in (1, 2, 0)]
+    for one, other in zip(drawn, expected, strict=True):
+        np.testing.assert_array_equal(np.argsort(one, None), np.argsort(other, None))

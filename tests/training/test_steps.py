@@ -10,7 +10,7 @@ import pytest
 
 from minidl import Layer, Sequential, Trainer
 from minidl.data import fingerprint
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
+from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl.training.steps import FusedSteps, StagedSteps, make_steps
@@ -304,3 +304,18 @@ def test_targets_of_any_kind_can_be_told_from_others():
     for y in (Y.astype(object), Y.astype("M8[s]"), Y.astype(str)):
         assert fingerprint(y, np.arange(45)) == fingerprint(y.copy(), np.arange(45))
         assert fingerprint(y, np.arange(45)) != fingerprint(y[::-1], np.arange(45))
+
+
+@pytest.mark.parametrize("front", [0, 1], ids=["native", "staged"])
+def test_a_step_that_is_refused_leaves_buffers_alone(front):
+    """Running statistics of a batch whose gradient is not finite: a step is whole or did not happen."""
+    layers = [*(Same() for _ in range(front)), Conv2D(3, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
+    model = Sequential(layers, input_shape=(1, 6, 6))
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
+    trainer.train_batch(X, Y)
+    model.params[f"{front + 4}.weight"].value = np.full((3, 48), 1e38, "float32")
+    before = weights(model)
+    with pytest.raises(FloatingPointError):
+        trainer.train_batch(X, Y)
+    assert weights(model) == before
+    assert any("running_mean" in name for name in before)

@@ -59,7 +59,7 @@ def test_it_computes_what_onnxruntime_does(build, tmp_path):
 def test_the_other_order_is_refused(op, shape, tmp_path):
     g = Graph()
     g.add(op, g.normal(*shape), "x")
-    with pytest.raises(ValueError, match=rf"node '{op}_0' \({op}\): expected what is computed from the examples as its"):
+    with pytest.raises(ValueError, match=rf"'{op}_0' \({op}\): expected what is computed from the examples as its"):
         check(g, tmp_path)
 
 
@@ -74,6 +74,10 @@ def test_dropout(ratio, expected, tmp_path):
             g.chain("Dropout", *([] if ratio is None else [g.constant(ratio, "float32")]))
         model = check(g, tmp_path, "ReLU", "Dropout")
         assert model.layers[1].rate == expected
+
+
+def test_softmax_before_opset_13(tmp_path):
+    check(Graph((4, 1, 1), opset=11).chain("Softmax"), tmp_path, "Softmax")
 
 
 def test_what_training_on_would_use_of_batch_norm(tmp_path):

@@ -311,4 +311,4 @@ def test_of_equally_sure_mistakes_the_one_with_less_for_the_truth_comes_first():
     drawn = [np.asarray(image.get_array()).reshape(6, 6) for image in figure.axes[0].images]
     expected = [X[i, 0] for i in (1, 2, 0)]
     for one, other in zip(drawn, expected, strict=True):
-        np.testing.assert_array_equal(np.argsort(one, None), np.argsort(other, None))
+        assert np.corrcoef(one.ravel(), other.ravel())[0, 1] > 0.99

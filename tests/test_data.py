@@ -276,7 +276,8 @@ def test_each_seed_and_epoch_has_an_order_of_its_own():
 
 def test_balanced_class_weights_have_all_digits():
     y = np.repeat([0, 1, 2], [1, 3, 7])
-    assert class_weights("balanced", y)[0] == 11 / 3
+    weights = class_weights("balanced", y)
+    assert weights.dtype == np.float64 and weights[0] == 11 / 3
 
 
 @pytest.mark.parametrize("value", [1e39, -1e39])

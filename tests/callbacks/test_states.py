@@ -16,7 +16,7 @@ CALLBACKS = {
     "average": lambda path: WeightAverage(0.5),
     "checkpoint": lambda path: Checkpoint(path / "other-{step}", keep=1),
 }
-ARRAYS = [np.zeros(3), {"0.weight": np.zeros(2)}]
+ARRAYS = [np.zeros(3), np.zeros(7, "float32"), {"0.weight": np.zeros(2)}]
 ODD = [None, True, -1, 1.5, float("nan"), "x", [], ["x"], {}, {"x": 1}, ["../x-1"], *ARRAYS]
 
 

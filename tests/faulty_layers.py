@@ -90,6 +90,24 @@ class Pool(Layer):
         np.add.at(dx, places, dy)
 
 
+class Columns(Layer):
+    """Hands on the features from `start` to `stop`, as a view."""
+
+    def __init__(self, start, stop):
+        self.start, self.stop = start, stop
+
+    def build(self, in_shape):
+        return (self.stop - self.start, *in_shape[1:])
+
+    def forward(self, x, training):
+        return x[:, self.start : self.stop]
+
+    def backward(self, dy):
+        dx = np.zeros((len(dy), *self.in_shape), dy.dtype)
+        dx[:, self.start : self.stop] = dy
+        return dx
+
+
 # ---- layers with a bug ---------------------------------------------------------------------------
 class WrongDx(Scale):
     def backward(self, dy):

@@ -7,6 +7,7 @@ from faulty_layers import (
     AccumulatesByItself,
     BatchInTheShape,
     Center,
+    Columns,
     CountsInInference,
     DrawsInInference,
     DriftsInInference,
@@ -56,7 +57,17 @@ from minidl.testing import check_layer
 # ---- what keeps the contract passes ----------------------------------------------------------------
 @pytest.mark.parametrize(
     ("layer", "shape"),
-    [(Scale(), (3,)), (Scale(), (2, 3, 2)), (Project(3), (4,)), (Pool(), (2, 6)), (Drop(), (5,)), (Drop(), (2, 3))],
+    [
+        (Scale(), (3,)),
+        (Scale(), (2, 3, 2)),
+        (Project(3), (4,)),
+        (Pool(), (2, 6)),
+        (Drop(), (5,)),
+        (Drop(), (2, 3)),
+        (Columns(1, 3), (6,)),
+        (Columns(0, 1), (2, 3, 4)),
+        (Parallel(Columns(0, 2), Columns(2, 3)), (3, 2)),
+    ],
     ids=str,
 )
 def test_layers_in_numpy_pass(layer, shape):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from minidl.arrays import Array
 from minidl.container import Container
 from minidl.data import Index
+from minidl.forked import death_of
 from minidl.layer import Layer, Shape, drew
 from minidl.network import Network
 from minidl.parameters import Parameters
@@ -112,6 +114,29 @@ def _blame(failure: str, read_only: str) -> Iterator[None]:
         if "read-only" in str(error):
             raise AssertionError(f"{read_only}; it has to make an array of its own") from error
         raise AssertionError(f"{failure}: {error}") from error
+
+
+def check_survival(name: str, layer: Layer, in_shape: Shape) -> None:
+    """A kernel uses no memory that it does not have. One that does kills a forked child, and not this process."""
+    for told, leaf in _leaves(name, build(layer, in_shape, "float64").layers[0]):
+        for dtype in ("float32", "float64") if leaf.native else ():
+            net = build(leaf, leaf.in_shape, dtype)
+            x, dy = np.zeros((LARGE, *leaf.in_shape), dtype), np.zeros((LARGE, *net.layers[0].out_shape), dtype)
+            killed = f"{told}: its kernel kills the process"
+            death = death_of(partial(_run, net, x, dy, True))
+            assert death is None, (
+                f"{killed} ({death}): it uses memory that it does not have (what other kinds of ops find in op.h is NULL)"
+            )
+            death = death_of(partial(_run, net, x, dy, False))
+            assert death is None, (
+                f"{killed} ({death}) when nothing needs dx: t.dx is NULL then, and backward must not write there "
+                "(and still leave the sums of its parameters)"
+            )
+
+
+def _run(net: Network, x: Array, dy: Array, want_dx: bool) -> None:
+    net.predict(x, THREADS)
+    net.backward(net.forward(x, THREADS)[1], dy, want_dx)
 
 
 def check_shapes(name: str, layer: Layer, in_shape: Shape, rng: np.random.Generator) -> None:

@@ -17,6 +17,7 @@ from minidl.contract import (
     check_inference,
     check_random_numbers,
     check_shapes,
+    check_survival,
     freeze,
 )
 from minidl.contract_batch import check_neighbours, check_rows, check_sums
@@ -39,7 +40,8 @@ def check_layer(layer: Layer, in_shape: Shape, couples_examples: bool = False, s
     backward overwrites. A number at a kink or a tie is moved, and has to be right on both sides of it; a layer that is
     all kinks fails. Random numbers from `self.rng` repeat, and buffers begin each training forward as `build` made
     them, so layers that draw or remember are checked like any other. The gradients stay the same when nobody asks for
-    dx, when an inference comes in between, and with other ops in front and behind.
+    dx, when an inference comes in between, and with other ops in front and behind. A kernel is tried in a forked child
+    first, and one that kills the process there (it writes dx where it is NULL) is told.
 
     >>> from minidl.layers import Dense
     >>> check_layer(Dense(2), (3,))
@@ -50,6 +52,7 @@ def check_layer(layer: Layer, in_shape: Shape, couples_examples: bool = False, s
     rng = np.random.default_rng(seed)
     net = build(layer, in_shape, "float64")
     x = freeze(draw(rng, (BATCH, *in_shape)))
+    check_survival(name, layer, in_shape)
     check_shapes(name, layer, in_shape, rng)
     check_dtypes(name, layer, in_shape)
     check_buffers(name, layer, in_shape, x)

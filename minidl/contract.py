@@ -125,7 +125,7 @@ def check_survival(name: str, layer: Layer, in_shape: Shape) -> None:
             killed = f"{told}: its kernel kills the process"
             death = death_of(partial(_run, net, x, dy, True))
             assert death is None, (
-                f"{killed} ({death}): it uses memory that it does not have (what other kinds of ops find in op.h is NULL)"
+                f"{killed} ({death}): it uses memory that it does not have (what only other kinds of ops have is NULL)"
             )
             death = death_of(partial(_run, net, x, dy, False))
             assert death is None, (

@@ -12,7 +12,7 @@ MAX_LINES, MAX_TEST_LINES = 300, 500
 # Imports only point down. Modules of one floor do not know each other.
 FLOORS = (
     {"arguments", "arrays", "config", "datasets", "forked", "initializers", "saving", "shapes", "training"},
-    {"param", "saving.atomic", "saving.encoding", "sparse", "sums", "team"},
+    {"param", "saving.atomic", "saving.encoding", "samples", "sparse", "sums", "team"},
     {"distributed", "layer", "saving.files", "training.signals"},
     {"callbacks.history_file", "callbacks.monitor", "container", "losses.native", "optimizer"},
     {"freezing", "plots.figures"},

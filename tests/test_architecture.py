@@ -21,7 +21,7 @@ FLOORS = (
     | {"schedules", "state"},
     {"callbacks", "layers", "losses", "plots.windows", "stages", "training.hooks", "training.remembered"},
     {"network", "plots.panels"},
-    {"by_hand", "per_example", "stack", "summary", "training.progress"},
+    {"by_hand", "channels", "per_example", "stack", "summary", "training.progress"},
     {"sequential"},
     {"onnx.graph", "places"},
     {"onnx.branches", "onnx.files", "onnx.reading", "onnx.writing"},

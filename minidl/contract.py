@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ import numpy as np
 from minidl.arrays import Array
 from minidl.container import Container
 from minidl.data import Index
+from minidl.forked import death_of
 from minidl.layer import Layer, Shape, drew
 from minidl.network import Network
 from minidl.parameters import Parameters
+from minidl.samples import Samples
 from minidl.sequential import Sequential
 from minidl.stack import apart, together
 
@@ -114,40 +117,78 @@ def _blame(failure: str, read_only: str) -> Iterator[None]:
         raise AssertionError(f"{failure}: {error}") from error
 
 
-def check_shapes(name: str, layer: Layer, in_shape: Shape, rng: np.random.Generator) -> None:
+def check_survival(name: str, layer: Layer, in_shape: Shape) -> None:
+    """A kernel uses no memory that it does not have. One that does kills a forked child, and not this process."""
+    for told, leaf in _leaves(name, build(layer, in_shape, "float64").layers[0]):
+        for dtype in ("float32", "float64") if leaf.native else ():
+            net = build(leaf, leaf.in_shape, dtype)
+            x, dy = np.zeros((LARGE, *leaf.in_shape), dtype), np.zeros((LARGE, *net.layers[0].out_shape), dtype)
+            killed = f"{told}: its kernel kills the process"
+            death = death_of(partial(_run, net, x, dy, True))
+            assert death is None, (
+                f"{killed} ({death}): it uses memory that it does not have (what only other kinds of ops have is NULL)"
+            )
+            death = death_of(partial(_run, net, x, dy, False))
+            assert death is None, (
+                f"{killed} ({death}) when nothing needs dx: t.dx is NULL then, and backward must not write there "
+                "(and still leave the sums of its parameters)"
+            )
+
+
+def _run(net: Network, x: Array, dy: Array, want_dx: bool) -> None:
+    net.predict(x, THREADS)
+    net.backward(net.forward(x, THREADS)[1], dy, want_dx)
+
+
+def check_shapes(name: str, layer: Layer, samples: Samples) -> None:
     """Batches of any size go forward and backward, in both dtypes, to the shapes that build promised."""
     for dtype in ("float32", "float64"):
-        net = build(layer, in_shape, dtype)
+        net = build(layer, samples.shape, dtype)
         out_shape = net.layers[0].out_shape
-        for n in (0, net.layers[0].least_examples, 2, 17):
-            x = freeze(rng.standard_normal((n, *in_shape)).astype(dtype))
-            with _blame(f"{name}: a batch of {n} failed", f"{name}: writes into x"):
+        for n in (net.layers[0].least_examples, 2, 17, 0):
+            x = freeze(samples.many(n).astype(dtype))
+            failed = f"{name}: a batch of {n} failed{'' if n else ' (the contract: a batch may have no examples)'}"
+            with _blame(failed, f"{name}: writes into x"):
                 y, tape = net.forward(x, THREADS)
-            with _blame(f"{name}: a batch of {n} failed", f"{name}: backward writes into x or dy"):
+            with _blame(failed, f"{name}: backward writes into x or dy"):
                 dx = net.backward(tape, freeze(np.zeros((n, *out_shape), dtype)), want_dx=True)
             assert y.shape == (n, *out_shape), f"{name}: expected an output of shape {(n, *out_shape)}, got {y.shape}"
             assert dx is not None and dx.shape == x.shape, f"{name}: expected dx of shape {x.shape}"
 
 
-def check_dtypes(name: str, layer: Layer, in_shape: Shape) -> None:
+def check_dtypes(name: str, layer: Layer, x: Array) -> None:
     """A layer in NumPy keeps the model's dtype: the model would convert what it returns, in every step."""
     for dtype in ("float32", "float64"):
-        for told, fresh in _leaves(name, build(layer, in_shape, dtype).layers[0]):
-            if fresh.native:
-                continue
-            fresh.begin_step(0, 0)
-            x = np.random.default_rng(1).standard_normal((2, *fresh.in_shape))
-            y = fresh.forward(freeze(x.astype(dtype)), True)
-            assert y.dtype == dtype, f"{told}: expected an output of {dtype}, got {y.dtype}"
-            dx = fresh.backward(np.zeros(y.shape, dtype))
-            assert dx.dtype == dtype, f"{told}: expected dx of {dtype}, got {dx.dtype}"
+        net = build(layer, x.shape[1:], dtype)
+        for told, leaf in _leaves(name, net.layers[0]):
+            if not leaf.native:
+                _watch(leaf, dtype, told)
+        y, tape = net.forward(freeze(x.astype(dtype)), THREADS)
+        net.backward(tape, np.zeros(y.shape, dtype), want_dx=True)
 
 
-def check_float32(name: str, layer: Layer, in_shape: Shape, x: Array, dy: Array) -> None:
+def _watch(layer: Layer, dtype: str, name: str) -> None:
+    """Lets a layer in NumPy look at the dtypes of what it returns."""
+    forward, backward = layer.forward, layer.backward
+
+    def watched_forward(x: Array, training: bool) -> Array:
+        y = forward(x, training)
+        assert y.dtype == dtype, f"{name}: expected an output of {dtype}, got {y.dtype}"
+        return y
+
+    def watched_backward(dy: Array) -> Array:
+        dx = backward(dy)
+        assert dx.dtype == dtype, f"{name}: expected dx of {dtype}, got {dx.dtype}"
+        return dx
+
+    layer.forward, layer.backward = watched_forward, watched_backward  # type: ignore[method-assign]
+
+
+def check_float32(name: str, layer: Layer, x: Array, dy: Array) -> None:
     """float32 computes what float64 does. (Layers that draw in NumPy may draw other numbers.)"""
     found = []
     for dtype in ("float32", "float64"):
-        net = build(layer, in_shape, dtype)
+        net = build(layer, x.shape[1:], dtype)
         found.append(everything(net, freeze(x.astype("float32").astype(dtype)), dy.astype("float32").astype(dtype)))
         if draws(net):
             return

@@ -6,17 +6,18 @@ import numpy as np
 
 from minidl.arrays import Array
 from minidl.contract import ATOL, LARGE, MANY, RTOL, THREADS, copied, draws, everything, fill, freeze
-from minidl.layer import Layer, Shape
+from minidl.layer import Layer
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
 from minidl.layers.rescale import Rescale
 from minidl.network import Network
 from minidl.parameters import Parameters
 from minidl.per_example import kept_apart, tells, wanted_of
+from minidl.samples import Samples
 from minidl.sequential import Sequential
 
 
-def check_rows(name: str, net: Network, x: Array) -> None:
+def check_rows(name: str, net: Network, samples: Samples, x: Array) -> None:
     """Examples do not see each other, in inference and in training."""
     together = net.predict(x, THREADS)
     trained = net.forward(x, THREADS)[0]
@@ -25,7 +26,7 @@ def check_rows(name: str, net: Network, x: Array) -> None:
         assert np.allclose(together[i], alone, RTOL, ATOL), (
             f"{name}: the output of example {i} changes with the batch around it (couples_examples=True if it should)"
         )
-        others = 1 - x
+        others = samples.unlike(x)
         others[i] = x[i]  # where it was, so that a layer that draws draws the same for it
         assert np.allclose(trained[i], net.forward(freeze(others), THREADS)[0][i], RTOL, ATOL), (
             f"{name}: in training, the output of example {i} changes with the batch around it "
@@ -33,11 +34,10 @@ def check_rows(name: str, net: Network, x: Array) -> None:
         )
 
 
-def check_sums(name: str, net: Network, rng: np.random.Generator) -> None:
+def check_sums(name: str, net: Network, samples: Samples) -> None:
     """What a large batch gives, in sums or apart, is what its examples give one by one, with any number of threads."""
-    layer = net.layers[0]
-    x = freeze(rng.standard_normal((LARGE, *layer.in_shape)))
-    dy = freeze(rng.standard_normal((LARGE, *layer.out_shape)))
+    x = freeze(samples.many(LARGE))
+    dy = freeze(samples.rng.standard_normal((LARGE, *net.layers[0].out_shape)))
     found = everything(net, x, dy)
     for what, array in everything(net, x, dy, MANY).items():
         assert np.array_equal(array, found[what]), f"{name}: {what} changes with the number of threads"
@@ -70,10 +70,11 @@ def _examples(net: Network, x: Array, dy: Array) -> dict[str, Array]:
     return {key: one.shaped(one.grads) for key, one in zip(params, wanted, strict=True) if one.grads is not None}
 
 
-def check_neighbours(name: str, layer: Layer, in_shape: Shape, rng: np.random.Generator) -> None:
+def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
     """Between a layer with parameters and one that works in place, it computes what it does alone."""
-    front: Layer = Rescale(0.5)
-    if len(in_shape) in (1, 3):
+    in_shape = samples.shape
+    front: Layer = Rescale(0.5 if samples.given is None else 1.0)
+    if len(in_shape) in (1, 3) and samples.given is None:
         front = Dense(in_shape[0]) if len(in_shape) == 1 else Conv2D(in_shape[0], 1)
     layers = (front, layer, Rescale(3.0))
     singles, model = (Sequential(list(map(copied, layers)), in_shape, dtype="float64") for _ in range(2))
@@ -86,8 +87,8 @@ def check_neighbours(name: str, layer: Layer, in_shape: Shape, rng: np.random.Ge
         model.network,
     )
     assert together is not None
-    x = freeze(rng.standard_normal((LARGE, *in_shape)))
-    dy = freeze(rng.standard_normal((LARGE, *model.output_shape)))
+    x = freeze(samples.many(LARGE))
+    dy = freeze(samples.rng.standard_normal((LARGE, *model.output_shape)))
     with np.errstate(all="ignore"):
         tapes, y = [], x
         for net in alone:

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.layer import Shape
 
 STEP = 1e-6  # the cube root of float64's precision, about
 NOISE = 4 * np.finfo(np.float64).eps / STEP  # of a difference, as a share of what it is a difference of
 RTOL, ATOL = 1e-5, 1e-6  # the second as a share of the largest gradient, or of 1
-CLOSE = 1e-3  # to where kinks often are, and yet a thousand steps away
 DISTANCES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to which a number is taken from a kink, until there is none
 RIGHT, KINK, WRONG = range(3)
 
@@ -38,15 +36,6 @@ class Function:
     gradient: Callable[[Array], Array]
     dy: Array
     rows: int = 1
-
-
-def draw(rng: np.random.Generator, shape: Shape) -> Array:
-    """Normal numbers; some are beyond a bound such as that of ReLU6, some close to 0 or to the number beside them."""
-    x = rng.standard_normal(shape) * rng.choice([1, 1, 6, CLOSE], shape)
-    for axis in range(1, len(shape)):
-        beside = np.roll(x, 1, axis) + CLOSE * rng.standard_normal(shape)
-        x = np.where(rng.random(shape) < 0.1, beside, x)
-    return x
 
 
 def check_gradient(f: Function, rng: np.random.Generator) -> None:

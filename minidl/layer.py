@@ -29,6 +29,8 @@ class Layer:
     Its constructor only stores its arguments, in attributes of the same names. It finds on itself: `dtype` (in build
     and later), `in_shape` and `out_shape` (without the batch axis), `params` (name to Param), `buffers` (name to
     array), `rng` (in a training forward), and `needs_dx`: whether anybody uses what `backward` returns.
+
+    A batch may have any number of examples, also none: `predict` of an empty array gives one.
     """
 
     op: Any = None  # an Op, or a tuple of them
@@ -58,7 +60,10 @@ class Layer:
         return in_shape
 
     def forward(self, x: Array, training: bool) -> Array:
-        """Returns y for x, the batch first, in x's dtype. Never writes into x; without `training` changes nothing."""
+        """Returns y for x, the batch first, in x's dtype; views will do.
+
+        Never writes into x; without `training` changes nothing.
+        """
         raise NotImplementedError(f"{type(self).__name__} has neither an op nor a forward")
 
     def backward(self, dy: Array) -> Array:

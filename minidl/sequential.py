@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl import losses, stack
+from minidl import channels, losses, stack
 from minidl.arrays import Array
 from minidl.by_hand import ByHand
 from minidl.data import Examples
@@ -71,7 +71,9 @@ class Sequential:
     # ---- building
 
     def build(self, input_shape: Shape) -> None:
-        """Infers all shapes, creates all parameters. Raises as the constructor, and if the model is built already."""
+        """Infers all shapes, makes all parameters; warns of channels last. Raises as the constructor, and if built."""
+        if self.network is None:
+            channels.warn(stack.named(self.layers), checked_shape(input_shape))
         self._build(input_shape, None)
 
     def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
@@ -83,7 +85,7 @@ class Sequential:
         self._claimed = True
         with self.unbuilt_on_error():
             stack.build(self.layers, shape, self.dtype, self.seed, state)
-            names = [stack.name(i, layer) for i, layer in enumerate(self.layers)]
+            names = [name for _, name in stack.named(self.layers)]
             self.network = Network(self.layers, names, Parameters(self.layers, self.dtype))
 
     @contextmanager

@@ -30,6 +30,11 @@ def name(i: int, layer: Layer) -> str:
     return f"layer {i}, {type(layer).__name__}"
 
 
+def named(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
+    """The layers, each with what errors call it."""
+    return [(layer, name(i, layer)) for i, layer in enumerate(layers)]
+
+
 def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """The layers of a new model; raises TypeError or ValueError for what cannot be one."""
     if isinstance(layers, Layer):

@@ -132,7 +132,8 @@ class NumpyStage:
         if not isinstance(y, np.ndarray) or y.shape != (len(x), *shape):
             got = y.shape if isinstance(y, np.ndarray) else type(y).__name__
             raise ValueError(f"{self.name}: expected {method} to return shape {(len(x), *shape)}, got {got}")
-        return np.asarray(as_array(y, f"{self.name}: what {method} returns"), self.layer.dtype)
+        array = as_array(y, f"{self.name}: what {method} returns")
+        return np.require(array, self.layer.dtype, ["C_CONTIGUOUS", "ALIGNED"])  # a view is copied: plans read rows
 
 
 def _read_only(x: Array) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from minidl.arrays import Array
 from minidl.contract import (
@@ -17,18 +18,22 @@ from minidl.contract import (
     check_inference,
     check_random_numbers,
     check_shapes,
+    check_survival,
     freeze,
 )
 from minidl.contract_batch import check_neighbours, check_rows, check_sums
-from minidl.differences import Function, check_gradient, draw
+from minidl.differences import Function, check_gradient
 from minidl.layer import Layer, Shape
 from minidl.network import Network
 from minidl.param import Param
+from minidl.samples import Samples
 
 BATCH = 3
 
 
-def check_layer(layer: Layer, in_shape: Shape, couples_examples: bool = False, seed: int = 0) -> None:
+def check_layer(
+    layer: Layer, in_shape: Shape, couples_examples: bool = False, seed: int = 0, x: ArrayLike | None = None
+) -> None:
     """Checks that a layer keeps the contract and has right gradients; raises AssertionError saying what is wrong.
 
     The layer itself is not touched: copies are made from its config, and built for float64 (and once for float32).
@@ -39,7 +44,13 @@ def check_layer(layer: Layer, in_shape: Shape, couples_examples: bool = False, s
     backward overwrites. A number at a kink or a tie is moved, and has to be right on both sides of it; a layer that is
     all kinks fails. Random numbers from `self.rng` repeat, and buffers begin each training forward as `build` made
     them, so layers that draw or remember are checked like any other. The gradients stay the same when nobody asks for
-    dx, when an inference comes in between, and with other ops in front and behind.
+    dx, when an inference comes in between, and with other ops in front and behind. A kernel is tried in a forked child
+    first, and one that kills the process there (it writes dx where it is NULL) is told.
+
+    The layer sees normal numbers, or where `x` is given, examples (n, *in_shape) of a layer that takes no others, their
+    rows, in the model's dtype as always: whole numbers for an embedding. Of integers (by the dtype of `x`) dx is not
+    compared with differences, since nothing lies between them; the gradients of the parameters are. Raises TypeError
+    or ValueError for another x.
 
     >>> from minidl.layers import Dense
     >>> check_layer(Dense(2), (3,))
@@ -49,30 +60,37 @@ def check_layer(layer: Layer, in_shape: Shape, couples_examples: bool = False, s
     name = type(layer).__name__
     rng = np.random.default_rng(seed)
     net = build(layer, in_shape, "float64")
-    x = freeze(draw(rng, (BATCH, *in_shape)))
-    check_shapes(name, layer, in_shape, rng)
-    check_dtypes(name, layer, in_shape)
-    check_buffers(name, layer, in_shape, x)
+    samples = Samples(in_shape, rng, x)
+    _check(name, layer, net, samples, freeze(samples.few(BATCH)), couples_examples)
+
+
+def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, couples_examples: bool) -> None:
+    rng = samples.rng
+    check_survival(name, layer, samples.shape)
+    check_shapes(name, layer, samples)
+    check_dtypes(name, layer, x)
+    check_buffers(name, layer, samples.shape, x)
     check_inference(name, net, x)
     check_random_numbers(name, net, x)
     if not couples_examples:
-        check_rows(name, net, x)
-        check_rows(name, net, freeze(rng.standard_normal((LARGE, *in_shape))))
+        check_rows(name, net, samples, x)
+        check_rows(name, net, samples, freeze(samples.many(LARGE)))
     dy = freeze(rng.standard_normal((BATCH, *net.layers[0].out_shape)))
     dx, grads = _gradients(name, net, x, dy)
     _check_overwrites(name, net, x, dy, dx, grads)
-    _check_uses(name, net, x, dy, dx, grads)
+    _check_uses(name, net, samples, x, dy, dx, grads)
     if not couples_examples:
         _check_gradient_rows(name, net, x, dy, dx)
-    check_gradient(_function_of_x(f"{name}: dx", net, x, dy, couples_examples), rng)
+    if not samples.integers:
+        check_gradient(_function_of_x(f"{name}: dx", net, x, dy, couples_examples), rng)
     for key, param in net.layers[0].params.items():
         first = np.array(param.value)
         check_gradient(_function_of_param(f"{name}: the grad of {key!r}", net, param, x, dy), rng)
         param.value = first
     if not couples_examples:
-        check_sums(name, net, rng)
-    check_float32(name, layer, in_shape, x, dy)
-    check_neighbours(name, layer, in_shape, rng)
+        check_sums(name, net, samples)
+    check_float32(name, layer, x, dy)
+    check_neighbours(name, layer, samples)
 
 
 def _function_of_x(name: str, net: Network, x: Array, dy: Array, couples_examples: bool) -> Function:
@@ -132,13 +150,15 @@ def _gradients(name: str, net: Network, x: Array, dy: Array) -> tuple[Array, dic
     return np.array(dx), grads
 
 
-def _check_uses(name: str, net: Network, x: Array, dy: Array, dx: Array, grads: dict[str, Array]) -> None:
+def _check_uses(
+    name: str, net: Network, samples: Samples, x: Array, dy: Array, dx: Array, grads: dict[str, Array]
+) -> None:
     """The gradients of a layer that is first in a model, and of one that predicts between forward and backward."""
     params = net.layers[0].params
     for what, want_dx in (("when nobody asks for dx", False), ("when an inference comes between", True)):
         tape = net.forward(x, THREADS)[1]
         if want_dx:
-            net.predict(freeze(x[::-1] + 1), THREADS)
+            net.predict(freeze(samples.unlike(x)), THREADS)
         for param in params.values():
             param.grad = np.full(param.value.shape, np.nan)
         found = net.backward(tape, dy, want_dx)

@@ -90,6 +90,46 @@ class Pool(Layer):
         np.add.at(dx, places, dy)
 
 
+class Columns(Layer):
+    """Hands on the features from `start` to `stop`, as a view."""
+
+    def __init__(self, start, stop):
+        self.start, self.stop = start, stop
+
+    def build(self, in_shape):
+        return (self.stop - self.start, *in_shape[1:])
+
+    def forward(self, x, training):
+        return x[:, self.start : self.stop]
+
+    def backward(self, dy):
+        dx = np.zeros((len(dy), *self.in_shape), dy.dtype)
+        dx[:, self.start : self.stop] = dy
+        return dx
+
+
+class Embedding(Layer):
+    """Words (l,), numbers from 0 to vocabulary - 1, become vectors (l, units)."""
+
+    def __init__(self, vocabulary, units):
+        self.vocabulary, self.units = vocabulary, units
+
+    def build(self, in_shape):
+        self.table = self.param("table", (self.vocabulary, self.units), glorot_uniform)
+        return (*in_shape, self.units)
+
+    def forward(self, x, training):
+        words = x.astype(int)
+        if training:
+            self.words = words
+        return self.table.value[words]
+
+    def backward(self, dy):
+        self.table.grad = np.zeros_like(self.table.value)
+        np.add.at(self.table.grad, self.words, dy)
+        return np.zeros((len(dy), *self.in_shape), dy.dtype)
+
+
 # ---- layers with a bug ---------------------------------------------------------------------------
 class WrongDx(Scale):
     def backward(self, dy):
@@ -355,3 +395,42 @@ class ReplacesBuffer(Scale):
         if training and len(x):
             self.mean = 0.9 * self.mean + 0.1 * x.mean(0)
         return super().forward(x, training)
+
+
+class LostRepeats(Embedding):
+    """Of a word that comes twice, only the last gradient stays."""
+
+    def backward(self, dy):
+        dx = super().backward(dy)
+        self.table.grad[...] = 0
+        self.table.grad[self.words] = dy
+        return dx
+
+
+class OffByOne(Embedding):
+    def backward(self, dy):
+        dx = super().backward(dy)
+        self.table.grad = np.roll(self.table.grad, 1, axis=0)
+        return dx
+
+
+class NoDx(Embedding):
+    def backward(self, dy):
+        super().backward(dy)
+
+
+class WidensVectors(Embedding):
+    def forward(self, x, training):
+        return super().forward(x, training).astype("float64")
+
+
+class LooksAtNeighbours(Embedding):
+    def forward(self, x, training):
+        return super().forward(x, training) + x.sum(dtype=x.dtype)
+
+
+class NoRows(Scale):
+    """Cannot do with a batch of none."""
+
+    def forward(self, x, training):
+        return super().forward(x, training).reshape(len(x), -1)

@@ -16,9 +16,9 @@ class Rank(Alone):
     def swap(self, mine, sent=0):
         """What all of them gave, when they have; nobody gives again before all have taken it."""
         self.given[self.rank] = mine
-        self.barrier.wait(60)
+        self.barrier.wait(300)
         given = list(self.given)
-        self.barrier.wait(60)
+        self.barrier.wait(300)
         self.sent.append(sent)
         return given
 

@@ -11,8 +11,8 @@ MAX_LINES, MAX_TEST_LINES = 300, 500
 
 # Imports only point down. Modules of one floor do not know each other.
 FLOORS = (
-    {"arguments", "arrays", "config", "datasets", "initializers", "saving", "shapes", "training"},
-    {"param", "saving.atomic", "saving.canonical", "saving.encoding", "sparse", "sums", "team"},
+    {"arguments", "arrays", "config", "datasets", "forked", "initializers", "saving", "shapes", "training"},
+    {"param", "saving.atomic", "saving.canonical", "saving.encoding", "samples", "sparse", "sums", "team"},
     {"distributed", "layer", "saving.files", "training.signals"},
     {"callbacks.history_file", "callbacks.monitor", "callbacks.states", "container", "losses.native", "optimizer"},
     {"freezing", "plots.figures"},
@@ -21,7 +21,7 @@ FLOORS = (
     | {"schedules", "state"},
     {"callbacks", "layers", "losses", "plots.windows", "stages", "training.hooks", "training.remembered"},
     {"network", "plots.panels"},
-    {"by_hand", "per_example", "stack", "summary", "training.progress"},
+    {"by_hand", "channels", "per_example", "stack", "summary", "training.progress"},
     {"sequential"},
     {"onnx.graph", "places"},
     {"onnx.branches", "onnx.files", "onnx.reading", "onnx.writing"},

@@ -23,7 +23,7 @@ def run(*args, **env):
         env={**inherited, "PYTHONPATH": path, **env},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=True,
     )
     return done.stdout
@@ -116,7 +116,7 @@ def test_default_keeps_to_the_processors_of_this_process():
         env={**env, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
     )
     assert done.stdout.strip() == "1"

@@ -238,7 +238,7 @@ class TestOpenML:
             "assert not {'sklearn', 'scipy'} & set(sys.modules)"
         )
         root = Path(datasets.__file__).parents[1]
-        subprocess.run([sys.executable, "-c", program, tmp_path], check=True, cwd=root, timeout=60)
+        subprocess.run([sys.executable, "-c", program, tmp_path], check=True, cwd=root, timeout=300)
 
     def test_data_home(self, monkeypatch, tmp_path):
         calls = replace_fetch(monkeypatch)
@@ -254,12 +254,13 @@ class TestOpenML:
 
 
 class TestUnavailable:
-    def test_without_cache_and_network_it_says_so_at_once(self, tmp_path):
-        begin = time.perf_counter()
+    def test_without_cache_and_network_it_says_so_at_once(self, tmp_path, monkeypatch):
+        waits = []
+        monkeypatch.setattr(time, "sleep", waits.append)
         with pytest.raises(DatasetUnavailable) as caught, warnings.catch_warnings():
             warnings.simplefilter("error")
             datasets.load_mnist(tmp_path / "home")
-        assert time.perf_counter() - begin < 3
+        assert sum(waits) < 0.1  # it does not try again and again
         assert isinstance(caught.value, OSError)
         for part in (f"MNIST is not in {tmp_path}", "load_mnist()", "data_home=", "load_digits()"):
             assert part in str(caught.value)
@@ -404,10 +405,9 @@ class TestCopy:
 
 
 @pytest.mark.skipif(not MNIST_COPY.is_file(), reason="no compact copy of MNIST in the data folder")
-def test_mnist_itself():
-    begin = time.perf_counter()
+def test_mnist_itself(monkeypatch):
+    monkeypatch.delattr(sklearn.datasets, "fetch_openml")  # which takes long
     mnist = datasets.load_mnist()
-    assert time.perf_counter() - begin < 1
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert np.bincount(mnist.y_train).tolist() == counts
     assert mnist.y_train[:5].tolist() == [5, 0, 4, 1, 9]

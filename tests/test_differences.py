@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from minidl import Layer
-from minidl.differences import Function, check_gradient, draw
+from minidl.differences import Function, check_gradient
 from minidl.initializers import ones
 from minidl.layers import MaxPool2D, ReLU
+from minidl.samples import draw
 from minidl.sequential import Sequential
 from minidl.testing import check_layer
 

@@ -5,7 +5,7 @@ import pytest
 
 from minidl import Layer, Sequential, Trainer
 from minidl.initializers import he_uniform, zeros
-from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
+from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, Parallel, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl.stages import NativeStage, NumpyStage
@@ -163,3 +163,58 @@ def test_a_wrong_result_names_the_layer_and_not_the_next_one(returned):
     model.forward(np.zeros((5, 3)), training=True)
     with pytest.raises(ValueError, match=said.format("backward")):
         model.backward(np.zeros((5, 2)))
+
+
+# ---- what a layer returns may be a view -----------------------------------------------------------
+class Columns(Layer):
+    """Hands on a part of the first axis, as a view; backward returns a part of a wider array."""
+
+    def __init__(self, start, stop):
+        self.start, self.stop = start, stop
+
+    def build(self, in_shape):
+        return (self.stop - self.start, *in_shape[1:])
+
+    def forward(self, x, training):
+        return x[:, self.start : self.stop]
+
+    def backward(self, dy):
+        wider = np.zeros((len(dy), self.in_shape[0] + 2, *self.in_shape[1:]), dy.dtype)
+        wider[:, 1 + self.start : 1 + self.stop] = dy
+        return wider[:, 1:-1]
+
+
+class Taken(Columns):
+    """The same, in arrays of its own."""
+
+    def forward(self, x, training):
+        return super().forward(x, training).copy()
+
+    def backward(self, dy):
+        return super().backward(dy).copy()
+
+
+VIEWED = {
+    "dense": ((6,), lambda cut: [Dense(6), cut(1, 4), Dense(3)]),
+    "first": ((6,), lambda cut: [cut(1, 4), Dense(3)]),
+    "last": ((6,), lambda cut: [Dense(6), cut(1, 4)]),
+    "conv": ((3, 6, 6), lambda cut: [Conv2D(4, 3), cut(0, 1), Conv2D(3, 3), Flatten(), Dense(3)]),
+    "relu": ((3, 6, 6), lambda cut: [Conv2D(4, 3), cut(1, 3), ReLU(), Flatten(), Dense(3)]),
+    "flatten": ((3, 6, 6), lambda cut: [Conv2D(4, 3), cut(1, 3), Flatten(), Dense(3)]),
+    "towers": ((6,), lambda cut: [Parallel([cut(0, 3), Dense(2)], [cut(3, 6), Dense(2)]), Dense(3)]),
+    "ends": ((6,), lambda cut: [Parallel(cut(0, 3), cut(3, 6)), Dense(3)]),
+    "one": ((6,), lambda cut: [Parallel([Dense(6), cut(0, 3)]), Dense(3)]),
+}
+
+
+@pytest.mark.parametrize(("shape", "layers"), VIEWED.values(), ids=VIEWED)
+def test_views_that_a_layer_returns_give_the_bits_of_copies(shape, layers, rng):
+    X, y = rng.normal(size=(35, *shape)), rng.integers(0, 3, 35)
+    found = []
+    for cut in (Columns, Taken):
+        model = Sequential(layers(cut), input_shape=shape)
+        Trainer(model, "softmax_cross_entropy", SGD(0.1)).fit(X, y, batch_size=16, epochs=2, verbose=0)
+        scores = model.forward(X, training=True)
+        dx = model.backward(softmax_cross_entropy(scores, y)[1])
+        found.append([model.predict(X), scores, dx, *(p.value for p in model.params.values())])
+    assert [a.tobytes() for a in found[0]] == [a.tobytes() for a in found[1]]

@@ -3,7 +3,6 @@
 import copy
 import pickle
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -326,10 +325,10 @@ def test_a_refused_build_leaves_the_layers_of_another_model_alone():
 
 def test_backward_by_hand_in_many_threads_is_right_or_refused():
     model = Sequential(layers(), input_shape=(2, 8, 8))
-    X, stop, wrong = np.ones((300, 2, 8, 8), "f4"), time.monotonic() + 2, []
+    X, wrong = np.ones((300, 2, 8, 8), "f4"), []
 
     def work(n):
-        while time.monotonic() < stop:
+        for _ in range(400):
             try:
                 model.backward(np.ones_like(model.forward(X[:n], training=True)))
             except (ValueError, RuntimeError):

@@ -7,18 +7,25 @@ from faulty_layers import (
     AccumulatesByItself,
     BatchInTheShape,
     Center,
+    Columns,
     CountsInInference,
     DrawsInInference,
     DriftsInInference,
     Drop,
+    Embedding,
     ForgottenBias,
     ForgottenFactor,
     GlobalNumbers,
     HalfAGrad,
     InferenceInBetween,
     LazyWithoutDx,
+    LooksAtNeighbours,
     LooksAtOthersDy,
     LostOverlap,
+    LostRepeats,
+    NoDx,
+    NoRows,
+    OffByOne,
     PeeksAndDraws,
     PeeksBackward,
     PeeksForward,
@@ -33,6 +40,7 @@ from faulty_layers import (
     ThreeExamples,
     WidensDtype,
     WidensDxDtype,
+    WidensVectors,
     WritesIntoDy,
     WritesIntoX,
     WritesIntoXLater,
@@ -49,14 +57,24 @@ from faulty_layers import (
 )
 
 from minidl import Sequential
-from minidl.layers import BatchNorm2D, Block, Conv2D, Dense, Dropout, MaxPool2D, Parallel, ReLU, Residual
+from minidl.layers import BatchNorm2D, Block, Conv2D, Dense, Dropout, Flatten, MaxPool2D, Parallel, ReLU, Residual
 from minidl.testing import check_layer
 
 
 # ---- what keeps the contract passes ----------------------------------------------------------------
 @pytest.mark.parametrize(
     ("layer", "shape"),
-    [(Scale(), (3,)), (Scale(), (2, 3, 2)), (Project(3), (4,)), (Pool(), (2, 6)), (Drop(), (5,)), (Drop(), (2, 3))],
+    [
+        (Scale(), (3,)),
+        (Scale(), (2, 3, 2)),
+        (Project(3), (4,)),
+        (Pool(), (2, 6)),
+        (Drop(), (5,)),
+        (Drop(), (2, 3)),
+        (Columns(1, 3), (6,)),
+        (Columns(0, 1), (2, 3, 4)),
+        (Parallel(Columns(0, 2), Columns(2, 3)), (3, 2)),
+    ],
     ids=str,
 )
 def test_layers_in_numpy_pass(layer, shape):
@@ -93,11 +111,12 @@ BUGS = [
     (LazyWithoutDx, (3,), "LazyWithoutDx: the grad of '(gain|bias)' changes when nobody asks for dx"),
     (InferenceInBetween, (3,), "InferenceInBetween: the grad of 'gain' changes when an inference comes between"),
     (WrongBeyondTheBound, (20,), rf"WrongBeyondTheBound: dx\[\d, \d+\]: {GRADIENT}"),
-    (WrongShape, (3,), r"WrongShape: a batch of 0 failed: .*forward to return shape \(0, 3, 1\), got \(0, 3\)"),
-    (WrongDxShape, (3,), r"WrongDxShape: .*backward to return shape \(0, 3\), got \(0, 2\)"),
+    (WrongShape, (3,), r"WrongShape: a batch of 1 failed: .*forward to return shape \(1, 3, 1\), got \(1, 3\)"),
+    (WrongDxShape, (3,), r"WrongDxShape: .*backward to return shape \(1, 3\), got \(1, 2\)"),
     (ReturnsNothing, (3,), "ReturnsNothing: .*backward to return shape .* got NoneType"),
-    (BatchInTheShape, (3,), "BatchInTheShape: a batch of 0 failed"),
-    (ThreeExamples, (3,), "ThreeExamples: a batch of 0 failed"),
+    (BatchInTheShape, (3,), "BatchInTheShape: a batch of 1 failed"),
+    (ThreeExamples, (3,), "ThreeExamples: a batch of 1 failed"),
+    (NoRows, (3,), r"NoRows: a batch of 0 failed \(the contract: a batch may have no examples\): cannot reshape"),
     (WrongDtype, (3,), "WrongDtype: .*expected .*float64, got float32"),
     (WidensDtype, (3,), "WidensDtype: .*expected .*float32, got float64"),
     (WidensDxDtype, (3,), "WidensDxDtype: .*expected .*float32, got float64"),
@@ -175,6 +194,70 @@ def test_containers_that_couple_examples_pass_when_that_is_said():
 def test_bugs_in_containers_are_caught(layer, shape, said):
     with pytest.raises(AssertionError, match=rf"^{said}"):
         check_layer(layer, shape)
+
+
+# ---- layers that want examples of their own --------------------------------------------------------
+WORDS = np.random.default_rng(3).integers(0, 7, (12, 4))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_embedding_passes_with_words(seed):
+    check_layer(Embedding(7, 3), (4,), x=WORDS, seed=seed)
+    check_layer(Embedding(7, 3), (4,), x=WORDS.astype("uint8"), seed=seed)
+    check_layer(Block(Embedding(7, 3), Flatten(), Dense(2), ReLU()), (4,), x=WORDS, seed=seed)
+    check_layer(Parallel([Columns(0, 2), Embedding(7, 3)], [Columns(2, 4), Embedding(5, 3)]), (4,), x=WORDS % 5)
+
+
+def test_an_embedding_takes_no_normal_numbers():
+    with pytest.raises(AssertionError, match=r"^Embedding: a batch of 1 failed: index .*out of bounds"):
+        check_layer(Embedding(1, 3), (4,))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("bug", "said"),
+    [
+        (LostRepeats, rf"LostRepeats: the grad of 'table'\[\d, \d\]: {GRADIENT}"),
+        (OffByOne, rf"OffByOne: the grad of 'table'\[\d, \d\]: {GRADIENT}"),
+        (NoDx, r"NoDx: a batch of 1 failed: .*backward to return shape \(1, 4\), got NoneType"),
+        (WidensVectors, "WidensVectors: expected an output of float32, got float64"),
+        (LooksAtNeighbours, "LooksAtNeighbours: the output of example 0 changes with the batch"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_bugs_of_embeddings_are_caught(bug, said, seed):
+    with pytest.raises(AssertionError, match=rf"^{said}"):
+        check_layer(bug(7, 3), (4,), x=WORDS, seed=seed)
+
+
+@pytest.mark.parametrize("bug", [bug for bug, shape, _ in BUGS if shape == (3,)], ids=lambda bug: bug.__name__)
+def test_bugs_are_caught_with_examples_that_are_given(bug, rng):
+    with pytest.raises(AssertionError):
+        check_layer(bug(), (3,), x=rng.standard_normal((40, 3)))
+
+
+def test_dx_is_checked_where_the_examples_are_no_integers():
+    x = np.arange(30).reshape(10, 3)
+    check_layer(WrongDx(), (3,), x=x)
+    with pytest.raises(AssertionError, match=rf"^WrongDx: dx\[0, 0\]: {GRADIENT}"):
+        check_layer(WrongDx(), (3,), x=x / 10)
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "said"),
+    [
+        (np.zeros((5, 4)), ValueError, r"x: expected at least two examples, \(n, 3\), got shape \(5, 4\)"),
+        (np.zeros((1, 3)), ValueError, r"x: expected at least two examples, \(n, 3\), got shape \(1, 3\)"),
+        (np.zeros(3), ValueError, r"x: expected at least two examples, \(n, 3\), got shape \(3,\)"),
+        (np.full((5, 3), np.nan), ValueError, "x: expected finite numbers"),
+        (np.full((5, 3), 2**24 + 1), ValueError, "x: expected integers that float32 has"),
+        (np.zeros((5, 3), complex), TypeError, "x: expected real numbers, got dtype complex128"),
+        ([["a", "b", "c"]] * 3, TypeError, "x: expected real numbers"),
+    ],
+)
+def test_other_examples_are_refused(x, error, said):
+    with pytest.raises(error, match=said):
+        check_layer(Scale(), (3,), x=x)
 
 
 # ---- what it is given ------------------------------------------------------------------------------

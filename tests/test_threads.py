@@ -13,7 +13,7 @@ from minidl.optimizers import SGD
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.integers(0, 256, (300, 1, 10, 10)).astype(np.uint8), RNG.integers(0, 4, 300)
-WAIT = 60
+WAIT = 300
 
 
 class Centre(Layer):

@@ -45,8 +45,8 @@ def _blocks(network: Network, b: Batches) -> Iterator[tuple[int, slice]]:
     """
     if all(leaf.native for leaf in network.leaves):
         yield from ((0, slice(start, start + AT_ONCE)) for start in range(0, len(b.rows), AT_ONCE))
-    else:
-        yield from ((part, b.part(0, part)) for part in range(b.parts) if len(b.rows))
+    elif len(b.rows):
+        yield from ((part, b.part(0, part)) for part in range(b.parts))
 
 
 def _backward(

@@ -5,6 +5,7 @@ import pytest
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping, ReduceOnPlateau, WeightAverage
+from minidl.callbacks.states import arrays_like
 from minidl.layers import Dense
 from minidl.optimizers import SGD
 
@@ -93,3 +94,11 @@ def test_errors_of_a_users_callback_are_told_with_its_name(tmp_path):
     trainer.save_checkpoint(tmp_path / "ck")
     with pytest.raises(ValueError, match="callback Mine: cannot go on from what the checkpoint holds: no 'saw'"):
         Trainer.resume(tmp_path / "ck").fit(X, Y, **FIT, callbacks=[Mine()])
+
+
+@pytest.mark.parametrize("wrong", [np.zeros((3, 2), "float32"), np.zeros((2, 3)), [[0.0] * 3] * 2])
+def test_arrays_are_of_the_shapes_and_dtypes_of_the_model(wrong):
+    check = arrays_like({"w": np.zeros((2, 3), "float32")})
+    check("weights", {"w": np.ones((2, 3), "float32")})
+    with pytest.raises(ValueError, match=r"weights\['w'\]: expected float32 \(2, 3\), got"):
+        check("weights", {"w": wrong})

@@ -130,12 +130,15 @@ def test_shuffle():
 
 # ---- broken off
 def test_ctrl_c_ends_a_fit_and_leaves_nothing():
-    fresh = classifier(epochs=10**6, tol=None)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    class Interrupted:
+        def on_fit_begin(self, trainer):
+            threading.Thread(target=os.kill, args=(os.getpid(), signal.SIGINT)).start()
+
+    fresh = classifier(epochs=10**6, tol=None, callbacks=[Interrupted()])
     with pytest.raises(KeyboardInterrupt):
         fresh.fit(X, Y)
     assert not hasattr(fresh, "trainer_") and not hasattr(fresh, "n_features_in_")
-    assert fresh.set_params(epochs=2).fit(X, Y).n_iter_ == 2
+    assert fresh.set_params(epochs=2, callbacks=[]).fit(X, Y).n_iter_ == 2
 
 
 def test_a_loss_that_is_not_finite_says_where():

@@ -98,5 +98,5 @@ def _scores_of(weights):
 def test_a_forked_pool_trains_after_the_parent_has():
     expected = _scores_of(0)  # opens a parallel region: libgomp would hang in a child that opened another
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        found = pool.map_async(_scores_of, [0, 0]).get(timeout=60)
+        found = pool.map_async(_scores_of, [0, 0]).get(timeout=300)
     assert all(np.array_equal(scores, expected) for scores in found)

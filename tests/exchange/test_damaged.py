@@ -208,7 +208,7 @@ def test_a_fifo_does_not_make_it_wait(path):
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(300)
     assert errors and "expected a regular file" in errors[0]
 
 

@@ -15,13 +15,18 @@ from minidl.distributed import MPI
 from minidl.optimizers import SGD
 
 EPOCHS, STEPS = 3, 8  # an epoch
+HELD = 20  # the step behind which a job that is disturbed from outside waits until that was done
 
 
 class Slowly:
-    """Makes steps last, so that somebody can interfere; says where its rank is; and perhaps does what `deed` says."""
+    """Makes steps last, so that others can interfere; says where its rank is; and perhaps does what `deed` says.
 
-    def __init__(self, team, deed, pause):
-        self.team, self.deed, self.pause = team, deed, pause
+    release: a file that step HELD waits for, None: nothing.
+    """
+
+    def __init__(self, team, deed, pause, release):
+        self.team, self.deed, self.pause, self.release = team, deed, pause, release
+        self.outside = threading.Thread()
 
     def on_fit_begin(self, trainer):
         sys.stdout.write(f"rank {self.team.rank} is {os.getpid()}\n")
@@ -29,6 +34,10 @@ class Slowly:
 
     def on_step_end(self, trainer, step, loss):
         time.sleep(self.pause)
+        while step == HELD and self.release is not None and not os.path.exists(self.release):
+            time.sleep(0.01)
+        if step == 13 and self.deed == "stop from outside" and self.team.rank == self.team.ranks - 1:
+            self.outside.join()
         if step == 11 and self.team.rank == self.team.ranks - 1:
             if self.deed == "raise in a callback":
                 raise ZeroDivisionError("something went wrong")
@@ -39,14 +48,15 @@ class Slowly:
             if self.deed == "stop":
                 trainer.stop = True
             if self.deed == "stop from outside":  # as a signal handler does
-                threading.Timer(0.01, setattr, (trainer, "stop", True)).start()
+                self.outside = threading.Thread(target=setattr, args=(trainer, "stop", True))
+                self.outside.start()
 
 
 def no_memory(*buffers):
     raise MemoryError("no room for what the others send")
 
 
-def main(folder, deed="", pause="0.05"):
+def main(folder, deed="", pause="0", held=""):
     team, file = [MPI(), MPI()][0], os.path.join(folder, "last")  # another job of the same ranks: they end together
     X, y = images(30 * STEPS - 7)  # the last batch has 23 examples
     if os.path.exists(file):
@@ -63,11 +73,12 @@ def main(folder, deed="", pause="0.05"):
         return
     if deed == "ignore" and last:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    callbacks = [Checkpoint(file, every_n_steps=2), Slowly(team, deed, float(pause))]
+    release = os.path.join(folder, "release") if held else None
+    callbacks = [Checkpoint(file, every_n_steps=2), Slowly(team, deed, float(pause), release)]
     try:
         trainer.fit(X, y, epochs=EPOCHS, batch_size=30, callbacks=callbacks, verbose=0)
     except MemoryError:  # a script that goes on by itself, while others wait in fit
-        time.sleep(60)
+        time.sleep(1000)
     if deed == "raise behind" and last:
         raise ZeroDivisionError("something went wrong")
     found = hashlib.sha256(b"".join(value.tobytes() for value in trainer.model.state_dict().values()))

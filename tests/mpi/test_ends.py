@@ -15,14 +15,14 @@ from mpi.lasting import EPOCHS, STEPS
 
 pytestmark = needs_mpi
 KILLS = int(os.environ.get("MINIDL_KILLS", "2"))
-SECONDS = 10  # that a job may take to end
+SECONDS = 100  # after which a job that should end counts as one that hangs
 
 
 @functools.cache
 def uninterrupted():
     """The hash of a training that nobody disturbs, in one process."""
     with tempfile.TemporaryDirectory() as folder:
-        return hashes(run(None, "lasting.py", folder, "", "0"), 1)
+        return hashes(run(None, "lasting.py", folder), 1)
 
 
 def hashes(found, ranks):
@@ -34,10 +34,10 @@ def hashes(found, ranks):
     return ends[0]
 
 
-def ended(job, since):
+def ended(job):
     """What a job wrote that had to end by itself."""
     try:
-        out, err = job.communicate(timeout=SECONDS - (time.monotonic() - since))
+        out, err = job.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(job.pid, 9)
         raise
@@ -68,60 +68,54 @@ def begun(job, ranks):
     ],
 )
 def test_a_rank_that_fails_ends_all(tmp_path, deed, told):
-    began = time.monotonic()
-    _, err = ended(start(2, "lasting.py", tmp_path, deed, "0"), began)
+    _, err = ended(start(2, "lasting.py", tmp_path, deed))
     assert told in err and "rank 1" in err, err
     if deed in ("raise in a callback", "exit in a callback", "fail in a step"):  # behind step 12, which was saved
-        assert hashes(run(3, "lasting.py", tmp_path, "", "0"), 3) == uninterrupted()
+        assert hashes(run(3, "lasting.py", tmp_path), 3) == uninterrupted()
 
 
 def test_one_rank_stops_all(tmp_path):
-    assert hashes(run(3, "lasting.py", tmp_path, "stop", "0"), 3).endswith("at 12")
+    assert hashes(run(3, "lasting.py", tmp_path, "stop"), 3).endswith("at 12")
 
 
 def test_one_rank_stops_all_from_outside(tmp_path):
-    """At any moment, with callbacks or not: all of them behind the same step."""
-    assert int(hashes(run(2, "lasting.py", tmp_path, "stop from outside", "0.02"), 2).rpartition(" ")[2]) in range(
-        13, 24
-    )
+    """Between the hooks of two steps: all of them behind the same step, the one then being done or the next one."""
+    _, _, step = hashes(run(2, "lasting.py", tmp_path, "stop from outside"), 2).rpartition(" ")
+    assert int(step) in (12, 13, 14)
 
 
 def test_a_sigterm_that_one_rank_ignores_ends_all(tmp_path):
-    job = start(2, "lasting.py", tmp_path, "ignore")
+    job = start(2, "lasting.py", tmp_path, "ignore", "0.01", "held")
     processes = begun(job, 2)
-    time.sleep(0.2)
     os.kill(processes[0], signal.SIGTERM)
-    ended(job, time.monotonic())
-    assert hashes(run(1, "lasting.py", tmp_path, "", "0"), 1) == uninterrupted()
+    (tmp_path / "release").touch()
+    ended(job)
+    assert hashes(run(1, "lasting.py", tmp_path), 1) == uninterrupted()
 
 
 @pytest.mark.parametrize("who", ["one rank", "all ranks"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_all_between_two_steps(tmp_path, who, number):
-    job = start(2, "lasting.py", tmp_path)
+    job = start(2, "lasting.py", tmp_path, "", "0.01", "held")
     processes = begun(job, 2)
-    time.sleep(0.2)
     for process in list(processes.values())[: 1 if who == "one rank" else 2]:
         os.kill(process, number)
-    _, err = ended(job, time.monotonic())
+    (tmp_path / "release").touch()
+    _, err = ended(job)
     if number == signal.SIGTERM:
         assert "ends all processes" not in err  # all of them know, and exit
-        assert hashes(run(1, "lasting.py", tmp_path, "", "0"), 1) == uninterrupted()
+        assert hashes(run(1, "lasting.py", tmp_path), 1) == uninterrupted()
 
 
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_rank_that_is_killed_ends_all(tmp_path, seed):
-    """At any time, also in the start; what was saved goes on with another number of ranks, to the same end."""
+    """At any time up to step HELD; what was saved goes on with another number of ranks, to the same end."""
     draw = random.Random(seed)
     ranks, pause = draw.choice([2, 3, 4]), draw.choice([0, 0.002, 0.02])
-    job = start(ranks, "lasting.py", tmp_path, "", pause)
+    job = start(ranks, "lasting.py", tmp_path, "", pause, "held")
     processes = begun(job, ranks)
-    time.sleep(draw.uniform(0, 0.05 + EPOCHS * STEPS * pause))
-    try:
-        os.kill(processes[draw.randrange(ranks)], signal.SIGKILL)
-    except ProcessLookupError:
-        job.communicate(timeout=SECONDS)  # it was done
-    else:
-        ended(job, time.monotonic())
+    time.sleep(draw.uniform(0, 0.05 + EPOCHS * STEPS * pause))  # what it finds depends on the machine, what follows not
+    os.kill(processes[draw.randrange(ranks)], signal.SIGKILL)
+    ended(job)
     other = draw.choice([n for n in (1, 2, 3, 4) if n != ranks])
-    assert hashes(run(other, "lasting.py", tmp_path, "", "0"), other) == uninterrupted()
+    assert hashes(run(other, "lasting.py", tmp_path), other) == uninterrupted()

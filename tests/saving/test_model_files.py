@@ -193,10 +193,10 @@ def test_other_models_than_the_header_says(path, changes, said):
     Sequential.load(path)
     written(path, **changes)
     tracemalloc.start()
-    begin = time.monotonic()
+    begin = time.thread_time()  # of this thread alone: others may keep the machine busy
     with pytest.raises(FileError, match=f"^{path}: .*{said}"):
         Sequential.load(path)
-    assert time.monotonic() - begin < 5
+    assert time.thread_time() - begin < 5
     assert tracemalloc.get_traced_memory()[1] < 2**24
     tracemalloc.stop()
 

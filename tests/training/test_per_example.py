@@ -236,6 +236,14 @@ def test_rows_of_weight_zero_are_zeros():
             assert not g[name][~kept].any() and np.array_equal(g[name][kept], expected[name])
 
 
+@pytest.mark.parametrize("net", NETS.values(), ids=NETS)
+def test_of_no_rows_there_are_no_gradients(net):
+    trainer, (X, y) = trainer_of(net()), data(0)
+    g, norms = trainer.per_example_gradients(X, y), trainer.per_example_gradients(X, y, reduce="norm")
+    for name, param in trainer.model.params.items():
+        assert g[name].shape == (0, *param.value.shape) and norms[name].shape == (0,)
+
+
 def test_layers_are_chosen_by_their_places():
     trainer, (X, y) = trainer_of(all_kinds()), data(20)
     every = trainer.per_example_gradients(X, y)

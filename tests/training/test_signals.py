@@ -228,5 +228,5 @@ def test_a_process_ends_soon_and_in_order(number, status):
     ) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        out, _ = process.communicate(timeout=10)
+        out, _ = process.communicate(timeout=300)
     assert (out, process.returncode) == ("finally\n", status)

@@ -7,6 +7,8 @@ cdef enum fault:
     DIRTY_LANES                         # dx holds numbers where there is no example
     TOGETHER                            # leaves sums, and not the gradients of single examples, when asked for them
     LAZY                                # backward does nothing when nobody asks for dx: not even the gradient of `gain`
+    UNASKED                             # backward writes dx also where it is NULL
+    NO_LOSS                             # backward writes into `losses`, which only a loss has
 
 
 cdef void forward_of(const op *o, const tile *t, const real *x) noexcept nogil:
@@ -25,11 +27,13 @@ cdef void backward_of(const op *o, const tile *t, const real *x, int kind) noexc
     cdef Py_ssize_t i, lane
     if kind == LAZY and dx == NULL:
         return
+    if kind == NO_LOSS:
+        (<real *> t.losses)[0] = gain
     for lane in range(LANES):
         own[lane] = 0
     for i in range(o.in_size * LANES):
         own[i % LANES] += dy[i] * (y[i] / gain if kind == READS_UNSAID else x[i] + x[i] * x[i] * x[i])
-        if dx != NULL:
+        if dx != NULL or kind == UNASKED:
             dx[i] = dy[i] * gain * (1 + 3 * x[i] * x[i]) if i % LANES < t.examples or kind != DIRTY_LANES else 1
     for lane in range(LANES):
         sums[0 if kind == TOGETHER else lane] += own[lane]
@@ -69,8 +73,16 @@ cdef void all_together(const op *o, const tile *t) noexcept nogil:
     backward(o, t, TOGETHER)
 
 
+cdef void unasked(const op *o, const tile *t) noexcept nogil:
+    backward(o, t, UNASKED)
+
+
+cdef void no_loss(const op *o, const tile *t) noexcept nogil:
+    backward(o, t, NO_LOSS)
+
+
 cdef class FaultyOp(Op):
-    """One parameter, `gain`. fault: "none", "reads unsaid", "dirty lanes", "together" or "lazy"."""
+    """One parameter, `gain`. fault: "none", "reads unsaid", "dirty lanes", "together", "lazy", "unasked" or "no loss"."""
 
     def __init__(self, in_shape, str fault, dtype):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)
@@ -86,4 +98,4 @@ cdef class FaultyOp(Op):
         elif fault == "together":
             self.c.backward_tile, self.c.sums_lanes = all_together, 1
         else:
-            self.c.backward_tile = lazy
+            self.c.backward_tile = lazy if fault == "lazy" else unasked if fault == "unasked" else no_loss

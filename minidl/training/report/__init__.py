@@ -14,9 +14,10 @@ from minidl.training.report.probe import Probe
 from minidl.training.supervised import Supervised
 
 SYMPTOMS = (
-    symptoms.not_finite, symptoms.inputs, symptoms.unshuffled_labels, symptoms.one_class, curves.unscaled_targets,
-    curves.diverging_loss, curves.stuck_loss, curves.oscillating_loss, symptoms.dead_units, symptoms.saturated_units,
-    symptoms.update_sizes, symptoms.gradient_sizes, curves.overfitting, curves.rising_validation,
+    symptoms.not_finite, symptoms.channels_last, symptoms.inputs, symptoms.unshuffled_labels, symptoms.one_class,
+    curves.unscaled_targets, curves.diverging_loss, curves.stuck_loss, curves.oscillating_loss, symptoms.dead_units,
+    symptoms.saturated_units, symptoms.update_sizes, symptoms.gradient_sizes, curves.overfitting,
+    curves.rising_validation,
 )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from minidl import channels, stack
 from minidl.layers import Sigmoid, Tanh
 from minidl.training.report import limits
 from minidl.training.report.findings import Finding
@@ -109,6 +110,14 @@ def inputs(probe: Probe) -> Iterator[Finding]:
             told = f"the means of its inputs are {times:.3g} standard deviations from 0"
             expected = f"expected at most {limits.OFF_CENTRE:.3g}: make Normalize.of(X) the first layer"
             yield Finding("unscaled inputs", seen.name, times, f"{told}, {expected}")
+
+
+def channels_last(probe: Probe) -> Iterator[Finding]:
+    """Images whose channels are taken for their width."""
+    model = probe.learner.model
+    name = channels.first_look(stack.named(model.layers)) if channels.last(model.input_shape) else None
+    if name is not None:
+        yield Finding("channels last", name, float(model.input_shape[-1]), channels.advice(model.input_shape))
 
 
 def unshuffled_labels(probe: Probe) -> Iterator[Finding]:

@@ -1,0 +1,58 @@
+"""Calls that are tried in a forked child: who dies is told, and nothing else is seen of it."""
+
+import os
+import signal
+
+import pytest
+
+from minidl.forked import death_of
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+
+
+def raises():
+    raise ValueError("of the call")
+
+
+@pytest.mark.parametrize(
+    ("call", "death"),
+    [
+        (lambda: None, None),
+        (raises, None),
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "SIGSEGV"),
+        (lambda: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
+        (lambda: os._exit(3), "exit code 3"),
+    ],
+    ids=["lives", "raises", "segv", "kill", "exit"],
+)
+def test_deaths_are_told_and_exceptions_are_none(call, death, capfd):
+    assert death_of(call) == death
+    assert capfd.readouterr() == ("", "")
+
+
+def test_the_child_keeps_what_it_changes():
+    seen = []
+    assert death_of(lambda: seen.append(1)) is None
+    assert seen == []
+
+
+def test_an_interrupt_leaves_no_child(monkeypatch):
+    waited = os.waitpid
+    children = []
+
+    def interrupted(child, options):
+        if not children:
+            children.append(child)
+            raise KeyboardInterrupt
+        return waited(child, options)
+
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        death_of(signal.pause)
+    with pytest.raises(ChildProcessError):
+        waited(children[0], 0)
+
+
+def test_without_fork_nothing_is_tried(monkeypatch):
+    monkeypatch.delattr(os, "fork")
+    assert death_of(lambda: os.kill(os.getpid(), signal.SIGKILL)) is None

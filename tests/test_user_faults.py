@@ -1,0 +1,61 @@
+"""check_layer and kernels of a user's with one thing wrong, built outside the tree."""
+
+import os
+
+import pytest
+
+from minidl import Layer
+from minidl.initializers import ones
+from minidl.layers import Block, ReLU
+from minidl.testing import check_layer
+
+pytestmark = pytest.mark.slow  # the build
+
+
+@pytest.fixture
+def faulty(user):
+    class Faulty(Layer):
+        """A layer whose kernel has this fault."""
+
+        def __init__(self, fault):
+            self.fault = fault
+
+        def build(self, in_shape):
+            self.op = user.faulty.FaultyOp(in_shape, self.fault, self.dtype)
+            self.param("gain", (1,), ones)
+            return in_shape
+
+    return Faulty
+
+
+def test_a_kernel_without_a_fault_passes(faulty):
+    check_layer(faulty("none"), (2, 3, 3))
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("reads unsaid", "between .* the grad of 'gain' is not what the layers give one by one"),
+        ("dirty lanes", "between .* is not what the layers give one by one .*lanes without an example"),
+        ("together", "the grad of 'gain' of single examples in a batch is not what they give alone"),
+        ("lazy", "the grad of 'gain' changes when nobody asks for dx"),
+    ],
+)
+def test_the_check_finds_faults_that_show_among_other_layers_alone(faulty, fault, said):
+    with pytest.raises(AssertionError, match=said):
+        check_layer(faulty(fault), (2, 3, 3))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("unasked", r"Faulty: its kernel kills the process \(.*\) when nothing needs dx: t.dx is NULL"),
+        ("no loss", r"Faulty: its kernel kills the process \(.*\): it uses memory that it does not have"),
+    ],
+)
+def test_the_check_survives_kernels_that_kill(faulty, fault, said):
+    with pytest.raises(AssertionError, match=f"^{said}"):
+        check_layer(faulty(fault), (2, 3, 3))
+    with pytest.raises(AssertionError, match=f"^Block: 1, {said}"):
+        check_layer(Block(ReLU(), faulty(fault)), (2, 3, 3))

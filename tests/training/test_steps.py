@@ -318,7 +318,7 @@ class Norm(Same):
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("fails", ["forward", "backward", "loss", "optimizer", "finite"])
 def test_a_staged_step_that_breaks_off_leaves_the_buffers(fails, accumulate):
-    """Running statistics of layers with kernels and of layers in NumPy: as after the last whole step, to the last bit."""
+    """Running statistics of layers with kernels and of layers in NumPy: as after the last whole step."""
 
     class Optimizer(Plain):
         def step(self, params, lr):

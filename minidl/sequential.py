@@ -51,11 +51,7 @@ class Sequential:
     seed = Count("The initial weights are a function of it, and what is random in a forward by hand.")
 
     def __init__(
-        self,
-        layers: Sequence[Layer],
-        input_shape: Shape | None = None,
-        seed: int = 0,
-        dtype: str = "float32",
+        self, layers: Sequence[Layer], input_shape: Shape | None = None, seed: int = 0, dtype: str = "float32"
     ) -> None:
         self.layers = stack.checked(layers)
         if dtype not in ("float32", "float64"):

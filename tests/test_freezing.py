@@ -323,6 +323,31 @@ def test_steps_are_counted_layer_by_layer(optimizer, name, arguments, kind, tmp_
         np.testing.assert_allclose(trainer.model.state_dict()[key], value.numpy(), rtol=1e-9, atol=1e-12, err_msg=key)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("thawed", [False, True], ids=["still frozen", "thawed"])
+@pytest.mark.parametrize("make", [lambda: Adam(0.01), lambda: AdamW(0.01), lambda: Adagrad(0.1, lr_decay=0.1)])
+def test_another_optimizer_knows_nothing_of_steps_before_it(make, thawed, kind):
+    """The steps that a layer was frozen for are the first optimizer's: the second one counts all from its own first."""
+    model = net()
+    trainer = Trainer(model, KINDS[kind], make())
+    trainer.train_batch(X[:20], Y[:20])
+    model.layers[0].trainable = False
+    for _ in range(3):
+        trainer.train_batch(X[:20], Y[:20])
+    model.layers[0].trainable = thawed
+    trainer.train_batch(X[:20], Y[:20])
+    twin = copy.deepcopy(model)
+    fresh = Trainer(twin, KINDS[kind], make())
+    trainer.optimizer = make()
+    assert trainer.late == [0] * len(model.network.leaves)
+    for frozen in (not thawed, True, False, False):
+        for one in (trainer, fresh):
+            one.model.layers[0].trainable = not frozen
+            one.train_batch(X[20:], Y[20:])
+        assert changed(model, twin.state_dict()) == set()
+        assert trainer.late == fresh.late
+
+
 def test_frozen_batch_norm_takes_a_single_example():
     model = Sequential([Flatten(), Residual(BatchNorm1D())], SHAPE)
     with pytest.raises(ValueError, match=r"layer 1, Residual: body\.0, BatchNorm1D: expected at least 2 examples"):

@@ -28,7 +28,7 @@ from minidl.stack import OUR_LAYERS
 from minidl.training.fitting import Position
 from minidl.training.hooks import State
 from minidl.training.learner import Learner
-from minidl.training.remembered import Arrays, remember, remembered
+from minidl.training.remembered import Arrays, check_shared, remember, remembered
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
@@ -72,7 +72,7 @@ def pack(
         "position": None,
         "callbacks": [],
     }
-    _check_parts(config, tensors, recipes.met)
+    _check_parts(made, config, tensors, recipes.met)
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
     tensors.update({f"history/{name}": _series(name, values) for name, values in trainer.history.items()})
@@ -102,12 +102,14 @@ def _series(name: str, values: list[float]) -> Array:
     return series
 
 
-def _check_parts(config: dict[str, Any], tensors: Tensors, custom: Custom) -> None:
-    """Raises TypeError for a loss, metric or optimizer that a resume would refuse: what is saved can be resumed."""
+def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom: Custom) -> None:
+    """Raises TypeError for a loss, metric or optimizer that a resume would refuse, or make into something else."""
     try:
-        _remember(parts(config, custom)["optimizer"], config, Arrays(dict(tensors)).decode)
+        again = parts(config, custom)["optimizer"]
+        _remember(again, config, Arrays(dict(tensors)).decode)
     except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
         raise TypeError(f"cannot be saved: a resume would refuse it: {error}") from error
+    check_shared(made, again)
 
 
 def _remember(optimizer: Any, config: Any, arrays: Callable[[str, Any], Any]) -> None:

@@ -6,19 +6,20 @@ One that holds others (Lookahead around Adam, a list of schedules) remembers wha
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from minidl.arguments import constructor_arguments
+from minidl.arguments import constructor_arguments, parameters
 from minidl.arrays import Array
 from minidl.optimizer import Optimizer
 from minidl.saving.encoding import decode, encode
 
 WAY_OUT = "give its class a state_dict() and a load_state_dict(state)"
 MOST = 10_000  # things that are looked at: what is longer is a list of numbers
+OWN = "state_dict()"  # under this name, which no attribute has, stands what a part says itself
 DEEPEST = 16  # objects in objects: what holds itself has no end
 PLAIN = (bool, int, float, str, np.generic, np.ndarray, list, tuple, dict, type(None))
 
@@ -27,34 +28,88 @@ def remembered(part: Any, living: Sequence[Array]) -> dict[str, Any]:
     """What an optimizer or a schedule knows beside what made it: its state_dict(), or its attributes.
 
     An attribute that is named like an argument may have changed since; a function there is the argument, and so is a
-    private attribute that still equals it. Raises TypeError for attributes that would come back as something else:
-    copies of what is `living` in the model, or of each other.
+    private attribute that still equals it. With a state_dict() of its own go the objects that it was made with, for it
+    may not ask them. Raises TypeError for attributes that would come back as something else: copies of what is `living`
+    in the model, or of each other.
     """
+    name, found = type(part).__name__, _kept(part)
+    if _speaks(part):
+        return {OWN: part.state_dict(), **found}
+    memory = {"_memory": part.state_dict()} if isinstance(part, Optimizer) and vars(part).get("_memory") else {}
+    _check_own(found, name, living, {})
+    return found | memory
+
+
+def _speaks(part: Any) -> bool:
+    """Whether it says itself what it remembers; the state_dict of Optimizer says it of steps by hand alone."""
     if hasattr(part, "state_dict") != hasattr(part, "load_state_dict"):
         name = type(part).__name__
         raise TypeError(f"{name}: expected state_dict() and load_state_dict(state), or neither, got one of them")
     own = not isinstance(part, Optimizer) or type(part).state_dict is not Optimizer.state_dict
-    if own and hasattr(part, "state_dict"):
-        state: dict[str, Any] = part.state_dict()
-        return state
-    if any(vars(cls).get("__slots__") for cls in type(part).__mro__):
-        raise TypeError(f"{type(part).__name__}: cannot be saved, for its class has __slots__; {WAY_OUT}")
-    arguments = constructor_arguments(part)
+    return own and hasattr(part, "state_dict")
+
+
+def _kept(part: Any) -> dict[str, Any]:
+    """The attributes that are saved: of a part with a state_dict of its own, the objects that it was made with."""
     attributes = dict(vars(part)) if hasattr(part, "__dict__") else {}
-    memory = {} if own or not attributes.pop("_memory") else {"_memory": part.state_dict()}
-    found = {
+    if _speaks(part):
+        return {name: value for name, value in attributes.items() if name.removeprefix("_") in parameters(type(part))
+                and any(True for _ in _places(value, name, set()))}  # fmt: skip
+    arguments = constructor_arguments(part)
+    if _slots(part) - arguments.keys():
+        raise TypeError(f"{type(part).__name__}: cannot be saved, for its class has __slots__; {WAY_OUT}")
+    if isinstance(part, Optimizer):
+        del attributes["_memory"]
+    return {
         name: value
         for name, value in attributes.items()
         if (name not in arguments or isinstance(value, PLAIN) or holds_state(value))
         and not (name[:1] == "_" and name[1:] in arguments and value is arguments[name[1:]] and not holds_state(value))
     }
-    _check_own(found, type(part).__name__, living, {})
-    return found | memory
+
+
+def _slots(part: Any) -> set[str]:
+    slots = [vars(cls).get("__slots__", ()) for cls in type(part).__mro__]
+    return {name for names in slots for name in ([names] if isinstance(names, str) else names)}
 
 
 def holds_state(value: Any) -> bool:
     """Whether it is an object, an optimizer or a schedule, that may remember something itself."""
-    return hasattr(value, "__dict__") and not isinstance(value, type) and not hasattr(value, "__name__")
+    if isinstance(value, (*PLAIN, type)) or hasattr(value, "__name__"):
+        return False
+    return hasattr(value, "__dict__") or bool(_slots(value))
+
+
+def _places(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """All objects in a part that may remember something, each in all its places; what is in it comes once."""
+    known, inner = id(value) in seen, dict[str, Any]()
+    if holds_state(value):
+        yield where, value
+        inner = {} if known else {f"{where}.{name}": part for name, part in _kept(value).items()}
+    elif isinstance(value, dict) and not known:
+        inner = {f"{where}[{key!r}]": part for key, part in value.items()}
+    elif isinstance(value, (list, tuple)) and not known and len(value) <= MOST:
+        inner = {f"{where}[{i}]": part for i, part in enumerate(value)}
+    if inner:
+        seen.add(id(value))
+    for place, part in inner.items():
+        yield from _places(part, place, seen)
+
+
+def check_shared(made: Any, again: Any) -> None:
+    """Raises TypeError for what is one object in `made` and two in `again`, which a resume made, if it remembers."""
+    name, first = type(made).__name__, dict[int, str]()
+    twins = dict(_places(again, name, set()))
+    for place, part in _places(made, name, set()):
+        other = first.setdefault(id(part), place)
+        if twins.get(place) is not twins.get(other) and not _is_function(part):
+            raise TypeError(f"{place}: cannot be saved, for it is {other} as well; a resume would make two of it")
+
+
+def _is_function(part: Any) -> bool:
+    """Whether it is what its arguments make it, such as a schedule of ours: then two of it are as good as one."""
+    names = {prefix + name for name in parameters(type(part)) for prefix in ("", "_")}
+    return not isinstance(part, Optimizer) and not _speaks(part) and _kept(part).keys() <= names
 
 
 def _check_own(value: Any, where: str, living: Sequence[Array], seen: dict[int, str]) -> None:
@@ -84,21 +139,21 @@ def remember(part: Any, state: Any, ours: Collection[Any]) -> None:
     """Gives back what `remembered` found; raises ValueError for what it cannot have found in a part of `ours`."""
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         raise ValueError(f"{type(part).__name__}: expected what it remembers by name, got {type(state).__name__}")
-    own = isinstance(part, Optimizer) and type(part).state_dict is Optimizer.state_dict
     if type(part) in ours and state.keys() - {"_memory"} != remembered(part, []).keys() - {"_memory"}:
         raise ValueError(f"{type(part).__name__}: expected {sorted(remembered(part, []))}, got {sorted(state)}")
-    if hasattr(part, "load_state_dict") and not own:
-        part.load_state_dict(state)
-        return
-    if own and "_memory" in state:
-        part.load_state_dict(state.pop("_memory"))
-    for name, value in state.items():
+    entries = dict(state)
+    if isinstance(part, Optimizer) and not _speaks(part):
+        part.load_state_dict(entries.pop("_memory", {}))
+    own = entries.pop(OWN) if _speaks(part) else None
+    for name, value in entries.items():
         known = vars(part).get(name)
         found = _with_inner(known, value, f"{type(part).__name__}.{name}", ours)
         if type(part) not in ours:
             vars(part)[name] = found
         elif found is not known:
             setattr(part, name, found)  # which checks it
+    if _speaks(part):
+        part.load_state_dict(_with_inner(None, own, f"{type(part).__name__}.{OWN}", ours))
 
 
 def _with_inner(known: Any, value: Any, where: str, ours: Collection[Any]) -> Any:

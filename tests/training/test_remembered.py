@@ -129,6 +129,108 @@ def test_what_holds_itself_refuses_the_save(tmp_path):
         trainer.save_checkpoint(tmp_path / "ck")
 
 
+# ---- what would come back as something else
+class Two:
+    """Two optimizers that make each step one after the other, at a rate of its own."""
+
+    def __init__(self, first, second, lr=0.01):
+        self.first, self.second, self.lr = first, second, lr
+
+    def step(self, params, lr):
+        self.first.step(params, lr)
+        self.second.step(params, lr)
+
+
+class Aliased(Own):
+    """Has one optimizer in two places, as its constructor makes it."""
+
+    def __init__(self, lr):
+        super().__init__(lr)
+        self.same = self._adam
+
+    def step(self, params, lr):
+        self._adam.step(params, lr)
+        self.same.step(params, lr)
+
+
+class Silent(Lookahead):
+    """With a state_dict of its own, which does not ask the inner one."""
+
+    def state_dict(self):
+        return {"slow": self.slow, "n": self.n}
+
+    def load_state_dict(self, state):
+        self.slow, self.n = state["slow"], state["n"]
+
+
+class SilentPlain:
+    """The same without an inner one; its rate may remember."""
+
+    def __init__(self, lr):
+        self.lr, self.n = lr, 0
+
+    def step(self, params, lr):
+        self.n += 1
+        for param in params.values():
+            param.value = param.value - lr * param.grad
+
+    def state_dict(self):
+        return {"n": self.n}
+
+    def load_state_dict(self, state):
+        self.n = state["n"]
+
+
+class Slotted:
+    """A schedule that remembers, without a __dict__."""
+
+    __slots__ = ("asked", "lr")
+
+    def __init__(self, lr):
+        self.lr, self.asked = lr, 0
+
+    __call__ = Asked.__call__
+
+
+def shared(part):
+    return Two(SGD(part, momentum=0.9), SGD(0.05), part)
+
+
+CUSTOM |= {cls.__name__: cls for cls in (Two, Aliased, Silent, SilentPlain)}
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [
+        lambda: Aliased(0.01),
+        lambda: Silent(Adam(0.005)),
+        lambda: Silent(Lookahead(SGD(Asked(0.1), momentum=0.9))),
+        lambda: SilentPlain(Asked(0.1)),
+        lambda: shared(Cosine(0.1, 60)),
+    ],
+    ids=["aliased", "silent", "silent around others", "rate that counts", "one rate of ours in two places"],
+)
+def test_what_is_in_two_places_or_in_no_state_dict_goes_on(tmp_path, optimizer):
+    test_an_optimizer_in_an_optimizer_goes_on(tmp_path, optimizer)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "said"),
+    [
+        (lambda: Two(*[Adam(0.01)] * 2), r"Two\.second: cannot be saved, for it is Two\.first as well"),
+        (lambda: InTurns([Adam(0.01)] * 2), r"InTurns\.several\[1\]: cannot be saved, for it is InTurns\.several\[0\]"),
+        (lambda: shared(Asked(0.1)), r"cannot be saved, for it is Two\.\S* as well; a resume would make two"),
+        (lambda: SGD(Slotted(0.1)), "Slotted: cannot be saved, for its class has __slots__"),
+    ],
+    ids=["twice", "twice in a list", "one rate that counts", "slots"],
+)
+def test_what_a_resume_would_make_two_of_refuses_the_save(tmp_path, optimizer, said):
+    trainer = broken_off(trainer_of(optimizer()), 3)
+    with pytest.raises(TypeError, match=said):
+        trainer.save_checkpoint(tmp_path / "ck")
+    assert not list(tmp_path.iterdir())
+
+
 # ---- loops by hand
 def two_models():
     rng = np.random.default_rng(0)

@@ -10,6 +10,7 @@ import pytest
 
 from minidl import Layer, Sequential, Trainer
 from minidl.data import fingerprint
+from minidl.initializers import ones, zeros
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
@@ -284,6 +285,71 @@ def test_a_step_that_breaks_off_does_not_count(monkeypatch):
         twin.train_batch(X[row : row + 1], Y[row : row + 1])
     assert weights(trainer.model) == weights(twin.model)
     assert trainer.step == 39
+
+
+class Norm(Same):
+    """In NumPy, with a buffer and a parameter; fails in the n-th forward or backward of training."""
+
+    def __init__(self, fails="", at=0):
+        self.fails, self.at = fails, at
+
+    def build(self, in_shape):
+        self.mean, self.gain = self.buffer("mean", in_shape, zeros), self.param("gain", (), ones)
+        return in_shape
+
+    def forward(self, x, training):
+        if training:
+            self.mean *= 0.9
+            self.mean += 0.1 * x.mean(axis=0)
+            self.x = x
+        if training and self.fails == "forward":
+            self.fail()
+        return x * self.gain.value
+
+    def backward(self, dy):
+        self.gain.grad = (dy * self.x).sum()
+        if self.fails == "backward":
+            self.fail()
+        return dy * self.gain.value
+
+    def fail(self):
+        self.count += 1
+        if self.count == self.at:
+            raise RuntimeError("it fails")
+
+
+@pytest.mark.parametrize("accumulate", [1, 3])
+@pytest.mark.parametrize("fails", ["forward", "backward", "loss", "optimizer", "finite"])
+def test_a_staged_step_that_breaks_off_leaves_the_buffers(fails, accumulate):
+    """Running statistics of layers with kernels and of layers in NumPy: as after the last whole step."""
+
+    class Optimizer(Plain):
+        def step(self, params, lr):
+            super().step(params, lr)
+            if fails == "optimizer" and self.steps == 2:
+                raise RuntimeError("it fails")
+            self.steps += 1
+
+        steps = 0
+
+    def loss(scores, y):
+        if fails == "loss" and y.dtype == np.int8:
+            raise RuntimeError("it fails")
+        losses, dscores = softmax_cross_entropy(scores, y)
+        return (losses * np.inf if fails == "finite" and y.dtype == np.int8 else losses), dscores
+
+    def trainer_of(**faults):
+        layers = [Conv2D(2, 3), BatchNorm2D(), Norm(**faults), Flatten(), Dense(3)]
+        return Trainer(Sequential(layers, (1, 6, 6)), loss, Optimizer(0.01))
+
+    trainer, twin = trainer_of(fails=fails, at=3 if accumulate == 1 else 8), trainer_of()
+    for one in (trainer, twin):
+        one.fit(X[:30], Y[:30], batch_size=15 // accumulate, accumulate=accumulate, shuffle=False, verbose=0)
+    buffers = [name for name in trainer.model.state_dict() if name not in trainer.model.params]
+    assert buffers == ["1.running_mean", "1.running_var", "1.num_batches_tracked", "2.mean"]
+    with pytest.raises(FloatingPointError if fails == "finite" else RuntimeError):
+        trainer.fit(X[30:], Y[30:].astype(np.int8), batch_size=15 // accumulate, accumulate=accumulate, verbose=0)
+    assert weights(trainer.model) == weights(twin.model) and trainer.step == 2
 
 
 def test_a_helper_called_update_makes_no_native_optimizer():

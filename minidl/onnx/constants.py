@@ -99,9 +99,6 @@ FOLDS: dict[str, Fold] = {
 }
 
 
-ONE_TENSOR = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
-
-
 class Constants(Mapping[str, Array]):
     """The constants of a graph by name, each computed when it is asked for.
 
@@ -144,12 +141,6 @@ class Constants(Mapping[str, Array]):
         for i in sorted(needed):
             self._known[self._nodes[i].outputs[0]] = self._folded(self._nodes[i])
         return self._known[name]
-
-    def root(self, name: str) -> str:
-        """The tensor of the file that a constant is made of, by Identity, Transpose and the like; else itself."""
-        while name in self._makers and self._nodes[self._makers[name]].op in ONE_TENSOR:
-            name = self._nodes[self._makers[name]].inputs[0]
-        return name
 
     def _folded(self, node: Node) -> Array:
         try:

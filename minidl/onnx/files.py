@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.onnx.graph import IR, LEAST_OPSET, MOST_OPSET, OPSET, Graph, Node, Value
+from minidl.onnx.graph import IR, LEAST_OPSET, MOST_OPSET, Graph, Node, Value
 from minidl.saving.files import FileError
 from minidl_c import __version__
 
@@ -125,11 +125,10 @@ def _from_model(onnx: Any, model: Any) -> Graph:
 
 def _checked_opset(model: Any) -> int:
     """The version of ONNX's operators; nodes of other domains are refused where they stand."""
-    versions = {entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")}
-    if len(versions) != 1 or not LEAST_OPSET <= min(versions) <= MOST_OPSET:
-        told = f"expected one opset of ONNX, from {LEAST_OPSET} to {MOST_OPSET}, got {sorted(versions)}"
-        raise ValueError(f"{told}: onnx.version_converter.convert_version(model, {OPSET}) changes it")
-    return int(min(versions))
+    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
+    if len(versions) != 1 or not LEAST_OPSET <= versions[0] <= MOST_OPSET:
+        raise ValueError(f"expected one opset of ONNX, from {LEAST_OPSET} to {MOST_OPSET}, got {versions}")
+    return int(versions[0])
 
 
 def _check_plain(onnx: Any, graph: Any) -> None:
@@ -158,8 +157,7 @@ def _check_plain(onnx: Any, graph: Any) -> None:
 def _check_inside(onnx: Any, tensor: Any, name: str) -> None:
     if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
         raise ValueError(
-            f"tensor {name!r}: expected its numbers in this file, got a reference to another (external data): export "
-            "with torch.onnx.export(..., external_data=False), or put them together: onnx.save(onnx.load(path), other)"
+            f"tensor {name!r}: expected its numbers in this file, got a reference to another (external data)"
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -14,7 +13,7 @@ from minidl.onnx.branches import Chain, Join, series
 from minidl.onnx.constants import Constants
 from minidl.onnx.exporting import COUNTERS, RECIPE, graph_of
 from minidl.onnx.graph import BATCH, Graph, Node, Value, refuse
-from minidl.onnx.joins import JOINS, branches_of, composed, container
+from minidl.onnx.joins import branches_of, composed, container
 from minidl.onnx.merging import merged
 from minidl.onnx.operators import READ
 from minidl.onnx.reading import Made, Operator
@@ -25,7 +24,6 @@ from minidl.shapes import input_shape as checked_shape
 from minidl.stack import MOST_PIXELS
 
 DTYPES = ("float32", "float64")
-MOST_TOLD = 20  # operators in an error
 
 
 def model_of(graph: Graph, input_shape: Shape | None) -> Sequential:
@@ -79,15 +77,11 @@ class Importer:
         self.dtype, self.shape = self.input.dtype, shape_of(self.input, input_shape)
         first = self.input.shape[0] if self.input.shape else None
         self.batch = first if isinstance(first, int) else BATCH
-        self.readers: dict[str, list[Node]] = {}  # of the tensors that parameters were made of
 
     def model(self) -> Sequential:
         """The model. Raises ValueError naming the first node that no layer can stand for."""
         self.constants.shapes[self.input.name] = (self.batch, *self.shape)
-        try:
-            placed, shape = self.chain(series(self.graph, self.constants), self.shape)
-        except ValueError as error:
-            raise ValueError(f"{error}{self.without_layers()}") from error
+        placed, shape = self.chain(series(self.graph, self.constants), self.shape)
         if not placed:
             raise ValueError("expected at least one node that does something, got a graph that does nothing")
         output = self.graph.outputs[0]
@@ -99,31 +93,7 @@ class Importer:
         model.load_state_dict(
             {f"{i}.{name}": array for i, made in enumerate(placed) for name, array in made.weights.items()}
         )
-        self.warn_of_shared()
         return model
-
-    def without_layers(self) -> str:
-        """All operators of the graph that no layer does, for an error that names the first obstacle alone."""
-        examples, unknown = {self.input.name}, dict[str, list[Node]]()
-        for node in self.graph.nodes:
-            if node.op != "Shape" and not examples.isdisjoint(node.inputs):  # else it computes with shapes
-                examples.update(node.outputs)
-                if node.domain or node.op not in {*READ, *JOINS}:
-                    unknown.setdefault(f"{node.domain}.{node.op}".lstrip("."), []).append(node)
-        told = [f"{op} ({len(found)} times, first {found[0]})" for op, found in list(unknown.items())[:MOST_TOLD]]
-        more = f" and {len(unknown) - MOST_TOLD} others" if len(unknown) > MOST_TOLD else ""
-        return f". Operators in this graph that no layer of minidl does: {', '.join(told)}{more}" if told else ""
-
-    def warn_of_shared(self) -> None:
-        """Warns of parameters that were one in the graph; equal numbers are what exporters share by themselves."""
-        for name, nodes in self.readers.items():
-            array = self.constants[name]
-            if len(nodes) > 1 and (array != array.reshape(-1)[0]).any():
-                warnings.warn(
-                    f"{nodes[0]} and {nodes[1]} share {name!r}: each becomes a layer with a copy of its own. The model "
-                    "predicts what the graph does; in training, the copies part from each other",
-                    stacklevel=4,
-                )
 
     def chain(self, items: Chain, shape: Shape) -> tuple[list[Made], Shape]:
         """The layers of nodes that stand one behind the other, and the shape in which they leave an example."""
@@ -143,9 +113,6 @@ class Importer:
         operator = Operator(node, x, shape, self.dtype, self.graph.opset, self.batch, self.constants)
         made = READ[node.op](operator)
         operator.done()
-        for name in operator.constants if any(one.weights for one in made) else ():
-            if (array := self.constants[name]).size > 1 and array.dtype.kind == "f":
-                self.readers.setdefault(self.constants.root(name), []).append(node)
         return made
 
     def join(self, join: Join, shape: Shape) -> list[Made]:

@@ -14,7 +14,6 @@ from minidl.onnx.graph import Node, refuse
 from minidl.onnx.reading import Made
 
 SUMS = ("Add", "Sum")
-JOINS = (*SUMS, "Concat", "Mul", "Erf", "HardSigmoid")  # what branches meet in, or are made of where they do
 
 
 def composed(join: Join, constants: Mapping[str, Array]) -> list[Made] | None:

@@ -110,11 +110,6 @@ class Operator:
             self.refuse(f"expected an axis of {rank}, got {axis}")
         return axis % rank
 
-    @property
-    def constants(self) -> list[str]:
-        """The names of the constants that were asked for."""
-        return [self.node.inputs[place] for place in sorted(self._read - {self.x}) if self.given(place)]
-
     def done(self) -> None:
         """Raises ValueError for attributes and inputs that nobody has asked for."""
         if self._attributes:

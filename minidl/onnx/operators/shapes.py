@@ -129,9 +129,8 @@ def _scales(operator: Operator) -> list[float]:
     if operator.given(2) and (scales := operator.constant(2)).size:
         return [float(one) for one in scales.reshape(-1)]
     sizes = operator.whole(3)
-    if len(sizes) != 4 or sizes[0] not in (BATCH, operator.batch):
-        way_out = "; write scales instead, or take the batch's size from Shape" if sizes[:1] == (1,) else ""
-        operator.refuse(f"expected sizes of images that keep the batch, got {list(sizes)}{way_out}")
+    if len(sizes) != 4 or sizes[0] not in (1, BATCH, operator.batch):
+        operator.refuse(f"expected sizes of images, got {list(sizes)}")
     return [1.0, *(new / old for new, old in zip(sizes[1:], operator.shape, strict=True))]
 
 

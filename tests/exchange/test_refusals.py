@@ -196,6 +196,20 @@ def test_a_node_of_vectors(what, tmp_path):
     assert told in refusal(graph, tmp_path, out_shape=(None,))
 
 
+@pytest.mark.parametrize(("batch", "size", "told"), [
+    ("N", 1, "expected sizes for a batch of any size, got [1, 3, 16, 16], which gives 1 whatever comes in"),
+    ("N", 4, "expected sizes for a batch of any size, got [4, 3, 16, 16], which gives 4 whatever comes in"),
+    (4, 1, "expected sizes for the graph's batch of 4, got [1, 3, 16, 16], which gives 1 whatever comes in"),
+    (1, 4, "expected sizes for the graph's batch of 1, got [4, 3, 16, 16], which gives 4 whatever comes in"),
+])  # fmt: skip
+def test_resize_to_another_number_of_examples(batch, size, told, tmp_path):
+    g = Graph(batch=batch)
+    g.chain("Resize", "", "", g.whole(size, 3, 16, 16), mode="nearest")
+    message = refusal(g, tmp_path, out_shape=(None,))
+    assert f"node 'Resize_0' (Resize): {told}" in message
+    assert "export it with scales in place of sizes, or from an input with a batch of 1" in message
+
+
 # ---- graphs
 
 

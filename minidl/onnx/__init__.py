@@ -45,7 +45,8 @@ def import_model(path: Path, input_shape: Shape | None = None) -> Sequential:
     """The model in an ONNX file. What `export` wrote comes back with the same layers and predicts the same bits.
 
     Of graphs that others wrote, opset 11 to 28, nodes become the layers that compute the same: Conv, Gemm or MatMul,
-    pools, norms, activations, and branches that meet in Add, Sum or Concat. The batch may have any size.
+    pools, norms, activations, and branches that meet in Add, Sum or Concat. The batch may have any size. Weights that
+    nodes share become a copy for each layer; a UserWarning names the nodes, since training changes them apart.
 
     input_shape: of one example, where the file leaves sizes open.
 

@@ -17,6 +17,7 @@ from minidl.onnx.joins import branches_of, composed, container
 from minidl.onnx.merging import merged
 from minidl.onnx.operators import READ
 from minidl.onnx.reading import Made, Operator
+from minidl.onnx.sharing import warn_of_shared
 from minidl.saving.files import MAX_HEADER
 from minidl.sequential import Sequential
 from minidl.shapes import Shape
@@ -93,6 +94,7 @@ class Importer:
         model.load_state_dict(
             {f"{i}.{name}": array for i, made in enumerate(placed) for name, array in made.weights.items()}
         )
+        warn_of_shared([source for made in placed if made.weights for source in made.sources], self.constants)
         return model
 
     def chain(self, items: Chain, shape: Shape) -> tuple[list[Made], Shape]:
@@ -113,6 +115,8 @@ class Importer:
         operator = Operator(node, x, shape, self.dtype, self.graph.opset, self.batch, self.constants)
         made = READ[node.op](operator)
         operator.done()
+        for one in made:
+            one.sources = [(node, name) for name in operator.trained]
         return made
 
     def join(self, join: Join, shape: Shape) -> list[Made]:
@@ -128,8 +132,9 @@ class Importer:
     def put(self, placed: list[Placed], made: Made, shape: Shape, node: Node) -> Shape:
         """Adds a layer, or changes the last one; returns the shape behind it."""
         if placed and (both := merged(placed[-1].made, made, placed[-1].in_shape, shape[0])) is not None:
-            shape = placed.pop().in_shape
+            shape, sources = placed[-1].in_shape, placed.pop().made.sources + made.sources
             for one in both:
+                one.sources = sources
                 shape = self.put(placed, one, shape, node)
             return shape
         placed.append(Placed(made, shape))

@@ -50,7 +50,8 @@ def import_model(path: Path, input_shape: Shape | None = None) -> Sequential:
 
     input_shape: of one example, where the file leaves sizes open.
 
-    Raises ValueError naming the node, and what about it is the reason, for a graph that layers cannot say exactly;
+    Raises ValueError for a graph that layers cannot say exactly: it names all kinds of nodes that are in the way, each
+    with one node and the reason, and what to do about weights in a second file (`external_data=False` in PyTorch);
     `minidl.FileError`, a ValueError, for a file that is damaged or no ONNX file; OSError if it cannot be read;
     ImportError without onnx. ONNX files have no checksums: of weights that were changed nobody can tell.
     """

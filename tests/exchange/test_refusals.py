@@ -392,7 +392,35 @@ def test_opsets(opset, tmp_path):
     model = g.model()
     model.opset_import[0].version = opset
     g.model = lambda: model
-    assert f"expected one opset of ONNX, from 11 to 28, got [{opset}]" in refusal(g, tmp_path)
+    assert f"expected an opset of ONNX, from 11 to 28, got {opset}: convert" in refusal(g, tmp_path)
+
+
+def with_opsets(*entries):
+    """A graph whose file has these entries for opsets."""
+    g = Graph().chain("Relu")
+    model = g.model()
+    del model.opset_import[:]
+    for domain, version in entries:
+        model.opset_import.add(domain=domain, version=version)
+    g.model = lambda: model
+    return g
+
+
+@pytest.mark.parametrize("domains", [("", ""), ("", "ai.onnx"), ("ai.onnx", "", "ai.onnx")])
+def test_one_opset_told_more_than_once(domains, tmp_path):
+    """As skl2onnx does."""
+    path = with_opsets(*((domain, 22) for domain in domains)).save(tmp_path)
+    assert repr(import_model(path)) == "Sequential(\n  (0): ReLU()\n)"
+
+
+def test_opsets_that_differ(tmp_path):
+    g = with_opsets(("", 22), ("ai.onnx", 13), ("", 22), ("com.example", 1))
+    assert "expected one version of ONNX's operators, got 13 and 22 in one file: export" in refusal(g, tmp_path)
+
+
+def test_no_opset_of_onnx(tmp_path):
+    g = with_opsets(("com.example", 1))
+    assert "expected an opset of ONNX, from 11 to 28, got none" in refusal(g, tmp_path)
 
 
 def test_an_output_of_another_shape_than_the_file_says(tmp_path):

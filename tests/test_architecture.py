@@ -28,7 +28,7 @@ FLOORS = (
     {"onnx.constants", "onnx.joins", "onnx.merging", "onnx.operators.windows"},
     {"onnx.operators.*"},
     {"onnx.operators"},
-    {"onnx.exporting"},
+    {"onnx.exporting", "onnx.obstacles", "onnx.sharing"},
     {"onnx.importing"},
     {"onnx"},
     {"plots.models"},

@@ -45,11 +45,13 @@ def import_model(path: Path, input_shape: Shape | None = None) -> Sequential:
     """The model in an ONNX file. What `export` wrote comes back with the same layers and predicts the same bits.
 
     Of graphs that others wrote, opset 11 to 28, nodes become the layers that compute the same: Conv, Gemm or MatMul,
-    pools, norms, activations, and branches that meet in Add, Sum or Concat. The batch may have any size.
+    pools, norms, activations, and branches that meet in Add, Sum or Concat. The batch may have any size. Weights that
+    nodes share become a copy for each layer; a UserWarning names the nodes, since training changes them apart.
 
     input_shape: of one example, where the file leaves sizes open.
 
-    Raises ValueError naming the node, and what about it is the reason, for a graph that layers cannot say exactly;
+    Raises ValueError for a graph that layers cannot say exactly: it names all kinds of nodes that are in the way, each
+    with one node and the reason, and what to do about weights in a second file (`external_data=False` in PyTorch);
     `minidl.FileError`, a ValueError, for a file that is damaged or no ONNX file; OSError if it cannot be read;
     ImportError without onnx. ONNX files have no checksums: of weights that were changed nobody can tell.
     """

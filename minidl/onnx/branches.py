@@ -10,6 +10,7 @@ from typing import NoReturn
 from minidl.onnx.graph import Graph, Node, refuse
 from minidl.stack import MOST_NESTED
 
+NO_CONSTANT = "expected examples, or constants that can be computed here, got something else"
 INPUT = -1  # in place of a node's number
 
 
@@ -143,5 +144,5 @@ class _Graph:
         if used := [name for name in self.others if name in needed]:
             refuse(self.others[used[0]], f"expected its first output alone to be used, got {used[0]!r}")
         if barred is not None:
-            refuse(barred, "expected examples, or constants that can be computed here, got something else")
+            refuse(barred, NO_CONSTANT)
         raise ValueError(f"output {self.output!r}: expected one that is computed from the input, got a constant")

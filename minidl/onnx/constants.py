@@ -17,6 +17,8 @@ from minidl.onnx.graph import BATCH, Graph, Node, refuse
 MOST = 4096  # numbers in an array that is put together, not read from the file
 WHOLE = {6: "int32", 7: "int64"}  # what ONNX calls the dtypes of shapes
 
+TURNS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # the same numbers, in another shape
+
 Fold = Callable[[list[Any], dict[str, Any]], Array]
 
 
@@ -127,6 +129,12 @@ class Constants(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len({**self._known, **self._makers})
+
+    def origin(self, name: str) -> str:
+        """The constant whose numbers these are: the same one for a weight and for that weight transposed."""
+        while name in self._makers and (node := self._nodes[self._makers[name]]).op in TURNS:
+            name = node.inputs[0]
+        return name
 
     def __getitem__(self, name: str) -> Array:
         """Raises KeyError for what is no constant, ValueError, naming the node, for what cannot be computed."""

@@ -17,6 +17,7 @@ from minidl_c import __version__
 PRODUCER = "minidl"
 MOST_NODES = 20_000
 MOST_BYTES = 2**31 - 1  # of a protobuf message
+CONVERT = "convert it with onnx.version_converter, or export it for another opset"
 LITTLE = {"float32": "<f4", "float64": "<f8", "int64": "<i8"}
 
 
@@ -120,15 +121,19 @@ def _from_model(onnx: Any, model: Any) -> Graph:
         [_from_value(onnx, value) for value in model.graph.output],
         opset,
         {utf8(entry.key): utf8(entry.value) for entry in model.metadata_props},
+        {utf8(value.name): _sizes(value.type.tensor_type) for value in model.graph.value_info},
     )
 
 
 def _checked_opset(model: Any) -> int:
-    """The version of ONNX's operators; nodes of other domains are refused where they stand."""
-    versions = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
-    if len(versions) != 1 or not LEAST_OPSET <= versions[0] <= MOST_OPSET:
-        raise ValueError(f"expected one opset of ONNX, from {LEAST_OPSET} to {MOST_OPSET}, got {versions}")
-    return int(versions[0])
+    """The version of ONNX's operators, which may be told twice; nodes of other domains are refused where they stand."""
+    versions = sorted({int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx")})
+    told = " and ".join(map(str, versions)) or "none"
+    if len(versions) > 1:
+        raise ValueError(f"expected one version of ONNX's operators, got {told} in one file: export it again")
+    if not versions or not LEAST_OPSET <= versions[0] <= MOST_OPSET:
+        raise ValueError(f"expected an opset of ONNX, from {LEAST_OPSET} to {MOST_OPSET}, got {told}: {CONVERT}")
+    return versions[0]
 
 
 def _check_plain(onnx: Any, graph: Any) -> None:
@@ -157,7 +162,9 @@ def _check_plain(onnx: Any, graph: Any) -> None:
 def _check_inside(onnx: Any, tensor: Any, name: str) -> None:
     if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
         raise ValueError(
-            f"tensor {name!r}: expected its numbers in this file, got a reference to another (external data)"
+            f"tensor {name!r}: expected its numbers in this file, got a reference to another (external data): "
+            "export with torch.onnx.export(..., external_data=False), or bring all into one file with "
+            "onnx.save(onnx.load(path), other)"
         )
 
 
@@ -198,10 +205,15 @@ def _from_value(onnx: Any, value: Any) -> Value:
     if value.type.WhichOneof("value") != "tensor_type":
         raise ValueError(f"{value.name!r}: expected a tensor, got {value.type.WhichOneof('value')}")
     tensor = value.type.tensor_type
-    sizes = [one.dim_value if one.HasField("dim_value") else one.dim_param or None for one in tensor.shape.dim]
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
-    return Value(utf8(value.name), dtype, sizes if tensor.HasField("shape") else None)
+    return Value(utf8(value.name), dtype, _sizes(tensor))
+
+
+def _sizes(tensor: Any) -> list[int | str | None] | None:
+    if not tensor.HasField("shape"):
+        return None
+    return [one.dim_value if one.HasField("dim_value") else one.dim_param or None for one in tensor.shape.dim]
 
 
 def _from_tensor(onnx: Any, tensor: Any, name: str) -> Array:

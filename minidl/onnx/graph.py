@@ -49,8 +49,17 @@ class Graph:
     outputs: list[Value]
     opset: int = OPSET
     metadata: dict[str, str] = field(default_factory=dict)
+    shapes: dict[str, list[int | str | None] | None] = field(default_factory=dict)  # of values, as the file tells them
+
+
+class Refused(ValueError):
+    """A node that no layer can stand for, and why."""
+
+    def __init__(self, node: Node, why: object) -> None:
+        super().__init__(f"{node}: {why}")
+        self.node, self.why = node, str(why)
 
 
 def refuse(node: Node, why: object) -> NoReturn:
-    """Raises the ValueError for a node that no layer can stand for."""
-    raise ValueError(f"{node}: {why}")
+    """Raises the error for a node that no layer can stand for."""
+    raise Refused(node, why)

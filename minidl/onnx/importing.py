@@ -12,11 +12,13 @@ from minidl.onnx import files
 from minidl.onnx.branches import Chain, Join, series
 from minidl.onnx.constants import Constants
 from minidl.onnx.exporting import COUNTERS, RECIPE, graph_of
-from minidl.onnx.graph import BATCH, Graph, Node, Value, refuse
+from minidl.onnx.graph import BATCH, Graph, Node, Refused, Value, refuse
 from minidl.onnx.joins import branches_of, composed, container
 from minidl.onnx.merging import merged
+from minidl.onnx.obstacles import UNKNOWN, Survey
 from minidl.onnx.operators import READ
 from minidl.onnx.reading import Made, Operator
+from minidl.onnx.sharing import warn_of_shared
 from minidl.saving.files import MAX_HEADER
 from minidl.sequential import Sequential
 from minidl.shapes import Shape
@@ -27,9 +29,16 @@ DTYPES = ("float32", "float64")
 
 
 def model_of(graph: Graph, input_shape: Shape | None) -> Sequential:
-    """The model that a graph is. Raises ValueError naming the first node that no layer can stand for."""
+    """The model that a graph is. Raises ValueError naming all nodes, one of a kind, that no layer can stand for."""
     model = exported(graph) if input_shape is None else None
-    return Importer(graph, input_shape).model() if model is None else model
+    if model is not None:
+        return model
+    try:
+        return Importer(graph, input_shape).model()
+    except Refused as first:
+        importer = Importer(graph, input_shape)
+        survey = Survey(graph, importer.constants, importer.batch, importer.tried)
+        raise ValueError(survey.told(first, importer.shape)) from first
 
 
 def exported(graph: Graph) -> Sequential | None:
@@ -79,7 +88,7 @@ class Importer:
         self.batch = first if isinstance(first, int) else BATCH
 
     def model(self) -> Sequential:
-        """The model. Raises ValueError naming the first node that no layer can stand for."""
+        """The model. Raises Refused with the first node that no layer can stand for."""
         self.constants.shapes[self.input.name] = (self.batch, *self.shape)
         placed, shape = self.chain(series(self.graph, self.constants), self.shape)
         if not placed:
@@ -93,6 +102,7 @@ class Importer:
         model.load_state_dict(
             {f"{i}.{name}": array for i, made in enumerate(placed) for name, array in made.weights.items()}
         )
+        warn_of_shared([source for made in placed if made.weights for source in made.sources], self.constants)
         return model
 
     def chain(self, items: Chain, shape: Shape) -> tuple[list[Made], Shape]:
@@ -108,12 +118,20 @@ class Importer:
     def read(self, node: Node, shape: Shape) -> list[Made]:
         """The layers of a node that has one input from the examples."""
         if node.domain or node.op not in READ:
-            refuse(node, "no layer of minidl does that")
+            refuse(node, UNKNOWN)
         (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)
         operator = Operator(node, x, shape, self.dtype, self.graph.opset, self.batch, self.constants)
         made = READ[node.op](operator)
         operator.done()
+        for one in made:
+            one.sources = [(node, name) for name in operator.trained]
         return made
+
+    def tried(self, node: Node, shape: Shape) -> Shape:
+        """The shape behind a node that has one input from the examples; raises Refused."""
+        for made in self.read(node, shape):
+            shape = self.built(made, shape, node)
+        return shape
 
     def join(self, join: Join, shape: Shape) -> list[Made]:
         """The container of branches that meet."""
@@ -128,8 +146,9 @@ class Importer:
     def put(self, placed: list[Placed], made: Made, shape: Shape, node: Node) -> Shape:
         """Adds a layer, or changes the last one; returns the shape behind it."""
         if placed and (both := merged(placed[-1].made, made, placed[-1].in_shape, shape[0])) is not None:
-            shape = placed.pop().in_shape
+            shape, sources = placed[-1].in_shape, placed.pop().made.sources + made.sources
             for one in both:
+                one.sources = sources
                 shape = self.put(placed, one, shape, node)
             return shape
         placed.append(Placed(made, shape))

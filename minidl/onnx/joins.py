@@ -86,7 +86,9 @@ def container(op: str, branches: list[list[Made]]) -> Made:
         names = {i: f"branches.{i}" for i in range(len(branches))}
         layer = Parallel(*layers, join=CONCAT if op == "Concat" else ADD)
     weights: dict[str, Array] = {}
+    sources: list[tuple[Node, str]] = []
     for i, branch in enumerate(branches):
         for place, made in enumerate(branch):
             weights |= {f"{place_of(names[i], place)}.{name}": array for name, array in made.weights.items()}
-    return Made(layer, weights)
+            sources += made.sources if made.weights else []
+    return Made(layer, weights, sources)

@@ -20,6 +20,7 @@ class Made:
 
     layer: Layer
     weights: dict[str, Array] = field(default_factory=dict)
+    sources: list[tuple[Node, str]] = field(default_factory=list)  # nodes, and the constants that are trained there
 
 
 class Operator:
@@ -34,6 +35,7 @@ class Operator:
         self.node, self.x, self.shape, self.dtype, self.opset, self.batch = node, x, shape, dtype, opset, batch
         self._constants, self._attributes = constants, dict(node.attributes)
         self._read = {x}
+        self.trained: list[str] = []  # the constants that `weight` was asked for
 
     def refuse(self, why: object) -> NoReturn:
         """Raises ValueError naming the node."""
@@ -71,9 +73,11 @@ class Operator:
             self.refuse(f"expected a constant for input {place}, {name!r}, got one that is computed from the examples")
         return self._constants[name]
 
-    def weight(self, place: int, *shape: int | None) -> Array:
-        """A constant of the model's dtype; `shape`: its sizes, None for any."""
+    def weight(self, place: int, *shape: int | None, trained: bool = True) -> Array:
+        """A constant of the model's dtype; `shape`: its sizes, None for any. trained: whether training changes it."""
         array = self.constant(place)
+        if trained:
+            self.trained.append(self.node.inputs[place])
         if array.dtype != self.dtype:
             self.refuse(f"expected {self.dtype} for input {place}, {self.node.inputs[place]!r}, got {array.dtype}")
         fits = array.ndim == len(shape) and all(b in (None, a) for a, b in zip(array.shape, shape, strict=True))

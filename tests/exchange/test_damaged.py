@@ -115,8 +115,23 @@ def test_numbers_in_another_file_are_not_read(where, path, tmp_path):
     model = g.chain("MatMul", "w").model(out_shape=(None, 2))
     if where == "initializer":
         model.graph.initializer.append(tensor)
-    with pytest.raises(ValueError, match=r"tensor 'w': expected its numbers in this file, got a reference to another"):
+    with pytest.raises(ValueError, match=r"tensor 'w': expected its numbers in this file, got a reference to") as error:
         import_model(put(path, model))
+    message = str(error.value)
+    assert "torch.onnx.export(..., external_data=False)" in message and "onnx.save(onnx.load(path), other)" in message
+
+
+def test_the_way_out_of_numbers_in_another_file(path, tmp_path, rng):
+    import onnx
+
+    model, x = small(), rng.random((5, 4)).astype("f4")
+    export(model, path)
+    spread, one = tmp_path / "spread.onnx", tmp_path / "one.onnx"
+    onnx.save(onnx.load(path), spread, save_as_external_data=True, location="weights", size_threshold=0)
+    with pytest.raises(ValueError, match="external data"):
+        import_model(spread)
+    onnx.save(onnx.load(spread), one)
+    assert np.array_equal(import_model(one).predict(x), model.predict(x))
 
 
 def test_sparse_tensors_functions_and_subgraphs(path):

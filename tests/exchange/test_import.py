@@ -310,6 +310,20 @@ def test_resize(where, nearest, scale, tmp_path):
     check(g.chain("Resize", "", "", sizes, **modes), tmp_path, *["Upsample2D"])
 
 
+def test_resize_of_one_example_is_one_of_many(tmp_path, rng):
+    g = Graph(batch=1)
+    model = check(g.chain("Resize", "", "", g.whole(1, 3, 16, 16), mode="nearest"), tmp_path, "Upsample2D")
+    assert model.predict(rng.random((4, 3, 8, 8))).shape == (4, 3, 16, 16)
+
+
+def test_resize_to_the_batch_that_comes_in(tmp_path):
+    """Sizes that begin with what Shape says of x."""
+    g = Graph()
+    first = g.add("Slice", g.add("Shape", "x"), g.whole(0), g.whole(2))
+    g.add("Resize", "x", "", "", g.add("Concat", first, g.whole(16, 24), axis=0), mode="nearest")
+    check(g, tmp_path, "Upsample2D")
+
+
 def test_unsqueeze_makes_an_image(tmp_path):
     g = Graph(VECTOR)
     check(g.chain("Unsqueeze", g.whole(1, -1)).chain("Conv", g.normal(2, 1, 3, 1)), tmp_path, "Reshape", "Conv2D")

@@ -196,6 +196,20 @@ def test_a_node_of_vectors(what, tmp_path):
     assert told in refusal(graph, tmp_path, out_shape=(None,))
 
 
+@pytest.mark.parametrize(("batch", "size", "told"), [
+    ("N", 1, "expected sizes for a batch of any size, got [1, 3, 16, 16], which gives 1 whatever comes in"),
+    ("N", 4, "expected sizes for a batch of any size, got [4, 3, 16, 16], which gives 4 whatever comes in"),
+    (4, 1, "expected sizes for the graph's batch of 4, got [1, 3, 16, 16], which gives 1 whatever comes in"),
+    (1, 4, "expected sizes for the graph's batch of 1, got [4, 3, 16, 16], which gives 4 whatever comes in"),
+])  # fmt: skip
+def test_resize_to_another_number_of_examples(batch, size, told, tmp_path):
+    g = Graph(batch=batch)
+    g.chain("Resize", "", "", g.whole(size, 3, 16, 16), mode="nearest")
+    message = refusal(g, tmp_path, out_shape=(None,))
+    assert f"node 'Resize_0' (Resize): {told}" in message
+    assert "export it with scales in place of sizes, or from an input with a batch of 1" in message
+
+
 # ---- graphs
 
 
@@ -378,7 +392,35 @@ def test_opsets(opset, tmp_path):
     model = g.model()
     model.opset_import[0].version = opset
     g.model = lambda: model
-    assert f"expected one opset of ONNX, from 11 to 28, got [{opset}]" in refusal(g, tmp_path)
+    assert f"expected an opset of ONNX, from 11 to 28, got {opset}: convert" in refusal(g, tmp_path)
+
+
+def with_opsets(*entries):
+    """A graph whose file has these entries for opsets."""
+    g = Graph().chain("Relu")
+    model = g.model()
+    del model.opset_import[:]
+    for domain, version in entries:
+        model.opset_import.add(domain=domain, version=version)
+    g.model = lambda: model
+    return g
+
+
+@pytest.mark.parametrize("domains", [("", ""), ("", "ai.onnx"), ("ai.onnx", "", "ai.onnx")])
+def test_one_opset_told_more_than_once(domains, tmp_path):
+    """As skl2onnx does."""
+    path = with_opsets(*((domain, 22) for domain in domains)).save(tmp_path)
+    assert repr(import_model(path)) == "Sequential(\n  (0): ReLU()\n)"
+
+
+def test_opsets_that_differ(tmp_path):
+    g = with_opsets(("", 22), ("ai.onnx", 13), ("", 22), ("com.example", 1))
+    assert "expected one version of ONNX's operators, got 13 and 22 in one file: export" in refusal(g, tmp_path)
+
+
+def test_no_opset_of_onnx(tmp_path):
+    g = with_opsets(("com.example", 1))
+    assert "expected an opset of ONNX, from 11 to 28, got none" in refusal(g, tmp_path)
 
 
 def test_an_output_of_another_shape_than_the_file_says(tmp_path):

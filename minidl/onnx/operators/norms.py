@@ -33,7 +33,9 @@ def read_batch_norm(operator: Operator) -> list[Made]:
     cls = BatchNorm1D if len(operator.shape) == 1 else BatchNorm2D
     momentum = round(1 - operator.attribute("momentum", 0.9), 7)  # as exact as a float32 tells it
     names = ("weight", "bias", "running_mean", "running_var")
-    weights = {name: operator.weight(place, operator.shape[0]) for place, name in enumerate(names, 1)}
+    weights = {
+        name: operator.weight(place, operator.shape[0], trained=place < 3) for place, name in enumerate(names, 1)
+    }
     weights["num_batches_tracked"] = np.zeros((), operator.dtype)
     return [Made(cls(eps=operator.attribute("epsilon", 1e-5), momentum=momentum), weights)]
 

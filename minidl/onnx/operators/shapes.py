@@ -129,8 +129,14 @@ def _scales(operator: Operator) -> list[float]:
     if operator.given(2) and (scales := operator.constant(2)).size:
         return [float(one) for one in scales.reshape(-1)]
     sizes = operator.whole(3)
-    if len(sizes) != 4 or sizes[0] not in (1, BATCH, operator.batch):
+    if len(sizes) != 4:
         operator.refuse(f"expected sizes of images, got {list(sizes)}")
+    if sizes[0] not in (BATCH, operator.batch):
+        batch = "a batch of any size" if operator.batch == BATCH else f"the graph's batch of {operator.batch}"
+        operator.refuse(
+            f"expected sizes for {batch}, got {list(sizes)}, which gives {sizes[0]} whatever comes in: "
+            "export it with scales in place of sizes, or from an input with a batch of 1"
+        )
     return [1.0, *(new / old for new, old in zip(sizes[1:], operator.shape, strict=True))]
 
 

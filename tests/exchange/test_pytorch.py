@@ -1,0 +1,99 @@
+"""What PyTorch's exporters write: README's word on weights in a second file, on training on, and on shared modules."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from minidl.onnx import import_model
+
+pytestmark = pytest.mark.oracle("torch", "onnx")
+
+OLDER = {"dynamo": False, "input_names": ["x"], "dynamic_axes": {"x": {0: "N"}}}
+
+
+def exported(module, shape, path, **options):
+    """The module's export, and numbers in and out."""
+    import torch
+
+    x = torch.randn(5, *shape, generator=torch.Generator().manual_seed(0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that an exporter is the older one
+        torch.onnx.export(module, (x,), str(path), verbose=False, **options)
+    with torch.no_grad():
+        return x.numpy(), module(x).numpy()
+
+
+def small(training=False):
+    """Convolution, norm and dropout, with statistics of their own."""
+    from torch import manual_seed, nn, no_grad
+
+    manual_seed(0)
+    front = (nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3))
+    net = nn.Sequential(*front, nn.Flatten(), nn.Linear(64, 5))
+    with no_grad():
+        for name, array in net.state_dict().items():
+            if array.is_floating_point():
+                array.uniform_(0.5, 1.5) if name == "1.running_var" else array.normal_(0, 0.3)
+    return net.train(training)
+
+
+def names(model):
+    return [type(layer).__name__ for layer in model.layers]
+
+
+def test_the_export_for_training_on(tmp_path):
+    import torch
+
+    kept = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
+    x, y = exported(small(), (3, 6, 6), tmp_path / "kept.onnx", **OLDER, **kept)
+    model = import_model(tmp_path / "kept.onnx")
+    assert names(model) == ["Conv2D", "BatchNorm2D", "ReLU", "Flatten", "Dense"]
+    np.testing.assert_allclose(model.predict(x), y, 1e-5, 1e-5)
+    assert np.array_equal(model.state_dict()["1.running_mean"], small().state_dict()["1.running_mean"].numpy())
+    exported(small(), (3, 6, 6), tmp_path / "folded.onnx", **OLDER)
+    assert names(import_model(tmp_path / "folded.onnx")) == ["Conv2D", "ReLU", "Flatten", "Dense"]
+    with pytest.raises(ValueError, match="expected training_mode=0, got 1"):
+        kept["training"] = torch.onnx.TrainingMode.TRAINING
+        exported(small(), (3, 6, 6), tmp_path / "training.onnx", **OLDER, **kept)
+        import_model(tmp_path / "training.onnx")
+
+
+@pytest.mark.oracle("torch", "onnx", "onnxscript")
+def test_the_default_export(tmp_path):
+    x, y = exported(small(), (3, 6, 6), tmp_path / "two.onnx")
+    with pytest.raises(ValueError, match="external_data=False"):
+        import_model(tmp_path / "two.onnx")
+    exported(small(), (3, 6, 6), tmp_path / "one.onnx", external_data=False)
+    model = import_model(tmp_path / "one.onnx")
+    np.testing.assert_allclose(model.predict(x), y, 1e-5, 1e-5)
+    assert names(model) == ["Conv2D", "ReLU", "Flatten", "Dense"]
+
+
+def twice(tied):
+    """Two layers of equal norms and biases of zeros; one module applied twice, or two."""
+    from torch import manual_seed, nn
+
+    manual_seed(0)
+    layers = [nn.Linear(6, 6), nn.LayerNorm(6), nn.PReLU()]
+    again = layers if tied else [nn.Linear(6, 6), nn.LayerNorm(6), nn.PReLU()]
+    for layer in (layers[0], again[0]):
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(*layers, *again).eval()
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_module_applied_twice(tied, tmp_path):
+    """The exporter writes equal arrays once too, which is no reason to warn."""
+    import onnx
+
+    x, y = exported(twice(tied), (6,), tmp_path / "net.onnx", **OLDER)
+    graph = onnx.load(tmp_path / "net.onnx").graph
+    assert len(graph.initializer) < 8
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = import_model(tmp_path / "net.onnx")
+    np.testing.assert_allclose(model.predict(x), y, 1e-5, 1e-5)
+    assert len(caught) == tied
+    if tied:
+        assert str(caught[0].message).count(" in node ") == 1 and "(Gemm) and node '" in str(caught[0].message)

@@ -3,8 +3,49 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+
+
+class Checked(Generic[T]):
+    """An attribute that is checked whenever it is set: check(name, value) returns what is kept, or raises.
+
+    together: raises ValueError for attributes, by name, that do not fit together; a refused value changes nothing.
+    """
+
+    def __init__(
+        self,
+        check: Callable[[str, Any], T],
+        together: Callable[[dict[str, Any]], None] | None = None,
+        doc: str | None = None,
+    ) -> None:
+        self.check, self.together = check, together
+        self.__doc__ = doc
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, owner: None, cls: type) -> Checked[T]: ...
+    @overload
+    def __get__(self, owner: object, cls: type | None = None) -> T: ...
+    def __get__(self, owner: object | None, cls: type | None = None) -> Checked[T] | T:
+        if owner is None:
+            return self
+        try:
+            kept: T = vars(owner)[self.name]
+        except KeyError:
+            raise AttributeError(f"{type(owner).__name__} has no {self.name} yet") from None
+        return kept
+
+    def __set__(self, owner: object, value: Any) -> None:
+        kept = self.check(self.name, value)
+        if self.together is not None:
+            self.together({**vars(owner), self.name: kept})
+        vars(owner)[self.name] = kept
 
 
 def parameters(cls: type) -> dict[str, inspect.Parameter]:

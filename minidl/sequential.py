@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl import channels, losses, stack
+from minidl.arguments import Checked
 from minidl.arrays import Array
 from minidl.by_hand import ByHand
 from minidl.data import Examples
@@ -22,7 +23,7 @@ from minidl.parameters import Parameters
 from minidl.saving import files
 from minidl.saving.atomic import Path
 from minidl.saving.recipes import checked_custom
-from minidl.shapes import Count, whole
+from minidl.shapes import count, whole
 from minidl.shapes import input_shape as checked_shape
 from minidl.state import check_dtype, copies, load
 from minidl.summary import Summary, summarize
@@ -48,15 +49,14 @@ class Sequential:
     (5, 2)
     """
 
-    seed = Count("The initial weights are a function of it, and what is random in a forward by hand.")
+    seed = Checked(count, doc="The initial weights are a function of it, and what is random in a forward by hand.")
+    dtype = Checked(stack.dtype_of, stack.check_dtype, "The dtype of weights and outputs; it stays in a built model.")
 
     def __init__(
         self, layers: Sequence[Layer], input_shape: Shape | None = None, seed: int = 0, dtype: str = "float32"
     ) -> None:
         self.layers = stack.checked(layers)
-        if dtype not in ("float32", "float64"):
-            raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
-        self.dtype, self.seed = str(dtype), seed
+        self.dtype, self.seed = dtype, seed
         self.network: Network | None = None
         self.busy = Busy()  # who is at work on the model: it predicts in many threads, and trains in one
         self._by_hand: ByHand | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
@@ -74,48 +74,14 @@ def positive(name: str, value: Any) -> float:
     return float(value)
 
 
-class Count:
-    """An attribute that is a whole number of at least 0; raises as `whole` when it is set."""
-
-    def __init__(self, doc: str) -> None:
-        self.__doc__ = doc
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, owner: None, cls: type) -> Count: ...
-    @overload
-    def __get__(self, owner: object, cls: type | None = None) -> int: ...
-
-    def __get__(self, owner: object | None, cls: type | None = None) -> Count | int:
-        if owner is None:
-            return self
-        count: int = vars(owner)[self.name]
-        return count
-
-    def __set__(self, owner: object, count: int) -> None:
-        vars(owner)[self.name] = whole(self.name, count, least=0)
+def limit(name: str, value: Any) -> float | None:
+    """`value` as a float above 0, or None for no limit; raises as `positive`."""
+    return None if value is None else positive(name, value)
 
 
-class Limit:
-    """An attribute that is a float above 0, or None for no limit; raises as `positive` when it is set."""
-
-    def __init__(self, doc: str) -> None:
-        self.__doc__ = doc
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    @overload
-    def __get__(self, owner: None, cls: type) -> Limit: ...
-    @overload
-    def __get__(self, owner: object, cls: type | None = None) -> float | None: ...
-    def __get__(self, owner: object | None, cls: type | None = None) -> Limit | float | None:
-        return self if owner is None else vars(owner)[self.name]
-
-    def __set__(self, owner: object, most: float | None) -> None:
-        vars(owner)[self.name] = None if most is None else positive(self.name, most)
+def count(name: str, value: Any) -> int:
+    """`value` as an int of at least 0; raises as `whole`."""
+    return whole(name, value, least=0)
 
 
 def normal(name: str, value: Any, dtype: str = "float32") -> float:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from minidl import initializers
 from minidl import layers as ours
 from minidl.arrays import Array
@@ -57,6 +59,20 @@ def check_free(layers: Sequence[Layer]) -> None:
     for i, layer in enumerate(layers):
         if layer.built:
             raise ValueError(f"{name(i, layer)}: belongs to another model; make a new layer")
+
+
+def dtype_of(name: str, dtype: Any) -> str:
+    """A dtype that a model can have; raises ValueError for any other."""
+    if not isinstance(dtype, (str, np.dtype)) or dtype not in ("float32", "float64"):
+        raise ValueError(f"{name}: expected 'float32' or 'float64', got {dtype!r}")
+    return str(dtype)
+
+
+def check_dtype(attributes: Mapping[str, Any]) -> None:
+    """Raises ValueError for another dtype than that of a network which was built."""
+    network, dtype = attributes.get("network"), attributes["dtype"]
+    if network is not None and network.dtype != dtype:
+        raise ValueError(f"dtype: expected {network.dtype!r}, of the built model, got {dtype!r}; make another model")
 
 
 def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: Mapping[str, Array] | None) -> None:

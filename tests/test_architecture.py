@@ -42,6 +42,7 @@ FLOORS = (
     {"plots.routing"},
     {"plots"},
     {"history"},
+    {"training.given"},
     {"contract_batch", "training.learner"},
     {"testing"},
     {"training.fitting", "training.per_example", "training.report.probe"},

@@ -10,38 +10,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl import losses
+from minidl.arguments import Checked
 from minidl.arrays import Array
 from minidl.data import Index
 from minidl.history import History
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import NAMES as METRICS
 from minidl.metrics import Metric
-from minidl.metrics import get as found_metrics
 from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.per_example import check_apart
 from minidl.sequential import Sequential
-from minidl.shapes import Count, Limit, whole
+from minidl.shapes import count, flag, limit
 from minidl.team import ALONE, Alone
 from minidl.training.agreement import check_data
 from minidl.training.diagnosis import explain
+from minidl.training.given import check_scores, history_of, loss_of, metrics_of, model_of, optimizer_of, threads_of
 from minidl.training.kept import Kept
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.steps import Batches, Steps, check_trainable, make_steps
 from minidl.training.supervised import Supervised
-from minidl_c.threads import check_num_threads
 from minidl_c.update import Update
 
 
 class Learner:
     """A model, a loss and an optimizer, and how far they have come. The arguments are those of Trainer."""
 
-    clip_norm = Limit("The largest norm that a step's gradient, of all layers together, may have; None: any.")
-    clip_value = Limit("The largest size that a number in a step's gradient may have; None: any.")
-    per_example_clip = Limit("The largest norm that the gradient of an example may have in a step; None: any.")
-    seed = Count("The order of the examples, and all that is random in training, is a function of it.")
-    epoch = Count("How many epochs were done so far.")
+    model = Checked(model_of, check_scores, "The model that is trained.")
+    loss = Checked(loss_of, check_scores, "What is minimized: a name, an object of minidl.losses or a function.")
+    optimizer = Checked(optimizer_of, doc="What makes the steps.")
+    metrics = Checked(metrics_of, doc="What is measured: functions by name, or what the constructor takes.")
+    seed = Checked(count, doc="The order of the examples, and all that is random in training, is a function of it.")
+    num_threads = Checked(threads_of, doc="How many threads are used; None: as minidl.get_num_threads() says.")
+    clip_norm = Checked(limit, doc="The largest norm that a step's gradient, of all layers, may have; None: any.")
+    clip_value = Checked(limit, doc="The largest size that a number in a step's gradient may have; None: any.")
+    per_example_clip = Checked(limit, doc="The largest norm that an example's gradient may have in a step; None: any.")
+    epoch = Checked(count, doc="How many epochs were done so far.")
+    stop = Checked(flag, doc="True ends the fit after the hook that sets it.")
+    history = Checked(history_of, doc="A dict of lists with an entry for each epoch.")
 
     def __init__(
         self,
@@ -56,20 +62,11 @@ class Learner:
         per_example_clip: float | None = None,
         distributed: Alone | None = None,
     ) -> None:
-        if not isinstance(model, Sequential):
-            raise TypeError(f"model: expected a Sequential, got {model!r}")
-        if isinstance(optimizer, type) or not hasattr(optimizer, "step"):
-            raise TypeError(f"optimizer: expected an object with step(params, lr), such as SGD(0.1), got {optimizer!r}")
         self.model, self.optimizer, self.num_threads = model, optimizer, num_threads
         if distributed is not None and not isinstance(distributed, Alone):
             raise TypeError(f"distributed: expected a minidl.distributed.MPI() or None, got {distributed!r}")
         self.team = ALONE if distributed is None else distributed
-        if num_threads is not None:
-            check_num_threads(num_threads)
-        self.loss = losses.get(loss)
-        _check_scores(model, self.loss)
-        self.metrics = found_metrics(metrics)
-        self.seed = seed
+        self.loss, self.metrics, self.seed = loss, metrics, seed
         self.clip_norm, self.clip_value, self.per_example_clip = clip_norm, clip_value, per_example_clip
         self.epoch = 0
         self.stop = False
@@ -89,7 +86,7 @@ class Learner:
 
     @step.setter
     def step(self, step: int) -> None:
-        self._count[0] = whole("step", step, least=0)
+        self._count[0] = count("step", step)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.
@@ -198,7 +195,7 @@ class Learner:
     def late(self, late: list[int]) -> None:
         update, leaves = self.steps().update, self._network().leaves
         most = 0 if update is None else update.steps
-        if not isinstance(late, list) or len(late) != len(leaves) or any(whole("late", n, 0) > most for n in late):
+        if not isinstance(late, list) or len(late) != len(leaves) or any(count("late", n) > most for n in late):
             raise ValueError(f"late: expected for each of {len(leaves)} layers at most {most} steps")
         self._late, self._counted = {id(leaf): n for leaf, n in zip(leaves, late, strict=True)}, most
         self._make_steps(update)
@@ -289,10 +286,3 @@ class Learner:
         for name in [*self.history, *(name for name in logs if name not in self.history)]:
             self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))
         self.epoch += 1
-
-
-def _check_scores(model: Sequential, loss: Loss) -> None:
-    """Raises ValueError for a model that ends in what the loss does itself, from scores."""
-    last = [type(leaf).__name__ for leaf in model.layers[-1].leaves()[-1:]]
-    if last == [getattr(loss, "applies", None)]:
-        raise ValueError(f"loss: {loss!r} takes scores and applies a {last[0]} itself: leave out the last layer")

@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 
+import numpy as np
 import pytest
 from broken_off import X, Y, everything
 
@@ -50,6 +51,52 @@ def test_a_schedule_refuses_an_odd_value_or_goes_on_with_it(path, made):
             trainer.save_checkpoint(path)
             assert vars(Trainer.resume(path).optimizer.lr) == vars(schedule), (name, value)
     assert refused > len(ODD)
+
+
+class Odd:
+    """What nothing in a trainer can be."""
+
+
+PARTS = [*ODD, object(), Odd(), Odd, SGD, np.zeros(3), "huber", ["accuracy"], {"a": 3}, [Odd()], np.int64(3)]
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["model", "loss", "metrics", "optimizer", "num_threads", "stop", "history", "epoch", "seed", "step", "model.dtype"],
+)
+def test_every_attribute_of_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
+    """A value that is no odd one here but cannot be saved, such as a class, refuses the save."""
+    refused = 0
+    for value in PARTS:
+        model = Sequential([Flatten(), Dense(2)], (1, 6, 6))
+        trainer = Trainer(model, "softmax_cross_entropy", Adam(0.1), ["accuracy"])
+        trainer.train_batch(X, Y % 2)
+        owner, name = (trainer.model, "dtype") if place == "model.dtype" else (trainer, place)
+        before = getattr(owner, name)
+        try:
+            setattr(owner, name, value)
+        except (TypeError, ValueError) as error:
+            refused += 1
+            assert str(error).startswith(f"{name}:"), error
+            assert getattr(owner, name) is before or getattr(owner, name) == before
+        path.unlink(missing_ok=True)
+        try:
+            trainer.save_checkpoint(path)
+        except TypeError as error:  # a class in the place of an object, say
+            assert f"{place}: cannot be saved" in str(error) and not path.exists()
+            continue
+        assert everything(Trainer.resume(path)) == everything(trainer), (place, value)
+    assert refused >= len(PARTS) // 2
+
+
+def test_metrics_are_set_as_the_constructor_takes_them():
+    trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", Adam(0.1))
+    trainer.metrics = ["accuracy"]
+    assert set(trainer.evaluate(X, Y % 2)) == {"loss", "accuracy"}
+    trainer.metrics = trainer.metrics
+    assert set(trainer.evaluate(X, Y % 2)) == {"loss", "accuracy"}
+    trainer.loss = "mean_squared_error"
+    assert callable(trainer.loss)
 
 
 @pytest.mark.parametrize(

@@ -291,5 +291,5 @@ def test_other_class_weights_are_refused_by_name(weights):
 @pytest.mark.parametrize("weights", [None, {"a": 2.0}, "balanced"])
 def test_labels_of_mixed_types_are_refused(weights):
     mixed = np.array(["a", 1.0, "b", 2] * 10, object)
-    with pytest.raises(ValueError, match="y: unknown label type: expected labels of one type, .* got float, int, str"):
+    with pytest.raises(ValueError, match=r"y: unknown label type: expected labels of one type, .* got float, int, str"):
         classifier(class_weight=weights).fit(X[:40], mixed)

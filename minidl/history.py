@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class History(dict[str, list[float]]):
-    """A dict of lists with an entry for each epoch: epoch (from 0), loss, metrics, val_*, lr, images_per_second."""
+    """A dict of lists with an entry for each epoch: epoch, loss, metrics, val_*, lr, images_per_second.
+
+    Epochs are numbers from 0 here, in files of loggers and in hooks; what is shown counts from 1: lines and plots.
+    """
 
     def copy(self) -> History:
         """Another History with the same lists, as `dict.copy`."""

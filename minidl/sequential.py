@@ -263,7 +263,7 @@ class Sequential:
     def __getitem__(self, place: int | slice) -> Layer | Sequential:
         """model[i] is a layer; model[a:b] a new model of copies of these layers, with their weights."""
         if not isinstance(place, slice):
-            return self.layers[place]
+            return stack.at(self.layers, place)
         chosen = self.layers[place]
         if self.network is None:
             return _rebuilt(stack.apart(chosen), None, self.seed, self.dtype, {})

@@ -160,7 +160,10 @@ def _same(size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair, axi
 def image(shape: Shape) -> tuple[int, int, int]:
     """`shape` as (channels, height, width); raises ValueError if it is anything else."""
     if len(shape) != 3:
-        hint = ": of X (n, h, w), X[:, np.newaxis] has one channel" if len(shape) == 2 else ""
+        hint = ""
+        if len(shape) == 2:
+            signal = f"a signal (c, length) becomes an image of height 1 by Reshape(({shape[0]}, 1, {shape[1]})), for "
+            hint = f": of X (n, h, w), X[:, np.newaxis] has one channel; {signal}Conv2D(filters, (1, k)) and the like"
         raise ValueError(f"expected (channels, height, width), got {shape}{hint}")
     return shape
 

@@ -54,6 +54,16 @@ def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     return layers
 
 
+def at(layers: Sequence[Layer], place: Any) -> Layer:
+    """The layer at a place; raises TypeError or IndexError as lists do, and says which places there are."""
+    expected = f"model[{place!r}]: expected a place from -{len(layers)} to {len(layers) - 1}"
+    if not hasattr(place, "__index__"):
+        raise TypeError(f"{expected}, or a slice, got {place!r}")
+    if not -len(layers) <= place < len(layers):
+        raise IndexError(f"{expected}, got {place!r}")
+    return layers[place]
+
+
 def check_free(layers: Sequence[Layer]) -> None:
     """Raises ValueError for a layer that another model has built."""
     for i, layer in enumerate(layers):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minidl import Sequential, Trainer
-from minidl.callbacks import Checkpoint
+from minidl.callbacks import Checkpoint, CSVLogger, JSONLLogger
 from minidl.history import History
 from minidl.layers import Dense
 from minidl.optimizers import SGD
@@ -78,3 +78,23 @@ def test_without_matplotlib_it_says_what_is_missing(monkeypatch):
 def test_nobody_pays_for_matplotlib_who_does_not_draw():
     program = "import sys, minidl; minidl.plots.filters; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_epochs_are_counted_from_0_in_data_and_from_1_where_they_are_shown(tmp_path, capsys):
+    hooks = []
+    watch = type(
+        "Watch", (), {"on_epoch_end": lambda self, trainer, epoch, logs: hooks.append((epoch, logs["epoch"]))}
+    )()
+    trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(0.1))
+    X, y = np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2
+    loggers = [CSVLogger(tmp_path / "log.csv"), JSONLLogger(tmp_path / "log.jsonl"), Checkpoint(tmp_path / "c-{epoch}")]
+    history = trainer.fit(X, y, epochs=2, verbose=1, callbacks=[watch, *loggers])
+    assert history["epoch"] == [0, 1] and hooks == [(0, 0), (1, 1)] and trainer.epoch == 2
+    rows = (tmp_path / "log.csv").read_text().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["epoch", "0", "1"]
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line)["epoch"] for line in lines] == [0, 1]
+    assert {path.name for path in tmp_path.glob("c-*")} == {"c-1", "c-2"}  # how many were done
+    assert [line[:9] for line in capsys.readouterr().out.splitlines()] == ["epoch 1/2", "epoch 2/2"]
+    pytest.importorskip("matplotlib")
+    assert history.plot().axes[0].lines[0].get_xdata().tolist() == [1, 2]

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import sklearn.metrics
 
 from minidl import Sequential, Trainer
 from minidl.layers import Dense
@@ -94,3 +95,50 @@ def test_accuracy_compares_row_by_row():
     for y in (np.arange(3)[:, None], np.arange(1), np.arange(4), 1):
         with pytest.raises(ValueError, match=r"accuracy: expected y of shape \(3,\)"):
             accuracy(y, scores)
+
+
+# ---- functions of others, which may want labels
+def label_accuracy(y, predicted):
+    if predicted.ndim != 1:
+        raise ValueError("expected labels")
+    return (y == predicted).mean()
+
+
+NEEDS = r"\(y, scores\), with y of shape \(60,\) and scores of shape \(60, 3\), failed: .*no labels: .*scores\.argmax"
+
+
+def fitted_with(metric, y, outputs=3, loss="softmax_cross_entropy", **how):
+    trainer = Trainer(Sequential([Dense(outputs)], (4,)), loss, SGD(0.1), [metric])
+    trainer.fit(np.random.default_rng(0).normal(size=(len(y), 4)), y, verbose=0, **how)
+    return trainer
+
+
+def test_a_metric_of_labels_says_that_it_gets_scores():
+    with pytest.raises(ValueError, match=r"^metrics: label_accuracy" + NEEDS):
+        fitted_with(label_accuracy, np.arange(60) % 3)
+
+
+@pytest.mark.parametrize("name", ["accuracy_score", "f1_score", "balanced_accuracy_score"])
+def test_those_of_scikit_learn_say_it_before_the_first_step(name):
+    steps = []
+    watch = type("Watch", (), {"on_step_end": lambda self, trainer, step, loss: steps.append(step)})()
+    with pytest.raises(ValueError, match=f"^metrics: {name}" + NEEDS):
+        fitted_with(getattr(sklearn.metrics, name), np.arange(60) % 3, callbacks=[watch])
+    assert steps == []
+
+
+def test_those_of_scikit_learn_that_take_scores_do(rng):
+    y = np.arange(600) // 200  # sorted: the first rows are of one class
+    assert len(fitted_with(sklearn.metrics.top_k_accuracy_score, y).history["top_k_accuracy_score"]) == 1
+    trainer = fitted_with(sklearn.metrics.r2_score, rng.normal(size=(50, 2)), 2, "mean_squared_error")
+    assert len(trainer.history["r2_score"]) == 1
+    trainer = fitted_with(sklearn.metrics.roc_auc_score, np.arange(600) // 300, 1, "binary_cross_entropy")
+    assert len(trainer.history["roc_auc_score"]) == 1
+
+
+def test_accuracy_of_many_labels_tells_the_way_out():
+    y = np.arange(60).reshape(20, 3) % 2
+    with pytest.raises(
+        ValueError, match=r"accuracy: .*got \(20, 3\): of many labels .* \(\(scores > 0\) == y\)\.mean\(\)"
+    ):
+        fitted_with("accuracy", y, loss="binary_cross_entropy")

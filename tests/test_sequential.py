@@ -400,3 +400,21 @@ def test_a_list_that_a_layer_was_given_may_change_afterwards(rng, tmp_path):
     model.save(tmp_path / "model")
     for same in (copy.deepcopy(model), model[:], Sequential.load(tmp_path / "model")):
         assert np.array_equal(same.predict(x), model.predict(x))
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "said"),
+    [
+        (99, IndexError, r"model\[99\]: expected a place from -2 to 1, got 99"),
+        (-3, IndexError, r"model\[-3\]: expected a place from -2 to 1"),
+        ("conv", TypeError, r"model\['conv'\]: expected a place from -2 to 1, or a slice, got 'conv'"),
+        (1.0, TypeError, r"model\[1.0\]: expected a place"),
+        ((0, 1), TypeError, r"model\[\(0, 1\)\]: expected a place"),
+    ],
+)
+def test_places_without_a_layer_are_refused(place, error, said):
+    model = Sequential([Dense(3), ReLU()], (4,))
+    with pytest.raises(error, match=said):
+        model[place]
+    assert [type(layer) for layer in model] == [Dense, ReLU]  # which asks for places until there is none
+    assert model[np.int64(1)] is model[1] is model[-1]

@@ -80,3 +80,13 @@ def test_input_shape_becomes_a_tuple_of_ints():
 def test_input_shape_takes_nothing_else(value, error):
     with pytest.raises(error, match=r"^input_shape: expected "):
         input_shape(value)
+
+
+def test_two_axes_are_grey_images_or_a_signal():
+    said = (
+        r"got \(2, 64\): of X \(n, h, w\), X\[:, np.newaxis\] has one channel; a signal \(c, length\) becomes an image "
+    )
+    with pytest.raises(
+        ValueError, match=said + r"of height 1 by Reshape\(\(2, 1, 64\)\), for Conv2D\(filters, \(1, k\)\)"
+    ):
+        image((2, 64))

@@ -18,7 +18,8 @@ _FIELDS = re.compile(r"\{(step|epoch)\}")
 class Checkpoint:
     """Saves the trainer while it is fitted, so that `Trainer.resume` can go on from there.
 
-    path: of the file. Its name may hold "{step}" or "{epoch}" (how many were done), and then is another one each time.
+    path: of the file. Its name may hold "{step}" or "{epoch}" (how many were done: 1 after the first), and then is
+        another one each time.
     every_n_steps: saves behind each n-th step of the trainer; None: behind each epoch. Both: at the end of the fit.
     keep: how many files of such a path are kept, the newest ones; None: all of them. Files of other runs stay.
     best: the name of something in the history, such as "val_accuracy": saves only behind the epoch where it is better

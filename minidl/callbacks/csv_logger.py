@@ -10,7 +10,7 @@ from minidl.callbacks.history_file import HistoryFile
 
 
 class CSVLogger(HistoryFile):
-    """Keeps the history in a CSV file: a header with the names, a row an epoch, `nan` where there is no number.
+    """Keeps the history in a CSV file: a header with the names, a row an epoch (the first is 0), `nan` for no number.
 
     path: of the file, which belongs to one trainer: it holds the epochs of all its fits. One that is there is gone on
     with, as far as the trainer knows its epochs; a new trainer begins it anew. A resume therefore leaves no epoch

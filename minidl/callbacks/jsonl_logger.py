@@ -12,7 +12,7 @@ from minidl.callbacks.history_file import HistoryFile
 class JSONLLogger(HistoryFile):
     """Keeps the history in a JSON Lines file: an object an epoch, {"epoch": 0, "loss": 0.5, ...}.
 
-    NaN and infinities, for which JSON has no word, are null. All else is as in CSVLogger.
+    Epochs are counted from 0. NaN and infinities, for which JSON has no word, are null. All else is as in CSVLogger.
     """
 
     opening = b'{"epoch"'

@@ -19,7 +19,7 @@ from minidl.callbacks import EarlyStopping
 from minidl.estimators.inputs import accepted
 from minidl.estimators.models import model_of, optimizer_of
 from minidl.estimators.stopping import Plateau
-from minidl.estimators.targets import Targets, loss_of, outputs_of
+from minidl.estimators.targets import Targets, check_one_type, loss_of, outputs_of
 from minidl.layer import Shape
 from minidl.layers import Flatten
 from minidl.losses import Loss
@@ -111,6 +111,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         (X, y), shape = accepted(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric)
         y = y.toarray() if hasattr(y, "toarray") else y
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
+        check_one_type(y)
         weights = self._weights(X, y, sample_weight, known)
         used = np.ones(len(y), bool) if weights is None else weights > 0
         return Data(X, shape, *self._understood(y, used, known), weights, int(used.sum()))

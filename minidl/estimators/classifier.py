@@ -154,6 +154,8 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         by_class = self.class_weight
         if by_class is None:
             return None
+        if not (isinstance(by_class, Mapping) or (isinstance(by_class, str) and by_class == "balanced") or y.ndim == 2):
+            raise TypeError(f"class_weight: expected a dict of weights by label, 'balanced' or None, got {by_class!r}")
         if isinstance(by_class, Mapping) and isinstance(known, Labels):  # some of which may not have come this time
             if unknown := by_class.keys() - set(known.classes.tolist()):
                 raise ValueError(f"class_weight: expected labels of {known.classes.tolist()}, got {unknown}")

@@ -18,6 +18,17 @@ CROSS_ENTROPIES = (SoftmaxCrossEntropy, BinaryCrossEntropy)
 OF_QUANTITIES = (losses.MeanSquaredError, losses.MeanAbsoluteError, losses.Huber, losses.Poisson)
 
 
+def check_one_type(y: Array) -> None:
+    """Raises ValueError for labels that have no order, strings among numbers."""
+    if y.dtype == object:
+        try:
+            np.unique(y)
+        except TypeError as error:
+            types = ", ".join(sorted({type(one).__name__ for one in y.flat}))
+            expected = "expected labels of one type, all numbers or all strings"
+            raise ValueError(f"y: unknown label type: {expected}, got {types}") from error
+
+
 @dataclass(frozen=True)
 class Labels:
     """One of `classes` for each row."""

@@ -59,5 +59,8 @@ class BatchNorm1D(BatchNorm2D):
 
     def build(self, in_shape: Shape) -> Shape:
         if len(in_shape) != 1:
-            raise ValueError(f"expected (features,), got {in_shape}: BatchNorm2D is for images")
+            hint = "BatchNorm2D is for images"
+            if len(in_shape) == 2:
+                hint = f"a signal (c, length) takes Reshape(({in_shape[0]}, 1, {in_shape[1]})) and BatchNorm2D"
+            raise ValueError(f"expected (features,), got {in_shape}: {hint}")
         return self._build(in_shape, in_shape[0], 1)

@@ -104,8 +104,12 @@ class Rerun:
         for name, what in (("loss", losses), ("loss's gradient, dscores,", dy)):
             if not np.isfinite(what).all():
                 weight = "" if self.batch.weights is None or what is losses else " and sample_weight"
-                told = f"the {name} of {self._examples(what)} is {_kind(what)}"
-                return f"{told}, from finite scores (up to {_largest(scores)}){weight}", look
+                told = f"the {name} of {self._examples(what)} is {_kind(what)}, from finite scores (up to "
+                targets = self.batch.targets[self.rows]
+                if targets.dtype.kind == "f" and np.abs(targets).max() > max(np.abs(scores).max(), GROWN):
+                    scale = f"scale the targets, to numbers of about 1, or {look}"
+                    return f"{told}{_largest(scores)}) and targets (up to {_largest(targets)}){weight}", scale
+                return f"{told}{_largest(scores)}){weight}", look
         first = next((i for i, stage in enumerate(self.stages) if stage.trains), len(self.layers))
         for i in range(len(self.layers) - 1, first - 1, -1):
             dx = self._through(i, dy, i > first)

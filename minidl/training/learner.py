@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -16,7 +17,7 @@ from minidl.data import Index
 from minidl.history import History
 from minidl.losses import Loss, checked_loss
 from minidl.metrics import NAMES as METRICS
-from minidl.metrics import Metric
+from minidl.metrics import Metric, is_scikits, measure
 from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.per_example import check_apart
@@ -31,6 +32,8 @@ from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.steps import Batches, Steps, check_trainable, make_steps
 from minidl.training.supervised import Supervised
 from minidl_c.update import Update
+
+TRIED = 256  # examples whose scores metrics of scikit-learn are tried with, before they are asked for
 
 
 class Learner:
@@ -126,13 +129,18 @@ class Learner:
             check_apart(network)
 
     def check_metrics(self, data: Supervised) -> None:
-        """Raises what our own metrics would raise for these targets; a user's may want more than zeros to look at."""
+        """Raises what ours would for these targets, and scikit-learn's for labels; a user's may remember calls."""
         targets = data.targets[data.used]
         scores = np.broadcast_to(
             np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
         )
         for metric in (metric for metric in self.metrics.values() if metric in METRICS.values()):
             metric(targets, scores)
+        theirs = {name: metric for name, metric in self.metrics.items() if is_scikits(metric)}
+        if theirs and data.labels is not None:
+            some = self.model.predict(data.examples.copy(data.used[:TRIED]), self.num_threads)
+            with warnings.catch_warnings(action="ignore"):
+                measure(theirs, targets, np.resize(some, scores.shape))
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
@@ -273,12 +281,7 @@ class Learner:
     def measured(self, targets: Array, scores: Array) -> dict[str, float]:
         """The metrics of these scores."""
         scores.flags.writeable = False
-        found = {name: metric(targets, scores) for name, metric in self.metrics.items()}
-        for name, value in found.items():
-            if np.ndim(value) != 0 or not isinstance(value, (int, float, np.number, np.ndarray)):
-                got = f"shape {np.shape(value)}" if np.ndim(value) else repr(value)
-                raise TypeError(f"metrics: expected {name} to return a number, got {got}")
-        return {name: float(value) for name, value in found.items()}
+        return measure(self.metrics, targets, scores)
 
     def record(self, logs: dict[str, float]) -> None:
         """One more epoch in the history; every list has an entry for every epoch, NaN where a name was missing."""

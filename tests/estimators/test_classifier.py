@@ -278,3 +278,18 @@ def test_a_model_with_other_outputs_is_refused_and_told_what_is_expected():
     ):
         with pytest.raises(ValueError, match=said):
             classifier([Dense(outputs)]).fit(X if y is NUMBERS else MANY_X, y)
+
+
+@pytest.mark.parametrize("weights", [[1, 2, 3], np.ones(3), 3, "heavy"], ids=str)
+def test_other_class_weights_are_refused_by_name(weights):
+    with pytest.raises(
+        (TypeError, ValueError), match=r"class_weight: expected a dict of weights by label, 'balanced' or None"
+    ):
+        classifier(class_weight=weights).fit(X, NUMBERS)
+
+
+@pytest.mark.parametrize("weights", [None, {"a": 2.0}, "balanced"])
+def test_labels_of_mixed_types_are_refused(weights):
+    mixed = np.array(["a", 1.0, "b", 2] * 10, object)
+    with pytest.raises(ValueError, match=r"y: unknown label type: expected labels of one type, .* got float, int, str"):
+        classifier(class_weight=weights).fit(X[:40], mixed)

@@ -135,3 +135,10 @@ def test_nothing_is_predicted_before_a_fit():
         regressor().predict(X)
     with pytest.raises(AttributeError):
         _ = regressor().predict_proba
+
+
+@pytest.mark.parametrize("size", [1e160, 1e300])
+def test_huge_targets_are_to_be_scaled(size, rng):
+    X = rng.normal(size=(50, 3))
+    with pytest.raises(FloatingPointError, match=r"step 0: .* targets \(up to .*e\+.*scale the targets"):
+        SequentialRegressor([Dense(1)], dtype="float64", random_state=0).fit(X, size * X[:, 0])

@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import random
 import os
+import random
 import resource
 import sys
 import tempfile

@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import cache
 
 Path = str | os.PathLike[str]
 
@@ -84,10 +85,11 @@ def _replace(name: str, parts: Iterable[memoryview]) -> None:
 
 
 def clean(path: Path) -> None:
-    """Removes the temporary files of this path that processes left which were killed, on any host, and nothing else.
+    """Removes the temporary files of this path that killed processes of this machine left, and nothing else.
 
-    A process holds a lock on its temporary file (flock) as long as it lives. Where the file system has no locks, and
-    for files that are not ours to remove, nothing happens.
+    A process holds a lock on its temporary file (flock) as long as it lives. Files of other machines on a shared file
+    system stay, for their locks may not be seen here, and so do those of a machine before it was started again. Where
+    there are no locks, and for files that are not ours to remove, nothing happens.
     """
     with suppress(OSError):
         _clean(_target(text(path))[0])
@@ -119,8 +121,17 @@ def _temporary(target: str) -> tuple[int, str]:
 
 
 def _start(target: str) -> str:
-    """What the names of temporary files begin with that belong to a path."""
-    return f".minidl-{hashlib.sha256(os.fsencode(os.path.basename(target))).hexdigest()[:16]}-"
+    """What the names of temporary files begin with that belong to a path, and are written on this machine."""
+    path, machine = os.fsencode(os.path.basename(target)), _machine().encode()
+    return f".minidl-{hashlib.sha256(path).hexdigest()[:16]}-{hashlib.sha256(machine).hexdigest()[:16]}-"
+
+
+@cache
+def _machine() -> str:
+    """What is the same for all processes that see each other's locks: the name of a host may be that of another too."""
+    with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return file.read()
+    return os.uname().nodename
 
 
 def _target(name: str) -> tuple[str, int | None]:

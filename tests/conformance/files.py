@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
+import os
 import random
 import resource
 import sys
@@ -85,6 +86,8 @@ class Watch:
     def _hear(self, event: str, args: tuple[Any, ...]) -> None:
         if self.path is None or event in HARMLESS:
             return
+        if event == "os.scandir" and args[0] == os.path.dirname(os.path.realpath(self.path)):
+            return  # a resume removes what killed saves of this path left
         if event == "open" and (args[0] == self.path or isinstance(args[0], int)):  # the file, or its descriptor
             self.opened += isinstance(args[0], str)
         else:

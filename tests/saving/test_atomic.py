@@ -232,6 +232,19 @@ def test_what_killed_processes_left_goes_at_the_next_call(path, remove):
     assert path.read_bytes() == b"new content"
 
 
+def test_what_another_machine_writes_stays(path, monkeypatch):
+    """Locks may be a matter of each machine alone: a file without one may belong to a save that is still going on."""
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "_machine", lambda: "another one")
+        theirs = os.path.basename(atomic._start(str(path))) + "0123456789abcdef.tmp"
+    (path.parent / theirs).write_bytes(b"half")
+    mine = killed(path)
+    assert mine.startswith(atomic._start(str(path)))
+    atomic.clean(path)
+    write(path)
+    assert sorted(os.listdir(path.parent)) == sorted([theirs, "file"])
+
+
 def test_what_a_living_process_writes_stays(path, monkeypatch):
     """Another thread's save of the same path, at the moments where the file is written, synchronised and renamed."""
     for call in ("write", "fsync", "rename"):

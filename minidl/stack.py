@@ -19,8 +19,9 @@ from minidl.saving.recipes import Recipes, decode, made_with
 from minidl.state import by_layer
 
 INITIALIZERS = (
-    *(initializers.he_uniform, initializers.he_normal, initializers.glorot_uniform, initializers.glorot_normal),
-    *(initializers.lecun_normal, initializers.orthogonal, initializers.zeros, initializers.ones),
+    *(initializers.spectral_uniform, initializers.he_uniform, initializers.he_normal),
+    *(initializers.glorot_uniform, initializers.glorot_normal, initializers.lecun_normal),
+    *(initializers.orthogonal, initializers.zeros, initializers.ones),
 )
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__} | {init.__name__: init for init in INITIALIZERS}
 MOST_NESTED = 16  # levels of layers in layers: what a file can hold

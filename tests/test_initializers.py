@@ -12,19 +12,25 @@ from minidl.initializers import (
     lecun_normal,
     ones,
     orthogonal,
+    spectral_uniform,
     zeros,
 )
 from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten
 
 SHAPES = [(300, 400), (40, 30, 5, 3)]
+VARIANCES = {  # by numbers of inputs and outputs, as torch.nn.init counts them
+    he_uniform: lambda inputs, outputs: 2 / inputs,
+    glorot_uniform: lambda inputs, outputs: 2 / (inputs + outputs),
+    spectral_uniform: lambda inputs, outputs: 2 / inputs * min(1, outputs / inputs),
+}
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("init", [he_uniform, glorot_uniform])
+@pytest.mark.parametrize("shape", [*SHAPES, (400, 300), (30, 40, 5, 3)])
+@pytest.mark.parametrize("init", VARIANCES)
 def test_is_uniform_with_the_variance_of_its_paper(init, shape, rng):
     pixels = int(np.prod(shape[2:]))
     inputs, outputs = shape[1] * pixels, shape[0] * pixels
-    variance = 2 / inputs if init is he_uniform else 2 / (inputs + outputs)
+    variance = VARIANCES[init](inputs, outputs)
     values = init(rng, shape)
     limit = np.sqrt(3 * variance)  # a uniform distribution on +-limit has variance limit^2 / 3
     assert values.shape == shape
@@ -47,6 +53,14 @@ def test_is_normal_with_the_variance_of_its_paper(init, share, shape, rng):
     np.testing.assert_allclose(values.std(), deviation, rtol=0.01)
 
 
+@pytest.mark.parametrize("shape", [(400, 40), (40, 400), (300, 300), (10, 84)])
+def test_spectral_norms_are_in_proportion_to_the_root_of_outputs_over_inputs(shape):
+    """The largest singular value is about deviation * (sqrt(outputs) + sqrt(inputs))."""
+    norms = [np.linalg.norm(spectral_uniform(np.random.default_rng(seed), shape), 2) for seed in range(5)]
+    least = np.sqrt(2 * shape[0] / shape[1])
+    assert least < np.mean(norms) < 2.1 * least
+
+
 @pytest.mark.parametrize("shape", [(3, 3), (4, 20), (20, 4), (6, 2, 3, 3), (40, 2, 3, 3)])
 def test_orthogonal_rows_or_columns(shape, rng):
     values = orthogonal(rng, shape)
@@ -56,7 +70,13 @@ def test_orthogonal_rows_or_columns(shape, rng):
     np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-12)
 
 
-@pytest.mark.parametrize("init", stack.INITIALIZERS[:6])
+def test_no_sign_of_an_orthogonal_matrix_is_more_likely():
+    """LAPACK alone would give all of them the same sign in the first place (Mezzadri 2007, arXiv:math-ph/0609050)."""
+    signs = [orthogonal(np.random.default_rng(seed), (4, 4))[0, 0] > 0 for seed in range(60)]
+    assert 15 < sum(signs) < 45
+
+
+@pytest.mark.parametrize("init", stack.INITIALIZERS[:7])
 def test_draws_from_the_generator_alone(init):
     state = np.random.get_state()[1].copy()  # noqa: NPY002
     first, again = (init(np.random.default_rng(7), (3, 4)) for _ in range(2))

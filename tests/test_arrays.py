@@ -208,7 +208,8 @@ INSIDE = (
     "sparse",
     *("figures", "models", "panels", "places", "routes", "tiles", "windows"),
     *("curves", "findings", "guessing", "kept", "per_example", "per_example_steps", "probe", "report", "settled"),
-    *("symptoms", "watch", "agreement", "distributed", "team"),
+    *("symptoms", "watch", "agreement", "distributed", "team", "canonical", "given"),
+    "samples",  # check_layer's x: test_testing.py
     *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {
@@ -225,7 +226,7 @@ INSIDE_TOO = {
     "predictions.Classifier.predict_proba:X", "predictions.class_numbers:y", "predictions.class_numbers:classes",
     *(f"predictions.Judged.__init__:{name}" for name in ("true", "found", "probabilities")),
     "parameters.Parameters.views:flat", "sequential.Sequential.from_recipe:state",
-    "supervised.Supervised.to_validate:given",
+    "supervised.Supervised.to_validate:given", "metrics.measure:y", "metrics.measure:scores",
 }  # fmt: skip
 ANY_SIZE = (  # where nothing says how many rows there should be
     "activations.feature_maps:X",

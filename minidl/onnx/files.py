@@ -110,6 +110,7 @@ def _from_model(onnx: Any, model: Any) -> Graph:
         raise ValueError(
             f"expected ONNX's operators alone, got the function {model.functions[0].name!r} of the file's own"
         )
+    _name_domain(model)
     opset = _checked_opset(model)
     _check_plain(onnx, model.graph)
     onnx.checker.check_model(model)
@@ -125,9 +126,16 @@ def _from_model(onnx: Any, model: Any) -> Graph:
     )
 
 
+def _name_domain(model: Any) -> None:
+    """Calls ONNX's own operators "", as the library onnx does: files may say "ai.onnx", which its checker refuses."""
+    for named in (*model.opset_import, *model.graph.node):
+        if named.domain == "ai.onnx":
+            named.domain = ""
+
+
 def _checked_opset(model: Any) -> int:
     """The version of ONNX's operators, which may be told twice; nodes of other domains are refused where they stand."""
-    versions = sorted({int(entry.version) for entry in model.opset_import if entry.domain in ("", "ai.onnx")})
+    versions = sorted({int(entry.version) for entry in model.opset_import if not entry.domain})
     told = " and ".join(map(str, versions)) or "none"
     if len(versions) > 1:
         raise ValueError(f"expected one version of ONNX's operators, got {told} in one file: export it again")
@@ -177,8 +185,7 @@ def utf8(value: str | bytes) -> str:
 
 def _from_node(onnx: Any, node: Any) -> Node:
     attributes = {utf8(attribute.name): _from_attribute(onnx, attribute) for attribute in node.attribute}
-    domain = "" if node.domain == "ai.onnx" else utf8(node.domain)
-    inputs, outputs = list(map(utf8, node.input)), list(map(utf8, node.output))
+    inputs, outputs, domain = list(map(utf8, node.input)), list(map(utf8, node.output)), utf8(node.domain)
     return Node(utf8(node.op_type), utf8(node.name), inputs, outputs, attributes, utf8(node.doc_string), domain)
 
 

@@ -14,7 +14,7 @@ from minidl.shapes import Shape
 
 UNKNOWN = "no layer of minidl does that"
 MOST_TOLD = 12
-LONGEST = 3  # nodes in front of a product that are one layer with it
+LONGEST = 3  # nodes before a product that are one layer with it
 BY_NUMBER = {"Abs", "Clip", "Erf", "Exp", "HardSigmoid", "LogSoftmax", "Mish", "Neg", "Selu", "Softplus", "Sqrt"}
 
 Try = Callable[[Node, Shape], Shape]

@@ -1,4 +1,4 @@
-"""Weights that several nodes of a graph share: layers have a copy each, and whoever trains them has to know."""
+"""Weights that several nodes of a graph share: layers have a copy each, which matters in training."""
 
 from __future__ import annotations
 

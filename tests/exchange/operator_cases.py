@@ -234,6 +234,13 @@ WINDOWS = {
     "MaxPool": Case("MaxPool", max_pool(), (), SQUARE),
     "MaxPool strides and pads": Case("MaxPool", max_pool((2, 1), (1, 0, 1, 0)), (), {**SQUARE, **POOLED}),
     "MaxPool ceil_mode": Case("MaxPool", max_pool((2, 2), (0, 0, 1, 1)), (), {**CEILED, "ceil_mode": 1}),
+    "MaxPool ceil_mode without a window in the padding behind": Case(
+        "MaxPool",
+        max_pool((2, 4), (1, 1, 2, 1)),
+        (),
+        {**SQUARE, "strides": [2, 4], "pads": [1, 1, 1, 1], "ceil_mode": 1},
+        opset=22,
+    ),
     "MaxPool no ceil_mode": Case("MaxPool", max_pool((2, 2)), (), CEILED),
     "AveragePool": Case("AveragePool", average_pool(), (), SQUARE),
     "AveragePool pads": Case("AveragePool", average_pool((2, 1), (1, 0, 1, 0)), (), {**SQUARE, **POOLED}),
@@ -327,6 +334,17 @@ REFUSED = {
         "expected a constant for input 1",
     ),
     "Gemm of a constant and x": (Case("Gemm", None, (normal(6, 6),), shape=VECTOR, at=1), "expected a constant"),
+    "Gemm with a bias of examples": (
+        Case("Gemm", None, (normal(6, 6), normal(6, 1)), shape=VECTOR),
+        "expected a bias of 6 numbers, got shape (6, 1)",
+    ),
+    "Dropout of training": (
+        Case("Dropout", None, (np.array(0.5), np.array(1)), shape=VECTOR, opset=12),
+        "expected training_mode=False, got True",
+    ),
+    "Div by a negative number": (Case("Div", None, (np.array(-2.0),)), "expected to divide by numbers above 0"),
+    "Div by negative channels": (Case("Div", None, (-CHANNELS,)), "expected to divide by numbers above 0"),
+    "Div by a channel of 0": (Case("Div", None, (0.0 * CHANNELS,)), "expected to divide by numbers above 0"),
     "Softmax of images": (Case("Softmax", None), "expected axis=1, the channels, got 3"),
     "Softmax before 13": (Case("Softmax", None, opset=11), "before opset 13 all numbers of an example are summed"),
     "LayerNormalization": (

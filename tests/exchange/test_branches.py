@@ -75,6 +75,7 @@ def test_series(nodes, expected):
     "nodes",
     [
         ["a = Relu(x)", "b = Tanh(x)", "c = Add(a, b)", "y = Add(c, b)"],
+        ["a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "y = Sum(x, b, c)"],  # x + (b + c) is rounded otherwise
         ["a = Relu(x)", "b = Tanh(a)", "c = Elu(b)", "d = Add(c, x)", "e = Add(d, b)", "y = Add(e, a)"],
     ],
 )
@@ -113,6 +114,25 @@ def chosen(model):
 )
 def test_containers(nodes, layers):
     assert chosen(model_of(graph(*nodes), None)) == layers
+
+
+@pytest.mark.parametrize(("axis", "fits"), [(1, True), (-3, True), (-2, False), (2, False), (-1, False), (0, False)])
+def test_the_axis_of_a_concat(axis, fits, rng):
+    g, x = graph("a = Relu(x)", "y = Concat(x, a)"), rng.standard_normal((3, 2, 4, 4))
+    g.nodes[1].attributes["axis"] = axis
+    if fits:
+        assert model_of(g, None).predict(x).shape == (3, 4, 4, 4)
+    else:
+        with pytest.raises(ValueError, match=rf"node 'n1' \(Concat\): expected axis=1, the channels, got {axis}"):
+            model_of(g, None)
+
+
+def test_a_concat_of_the_same_along_another_axis():
+    """It is not a part of one of channels."""
+    g = graph("a = Relu(x)", "r = Concat(x, a)", "b = Tanh(a)", "y = Concat(x, a, b)")
+    g.nodes[1].attributes["axis"] = 2  # which the output does not need
+    assert told(series(g, Constants(g))) == "[ | Relu [ | Tanh]Concat]Concat"
+    assert len(model_of(g, None).layers) == 1
 
 
 def test_sums_of_sums_are_added_in_their_order(rng):

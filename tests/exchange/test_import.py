@@ -377,6 +377,28 @@ def test_open_sizes_need_an_input_shape(tmp_path):
         import_model(path, input_shape=3)
 
 
+def test_names_of_the_default_domain(tmp_path):
+    """It is called "", or "ai.onnx"."""
+    g = Graph(VECTOR)
+    model = g.chain("Relu").chain("MatMul", g.normal(12, 2)).model()
+    for named in (*model.opset_import[:1], *model.graph.node):
+        named.domain = "ai.onnx"
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(model.SerializeToString())
+    assert [type(layer).__name__ for layer in import_model(path).layers] == ["ReLU", "Dense"]
+
+
+def test_weights_that_are_inputs_too(tmp_path):
+    """As files of IR version 3 have them, and those of older exporters: an initializer is the input's default."""
+    from onnx import TensorProto, helper
+
+    g = Graph(VECTOR)
+    model = g.chain("MatMul", g.normal(12, 2)).model()
+    model.graph.input.insert(0, helper.make_tensor_value_info("c0", TensorProto.FLOAT, [12, 2]))
+    g.model = lambda: model
+    check(g, tmp_path, "Dense")
+
+
 # ---- nets
 
 

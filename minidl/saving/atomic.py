@@ -113,10 +113,16 @@ def _temporary(target: str) -> tuple[int, str]:
     while True:
         name = os.path.join(os.path.dirname(target), f"{_start(target)}{os.urandom(8).hex()}.tmp")
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if os.fstat(file).st_nlink:
-            return file, name
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file).st_nlink:
+                return file, name
+        except BaseException:
+            os.close(file)
+            with suppress(OSError):
+                os.unlink(name)
+            raise
         os.close(file)  # another process found it before it was locked, and took it for a dead one's
 
 

@@ -198,6 +198,8 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
     rest = {name: array for name, array in tensors.items() if not name.startswith("model/")}  # each is used once
     arrays, optimizer = Arrays(rest).decode, trainer.optimizer
     _remember(optimizer, config, arrays)
+    recipes = Recipes(OURS)
+    decode_recipe(recipes.encode(optimizer, "optimizer"), OURS, recipes.met)  # what is resumed can be saved again
     if (update := trainer.steps().update) is not None:
         update.steps = whole("updates", config["updates"], least=0)
     trainer.late = config["late"]

@@ -7,8 +7,11 @@ import pytest
 from broken_off import X, Y, broken_off, native
 
 from minidl import Sequential, Trainer
+from minidl.layers import Dense
+from minidl.optimizers import SGD
 from minidl.saving import atomic, files
 from minidl.saving.files import FileError
+from minidl.training import checkpoints
 
 
 @pytest.fixture
@@ -82,3 +85,23 @@ def test_a_resume_removes_what_a_killed_save_left(path):
     left.write_bytes(b"half")
     Trainer.resume(path)
     assert not left.exists() and path.exists()
+
+
+class Careful:
+    """A schedule of a user's that refuses what is no number."""
+
+    def __init__(self, rate):
+        self.rate = 1.0 * rate
+
+    def __call__(self, step):
+        return self.rate
+
+
+def test_a_state_that_could_not_be_saved_again_is_refused(path):
+    """Attributes of a user's class come out of the file as they are; its constructor looks at them."""
+    trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(Careful(0.1)))
+    config, tensors = checkpoints.pack(trainer, None)
+    config["remembered"]["dict"][0][1]["object"][1]["dict"][0][1] = "../../etc/passwd"
+    files.write(path, checkpoints.KIND, config, tensors)
+    with pytest.raises(FileError, match="cannot resume from this checkpoint"):
+        Trainer.resume(path, custom={"Careful": Careful})

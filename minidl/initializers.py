@@ -1,10 +1,9 @@
 """First values of parameters: functions of a random generator and a shape. Any such function is an initializer.
 
 A shape is (outputs, inputs) or (filters, channels, height, width): all axes but the first feed one output. Of a kernel,
-inputs are channels, and outputs filters, times its pixels, as torch.nn.init (_calculate_fan_in_and_fan_out) and, with
-the axes in another order, keras.initializers (compute_fans) count them. With groups, as in a depthwise convolution, the
-inputs are those of one group and the outputs those of all. A transposed convolution asks for what a convolution with as
-many channels and filters would.
+inputs are channels, and outputs filters, times its pixels, as in torch.nn.init (_calculate_fan_in_and_fan_out). With
+groups, as in a depthwise convolution, the inputs are those of one group and the outputs those of all. A transposed
+convolution asks for what a convolution with as many channels and filters would.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ Init = Callable[[np.random.Generator, Shape], ArrayLike]
 def spectral_uniform(rng: np.random.Generator, shape: Shape) -> Values:
     """he_uniform, times sqrt(outputs / inputs) where a layer has fewer outputs than inputs.
 
-    So the largest singular value of every weight is in proportion to sqrt(outputs / inputs), and a net ends with small
-    scores, which lets it take high rates: G. Yang, J. B. Simon, J. Bernstein, "A Spectral Condition for Feature
-    Learning" (2023, arXiv:2310.17813), with the factor 2 for ReLU of He et al. docs/first-weights.md compares them.
+    So the largest singular value of a weight is about in proportion to sqrt(outputs / inputs) where a layer narrows, and
+    a net ends with small scores. The scaling follows G. Yang, J. B. Simon, J. Bernstein, "A Spectral Condition for
+    Feature Learning" (2023, arXiv:2310.17813); the factor 2 is that of He et al. docs/first-weights.md compares them.
     """
     return he_uniform(rng, shape) * min(1.0, math.sqrt(shape[0] / shape[1]))  # a kernel's pixels count in both
 

@@ -1,9 +1,9 @@
 """First values of parameters: functions of a random generator and a shape. Any such function is an initializer.
 
 A shape is (outputs, inputs) or (filters, channels, height, width): all axes but the first feed one output. Of a kernel,
-inputs are channels, and outputs filters, times its pixels, as in torch.nn.init (_calculate_fan_in_and_fan_out). With
-groups, as in a depthwise convolution, the inputs are those of one group and the outputs those of all. A transposed
-convolution asks for what a convolution with as many channels and filters would.
+inputs are channels, and outputs filters, times its pixels, as in torch.nn.init (_calculate_fan_in_and_fan_out).
+With groups, as in a depthwise convolution, the inputs are those of one group and the outputs those of all.
+A transposed convolution asks for what a convolution with as many channels and filters would.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ Init = Callable[[np.random.Generator, Shape], ArrayLike]
 def spectral_uniform(rng: np.random.Generator, shape: Shape) -> Values:
     """he_uniform, times sqrt(outputs / inputs) where a layer has fewer outputs than inputs.
 
-    So the largest singular value of a weight is about in proportion to sqrt(outputs / inputs) where a layer narrows, and
+    So the largest singular value of a weight is about in proportion to sqrt(outputs / inputs) where it narrows, and
     a net ends with small scores. The scaling follows G. Yang, J. B. Simon, J. Bernstein, "A Spectral Condition for
     Feature Learning" (2023, arXiv:2310.17813); the factor 2 is that of He et al. docs/first-weights.md compares them.
     """

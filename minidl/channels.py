@@ -22,10 +22,8 @@ PASSES = (
     ours.Hardswish, ours.Sigmoid, ours.Tanh,
 )  # fmt: skip
 CHANNELS = (1, 3, 4)  # grey, coloured, coloured and transparent
-LEAST, LONGEST = (
-    8,
-    4,
-)  # rows and columns of the smallest images that people learn from; their longer side in shorter ones
+LEAST = 8  # rows and columns of the smallest images that are learned from
+LONGEST = 4  # the longer side of an image, in shorter ones
 
 
 def last(shape: Shape) -> bool:

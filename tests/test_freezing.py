@@ -390,25 +390,3 @@ def test_check_layer_looks_at_a_thawed_copy():
         layer.trainable = False
         check_layer(layer, (4,))
         assert not layer.trainable
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("make", [lambda: Adam(0.01), lambda: Adagrad(0.01, lr_decay=0.1)], ids=["Adam", "Adagrad"])
-def test_another_optimizer_counts_its_own_steps_of_a_thawed_layer(make, kind):
-    """A layer was frozen while one optimizer stepped; the next one has not passed it by."""
-    model = net()
-    trainer = Trainer(model, KINDS[kind], make())
-    model.layers[0].trainable = False
-    for _ in range(3):
-        trainer.train_batch(X, Y)
-    model.layers[0].trainable = True
-    trainer.train_batch(X, Y)  # notes that three steps went by
-    twin = Trainer(copy.deepcopy(model), KINDS[kind], make())
-    twin.step = trainer.step
-    trainer.optimizer = make()
-    for one in (trainer, twin):
-        one.train_batch(X, Y)
-        one.train_batch(X, Y)
-    expected = twin.model.state_dict()
-    assert all(np.array_equal(value, expected[name]) for name, value in model.state_dict().items())
-    assert trainer.late == [0] * len(trainer.late)

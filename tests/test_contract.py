@@ -151,6 +151,7 @@ def one_torch_thread():
 
 @every_layer
 @pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore:.*images are:UserWarning")  # some drawn shapes look like channels last
 def test_agrees_with_pytorch(name, one_torch_thread):
     if DRAWS[name](seeded(name, 0)).torch is None:
         pytest.skip("PyTorch has no such layer")

@@ -71,11 +71,17 @@ def torch_uniform(rng, shape):
     return rng.uniform(-limit, limit, shape)
 
 
+def spectral_uniform(rng, shape):
+    """Variance 2 min(inputs, outputs) / inputs^2: parametrization 1 of arXiv:2310.17813, with the 2 of He et al."""
+    return initializers.he_uniform(rng, shape) * math.sqrt(min(1.0, shape[0] / shape[1]))
+
+
 INITS = {  # and what the last layer's weights are multiplied by
     "he": (initializers.he_uniform, 1.0),
     "he_last_0.3": (initializers.he_uniform, 0.3),
     "he_small_last": (initializers.he_uniform, 0.1),
-    "spectral": (initializers.spectral_uniform, 1.0),
+    "damped": (initializers.damped_he_uniform, 1.0),
+    "spectral": (spectral_uniform, 1.0),
     "glorot": (initializers.glorot_uniform, 1.0),
     "torch": (torch_uniform, 1.0),  # biases too, as there; those of the others begin with zero
 }
@@ -99,11 +105,11 @@ def pooled(images):
     return images.reshape(n, c, h // 2, 2, w // 2, 2).mean(axis=(3, 5)).round().astype(np.uint8)
 
 
-def split(mnist, case):
-    """Images and labels to train on, then those to test with: of the training images, or all there is."""
+def split(mnist, case, first):
+    """Images and labels to train on, then those to test with: training images from `first` on, or all there is."""
     if case.images == len(mnist.X_train):
         return mnist.X_train, mnist.y_train, mnist.X_test, mnist.y_test
-    X, y = mnist.X_train[: TEST + 10_000], mnist.y_train[: TEST + 10_000]
+    X, y = (values[first : first + TEST + 10_000] for values in (mnist.X_train, mnist.y_train))
     X = pooled(X) if case.pooled else X
     return X[TEST:], y[TEST:], X[:TEST], y[:TEST]
 
@@ -126,14 +132,15 @@ def accuracy(case, data, inputs, optimizer, lr, init, seed):
 def measure(args, found):
     """Adds to `found`, and to the file, what is not there yet: all first weights of a rate together."""
     mnist = load_mnist()
+    seeds = range(100, 100 + args.seeds) if args.confirm else range(args.seeds)
     args.results.parent.mkdir(parents=True, exist_ok=True)
     with args.results.open("a", encoding="utf-8") as file:
         for net in args.nets:
             case = CASES[net]
-            data = split(mnist, case)
+            data = split(mnist, case, 30_000 if args.confirm else 0)
             for inputs, optimizer in itertools.product(args.inputs, case.rates):
                 rates = case.rates[optimizer] if args.rates is None else args.rates
-                for lr, init, seed in itertools.product(rates, args.inits, range(args.seeds)):
+                for lr, init, seed in itertools.product(rates, args.inits, seeds):
                     key = (net, inputs, optimizer, lr, init, seed)
                     if key not in found:
                         found[key] = accuracy(case, data, *key[1:])
@@ -149,6 +156,7 @@ def main():
     parser.add_argument("--inits", nargs="+", default=list(INITS), choices=list(INITS))
     parser.add_argument("--rates", nargs="+", type=float, help="instead of each optimizer's own")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--confirm", action="store_true", help="other images and seeds; give it a file of its own")
     parser.add_argument("--table", action="store_true", help="print the tables of what is there, and no more")
     args = parser.parse_args()
     found = {}

@@ -19,7 +19,7 @@ from minidl.saving.recipes import Recipes, decode, made_with
 from minidl.state import by_layer
 
 INITIALIZERS = (
-    *(initializers.spectral_uniform, initializers.he_uniform, initializers.he_normal),
+    *(initializers.damped_he_uniform, initializers.he_uniform, initializers.he_normal),
     *(initializers.glorot_uniform, initializers.glorot_normal, initializers.lecun_normal),
     *(initializers.orthogonal, initializers.zeros, initializers.ones),
 )

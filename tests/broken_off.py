@@ -105,7 +105,7 @@ def half(dtype="float32"):
 def normed(dtype="float32"):
     """With running statistics, and a rate that makes losses go up and down."""
     layers = [Conv2D(4, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
-    model = Sequential(layers, (1, 6, 6), seed=3, dtype=dtype)
+    model = Sequential(layers, (1, 6, 6), seed=2, dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.2, momentum=0.9), ["accuracy"], seed=1)
 
 

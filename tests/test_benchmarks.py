@@ -231,6 +231,10 @@ def test_first_weights(run, tmp_path, mnist):
     assert len(file.read_text().splitlines()) == 2
     assert "| mlp | 0.1 | 50.0 (50.0) |" in said
     assert run("first_weights.py", "--results", file, "--table")[0] == said
+    other = tmp_path / "confirm.jsonl"
+    run("first_weights.py", "--results", other, *small[2:], "--inits", "he", "--confirm")
+    rows = list(map(json.loads, other.read_text().splitlines()))
+    assert [row[5] for row in rows] == [100, 100] and rows[0][-1] not in (found[0][-1], 0.5)
 
 
 def test_first_weights_are_drawn_as_they_are_called(monkeypatch):

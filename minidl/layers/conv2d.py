@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from minidl.initializers import Init, he_uniform, zeros
+from minidl.initializers import Init, damped_he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
 from minidl_c.conv2d import Conv2DOp
@@ -23,7 +23,7 @@ class Conv2D(Layer):
     use_bias: False leaves the bias out, as in front of a batch norm, which would take it away again.
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
-    Parameters: weight (filters, c / groups, kernel height, kernel width), He-uniform; bias (filters,), zero.
+    Parameters: weight (filters, c / groups, kernel height, kernel width), damped He-uniform; bias (filters,), zero.
     Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
     """
 
@@ -36,7 +36,7 @@ class Conv2D(Layer):
         dilation: int | Pair = 1,
         groups: int = 1,
         use_bias: bool = True,
-        kernel_initializer: Init = he_uniform,
+        kernel_initializer: Init = damped_he_uniform,
         bias_initializer: Init = zeros,
     ) -> None:
         self.filters = filters

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.initializers import BY_INPUTS, Init, checked, he_uniform, zeros
+from minidl.initializers import BY_INPUTS, Init, checked, damped_he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole
 from minidl_c.conv_transpose2d import ConvTranspose2DOp
@@ -29,8 +29,8 @@ class ConvTranspose2D(Layer):
     use_bias: False leaves the bias out.
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
-    Parameters: weight (c, filters / groups, kernel height, kernel width), He-uniform for as many inputs as an output
-    has on average; bias (filters,), zero.
+    Parameters: weight (c, filters / groups, kernel height, kernel width), damped He-uniform for as many inputs as
+    an output has on average; bias (filters,), zero.
     Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
     """
 
@@ -44,7 +44,7 @@ class ConvTranspose2D(Layer):
         dilation: int | Pair = 1,
         groups: int = 1,
         use_bias: bool = True,
-        kernel_initializer: Init = he_uniform,
+        kernel_initializer: Init = damped_he_uniform,
         bias_initializer: Init = zeros,
     ) -> None:
         self.filters = filters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minidl.initializers import Init, he_uniform, zeros
+from minidl.initializers import Init, damped_he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Shape, flag, whole
 from minidl_c.dense import DenseOp
@@ -14,12 +14,16 @@ class Dense(Layer):
     use_bias: False leaves the bias out.
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
-    Parameters: weight (units, inputs), He-uniform; bias (units,), zero.
+    Parameters: weight (units, inputs), damped He-uniform; bias (units,), zero.
     Raises TypeError or ValueError in build for units below 1 or an input that is not a vector (put a Flatten in front).
     """
 
     def __init__(
-        self, units: int, use_bias: bool = True, kernel_initializer: Init = he_uniform, bias_initializer: Init = zeros
+        self,
+        units: int,
+        use_bias: bool = True,
+        kernel_initializer: Init = damped_he_uniform,
+        bias_initializer: Init = zeros,
     ) -> None:
         self.units = units
         self.use_bias = use_bias

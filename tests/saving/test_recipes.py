@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minidl import Layer
-from minidl.initializers import he_uniform, zeros
+from minidl.initializers import damped_he_uniform, zeros
 from minidl.layers import Dense, ReLU
 from minidl.saving.recipes import MOST, Recipes, check_names, checked_custom, decode
 
@@ -16,7 +16,8 @@ def ours_function():
     """A function of ours."""
 
 
-OURS = {"Dense": Dense, "ReLU": ReLU, "he_uniform": he_uniform, "zeros": zeros, "ours_function": ours_function}
+FUNCTIONS = {"damped_he_uniform": damped_he_uniform, "zeros": zeros, "ours_function": ours_function}
+OURS = {"Dense": Dense, "ReLU": ReLU, **FUNCTIONS}
 
 
 class Mine(Layer):

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from mnist_fast import BATCH_SIZE, EPOCHS  # noqa: E402
+from mnist_fast import BATCH_SIZE, EPOCHS, PEAK  # noqa: E402
 from mnist_lenet import one_cycle  # noqa: E402
 from models import lenet5  # noqa: E402
 from nets import torch_module  # noqa: E402
@@ -39,7 +39,7 @@ def main():
     data = load_mnist()
     X, y = images(data.X_train), torch.from_numpy(data.y_train.astype(np.int64))
     model = torch_module(lenet5(seed=seed)).to(memory_format=torch.channels_last)
-    rate = one_cycle(0.1, EPOCHS * math.ceil(len(X) / BATCH_SIZE))
+    rate = one_cycle(PEAK, EPOCHS * math.ceil(len(X) / BATCH_SIZE))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, fused=True)
     step = 0
     for _ in range(EPOCHS):

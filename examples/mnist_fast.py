@@ -17,7 +17,7 @@ from minidl import Trainer  # noqa: E402
 from minidl.datasets import DatasetUnavailable, load_mnist  # noqa: E402
 from minidl.optimizers import SGD  # noqa: E402
 
-EPOCHS, BATCH_SIZE = 4, 64
+EPOCHS, BATCH_SIZE, PEAK = 4, 64, 0.08
 
 
 def main():
@@ -31,7 +31,7 @@ def main():
     except DatasetUnavailable as error:
         raise SystemExit(f"{error}") from None
     model = lenet5(seed=seed)
-    rate = one_cycle(0.1, EPOCHS * math.ceil(len(data.X_train) / BATCH_SIZE))
+    rate = one_cycle(PEAK, EPOCHS * math.ceil(len(data.X_train) / BATCH_SIZE))
     trainer = Trainer(model, "softmax_cross_entropy", SGD(rate, momentum=0.9, nesterov=True), ["accuracy"], seed)
     trainer.fit(data.X_train, data.y_train, epochs=EPOCHS, batch_size=BATCH_SIZE)
     accuracy = trainer.evaluate(data.X_test, data.y_test)["accuracy"]

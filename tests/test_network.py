@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
-from minidl.initializers import he_uniform, zeros
+from minidl.initializers import damped_he_uniform, zeros
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, Parallel, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
@@ -34,7 +34,7 @@ class NumpyDense(Layer):
         self.units = units
 
     def build(self, in_shape):
-        self.weight = self.param("weight", (self.units, *in_shape), he_uniform)
+        self.weight = self.param("weight", (self.units, *in_shape), damped_he_uniform)
         self.bias = self.param("bias", (self.units,), zeros)
         return (self.units,)
 

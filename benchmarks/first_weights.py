@@ -78,7 +78,6 @@ def spectral_uniform(rng, shape):
 
 INITS = {  # and what the last layer's weights are multiplied by
     "he": (initializers.he_uniform, 1.0),
-    "he_last_0.3": (initializers.he_uniform, 0.3),
     "he_small_last": (initializers.he_uniform, 0.1),
     "damped": (initializers.damped_he_uniform, 1.0),
     "spectral": (spectral_uniform, 1.0),

@@ -328,7 +328,7 @@ def test_sklearn_mnist_out_of_reach_says_so(tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("mnist")
 def test_sklearn_mnist():
-    """How much they learn in the time is the machine's affair: here, that both learn, and for as long as they were told."""
+    """How much they learn in the time depends on the machine; both learn, and for as long as they are told."""
     said = run("sklearn_mnist.py", "--seconds", "4", home=DATA_HOME)
     found = re.findall(r"test accuracy ([\d.]+)% after ([\d.]+) s", said)
     assert len(found) == 2 and all(float(accuracy) > 30 and float(took) >= 4 for accuracy, took in found)

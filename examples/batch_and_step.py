@@ -33,7 +33,7 @@ def trained(pool):
 
 
 def prepared():
-    """The net, 100 digits that it has not seen, and 1,000 that it has."""
+    """The net, 100 digits that it has not seen, and 1,024 that it has."""
     trainer, data = trained(MaxPool2D(2))
     X, y = data.X_test[:N], data.y_test[:N]  # (100, 1, 8, 8), (100,)
     many = data.X_train[:1024], data.y_train[:1024]

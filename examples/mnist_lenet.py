@@ -73,7 +73,7 @@ def show_mistakes(X, y, probabilities, count=3):
     captions, pictures = [], []
     for i in surest:
         art = text_art(X[i, 0])
-        caption = f"{y[i]}, read as {predicted[i]} ({probabilities[i, predicted[i]]:.0%})"
+        caption = f"{y[i]}, read as {predicted[i]} ({probabilities[i, predicted[i]]:.2%})"
         width = max(len(art[0]), len(caption))
         captions.append(caption.ljust(width))
         pictures.append([line.ljust(width) for line in art])
@@ -104,6 +104,8 @@ def main():
     args = parser.parse_args()
     if not Path(args.save).resolve().parent.is_dir():
         parser.error(f"--save: no folder {Path(args.save).resolve().parent}")
+    if args.epochs is not None and args.epochs < 1:
+        parser.error(f"--epochs: expected at least 1, got {args.epochs}")
 
     data, network, epochs = load(args.digits)
     epochs = args.epochs or epochs
@@ -130,7 +132,7 @@ def main():
 
     result = trainer.evaluate(data.X_test, data.y_test)
     seconds = time.perf_counter() - begin
-    print(f"\nTest accuracy {result['accuracy']:.2%} after {epochs} epochs, {seconds:.1f} s in all")
+    print(f"\nTest accuracy {result['accuracy']:.2%} after {epochs} epoch{'s' * (epochs > 1)}, {seconds:.1f} s in all")
 
     probabilities = model.predict_proba(data.X_test)
     print("\nWhat each digit (row) was read as (column):\n")

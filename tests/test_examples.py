@@ -108,6 +108,12 @@ def test_mnist_lenet_out_of_reach_says_so_and_learns_digits(tmp_path):
     assert "epoch 1/1" in said
 
 
+@pytest.mark.parametrize("epochs", ["0", "-1"])
+def test_mnist_lenet_refuses_to_train_nothing(epochs, tmp_path):
+    done = started("mnist_lenet.py", "--digits", "--epochs", epochs, home=tmp_path)
+    assert done.returncode == 2 and f"--epochs: expected at least 1, got {epochs}" in done.stderr
+
+
 @pytest.mark.slow
 def test_mnist_lenet_reaches_97_percent_of_digits(tmp_path):
     assert accuracy_in(run("mnist_lenet.py", "--digits", home=tmp_path)) >= 97

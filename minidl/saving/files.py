@@ -211,6 +211,8 @@ def _read_head(file: BinaryIO, size: int) -> bytes:
         hint = ""
         if head[:2] in (b"PK", b"\x80\x02"):  # a ZIP archive, a pickle: torch.save
             hint = "; PyTorch's weights move by model.load_state_dict({name: tensor.numpy() for name, tensor in ...})"
+        elif head[:1] == b"\x08":  # protobuf, the version of ONNX's format: a tag of field 1
+            hint = "; minidl.onnx.import_model(path) reads a file of ONNX"
         raise FileError(f"expected a file of minidl, got {size} bytes that begin with {head!r}{hint}")
     head += file.read(length)
     if not head.startswith(OPENING, 8):

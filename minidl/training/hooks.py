@@ -20,20 +20,29 @@ together (distributed.py), callbacks run in each of them, but those that only wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from minidl.shapes import whole
 
 State = tuple[str, Any, bool]  # of a callback: its key, what it remembers, whether a resume needs it
-HOOKS = ("on_fit_begin", "on_epoch_begin", "on_step_end", "on_epoch_end", "on_fit_end", "on_terminate", "on_save")
+HOOKS = {  # and the arguments of each
+    "on_fit_begin": ("trainer",),
+    "on_epoch_begin": ("trainer", "epoch"),
+    "on_step_end": ("trainer", "step", "loss"),
+    "on_epoch_end": ("trainer", "epoch", "logs"),
+    "on_fit_end": ("trainer",),
+    "on_terminate": ("trainer",),
+    "on_save": ("trainer",),
+}
 
 
 class Hooks:
     """The hooks of some callbacks, called one after the other.
 
     watchers: False leaves out those that only watch. Raises TypeError for a callback without any hook, with a misspelt
-    one, or with half of what a state needs.
+    one, with one that does not take its arguments, or with half of what a state needs.
     """
 
     def __init__(self, callbacks: Iterable[Any], watchers: bool = True) -> None:
@@ -48,6 +57,8 @@ class Hooks:
                 if isinstance(callback, type):
                     got = f"the class {callback.__name__}"
                 raise TypeError(f"callbacks: expected objects with hooks from {', '.join(HOOKS)}, got {got}")
+            for name in hooks:
+                _check_arguments(type(callback).__name__, name, getattr(callback, name))
             if sum(callback is other for other in self.callbacks) > 1:
                 raise ValueError(f"callbacks: expected each of them once, got {callback!r} twice")
             if hasattr(callback, "state_dict") != hasattr(callback, "load_state_dict"):
@@ -109,6 +120,19 @@ class Hooks:
             method = getattr(callback, hook, None)
             if method is not None:
                 method(*args)
+
+
+def _check_arguments(owner: str, name: str, hook: Callable[..., Any]) -> None:
+    """Raises TypeError for a hook that cannot be called with its arguments."""
+    try:
+        signature = inspect.signature(hook)
+    except ValueError:  # of some functions in C nothing is known
+        return
+    try:
+        signature.bind(*HOOKS[name])
+    except TypeError:
+        expected = f"{name}({', '.join(HOOKS[name])})"
+        raise TypeError(f"callbacks: expected {expected} of {owner}, got {name}{signature}") from None
 
 
 def _every(callback: Any) -> int | None:

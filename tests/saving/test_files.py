@@ -163,6 +163,7 @@ def test_damage_says_where(path, content):
     refused(path, upper, "header: expected the bytes")
     refused(path, b"", "expected a file of minidl")
     refused(path, b"PK\3\4" + content, r"expected a file of minidl, got .* PyTorch's weights move by")
+    refused(path, b"\x08\n\x12\x06" + content, r"expected a file of minidl, got .* minidl\.onnx\.import_model\(path\)")
 
 
 # ---- hostile: the digest is right, the content is not

@@ -159,3 +159,48 @@ def test_what_is_no_callback(callback, said):
     with pytest.raises(TypeError, match=f"{expected}.*{said}"):
         trainer.fit(X, Y, callbacks=[Recorder(), callback], verbose=0)
     assert trainer.step == 0
+
+
+class KerasHook:
+    def on_epoch_end(self, epoch, logs=None):
+        raise AssertionError
+
+
+class NoTrainer:
+    def on_fit_begin(self):
+        raise AssertionError
+
+
+class KeywordOnly:
+    def on_save(self, trainer, *, path):
+        raise AssertionError
+
+
+class OneTooMany:
+    def on_step_end(self, trainer, step, loss, more):
+        raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected", "got"),
+    [
+        (KerasHook, "on_epoch_end(trainer, epoch, logs)", "on_epoch_end(epoch, logs=None)"),
+        (NoTrainer, "on_fit_begin(trainer)", "on_fit_begin()"),
+        (KeywordOnly, "on_save(trainer)", "on_save(trainer, *, path)"),
+        (OneTooMany, "on_step_end(trainer, step, loss)", "on_step_end(trainer, step, loss, more)"),
+    ],
+)
+def test_a_hook_with_other_arguments_is_refused_before_a_step(kind, expected, got):
+    trainer = trainer_of()
+    with pytest.raises(TypeError, match=re.escape(f"callbacks: expected {expected} of {kind.__name__}, got {got}")):
+        trainer.fit(X, Y, callbacks=[kind()], verbose=0)
+    assert trainer.step == 0
+
+
+def test_a_hook_may_take_more_arguments_with_defaults_and_be_a_function_in_c():
+    seen = []
+    callback = hook("on_fit_begin", seen.append)
+    callback.on_epoch_end = lambda trainer, epoch, logs, more=1: seen.append(epoch)
+    callback.on_fit_end = [].append
+    trainer_of().fit(X, Y, epochs=1, callbacks=[callback], verbose=0)
+    assert seen[1:] == [0]

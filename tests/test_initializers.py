@@ -122,10 +122,12 @@ def numbered(rng, shape):
     return np.arange(np.prod(shape)).reshape(shape)
 
 
-@pytest.mark.parametrize("kind", [Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D])
+SIZES = {Conv2D: (4, 3), ConvTranspose2D: (4, 3), Dense: (4,), DepthwiseConv2D: (3,)}
+
+
+@pytest.mark.parametrize("kind", SIZES)
 def test_a_layer_takes_any_function(kind, tmp_path):
-    sizes = {Conv2D: (4, 3), ConvTranspose2D: (4, 3), Dense: (4,), DepthwiseConv2D: (3,)}[kind]
-    layer = kind(*sizes, kernel_initializer=halves, bias_initializer=ones)
+    layer = kind(*SIZES[kind], kernel_initializer=halves, bias_initializer=ones)
     model = Sequential([*([Flatten()] if kind is Dense else []), layer], (2, 5, 5))
     assert all((param.value == (1 if name.endswith("bias") else 0.5)).all() for name, param in model.params.items())
     assert "kernel_initializer=halves, bias_initializer=ones" in repr(layer)
@@ -138,10 +140,12 @@ def test_a_layer_takes_any_function(kind, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [3, None, "zeros", Dense])
-@pytest.mark.parametrize("kind", [Conv2D, ConvTranspose2D])
-def test_what_is_no_function_is_refused(kind, wrong):
-    with pytest.raises(TypeError, match=r"layer 0, Conv.*expected a function f\(rng, shape\)"):
-        Sequential([kind(4, 3, kernel_initializer=wrong)], (2, 5, 5))
+@pytest.mark.parametrize("argument", ["kernel_initializer", "bias_initializer"])
+@pytest.mark.parametrize("kind", SIZES)
+def test_what_is_no_function_is_refused(kind, argument, wrong):
+    layer = kind(*SIZES[kind], **{argument: wrong})
+    with pytest.raises(TypeError, match=rf"layer 0, .*{argument}: expected a function f\(rng, shape\)"):
+        Sequential([layer], (5,) if kind is Dense else (2, 5, 5))
 
 
 def test_a_shape_of_its_own_is_refused():

@@ -69,7 +69,7 @@ class ConvTranspose2D(Layer):
         init = partial(_turned, checked("kernel_initializer", self.kernel_initializer), stride, groups)
         self.weight = self.param("weight", (channels, filters // groups, *kernel), init)
         if use_bias:
-            self.bias = self.param("bias", (filters,), self.bias_initializer)
+            self.bias = self.param("bias", (filters,), checked("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size * height * width
         return self.op.out_shape
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from minidl.initializers import Init, damped_he_uniform, zeros
+from minidl.initializers import Init, checked, damped_he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Shape, flag, whole
 from minidl_c.dense import DenseOp
@@ -35,8 +35,9 @@ class Dense(Layer):
         if len(in_shape) != 1:
             raise ValueError(f"expected (inputs,), got {in_shape}: put a Flatten() in front")
         self.op = DenseOp(in_shape, units, self.dtype, use_bias=use_bias)
-        self.weight = self.param("weight", (units, in_shape[0]), self.kernel_initializer, order="F")
+        init = checked("kernel_initializer", self.kernel_initializer)
+        self.weight = self.param("weight", (units, in_shape[0]), init, order="F")
         if use_bias:
-            self.bias = self.param("bias", (units,), self.bias_initializer)
+            self.bias = self.param("bias", (units,), checked("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size
         return (units,)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from minidl.initializers import Init, damped_he_uniform, zeros
+from minidl.initializers import Init, checked, damped_he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
 from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
@@ -53,8 +53,9 @@ class DepthwiseConv2D(Layer):
         padding = zeros_around(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
         self.op = DepthwiseConv2DOp(in_shape, *window, multiplier, self.dtype, use_bias=use_bias)
-        self.weight = self.param("weight", (channels * multiplier, 1, *kernel), self.kernel_initializer)
+        init = checked("kernel_initializer", self.kernel_initializer)
+        self.weight = self.param("weight", (channels * multiplier, 1, *kernel), init)
         if use_bias:
-            self.bias = self.param("bias", (channels * multiplier,), self.bias_initializer)
+            self.bias = self.param("bias", (channels * multiplier,), checked("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])
         return self.op.out_shape

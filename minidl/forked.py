@@ -13,7 +13,7 @@ def death_of(call: Callable[[], object]) -> str | None:
     """What ended a forked child that made this call: "SIGSEGV", or "exit code 1"; None if it lived.
 
     An exception of the call is no death. Nothing that the call changes is changed here. Where there is no fork, nothing
-    is tried, and the answer is None.
+    is tried, and the answer is None, as where something else has waited for the child.
     """
     if not hasattr(os, "fork"):
         return None
@@ -28,6 +28,8 @@ def death_of(call: Callable[[], object]) -> str | None:
             os._exit(0)  # also on an exception: the caller meets it in its own process
     try:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    except ChildProcessError:  # this process ignores SIGCHLD, or another thread waits for all children
+        return None
     except BaseException:  # an interrupt
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)

@@ -51,6 +51,8 @@ class Optimizer:
     def step(self, params: Mapping[str, Param], lr: float) -> None:
         """One step by hand, on every param's value with its grad; what the formula remembers is kept by name."""
         lr = check_rate(lr)
+        if not isinstance(params, Mapping):
+            raise TypeError(f"params: expected a dict, such as model.params, got {type(params).__name__}")
         for name, param in params.items():
             if not isinstance(param, Param):
                 raise TypeError(f"params[{name!r}]: expected a Param, got {type(param).__name__}")

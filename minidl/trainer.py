@@ -198,11 +198,12 @@ class Trainer(Learner):
         end, that nothing is left of it. Of several ranks the first
         one writes, and the others do not wait for it; any number of them can resume. Raises ValueError for a model that
         is not built, TypeError for something that cannot be saved, OSError if the file cannot be written, RuntimeError
-        in the middle of a step: from a signal handler, say, or from an optimizer.
+        in the middle of a step (from a signal handler, say, or from an optimizer) or while another thread trains.
         """
         self.check_between_steps("save_checkpoint")
-        position = self._position() or self._ended
-        content = checkpoints.pack(self, position if position is not None and position.step == self.step else None)
+        with self.model.busy.reading("save_checkpoint"):
+            position = self._position() or self._ended
+            content = checkpoints.pack(self, position if position is not None and position.step == self.step else None)
         if self.team.rank == 0:
             files.write(path, checkpoints.KIND, *content)
 
@@ -282,7 +283,8 @@ class Trainer(Learner):
             return type(self), (*given, self.clip_norm, self.clip_value, self.per_example_clip)
         self.check_between_steps("pickle")
         custom: dict[str, Any] = {}
-        content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
+        with self.model.busy.reading("pickle"):
+            content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
         return _resumed, (type(self), content, custom, self.num_threads)
 
     def _position(self) -> Position | None:

@@ -36,6 +36,14 @@ def test_the_child_keeps_what_it_changes():
     assert seen == []
 
 
+def test_where_something_else_waits_for_the_child_nothing_is_told():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system waits for children, and waitpid finds none
+    try:
+        assert death_of(lambda: os._exit(3)) is None
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_an_interrupt_leaves_no_child(monkeypatch):
     waited = os.waitpid
     children = []

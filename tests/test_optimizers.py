@@ -330,3 +330,9 @@ def test_a_refused_step_by_hand_changes_no_parameter(optimizer):
         with pytest.raises(error, match=r"params\['b'\]"):
             optimizer.step({"a": first, "b": wrong}, 0.5)
         assert np.array_equal(first.value, before)
+
+
+@pytest.mark.parametrize("params", [None, [Param(np.zeros(2))], Param(np.zeros(2))])
+def test_a_step_by_hand_takes_a_dict(params):
+    with pytest.raises(TypeError, match=r"params: expected a dict, such as model\.params, got (NoneType|list|Param)"):
+        SGD(0.1).step(params, 0.1)

@@ -7,10 +7,10 @@ rate remembers: remembered.py.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -55,13 +55,14 @@ def pack(
     """
     model, tensors = trainer.model, Tensors()
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
-    arrays, recipes, made = Arrays(tensors, living).encode, Recipes(OURS, custom), trainer.optimizer
+    codec, recipes, made = Arrays(tensors, living), Recipes(OURS, custom), trainer.optimizer
+    arrays = codec.encode
     config: dict[str, Any] = {
         "model": model.recipe(custom),
         "loss": recipes.encode(trainer.loss, "loss"),
         "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": recipes.encode(made, "optimizer"),
-        "remembered": encode(remembered(made, living), "optimizer", arrays),
+        "remembered": encode(remembered(made, living, codec.seen), "optimizer", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": trainer.seed,
         "late": trainer.late,
@@ -76,11 +77,15 @@ def pack(
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
     tensors.update({f"history/{name}": _series(name, values) for name, values in trainer.history.items()})
-    if position is not None:
+    if position is not None and (not position.complete or position.arguments["outputs"] == trainer.outputs):
+        if position.arguments["outputs"] != trainer.outputs:
+            raise TypeError(
+                "fit: cannot be saved, for its model or metrics were exchanged; interrupted = None gives it up"
+            )
         fields = {f.name: getattr(position, f.name) for f in dataclasses.fields(position) if f.name != "callbacks"}
         config["position"] = encode(fields, "fit", arrays)
         config["callbacks"] = [
-            [key, encode(state, f"callback {key}: what its state_dict() returns", arrays), needed]
+            [key, encode(state, f"callback {key}: what its state_dict() returns", codec.encode_array), needed]
             for key, state, needed in position.callbacks
         ]
     return config, tensors
@@ -95,11 +100,12 @@ def known(trainer: Learner) -> tuple[dict[str, Any], Tensors]:
 
 
 def _series(name: str, values: list[float]) -> Array:
-    whole_numbers = all(isinstance(value, (int, np.integer)) for value in values)
-    series = np.array(values, np.int64 if values and whole_numbers else np.float64)
-    if series.ndim != 1:
-        raise TypeError(f"history: expected a list of numbers for {name!r}, got shape {series.shape}")
-    return series
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
+        whole_numbers = all(isinstance(value, (int, np.integer)) for value in values)
+        series = np.array(values, np.int64 if values and whole_numbers else None)
+        if series.ndim == 1 and series.dtype.kind in "biuf":
+            return series if series.dtype == np.int64 else series.astype(np.float64)
+    raise TypeError(f"history: expected a list of numbers for {name!r}, got {values!r:.100}")
 
 
 def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom: Custom) -> None:
@@ -131,7 +137,7 @@ def _update(trainer: Learner) -> Tensors:
 # ---- and back
 
 
-@contextmanager
+@contextlib.contextmanager
 def blamed(path: str) -> Iterator[None]:
     """Turns whatever is wrong with a checkpoint's content into a FileError."""
     try:
@@ -242,6 +248,8 @@ def _position(fields: Any, callbacks: list[State], trainer: Learner) -> Position
         whole(name, getattr(position, name), least=0)
     for name in ("epochs", "batch_size"):
         whole(name, position.arguments[name], least=0)
+    if position.arguments["outputs"] != trainer.outputs:
+        raise ValueError(f"fit: expected {trainer.outputs}, got {position.arguments['outputs']}")
     if position.arguments["rows_hashed"] is not None:
         whole("rows_hashed", position.arguments["rows_hashed"])
     if type(position.begun) is not bool or type(position.stop) is not bool:

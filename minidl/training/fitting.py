@@ -99,6 +99,7 @@ class Fit:
             "validation_data": self._validation_data(rows_hashed),
             **self.data.fingerprints(rows_hashed),
             "rows_hashed": rows_hashed,
+            "outputs": self.learner.outputs,
         }
 
     def note_arguments(self) -> None:

@@ -151,6 +151,11 @@ class Learner:
         finally:
             self._stepping = False
 
+    @property
+    def outputs(self) -> str:
+        """What a fit keeps of each example: a loss, and if there are metrics scores."""
+        return f"{self.model.dtype} {self.model.output_shape if self.metrics else 'loss'}"
+
     def check_between_steps(self, what: str) -> None:
         """Raises RuntimeError in the middle of a step."""
         if self._stepping:

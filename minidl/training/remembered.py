@@ -6,6 +6,7 @@ One that holds others (Lookahead around Adam, a list of schedules) remembers wha
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect, insort
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,19 +25,22 @@ DEEPEST = 16  # objects in objects: what holds itself has no end
 PLAIN = (bool, int, float, str, np.generic, np.ndarray, list, tuple, dict, type(None))
 
 
-def remembered(part: Any, living: Sequence[Array]) -> dict[str, Any]:
+def remembered(part: Any, living: Sequence[Array], seen: Seen | None = None) -> dict[str, Any]:
     """What an optimizer or a schedule knows beside what made it: its state_dict(), or its attributes.
 
     An attribute that is named like an argument may have changed since; a function there is the argument, and so is a
     private attribute that still equals it. With a state_dict() of its own go the objects that it was made with, for it
     may not ask them. Raises TypeError for attributes that would come back as something else: copies of what is `living`
-    in the model, or of each other.
+    in the model, or of each other, or of what was `seen` in other parts.
     """
     name, found = type(part).__name__, _kept(part)
     if _speaks(part):
         return {OWN: part.state_dict(), **found}
     memory = {"_memory": part.state_dict()} if isinstance(part, Optimizer) and vars(part).get("_memory") else {}
-    _check_own(found, name, living, {})
+    _check_own(found, name, living, Seen())
+    if seen is not None:
+        for key in (key for key in found if key not in parameters(type(part))):  # arguments may be shared
+            _check_own(found[key], f"{name}.{key}", living, seen)
     return found | memory
 
 
@@ -64,8 +68,16 @@ def _kept(part: Any) -> dict[str, Any]:
         name: value
         for name, value in attributes.items()
         if (name not in arguments or isinstance(value, PLAIN) or holds_state(value))
-        and not (name[:1] == "_" and name[1:] in arguments and value is arguments[name[1:]] and not holds_state(value))
+        and (
+            name[:1] != "_" or name[1:] not in arguments or value is not arguments[name[1:]] or _may_change(part, name)
+        )
     }
+
+
+def _may_change(part: Any, name: str) -> bool:
+    """Whether a private attribute, which equals the argument of its name, may be another one than the argument was."""
+    value = vars(part)[name]
+    return holds_state(value) or (name == "_lr" and isinstance(part, Optimizer) and not callable(value))
 
 
 def _slots(part: Any) -> set[str]:
@@ -97,13 +109,36 @@ def _places(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]
 
 
 def check_shared(made: Any, again: Any) -> None:
-    """Raises TypeError for what is one object in `made` and two in `again`, which a resume made, if it remembers."""
-    name, first = type(made).__name__, dict[int, str]()
+    """Raises TypeError for what differs in `again`, which a resume made: one object or two, and arguments of them."""
+    name, first, parts = type(made).__name__, dict[int, str](), dict[int, str]()
     twins = dict(_places(again, name, set()))
     for place, part in _places(made, name, set()):
-        other = first.setdefault(id(part), place)
-        if twins.get(place) is not twins.get(other) and not _is_function(part):
+        other, twin = first.setdefault(id(part), place), twins.get(place)
+        if twin is not twins.get(other) and not _is_function(part):
             raise TypeError(f"{place}: cannot be saved, for it is {other} as well; a resume would make two of it")
+        if twin is None:
+            continue
+        same = parts.setdefault(id(twin), other)
+        if same != other:
+            raise TypeError(f"{place}: cannot be saved, for it is not {same}; a resume would make one of the two")
+        if not _speaks(part):
+            _check_arguments(part, twin, place)
+
+
+def _check_arguments(part: Any, twin: Any, place: str) -> None:
+    """Raises TypeError for arguments of an object in another one that a resume would not give back."""
+    saved = {name.removeprefix("_") for name in _kept(part)}
+    for name, value in constructor_arguments(part).items():
+        known = getattr(twin, name)
+        if name not in saved and isinstance(value, PLAIN) and not _equal(known, value):
+            expected = f"its {name} is {value!r}, and a resume would make it with {known!r}"
+            raise TypeError(f"{place}: cannot be saved, for {expected}; {WAY_OUT}")
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.array_equal(a, b)
+    return a is b or (type(a) is type(b) and bool(a == b))
 
 
 def _is_function(part: Any) -> bool:
@@ -112,17 +147,41 @@ def _is_function(part: Any) -> bool:
     return not isinstance(part, Optimizer) and not _speaks(part) and _kept(part).keys() <= names
 
 
-def _check_own(value: Any, where: str, living: Sequence[Array], seen: dict[int, str]) -> None:
+class Seen:
+    """Lists, dicts and arrays that were met, and where each is."""
+
+    def __init__(self) -> None:
+        self.places = dict[int, str]()
+        self.memory: list[tuple[int, int, str]] = []  # first and last byte of each array, in their order
+
+    def add_array(self, array: Array, where: str) -> None:
+        """Raises TypeError for one that shares its memory with one that was met, or that a copy would differ from."""
+        if type(array) is not np.ndarray or not (array.flags.c_contiguous or array.flags.f_contiguous):
+            kind = "in one piece" if type(array) is np.ndarray else f"and no {type(array).__name__}"
+            raise TypeError(f"{where}: cannot be saved: expected an array of NumPy, {kind}; {WAY_OUT}")
+        start = array.__array_interface__["data"][0]
+        span = (start, start + array.nbytes, where)
+        at = bisect(self.memory, span)
+        for first, end, other in self.memory[max(at - 1, 0) : at + 1]:
+            if first < span[1] and start < end:
+                raise TypeError(f"{where}: cannot be saved, for it shares its memory with {other}; {WAY_OUT}")
+        if array.nbytes:
+            insort(self.memory, span)
+
+
+def _check_own(value: Any, where: str, living: Sequence[Array], seen: Seen) -> None:
     """Raises TypeError for an array of the model's own memory, and for what is in two places."""
-    if not isinstance(value, (list, tuple, dict, np.ndarray)) or len(seen) > MOST:
+    if not isinstance(value, (list, tuple, dict, np.ndarray)) or len(seen.places) > MOST:
         return
-    if id(value) in seen:
-        raise TypeError(f"{where}: cannot be saved, for it is {seen[id(value)]} as well; {WAY_OUT}")
+    if id(value) in seen.places:
+        raise TypeError(f"{where}: cannot be saved, for it is {seen.places[id(value)]} as well; {WAY_OUT}")
     if isinstance(value, np.ndarray) and any(np.may_share_memory(value, array) for array in living):
         raise TypeError(f"{where}: cannot be saved, for it lies in the model's parameters; {WAY_OUT}")
     if not isinstance(value, tuple):
-        seen[id(value)] = where
-    if not isinstance(value, np.ndarray):
+        seen.places[id(value)] = where
+    if isinstance(value, np.ndarray):
+        seen.add_array(value, where)
+    else:
         for key, part in value.items() if isinstance(value, dict) else enumerate(value):
             _check_own(part, f"{where}[{key!r}]", living, seen)
 
@@ -145,13 +204,16 @@ def remember(part: Any, state: Any, ours: Collection[Any]) -> None:
     if isinstance(part, Optimizer) and not _speaks(part):
         part.load_state_dict(entries.pop("_memory", {}))
     own = entries.pop(OWN) if _speaks(part) else None
+    if type(part) not in ours and not _speaks(part):
+        for name in _kept(part).keys() - entries.keys():  # what a constructor makes, and training has deleted
+            del vars(part)[name]
     for name, value in entries.items():
         known = vars(part).get(name)
         found = _with_inner(known, value, f"{type(part).__name__}.{name}", ours)
         if type(part) not in ours:
             vars(part)[name] = found
         elif found is not known:
-            setattr(part, name, found)  # which checks it
+            setattr(part, "lr" if name == "_lr" else name, found)  # which checks it
     if _speaks(part):
         part.load_state_dict(_with_inner(None, own, f"{type(part).__name__}.{OWN}", ours))
 
@@ -180,17 +242,20 @@ class Arrays:
 
     def __init__(self, tensors: dict[str, Array], living: Sequence[Array] = ()) -> None:
         self.tensors, self.living = tensors, living
+        self.seen = Seen()  # in the attributes of all objects
         self._depth = 0  # of objects in objects
 
     def encode(self, value: Any, where: str) -> dict[str, Any] | None:
         """For `encoding.encode`: adds a tensor; raises TypeError for what neither a tensor nor a constructor can be."""
+        return self._inner(value, where) if holds_state(value) else self.encode_array(value, where)
+
+    def encode_array(self, value: Any, where: str) -> dict[str, Any] | None:
+        """The same without objects: None for them, as for all that is no array and no long list of numbers."""
         if isinstance(value, list) and len(value) > 100:  # a header is no place for them
             for kind, number, dtype in (("floats", float, np.float64), ("ints", int, np.int64)):
                 if all(type(item) is number for item in value):
                     with contextlib.suppress(OverflowError):
                         return self._add(kind, np.array(value, dtype))
-        if holds_state(value):
-            return self._inner(value, where)
         if not isinstance(value, np.ndarray):
             return None
         if isinstance(value, np.ma.MaskedArray) or value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
@@ -206,7 +271,9 @@ class Arrays:
             raise TypeError(f"{where}: cannot be saved: expected objects nested at most {DEEPEST} deep, got more")
         self._depth += 1
         try:
-            return {"object": [type(value).__name__, encode(remembered(value, self.living), where, self.encode)]}
+            return {
+                "object": [type(value).__name__, encode(remembered(value, self.living, self.seen), where, self.encode)]
+            }
         except ValueError as error:  # a constructor that tells nothing of its arguments
             raise TypeError(f"{where}: cannot be saved: {error}; {WAY_OUT}") from error
         finally:

@@ -1,0 +1,255 @@
+"""Optimizers of one's own in odd states: resumed with the same bits, or refused when saved. Saves beside a thread."""
+
+import copy
+import sys
+import threading
+
+import numpy as np
+import pytest
+from broken_off import FIT, X, Y, everything, normed
+
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten
+from minidl.optimizers import SGD, Adam
+from minidl.schedules import Cosine
+
+
+class Plain:
+    """w -= lr * g, with what a test puts into it."""
+
+    def __init__(self, lr=0.1):
+        self.lr = lr
+
+    def step(self, params, lr):
+        for param in params.values():
+            param.value = param.value - lr * param.grad
+
+
+class Around(Plain):
+    """A step of another optimizer, which this one makes."""
+
+    def __init__(self, lr=0.1, momentum=0.9):
+        super().__init__(lr)
+        self.momentum, self.base = momentum, SGD(lr, momentum)
+
+    def step(self, params, lr):
+        self.base.step(params, self.base.lr if not callable(self.base.lr) else self.base.lr(1))
+
+
+class Two(Plain):
+    """The same optimizer twice, as its constructor leaves it."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.first = self.second = SGD(lr, 0.9)
+
+    def step(self, params, lr):
+        for i, (name, param) in enumerate(params.items()):
+            (self.first, self.second)[i % 2].step({name: param}, lr)
+
+
+class Log:
+    def __init__(self):
+        self.seen = [1.0]
+
+
+class Shares(Plain):
+    """One list, in this object and in one of its own."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.log = Log()
+        self.seen = self.log.seen
+
+
+class Warm(Plain):
+    """A small first step: `warm` goes away."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.warm = True
+
+    def step(self, params, lr):
+        super().step(params, 0.1 * lr if hasattr(self, "warm") else lr)
+        if hasattr(self, "warm"):
+            del self.warm
+
+
+def trained(optimizer, change=lambda made: None):
+    """A trainer after three steps and a change of its optimizer."""
+    model = Sequential([Conv2D(2, 3), Flatten(), Dense(3)], (1, 6, 6))
+    trainer = Trainer(model, "softmax_cross_entropy", optimizer)
+    for _ in range(3):
+        trainer.train_batch(X, Y)
+    change(trainer.optimizer)
+    return trainer
+
+
+def put(**attributes):
+    return lambda made: vars(made).update(attributes)
+
+
+def momentum_of_its_own(made):
+    made.base = SGD(0.1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "change"),
+    [
+        (Warm(), lambda made: None),
+        (Around(), lambda made: setattr(made.base, "lr", 0.003)),
+        (Around(Cosine(0.1, 10)), lambda made: setattr(made.base.lr, "lr", 0.02)),
+        (Plain(), put(m=np.asfortranarray(np.ones((3, 4))), v=np.arange(6.0).reshape(2, 3))),
+        (Plain(), put(halves=list(np.arange(10.0).reshape(2, 5)))),  # neighbours in memory
+        (Plain(), put(empty=np.zeros((0, 3)), other=np.zeros(0))),
+    ],
+)
+def test_it_goes_on_with_the_same_bits(optimizer, change, tmp_path):
+    trainer = trained(copy.deepcopy(optimizer), change)
+    trainer.save_checkpoint(tmp_path / "a")
+    resumed = Trainer.resume(tmp_path / "a", custom={kind.__name__: kind for kind in (Plain, Around, Warm)})
+    assert vars(resumed.optimizer).keys() == vars(trainer.optimizer).keys()
+    for _ in range(4):
+        assert trainer.train_batch(X, Y) == resumed.train_batch(X, Y)
+    for name, value in trainer.model.state_dict().items():
+        assert resumed.model.state_dict()[name].tobytes() == value.tobytes()
+
+
+def flat_and_views(made):
+    made.flat = np.zeros(10)
+    made.views = {"a": made.flat[:4], "b": made.flat[4:]}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "change", "said"),
+    [
+        (Plain(), flat_and_views, r"views.*'a'.*shares its memory with Plain.*flat"),
+        (Plain(), put(m=np.ones((4, 6))[:, ::2]), "m.*expected an array of NumPy, in one piece"),
+        (Plain(), put(m=np.ones((2, 3, 4)).transpose(0, 2, 1)), "m.*expected an array of NumPy, in one piece"),
+        (Plain(), put(m=np.ones(3).view(np.recarray)), "m.*expected an array of NumPy, and no recarray"),
+        (Shares(), lambda made: None, r"seen.*cannot be saved, for it is .*seen as well"),
+        (Two(), put(second=SGD(0.1, 0.9)), "Two.second: cannot be saved, for it is not Two.first; a resume"),
+        (Around(), momentum_of_its_own, "Around.base: cannot be saved, for its momentum is 0.5, .* make it with 0.9"),
+    ],
+)  # fmt: skip
+def test_what_would_come_back_as_something_else_is_refused(optimizer, change, said, tmp_path):
+    trainer = trained(copy.deepcopy(optimizer), change)
+    with pytest.raises(TypeError, match=said):
+        trainer.save_checkpoint(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_objects_may_be_made_with_one_list(tmp_path):
+    class Milestones(Plain):
+        def __init__(self, lr, milestones):
+            super().__init__(lr)
+            self.milestones = milestones
+
+    class Holder(Plain):
+        def __init__(self, lr=0.1, milestones=(1, 2)):
+            super().__init__(lr)
+            self.milestones = milestones
+            self.parts = [Milestones(lr, milestones), Milestones(lr, milestones)]
+
+    trained(Holder(milestones=[3, 4])).save_checkpoint(tmp_path / "a")
+    custom = {"Holder": Holder, "Milestones": Milestones}
+    assert Trainer.resume(tmp_path / "a", custom=custom).optimizer.parts[1].milestones == [3, 4]
+
+
+# ---- where the fit stands
+def interrupted():
+    class Stop:
+        def on_step_end(self, trainer, step, loss):
+            if step == 3:
+                raise KeyboardInterrupt
+
+    trainer = normed()
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[Stop()])
+    return trainer
+
+
+def test_a_fit_whose_metrics_were_exchanged_is_not_saved_but_given_up(tmp_path):
+    trainer = interrupted()
+    trainer.metrics = []
+    with pytest.raises(
+        TypeError, match="fit: cannot be saved, for its model or metrics were exchanged; interrupted = None"
+    ):
+        trainer.save_checkpoint(tmp_path / "a")
+    trainer.interrupted = None
+    trainer.save_checkpoint(tmp_path / "a")
+    assert Trainer.resume(tmp_path / "a").interrupted is None
+
+
+def test_after_a_whole_fit_metrics_may_be_exchanged(tmp_path):
+    trainer = normed()
+    trainer.fit(X, Y, **FIT | {"epochs": 1})
+    trainer.metrics = []
+    trainer.save_checkpoint(tmp_path / "a")
+    resumed = Trainer.resume(tmp_path / "a")
+    for one in (trainer, resumed):
+        one.fit(X, Y, **FIT | {"epochs": 1})
+    assert everything(resumed) == everything(trainer)
+
+
+@pytest.mark.parametrize("values", [[2**70], [1j], ["a"], [[1.0]], [None, {}], 3.0])
+def test_a_history_that_is_no_numbers_is_refused(values, tmp_path):
+    trainer = trained(SGD(0.1))
+    trainer.history["mine"] = values
+    with pytest.raises(TypeError, match="history: expected a list of numbers for 'mine'"):
+        trainer.save_checkpoint(tmp_path / "a")
+
+
+def test_an_object_in_a_callbacks_state_is_refused(tmp_path):
+    class Holds:
+        def on_fit_end(self, trainer):
+            trainer.save_checkpoint(tmp_path / "a")
+
+        def state_dict(self):
+            return {"log": Log()}
+
+        def load_state_dict(self, state):
+            raise AssertionError
+
+    with pytest.raises(TypeError, match=r"callback Holds: what its state_dict\(\) returns\['log'\]: cannot be saved"):
+        normed().fit(X, Y, **FIT | {"epochs": 1}, callbacks=[Holds()])
+
+
+# ---- threads
+@pytest.fixture
+def quick_switches():
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_a_save_beside_a_thread_that_trains_is_whole_or_refused(tmp_path):
+    """Its step, its weights and the optimizer's steps are those of one moment."""
+    steps, twin = 1000, trained(Adam(0.01))
+    weights = {3: twin.model.state_dict()["2.weight"].tobytes()}
+    for step in range(4, steps + 1):
+        twin.train_batch(X, Y)
+        weights[step] = twin.model.state_dict()["2.weight"].tobytes()
+    trainer, saved = trained(Adam(0.01)), 0
+
+    def train():
+        while trainer.step < steps:
+            try:
+                trainer.train_batch(X, Y)
+            except RuntimeError:
+                continue  # a save looks at the model
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    while thread.is_alive() or not saved:
+        try:
+            trainer.save_checkpoint(tmp_path / "a")
+        except RuntimeError:
+            continue
+        saved += 1
+        resumed = Trainer.resume(tmp_path / "a")
+        assert weights[resumed.step] == resumed.model.state_dict()["2.weight"].tobytes()
+        assert resumed.steps().update.steps == resumed.step
+    thread.join()

@@ -59,7 +59,7 @@ def warn(layers: Iterable[tuple[Layer, str]], shape: Shape) -> None:
     name = first_look(layers) if last(shape) else None
     if name is not None:
         level, frame = 1, sys._getframe()
-        while frame.f_back is not None and frame.f_globals["__name__"].partition(".")[0] == "minidl":
+        while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "minidl":
             level, frame = level + 1, frame.f_back
         warnings.warn(f"{name}: {advice(shape)}", UserWarning, stacklevel=level)
 

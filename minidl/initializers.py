@@ -31,7 +31,8 @@ def damped_he_uniform(rng: np.random.Generator, shape: Shape) -> Values:
     >>> bool((weight == he_uniform(np.random.default_rng(0), (16, 256)) / 2).all())
     True
     """
-    narrowing = min(1.0, shape[0] / shape[1])  # a kernel's pixels count in both
+    outputs, inputs = _channels(shape)
+    narrowing = min(1.0, outputs / inputs)  # a kernel's pixels count in both
     return he_uniform(rng, shape) * math.sqrt(math.sqrt(narrowing))
 
 
@@ -79,7 +80,14 @@ def orthogonal(rng: np.random.Generator, shape: Shape) -> Values:
 
 def _glorot(shape: Shape) -> float:
     """The standard deviation."""
-    return math.sqrt(2 / (math.prod(shape[2:]) * (shape[0] + shape[1])))
+    return math.sqrt(2 / (math.prod(shape[2:]) * sum(_channels(shape))))
+
+
+def _channels(shape: Shape) -> tuple[int, int]:
+    """Outputs and inputs; raises ValueError for a bias, say, which has no inputs."""
+    if len(shape) < 2:
+        raise ValueError(f"initializer: expected a shape (outputs, inputs, ...), got {shape}")
+    return shape[0], shape[1]
 
 
 # smaller where more inputs add up

@@ -54,8 +54,13 @@ class Optimizer:
         if not isinstance(params, Mapping):
             raise TypeError(f"params: expected a dict, such as model.params, got {type(params).__name__}")
         for name, param in params.items():
+            if not isinstance(name, str):
+                raise TypeError(f"params: expected names that are strings, got {name!r}")
             if not isinstance(param, Param):
                 raise TypeError(f"params[{name!r}]: expected a Param, got {type(param).__name__}")
+            if not param.value.flags.writeable:
+                raise ValueError(f"params[{name!r}]: expected a writable array, got a read-only one")
+            number("lr", lr, param.value.dtype.name)
             for known in self._memory.get(name, (0, {}))[1].values():
                 if known.shape != param.value.shape or known.dtype != param.value.dtype:
                     expected, got = f"{known.dtype} {known.shape}", f"{param.value.dtype} {param.value.shape}"
@@ -103,11 +108,13 @@ class Optimizer:
         if entry.keys() != {"steps", *expected}:
             raise ValueError(f"{where}: expected {['steps', *expected]}, got {sorted(map(str, entry))}")
         for key, array in arrays.items():
-            if not isinstance(array, np.ndarray) or dtype not in ("float32", "float64"):
+            if type(array) is not np.ndarray or dtype not in ("float32", "float64"):
                 raise TypeError(f"{where}[{key!r}]: expected an array of float32 or float64, got {array!r:.100}")
             if array.shape != first.shape or array.dtype != first.dtype:
                 raise ValueError(f"{where}[{key!r}]: expected {dtype} {first.shape}, got {array.dtype} {array.shape}")
-        return whole(f"{where}['steps']", entry["steps"], least=0), {key: np.array(a) for key, a in arrays.items()}
+        return whole(f"{where}['steps']", entry["steps"], least=0), {
+            key: np.array(a, dtype) for key, a in arrays.items()
+        }
 
 
 def check_rate(rate: float) -> float:

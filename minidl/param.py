@@ -53,8 +53,18 @@ class Param:
         value[...] = self._value
         self._value, self._grad, self._grads = value, None, grads
 
+    def __reduce__(self) -> tuple[Callable[[Array, Array], Param], tuple[Array, Array]]:
+        """For copy and pickle: a parameter of its own, outside of any model, with the gradient of this moment."""
+        return _apart, (self._value, self.grad)
+
     def __repr__(self) -> str:
         return f"Param(shape={self._value.shape}, dtype={self._value.dtype})"
+
+
+def _apart(value: Array, grad: Array) -> Param:
+    param = Param(np.array(value))
+    param.grad = grad
+    return param
 
 
 def _same_shape(name: str, new: ArrayLike, old: Array) -> Array:

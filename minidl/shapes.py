@@ -84,6 +84,13 @@ def count(name: str, value: Any) -> int:
     return whole(name, value, least=0)
 
 
+def counter(name: str, value: Any) -> int:
+    """`value` as `count`, and small enough to be counted on from; raises as `whole`."""
+    if count(name, value) > MOST // 2:
+        raise ValueError(f"{name}: expected at most {MOST // 2}, got {value}")
+    return count(name, value)
+
+
 def normal(name: str, value: Any, dtype: str = "float32") -> float:
     """`value` as a float above 0 that float32 does not flush to 0, finite in `dtype`.
 

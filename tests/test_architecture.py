@@ -12,7 +12,8 @@ MAX_LINES, MAX_TEST_LINES = 300, 500
 # Imports only point down. Modules of one floor do not know each other.
 FLOORS = (
     {"arguments", "arrays", "config", "datasets", "forked", "initializers", "saving", "shapes", "training"},
-    {"param", "saving.atomic", "saving.canonical", "saving.encoding", "samples", "sparse", "sums", "team"},
+    {"param", "saving.atomic", "saving.canonical", "saving.encoding", "samples", "sparse", "sums", "team"}
+    | {"training.own_memory"},
     {"distributed", "layer", "saving.files", "training.signals"},
     {"callbacks.history_file", "callbacks.monitor", "callbacks.states", "container", "losses.native", "optimizer"},
     {"freezing", "plots.figures"},

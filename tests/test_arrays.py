@@ -210,7 +210,7 @@ INSIDE = (
     *("curves", "findings", "guessing", "kept", "per_example", "per_example_steps", "probe", "report", "settled"),
     *("symptoms", "watch", "agreement", "distributed", "team", "canonical", "given"),
     "samples",  # check_layer's x: test_testing.py
-    *("encoding", "files", "fitting", "hooks", "recipes", "remembered", "signals", "stack", "state"),
+    *("encoding", "files", "fitting", "hooks", "own_memory", "recipes", "remembered", "signals", "stack", "state"),
 )
 INSIDE_TOO = {
     "arrays.unmasked:value", "arrays.check_unmasked:value", "data.Examples.read:rows", "data.Examples.copy:rows",

@@ -135,3 +135,9 @@ def test_as_an_error_it_leaves_a_model_unbuilt():
 def test_a_layer_that_does_not_fit_warns_before_it_fails():
     with pytest.warns(UserWarning, match=SAID), pytest.raises(ValueError, match="layer 1, RandomCrop"):
         Sequential([Rescale(1 / 255), RandomCrop(28), Conv2D(4, 3)], input_shape=(32, 32, 3))
+
+
+def test_code_without_a_module_hears_it_too():
+    program = "Sequential([Conv2D(4, 3)], (32, 32, 3))"
+    with pytest.warns(UserWarning, match=SAID):
+        exec(program, {"Sequential": Sequential, "Conv2D": Conv2D})

@@ -181,3 +181,16 @@ def test_a_transposed_convolution_counts_the_taps_that_meet(init, stride):
 def test_values_that_are_not_finite_are_refused(value):
     with pytest.raises(ValueError, match=r"layer 0, Dense.*init of 'weight': expected (finite numbers|numbers)"):
         Sequential([Dense(2, kernel_initializer=lambda rng, shape: np.full(shape, value))], (3,))
+
+
+@pytest.mark.parametrize("init", [glorot_uniform, glorot_normal, damped_he_uniform])
+def test_a_bias_has_no_inputs_to_count(init):
+    with pytest.raises(ValueError, match=r"layer 0, Dense.*: expected a shape \(outputs, inputs, \.\.\.\), got \(2,\)"):
+        Sequential([Dense(2, bias_initializer=init)], (3,))
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_masked_first_values_are_refused(kind):
+    layer = kind(*SIZES[kind], kernel_initializer=lambda rng, shape: np.ma.masked_equal(np.zeros(shape), 0))
+    with pytest.raises(TypeError, match="init of 'weight': expected an array without a mask"):
+        Sequential([layer], (5,) if kind is Dense else (2, 5, 5))

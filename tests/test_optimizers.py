@@ -336,3 +336,25 @@ def test_a_refused_step_by_hand_changes_no_parameter(optimizer):
 def test_a_step_by_hand_takes_a_dict(params):
     with pytest.raises(TypeError, match=r"params: expected a dict, such as model\.params, got (NoneType|list|Param)"):
         SGD(0.1).step(params, 0.1)
+
+
+@pytest.mark.parametrize("optimizer", [SGD(0.5, momentum=0.9), Adam(0.5)])
+def test_a_step_by_hand_that_is_refused_changes_nothing(optimizer):
+    first, second = Param(np.ones(3, "f4")), Param(np.ones(4, "f4"))
+    second.value.flags.writeable = False
+    with pytest.raises(ValueError, match=r"params\['b'\]: expected a writable array, got a read-only one"):
+        optimizer.step({"a": first, "b": second}, 0.5)
+    with pytest.raises(ValueError, match=r"lr: expected a finite number that float32 can hold, got 1e\+300"):
+        optimizer.step({"a": first}, 1e300)
+    with pytest.raises(TypeError, match="params: expected names that are strings, got 1"):
+        optimizer.step({"a": first, 1: first}, 0.5)
+    assert (first.value == 1).all() and optimizer.state_dict() == {}
+
+
+def test_a_state_of_masked_or_swapped_arrays():
+    optimizer, param = SGD(0.5, momentum=0.9), Param(np.ones(2, "f4"))
+    with pytest.raises(TypeError, match=r"state\['a'\]\['velocity'\]: expected an array of float32 or float64"):
+        optimizer.load_state_dict({"a": {"steps": 1, "velocity": np.ma.masked_equal(np.zeros(2, "f4"), 0)}})
+    optimizer.load_state_dict({"a": {"steps": 1, "velocity": np.ones(2, ">f4")}})
+    optimizer.step({"a": param}, 0.5)
+    np.testing.assert_allclose(param.value, 1 - 0.5 * 0.9)

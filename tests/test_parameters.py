@@ -1,5 +1,8 @@
 """All parameters in one flat buffer, and what users see of it."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -98,3 +101,17 @@ def test_gradients_by_hand_are_overwritten_not_added(model, rng):
     for name in first.keys() - {"1.a", "1.b"}:
         np.testing.assert_array_equal(model.params[name].grad, first[name])
         assert first[name].any()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda param: pickle.loads(pickle.dumps(param))])
+def test_a_copy_of_a_parameter_has_its_own_value_and_gradient(copied, rng):
+    model = Sequential([Dense(3)], (4,))
+    model.forward(rng.normal(size=(2, 4)), training=True)
+    model.backward(rng.normal(size=(2, 3)))
+    param = model.params["0.weight"]
+    value, grad, other = param.value.copy(), param.grad.copy(), copied(param)
+    np.testing.assert_array_equal(other.value, value)
+    np.testing.assert_array_equal(other.grad, grad)
+    other.value, other.grad = np.zeros((3, 4)), np.zeros((3, 4))
+    np.testing.assert_array_equal(param.value, value)
+    np.testing.assert_array_equal(param.grad, grad)

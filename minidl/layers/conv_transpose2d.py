@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from minidl.arrays import Array
+from minidl.arrays import Array, as_array
 from minidl.initializers import BY_INPUTS, Init, checked, damped_he_uniform, zeros
 from minidl.layer import Layer
 from minidl.shapes import Pair, Shape, flag, image, pair, whole
@@ -80,7 +80,7 @@ def _turned(init: Init, stride: Pair, groups: int, rng: np.random.Generator, sha
     Of the taps, as many as the stride leaves are inputs of an output.
     """
     channels, filters, *kernel = shape
-    values = np.asarray(init(rng, (filters * groups, channels // groups, *kernel)))
+    values = as_array(init(rng, (filters * groups, channels // groups, *kernel)), "init of 'weight'")
     if values.shape != (filters * groups, channels // groups, *kernel):
         return values  # `param` says what is wrong with it
     if init in BY_INPUTS:

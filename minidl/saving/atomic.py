@@ -100,7 +100,7 @@ def _clean(target: str) -> None:
     with suppress(OSError):
         for name in [entry.name for entry in os.scandir(folder) if entry.name.startswith(start)]:
             with suppress(OSError):
-                file = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NOFOLLOW)
+                file = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while its process lives
                     os.unlink(os.path.join(folder, name))

@@ -137,7 +137,7 @@ def _check_arguments(owner: str, name: str, hook: Callable[..., Any]) -> None:
 
 def _every(callback: Any) -> int | None:
     """Each how many steps a callback wants to see; None: none."""
-    if not hasattr(callback, "on_step_end"):
+    if getattr(callback, "on_step_end", None) is None:
         return None
     every: int | None = getattr(callback, "every_n_steps", 1)
     return every

@@ -22,7 +22,7 @@ from minidl.network import Network
 from minidl.optimizer import rate_at
 from minidl.per_example import check_apart
 from minidl.sequential import Sequential
-from minidl.shapes import count, flag, limit
+from minidl.shapes import count, counter, flag, limit
 from minidl.team import ALONE, Alone
 from minidl.training.agreement import check_data
 from minidl.training.diagnosis import explain
@@ -48,7 +48,7 @@ class Learner:
     clip_norm = Checked(limit, doc="The largest norm that a step's gradient, of all layers, may have; None: any.")
     clip_value = Checked(limit, doc="The largest size that a number in a step's gradient may have; None: any.")
     per_example_clip = Checked(limit, doc="The largest norm that an example's gradient may have in a step; None: any.")
-    epoch = Checked(count, doc="How many epochs were done so far.")
+    epoch = Checked(counter, doc="How many epochs were done so far.")
     stop = Checked(flag, doc="True ends the fit after the hook that sets it.")
     history = Checked(history_of, doc="A dict of lists with an entry for each epoch.")
 
@@ -89,7 +89,7 @@ class Learner:
 
     @step.setter
     def step(self, step: int) -> None:
-        self._count[0] = count("step", step)
+        self._count[0] = counter("step", step)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.

@@ -6,7 +6,6 @@ One that holds others (Lookahead around Adam, a list of schedules) remembers wha
 from __future__ import annotations
 
 import contextlib
-from bisect import bisect, insort
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +16,8 @@ from minidl.arguments import constructor_arguments, parameters
 from minidl.arrays import Array
 from minidl.optimizer import Optimizer
 from minidl.saving.encoding import decode, encode
+from minidl.training.own_memory import MOST, WAY_OUT, Seen, check_own
 
-WAY_OUT = "give its class a state_dict() and a load_state_dict(state)"
-MOST = 10_000  # things that are looked at: what is longer is a list of numbers
 OWN = "state_dict()"  # under this name, which no attribute has, stands what a part says itself
 DEEPEST = 16  # objects in objects: what holds itself has no end
 PLAIN = (bool, int, float, str, np.generic, np.ndarray, list, tuple, dict, type(None))
@@ -37,10 +35,10 @@ def remembered(part: Any, living: Sequence[Array], seen: Seen | None = None) -> 
     if _speaks(part):
         return {OWN: part.state_dict(), **found}
     memory = {"_memory": part.state_dict()} if isinstance(part, Optimizer) and vars(part).get("_memory") else {}
-    _check_own(found, name, living, Seen())
+    check_own(found, name, living, Seen())
     if seen is not None:
         for key in (key for key in found if key not in parameters(type(part))):  # arguments may be shared
-            _check_own(found[key], f"{name}.{key}", living, seen)
+            check_own(found[key], f"{name}.{key}", living, seen)
     return found | memory
 
 
@@ -118,6 +116,8 @@ def check_shared(made: Any, again: Any) -> None:
             raise TypeError(f"{place}: cannot be saved, for it is {other} as well; a resume would make two of it")
         if twin is None:
             continue
+        if type(part) is not type(twin):
+            raise TypeError(f"{place}: cannot be saved, for a resume would make another {type(twin).__name__} of it")
         same = parts.setdefault(id(twin), other)
         if same != other:
             raise TypeError(f"{place}: cannot be saved, for it is not {same}; a resume would make one of the two")
@@ -130,60 +130,30 @@ def _check_arguments(part: Any, twin: Any, place: str) -> None:
     saved = {name.removeprefix("_") for name in _kept(part)}
     for name, value in constructor_arguments(part).items():
         known = getattr(twin, name)
-        if name not in saved and isinstance(value, PLAIN) and not _equal(known, value):
+        if name not in saved and not holds_state(value) and not _equal(known, value):
             expected = f"its {name} is {value!r}, and a resume would make it with {known!r}"
             raise TypeError(f"{place}: cannot be saved, for {expected}; {WAY_OUT}")
 
 
 def _equal(a: Any, b: Any) -> bool:
-    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-        return np.array_equal(a, b)
-    return a is b or (type(a) is type(b) and bool(a == b))
+    """Whether they are the same numbers, strings, arrays and lists of them, or functions of the same definition."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    if isinstance(a, np.ndarray):
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if not isinstance(a, PLAIN):
+        return getattr(a, "__code__", a) is getattr(b, "__code__", b)
+    return bool(a == b) or bool(a != a and b != b)  # NaN
 
 
 def _is_function(part: Any) -> bool:
     """Whether it is what its arguments make it, such as a schedule of ours: then two of it are as good as one."""
     names = {prefix + name for name in parameters(type(part)) for prefix in ("", "_")}
     return not isinstance(part, Optimizer) and not _speaks(part) and _kept(part).keys() <= names
-
-
-class Seen:
-    """Lists, dicts and arrays that were met, and where each is."""
-
-    def __init__(self) -> None:
-        self.places = dict[int, str]()
-        self.memory: list[tuple[int, int, str]] = []  # first and last byte of each array, in their order
-
-    def add_array(self, array: Array, where: str) -> None:
-        """Raises TypeError for one that shares its memory with one that was met, or that a copy would differ from."""
-        if type(array) is not np.ndarray or not (array.flags.c_contiguous or array.flags.f_contiguous):
-            kind = "in one piece" if type(array) is np.ndarray else f"and no {type(array).__name__}"
-            raise TypeError(f"{where}: cannot be saved: expected an array of NumPy, {kind}; {WAY_OUT}")
-        start = array.__array_interface__["data"][0]
-        span = (start, start + array.nbytes, where)
-        at = bisect(self.memory, span)
-        for first, end, other in self.memory[max(at - 1, 0) : at + 1]:
-            if first < span[1] and start < end:
-                raise TypeError(f"{where}: cannot be saved, for it shares its memory with {other}; {WAY_OUT}")
-        if array.nbytes:
-            insort(self.memory, span)
-
-
-def _check_own(value: Any, where: str, living: Sequence[Array], seen: Seen) -> None:
-    """Raises TypeError for an array of the model's own memory, and for what is in two places."""
-    if not isinstance(value, (list, tuple, dict, np.ndarray)) or len(seen.places) > MOST:
-        return
-    if id(value) in seen.places:
-        raise TypeError(f"{where}: cannot be saved, for it is {seen.places[id(value)]} as well; {WAY_OUT}")
-    if isinstance(value, np.ndarray) and any(np.may_share_memory(value, array) for array in living):
-        raise TypeError(f"{where}: cannot be saved, for it lies in the model's parameters; {WAY_OUT}")
-    if not isinstance(value, tuple):
-        seen.places[id(value)] = where
-    if isinstance(value, np.ndarray):
-        seen.add_array(value, where)
-    else:
-        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
-            _check_own(part, f"{where}[{key!r}]", living, seen)
 
 
 @dataclass(frozen=True)
@@ -198,7 +168,7 @@ def remember(part: Any, state: Any, ours: Collection[Any]) -> None:
     """Gives back what `remembered` found; raises ValueError for what it cannot have found in a part of `ours`."""
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         raise ValueError(f"{type(part).__name__}: expected what it remembers by name, got {type(state).__name__}")
-    if type(part) in ours and state.keys() - {"_memory"} != remembered(part, []).keys() - {"_memory"}:
+    if type(part) in ours and state.keys() - {"_memory", "_lr"} != remembered(part, []).keys() - {"_memory", "_lr"}:
         raise ValueError(f"{type(part).__name__}: expected {sorted(remembered(part, []))}, got {sorted(state)}")
     entries = dict(state)
     if isinstance(part, Optimizer) and not _speaks(part):

@@ -204,3 +204,9 @@ def test_a_hook_may_take_more_arguments_with_defaults_and_be_a_function_in_c():
     callback.on_fit_end = [].append
     trainer_of().fit(X, Y, epochs=1, callbacks=[callback], verbose=0)
     assert seen[1:] == [0]
+
+
+def test_a_hook_that_is_none_is_none():
+    recorder = Recorder()
+    recorder.on_step_end = None
+    trainer_of().fit(X, Y, epochs=1, callbacks=[recorder], verbose=0)

@@ -136,3 +136,12 @@ def test_a_loss_or_optimizer_that_cannot_be_made_again_refuses_the_save(path):
     with pytest.raises(TypeError, match=r"a resume would refuse it: lr: expected at most 0\.5, got 0\.7"):
         trainer.save_checkpoint(path)
     assert not path.exists()
+
+
+@pytest.mark.parametrize("name", ["step", "epoch"])
+def test_counters_have_room_to_count_on(name):
+    trainer = Trainer(Sequential([Dense(2)], (3,)), "mean_squared_error", SGD(0.1))
+    setattr(trainer, name, 2**62 - 1)
+    with pytest.raises(ValueError, match=f"{name}: expected at most {2**62 - 1}, got {2**62}"):
+        setattr(trainer, name, 2**62)
+    assert getattr(trainer, name) == 2**62 - 1

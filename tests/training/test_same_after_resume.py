@@ -25,6 +25,10 @@ class Plain:
             param.value = param.value - lr * param.grad
 
 
+def steady(step):
+    return 0.1
+
+
 class Around(Plain):
     """A step of another optimizer, which this one makes."""
 
@@ -60,6 +64,21 @@ class Shares(Plain):
         super().__init__(lr)
         self.log = Log()
         self.seen = self.log.seen
+
+
+class Function:
+    def __init__(self, function, best=float("nan"), arrays=()):
+        self.function, self._best, self._arrays = function, best, arrays
+
+    best, arrays = property(lambda self: self._best), property(lambda self: self._arrays)
+
+
+class Holds(Plain):
+    """An object with arguments of all kinds, which comes back as it is."""
+
+    def __init__(self, lr=0.1):
+        super().__init__(lr)
+        self.inner = Function(np.sign, arrays=[np.ones(2), {"a": np.zeros(3)}])
 
 
 class Warm(Plain):
@@ -101,13 +120,18 @@ def momentum_of_its_own(made):
         (Around(Cosine(0.1, 10)), lambda made: setattr(made.base.lr, "lr", 0.02)),
         (Plain(), put(m=np.asfortranarray(np.ones((3, 4))), v=np.arange(6.0).reshape(2, 3))),
         (Plain(), put(halves=list(np.arange(10.0).reshape(2, 5)))),  # neighbours in memory
+        (Holds(), lambda made: None),
+        (Around(steady), lambda made: setattr(made.base, "lr", 0.02)),
         (Plain(), put(empty=np.zeros((0, 3)), other=np.zeros(0))),
     ],
 )
 def test_it_goes_on_with_the_same_bits(optimizer, change, tmp_path):
     trainer = trained(copy.deepcopy(optimizer), change)
     trainer.save_checkpoint(tmp_path / "a")
-    resumed = Trainer.resume(tmp_path / "a", custom={kind.__name__: kind for kind in (Plain, Around, Warm)})
+    resumed = Trainer.resume(
+        tmp_path / "a",
+        custom={kind.__name__: kind for kind in (Plain, Around, Warm, Holds, Function)} | {"steady": steady},
+    )
     assert vars(resumed.optimizer).keys() == vars(trainer.optimizer).keys()
     for _ in range(4):
         assert trainer.train_batch(X, Y) == resumed.train_batch(X, Y)
@@ -129,6 +153,10 @@ def flat_and_views(made):
         (Plain(), put(m=np.ones(3).view(np.recarray)), "m.*expected an array of NumPy, and no recarray"),
         (Shares(), lambda made: None, r"seen.*cannot be saved, for it is .*seen as well"),
         (Two(), put(second=SGD(0.1, 0.9)), "Two.second: cannot be saved, for it is not Two.first; a resume"),
+        (Around(), put(base=Adam(0.1)), "expected the Adam that was saved"),
+        (Around(), put(base=type("SGD", (Plain,), {})()), "SGD"),
+        (Around(), lambda made: setattr(made.base, "lr", lambda step: 0.1), "Around.base: .*its lr is <function.*"),
+        (Holds(), put(inner=Function(np.tanh)), "Holds.inner: .*, for its function is .*tanh.* make it"),
         (Around(), momentum_of_its_own, "Around.base: cannot be saved, for its momentum is 0.5, .* make it with 0.9"),
     ],
 )  # fmt: skip

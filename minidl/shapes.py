@@ -86,9 +86,10 @@ def count(name: str, value: Any) -> int:
 
 def counter(name: str, value: Any) -> int:
     """`value` as `count`, and small enough to be counted on from; raises as `whole`."""
-    if count(name, value) > MOST // 2:
-        raise ValueError(f"{name}: expected at most {MOST // 2}, got {value}")
-    return count(name, value)
+    number = count(name, value)
+    if number > MOST // 2:
+        raise ValueError(f"{name}: expected at most {MOST // 2}, got {number}")
+    return number
 
 
 def normal(name: str, value: Any, dtype: str = "float32") -> float:

@@ -195,10 +195,10 @@ class Trainer(Learner):
         """Writes all that training has come to into one file, which holds the old content or the new, never a mixture.
 
         In callbacks, and after a fit that was broken off, that is also where the fit stands; after one that came to its
-        end, that nothing is left of it. Of several ranks the first
-        one writes, and the others do not wait for it; any number of them can resume. Raises ValueError for a model that
-        is not built, TypeError for something that cannot be saved, OSError if the file cannot be written, RuntimeError
-        in the middle of a step (from a signal handler, say, or from an optimizer) or while another thread trains.
+        end, that nothing is left of it. Of several ranks the first one writes, and the others do not wait for it; any
+        number of them can resume. Raises ValueError for a model that is not built, TypeError for something that cannot
+        be saved, OSError if the file cannot be written, RuntimeError in the middle of a step (from a signal handler,
+        say, or from an optimizer) or while another thread trains.
         """
         self.check_between_steps("save_checkpoint")
         with self.model.busy.reading("save_checkpoint"):

@@ -1,4 +1,4 @@
-"""What tests share: random numbers, kernels of a user, MNIST where it is at hand, skipping without an oracle."""
+"""What tests share: random numbers, threads, kernels of a user, MNIST if it is at hand, skipping without an oracle."""
 
 import os
 import shutil
@@ -31,6 +31,15 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture
+def restless():
+    """Python changes threads as often as it can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """One model in many threads: predictions are those of one thread; training is for one thread alone."""
 
-import sys
 import threading
 
 import numpy as np
@@ -40,15 +39,6 @@ def trainer_of(model, seed=0):
 
 def weights(model):
     return {name: value.tobytes() for name, value in model.state_dict().items()}
-
-
-@pytest.fixture
-def restless():
-    """Python changes threads as often as it can."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 def in_threads(*works):

@@ -6,8 +6,8 @@ from typing import Any
 
 from minidl.arrays import Array
 from minidl.callbacks.monitor import Monitor
-from minidl.callbacks.states import arrays_like, check_state, count, optional, real
-from minidl.shapes import not_negative, whole
+from minidl.callbacks.states import arrays_like, check_state, optional, real
+from minidl.shapes import count, not_negative, whole
 
 
 class EarlyStopping:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from minidl.arrays import Array
-from minidl.shapes import whole
 
 Check = Callable[[str, Any], Any]  # of a name and a value; raises TypeError or ValueError
 
@@ -20,11 +19,6 @@ def check_state(state: Any, checks: Mapping[str, Check]) -> None:
         raise ValueError(f"state: expected {sorted(checks)}, got {got}")
     for name, check in checks.items():
         check(name, state[name])
-
-
-def count(name: str, value: Any) -> None:
-    """A whole number of at least 0."""
-    whole(name, value, least=0)
 
 
 def real(name: str, value: Any) -> None:

@@ -1,7 +1,6 @@
 """Optimizers of one's own in odd states: resumed with the same bits, or refused when saved. Saves beside a thread."""
 
 import copy
-import sys
 import threading
 
 import numpy as np
@@ -244,15 +243,7 @@ def test_an_object_in_a_callbacks_state_is_refused(tmp_path):
 
 
 # ---- threads
-@pytest.fixture
-def quick_switches():
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
-
-
-@pytest.mark.usefixtures("quick_switches")
+@pytest.mark.usefixtures("restless")
 def test_a_save_beside_a_thread_that_trains_is_whole_or_refused(tmp_path):
     """Its step, its weights and the optimizer's steps are those of one moment."""
     steps, twin = 1000, trained(Adam(0.01))

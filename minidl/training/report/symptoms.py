@@ -82,7 +82,8 @@ def gradient_sizes(probe: Probe) -> Iterator[Finding]:
         told = f"the gradient of its output is {least:.1e} {expected}: {advice}larger weights (he_uniform)"
         yield Finding("vanishing gradients", min(ratios, key=lambda name: ratios[name]), least, told)
     if ratios and (most := max(ratios.values())) > high:
-        advice = "begin with smaller weights (he_uniform), put BatchNorm between the layers, or take clip_norm=1.0"
+        advice = "begin with smaller weights (damped_he_uniform), "
+        advice += "put BatchNorm between the layers, or take clip_norm=1.0"
         told = f"the gradient of its output is {most:.1e} {expected}: {advice}"
         yield Finding("exploding gradients", max(ratios, key=lambda name: ratios[name]), most, told)
 

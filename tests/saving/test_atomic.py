@@ -232,6 +232,13 @@ def test_what_killed_processes_left_goes_at_the_next_call(path, remove):
     assert path.read_bytes() == b"new content"
 
 
+def test_a_pipe_of_such_a_name_is_not_waited_for(path):
+    os.mkfifo(path.parent / (atomic._start(str(path)) + "0123456789abcdef.tmp"))
+    script = f"from minidl.saving import atomic; atomic.write({str(path)!r}, [memoryview(b'new')])"
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=True)  # against hanging
+    assert path.read_bytes() == b"new"
+
+
 def test_what_another_machine_writes_stays(path, monkeypatch):
     """Locks may be a matter of each machine alone: a file without one may belong to a save that is still going on."""
     with monkeypatch.context() as patch:

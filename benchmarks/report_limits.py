@@ -3,7 +3,7 @@
     python benchmarks/report_limits.py --seeds 3 --images 1442 --data digits
 
 A healthy run is one that ends with a validation accuracy of 0.8; findings in others are told apart.
-minidl/training/report/limits.py has the thresholds that stand or fall with these counts.
+minidl/training/report/thresholds.py has the thresholds that stand or fall with these counts.
 """
 
 import argparse

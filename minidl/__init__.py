@@ -11,13 +11,13 @@ from importlib import import_module as _import_module
 from typing import Any
 
 from minidl import callbacks, datasets, testing
-from minidl.config import show_config
-from minidl.layer import Layer
-from minidl.param import Param
-from minidl.saving.files import FileError
+from minidl.engine.batch_sum import batch_sum
+from minidl.layers.base import Layer
+from minidl.layers.param import Param
+from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
-from minidl.sums import batch_sum
 from minidl.trainer import Trainer
+from minidl.utils.config import show_config
 from minidl_c import __version__
 from minidl_c.threads import get_num_threads, set_num_threads
 

@@ -1,5 +1,5 @@
 """python -m minidl: what this installation is and does."""
 
-from minidl.config import show_config
+from minidl.utils.config import show_config
 
 print(show_config())

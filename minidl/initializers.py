@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from minidl.utils.validation import Shape
+
 Values = NDArray[np.float64]
-Shape = tuple[int, ...]
 Init = Callable[[np.random.Generator, Shape], ArrayLike]
 
 

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from minidl.arrays import Array, as_array
+from minidl.utils.arrays import Array, as_array
 
 Metric = Callable[[Array, Array], float]
 

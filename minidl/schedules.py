@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from minidl.arguments import parameters, told
-from minidl.optimizer import check_rate
-from minidl.shapes import not_negative, number, positive, whole
+from minidl.optimizers.base import check_rate
+from minidl.utils.arguments import parameters, told
+from minidl.utils.validation import not_negative, number, positive, whole
 
 
 class Schedule:

@@ -10,23 +10,24 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl import channels, losses, stack
-from minidl.arguments import Checked
-from minidl.arrays import Array
-from minidl.by_hand import ByHand
-from minidl.data import Examples
-from minidl.layer import Layer, Shape
+from minidl import losses
+from minidl.engine import channel_order, layer_list
+from minidl.engine.flat_parameters import Parameters
+from minidl.engine.manual import ByHand
+from minidl.engine.network import Network
+from minidl.engine.state import check_dtype, copies, load
+from minidl.engine.summary import Summary, summarize
+from minidl.layers.base import Layer
 from minidl.layers.parallel import Block
-from minidl.network import Network
-from minidl.param import Param
-from minidl.parameters import Parameters
-from minidl.saving import files
+from minidl.layers.param import Param
+from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path
-from minidl.saving.recipes import checked_custom
-from minidl.shapes import count, whole
-from minidl.shapes import input_shape as checked_shape
-from minidl.state import check_dtype, copies, load
-from minidl.summary import Summary, summarize
+from minidl.saving.object_codec import checked_custom
+from minidl.utils.arguments import Checked
+from minidl.utils.arrays import Array
+from minidl.utils.data import Examples
+from minidl.utils.validation import Shape, count, whole
+from minidl.utils.validation import input_shape as checked_shape
 from minidl_c.busy import Busy
 
 CHUNK = 1024  # examples that NumPy layers, or data that has to be converted, go through predict with
@@ -50,12 +51,14 @@ class Sequential:
     """
 
     seed = Checked(count, doc="The initial weights are a function of it, and what is random in a forward by hand.")
-    dtype = Checked(stack.dtype_of, stack.check_dtype, "The dtype of weights and outputs; it stays in a built model.")
+    dtype = Checked(
+        layer_list.dtype_of, layer_list.check_dtype, "The dtype of weights and outputs; it stays in a built model."
+    )
 
     def __init__(
         self, layers: Sequence[Layer], input_shape: Shape | None = None, seed: int = 0, dtype: str = "float32"
     ) -> None:
-        self.layers = stack.checked(layers)
+        self.layers = layer_list.checked(layers)
         self.dtype, self.seed = dtype, seed
         self.network: Network | None = None
         self.busy = Busy()  # who is at work on the model: it predicts in many threads, and trains in one
@@ -69,7 +72,7 @@ class Sequential:
     def build(self, input_shape: Shape) -> None:
         """Infers all shapes, makes all parameters; warns of channels last. Raises as the constructor, and if built."""
         if self.network is None:
-            channels.warn(stack.named(self.layers), checked_shape(input_shape))
+            channel_order.warn(layer_list.named(self.layers), checked_shape(input_shape))
         self._build(input_shape, None)
 
     def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
@@ -77,11 +80,11 @@ class Sequential:
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
         shape = checked_shape(input_shape)
-        stack.check_free(self.layers)
+        layer_list.check_free(self.layers)
         self._claimed = True
+        names = [name for _, name in layer_list.named(self.layers)]
         with self.unbuilt_on_error():
-            stack.build(self.layers, shape, self.dtype, self.seed, state)
-            names = [name for _, name in stack.named(self.layers)]
+            layer_list.build(self.layers, shape, self.dtype, self.seed, state)
             self.network = Network(self.layers, names, Parameters(self.layers, self.dtype))
 
     @contextmanager
@@ -101,7 +104,7 @@ class Sequential:
         """Undoes `build`: shapes and parameters are forgotten."""
         self.network = self._by_hand = None
         if self._claimed:
-            stack.forget(self.layers)
+            layer_list.forget(self.layers)
         self._claimed = False
 
     def _built(self) -> Network:
@@ -212,7 +215,7 @@ class Sequential:
         layers. Raises TypeError naming layer and argument for others, ValueError for a model that is not built, OSError
         naming the path.
         """
-        files.write(path, "model", self.recipe(), self.state_dict())
+        safetensors_file.write(path, "model", self.recipe(), self.state_dict())
 
     @classmethod
     def load(cls, path: Path, custom: Mapping[str, Any] | None = None) -> Sequential:
@@ -223,15 +226,15 @@ class Sequential:
         cannot be read.
         """
         classes = checked_custom(custom)
-        recipe, tensors = files.read(path, "model")
+        recipe, tensors = safetensors_file.read(path, "model")
         try:
             return cls.from_recipe(recipe, tensors, classes)
         except (TypeError, ValueError, OverflowError) as error:
-            raise files.FileError(f"{os.fsdecode(path)}: {error}") from error
+            raise safetensors_file.FileError(f"{os.fsdecode(path)}: {error}") from error
 
     def recipe(self, custom: dict[str, Any] | None = None) -> dict[str, Any]:
         """What this model is besides its state, as JSON; `custom` takes a user's classes in it. Raises as `save`."""
-        layers, shape = stack.encoded(self.layers, custom), list(self.input_shape)
+        layers, shape = layer_list.encoded(self.layers, custom), list(self.input_shape)
         return {"layers": layers, "input_shape": shape, "seed": self.seed, "dtype": self.dtype}
 
     @classmethod
@@ -239,12 +242,10 @@ class Sequential:
         """A model of new layers with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
         if set(recipe) != {"layers", "input_shape", "seed", "dtype"}:
             raise ValueError(f"expected the recipe of a model, got {sorted(recipe)}")
-        model = cls(stack.decoded(recipe["layers"], custom), None, recipe["seed"], recipe["dtype"])
+        model = cls(layer_list.decoded(recipe["layers"], custom), None, recipe["seed"], recipe["dtype"])
         check_dtype(state, model.dtype)
         model._build(recipe["input_shape"], state)
         return model
-
-    # ---- looking
 
     def summary(self, batch_size: int = 64, num_threads: int | None = None) -> Summary:
         """Layers, shapes, parameters, multiply-adds and memory, as an object that prints as a table.
@@ -263,25 +264,25 @@ class Sequential:
     def __getitem__(self, place: int | slice) -> Layer | Sequential:
         """model[i] is a layer; model[a:b] a new model of copies of these layers, with their weights."""
         if not isinstance(place, slice):
-            return stack.at(self.layers, place)
+            return layer_list.at(self.layers, place)
         chosen = self.layers[place]
         if self.network is None:
-            return _rebuilt(stack.apart(chosen), None, self.seed, self.dtype, {})
-        stack.check_slice(chosen, place)
+            return _rebuilt(layer_list.apart(chosen), None, self.seed, self.dtype, {})
+        layer_list.check_slice(chosen, place)
         shape = chosen[0].in_shape if chosen else None
         with self.busy.reading("a slice"):
             state = copies(chosen)
-        return _rebuilt(stack.apart(chosen), shape, self.seed, self.dtype, state)
+        return _rebuilt(layer_list.apart(chosen), shape, self.seed, self.dtype, state)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copy and pickle: layers by class and arguments, and copies of the state."""
-        state = {} if self.network is None else self.state_dict()
-        shape = None if self.network is None else self.input_shape
-        return _rebuilt, (stack.apart(self.layers), shape, self.seed, self.dtype, state)
+        state, shape = ({}, None) if self.network is None else (self.state_dict(), self.input_shape)
+        return _rebuilt, (layer_list.apart(self.layers), shape, self.seed, self.dtype, state)
 
     def as_layer(self) -> Block:
         """Copies of the layers as one layer of another model, which begins with this one's weights if it is built."""
-        return Block.of(stack.together(stack.apart(self.layers)), None if self.network is None else self.state_dict())
+        state = None if self.network is None else self.state_dict()
+        return Block.of(layer_list.together(layer_list.apart(self.layers)), state)
 
     def __repr__(self) -> str:
         lines = [f"({i}): {layer!r}" for i, layer in enumerate(self.layers)]
@@ -289,10 +290,10 @@ class Sequential:
 
 
 def _rebuilt(
-    parts: tuple[stack.Part, ...], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
+    parts: tuple[layer_list.Part, ...], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
 ) -> Sequential:
     """A model of new layers with this state; not built where shape is None."""
-    model = Sequential(stack.together(parts), None, seed, dtype)
+    model = Sequential(layer_list.together(parts), None, seed, dtype)
     if shape is not None:
         model._build(shape, state)
     return model

@@ -8,25 +8,25 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from minidl.arrays import Array
-from minidl.history import History
-from minidl.saving import files
+from minidl.callbacks.callback_list import Hooks
+from minidl.distributed.communicator import Alone
+from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, clean, text
-from minidl.saving.recipes import checked_custom
+from minidl.saving.object_codec import checked_custom
 from minidl.sequential import Sequential
-from minidl.shapes import flag, whole
-from minidl.team import Alone
 from minidl.training import checkpoints
-from minidl.training.agreement import check_call
-from minidl.training.fitting import WAY_OUT, Fit, Position
-from minidl.training.hooks import Hooks
-from minidl.training.learner import Learner
+from minidl.training.base_trainer import Learner
+from minidl.training.consistency import check_call
+from minidl.training.fit_loop import WAY_OUT, Fit, Position
+from minidl.training.history import History
+from minidl.training.labeled_data import Supervised
 from minidl.training.per_example import per_example_gradients
 from minidl.training.progress import Progress
 from minidl.training.report import report
 from minidl.training.report.findings import Findings
 from minidl.training.signals import Signals
-from minidl.training.supervised import Supervised
+from minidl.utils.arrays import Array
+from minidl.utils.validation import flag, whole
 
 
 class Trainer(Learner):
@@ -152,7 +152,7 @@ class Trainer(Learner):
 
         It looks at the history, at a few hundred examples that the last fit or train_batch left (or at X and y, as fit
         takes them), and at a step on copies of layers and optimizer. Nothing changes: training goes on with the same
-        bits. In callbacks it tells of the running fit, so far. What is called wrong: minidl/training/report/limits.py.
+        bits. In callbacks it tells of the running fit, so far. What is called wrong: training/report/thresholds.py.
 
         Raises ValueError for a model that is not built, and where nothing was trained (behind `resume`, say) and no X
         and y are given; TypeError or ValueError as evaluate for those, TypeError for layers, a loss or an optimizer of
@@ -205,11 +205,11 @@ class Trainer(Learner):
             position = self._position() or self._ended
             content = checkpoints.pack(self, position if position is not None and position.step == self.step else None)
         if self.team.rank == 0:
-            files.write(path, checkpoints.KIND, *content)
+            safetensors_file.write(path, checkpoints.KIND, *content)
 
     def check_savable(self) -> None:
         """Raises what `save_checkpoint` would raise, the disk apart."""
-        files.check(checkpoints.KIND, *checkpoints.pack(self, self._position()))
+        safetensors_file.check(checkpoints.KIND, *checkpoints.pack(self, self._position()))
 
     @property
     def measures(self) -> list[str]:
@@ -247,7 +247,7 @@ class Trainer(Learner):
 
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or that lacks something in custom.
         """
-        content = files.read(path, checkpoints.KIND)
+        content = safetensors_file.read(path, checkpoints.KIND)
         clean(path)  # what a save left that was killed
         return cls._of(content, text(path), model, checked_custom(custom), num_threads, distributed)
 
@@ -284,7 +284,7 @@ class Trainer(Learner):
         self.check_between_steps("pickle")
         custom: dict[str, Any] = {}
         with self.model.busy.reading("pickle"):
-            content = files.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
+            content = safetensors_file.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
         return _resumed, (type(self), content, custom, self.num_threads)
 
     def _position(self) -> Position | None:
@@ -295,4 +295,4 @@ class Trainer(Learner):
 
 def _resumed(cls: type[Trainer], content: bytes, custom: dict[str, Any], num_threads: int | None) -> Trainer:
     """The trainer whose checkpoint this is, with the checks that a file goes through."""
-    return cls._of(files.from_bytes(content, checkpoints.KIND), "pickle", None, custom, num_threads)
+    return cls._of(safetensors_file.from_bytes(content, checkpoints.KIND), "pickle", None, custom, num_threads)

@@ -1,10 +1,10 @@
-"""Processes that train together, played by threads: what MPI does for minidl/distributed.py, without MPI."""
+"""Processes that train together, played by threads: what MPI does for minidl/distributed/mpi.py, without MPI."""
 
 import threading
 
 import numpy as np
 
-from minidl.team import Alone
+from minidl.distributed.communicator import Alone
 
 
 class Rank(Alone):

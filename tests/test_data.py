@@ -5,9 +5,9 @@ import pytest
 from sklearn.utils.class_weight import compute_class_weight
 
 from minidl import Sequential, Trainer
-from minidl.data import Examples, as_weights, class_weights, epoch_order
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
+from minidl.utils.data import Examples, as_weights, class_weights, epoch_order
 
 PIXELS = np.random.default_rng(0).integers(0, 17, (40, 1, 3, 4)).astype(np.uint8)
 X, Y = PIXELS.astype("float32"), np.random.default_rng(1).integers(0, 3, 40)

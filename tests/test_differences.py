@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from minidl import Layer
-from minidl.differences import Function, check_gradient
 from minidl.initializers import ones
 from minidl.layers import MaxPool2D, ReLU
-from minidl.samples import draw
 from minidl.sequential import Sequential
 from minidl.testing import check_layer
+from minidl.testing.finite_differences import Function, check_gradient
+from minidl.testing.samples import draw
 
 
 class Kinked(Layer):

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from minidl.forked import death_of
+from minidl.testing.forked import death_of
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 

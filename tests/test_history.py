@@ -11,9 +11,9 @@ import pytest
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, CSVLogger, JSONLLogger
-from minidl.history import History
 from minidl.layers import Dense
 from minidl.optimizers import SGD
+from minidl.training.history import History
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.random((40, 6)), RNG.integers(0, 3, 40)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from minidl import Sequential, initializers, stack
+from minidl import Sequential, initializers
+from minidl.engine import layer_list
 from minidl.initializers import (
     damped_he_uniform,
     glorot_normal,
@@ -68,7 +69,7 @@ def test_no_sign_of_an_orthogonal_matrix_is_more_likely():
     assert 15 < sum(signs) < 45
 
 
-@pytest.mark.parametrize("init", stack.INITIALIZERS[:7])
+@pytest.mark.parametrize("init", layer_list.INITIALIZERS[:7])
 def test_draws_from_the_generator_alone(init):
     state = np.random.get_state()[1].copy()  # noqa: NPY002
     first, again = (init(np.random.default_rng(7), (3, 4)) for _ in range(2))
@@ -89,7 +90,9 @@ def test_files_know_all_of_them():
     public = {
         name for name, made in vars(initializers).items() if getattr(made, "__module__", "") == initializers.__name__
     }
-    assert {init.__name__ for init in stack.INITIALIZERS} == {name for name in public if name[0] != "_"} - {"checked"}
+    assert {init.__name__ for init in layer_list.INITIALIZERS} == {name for name in public if name[0] != "_"} - {
+        "checked"
+    }
 
 
 # ---- in layers

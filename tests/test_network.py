@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
+from minidl.engine.stages import NativeStage, NumpyStage
 from minidl.initializers import damped_he_uniform, zeros
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, Parallel, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
-from minidl.stages import NativeStage, NumpyStage
 
 
 class Same(Layer):

@@ -9,8 +9,8 @@ from contract.optimizers import DRAWS
 
 from minidl import Param, Sequential, Trainer, optimizers
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
-from minidl.optimizer import Optimizer, rate_at
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from minidl.optimizers.base import Optimizer, rate_at
 
 # each with PyTorch's name for what it does: the arguments are the same
 FORMS = [

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential
+from minidl.engine.flat_parameters import ALIGN
 from minidl.initializers import he_uniform, ones
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
-from minidl.parameters import ALIGN
 
 
 class Two(Layer):

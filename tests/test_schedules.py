@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from minidl import schedules
-from minidl.optimizer import rate_at
 from minidl.optimizers import SGD
+from minidl.optimizers.base import rate_at
 from minidl.schedules import Cosine, Exponential, MultiStep, OneCycle, Polynomial, Schedule, Step
 
 SEVERAL = [

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl.shapes import flag, image, input_shape, pair, whole, zeros_around
+from minidl.utils.validation import flag, image, input_shape, pair, whole, zeros_around
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3)])

@@ -9,10 +9,10 @@ import pytest
 import scipy.sparse
 
 from minidl import Sequential, Trainer
-from minidl.data import Examples
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 from minidl.optimizers import SGD
-from minidl.sparse import SparseRows, is_sparse
+from minidl.utils.data import Examples
+from minidl.utils.sparse import SparseRows, is_sparse
 
 RNG = np.random.default_rng(0)
 DENSE = np.where(RNG.random((50, 12)) > 0.7, RNG.integers(-4, 5, (50, 12)), 0).astype("float32")
@@ -150,6 +150,6 @@ def test_few_rows_are_read_at_once_where_rows_are_large():
 
 
 def test_scipy_is_not_imported_for_it():
-    code = "import sys, minidl; minidl.data.Examples([[1]], (1,), 'float32'); print('scipy' in sys.modules)"
+    code = "import sys, minidl; minidl.utils.data.Examples([[1]], (1,), 'float32'); print('scipy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"

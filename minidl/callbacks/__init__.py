@@ -1,4 +1,4 @@
-"""The callbacks that come with minidl, a file each. What a callback is: training/hooks.py."""
+"""The callbacks that come with minidl, a file each. What a callback is: callback_list.py."""
 
 from minidl.callbacks.checkpoint import Checkpoint
 from minidl.callbacks.csv_logger import CSVLogger

@@ -8,9 +8,9 @@ import re
 from typing import Any
 
 from minidl.callbacks.monitor import Monitor
-from minidl.callbacks.states import check_state, optional, real
+from minidl.callbacks.state_checks import check_state, optional, real
 from minidl.saving.atomic import Path, check_writable, text
-from minidl.shapes import whole
+from minidl.utils.validation import whole
 
 _FIELDS = re.compile(r"\{(step|epoch)\}")
 

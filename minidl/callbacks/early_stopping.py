@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from minidl.arrays import Array
 from minidl.callbacks.monitor import Monitor
-from minidl.callbacks.states import arrays_like, check_state, optional, real
-from minidl.shapes import count, not_negative, whole
+from minidl.callbacks.state_checks import arrays_like, check_state, optional, real
+from minidl.utils.arrays import Array
+from minidl.utils.validation import count, not_negative, whole
 
 
 class EarlyStopping:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minidl.shapes import flag
+from minidl.utils.validation import flag
 
 LOWER = {"loss": True, "accuracy": False}  # is better
 

@@ -7,8 +7,8 @@ import numbers
 from typing import Any
 
 from minidl.callbacks.monitor import Monitor
-from minidl.callbacks.states import check_state, real
-from minidl.shapes import count, fraction, not_negative, whole
+from minidl.callbacks.state_checks import check_state, real
+from minidl.utils.validation import count, fraction, not_negative, whole
 
 LEAST = 1e-8  # a change that is no larger is not made, as in PyTorch
 

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from minidl.saving.atomic import Path, text
-from minidl.shapes import whole
+from minidl.utils.validation import whole
 
 FLUSH_SECONDS = 1  # what a killed process may lose
 

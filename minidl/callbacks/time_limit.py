@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from minidl.shapes import positive
+from minidl.utils.validation import positive
 
 LOOK_SECONDS = 0.05  # how often it looks at the clock: as often as fit looks at signals
 

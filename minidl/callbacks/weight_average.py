@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from minidl.arrays import Array
-from minidl.callbacks.states import arrays_like, check_state, optional
-from minidl.shapes import flag, fraction, whole
+from minidl.callbacks.state_checks import arrays_like, check_state, optional
+from minidl.utils.arrays import Array
+from minidl.utils.validation import flag, fraction, whole
 
 
 class WeightAverage:

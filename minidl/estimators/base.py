@@ -14,20 +14,19 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
 
-from minidl.arrays import Array, check_unmasked
 from minidl.callbacks import EarlyStopping
+from minidl.callbacks.callback_list import Hooks
 from minidl.estimators.inputs import accepted
 from minidl.estimators.models import model_of, optimizer_of
 from minidl.estimators.stopping import Plateau
 from minidl.estimators.targets import Targets, check_one_type, loss_of, outputs_of
-from minidl.layer import Shape
 from minidl.layers import Flatten
 from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
-from minidl.shapes import MOST, flag, fraction, not_negative, whole
 from minidl.trainer import Trainer
-from minidl.training.hooks import Hooks
+from minidl.utils.arrays import Array, check_unmasked
+from minidl.utils.validation import MOST, Shape, flag, fraction, not_negative, whole
 
 Weights = NDArray[np.float64]
 BATCH_SIZE = 200  # "auto", as in scikit-learn's MLPClassifier; an epoch's last batch has what is left

@@ -12,15 +12,16 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
-from minidl.arrays import Array
 from minidl.estimators.base import SequentialEstimator, Weights
 from minidl.estimators.stopping import subset_accuracy
 from minidl.estimators.targets import Labels, ManyLabels, Targets
-from minidl.layer import Layer, Shape
+from minidl.layers.base import Layer
 from minidl.losses import Loss, probabilities
 from minidl.metrics import Metric
-from minidl.optimizer import Rate
+from minidl.optimizers.base import Rate
 from minidl.sequential import Sequential
+from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
 
 
 class SequentialClassifier(ClassifierMixin, SequentialEstimator):

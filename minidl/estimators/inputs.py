@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from minidl.arrays import check_unmasked
-from minidl.layer import Shape
 from minidl.sequential import Sequential
-from minidl.shapes import input_shape as checked_shape
+from minidl.utils.arrays import check_unmasked
+from minidl.utils.validation import Shape
+from minidl.utils.validation import input_shape as checked_shape
 
 
 def accepted(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, Shape]:

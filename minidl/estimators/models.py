@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from minidl.layer import Layer, Shape
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
-from minidl.optimizer import Optimizer
+from minidl.layers.base import Layer
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from minidl.optimizers.base import Optimizer
 from minidl.sequential import Sequential
+from minidl.utils.validation import Shape
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "adam": Adam,

@@ -9,15 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import RegressorMixin
 
-from minidl.arrays import Array
 from minidl.estimators.base import SequentialEstimator
 from minidl.estimators.stopping import r2, r2_of_rates
 from minidl.estimators.targets import Quantities, Targets
-from minidl.layer import Layer, Shape
+from minidl.layers.base import Layer
 from minidl.losses import Loss, Poisson
 from minidl.metrics import Metric
-from minidl.optimizer import Rate
+from minidl.optimizers.base import Rate
 from minidl.sequential import Sequential
+from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
 
 
 class SequentialRegressor(RegressorMixin, SequentialEstimator):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import r2_score
 
-from minidl.arrays import Array
+from minidl.utils.arrays import Array
 
 
 class Plateau:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl import losses
-from minidl.arrays import Array
 from minidl.losses import BinaryCrossEntropy, Loss, SoftmaxCrossEntropy
 from minidl.sequential import Sequential
+from minidl.utils.arrays import Array
 
 Used = NDArray[np.bool_]  # rows of weight above 0
 CROSS_ENTROPIES = (SoftmaxCrossEntropy, BinaryCrossEntropy)

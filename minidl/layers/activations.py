@@ -6,8 +6,8 @@ PyTorch multiplies infinity by 0. Where a function has a kink, its derivative is
 
 from __future__ import annotations
 
-from minidl.layer import Layer
-from minidl.shapes import Shape, number
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, number
 from minidl_c.activations import ActivationOp
 
 

@@ -6,8 +6,8 @@ the data: neither threads, batch size, dtype nor processor change it.
 
 from __future__ import annotations
 
-from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, flag, image, pair
+from minidl.layers.base import Layer
+from minidl.utils.validation import Pair, Shape, flag, image, pair
 from minidl_c.augment import AugmentOp
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minidl.initializers import ones, zeros
-from minidl.layer import Layer
-from minidl.shapes import Shape, flag, image, number
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, flag, image, number
 from minidl_c.batchnorm import BatchNormOp
 from minidl_c.batchnorm_statistics import BatchStatisticsOp
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from minidl.initializers import Init, checked, damped_he_uniform, zeros
-from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, flag, image, pair, whole, zeros_around
+from minidl.layers.base import Layer
+from minidl.utils.validation import Pair, Shape, flag, image, pair, whole, zeros_around
 from minidl_c.conv2d import Conv2DOp
 
 

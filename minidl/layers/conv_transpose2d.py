@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from minidl.arrays import Array, as_array
 from minidl.initializers import BY_INPUTS, Init, checked, damped_he_uniform, zeros
-from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, flag, image, pair, whole
+from minidl.layers.base import Layer
+from minidl.utils.arrays import Array, as_array
+from minidl.utils.validation import Pair, Shape, flag, image, pair, whole
 from minidl_c.conv_transpose2d import ConvTranspose2DOp
 
 

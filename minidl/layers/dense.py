@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minidl.initializers import Init, checked, damped_he_uniform, zeros
-from minidl.layer import Layer
-from minidl.shapes import Shape, flag, whole
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, flag, whole
 from minidl_c.dense import DenseOp
 
 

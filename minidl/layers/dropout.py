@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minidl.layer import Layer
-from minidl.shapes import Shape, number
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, number
 from minidl_c.dropout import DropoutOp
 
 

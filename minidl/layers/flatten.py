@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from minidl.layer import Layer
-from minidl.shapes import Shape, whole
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, whole
 from minidl_c.flatten import FlattenOp
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from minidl.initializers import ones, zeros
-from minidl.layer import Layer
-from minidl.shapes import Shape, flag, number, whole
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, flag, number, whole
 from minidl_c.groupnorm import GroupNormOp
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, flag, image, pair
+from minidl.layers.base import Layer
+from minidl.utils.validation import Pair, Shape, flag, image, pair
 from minidl_c.maxpool2d import MaxPool2DOp
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.arrays import as_array
-from minidl.layer import Layer
-from minidl.shapes import Shape, number
+from minidl.layers.base import Layer
+from minidl.utils.arrays import as_array
+from minidl.utils.validation import Shape, number
 from minidl_c.normalize import NormalizeOp
 
 CHUNK = 2**20  # numbers that are looked at together

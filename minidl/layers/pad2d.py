@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from minidl.layer import Layer
-from minidl.shapes import Pair, Shape, image, number, pair, whole
+from minidl.layers.base import Layer
+from minidl.utils.validation import Pair, Shape, image, number, pair, whole
 from minidl_c.pad2d import Pad2DOp
 
 Sides = tuple[int, int, int, int]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minidl.arguments import fixed
-from minidl.arrays import Array
-from minidl.container import ADD, CONCAT, Branch, Container, chain
-from minidl.layer import Layer, Shape
+from minidl.layers.base import Layer
+from minidl.layers.container import ADD, CONCAT, Branch, Container, chain
+from minidl.utils.arguments import fixed
+from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
 
 MOST_BRANCHES = 256
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.layer import Layer
-from minidl.shapes import Shape, number
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, number
 from minidl_c.prelu import PReLUOp
 
 

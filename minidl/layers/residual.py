@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minidl.arguments import fixed
-from minidl.container import Branch, Container, chain
-from minidl.layer import Layer
+from minidl.layers.base import Layer
+from minidl.layers.container import Branch, Container, chain
+from minidl.utils.arguments import fixed
 
 
 class Residual(Container):

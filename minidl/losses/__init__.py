@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from minidl.arrays import Array, as_array, as_dtype, as_floats
 from minidl.losses.cross_entropy import SoftmaxCrossEntropy
 from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
 from minidl.losses.native import NativeLoss
+from minidl.utils.arrays import Array, as_array, as_dtype, as_floats
 from minidl_c.batch import forward_batch
 from minidl_c.softmax import SoftmaxOp
 

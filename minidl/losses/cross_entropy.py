@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.arguments import fixed
-from minidl.arrays import unmasked
-from minidl.layer import Shape
 from minidl.losses.native import NativeLoss
-from minidl.shapes import number
+from minidl.utils.arguments import fixed
+from minidl.utils.arrays import unmasked
+from minidl.utils.validation import Shape, number
 from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 

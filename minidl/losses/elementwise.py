@@ -10,11 +10,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from minidl.arguments import fixed
-from minidl.arrays import Array
-from minidl.layer import Shape
 from minidl.losses.native import NativeLoss, numbers
-from minidl.shapes import normal
+from minidl.utils.arguments import fixed
+from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape, normal
 from minidl_c.elementwise_losses import ElementwiseLossOp
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.arguments import told
-from minidl.arrays import Array, as_array, as_dtype, as_floats, unmasked
-from minidl.layer import Shape
+from minidl.utils.arguments import told
+from minidl.utils.arrays import Array, as_array, as_dtype, as_floats, unmasked
+from minidl.utils.validation import Shape
 from minidl_c.batch import loss_batch
 from minidl_c.op import Op
 

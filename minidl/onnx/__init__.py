@@ -8,14 +8,14 @@ Both need the library onnx: pip install "minidl[onnx]".
 
 from __future__ import annotations
 
-from minidl.onnx import files
+from minidl.onnx import model_file
 from minidl.onnx.exporting import graph_of, in_dtype
 from minidl.onnx.importing import model_of
 from minidl.saving import atomic
 from minidl.saving.atomic import Path
-from minidl.saving.files import FileError, content_of
+from minidl.saving.safetensors_file import FileError, content_of
 from minidl.sequential import Sequential
-from minidl.shapes import Shape
+from minidl.utils.validation import Shape
 
 __all__ = ["export", "import_model"]
 
@@ -37,8 +37,8 @@ def export(model: Sequential, path: Path, dtype: str | None = None) -> None:
     if not isinstance(model, Sequential):
         raise TypeError(f"model: expected a Sequential, got {type(model).__name__}")
     name = atomic.text(path)
-    files.library()
-    atomic.write(name, [memoryview(files.to_bytes(graph_of(in_dtype(model, dtype))))])
+    model_file.library()
+    atomic.write(name, [memoryview(model_file.to_bytes(graph_of(in_dtype(model, dtype))))])
 
 
 def import_model(path: Path, input_shape: Shape | None = None) -> Sequential:
@@ -56,10 +56,10 @@ def import_model(path: Path, input_shape: Shape | None = None) -> Sequential:
     ImportError without onnx. ONNX files have no checksums: of weights that were changed nobody can tell.
     """
     name = atomic.text(path)
-    files.library()
-    content = content_of(name, files.MOST_BYTES)
+    model_file.library()
+    content = content_of(name, model_file.MOST_BYTES)
     try:
-        return model_of(files.from_bytes(content), input_shape)
+        return model_of(model_file.from_bytes(content), input_shape)
     except FileError as error:
         raise FileError(f"{name}: {error}") from error
     except ValueError as error:

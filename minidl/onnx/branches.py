@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NoReturn
 
+from minidl.engine.layer_list import MOST_NESTED
 from minidl.onnx.graph import Graph, Node, refuse
-from minidl.stack import MOST_NESTED
 
 NO_CONSTANT = "expected examples, or constants that can be computed here, got something else"
 INPUT = -1  # in place of a node's number

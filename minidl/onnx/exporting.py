@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 
-from minidl.container import CONCAT, Container, place_of
-from minidl.layer import Layer
+from minidl.engine.layer_list import apart, name, together
 from minidl.layers import Block, Parallel, Residual
+from minidl.layers.base import Layer
+from minidl.layers.container import CONCAT, Container, place_of
 from minidl.onnx.graph import Graph, Node, Value
+from minidl.onnx.node_writer import Place
 from minidl.onnx.operators import WRITE
-from minidl.onnx.writing import Place
 from minidl.sequential import Sequential
-from minidl.stack import apart, name, together
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
 RECIPE = "minidl"  # the entry of the metadata in which the layers are told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from minidl.arrays import Array
+from minidl.utils.arrays import Array
 
 LEAST_OPSET, OPSET, MOST_OPSET = 11, 21, 28  # that can be read, that is written, that can be read
 IR = 10

@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from minidl.onnx import files
+from minidl.engine.layer_list import MOST_PIXELS
+from minidl.onnx import model_file
 from minidl.onnx.branches import Chain, Join, series
-from minidl.onnx.constants import Constants
+from minidl.onnx.constant_folding import Constants
 from minidl.onnx.exporting import COUNTERS, RECIPE, graph_of
 from minidl.onnx.graph import BATCH, Graph, Node, Refused, Value, refuse
 from minidl.onnx.joins import branches_of, composed, container
-from minidl.onnx.merging import merged
-from minidl.onnx.obstacles import UNKNOWN, Survey
+from minidl.onnx.layer_fusion import merged
+from minidl.onnx.node_reader import Made, Operator
 from minidl.onnx.operators import READ
-from minidl.onnx.reading import Made, Operator
-from minidl.onnx.sharing import warn_of_shared
-from minidl.saving.files import MAX_HEADER
+from minidl.onnx.shared_weights import warn_of_shared
+from minidl.onnx.unsupported import UNKNOWN, Survey
+from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential
-from minidl.shapes import Shape
-from minidl.shapes import input_shape as checked_shape
-from minidl.stack import MOST_PIXELS
+from minidl.utils.validation import Shape
+from minidl.utils.validation import input_shape as checked_shape
 
 DTYPES = ("float32", "float64")
 
@@ -61,7 +61,7 @@ def exported(graph: Graph) -> Sequential | None:
 
 def _plain(graph: Graph) -> bytes:
     """All that the graph computes; anybody may have written something into its metadata."""
-    return files.to_bytes(replace(graph, metadata={}))
+    return model_file.to_bytes(replace(graph, metadata={}))
 
 
 @dataclass

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from minidl.arrays import Array
-from minidl.container import ADD, CONCAT, place_of
-from minidl.layer import Layer
 from minidl.layers import GELU, Hardswish, Parallel, Rescale, Residual, SiLU
+from minidl.layers.base import Layer
+from minidl.layers.container import ADD, CONCAT, place_of
 from minidl.onnx.branches import Chain, Join
 from minidl.onnx.graph import Node, refuse
-from minidl.onnx.reading import Made
+from minidl.onnx.node_reader import Made
+from minidl.utils.arrays import Array
 
 SUMS = ("Add", "Sum")
 

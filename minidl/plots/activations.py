@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from minidl.arrays import Array
-from minidl.data import Examples
-from minidl.places import place_in, ways
+from minidl.engine.layer_paths import place_in, ways
 from minidl.plots.figures import counted
+from minidl.plots.image_grid import GAP, LABEL, LEAST, RISE, TALL, Tiles, area, arranged, colours, pictures, tile_ratio
 from minidl.plots.models import called, first_convolution, model_in, outputs
-from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, TALL, Tiles, area, arranged, colours, pictures, tile_ratio
-from minidl.shapes import whole
+from minidl.utils.arrays import Array
+from minidl.utils.data import Examples
+from minidl.utils.validation import whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -41,7 +41,7 @@ def feature_maps(
     not fit, or a model that is not built; RuntimeError while another thread trains it.
     """
     net = model_in(model)
-    found = ways(net)
+    found = ways(net.layers)
     name = first_convolution(found) if layer is None else place_in(found, layer)
     if name is None:
         raise ValueError("layer: expected a place, since the model has no convolution, got None")

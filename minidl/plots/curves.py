@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidl.arrays import Array
 from minidl.callbacks.monitor import LOWER
 from minidl.plots.figures import BLUE, GREY, SMALL, VERMILLION, ready, room
+from minidl.utils.arrays import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
-from minidl.arrays import Array
-from minidl.container import Container, title
-from minidl.layer import Layer, Shape
+from minidl.engine.layer_paths import Way
+from minidl.engine.network import Network
+from minidl.layers.base import Layer
+from minidl.layers.container import Container, title
 from minidl.layers.flatten import Flatten
 from minidl.layers.parallel import Block
-from minidl.network import Network
-from minidl.places import Way
 from minidl.sequential import Sequential
-from minidl.shapes import whole
+from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape, whole
 
 
 def model_in(model: object) -> Sequential:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from minidl.arrays import Array
-from minidl.data import Index
-from minidl.plots.tiles import Tiles
+from minidl.plots.image_grid import Tiles
 from minidl.plots.windows import Region, View
+from minidl.utils.arrays import Array
+from minidl.utils.data import Index
 
 ORANGE, SKY, PURPLE = "#E69F00", "#56B4E9", "#CC79A7"  # Okabe and Ito, as in figures.py: winners, windows
 MARK = 0.045  # inches that the frame of a winner takes at least

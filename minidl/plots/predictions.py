@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.arrays import REAL, Array, as_array, unmasked
-from minidl.data import as_numbers
-from minidl.layer import Shape
 from minidl.losses import probabilities
 from minidl.plots.figures import SMALL, TEXT, counted, inches, ready, room, shortened
+from minidl.plots.image_grid import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, pictures, tile_ratio
 from minidl.plots.models import image_of, model_in
-from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, pictures, tile_ratio
 from minidl.sequential import Sequential
-from minidl.shapes import whole
+from minidl.utils.arrays import REAL, Array, as_array, unmasked
+from minidl.utils.data import as_numbers
+from minidl.utils.validation import Shape, whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

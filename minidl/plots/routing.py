@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.arrays import Array
-from minidl.layer import Layer
+from minidl.engine.layer_paths import Way, place_in, ways
+from minidl.layers.base import Layer
 from minidl.losses import Loss
 from minidl.losses import get as loss_named
-from minidl.places import Way, place_in, ways
 from minidl.plots.figures import SMALL, counted, wrapped
+from minidl.plots.image_grid import GAP, LABEL, LEAST, MARGIN, NARROWEST, RISE, Tiles, area, colours
 from minidl.plots.models import called, model_in
 from minidl.plots.panels import Panel
 from minidl.plots.predictions import class_numbers
-from minidl.plots.routes import POOLS, Routes, routes, winners
-from minidl.plots.tiles import GAP, LABEL, LEAST, MARGIN, NARROWEST, RISE, Tiles, area, colours
+from minidl.plots.receptive_fields import POOLS, Routes, routes, winners
 from minidl.plots.windows import View, Windows, asked_for, telling
 from minidl.sequential import Sequential
-from minidl.shapes import whole
-from minidl.training.supervised import Supervised
+from minidl.training.labeled_data import Supervised
+from minidl.utils.arrays import Array
+from minidl.utils.validation import whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -101,7 +101,7 @@ def pool_routing(
 
 def _pool(net: Sequential, layer: int | str | None) -> tuple[str, Way]:
     """The name of a max-pool and the way to it; raises TypeError or ValueError if there is none at that place."""
-    found = ways(net)
+    found = ways(net.layers)
     if layer is None:
         name = next((name for name, way in found.items() if isinstance(way[-1], POOLS)), None)
         if name is None:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minidl.arrays import Array
-from minidl.layer import Layer, Shape
+from minidl.engine.layer_paths import Way, place_in, ways
+from minidl.layers.base import Layer
 from minidl.layers.conv_transpose2d import ConvTranspose2D
-from minidl.places import Way, place_in, ways
 from minidl.plots.figures import counted, inches
+from minidl.plots.image_grid import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, colours, tile_ratio
 from minidl.plots.models import called, first_convolution, image_in_front, image_of, model_in
-from minidl.plots.tiles import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, colours, tile_ratio
+from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -42,7 +43,7 @@ def filters(
     Raises TypeError or ValueError, saying what was expected, for a layer without such weights or a model that is not
     built.
     """
-    found = ways(model_in(model))
+    found = ways(model_in(model).layers)
     name = _default(found, image_shape) if layer is None else place_in(found, layer)
     return _drawn(_weights(name, found[name], image_shape), name, found[name][-1], figure)
 

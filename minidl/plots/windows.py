@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minidl.arrays import Array
-from minidl.data import Index
-from minidl.layer import Layer
-from minidl.shapes import Pair, pair, whole
+from minidl.layers.base import Layer
+from minidl.utils.arrays import Array
+from minidl.utils.data import Index
+from minidl.utils.validation import Pair, pair, whole
 
 Region = tuple[int, int, int, int]  # of an input: top, left, height, width, in cells
 

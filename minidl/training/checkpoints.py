@@ -1,8 +1,8 @@
-"""What a checkpoint holds: a trainer and where its fit stands, as numbers and names. Its file: saving/files.py.
+"""What a checkpoint holds: a trainer and where its fit stands, as numbers and names.
 
 A part (loss, metric, optimizer, learning rate) is a name of ours, or the name of a user's function or class with the
 constructor's arguments: which function or class that is, the user says at `resume`. What an optimizer or a learning
-rate remembers: remembered.py.
+rate remembers: optimizer_state.py. The file: saving/safetensors_file.py.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 import numpy as np
 
 from minidl import losses, metrics, optimizers, schedules
-from minidl.arrays import Array
-from minidl.history import History
-from minidl.saving.encoding import decode, encode
-from minidl.saving.files import FileError
-from minidl.saving.recipes import Recipes, check_names, check_settings
-from minidl.saving.recipes import decode as decode_recipe
+from minidl.callbacks.callback_list import State
+from minidl.engine.layer_list import OUR_LAYERS
+from minidl.saving.json_codec import decode, encode
+from minidl.saving.object_codec import Recipes, check_names, check_settings
+from minidl.saving.object_codec import decode as decode_recipe
+from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
-from minidl.shapes import whole
-from minidl.stack import OUR_LAYERS
-from minidl.training.fitting import Position
-from minidl.training.hooks import State
-from minidl.training.learner import Learner
-from minidl.training.remembered import Arrays, check_shared, remember, remembered
+from minidl.training.base_trainer import Learner
+from minidl.training.fit_loop import Position
+from minidl.training.history import History
+from minidl.training.optimizer_state import Arrays, check_shared, remember, remembered
+from minidl.utils.arrays import Array
+from minidl.utils.validation import whole
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]

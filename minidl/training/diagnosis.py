@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from minidl.arrays import Array
-from minidl.freezing import trainings
-from minidl.layer import Layer
+from minidl.engine.eval_copy import twins
+from minidl.engine.flat_parameters import Parameters
+from minidl.engine.network import Network, stage_of
+from minidl.engine.param_groups import trainings
+from minidl.engine.stages import Stage
+from minidl.layers.base import Layer
 from minidl.losses import Loss, checked_loss
-from minidl.network import Network, stage_of
-from minidl.parameters import Parameters
 from minidl.sequential import Sequential
-from minidl.stages import Stage
 from minidl.training.steps import Batches
+from minidl.utils.arrays import Array
 
 TOLD = 5  # examples that a message names
 TRIES = 100  # runs of one layer's backward that look for the examples behind a gradient
@@ -180,19 +180,6 @@ class Rerun:
     def _examples(self, values: Array) -> str:
         """The examples whose values are not finite."""
         return _numbered(self.rows[~_finite_rows(values)])
-
-
-def twins(
-    layers: Sequence[Layer], *others: Any, shared: Sequence[Any] = (), instead: Mapping[int, Any] | None = None
-) -> tuple[Any, ...]:
-    """Copies of the layers, parameters included, and of what may refer to them; ops, which hold no state, are shared.
-
-    The copies want a home: Parameters(layers, dtype). shared: what is not copied either; instead: what stands in the
-    copies for something, by the id of that.
-    """
-    leaves = [leaf for layer in layers for leaf in layer.leaves()]
-    known = {id(one): one for one in (*(op for leaf in leaves for op in (leaf.op, *leaf.ops)), *shared)}
-    return copy.deepcopy((layers, *others), known | dict(instead or {}))
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:

@@ -7,19 +7,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.arrays import Array
-from minidl.container import title
-from minidl.network import Network
-from minidl.param import Param
-from minidl.parameters import Parameters
-from minidl.per_example import Wanted, check_apart, wanted_of
-from minidl.places import place_in, ways
+from minidl.engine.eval_copy import settled
+from minidl.engine.flat_parameters import Parameters
+from minidl.engine.layer_paths import place_in, ways
+from minidl.engine.network import Network
+from minidl.engine.per_example import Wanted, check_apart, wanted_of
+from minidl.layers.container import title
+from minidl.layers.param import Param
 from minidl.sequential import Sequential
-from minidl.shapes import flag
-from minidl.training.learner import Learner
+from minidl.training.base_trainer import Learner
+from minidl.training.labeled_data import Supervised
 from minidl.training.per_example_steps import fill
-from minidl.training.settled import settled
-from minidl.training.supervised import Supervised
+from minidl.utils.arrays import Array
+from minidl.utils.validation import flag
 
 
 def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[str, Param]:
@@ -28,7 +28,7 @@ def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[st
         raise ValueError("model: expected parameters that are trained, it has none, or all are frozen")
     if layers is None:
         return trained
-    found = ways(model)
+    found = ways(model.layers)
     names: list[str] = []
     places = list(layers) if np.iterable(layers) and not isinstance(layers, (str, bytes)) else [layers]
     if not places:

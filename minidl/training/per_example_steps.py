@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from minidl.arrays import Array
-from minidl.layer import drew
+from minidl.distributed.communicator import ALONE
+from minidl.engine.network import Network
+from minidl.engine.per_example import Wanted, check_apart, kept_apart, tells, wanted_of
+from minidl.layers.base import drew
 from minidl.losses import Loss, checked_loss
-from minidl.network import Network
-from minidl.per_example import Wanted, check_apart, kept_apart, tells, wanted_of
-from minidl.team import ALONE
 from minidl.training.steps import Batches, Steps
+from minidl.utils.arrays import Array
 from minidl_c.update import Update
 
 AT_ONCE = 256  # examples: a tile for each of 16 threads, and the memory of so large a batch

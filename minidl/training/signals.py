@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from minidl.team import ALONE, Alone
+from minidl.distributed.communicator import ALONE, Alone
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # a SIGTERM first: it saves
 

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.arrays import Array
-from minidl.data import Examples, Index
+from minidl.distributed.communicator import ALONE, Alone
+from minidl.engine.lowering import plan_of
+from minidl.engine.network import Network
+from minidl.engine.stages import Trainings
 from minidl.losses import Loss, checked_loss
-from minidl.lowering import plan_of
-from minidl.network import Network
 from minidl.sequential import Sequential
-from minidl.stages import Trainings
-from minidl.team import ALONE, Alone
+from minidl.utils.arrays import Array
+from minidl.utils.data import Examples, Index
 from minidl_c.clip import clip
 from minidl_c.sharing import share_of
 from minidl_c.update import Update

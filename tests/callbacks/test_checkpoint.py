@@ -9,7 +9,7 @@ from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
 from minidl.layers import Dense, LayerNorm
 from minidl.optimizers import SGD, Adam
-from minidl.saving import files
+from minidl.saving import safetensors_file
 
 X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
 Y = np.arange(20) % 2
@@ -209,7 +209,7 @@ class Talkative:
         pass
 
     def state_dict(self):
-        return {"words": ["word" * 100] * (files.MAX_HEADER // 300)}
+        return {"words": ["word" * 100] * (safetensors_file.MAX_HEADER // 300)}
 
     def load_state_dict(self, state):
         pass
@@ -217,6 +217,8 @@ class Talkative:
 
 def test_a_header_that_is_too_large_is_told_before_the_first_step(tmp_path):
     trainer = Trainer(Sequential([Dense(2)], (2,)), "softmax_cross_entropy", SGD(0.1))
-    with pytest.raises(ValueError, match=f"header: expected at most {files.MAX_HEADER} bytes, got .* fewer tensors"):
+    with pytest.raises(
+        ValueError, match=f"header: expected at most {safetensors_file.MAX_HEADER} bytes, got .* fewer tensors"
+    ):
         trainer.fit(np.ones((4, 2)), [0, 1, 0, 1], callbacks=[Talkative(), Checkpoint(tmp_path / "ck")], verbose=0)
     assert trainer.step == 0 and not list(tmp_path.iterdir())

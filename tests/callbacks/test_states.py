@@ -5,7 +5,7 @@ import pytest
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping, ReduceOnPlateau, WeightAverage
-from minidl.callbacks.states import arrays_like
+from minidl.callbacks.state_checks import arrays_like
 from minidl.layers import Dense
 from minidl.optimizers import SGD
 

@@ -7,7 +7,7 @@ import json
 import random
 from typing import Any
 
-from minidl.saving import files
+from minidl.saving import safetensors_file
 
 NUMBERS = [0, 1, 2, 3, -1, 31, 2**31, 2**32, 10**9, 2**62, 2**63, 2**64, 10**400, 0.5, 1e308, -0.0, True, None]
 STRINGS = ["", "same", "F32", "F64", "BF16", "Dense", "Doubled", "os.system", "../../etc/passwd", "é\0"]
@@ -64,7 +64,7 @@ def change(value: Any, rng: random.Random) -> None:
 
 def sealed(text: str, tensors: bytes) -> bytes:
     """A file with this header, whose digest is right."""
-    return files._seal(files._framed(text.encode("utf-8", "surrogatepass"))) + tensors
+    return safetensors_file._seal(safetensors_file._framed(text.encode("utf-8", "surrogatepass"))) + tensors
 
 
 def dump(value: Any, sort_keys: bool = False) -> str:
@@ -118,7 +118,7 @@ def bombs(good: bytes) -> dict[str, bytes]:
         metadata = header["__metadata__"] | {"config": config}
         return dump(header | {"__metadata__": metadata})
 
-    room = files.MAX_HEADER - 4000
+    room = safetensors_file.MAX_HEADER - 4000
     many = {f"{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(room // 60)}
     model = json.loads(header["__metadata__"]["config"])
     relu = {"minidl": ["ReLU", {}]}

@@ -30,7 +30,7 @@ from samples import load_checkpoint, save_checkpoint
 
 from minidl import Layer, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
-from minidl.saving import files
+from minidl.saving import safetensors_file
 
 SLACK = 16 * 2**20  # bytes beyond the file and twice its tensors
 SECONDS = 1.0  # for one file
@@ -131,7 +131,7 @@ def attempt(kind: Kind, path: Path, content: bytes) -> tuple[Any, str | None]:
     try:
         with memory_limited(3 * len(content) + SLACK), WATCH.on(path):
             loaded = kind.load(path)
-    except files.FileError as error:
+    except safetensors_file.FileError as error:
         if str(path) not in str(error):
             wrong = f"an error without the path: {error}"
     except BaseException as error:
@@ -261,12 +261,12 @@ def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
 def canaries(folder: Path) -> list[str]:
     """The defects that are not found, out of three: no digests, code while loading, memory without need."""
     missed = []
-    with patched(files, "_equal", lambda told, found: True):
+    with patched(safetensors_file, "_equal", lambda told, found: True):
         blind = Campaign(KINDS["model"], folder)
         flips(blind)
         if not any("loads silently" in finding for finding in blind.findings):
             missed.append("a reader without digests")
-    deserialized = files._tensors
+    deserialized = safetensors_file._tensors
 
     def compiling(content: bytes) -> Any:
         compile("1", "name", "eval")
@@ -278,7 +278,7 @@ def canaries(folder: Path) -> list[str]:
 
     defects = (("code that is compiled while loading", "compile", compiling), ("32 MB too many", "Memory", greedy))
     for what, said, reader in defects:
-        with patched(files, "_tensors", reader):
+        with patched(safetensors_file, "_tensors", reader):
             campaign = Campaign(KINDS["model"], folder)
             campaign.hostile("canary", campaign.good)
             if not any(said in finding for finding in campaign.findings):

@@ -9,8 +9,8 @@ from ranks import Rank, played
 import minidl
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
-from minidl.optimizer import Optimizer
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
+from minidl.optimizers.base import Optimizer
 
 
 def _image_layer(rng):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from minidl.layer import Layer
+from minidl.layers.base import Layer
 
 
 def functional():

@@ -16,7 +16,7 @@ from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.layers import BatchNorm1D, Dense, Dropout, ReLU
 from minidl.losses import Huber
 from minidl.optimizers import SGD
-from minidl.saving.files import FileError
+from minidl.saving.safetensors_file import FileError
 from minidl.schedules import Cosine
 
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score, r2_score
 from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.estimators.stopping import Plateau
 from minidl.layers import Dense, ReLU
-from minidl.training.supervised import Supervised
+from minidl.training.labeled_data import Supervised
 
 X, Y = load_iris(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidl.onnx.branches import Join, series
-from minidl.onnx.constants import Constants
+from minidl.onnx.constant_folding import Constants
 from minidl.onnx.graph import BATCH, Graph, Node, Value
 from minidl.onnx.importing import model_of
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl.onnx.constants import FOLDS, Constants
+from minidl.onnx.constant_folding import FOLDS, Constants
 from minidl.onnx.graph import Graph, Node, Value
 
 MATRIX, ROW = np.arange(12.0, dtype="f4").reshape(3, 4), np.array([2, -7, 5])

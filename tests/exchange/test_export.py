@@ -21,7 +21,7 @@ from minidl.layers import (
     ReLU,
     Residual,
 )
-from minidl.onnx import files
+from minidl.onnx import model_file
 from minidl.onnx.operators import WRITE
 
 oracle = pytest.mark.oracle("onnx", "onnxruntime")
@@ -240,7 +240,7 @@ def test_other_refusals(tmp_path, monkeypatch):
         minidl.onnx.import_model(tmp_path / "missing.onnx")
     with pytest.raises(IsADirectoryError):
         minidl.onnx.import_model(tmp_path)
-    monkeypatch.setattr(files, "MOST_BYTES", 59)  # of the 60 that the parameters have
+    monkeypatch.setattr(model_file, "MOST_BYTES", 59)  # of the 60 that the parameters have
     with pytest.raises(ValueError, match="model: expected parameters of less than 2 GB"):
         minidl.onnx.export(model, path)
     assert list(tmp_path.iterdir()) == []

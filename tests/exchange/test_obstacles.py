@@ -6,8 +6,8 @@ import pytest
 from exchange.graphs import Graph
 
 from minidl.onnx import import_model
-from minidl.onnx.files import from_bytes
 from minidl.onnx.importing import model_of
+from minidl.onnx.model_file import from_bytes
 
 BLIND = "where shapes are not known, only operators were looked at"
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from exchange.operator_cases import CASES, REFUSED, STATISTICS, VECTOR, Case
 
-from minidl.onnx.files import to_bytes
 from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.importing import model_of
+from minidl.onnx.model_file import to_bytes
 from minidl.onnx.operators import READ
 
 # Operators without attributes, constants or an order, and those that leave examples as they are.

@@ -7,8 +7,8 @@ from exchange.nets import DRAWS, DTYPES, NETS, drawn, net
 from minidl import Sequential
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Flatten, GlobalAvgPool2D, RandomFlip, ReLU, Rescale
 from minidl.onnx import export, import_model
-from minidl.onnx.files import from_bytes, to_bytes
 from minidl.onnx.importing import exported, model_of
+from minidl.onnx.model_file import from_bytes, to_bytes
 
 pytestmark = pytest.mark.oracle("onnx")
 

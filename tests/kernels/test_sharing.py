@@ -8,7 +8,6 @@ import pytest
 from ranks import played
 
 from minidl import Sequential, Trainer
-from minidl.data import Examples
 from minidl.layers import (
     BatchNorm1D,
     BatchNorm2D,
@@ -25,7 +24,8 @@ from minidl.layers import (
     Tanh,
 )
 from minidl.optimizers import SGD
-from minidl.training.supervised import Supervised
+from minidl.training.labeled_data import Supervised
+from minidl.utils.data import Examples
 
 SHAPE, CLASSES = (2, 9, 8), 4
 RANKS = (2, 3, 4, 7, 17)

@@ -7,11 +7,11 @@ import pytest
 import reference as ref
 
 from minidl import Layer, Sequential, Trainer
+from minidl.engine.flat_parameters import Parameters
+from minidl.engine.network import Network
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, ReLU
 from minidl.losses import softmax_cross_entropy
-from minidl.network import Network
 from minidl.optimizers import SGD
-from minidl.parameters import Parameters
 from minidl.testing import check_layer
 
 DTYPES = ("float32", "float64")

@@ -8,10 +8,10 @@ from mpi.nets import images
 from minidl import Sequential, Trainer
 from minidl.callbacks import EarlyStopping
 from minidl.distributed import MPI
-from minidl.layer import Layer
+from minidl.distributed.communicator import ALONE
 from minidl.layers import Dense, Flatten, Rescale
+from minidl.layers.base import Layer
 from minidl.optimizers import SGD
-from minidl.team import ALONE
 
 team = MPI() if __name__ == "__main__" else ALONE
 X, y = images(64)

@@ -9,9 +9,7 @@ import numpy as np
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import CSVLogger, EarlyStopping
-from minidl.data import CHUNK
 from minidl.distributed import MPI
-from minidl.layer import Layer
 from minidl.layers import (
     BatchNorm1D,
     BatchNorm2D,
@@ -24,7 +22,9 @@ from minidl.layers import (
     ReLU,
     Rescale,
 )
+from minidl.layers.base import Layer
 from minidl.optimizers import SGD, Adam
+from minidl.utils.data import CHUNK
 
 
 class Looking:

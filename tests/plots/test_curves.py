@@ -8,7 +8,7 @@ pytest.importorskip("matplotlib")
 from drawn import SIZES, check_readable, figure_of, texts
 from matplotlib.figure import Figure
 
-from minidl.history import History
+from minidl.training.history import History
 
 NAN = float("nan")
 

@@ -12,8 +12,8 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from minidl.history import History
 from minidl.plots.figures import counted, inches, ready, room, shortened, wrapped
+from minidl.training.history import History
 
 HISTORY = History(epoch=[0, 1], loss=[1.0, 0.5])
 

@@ -10,6 +10,7 @@ pytest.importorskip("matplotlib")
 from faulty_layers import Center, Scale
 
 from minidl import Layer, Sequential, losses
+from minidl.engine.layer_paths import ways
 from minidl.layers import (
     BatchNorm2D,
     Block,
@@ -27,11 +28,10 @@ from minidl.layers import (
     Rescale,
     Residual,
 )  # fmt: skip
-from minidl.places import ways
-from minidl.plots import routes as module
-from minidl.plots.routes import routes, winners
+from minidl.plots import receptive_fields as module
+from minidl.plots.receptive_fields import routes, winners
 from minidl.plots.windows import View, Windows
-from minidl.training.supervised import Supervised
+from minidl.training.labeled_data import Supervised
 from minidl_c.batch import forward_batch
 
 RNG = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def winners_by_numpy(pool, x):
 
 
 def seen(model, X, y, layer, loss="mean_squared_error", most=3):
-    found = ways(model)[layer]
+    found = ways(model.layers)[layer]
     data = Supervised.accept(model, losses.get(loss), X, y)
     return found[-1], routes(model, found, int(layer.split(".")[0]), data, losses.get(loss), most)
 
@@ -236,7 +236,7 @@ def test_nothing_changes(own, frozen):
         raise KeyError("no loss")
 
     with pytest.raises(KeyError):
-        routes(model, ways(model)["2.1"], 2, Supervised.accept(model, broken, X, y), broken, 2)
+        routes(model, ways(model.layers)["2.1"], 2, Supervised.accept(model, broken, X, y), broken, 2)
     assert everything(model) == before and all(layer.trainable for layer in model.layers[1:])
     np.testing.assert_array_equal(model.backward(y), other.backward(y))  # of the forward before
     np.testing.assert_array_equal(model.forward(X, training=True), other.forward(X, training=True))  # the same masks

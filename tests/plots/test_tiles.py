@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from minidl.plots.tiles import GAP, LABEL, LARGEST, LEAST, TALL, arranged, colours, pictures, tile_ratio
+from minidl.plots.image_grid import GAP, LABEL, LARGEST, LEAST, TALL, arranged, colours, pictures, tile_ratio
 
 RNG = np.random.default_rng(0)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from minidl.saving import files
-from minidl.saving.files import FileError
+from minidl.saving import safetensors_file
+from minidl.saving.safetensors_file import FileError
 
 CONFIG = {"a": [1, None, "ä"], "b": {"deep": [[]]}}
 TENSORS = {
@@ -17,14 +17,14 @@ TENSORS = {
 
 
 def test_they_are_the_bytes_of_the_file(tmp_path):
-    files.write(tmp_path / "file", "model", CONFIG, TENSORS)
-    assert files.to_bytes("model", CONFIG, TENSORS) == (tmp_path / "file").read_bytes()
-    (tmp_path / "other").write_bytes(files.to_bytes("checkpoint", CONFIG, TENSORS))
-    assert files.read(tmp_path / "other", "checkpoint")[0] == CONFIG
+    safetensors_file.write(tmp_path / "file", "model", CONFIG, TENSORS)
+    assert safetensors_file.to_bytes("model", CONFIG, TENSORS) == (tmp_path / "file").read_bytes()
+    (tmp_path / "other").write_bytes(safetensors_file.to_bytes("checkpoint", CONFIG, TENSORS))
+    assert safetensors_file.read(tmp_path / "other", "checkpoint")[0] == CONFIG
 
 
 def test_what_goes_in_comes_out():
-    config, tensors = files.from_bytes(files.to_bytes("model", CONFIG, TENSORS), "model")
+    config, tensors = safetensors_file.from_bytes(safetensors_file.to_bytes("model", CONFIG, TENSORS), "model")
     assert config == CONFIG and list(tensors) == list(TENSORS)
     for name, array in tensors.items():
         np.testing.assert_array_equal(array, TENSORS[name])
@@ -32,31 +32,31 @@ def test_what_goes_in_comes_out():
 
 
 def test_any_bytes_will_do():
-    content = files.to_bytes("model", CONFIG, TENSORS)
+    content = safetensors_file.to_bytes("model", CONFIG, TENSORS)
     for kind in (bytearray, memoryview):
-        np.testing.assert_array_equal(files.from_bytes(kind(content), "model")[1]["big"], TENSORS["big"])
+        np.testing.assert_array_equal(safetensors_file.from_bytes(kind(content), "model")[1]["big"], TENSORS["big"])
 
 
 def test_every_changed_bit_is_told():
-    content = files.to_bytes("model", {}, {"w": np.arange(2, dtype="f4")})
+    content = safetensors_file.to_bytes("model", {}, {"w": np.arange(2, dtype="f4")})
     for place in range(8 * len(content)):
         damaged = bytearray(content)
         damaged[place // 8] ^= 1 << place % 8
         with pytest.raises(FileError):
-            files.from_bytes(bytes(damaged), "model")
+            safetensors_file.from_bytes(bytes(damaged), "model")
 
 
 def test_other_lengths_and_kinds_are_refused():
-    content = files.to_bytes("model", CONFIG, TENSORS)
+    content = safetensors_file.to_bytes("model", CONFIG, TENSORS)
     for wrong in (b"", content[:7], content[:100], content[:-1], content + b"\0", b"\0" * 1000):
         with pytest.raises(FileError):
-            files.from_bytes(wrong, "model")
+            safetensors_file.from_bytes(wrong, "model")
     with pytest.raises(FileError, match="expected a checkpoint file, got a 'model' file"):
-        files.from_bytes(content, "checkpoint")
+        safetensors_file.from_bytes(content, "checkpoint")
 
 
 def test_what_a_file_cannot_hold_is_refused():
     with pytest.raises(TypeError, match="tensor 'w': expected integers or real numbers"):
-        files.to_bytes("model", {}, {"w": np.array(["a"])})
+        safetensors_file.to_bytes("model", {}, {"w": np.array(["a"])})
     with pytest.raises(ValueError, match=r"(?i)nan|range"):
-        files.to_bytes("model", {"x": float("nan")}, {})
+        safetensors_file.to_bytes("model", {"x": float("nan")}, {})

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from minidl.saving.encoding import DEEPEST, decode, encode
+from minidl.saving.json_codec import DEEPEST, decode, encode
 
 
 def nothing(value, where):

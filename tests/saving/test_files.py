@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from safetensors import safe_open
 
-from minidl.saving import files
-from minidl.saving.files import FileError
+from minidl.saving import safetensors_file
+from minidl.saving.safetensors_file import FileError
 
 CONFIG = {"b": [1, 2.5, None, True, "ä"], "a": {"deep": [[]]}}
 TENSORS = {
@@ -35,7 +35,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def content(path):
-    files.write(path, "model", CONFIG, TENSORS)
+    safetensors_file.write(path, "model", CONFIG, TENSORS)
     return path.read_bytes()
 
 
@@ -48,18 +48,18 @@ def parts(content):
 def sealed(header, data=b""):
     """A file whose header's digest is right, whatever the header says."""
     text = header if isinstance(header, str) else json.dumps(header, separators=(",", ":"))
-    return files._seal(files._framed(text.encode())) + data
+    return safetensors_file._seal(safetensors_file._framed(text.encode())) + data
 
 
 def refused(path, content, said, kind="model"):
     path.write_bytes(content)
     with pytest.raises(FileError, match=f"^{path}: .*{said}"):
-        files.read(path, kind)
+        safetensors_file.read(path, kind)
 
 
 # ---- what goes in comes out
 def test_a_round_trip_keeps_everything(path, content):
-    config, tensors = files.read(path, "model")
+    config, tensors = safetensors_file.read(path, "model")
     assert config == CONFIG and list(tensors) == list(TENSORS)
     for name, array in tensors.items():
         expected = TENSORS[name]
@@ -68,21 +68,21 @@ def test_a_round_trip_keeps_everything(path, content):
         assert array.flags.writeable and array.flags.owndata and array.flags.aligned and array.flags.c_contiguous
 
 
-@pytest.mark.parametrize("code", files.DTYPES.values())
+@pytest.mark.parametrize("code", safetensors_file.DTYPES.values())
 def test_every_dtype_and_any_layout(path, code):
     values = (np.arange(24) % 128).astype(code).reshape(2, 3, 4)
     given = {"C": values, "F": np.asfortranarray(values), "big": values.astype(values.dtype.newbyteorder(">"))}
     given |= {"strided": np.repeat(values, 2, axis=2)[:, :, ::2], "reversed": values[::-1, :, ::-1]}
-    files.write(path, "model", {}, given)
-    for name, array in files.read(path, "model")[1].items():
+    safetensors_file.write(path, "model", {}, given)
+    for name, array in safetensors_file.read(path, "model")[1].items():
         np.testing.assert_array_equal(array, given[name])
         assert array.dtype == values.dtype
 
 
 def test_numbers_that_are_not_finite_are_kept_to_the_bit(path):
     bits = np.array([0x7FC00001, 0xFFC12345, 0x7F800000, 0x80000000, 1], "u4")
-    files.write(path, "model", {}, {"x": bits.view("f4")})
-    np.testing.assert_array_equal(files.read(path, "model")[1]["x"].view("u4"), bits)
+    safetensors_file.write(path, "model", {}, {"x": bits.view("f4")})
+    np.testing.assert_array_equal(safetensors_file.read(path, "model")[1]["x"].view("u4"), bits)
 
 
 def test_the_library_reads_it(path, content):
@@ -95,23 +95,25 @@ def test_the_library_reads_it(path, content):
 
 def test_the_same_content_gives_the_same_bytes(path, content, tmp_path):
     twin = tmp_path / "twin"
-    files.write(twin, "model", dict(reversed(CONFIG.items())), {name: a.copy("F") for name, a in TENSORS.items()})
+    safetensors_file.write(
+        twin, "model", dict(reversed(CONFIG.items())), {name: a.copy("F") for name, a in TENSORS.items()}
+    )
     assert twin.read_bytes() == content
-    config, tensors = files.read(path, "model")
-    files.write(twin, "model", config, tensors)
+    config, tensors = safetensors_file.read(path, "model")
+    safetensors_file.write(twin, "model", config, tensors)
     assert twin.read_bytes() == content
     assert len(content) == 8 + int.from_bytes(content[:8], "little") + sum(a.nbytes for a in TENSORS.values())
     assert int.from_bytes(content[:8], "little") % 8 == 0
 
 
 def test_no_tensors_at_all(path):
-    files.write(path, "checkpoint", {}, {})
-    assert files.read(path, "checkpoint") == ({}, {})
+    safetensors_file.write(path, "checkpoint", {}, {})
+    assert safetensors_file.read(path, "checkpoint") == ({}, {})
 
 
 def test_kinds_are_told_apart(path, content):
     with pytest.raises(FileError, match=f"{path}: expected a checkpoint file, got a 'model' file"):
-        files.read(path, "checkpoint")
+        safetensors_file.read(path, "checkpoint")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +128,7 @@ def test_kinds_are_told_apart(path, content):
         ({}, {"x": np.array([True])}, TypeError, "tensor 'x'.*bool"),
         ({}, {"__metadata__": np.ones(2)}, ValueError, "tensors: .*__metadata__"),
         ({}, {"\ud800": np.ones(2)}, ValueError, "surrogates"),
-        ({"x": "y" * files.MAX_HEADER}, {}, ValueError, "header: expected at most"),
+        ({"x": "y" * safetensors_file.MAX_HEADER}, {}, ValueError, "header: expected at most"),
         ({"x": [[]] * 40_000}, {}, ValueError, "expected JSON that takes less than"),
         ({"x": 10**400}, {}, ValueError, "expected numbers of at most 400 digits, got 401"),
         ({"x": json.loads("[" * 110 + "]" * 110)}, {}, ValueError, "config: expected JSON at most 100 deep"),
@@ -136,7 +138,7 @@ def test_kinds_are_told_apart(path, content):
 def test_what_a_file_cannot_hold_is_refused_before_anything_is_written(path, config, tensors, error, said):
     path.write_bytes(b"old")
     with pytest.raises(error, match=said):
-        files.write(path, "model", config, tensors)
+        safetensors_file.write(path, "model", config, tensors)
     assert path.read_bytes() == b"old" and len(os.listdir(path.parent)) == 1
 
 
@@ -159,7 +161,11 @@ def test_damage_says_where(path, content):
     end = 8 + int.from_bytes(content[:8], "little")
     refused(path, content[:end] + b"\1" + content[end + 1 :], "tensor '0.weight': expected the bytes that were written")
     refused(path, content[:200] + b"\1" + content[201:], "header: expected the bytes that were written")
-    upper = content[: files.SEAL.start] + content[files.SEAL].upper() + content[files.SEAL.stop :]
+    upper = (
+        content[: safetensors_file.SEAL.start]
+        + content[safetensors_file.SEAL].upper()
+        + content[safetensors_file.SEAL.stop :]
+    )
     refused(path, upper, "header: expected the bytes")
     refused(path, b"", "expected a file of minidl")
     refused(path, b"PK\3\4" + content, r"expected a file of minidl, got .* PyTorch's weights move by")
@@ -249,7 +255,7 @@ def test_evil_json(path, content):
         assert evil != text
         refused(path, sealed(evil, data), "")
     refused(path, sealed(text + " " * 8, data), "spaces up to a multiple of 8")
-    refused(path, sealed(text + " " * files.MAX_HEADER, data), "expected a file of minidl, got 8")
+    refused(path, sealed(text + " " * safetensors_file.MAX_HEADER, data), "expected a file of minidl, got 8")
 
 
 def test_a_hole_of_a_terabyte_is_refused_unread(path, content):
@@ -257,7 +263,7 @@ def test_a_hole_of_a_terabyte_is_refused_unread(path, content):
     os.truncate(path, 2**40)
     tracemalloc.start()
     with pytest.raises(FileError, match=r"expected \d+ bytes, as its header says, got 1099511627776"):
-        files.read(path, "model")
+        safetensors_file.read(path, "model")
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
 
@@ -265,16 +271,16 @@ def test_a_hole_of_a_terabyte_is_refused_unread(path, content):
 # ---- the path
 def test_what_is_no_file_is_an_oserror_that_names_it(path):
     with pytest.raises(FileNotFoundError, match=str(path)):
-        files.read(path, "model")
+        safetensors_file.read(path, "model")
     with pytest.raises(IsADirectoryError, match=str(path.parent)):
-        files.read(path.parent, "model")
+        safetensors_file.read(path.parent, "model")
     os.mkfifo(path)
     with pytest.raises(OSError, match=f"expected a regular file: '{path}'"):
-        files.read(path, "model")
+        safetensors_file.read(path, "model")
     with pytest.raises(OSError, match="expected a regular file"):
-        files.read("/dev/zero", "model")
+        safetensors_file.read("/dev/zero", "model")
     with pytest.raises(TypeError, match=r"path: expected a str or .*, got 3"):
-        files.read(3, "model")
+        safetensors_file.read(3, "model")
 
 
 def test_the_library_is_imported_when_a_file_is_read():

@@ -12,8 +12,8 @@ import pytest
 from minidl import Layer, Sequential
 from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
-from minidl.saving import files
-from minidl.saving.files import FileError
+from minidl.saving import safetensors_file
+from minidl.saving.safetensors_file import FileError
 
 
 class Three:
@@ -136,7 +136,9 @@ def written(path, **changes):
     model = Sequential([Conv2D(2, 1), Flatten(), Dense(3)], input_shape=(1, 2, 2))
     tensors = model.state_dict() | changes.pop("tensors", {})
     tensors = {name: array for name, array in tensors.items() if array is not None}
-    files.write(path, "model", {k: v for k, v in (model.recipe() | changes).items() if v is not None}, tensors)
+    safetensors_file.write(
+        path, "model", {k: v for k, v in (model.recipe() | changes).items() if v is not None}, tensors
+    )
 
 
 def layer(name, **config):
@@ -208,7 +210,7 @@ def test_a_damaged_file_a_checkpoint_and_no_file(path):
     path.write_bytes(content)
     with pytest.raises(FileError, match=rf"^{path}: tensor '2\.bias': .*damaged"):
         Sequential.load(path)
-    files.write(path, "checkpoint", {}, {})
+    safetensors_file.write(path, "checkpoint", {}, {})
     with pytest.raises(FileError, match="expected a model file, got a 'checkpoint' file"):
         Sequential.load(path)
     os.unlink(path)

@@ -9,7 +9,7 @@ import pytest
 from minidl import Layer
 from minidl.initializers import damped_he_uniform, zeros
 from minidl.layers import Dense, ReLU
-from minidl.saving.recipes import MOST, Recipes, check_names, checked_custom, decode
+from minidl.saving.object_codec import MOST, Recipes, check_names, checked_custom, decode
 
 
 def ours_function():

@@ -9,8 +9,8 @@ from broken_off import X, Y, broken_off, native
 from minidl import Sequential, Trainer
 from minidl.layers import Dense
 from minidl.optimizers import SGD
-from minidl.saving import atomic, files
-from minidl.saving.files import FileError
+from minidl.saving import atomic, safetensors_file
+from minidl.saving.safetensors_file import FileError
 from minidl.training import checkpoints
 
 
@@ -50,10 +50,10 @@ TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed",
 @pytest.mark.parametrize("value", WRONG, ids=repr)
 def test_a_valid_file_of_nonsense_is_a_file_error_or_does_no_harm(path, place, value):
     broken_off(native(), 16).save_checkpoint(path)
-    config, tensors = files.read(path, "checkpoint")
+    config, tensors = safetensors_file.read(path, "checkpoint")
     if json.dumps(config[place]) == json.dumps(value, default=str):
         return
-    files.write(path, "checkpoint", *spoil(config, tensors, [place], value))
+    safetensors_file.write(path, "checkpoint", *spoil(config, tensors, [place], value))
     try:
         trainer = Trainer.resume(path)
         trainer.train_batch(X, Y)
@@ -65,7 +65,7 @@ def test_a_valid_file_of_nonsense_is_a_file_error_or_does_no_harm(path, place, v
 @pytest.mark.parametrize("which", ["missing", "other shape", "other dtype"])
 def test_tensors_that_do_not_fit_are_refused(path, which):
     broken_off(native(), 16).save_checkpoint(path)
-    config, tensors = files.read(path, "checkpoint")
+    config, tensors = safetensors_file.read(path, "checkpoint")
     for name in tensors:
         if which == "other shape" and name.startswith("history/"):
             continue  # as many numbers as it likes
@@ -74,7 +74,7 @@ def test_tensors_that_do_not_fit_are_refused(path, which):
             del spoilt[name]
         else:
             spoilt[name] = np.zeros(3) if which == "other shape" else tensors[name].astype("int8")
-        files.write(path, "checkpoint", config, spoilt)
+        safetensors_file.write(path, "checkpoint", config, spoilt)
         with pytest.raises(FileError):
             Trainer.resume(path)
 
@@ -102,6 +102,6 @@ def test_a_state_that_could_not_be_saved_again_is_refused(path):
     trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(Careful(0.1)))
     config, tensors = checkpoints.pack(trainer, None)
     config["remembered"]["dict"][0][1]["object"][1]["dict"][0][1] = "../../etc/passwd"
-    files.write(path, checkpoints.KIND, config, tensors)
+    safetensors_file.write(path, checkpoints.KIND, config, tensors)
     with pytest.raises(FileError, match="cannot resume from this checkpoint"):
         Trainer.resume(path, custom={"Careful": Careful})

@@ -25,8 +25,8 @@ from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
-from minidl.saving import files
-from minidl.saving.files import FileError
+from minidl.saving import safetensors_file
+from minidl.saving.safetensors_file import FileError
 from minidl.schedules import Cosine, Exponential, MultiStep, OneCycle, Polynomial, Step
 
 
@@ -431,10 +431,10 @@ def test_what_would_come_back_as_something_else_is_refused(path, optimizer, said
 )
 def test_a_position_that_contradicts_itself_is_refused(path, change):
     broken_off(native(), 16).save_checkpoint(path)
-    config, tensors = files.read(path, "checkpoint")
+    config, tensors = safetensors_file.read(path, "checkpoint")
     pairs = config["position"]["dict"]
     config["position"]["dict"] = [[name, change.get(name, value)] for name, value in pairs]
-    files.write(path, "checkpoint", config, tensors)
+    safetensors_file.write(path, "checkpoint", config, tensors)
     with pytest.raises(FileError):
         Trainer.resume(path)
 

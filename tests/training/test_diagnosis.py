@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
-from minidl.data import Examples
 from minidl.initializers import ones
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl.training.diagnosis import Rerun
 from minidl.training.steps import Batches, make_steps
+from minidl.utils.data import Examples
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(45, 1, 8, 8)).astype("float32"), RNG.integers(0, 3, 45)

@@ -8,7 +8,7 @@ import pytest
 from minidl import Sequential, Trainer
 from minidl.layers import Dense, Flatten
 from minidl.optimizers import SGD
-from minidl.training.kept import MOST, MOST_BYTES, _places
+from minidl.training.sample_buffer import MOST, MOST_BYTES, _places
 
 SHAPE = (1, 4, 4)
 

@@ -11,7 +11,7 @@ from minidl import Sequential, Trainer
 from minidl.callbacks import EarlyStopping
 from minidl.layers import Dense, ReLU
 from minidl.optimizers import SGD, Adam
-from minidl.saving.files import FileError
+from minidl.saving.safetensors_file import FileError
 
 WAYS = [lambda trainer: pickle.loads(pickle.dumps(trainer)), copy.deepcopy, copy.copy]
 

@@ -41,7 +41,7 @@ from minidl.losses import (
 from minidl.optimizers import SGD, Adam, RMSprop
 from minidl.schedules import Cosine
 from minidl.training.report import _probe
-from minidl.training.report.guessing import guessing
+from minidl.training.report.baseline import guessing
 
 DATA = load_digits()
 X, Y = DATA.X_train, DATA.y_train

@@ -8,7 +8,7 @@ from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 from minidl.optimizers import SGD, Adam, RMSprop
 from minidl.schedules import Cosine
-from minidl.training.remembered import DEEPEST
+from minidl.training.optimizer_state import DEEPEST
 
 
 class Lookahead:

@@ -32,7 +32,7 @@ from minidl.layers import (
 )  # fmt: skip
 from minidl.optimizers import SGD, Adam, AdamW, RMSprop
 from minidl.schedules import Cosine
-from minidl.training.report import limits
+from minidl.training.report import thresholds
 
 DATA = load_digits()
 X, Y = DATA.X_train, DATA.y_train
@@ -140,7 +140,7 @@ def test_dead_units(seed, dtype):
     sample = trainer.kept.sample(trainer.task).X.reshape(-1, 1, 8, 8)
     share = float((trainer.model[:4].predict(sample) == 0).all(axis=0).mean())
     assert finding.layer == "layer 3, ReLU"
-    assert finding.measured == share > limits.DEAD_UNITS
+    assert finding.measured == share > thresholds.DEAD_UNITS
     assert f"{share * 64:.0f} of 64 units ({share:.0%}) are off for all 242 examples" in finding.message
     assert "smaller lr than 5" in finding.message
 

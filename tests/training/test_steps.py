@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
-from minidl.data import fingerprint
 from minidl.initializers import ones, zeros
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl.training.steps import FusedSteps, StagedSteps, make_steps
+from minidl.utils.data import fingerprint
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(45, 1, 6, 6)).astype("float32"), RNG.integers(0, 3, 45)
@@ -278,7 +278,7 @@ def test_a_step_that_breaks_off_does_not_count(monkeypatch):
             return super().backward(dy)
 
     trainer, twin = (trainer_of(Flatten(), Dense(6), layer) for layer in (Fails(), Same()))
-    monkeypatch.setattr("minidl.training.fitting.CHUNK_SECONDS", 60)  # all but the first step in one chunk
+    monkeypatch.setattr("minidl.training.fit_loop.CHUNK_SECONDS", 60)  # all but the first step in one chunk
     with pytest.raises(RuntimeError, match="the fortieth"):
         trainer.fit(X, Y, 1, 1, shuffle=False, verbose=0)
     for row in range(39):

@@ -5,12 +5,12 @@ be imported, each with the function that makes layers of a node. Containers, and
 `minidl.onnx.exporting` and `minidl.onnx.importing`.
 """
 
-from minidl.layer import Layer
-from minidl.onnx.operators import activations, convolutions, dense, norms, numbers, pools, shapes
-from minidl.onnx.reading import Read
-from minidl.onnx.writing import Write
+from minidl.layers.base import Layer
+from minidl.onnx.node_reader import Read
+from minidl.onnx.node_writer import Write
+from minidl.onnx.operators import activations, arithmetic, convolutions, dense, norms, pools, shapes
 
-FAMILIES = (activations, convolutions, dense, norms, numbers, pools, shapes)
+FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes)
 
 WRITE: dict[type[Layer], Write] = {cls: write for family in FAMILIES for cls, write in family.WRITE.items()}
 READ: dict[str, Read] = {op: read for family in FAMILIES for op, read in family.READ.items()}

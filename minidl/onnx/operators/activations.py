@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.layer import Layer
 from minidl.layers import ELU, GELU, Hardswish, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax, Tanh
-from minidl.onnx.reading import Made, Operator, Read, by_channel
-from minidl.onnx.writing import Place, Write
+from minidl.layers.base import Layer
+from minidl.onnx.node_reader import Made, Operator, Read, by_channel
+from minidl.onnx.node_writer import Place, Write
 
 
 def same(op: str) -> Write:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from minidl.layer import Layer
 from minidl.layers import Conv2D, ConvTranspose2D, DepthwiseConv2D, Pad2D
+from minidl.layers.base import Layer
+from minidl.onnx.node_reader import Made, Operator, Read
+from minidl.onnx.node_writer import Place, Write
 from minidl.onnx.operators.windows import sides_around, told, whole_pair
-from minidl.onnx.reading import Made, Operator, Read
-from minidl.onnx.writing import Place, Write
-from minidl.shapes import image, pair, zeros_around
+from minidl.utils.validation import image, pair, zeros_around
 
 
 def write_conv(at: Place, x: str) -> str:

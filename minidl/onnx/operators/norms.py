@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.layer import Layer
 from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm
-from minidl.onnx.reading import Made, Operator, Read
-from minidl.onnx.writing import Place, Write
-from minidl.shapes import Shape
+from minidl.layers.base import Layer
+from minidl.onnx.node_reader import Made, Operator, Read
+from minidl.onnx.node_writer import Place, Write
+from minidl.utils.validation import Shape
 
 
 def affine(at: Place, shape: Shape) -> tuple[str, str]:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from minidl.layer import Layer
 from minidl.layers import AvgPool2D, GlobalAvgPool2D, GlobalMaxPool2D, MaxPool2D, Pad2D, Reshape
+from minidl.layers.base import Layer
+from minidl.onnx.node_reader import Made, Operator, Read
+from minidl.onnx.node_writer import Place, Write
 from minidl.onnx.operators.windows import sides_around, told, whole_pair
-from minidl.onnx.reading import Made, Operator, Read
-from minidl.onnx.writing import Place, Write
-from minidl.shapes import Around, Pair, pair
+from minidl.utils.validation import Around, Pair, pair
 
 
 def window_of(at: Place) -> tuple[Pair, Pair, Pair]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from minidl.layer import Layer
 from minidl.layers import Flatten, Pad2D, RandomCrop, Reshape, Upsample2D
+from minidl.layers.base import Layer
 from minidl.onnx.graph import BATCH
+from minidl.onnx.node_reader import Made, Operator, Read
+from minidl.onnx.node_writer import Place, Write
 from minidl.onnx.operators.windows import told
-from minidl.onnx.reading import Made, Operator, Read
-from minidl.onnx.writing import Place, Write
-from minidl.shapes import Shape, pair
+from minidl.utils.validation import Shape, pair
 
 
 def write_flatten(at: Place, x: str) -> str:

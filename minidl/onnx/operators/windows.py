@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from minidl.onnx.reading import Operator
-from minidl.shapes import Around, Pair, image, zeros_around
+from minidl.onnx.node_reader import Operator
+from minidl.utils.validation import Around, Pair, image, zeros_around
 
 
 def whole_pair(operator: Operator, name: str, default: int) -> Pair:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from minidl.training.kept import MOST, Sample
-from minidl.training.learner import Learner
+from minidl.training.base_trainer import Learner
+from minidl.training.labeled_data import Supervised
 from minidl.training.report import curves, symptoms
 from minidl.training.report.findings import Findings
 from minidl.training.report.probe import Probe
-from minidl.training.supervised import Supervised
+from minidl.training.sample_buffer import MOST, Sample
 
 SYMPTOMS = (
     symptoms.not_finite, symptoms.channels_last, symptoms.inputs, symptoms.unshuffled_labels, symptoms.one_class,

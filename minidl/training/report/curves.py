@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.losses import Huber, MeanAbsoluteError, MeanSquaredError
-from minidl.training.report import limits
+from minidl.training.report import thresholds
 from minidl.training.report.findings import Finding
 from minidl.training.report.probe import Probe
 
@@ -23,11 +23,11 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
     if probe.guessing is None or not _knows_nothing(probe) or next(unscaled_targets(probe), None) is not None:
         return
     (losses,) = _series(probe, "loss")
-    if len(losses) > 1 and losses[(len(losses) - 1) // 2] - losses[-1] > limits.FALLING * probe.guessing.span:
+    if len(losses) > 1 and losses[(len(losses) - 1) // 2] - losses[-1] > thresholds.FALLING * probe.guessing.span:
         return
     told = f"the loss is {probe.mean_loss:.3g} after {probe.learner.step} steps, expected well below that of guessing"
     broken = probe.learned < -1 or any(  # much worse than any beginning
-        seen.off is not None and seen.off.mean() > limits.DEAD_UNITS for seen in probe.seen
+        seen.off is not None and seen.off.mean() > thresholds.DEAD_UNITS for seen in probe.seen
     )
     advice = f"begin anew with a smaller lr than {probe.largest_rate:.3g}"
     if not broken:
@@ -41,7 +41,7 @@ def unscaled_targets(probe: Probe) -> Iterator[Finding]:
     if not isinstance(probe.loss, (Huber, MeanAbsoluteError, MeanSquaredError)) or not _knows_nothing(probe):
         return
     size = float(np.sqrt(np.mean(np.square(probe.targets, dtype=np.float64))))
-    if size > limits.LARGE_TARGETS:
+    if size > thresholds.LARGE_TARGETS:
         told = f"the root mean square of y is {size:.3g}, expected about 1, and the loss, {probe.mean_loss:.3g}, is no "
         told += f"better than guessing after {probe.learner.step} steps"
         yield Finding("unscaled targets", "", size, f"{told}: learn (y - y.mean()) / y.std()")
@@ -53,7 +53,7 @@ def diverging_loss(probe: Probe) -> Iterator[Finding]:
     if probe.guessing is None or len(losses) < 2 or _oscillates(losses, probe.guessing.span):
         return
     best, last = int(losses.argmin()), len(losses) - 1
-    if (rise := float(losses[last] - losses[best])) > limits.JUMP * probe.guessing.span:
+    if (rise := float(losses[last] - losses[best])) > thresholds.JUMP * probe.guessing.span:
         told = f"the training loss rose from {losses[best]:.3g} in epoch {best} to {losses[last]:.3g} in epoch {last}"
         advice = f"begin anew with a smaller lr than {probe.rate:.3g}, or with clip_norm=1.0"
         yield Finding("diverging loss", "", rise, f"{told}, expected a loss that falls: {advice}")
@@ -61,11 +61,11 @@ def diverging_loss(probe: Probe) -> Iterator[Finding]:
 
 def oscillating_loss(probe: Probe) -> Iterator[Finding]:
     """A training loss that goes up and down."""
-    losses = _series(probe, "loss")[0][-limits.JUMPING :]
+    losses = _series(probe, "loss")[0][-thresholds.JUMPING :]
     if probe.guessing is not None and _oscillates(losses, probe.guessing.span):
         rises = _rises(losses)
         told = f"in the last {len(losses)} epochs the training loss rose {(rises > 0).sum()} times, by "
-        told += f"{rises.sum():.3g} altogether, expected at most {limits.JUMPS * probe.guessing.span:.3g}"
+        told += f"{rises.sum():.3g} altogether, expected at most {thresholds.JUMPS * probe.guessing.span:.3g}"
         advice = f"try a smaller lr than {probe.rate:.3g}, one that decays (minidl.schedules), or larger batches"
         yield Finding("oscillating loss", "", float(rises.sum()), f"{told}: {advice}")
 
@@ -74,15 +74,15 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
     """A validation that is much worse than training, in accuracy or else in loss."""
     losses, validation = _series(probe, "loss", "val_loss")
     right, val_right = _series(probe, "accuracy", "val_accuracy")
-    if probe.guessing is None or len(losses) < limits.LEAST_EPOCHS or not _is_apart(probe, validation):
+    if probe.guessing is None or len(losses) < thresholds.LEAST_EPOCHS or not _is_apart(probe, validation):
         return
-    most = limits.GAP * probe.guessing.span
+    most = thresholds.GAP * probe.guessing.span
     advice = "get more data, augment it (RandomShift, RandomFlip), add Dropout or weight_decay, or take a smaller model"
     for what, train, held, gaps, limit in (
-        ("accuracy", right, val_right, right - val_right, limits.ACCURACY_GAP),
+        ("accuracy", right, val_right, right - val_right, thresholds.ACCURACY_GAP),
         ("loss", losses, validation, validation - losses, most),
     ):
-        if len(gaps) >= limits.LEAST_EPOCHS and (gaps[-limits.LAST :] > limit).all():
+        if len(gaps) >= thresholds.LEAST_EPOCHS and (gaps[-thresholds.LAST :] > limit).all():
             told = f"the {what} is {train[-1]:.3g} in training and {held[-1]:.3g} in validation"
             told += f", expected at most {limit:.2g} between them"
             yield Finding("overfitting", "", float(gaps[-1]), f"{told}: {advice}")
@@ -92,14 +92,16 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
 def rising_validation(probe: Probe) -> Iterator[Finding]:
     """A validation loss that has been rising since its best epoch, while training went on falling."""
     losses, validation = _series(probe, "loss", "val_loss")
-    if probe.guessing is None or len(losses) < limits.LEAST_EPOCHS or probe.learner.stop:  # stopped early: all is well
+    if (
+        probe.guessing is None or len(losses) < thresholds.LEAST_EPOCHS or probe.learner.stop
+    ):  # stopped early: all is well
         return
     if not _is_apart(probe, validation):
         return
     best = int(validation.argmin())
-    rise = float(validation[-limits.LAST :].min() - validation[best])
-    lasts = best < len(losses) - limits.LAST and losses[-1] < losses[best]
-    if lasts and rise > limits.RISE * probe.guessing.span:
+    rise = float(validation[-thresholds.LAST :].min() - validation[best])
+    lasts = best < len(losses) - thresholds.LAST and losses[-1] < losses[best]
+    if lasts and rise > thresholds.RISE * probe.guessing.span:
         told = f"val_loss was {validation[best]:.3g} in epoch {best} and has risen to {validation[-1]:.3g}, while the "
         told += f"training loss fell from {losses[best]:.3g} to {losses[-1]:.3g}, expected both to fall"
         advice = "the model learns its examples by heart; callbacks=[EarlyStopping(patience=5)] keeps the best epoch"
@@ -108,13 +110,13 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
 
 def _knows_nothing(probe: Probe) -> bool:
     """Whether the loss is no better than that of guessing, after steps enough."""
-    return probe.learner.step >= limits.LEAST_STEPS and probe.learned < limits.LEARNED
+    return probe.learner.step >= thresholds.LEAST_STEPS and probe.learned < thresholds.LEARNED
 
 
 def _is_apart(probe: Probe, validation: Series) -> bool:
     """Whether training examples are better than the validation's when both are looked at in inference."""
     span = 0.0 if probe.guessing is None else probe.guessing.span
-    return bool(validation[-1] - probe.inferred > limits.INFERRED_GAP * span)
+    return bool(validation[-1] - probe.inferred > thresholds.INFERRED_GAP * span)
 
 
 def _series(probe: Probe, *names: str) -> tuple[Series, ...]:
@@ -133,7 +135,7 @@ def _rises(losses: Series) -> Series:
 
 def _oscillates(losses: Series, span: float) -> bool:
     """Whether the last losses rise again and again, and fall between."""
-    last = losses[-limits.JUMPING :]
+    last = losses[-thresholds.JUMPING :]
     rises, falls = _rises(last), _rises(-last)
-    up, down = rises.sum() > limits.JUMPS * span, falls.sum() > limits.JUMPS * span
+    up, down = rises.sum() > thresholds.JUMPS * span, falls.sum() > thresholds.JUMPS * span
     return bool(up and down and (rises > 0).sum() > 1)

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.arrays import Array
-from minidl.data import Index
+from minidl.engine.eval_copy import twins
+from minidl.engine.flat_parameters import Parameters
+from minidl.engine.network import Network
 from minidl.losses import checked_loss
-from minidl.network import Network
-from minidl.optimizer import rate_at
-from minidl.parameters import Parameters
-from minidl.training.diagnosis import twins
-from minidl.training.learner import Learner
+from minidl.optimizers.base import rate_at
+from minidl.training.base_trainer import Learner
+from minidl.training.labeled_data import Supervised
 from minidl.training.per_example_steps import clip_factors
-from minidl.training.report.guessing import Guessing, guessing
-from minidl.training.report.watch import Call, watched
-from minidl.training.supervised import Supervised
+from minidl.training.report.baseline import Guessing, guessing
+from minidl.training.report.instrument import Call, watched
+from minidl.utils.arrays import Array
+from minidl.utils.data import Index
 from minidl_c.clip import clip
 
 LEAST_BATCH = 32  # examples: of fewer, one step's gradient says little of the others

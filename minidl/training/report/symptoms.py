@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from minidl import channels, stack
+from minidl.engine import channel_order, layer_list
 from minidl.layers import Sigmoid, Tanh
-from minidl.training.report import limits
+from minidl.training.report import thresholds
 from minidl.training.report.findings import Finding
+from minidl.training.report.instrument import Seen
 from minidl.training.report.probe import Probe
-from minidl.training.report.watch import Seen
 
 
 def not_finite(probe: Probe) -> Iterator[Finding]:
@@ -28,38 +28,38 @@ def not_finite(probe: Probe) -> Iterator[Finding]:
 def dead_units(probe: Probe) -> Iterator[Finding]:
     """Units of ReLU and its kin that are off for every example: they get no gradient, and stay off."""
     for seen in probe.seen:
-        if seen.off is None or probe.count < limits.LEAST_EXAMPLES or _has_ends(seen):
+        if seen.off is None or probe.count < thresholds.LEAST_EXAMPLES or _has_ends(seen):
             continue
         share, count = float(seen.off.mean()), int(seen.off.sum())
-        if share > limits.DEAD_UNITS:
+        if share > thresholds.DEAD_UNITS:
             told = f"{count} of {seen.off.size} units ({share:.0%}) are off for all {probe.count} examples looked at"
             advice = f"begin anew with a smaller lr than {probe.largest_rate:.3g}, put a BatchNorm in front, or take "
-            told += f", expected at most {limits.DEAD_UNITS:.0%}: they learn nothing any more; {advice}LeakyReLU"
+            told += f", expected at most {thresholds.DEAD_UNITS:.0%}: they learn nothing any more; {advice}LeakyReLU"
             yield Finding("dead units", seen.name, share, told)
 
 
 def saturated_units(probe: Probe) -> Iterator[Finding]:
     """Sigmoid and Tanh at the ends of their range, where they are flat. (A last layer may have to be there.)"""
     for seen in probe.seen[:-1]:
-        if probe.count < limits.LEAST_EXAMPLES or not _has_ends(seen):
+        if probe.count < thresholds.LEAST_EXAMPLES or not _has_ends(seen):
             continue
         share = seen.flat / max(seen.values, 1)
-        if share > limits.SATURATED:
+        if share > thresholds.SATURATED:
             told = (
                 f"{share:.0%} of its outputs are at the ends of their range, where the slope is close to 0, expected "
             )
             advice = "scale the inputs, begin with smaller weights (glorot_uniform) and a smaller lr than "
-            told += f"at most {limits.SATURATED:.0%}: {advice}{probe.largest_rate:.3g}, or put a BatchNorm in front"
+            told += f"at most {thresholds.SATURATED:.0%}: {advice}{probe.largest_rate:.3g}, or put a BatchNorm in front"
             yield Finding("saturated units", seen.name, share, told)
 
 
 def update_sizes(probe: Probe) -> Iterator[Finding]:
     """Steps that are tiny or huge beside the weights that they change."""
-    low, high = limits.SMALL_UPDATE, limits.LARGE_UPDATE
+    low, high = thresholds.SMALL_UPDATE, thresholds.LARGE_UPDATE
     sizes = {seen.name: seen.update for seen in probe.seen if seen.update is not None}
     expected = f"expected from {low:.0e} to {high:.1g}"
     small = {name: size for name, size in sizes.items() if size < low}
-    if small and not probe.learned > limits.MUCH_TO_LEARN and not _blocked(probe):
+    if small and not probe.learned > thresholds.MUCH_TO_LEARN and not _blocked(probe):
         name = min(small, key=lambda name: small[name])
         told = f"a step changes its weights by {small[name]:.1e} of their size{_others(small)}, {expected}"
         yield Finding("small updates", name, small[name], f"{told}: try a larger lr than {probe.largest_rate:.3g}")
@@ -74,7 +74,7 @@ def update_sizes(probe: Probe) -> Iterator[Finding]:
 
 def gradient_sizes(probe: Probe) -> Iterator[Finding]:
     """Gradients that fade or grow on their way from the last layer with weights to the first."""
-    low, high = limits.VANISHING, limits.EXPLODING
+    low, high = thresholds.VANISHING, thresholds.EXPLODING
     ratios = {} if _is_dead(probe) else _gradients(probe)
     expected = f"times that of {next(reversed(ratios), '')}, expected from {low:.0e} to {high:.0e}"
     if ratios and (least := min(ratios.values())) < low:
@@ -97,28 +97,28 @@ def inputs(probe: Probe) -> Iterator[Finding]:
         if spread.deviation == 0 and not alone:
             told = f"its input is the same for all {probe.count} examples, expected examples that differ: look at X"
             yield Finding("constant inputs", seen.name, 0.0, told + ", and at the layers in front")
-        elif spread.size > limits.LARGE_INPUT:
+        elif spread.size > thresholds.LARGE_INPUT:
             told = f"the root mean square of its inputs is {spread.size:.3g} (up to {spread.largest:.3g})"
             scale = "Normalize.of(X)" + (" or Rescale(1 / 255)" if 100 < spread.largest <= 255 else "")
-            expected = f"expected about 1, at most {limits.LARGE_INPUT:.3g}: make {scale} the first layer"
+            expected = f"expected about 1, at most {thresholds.LARGE_INPUT:.3g}: make {scale} the first layer"
             yield Finding("unscaled inputs", seen.name, spread.size, f"{told}, {expected}")
-        elif spread.largest < limits.SMALL_INPUT:
+        elif spread.largest < thresholds.SMALL_INPUT:
             told = f"its inputs are at most {spread.largest:.2g}, expected numbers of about 1"
             advice = "make Normalize.of(X) the first layer, and see that nothing is scaled twice"
             yield Finding("unscaled inputs", seen.name, spread.largest, f"{told}: {advice}")
-        elif spread.centre > limits.OFF_CENTRE * spread.deviation and not alone:
+        elif spread.centre > thresholds.OFF_CENTRE * spread.deviation and not alone:
             times = spread.centre / spread.deviation
             told = f"the means of its inputs are {times:.3g} standard deviations from 0"
-            expected = f"expected at most {limits.OFF_CENTRE:.3g}: make Normalize.of(X) the first layer"
+            expected = f"expected at most {thresholds.OFF_CENTRE:.3g}: make Normalize.of(X) the first layer"
             yield Finding("unscaled inputs", seen.name, times, f"{told}, {expected}")
 
 
 def channels_last(probe: Probe) -> Iterator[Finding]:
     """Images whose channels are taken for their width."""
     model = probe.learner.model
-    name = channels.first_look(stack.named(model.layers)) if channels.last(model.input_shape) else None
+    name = channel_order.first_look(layer_list.named(model.layers)) if channel_order.last(model.input_shape) else None
     if name is not None:
-        yield Finding("channels last", name, float(model.input_shape[-1]), channels.advice(model.input_shape))
+        yield Finding("channels last", name, float(model.input_shape[-1]), channel_order.advice(model.input_shape))
 
 
 def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
     shares, sizes = table.sum(axis=0) / table.sum(), table.sum(axis=1, keepdims=True)
     expected = (1 - (1 - shares) ** sizes).sum(axis=1) - 1  # beside the class of the first example
     found = (table > 0).sum(axis=1) - 1
-    if expected.sum() > limits.LEAST_MIXED and (share := found.sum() / expected.sum()) < limits.MIXED:
+    if expected.sum() > thresholds.LEAST_MIXED and (share := found.sum() / expected.sum()) < thresholds.MIXED:
         told = f"{sizes.mean():.0f} examples looked at in each batch are of {found.mean() + 1:.1f} classes on average"
         advice = "each step unlearns the one before; fit with shuffle=True, or mix the examples before train_batch"
         told += f", expected {expected.mean() + 1:.1f}"
@@ -143,7 +143,7 @@ def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
 def one_class(probe: Probe) -> Iterator[Finding]:
     """Labels of which one is nearly all."""
     labels = probe.labels
-    if labels is None or probe.count < limits.LEAST_EXAMPLES:
+    if labels is None or probe.count < thresholds.LEAST_EXAMPLES:
         return
     shares = np.bincount(labels, probe.weights)
     shares = shares / shares.sum()
@@ -151,11 +151,9 @@ def one_class(probe: Probe) -> Iterator[Finding]:
     if share == 1:
         told = f"all {probe.count} labels looked at are {most}, expected at least two classes: look at y"
         yield Finding("one class", "", share, told)
-    elif share > limits.ONE_CLASS:
-        told = (
-            f"{share:.0%} of the labels are {most}, expected at most {limits.ONE_CLASS:.0%}: a model that always says"
-        )
-        advice = 'so is right as often; give fit class_weight="balanced", and look at more than accuracy'
+    elif share > thresholds.ONE_CLASS:
+        told = f"{share:.0%} of the labels are {most}, expected at most {thresholds.ONE_CLASS:.0%}: a model that always"
+        advice = 'says so is right as often; give fit class_weight="balanced", and look at more than accuracy'
         yield Finding("imbalanced labels", "", share, f"{told} {advice}")
 
 
@@ -183,5 +181,5 @@ def _is_dead(probe: Probe) -> bool:
 
 def _blocked(probe: Probe) -> bool:
     """Whether updates are small for another reason than a small learning rate, which has a finding of its own."""
-    vanish = min(_gradients(probe).values(), default=1.0) < limits.VANISHING
+    vanish = min(_gradients(probe).values(), default=1.0) < thresholds.VANISHING
     return vanish or next(itertools.chain(dead_units(probe), saturated_units(probe)), None) is not None

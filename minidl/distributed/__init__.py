@@ -1,0 +1,5 @@
+"""Training that is shared out over the processes of an MPI job: MPI."""
+
+from minidl.distributed.mpi import MPI
+
+__all__ = ["MPI"]

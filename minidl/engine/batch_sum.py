@@ -1,0 +1,52 @@
+"""batch_sum: what examples give, added up as training adds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import overload
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from minidl.utils.arrays import Array, as_array
+from minidl_c.examples import batch_sum as rows_sum
+
+
+@overload
+def batch_sum(g: Mapping[str, ArrayLike]) -> dict[str, Array]: ...
+@overload
+def batch_sum(g: ArrayLike) -> Array: ...
+def batch_sum(g: Mapping[str, ArrayLike] | ArrayLike) -> dict[str, Array] | Array:
+    """The sum over the first axis of an array (n, ...), or of each array in a dict, in the order of a batch's sums.
+
+    g: float32 or float64; zeros if there are no rows. Floating-point sums depend on their order; this one is that of a
+    training step on these examples (see minidl_c/slots.h): tiles of 16 in a fixed tree; at most 16 slots, each adding
+    up its tiles; the slots in a fixed tree. So the gradients of `Trainer.per_example_gradients`, divided by the batch's
+    weight (in their dtype, as np.float32(sum)), give each param.grad to the last bit, but for weights of dense layers,
+    whose kernel rounds a product and its sum only once, and for layers in NumPy. A step leaves out rows of weight 0:
+    leave them out here as well, g[weights > 0].
+
+    >>> import minidl, numpy as np
+    >>> minidl.batch_sum(np.arange(6.0).reshape(3, 2))
+    array([6., 9.])
+
+    Raises TypeError for other dtypes, ValueError for a single number.
+    """
+    if isinstance(g, Mapping):
+        return {name: _summed(array, f"g[{name!r}]") for name, array in g.items()}
+    return _summed(g, "g")
+
+
+def _summed(g: ArrayLike, name: str) -> Array:
+    array = as_array(g, name)
+    native = array.dtype.newbyteorder("=")
+    if native not in (np.float32, np.float64):
+        raise TypeError(f"{name}: expected float32 or float64, got {array.dtype}")
+    if array.ndim == 0:
+        raise ValueError(f"{name}: expected examples along the first axis, got a single number")
+    axes = sorted(range(1, array.ndim), key=lambda axis: -array.strides[axis])  # as they lie: nothing is copied
+    rows = np.require(array.transpose(0, *axes), native, ["C_CONTIGUOUS", "ALIGNED"])
+    total = np.empty(rows.shape[1:], rows.dtype)
+    rows_sum(rows.reshape(len(rows), total.size), total.reshape(-1))
+    summed: Array = total.transpose(np.argsort(axes))[()]
+    return summed

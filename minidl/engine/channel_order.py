@@ -1,0 +1,90 @@
+"""Images with their channels last, which a model takes for so many channels of narrow images: found by their shape."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable, Iterator
+
+from minidl import layers as ours
+from minidl.layers.base import Layer
+from minidl.layers.container import Container
+from minidl.utils.validation import Shape
+
+# Layers for which (c, h, w) is an image, and layers that leave open what it is.
+LOOKS = (
+    ours.Conv2D, ours.DepthwiseConv2D, ours.ConvTranspose2D, ours.MaxPool2D, ours.AvgPool2D, ours.GlobalMaxPool2D,
+    ours.GlobalAvgPool2D, ours.BatchNorm2D, ours.GroupNorm, ours.Pad2D, ours.Upsample2D, ours.RandomCrop,
+    ours.RandomFlip, ours.RandomShift,
+)  # fmt: skip
+PASSES = (
+    ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,
+    ours.Hardswish, ours.Sigmoid, ours.Tanh,
+)  # fmt: skip
+CHANNELS = (1, 3, 4)  # grey, coloured, coloured and transparent
+LEAST = 8  # rows and columns of the smallest images that are learned from
+LONGEST = 4  # the longer side of an image, in shorter ones
+
+
+def last(shape: Shape) -> bool:
+    """Whether this looks like the shape of an image with its channels last, (height, width, channels).
+
+    >>> last((32, 32, 3)), last((3, 32, 32)), last((64, 4, 4))
+    (True, False, False)
+    """
+    if len(shape) != 3:
+        return False
+    height, width, channels = shape
+    sides = sorted((height, width))
+    return channels in CHANNELS and sides[0] >= LEAST and sides[1] <= LONGEST * sides[0]
+
+
+def advice(shape: Shape) -> str:
+    """What to do about it."""
+    height, width, channels = shape
+    taken = f"an input of shape {shape} is taken for {height} channels of {width} x {channels}"
+    return f"{taken}: images are (n, channels, height, width), with channels last X.transpose(0, 3, 1, 2)"
+
+
+def first_look(layers: Iterable[tuple[Layer, str]]) -> str | None:
+    """The name of the first layer that sees the model's input as images; None if it becomes something else before."""
+    return next((name for layer, name in _looks(layers) if layer is not None), None)
+
+
+def warn(layers: Iterable[tuple[Layer, str]], shape: Shape) -> None:
+    """Warns, at the line outside of minidl, if a model takes the channels of images for their width.
+
+    layers: of a model, each with what errors call it; shape: of its input.
+    """
+    name = first_look(layers) if last(shape) else None
+    if name is not None:
+        level, frame = 1, sys._getframe()
+        while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "minidl":
+            level, frame = level + 1, frame.f_back
+        warnings.warn(f"{name}: {advice(shape)}", UserWarning, stacklevel=level)
+
+
+def _looks(layers: Iterable[tuple[Layer, str]]) -> Iterator[tuple[Layer | None, str]]:
+    """The layers that see the input as images; then None if something else becomes of it."""
+    for layer, name in layers:
+        if isinstance(layer, Container):
+            branches = [
+                [(part, f"{name}: {place}") for part, place in zip(way, layer.places(branch), strict=True)]
+                for branch, way in layer.ways().items()
+            ]
+            found = [look for branch in branches for look in _looks(branch)]
+            yield from sorted(found, key=lambda look: look[0] is None)
+            if found:
+                return
+        elif isinstance(layer, LOOKS):
+            yield (None if _is_column(layer) else layer), name
+            return
+        elif not isinstance(layer, PASSES):
+            yield None, name
+            return
+
+
+def _is_column(layer: Layer) -> bool:
+    """Whether its window is (n, 1), as over a signal: the last axis is no side of an image."""
+    window = getattr(layer, "kernel_size", getattr(layer, "pool_size", None))
+    return isinstance(window, (tuple, list)) and len(window) == 2 and window[0] != 1 and window[1] == 1

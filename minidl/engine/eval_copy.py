@@ -1,0 +1,58 @@
+"""Copies of layers that compute as in inference, and can go backward all the same."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
+from minidl.layers.base import Layer
+from minidl.layers.dropout import Dropout
+from minidl_c.augment import AugmentOp
+
+RANDOM = (Dropout, RandomCrop, RandomFlip, RandomShift)
+
+
+def settled(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:
+    """The layers with batch norm frozen, no dropout, and crops, flips and shifts where inference has them.
+
+    instead: what stands in the copies for a layer, by its id. Layers in NumPy compute as in training. The copies want a
+    home: Parameters(layers, dtype). Raises TypeError for layers that cannot be copied.
+    """
+    leaves = [leaf for layer in layers for leaf in layer.leaves()]
+    replaced: dict[int, Any] = {id(leaf): _still(leaf) for leaf in leaves if isinstance(leaf, RANDOM)}
+    try:
+        (copies,) = twins(list(layers), instead=replaced | dict(instead or {}))
+    except Exception as error:
+        raise TypeError(f"expected layers that can be copied: {error}") from error
+    for leaf in (leaf for layer in copies for leaf in layer.leaves()):
+        if any(op.couples for op in leaf.ops):
+            leaf.trainable = False
+    found: list[Layer] = copies
+    return found
+
+
+def _still(layer: Layer) -> Layer:
+    """What a layer that draws random numbers in training does in inference, as a layer that does so in training too."""
+    if isinstance(layer, Dropout):
+        still: Layer = Dropout(0.0)
+        still.setup(layer.in_shape, layer.dtype, 0, "")
+        return still
+    still, size = copy.copy(layer), layer.out_shape[1:]
+    centre = tuple((all_ + some) // 2 - some for all_, some in zip(layer.in_shape[1:], size, strict=True))
+    still.op = AugmentOp(layer.in_shape, size, centre, centre, dtype=layer.dtype)
+    return still
+
+
+def twins(
+    layers: Sequence[Layer], *others: Any, shared: Sequence[Any] = (), instead: Mapping[int, Any] | None = None
+) -> tuple[Any, ...]:
+    """Copies of the layers, parameters included, and of what may refer to them; ops, which hold no state, are shared.
+
+    The copies want a home: Parameters(layers, dtype). shared: what is not copied either; instead: what stands in the
+    copies for something, by the id of that.
+    """
+    leaves = [leaf for layer in layers for leaf in layer.leaves()]
+    known = {id(one): one for one in (*(op for leaf in leaves for op in (leaf.op, *leaf.ops)), *shared)}
+    return copy.deepcopy((layers, *others), known | dict(instead or {}))

@@ -1,0 +1,84 @@
+"""The flat buffer in which all parameters of a model live, with the buffers of kernels, and that of the gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from minidl.layers.base import Layer
+from minidl.layers.param import Param
+from minidl.utils.arrays import Array
+
+ALIGN = 16  # each layer's parameters begin on a multiple of so many numbers: a cache line of floats
+
+
+class Parameters:
+    """Moves the parameters of built layers into one flat buffer `values`; `offsets` says where each layer's begin.
+
+    Behind the parameters of a layer with a kernel come its buffers.
+    The gradients' buffer is made when somebody first asks for it: a model that only predicts has none.
+    """
+
+    def __init__(self, layers: Sequence[Layer], dtype: str) -> None:
+        self.dtype = dtype
+        self.offsets: dict[int, int] = {}  # by the id of a layer
+        self.places: dict[int, int] = {}  # by the id of a parameter
+        places: list[tuple[Param, int]] = []
+        buffers: list[tuple[Layer, str, int]] = []
+        size = 0
+        leaves = [leaf for layer in layers for leaf in layer.leaves()]
+        for layer in leaves:
+            size = -(-size // ALIGN) * ALIGN
+            self.offsets[id(layer)] = size
+            for param in layer.params.values():
+                places.append((param, size))
+                self.places[id(param)] = size
+                size += param.value.size
+            for name, buffer in layer.buffers.items() if layer.op is not None else ():
+                buffers.append((layer, name, size))
+                size += buffer.size
+        self.values: Array = np.zeros(size, dtype)
+        self._made: dict[str, Array] = {}
+        self._views = [_view(param.value, start) for param, start in places]
+        for (param, _), view in zip(places, self._views, strict=True):
+            self._move(param, view)
+        for layer, name, start in buffers:
+            home = _view(layer.buffers[name], start)(self.values)
+            home[...] = layer.buffers[name]
+            layer.buffers[name] = home
+
+    @property
+    def grads(self) -> Array:
+        """The flat gradients, in the order of `values`."""
+        if not self._made:  # setdefault is atomic: threads that ask first at the same time get the same buffer
+            self._made.setdefault("grads", np.zeros(self.values.size, self.dtype))
+        return self._made["grads"]
+
+    def clear(self, layer: Layer) -> None:
+        """Sets the gradients of a layer to zero, if there are any yet."""
+        for param in layer.params.values() if self._made else ():
+            param.grad[...] = 0
+
+    def range_of(self, layer: Layer) -> tuple[int, int]:
+        """Where in the flat buffers the parameters of a layer, its buffers apart, begin and end."""
+        start = self.offsets[id(layer)]
+        return start, start + sum(param.value.size for param in layer.params.values())
+
+    def _move(self, param: Param, view: Callable[[Array], Array]) -> None:
+        param.move(view(self.values), lambda: view(self.grads))
+
+    def views(self, flat: Array) -> list[Array]:
+        """For each parameter, in their order, its part of a flat array (such as a velocity) in its own shape."""
+        return [view(flat) for view in self._views]
+
+
+def _view(value: Array, start: int) -> Callable[[Array], Array]:
+    """What takes a parameter of this shape and layout out of a flat array, without a copy."""
+    shape, size, transposed = value.shape, value.size, not value.flags.c_contiguous
+
+    def view(flat: Array) -> Array:
+        part = flat[start : start + size]
+        return part.reshape(shape[::-1]).T if transposed else part.reshape(shape)
+
+    return view

@@ -1,0 +1,171 @@
+"""The layers of a model, before and besides its arithmetic: checked, named, built, copied, as JSON and back."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minidl import initializers
+from minidl import layers as ours
+from minidl.engine.state import by_layer
+from minidl.layers.base import Layer
+from minidl.layers.container import as_layer, depth, title
+from minidl.saving.object_codec import Recipes, decode, made_with
+from minidl.utils.arrays import Array
+from minidl.utils.validation import Shape
+
+INITIALIZERS = (
+    *(initializers.damped_he_uniform, initializers.he_uniform, initializers.he_normal),
+    *(initializers.glorot_uniform, initializers.glorot_normal, initializers.lecun_normal),
+    *(initializers.orthogonal, initializers.zeros, initializers.ones),
+)
+OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__} | {init.__name__: init for init in INITIALIZERS}
+MOST_NESTED = 16  # levels of layers in layers: what a file can hold
+MOST_PIXELS = 2**24  # what building takes time for: a file must not take long to load
+
+
+def name(i: int, layer: Layer) -> str:
+    """What errors call a layer."""
+    return f"layer {i}, {type(layer).__name__}"
+
+
+def named(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
+    """The layers, each with what errors call it."""
+    return [(layer, name(i, layer)) for i, layer in enumerate(layers)]
+
+
+def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    """The layers of a new model; raises TypeError or ValueError for what cannot be one."""
+    if isinstance(layers, Layer):
+        raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
+    layers, seen = tuple(as_layer(part, "layers", i) for i, part in enumerate(layers)), set()
+    if not layers:
+        raise ValueError("layers: expected at least one, got none")
+    for i, layer in enumerate(layers):
+        if (deep := depth(layer)) > MOST_NESTED:
+            raise ValueError(f"{name(i, layer)}: expected layers nested at most {MOST_NESTED} deep, got {deep}")
+        for part in layer.leaves() or [layer]:
+            if id(part) in seen:
+                raise ValueError(f"{name(i, part)}: appears twice; make a second layer, they would share weights")
+            seen.add(id(part))
+    return layers
+
+
+def at(layers: Sequence[Layer], place: Any) -> Layer:
+    """The layer at a place; raises TypeError or IndexError as lists do, and says which places there are."""
+    expected = f"model[{place!r}]: expected a place from -{len(layers)} to {len(layers) - 1}"
+    if not hasattr(place, "__index__"):
+        raise TypeError(f"{expected}, or a slice, got {place!r}")
+    if not -len(layers) <= place < len(layers):
+        raise IndexError(f"{expected}, got {place!r}")
+    return layers[place]
+
+
+def check_free(layers: Sequence[Layer]) -> None:
+    """Raises ValueError for a layer that another model has built."""
+    for i, layer in enumerate(layers):
+        if layer.built:
+            raise ValueError(f"{name(i, layer)}: belongs to another model; make a new layer")
+
+
+def dtype_of(name: str, dtype: Any) -> str:
+    """A dtype that a model can have; raises ValueError for any other."""
+    if not isinstance(dtype, (str, np.dtype)) or dtype not in ("float32", "float64"):
+        raise ValueError(f"{name}: expected 'float32' or 'float64', got {dtype!r}")
+    return str(dtype)
+
+
+def check_dtype(attributes: Mapping[str, Any]) -> None:
+    """Raises ValueError for another dtype than that of a network which was built."""
+    network, dtype = attributes.get("network"), attributes["dtype"]
+    if network is not None and network.dtype != dtype:
+        raise ValueError(f"dtype: expected {network.dtype!r}, of the built model, got {dtype!r}; make another model")
+
+
+def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: Mapping[str, Array] | None) -> None:
+    """Builds each layer for the shape that the one before it gives, with new values or with those of `state`."""
+    given = [None] * len(layers) if state is None else by_layer(state, len(layers))
+    pixels = 0
+    for i, layer in enumerate(layers):
+        try:
+            pixels += sum(shape[1:])
+            if pixels > MOST_PIXELS:
+                most = f"at most {MOST_PIXELS} rows and columns in all layers together"
+                raise ValueError(f"expected {most}, got {pixels}")
+            shape = layer.setup(shape, dtype, seed, str(i), given[i])
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            failed = f", cannot take input {shape}" if state is None else ""
+            raise kind(f"{name(i, layer)}{failed}: {error}") from error
+
+
+def forget(layers: Sequence[Layer]) -> None:
+    """Undoes `build`."""
+    for layer in layers:
+        layer.forget()
+
+
+def check_slice(layers: Sequence[Layer], place: slice) -> None:
+    """Raises ValueError if one of these layers does not give what the next one takes."""
+    for front, back in itertools.pairwise(layers):
+        if front.out_shape != back.in_shape:
+            raise ValueError(
+                f"model[{place.start}:{place.stop}:{place.step}]: {title(back)} takes {back.in_shape}, "
+                f"{title(front)} in front of it gives {front.out_shape}"
+            )
+
+
+# ---- copies, and files
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a new layer like another is made of: class, arguments and settings. Layers in the arguments are Parts."""
+
+    cls: type[Layer]
+    arguments: dict[str, Any]
+    settings: dict[str, Any]
+
+
+def apart(value: Any) -> Any:
+    """A copy of layers, or of an argument of one, in which every layer is a Part."""
+    if isinstance(value, Layer):  # whose settings are also those of the layers in it
+        return Part(type(value), apart(value.config()), value.settings)
+    return _copied(value, apart)
+
+
+def together(value: Any) -> Any:
+    """A copy of what `apart` returned, in which every Part is a new layer, of no model."""
+    if isinstance(value, Part):
+        return made_with(value.cls, together(value.arguments), value.settings)
+    return _copied(value, together)
+
+
+def _copied(value: Any, copied: Callable[[Any], Any]) -> Any:
+    if isinstance(value, dict):
+        return {key: copied(part) for key, part in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(copied(part) for part in value)
+    return copy.deepcopy(value)
+
+
+def encoded(layers: Sequence[Layer], custom: dict[str, Any] | None = None) -> list[Any]:
+    """The layers as JSON; `custom` takes the user's classes and functions in it, by name.
+
+    Raises TypeError naming layer and argument for what cannot be written.
+    """
+    recipes = Recipes(OUR_LAYERS, custom)
+    return [recipes.encode(layer, name(i, layer)) for i, layer in enumerate(layers)]
+
+
+def decoded(recipe: Any, custom: Mapping[str, Any]) -> list[Layer]:
+    """New layers like those that were encoded; raises TypeError or ValueError as object_codec.decode."""
+    if not isinstance(recipe, list):
+        raise TypeError(f"layers: expected a list, got {type(recipe).__name__}")
+    layers: list[Layer] = decode(recipe, OUR_LAYERS, custom)
+    return layers

@@ -1,0 +1,102 @@
+"""From layers to the one chain of ops that a plan runs; what parts and meets has ops of its own, in branches.pyx."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from minidl.engine.param_groups import Training
+from minidl.layers.base import Layer
+from minidl.layers.container import CONCAT, Branch, Container
+from minidl.utils.validation import Shape
+from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
+from minidl_c.flatten import FlattenOp
+from minidl_c.op import Op
+from minidl_c.plan import Plan
+
+
+def plan_of(
+    layers: Sequence[Layer],
+    offsets: Mapping[int, int],
+    trainings: Mapping[int, Training],
+    loss: Op | None = None,
+) -> Plan:
+    """The plan of layers with kernels, and of a loss behind them.
+
+    offsets: where in the flat buffer the parameters of each layer begin; trainings: how steps treat it; both by its id.
+    """
+    lowering = Lowering(offsets, trainings)
+    lowering.chain(layers)
+    if not lowering.ops:  # branches that are nothing but the input
+        lowering.add(FlattenOp(layers[0].in_shape, layers[0].dtype))
+    if loss is not None:
+        lowering.add(loss)
+    return Plan(lowering.ops, lowering.places, loss is not None, lowering.frozen, lowering.rates, lowering.late)
+
+
+class Lowering:
+    """A chain of ops that grows. Op k writes value k + 1; value 0 is what the chain begins with."""
+
+    def __init__(self, offsets: Mapping[int, int], trainings: Mapping[int, Training]) -> None:
+        self.offsets, self.trainings = offsets, trainings
+        self.ops: list[Any] = []
+        self.places: list[int] = []  # of each op's parameters
+        self.frozen: list[bool] = []
+        self.rates: list[float] = []
+        self.late: list[int] = []
+
+    @property
+    def value(self) -> int:
+        """The value that was written last."""
+        return len(self.ops)
+
+    def add(self, op: Op | None, place: int = 0, training: Training | None = None) -> int:
+        """One more op, or room for one; returns its number."""
+        training = training or Training()
+        self.ops.append(op)
+        self.places.append(place)
+        self.frozen.append(training.frozen)
+        self.rates.append(training.rate)
+        self.late.append(training.late)
+        return len(self.ops) - 1
+
+    def chain(self, layers: Sequence[Layer]) -> None:
+        """The ops of layers, one behind the other."""
+        for layer in layers:
+            if isinstance(layer, Container):
+                self.branches(list(layer.ways().values()), layer.join, layer.in_shape, layer.dtype)
+            else:
+                place, training = self.offsets[id(layer)], self.trainings[id(layer)]
+                if not layer.params and not layer.buffers:  # a dropout has nothing to freeze
+                    training = Training()
+                for op in layer.ops:
+                    self.add(op, place, training)
+                    place += op.n_param
+
+    def branches(self, branches: list[Branch], join: str, shape: Shape, dtype: str) -> Shape:
+        """The ops of branches that part from the last value; returns the shape in which they meet."""
+        *others, last = branches
+        if not others:
+            self.chain(last)
+            return last[-1].out_shape if last else shape
+        split = self.add(None)
+        source = self.value
+        first_shape = self.branches(others, join, shape, dtype)
+        first = self.value
+        if not last and join != CONCAT:  # the input itself: nothing to go back for
+            back = self.add(AddOp(first_shape, source, dtype)) + 1
+            self.ops[split] = SplitOp(shape, back, dtype)
+            return first_shape
+        recall = self.add(None)
+        self.chain(last)
+        shape_of_last = last[-1].out_shape if last else shape
+        meeting = AddOp(shape_of_last, first, dtype)
+        if join == CONCAT:
+            meeting = ConcatOp(first_shape, shape_of_last, first, dtype)
+        self.add(meeting)
+        size = math.prod(meeting.out_shape)
+        self.ops[recall] = RecallOp(first_shape, shape, source, self.value, size, dtype)
+        self.ops[split] = SplitOp(shape, recall + 1, dtype)
+        out_shape: Shape = meeting.out_shape
+        return out_shape

@@ -1,0 +1,41 @@
+"""Forward and backward called by hand: what the one keeps for the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from numpy.typing import ArrayLike
+
+from minidl.engine.network import Network
+from minidl.utils.arrays import Array, as_array, as_dtype
+
+
+class ByHand:
+    """The last training forward of a network, until its backward and the next forward."""
+
+    def __init__(self, network: Network) -> None:
+        self.network = network
+        self._tape: list[Any] | None = None
+        self._forwards = 0  # what random numbers of layers depend on
+
+    def forward(self, x: Array, seed: int) -> Array:
+        """The outputs for x (n, ...) as in training. Raises ValueError for a batch that is too small for a layer."""
+        self.network.refresh()
+        self.network.check_batch(len(x))
+        tape, self._tape = self._tape, None  # forgotten first: an interrupt must not leave it to two owners
+        if tape is not None:
+            self.network.release(tape)
+        y, self._tape = self.network.forward(x, seed=seed, step=self._forwards)
+        self._shape, self._forwards = y.shape, self._forwards + 1
+        return y
+
+    def backward(self, dy: ArrayLike) -> Array:
+        """dx; raises as Sequential.backward."""
+        if self._tape is None:
+            raise RuntimeError("backward: expected a forward(X, training=True) before it")
+        array = as_array(dy, "dy")
+        if array.shape != self._shape:
+            raise ValueError(f"dy: expected shape {self._shape}, got {array.shape}")
+        dx = self.network.backward(self._tape, as_dtype(array, self.network.dtype, "dy"), want_dx=True)
+        assert dx is not None
+        return dx

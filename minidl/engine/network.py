@@ -1,0 +1,185 @@
+"""A built model as stages: runs of layers with kernels become plans, layers in NumPy stand between them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from minidl.engine.flat_parameters import Parameters
+from minidl.engine.param_groups import trainings
+from minidl.engine.stages import NativeStage, NumpyStage, Stage, Trainings, trains
+from minidl.layers.base import Layer
+from minidl.layers.container import CONCAT, Container, leaves_named, met
+from minidl.layers.param import Param
+from minidl.utils.arrays import Array
+from minidl.utils.data import Index
+
+
+class BranchStage:
+    """A container with a layer in NumPy: each branch is a network, and what they give meets in NumPy."""
+
+    def __init__(self, container: Container, name: str, parameters: Parameters, trained: Trainings) -> None:
+        self.container, self.name = container, name
+        self.in_shape, self.out_shape = container.in_shape, container.out_shape
+        self.trains = trains([container], trained)
+        self.networks = [
+            Network(way, [f"{name}: {place}" for place in container.places(branch)], parameters, trained)
+            for branch, way in container.ways().items()
+        ]
+        self.sizes = [way[-1].out_shape[0] if way else self.in_shape[0] for way in container.ways().values()]
+
+    def predict(self, x: Array, num_threads: int | None) -> Array:
+        """As Stage.predict."""
+        x = np.asarray(x, self.container.dtype)
+        return met(self.container.join, [network.predict(x, num_threads) for network in self.networks])
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """As Stage.forward."""
+        x = np.asarray(x, self.container.dtype)
+        found = [network.forward(x, num_threads, seed, step, numbers, part) for network in self.networks]
+        return met(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """As Stage.backward; the gradients of the branches are added up in their order."""
+        ends = np.cumsum(self.sizes)[:-1]
+        shares = np.split(dy, ends, axis=1) if self.container.join == CONCAT else [dy] * len(self.networks)
+        total: Array | None = None
+        for network, tape, share in zip(self.networks, kept, shares, strict=True):
+            dx = network.backward(tape, share, want_dx)
+            total = dx if total is None or dx is None else total + dx
+        return total if want_dx else None
+
+    def release(self, kept: Any) -> None:
+        """As Stage.release."""
+        for network, tape in zip(self.networks, kept, strict=True):
+            network.release(tape)
+
+
+def stage_of(layer: Layer, name: str, parameters: Parameters, trained: Trainings) -> Stage:
+    """One layer as a stage of its own."""
+    if layer.native:
+        return NativeStage([layer], parameters, trained)
+    if isinstance(layer, Container):
+        return BranchStage(layer, name, parameters, trained)
+    return NumpyStage(layer, name, trained)
+
+
+class Network:
+    """The stages of a model. Values go from stage to stage as NCHW arrays in the model's dtype.
+
+    names: what errors call the layers; trained: how steps treat each one, None: as the layers say themselves.
+    """
+
+    def __init__(
+        self, layers: Sequence[Layer], names: Sequence[str], parameters: Parameters, trained: Trainings | None = None
+    ) -> None:
+        self.layers, self.names = list(layers), list(names)
+        self.parameters, self.dtype = parameters, parameters.dtype
+        self._cut(trainings(layers) if trained is None else trained)
+
+    def refresh(self) -> None:
+        """Makes the stages anew if the layers were frozen or thawed, or their rates changed, since."""
+        trained = trainings(self.layers)
+        if trained != self.trained:
+            self._cut(trained)
+
+    def _cut(self, trained: Trainings) -> None:
+        """Makes the stages."""
+        stages: list[Stage] = []
+        for native, run in itertools.groupby(zip(self.layers, self.names, strict=True), lambda pair: pair[0].native):
+            if native:
+                stages.append(NativeStage([layer for layer, _ in run], self.parameters, trained))
+            else:
+                stages += [stage_of(layer, name, self.parameters, trained) for layer, name in run]
+        self.stages, self.trained = stages, trained
+        for leaf in self.leaves:
+            if trained[id(leaf)].frozen:
+                self.parameters.clear(leaf)
+
+    @property
+    def leaves(self) -> list[Layer]:
+        """All layers that are no containers, in order."""
+        return [leaf for layer in self.layers for leaf in layer.leaves()]
+
+    def ranges(self, trained: Trainings) -> list[tuple[int, int, float, int]]:
+        """The parts of the flat buffers that a step changes: start, end, factor of the learning rate, late steps."""
+        kept = [(leaf, trained[id(leaf)]) for leaf in self.leaves if leaf.params and not trained[id(leaf)].frozen]
+        return [(*self.parameters.range_of(leaf), training.rate, training.late) for leaf, training in kept]
+
+    def trained_params(self, params: Mapping[str, Param]) -> dict[str, Param]:
+        """Of a model's parameters by name, those that a step changes."""
+        frozen = {id(p) for leaf in self.leaves if self.trained[id(leaf)].frozen for p in leaf.params.values()}
+        return {name: param for name, param in params.items() if id(param) not in frozen}
+
+    @property
+    def couples(self) -> bool:
+        """Whether a batch gives something else than its parts one by one: batch statistics, and perhaps NumPy."""
+        ops = ((op, self.trained[id(leaf)].frozen) for leaf in self.leaves for op in leaf.ops)
+        return not all(leaf.native for leaf in self.leaves) or any(op.couples and not frozen for op, frozen in ops)
+
+    @property
+    def native(self) -> bool:
+        """Whether the whole model is one plan."""
+        return len(self.stages) == 1 and isinstance(self.stages[0], NativeStage)
+
+    def check_batch(self, n: int) -> None:
+        """Raises ValueError if a batch of n examples is too small to train a layer with."""
+        named = zip(self.layers, self.names, strict=True)
+        for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
+            if 0 < n < leaf.least_examples and not self.trained[id(leaf)].frozen:
+                least = f"at least {leaf.least_examples} examples in every batch of training"
+                raise ValueError(f"{name}: expected {least}, got one of {n}: choose another batch_size")
+
+    def predict(self, x: Array, num_threads: int | None = None) -> Array:
+        """The outputs for x (n, ...), which may be uint8, float32 or float64; keeps nothing."""
+        for stage in self.stages:
+            x = stage.predict(x, num_threads)
+        return x
+
+    def forward(
+        self,
+        x: Array,
+        num_threads: int | None = None,
+        seed: int = 0,
+        step: int = 0,
+        numbers: Index | None = None,
+        part: int = 0,
+    ) -> tuple[Array, list[Any]]:
+        """The outputs for x as in training, and a list of what `backward` needs.
+
+        numbers: of the examples in the data, which random masks of kernels depend on; None: 0 to len(x) - 1.
+        part: the number of this micro-batch in the step, which random numbers in NumPy depend on.
+        """
+        tape = []
+        for stage in self.stages:
+            x, kept = stage.forward(x, num_threads, seed, step, numbers, part)
+            tape.append(kept)
+        if self.stages and isinstance(self.stages[-1], NumpyStage):
+            x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user
+        return x, tape
+
+    def release(self, tape: list[Any]) -> None:
+        """Gives back the memory of a tape that is not needed any more."""
+        for stage, kept in zip(self.stages, tape, strict=True):
+            stage.release(kept)
+
+    def backward(self, tape: list[Any], dy: Array, want_dx: bool) -> Array | None:
+        """dx for the gradient dy of the outputs; the parameters' gradients, plain sums, go to `parameters.grads`."""
+        wanted = want_dx
+        below = []  # for each stage: whether anything below it wants a gradient
+        for stage in self.stages:
+            below.append(wanted)
+            wanted = wanted or stage.trains
+        for stage, kept, stage_wants in reversed(list(zip(self.stages, tape, below, strict=True))):
+            if not stage_wants and not stage.trains:
+                return None
+            dx = stage.backward(kept, dy, stage_wants)
+            if dx is None:
+                return None
+            dy = dx
+        return dy

@@ -1,0 +1,167 @@
+"""A network whose backward keeps the gradients of examples apart, where a training step has their sums.
+
+Kernels tell them from a batch: see minidl_c/examples.pyx. Where a layer cannot, one in NumPy, say, each example goes
+through it alone.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.engine.network import BranchStage, Network
+from minidl.engine.stages import NativeStage, NumpyStage, Stage
+from minidl.layers.base import Layer
+from minidl.layers.container import leaves_named
+from minidl.layers.param import Param
+from minidl.utils.arrays import Array
+from minidl.utils.data import Index
+
+
+@dataclass
+class Wanted:
+    """The gradients of one parameter that somebody wants, example by example: one of the two arrays, OUT.
+
+    place: where the parameter's numbers lie in the flat buffer. grads (n, size): in the order of memory; squares (n,):
+    the sums of their squares.
+    """
+
+    param: Param
+    place: int
+    grads: Array | None = None
+    squares: NDArray[np.float64] | None = None
+
+    def part(self, here: slice) -> Wanted:
+        """Those of some of the examples."""
+        return Wanted(
+            self.param,
+            self.place,
+            None if self.grads is None else self.grads[here],
+            None if self.squares is None else self.squares[here],
+        )
+
+    def shaped(self, grads: Array) -> Array:
+        """Gradients (n, size) in the parameter's shape, (n, *shape), the same memory."""
+        shape = self.param.value.shape
+        if self.param.value.flags.c_contiguous:
+            return grads.reshape(len(grads), *shape)
+        turned = grads.reshape(len(grads), *shape[::-1])  # a dense weight: see Param
+        return turned.transpose(0, *range(len(shape), 0, -1))
+
+    def put(self, i: int, grad: Array) -> None:
+        """The gradient of example i, in the parameter's shape."""
+        flat = grad.ravel("K")
+        if self.grads is not None:
+            self.grads[i] = flat
+        if self.squares is not None:
+            self.squares[i] = np.square(flat, dtype=np.float64).sum()
+
+
+class InLanes:
+    """A stage of kernels whose backward tells the gradients of examples apart; other gradients go nowhere."""
+
+    def __init__(self, stage: NativeStage, wanted: Sequence[Wanted]) -> None:
+        self.stage, self.trains = stage, bool(wanted)
+        self.in_shape, self.out_shape = stage.in_shape, stage.out_shape
+        self.predict, self.forward, self.release = stage.predict, stage.forward, stage.release
+        self.outputs = [(one.place, one.param.value.size, one.grads, one.squares) for one in wanted]
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """As Stage.backward."""
+        return self.stage.backward_examples(kept, dy, want_dx, self.outputs)
+
+
+class OneByOne:
+    """A stage through which each example goes alone: forward, and once more forward and backward for its gradients."""
+
+    def __init__(self, stage: Stage, wanted: Sequence[Wanted]) -> None:
+        self.stage, self.trains, self.wanted = stage, bool(wanted), wanted
+        self.in_shape, self.out_shape = stage.in_shape, stage.out_shape
+        self.predict = stage.predict
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """As Stage.forward."""
+
+        def alone(i: int) -> tuple[Array, Any]:
+            number = None if numbers is None else numbers[i : i + 1]
+            return self.stage.forward(x[i : i + 1], num_threads, seed, step, number, part)
+
+        y = np.empty((len(x), *self.out_shape), x.dtype)
+        for i in range(len(x)):
+            y[i : i + 1], kept = alone(i)
+            self.stage.release(kept)
+        return y, alone
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """As Stage.backward."""
+        dx = np.empty((len(dy), *self.in_shape), dy.dtype) if want_dx else None
+        for i in range(len(dy)):
+            _, kept_of_it = kept(i)
+            found = self.stage.backward(kept_of_it, dy[i : i + 1], want_dx)
+            self.stage.release(kept_of_it)
+            if dx is not None:
+                dx[i : i + 1] = found
+            for one in self.wanted:
+                one.put(i, one.param.grad)
+        return dx
+
+    def release(self, kept: Any) -> None:
+        """As Stage.release: nothing is left."""
+
+
+def kept_apart(network: Network, wanted: Sequence[Wanted]) -> Network:
+    """The network with other stages: its backward also fills what is wanted, and writes no sums of kernels."""
+    twin = copy.copy(network)
+    twin.stages = [_kept_apart(stage, wanted) for stage in network.stages]
+    return twin
+
+
+def _kept_apart(stage: Stage, wanted: Sequence[Wanted]) -> Stage:
+    if isinstance(stage, BranchStage):
+        twin = copy.copy(stage)
+        twin.networks = [kept_apart(way, wanted) for way in stage.networks]
+        twin.trains = any(inner.trains for way in twin.networks for inner in way.stages)
+        return twin
+    assert isinstance(stage, (NativeStage, NumpyStage))
+    ours = {id(one.param): one for one in wanted}
+    leaves = [leaf for layer in stage.layers for leaf in layer.leaves()]
+    holders = [leaf for leaf in leaves if any(id(param) in ours for param in leaf.params.values())]
+    here = [ours[id(param)] for leaf in holders for param in leaf.params.values() if id(param) in ours]
+    if isinstance(stage, NativeStage) and all(map(tells, holders)):
+        return InLanes(stage, here)
+    return OneByOne(stage, here) if here else stage
+
+
+def tells(leaf: Layer) -> bool:
+    """Whether a layer has kernels that tell what each example of a batch adds to the gradients of its parameters."""
+    return leaf.native and all(op.tells_examples for op in leaf.ops)
+
+
+def wanted_of(network: Network, params: Iterable[Param], n: int, norms: bool) -> list[Wanted]:
+    """Room for the gradients of n examples of these parameters, or for the squares of their norms."""
+    found = []
+    for param in params:
+        place, size = network.parameters.places[id(param)], param.value.size
+        grads = None if norms else np.empty((n, size), network.dtype)
+        found.append(Wanted(param, place, grads, np.empty(n) if norms else None))
+    return found
+
+
+def check_apart(network: Network) -> None:
+    """Raises ValueError, naming the layer, if one couples the examples: then none has a gradient of its own."""
+    named = zip(network.layers, network.names, strict=True)
+    for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
+        expected = "expected layers that see each example alone; this one"
+        lost = "so no example has a gradient of its own"
+        if leaf.native and any(op.couples for op in leaf.ops) and not network.trained[id(leaf)].frozen:
+            way_out = "freeze it (trainable = False), or take GroupNorm"
+            raise ValueError(f"{name}: {expected} computes with the statistics of a batch, {lost}: {way_out}")
+        if not leaf.native and leaf.least_examples > 1:  # frozen or not, its forward is that of training
+            raise ValueError(f"{name}: {expected} has least_examples={leaf.least_examples}, {lost}")

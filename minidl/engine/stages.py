@@ -1,0 +1,149 @@
+"""Stages of a model: layers with kernels, run as one plan, and layers in NumPy. Values go in and out as NCHW arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from minidl.engine.flat_parameters import Parameters
+from minidl.engine.lowering import plan_of
+from minidl.engine.param_groups import Training
+from minidl.layers.base import Layer
+from minidl.utils.arrays import Array, as_array
+from minidl.utils.data import Index
+from minidl.utils.validation import Shape
+
+Trainings = Mapping[int, Training]  # by the id of a layer
+
+
+def trains(layers: Sequence[Layer], trained: Trainings) -> bool:
+    """Whether a step changes a parameter of these layers."""
+    return any(leaf.params and not trained[id(leaf)].frozen for layer in layers for leaf in layer.leaves())
+
+
+class Stage(Protocol):
+    """A part of a network. in_shape, out_shape: without the batch axis; trains: whether steps change anything in it."""
+
+    in_shape: Shape
+    out_shape: Shape
+    trains: bool
+
+    def predict(self, x: Array, num_threads: int | None) -> Array:
+        """The outputs for x; keeps nothing."""
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """Returns y, and what backward needs. numbers: of the examples in the data; part: the micro-batch."""
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """Returns dx if it is wanted; the parameters' gradients go to the flat buffer."""
+
+    def release(self, kept: Any) -> None:
+        """Gives back the memory of what forward kept."""
+
+
+class NativeStage:
+    """Layers with kernels: one plan, run inside one parallel region."""
+
+    def __init__(self, layers: Sequence[Layer], parameters: Parameters, trained: Trainings) -> None:
+        self.layers = list(layers)
+        self.in_shape, self.out_shape = layers[0].in_shape, layers[-1].out_shape
+        self.trains = trains(layers, trained)
+        self.plan = plan_of(layers, parameters.offsets, trained)
+        self.parameters = parameters
+
+    def predict(self, x: Array, num_threads: int | None) -> Array:
+        """As Stage.predict."""
+        y = np.empty((len(x), *self.out_shape), self.plan.dtype)
+        self.plan.predict(_rows(x), None, self.parameters.values, _rows(y), num_threads)
+        return y
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """As Stage.forward."""
+        y = np.empty((len(x), *self.out_shape), self.plan.dtype)
+        kept = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, numbers)
+        return y, kept
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """As Stage.backward."""
+        dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
+        into = None if dx is None else _rows(dx)
+        self.plan.backward(kept, _rows(dy), into, self.parameters.values, self.parameters.grads)
+        return dx
+
+    def backward_examples(self, kept: Any, dy: Array, want_dx: bool, outputs: Sequence[Any]) -> Array | None:
+        """As `backward`, but gradients stay apart, example by example: outputs as Plan.backward_examples has them."""
+        dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
+        into = None if dx is None else _rows(dx)
+        self.plan.backward_examples(kept, _rows(dy), into, self.parameters.values, outputs)
+        return dx
+
+    def release(self, kept: Any) -> None:
+        """As Stage.release."""
+        self.plan.release(kept)
+
+    def _dx(self, dy: Array, wanted: bool) -> Array | None:
+        return np.empty((len(dy), *self.in_shape), self.plan.dtype) if wanted else None
+
+
+class NumpyStage:
+    """One layer in NumPy. What it returns is checked, so that an error names the layer and not the next one."""
+
+    def __init__(self, layer: Layer, name: str, trained: Trainings) -> None:
+        self.layer, self.layers, self.name = layer, [layer], name
+        self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
+        self.trains, self.frozen = trains([layer], trained), trained[id(layer)].frozen
+
+    def predict(self, x: Array, num_threads: int | None) -> Array:
+        """As Stage.predict."""
+        return self._checked("forward", self.layer.forward(self._real(x), False), x, self.out_shape)
+
+    def forward(
+        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+    ) -> tuple[Array, Any]:
+        """As Stage.forward; the layer keeps what it needs itself, and draws its numbers batch by batch."""
+        self.layer.begin_step(step, seed, part)
+        kept = {name: buffer.copy() for name, buffer in self.layer.buffers.items()} if self.frozen else {}
+        y = self.layer.forward(self._real(x), True)
+        for name, buffer in kept.items():
+            self.layer.buffers[name][...] = buffer
+        return self._checked("forward", y, x, self.out_shape), None
+
+    def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
+        """As Stage.backward."""
+        self.layer.needs_dx = want_dx
+        dx = self.layer.backward(_read_only(dy))
+        for param in self.layer.params.values() if self.frozen else ():
+            param.grad[...] = 0
+        return self._checked("backward", dx, dy, self.in_shape) if want_dx else None
+
+    def release(self, kept: Any) -> None:
+        """As Stage.release: nothing."""
+
+    def _real(self, x: Array) -> Array:
+        return _read_only(np.asarray(x, self.layer.dtype))
+
+    def _checked(self, method: str, y: Any, x: Array, shape: Shape) -> Array:
+        if not isinstance(y, np.ndarray) or y.shape != (len(x), *shape):
+            got = y.shape if isinstance(y, np.ndarray) else type(y).__name__
+            raise ValueError(f"{self.name}: expected {method} to return shape {(len(x), *shape)}, got {got}")
+        array = as_array(y, f"{self.name}: what {method} returns")
+        return np.require(array, self.layer.dtype, ["C_CONTIGUOUS", "ALIGNED"])  # a view is copied: plans read rows
+
+
+def _read_only(x: Array) -> Array:
+    """x as a layer in NumPy may see it: it must not write into what another layer or the caller owns."""
+    x = x.view()
+    x.flags.writeable = False
+    return x
+
+
+def _rows(x: Array) -> Array:
+    """x (n, ...) as (n, size), the same memory."""
+    return x.reshape(len(x), math.prod(x.shape[1:]))

@@ -1,0 +1,177 @@
+"""model.summary(): a table of layers, shapes, parameters, multiply-adds and memory."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from minidl.engine.network import BranchStage, Network
+from minidl.engine.param_groups import trainings
+from minidl.engine.stages import NativeStage, Stage
+from minidl.layers.base import Layer
+from minidl.layers.container import Container, title
+from minidl.utils.validation import Shape
+
+HEADER = ("layer", "output", "parameters", "multiply-adds", "memory")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One layer: its place and repr, output shape, number of parameters, multiply-adds and bytes of one example.
+
+    depth: how many containers it is in; the numbers of a container are those of the layers in it, together.
+    trainable: how many of the parameters a step changes.
+    macs: multiply-adds of a forward pass through convolutions and dense layers, taps on padding included.
+    example_bytes: of the layer's output.
+    """
+
+    name: str
+    depth: int
+    output: Shape
+    parameters: int
+    trainable: int
+    macs: int
+    example_bytes: int
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `model.summary()` returns; prints as a table, and shows as one in a notebook.
+
+    step_bytes: what a training step on `batch_size` examples takes for all outputs, their gradients and sums. Kernels
+        share memory where they can; where a batch norm needs the whole batch, all outputs of all examples are kept.
+        (With layers in NumPy it is an estimate: all arrays between layers, but not what such a layer keeps for itself.)
+    """
+
+    input: Shape
+    rows: tuple[Row, ...]
+    parameter_bytes: int
+    batch_size: int
+    step_bytes: int
+
+    @property
+    def parameters(self) -> int:
+        """The number of parameters of the whole model."""
+        return sum(row.parameters for row in self.rows if row.depth == 0)
+
+    @property
+    def trainable(self) -> int:
+        """How many of them a step changes: those of layers that are not frozen."""
+        return sum(row.trainable for row in self.rows if row.depth == 0)
+
+    @property
+    def macs(self) -> int:
+        """Multiply-adds of one example's way forward; a training step takes about three times as many."""
+        return sum(row.macs for row in self.rows if row.depth == 0)
+
+    @property
+    def training_bytes(self) -> int:
+        """What training takes: parameters, their gradients and a step, but not the data.
+
+        An optimizer keeps more: SGD with momentum as much as the parameters have, Adam twice as much.
+        """
+        return 2 * self.parameter_bytes + self.step_bytes
+
+    def _cells(self) -> list[tuple[int, tuple[str, ...]]]:
+        """For each line of the table, how deep it is and its cells."""
+        cells: list[tuple[int, tuple[str, ...]]] = [(0, ("input", str(self.input), "", "", ""))]
+        for row in self.rows:
+            frozen = ", frozen" if row.trainable < row.parameters and not row.trainable else ""
+            numbers = (f"{row.parameters:,}", f"{row.macs:,}", size(row.example_bytes))
+            cells.append((row.depth, (row.name + frozen, str(row.output), *numbers)))
+        return cells
+
+    def _footer(self) -> str:
+        trainable = "" if self.trainable == self.parameters else f", {self.trainable:,} of them trainable"
+        return (
+            f"{self.parameters:,} parameters ({size(self.parameter_bytes)}){trainable}, "
+            f"{self.macs:,} multiply-adds an example; "
+            f"training with batches of {self.batch_size}: {size(self.training_bytes)}"
+        )
+
+    def __str__(self) -> str:
+        table = [HEADER, *(("  " * depth + name, *rest) for depth, (name, *rest) in self._cells())]
+        widths = [max(len(row[i]) for row in table) for i in range(len(HEADER))]
+        lines = []
+        for row in table:
+            left, right = row[:2], row[2:]
+            cells = [f"{cell:<{width}}" for cell, width in zip(left, widths, strict=False)]
+            cells += [f"{cell:>{width}}" for cell, width in zip(right, widths[2:], strict=True)]
+            lines.append("  ".join(cells))
+        rule = "-" * max(map(len, lines))
+        return "\n".join([lines[0], rule, *lines[1:], rule, self._footer()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        def line(cells: Sequence[str], tag: str, depth: int = 0) -> str:
+            left, right = "text-align: left", "text-align: right"  # which notebooks do not agree about
+            styles = [f"{left}; padding-left: {0.5 + 1.5 * depth}em", left, right, right, right]
+            pairs = zip(styles, cells, strict=True)
+            shown = "".join(f'<{tag} style="{style}">{html.escape(cell)}</{tag}>' for style, cell in pairs)
+            return f"<tr>{shown}</tr>"
+
+        body = "".join(line(cells, "td", depth) for depth, cells in self._cells())
+        table = f"<table><thead>{line(HEADER, 'th')}</thead><tbody>{body}</tbody></table>"
+        return f"{table}<p>{html.escape(self._footer())}</p>"
+
+
+def summarize(network: Network, batch_size: int, num_threads: int | None) -> Summary:
+    """The Summary of a built model."""
+    item = np.dtype(network.dtype).itemsize
+    frozen = {key for key, training in trainings(network.layers).items() if training.frozen}
+    rows = tuple(row for i, layer in enumerate(network.layers) for row in _rows(str(i), layer, 0, item, frozen))
+    parameter_bytes = item * sum(row.parameters for row in rows if row.depth == 0)
+    step_bytes = _step_bytes(network, batch_size, num_threads)
+    return Summary(network.layers[0].in_shape, rows, parameter_bytes, batch_size, step_bytes)
+
+
+def _rows(path: str, layer: Layer, depth: int, item: int, frozen: set[int]) -> Iterator[Row]:
+    """The rows of a layer and of those in it."""
+    kept = [leaf for leaf in layer.leaves() if id(leaf) not in frozen]
+    parameters, trainable = _count([layer]), _count(kept)
+    name, output = f"{path} {title(layer)}", layer.out_shape
+    yield Row(name, depth, output, parameters, trainable, layer.macs, item * math.prod(output))
+    if isinstance(layer, Container):
+        for place, part in layer.parts():
+            yield from _rows(f"{path}.{place}", part, depth + 1, item, frozen)
+
+
+def _count(layers: Sequence[Layer]) -> int:
+    return sum(param.value.size for layer in layers for param in layer.params.values())
+
+
+def _step_bytes(network: Network, batch_size: int, num_threads: int | None) -> int:
+    """What the stages of a network take in a training step."""
+    if network.native:
+        (stage,) = network.stages
+        assert isinstance(stage, NativeStage)
+        return int(stage.plan.step_bytes(batch_size, num_threads))
+    item = np.dtype(network.dtype).itemsize
+
+    def bytes_of(stage: Stage) -> int:
+        between = 2 * batch_size * item * math.prod(stage.out_shape)  # its output, and the gradient of it
+        if isinstance(stage, NativeStage):
+            return between + int(stage.plan.step_bytes(batch_size, num_threads, by_hand=True))
+        if isinstance(stage, BranchStage):
+            return between + sum(bytes_of(inner) for one in stage.networks for inner in one.stages)
+        return between
+
+    return sum(map(bytes_of, network.stages))
+
+
+def size(count: float) -> str:
+    """Bytes as a person says them.
+
+    >>> size(246824)
+    '247 kB'
+    """
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count = count / 1000
+    return f"{count:.3g} GB"

@@ -1,0 +1,74 @@
+"""Param: one tensor of parameters and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from minidl.utils.arrays import Array, as_array, as_dtype
+
+
+class Param:
+    """One tensor of parameters and its gradient, both views of the model's flat buffers.
+
+    `value` and `grad` may be written in place; assigning to them copies. A dense weight lies in memory as its kernel
+    reads it, (in, out), and `value` is the transposed view.
+    """
+
+    def __init__(self, value: Array) -> None:
+        if type(value) is not np.ndarray or value.dtype not in (np.float32, np.float64) or not value.flags.writeable:
+            got = f"{type(value).__name__} of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+            raise TypeError(f"value: expected a writable array of float32 or float64, got {got}")
+        self._value = value
+        self._grad: Array | None = None
+        self._grads: Callable[[], Array] | None = None
+
+    @property
+    def value(self) -> Array:
+        """The parameters; what is written into this array is what the next step uses."""
+        return self._value
+
+    @value.setter
+    def value(self, value: ArrayLike) -> None:
+        self._value[...] = _same_shape("value", value, self._value)
+
+    @property
+    def grad(self) -> Array:
+        """The gradient, of the shape of `value`: after `backward` a plain sum, after a training step divided."""
+        if self._grad is None:
+            if self._grads is None:
+                self._grad = np.zeros_like(self._value)
+            else:
+                self._grad = self._grads()
+        return self._grad
+
+    @grad.setter
+    def grad(self, grad: ArrayLike) -> None:
+        self.grad[...] = _same_shape("grad", grad, self._value)
+
+    def move(self, value: Array, grads: Callable[[], Array]) -> None:
+        """Makes `value` (of the same shape) the parameters' new home, and `grads()` that of the gradient."""
+        value[...] = self._value
+        self._value, self._grad, self._grads = value, None, grads
+
+    def __reduce__(self) -> tuple[Callable[[Array, Array], Param], tuple[Array, Array]]:
+        """For copy and pickle: a parameter of its own, outside of any model, with the gradient of this moment."""
+        return _apart, (self._value, self.grad)
+
+    def __repr__(self) -> str:
+        return f"Param(shape={self._value.shape}, dtype={self._value.dtype})"
+
+
+def _apart(value: Array, grad: Array) -> Param:
+    param = Param(np.array(value))
+    param.grad = grad
+    return param
+
+
+def _same_shape(name: str, new: ArrayLike, old: Array) -> Array:
+    array = as_array(new, name)
+    if array.shape != old.shape:
+        raise ValueError(f"{name}: expected shape {old.shape}, got {array.shape}")
+    return as_dtype(array, old.dtype.name, name)

@@ -1,0 +1,63 @@
+"""How a layer writes its nodes: what the functions in operators/ are given."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from minidl.layers.base import Layer
+from minidl.layers.container import title
+from minidl.onnx.graph import Node
+from minidl.utils.arrays import Array
+
+
+def in_float32(value: float) -> float:
+    """What is left of a number in float32."""
+    with np.errstate(over="ignore", under="ignore"):
+        return float(np.float32(value))
+
+
+class Place:
+    """The place of one layer in the graph: nodes get names such as "3.body.0.Conv"."""
+
+    def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
+        self._nodes, self._layer, self._doc = nodes, layer, title(layer)
+        self.path, self.dtype = path, layer.dtype
+        self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
+        self.arguments: Mapping[str, Any] = layer.config()
+
+    def __getitem__(self, name: str) -> Any:
+        """An argument of the layer's constructor, as it was when the layer was built."""
+        return self.arguments[name]
+
+    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+        """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold."""
+        name = f"{self.path}.{op}"
+        for key, value in attributes.items():
+            if isinstance(value, float) and not math.isclose(in_float32(value), value, rel_tol=1e-6):
+                raise ValueError(
+                    f"{key}: expected a number that float32 can hold, as ONNX's attributes are, got {value}"
+                )
+        self._nodes.append(Node(op, name, list(inputs), [name], attributes, self._doc))
+        return name
+
+    def param(self, name: str) -> str:
+        """The name of a parameter or buffer in the file; "" if the layer has none of this name."""
+        return f"{self.path}.{name}" if name in self._layer.params or name in self._layer.buffers else ""
+
+    def constant(self, name: str, value: Any, dtype: str | None = None) -> str:
+        """Adds a constant, of the model's dtype if no other is given; returns its name."""
+        array: Array = np.asarray(value, dtype or self.dtype)
+        path = f"{self.path}.{name}"
+        self._nodes.append(Node("Constant", path, [], [path], {"value": array}))
+        return path
+
+    def whole(self, name: str, numbers: Any) -> str:
+        """As `constant`, of integers: shapes, axes."""
+        return self.constant(name, numbers, "int64")
+
+
+Write = Callable[[Place, str], str]  # from the place of a layer and the name of its input to that of its output

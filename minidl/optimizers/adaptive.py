@@ -1,0 +1,125 @@
+"""Optimizers with a rate for each parameter: Adagrad, RMSprop, Adam and AdamW, as in torch.optim."""
+
+from __future__ import annotations
+
+from minidl.optimizers.base import Optimizer, Rate
+from minidl.utils.arguments import fixed
+from minidl.utils.validation import flag, fraction, normal, not_negative
+from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.update import Update
+
+
+class Adagrad(Optimizer):
+    """Adagrad, as torch.optim.Adagrad (Duchi et al., 2011): s += g^2, then w -= rate * g / (sqrt(s) + eps).
+
+    The rate of step t, counted from 0, is lr / (1 + t * lr_decay); s starts at initial_accumulator_value.
+
+    Raises TypeError or ValueError for negative numbers, and an eps that float32 does not hold: below 1.2e-38.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 0.01,
+        lr_decay: float = 0.0,
+        weight_decay: float = 0.0,
+        initial_accumulator_value: float = 0.0,
+        eps: float = 1e-10,
+    ) -> None:
+        super().__init__(lr)
+        self._lr_decay = not_negative("lr_decay", lr_decay)
+        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
+        first = not_negative("initial_accumulator_value", initial_accumulator_value, "float32")
+        self._initial_accumulator_value = first
+        self._eps = normal("eps", eps)
+
+    lr_decay, weight_decay = fixed("lr_decay"), fixed("weight_decay")
+    initial_accumulator_value, eps = fixed("initial_accumulator_value"), fixed("eps")
+
+    def update(self, size: int, dtype: str) -> Update:
+        return AdagradUpdate(size, dtype, self.lr_decay, self.weight_decay, self.initial_accumulator_value, self.eps)
+
+
+class RMSprop(Optimizer):
+    """RMSprop, as torch.optim.RMSprop (Hinton, 2012): s = alpha * s + (1 - alpha) * g^2, w -= lr * g / (sqrt(s) + eps).
+
+    momentum: b = momentum * b + g / (sqrt(s) + eps), then w -= lr * b.
+    centered: below the root, s minus the square of g's own running average: the variance of g (Graves, 2013).
+
+    Raises TypeError or ValueError for negative numbers, an alpha or a momentum outside [0, 1), and an eps that float32
+    does not hold: below 1.2e-38.
+    """
+
+    def __init__(
+        self,
+        lr: Rate = 0.01,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        momentum: float = 0.0,
+        centered: bool = False,
+    ) -> None:
+        super().__init__(lr)
+        self._alpha = fraction("alpha", alpha)
+        self._eps = normal("eps", eps)
+        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
+        self._momentum, self._centered = fraction("momentum", momentum), flag("centered", centered)
+
+    alpha, eps, weight_decay = fixed("alpha"), fixed("eps"), fixed("weight_decay")
+    momentum, centered = fixed("momentum"), fixed("centered")
+
+    def update(self, size: int, dtype: str) -> Update:
+        return RMSpropUpdate(size, dtype, self.alpha, self.eps, self.weight_decay, self.momentum, self.centered)
+
+
+class Adam(Optimizer):
+    """Adam, as torch.optim.Adam (Kingma and Ba, 2015), with steps t counted from 1:
+
+    m = beta1 * m + (1 - beta1) * g, s = beta2 * s + (1 - beta2) * g^2,
+    w -= lr * m / (1 - beta1^t) / (sqrt(s / (1 - beta2^t)) + eps).
+
+    amsgrad: the largest s so far in place of s (Reddi et al., 2018).
+
+    Raises TypeError or ValueError for negative numbers, betas outside [0, 1), and an eps below 1.2e-38.
+    """
+
+    _decoupled = False
+
+    def __init__(
+        self,
+        lr: Rate = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+    ) -> None:
+        super().__init__(lr)
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise TypeError(f"betas: expected a pair of numbers, got {betas!r}")
+        self._betas = fraction("betas", betas[0]), fraction("betas", betas[1])
+        self._eps = normal("eps", eps)
+        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
+        self._amsgrad = flag("amsgrad", amsgrad)
+
+    betas, eps, weight_decay, amsgrad = fixed("betas"), fixed("eps"), fixed("weight_decay"), fixed("amsgrad")
+
+    def update(self, size: int, dtype: str) -> Update:
+        return AdamUpdate(size, dtype, *self.betas, self.eps, self.weight_decay, self.amsgrad, self._decoupled)
+
+
+class AdamW(Adam):
+    """Adam with a decay of its own, as torch.optim.AdamW (Loshchilov and Hutter, 2019).
+
+    Each step begins with w *= 1 - lr * weight_decay, and the gradient stays what it is. Otherwise as Adam.
+    """
+
+    _decoupled = True
+
+    def __init__(
+        self,
+        lr: Rate = 0.001,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        amsgrad: bool = False,
+    ) -> None:
+        super().__init__(lr, betas, eps, weight_decay, amsgrad)

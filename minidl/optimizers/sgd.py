@@ -1,0 +1,31 @@
+"""SGD with momentum and Nesterov's, as torch.optim.SGD."""
+
+from __future__ import annotations
+
+from minidl.optimizers.base import Optimizer, Rate
+from minidl.utils.arguments import fixed
+from minidl.utils.validation import flag, fraction, not_negative
+from minidl_c.sgd import SGDUpdate
+from minidl_c.update import Update
+
+
+class SGD(Optimizer):
+    """Stochastic gradient descent, as torch.optim.SGD: v = momentum * v + g, then w -= lr * v.
+
+    nesterov: w -= lr * (g + momentum * v) instead (Sutskever et al., 2013).
+
+    Raises TypeError or ValueError for negative numbers, a momentum outside [0, 1), and Nesterov without momentum.
+    """
+
+    def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
+        super().__init__(lr)
+        self._momentum = fraction("momentum", momentum)
+        if nesterov and momentum == 0:
+            raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
+        self._nesterov = flag("nesterov", nesterov)
+        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
+
+    momentum, nesterov, weight_decay = fixed("momentum"), fixed("nesterov"), fixed("weight_decay")
+
+    def update(self, size: int, dtype: str) -> Update:
+        return SGDUpdate(size, dtype, self.momentum, self.nesterov, self.weight_decay)

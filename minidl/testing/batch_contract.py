@@ -1,0 +1,111 @@
+"""What a layer gives in a batch, and between other layers, is what it gives alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from minidl.engine.flat_parameters import Parameters
+from minidl.engine.network import Network
+from minidl.engine.per_example import kept_apart, tells, wanted_of
+from minidl.layers.base import Layer
+from minidl.layers.conv2d import Conv2D
+from minidl.layers.dense import Dense
+from minidl.layers.rescale import Rescale
+from minidl.sequential import Sequential
+from minidl.testing.layer_contract import ATOL, LARGE, MANY, RTOL, THREADS, copied, draws, everything, fill, freeze
+from minidl.testing.samples import Samples
+from minidl.utils.arrays import Array
+
+
+def check_rows(name: str, net: Network, samples: Samples, x: Array) -> None:
+    """Examples do not see each other, in inference and in training."""
+    together = net.predict(x, THREADS)
+    trained = net.forward(x, THREADS)[0]
+    for i in range(len(x)):
+        alone = net.predict(x[i : i + 1], THREADS)[0]
+        assert np.allclose(together[i], alone, RTOL, ATOL), (
+            f"{name}: the output of example {i} changes with the batch around it (couples_examples=True if it should)"
+        )
+        others = samples.unlike(x)
+        others[i] = x[i]  # where it was, so that a layer that draws draws the same for it
+        assert np.allclose(trained[i], net.forward(freeze(others), THREADS)[0][i], RTOL, ATOL), (
+            f"{name}: in training, the output of example {i} changes with the batch around it "
+            "(couples_examples=True if it should)"
+        )
+
+
+def check_sums(name: str, net: Network, samples: Samples) -> None:
+    """What a large batch gives, in sums or apart, is what its examples give one by one, with any number of threads."""
+    x = freeze(samples.many(LARGE))
+    dy = freeze(samples.rng.standard_normal((LARGE, *net.layers[0].out_shape)))
+    found = everything(net, x, dy)
+    for what, array in everything(net, x, dy, MANY).items():
+        assert np.array_equal(array, found[what]), f"{name}: {what} changes with the number of threads"
+    if draws(net):
+        return  # alone, an example has other numbers
+    alone = [everything(net, x[i : i + 1], dy[i : i + 1], numbers=np.array([i])) for i in range(LARGE)]
+    for what, array in found.items():
+        parts = [one[what] for one in alone]
+        rows = what in ("the output", "dx")
+        expected = np.concatenate(parts) if rows else np.sum(parts, axis=0)
+        assert np.allclose(array, expected, RTOL, ATOL), (
+            f"{name}: {what} of {LARGE} examples is not the {'rows' if rows else 'sum'} that they give one by one"
+        )
+    for key, grads in _examples(net, x, dy).items():
+        what = f"the grad of {key!r}"
+        assert np.allclose(grads, [one[what] for one in alone], RTOL, ATOL), (
+            f"{name}: {what} of single examples in a batch is not what they give alone (an op that sums lanes has to "
+            "obey `apart`)"
+        )
+
+
+def _examples(net: Network, x: Array, dy: Array) -> dict[str, Array]:
+    """The gradients of each example's parameters, where a kernel tells them apart in a batch."""
+    params = net.layers[0].params
+    if not all(map(tells, net.leaves)):
+        return {}
+    wanted = wanted_of(net, params.values(), len(x), norms=False)
+    each = kept_apart(net, wanted)
+    each.backward(each.forward(x, THREADS)[1], dy, want_dx=True)
+    return {key: one.shaped(one.grads) for key, one in zip(params, wanted, strict=True) if one.grads is not None}
+
+
+def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
+    """Between a layer with parameters and one that works in place, it computes what it does alone."""
+    in_shape = samples.shape
+    front: Layer = Rescale(0.5 if samples.given is None else 1.0)
+    if len(in_shape) in (1, 3) and samples.given is None:
+        front = Dense(in_shape[0]) if len(in_shape) == 1 else Conv2D(in_shape[0], 1)
+    layers = (front, layer, Rescale(3.0))
+    singles, model = (Sequential(list(map(copied, layers)), in_shape, dtype="float64") for _ in range(2))
+    for one, other in zip(singles.layers, model.layers, strict=True):  # of one place, so they draw the same numbers
+        fill(one)
+        for key, param in one.params.items():
+            other.params[key].value = param.value
+    alone, together = (
+        [Network([one], [repr(one)], Parameters([one], "float64")) for one in singles.layers],
+        model.network,
+    )
+    assert together is not None
+    x = freeze(samples.many(LARGE))
+    dy = freeze(samples.rng.standard_normal((LARGE, *model.output_shape)))
+    with np.errstate(all="ignore"):
+        tapes, y = [], x
+        for net in alone:
+            y, tape = net.forward(y, THREADS)
+            tapes.append(tape)
+        found, tape = together.forward(x, THREADS)
+        dx: Array | None = dy
+        for net, kept in zip(reversed(alone), reversed(tapes), strict=True):
+            assert dx is not None
+            dx = net.backward(kept, dx, want_dx=True)
+        found_dx = together.backward(tape, dy, want_dx=True)
+    assert dx is not None and found_dx is not None
+    compared = [("the output", found, y), ("dx", found_dx, dx)]
+    for one, net in zip(together.layers, alone, strict=True):
+        compared += [(f"the grad of {k!r}", p.grad, net.layers[0].params[k].grad) for k, p in one.params.items()]
+    for what, a, b in compared:
+        assert np.allclose(a, b, RTOL, ATOL, equal_nan=True), (
+            f"{name}: between {alone[0].layers[0]!r} and {alone[2].layers[0]!r}, {what} is not what the layers give "
+            "one by one (does it leave zeros in lanes without an example? does it say what its backward reads?)"
+        )

@@ -1,0 +1,70 @@
+"""What a trainer is made with, checked: by the constructor, and whenever one of these attributes is set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from minidl import losses, metrics
+from minidl.losses import Loss
+from minidl.metrics import Metric
+from minidl.sequential import Sequential
+from minidl.training.history import History
+from minidl.utils.validation import whole
+from minidl_c.threads import check_num_threads
+
+
+def model_of(name: str, model: Any) -> Sequential:
+    """A model; raises TypeError for anything else."""
+    if not isinstance(model, Sequential):
+        raise TypeError(f"{name}: expected a Sequential, got {model!r}")
+    return model
+
+
+def optimizer_of(name: str, optimizer: Any) -> Any:
+    """An object with a step; raises TypeError for anything else."""
+    if isinstance(optimizer, type) or not hasattr(optimizer, "step"):
+        raise TypeError(f"{name}: expected an object with step(params, lr), such as SGD(0.1), got {optimizer!r}")
+    return optimizer
+
+
+def loss_of(name: str, loss: Any) -> Loss:
+    """The loss of that name, or the function; raises TypeError or ValueError for anything else."""
+    return losses.get(loss)
+
+
+def metrics_of(name: str, given: Any) -> dict[str, Metric]:
+    """Names and functions as a dict from name to function; raises TypeError or ValueError for anything else."""
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{name}: expected a list of names or functions, got {given!r}")
+    return metrics.get(given.values() if isinstance(given, Mapping) else given)
+
+
+def threads_of(name: str, num_threads: Any) -> int | None:
+    """A number of threads or None; raises TypeError or ValueError for anything else."""
+    if num_threads is None:
+        return None
+    number: int = check_num_threads(whole(name, num_threads))
+    return number
+
+
+def history_of(name: str, history: Any) -> History:
+    """Lists of numbers by name; raises TypeError for anything else."""
+    if not isinstance(history, dict) or not all(isinstance(key, str) for key in history):
+        raise TypeError(f"{name}: expected a dict of lists by name, such as History(), got {history!r:.100}")
+    for key, values in history.items():
+        if not isinstance(values, list) or not all(isinstance(one, (int, float, np.number)) for one in values):
+            raise TypeError(f"{name}: expected a list of numbers for {key!r}, got {values!r:.100}")
+    return history if isinstance(history, History) else History(history)
+
+
+def check_scores(attributes: Mapping[str, Any]) -> None:
+    """Raises ValueError for a model that ends in what the loss does itself, from scores."""
+    if "model" not in attributes or "loss" not in attributes:
+        return
+    loss = attributes["loss"]
+    last = [type(leaf).__name__ for leaf in attributes["model"].layers[-1].leaves()[-1:]]
+    if last == [getattr(loss, "applies", None)]:
+        raise ValueError(f"loss: {loss!r} takes scores and applies a {last[0]} itself: leave out the last layer")

@@ -1,0 +1,98 @@
+"""What the processes that train together must have in common, compared before a fit and behind each of its epochs."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from minidl.callbacks.callback_list import Hooks
+from minidl.distributed import MPI
+from minidl.distributed.communicator import Alone
+from minidl.engine.network import Network
+from minidl.losses import Loss
+from minidl.sequential import Sequential
+from minidl.training.labeled_data import Supervised
+from minidl.training.per_example_steps import ClippedSteps
+from minidl.training.steps import Steps, has_update, speaks_for
+from minidl.utils.arrays import Array
+from minidl_c import isa
+from minidl_c.sharing import share_of
+
+TIMES = "images_per_second"  # in the history: another one in each process
+
+
+def check_epoch(team: Alone, rate: float, model: Sequential) -> None:
+    """Raises ValueError in all processes, naming the parameter, unless all have the same weights to the last bit."""
+    if team.ranks > 1:
+        team.check_same({"learning rate": repr(rate), **_hashes(model.state_dict())})
+
+
+def check_call(
+    team: Alone, arguments: Mapping[str, Any], hooks: Hooks, config: Mapping[str, Any], tensors: Mapping[str, Array]
+) -> None:
+    """Raises ValueError in all processes, naming what differs, unless they are about to do the same training.
+
+    arguments: those of fit, arrays as hashes; config, tensors: the trainer, as a checkpoint has it.
+    """
+    facts = {"called": "fit", "instruction set": "v2" if isa == "v2" else "v3 or v4"}  # these have the same bits
+    facts.update({f"model {name}": _fact(value) for name, value in config["model"].items()})
+    facts.update({name: _fact(value) for name, value in config.items() if name not in ("model", "callbacks")})
+    facts.update({name: _fact(value) for name, value in arguments.items()})
+    taking_part = [one for one in hooks.callbacks if not getattr(one, "only_watches", False)]
+    told = [f"{type(one).__name__} {getattr(one, 'every_n_steps', None) or ''}".strip() for one in taking_part]
+    facts["callbacks (without only_watches)"] = ", ".join(told) or "none"
+    team.check_same(facts | _hashes({name: array for name, array in tensors.items() if TIMES not in name}))
+
+
+def check_data(team: Alone, data: Supervised, step: int) -> None:
+    """Raises ValueError in all processes unless all have the same batch, and have done equally many steps."""
+    if team.ranks > 1:
+        hashes = {name: _fact(value) for name, value in data.fingerprints().items()}
+        team.check_same({"called": "train_batch", "steps done": str(step), **hashes})
+
+
+def remarks(
+    team: Alone, steps: Steps | ClippedSteps, network: Network, loss: Loss, optimizer: Any, size: int
+) -> list[str]:
+    """What to say of a fit, in steps of `size` examples, whose processes do less than somebody might think, or more."""
+    if team.ranks == 1:
+        apart = MPI.most_ranks > 1
+        return ["distributed: this trainer was made without it, so each rank trains alone"] if apart else []
+    if not steps.shares:
+        why = _whole_steps(network, loss, optimizer)
+        return [f"distributed: each of {team.ranks} ranks does all of each step: {why}"]
+    busy = sum(first < end for first, end in (share_of(size, rank, team.ranks) for rank in range(team.ranks)))
+    if busy < team.ranks:
+        return [
+            f"distributed: {team.ranks - busy} of {team.ranks} ranks have nothing to do in steps of {size} examples"
+        ]
+    return []
+
+
+def _whole_steps(network: Network, loss: Loss, optimizer: Any) -> str:
+    """Why each process does all of each step."""
+    in_python = [type(leaf).__name__ for leaf in network.leaves if not leaf.native]
+    if in_python:
+        return f"{in_python[0]} is a layer in NumPy"
+    if not speaks_for(loss, "op", "__call__"):
+        return "the loss is in Python"
+    if not has_update(optimizer):
+        return "the optimizer is in Python"
+    if network.couples:
+        return "layers see the batches that make a step apart, or a kernel reads the whole batch"
+    return "a kernel reads the whole batch, or nothing is trained"
+
+
+def _fact(value: Any) -> str:
+    """A value as text; the hash of an array begins with #, since it tells nobody anything."""
+    if isinstance(value, str) and len(value) >= 64:
+        return f"#{value}"
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _hashes(arrays: Mapping[str, Array]) -> dict[str, str]:
+    return {name: "#" + hashlib.sha256(np.ascontiguousarray(a).tobytes()).hexdigest() for name, a in arrays.items()}

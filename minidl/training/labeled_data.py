@@ -1,0 +1,137 @@
+"""Examples with their targets and weights, checked against each other and against the model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from minidl.losses import Loss
+from minidl.sequential import Sequential
+from minidl.utils.arrays import Array, unmasked
+from minidl.utils.data import Examples, Index, as_numbers, as_weights, class_weights, fingerprint, some_rows
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """What fit, evaluate and train_batch work on. `used` are the rows of weight above 0; weights None are ones."""
+
+    examples: Examples
+    targets: Array
+    weights: NDArray[np.float64] | None
+    used: Index
+    labels: Index | None  # y, where it holds labels of classes
+
+    @classmethod
+    def accept(
+        cls,
+        model: Sequential,
+        loss: Loss,
+        X: Any,
+        y: Any,
+        sample_weight: Any = None,
+        class_weight: dict[int, float] | str | None = None,
+    ) -> Supervised:
+        """X, y and weights, checked; builds an unbuilt model. Raises TypeError or ValueError, changing nothing."""
+        with model.unbuilt_on_error():
+            if model.network is None:
+                shape = as_numbers(X, "X").shape[1:]
+                Examples(X, shape, model.dtype)
+                model.build(shape)
+            examples = Examples(X, model.input_shape, model.dtype)
+            targets = _targets(loss, y, len(examples), model)
+            labels = _labels(loss, y)
+            weights = None if sample_weight is None else as_weights(sample_weight, len(examples))
+            if class_weight is not None:
+                by_class = class_weights(class_weight, y if labels is None else labels)
+                weights = by_class if weights is None else weights * by_class
+            if weights is not None:
+                _check_range(weights, model.dtype)
+            used = np.arange(len(examples)) if weights is None else np.flatnonzero(weights)
+            if len(examples) and not len(used):
+                raise ValueError("sample_weight, class_weight: expected at least one example of weight above 0")
+        return cls(examples, targets, weights, used, labels)
+
+    def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
+        """The rows to train on, and those held back (None: none): a random share, stratified for labels."""
+        if isinstance(share, bool) or not isinstance(share, (int, float, np.floating, np.integer)):
+            raise TypeError(f"validation_split: expected a share such as 0.1, got {share!r}")
+        if not 0 <= share < 1:
+            raise ValueError(f"validation_split: expected a share of at least 0 and below 1, got {share}")
+        if share == 0:
+            return self.used, None
+        from sklearn.model_selection import train_test_split  # imports scipy: not before it is needed
+
+        stratify = None if self.labels is None else self.labels[self.used]
+        try:
+            state = int(np.random.default_rng(seed).integers(2**32))  # of any seed; scikit-learn's has 32 bits
+            train, held = train_test_split(self.used, test_size=share, random_state=state, stratify=stratify)
+        except ValueError as error:
+            raise ValueError(f"validation_split: {error}") from error
+        return np.sort(train), np.sort(held)
+
+    def to_validate(
+        self, model: Sequential, loss: Loss, held: Index | None, given: Any
+    ) -> tuple[Supervised, Index] | None:
+        """What to evaluate on behind each epoch: the rows held back, or the data given; None: nothing."""
+        if given is None:
+            return None if held is None else (self, held)
+        if held is not None:
+            raise ValueError("validation_data and validation_split: expected one of them, got both")
+        if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
+            got = f"{len(given)} things" if isinstance(given, (tuple, list)) else type(given).__name__
+            raise TypeError(f"validation_data: expected (X, y) or (X, y, sample_weight), got {got}")
+        try:
+            other = Supervised.accept(model, loss, *given)
+        except (TypeError, ValueError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"validation_data: {error}") from error
+        return other, other.used
+
+    def numbers(self, rows: Index) -> Index:
+        """The places of these rows among those that are used: what they would be if the others were not there."""
+        return rows if len(self.used) == len(self.examples) else np.searchsorted(self.used, rows)
+
+    def fingerprints(self, most: int | None = None) -> dict[str, str | None]:
+        """Hashes of X, y and the weights, of all rows or of at most so many; None: no weights."""
+        rows = some_rows(len(self.examples), most)
+        weights = None if self.weights is None else fingerprint(self.weights, rows)
+        y = fingerprint(self.targets if self.labels is None else self.labels, rows)
+        return {"X": self.examples.fingerprint(most), "y": y, "sample_weight": weights}
+
+    def mean(self, losses: Array, rows: Index) -> float:
+        """sum(weight * loss) / sum(weight) of these rows. A correctly rounded sum has no order: the same bits."""
+        values = losses.astype(np.float64)
+        if not len(values):
+            return float("nan")
+        if self.weights is None:
+            return math.fsum(values) / len(values)
+        return math.fsum(self.weights[rows] * values) / math.fsum(self.weights[rows])
+
+
+def _check_range(weights: NDArray[np.float64], dtype: str) -> None:
+    kind = np.finfo(dtype)
+    if weights.max(initial=0) > kind.max or weights[weights > 0].min(initial=1) < kind.tiny:
+        fit = f"expected weights of 0, or from {kind.tiny} to {kind.max} ({dtype})"
+        raise ValueError(f"sample_weight, class_weight: {fit}")
+
+
+def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:
+    targets = unmasked(y, "y")
+    if targets.ndim == 0 or len(targets) != n:
+        got = len(targets) if targets.ndim else "a single number"
+        raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")
+    own = getattr(loss, "targets", None)
+    return targets if own is None else own(targets, model.output_shape, model.dtype)
+
+
+def _labels(loss: Loss, y: Any) -> Index | None:
+    """y as labels of classes, if that is what the loss takes integers for; a loss may turn them into other numbers."""
+    array = np.asarray(y)
+    column = array[:, 0] if array.shape[1:] == (1,) else array
+    if not getattr(loss, "classes", False) or column.ndim != 1 or column.dtype.kind not in "iub":
+        return None
+    return column.astype(np.int64)

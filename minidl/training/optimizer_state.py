@@ -1,0 +1,267 @@
+"""What an optimizer or a schedule remembers: found for a checkpoint, its arrays written as tensors, and given back.
+
+One that holds others (Lookahead around Adam, a list of schedules) remembers what these do, at any depth.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from minidl.optimizers.base import Optimizer
+from minidl.saving.json_codec import decode, encode
+from minidl.training.state_ownership import MOST, WAY_OUT, Seen, check_own
+from minidl.utils.arguments import constructor_arguments, parameters
+from minidl.utils.arrays import Array
+
+OWN = "state_dict()"  # under this name, which no attribute has, stands what a part says itself
+DEEPEST = 16  # objects in objects: what holds itself has no end
+PLAIN = (bool, int, float, str, np.generic, np.ndarray, list, tuple, dict, type(None))
+
+
+def remembered(part: Any, living: Sequence[Array], seen: Seen | None = None) -> dict[str, Any]:
+    """What an optimizer or a schedule knows beside what made it: its state_dict(), or its attributes.
+
+    An attribute that is named like an argument may have changed since; a function there is the argument, and so is a
+    private attribute that still equals it. With a state_dict() of its own go the objects that it was made with, for it
+    may not ask them. Raises TypeError for attributes that would come back as something else: copies of what is `living`
+    in the model, or of each other, or of what was `seen` in other parts.
+    """
+    name, found = type(part).__name__, _kept(part)
+    if _speaks(part):
+        return {OWN: part.state_dict(), **found}
+    memory = {"_memory": part.state_dict()} if isinstance(part, Optimizer) and vars(part).get("_memory") else {}
+    check_own(found, name, living, Seen())
+    if seen is not None:
+        for key in (key for key in found if key not in parameters(type(part))):  # arguments may be shared
+            check_own(found[key], f"{name}.{key}", living, seen)
+    return found | memory
+
+
+def _speaks(part: Any) -> bool:
+    """Whether it says itself what it remembers; the state_dict of Optimizer says it of steps by hand alone."""
+    if hasattr(part, "state_dict") != hasattr(part, "load_state_dict"):
+        name = type(part).__name__
+        raise TypeError(f"{name}: expected state_dict() and load_state_dict(state), or neither, got one of them")
+    own = not isinstance(part, Optimizer) or type(part).state_dict is not Optimizer.state_dict
+    return own and hasattr(part, "state_dict")
+
+
+def _kept(part: Any) -> dict[str, Any]:
+    """The attributes that are saved: of a part with a state_dict of its own, the objects that it was made with."""
+    attributes = dict(vars(part)) if hasattr(part, "__dict__") else {}
+    if _speaks(part):
+        return {name: value for name, value in attributes.items() if name.removeprefix("_") in parameters(type(part))
+                and any(True for _ in _places(value, name, set()))}  # fmt: skip
+    arguments = constructor_arguments(part)
+    if _slots(part) - arguments.keys():
+        raise TypeError(f"{type(part).__name__}: cannot be saved, for its class has __slots__; {WAY_OUT}")
+    if isinstance(part, Optimizer):
+        del attributes["_memory"]
+    return {
+        name: value
+        for name, value in attributes.items()
+        if (name not in arguments or isinstance(value, PLAIN) or holds_state(value))
+        and (
+            name[:1] != "_" or name[1:] not in arguments or value is not arguments[name[1:]] or _may_change(part, name)
+        )
+    }
+
+
+def _may_change(part: Any, name: str) -> bool:
+    """Whether a private attribute, which equals the argument of its name, may be another one than the argument was."""
+    value = vars(part)[name]
+    return holds_state(value) or (name == "_lr" and isinstance(part, Optimizer) and not callable(value))
+
+
+def _slots(part: Any) -> set[str]:
+    slots = [vars(cls).get("__slots__", ()) for cls in type(part).__mro__]
+    return {name for names in slots for name in ([names] if isinstance(names, str) else names)}
+
+
+def holds_state(value: Any) -> bool:
+    """Whether it is an object, an optimizer or a schedule, that may remember something itself."""
+    if isinstance(value, (*PLAIN, type)) or hasattr(value, "__name__"):
+        return False
+    return hasattr(value, "__dict__") or bool(_slots(value))
+
+
+def _places(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """All objects in a part that may remember something, each in all its places; what is in it comes once."""
+    known, inner = id(value) in seen, dict[str, Any]()
+    if holds_state(value):
+        yield where, value
+        inner = {} if known else {f"{where}.{name}": part for name, part in _kept(value).items()}
+    elif isinstance(value, dict) and not known:
+        inner = {f"{where}[{key!r}]": part for key, part in value.items()}
+    elif isinstance(value, (list, tuple)) and not known and len(value) <= MOST:
+        inner = {f"{where}[{i}]": part for i, part in enumerate(value)}
+    if inner:
+        seen.add(id(value))
+    for place, part in inner.items():
+        yield from _places(part, place, seen)
+
+
+def check_shared(made: Any, again: Any) -> None:
+    """Raises TypeError for what differs in `again`, which a resume made: one object or two, and arguments of them."""
+    name, first, parts = type(made).__name__, dict[int, str](), dict[int, str]()
+    twins = dict(_places(again, name, set()))
+    for place, part in _places(made, name, set()):
+        other, twin = first.setdefault(id(part), place), twins.get(place)
+        if twin is not twins.get(other) and not _is_function(part):
+            raise TypeError(f"{place}: cannot be saved, for it is {other} as well; a resume would make two of it")
+        if twin is None:
+            continue
+        if type(part) is not type(twin):
+            raise TypeError(f"{place}: cannot be saved, for a resume would make another {type(twin).__name__} of it")
+        same = parts.setdefault(id(twin), other)
+        if same != other:
+            raise TypeError(f"{place}: cannot be saved, for it is not {same}; a resume would make one of the two")
+        if not _speaks(part):
+            _check_arguments(part, twin, place)
+
+
+def _check_arguments(part: Any, twin: Any, place: str) -> None:
+    """Raises TypeError for arguments of an object in another one that a resume would not give back."""
+    saved = {name.removeprefix("_") for name in _kept(part)}
+    for name, value in constructor_arguments(part).items():
+        known = getattr(twin, name)
+        if name not in saved and not holds_state(value) and not _equal(known, value):
+            expected = f"its {name} is {value!r}, and a resume would make it with {known!r}"
+            raise TypeError(f"{place}: cannot be saved, for {expected}; {WAY_OUT}")
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether they are the same numbers, strings, arrays and lists of them, or functions of the same definition."""
+    if a is b or type(a) is not type(b):
+        return a is b
+    if isinstance(a, np.ndarray):
+        return bool(a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes())
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_equal(a[key], b[key]) for key in a)
+    if not isinstance(a, PLAIN):
+        return getattr(a, "__code__", a) is getattr(b, "__code__", b)
+    return bool(a == b) or bool(a != a and b != b)  # NaN
+
+
+def _is_function(part: Any) -> bool:
+    """Whether it is what its arguments make it, such as a schedule of ours: then two of it are as good as one."""
+    names = {prefix + name for name in parameters(type(part)) for prefix in ("", "_")}
+    return not isinstance(part, Optimizer) and not _speaks(part) and _kept(part).keys() <= names
+
+
+@dataclass(frozen=True)
+class Inner:
+    """What an object in another one remembers, out of a file: the name of its class, and its state."""
+
+    name: str
+    state: dict[str, Any]
+
+
+def remember(part: Any, state: Any, ours: Collection[Any]) -> None:
+    """Gives back what `remembered` found; raises ValueError for what it cannot have found in a part of `ours`."""
+    if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
+        raise ValueError(f"{type(part).__name__}: expected what it remembers by name, got {type(state).__name__}")
+    if type(part) in ours and state.keys() - {"_memory", "_lr"} != remembered(part, []).keys() - {"_memory", "_lr"}:
+        raise ValueError(f"{type(part).__name__}: expected {sorted(remembered(part, []))}, got {sorted(state)}")
+    entries = dict(state)
+    if isinstance(part, Optimizer) and not _speaks(part):
+        part.load_state_dict(entries.pop("_memory", {}))
+    own = entries.pop(OWN) if _speaks(part) else None
+    if type(part) not in ours and not _speaks(part):
+        for name in _kept(part).keys() - entries.keys():  # what a constructor makes, and training has deleted
+            del vars(part)[name]
+    for name, value in entries.items():
+        known = vars(part).get(name)
+        found = _with_inner(known, value, f"{type(part).__name__}.{name}", ours)
+        if type(part) not in ours:
+            vars(part)[name] = found
+        elif found is not known:
+            setattr(part, "lr" if name == "_lr" else name, found)  # which checks it
+    if _speaks(part):
+        part.load_state_dict(_with_inner(None, own, f"{type(part).__name__}.{OWN}", ours))
+
+
+def _with_inner(known: Any, value: Any, where: str, ours: Collection[Any]) -> Any:
+    """The value out of a file, with the objects in it that the constructor has made, which remember again."""
+    if isinstance(value, Inner):
+        if type(known).__name__ != value.name:
+            raise ValueError(f"{where}: expected the {value.name} that was saved, from its constructor, got {known!r}")
+        remember(known, value.state, ours)
+        return known
+    if isinstance(value, (list, tuple)):
+        items = known if isinstance(known, type(value)) and len(known) == len(value) else [None] * len(value)
+        return type(value)(_with_inner(one, part, where, ours) for one, part in zip(items, value, strict=True))
+    if isinstance(value, dict):
+        entries = known if isinstance(known, dict) else {}
+        return {key: _with_inner(entries.get(key), part, where, ours) for key, part in value.items()}
+    return value
+
+
+class Arrays:
+    """What in a state is no JSON: arrays, with their layout, long lists of numbers, as tensors, and objects in others.
+
+    living: the model's arrays, which no part may keep.
+    """
+
+    def __init__(self, tensors: dict[str, Array], living: Sequence[Array] = ()) -> None:
+        self.tensors, self.living = tensors, living
+        self.seen = Seen()  # in the attributes of all objects
+        self._depth = 0  # of objects in objects
+
+    def encode(self, value: Any, where: str) -> dict[str, Any] | None:
+        """For `encoding.encode`: adds a tensor; raises TypeError for what neither a tensor nor a constructor can be."""
+        return self._inner(value, where) if holds_state(value) else self.encode_array(value, where)
+
+    def encode_array(self, value: Any, where: str) -> dict[str, Any] | None:
+        """The same without objects: None for them, as for all that is no array and no long list of numbers."""
+        if isinstance(value, list) and len(value) > 100:  # a header is no place for them
+            for kind, number, dtype in (("floats", float, np.float64), ("ints", int, np.int64)):
+                if all(type(item) is number for item in value):
+                    with contextlib.suppress(OverflowError):
+                        return self._add(kind, np.array(value, dtype))
+        if not isinstance(value, np.ndarray):
+            return None
+        if isinstance(value, np.ma.MaskedArray) or value.dtype.kind not in "biuf" or value.dtype.itemsize > 8:
+            got = f"{type(value).__name__} of {value.dtype}"
+            raise TypeError(f"{where}: cannot be saved: expected an array of integers or real numbers, got {got}")
+        if value.dtype == bool:
+            return self._add("bools", value.astype(np.uint8))
+        fortran = value.flags.f_contiguous and not value.flags.c_contiguous  # NumPy sums in the order of memory
+        return self._add("transposed", value.T) if fortran else self._add("array", value)
+
+    def _inner(self, value: Any, where: str) -> dict[str, Any]:
+        if self._depth >= DEEPEST:
+            raise TypeError(f"{where}: cannot be saved: expected objects nested at most {DEEPEST} deep, got more")
+        self._depth += 1
+        try:
+            return {
+                "object": [type(value).__name__, encode(remembered(value, self.living, self.seen), where, self.encode)]
+            }
+        except ValueError as error:  # a constructor that tells nothing of its arguments
+            raise TypeError(f"{where}: cannot be saved: {error}; {WAY_OUT}") from error
+        finally:
+            self._depth -= 1
+
+    def _add(self, kind: str, array: Array) -> dict[str, Any]:
+        name = f"array/{len(self.tensors)}"
+        self.tensors[name] = np.array(array, order="C")
+        return {kind: name}
+
+    def decode(self, kind: str, content: Any) -> Any:
+        """For `encoding.decode`: takes a tensor away."""
+        if kind == "object":
+            name, state = content
+            return Inner(name, decode(state, self.decode))
+        if kind not in ("array", "transposed", "bools", "floats", "ints"):
+            raise ValueError(f"unknown kind {kind!r}")
+        array = self.tensors.pop(content)
+        if kind == "bools":
+            return array.astype(bool)
+        return array.T if kind == "transposed" else array if kind == "array" else array.tolist()

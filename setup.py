@@ -1,6 +1,6 @@
 """Builds minidl_c: every .pyx is translated once and compiled once per instruction set.
 
-    minidl_c/conv2d.pyx -> build/.../conv2d.c -> minidl_c/v3/conv2d.so, minidl_c/v4/conv2d.so, ...
+    minidl_c/kernels/relu.pyx -> build/.../relu.c -> minidl_c/v3/kernels/relu.so, minidl_c/v4/kernels/relu.so, ...
 
 This file is the only place with compiler flags and Cython directives. Environment variables:
 
@@ -64,8 +64,9 @@ SANITIZERS = {
     "thread": [*SANITIZE, "-fsanitize=thread", "-DMINIDL_PTHREADS"],
 }
 # Modules that walk through lists and not through numbers: a third smaller, and no slower.
-FOR_SIZE = {"axes", "batch", "buffers", "chain", "conv2d_dims", "conv_transpose2d"}
-FOR_SIZE |= {"memory", "op", "passes", "plan", "threads", "update"}
+FOR_SIZE = {"array_args", "functional", "op", "optimizers.update"}
+FOR_SIZE |= {f"kernels.{name}" for name in ("axes", "conv2d_dims", "conv_transpose2d")}
+FOR_SIZE |= {f"runtime.{name}" for name in ("arena", "execution_context", "plan", "program", "single_op", "threads")}
 # A sixth of a module's bytes are names and gaps between its parts, which nobody needs to run it.
 LINK_FLAGS = ["-Wl,-s", "-Wl,-z,noseparate-code"]
 ISA_FLAGS = {
@@ -76,8 +77,9 @@ ISA_FLAGS = {
 }
 
 PACKAGE = Path("minidl_c")
-MODULES = sorted(path.stem for path in PACKAGE.glob("*.pyx"))
-HEADERS = sorted(str(path) for path in PACKAGE.glob("*.h"))
+SOURCES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.pyx"))}
+HEADERS = sorted(str(path) for path in PACKAGE.rglob("*.h"))
+FOLDERS = sorted({path.parent.name for suffix in ("pyx", "h") for path in PACKAGE.glob(f"*/*.{suffix}")})
 SHARED = "minidl_c._cyutility"  # Cython's memoryview code, compiled once and not in every module
 C_FILES = Path("build", f"cython-{Cython.__version__}")
 INFO = "build.json"
@@ -107,7 +109,7 @@ def extensions(isas: list[str]) -> list[Extension]:
     modules = [
         Extension(f"minidl_c.{isa}.{name}", [str(C_FILES / isa / f"{name}.c")], depends=HEADERS)
         for isa in isas
-        for name in MODULES
+        for name in SOURCES
     ]
     return [Extension(SHARED, [str(C_FILES / "_cyutility.c")]), *modules]
 
@@ -120,10 +122,10 @@ def translate(force: bool) -> None:
         command = [sys.executable, "-m", "cython", f"--generate-shared={shared}"]
         subprocess.run(command, check=True)
     directives_changed = os.path.getmtime(__file__)  # Cython looks at the sources only
-    written = [C_FILES / PACKAGE / f"{name}.c" for name in MODULES]
+    written = [C_FILES / path.with_suffix(".c") for path in SOURCES.values()]
     old = any(path.exists() and path.stat().st_mtime < directives_changed for path in written)
     cythonize(
-        [Extension(f"minidl_c.{name}", [str(PACKAGE / f"{name}.pyx")]) for name in MODULES],
+        [Extension(f"minidl_c.{name}", [str(path)]) for name, path in SOURCES.items()],
         build_dir=str(C_FILES),
         compiler_directives=DIRECTIVES,
         shared_utility_qualified_name=SHARED,
@@ -196,10 +198,10 @@ class BuildKernels(build_ext):
         builds = self.describe()
         translate(bool(self.force))
         for ext in self.extensions:
-            isa, name = ext.name.split(".")[-2:]
+            isa, _, name = ext.name.removeprefix("minidl_c.").partition(".")
             if isa in builds:  # a copy of the C file for each, so that object files do not collide
-                update(Path(ext.sources[0]), (C_FILES / PACKAGE / f"{name}.c").read_text())
-                ext.include_dirs = [str(PACKAGE)]
+                update(Path(ext.sources[0]), (C_FILES / SOURCES[name].with_suffix(".c")).read_text())
+                ext.include_dirs = ["."]  # headers are named as users name them: "minidl_c/simd/lanes.h"
                 ext.define_macros = [("MINIDL_ISA", f'"{isa}"')]
                 build, isa_args = builds[isa], builds[isa]["isa_args"]
             else:  # SHARED, for every instruction set
@@ -243,7 +245,8 @@ class BuildKernels(build_ext):
 
     def copy_extensions_to_source(self):
         for isa in ISAS:
-            (PACKAGE / isa).mkdir(exist_ok=True)
+            for path in SOURCES.values():
+                (PACKAGE / isa / path.relative_to(PACKAGE).parent).mkdir(parents=True, exist_ok=True)
         super().copy_extensions_to_source()
         self.finish("")
 
@@ -253,8 +256,10 @@ class BuildKernels(build_ext):
         Removes what an earlier build left: other instruction sets, modules that are gone.
         """
         for isa in ISA_FLAGS:
-            for path in Path(root, PACKAGE, isa).glob("*"):
-                if isa not in ISAS or path.name.split(".")[0] not in MODULES:
+            folder = Path(root, PACKAGE, isa)
+            for path in [path for path in folder.rglob("*") if path.is_file()]:
+                name = ".".join((*path.relative_to(folder).parent.parts, path.name.partition(".")[0]))
+                if isa not in ISAS or name not in SOURCES:
                     path.unlink()
         for isa in ISAS:
             shutil.copy2(info_path(isa), Path(root, PACKAGE, isa, INFO))
@@ -286,8 +291,8 @@ def update(path: Path, text: str) -> None:
 if __name__ == "__main__":  # Cython's worker processes import this file
     ISAS = wanted_isas()
     setup(
-        packages=find_packages(include=["minidl", "minidl.*", "minidl_c"]),
-        package_data={"minidl": ["py.typed"], "minidl_c": ["*.pyx", "*.pxd", "*.h", "py.typed"]},
+        packages=find_packages(include=["minidl*"]) + [f"minidl_c.{name}" for name in FOLDERS],
+        package_data={"": ["*.pyx", "*.pxd", "*.h", "py.typed"]},
         include_package_data=False,
         ext_modules=extensions(ISAS),
         cmdclass={"build_ext": BuildKernels},

@@ -20,17 +20,14 @@ from minidl.optimizers import SGD
 
 
 def check_files() -> list[str]:
-    """Every compiled module has its .pxd; returns their names."""
+    """Kernels and headers are there; returns the names of the modules with a .pxd."""
     package = Path(minidl_c.__file__).parent
     assert package.is_relative_to(sys.prefix), f"{package} is not in {sys.prefix}"
     assert Path(minidl.__file__).is_relative_to(sys.prefix), minidl.__file__
     assert (package.parent / "minidl" / "py.typed").exists()
-    names = sorted(path.name.split(".")[0] for path in (package / minidl_c.isa).glob("*.so"))
-    missing = [name for name in names if not (package / f"{name}.pxd").exists()]
-    assert names, f"no kernels in {package / minidl_c.isa}"
-    assert not missing, f"no .pxd for {missing}"
-    assert list(package.glob("*.h")), f"no headers in {package}"
-    return names
+    assert list((package / minidl_c.isa).glob("kernels/*.so")), f"no kernels in {package / minidl_c.isa}"
+    assert list(package.glob("simd/*.h")), f"no headers in {package}"
+    return sorted(".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.pxd"))
 
 
 def check_user_kernel(names: list[str]) -> None:
@@ -43,7 +40,7 @@ def check_user_kernel(names: list[str]) -> None:
         name="user_kernel",
         ext_modules=cythonize(
             Extension("user_kernel", ["user_kernel.pyx"], **flags),
-            include_path=flags["include_dirs"][1:],
+            include_path=[minidl_c.get_include()],
             language_level=3,
             quiet=True,
         ),

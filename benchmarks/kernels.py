@@ -35,7 +35,7 @@ from minidl.layers import (
     Tanh,
     Upsample2D,
 )
-from minidl_c.gather import gather_forward
+from minidl_c.runtime.gather import gather_forward
 
 LANES = 16  # examples in a tile
 ROWS_TILES = 4  # dense weight gradients: of a batch of 64

@@ -78,7 +78,7 @@ def usable_cores():
 
 def limit_threads(threads):
     """Let nobody who is loaded use more threads, neither OpenMP nor BLAS; to take fewer is everybody's own choice."""
-    import minidl_c.threads  # noqa: F401 - loads OpenMP
+    import minidl_c.runtime.threads  # noqa: F401 - loads OpenMP
 
     threadpool_limits(threads)
 

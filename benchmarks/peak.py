@@ -28,7 +28,7 @@ probe = Extension("probe", ["probe.pyx"], **flags)
 setup(
     name="probe",
     script_args=["--quiet", "build_ext", "--inplace"],
-    ext_modules=cythonize(probe, include_path=flags["include_dirs"][1:], compiler_directives=directives, quiet=True),
+    ext_modules=cythonize(probe, include_path=flags["include_dirs"], compiler_directives=directives, quiet=True),
 )
 """
 DIRECTIVES = {"language_level": 3, "boundscheck": False, "wraparound": False, "cdivision": True}
@@ -41,7 +41,7 @@ def cache_folder():
 def fingerprint(flags):
     """Changes with everything that the compiled probe depends on."""
     folder = Path(minidl_c.__file__).parent
-    parts = [path.read_bytes() for path in [SOURCE, *sorted(folder.glob("op.*")), folder / "lanes.h"]]
+    parts = [path.read_bytes() for path in [SOURCE, *sorted(folder.glob("op.*")), folder / "simd" / "lanes.h"]]
     parts.append(json.dumps([flags, DIRECTIVES, sys.version]).encode())
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 

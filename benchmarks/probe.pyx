@@ -6,12 +6,12 @@ from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime,
 
 from minidl_c.op cimport LANES, Op, aligned, op, tile, whole
 
-cdef extern from "slots.h" nogil:
+cdef extern from "minidl_c/simd/reduction.h" nogil:
     Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
 
 cdef extern from *:
     """
-    #include "lanes.h"
+    #include "minidl_c/simd/lanes.h"
     enum { CHAINS = VECTOR_REGISTERS == 32 ? 24 : 12, FLOPS = 2 * CHAINS * VECTOR_BYTES / 4 };
 
     /* Independent chains of multiply-adds: as fast as this machine can. */

@@ -1,6 +1,6 @@
 """A model of a training step on many ranks: what scaling.py prints for machines that it does not have.
 
-The bytes follow minidl_c/sharing.pyx: each rank leaves the nodes of the tree that its slots make up, and joins its
+The bytes follow runtime/partition.pyx: each rank leaves the nodes of the tree that its slots make up, and joins its
 range of all rows; the ranges are made of 16 items.
 """
 

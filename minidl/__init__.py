@@ -19,7 +19,7 @@ from minidl.sequential import Sequential
 from minidl.trainer import Trainer
 from minidl.utils.config import show_config
 from minidl_c import __version__
-from minidl_c.threads import get_num_threads, set_num_threads
+from minidl_c.runtime.threads import get_num_threads, set_num_threads
 
 __all__ = [
     "FileError",

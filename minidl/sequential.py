@@ -28,7 +28,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.data import Examples
 from minidl.utils.validation import Shape, count, whole
 from minidl.utils.validation import input_shape as checked_shape
-from minidl_c.busy import Busy
+from minidl_c.runtime.usage_guard import Busy
 
 CHUNK = 1024  # examples that NumPy layers, or data that has to be converted, go through predict with
 

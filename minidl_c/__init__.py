@@ -1,9 +1,9 @@
 """The compiled arithmetic of minidl.
 
-Every module here (`minidl_c.conv2d`, ...) is compiled once per instruction set, into the folders
+Every module here (`minidl_c.kernels.conv2d`, ...) is compiled once per instruction set, into the folders
 v2, v3 and v4 (x86-64) or base (other processors). On import the best folder that this processor
-can run goes first into the package's `__path__`, so that every `import minidl_c.conv2d`, and every
-`cimport minidl_c.conv2d` of a user's own kernel, means the same build. The environment variable
+can run goes first into the package's `__path__`, so that every `import minidl_c.kernels.conv2d`, and every
+`cimport minidl_c.kernels.conv2d` of a user's own kernel, means the same build. The environment variable
 MINIDL_ISA forces a folder.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from minidl_c import cpu
 
-__all__ = ["__version__", "build_flags", "build_info", "isa"]
+__all__ = ["__version__", "build_flags", "build_info", "get_include", "isa"]
 __version__ = "0.1.0"
 
 _HERE = Path(__file__).resolve().parent
@@ -63,16 +63,21 @@ def build_info() -> dict[str, Any]:
     return _info(isa)
 
 
+def get_include() -> str:
+    """The folder from which a kernel of your own includes our headers and cimports our .pxd files.
+
+    In C `#include "minidl_c/simd/lane_math.h"`, in Cython `from minidl_c.op cimport op`.
+    """
+    return str(_HERE.parent)
+
+
 def build_flags(isa: str | None = None) -> dict[str, Any]:
     """Keyword arguments of `setuptools.Extension` for a kernel of your own.
 
-    They hold the folder of our headers, then that from which Cython finds our .pxd files (Cython itself gets this one
-    alone: a `conv2d.pyx` of your own is not ours), and the flags that equal bits depend on (`-ffp-contract=off` above
-    all)::
+    They hold the folder of `get_include`, and the flags that equal bits depend on (`-ffp-contract=off` above all)::
 
-        flags = minidl_c.build_flags()
-        kernel = Extension("swish", ["swish.pyx"], **flags)
-        setup(ext_modules=cythonize(kernel, include_path=flags["include_dirs"][1:]))
+        kernel = Extension("swish", ["swish.pyx"], **minidl_c.build_flags())
+        setup(ext_modules=cythonize(kernel, include_path=[minidl_c.get_include()]))
 
     Without `isa` the kernel runs on every processor of this kind. `isa=minidl_c.isa` compiles it
     for the instruction set in use here: faster, and only for processors that have it. The bits are
@@ -84,7 +89,7 @@ def build_flags(isa: str | None = None) -> dict[str, Any]:
         raise ValueError(f"isa: expected one of {', '.join(_built())}, got {isa!r}")
     info = build_info() if isa is None else _info(isa)
     return {
-        "include_dirs": [str(_HERE), str(_HERE.parent)],
+        "include_dirs": [get_include()],
         "libraries": ["m"],
         "extra_compile_args": info["compile_args"] + (info["isa_args"] if isa else []),
         "extra_link_args": info["link_args"],

@@ -23,7 +23,7 @@ typedef struct {
   void *sums;                  /* ADD sums over this tile; NULL without n_lane. In one direction only: forward for an op with
                                   forward_rows, else backward. [n_lane][16]: each lane its example's share; zero at every
                                   tile, so that = does as well. [n_lane], if the op sums the lanes: the slot's so far, so
-                                  += alone does: a lane's sum starts from zero in the op, and add_sum (slots.h) adds it once */
+                                  += alone does: a lane's sum starts from zero in the op, and add_sum (reduction.h) adds it once */
   ptrdiff_t apart;             /* numbers of a sum, for an op that sums the lanes: 1, or 16 if it shall not this time */
   const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the batch's end */
   const void *targets;         /* IN [n_target][16], for the forward of a loss; what backward needs of them, y holds */
@@ -51,7 +51,7 @@ typedef struct {
 
 /* What backward reads again: x or y of this tile. Rows read x and dy of all tiles, unless they say that sums are enough.
  * Several processes can do a batch only if that is so, or if backward_rows (without sums) say that they add up slot by slot, in the
- * order of slots.h: then those of some slots are a part of the whole. */
+ * order of reduction.h: then those of some slots are a part of the whole. */
 enum { READS_X = 1, READS_Y = 2, SUMS_ARE_ENOUGH = 4, ADDS_BY_SLOTS = 8 };
 enum { CUT_FORWARD = 1, CUT_BACKWARD = 2 };      /* where a stage ends: see `cut` */
 enum { NEW, THE_FIRST, THE_SECOND };             /* what y and dx are: see `y_is` */
@@ -99,7 +99,7 @@ struct op {
   ptrdiff_t n_state;           /* numbers behind the parameters that have no gradient: running statistics */
   ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them. An op
                                   with parameters has n_lane or backward_rows: else nothing would say their gradient */
-  int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in slots.h), unless it shall not (apart):
+  int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in reduction.h), unless it shall not (apart):
                                   its sums are too many for a cache */
   ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */
   ptrdiff_t summary;           /* bytes that slot_rows leave of a row: a multiple of 8, at most 64 */

@@ -5,11 +5,11 @@ ctypedef fused real:
     float
     double
 
-cdef extern from "lanes.h" nogil:
+cdef extern from "minidl_c/simd/lanes.h" nogil:
     const int LANES
     const int FEW
 
-cdef extern from "op.h" nogil:
+cdef extern from "minidl_c/op.h" nogil:
     enum:
         READS_X
         READS_Y

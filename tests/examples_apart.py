@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from minidl_c.batch import backward_batch
-from minidl_c.dense import DenseOp
-from minidl_c.examples import batch_sum
-from minidl_c.plan import Plan
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.runtime.per_example import batch_sum
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch
 
 
 def examples_of(op, dy, x, dx, params, threads=1, norms=False):

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from minidl_c.dense import DenseOp
-from minidl_c.elementwise_losses import ElementwiseLossOp
-from minidl_c.plan import Plan
-from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.runtime.plan import Plan
 
 N, IN, OUT = 40, 4, 3
 SIZE = (IN + 1) * OUT  # of the parameters

@@ -28,6 +28,18 @@ FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names}
 # Upward, inside a function: a method that users look for there, whose code is elsewhere.
 LATE = {("minidl.training.history", "minidl.plots.curves")}
 
+# The same for cimports and includes of minidl_c/.
+COMPILED_FLOORS = (
+    {"simd", "cpu"},
+    {"op", "minidl_c"},
+    {"array_args"},
+    {"kernels", "optimizers"},
+    {"losses"},
+    {"runtime"},
+    {"functional"},
+)
+COMPILED_FLOOR = {name: number for number, names in enumerate(COMPILED_FLOORS) for name in names}
+
 FOLDERS = ("minidl", "minidl_c", "tests", "examples", "benchmarks", ".ci")
 CODE = sorted(
     path
@@ -62,6 +74,12 @@ def module_name(path: Path) -> str:
 def room_of(module: str) -> str:
     """The folder of a module of minidl, or the file that stands beside the folders."""
     parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def compiled_room(name: str) -> str:
+    """The folder of a module or header of minidl_c, or the file that stands beside the folders."""
+    parts = re.split("[./]", name)
     return parts[1] if len(parts) > 1 else parts[0]
 
 
@@ -118,14 +136,37 @@ def test_no_modules_import_each_other_in_a_circle():
 
 @pytest.mark.parametrize("path", [path for path in LAYERS if "minidl.layers.container" not in imported(path)], **each)
 def test_layer_file_and_kernel_file_share_their_word(path):
-    kernels = {name for name in imported(path) if name.startswith("minidl_c.")}
-    assert {name for name in kernels if not name.startswith(f"minidl_c.{path.stem}_")} <= {f"minidl_c.{path.stem}"}
-    assert (ROOT / "minidl_c" / f"{path.stem}.pyx").exists()
+    kernels = {name.removeprefix("minidl_c.kernels.") for name in imported(path) if name.startswith("minidl_c.")}
+    assert {name for name in kernels if not name.startswith(f"{path.stem}_")} <= {path.stem}
+    assert (ROOT / "minidl_c" / "kernels" / f"{path.stem}.pyx").exists()
 
 
-@pytest.mark.parametrize("path", KERNELS, **each)
-def test_every_kernel_can_be_cimported(path):
-    assert path.with_suffix(".pxd").exists()
+def compiled_arrows() -> dict[str, set[str]]:
+    """What each module of minidl_c cimports, imports and includes of minidl_c; a .pxd and its .pyx are one module."""
+    pattern = re.compile(r'^\s*(?:(?:from|cimport|import)\s+(minidl_c[\w.]*)|.*"(minidl_c/[\w/]+[.]h)")', re.M)
+    found: dict[str, set[str]] = {}
+    for path in COMPILED:
+        one = name_of(path) if path.suffix == ".h" else module_name(path)
+        others = {a or b for a, b in pattern.findall(path.read_text(encoding="utf-8"))} - {one, "minidl_c"}
+        found.setdefault(one, set()).update(others)
+    return found
+
+
+def test_cimports_and_includes_point_down():
+    across = {(one, other) for one, others in compiled_arrows().items() for other in others}
+    rooms = {(one, other): (compiled_room(one), compiled_room(other)) for one, other in across}
+    assert {room for pair in rooms.values() for room in pair} <= set(COMPILED_FLOOR)
+    apart = {pair: (a, b) for pair, (a, b) in rooms.items() if a != b}
+    assert [pair for pair, (a, b) in apart.items() if COMPILED_FLOOR[b] >= COMPILED_FLOOR[a]] == []
+
+
+def test_no_modules_cimport_each_other_in_a_circle():
+    graphlib.TopologicalSorter(compiled_arrows()).prepare()  # raises CycleError, which names them
+
+
+def test_folders_of_minidl_c_are_namespace_packages():
+    """An empty __init__.py would hide v4/kernels behind kernels: see minidl_c/__init__.py."""
+    assert [name_of(path) for path in COMPILED if path.name == "__init__.py"] == ["minidl_c/__init__.py"]
 
 
 def test_kernels_do_not_know_minidl():

@@ -7,7 +7,7 @@ from minidl import Layer, Param, Sequential, Trainer
 from minidl.initializers import he_uniform, ones, zeros
 from minidl.layers import Conv2D, Dense, ReLU
 from minidl.optimizers import SGD
-from minidl_c.relu import ReLUOp
+from minidl_c.kernels.relu import ReLUOp
 
 
 class Noise(Layer):

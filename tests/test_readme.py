@@ -115,7 +115,7 @@ def test_weights_have_the_hash_that_is_promised(tmp_path):
 
 @pytest.mark.parametrize("line", [text.strip() for language, text in BLOCK.findall(README) if language == "c"])
 def test_quoted_line_is_in_the_code(line):
-    assert sum(path.read_text(encoding="utf-8").count(line) for path in ROOT.glob("minidl_c/*.h")) == 1
+    assert sum(path.read_text(encoding="utf-8").count(line) for path in ROOT.glob("minidl_c/**/*.h")) == 1
 
 
 @pytest.mark.parametrize("name", ["silu.pyx", "setup.py"])

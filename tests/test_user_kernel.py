@@ -12,14 +12,14 @@ from minidl import Layer, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.optimizers import SGD
 from minidl.testing import check_layer
-from minidl_c.batch import loss_batch
-from minidl_c.conv2d import Conv2DOp
-from minidl_c.dense import DenseOp
-from minidl_c.flatten import FlattenOp
-from minidl_c.plan import Plan
-from minidl_c.relu import ReLUOp
-from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.flatten import FlattenOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import loss_batch
 
 pytestmark = pytest.mark.slow  # the build
 

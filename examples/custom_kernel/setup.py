@@ -10,5 +10,5 @@ kernel = Extension("silu", ["silu.pyx"], **flags)
 directives = {"language_level": 3, "boundscheck": False, "cdivision": True}
 setup(
     name="silu",
-    ext_modules=cythonize(kernel, include_path=flags["include_dirs"][1:], compiler_directives=directives),
+    ext_modules=cythonize(kernel, include_path=[minidl_c.get_include()], compiler_directives=directives),
 )

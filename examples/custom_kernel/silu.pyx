@@ -4,7 +4,7 @@ from minidl_c.op cimport LANES, READS_X, Op, describe, op, share, tile
 # 16 examples make a tile, in which the same number of all 16 is a row: an activation of shape (c, h, w) is an array
 # [c][h][w][16]. A vector is as much of a row as this processor computes with at once. The headers of minidl bring its
 # type, for both dtypes, and functions of it that give the same bits everywhere, as libm's exp and tanh do not.
-cdef extern from "lane_math.h" nogil:
+cdef extern from "minidl_c/simd/lane_math.h" nogil:
     const int VECTOR_BYTES
     ctypedef float vector_f32
     ctypedef double vector_f64

@@ -1,8 +1,8 @@
 """One training, shared out over processes on one machine or on many, with the bits of a single process.
 
 Every process runs the same script, reads the same data and makes the same model. Of each batch a process does a run of
-slots (minidl_c/slots.h) and leaves whole nodes of the tree in which sums are added up; what then is exchanged, and why
-the number of processes changes no bit, is in minidl_c/sharing.pyx.
+slots (simd/reduction.h) and leaves whole nodes of the tree in which sums are added up; what then is exchanged, and why
+the number of processes changes no bit, is in minidl_c/runtime/partition.pyx.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from minidl.distributed.communicator import Alone
 from minidl.utils.arrays import Array
-from minidl_c.threads import limit_default
+from minidl_c.runtime.threads import limit_default
 
 NO_MPI4PY = 'minidl.distributed needs mpi4py: pip install "minidl[mpi]"'
 NO_MPI = "minidl.distributed: mpi4py finds no MPI: take the machine's Open MPI or MPICH, or pip install mpich"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.utils.arrays import Array, as_array
-from minidl_c.examples import batch_sum as rows_sum
+from minidl_c.runtime.per_example import batch_sum as rows_sum
 
 
 @overload
@@ -20,7 +20,7 @@ def batch_sum(g: Mapping[str, ArrayLike] | ArrayLike) -> dict[str, Array] | Arra
     """The sum over the first axis of an array (n, ...), or of each array in a dict, in the order of a batch's sums.
 
     g: float32 or float64; zeros if there are no rows. Floating-point sums depend on their order; this one is that of a
-    training step on these examples (see minidl_c/slots.h): tiles of 16 in a fixed tree; at most 16 slots, each adding
+    training step on these examples (see simd/reduction.h): tiles of 16 in a fixed tree; at most 16 slots, each adding
     up its tiles; the slots in a fixed tree. So the gradients of `Trainer.per_example_gradients`, divided by the batch's
     weight (in their dtype, as np.float32(sum)), give each param.grad to the last bit, but for weights of dense layers,
     whose kernel rounds a product and its sum only once, and for layers in NumPy. A step leaves out rows of weight 0:

@@ -9,7 +9,7 @@ from typing import Any
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.base import Layer
 from minidl.layers.dropout import Dropout
-from minidl_c.augment import AugmentOp
+from minidl_c.kernels.augment import AugmentOp
 
 RANDOM = (Dropout, RandomCrop, RandomFlip, RandomShift)
 

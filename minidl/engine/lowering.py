@@ -10,10 +10,10 @@ from minidl.engine.param_groups import Training
 from minidl.layers.base import Layer
 from minidl.layers.container import CONCAT, Branch, Container
 from minidl.utils.validation import Shape
-from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
-from minidl_c.flatten import FlattenOp
+from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
+from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.op import Op
-from minidl_c.plan import Plan
+from minidl_c.runtime.plan import Plan
 
 
 def plan_of(

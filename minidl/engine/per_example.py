@@ -1,6 +1,6 @@
 """A network whose backward keeps the gradients of examples apart, where a training step has their sums.
 
-Kernels tell them from a batch: see minidl_c/examples.pyx. Where a layer cannot, one in NumPy, say, each example goes
+Kernels tell them from a batch: see runtime/per_example.pyx. Where a layer cannot, one in NumPy, say, each example goes
 through it alone.
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, number
-from minidl_c.activations import ActivationOp
+from minidl_c.kernels.activations import ActivationOp
 
 
 class LeakyReLU(Layer):

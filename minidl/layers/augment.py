@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, flag, image, pair
-from minidl_c.augment import AugmentOp
+from minidl_c.kernels.augment import AugmentOp
 
 
 class RandomCrop(Layer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, flag, image, pair
-from minidl_c.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.avgpool2d import AvgPool2DOp
 
 
 class AvgPool2D(Layer):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from minidl.initializers import ones, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, flag, image, number
-from minidl_c.batchnorm import BatchNormOp
-from minidl_c.batchnorm_statistics import BatchStatisticsOp
+from minidl_c.kernels.batchnorm import BatchNormOp
+from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 
 
 class BatchNorm2D(Layer):

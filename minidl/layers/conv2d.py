@@ -7,7 +7,7 @@ import math
 from minidl.initializers import Init, checked, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, flag, image, pair, whole, zeros_around
-from minidl_c.conv2d import Conv2DOp
+from minidl_c.kernels.conv2d import Conv2DOp
 
 
 class Conv2D(Layer):

@@ -11,7 +11,7 @@ from minidl.initializers import BY_INPUTS, Init, checked, damped_he_uniform, zer
 from minidl.layers.base import Layer
 from minidl.utils.arrays import Array, as_array
 from minidl.utils.validation import Pair, Shape, flag, image, pair, whole
-from minidl_c.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 
 
 class ConvTranspose2D(Layer):

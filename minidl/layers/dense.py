@@ -5,7 +5,7 @@ from __future__ import annotations
 from minidl.initializers import Init, checked, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, flag, whole
-from minidl_c.dense import DenseOp
+from minidl_c.kernels.dense import DenseOp
 
 
 class Dense(Layer):

@@ -7,7 +7,7 @@ import math
 from minidl.initializers import Init, checked, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, flag, image, pair, whole, zeros_around
-from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 
 
 class DepthwiseConv2D(Layer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, number
-from minidl_c.dropout import DropoutOp
+from minidl_c.kernels.dropout import DropoutOp
 
 
 class Dropout(Layer):

@@ -6,7 +6,7 @@ import math
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, whole
-from minidl_c.flatten import FlattenOp
+from minidl_c.kernels.flatten import FlattenOp
 
 
 class Flatten(Layer):

@@ -7,7 +7,7 @@ import math
 from minidl.initializers import ones, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, flag, number, whole
-from minidl_c.groupnorm import GroupNormOp
+from minidl_c.kernels.groupnorm import GroupNormOp
 
 
 class GroupNorm(Layer):

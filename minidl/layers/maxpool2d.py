@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, flag, image, pair
-from minidl_c.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.maxpool2d import MaxPool2DOp
 
 
 class MaxPool2D(Layer):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from minidl.layers.base import Layer
 from minidl.utils.arrays import as_array
 from minidl.utils.validation import Shape, number
-from minidl_c.normalize import NormalizeOp
+from minidl_c.kernels.normalize import NormalizeOp
 
 CHUNK = 2**20  # numbers that are looked at together
 EPS = float(np.finfo(np.float64).eps)

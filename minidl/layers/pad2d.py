@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, image, number, pair, whole
-from minidl_c.pad2d import Pad2DOp
+from minidl_c.kernels.pad2d import Pad2DOp
 
 Sides = tuple[int, int, int, int]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, number
-from minidl_c.prelu import PReLUOp
+from minidl_c.kernels.prelu import PReLUOp
 
 
 class PReLU(Layer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, number
-from minidl_c.rescale import RescaleOp
+from minidl_c.kernels.rescale import RescaleOp
 
 
 class Rescale(Layer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape
-from minidl_c.softmax import SoftmaxOp
+from minidl_c.kernels.softmax import SoftmaxOp
 
 
 class Softmax(Layer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, image, pair
-from minidl_c.upsample2d import Upsample2DOp
+from minidl_c.kernels.upsample2d import Upsample2DOp
 
 
 class Upsample2D(Layer):

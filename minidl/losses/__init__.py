@@ -15,8 +15,8 @@ from minidl.losses.cross_entropy import SoftmaxCrossEntropy
 from minidl.losses.elementwise import BinaryCrossEntropy, Huber, MeanAbsoluteError, MeanSquaredError, Poisson
 from minidl.losses.native import NativeLoss
 from minidl.utils.arrays import Array, as_array, as_dtype, as_floats
-from minidl_c.batch import forward_batch
-from minidl_c.softmax import SoftmaxOp
+from minidl_c.kernels.softmax import SoftmaxOp
+from minidl_c.runtime.single_op import forward_batch
 
 __all__ = [
     "BinaryCrossEntropy",

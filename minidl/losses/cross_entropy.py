@@ -11,7 +11,7 @@ from minidl.losses.native import NativeLoss
 from minidl.utils.arguments import fixed
 from minidl.utils.arrays import unmasked
 from minidl.utils.validation import Shape, number
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 
 class SoftmaxCrossEntropy(NativeLoss):

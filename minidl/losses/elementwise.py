@@ -14,7 +14,7 @@ from minidl.losses.native import NativeLoss, numbers
 from minidl.utils.arguments import fixed
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape, normal
-from minidl_c.elementwise_losses import ElementwiseLossOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 
 
 class MeanSquaredError(NativeLoss):

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from minidl.utils.arguments import told
 from minidl.utils.arrays import Array, as_array, as_dtype, as_floats, unmasked
 from minidl.utils.validation import Shape
-from minidl_c.batch import loss_batch
 from minidl_c.op import Op
+from minidl_c.runtime.single_op import loss_batch
 
 
 class NativeLoss:

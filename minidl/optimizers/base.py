@@ -16,7 +16,7 @@ from minidl.layers.param import Param
 from minidl.utils.arguments import told
 from minidl.utils.arrays import Array
 from minidl.utils.validation import number, whole
-from minidl_c.update import Update
+from minidl_c.optimizers.update import Update
 
 Rate = float | Callable[[int], float]
 

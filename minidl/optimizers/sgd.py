@@ -5,8 +5,8 @@ from __future__ import annotations
 from minidl.optimizers.base import Optimizer, Rate
 from minidl.utils.arguments import fixed
 from minidl.utils.validation import flag, fraction, not_negative
-from minidl_c.sgd import SGDUpdate
-from minidl_c.update import Update
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.optimizers.update import Update
 
 
 class SGD(Optimizer):

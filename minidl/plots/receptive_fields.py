@@ -22,8 +22,8 @@ from minidl.training.labeled_data import Supervised
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 from minidl.utils.validation import Shape
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 POOLS = (MaxPool2D, GlobalMaxPool2D)
 MOST_EXAMPLES, MOST_NUMBERS = 256, 2**23  # that go through a pool at a time

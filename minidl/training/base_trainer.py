@@ -31,7 +31,7 @@ from minidl.utils.arguments import Checked
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 from minidl.utils.validation import count, counter, flag, limit
-from minidl_c.update import Update
+from minidl_c.optimizers.update import Update
 
 TRIED = 256  # examples whose scores metrics of scikit-learn are tried with, before they are asked for
 

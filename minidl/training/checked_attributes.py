@@ -13,7 +13,7 @@ from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.training.history import History
 from minidl.utils.validation import whole
-from minidl_c.threads import check_num_threads
+from minidl_c.runtime.threads import check_num_threads
 
 
 def model_of(name: str, model: Any) -> Sequential:

@@ -20,7 +20,7 @@ from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.steps import Steps, has_update, speaks_for
 from minidl.utils.arrays import Array
 from minidl_c import isa
-from minidl_c.sharing import share_of
+from minidl_c.runtime.partition import share_of
 
 TIMES = "images_per_second"  # in the history: another one in each process
 

@@ -14,7 +14,7 @@ from minidl.layers.base import drew
 from minidl.losses import Loss, checked_loss
 from minidl.training.steps import Batches, Steps
 from minidl.utils.arrays import Array
-from minidl_c.update import Update
+from minidl_c.optimizers.update import Update
 
 AT_ONCE = 256  # examples: a tile for each of 16 threads, and the memory of so large a batch
 

@@ -18,11 +18,11 @@ from minidl.losses import Loss, checked_loss
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
 from minidl.utils.data import Examples, Index
-from minidl_c.clip import clip
-from minidl_c.sharing import share_of
-from minidl_c.update import Update
+from minidl_c.optimizers.clip import clip
+from minidl_c.optimizers.update import Update
+from minidl_c.runtime.partition import share_of
 
-Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/clip.pyx
+Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/optimizers/clip.pyx
 
 
 @dataclass

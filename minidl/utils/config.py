@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from minidl_c import __version__, build_info, isa
-from minidl_c.threads import get_num_threads, openmp
+from minidl_c.runtime.threads import get_num_threads, openmp
 
 
 @dataclass(frozen=True)

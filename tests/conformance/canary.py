@@ -9,11 +9,11 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conformance.nets import digest
 
-from minidl_c.dense import DenseOp
-from minidl_c.flatten import FlattenOp
-from minidl_c.plan import Plan
-from minidl_c.relu import ReLUOp
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.flatten import FlattenOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.runtime.plan import Plan
 
 SHAPE, SIZE, CLASSES = (3, 2, 5), 30, 5
 

@@ -1,9 +1,9 @@
 """y = x as an op with a fault of choice: what the sanitizers have to report, or they see nothing."""
 from libc.stdint cimport int64_t
 
-from minidl_c.update cimport optimizer
+from minidl_c.optimizers.update cimport optimizer
 from minidl_c.op cimport LANES, READS_X, Op, describe, op, tile, whole
-from minidl_c.update cimport Update
+from minidl_c.optimizers.update cimport Update
 
 cdef long long shared = 0               # what two threads may not touch at the same time
 

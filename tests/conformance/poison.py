@@ -1,7 +1,7 @@
 """Random nets and kernels, run in memory that holds other garbage each time: a number read before it was written shows.
 
 In a build with AddressSanitizer every malloc and every array of an arena is full of a byte of choice (see
-minidl_c/gaps.h), and the variables of C functions of another. The results have to be those of the ordinary build, bit
+runtime/asan.h), and the variables of C functions of another. The results have to be those of the ordinary build, bit
 for bit.
 """
 

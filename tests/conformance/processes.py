@@ -26,7 +26,7 @@ import time
 import joblib
 import numpy as np
 
-import minidl_c.threads
+import minidl_c.runtime.threads
 from minidl import Layer, Sequential, Trainer
 from minidl.callbacks import Checkpoint
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
@@ -178,7 +178,7 @@ FORKS = (fork_after_training, fork_in_a_callback, fork_beside_a_predicting_threa
 
 def open_a_region():
     """A canary: a child that opens a parallel region where the parent's threads are gone."""
-    minidl_c.threads._forked = False
+    minidl_c.runtime.threads._forked = False
     return work(trainer_of("native").model)
 
 
@@ -196,7 +196,7 @@ def check_forks(count):
     """Returns findings; prints one line."""
     findings, began, slowest = [], time.perf_counter(), 0.0
     trainer_of("native").fit(X, Y, verbose=0)  # OpenMP's threads are there
-    if minidl_c.threads.openmp() and forked(open_a_region, SHORT) != "hung":
+    if minidl_c.runtime.threads.openmp() and forked(open_a_region, SHORT) != "hung":
         findings.append("a child that opens a parallel region was not seen to hang")
     for number in range(count):
         way, kind = FORKS[number % len(FORKS)], KINDS[number // len(FORKS) % len(KINDS)]

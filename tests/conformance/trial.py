@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import reference as ref
 
-from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-40, -1e-45)
 

@@ -12,19 +12,26 @@ from conformance.trials_pointwise import POINTWISE
 from examples_apart import check_sums
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, depthwise_cases, pool_cases, transposed_cases
 
-from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.conv2d import Conv2DOp, conv2d_backward, conv2d_forward
-from minidl_c.conv_transpose2d import ConvTranspose2DOp
-from minidl_c.dense import DenseOp, dense_backward, dense_forward
-from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
-from minidl_c.dropout import DropoutOp
-from minidl_c.flatten import FlattenOp
-from minidl_c.gather import gather_backward, gather_forward
-from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
-from minidl_c.relu import ReLUOp
-from minidl_c.rescale import RescaleOp
-from minidl_c.sgd import SGDUpdate
+from minidl_c.functional import (
+    conv2d_backward,
+    conv2d_forward,
+    dense_backward,
+    dense_forward,
+    maxpool2d_backward,
+    maxpool2d_forward,
+)
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.dropout import DropoutOp
+from minidl_c.kernels.flatten import FlattenOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.kernels.rescale import RescaleOp
+from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.runtime.gather import gather_backward, gather_forward
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 
 # ---- the kernels: each yields the trials of a block ----------------------------------------------

@@ -6,12 +6,12 @@ import reference_images as images
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, small_batch, within_rounding
 from geometries import POOL_FORMS, pool_cases
 
-from minidl_c.augment import AugmentOp
-from minidl_c.avgpool2d import AvgPool2DOp
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.normalize import NormalizeOp
-from minidl_c.pad2d import Pad2DOp
-from minidl_c.upsample2d import Upsample2DOp
+from minidl_c.kernels.augment import AugmentOp
+from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.normalize import NormalizeOp
+from minidl_c.kernels.pad2d import Pad2DOp
+from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 
 def moving_trial(rng, op, about, forward, backward):

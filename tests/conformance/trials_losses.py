@@ -8,9 +8,9 @@ from kernels.test_softmax_cross_entropy import SMOOTHING
 from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
 from reference_losses import FUNCTIONS, mean_of
 
-from minidl_c.batch import loss_batch
-from minidl_c.elementwise_losses import ElementwiseLossOp
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.runtime.single_op import loss_batch
 
 
 def softmax_cross_entropy(rng):

@@ -12,14 +12,14 @@ from kernels.test_softmax import expected as softmax_expected
 from reference_activations import FUNCTIONS as ACTIVATIONS
 from reference_activations import error as activation_error
 
-from minidl_c.activations import ActivationOp
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.batchnorm import BatchNormOp
-from minidl_c.batchnorm_statistics import BatchStatisticsOp
-from minidl_c.groupnorm import GroupNormOp
-from minidl_c.plan import Plan
-from minidl_c.prelu import PReLUOp
-from minidl_c.softmax import SoftmaxOp
+from minidl_c.kernels.activations import ActivationOp
+from minidl_c.kernels.batchnorm import BatchNormOp
+from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
+from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.prelu import PReLUOp
+from minidl_c.kernels.softmax import SoftmaxOp
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 
 def activations(rng):

@@ -5,8 +5,8 @@ import pytest
 from reference_activations import FUNCTIONS, error
 
 import minidl_c
-from minidl_c.activations import ActivationOp
-from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.kernels.activations import ActivationOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 ARGUMENTS = {"leaky_relu": (0.01, 0.0, 1.5, -0.5), "elu": (1.0, 0.0, 0.3, 2.5)}

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 
 DTYPES = ("float32", "float64")
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import reference_images as images
 
-from minidl_c.augment import AugmentOp
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.plan import Plan
+from minidl_c.kernels.augment import AugmentOp
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 BATCHES = (0, 1, 15, 16, 17, 33)

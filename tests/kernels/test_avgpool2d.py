@@ -8,8 +8,8 @@ import reference as ref
 import reference_images as images
 from geometries import Pool, pool_cases
 
-from minidl_c.avgpool2d import AvgPool2DOp
-from minidl_c.batch import backward_batch, forward_batch
+from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 OVERLAPPING = Pool(33, 3, 7, 6, (3, 2), (2, 1), (1, 1), ceil_mode=True)

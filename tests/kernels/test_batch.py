@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.conv2d import Conv2DOp, conv2d_backward, conv2d_forward
-from minidl_c.dropout import DropoutOp
+from minidl_c.functional import conv2d_backward, conv2d_forward
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.kernels.dropout import DropoutOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.op import Op
-from minidl_c.plan import Plan
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 SHAPE, OUT = (3, 6, 5), (4, 4, 3)
 

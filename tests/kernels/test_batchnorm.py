@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.batchnorm import BatchNormOp
-from minidl_c.batchnorm_statistics import BatchStatisticsOp
-from minidl_c.plan import Plan
+from minidl_c.kernels.batchnorm import BatchNormOp
+from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
+from minidl_c.runtime.plan import Plan
 
 DTYPES = ("float32", "float64")
 BATCHES = (1, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from minidl_c.activations import ActivationOp
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
-from minidl_c.dense import DenseOp
-from minidl_c.plan import Plan
-from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.kernels.activations import ActivationOp
+from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 SHAPE = (3, 2, 2)
 NOTHING = {dtype: np.empty(0, dtype) for dtype in ("float32", "float64")}

@@ -12,11 +12,11 @@ from odd_arrays import KINDS, NEVER, plain
 from plans import OUT, SIZE, N, dense_plan, loss_plan, predicting, training
 
 import minidl_c
-from minidl_c.batch import backward_batch, forward_batch, loss_batch
-from minidl_c.conv2d import Conv2DOp
-from minidl_c.elementwise_losses import ElementwiseLossOp
-from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.runtime.single_op import backward_batch, forward_batch, loss_batch
 
 RNG = np.random.default_rng(0)
 
@@ -30,31 +30,33 @@ POOL = {"kernel": (2, 2), "stride": (2, 2)}
 IMAGE, FILTERS = (3, 2, 5, 5), (4, 2, 3, 3)
 # Right arguments, and which of them are outputs.
 FUNCTIONS = {
-    "clip.clip": ({"grad": given(20), "clip_value": 0.5}, "grad"),
-    "conv2d.conv2d_forward": ({"x": given(*IMAGE), "w": given(*FILTERS), "b": given(4), "y": given(3, 4, 3, 3)}, "y"),
-    "conv2d.conv2d_backward": (
+    "optimizers.clip.clip": ({"grad": given(20), "clip_value": 0.5}, "grad"),
+    "functional.conv2d_forward": (
+        {"x": given(*IMAGE), "w": given(*FILTERS), "b": given(4), "y": given(3, 4, 3, 3)}, "y"),
+    "functional.conv2d_backward": (
         {"dy": given(3, 4, 3, 3), "x": given(*IMAGE), "w": given(*FILTERS), "dx": given(*IMAGE), "dw": given(*FILTERS),
          "db": given(4)}, "dx dw db"),
-    "dense.dense_forward": ({"x": given(20, 3), "w": given(3, 4), "b": given(4), "y": given(20, 4)}, "y"),
-    "dense.dense_backward": (
+    "functional.dense_forward": ({"x": given(20, 3), "w": given(3, 4), "b": given(4), "y": given(20, 4)}, "y"),
+    "functional.dense_backward": (
         {"dy": given(20, 4), "x": given(20, 3), "w": given(3, 4), "dx": given(20, 3), "dw": given(3, 4),
          "db": given(4)}, "dx dw db"),
-    "examples.batch_sum": ({"x": given(20, 3), "total": given(3)}, "total"),
-    "gather.gather_forward": (
+    "runtime.per_example.batch_sum": ({"x": given(20, 3), "total": given(3)}, "total"),
+    "runtime.gather.gather_forward": (
         {"x": given(5, 3), "rows": given(20, dtype="i8"), "tiles": given(2, 3, 16)}, "tiles"),
-    "gather.gather_backward": ({"tiles": given(2, 3, 16), "y": given(20, 3)}, "y"),
-    "maxpool2d.maxpool2d_forward": ({"x": given(3, 2, 4, 4), "y": given(3, 2, 2, 2), **POOL}, "y"),
-    "maxpool2d.maxpool2d_backward": (
+    "runtime.gather.gather_backward": ({"tiles": given(2, 3, 16), "y": given(20, 3)}, "y"),
+    "functional.maxpool2d_forward": ({"x": given(3, 2, 4, 4), "y": given(3, 2, 2, 2), **POOL}, "y"),
+    "functional.maxpool2d_backward": (
         {"dy": given(3, 2, 2, 2), "x": given(3, 2, 4, 4), "dx": given(3, 2, 4, 4), **POOL}, "dx"),
 }  # fmt: skip
 WITHOUT_ARRAYS = {
-    "op.whole_numbers", "op.product_of", "threads.openmp", "threads.check_num_threads", "threads.set_num_threads",
-    "threads.get_num_threads", "threads.limit_default", "sharing.share_of",
+    "op.whole_numbers", "op.product_of", "runtime.threads.openmp", "runtime.threads.check_num_threads",
+    "runtime.threads.set_num_threads",
+    "runtime.threads.get_num_threads", "runtime.threads.limit_default", "runtime.partition.share_of",
 }  # fmt: skip
 
 
 def function(name):
-    module, _, name = name.partition(".")
+    module, _, name = name.rpartition(".")
     return getattr(importlib.import_module(f"minidl_c.{module}"), name)
 
 
@@ -109,14 +111,14 @@ def apply(param, grad, count):
 
 
 METHODS = {
-    "batch.forward_batch": (
+    "runtime.single_op.forward_batch": (
         convolve, {"x": given(*IMAGE), "y": given(3, 4, 3, 3), "weight": given(*FILTERS), "bias": given(4),
                    "numbers": np.arange(3)}, "y"),
-    "batch.backward_batch": (
+    "runtime.single_op.backward_batch": (
         convolve_back, {"dy": given(3, 4, 3, 3), "x": given(*IMAGE), "dx": given(*IMAGE), "weight": given(*FILTERS),
                         "bias": given(4), "dw": given(*FILTERS), "db": given(4), "numbers": np.arange(3)}, "dx dw db"),
-    "batch.loss_batch": (label_loss, SCORED | {"targets": given(20, dtype="i8")}, "losses dscores"),
-    "batch.loss_batch,numbers": (number_loss, SCORED | {"targets": given(20, 3)}, "losses dscores"),
+    "runtime.single_op.loss_batch": (label_loss, SCORED | {"targets": given(20, dtype="i8")}, "losses dscores"),
+    "runtime.single_op.loss_batch,numbers": (number_loss, SCORED | {"targets": given(20, 3)}, "losses dscores"),
     "Plan.predict": (predict, predicting(), "y"),
     "Plan.forward": (forward, {k: v for k, v in predicting().items() if k in ("x", "param", "y")}
                      | {"numbers": np.arange(N)}, "y"),
@@ -200,13 +202,15 @@ def test_odd_arrays(name, results):
 
 def test_no_function_is_forgotten():
     found = {}
-    for path in Path(minidl_c.__file__).parent.glob("*.pyx"):
-        module = importlib.import_module(f"minidl_c.{path.stem}")
+    package = Path(minidl_c.__file__).parent
+    for path in package.rglob("*.pyx"):
+        short = ".".join(path.relative_to(package).with_suffix("").parts)
+        module = importlib.import_module(f"minidl_c.{short}")
         for name, value in vars(module).items():
             ours = name[0] != "_" and getattr(value, "__module__", "") == module.__name__
             if ours and callable(value) and not isinstance(value, type):
-                found[f"{path.stem}.{name}"] = value
-    batch = {name.partition(",")[0] for name in METHODS if name.startswith("batch.")}
+                found[f"{short}.{name}"] = value
+    batch = {name.partition(",")[0] for name in METHODS if name.startswith("runtime.single_op.")}
     assert set(found) == {*FUNCTIONS, *WITHOUT_ARRAYS, *batch}
     plain_ones = {
         "num_threads",

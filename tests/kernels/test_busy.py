@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from minidl_c.busy import Busy
+from minidl_c.runtime.usage_guard import Busy
 
 READ, WRITE, TRAIN = "reading", "writing", "training"
 

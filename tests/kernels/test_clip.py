@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl_c.clip import clip
+from minidl_c.optimizers.clip import clip
 
 RNG = np.random.default_rng(3)
 SIZES = (1, 7, 15, 16, 17, 255, 256, 257, 1000, 70001)

@@ -7,7 +7,7 @@ import pytest
 import reference as ref
 from geometries import Conv, conv_cases
 
-from minidl_c.conv2d import conv2d_backward, conv2d_forward
+from minidl_c.functional import conv2d_backward, conv2d_forward
 
 DTYPES = ("float32", "float64")
 THREADS = (1, 1, 2, 1, 3)  # of the random geometries, in turn

@@ -7,9 +7,9 @@ import pytest
 import reference as ref
 from geometries import Conv, Transposed, transposed_cases
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.conv2d import Conv2DOp
-from minidl_c.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 BATCHES = (0, 1, 4, 5, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.dense import dense_backward, dense_forward
+from minidl_c.functional import dense_backward, dense_forward
 
 DTYPES = ("float32", "float64")
 THREADS = (1, 1, 2, 1, 3)  # of the random sizes, in turn

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.dropout import DropoutOp
-from minidl_c.plan import Plan
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.kernels.dropout import DropoutOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 BATCHES = (0, 1, 15, 16, 17, 33)

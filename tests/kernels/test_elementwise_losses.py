@@ -5,10 +5,10 @@ import pytest
 import reference as ref
 from reference_losses import FUNCTIONS, mean_of, sigmoid
 
-from minidl_c.batch import loss_batch
-from minidl_c.conv2d import Conv2DOp
-from minidl_c.elementwise_losses import ElementwiseLossOp
-from minidl_c.plan import Plan
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import loss_batch
 
 DTYPES = ("float32", "float64")
 BATCHES = (0, 1, 2, 15, 16, 17, 33, 65)

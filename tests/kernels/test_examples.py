@@ -7,16 +7,16 @@ import pytest
 from examples_apart import check_alone, check_sums, examples_of, sum_of
 from geometries import conv_cases, depthwise_cases, transposed_cases
 
-from minidl_c.batch import backward_batch
-from minidl_c.batchnorm import BatchNormOp
-from minidl_c.conv2d import Conv2DOp
-from minidl_c.conv_transpose2d import ConvTranspose2DOp
-from minidl_c.dense import DenseOp
-from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
-from minidl_c.groupnorm import GroupNormOp
-from minidl_c.plan import Plan
-from minidl_c.prelu import PReLUOp
-from minidl_c.relu import ReLUOp
+from minidl_c.kernels.batchnorm import BatchNormOp
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.prelu import PReLUOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch
 
 
 def convolutions(seed, count=6):

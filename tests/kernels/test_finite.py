@@ -7,10 +7,10 @@ not. The flat buffer is its slopes, so that any place of it can be spoiled.
 import numpy as np
 import pytest
 
-from minidl_c.elementwise_losses import ElementwiseLossOp
-from minidl_c.plan import Plan
-from minidl_c.prelu import PReLUOp
-from minidl_c.sgd import SGDUpdate
+from minidl_c.kernels.prelu import PReLUOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.runtime.plan import Plan
 
 SPOILED = ("inf", "-inf", "nan")
 WEIGHTS = (*range(1, 34), 63, 64, 65, 128, 200, 256, 1024, 0.5, 0.25, 0.375, 2.0**-20, 3.7)

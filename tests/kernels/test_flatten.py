@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.flatten import FlattenOp
+from minidl_c.kernels.flatten import FlattenOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 

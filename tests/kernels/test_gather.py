@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl_c.gather import gather_backward, gather_forward
+from minidl_c.runtime.gather import gather_backward, gather_forward
 
 DTYPES = ("float32", "float64")
 WITHOUT_LOSS = [

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.groupnorm import GroupNormOp
+from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 BATCHES = (0, 1, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles

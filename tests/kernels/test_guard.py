@@ -11,18 +11,19 @@ import pytest
 from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, regression, regression_plan, training
 
-from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
-from minidl_c.batch import backward_batch, forward_batch, loss_batch
-from minidl_c.dense import DenseOp, dense_forward
-from minidl_c.elementwise_losses import ElementwiseLossOp
-from minidl_c.gather import gather_backward, gather_forward
-from minidl_c.plan import Plan
-from minidl_c.relu import ReLUOp
-from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax import SoftmaxOp
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
-from minidl_c.threads import check_num_threads, set_num_threads
-from minidl_c.update import Update
+from minidl_c.functional import dense_forward
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.kernels.softmax import SoftmaxOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.optimizers.update import Update
+from minidl_c.runtime.gather import gather_backward, gather_forward
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch, forward_batch, loss_batch
+from minidl_c.runtime.threads import check_num_threads, set_num_threads
 
 CASES = Cases()
 case = CASES.add

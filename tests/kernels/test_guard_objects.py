@@ -18,36 +18,36 @@ from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
 
 import minidl_c
-from minidl_c.activations import ActivationOp
-from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
-from minidl_c.augment import AugmentOp
-from minidl_c.avgpool2d import AvgPool2DOp
-from minidl_c.batchnorm import BatchNormOp
-from minidl_c.batchnorm_statistics import BatchStatisticsOp
-from minidl_c.branches import AddOp, ConcatOp, RecallOp, SplitOp
-from minidl_c.conv2d import Conv2DOp
-from minidl_c.conv_transpose2d import ConvTranspose2DOp
-from minidl_c.dense import DenseOp
-from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
-from minidl_c.dropout import DropoutOp
-from minidl_c.elementwise_losses import ElementwiseLossOp
-from minidl_c.flatten import FlattenOp
-from minidl_c.groupnorm import GroupNormOp
-from minidl_c.maxpool2d import MaxPool2DOp
-from minidl_c.memory import Memory
-from minidl_c.normalize import NormalizeOp
+from minidl_c.kernels.activations import ActivationOp
+from minidl_c.kernels.augment import AugmentOp
+from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.batchnorm import BatchNormOp
+from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
+from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.dropout import DropoutOp
+from minidl_c.kernels.flatten import FlattenOp
+from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.normalize import NormalizeOp
+from minidl_c.kernels.pad2d import Pad2DOp
+from minidl_c.kernels.prelu import PReLUOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.kernels.rescale import RescaleOp
+from minidl_c.kernels.softmax import SoftmaxOp
+from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.op import Op
-from minidl_c.pad2d import Pad2DOp
-from minidl_c.passes import Pass
-from minidl_c.plan import Plan
-from minidl_c.prelu import PReLUOp
-from minidl_c.relu import ReLUOp
-from minidl_c.rescale import RescaleOp
-from minidl_c.sgd import SGDUpdate
-from minidl_c.softmax import SoftmaxOp
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
-from minidl_c.update import Update
-from minidl_c.upsample2d import Upsample2DOp
+from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.optimizers.update import Update
+from minidl_c.runtime.arena import Memory
+from minidl_c.runtime.execution_context import Pass
+from minidl_c.runtime.plan import Plan
 
 CASES = Cases()
 case = CASES.add
@@ -55,7 +55,9 @@ case = CASES.add
 
 def every_op():
     """The Op classes of minidl_c, found by its files."""
-    modules = [import_module(f"minidl_c.{path.stem}") for path in Path(minidl_c.__file__).parent.glob("*.pyx")]
+    package = Path(minidl_c.__file__).parent
+    names = [".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.pyx")]
+    modules = [import_module(f"minidl_c.{name}") for name in names]
     found = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
     return {cls for cls in found if issubclass(cls, Op) and cls is not Op}
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import minidl_c
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.dense import DenseOp
-from minidl_c.rescale import RescaleOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.rescale import RescaleOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 N, IN, OUT = 40, 9, 5
 LOWEST = {"float32": -126, "float64": -1022}  # exponents of the smallest normal numbers

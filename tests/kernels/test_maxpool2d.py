@@ -7,7 +7,7 @@ import pytest
 import reference as ref
 from geometries import Pool, pool_cases
 
-from minidl_c.maxpool2d import maxpool2d_backward, maxpool2d_forward
+from minidl_c.functional import maxpool2d_backward, maxpool2d_forward
 
 DTYPES = ("float32", "float64")
 THREADS = (1, 1, 2, 1, 3)  # of the random geometries, in turn

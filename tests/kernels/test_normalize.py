@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.normalize import NormalizeOp
+from minidl_c.kernels.normalize import NormalizeOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 SPECIAL = (-np.inf, -0.0, 0.0, np.inf, np.nan, 3e38, -1e4, 255.0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from minidl_c.plan import Plan
+from minidl_c.runtime.plan import Plan
 
 pytestmark = pytest.mark.slow  # the build
 

@@ -5,8 +5,8 @@ import sys
 import numpy as np
 import pytest
 
-from minidl_c import overlay as module
-from minidl_c.overlay import overlay
+from minidl_c.runtime import memory_planner as module
+from minidl_c.runtime.memory_planner import overlay
 
 
 def random_spans(rng, n):
@@ -69,7 +69,7 @@ NETS = {  # the values of a chain of n layers, by when they live
 
 
 def lines_run(spans):
-    """How many lines of overlay.py run: its work, whatever the machine does besides."""
+    """How many lines of memory_planner.py run: its work, whatever the machine does besides."""
     count = 0
 
     def trace(frame, event, argument):

@@ -5,14 +5,15 @@ import pytest
 from geometries import pool_cases
 from plans import IN, OUT, SIZE, training
 
-from minidl_c.adaptive import AdagradUpdate, AdamUpdate
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.dense import DenseOp
-from minidl_c.elementwise_losses import ElementwiseLossOp
-from minidl_c.maxpool2d import MaxPool2DOp, maxpool2d_backward, maxpool2d_forward
-from minidl_c.plan import Plan
-from minidl_c.relu import ReLUOp
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.functional import maxpool2d_backward, maxpool2d_forward
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.losses.elementwise_losses import ElementwiseLossOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 NOTHING = np.empty(0, "f4")
 

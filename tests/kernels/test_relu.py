@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.relu import ReLUOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 SPECIAL = (-np.inf, -1.0, -0.0, 0.0, 1.0, np.inf, np.nan)

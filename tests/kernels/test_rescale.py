@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.rescale import RescaleOp
+from minidl_c.kernels.rescale import RescaleOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 NUMBERS = [(1 / 255, 0.0), (2.0, -1.0), (-0.3, 1e3), (0.0, 5.0), (1.0, 0.0), (1e-3, -7)]

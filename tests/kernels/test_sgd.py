@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl_c.sgd import SGDUpdate
+from minidl_c.optimizers.sgd import SGDUpdate
 
 DTYPES = ("float32", "float64")
 

@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.batch import backward_batch
-from minidl_c.batchnorm import BatchNormOp
-from minidl_c.batchnorm_statistics import BatchStatisticsOp
-from minidl_c.conv2d import Conv2DOp
-from minidl_c.conv_transpose2d import ConvTranspose2DOp
-from minidl_c.dense import DenseOp
-from minidl_c.depthwise_conv2d import DepthwiseConv2DOp
-from minidl_c.examples import batch_sum
-from minidl_c.groupnorm import GroupNormOp
-from minidl_c.plan import Plan
-from minidl_c.prelu import PReLUOp
+from minidl_c.kernels.batchnorm import BatchNormOp
+from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.groupnorm import GroupNormOp
+from minidl_c.kernels.prelu import PReLUOp
+from minidl_c.runtime.per_example import batch_sum
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch
 
 # One tile a slot up to 16 slots, the last one full, nearly empty or in between; then slots of 1 or 2, 2, 2 or 3 tiles.
 BATCHES = [n for slots in range(1, 17) for n in (16 * slots - 15, 16 * slots - 8, 16 * slots)] + [257, 400, 512, 600]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.batch import loss_batch
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.runtime.single_op import loss_batch
 
 DTYPES = ("float32", "float64")
 CLASSES = (1, 2, 3, 10, 15, 16, 17, 100)

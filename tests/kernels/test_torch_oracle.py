@@ -5,13 +5,19 @@ import pytest
 import reference as ref
 from geometries import conv_cases, pool_cases
 
-from minidl_c.avgpool2d import AvgPool2DOp
-from minidl_c.batch import backward_batch, forward_batch, loss_batch
-from minidl_c.conv2d import conv2d_backward, conv2d_forward
-from minidl_c.dense import dense_backward, dense_forward
-from minidl_c.maxpool2d import MaxPool2DOp, maxpool2d_backward, maxpool2d_forward
-from minidl_c.relu import ReLUOp
-from minidl_c.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.functional import (
+    conv2d_backward,
+    conv2d_forward,
+    dense_backward,
+    dense_forward,
+    maxpool2d_backward,
+    maxpool2d_forward,
+)
+from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch, loss_batch
 
 torch = pytest.importorskip("torch")
 functional = torch.nn.functional

@@ -4,9 +4,9 @@ import formulas
 import numpy as np
 import pytest
 
-from minidl_c.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
-from minidl_c.sgd import SGDUpdate
-from minidl_c.update import Update
+from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
+from minidl_c.optimizers.sgd import SGDUpdate
+from minidl_c.optimizers.update import Update
 
 DTYPES = ("float32", "float64")
 DECAY = {"weight_decay": 0.02}

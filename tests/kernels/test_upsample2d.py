@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import reference as ref
 
-from minidl_c.batch import backward_batch, forward_batch
-from minidl_c.upsample2d import Upsample2DOp
+from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
 SPECIAL = (-np.inf, -0.0, 0.0, np.inf, np.nan, 3e38)

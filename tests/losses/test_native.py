@@ -8,7 +8,7 @@ from minidl.layers import Dense, ReLU
 from minidl.losses import MeanSquaredError, NativeLoss
 from minidl.optimizers import SGD
 from minidl.training.steps import FusedSteps, StagedSteps
-from minidl_c.plan import Plan
+from minidl_c.runtime.plan import Plan
 
 slow = pytest.mark.slow  # the build
 

@@ -32,7 +32,7 @@ from minidl.plots import receptive_fields as module
 from minidl.plots.receptive_fields import routes, winners
 from minidl.plots.windows import View, Windows
 from minidl.training.labeled_data import Supervised
-from minidl_c.batch import forward_batch
+from minidl_c.runtime.single_op import forward_batch
 
 RNG = np.random.default_rng(0)
 POOLS = [

@@ -29,7 +29,7 @@ from minidl.layers import (
 )
 from minidl.losses import checked_loss, softmax_cross_entropy
 from minidl.optimizers import SGD
-from minidl_c.dense import DenseOp
+from minidl_c.kernels.dense import DenseOp
 
 RNG = np.random.default_rng(0)
 SHAPE, CLASSES = (2, 9, 8), 4

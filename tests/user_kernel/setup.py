@@ -12,6 +12,6 @@ kernels = [Extension(path.stem, [path.name], **flags) for path in sorted(Path().
 setup(
     name="user-kernel",
     ext_modules=cythonize(
-        kernels, include_path=flags["include_dirs"][1:], language_level=3, compiler_directives={"cdivision": True}
+        kernels, include_path=[minidl_c.get_include()], language_level=3, compiler_directives={"cdivision": True}
     ),
 )

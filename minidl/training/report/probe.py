@@ -23,7 +23,7 @@ from minidl.training.report.baseline import Guessing, guessing
 from minidl.training.report.instrument import Call, watched
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
-from minidl_c.clip import clip
+from minidl_c.optimizers.clip import clip
 
 LEAST_BATCH = 32  # examples: of fewer, one step's gradient says little of the others
 MOST_BATCH = 64

@@ -1,1 +1,0 @@
-"""One op over a batch of NCHW arrays. See batch.pyx."""

@@ -1,4 +1,0 @@
-"""Steps that several processes do together. See exchange.pyx."""
-from minidl_c.job cimport job, sharing
-
-cdef int run_shared(job *j, sharing *s, list rooms, Py_ssize_t rounds, object share) except -1

@@ -1,0 +1,103 @@
+"""Functions of one number without parameters: y = f(x), dx = dy f'(x).
+
+    leaky_relu    x if x > 0 else slope x                     backward from y (from x for a slope below 0)
+    elu           x if x > 0 else alpha (exp(x) - 1)          y: the derivative is y + alpha
+    gelu          x times the normal distribution's cdf of x  x
+    gelu_tanh     x (1 + tanh(u)) / 2, u = sqrt(2 / pi) (x + 0.044715 x^3)                x
+    silu          x sigmoid(x)                                x
+    sigmoid       1 / (1 + exp(-x))                           y: y (1 - y)
+    tanh          tanh(x)                                     y: 1 - y^2
+    hardswish     x min(max(x + 3, 0), 6) / 6                 x
+
+Nothing is saved: y is read where the derivative follows from it, and x where it does not. NaN stays NaN. At infinity every
+function and every derivative is its limit, where PyTorch has NaN for gelu, silu and hardswish. (A slope of 0 times infinity
+is NaN, though.)
+"""
+from minidl_c.op cimport LANES, READS_X, READS_Y, Op, describe, op, real, share, tile
+
+cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
+    void activation_forward_f32(activation, float, const float *, float *, Py_ssize_t)
+    void activation_forward_f64(activation, double, const double *, double *, Py_ssize_t)
+    void activation_backward_f32(activation, float, const float *, const float *, float *, Py_ssize_t)
+    void activation_backward_f64(activation, double, const double *, const double *, double *, Py_ssize_t)
+
+cdef dict FUNCTIONS = {"leaky_relu": LEAKY_RELU, "elu": ELU, "gelu": GELU, "gelu_tanh": GELU_TANH, "silu": SILU,
+                       "sigmoid": SIGMOID, "tanh": TANH, "hardswish": HARDSWISH}
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void activation_forward_tile(
+    const activation_dims *d,
+    const real *x,                      # IN  [size][16]
+    real *y,                            # OUT [size][16]; may be x
+    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+) noexcept nogil:
+    cdef Py_ssize_t at = i0 * LANES, n = (i1 - i0) * LANES
+    if real is float:
+        activation_forward_f32(d.function, <float> d.argument, x + at, y + at, n)
+    else:
+        activation_forward_f64(d.function, d.argument, x + at, y + at, n)
+
+
+cdef void activation_backward_tile(
+    const activation_dims *d,
+    const real *dy,                     # IN  [size][16]
+    const real *v,                      # IN  [size][16] x or y
+    real *dx,                           # OUT [size][16]; may be dy
+    Py_ssize_t i0, Py_ssize_t i1,
+) noexcept nogil:
+    cdef Py_ssize_t at = i0 * LANES, n = (i1 - i0) * LANES
+    if real is float:
+        activation_backward_f32(d.function, <float> d.argument, dy + at, v + at, dx + at, n)
+    else:
+        activation_backward_f64(d.function, d.argument, dy + at, v + at, dx + at, n)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const activation_dims *d = <const activation_dims *> o.dims
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        activation_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
+    else:
+        activation_forward_tile(d, <const double *> t.x, <double *> t.y, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const activation_dims *d = <const activation_dims *> o.dims
+    cdef const void *v = t.x if d.from_x else t.y
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    if t.dx == NULL:
+        return
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        activation_backward_tile(d, <const float *> t.dy, <const float *> v, <float *> t.dx, i0, i1)
+    else:
+        activation_backward_tile(d, <const double *> t.dy, <const double *> v, <double *> t.dx, i0, i1)
+
+
+cdef class ActivationOp(Op):
+    """A function by its name in the table above, of any shape, in place where the plan allows it.
+
+    argument: the slope of leaky_relu, any number; the alpha of elu, at least 0. Raises ValueError for an unknown name or
+    another alpha.
+    """
+
+    def __cinit__(self, in_shape, str function not None, double argument=0.0, dtype="float32"):
+        cdef activation_dims *d = &self.d
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        if function not in FUNCTIONS:
+            raise ValueError(f"function: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
+        if function == "elu" and not argument >= 0:
+            raise ValueError(f"alpha: expected at least 0, got {argument!r}")
+        d.function, d.argument = FUNCTIONS[function], argument
+        d.from_x = d.function in (GELU, GELU_TANH, SILU, HARDSWISH) or d.function == LEAKY_RELU and argument < 0
+        if d.function not in (LEAKY_RELU, HARDSWISH):
+            self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
+        self.c.reads = READS_X if d.from_x else READS_Y
+        self.c.splits = self.c.in_place = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = d

@@ -1,0 +1,83 @@
+/* augment_tiles.h: a row of pixels for 16 examples, each of which takes it from another place. */
+#ifndef REAL
+#ifndef MINIDL_AUGMENT_TILES_H
+#define MINIDL_AUGMENT_TILES_H
+#include <string.h>
+#include "minidl_c/simd/lanes.h"
+
+/* Along one axis, pixel i of an example's output is pixel start + sign * i of its input. */
+typedef struct { int32_t start[LANES], sign[LANES]; } moves;
+
+/* The way back: pixel i of the input is pixel (i - start) * sign of the output. */
+INLINE moves moved_back(const moves *m) {
+  moves back;
+  for (int lane = 0; lane < LANES; lane++) {
+    back.start[lane] = -m->start[lane] * m->sign[lane];
+    back.sign[lane] = m->sign[lane];
+  }
+  return back;
+}
+
+/* x[index] in lanes that are inside, 0 in the others */
+#if VECTOR_BYTES == 64
+INLINE vector_f32 gather_f32(mask_f32 inside, mask_f32 index, const float *x) {
+  __mmask16 lanes = _mm512_test_epi32_mask((__m512i)inside, (__m512i)inside);
+  return (vector_f32)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), lanes, (__m512i)index, x, 4);
+}
+INLINE vector_f64 gather_f64(mask_f64 inside, mask_f64 index, const double *x) {
+  __mmask8 lanes = _mm512_test_epi64_mask((__m512i)inside, (__m512i)inside);
+  return (vector_f64)_mm512_mask_i64gather_pd(_mm512_setzero_pd(), lanes, (__m512i)index, x, 8);
+}
+#elif VECTOR_BYTES == 32
+INLINE vector_f32 gather_f32(mask_f32 inside, mask_f32 index, const float *x) {
+  return (vector_f32)_mm256_mask_i32gather_ps(_mm256_setzero_ps(), x, (__m256i)index, (__m256)inside, 4);
+}
+INLINE vector_f64 gather_f64(mask_f64 inside, mask_f64 index, const double *x) {
+  return (vector_f64)_mm256_mask_i64gather_pd(_mm256_setzero_pd(), x, (__m256i)index, (__m256d)inside, 8);
+}
+#else
+INLINE vector_f32 gather_f32(mask_f32 inside, mask_f32 index, const float *x) {
+  vector_f32 y = {0};
+  for (int i = 0; i < VECTOR_BYTES / 4; i++) if (inside[i]) y[i] = x[index[i]];
+  return y;
+}
+INLINE vector_f64 gather_f64(mask_f64 inside, mask_f64 index, const double *x) {
+  vector_f64 y = {0};
+  for (int i = 0; i < VECTOR_BYTES / 8; i++) if (inside[i]) y[i] = x[index[i]];
+  return y;
+}
+#endif
+
+#define TEMPLATE "minidl_c/kernels/augment_tiles.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+/* OUT y [OW][16]: row `oh` of the output of x [H][W][16], 0 where that lies outside; each example has its own moves. */
+INLINE void FN(move_row)(const moves *down, const moves *along, int32_t oh, int32_t H, int32_t W, int32_t OW,
+                         const REAL *x, REAL *y) {
+  for (int lane = 0; lane < LANES; lane += VL) {
+    M h, w, sign, number;
+    for (int i = 0; i < VL; i++) {
+      h[i] = down->start[lane + i] + down->sign[lane + i] * oh;
+      w[i] = along->start[lane + i];
+      sign[i] = along->sign[lane + i];
+      number[i] = lane + i;
+    }
+    M row = (h >= 0) & (h < H), index = ((h & row) * W + w) * LANES + number;
+    for (int32_t ow = 0; ow < OW; ow++, w += sign, index += sign * LANES)
+      *(V *)(y + (ptrdiff_t)ow * LANES + lane) = FN(gather)(row & (w >= 0) & (w < W), index, x);
+  }
+}
+
+/* The same where all examples have one place: the output begins at (top, left). */
+INLINE void FN(crop_row)(int32_t top, int32_t left, int32_t oh, int32_t H, int32_t W, int32_t OW, const REAL *x, REAL *y) {
+  const ptrdiff_t pixel = LANES * sizeof(REAL), h = top + oh;
+  ptrdiff_t first = left < 0 ? -left : 0, end = W - left < OW ? W - left : OW;      /* pixels of the row that are inside */
+  int inside = 0 <= h && h < H && first < end;
+  if (!inside) first = end = 0;
+  memset(y, 0, first * pixel);
+  if (inside) memcpy(y + first * LANES, x + (h * W + left + first) * LANES, (end - first) * pixel);
+  memset(y + end * LANES, 0, (OW - end) * pixel);
+}
+#endif

@@ -1,0 +1,119 @@
+"""2-D average-pooling of a tile of 16 examples.
+
+    y[oh][ow] = the sum of the window at (oh * stride - padding, ow * stride - padding) / cells
+    dx[h][w] += dy[oh][ow] / cells      for each cell (h, w) of the window that lies inside
+
+cells: those of the window, in the padding as well or only those inside; what a window of ceil_mode has behind the padding
+never counts (PyTorch's rule). Output sizes: see `pooling` in windows.py.
+"""
+from libc.string cimport memset
+
+from minidl_c.kernels.pool2d cimport clip, pool2d_dims, window
+from minidl_c.kernels.windows import pooling
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+
+cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
+    void average_window_f32(const window *, float, const float *, float *)
+    void average_window_f64(const window *, double, const double *, double *)
+    void spread_window_f32(const window *, bint, float, const float *, float *)
+    void spread_window_f64(const window *, bint, double, const double *, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef inline Py_ssize_t cells_of(const avgpool2d_dims *d, const window *k, Py_ssize_t h, Py_ssize_t w) noexcept nogil:
+    """What the sum of the window at (h, w) is divided by."""
+    cdef const pool2d_dims *p = &d.windows
+    if not d.count_padding:
+        return (k.h1 - k.h0) * (k.w1 - k.w0)
+    return min(p.kh, p.H + p.ph - h) * min(p.kw, p.W + p.pw - w)
+
+
+cdef void avgpool2d_forward_tile(
+    const avgpool2d_dims *d,
+    const real *x,                      # IN  [C][H][W][16]
+    real *y,                            # OUT [C][OH][OW][16]
+    Py_ssize_t c0, Py_ssize_t c1,       # only these channels
+) noexcept nogil:
+    cdef const pool2d_dims *p = &d.windows
+    cdef Py_ssize_t c, oh, ow, h, w, cells, here, there
+    cdef window k
+    k.width, k.row = p.kw, p.W * LANES
+    for c in range(c0, c1):
+        for oh in range(p.OH):
+            h = clip(oh * p.sh - p.ph, p.H, p.kh, &k.h0, &k.h1)
+            for ow in range(p.OW):
+                w = clip(ow * p.sw - p.pw, p.W, p.kw, &k.w0, &k.w1)
+                cells = cells_of(d, &k, h, w)
+                here, there = ((c * p.H + h) * p.W + w) * LANES, ((c * p.OH + oh) * p.OW + ow) * LANES
+                if real is float:
+                    average_window_f32(&k, <float> cells, x + here, y + there)
+                else:
+                    average_window_f64(&k, <double> cells, x + here, y + there)
+
+
+cdef void avgpool2d_backward_tile(
+    const avgpool2d_dims *d,
+    const real *dy,                     # IN  [C][OH][OW][16]
+    real *dx,                           # OUT [C][H][W][16]
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    cdef const pool2d_dims *p = &d.windows
+    cdef Py_ssize_t c, oh, ow, h, w, cells, here, there
+    cdef bint add = not p.tiled         # a cell in exactly one window is written once, and needs no zero before
+    cdef window k
+    k.width, k.row = p.kw, p.W * LANES
+    if add:
+        memset(dx + c0 * p.H * k.row, 0, (c1 - c0) * p.H * k.row * sizeof(real))
+    for c in range(c0, c1):
+        for oh in range(p.OH):
+            h = clip(oh * p.sh - p.ph, p.H, p.kh, &k.h0, &k.h1)
+            for ow in range(p.OW):
+                w = clip(ow * p.sw - p.pw, p.W, p.kw, &k.w0, &k.w1)
+                cells = cells_of(d, &k, h, w)
+                here, there = ((c * p.H + h) * p.W + w) * LANES, ((c * p.OH + oh) * p.OW + ow) * LANES
+                if real is float:
+                    spread_window_f32(&k, add, <float> cells, dy + there, dx + here)
+                else:
+                    spread_window_f64(&k, add, <double> cells, dy + there, dx + here)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const avgpool2d_dims *d = <const avgpool2d_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.windows.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        avgpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, c0, c1)
+    else:
+        avgpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, c0, c1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const avgpool2d_dims *d = <const avgpool2d_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    if t.dx == NULL:
+        return
+    share(d.windows.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        avgpool2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, c0, c1)
+    else:
+        avgpool2d_backward_tile(d, <const double *> t.dy, <double *> t.dx, c0, c1)
+
+
+cdef class AvgPool2DOp(Op):
+    """Average-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs.
+
+    count_include_pad: whether cells in the padding count. Raises TypeError or ValueError for windows that do not fit.
+    """
+
+    def __cinit__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, count_include_pad=True, dtype="float32"):
+        cdef pool2d_dims *p = &self.d.windows
+        p.C, p.H, p.W, p.OH, p.OW, p.kh, p.kw, p.sh, p.sw, p.ph, p.pw, p.tiled = pooling(
+            in_shape, kernel, stride, padding, ceil_mode)
+        self.d.count_padding = bool(count_include_pad)
+        describe(self, (p.C, p.H, p.W), (p.C, p.OH, p.OW), dtype)
+        self.c.splits = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = &self.d

@@ -1,0 +1,184 @@
+"""Batch normalization of each channel over a batch and its pixels. Its first half is batchnorm_statistics.pyx, which comes before.
+
+    y = gain * xhat + shift,  xhat = (x - mean) / sqrt(variance + eps)
+    dgain = sum of dy * xhat, dshift = sum of dy; dx is left to the first half, which reads the means of these sums
+
+In inference, mean and variance are the running ones: new = (1 - momentum) * old + momentum * of the batch, for each step that
+is whole. Ioffe and Szegedy, "Batch Normalization" (2015); eps, momentum and the unbiased running variance are PyTorch's.
+
+x - mean is exact for numbers close to the mean; what the mean loses when it is rounded to a float goes into the shift.
+"""
+from libc.math cimport sqrt
+
+from minidl_c.op cimport CUT_BACKWARD, LANES, READS_X, SUMS_ARE_ENOUGH, THE_FIRST, Op, describe, op, real, share, tile, whole
+
+cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
+    void affine_f32(const float *, Py_ssize_t, float, float, float, float *)
+    void affine_f64(const double *, Py_ssize_t, double, double, double, double *)
+    void products_f32(const float *, const float *, Py_ssize_t, float, float, float, float *, float *)
+    void products_f64(const double *, const double *, Py_ssize_t, double, double, double, double *, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void batchnorm_forward_tile(
+    const batchnorm_dims *d,
+    const double *packed,               # IN
+    const real *x,                      # IN  [C][pixels][16]
+    bint training,
+    real *y,                            # OUT [C][pixels][16]
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    cdef Py_ssize_t c, at
+    cdef double mean, slope, shift
+    cdef real m
+    for c in range(c0, c1):
+        at = c * d.pixels * LANES
+        mean = row(d, packed, MEAN if training else RUNNING_MEAN)[c]
+        slope = row(d, packed, GAIN)[c] * row(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
+        m = <real> mean
+        shift = row(d, packed, SHIFT)[c] + slope * (m - mean)
+        if real is float:
+            affine_f32(x + at, d.pixels, m, <real> slope, <real> shift, y + at)
+        else:
+            affine_f64(x + at, d.pixels, m, slope, shift, y + at)
+
+
+cdef void batchnorm_backward_tile(
+    const batchnorm_dims *d,
+    const double *packed,               # IN
+    const real *dy,                     # IN  [C][pixels][16]
+    const real *x,                      # IN  [C][pixels][16]
+    real *sums,                         # ADD [dgain, dshift][C][16]
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    cdef Py_ssize_t c, at
+    cdef double mean, inverse
+    cdef real m
+    cdef real *dgain
+    cdef real *dshift
+    for c in range(c0, c1):
+        at, mean, inverse = c * d.pixels * LANES, row(d, packed, MEAN)[c], row(d, packed, INVERSE)[c]
+        m, dgain, dshift = <real> mean, sums + c * LANES, sums + (d.C + c) * LANES
+        if real is float:
+            products_f32(dy + at, x + at, d.pixels, m, <real> inverse, <real> (inverse * (m - mean)), dgain, dshift)
+        else:
+            products_f64(dy + at, x + at, d.pixels, m, inverse, inverse * (m - mean), dgain, dshift)
+
+
+cdef void batchnorm_backward_rows(
+    const batchnorm_dims *d,
+    double *packed,                     # OUT the means
+    const real *grad,                   # IN  [dgain, dshift][C], sums over the batch
+    Py_ssize_t examples,
+    Py_ssize_t r0, Py_ssize_t r1,
+) noexcept nogil:
+    cdef Py_ssize_t r, at
+    cdef double count = <double> examples * d.pixels
+    for r in range(r0, r1):
+        at = MEAN_DGAIN * d.C + r if r < d.C else MEAN_DSHIFT * d.C + r - d.C
+        packed[at] = grad[r] / count
+
+
+cdef void batchnorm_prepare(
+    const batchnorm_dims *d,
+    const real *param,                  # IN  [gain, shift][C] if affine, [running mean, running variance][C]
+    double *packed,                     # OUT
+) noexcept nogil:
+    cdef Py_ssize_t c
+    cdef const real *running = param + 2 * d.C * d.affine
+    for c in range(d.C):
+        row(d, packed, GAIN)[c] = param[c] if d.affine else 1
+        row(d, packed, SHIFT)[c] = param[d.C + c] if d.affine else 0
+        row(d, packed, RUNNING_MEAN)[c] = running[c]
+        row(d, packed, RUNNING_INVERSE)[c] = 1 / sqrt(running[d.C + c] + d.eps)
+
+
+cdef void batchnorm_end_step(
+    const batchnorm_dims *d,
+    const double *packed,               # IN
+    real *state,                        # IN, OUT [running mean, running variance][C], how many batches
+) noexcept nogil:
+    cdef Py_ssize_t c
+    for c in range(d.C):
+        state[c] += <real> (d.momentum * (row(d, packed, MEAN)[c] - state[c]))
+        state[d.C + c] += <real> (d.momentum * (row(d, packed, VARIANCE)[c] - state[d.C + c]))
+    state[2 * d.C] += 1
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
+    if o.real_bytes == 4:
+        batchnorm_prepare(<const batchnorm_dims *> o.dims, <const float *> param, <double *> packed)
+    else:
+        batchnorm_prepare(<const batchnorm_dims *> o.dims, <const double *> param, <double *> packed)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        batchnorm_forward_tile(d, <const double *> t.packed, <const float *> t.x, t.training, <float *> t.y, c0, c1)
+    else:
+        batchnorm_forward_tile(d, <const double *> t.packed, <const double *> t.x, t.training, <double *> t.y, c0, c1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    cdef const double *packed = <const double *> t.packed
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    if not t.training:
+        return
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        batchnorm_backward_tile(d, packed, <const float *> t.dy, <const float *> t.x, <float *> t.sums, c0, c1)
+    else:
+        batchnorm_backward_tile(d, packed, <const double *> t.dy, <const double *> t.x, <double *> t.sums, c0, c1)
+
+
+cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    if o.real_bytes == 4:
+        batchnorm_backward_rows(d, <double *> w.packed, <const float *> w.grad, w.examples, r0, r1)
+    else:
+        batchnorm_backward_rows(d, <double *> w.packed, <const double *> w.grad, w.examples, r0, r1)
+
+
+cdef void end_step(const op *o, const whole *w, void *state) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    if o.real_bytes == 4:
+        batchnorm_end_step(d, <const double *> w.packed, <float *> state)
+    else:
+        batchnorm_end_step(d, <const double *> w.packed, <double *> state)
+
+
+cdef int measure(batchnorm_dims *d, Op self, tuple in_shape, object eps, object momentum, bint affine, object dtype) except -1:
+    if not in_shape:
+        raise ValueError("batch norm: expected channels first, got no axis at all")
+    describe(self, in_shape, in_shape, dtype)
+    if not 0 < eps < 1e30 or not 0 <= momentum <= 1:
+        raise ValueError(f"batch norm: expected eps above 0 and momentum from 0 to 1, got {eps} and {momentum}")
+    d.C, d.eps, d.momentum, d.affine = in_shape[0], eps, momentum, affine
+    d.pixels = self.c.in_size // d.C
+    self.c.splits, self.c.reads = 1, READS_X
+    self.c.packed = STATISTICS * d.C * sizeof(double)
+    self.c.dims = d
+    return 0
+
+
+cdef class BatchNormOp(Op):
+    """Batch norm of (C, ...), behind a BatchStatisticsOp.
+
+    Parameters in the flat buffer: gain (C,), shift (C,) if affine; then its state: running mean and variance (C,), count.
+    """
+
+    def __cinit__(self, in_shape, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
+        measure(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
+        self.c.n_lane = self.c.rows = 2 * self.d.C
+        self.c.n_param, self.c.n_state = self.c.n_lane if affine else 0, 2 * self.d.C + 1
+        self.c.dx_is, self.c.cut, self.c.shares_packed = THE_FIRST, CUT_BACKWARD, 1
+        self.c.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
+        self.c.backward_rows, self.c.end_step = rows, end_step
+        self.c.reads |= SUMS_ARE_ENOUGH

@@ -1,0 +1,70 @@
+/* batchnorm_tiles.h: sums over the pixels of a channel, and affine maps of them, for 16 examples at once. */
+#ifndef REAL
+#ifndef MINIDL_BATCHNORM_TILES_H
+#define MINIDL_BATCHNORM_TILES_H
+#include "minidl_c/simd/lanes.h"
+#define CHAINS 4                       /* sums of every fourth pixel: one alone would wait for itself */
+/* Pixel i belongs to sum k, a constant, so that the sums stay in registers. */
+#define EACH_PIXEL(i, k) \
+  for (ptrdiff_t first = 0; first < pixels; first += CHAINS) \
+    UNROLL for (ptrdiff_t k = 0, i = first; k < CHAINS; k++, i++) if (i < pixels)
+#define TEMPLATE "minidl_c/kernels/batchnorm_tiles.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+INLINE V FN(sum_of_chains)(const V *sum) { return (sum[0] + sum[1]) + (sum[2] + sum[3]); }
+
+/* OUT moments [3][16]: m, about the mean of the pixels; the sum of x - m, which says how far that is from it; and the sum of
+ * (x - m)^2. Two passes: x - m is exact, or nearly so, also where the mean is large. */
+NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *moments) {
+  const V count = FN(broadcast)((REAL)pixels);
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V sum[CHAINS] = {{0}}, rest[CHAINS] = {{0}}, square[CHAINS] = {{0}};
+    EACH_PIXEL(i, k) sum[k] += *(const V *)(x + i * LANES + lane);
+    V m = FN(sum_of_chains)(sum) / count;
+    EACH_PIXEL(i, k) {
+      V away = *(const V *)(x + i * LANES + lane) - m;
+      rest[k] += away;
+      square[k] = FN(fma)(away, away, square[k]);
+    }
+    *(V *)(moments + lane) = m;
+    *(V *)(moments + LANES + lane) = FN(sum_of_chains)(rest);
+    *(V *)(moments + 2 * LANES + lane) = FN(sum_of_chains)(square);
+  }
+}
+
+/* y = (x - mean) * scale + shift; y may be x. */
+NOINLINE void FN(affine)(const REAL *x, ptrdiff_t pixels, REAL mean, REAL scale, REAL shift, REAL *y) {
+  const V m = FN(broadcast)(mean), s = FN(broadcast)(scale), b = FN(broadcast)(shift);
+  for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) *(V *)(y + i) = FN(fma)(*(const V *)(x + i) - m, s, b);
+}
+
+/* ADD dscale[16] = sum of dy * ((x - mean) * scale + shift), dshift[16] = sum of dy. */
+NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, REAL mean, REAL scale, REAL shift, REAL *dscale,
+                           REAL *dshift) {
+  const V m = FN(broadcast)(mean), s = FN(broadcast)(scale), b = FN(broadcast)(shift);
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V product[CHAINS] = {{0}}, sum[CHAINS] = {{0}};
+    EACH_PIXEL(i, k) {
+      V d = *(const V *)(dy + i * LANES + lane), xhat = FN(fma)(*(const V *)(x + i * LANES + lane) - m, s, b);
+      product[k] = FN(fma)(d, xhat, product[k]);
+      sum[k] += d;
+    }
+    *(V *)(dscale + lane) += FN(sum_of_chains)(product);
+    *(V *)(dshift + lane) += FN(sum_of_chains)(sum);
+  }
+}
+
+/* dx = of_dy * dy + of_x * (x - mean) + constant in the first `examples` lanes, 0 in the others; dx may be dy. */
+NOINLINE void FN(combination)(const REAL *dy, const REAL *x, ptrdiff_t pixels, ptrdiff_t examples, REAL mean, REAL of_dy,
+                              REAL of_x, REAL constant, REAL *dx) {
+  const V m = FN(broadcast)(mean), a = FN(broadcast)(of_dy), b = FN(broadcast)(of_x), c = FN(broadcast)(constant);
+  M live[LANES / VL];
+  for (int lane = 0; lane < LANES; lane++) live[lane / VL][lane % VL] = lane < examples ? -1 : 0;
+  for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) {
+    V d = FN(fma)(a, *(const V *)(dy + i), FN(fma)(b, *(const V *)(x + i) - m, c));
+    *(V *)(dx + i) = (V)((M)d & live[i / VL % (LANES / VL)]);
+  }
+}
+#endif

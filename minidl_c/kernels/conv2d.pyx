@@ -1,0 +1,210 @@
+"""2-D convolution (cross-correlation) of a tile of 16 examples.
+
+    y[k][oh][ow] = b[k] + sum over c, r, s of w[k][c][r][s] * x[c][oh * stride + r * dilation - padding][...]
+
+Forward and the gradient of x are one algorithm, `correlate_tile`: the taps inside the input are known beforehand (see
+axes.pyx), so padding is clipped and a stride's gradient needs no zeros in between. The gradient of w pairs each tap with
+each output pixel, lane by lane, and adds up the lanes of the tile.
+Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
+"""
+from libc.string cimport memcpy, memset
+from numpy import zeros_like
+
+from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
+from minidl_c.kernels.conv2d_single cimport conv2d_backward_w_single, single_scratch
+from minidl_c.kernels.correlate cimport correlate_tile
+from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+
+cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
+    ctypedef struct gradient_walk:
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, apart, threes
+    void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
+                             const float *, float *)
+    void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
+                             const double *, double *)
+    void sum_pixels_f32(Py_ssize_t, Py_ssize_t, const float *, float *, Py_ssize_t)
+    void sum_pixels_f64(Py_ssize_t, Py_ssize_t, const double *, double *, Py_ssize_t)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void conv2d_prepare(
+    const conv2d_dims *d,
+    const real *w,                      # IN  (K, C / groups, R, S)
+    real *packed,                       # OUT twice as much: for forward [group][c][r][s][k], for backward [group][k][r][s][c];
+                                        # 2 * LANES numbers behind it may be read
+) noexcept nogil:
+    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g, k, c, i, at
+    cdef real *back = packed + d.weights
+    for g in range(d.groups):
+        for k in range(K):
+            for c in range(C):
+                for i in range(RS):
+                    at = g * K * C * RS
+                    packed[at + (c * RS + i) * K + k] = w[at + (k * C + c) * RS + i]
+                    back[at + (k * RS + i) * C + c] = w[at + (k * C + c) * RS + i]
+
+
+cdef inline Py_ssize_t singles(const conv2d_dims *d, Py_ssize_t examples) noexcept nogil:
+    """How many examples are done one by one: all of a few, or none."""
+    return examples if examples <= d.few else 0
+
+
+cdef void conv2d_forward_tile(
+    const conv2d_dims *d,
+    const real *x,                      # IN  [C][H][W][16]
+    const real *packed,                 # IN  from conv2d_prepare
+    const real *b,                      # IN  [K], or NULL
+    real *y,                            # OUT [K][OH][OW][16]
+    Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
+    Py_ssize_t examples, real *scratch,
+) noexcept nogil:
+    correlate_tile(&d.forward, x, packed, b, y, k0, k1, singles(d, examples), scratch)
+
+
+cdef void conv2d_backward_x_tile(
+    const conv2d_dims *d,
+    const real *dy,                     # IN  [K][OH][OW][16]
+    const real *packed,                 # IN  from conv2d_prepare
+    const real *b,                      # IN  [C], or NULL: what a transposed convolution starts its sums with
+    real *dx,                           # OUT [C][H][W][16]
+    Py_ssize_t c0, Py_ssize_t c1,       # only these input channels
+    Py_ssize_t examples, real *scratch,
+) noexcept nogil:
+    """The same sum seen from the input: dx[c][h][w] gets w[k][c][r][s] * dy[k][oh][ow] from every output it went into."""
+    correlate_tile(&d.back, dy, packed + d.weights, b, dx, c0, c1, singles(d, examples), scratch)
+
+
+cdef void conv2d_backward_w_tile(
+    const conv2d_dims *d,
+    const real *dy,                     # IN  [K][OH][OW][16]
+    const real *x,                      # IN  [C][H][W][16]
+    real *dw,                           # ADD [K][C / groups][R][S][apart]
+    real *db,                           # ADD [K][apart], or NULL
+    Py_ssize_t apart,                   # 1: the sums over the lanes, or 16: each lane for itself
+    Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
+    Py_ssize_t examples, real *scratch,
+) noexcept nogil:
+    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end, at
+    cdef gradient_walk walk
+    if examples <= d.few and apart == 1:
+        conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, examples, scratch)
+        return
+    walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
+    walk.dy_channel, walk.dw_channel, walk.apart = P * LANES, n_taps, apart
+    walk.threes = d.S == 3 and d.sw == 1 and d.dw == 1
+    if d.PH > d.H or d.PW > d.W:
+        pad_tile(d, x, scratch)
+        x = scratch
+    for g in range(k0 // K, (k1 + K - 1) // K):
+        k, k_end, at = max(k0, g * K), min(k1, (g + 1) * K), g * C * d.PH * d.PW * LANES
+        if real is float:
+            weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * apart)
+        else:
+            weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * apart)
+    if db != NULL:
+        conv2d_backward_b_tile(dy, P, db, apart, k0, k1)
+
+
+cdef void conv2d_backward_b_tile(
+    const real *dy,                     # IN  [K][pixels][16]
+    Py_ssize_t pixels,
+    real *db,                           # ADD [K][apart]
+    Py_ssize_t apart,
+    Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
+) noexcept nogil:
+    if real is float:
+        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * apart, apart)
+    else:
+        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * apart, apart)
+
+
+cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:
+    """Zeros around every channel."""
+    cdef Py_ssize_t c, h, row = d.W * LANES, gap = (d.PW - d.W) * LANES, front = (d.top * d.PW + d.left) * LANES, zeros
+    cdef Py_ssize_t back = d.PH * d.PW * LANES - front - d.H * row - (d.H - 1) * gap
+    for c in range(d.C):
+        zeros = front
+        for h in range(d.H):
+            memset(padded, 0, zeros * sizeof(real))
+            memcpy(padded + zeros, x, row * sizeof(real))
+            padded, x, zeros = padded + zeros + row, x + row, gap
+        memset(padded, 0, back * sizeof(real))
+        padded += back
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    if o.real_bytes == 4:
+        conv2d_prepare(d, <const float *> param, <float *> packed)
+    else:
+        conv2d_prepare(d, <const double *> param, <double *> packed)
+
+
+cdef void conv2d_describe(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcept:
+    """What an op that convolves needs, in either direction; so many biases lie behind the weights."""
+    o.n_param = o.n_lane = o.rows = d.weights + biases
+    o.sums_lanes = 1
+    o.packed = (2 * d.weights + 2 * LANES) * o.real_bytes       # single examples read beyond its end
+    o.scratch = single_scratch(d)
+    if d.PH > d.H or d.PW > d.W:
+        o.scratch = max(o.scratch, d.C * d.PH * d.PW * LANES)
+    o.scratch *= o.real_bytes
+    o.reads, o.splits, o.work, o.prepare, o.dims = READS_X, 1, d.weights * d.OH * d.OW, prepare, d
+
+
+cdef void forward_real(const op *o, const tile *t, const real *param) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
+    cdef Py_ssize_t k0 = 0, k1 = 0
+    share(d.K, t.part, t.parts, &k0, &k1)
+    conv2d_forward_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, k0, k1, t.examples, <real *> t.scratch)
+
+
+cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef real *db = dw + d.weights * t.apart if o.n_param > d.weights else NULL
+    cdef real *scratch = <real *> t.scratch
+    cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
+    share(d.K, t.part, t.parts, &k0, &k1)
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if t.training:
+        conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, t.apart, k0, k1, t.examples, scratch)
+    if t.dx != NULL:
+        conv2d_backward_x_tile(d, <const real *> t.dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, c0, c1,
+                               t.examples, scratch)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        forward_real(o, t, <const float *> t.param)
+    else:
+        forward_real(o, t, <const double *> t.param)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        backward_real(o, t, <float *> t.sums)
+    else:
+        backward_real(o, t, <double *> t.sums)
+
+
+cdef class Conv2DOp(Op):
+    """Convolution of (c, h, w) with `filters` kernels. padding: (top, bottom, left, right), zeros.
+
+    Parameters in the flat buffer: weights (filters, c / groups, r, s), then, with use_bias, bias (filters,).
+    Raises ValueError if the kernel does not fit into the padded input or the groups do not divide the channels.
+    """
+
+    def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
+                  dtype="float32", *, bint use_bias=True):
+        cdef conv2d_dims *d = &self.d
+        conv2d_measure(d, in_shape, filters, kernel, stride, padding, dilation, groups, None)
+        describe(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
+        conv2d_describe(&self.c, d, d.K if use_bias else 0)
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+
+    def __dealloc__(self):
+        conv2d_forget(&self.d)

@@ -1,0 +1,62 @@
+"""The sizes of a 2-D convolution, and what is known of its walk before any number: taps inside the input, register tiles.
+
+Everything that Python objects and memory are needed for is done here, once, so that the arithmetic in conv2d.pyx has neither.
+"""
+from libc.stdlib cimport free, malloc
+
+from minidl_c.kernels.axes cimport find_runs
+from minidl_c.kernels.correlate cimport direction
+from minidl_c.kernels.windows import convolution
+from minidl_c.op cimport FEW, LANES
+
+cdef extern from "minidl_c/kernels/conv2d_tiles.h" nogil:
+    void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
+
+
+cdef int find_direction(conv2d_dims *d, direction *a, bint back) except -1:
+    """How the sums of y are walked; back: those of dx."""
+    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups
+    a.groups, a.taps_h, a.taps_w = d.groups, d.R, d.S
+    a.channels, a.height, a.width = (K, d.OH, d.OW) if back else (C, d.H, d.W)
+    a.outputs, a.out_height, a.out_width = (C, d.H, d.W) if back else (K, d.OH, d.OW)
+    find_runs(&a.rows, a.out_height, a.height, d.R, d.sh, d.top, d.dh, back)
+    find_runs(&a.columns, a.out_width, a.width, d.S, d.sw, d.left, d.dw, back)
+    choose_tile(a.outputs, a.columns.longest, &a.tile[0], &a.tile[1])
+    return 0
+
+
+cdef int conv2d_measure(
+    conv2d_dims *d,                     # OUT, zeros before
+    object in_shape, object filters, object kernel, object stride, object padding, object dilation, object groups,
+    object out_size,                    # rows and columns, where they are fewer than fit; None: as many as fit
+) except -1:
+    """Checks the arguments of a convolution and measures it. Raises TypeError, ValueError as windows.convolution."""
+    cdef Py_ssize_t c, r, s, n = 0
+    (C, H, W), filters, groups, kernel, stride, padding, dilation, room, window = convolution(
+        in_shape, filters, kernel, stride, padding, dilation, groups)
+    d.C, d.H, d.W, d.K, d.groups = C, H, W, filters, groups
+    (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw), (d.PH, d.PW) = kernel, stride, dilation, room
+    d.top, d.left = padding[0], padding[2]
+    d.OH, d.OW = out_size or [(size - span) // step + 1 for size, span, step in zip(room, window, stride)]
+    find_direction(d, &d.forward, False)
+    find_direction(d, &d.back, True)
+    d.few = FEW if d.K // groups >= LANES and (d.C == 1 or d.C // groups >= LANES) else 1
+    d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
+    if d.taps == NULL:
+        raise MemoryError()
+    for c in range(d.C // d.groups):
+        for r in range(d.R):
+            for s in range(d.S):
+                d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
+                n += 1
+    d.weights = d.K * n
+    return 0
+
+
+cdef void conv2d_forget(conv2d_dims *d) noexcept:
+    """Frees what `conv2d_measure` allocated."""
+    free(d.forward.rows.runs)
+    free(d.forward.columns.runs)
+    free(d.back.rows.runs)
+    free(d.back.columns.runs)
+    free(d.taps)

@@ -1,0 +1,180 @@
+/* conv2d_gradient.h: the register tiles of the gradient of a convolution's weights and biases.
+ *
+ * A vector of output gradients is multiplied with a vector of inputs, lane by lane; in the end the lanes are added up. */
+#ifndef REAL
+#ifndef MINIDL_CONV2D_GRADIENT_H
+#define MINIDL_CONV2D_GRADIENT_H
+#include "minidl_c/simd/lanes.h"
+#include "minidl_c/simd/reduction.h"
+
+/* How `weight_gradient` walks: over `rows` x `columns` pixels. */
+typedef struct {
+  ptrdiff_t rows, columns;
+  ptrdiff_t x_row, x_column;                     /* input: to the pixel that the next output row, output pixel reads */
+  ptrdiff_t dy_channel;                          /* output gradient: to the next channel; its pixels are contiguous */
+  ptrdiff_t dw_channel;                          /* weight gradient: to the next output channel; its taps are contiguous */
+  ptrdiff_t apart;                               /* numbers of a sum: 1, or 16 where the lanes stay apart */
+  ptrdiff_t threes;                              /* whether every third tap begins three that read neighbours, as does a step */
+} gradient_walk;
+
+/* Which register tiles exist, of outputs x taps, and of outputs x rows of three taps: accumulators, inputs and one output gradient
+ * have to fit in the registers. */
+#if VECTOR_REGISTERS == 32
+#define EACH_GRADIENT(T) T(1,1) T(1,2) T(1,3) T(1,4) T(1,5) T(2,1) T(2,2) T(2,3) T(2,4) T(2,5) T(3,1) T(3,2) T(3,3) T(3,4) \
+  T(3,5) T(4,1) T(4,2) T(4,3) T(4,4) T(4,5)
+#define EACH_WINDOW(T) T(1,1) T(1,2) T(2,1) T(2,2) T(3,1) T(3,2) T(4,1) T(4,2)
+#define GRADIENT_ROWS 4
+#define WINDOW_OUTPUTS 4
+#define WINDOW_ROWS 2
+#else
+#define EACH_GRADIENT(T) T(1,1) T(1,2) T(1,3) T(1,4) T(1,5) T(2,1) T(2,2) T(2,3) T(2,4) T(2,5)
+#define EACH_WINDOW(T) T(1,1) T(2,1) T(3,1)
+#define GRADIENT_ROWS 2
+#define WINDOW_OUTPUTS 3
+#define WINDOW_ROWS 1
+#endif
+#define GRADIENT_TAPS 5
+#define MOST_TAPS 24                   /* of a register tile, times its outputs */
+
+#define TEMPLATE "minidl_c/kernels/conv2d_gradient.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+/* ADD dw[i][j] += the sum of lanes [rows][taps][16]; or dw[i][j][16] += lanes, where they stay apart. */
+NOINLINE void FN(add_lanes)(const gradient_walk *k, const REAL *lanes, int rows, int taps, REAL *dw) {
+  for (int i = 0; i < rows; i++)
+    for (int j = 0; j < taps; j++, lanes += LANES) FN(add_sum)(lanes, dw + (i * k->dw_channel + j) * k->apart, k->apart);
+}
+
+/* ADD dw[i][j] += the sum over all pixels q and lanes of dy[i][q] * x[taps[j] + q], for MR outputs i and NK taps j at once.
+ * The sum over the tile starts from zero and is complete before it is added, so dw is a sum of whole gradients. */
+INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_walk *k, const ptrdiff_t x_column,
+                                     const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) {
+  REAL lanes[MOST_TAPS * LANES] __attribute__((aligned(64)));
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V sum[GRADIENT_ROWS][GRADIENT_TAPS];
+    const REAL *xt[GRADIENT_TAPS];
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NK; j++) sum[i][j] = (V){0};
+    for (ptrdiff_t r = 0; r < k->rows; r++) {
+      const REAL *dr = dy + r * k->columns * LANES + lane;
+      UNROLL for (int j = 0; j < NK; j++) xt[j] = x + taps[j] + r * k->x_row + lane;
+      ROLL for (ptrdiff_t q = 0; q < k->columns; q++, dr += LANES) {
+        V d[GRADIENT_ROWS];
+        UNROLL for (int i = 0; i < MR; i++) { V t = *(const V *)(dr + i * k->dy_channel); KEEP(t); d[i] = t; }
+        UNROLL for (int j = 0; j < NK; j++) {
+          V xv = *(const V *)(xt[j] + q * x_column); KEEP(xv);
+          UNROLL for (int i = 0; i < MR; i++) sum[i][j] = FN(fma)(d[i], xv, sum[i][j]);
+        }
+      }
+    }
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NK; j++) *(V *)(lanes + (i * NK + j) * LANES + lane) = sum[i][j];
+  }
+  FN(add_lanes)(k, lanes, MR, NK, dw);
+}
+
+#define GRADIENT_TILE(MR, NK) \
+  NOINLINE void FN(weight_gradient_##MR##x##NK)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, \
+                                                const REAL *dy, REAL *dw) { \
+    if (k->x_column == LANES && sizeof(REAL) == 4) FN(weight_gradient_body)(MR, NK, k, LANES, x, taps, dy, dw); \
+    else FN(weight_gradient_body)(MR, NK, k, k->x_column, x, taps, dy, dw); \
+  }
+EACH_GRADIENT(GRADIENT_TILE)
+#undef GRADIENT_TILE
+
+/* The same for kernels of 3, KR of their rows at once: three neighbouring taps share what is loaded, which comes from the
+ * second-level cache, and no faster than that hands it out. (A fifth faster than five taps by themselves.) */
+INLINE void FN(window_gradient_body)(const int MR, const int KR, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
+                                     const REAL *dy, REAL *dw) {
+  REAL lanes[MOST_TAPS * LANES] __attribute__((aligned(64)));
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V sum[WINDOW_OUTPUTS][WINDOW_ROWS][3];
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < KR; j++) UNROLL for (int s = 0; s < 3; s++) sum[i][j][s] = (V){0};
+    for (ptrdiff_t r = 0; r < k->rows; r++) {
+      const REAL *dr = dy + r * k->columns * LANES + lane, *xt[WINDOW_ROWS];
+      V x0[WINDOW_ROWS], x1[WINDOW_ROWS], x2[WINDOW_ROWS];
+      UNROLL for (int j = 0; j < KR; j++) {
+        xt[j] = x + taps[3 * j] + r * k->x_row + lane;
+        x0[j] = *(const V *)xt[j];
+        x1[j] = *(const V *)(xt[j] + LANES);
+      }
+      ROLL for (ptrdiff_t q = 0; q < k->columns; q++, dr += LANES) {
+        UNROLL for (int j = 0; j < KR; j++) x2[j] = *(const V *)(xt[j] + (q + 2) * LANES);
+        UNROLL for (int i = 0; i < MR; i++) {
+          V d = *(const V *)(dr + i * k->dy_channel); KEEP(d);
+          UNROLL for (int j = 0; j < KR; j++) {
+            sum[i][j][0] = FN(fma)(d, x0[j], sum[i][j][0]);
+            sum[i][j][1] = FN(fma)(d, x1[j], sum[i][j][1]);
+            sum[i][j][2] = FN(fma)(d, x2[j], sum[i][j][2]);
+          }
+        }
+        UNROLL for (int j = 0; j < KR; j++) x0[j] = x1[j], x1[j] = x2[j];
+      }
+    }
+    UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < KR; j++) UNROLL for (int s = 0; s < 3; s++)
+      *(V *)(lanes + ((i * KR + j) * 3 + s) * LANES + lane) = sum[i][j][s];
+  }
+  FN(add_lanes)(k, lanes, MR, 3 * KR, dw);
+}
+
+#define WINDOW(MR, KR) \
+  NOINLINE void FN(window_gradient_##MR##x##KR)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, const REAL *dy, \
+                                                REAL *dw) { \
+    FN(window_gradient_body)(MR, KR, k, x, taps, dy, dw); \
+  }
+EACH_WINDOW(WINDOW)
+#undef WINDOW
+
+INLINE void FN(window_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
+                                const REAL *dy, REAL *dw) {
+  typedef void (*tile)(const gradient_walk *, const REAL *, const ptrdiff_t *, const REAL *, REAL *);
+#define ENTRY(MR, KR) [MR - 1][KR - 1] = FN(window_gradient_##MR##x##KR),
+  static const tile tiles[WINDOW_OUTPUTS][WINDOW_ROWS] = {EACH_WINDOW(ENTRY)};
+#undef ENTRY
+  for (ptrdiff_t o = 0; o < outputs; o += WINDOW_OUTPUTS) {
+    ptrdiff_t some = outputs - o < WINDOW_OUTPUTS ? outputs - o : WINDOW_OUTPUTS;
+    for (ptrdiff_t t = 0; t < n_taps; t += 3 * WINDOW_ROWS) {
+      ptrdiff_t rows = (n_taps - t) / 3 < WINDOW_ROWS ? (n_taps - t) / 3 : WINDOW_ROWS;
+      tiles[some - 1][rows - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->apart);
+    }
+  }
+}
+
+/* All of dw for `outputs` channels and `n_taps` taps, in register tiles. */
+INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
+                                const REAL *dy, REAL *dw) {
+  typedef void (*tile)(const gradient_walk *, const REAL *, const ptrdiff_t *, const REAL *, REAL *);
+  if (k->threes) { FN(window_gradient)(outputs, n_taps, k, x, taps, dy, dw); return; }
+#define ENTRY(MR, NK) [MR - 1][NK - 1] = FN(weight_gradient_##MR##x##NK),
+  static const tile tiles[GRADIENT_ROWS][GRADIENT_TAPS] = {EACH_GRADIENT(ENTRY)};
+#undef ENTRY
+  for (ptrdiff_t o = 0; o < outputs; o += GRADIENT_ROWS) {
+    ptrdiff_t rows = outputs - o < GRADIENT_ROWS ? outputs - o : GRADIENT_ROWS;
+    for (ptrdiff_t t = 0; t < n_taps; t += GRADIENT_TAPS) {
+      ptrdiff_t m = n_taps - t < GRADIENT_TAPS ? n_taps - t : GRADIENT_TAPS;
+      tiles[rows - 1][m - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->apart);
+    }
+  }
+}
+
+/* ADD db[i] += the sum of dy[i] over its pixels and lanes (or db[i][16], where these stay apart), for `outputs` channels i. Several channels at a
+ * time, since an addition waits for the one before: eight chains, of which those beyond the last channel repeat it. */
+INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db, ptrdiff_t apart) {
+  enum { CHAINS = 8 };
+  for (ptrdiff_t o = 0; o < outputs; o += CHAINS) {
+    int chains = outputs - o < CHAINS ? (int)(outputs - o) : CHAINS;
+    REAL lanes[CHAINS][LANES] __attribute__((aligned(64)));
+    for (int lane = 0; lane < LANES; lane += VL) {
+      V sum[CHAINS];
+      const REAL *d[CHAINS];
+      UNROLL for (int i = 0; i < CHAINS; i++) {
+        sum[i] = (V){0};
+        d[i] = dy + (o + (i < chains ? i : chains - 1)) * pixels * LANES + lane;
+      }
+      ROLL for (ptrdiff_t q = 0; q < pixels; q++) UNROLL for (int i = 0; i < CHAINS; i++) sum[i] += *(const V *)(d[i] + q * LANES);
+      UNROLL for (int i = 0; i < CHAINS; i++) *(V *)(lanes[i] + lane) = sum[i];
+    }
+    for (int i = 0; i < chains; i++) FN(add_sum)(lanes[i], db + (o + i) * apart, apart);
+  }
+}
+#endif

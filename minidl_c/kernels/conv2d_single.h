@@ -1,0 +1,163 @@
+/* conv2d_single.h: the register tiles of convolution for one example, whose numbers lie side by side.
+ *
+ * In a tile of 16 a few examples leave most lanes empty; here the lanes hold output channels instead. Every number is the
+ * same chain of multiply-adds as in conv2d_tiles.h and conv2d_gradient.h, whatever lane it is in, so it has the same bits. */
+#ifndef REAL
+#ifndef MINIDL_CONV2D_SINGLE_H
+#define MINIDL_CONV2D_SINGLE_H
+#include "minidl_c/kernels/conv2d_gradient.h"
+#include "minidl_c/kernels/conv2d_tiles.h"
+
+/* (vectors of output channels, pixels or taps) of the register tiles, for each number of vectors the largest first */
+#if VECTOR_REGISTERS == 32
+#define EACH_SINGLE(T) T(4, 6) T(4, 4) T(4, 2) T(4, 1) T(2, 12) T(2, 8) T(2, 6) T(2, 4) T(2, 2) T(2, 1) \
+  T(1, 16) T(1, 8) T(1, 6) T(1, 4) T(1, 2) T(1, 1)
+#define MAX_VECTORS 4
+#define MOST_SUMS 24                   /* vectors of a register tile */
+#else
+#define EACH_SINGLE(T) T(2, 4) T(2, 2) T(2, 1) T(1, 8) T(1, 4) T(1, 2) T(1, 1)
+#define MAX_VECTORS 2
+#define MOST_SUMS 8
+#endif
+
+/* What `weight_gradient_single` takes out of a tile: so many examples, at most FEW; how far it is from one to the next, and from
+ * pixel to pixel of a dy. */
+typedef struct { ptrdiff_t examples, x_example, dy_example, dy_pixel; } few_examples;
+_Static_assert(FEW <= 4, "what is added up as the first four lanes");
+
+/* How many pixels of a run one tile takes, for the fewest multiply-adds; fewer than 8 at once wait for each other. */
+static int single_pixels(int vectors, ptrdiff_t pixels) {
+  ptrdiff_t best = PTRDIFF_MAX;
+  int chosen = 1;
+#define TRY(KV, NR) if (vectors == KV && pixels >= NR) { \
+    ptrdiff_t cost = (pixels + NR - 1) / NR * (KV * NR > 8 ? KV * NR : 8); \
+    if (cost < best) { best = cost; chosen = NR; } }
+  EACH_SINGLE(TRY)
+#undef TRY
+  return chosen;
+}
+
+#define TEMPLATE "minidl_c/kernels/conv2d_single.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+/* So many vectors hold `outputs` channels: 1, 2 or 4. */
+INLINE int FN(vectors_of)(ptrdiff_t outputs) { return outputs > 2 * VL ? MAX_VECTORS : outputs > VL ? 2 : 1; }
+
+/* `correlate` of conv2d_tiles.h, for `outputs` channels (at most KV vectors) and NR pixels of one example. x is dense, y a
+ * tile of which one lane is written. w is read in whole vectors, of which 1, 2 or 4 are used: up to 2 * LANES - 1 numbers beyond
+ * the last output. */
+INLINE void FN(single_body)(const int KV, const int NR, ptrdiff_t outputs, const correlation *k, const REAL *x, const REAL *w,
+                            const REAL *bias, REAL *y, int lane) {
+  V sum[NR][KV];
+  UNROLL for (int v = 0; v < KV; v++) {
+    V b = {0};
+    if (bias) for (ptrdiff_t i = 0; i < VL && v * VL + i < outputs; i++) b[i] = bias[v * VL + i];
+    UNROLL for (int j = 0; j < NR; j++) sum[j][v] = b;
+  }
+  for (ptrdiff_t c = 0; c < k->channels; c++) {
+    for (ptrdiff_t kh = 0; kh < k->taps_h; kh++) {
+      const REAL *xr = x + c * k->x_channel + kh * k->x_h, *wr = w + c * k->w_channel + kh * k->w_h;
+      ROLL for (ptrdiff_t kw = 0; kw < k->taps_w; kw++, xr += k->x_w, wr += k->w_w) {
+        V wv[KV];
+        UNROLL for (int v = 0; v < KV; v++) { V t = *(const FN(loose) *)(wr + v * VL); KEEP(t); wv[v] = t; }
+        UNROLL for (int j = 0; j < NR; j++) {
+          V xs = FN(broadcast)(xr[j * k->x_pixel]);
+          UNROLL for (int v = 0; v < KV; v++) sum[j][v] = FN(fma)(wv[v], xs, sum[j][v]);
+        }
+      }
+    }
+  }
+  REAL found[NR][KV * VL];
+  memcpy(found, sum, sizeof found);
+  for (ptrdiff_t i = 0; i < outputs; i++)
+    for (int j = 0; j < NR; j++) FN(put)(y + i * k->y_row + j * k->y_pixel, lane, found[j][i]);
+}
+
+/* `weight_gradient` of conv2d_gradient.h, for KV vectors of output channels and NT taps of one example. x is dense,
+ * dy [pixels][dy_pixel] has its channels side by side, and is read in whole vectors as w above. ADD dw [NT][KV * VL]. */
+INLINE void FN(single_gradient_body)(const int KV, const int NT, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
+                                     const REAL *dy, ptrdiff_t dy_pixel, REAL *dw) {
+  V sum[NT][KV];
+  const REAL *xt[NT];
+  UNROLL for (int j = 0; j < NT; j++) UNROLL for (int v = 0; v < KV; v++) sum[j][v] = (V){0};
+  for (ptrdiff_t r = 0; r < k->rows; r++) {
+    UNROLL for (int j = 0; j < NT; j++) xt[j] = x + taps[j] / LANES + r * k->x_row;
+    ROLL for (ptrdiff_t q = 0; q < k->columns; q++, dy += dy_pixel) {
+      V d[KV];
+      UNROLL for (int v = 0; v < KV; v++) { V t = *(const FN(loose) *)(dy + v * VL); KEEP(t); d[v] = t; }
+      UNROLL for (int j = 0; j < NT; j++) {
+        V xs = FN(broadcast)(xt[j][q * k->x_column]);
+        UNROLL for (int v = 0; v < KV; v++) sum[j][v] = FN(fma)(d[v], xs, sum[j][v]);
+      }
+    }
+  }
+  UNROLL for (int j = 0; j < NT; j++) UNROLL for (int v = 0; v < KV; v++) *(V *)(dw + (j * KV + v) * VL) += sum[j][v];
+}
+
+#define SINGLE(KV, NR) \
+  NOINLINE void FN(single_##KV##x##NR)(ptrdiff_t outputs, const correlation *k, const REAL *x, const REAL *w, const REAL *bias, \
+                                       REAL *y, int lane) { \
+    FN(single_body)(KV, NR, outputs, k, x, w, bias, y, lane); \
+  } \
+  NOINLINE void FN(single_gradient_##KV##x##NR)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, const REAL *dy, \
+                                                ptrdiff_t dy_pixel, REAL *dw) { \
+    FN(single_gradient_body)(KV, NR, k, x, taps, dy, dy_pixel, dw); \
+  }
+EACH_SINGLE(SINGLE)
+#undef SINGLE
+
+/* `outputs` channels of a run of `pixels` neighbours. Its last tile overlaps the one before, and writes the same numbers. */
+INLINE void FN(correlate_single)(ptrdiff_t outputs, ptrdiff_t pixels, const correlation *k, const REAL *x, const REAL *w,
+                                 const REAL *bias, REAL *y, int lane) {
+  for (ptrdiff_t o = 0; o < outputs; o += MAX_VECTORS * VL) {
+    ptrdiff_t some = outputs - o < MAX_VECTORS * VL ? outputs - o : MAX_VECTORS * VL;
+    int vectors = FN(vectors_of)(some), columns = single_pixels(vectors, pixels);
+    for (ptrdiff_t p = 0; p < pixels; p += columns) {
+      ptrdiff_t q = p < pixels - columns ? p : pixels - columns;
+      const REAL *xq = x + q * k->x_pixel, *bo = bias ? bias + o : 0;
+      REAL *yq = y + o * k->y_row + q * k->y_pixel;
+#define TRY(KV, NR) if (vectors == KV && columns == NR) FN(single_##KV##x##NR)(some, k, xq, w + o, bo, yq, lane);
+      EACH_SINGLE(TRY)
+#undef TRY
+    }
+  }
+}
+
+/* All of dw for `outputs` channels and `n_taps` taps. */
+INLINE void FN(weight_gradient_single)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const few_examples *few,
+                                       const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) {
+  for (ptrdiff_t o = 0; o < outputs; o += MAX_VECTORS * VL) {
+    ptrdiff_t some = outputs - o < MAX_VECTORS * VL ? outputs - o : MAX_VECTORS * VL;
+    int vectors = FN(vectors_of)(some);
+    for (ptrdiff_t t = 0, found; t < n_taps; t += found) {
+      REAL pair[2][MOST_SUMS * VL] __attribute__((aligned(64))) = {{0}};       /* even and odd examples: as lane_sum does */
+      found = 0;
+#define TRY(KV, NT) if (!found && vectors == KV && n_taps - t >= NT) { \
+        found = NT; \
+        for (ptrdiff_t e = 0; e < few->examples; e++) \
+          FN(single_gradient_##KV##x##NT)(k, x + e * few->x_example, taps + t, dy + e * few->dy_example + o, few->dy_pixel, \
+                                          pair[e & 1]); }
+      EACH_SINGLE(TRY)
+#undef TRY
+      for (ptrdiff_t i = 0; i < some; i++)
+        for (ptrdiff_t j = 0; j < found; j++)
+          dw[(o + i) * k->dw_channel + t + j] += pair[0][j * vectors * VL + i] + pair[1][j * vectors * VL + i];
+    }
+  }
+}
+
+/* ADD db[i] += the sum of dy over examples and pixels, started from zero. */
+INLINE void FN(sum_pixels_single)(ptrdiff_t outputs, ptrdiff_t pixels, const few_examples *few, const REAL *dy, REAL *db) {
+  for (ptrdiff_t i = 0; i < outputs; i++) {
+    REAL pair[2] = {0};
+    for (ptrdiff_t e = 0; e < few->examples; e++) {
+      REAL sum = 0;
+      for (ptrdiff_t q = 0; q < pixels; q++) sum += dy[e * few->dy_example + q * few->dy_pixel + i];
+      pair[e & 1] += sum;
+    }
+    db[i] += pair[0] + pair[1];
+  }
+}
+#endif

@@ -1,0 +1,76 @@
+"""2-D transposed convolution of a tile of 16 examples: a convolution the other way round.
+
+    y[k][h * stride + r * dilation - padding][...] += w[c][k][r][s] * x[c][h][w], on top of b[k]
+
+Let a convolution with these weights go from y to x. Then y is what that convolution calls the gradient of its input, dx is
+its forward, and dw its gradient of the weights, with x for the gradient of its output: all of it is in conv2d.pyx.
+Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016), chapter 4.
+"""
+from minidl_c.kernels.conv2d cimport (
+    conv2d_backward_b_tile, conv2d_backward_w_tile, conv2d_backward_x_tile, conv2d_describe, conv2d_forward_tile,
+)
+from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
+from minidl_c.kernels.windows import transposed
+from minidl_c.op cimport Op, describe, op, real, share, tile
+
+
+# ---- one tile: no checks, no allocation, no GIL. Sizes are the convolution's: x is [K][OH][OW][16], y is [C][H][W][16] ------
+
+cdef void forward_real(const op *o, const tile *t, const real *param) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.C, t.part, t.parts, &c0, &c1)
+    conv2d_backward_x_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, c0, c1, t.examples,
+                           <real *> t.scratch)
+
+
+cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef const real *dy = <const real *> t.dy
+    cdef real *scratch = <real *> t.scratch
+    cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
+    share(d.K, t.part, t.parts, &k0, &k1)
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if t.training:
+        conv2d_backward_w_tile(d, <const real *> t.x, dy, dw, <real *> NULL, t.apart, k0, k1, t.examples, scratch)
+        if o.n_param > d.weights:
+            conv2d_backward_b_tile(dy, d.H * d.W, dw + d.weights * t.apart, t.apart, c0, c1)
+    if t.dx != NULL:
+        conv2d_forward_tile(d, dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, k0, k1, t.examples, scratch)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        forward_real(o, t, <const float *> t.param)
+    else:
+        forward_real(o, t, <const double *> t.param)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        backward_real(o, t, <float *> t.sums)
+    else:
+        backward_real(o, t, <double *> t.sums)
+
+
+cdef class ConvTranspose2DOp(Op):
+    """Transposed convolution of (c, h, w) to `filters` channels; kernel, stride, ... are (vertical, horizontal) pairs.
+
+    Parameters in the flat buffer: weights (c, filters / groups, r, s), then, with use_bias, bias (filters,).
+    Raises ValueError if the padding leaves nothing, output_padding is too large or the groups do not divide the channels.
+    """
+
+    def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0), output_padding=(0, 0), dilation=(1, 1),
+                  groups=1, dtype="float32", *, bint use_bias=True):
+        cdef conv2d_dims *d = &self.d
+        out_shape, around = transposed(in_shape, filters, kernel, stride, padding, output_padding, dilation, groups)
+        conv2d_measure(d, out_shape, in_shape[0], kernel, stride, around, dilation, groups, in_shape[1:])
+        describe(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
+        conv2d_describe(&self.c, d, d.C if use_bias else 0)
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+
+    def __dealloc__(self):
+        conv2d_forget(&self.d)

@@ -1,0 +1,97 @@
+"""The sums of a convolution, forward or back to dx: a walk over the runs of its axes (see axes.pyx) in register tiles."""
+from minidl_c.kernels.axes cimport axis_run
+from minidl_c.op cimport LANES, real
+
+cdef extern from "minidl_c/kernels/conv2d_single.h" nogil:
+    ctypedef struct correlation:
+        Py_ssize_t channels, taps_h, taps_w
+        Py_ssize_t x_channel, x_h, x_w, x_pixel
+        Py_ssize_t w_channel, w_h, w_w
+        Py_ssize_t y_row, y_pixel
+    void correlate_f32(int, int, Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
+                       float *)
+    void correlate_f64(int, int, Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
+                       double *)
+    void correlate_single_f32(Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
+                              float *, int)
+    void correlate_single_f64(Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
+                              double *, int)
+
+
+cdef inline void correlate_run(const int *shape, Py_ssize_t outputs, Py_ssize_t pixels, const correlation *k, const real *x,
+                               const real *w, const real *b, real *y, int lane) noexcept nogil:
+    cdef int columns = <int> min(<Py_ssize_t> shape[1], pixels)
+    if real is float:
+        if lane < 0:
+            correlate_f32(shape[0], columns, outputs, pixels, k, x, w, b, y)
+        else:
+            correlate_single_f32(outputs, pixels, k, x, w, b, y, lane)
+    else:
+        if lane < 0:
+            correlate_f64(shape[0], columns, outputs, pixels, k, x, w, b, y)
+        else:
+            correlate_single_f64(outputs, pixels, k, x, w, b, y, lane)
+
+
+cdef void correlate_group(const direction *a, const real *x, const real *w, const real *b, real *y, Py_ssize_t o0, Py_ssize_t o1,
+                          int lane) noexcept nogil:
+    """Outputs o0..o1 of a group. Pixels with the same taps are a block; tiles walk along its longer side.
+
+    lane -1: x and y are tiles, of all lanes; else only that lane of y is written, and x is one example, side by side.
+    """
+    cdef Py_ssize_t apart = LANES if lane < 0 else 1        # numbers from pixel to pixel of x
+    cdef Py_ssize_t row_x = a.rows.pixel_step * a.width * apart, row_y = a.rows.out_step * a.out_width * LANES
+    cdef Py_ssize_t column_x = a.columns.pixel_step * apart, column_y = a.columns.out_step * LANES
+    cdef Py_ssize_t i, j, n, line, lines, line_x, line_y, x_at, w_at, y_at
+    cdef const axis_run *row
+    cdef const axis_run *column
+    cdef correlation k
+    k.channels, k.x_channel, k.y_row = a.channels, a.height * a.width * apart, a.out_height * a.out_width * LANES
+    k.x_h, k.x_w = a.rows.source_step * a.width * apart, a.columns.source_step * apart
+    k.w_channel = a.taps_h * a.taps_w * a.outputs
+    k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.outputs, a.columns.tap_step * a.outputs
+    for i in range(a.rows.n_runs):
+        for j in range(a.columns.n_runs):
+            row, column = &a.rows.runs[i], &a.columns.runs[j]
+            k.taps_h, k.taps_w = row.taps, column.taps
+            if column.n >= row.n:
+                n, k.x_pixel, k.y_pixel = column.n, column_x, column_y
+                lines, line_x, line_y = row.n, row_x, row_y
+            else:
+                n, k.x_pixel, k.y_pixel = row.n, row_x, row_y
+                lines, line_x, line_y = column.n, column_x, column_y
+            for line in range(lines):
+                x_at = (row.source * a.width + column.source) * apart + line * line_x
+                y_at = (row.out * a.out_width + column.out) * LANES + line * line_y
+                w_at = (row.tap * a.taps_w + column.tap) * a.outputs + o0
+                correlate_run(a.tile, o1 - o0, n, &k, x + x_at, w + w_at, b + o0 if b != NULL else NULL,
+                              y + o0 * k.y_row + y_at, lane)
+
+
+cdef void correlate_groups(const direction *a, const real *x, const real *w, const real *b, real *y, Py_ssize_t o0, Py_ssize_t o1,
+                           int lane) noexcept nogil:
+    cdef Py_ssize_t apart = LANES if lane < 0 else 1, outputs = a.outputs, g
+    for g in range(o0 // outputs, (o1 + outputs - 1) // outputs):
+        correlate_group(a, x + g * a.channels * a.height * a.width * apart, w + g * a.channels * a.taps_h * a.taps_w * outputs,
+                        b + g * outputs if b != NULL else NULL, y + g * outputs * a.out_height * a.out_width * LANES,
+                        max(o0 - g * outputs, <Py_ssize_t> 0), min(o1 - g * outputs, outputs), lane)
+
+
+cdef void correlate_tile(
+    const direction *a,
+    const real *x,                      # IN  [groups * channels][height][width][16]
+    const real *w,                      # IN  [group][channel][taps_h][taps_w][output]
+    const real *b,                      # IN  [groups * outputs], or NULL
+    real *y,                            # OUT [groups * outputs][out_height][out_width][16]
+    Py_ssize_t o0, Py_ssize_t o1,       # only these outputs, of all groups
+    Py_ssize_t singles,                 # so many examples one by one, with channels in the lanes; 0: all 16 at once
+    real *one,                          # scratch [groups * channels][height][width]: an example
+) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef int lane
+    if singles == 0:
+        correlate_groups(a, x, w, b, y, o0, o1, -1)
+    for lane in range(<int> singles):
+        for i in range(a.groups * a.channels * a.height * a.width):
+            one[i] = x[i * LANES + lane]
+        correlate_groups(a, one, w, b, y, o0, o1, lane)

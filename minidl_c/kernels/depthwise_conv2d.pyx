@@ -1,0 +1,249 @@
+"""2-D depthwise convolution of a tile of 16 examples: each channel meets kernels of its own, `multiplier` of them.
+
+    y[c * multiplier + m][oh][ow] = b[...] + sum over r, s of w[c * multiplier + m][r][s] * x[c][oh * stride + r * dilation - padding][...]
+
+The formula is that of conv2d.pyx with as many groups as channels, and so are the bits of y and dx; padding is clipped here
+for dw as well. A number of x is used for few outputs, so what counts is how often it is loaded: a channel goes through all of
+backward while it is in the cache. A few examples are not done one by one: nothing but lanes could hold them, and every number
+of a tile brings its 16 lanes along from memory.
+"""
+from libc.stdlib cimport calloc, free
+from libc.string cimport memset
+
+from minidl_c.kernels.axes cimport axis, axis_run
+from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
+from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
+from minidl_c.kernels.correlate cimport direction
+from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.op import whole_numbers
+
+cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
+    ctypedef struct depthwise_walk:
+        Py_ssize_t lines, pixels, front, back
+        Py_ssize_t channels, taps_h, taps_w
+        Py_ssize_t x_line, x_pixel, x_channel, x_h, x_w
+        Py_ssize_t y_line, y_pixel
+        Py_ssize_t w_channel, w_h, w_w
+    void depthwise_f32(const depthwise_walk *, const float *, const float *, float, float *)
+    void depthwise_f64(const depthwise_walk *, const double *, const double *, double, double *)
+    void depthwise_gradient_f32(const depthwise_walk *, const float *, const float *, float *)
+    void depthwise_gradient_f64(const depthwise_walk *, const double *, const double *, double *)
+
+cdef extern from "minidl_c/simd/reduction.h" nogil:
+    void add_sum_f32(const float *, float *, Py_ssize_t)
+    void add_sum_f64(const double *, double *, Py_ssize_t)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void begin_walk(depthwise_walk *k, const direction *a, const axis_run *row, const piece *p) noexcept nogil:
+    """The walk over a block of pixels that use the same taps (see axes.pyx), without its weights."""
+    k.lines, k.x_line, k.y_line = row.n, a.rows.pixel_step * a.width * LANES, a.rows.out_step * a.out_width * LANES
+    k.pixels, k.x_pixel, k.y_pixel = p.n, p.source_step * LANES, p.out_step * LANES
+    k.front, k.back = p.front, p.back
+    k.taps_h, k.x_h = row.taps, a.rows.source_step * a.width * LANES
+    k.taps_w, k.x_w = p.taps, a.columns.source_step * LANES
+    if k.pixels < k.lines and k.pixels < 4 and not p.front and not p.back:         # along the longer side
+        k.lines, k.x_line, k.y_line, k.pixels, k.x_pixel, k.y_pixel = (
+            k.pixels, k.x_pixel, k.y_pixel, k.lines, k.x_line, k.y_line)
+
+
+cdef void correlate_channel(
+    const direction *a, const piece *pieces, int n_pieces,
+    Py_ssize_t channels,                # what is summed over
+    const real *x,                      # IN  [channels][height][width][16]
+    const real *w,                      # IN  [channels][taps_h][taps_w]
+    real bias,
+    real *y,                            # OUT [out_height][out_width][16]
+) noexcept nogil:
+    """One channel of y, block by block."""
+    cdef Py_ssize_t at_x, at_w, at_y
+    cdef int i, j
+    cdef const axis_run *row
+    cdef const piece *p
+    cdef depthwise_walk k
+    k.channels, k.x_channel, k.w_channel = channels, a.height * a.width * LANES, a.taps_h * a.taps_w
+    k.w_h, k.w_w = a.rows.tap_step * a.taps_w, a.columns.tap_step
+    for i in range(<int> a.rows.n_runs):
+        for j in range(n_pieces):
+            row, p = &a.rows.runs[i], &pieces[j]
+            begin_walk(&k, a, row, p)
+            at_x, at_y = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
+            at_w = row.tap * a.taps_w + p.tap
+            if real is float:
+                depthwise_f32(&k, x + at_x, w + at_w, bias, y + at_y)
+            else:
+                depthwise_f64(&k, x + at_x, w + at_w, bias, y + at_y)
+
+
+cdef void weight_gradient_channel(
+    const direction *a, const piece *pieces, int n_pieces,            # forward
+    const real *dy,                     # IN  [out_height][out_width][16]
+    const real *x,                      # IN  [height][width][16]
+    real *part,                         # scratch [taps_h][taps_w][16]
+    real *dw,                           # ADD [taps_h][taps_w][apart]
+    Py_ssize_t apart,
+) noexcept nogil:
+    """The gradient of one kernel: the sums of all blocks, begun with zero, and of lanes."""
+    cdef Py_ssize_t at_x, at_w, at_y, t
+    cdef int i, j
+    cdef const axis_run *row
+    cdef const piece *p
+    cdef depthwise_walk k
+    k.channels, k.x_channel, k.w_channel, k.w_h, k.w_w = 1, 0, 0, a.taps_w * LANES, LANES
+    memset(part, 0, a.taps_h * a.taps_w * LANES * sizeof(real))
+    for i in range(<int> a.rows.n_runs):
+        for j in range(n_pieces):
+            row, p = &a.rows.runs[i], &pieces[j]
+            begin_walk(&k, a, row, p)
+            at_x, at_y = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
+            at_w = (row.tap * a.taps_w + p.tap) * LANES
+            if real is float:
+                depthwise_gradient_f32(&k, x + at_x, dy + at_y, part + at_w)
+            else:
+                depthwise_gradient_f64(&k, x + at_x, dy + at_y, part + at_w)
+    for t in range(a.taps_h * a.taps_w):
+        if real is float:
+            add_sum_f32(part + t * LANES, dw + t * apart, apart)
+        else:
+            add_sum_f64(part + t * LANES, dw + t * apart, apart)
+
+
+cdef void depthwise_conv2d_forward_tile(
+    const depthwise_dims *d,
+    const real *x,                      # IN  [C][H][W][16]
+    const real *w,                      # IN  (C * multiplier, R, S)
+    const real *b,                      # IN  (C * multiplier,), or NULL
+    real *y,                            # OUT [C * multiplier][OH][OW][16]
+    Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
+) noexcept nogil:
+    cdef Py_ssize_t pixels = d.conv.H * d.conv.W * LANES, out = d.conv.OH * d.conv.OW * LANES, k
+    for k in range(c0 * d.multiplier, c1 * d.multiplier):
+        correlate_channel(&d.conv.forward, d.forward, d.n_forward, 1, x + k // d.multiplier * pixels,
+                          w + k * d.conv.R * d.conv.S, b[k] if b != NULL else <real> 0, y + k * out)
+
+
+cdef void depthwise_conv2d_backward_tile(
+    const depthwise_dims *d,
+    const real *dy,                     # IN  [C * multiplier][OH][OW][16]
+    const real *x,                      # IN  [C][H][W][16]
+    const real *w,                      # IN  (C * multiplier, R, S)
+    real *dx,                           # OUT [C][H][W][16], or NULL
+    real *dw,                           # ADD [C * multiplier][R][S][apart], or NULL
+    Py_ssize_t apart,                   # 1: the sums over the lanes, or 16: each lane for itself
+    real *scratch,                      # [R][S][16]
+    Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
+) noexcept nogil:
+    cdef Py_ssize_t pixels = d.conv.H * d.conv.W * LANES, out = d.conv.OH * d.conv.OW * LANES, taps = d.conv.R * d.conv.S, c, k
+    for c in range(c0, c1):
+        for k in range(c * d.multiplier, (c + 1) * d.multiplier if dw != NULL else 0):
+            weight_gradient_channel(&d.conv.forward, d.forward, d.n_forward, dy + k * out, x + c * pixels, scratch,
+                                    dw + k * taps * apart, apart)
+        if dx != NULL:
+            k = c * d.multiplier
+            correlate_channel(&d.conv.back, d.back, d.n_back, d.multiplier, dy + k * out, w + k * taps, <real> 0, dx + c * pixels)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward_real(const op *o, const tile *t, const real *w) noexcept nogil:
+    cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
+    cdef const real *b = w + d.conv.weights if o.n_param > d.conv.weights else NULL
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.conv.C, t.part, t.parts, &c0, &c1)
+    depthwise_conv2d_forward_tile(d, <const real *> t.x, w, b, <real *> t.y, c0, c1)
+
+
+cdef void backward_real(const op *o, const tile *t, const real *w) noexcept nogil:
+    cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
+    cdef const real *dy = <const real *> t.dy
+    cdef real *dw = <real *> t.sums if t.training else NULL
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.conv.C, t.part, t.parts, &c0, &c1)
+    depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, t.apart,
+                                  <real *> t.scratch, c0, c1)
+    if dw != NULL and o.n_param > d.conv.weights:
+        conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights * t.apart, t.apart,
+                               c0 * d.multiplier, c1 * d.multiplier)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        forward_real(o, t, <const float *> t.param)
+    else:
+        forward_real(o, t, <const double *> t.param)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        backward_real(o, t, <const float *> t.param)
+    else:
+        backward_real(o, t, <const double *> t.param)
+
+
+cdef bint is_edge(const axis *a, Py_ssize_t edge, Py_ssize_t full) noexcept:
+    """Whether run `edge` is one pixel beside run `full` that lacks the outermost of its three taps: a register tile does both."""
+    cdef const axis_run *e = &a.runs[edge]
+    cdef const axis_run *f = &a.runs[full]
+    cdef bint first = (edge < full) == (a.source_step > 0)    # whether it is the first tap or the last one
+    if not 0 <= edge < a.n_runs or not 0 <= full < a.n_runs or e.n != 1 or e.taps != 2 or f.taps != 3:
+        return False
+    if e.tap != f.tap + (a.tap_step if first else 0):
+        return False
+    return e.out + a.out_step == f.out if edge < full else f.out + f.n * a.out_step == e.out
+
+
+cdef piece *find_pieces(const axis *a, int *n_pieces) except NULL:
+    """The runs of an axis, with edges where the walk can take them along; from the end on where the taps go backwards."""
+    cdef piece *pieces = <piece *> calloc(a.n_runs, sizeof(piece))
+    cdef piece *p
+    cdef Py_ssize_t j = 0, before, after
+    cdef Py_ssize_t apart = max(a.source_step, -a.source_step)
+    cdef bint shares = a.pixel_step == apart or a.pixel_step == 2 * apart
+    cdef int n = 0
+    if pieces == NULL:
+        raise MemoryError()
+    while j < a.n_runs:
+        before = shares and is_edge(a, j, j + 1)
+        j += before
+        after = shares and is_edge(a, j + 1, j)
+        p, n = &pieces[n], n + 1
+        p.n, p.tap, p.taps = before + a.runs[j].n + after, a.runs[j].tap, a.runs[j].taps
+        p.out, p.out_step = a.runs[j].out - before * a.out_step, a.out_step
+        p.source, p.source_step = a.runs[j].source - before * a.pixel_step, a.pixel_step
+        p.front, p.back = before, after
+        if a.source_step < 0:
+            p.out, p.out_step = p.out + (p.n - 1) * a.out_step, -a.out_step
+            p.source, p.source_step = p.source + (p.n - 1) * a.pixel_step, -a.pixel_step
+            p.front, p.back = after, before
+        j += 1 + after
+    n_pieces[0] = n
+    return pieces
+
+
+cdef class DepthwiseConv2DOp(Op):
+    """Depthwise convolution of (c, h, w) with `multiplier` kernels a channel. padding: (top, bottom, left, right), zeros.
+
+    Parameters in the flat buffer: weights (c * multiplier, r, s), then, with use_bias, bias (c * multiplier,).
+    Raises ValueError if the kernel does not fit into the padded input.
+    """
+
+    def __cinit__(self, in_shape, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), multiplier=1,
+                  dtype="float32", *, bint use_bias=True):
+        cdef depthwise_dims *d = &self.d
+        cdef conv2d_dims *v = &d.conv
+        channels, *_ = whole_numbers("input shape", in_shape, 3, 1)
+        multiplier, = whole_numbers("multiplier", (multiplier,), 1, 1)
+        conv2d_measure(v, in_shape, channels * multiplier, kernel, stride, padding, dilation, channels, None)
+        d.multiplier = multiplier
+        d.forward, d.back = find_pieces(&v.forward.columns, &d.n_forward), find_pieces(&v.back.columns, &d.n_back)
+        describe(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)
+        self.c.n_param = self.c.n_lane = self.c.rows = v.weights + (v.K if use_bias else 0)
+        self.c.sums_lanes, self.c.scratch = 1, v.R * v.S * LANES * self.c.real_bytes
+        self.c.reads, self.c.splits, self.c.work = READS_X, 1, v.weights * v.OH * v.OW
+        self.c.forward_tile, self.c.backward_tile, self.c.dims = forward, backward, d
+
+    def __dealloc__(self):
+        free(self.d.forward)
+        free(self.d.back)
+        conv2d_forget(&self.d.conv)

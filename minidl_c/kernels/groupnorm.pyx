@@ -1,0 +1,153 @@
+"""Group normalization: the numbers of each group of channels, of one example, brought to mean 0 and variance 1.
+
+    y = weight[channel] * (x - mean) / sqrt(variance + eps) + bias[channel]
+
+mean and variance (divided by n, not n - 1) are those of the group. Layer normalization is one group in which every number is
+a channel, instance normalization has a group for each channel. (Wu and He, "Group Normalization", arXiv:1803.08494; Ba, Kiros
+and Hinton, "Layer Normalization", arXiv:1607.06450.) A NaN or an infinity makes its own group NaN, in its own example.
+"""
+from libc.float cimport DBL_MIN, FLT_MAX, FLT_MIN
+
+from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.op import whole_numbers
+
+cdef extern from "minidl_c/kernels/groupnorm_tiles.h" nogil:
+    ctypedef struct group:
+        Py_ssize_t channels, pixels, c0, c1
+    void normalize_group_f32(const group *, Py_ssize_t, float, const float *, const float *, const float *, float *, float *)
+    void normalize_group_f64(const group *, Py_ssize_t, double, const double *, const double *, const double *, double *,
+                             double *)
+    void group_gradient_f32(const group *, const float *, const float *, const float *, const float *, float *, float *,
+                            float *)
+    void group_gradient_f64(const group *, const double *, const double *, const double *, const double *, double *, double *,
+                            double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef inline real *behind(const real *array, Py_ssize_t n) noexcept nogil:
+    """The place of number n of an array, or NULL without one."""
+    return <real *> array + n if array != NULL else NULL
+
+
+cdef inline group part_of(const groupnorm_dims *d, Py_ssize_t g, Py_ssize_t k0, Py_ssize_t k1) noexcept nogil:
+    """Group g; of the channels k0 to k1 (counted over all groups), those that belong to it.
+
+    A group whose channels several threads share out is summed by each of them: so the sums have the same bits.
+    """
+    cdef group k
+    k.channels, k.pixels = d.channels, d.pixels
+    k.c0, k.c1 = max(k0 - g * d.channels, <Py_ssize_t> 0), min(k1 - g * d.channels, d.channels)
+    return k
+
+
+cdef void groupnorm_forward_tile(
+    const groupnorm_dims *d,
+    const real *x,                      # IN  [groups][channels][pixels][16]
+    const real *weight,                 # IN  (groups * channels,), or NULL: 1
+    const real *bias,                   # IN  (groups * channels,), or NULL: 0
+    real *y,                            # OUT [groups][channels][pixels][16]
+    real *kept,                         # OUT [groups][3][16] for backward: see groupnorm_tiles.h
+    Py_ssize_t k0, Py_ssize_t k1,       # only these channels
+    Py_ssize_t examples,                # so many lanes are examples
+) noexcept nogil:
+    cdef Py_ssize_t size = d.channels * d.pixels * LANES, g
+    cdef real *keep
+    cdef group k
+    for g in range(k0 // d.channels, (k1 + d.channels - 1) // d.channels):
+        k = part_of(d, g, k0, k1)
+        keep = kept + g * 3 * LANES if k.c0 == 0 else NULL
+        if real is float:
+            normalize_group_f32(&k, examples, <float> d.eps, x + g * size, behind(weight, g * d.channels),
+                                behind(bias, g * d.channels), y + g * size, keep)
+        else:
+            normalize_group_f64(&k, examples, d.eps, x + g * size, behind(weight, g * d.channels),
+                                behind(bias, g * d.channels), y + g * size, keep)
+
+
+cdef void groupnorm_backward_tile(
+    const groupnorm_dims *d,
+    const real *dy,                     # IN  [groups][channels][pixels][16]
+    const real *x,                      # IN  [groups][channels][pixels][16]
+    const real *weight,                 # IN  (groups * channels,), or NULL
+    const real *kept,                   # IN  [groups][3][16]
+    real *dweight,                      # ADD [groups * channels][16], or NULL
+    real *dbias,                        # ADD [groups * channels][16], or NULL
+    real *dx,                           # OUT [groups][channels][pixels][16], or NULL
+    Py_ssize_t k0, Py_ssize_t k1,
+) noexcept nogil:
+    cdef Py_ssize_t size = d.channels * d.pixels * LANES, g, row
+    cdef group k
+    for g in range(k0 // d.channels, (k1 + d.channels - 1) // d.channels):
+        k, row = part_of(d, g, k0, k1), g * d.channels * LANES
+        if real is float:
+            group_gradient_f32(&k, dy + g * size, x + g * size, behind(weight, g * d.channels), kept + g * 3 * LANES,
+                               behind(dweight, row), behind(dbias, row), behind(dx, g * size))
+        else:
+            group_gradient_f64(&k, dy + g * size, x + g * size, behind(weight, g * d.channels), kept + g * 3 * LANES,
+                               behind(dweight, row), behind(dbias, row), behind(dx, g * size))
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward_real(const op *o, const tile *t, const real *weight) noexcept nogil:
+    cdef const groupnorm_dims *d = <const groupnorm_dims *> o.dims
+    cdef Py_ssize_t channels = d.groups * d.channels, k0 = 0, k1 = 0
+    share(channels, t.part, t.parts, &k0, &k1)
+    if not d.affine:
+        weight = NULL
+    groupnorm_forward_tile(d, <const real *> t.x, weight, behind(weight, channels), <real *> t.y, <real *> t.saved,
+                           k0, k1, t.examples)
+
+
+cdef void backward_real(const op *o, const tile *t, const real *weight) noexcept nogil:
+    cdef const groupnorm_dims *d = <const groupnorm_dims *> o.dims
+    cdef Py_ssize_t channels = d.groups * d.channels, k0 = 0, k1 = 0
+    cdef real *sums = <real *> t.sums
+    share(channels, t.part, t.parts, &k0, &k1)
+    if not d.affine:
+        weight = sums = NULL
+    groupnorm_backward_tile(d, <const real *> t.dy, <const real *> t.x, weight, <const real *> t.saved,
+                            sums, behind(sums, channels * LANES), <real *> t.dx, k0, k1)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        forward_real(o, t, <const float *> t.param)
+    else:
+        forward_real(o, t, <const double *> t.param)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        backward_real(o, t, <const float *> t.param)
+    else:
+        backward_real(o, t, <const double *> t.param)
+
+
+cdef class GroupNormOp(Op):
+    """Group normalization of any shape. channels: so many equal runs of an example's numbers have a weight and a bias.
+
+    Parameters in the flat buffer, with `affine`: weights (channels,), then biases (channels,).
+    Raises ValueError if the groups do not divide the channels, or these the numbers of an example, and for an eps that is not
+    above zero: a group of equal numbers has no variance.
+    """
+
+    def __cinit__(self, in_shape, groups, channels, double eps=1e-5, bint affine=True, dtype="float32"):
+        cdef groupnorm_dims *d = &self.d
+        cdef Py_ssize_t all_channels
+        in_shape = tuple(in_shape)
+        describe(self, in_shape, in_shape, dtype)
+        pair = whole_numbers("groups, channels", (groups, channels), 2, 1)
+        d.groups, all_channels = pair[0], pair[1]
+        if all_channels % d.groups or self.c.in_size % all_channels:
+            raise ValueError(f"groups, channels: expected divisors of the channels and of the size of {in_shape}, got {pair}")
+        if not (FLT_MIN if self.c.real_bytes == 4 else DBL_MIN) <= eps <= FLT_MAX:
+            raise ValueError(f"eps: expected a number above 0, and not among the smallest of {dtype}, got {eps}")
+        d.channels, d.pixels, d.eps, d.affine = all_channels // d.groups, self.c.in_size // all_channels, eps, affine
+        if affine:
+            self.c.n_param = self.c.n_lane = self.c.rows = 2 * all_channels
+        self.c.saved = 3 * d.groups * LANES * self.c.real_bytes
+        self.c.reads, self.c.splits = READS_X, 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = d

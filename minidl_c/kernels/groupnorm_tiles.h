@@ -1,0 +1,141 @@
+/* groupnorm_tiles.h: one group of numbers brought to mean 0 and variance 1, for 16 examples at once, and its gradients.
+ *
+ * A group is [channels][pixels] rows; a channel has one weight and one bias. Per group and example three numbers are kept:
+ * mean, inverse = 1 / sqrt(variance + eps), and shift. The normalized number is (x - mean) * inverse + shift, where the
+ * shift is what rounding has left of the mean: of numbers around 10,000, float32 knows the mean to 0.0005 only. */
+#ifndef REAL
+#ifndef MINIDL_GROUPNORM_TILES_H
+#define MINIDL_GROUPNORM_TILES_H
+#include "minidl_c/simd/lanes.h"
+
+#define CHAINS 4                       /* sums side by side: an addition takes four cycles, and two begin in each */
+#define BLOCK 256                      /* rows, or channels, whose sum begins at zero: long chains lose digits */
+
+typedef struct {
+  ptrdiff_t channels, pixels;
+  ptrdiff_t c0, c1;                    /* only the results of these channels are written; the sums are those of all */
+} group;
+
+#define TEMPLATE "minidl_c/kernels/groupnorm_tiles.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+/* The sums of d and of d * d over n rows, where d = x - center. */
+INLINE void FN(sum_deviations)(const REAL *x, ptrdiff_t n, V center, V *sum, V *squares) {
+  *sum = *squares = (V){0};
+  for (ptrdiff_t rows; n; n -= rows) {
+    V s[CHAINS] = {{0}}, q[CHAINS] = {{0}};
+    rows = n < BLOCK ? n : BLOCK;
+    for (ptrdiff_t row = 0; row < rows / CHAINS; row++, x += CHAINS * LANES) {
+      UNROLL for (int j = 0; j < CHAINS; j++) {
+        V d = *(const V *)(x + j * LANES) - center;
+        s[j] += d, q[j] = FN(fma)(d, d, q[j]);
+      }
+    }
+    for (ptrdiff_t row = 0; row < rows % CHAINS; row++, x += LANES) {
+      V d = *(const V *)x - center;
+      s[0] += d, q[0] = FN(fma)(d, d, q[0]);
+    }
+    *sum += (s[0] + s[1]) + (s[2] + s[3]);
+    *squares += (q[0] + q[1]) + (q[2] + q[3]);
+  }
+}
+
+INLINE V FN(inverse_root)(V v) {
+  REAL r[VL] __attribute__((aligned(VECTOR_BYTES)));
+  *(V *)r = v;
+  for (int i = 0; i < VL; i++) r[i] = 1 / (sizeof(REAL) == 4 ? __builtin_sqrtf(r[i]) : (REAL)__builtin_sqrt(r[i]));
+  return *(V *)r;
+}
+
+/* y = weight * normalized x + bias, for channels c0 to c1; without weights, the normalized x itself.
+ * The mean is summed from the first number on, so it is exact where all are equal; then what rounding has left of it is summed
+ * together with the squares ("corrected two-pass algorithm": Chan, Golub, LeVeque, The American Statistician 37, 1983).
+ * Lanes without an example count as if their mean were 0 and their inverse too: no NaN of theirs gets into a sum. */
+INLINE void FN(normalize_group)(const group *k, ptrdiff_t examples, REAL eps, const REAL *x, const REAL *weight,
+                                const REAL *bias, REAL *y, REAL *kept) {
+  const ptrdiff_t rows = k->channels * k->pixels;
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V mean = *(const V *)(x + lane), sum, squares;
+    M live;
+    for (int i = 0; i < VL; i++) live[i] = i;
+    live = live < FN(integer)((int32_t)examples - lane);
+    FN(sum_deviations)(x + lane, rows, mean, &sum, &squares);
+    mean += sum / (REAL)rows;
+    FN(sum_deviations)(x + lane, rows, mean, &sum, &squares);
+    V rest = sum / (REAL)rows, variance = squares / (REAL)rows - rest * rest;
+    variance = FN(select)(variance < 0, (V){0}, variance);
+    V inverse = FN(select)(live, FN(inverse_root)(variance + eps), (V){0});
+    V shift = FN(select)(live, -rest * inverse, (V){0});
+    mean = FN(select)(live, mean, (V){0});
+    if (kept) {
+      *(V *)(kept + lane) = mean;
+      *(V *)(kept + LANES + lane) = inverse;
+      *(V *)(kept + 2 * LANES + lane) = shift;
+    }
+    for (ptrdiff_t c = k->c0; c < k->c1; c++) {
+      V w = FN(broadcast)(weight ? weight[c] : 1), b = FN(broadcast)(bias ? bias[c] : 0);
+      V factor = inverse * w, offset = FN(fma)(shift, w, b);
+      for (ptrdiff_t row = c * k->pixels; row < (c + 1) * k->pixels; row++)
+        *(V *)(y + row * LANES + lane) = FN(fma)(*(const V *)(x + row * LANES + lane) - mean, factor, offset);
+    }
+  }
+}
+
+/* The sums over n rows of dy, and of dy * normalized x. */
+INLINE void FN(sum_channel)(const REAL *dy, const REAL *x, ptrdiff_t n, V mean, V inverse, V shift, V *sum, V *product) {
+  *sum = *product = (V){0};
+  for (ptrdiff_t rows; n; n -= rows) {
+    V s[2] = {{0}}, p[2] = {{0}};
+    rows = n < BLOCK ? n : BLOCK;
+    for (ptrdiff_t row = 0; row < rows / 2; row++, x += 2 * LANES, dy += 2 * LANES) {
+      UNROLL for (int j = 0; j < 2; j++) {
+        V d = *(const V *)(dy + j * LANES);
+        s[j] += d, p[j] = FN(fma)(d, FN(fma)(*(const V *)(x + j * LANES) - mean, inverse, shift), p[j]);
+      }
+    }
+    if (rows % 2) {
+      V d = *(const V *)dy;
+      s[0] += d, p[0] = FN(fma)(d, FN(fma)(*(const V *)x - mean, inverse, shift), p[0]);
+    }
+    *sum += s[0] + s[1];
+    *product += p[0] + p[1];
+  }
+}
+
+/* dweight += sum of dy * n, dbias += sum of dy over a channel's pixels, n being the normalized x, and with g = weight * dy
+ *     dx = inverse * (g - mean of g - n * mean of g * n)                means over the group
+ * The sums over the group are made of those over channels. */
+INLINE void FN(group_gradient)(const group *k, const REAL *dy, const REAL *x, const REAL *weight, const REAL *kept,
+                               REAL *dweight, REAL *dbias, REAL *dx) {
+  const ptrdiff_t rows = k->channels * k->pixels, first = dx ? 0 : k->c0, end = dx ? k->channels : k->c1;
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V mean = *(const V *)(kept + lane), inverse = *(const V *)(kept + LANES + lane);
+    V shift = *(const V *)(kept + 2 * LANES + lane), g = {0}, gn = {0};
+    for (ptrdiff_t start = first; start < end; start += BLOCK) {
+      V block_g = {0}, block_gn = {0}, sum, product;
+      for (ptrdiff_t c = start; c < end && c < start + BLOCK; c++) {
+        ptrdiff_t at = c * k->pixels * LANES + lane;
+        FN(sum_channel)(dy + at, x + at, k->pixels, mean, inverse, shift, &sum, &product);
+        if (dweight && c >= k->c0 && c < k->c1) {
+          *(V *)(dweight + c * LANES + lane) += product;
+          *(V *)(dbias + c * LANES + lane) += sum;
+        }
+        V w = FN(broadcast)(weight ? weight[c] : 1);
+        block_g = FN(fma)(w, sum, block_g), block_gn = FN(fma)(w, product, block_gn);
+      }
+      g += block_g, gn += block_gn;
+    }
+    if (!dx) continue;
+    g /= (REAL)rows, gn /= (REAL)rows;
+    V slope = -inverse * inverse * gn, offset = -inverse * FN(fma)(shift, gn, g);
+    for (ptrdiff_t c = k->c0; c < k->c1; c++) {
+      V factor = inverse * FN(broadcast)(weight ? weight[c] : 1);
+      for (ptrdiff_t at = c * k->pixels * LANES + lane; at < (c + 1) * k->pixels * LANES; at += LANES)
+        *(V *)(dx + at) = FN(fma)(*(const V *)(dy + at), factor,
+                                  FN(fma)(*(const V *)(x + at) - mean, slope, offset));
+    }
+  }
+}
+#endif

@@ -1,0 +1,116 @@
+"""2-D max-pooling of a tile of 16 examples, each with its own winners.
+
+    y[oh][ow] = the maximum of the window at (oh * stride - padding, ow * stride - padding)
+    dx[winner] += dy[oh][ow]
+
+The first maximum in row-major order wins and takes the whole gradient; a NaN in the window wins; padding never does.
+Windows that overlap accumulate. Output sizes: see `pooling` in windows.py.
+"""
+from libc.string cimport memset
+
+from minidl_c.kernels.pool2d cimport clip, pool2d_dims, window
+from minidl_c.kernels.windows import pooling
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+
+cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
+    void max_window_f32(const window *, bint, const float *, float *, void *)
+    void max_window_f64(const window *, bint, const double *, double *, void *)
+    void unpool_window_f32(const window *, bint, const float *, const void *, float *)
+    void unpool_window_f64(const window *, bint, const double *, const void *, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void maxpool2d_forward_tile(
+    const pool2d_dims *d,
+    const real *x,                      # IN  [C][H][W][16]
+    real *y,                            # OUT [C][OH][OW][16]
+    real *winners,                      # OUT [C][OH][OW][16] cell numbers, integers as wide as the reals
+    bint relu,                          # take max(x, 0) for x
+    Py_ssize_t c0, Py_ssize_t c1,       # only these channels
+) noexcept nogil:
+    cdef Py_ssize_t c, oh, ow, h, w, at
+    cdef window k
+    k.width, k.row = d.kw, d.W * LANES
+    for c in range(c0, c1):
+        for oh in range(d.OH):
+            h = clip(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
+            for ow in range(d.OW):
+                w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
+                at = ((c * d.OH + oh) * d.OW + ow) * LANES
+                if real is float:
+                    max_window_f32(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
+                else:
+                    max_window_f64(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
+
+
+cdef void maxpool2d_backward_tile(
+    const pool2d_dims *d,
+    const real *dy,                     # IN  [C][OH][OW][16]
+    const real *winners,                # IN  [C][OH][OW][16]
+    real *dx,                           # OUT [C][H][W][16]
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    cdef Py_ssize_t c, oh, ow, h, w, at
+    cdef bint add = not d.tiled         # a cell in exactly one window is written once, and needs no zero before
+    cdef window k
+    k.width, k.row = d.kw, d.W * LANES
+    if add:
+        memset(dx + c0 * d.H * k.row, 0, (c1 - c0) * d.H * k.row * sizeof(real))
+    for c in range(c0, c1):
+        for oh in range(d.OH):
+            h = clip(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
+            for ow in range(d.OW):
+                w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
+                at = ((c * d.OH + oh) * d.OW + ow) * LANES
+                if real is float:
+                    unpool_window_f32(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+                else:
+                    unpool_window_f64(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef inline void pool(const op *o, const tile *t, bint relu) noexcept nogil:
+    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        maxpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, <float *> t.saved, relu, c0, c1)
+    else:
+        maxpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, <double *> t.saved, relu, c0, c1)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    pool(o, t, False)
+
+
+cdef void forward_relu(const op *o, const tile *t) noexcept nogil:
+    pool(o, t, True)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    if t.dx == NULL:
+        return
+    share(d.C, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        maxpool2d_backward_tile(d, <const float *> t.dy, <const float *> t.saved, <float *> t.dx, c0, c1)
+    else:
+        maxpool2d_backward_tile(d, <const double *> t.dy, <const double *> t.saved, <double *> t.dx, c0, c1)
+
+
+cdef class MaxPool2DOp(Op):
+    """Max-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs."""
+
+    def __cinit__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
+        cdef pool2d_dims *d = &self.d
+        d.C, d.H, d.W, d.OH, d.OW, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.tiled = pooling(
+            in_shape, kernel, stride, padding, ceil_mode)
+        describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
+        self.c.saved = self.c.out_size * LANES * self.c.real_bytes
+        self.c.splits = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.relu_forward_tile, self.c.relu_backward_tile = forward_relu, backward
+        self.c.dims = d

@@ -1,0 +1,89 @@
+"""Normalize: y = (x - mean) / std, two roundings; each channel has its own mean and std."""
+from libc.stdlib cimport free, malloc
+
+from minidl_c.kernels.image_shapes import units
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void normalize_forward_tile(
+    const normalize_dims *d,
+    const real *x,                      # IN  [C][plane][16]
+    real *y,                            # OUT [C][plane][16]; may be x
+    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+) noexcept nogil:
+    cdef Py_ssize_t i, c = i0 // d.plane, end
+    cdef real mean, std
+    while i0 < i1:
+        end = min((c + 1) * d.plane, i1)
+        mean, std = <real> d.mean[c], <real> d.std[c]
+        for i in range(i0 * LANES, end * LANES):
+            y[i] = (x[i] - mean) / std
+        i0, c = end, c + 1
+
+
+cdef void normalize_backward_tile(
+    const normalize_dims *d,
+    const real *dy,                     # IN  [C][plane][16]
+    real *dx,                           # OUT [C][plane][16]; may be dy
+    Py_ssize_t i0, Py_ssize_t i1,
+) noexcept nogil:
+    cdef Py_ssize_t i, c = i0 // d.plane, end
+    cdef real std
+    while i0 < i1:
+        end = min((c + 1) * d.plane, i1)
+        std = <real> d.std[c]
+        for i in range(i0 * LANES, end * LANES):
+            dx[i] = dy[i] / std
+        i0, c = end, c + 1
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const normalize_dims *d = <const normalize_dims *> o.dims
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        normalize_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
+    else:
+        normalize_forward_tile(d, <const double *> t.x, <double *> t.y, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const normalize_dims *d = <const normalize_dims *> o.dims
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    if t.dx == NULL:
+        return
+    share(o.in_size, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        normalize_backward_tile(d, <const float *> t.dy, <float *> t.dx, i0, i1)
+    else:
+        normalize_backward_tile(d, <const double *> t.dy, <double *> t.dx, i0, i1)
+
+
+cdef class NormalizeOp(Op):
+    """(x - mean) / std of any shape whose first axis is the channels, in place where the plan allows it.
+
+    mean, std: a number for each channel. Raises ValueError unless these, and mean / std, are finite in the dtype, and every
+    std large enough to divide by.
+    """
+
+    def __cinit__(self, in_shape, mean, std, dtype="float32"):
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        cdef Py_ssize_t i, channels = self.in_shape[0]
+        cdef tuple numbers = units(mean, std, channels, dtype)
+        self.d.plane = self.c.in_size // channels
+        self.d.mean = <double *> malloc(2 * channels * sizeof(double))
+        if self.d.mean == NULL:
+            raise MemoryError()
+        self.d.std = self.d.mean + channels
+        for i in range(2 * channels):
+            self.d.mean[i] = numbers[i]
+        self.c.splits = self.c.in_place = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = &self.d
+
+    def __dealloc__(self):
+        free(self.d.mean)

@@ -1,0 +1,83 @@
+"""Padding: an image with a frame of one value around it; the frame's gradient goes nowhere."""
+from libc.string cimport memcpy
+
+from minidl_c.kernels.image_shapes import padded
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef inline real *fill(real *y, Py_ssize_t pixels, real value) noexcept nogil:
+    """Writes so many pixels; returns what lies behind them."""
+    cdef Py_ssize_t i
+    for i in range(pixels * LANES):
+        y[i] = value
+    return y + pixels * LANES
+
+
+cdef void pad2d_forward_tile(
+    const pad2d_dims *d,
+    const real *x,                      # IN  [C][H][W][16]
+    real *y,                            # OUT [C][OH][OW][16]
+    Py_ssize_t r0, Py_ssize_t r1,       # only these of the C * OH rows of y
+) noexcept nogil:
+    cdef Py_ssize_t r, h, right = d.OW - d.left - d.W
+    cdef real value = <real> d.value
+    cdef real *at = y + r0 * d.OW * LANES
+    for r in range(r0, r1):
+        h = r % d.OH - d.top
+        if 0 <= h < d.H:
+            at = fill(at, d.left, value)
+            memcpy(at, x + (r // d.OH * d.H + h) * d.W * LANES, d.W * LANES * sizeof(real))
+            at = fill(at + d.W * LANES, right, value)
+        else:
+            at = fill(at, d.OW, value)
+
+
+cdef void pad2d_backward_tile(
+    const pad2d_dims *d,
+    const real *dy,                     # IN  [C][OH][OW][16]
+    real *dx,                           # OUT [C][H][W][16]
+    Py_ssize_t r0, Py_ssize_t r1,       # only these of the C * H rows of dx
+) noexcept nogil:
+    cdef Py_ssize_t r, oh
+    for r in range(r0, r1):
+        oh = r // d.H * d.OH + r % d.H + d.top
+        memcpy(dx + r * d.W * LANES, dy + (oh * d.OW + d.left) * LANES, d.W * LANES * sizeof(real))
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
+    cdef Py_ssize_t r0 = 0, r1 = 0
+    share(d.C * d.OH, t.part, t.parts, &r0, &r1)
+    if o.real_bytes == 4:
+        pad2d_forward_tile(d, <const float *> t.x, <float *> t.y, r0, r1)
+    else:
+        pad2d_forward_tile(d, <const double *> t.x, <double *> t.y, r0, r1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
+    cdef Py_ssize_t r0 = 0, r1 = 0
+    if t.dx == NULL:
+        return
+    share(d.C * d.H, t.part, t.parts, &r0, &r1)
+    if o.real_bytes == 4:
+        pad2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, r0, r1)
+    else:
+        pad2d_backward_tile(d, <const double *> t.dy, <double *> t.dx, r0, r1)
+
+
+cdef class Pad2DOp(Op):
+    """(c, h, w) in a frame of `value`; padding is (top, bottom, left, right)."""
+
+    def __cinit__(self, in_shape, padding, double value=0.0, dtype="float32"):
+        cdef pad2d_dims *d = &self.d
+        d.C, d.H, d.W, d.OH, d.OW, d.top, d.left = padded(in_shape, padding)
+        d.value = value
+        describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
+        self.c.splits = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = d

@@ -1,0 +1,94 @@
+"""PReLU: a ReLU that learns its slope below zero, one weight for each channel or one for all.
+
+    y = x if x > 0 else weight[c] x
+    dx = dy if x > 0 else weight[c] dy
+    dweight[c] = sum over examples and pixels of x dy, where not x > 0
+
+Backward reads x: of y alone nobody knows where x was negative, for a weight may be. With one weight for all, the whole
+example is one channel. NaN stays NaN.
+"""
+from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+
+cdef extern from "minidl_c/kernels/prelu_tiles.h" nogil:
+    void prelu_channel_f32(const float *, float, float *, Py_ssize_t)
+    void prelu_channel_f64(const double *, double, double *, Py_ssize_t)
+    void prelu_channel_gradient_f32(const float *, const float *, float, float *, float *, Py_ssize_t)
+    void prelu_channel_gradient_f64(const double *, const double *, double, double *, double *, Py_ssize_t)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void prelu_forward_tile(
+    const prelu_dims *d,
+    const real *x,                      # IN  [channels][pixels][16]
+    const real *weight,                 # IN  (channels,)
+    real *y,                            # OUT [channels][pixels][16]; may be x
+    Py_ssize_t c0, Py_ssize_t c1,       # only these channels
+) noexcept nogil:
+    cdef Py_ssize_t c, n = d.pixels * LANES
+    for c in range(c0, c1):
+        if real is float:
+            prelu_channel_f32(x + c * n, weight[c], y + c * n, n)
+        else:
+            prelu_channel_f64(x + c * n, weight[c], y + c * n, n)
+
+
+cdef void prelu_backward_tile(
+    const prelu_dims *d,
+    const real *dy,                     # IN  [channels][pixels][16]
+    const real *x,                      # IN  [channels][pixels][16]
+    const real *weight,                 # IN  (channels,)
+    real *dx,                           # OUT [channels][pixels][16], or NULL; may be dy
+    real *sums,                         # ADD [channels][16] dweight
+    Py_ssize_t c0, Py_ssize_t c1,
+) noexcept nogil:
+    cdef Py_ssize_t c, n = d.pixels * LANES
+    cdef real *out
+    for c in range(c0, c1):
+        out = dx + c * n if dx != NULL else NULL
+        if real is float:
+            prelu_channel_gradient_f32(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
+        else:
+            prelu_channel_gradient_f64(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const prelu_dims *d = <const prelu_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.channels, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        prelu_forward_tile(d, <const float *> t.x, <const float *> t.param, <float *> t.y, c0, c1)
+    else:
+        prelu_forward_tile(d, <const double *> t.x, <const double *> t.param, <double *> t.y, c0, c1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const prelu_dims *d = <const prelu_dims *> o.dims
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    share(d.channels, t.part, t.parts, &c0, &c1)
+    if o.real_bytes == 4:
+        prelu_backward_tile(d, <const float *> t.dy, <const float *> t.x, <const float *> t.param, <float *> t.dx,
+                            <float *> t.sums, c0, c1)
+    else:
+        prelu_backward_tile(d, <const double *> t.dy, <const double *> t.x, <const double *> t.param, <double *> t.dx,
+                            <double *> t.sums, c0, c1)
+
+
+cdef class PReLUOp(Op):
+    """PReLU of any shape whose first axis is the channels, in place where the plan allows it.
+
+    Parameters in the flat buffer: weight (channels,), or (1,) if `shared`.
+    """
+
+    def __cinit__(self, in_shape, shared=False, dtype="float32"):
+        cdef prelu_dims *d = &self.d
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        d.channels = 1 if shared else self.in_shape[0]
+        d.pixels = self.c.in_size // d.channels
+        self.c.n_param = self.c.n_lane = self.c.rows = d.channels
+        self.c.splits = self.c.in_place = 1
+        self.c.reads = READS_X
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = d

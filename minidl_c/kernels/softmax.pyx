@@ -1,0 +1,86 @@
+"""Softmax over the first axis of an example: over the features of a vector, over the channels of each pixel.
+
+    y[k] = exp(x[k] - max) / sum over j of exp(x[j] - max)
+    dx[k] = y[k] (dy[k] - sum over j of dy[j] y[j])
+
+Subtracting the maximum keeps it finite for numbers of any size. A NaN, an infinity, or nothing but -inf makes all of them NaN.
+"""
+from libc.stdint cimport int64_t
+
+from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, share, tile
+
+cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
+    void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float, float *, float *)
+    void softmax_rows_f64(const double *, Py_ssize_t, Py_ssize_t, const int64_t *, double, double *, double *)
+    void softmax_rows_gradient_f32(const float *, const float *, Py_ssize_t, Py_ssize_t, float *)
+    void softmax_rows_gradient_f64(const double *, const double *, Py_ssize_t, Py_ssize_t, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void softmax_forward_tile(
+    const softmax_dims *d,
+    const real *x,                      # IN  [classes][pixels][16]
+    real *y,                            # OUT [classes][pixels][16]; may be x
+    Py_ssize_t i0, Py_ssize_t i1,       # only these pixels
+) noexcept nogil:
+    cdef Py_ssize_t i, step = d.pixels * LANES
+    for i in range(i0, i1):
+        if real is float:
+            softmax_rows_f32(x + i * LANES, d.classes, step, NULL, 0, y + i * LANES, NULL)
+        else:
+            softmax_rows_f64(x + i * LANES, d.classes, step, NULL, 0, y + i * LANES, NULL)
+
+
+cdef void softmax_backward_tile(
+    const softmax_dims *d,
+    const real *dy,                     # IN  [classes][pixels][16]
+    const real *y,                      # IN  [classes][pixels][16]
+    real *dx,                           # OUT [classes][pixels][16]; may be dy
+    Py_ssize_t i0, Py_ssize_t i1,
+) noexcept nogil:
+    cdef Py_ssize_t i, step = d.pixels * LANES
+    for i in range(i0, i1):
+        if real is float:
+            softmax_rows_gradient_f32(dy + i * LANES, y + i * LANES, d.classes, step, dx + i * LANES)
+        else:
+            softmax_rows_gradient_f64(dy + i * LANES, y + i * LANES, d.classes, step, dx + i * LANES)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const softmax_dims *d = <const softmax_dims *> o.dims
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    share(d.pixels, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        softmax_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
+    else:
+        softmax_forward_tile(d, <const double *> t.x, <double *> t.y, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const softmax_dims *d = <const softmax_dims *> o.dims
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    if t.dx == NULL:
+        return
+    share(d.pixels, t.part, t.parts, &i0, &i1)
+    if o.real_bytes == 4:
+        softmax_backward_tile(d, <const float *> t.dy, <const float *> t.y, <float *> t.dx, i0, i1)
+    else:
+        softmax_backward_tile(d, <const double *> t.dy, <const double *> t.y, <double *> t.dx, i0, i1)
+
+
+cdef class SoftmaxOp(Op):
+    """Softmax over the first axis of any shape, in place where the plan allows it."""
+
+    def __cinit__(self, in_shape, dtype="float32"):
+        cdef softmax_dims *d = &self.d
+        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        d.classes = self.in_shape[0]
+        d.pixels = self.c.in_size // d.classes
+        self.c.work = 20 * self.c.in_size                     # an exponential is about 20 multiply-adds
+        self.c.splits = self.c.in_place = 1
+        self.c.reads = READS_Y
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = d

@@ -1,0 +1,64 @@
+/* softmax_tiles.h: softmax of 16 examples at once, and the loss that goes with it. */
+#ifndef REAL
+#ifndef MINIDL_SOFTMAX_TILES_H
+#define MINIDL_SOFTMAX_TILES_H
+#include "minidl_c/simd/lane_math.h"
+#define TEMPLATE "minidl_c/kernels/softmax_tiles.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+/* p = softmax(x) over `classes`, in each lane; loss = log(sum exp(x - max)) - (x[label] - max), if labels are given; a share
+ * `smoothing` of the label is spread over all classes. x, p [classes][16], with `step` numbers from class to class; labels
+ * and loss [16]. x and p may be the same. */
+INLINE void FN(softmax_rows)(const REAL *x, ptrdiff_t classes, ptrdiff_t step, const int64_t *labels, REAL smoothing,
+                             REAL *p, REAL *loss) {
+  const REAL share = 1 / (REAL)classes;
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V top = *(const V *)(x + lane), total = {0}, own = {0}, mean = {0};
+    M label = {0};
+    if (labels) for (int i = 0; i < VL; i++) label[i] = labels[lane + i];
+    for (ptrdiff_t k = 1; k < classes; k++) {
+      V s = *(const V *)(x + k * step + lane);
+      top = FN(select)((s > top) | (s != s), s, top);         /* a NaN score makes the row NaN */
+    }
+    for (ptrdiff_t k = 0; k < classes; k++) {
+      V s = *(const V *)(x + k * step + lane) - top, e = FN(exp)(s);
+      own = FN(select)(label == FN(integer)((int32_t)k), s, own);
+      mean = FN(fma)(FN(broadcast)(share), s, mean);
+      total += e;
+      *(V *)(p + k * step + lane) = e;
+    }
+    if (smoothing > 0) own = FN(fma)(FN(broadcast)(smoothing), mean, FN(broadcast)(1 - smoothing) * own);
+    if (loss) *(V *)(loss + lane) = FN(log)(total) - own;
+    for (ptrdiff_t k = 0; k < classes; k++) *(V *)(p + k * step + lane) /= total;
+  }
+}
+
+/* dx[k] = weight * (p[k] - q[k]), where q is `own` for the label and `other` for the rest. dx may be p. */
+static inline void FN(softmax_loss_gradient)(const REAL *p, ptrdiff_t classes, const int64_t *labels, REAL own, REAL other,
+                                             const REAL *weights, REAL *dx) {
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V weight = *(const V *)(weights + lane);
+    M label;
+    for (int i = 0; i < VL; i++) label[i] = labels[lane + i];
+    for (ptrdiff_t k = 0; k < classes; k++) {
+      V q = FN(select)(label == FN(integer)((int32_t)k), FN(broadcast)(own), FN(broadcast)(other));
+      *(V *)(dx + k * LANES + lane) = weight * (*(const V *)(p + k * LANES + lane) - q);
+    }
+  }
+}
+
+/* dx[k] = p[k] (dp[k] - sum over j of dp[j] p[j]), in each lane. All three as p above; dx and dp may be the same. */
+INLINE void FN(softmax_rows_gradient)(const REAL *dp, const REAL *p, ptrdiff_t classes, ptrdiff_t step, REAL *dx) {
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V mean = {0};
+    for (ptrdiff_t k = 0; k < classes; k++) {
+      mean = FN(fma)(*(const V *)(dp + k * step + lane), *(const V *)(p + k * step + lane), mean);
+    }
+    for (ptrdiff_t k = 0; k < classes; k++) {
+      *(V *)(dx + k * step + lane) = *(const V *)(p + k * step + lane) * (*(const V *)(dp + k * step + lane) - mean);
+    }
+  }
+}
+#endif

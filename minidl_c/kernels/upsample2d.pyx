@@ -1,0 +1,94 @@
+"""2-D upsampling by whole factors, to the nearest number: each becomes a block of cells.
+
+    y[h * scale + i][w * scale + j] = x[h][w]
+    dx[h][w] = the sum of that block of dy
+
+This is average-pooling turned around, without its division: a block is its window.
+"""
+from minidl_c.kernels.image_shapes import upsampled
+from minidl_c.kernels.pool2d cimport window
+from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+
+cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
+    void average_window_f32(const window *, float, const float *, float *)
+    void average_window_f64(const window *, double, const double *, double *)
+    void spread_window_f32(const window *, bint, float, const float *, float *)
+    void spread_window_f64(const window *, bint, double, const double *, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef inline window block_of(const upsample2d_dims *d) noexcept nogil:
+    cdef window k
+    k.h0, k.h1, k.w0, k.w1, k.width, k.row = 0, d.sh, 0, d.sw, d.sw, d.OW * LANES
+    return k
+
+
+cdef void upsample2d_forward_tile(
+    const upsample2d_dims *d,
+    const real *x,                      # IN  [C][H][W][16]
+    real *y,                            # OUT [C][OH][OW][16]
+    Py_ssize_t r0, Py_ssize_t r1,       # only these of the C * H rows of x
+) noexcept nogil:
+    cdef Py_ssize_t r, w, here, there
+    cdef window k = block_of(d)
+    for r in range(r0, r1):
+        for w in range(d.W):
+            here, there = (r * d.W + w) * LANES, r * d.sh * k.row + w * d.sw * LANES
+            if real is float:
+                spread_window_f32(&k, False, 1, x + here, y + there)
+            else:
+                spread_window_f64(&k, False, 1, x + here, y + there)
+
+
+cdef void upsample2d_backward_tile(
+    const upsample2d_dims *d,
+    const real *dy,                     # IN  [C][OH][OW][16]
+    real *dx,                           # OUT [C][H][W][16]
+    Py_ssize_t r0, Py_ssize_t r1,
+) noexcept nogil:
+    cdef Py_ssize_t r, w, here, there
+    cdef window k = block_of(d)
+    for r in range(r0, r1):
+        for w in range(d.W):
+            here, there = (r * d.W + w) * LANES, r * d.sh * k.row + w * d.sw * LANES
+            if real is float:
+                average_window_f32(&k, 1, dy + there, dx + here)
+            else:
+                average_window_f64(&k, 1, dy + there, dx + here)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
+    cdef Py_ssize_t r0 = 0, r1 = 0
+    share(d.C * d.H, t.part, t.parts, &r0, &r1)
+    if o.real_bytes == 4:
+        upsample2d_forward_tile(d, <const float *> t.x, <float *> t.y, r0, r1)
+    else:
+        upsample2d_forward_tile(d, <const double *> t.x, <double *> t.y, r0, r1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
+    cdef Py_ssize_t r0 = 0, r1 = 0
+    if t.dx == NULL:
+        return
+    share(d.C * d.H, t.part, t.parts, &r0, &r1)
+    if o.real_bytes == 4:
+        upsample2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, r0, r1)
+    else:
+        upsample2d_backward_tile(d, <const double *> t.dy, <double *> t.dx, r0, r1)
+
+
+cdef class Upsample2DOp(Op):
+    """Nearest upsampling of (c, h, w); scale is a (vertical, horizontal) pair."""
+
+    def __cinit__(self, in_shape, scale, dtype="float32"):
+        cdef upsample2d_dims *d = &self.d
+        d.C, d.H, d.W, d.OH, d.OW, d.sh, d.sw = upsampled(in_shape, scale)
+        describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
+        self.c.splits = 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = d

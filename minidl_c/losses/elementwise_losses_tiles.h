@@ -1,0 +1,99 @@
+/* elementwise_losses_tiles.h: losses of one output x and its target t, their slopes, and their mean over an example. */
+#ifndef REAL
+#ifndef MINIDL_ELEMENTWISE_LOSSES_TILES_H
+#define MINIDL_ELEMENTWISE_LOSSES_TILES_H
+#include "minidl_c/simd/lane_math.h"
+
+typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTROPY, POISSON } elementwise_loss;
+
+#define SUMS 4                         /* of an example, taking turns: one alone would wait for each of its additions */
+
+#define TEMPLATE "minidl_c/losses/elementwise_losses_tiles.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+#define C(c) FN(broadcast)((REAL)(c))
+
+/* The loss of each lane, and its derivative by x. NaN stays NaN. */
+INLINE V FN(mean_squared_error)(V x, V t, V *slope) {
+  V d = x - t;
+  *slope = 2 * d;
+  return d * d;
+}
+
+INLINE V FN(mean_absolute_error)(V x, V t, V *slope) {
+  V d = x - t;
+  *slope = FN(select)(d > 0, C(1), FN(select)(d < 0, C(-1), d));
+  return FN(magnitude)(d);
+}
+
+/* With s = d, but at most delta away from 0, both forms are s (d - s / 2). */
+INLINE V FN(huber)(V x, V t, REAL delta, V *slope) {
+  V d = x - t, s = *slope = FN(at_least)(FN(at_most)(d, delta), -delta);
+  return s * (d - C(0.5) * s);
+}
+
+/* With e = exp(-|x|), sigmoid(x) is 1 / (1 + e) or, left of 0, e / (1 + e). */
+INLINE V FN(binary_cross_entropy)(V x, V t, V *slope) {
+  V e = FN(exp)(-FN(magnitude)(x));
+  *slope = FN(select)(x < 0, e, C(1)) / (1 + e) - t;
+  return FN(fma)(-x, t, FN(at_least)(x, 0)) + FN(log1p)(e);
+}
+
+INLINE V FN(poisson)(V x, V t, V *slope) {
+  V e = FN(exp)(x);
+  *slope = e - t;
+  return FN(fma)(-t, x, e);
+}
+
+INLINE V FN(elementwise_loss)(elementwise_loss f, REAL delta, V x, V t, V *slope) {
+  switch (f) {
+    case MEAN_SQUARED_ERROR: return FN(mean_squared_error)(x, t, slope);
+    case MEAN_ABSOLUTE_ERROR: return FN(mean_absolute_error)(x, t, slope);
+    case HUBER: return FN(huber)(x, t, delta, slope);
+    case BINARY_CROSS_ENTROPY: return FN(binary_cross_entropy)(x, t, slope);
+    default: return FN(poisson)(x, t, slope);
+  }
+}
+
+/* loss[16] = the mean of f over an example's numbers, slope = f'(x) / size. x, t, slope [size][16]; slope may be x. Each term
+ * is divided before it is added: a mean that can be held is found. */
+INLINE void FN(rows_of)(const elementwise_loss f, REAL delta, const REAL *x, const REAL *t, ptrdiff_t size, REAL *slope,
+                        REAL *loss) {
+  const V share = C(1 / (REAL)size);
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V sum[SUMS] = {{0}};
+    for (ptrdiff_t i = lane; i < size * LANES; i += LANES) {
+      V s, term = FN(elementwise_loss)(f, delta, *(const V *)(x + i), *(const V *)(t + i), &s);
+      *(V *)(slope + i) = share * s;
+      V next = FN(fma)(share, term, sum[0]);                  /* the one that has waited longest */
+      UNROLL for (int k = 1; k < SUMS; k++) sum[k - 1] = sum[k];
+      sum[SUMS - 1] = next;
+    }
+    *(V *)(loss + lane) = (sum[0] + sum[1]) + (sum[2] + sum[3]);
+  }
+}
+
+static void FN(elementwise_loss_rows)(elementwise_loss f, REAL delta, const REAL *x, const REAL *t, ptrdiff_t size,
+                                      REAL *slope, REAL *loss) {
+  switch (f) {
+#define CASE(NAME) case NAME: FN(rows_of)(NAME, delta, x, t, size, slope, loss); break
+    CASE(MEAN_SQUARED_ERROR);
+    CASE(MEAN_ABSOLUTE_ERROR);
+    CASE(HUBER);
+    CASE(BINARY_CROSS_ENTROPY);
+    CASE(POISSON);
+#undef CASE
+  }
+}
+
+/* dx = weight * slope, and 0 for a weight of 0, whatever the slope: it may be infinite in a lane without an example. */
+static void FN(weigh_rows)(const REAL *slope, const REAL *weights, ptrdiff_t size, REAL *dx) {
+  for (ptrdiff_t i = 0; i < size; i++)
+    for (int lane = 0; lane < LANES; lane += VL) {
+      V w = *(const V *)(weights + lane);
+      *(V *)(dx + i * LANES + lane) = FN(select)(w == 0, C(0), w * *(const V *)(slope + i * LANES + lane));
+    }
+}
+#undef C
+#endif

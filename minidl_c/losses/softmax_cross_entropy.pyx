@@ -1,0 +1,84 @@
+"""Softmax cross-entropy, from logits and integer labels.
+
+    q[k] = (1 - smoothing) (1 if k == label else 0) + smoothing / classes
+    loss = log(sum over k of exp(x[k] - max)) - sum over k of q[k] (x[k] - max)
+    dx[k] = weight * (softmax(x)[k] - q[k])
+
+Subtracting the maximum keeps it finite for logits of any size (Blanchard, Higham and Higham, "Accurately computing the
+log-sum-exp and softmax functions", 2021). Label smoothing: Szegedy et al., "Rethinking the Inception Architecture", 2016.
+"""
+from libc.stdint cimport int64_t
+
+from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, tile
+
+cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
+    void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float, float *, float *)
+    void softmax_rows_f64(const double *, Py_ssize_t, Py_ssize_t, const int64_t *, double, double *, double *)
+    void softmax_loss_gradient_f32(const float *, Py_ssize_t, const int64_t *, float, float, const float *, float *)
+    void softmax_loss_gradient_f64(const double *, Py_ssize_t, const int64_t *, double, double, const double *, double *)
+
+
+# ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef void softmax_cross_entropy_forward_tile(
+    const softmax_cross_entropy_dims *d,
+    const real *x,                      # IN  [classes][16]
+    const int64_t *labels,              # IN  [16]
+    real *p,                            # OUT [classes][16] the probabilities; may be x
+    real *losses,                       # OUT [16]
+) noexcept nogil:
+    if real is float:
+        softmax_rows_f32(x, d.classes, LANES, labels, <float> d.smoothing, p, losses)
+    else:
+        softmax_rows_f64(x, d.classes, LANES, labels, d.smoothing, p, losses)
+
+
+cdef void softmax_cross_entropy_backward_tile(
+    const softmax_cross_entropy_dims *d,
+    const real *p,                      # IN  [classes][16]
+    const int64_t *labels,              # IN  [16]
+    const real *weights,                # IN  [16], 0 in lanes without an example
+    real *dx,                           # OUT [classes][16]
+) noexcept nogil:
+    cdef double other = d.smoothing / d.classes, own = 1 - d.smoothing + other
+    if real is float:
+        softmax_loss_gradient_f32(p, d.classes, labels, <float> own, <float> other, weights, dx)
+    else:
+        softmax_loss_gradient_f64(p, d.classes, labels, own, other, weights, dx)
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef const softmax_cross_entropy_dims *d = <const softmax_cross_entropy_dims *> o.dims
+    if o.real_bytes == 4:
+        softmax_cross_entropy_forward_tile(d, <const float *> t.x, t.labels, <float *> t.y, <float *> t.losses)
+    else:
+        softmax_cross_entropy_forward_tile(d, <const double *> t.x, t.labels, <double *> t.y, <double *> t.losses)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef const softmax_cross_entropy_dims *d = <const softmax_cross_entropy_dims *> o.dims
+    if o.real_bytes == 4:
+        softmax_cross_entropy_backward_tile(d, <const float *> t.y, t.labels, <const float *> t.weights, <float *> t.dx)
+    else:
+        softmax_cross_entropy_backward_tile(d, <const double *> t.y, t.labels, <const double *> t.weights, <double *> t.dx)
+
+
+cdef class SoftmaxCrossEntropyOp(Op):
+    """The loss of scores (classes,). A plan's last op: its value is the probabilities.
+
+    Raises ValueError for a share of smoothing outside [0, 1].
+    """
+
+    def __cinit__(self, in_shape, double label_smoothing=0.0, dtype="float32"):
+        cdef softmax_cross_entropy_dims *d = &self.d
+        d.classes, = in_shape
+        describe(self, (d.classes,), (d.classes,), dtype)
+        if not 0 <= label_smoothing <= 1:
+            raise ValueError(f"label_smoothing: expected a share from 0 to 1, got {label_smoothing!r}")
+        d.smoothing = label_smoothing
+        self.c.work = 20 * d.classes                          # an exponential is about 20 multiply-adds
+        self.c.reads, self.c.in_place, self.c.is_loss = READS_Y, 1, 1
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.dims = d

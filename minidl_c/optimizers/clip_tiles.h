@@ -1,0 +1,39 @@
+/* clip_tiles.h: a block of a gradient clipped by value, and the sum of its squares. */
+#ifndef REAL
+#ifndef MINIDL_CLIP_TILES_H
+#define MINIDL_CLIP_TILES_H
+#include "minidl_c/simd/lanes.h"
+#include "minidl_c/simd/reduction.h"
+#define TEMPLATE "minidl_c/optimizers/clip_tiles.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+/* g[i] = g[i] within -most..most, a <= i < b. */
+NOINLINE void FN(clip_by_value)(REAL *g, ptrdiff_t a, ptrdiff_t b, REAL most) {
+  for (ptrdiff_t i = a; i < b; i++) {
+    REAL small = g[i] < most ? g[i] : most;
+    g[i] = small > -most ? small : -most;
+  }
+}
+
+/* The sum of (factor * g[i])^2, a <= i < b, in double: number k of the block goes to lane k % 16. */
+NOINLINE double FN(sum_of_squares)(const REAL *g, ptrdiff_t a, ptrdiff_t b, double factor) {
+  double lanes[LANES] = {0};
+  for (; a + LANES <= b; a += LANES)
+    for (int lane = 0; lane < LANES; lane++) {
+      double x = factor * (double)g[a + lane];
+      lanes[lane] += x * x;
+    }
+  for (int lane = 0; a < b; a++, lane++) {
+    double x = factor * (double)g[a];
+    lanes[lane] += x * x;
+  }
+  return lane_sum_f64(lanes);
+}
+
+/* g[i] *= factor, a <= i < b. */
+NOINLINE void FN(scale)(REAL *g, ptrdiff_t a, ptrdiff_t b, REAL factor) {
+  for (ptrdiff_t i = a; i < b; i++) g[i] = g[i] * factor;
+}
+#endif

@@ -1,0 +1,6 @@
+"""Stochastic gradient descent. See sgd.pyx."""
+from minidl_c.optimizers.update cimport Update
+
+
+cdef class SGDUpdate(Update):
+    pass

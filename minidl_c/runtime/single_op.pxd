@@ -1,0 +1,1 @@
+"""One op over a batch of NCHW arrays. See single_op.pyx."""

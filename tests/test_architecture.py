@@ -164,6 +164,12 @@ def test_no_modules_cimport_each_other_in_a_circle():
     graphlib.TopologicalSorter(compiled_arrows()).prepare()  # raises CycleError, which names them
 
 
+@pytest.mark.parametrize("path", [path for path in COMPILED if path.suffix == ".pxd"], **each)
+def test_every_pxd_is_cimported(path):
+    others = [other for other in CODE if other.suffix in {".pyx", ".pxd"} and other != path.with_suffix(".pyx")]
+    assert lines_matching(rf"^\s*(from|cimport)\s+{module_name(path)}\b", others) != []
+
+
 def test_folders_of_minidl_c_are_namespace_packages():
     """An empty __init__.py would hide v4/kernels behind kernels: see minidl_c/__init__.py."""
     assert [name_of(path) for path in COMPILED if path.name == "__init__.py"] == ["minidl_c/__init__.py"]

@@ -16,10 +16,25 @@ is NaN, though.)
 from minidl_c.op cimport LANES, READS_X, READS_Y, Op, describe, op, real, share, tile
 
 cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
+    ctypedef enum activation:
+        LEAKY_RELU
+        ELU
+        GELU
+        GELU_TANH
+        SILU
+        SIGMOID
+        TANH
+        HARDSWISH
+
     void activation_forward_f32(activation, float, const float *, float *, Py_ssize_t)
     void activation_forward_f64(activation, double, const double *, double *, Py_ssize_t)
     void activation_backward_f32(activation, float, const float *, const float *, float *, Py_ssize_t)
     void activation_backward_f64(activation, double, const double *, const double *, double *, Py_ssize_t)
+
+ctypedef struct activation_dims:
+    activation function
+    double argument                     # the slope of a leaky ReLU, the alpha of an ELU
+    bint from_x                         # backward reads x, not y
 
 cdef dict FUNCTIONS = {"leaky_relu": LEAKY_RELU, "elu": ELU, "gelu": GELU, "gelu_tanh": GELU_TANH, "silu": SILU,
                        "sigmoid": SIGMOID, "tanh": TANH, "hardswish": HARDSWISH}
@@ -85,6 +100,8 @@ cdef class ActivationOp(Op):
     argument: the slope of leaky_relu, any number; the alpha of elu, at least 0. Raises ValueError for an unknown name or
     another alpha.
     """
+
+    cdef activation_dims d
 
     def __cinit__(self, in_shape, str function not None, double argument=0.0, dtype="float32"):
         cdef activation_dims *d = &self.d

@@ -11,7 +11,7 @@ layer's path, step and the example's row in the data, and of nothing else (key: 
 
 Nothing is saved: backward draws the same numbers again.
 """
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int32_t, uint32_t, uint64_t
 
 from minidl_c.kernels.image_shapes import pieces
 from minidl_c.kernels.path_hash import path_number
@@ -19,11 +19,25 @@ from minidl_c.kernels.threefry cimport keys_of_rows, lane_keys, threefry_lanes
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 
 cdef extern from "minidl_c/kernels/augment_tiles.h" nogil:
+    ctypedef struct moves:
+        int32_t start[16]
+        int32_t sign[16]
+
     moves moved_back(const moves *m)
     void move_row_f32(const moves *, const moves *, int, int, int, int, const float *, float *)
     void move_row_f64(const moves *, const moves *, int, int, int, int, const double *, double *)
     void crop_row_f32(int, int, int, int, int, int, const float *, float *)
     void crop_row_f64(int, int, int, int, int, int, const double *, double *)
+
+ctypedef struct augment_axis:
+    int size, out_size
+    int first, choices                  # where an output may begin: first to first + choices - 1
+    bint flips
+
+ctypedef struct augment_dims:
+    Py_ssize_t C
+    augment_axis down, along
+    uint64_t path                       # a digest of the layer's place in the model
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -122,6 +136,8 @@ cdef class AugmentOp(Op):
     size, first, last, flips (False: never): (vertical, horizontal) pairs; path: the layer's place in the model.
     Raises TypeError or ValueError where there is nothing to choose from, and for images of more than 2**24 pixels.
     """
+
+    cdef augment_dims d
 
     def __cinit__(self, in_shape, size, first=(0, 0), last=(0, 0), flips=(False, False), path="", dtype="float32"):
         cdef augment_dims *d = &self.d

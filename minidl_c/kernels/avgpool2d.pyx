@@ -18,6 +18,10 @@ cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
     void spread_window_f32(const window *, bint, float, const float *, float *)
     void spread_window_f64(const window *, bint, double, const double *, double *)
 
+ctypedef struct avgpool2d_dims:
+    pool2d_dims windows
+    bint count_padding                  # cells in the padding count as zeros
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -107,6 +111,8 @@ cdef class AvgPool2DOp(Op):
 
     count_include_pad: whether cells in the padding count. Raises TypeError or ValueError for windows that do not fit.
     """
+
+    cdef avgpool2d_dims d
 
     def __cinit__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, count_include_pad=True, dtype="float32"):
         cdef pool2d_dims *p = &self.d.windows

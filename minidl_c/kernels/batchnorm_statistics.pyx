@@ -169,6 +169,8 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class BatchStatisticsOp(Op):
     """Mean and variance of each channel, for the BatchNormOp of the same arguments that comes next."""
 
+    cdef batchnorm_dims d
+
     def __cinit__(self, in_shape, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
         measure(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
         self.c.rows, self.c.saved = self.d.C, MOMENTS * self.d.C * LANES * self.c.real_bytes

@@ -63,6 +63,8 @@ cdef class ConvTranspose2DOp(Op):
     Raises ValueError if the padding leaves nothing, output_padding is too large or the groups do not divide the channels.
     """
 
+    cdef conv2d_dims d                  # of the convolution from its output to its input
+
     def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0), output_padding=(0, 0), dilation=(1, 1),
                   groups=1, dtype="float32", *, bint use_bias=True):
         cdef conv2d_dims *d = &self.d

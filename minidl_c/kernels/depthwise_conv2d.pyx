@@ -33,6 +33,19 @@ cdef extern from "minidl_c/simd/reduction.h" nogil:
     void add_sum_f32(const float *, float *, Py_ssize_t)
     void add_sum_f64(const double *, double *, Py_ssize_t)
 
+ctypedef struct piece:                  # pixels of a line that read the same taps, in the order in which their taps go
+    Py_ssize_t n, tap, taps
+    Py_ssize_t out, out_step            # the first pixel, and to the next
+    Py_ssize_t source, source_step      # the input that the first pixel's first tap reads, and to the next pixel's
+    bint front, back                    # the first pixel is without the first tap, the last without the last: padding is there
+
+ctypedef struct depthwise_dims:
+    conv2d_dims conv
+    Py_ssize_t multiplier
+    piece *forward
+    piece *back
+    int n_forward, n_back
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -227,6 +240,8 @@ cdef class DepthwiseConv2DOp(Op):
     Parameters in the flat buffer: weights (c * multiplier, r, s), then, with use_bias, bias (c * multiplier,).
     Raises ValueError if the kernel does not fit into the padded input.
     """
+
+    cdef depthwise_dims d
 
     def __cinit__(self, in_shape, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), multiplier=1,
                   dtype="float32", *, bint use_bias=True):

@@ -7,7 +7,7 @@ in the example, and of nothing else. All but the last make the example's key (`k
 
 Nothing is saved: backward makes the same mask again.
 """
-from libc.stdint cimport uint32_t
+from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from minidl_c.kernels.path_hash import path_number
@@ -17,6 +17,11 @@ from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 cdef extern from "minidl_c/kernels/dropout_tiles.h" nogil:
     void drop_f32(const uint32_t *bits, uint32_t last, float scale, const float *x, float *y, Py_ssize_t n)
     void drop_f64(const uint32_t *bits, uint32_t last, double scale, const double *x, double *y, Py_ssize_t n)
+
+ctypedef struct dropout_dims:
+    uint64_t path                       # a digest of the layer's place in the model
+    uint32_t last                       # the largest 32 bits that keep a number
+    double scale                        # what kept numbers are multiplied by
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -75,6 +80,8 @@ cdef class DropoutOp(Op):
     rate: the share of numbers that are dropped, at least 0 and less than 1 (by 2**-32); path: the layer's place in the model.
     Raises ValueError for any other rate.
     """
+
+    cdef dropout_dims d
 
     def __cinit__(self, in_shape, double rate, path="", dtype="float32"):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)

@@ -22,6 +22,11 @@ cdef extern from "minidl_c/kernels/groupnorm_tiles.h" nogil:
     void group_gradient_f64(const group *, const double *, const double *, const double *, const double *, double *, double *,
                             double *)
 
+ctypedef struct groupnorm_dims:
+    Py_ssize_t groups, channels, pixels             # channels of a group, pixels of a channel
+    double eps
+    bint affine
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -132,6 +137,8 @@ cdef class GroupNormOp(Op):
     Raises ValueError if the groups do not divide the channels, or these the numbers of an example, and for an eps that is not
     above zero: a group of equal numbers has no variance.
     """
+
+    cdef groupnorm_dims d
 
     def __cinit__(self, in_shape, groups, channels, double eps=1e-5, bint affine=True, dtype="float32"):
         cdef groupnorm_dims *d = &self.d

@@ -4,6 +4,11 @@ from libc.stdlib cimport free, malloc
 from minidl_c.kernels.image_shapes import units
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 
+ctypedef struct normalize_dims:
+    Py_ssize_t plane                    # numbers of a channel
+    double *mean                        # [channels]
+    double *std                         # [channels]
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -69,6 +74,8 @@ cdef class NormalizeOp(Op):
     mean, std: a number for each channel. Raises ValueError unless these, and mean / std, are finite in the dtype, and every
     std large enough to divide by.
     """
+
+    cdef normalize_dims d
 
     def __cinit__(self, in_shape, mean, std, dtype="float32"):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)

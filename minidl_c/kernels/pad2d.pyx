@@ -4,6 +4,11 @@ from libc.string cimport memcpy
 from minidl_c.kernels.image_shapes import padded
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 
+ctypedef struct pad2d_dims:
+    Py_ssize_t C, H, W, OH, OW
+    Py_ssize_t top, left
+    double value
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -72,6 +77,8 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 cdef class Pad2DOp(Op):
     """(c, h, w) in a frame of `value`; padding is (top, bottom, left, right)."""
+
+    cdef pad2d_dims d
 
     def __cinit__(self, in_shape, padding, double value=0.0, dtype="float32"):
         cdef pad2d_dims *d = &self.d

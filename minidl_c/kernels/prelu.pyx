@@ -15,6 +15,10 @@ cdef extern from "minidl_c/kernels/prelu_tiles.h" nogil:
     void prelu_channel_gradient_f32(const float *, const float *, float, float *, float *, Py_ssize_t)
     void prelu_channel_gradient_f64(const double *, const double *, double, double *, double *, Py_ssize_t)
 
+ctypedef struct prelu_dims:
+    Py_ssize_t channels                 # that have a weight of their own: 1 if all share one
+    Py_ssize_t pixels                   # numbers of a channel
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -81,6 +85,8 @@ cdef class PReLUOp(Op):
 
     Parameters in the flat buffer: weight (channels,), or (1,) if `shared`.
     """
+
+    cdef prelu_dims d
 
     def __cinit__(self, in_shape, shared=False, dtype="float32"):
         cdef prelu_dims *d = &self.d

@@ -2,6 +2,9 @@
 
 from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
 
+ctypedef struct rescale_dims:
+    double scale, offset
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -53,6 +56,8 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 cdef class RescaleOp(Op):
     """x * scale + offset for any shape, in place where the plan allows it."""
+
+    cdef rescale_dims d
 
     def __cinit__(self, in_shape, scale, offset=0.0, dtype="float32"):
         describe(self, tuple(in_shape), tuple(in_shape), dtype)

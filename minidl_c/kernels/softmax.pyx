@@ -15,6 +15,9 @@ cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
     void softmax_rows_gradient_f32(const float *, const float *, Py_ssize_t, Py_ssize_t, float *)
     void softmax_rows_gradient_f64(const double *, const double *, Py_ssize_t, Py_ssize_t, double *)
 
+ctypedef struct softmax_dims:
+    Py_ssize_t classes, pixels
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -73,6 +76,8 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 cdef class SoftmaxOp(Op):
     """Softmax over the first axis of any shape, in place where the plan allows it."""
+
+    cdef softmax_dims d
 
     def __cinit__(self, in_shape, dtype="float32"):
         cdef softmax_dims *d = &self.d

@@ -15,6 +15,10 @@ cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
     void spread_window_f32(const window *, bint, float, const float *, float *)
     void spread_window_f64(const window *, bint, double, const double *, double *)
 
+ctypedef struct upsample2d_dims:
+    Py_ssize_t C, H, W, OH, OW
+    Py_ssize_t sh, sw                   # cells that a number becomes
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -84,6 +88,8 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 cdef class Upsample2DOp(Op):
     """Nearest upsampling of (c, h, w); scale is a (vertical, horizontal) pair."""
+
+    cdef upsample2d_dims d
 
     def __cinit__(self, in_shape, scale, dtype="float32"):
         cdef upsample2d_dims *d = &self.d

@@ -17,10 +17,21 @@ from math import isinf
 from minidl_c.op cimport READS_Y, Op, describe, op, real, tile
 
 cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
+    ctypedef enum elementwise_loss:
+        MEAN_SQUARED_ERROR
+        MEAN_ABSOLUTE_ERROR
+        HUBER
+        BINARY_CROSS_ENTROPY
+        POISSON
+
     void elementwise_loss_rows_f32(elementwise_loss, float, const float *, const float *, Py_ssize_t, float *, float *)
     void elementwise_loss_rows_f64(elementwise_loss, double, const double *, const double *, Py_ssize_t, double *, double *)
     void weigh_rows_f32(const float *, const float *, Py_ssize_t, float *)
     void weigh_rows_f64(const double *, const double *, Py_ssize_t, double *)
+
+ctypedef struct elementwise_loss_dims:
+    elementwise_loss function
+    double delta                        # of the Huber loss
 
 cdef dict FUNCTIONS = {"mean_squared_error": MEAN_SQUARED_ERROR, "mean_absolute_error": MEAN_ABSOLUTE_ERROR,
                        "huber": HUBER, "binary_cross_entropy": BINARY_CROSS_ENTROPY, "poisson": POISSON}
@@ -78,6 +89,8 @@ cdef class ElementwiseLossOp(Op):
 
     Raises ValueError for an unknown name, and for a delta that is not above 0 or that the dtype does not hold.
     """
+
+    cdef elementwise_loss_dims d
 
     def __cinit__(self, in_shape, str function not None, double delta=1.0, dtype="float32"):
         cdef elementwise_loss_dims *d = &self.d

@@ -17,6 +17,10 @@ cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
     void softmax_loss_gradient_f32(const float *, Py_ssize_t, const int64_t *, float, float, const float *, float *)
     void softmax_loss_gradient_f64(const double *, Py_ssize_t, const int64_t *, double, double, const double *, double *)
 
+ctypedef struct softmax_cross_entropy_dims:
+    Py_ssize_t classes
+    double smoothing
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -70,6 +74,8 @@ cdef class SoftmaxCrossEntropyOp(Op):
 
     Raises ValueError for a share of smoothing outside [0, 1].
     """
+
+    cdef softmax_cross_entropy_dims d
 
     def __cinit__(self, in_shape, double label_smoothing=0.0, dtype="float32"):
         cdef softmax_cross_entropy_dims *d = &self.d

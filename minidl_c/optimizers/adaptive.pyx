@@ -23,7 +23,7 @@ from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport real
-from minidl_c.optimizers.update cimport optimizer
+from minidl_c.optimizers.update cimport Update, optimizer
 from minidl_c.optimizers.update cimport Update
 
 cdef extern from "<math.h>" nogil:

@@ -10,7 +10,7 @@ importance of initialization and momentum in deep learning" (2013).
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport real
-from minidl_c.optimizers.update cimport optimizer
+from minidl_c.optimizers.update cimport Update, optimizer
 from minidl_c.optimizers.update cimport Update
 
 cdef enum:                              # places in `hyper`

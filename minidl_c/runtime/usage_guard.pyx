@@ -32,6 +32,11 @@ cdef class Busy:
     were at work do not exist in it.
     """
 
+    cdef unsigned long owner            # the thread that writes, while depth > 0
+    cdef Py_ssize_t depth, readers
+    cdef long forks                     # how many forks lay before what the other fields say
+    cdef object doing                   # what the owner began with
+
     def reading(self, what):
         """For what only looks: refused while another thread writes."""
         return _use(self, what, READ)
@@ -53,6 +58,11 @@ cdef Use _use(Busy busy, object what, int kind):
 
 cdef class Use:
     """The context that Busy's methods return."""
+
+    cdef Busy busy
+    cdef object what
+    cdef int kind, entered              # entered: how often, and not left yet
+    cdef long forks
 
     def __enter__(self):
         cdef Busy busy = self.busy

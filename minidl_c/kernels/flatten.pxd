@@ -1,6 +1,0 @@
-"""Flatten. See flatten.pyx."""
-from minidl_c.op cimport Op
-
-
-cdef class FlattenOp(Op):
-    pass

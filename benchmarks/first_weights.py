@@ -29,7 +29,7 @@ OPTIMIZERS = {"SGD": lambda lr: SGD(lr, momentum=0.9), "Adam": Adam}
 INPUTS = {
     "standardized": lambda X: [Rescale(1 / (255 * STD), -MEAN / STD)],
     "0 to 1": lambda X: [Rescale(1 / 255)],
-    "Normalize": lambda X: [Normalize.of(X)],
+    "Normalize": lambda X: [Normalize.from_data(X)],
 }
 HALF_DECADES = {
     "SGD": (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),

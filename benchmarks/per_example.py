@@ -35,7 +35,7 @@ class PerExample:
 def clipped(task):
     """Steps on clipped gradients: a pass for the norms, and an ordinary step."""
     side = MinidlTrainBatch(task)
-    side.trainer.per_example_clip = 1.0
+    side.trainer.per_example_clip_norm = 1.0
     return side
 
 

@@ -74,7 +74,7 @@ def run_job(args):
         results.setdefault(name, []).append(found)
         say(f"\n{told}", flush=True)
         if job.team.rank == 0:
-            write_json(args.json, {f"{job.team.ranks} ranks": results})  # each time: a run that is stopped leaves it
+            write_json(args.json, {f"{job.team.size} ranks": results})  # each time: a run that is stopped leaves it
 
     if not job.timed:
         say(f"\n{FEW}", flush=True)

@@ -24,7 +24,7 @@ class Job:
         from mpi4py import MPI
 
         self.args, self.team = args, Counted(MPI.COMM_WORLD)
-        self.near, ranks, threads = neighbours(self.team), self.team.ranks, args.threads
+        self.near, ranks, threads = neighbours(self.team), self.team.size, args.threads
         if ranks == 1:
             raise SystemExit("scaling.py: expected a job of at least 2 ranks, got 1")
         self.timed = self.team.agreed(self.near * threads <= usable_cores()) == 1
@@ -47,11 +47,11 @@ class Job:
         return {
             "net": net,
             "batch_size": batch_size,
-            "ranks": self.team.ranks,
+            "ranks": self.team.size,
             "parameters": 4 * sum(param.value.size for param in side.trainer.model.params.values()),  # float32
-            "nodes": nodes(slots, self.team.ranks),
+            "nodes": nodes(slots, self.team.size),
             **counted,
-            "formula": sent(counted["row_bytes"], slots, self.team.ranks),
+            "formula": sent(counted["row_bytes"], slots, self.team.size),
         }
 
     def measure(self, net, batch_size):
@@ -63,7 +63,7 @@ class Job:
         sides = [together, whole, one, each, barriers]
         check_same_weights(sides)
         alternate(sides, args.rounds, args.seconds)
-        machines = self.team.ranks / self.near
+        machines = self.team.size / self.near
         result = {
             "net": net,
             "batch_size": batch_size,
@@ -114,13 +114,13 @@ class Job:
         for batch_size in args.batch_sizes:
             step, here = (self.step(net, batch_size, fixed, name) for name in ("one_rank", "each_rank"))
             speeds = {n: batch_size / step.seconds(n, args.latency, args.bandwidth) for n in NODES}
-            latency, bandwidth = link(self.team.comm, step.row_bytes // self.team.ranks)
+            latency, bandwidth = link(self.team.comm, step.row_bytes // self.team.size)
             latency, bandwidth = self.team.agreed(latency), self.team.agreed(bandwidth)
             found["images_per_second"][batch_size] = speeds
             found["check"][batch_size] = {
                 "latency": latency,
                 "bandwidth": bandwidth,
-                "predicted": 1000 * here.seconds(self.team.ranks, latency, bandwidth),
+                "predicted": 1000 * here.seconds(self.team.size, latency, bandwidth),
                 "measured": self.measured[net, batch_size]["step"]["step"],
             }
         return found
@@ -137,7 +137,7 @@ class Job:
     def step(self, net, batch_size, fixed, name):
         """What the model takes from the measurements, the slots from those of that name."""
         result, threads = self.measured[net, batch_size], self.args.threads
-        counted, slots, ranks = result["bytes"], result["slots"], self.team.ranks
+        counted, slots, ranks = result["bytes"], result["slots"], self.team.size
         joined = sum(nodes(slots, ranks)) * max(ranges(counted["row_bytes"], ranks))
         slot = max(0.0, result[name] / 1000 - fixed) / math.ceil(slots / threads)
         joining = result["step"]["joining"] / 1000 / joined

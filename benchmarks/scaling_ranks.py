@@ -39,7 +39,7 @@ class Counted(MPI):
         began = time.perf_counter()
         super().gather(joined, counts)
         self.seconds["gather"] += time.perf_counter() - began
-        self.sent += counts[self.rank] * (self.ranks - 1)
+        self.sent += counts[self.rank] * (self.size - 1)
         self.row_bytes += sum(counts)
         self.exchanges += 1
 
@@ -61,7 +61,7 @@ class Counted(MPI):
 
     def everyones(self, array):
         """The array of each rank."""
-        found = np.empty((self.ranks, *array.shape), array.dtype)
+        found = np.empty((self.size, *array.shape), array.dtype)
         self.comm.Allgather(array, found)
         return found
 
@@ -110,7 +110,7 @@ class Together(Side):
     """All ranks do each step together; barriers: with one before each exchange."""
 
     def __init__(self, team, task, threads, barriers=False):
-        name = named(team.ranks, threads) + (", barriers" if barriers else "")
+        name = named(team.size, threads) + (", barriers" if barriers else "")
         super().__init__(name, team, task, make_trainer(task.model(), threads, team))
         self.barriers = barriers
 
@@ -126,7 +126,7 @@ class Apart(Side):
     """Without exchanges: the first rank alone, or each of them by itself at the same time."""
 
     def __init__(self, team, task, threads, each=False):
-        name = f"{team.ranks} times " if each else ""
+        name = f"{team.size} times " if each else ""
         super().__init__(name + named(1, threads), team, task, make_trainer(task.model(), threads))
         self.each = each
 

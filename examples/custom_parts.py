@@ -97,7 +97,7 @@ def main():
         except KeyboardInterrupt:
             print("\nThe power is gone. Going on with what the file knows, and with the names in it given a meaning:")
         mine = {part.__name__: part for part in (squared_hinge, worst_class, Yogi, sparse)}
-        resumed = Trainer.resume(path, custom=mine)
+        resumed = Trainer.resume(path, custom_objects=mine)
     resumed.fit(data.X_train, data.y_train, epochs=EPOCHS)
     same = all(
         np.array_equal(value, resumed.model.state_dict()[name]) for name, value in trainer.model.state_dict().items()

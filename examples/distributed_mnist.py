@@ -56,7 +56,7 @@ def main():
     if processes.rank == 0:
         weights = hashlib.sha256(b"".join(value.tobytes() for value in trainer.model.state_dict().values()))
         accuracy = trainer.history["val_accuracy"][-1]
-        print(f"Test accuracy {accuracy:.2%} in {processes.ranks} processes, weights {weights.hexdigest()[:16]}")
+        print(f"Test accuracy {accuracy:.2%} in {processes.size} processes, weights {weights.hexdigest()[:16]}")
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ def a_batch_may_come_in_parts(b):
     weights, sizes = [], ((N, 1), (16, 7), (20, 5))
     for batch_size, accumulate in sizes:
         trainer = copy.deepcopy(b.trainer)
-        trainer.fit(b.X, b.y, epochs=3, batch_size=batch_size, accumulate=accumulate, verbose=0)
+        trainer.fit(b.X, b.y, epochs=3, batch_size=batch_size, gradient_accumulation_steps=accumulate, verbose=0)
         weights.append(flat(trainer.model.state_dict()))
     same = all(np.array_equal(weights[0], others) for others in weights)
     check(same, f"fit with batch_size, accumulate = {sizes[1:]}, which adds by 16 in any case: the bits of the batch")

@@ -218,31 +218,33 @@ class Sequential:
         safetensors_file.write(path, "model", self.recipe(), self.state_dict())
 
     @classmethod
-    def load(cls, path: Path, custom: Mapping[str, Any] | None = None) -> Sequential:
+    def load(cls, path: Path, custom_objects: Mapping[str, Any] | None = None) -> Sequential:
         """The model that `save` wrote; it predicts the same, to the last bit.
 
-        custom: the classes of layers that are not minidl's, by name. Only they are made; no code comes from the file.
+        custom_objects: classes of layers that are not minidl's, by name. Only they are made; the file brings no code.
         Raises `minidl.FileError`, a ValueError, naming the path for whatever is wrong with its content; OSError if it
         cannot be read.
         """
-        classes = checked_custom(custom)
+        classes = checked_custom(custom_objects)
         recipe, tensors = safetensors_file.read(path, "model")
         try:
             return cls.from_recipe(recipe, tensors, classes)
         except (TypeError, ValueError, OverflowError) as error:
             raise safetensors_file.FileError(f"{os.fsdecode(path)}: {error}") from error
 
-    def recipe(self, custom: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What this model is besides its state, as JSON; `custom` takes a user's classes in it. Raises as `save`."""
-        layers, shape = layer_list.encoded(self.layers, custom), list(self.input_shape)
+    def recipe(self, custom_objects: dict[str, Any] | None = None) -> dict[str, Any]:
+        """What this model is besides its state, as JSON; `custom_objects` takes a user's classes. Raises as `save`."""
+        layers, shape = layer_list.encoded(self.layers, custom_objects), list(self.input_shape)
         return {"layers": layers, "input_shape": shape, "seed": self.seed, "dtype": self.dtype}
 
     @classmethod
-    def from_recipe(cls, recipe: dict[str, Any], state: Mapping[str, Array], custom: Mapping[str, Any]) -> Sequential:
+    def from_recipe(
+        cls, recipe: dict[str, Any], state: Mapping[str, Array], custom_objects: Mapping[str, Any]
+    ) -> Sequential:
         """A model of new layers with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
         if set(recipe) != {"layers", "input_shape", "seed", "dtype"}:
             raise ValueError(f"expected the recipe of a model, got {sorted(recipe)}")
-        model = cls(layer_list.decoded(recipe["layers"], custom), None, recipe["seed"], recipe["dtype"])
+        model = cls(layer_list.decoded(recipe["layers"], custom_objects), None, recipe["seed"], recipe["dtype"])
         check_dtype(state, model.dtype)
         model._build(recipe["input_shape"], state)
         return model

@@ -40,10 +40,10 @@ class Trainer(Learner):
     seed: the order of the examples is a function of it and the epoch.
     clip_norm, clip_value: the most that the norm of a step's gradient (of all layers together), and the size of each
         number in it, may be; None: anything. Values come first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).
-    per_example_clip: the most that the norm of each example's own gradient may be, before they are summed (as in Abadi
-        et al. 2016, arXiv:1607.00133, without its noise): sum(weight_i * min(1, C / norm_i) * gradient_i) /
-        sum(weight_i), norm_i being that of gradient_i, without the weight. A pass for the norms comes before each step.
-        Layers must not couple examples, as batch norm does.
+    per_example_clip_norm: C, the largest norm of each example's own gradient, before they are summed (as in Abadi et
+        al. 2016, arXiv:1607.00133, without its noise): sum(weight_i * min(1, C / norm_i) * gradient_i) / sum(weight_i),
+        norm_i being that of gradient_i, without the weight. A pass for the norms comes before each step. Layers must
+        not couple examples, as batch norm does.
     num_threads: None leaves it to minidl.get_num_threads() at each call.
     distributed: minidl.distributed.MPI(): all ranks of the job do each step together. fit and train_batch are to be
         called in all of them, with the same arguments; the rest is as ever, in each rank for itself, but rank 0 alone
@@ -70,7 +70,7 @@ class Trainer(Learner):
         class_weight: dict[int, float] | str | None = None,
         callbacks: Iterable[Any] = (),
         verbose: int | None = None,
-        accumulate: int = 1,
+        gradient_accumulation_steps: int = 1,
     ) -> History:
         """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
 
@@ -78,9 +78,9 @@ class Trainer(Learner):
         An epoch sees every example once, the last partial batch included; rows of weight 0 count as absent.
         validation_data: (X, y) or (X, y, sample_weight) to evaluate on behind each epoch.
         validation_split: this share of the examples, shuffled and (for labels) stratified, is held back.
-        accumulate: so many batches make one step: the sums of gradients go on over all of them. It is the step of one
-            batch as large as all of them, to the last bit and in memory, unless batch statistics or layers in NumPy see
-            each alone.
+        gradient_accumulation_steps: the number of batches whose gradients are summed for one step. It is the step of
+            one batch as large as all of them, to the last bit and in memory, unless batch statistics or layers in NumPy
+            see each alone.
         verbose: 0 nothing, 1 a line an epoch, 2 also a bar, None: 2 on a terminal, else 1.
 
         A fit that was interrupted is completed by the next one with the same arguments. Behind `resume`, others are
@@ -95,7 +95,7 @@ class Trainer(Learner):
         with self.model.unbuilt_on_error():
             with self.team.together():
                 epochs, batch_size = whole("epochs", epochs, least=0), whole("batch_size", batch_size)
-                accumulate = whole("accumulate", accumulate)
+                accumulated = whole("gradient_accumulation_steps", gradient_accumulation_steps)
                 hooks, progress = Hooks(callbacks, is_first), Progress(verbose if is_first else 0, epochs)
                 data = Supervised.accept(self.model, self.loss, X, y, sample_weight, class_weight)
                 if not len(data.used):
@@ -106,10 +106,10 @@ class Trainer(Learner):
                 self.check_trainable()
                 self.check_metrics(data)
                 fit = Fit(
-                    self, data, rows, validation, epochs, batch_size, accumulate,
+                    self, data, rows, validation, epochs, batch_size, accumulated,
                     flag("shuffle", shuffle), float(validation_split), hooks, progress,
                 )  # fmt: skip
-            if self.team.ranks > 1:
+            if self.team.size > 1:
                 position = self._position()
                 where = None if position is None else [position.step, position.finished, position.begun]
                 check_call(self.team, {**fit.arguments, "interrupted fit": where}, hooks, *checkpoints.known(self))
@@ -235,21 +235,21 @@ class Trainer(Learner):
         cls,
         path: Path,
         model: Sequential | None = None,
-        custom: Mapping[str, Any] | None = None,
+        custom_objects: Mapping[str, Any] | None = None,
         num_threads: int | None = None,
         distributed: Alone | None = None,
     ) -> Trainer:
         """A trainer as it was when the checkpoint was saved; its next fit completes the one that was interrupted.
 
         model: takes the weights and what is frozen, one of the same layers, shape, seed and dtype; None: made anew.
-        custom: the layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. Nothing
-            is imported, and no code is in the file.
+        custom_objects: layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. The
+            file brings no code, and nothing is imported.
 
-        Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or that lacks something in custom.
+        Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or whose objects are not all given.
         """
         content = safetensors_file.read(path, checkpoints.KIND)
         clean(path)  # what a save left that was killed
-        return cls._of(content, text(path), model, checked_custom(custom), num_threads, distributed)
+        return cls._of(content, text(path), model, checked_custom(custom_objects), num_threads, distributed)
 
     @classmethod
     def _of(
@@ -280,7 +280,7 @@ class Trainer(Learner):
         """
         if self.model.network is None:
             given = (self.model, self.loss, self.optimizer, list(self.metrics.values()), self.seed, self.num_threads)
-            return type(self), (*given, self.clip_norm, self.clip_value, self.per_example_clip)
+            return type(self), (*given, self.clip_norm, self.clip_value, self.per_example_clip_norm)
         self.check_between_steps("pickle")
         custom: dict[str, Any] = {}
         with self.model.busy.reading("pickle"):

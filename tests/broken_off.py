@@ -145,7 +145,7 @@ def completed(make, step, callbacks, path, **fit):
     """
     fit = {**FIT, **fit}
     broken_off(make(), step, **fit, callbacks=[Checkpoint(path, every_n_steps=step + 1), *callbacks()])
-    trainer, again = Trainer.resume(path, custom=CUSTOM), callbacks()
+    trainer, again = Trainer.resume(path, custom_objects=CUSTOM), callbacks()
     assert trainer.step == step + 1
     trainer.fit(X, Y, **fit, callbacks=again)
     return trainer, again

@@ -11,7 +11,7 @@ class Rank(Alone):
     """One of them. `sent` holds the bytes that it sent to others, exchange by exchange."""
 
     def __init__(self, rank, given, barrier):
-        self.rank, self.ranks, self.given, self.barrier, self.sent = rank, len(given), given, barrier, []
+        self.rank, self.size, self.given, self.barrier, self.sent = rank, len(given), given, barrier, []
 
     def swap(self, mine, sent=0):
         """What all of them gave, when they have; nobody gives again before all have taken it."""
@@ -32,7 +32,7 @@ class Rank(Alone):
 
     def gather(self, joined, counts):
         end = np.cumsum(counts)[self.rank]
-        given = self.swap(joined[end - counts[self.rank] : end].copy(), (self.ranks - 1) * counts[self.rank])
+        given = self.swap(joined[end - counts[self.rank] : end].copy(), (self.size - 1) * counts[self.rank])
         assert [len(part) for part in given] == counts
         joined[: sum(counts)] = np.concatenate(given)
 

@@ -47,7 +47,7 @@ class Whiten(Layer):
 
 def saved(model, folder):
     model.save(folder / "model.safetensors")
-    return Sequential.load(folder / "model.safetensors", custom={"Whiten": Whiten})
+    return Sequential.load(folder / "model.safetensors", custom_objects={"Whiten": Whiten})
 
 
 COPIES = {

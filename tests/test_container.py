@@ -201,7 +201,7 @@ def test_batch_statistics_in_a_branch_want_two_numbers():
 def test_copies_and_files_predict_the_same(extra, tmp_path):
     model = trained(blocks(extra))
     model.save(tmp_path / "m.safetensors")
-    loaded = Sequential.load(tmp_path / "m.safetensors", custom={cls.__name__: cls for cls in (Double, Gain)})
+    loaded = Sequential.load(tmp_path / "m.safetensors", custom_objects={cls.__name__: cls for cls in (Double, Gain)})
     for other in (loaded, model[:], copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert np.isfinite(model.predict(X)).all() and np.array_equal(other.predict(X), model.predict(X))
         assert repr(other) == repr(model)
@@ -221,7 +221,7 @@ def test_a_resume_has_the_same_bits(at, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0, callbacks=[Stop()])
     trainer.save_checkpoint(tmp_path / "c.safetensors")
-    again = Trainer.resume(tmp_path / "c.safetensors", custom={"Gain": Gain})
+    again = Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Gain": Gain})
     again.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0)
     expected, found = whole.state_dict(), again.model.state_dict()
     assert all(np.array_equal(expected[name], found[name]) for name in expected)
@@ -310,5 +310,5 @@ def test_weights_that_the_outer_dtype_cannot_hold_are_refused():
 def test_it_wants_as_many_examples_as_the_layer_in_it_that_wants_most():
     layer = Residual(Dense(3), BatchNorm1D())
     Sequential([Dense(3), layer], (3,))
-    assert layer.least_examples == 2
+    assert layer.min_batch_size == 2
     check_layer(Residual(Dense(3), BatchNorm1D()), (3,), couples_examples=True)

@@ -159,7 +159,7 @@ def test_agrees_with_pytorch(name, one_torch_thread):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
         model, n = with_parameters(case, rng, "float64"), int(rng.choice(BATCHES))
-        n = max(n, case.layer.least_examples)
+        n = max(n, case.layer.min_batch_size)
         x, dy = case.values(rng, (n, *case.in_shape)), rng.standard_normal((n, *model.output_shape))
         found = [model.forward(x, training=True), model.backward(dy), *(p.grad for p in model.params.values())]
         what = ["y", "dx", *(f"grad of {key}" for key in model.params)]

@@ -91,7 +91,7 @@ def test_a_run_that_is_broken_off_ends_as_if_it_had_not_been(layer, tmp_path):
     path, broken = tmp_path / "run.safetensors", trainer(layer)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, callbacks=[Checkpoint(path, every_n_steps=3), Breaks()], **FIT)
-    resumed = Trainer.resume(path, custom={layer.__name__: layer})
+    resumed = Trainer.resume(path, custom_objects={layer.__name__: layer})
     assert resumed.step == 6
     resumed.num_threads = 1
     history = resumed.fit(X, Y, **FIT)
@@ -102,7 +102,7 @@ def test_a_run_that_is_broken_off_ends_as_if_it_had_not_been(layer, tmp_path):
 def test_a_model_is_saved_and_loaded(layer, tmp_path):
     model = trainer(layer).model
     model.save(tmp_path / "model.safetensors")
-    same = Sequential.load(tmp_path / "model.safetensors", custom={layer.__name__: layer})
+    same = Sequential.load(tmp_path / "model.safetensors", custom_objects={layer.__name__: layer})
     assert np.array_equal(same.predict(X), model.predict(X))
     with pytest.raises(ValueError, match=f"custom.*{layer.__name__}|{layer.__name__}.*custom"):
         Sequential.load(tmp_path / "model.safetensors")

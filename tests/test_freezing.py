@@ -1,4 +1,4 @@
-"""layer.trainable and layer.lr_factor: what a step leaves alone, and how fast it changes the rest."""
+"""layer.trainable and layer.lr_mult: what a step leaves alone, and how fast it changes the rest."""
 
 import copy
 
@@ -142,8 +142,8 @@ def test_a_container_freezes_all_that_is_in_it(kind):
 def test_factors_of_the_rate(kind):
     """Without momentum a step is -lr * factor * grad; factors of a container and of what is in it are multiplied."""
     model = net()
-    model.layers[0].lr_factor, model.layers[3].lr_factor, model.layers[3].layers[0].lr_factor = 0.5, 3, 0.25
-    model.layers[5].lr_factor = 0
+    model.layers[0].lr_mult, model.layers[3].lr_mult, model.layers[3].layers[0].lr_mult = 0.5, 3, 0.25
+    model.layers[5].lr_mult = 0
     before = {name: param.value.copy() for name, param in model.params.items()}
     Trainer(model, KINDS[kind], SGD(0.1)).train_batch(X, Y)
     factors = {"0": 0.5, "1": 1, "5": 0}
@@ -155,8 +155,8 @@ def test_factors_of_the_rate(kind):
 
 def test_a_users_optimizer_knows_one_rate():
     model = net()
-    model.layers[0].lr_factor = 0.5
-    with pytest.raises(ValueError, match=r"lr_factor: expected an optimizer of minidl.*got PlainSGD"):
+    model.layers[0].lr_mult = 0.5
+    with pytest.raises(ValueError, match=r"lr_mult: expected an optimizer of minidl.*got PlainSGD"):
         fitted(model, optimizer=PlainSGD(0.1))
 
 
@@ -165,9 +165,9 @@ def test_a_users_optimizer_knows_one_rate():
     [
         ("trainable", 0, TypeError),
         ("trainable", None, TypeError),
-        ("lr_factor", -1, ValueError),
-        ("lr_factor", float("nan"), ValueError),
-        ("lr_factor", "x", TypeError),
+        ("lr_mult", -1, ValueError),
+        ("lr_mult", float("nan"), ValueError),
+        ("lr_mult", "x", TypeError),
     ],
 )
 def test_settings_that_make_no_sense(name, value, error):
@@ -179,18 +179,18 @@ def test_settings_that_make_no_sense(name, value, error):
 
 def test_copies_files_and_checkpoints_keep_the_settings(tmp_path):
     model = net([Scale()])
-    model.layers[1].trainable, model.layers[4].layers[0].lr_factor = False, 0.5
+    model.layers[1].trainable, model.layers[4].layers[0].lr_mult = False, 0.5
     trainer = fitted(model)
     model.save(tmp_path / "m.safetensors")
     trainer.save_checkpoint(tmp_path / "c.safetensors")
     custom = {"Scale": Scale}
     copies = [
-        *(Sequential.load(tmp_path / "m.safetensors", custom=custom), model[:]),
-        Trainer.resume(tmp_path / "c.safetensors", custom=custom).model,
+        *(Sequential.load(tmp_path / "m.safetensors", custom_objects=custom), model[:]),
+        Trainer.resume(tmp_path / "c.safetensors", custom_objects=custom).model,
     ]
     for other in copies:
         assert not other.layers[1].trainable and other.layers[0].trainable
-        assert other.layers[4].layers[0].lr_factor == 0.5 and other.layers[4].lr_factor == 1
+        assert other.layers[4].layers[0].lr_mult == 0.5 and other.layers[4].lr_mult == 1
 
 
 def test_all_layers_frozen_is_refused():
@@ -211,16 +211,20 @@ class Bottle(Residual):
 
 def test_settings_inside_a_users_container_are_kept(tmp_path):
     model = Sequential([Bottle(2), Flatten(), Dense(3)], SHAPE)
-    model.layers[0].layers[0].trainable, model.layers[0].lr_factor = False, 0.5
+    model.layers[0].layers[0].trainable, model.layers[0].lr_mult = False, 0.5
     trainer = fitted(model)
     model.save(tmp_path / "m.safetensors")
     trainer.save_checkpoint(tmp_path / "c.safetensors")
     for other in (
-        *(copy.deepcopy(model), model[:], Sequential.load(tmp_path / "m.safetensors", custom={"Bottle": Bottle})),
-        Trainer.resume(tmp_path / "c.safetensors", custom={"Bottle": Bottle}).model,
+        *(
+            copy.deepcopy(model),
+            model[:],
+            Sequential.load(tmp_path / "m.safetensors", custom_objects={"Bottle": Bottle}),
+        ),
+        Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Bottle": Bottle}).model,
     ):
         assert not other.layers[0].layers[0].trainable
-        assert other.layers[0].lr_factor == 0.5 and other.layers[0].trainable
+        assert other.layers[0].lr_mult == 0.5 and other.layers[0].trainable
 
 
 @pytest.mark.parametrize(
@@ -364,14 +368,14 @@ def test_a_refusal_leaves_nothing_behind(fault):
         for layer in model.layers:
             layer.trainable = False
     else:
-        model.layers[0].lr_factor = 0.5
+        model.layers[0].lr_mult = 0.5
 
     class Hooked:
         def on_fit_begin(self, trainer):
             raise AssertionError("must not begin")
 
     for call in (lambda: trainer.fit(X, Y, callbacks=[Hooked()]), lambda: trainer.train_batch(X, Y)):
-        with pytest.raises(ValueError, match=r"all are frozen|lr_factor"):
+        with pytest.raises(ValueError, match=r"all are frozen|lr_mult"):
             call()
     assert trainer.interrupted is None and trainer.step == 0
     trainer.check_savable()

@@ -137,7 +137,7 @@ def test_a_layer_takes_any_function(kind, tmp_path):
     model.save(tmp_path / "m.safetensors")
     with pytest.raises(ValueError, match="halves"):
         Sequential.load(tmp_path / "m.safetensors")
-    again = Sequential.load(tmp_path / "m.safetensors", custom={"halves": halves})
+    again = Sequential.load(tmp_path / "m.safetensors", custom_objects={"halves": halves})
     assert again[-1].kernel_initializer is halves and again[-1].bias_initializer is ones
     model[:].predict(np.zeros((1, 2, 5, 5)))
 

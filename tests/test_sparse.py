@@ -66,7 +66,9 @@ def trained(X, **options):
     return trainer
 
 
-@pytest.mark.parametrize("options", [{}, {"validation_split": 0.2}, {"accumulate": 2}, {"shuffle": False}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"validation_split": 0.2}, {"gradient_accumulation_steps": 2}, {"shuffle": False}], ids=str
+)
 def test_training_and_predicting_have_the_same_bits(options):
     matrix = scipy.sparse.csr_array(DENSE)
     on_sparse, on_dense = trained(matrix, **options), trained(DENSE, **options)

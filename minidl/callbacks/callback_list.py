@@ -5,8 +5,8 @@
     on_fit_end(trainer)                      on_terminate(trainer)
     on_save(trainer)
 
-Epochs and steps are counted from 0 over the trainer's life; logs is the epoch's record. `trainer.stop = True` ends the
-fit behind the hook that sets it. A callback with on_step_end gets every step, or, if it has an attribute
+Epochs and steps are counted from 0 over the trainer's life; logs is the epoch's record. `trainer.should_stop = True`
+ends the fit after the hook that sets it. A callback with on_step_end gets every step, or, if it has an attribute
 `every_n_steps`, each n-th one (None: none at all): the steps between run in C without a pause. It may change that in a
 hook. on_terminate comes between two steps, when SIGTERM asks the process to end. on_save comes behind on_step_end,
 on_epoch_end, on_fit_end and on_terminate, when all callbacks have seen that step: the moment to save.
@@ -14,7 +14,7 @@ on_epoch_end, on_fit_end and on_terminate, when all callbacks have seen that ste
 What a callback remembers goes into checkpoints if it has `state_dict()` and `load_state_dict(state)`; an empty state is
 nothing to remember. At a resume it goes to the callback of the same class; several of one class are told apart by an
 attribute `state_key`, or else by their order. A fit without a callback that the file remembers is refused, unless that
-one had an attribute `only_watches` that was true: training is the same without it. Where several processes train
+one had an attribute `rank_zero_only` that was true: training is the same without it. Where several processes train
 together (distributed/mpi.py), callbacks run in each of them, but those that only watch in the first alone.
 """
 
@@ -67,7 +67,7 @@ class Hooks:
             if getattr(callback, "every_n_steps", None) is not None:
                 whole(f"every_n_steps of {callback!r}", callback.every_n_steps)
         if not watchers:
-            self.callbacks = [one for one in self.callbacks if not getattr(one, "only_watches", False)]
+            self.callbacks = [one for one in self.callbacks if not getattr(one, "rank_zero_only", False)]
 
     def steps_until_next(self, step: int) -> int | None:
         """How many steps, from this one on, may run until a callback wants to see one; None: as many as you like."""
@@ -84,7 +84,7 @@ class Hooks:
     def states(self) -> list[State]:
         """Key and state_dict() of each callback that has something to remember, and whether a resume needs it."""
         found = [
-            (key, callback.state_dict(), not getattr(callback, "only_watches", False))
+            (key, callback.state_dict(), not getattr(callback, "rank_zero_only", False))
             for key, callbacks in self._with_state().items()
             for callback in callbacks
         ]

@@ -21,41 +21,43 @@ class Checkpoint:
     path: of the file. Its name may hold "{step}" or "{epoch}" (how many were done: 1 after the first), and then is
         another one each time.
     every_n_steps: saves behind each n-th step of the trainer; None: behind each epoch. Both: at the end of the fit.
-    keep: how many files of such a path are kept, the newest ones; None: all of them. Files of other runs stay.
-    best: the name of something in the history, such as "val_accuracy": saves only behind the epoch where it is better
-        than ever before. lower: whether lower is better; known for losses and accuracies, to be said for all else.
+    max_to_keep: how many files of such a path are kept, the latest ones; None: all of them. Files of other runs stay.
+    monitor: the name of something in the history, such as "val_accuracy": saves only after an epoch in which it is
+        better than ever before. None: saves whether or not anything got better.
+    lower_is_better: of what is monitored; known for losses and accuracies, to be said for all else.
 
-    A SIGTERM saves as well, but where `best` is asked for. A save that is due writes a whole file or, if it fails,
+    A SIGTERM saves as well, except with `monitor`. A save that is due writes a whole file or, if it fails,
     raises OSError and leaves the old one; files that are not kept any more go after that.
 
     Raises TypeError or ValueError for arguments that make no sense; fit raises before its first step if the folder is
-    missing, if nothing is called `best`, or if something in the trainer cannot be saved.
+    missing, if nothing is called `monitor`, or if something in the trainer cannot be saved.
     """
 
-    only_watches = True  # a resume may do without it, or write to another place
+    rank_zero_only = True  # a resume may do without it, or write to another place
 
     def __init__(
         self,
         path: Path,
         every_n_steps: int | None = None,
-        keep: int | None = None,
-        best: str | None = None,
-        lower: bool | None = None,
+        max_to_keep: int | None = None,
+        monitor: str | None = None,
+        lower_is_better: bool | None = None,
     ) -> None:
         self.path = text(path)
         self._many = _is_pattern(self.path)
-        if keep is not None:
-            whole("keep", keep)
-        if keep not in (None, 1) and not self._many:
-            raise ValueError(f"keep: expected None for a path without {{step}} or {{epoch}} in its name, got {keep}")
+        if max_to_keep is not None:
+            whole("max_to_keep", max_to_keep)
+        if max_to_keep not in (None, 1) and not self._many:
+            expected = "expected None for a path without {step} or {epoch} in its name"
+            raise ValueError(f"max_to_keep: {expected}, got {max_to_keep}")
         if every_n_steps is not None:
             whole("every_n_steps", every_n_steps)
-        if best is not None and every_n_steps is not None:
-            raise ValueError("every_n_steps: expected None with best, which is known behind an epoch alone")
-        if best is None and lower is not None:
-            raise ValueError("lower: expected None without best")
-        self.every_n_steps, self.keep, self.best = every_n_steps, keep, best
-        self._monitor = None if best is None else Monitor("best", best, lower)
+        if monitor is not None and every_n_steps is not None:
+            raise ValueError("every_n_steps: expected None with monitor, which is known after an epoch alone")
+        if monitor is None and lower_is_better is not None:
+            raise ValueError("lower_is_better: expected None without monitor")
+        self.every_n_steps, self.max_to_keep, self.monitor = every_n_steps, max_to_keep, monitor
+        self._monitor = None if monitor is None else Monitor(monitor, lower_is_better)
         self._due = False
         self._record: float | None = None
         self._saved: list[str] = []  # names of what this run has written and not deleted, if each has another one
@@ -82,11 +84,11 @@ class Checkpoint:
 
     def on_fit_end(self, trainer: Any) -> None:
         """A save is due: what other callbacks make of the weights now (the best ones, an average) is in the file."""
-        self._due = self.best is None
+        self._due = self.monitor is None
 
     def on_terminate(self, trainer: Any) -> None:
         """A save is due."""
-        self._due = self.best is None
+        self._due = self.monitor is None
 
     def on_save(self, trainer: Any) -> None:
         """Saves, if that is due: all callbacks have seen this step, and remember the same."""
@@ -96,7 +98,7 @@ class Checkpoint:
         if self._many:
             self._saved = [*(old for old in self._saved if old != os.path.basename(name)), os.path.basename(name)]
         trainer.save_checkpoint(name)
-        while self.keep is not None and len(self._saved) > self.keep:
+        while self.max_to_keep is not None and len(self._saved) > self.max_to_keep:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(os.path.join(os.path.dirname(name), self._saved.pop(0)))
 
@@ -107,7 +109,7 @@ class Checkpoint:
 
     def state_dict(self) -> dict[str, Any]:
         """The best value so far, and the files of this run; empty if neither matters."""
-        if self.best is None and not self._many:
+        if self.monitor is None and not self._many:
             return {}
         return {"record": self._record, "saved": list(self._saved)}
 
@@ -123,14 +125,14 @@ class Checkpoint:
             raise ValueError(f"{name}: expected names of files of {self.path!r}, got {saved!r:.100}")
 
     @staticmethod
-    def newest(path: Path) -> str | None:
+    def latest(path: Path) -> str | None:
         """The file that was written last by a Checkpoint with this path, or None: what to resume from."""
         files = _files(text(path))
         return files[-1] if files else None
 
     def __repr__(self) -> str:
-        best = f", best={self.best!r}" if self.best is not None else ""
-        return f"Checkpoint({self.path!r}{best})"
+        monitor = f", monitor={self.monitor!r}" if self.monitor is not None else ""
+        return f"Checkpoint({self.path!r}{monitor})"
 
     def _name(self, trainer: Any) -> str:
         return _FIELDS.sub(lambda found: str(getattr(trainer, found[1])), self.path)

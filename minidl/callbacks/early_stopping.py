@@ -16,7 +16,7 @@ class EarlyStopping:
     monitor: the name of something in the history, such as "val_loss".
     patience: how many epochs in a row may be no better; the last of them is the last of the fit (0 is as 1).
     min_delta: an epoch counts as better if it is so by more than this, beside the last one that counted.
-    lower: whether less is better; known for losses and accuracies, to be said for all else.
+    lower_is_better: of what is monitored; known for losses and accuracies, to be said for all else.
 
     Parameters and buffers are noted behind the epoch with the best value of all (of equal ones the first), and put back
     at the end of the fit, whether it was stopped or ran to its last epoch. A callback behind this one in the list that
@@ -33,10 +33,10 @@ class EarlyStopping:
     """
 
     def __init__(
-        self, monitor: str = "val_loss", patience: int = 0, min_delta: float = 0.0, lower: bool | None = None
+        self, monitor: str = "val_loss", patience: int = 0, min_delta: float = 0.0, lower_is_better: bool | None = None
     ) -> None:
-        self._monitor = Monitor("monitor", monitor, lower)
-        self.monitor, self.lower = monitor, self._monitor.lower
+        self._monitor = Monitor(monitor, lower_is_better)
+        self.monitor, self.lower_is_better = monitor, self._monitor.lower_is_better
         self.patience, self.min_delta = whole("patience", patience, least=0), not_negative("min_delta", min_delta)
         self._forget()
 
@@ -65,7 +65,7 @@ class EarlyStopping:
             return
         self._wait += 1
         if self._wait >= self.patience:
-            self.stopped_epoch, trainer.stop = epoch, True
+            self.stopped_epoch, trainer.should_stop = epoch, True
 
     def on_fit_end(self, trainer: Any) -> None:
         """Puts the best weights back."""

@@ -19,7 +19,7 @@ class HistoryFile:
     """
 
     opening: bytes  # what each such file begins with
-    only_watches = True  # training is the same without it
+    rank_zero_only = True  # training is the same without it
 
     def __init__(self, path: Path) -> None:
         self.path = text(path)

@@ -24,7 +24,7 @@ class TensorBoard:
     if the folder cannot be made.
     """
 
-    only_watches = True  # training is the same without it
+    rank_zero_only = True  # training is the same without it
 
     def __init__(self, folder: Path, every_n_steps: int | None = None) -> None:
         self.folder = text(folder)

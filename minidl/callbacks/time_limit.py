@@ -15,8 +15,8 @@ class TimeLimit:
 
     seconds: for one call of fit, from its beginning. One that completes a fit that was broken off has them all again.
 
-    The epoch it ends in is validated, and in the history, as behind every `trainer.stop`. The fit has come to its end
-    then: there is nothing left to do for a resume, and another fit trains on.
+    The epoch it ends in is validated, and in the history, as after every `trainer.should_stop`. The fit has come to its
+    end then: there is nothing left to do for a resume, and another fit trains on.
 
     Steps stay as fast as they are. The clock is looked at each 0.05 s, more often where the limit is near, so the fit
     is late by a step or two, and by a few more on a machine that has just become slower.
@@ -38,7 +38,7 @@ class TimeLimit:
         now, steps = time.perf_counter(), trainer.step - self._step
         left = self._began + self.seconds - now
         if left <= 0:
-            trainer.stop = True
+            trainer.should_stop = True
         in_time = int(min(left, LOOK_SECONDS) * steps / max(now - self._looked, 1e-9))
         self.every_n_steps = trainer.step + max(1, min(in_time, 2 * steps))  # a small last batch tells little of others
         self._looked, self._step = now, trainer.step
@@ -46,7 +46,7 @@ class TimeLimit:
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
         """Looks at the clock: validation takes time too."""
         if time.perf_counter() - self._began >= self.seconds:
-            trainer.stop = True
+            trainer.should_stop = True
 
     def __repr__(self) -> str:
         return f"TimeLimit({self.seconds})"

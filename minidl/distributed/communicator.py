@@ -12,13 +12,13 @@ from minidl.utils.arrays import Array
 
 
 class Alone:
-    """A process that trains alone. rank, ranks: which of how many processes it is."""
+    """A process that trains alone. rank, size: which of how many processes it is."""
 
-    rank, ranks = 0, 1
+    rank, size = 0, 1
 
     def part(self, n: int) -> slice:
         """Which of n things this process does, where each does some."""
-        return slice(n * self.rank // self.ranks, n * (self.rank + 1) // self.ranks)
+        return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def gather(self, joined: Array, counts: list[int]) -> None:
         """Puts together bytes of which each process has filled so many, one behind the other; in place."""

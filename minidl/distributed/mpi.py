@@ -42,7 +42,7 @@ class MPI(Alone):
     """The processes of an MPI job, as `Trainer(..., distributed=MPI())` takes them; made in each of them.
 
     comm: an mpi4py communicator; None: MPI.COMM_WORLD. Started without mpiexec, a script is the only process.
-    rank, ranks: which of how many processes this one is.
+    rank, size: which of how many processes this one is.
 
     It makes of all processes one job: an exception that nobody catches ends them all, with a traceback that names the
     rank, and so does a process that ends while others want to train with it. The default of num_threads becomes the
@@ -66,18 +66,18 @@ class MPI(Alone):
             raise TypeError(f"comm: expected a communicator of mpi4py, got {comm!r}")
         self._mpi = mpi
         self._comm = (mpi.COMM_WORLD if comm is None else comm).Dup()  # its messages meet nobody else's
-        self.rank, self.ranks = self._comm.Get_rank(), self._comm.Get_size()
+        self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self._known: BaseException | None = None  # what came out of all processes
         self._speaker = 0  # who tells it
         self._process = os.getpid()  # a forked child is no rank
-        MPI.most_ranks = max(MPI.most_ranks, self.ranks)
-        if self.ranks > 1:
+        MPI.most_ranks = max(MPI.most_ranks, self.size)
+        if self.size > 1:
             limit_default(self._share_of_processors())
             sys.excepthook = self._end_all_on(sys.excepthook)
             _JOBS.append(self)
 
     def __repr__(self) -> str:
-        return f"MPI(rank {self.rank} of {self.ranks})"
+        return f"MPI(rank {self.rank} of {self.size})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("MPI: cannot be copied or pickled: make one in each process")
@@ -96,7 +96,7 @@ class MPI(Alone):
     def gather_rows(self, rows: Array) -> None:
         """See Alone."""
         n, size = len(rows), rows.nbytes // max(len(rows), 1)
-        counts = [(n * (rank + 1) // self.ranks - n * rank // self.ranks) * size for rank in range(self.ranks)]
+        counts = [(n * (rank + 1) // self.size - n * rank // self.size) * size for rank in range(self.size)]
         self.gather(rows.reshape(-1).view(np.uint8), counts)
 
     def merge(self, array: Array) -> None:
@@ -147,7 +147,7 @@ class MPI(Alone):
         """The text of each process."""
         mine = np.frombuffer(text.encode(errors="replace"), np.uint8)
         (length,) = self.most([len(mine)])
-        padded, everyones = np.zeros(length, np.uint8), np.empty((self.ranks, length), np.uint8)
+        padded, everyones = np.zeros(length, np.uint8), np.empty((self.size, length), np.uint8)
         padded[: len(mine)] = mine
         if length:
             self._comm.Allgather(padded, everyones)
@@ -165,7 +165,7 @@ class MPI(Alone):
         self._speaker = next((rank for rank, text in enumerate(told) if text), 0)
         if error is None and told[self._speaker]:
             kind, text = told[self._speaker].split(" ", 1)
-            error = KINDS.get(kind, RuntimeError)(f"rank {self._speaker} of {self.ranks}: {text}")
+            error = KINDS.get(kind, RuntimeError)(f"rank {self._speaker} of {self.size}: {text}")
         if error is not None:
             self._known = error
             raise error
@@ -178,13 +178,13 @@ class MPI(Alone):
         try:
             yield
         except BaseException as error:
-            if self.ranks > 1 and error is not self._known:
+            if self.size > 1 and error is not self._known:
                 self._end_all("".join(traceback.format_exception(error)))
             raise
 
     def _say(self, text: str) -> None:
         sys.stdout.flush()
-        sys.stderr.write(f"minidl: rank {self.rank} of {self.ranks} {text.rstrip()}\n")
+        sys.stderr.write(f"minidl: rank {self.rank} of {self.size} {text.rstrip()}\n")
         sys.stderr.flush()
 
     def _end_all(self, why: str) -> None:
@@ -227,7 +227,7 @@ _JOBS: list[MPI] = []  # of several ranks
 def _leave() -> None:
     """At exit: tells the others of all jobs, and waits until they leave as well."""
     jobs = [job for job in _JOBS if job._process == os.getpid() and not job._mpi.Is_finalized()]
-    pairs = [(job, rank) for job in jobs for rank in range(job.ranks) if rank != job.rank]
+    pairs = [(job, rank) for job in jobs for rank in range(job.size) if rank != job.rank]
     requests = [job._comm.Isend(np.zeros(1, np.uint8), rank, LEFT) for job, rank in pairs]
     for job, rank in pairs:
         job._comm.Recv(np.empty(1, np.uint8), rank, LEFT)

@@ -154,18 +154,18 @@ def _copied(value: Any, copied: Callable[[Any], Any]) -> Any:
     return copy.deepcopy(value)
 
 
-def encoded(layers: Sequence[Layer], custom: dict[str, Any] | None = None) -> list[Any]:
-    """The layers as JSON; `custom` takes the user's classes and functions in it, by name.
+def encoded(layers: Sequence[Layer], custom_objects: dict[str, Any] | None = None) -> list[Any]:
+    """The layers as JSON; `custom_objects` takes the user's classes and functions in it, by name.
 
     Raises TypeError naming layer and argument for what cannot be written.
     """
-    recipes = Recipes(OUR_LAYERS, custom)
+    recipes = Recipes(OUR_LAYERS, custom_objects)
     return [recipes.encode(layer, name(i, layer)) for i, layer in enumerate(layers)]
 
 
-def decoded(recipe: Any, custom: Mapping[str, Any]) -> list[Layer]:
+def decoded(recipe: Any, custom_objects: Mapping[str, Any]) -> list[Layer]:
     """New layers like those that were encoded; raises TypeError or ValueError as object_codec.decode."""
     if not isinstance(recipe, list):
         raise TypeError(f"layers: expected a list, got {type(recipe).__name__}")
-    layers: list[Layer] = decode(recipe, OUR_LAYERS, custom)
+    layers: list[Layer] = decode(recipe, OUR_LAYERS, custom_objects)
     return layers

@@ -131,8 +131,8 @@ class Network:
         """Raises ValueError if a batch of n examples is too small to train a layer with."""
         named = zip(self.layers, self.names, strict=True)
         for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
-            if 0 < n < leaf.least_examples and not self.trained[id(leaf)].frozen:
-                least = f"at least {leaf.least_examples} examples in every batch of training"
+            if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
+                least = f"at least {leaf.min_batch_size} examples in every batch of training"
                 raise ValueError(f"{name}: expected {least}, got one of {n}: choose another batch_size")
 
     def predict(self, x: Array, num_threads: int | None = None) -> Array:

@@ -26,7 +26,7 @@ def trainings(layers: Sequence[Layer], outer: Training | None = None) -> dict[in
     outer = outer or Training()
     found = {}
     for layer in layers:
-        found[id(layer)] = here = Training(outer.frozen or not layer.trainable, outer.rate * layer.lr_factor)
+        found[id(layer)] = here = Training(outer.frozen or not layer.trainable, outer.rate * layer.lr_mult)
         if isinstance(layer, Container):
             for way in layer.ways().values():
                 found.update(trainings(way, here))

@@ -163,5 +163,5 @@ def check_apart(network: Network) -> None:
         if leaf.native and any(op.couples for op in leaf.ops) and not network.trained[id(leaf)].frozen:
             way_out = "freeze it (trainable = False), or take GroupNorm"
             raise ValueError(f"{name}: {expected} computes with the statistics of a batch, {lost}: {way_out}")
-        if not leaf.native and leaf.least_examples > 1:  # frozen or not, its forward is that of training
-            raise ValueError(f"{name}: {expected} has least_examples={leaf.least_examples}, {lost}")
+        if not leaf.native and leaf.min_batch_size > 1:  # frozen or not, its forward is that of training
+            raise ValueError(f"{name}: {expected} has min_batch_size={leaf.min_batch_size}, {lost}")

@@ -81,7 +81,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if self.early_stopping:
                 split = self._validation_fraction(data.used)
                 (metric,) = trainer.metrics
-                stop = EarlyStopping(f"val_{metric}", patience, min_delta=tol or 0.0, lower=False)
+                stop = EarlyStopping(f"val_{metric}", patience, min_delta=tol or 0.0, lower_is_better=False)
             self._train(trainer, data, whole("epochs", self.epochs), split, stop)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:

@@ -26,7 +26,7 @@ class Plateau:
         self._wait = 0 if logs["loss"] < self._best - self.tol else self._wait + 1
         self._best = min(self._best, logs["loss"])
         if self._wait >= self.patience:
-            trainer.stop = True
+            trainer.should_stop = True
 
 
 def subset_accuracy(y: Array, scores: Array) -> float:

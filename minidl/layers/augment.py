@@ -55,18 +55,18 @@ class RandomFlip(Layer):
 
 
 class RandomShift(Layer):
-    """In training each image is moved by up to `most` pixels, zeros following behind it; in inference y = x.
+    """In training each image is moved by up to `max_shift` pixels, and zeros fill the gap; in inference y = x.
 
-    most: a number or a (vertical, horizontal) pair; every whole number from -most to most is as likely as any other.
+    max_shift: a number or a (vertical, horizontal) pair; all integers from -max_shift to max_shift are equally likely.
 
     Raises TypeError or ValueError in build for negative numbers, or anything but an image.
     """
 
-    def __init__(self, most: int | Pair) -> None:
-        self.most = most
+    def __init__(self, max_shift: int | Pair) -> None:
+        self.max_shift = max_shift
 
     def build(self, in_shape: Shape) -> Shape:
-        most = pair("most", self.most, least=0)
-        first = -most[0], -most[1]
-        self.op = AugmentOp(in_shape, image(in_shape)[1:], first, most, path=self._path, dtype=self.dtype)
+        last = pair("max_shift", self.max_shift, least=0)
+        first = -last[0], -last[1]
+        self.op = AugmentOp(in_shape, image(in_shape)[1:], first, last, path=self._path, dtype=self.dtype)
         return in_shape

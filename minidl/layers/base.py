@@ -32,7 +32,7 @@ class Layer:
     """
 
     op: Any = None  # an Op, or a tuple of them
-    least_examples: int = 1  # in a batch of training
+    min_batch_size: int = 1  # in a batch of training
     macs: int = 0  # multiply-adds of one example's forward, for `summary`: a build that knows sets it
     needs_dx: bool = True
     in_shape: Shape
@@ -98,25 +98,25 @@ class Layer:
         self._trainable = flag("trainable", trainable)
 
     @property
-    def lr_factor(self) -> float:
+    def lr_mult(self) -> float:
         """What the learning rate is multiplied by for its parameters, and those of all layers in it."""
         return self._lr_factor
 
-    @lr_factor.setter
-    def lr_factor(self, factor: float) -> None:
-        self._lr_factor = not_negative("lr_factor", factor, "float32")
+    @lr_mult.setter
+    def lr_mult(self, factor: float) -> None:
+        self._lr_factor = not_negative("lr_mult", factor, "float32")
 
     @property
     def settings(self) -> dict[str, Any]:
         """What copies and files keep of it beside the constructor's arguments: those of the two that were changed."""
         changed: dict[str, Any] = {} if self._trainable else {"trainable": False}
-        return changed if self._lr_factor == 1 else {**changed, "lr_factor": self._lr_factor}
+        return changed if self._lr_factor == 1 else {**changed, "lr_mult": self._lr_factor}
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
         """Those of another layer, instead of its own; raises TypeError or ValueError for what no layer has."""
-        if unknown := sorted(set(settings) - {"trainable", "lr_factor"}):
-            raise ValueError(f"{type(self).__name__}: expected trainable or lr_factor, got {', '.join(unknown)[:100]}")
-        self.trainable, self.lr_factor = settings.get("trainable", True), settings.get("lr_factor", 1.0)
+        if unknown := sorted(set(settings) - {"trainable", "lr_mult"}):
+            raise ValueError(f"{type(self).__name__}: expected trainable or lr_mult, got {', '.join(unknown)[:100]}")
+        self.trainable, self.lr_mult = settings.get("trainable", True), settings.get("lr_mult", 1.0)
 
     # ---- what a layer uses
 

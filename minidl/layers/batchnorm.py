@@ -45,7 +45,7 @@ class BatchNorm2D(Layer):
             raise ValueError(f"momentum: expected a number in [0, 1], got {momentum}")
         arguments = (in_shape, eps, momentum, flag("affine", self.affine), self.dtype)
         self.op = (BatchStatisticsOp(*arguments), BatchNormOp(*arguments))
-        self.least_examples = 2 if pixels == 1 else 1
+        self.min_batch_size = 2 if pixels == 1 else 1
         if self.affine:
             self.weight, self.bias = self.param("weight", (channels,), ones), self.param("bias", (channels,), zeros)
         self.buffer("running_mean", (channels,), zeros)

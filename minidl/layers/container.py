@@ -59,9 +59,9 @@ class Container(Layer):
         return sum(layer.macs for layer in self.leaves())
 
     @property
-    def least_examples(self) -> int:  # type: ignore[override]
+    def min_batch_size(self) -> int:  # type: ignore[override]
         """The most that a layer in it wants."""
-        return max((layer.least_examples for layer in self.leaves()), default=1)
+        return max((layer.min_batch_size for layer in self.leaves()), default=1)
 
     def setup(
         self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None

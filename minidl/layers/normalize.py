@@ -24,7 +24,7 @@ class Normalize(Layer):
     """y = (x - mean) / std, channel by channel: a model's first layer, as Rescale is. Any shape, channels first.
 
     mean, std: a number, or a list of one number a channel (of a vector: a feature). A std of 0, of a channel that is
-        the same everywhere, counts as 1, as in scikit-learn's StandardScaler. `Normalize.of(X)` takes both from data.
+        the same everywhere, counts as 1, as in scikit-learn's StandardScaler. `Normalize.from_data(X)` computes both.
 
     Raises TypeError or ValueError in build for numbers that are not finite, a negative std, or lists of another length.
     """
@@ -34,14 +34,14 @@ class Normalize(Layer):
         self.std = std
 
     @classmethod
-    def of(cls, X: Any) -> Normalize:
+    def from_data(cls, X: Any) -> Normalize:
         """The layer for data X (n, channels, ...): numbers, or a memory map, which is read once and never copied whole.
 
         Means and standard deviations are those of all numbers of a channel, in float64. The std of a channel that is
         the same everywhere, but for rounding, is 0. Raises TypeError or ValueError for anything but finite real
         numbers.
 
-        >>> Normalize.of([[0, 5], [2, 5]])
+        >>> Normalize.from_data([[0, 5], [2, 5]])
         Normalize(mean=[1.0, 5.0], std=[1.0, 0.0])
         """
         array = as_array(X, "X")

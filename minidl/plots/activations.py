@@ -23,13 +23,13 @@ def feature_maps(
     model: object,
     X: ArrayLike,
     layer: int | str | None = None,
-    most: int = 4,
+    max_examples: int = 4,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
     """Examples, and what each channel of a layer makes of them, as images; returns the figure.
 
     model: a Sequential, or a fitted estimator of one.
-    X: (n, *input_shape), or 2-D of the same width; the first `most` examples are drawn.
+    X: (n, *input_shape), or 2-D of the same width; the first `max_examples` examples are drawn.
     layer: its place, such as 2, or its name, such as "3.body.0"; None: the first convolution. The layers up to it
         compute as in inference.
     figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
@@ -49,10 +49,10 @@ def feature_maps(
     if len(way[-1].out_shape) != 3:
         got = f"{called(name, way[-1])} with outputs {way[-1].out_shape}"
         raise ValueError(f"layer: expected one whose outputs are images (channels, height, width), got {got}")
-    examples, most = Examples(X, net.input_shape, net.dtype), whole("most", most)
+    examples = Examples(X, net.input_shape, net.dtype)
     if not len(examples):
         raise ValueError("X: expected at least one example, got none")
-    n = min(most, len(examples))
+    n = min(whole("max_examples", max_examples), len(examples))
     x = examples.block(0, n).reshape(n, *net.input_shape)
     maps = outputs(net, way, x)
     return _drawn(called(name, way[-1]), x if len(net.input_shape) == 3 else None, maps, figure)

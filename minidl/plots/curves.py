@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidl.callbacks.monitor import LOWER
+from minidl.callbacks.monitor import LOWER_IS_BETTER
 from minidl.plots.figures import BLUE, GREY, SMALL, VERMILLION, ready, room
 from minidl.utils.arrays import Array
 
@@ -99,9 +99,9 @@ def _panel(axes: Any, history: Series, name: str) -> None:
 
 def _best(name: str, values: Array) -> int | None:
     """The place of the best validation; None: there is none, or nobody knows which one is the best."""
-    if name not in LOWER or not np.isfinite(values).any():
+    if name not in LOWER_IS_BETTER or not np.isfinite(values).any():
         return None
-    return int(np.nanargmin(values) if LOWER[name] else np.nanargmax(values))
+    return int(np.nanargmin(values) if LOWER_IS_BETTER[name] else np.nanargmax(values))
 
 
 def _finite(values: Sequence[float]) -> Array:

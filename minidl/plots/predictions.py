@@ -57,7 +57,7 @@ def misclassified(
     X: ArrayLike,
     y: ArrayLike,
     class_names: Sequence[str] | None = None,
-    most: int = 16,
+    max_examples: int = 16,
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
@@ -65,8 +65,8 @@ def misclassified(
 
     model: a Sequential with a score for each class, or one score; or what has `predict_proba` and `classes_`.
     X, y: as in `fit`, y with labels of classes. class_names: of all classes, in their order; None: the labels.
-    most: how many to draw at most. image_shape: (channels, height, width), where X has rows of numbers and the model
-        does not know better.
+    max_examples: how many to draw at most.
+    image_shape: (channels, height, width), where X has rows of numbers and the model does not know better.
     figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
 
     Above each image stand the class that was found and its probability, and the true class. If all are right, the
@@ -75,12 +75,12 @@ def misclassified(
     Raises TypeError or ValueError, saying what was expected, for an X that has no images, labels that are no classes,
     names of another number, or a model that does not classify.
     """
-    most, shape = whole("most", most), _image_shape(model, X, image_shape)
+    max_examples, shape = whole("max_examples", max_examples), _image_shape(model, X, image_shape)
     judged = _judged(model, X, y, class_names)
     width, height = area(figure)
     wrong = np.flatnonzero(judged.found != judged.true)
     truth = judged.probabilities[wrong, judged.true[wrong]]
-    worst = wrong[np.lexsort((truth, -judged.sure[wrong]))][:most]
+    worst = wrong[np.lexsort((truth, -judged.sure[wrong]))][:max_examples]
     if not len(worst):
         return Tiles(figure, 3.0, 0.3, f"None of {counted(len(judged.found), 'example')} misclassified").finish()
     lines = [

@@ -79,8 +79,10 @@ class Watched(Layer):
         return self.dx
 
 
-def routes(model: Sequential, way: Way, place: int, data: Supervised, loss: Loss, most: int) -> Routes:
-    """What comes by at the max-pool at the end of a way, which begins at a place of the model; `most`: examples kept.
+def routes(model: Sequential, way: Way, place: int, data: Supervised, loss: Loss, max_examples: int) -> Routes:
+    """What comes by at the max-pool at the end of a way, which begins at a place of the model.
+
+    max_examples: of which copies are kept.
 
     Forward and backward are those of the model's own network, on copies of the layers from that place on. Raises what
     a layer or loss of a user raises, TypeError for layers that cannot be copied, RuntimeError while another thread
@@ -101,8 +103,8 @@ def routes(model: Sequential, way: Way, place: int, data: Supervised, loss: Loss
             rest.release(tape)
             total += watched.dx.sum(axis=0, dtype=np.float64)
             times += (watched.dx != 0).sum(axis=0)
-            if start < most:
-                kept.append([array[: most - start].copy() for array in (watched.x, watched.dy, watched.dx)])
+            if start < max_examples:
+                kept.append([array[: max_examples - start].copy() for array in (watched.x, watched.dy, watched.dx)])
     x, dy, dx = map(np.concatenate, zip(*kept, strict=True))
     return Routes(x, dy, dx, total, times, count)
 

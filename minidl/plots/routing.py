@@ -40,7 +40,7 @@ def pool_routing(
     y: ArrayLike,
     layer: int | str | None = None,
     channel: int | None = None,
-    most: int = 4,
+    max_examples: int = 4,
     region: Sequence[int] | None = None,
     loss: str | Loss | None = None,
     figure: Figure | SubFigure | None = None,
@@ -48,7 +48,7 @@ def pool_routing(
     """Which pixel wins in each window of a max-pool, in several examples, and where the gradient goes; a figure.
 
     model: a Sequential, or a fitted estimator of one.
-    X, y: as in `fit`; the first `most` examples are drawn, as many as fit, and what comes of all of them together.
+    X, y: as in `fit`; the first `max_examples` are drawn, as many as fit, and what comes of them together.
     layer: the place of a MaxPool2D or GlobalMaxPool2D, such as 3, or its name, such as "3.body.1"; None: the first.
     channel: which one is drawn; None: that to which most of the gradient comes, but for inputs as small as any there,
         since in front of most pools is a ReLU, through which nothing goes back to those that it has set to 0.
@@ -78,14 +78,14 @@ def pool_routing(
     """
     net = model_in(model)
     name, way = _pool(net, layer)
-    pool, most, windows = way[-1], whole("most", most), Windows.of(way[-1])
+    pool, max_examples, windows = way[-1], whole("max_examples", max_examples), Windows.of(way[-1])
     channels = pool.in_shape[0]
     if channel is not None and whole("channel", channel, least=0) >= channels:
         raise ValueError(f"channel: expected a number from 0 to {channels - 1}, got {channel}")
     asked = None if region is None else asked_for(region, windows)
     data, loss = _examples(model, net, X, y, loss)
     width, height = area(figure)
-    n = min(most, len(data.examples), max(1, int((width - SPACE - GAP) / (NARROW + GAP)) - 1))
+    n = min(max_examples, len(data.examples), max(1, int((width - SPACE - GAP) / (NARROW + GAP)) - 1))
     seen = routes(net, way, int(name.partition(".")[0]), data, loss, n)
     there = seen.telling().sum(axis=0)
     if channel is None:

@@ -96,12 +96,12 @@ def made_with(cls: type, arguments: dict[str, Any], settings: Mapping[str, Any] 
     return made
 
 
-def decode(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> Any:
+def decode(recipe: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
     """What `Recipes.encode` was given; raises ValueError or TypeError for what it never writes, and missing names."""
-    check_names(recipe, ours, custom)
+    check_names(recipe, ours, custom_objects)
 
     def made(kind: str, content: Any) -> Any:
-        known = {"minidl": ours, "custom": custom}.get(kind)
+        known = {"minidl": ours, "custom": custom_objects}.get(kind)
         if known is None:
             raise ValueError(f"expected a kind of value, got {kind!r}")
         if isinstance(content, str):
@@ -121,7 +121,7 @@ def decode(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> A
 
 def check_settings(settings: Any) -> None:
     """Raises ValueError for what are no settings of a layer, and of the layers in it."""
-    if not isinstance(settings, dict) or set(settings) - {"trainable", "lr_factor", "layers"}:
+    if not isinstance(settings, dict) or set(settings) - {"trainable", "lr_mult", "layers"}:
         raise ValueError(f"expected the settings of a layer, got {str(settings)[:100]}")
     inner = settings.get("layers", {})
     if not isinstance(inner, dict):
@@ -130,7 +130,7 @@ def check_settings(settings: Any) -> None:
         check_settings(part)
 
 
-def check_names(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any]) -> None:
+def check_names(recipe: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> None:
     """Raises ValueError, with all of them, for names in a recipe that nobody knows; and for too many of them."""
     names: dict[str, set[str]] = {"minidl": set(), "custom": set()}
     found, rest = 0, [recipe]
@@ -151,18 +151,22 @@ def check_names(recipe: Any, ours: Mapping[str, Any], custom: Mapping[str, Any])
         raise ValueError(f"expected at most {MOST} layers and initializers, got {found}")
     if unknown := sorted(names["minidl"] - ours.keys()):
         raise ValueError(f"expected what this version of minidl has, got {', '.join(unknown)[:200]}")
-    if missing := sorted(names["custom"] - custom.keys()):
+    if missing := sorted(names["custom"] - custom_objects.keys()):
         needed = ", ".join(f"{name!r}: {name if name.isidentifier() else '...'}" for name in missing)
-        raise ValueError(f"custom: the file names what is not minidl's own; pass custom={{{needed}}}")
+        raise ValueError(f"custom_objects: the file names what is not minidl's own; pass custom_objects={{{needed}}}")
 
 
-def checked_custom(custom: Any) -> dict[str, Any]:
+def checked_custom(custom_objects: Any) -> dict[str, Any]:
     """A user's classes and functions by name; raises TypeError for anything else."""
-    if custom is None:
+    if custom_objects is None:
         return {}
-    if not isinstance(custom, Mapping):
-        raise TypeError(f'custom: expected classes and functions by name, {{"Name": Name}}, got {custom!r}')
-    for name, what in custom.items():
+    if not isinstance(custom_objects, Mapping):
+        raise TypeError(
+            f'custom_objects: expected classes and functions by name, {{"Name": Name}}, got {custom_objects!r}'
+        )
+    for name, what in custom_objects.items():
         if not isinstance(name, str) or not callable(what):
-            raise TypeError(f'custom: expected classes and functions by name, {{"Name": Name}}, got {name!r}: {what!r}')
-    return dict(custom)
+            raise TypeError(
+                f'custom_objects: expected classes and functions by name, {{"Name": Name}}, got {name!r}: {what!r}'
+            )
+    return dict(custom_objects)

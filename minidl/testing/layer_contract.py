@@ -146,7 +146,7 @@ def check_shapes(name: str, layer: Layer, samples: Samples) -> None:
     for dtype in ("float32", "float64"):
         net = build(layer, samples.shape, dtype)
         out_shape = net.layers[0].out_shape
-        for n in (net.layers[0].least_examples, 2, 17, 0):
+        for n in (net.layers[0].min_batch_size, 2, 17, 0):
             x = freeze(samples.many(n).astype(dtype))
             failed = f"{name}: a batch of {n} failed{'' if n else ' (the contract: a batch may have no examples)'}"
             with _blame(failed, f"{name}: writes into x"):

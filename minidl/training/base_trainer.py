@@ -47,7 +47,9 @@ class Learner:
     num_threads = Checked(checked.threads_of, doc="How many threads are used; None: as minidl.get_num_threads() says.")
     clip_norm = Checked(limit, doc="The largest norm that a step's gradient, of all layers, may have; None: any.")
     clip_value = Checked(limit, doc="The largest size that a number in a step's gradient may have; None: any.")
-    per_example_clip = Checked(limit, doc="The largest norm that an example's gradient may have in a step; None: any.")
+    per_example_clip_norm = Checked(
+        limit, doc="The largest norm that an example's gradient may have in a step; None: any."
+    )
     epoch = Checked(counter, doc="How many epochs were done so far.")
     stop = Checked(flag, doc="True ends the fit after the hook that sets it.")
     history = Checked(checked.history_of, doc="A dict of lists with an entry for each epoch.")
@@ -62,7 +64,7 @@ class Learner:
         num_threads: int | None = None,
         clip_norm: float | None = None,
         clip_value: float | None = None,
-        per_example_clip: float | None = None,
+        per_example_clip_norm: float | None = None,
         distributed: Alone | None = None,
     ) -> None:
         self.model, self.optimizer, self.num_threads = model, optimizer, num_threads
@@ -70,9 +72,9 @@ class Learner:
             raise TypeError(f"distributed: expected a minidl.distributed.MPI() or None, got {distributed!r}")
         self.team = ALONE if distributed is None else distributed
         self.loss, self.metrics, self.seed = loss, metrics, seed
-        self.clip_norm, self.clip_value, self.per_example_clip = clip_norm, clip_value, per_example_clip
+        self.clip_norm, self.clip_value, self.per_example_clip_norm = clip_norm, clip_value, per_example_clip_norm
         self.epoch = 0
-        self.stop = False
+        self.should_stop = False
         self.history = History()
         self.kept = Kept()
         self._count = np.zeros(1, np.int64)
@@ -125,7 +127,7 @@ class Learner:
         """Raises ValueError if no step could change anything, or not as the layers ask for."""
         network = self._network()
         check_trainable(self.model, self.optimizer)
-        if self.per_example_clip is not None:
+        if self.per_example_clip_norm is not None:
             check_apart(network)
 
     def check_metrics(self, data: Supervised) -> None:
@@ -167,7 +169,7 @@ class Learner:
         in_parts: whether steps see their micro-batches apart, if that makes a difference.
         """
         network = self._network()
-        most = self.per_example_clip
+        most = self.per_example_clip_norm
         parts = (network, self.optimizer, self.loss, network.trained, in_parts and network.couples, most)
         if self._steps is None or any(a is not b for a, b in zip(parts, self._parts, strict=True)):
             same = self._steps is not None and all(a is b for a, b in zip(parts[:2], self._parts[:2], strict=True))
@@ -271,7 +273,7 @@ class Learner:
         step = data.examples.at_once
         scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
         mine, ours = scores[team.part(len(rows))], rows[team.part(len(rows))]
-        for start in range(0, -(-len(rows) // team.ranks), step):  # in all processes equally often
+        for start in range(0, -(-len(rows) // team.size), step):  # in all processes equally often
             here = slice(start, start + step)
             with team.together():
                 mine[here] = self.model.predict(data.examples.copy(ours[here]), self.num_threads)

@@ -40,25 +40,25 @@ CLASSES = (
 )
 OURS = {**losses.NAMES, **metrics.NAMES, **{made.__name__: made for made in CLASSES}}
 KIND = "checkpoint"
-LIMITS = ("clip_norm", "clip_value", "per_example_clip")
+LIMITS = ("clip_norm", "clip_value", "per_example_clip_norm")
 
 
 # ---- a trainer as JSON and tensors
 
 
 def pack(
-    trainer: Learner, position: Position | None, custom: dict[str, Any] | None = None
+    trainer: Learner, position: Position | None, custom_objects: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], Tensors]:
     """The configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
 
-    custom: takes the user's classes and functions, by the names that are in the configuration.
+    custom_objects: takes the user's classes and functions, by the names that are in the configuration.
     """
     model, tensors = trainer.model, Tensors()
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
-    codec, recipes, made = Arrays(tensors, living), Recipes(OURS, custom), trainer.optimizer
+    codec, recipes, made = Arrays(tensors, living), Recipes(OURS, custom_objects), trainer.optimizer
     arrays = codec.encode
     config: dict[str, Any] = {
-        "model": model.recipe(custom),
+        "model": model.recipe(custom_objects),
         "loss": recipes.encode(trainer.loss, "loss"),
         "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": recipes.encode(made, "optimizer"),
@@ -108,10 +108,10 @@ def _series(name: str, values: list[float]) -> Array:
     raise TypeError(f"history: expected a list of numbers for {name!r}, got {values!r:.100}")
 
 
-def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom: Custom) -> None:
+def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_objects: Custom) -> None:
     """Raises TypeError for a loss, metric or optimizer that a resume would refuse, or make into something else."""
     try:
-        again = parts(config, custom)["optimizer"]
+        again = parts(config, custom_objects)["optimizer"]
         _remember(again, config, Arrays(dict(tensors)).decode)
     except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
         raise TypeError(f"cannot be saved: a resume would refuse it: {error}") from error
@@ -149,19 +149,19 @@ def blamed(path: str) -> Iterator[None]:
         raise FileError(f"{path}: cannot resume from this checkpoint: {what}") from error
 
 
-def parts(config: Any, custom: Custom) -> dict[str, Any]:
+def parts(config: Any, custom_objects: Custom) -> dict[str, Any]:
     """Loss, metrics, optimizer, seed and limits of the gradient: what a Trainer is made with."""
-    found = {name: decode_recipe(config[name], OURS, custom) for name in ("loss", "optimizer", "metrics")}
+    found = {name: decode_recipe(config[name], OURS, custom_objects) for name in ("loss", "optimizer", "metrics")}
     return {**found, "seed": config["seed"], **{name: config["clip"][name] for name in LIMITS}}
 
 
-def model_of(config: Any, tensors: Tensors, custom: Custom, given: Sequential | None) -> Sequential:
+def model_of(config: Any, tensors: Tensors, custom_objects: Custom, given: Sequential | None) -> Sequential:
     """The checkpoint's model, with its weights; or the given one as it is (but built), if it has the same layers."""
     recipe = config["model"]
     layers = [] if given is not None else recipe["layers"]
-    check_names([config[name] for name in ("loss", "optimizer", "metrics")] + layers, OURS | OUR_LAYERS, custom)
+    check_names([config[name] for name in ("loss", "optimizer", "metrics")] + layers, OURS | OUR_LAYERS, custom_objects)
     if given is None:
-        return Sequential.from_recipe(recipe, states(tensors), custom)
+        return Sequential.from_recipe(recipe, states(tensors), custom_objects)
     if given.network is None:
         given.build(tuple(recipe["input_shape"]))
     _check_same(recipe, given.recipe())

@@ -27,7 +27,7 @@ TIMES = "images_per_second"  # in the history: another one in each process
 
 def check_epoch(team: Alone, rate: float, model: Sequential) -> None:
     """Raises ValueError in all processes, naming the parameter, unless all have the same weights to the last bit."""
-    if team.ranks > 1:
+    if team.size > 1:
         team.check_same({"learning rate": repr(rate), **_hashes(model.state_dict())})
 
 
@@ -42,15 +42,15 @@ def check_call(
     facts.update({f"model {name}": _fact(value) for name, value in config["model"].items()})
     facts.update({name: _fact(value) for name, value in config.items() if name not in ("model", "callbacks")})
     facts.update({name: _fact(value) for name, value in arguments.items()})
-    taking_part = [one for one in hooks.callbacks if not getattr(one, "only_watches", False)]
+    taking_part = [one for one in hooks.callbacks if not getattr(one, "rank_zero_only", False)]
     told = [f"{type(one).__name__} {getattr(one, 'every_n_steps', None) or ''}".strip() for one in taking_part]
-    facts["callbacks (without only_watches)"] = ", ".join(told) or "none"
+    facts["callbacks (without rank_zero_only)"] = ", ".join(told) or "none"
     team.check_same(facts | _hashes({name: array for name, array in tensors.items() if TIMES not in name}))
 
 
 def check_data(team: Alone, data: Supervised, step: int) -> None:
     """Raises ValueError in all processes unless all have the same batch, and have done equally many steps."""
-    if team.ranks > 1:
+    if team.size > 1:
         hashes = {name: _fact(value) for name, value in data.fingerprints().items()}
         team.check_same({"called": "train_batch", "steps done": str(step), **hashes})
 
@@ -59,16 +59,16 @@ def remarks(
     team: Alone, steps: Steps | ClippedSteps, network: Network, loss: Loss, optimizer: Any, size: int
 ) -> list[str]:
     """What to say of a fit, in steps of `size` examples, whose processes do less than somebody might think, or more."""
-    if team.ranks == 1:
+    if team.size == 1:
         apart = MPI.most_ranks > 1
         return ["distributed: this trainer was made without it, so each rank trains alone"] if apart else []
     if not steps.shares:
         why = _whole_steps(network, loss, optimizer)
-        return [f"distributed: each of {team.ranks} ranks does all of each step: {why}"]
-    busy = sum(first < end for first, end in (share_of(size, rank, team.ranks) for rank in range(team.ranks)))
-    if busy < team.ranks:
+        return [f"distributed: each of {team.size} ranks does all of each step: {why}"]
+    busy = sum(first < end for first, end in (share_of(size, rank, team.size) for rank in range(team.size)))
+    if busy < team.size:
         return [
-            f"distributed: {team.ranks - busy} of {team.ranks} ranks have nothing to do in steps of {size} examples"
+            f"distributed: {team.size - busy} of {team.size} ranks have nothing to do in steps of {size} examples"
         ]
     return []
 

@@ -56,7 +56,7 @@ class Fit:
     validation: tuple[Supervised, Index] | None
     epochs: int
     batch_size: int
-    accumulate: int
+    accumulated: int  # batches of a step
     shuffle: bool
     validation_split: float
     hooks: Hooks
@@ -77,7 +77,7 @@ class Fit:
     @property
     def step_size(self) -> int:
         """The examples of a step: some micro-batches of batch_size."""
-        return self.batch_size * self.accumulate
+        return self.batch_size * self.accumulated
 
     # ---- the position
 
@@ -93,7 +93,7 @@ class Fit:
         return {
             "epochs": self.epochs,
             "batch_size": self.batch_size,
-            "accumulate": self.accumulate,
+            "gradient_accumulation_steps": self.accumulated,
             "shuffle": self.shuffle,
             "validation_split": self.validation_split,
             "validation_data": self._validation_data(rows_hashed),
@@ -121,7 +121,7 @@ class Fit:
             learner.step,
             self.finished,
             self.begun,
-            learner.stop,
+            learner.should_stop,
             np.concatenate([np.empty(0, dtype), *self.losses]),
             scores if learner.metrics else None,
             self.hooks.states() if self._states is None else self._states,
@@ -132,7 +132,7 @@ class Fit:
         learner, none = self.learner, np.empty(0, self.learner.model.dtype)
         scores = np.empty((0, *learner.model.output_shape), none.dtype) if learner.metrics else None
         return Position(
-            self._described(ROWS_HASHED), learner.step, self.finished, False, learner.stop, none, scores, []
+            self._described(ROWS_HASHED), learner.step, self.finished, False, learner.should_stop, none, scores, []
         )
 
     def difference(self, position: Position) -> str | None:
@@ -180,15 +180,15 @@ class Fit:
         self.agree()
 
     def agree(self) -> None:
-        """Finds whether somebody wants to stop: in all processes the same, whenever `trainer.stop` was set."""
-        (stops,) = self.learner.team.most([bool(self.learner.stop)])
-        self.learner.stop = self.stops = bool(stops)
+        """Finds whether somebody wants to stop: in all processes the same, whenever `trainer.should_stop` was set."""
+        (stops,) = self.learner.team.most([bool(self.learner.should_stop)])
+        self.learner.should_stop = self.stops = bool(stops)
 
     def begin(self) -> None:
         """Calls on_fit_begin, and then gives callbacks what they remembered when the fit was interrupted."""
-        self.learner.stop = self.stops = self.stop
+        self.learner.should_stop = self.stops = self.stop
         team = self.learner.team
-        steps, network = self.learner.steps(in_parts=self.accumulate > 1), self.learner.model.network
+        steps, network = self.learner.steps(in_parts=self.accumulated > 1), self.learner.model.network
         assert network is not None
         for remark in remarks(team, steps, network, self.learner.loss, self.learner.optimizer, self.step_size):
             self.progress.note(remark)

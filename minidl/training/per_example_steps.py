@@ -73,7 +73,7 @@ def clip_factors(network: Network, loss: Loss, b: Batches, most: float, seed: in
     for leaf in trained:
         if drew(leaf):
             told = "expected no random numbers of a layer in NumPy that has parameters"
-            raise ValueError(f"per_example_clip: {told}, {type(leaf).__name__} draws some")
+            raise ValueError(f"per_example_clip_norm: {told}, {type(leaf).__name__} draws some")
     squares = np.zeros(len(b.rows))
     for one in (one.squares for one in wanted if one.squares is not None):
         squares += one  # NumPy's sum over a list has another order for a single example

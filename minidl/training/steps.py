@@ -112,7 +112,7 @@ class FusedSteps:
         done = self.plan.train(
             x, rows, b.size, targets, weights, b.losses, b.scores, totals, rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.numbers,
-            **b.clip, share=None if team.ranks == 1 else team,
+            **b.clip, share=None if team.size == 1 else team,
         )  # fmt: skip
         team.merge(b.losses)
         if b.scores is not None:
@@ -126,7 +126,7 @@ class FusedSteps:
 
     def _read(self, b: Batches, team: Alone) -> tuple[Array, Index, Array, Array | None]:
         """What the plan reads: x, the rows in it, and targets and weights by row of it."""
-        first, end = share_of(b.size, team.rank, team.ranks)
+        first, end = share_of(b.size, team.rank, team.size)
         mine = np.arange(len(b.rows)).reshape(-1, b.size)[:, first : max(end, first + 1)].reshape(-1)
         wanted = b.rows[mine]
         x, found = b.examples.read(wanted)
@@ -235,7 +235,7 @@ def check_trainable(model: Sequential, optimizer: Any) -> None:
         raise ValueError("model: expected a layer that is trainable, all are frozen")
     if not has_update(optimizer) and any(rate != 1 for _, _, rate, _ in ranges):
         expected = "an optimizer of minidl, or one with update(size, dtype)"
-        raise ValueError(f"lr_factor: expected {expected}, got {type(optimizer).__name__}: its step knows one lr")
+        raise ValueError(f"lr_mult: expected {expected}, got {type(optimizer).__name__}: its step knows one lr")
 
 
 def make_steps(

@@ -243,7 +243,7 @@ cdef class Plan(Chain):
         if share is not None:
             if not self.shares:
                 raise ValueError("share: expected ops of which slots leave all that rows read, and parameters to train")
-            p.share.rank, p.share.ranks = share.rank, share.ranks
+            p.share.rank, p.share.ranks = share.rank, share.size
         j.n_flat = n
         j.training, j.seed, j.step = 1, index(seed), steps[0]
         p.begin(batch, self.threads(num_threads, batch, 3, rounds), False, True)

@@ -52,38 +52,38 @@ def test_keeps_the_newest(saves, tmp_path, keep, left):
     path = tmp_path / "at-{step}.ckpt"
     (tmp_path / "at-x.ckpt").touch()  # other files stay
     (tmp_path / "at-7").touch()
-    trainer_of().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, every_n_steps=1, keep=keep)])
+    trainer_of().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, every_n_steps=1, max_to_keep=keep)])
     assert sorted(os.listdir(tmp_path)) == sorted(["at-x.ckpt", "at-7", *(f"at-{step}.ckpt" for step in left)])
-    assert Checkpoint.newest(path) == str(tmp_path / "at-9.ckpt")
-    assert Trainer.resume(Checkpoint.newest(path)).step == 9
+    assert Checkpoint.latest(path) == str(tmp_path / "at-9.ckpt")
+    assert Trainer.resume(Checkpoint.latest(path)).step == 9
 
 
 def test_a_file_of_another_run_stays_and_is_not_newer(tmp_path):
     path = tmp_path / "{epoch}-{step}"
     (tmp_path / "70-900").touch()
-    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, keep=1)])
+    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, max_to_keep=1)])
     assert sorted(os.listdir(tmp_path)) == ["2-6", "70-900"]
-    assert Checkpoint.newest(path) == str(tmp_path / "2-6")
+    assert Checkpoint.latest(path) == str(tmp_path / "2-6")
 
 
 def test_a_resumed_run_deletes_what_it_wrote_before(tmp_path):
     path = tmp_path / "{step}"
-    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, keep=2)])
-    trainer = Trainer.resume(Checkpoint.newest(path))
-    trainer.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, keep=2)])  # another fit of the same trainer
+    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, max_to_keep=2)])
+    trainer = Trainer.resume(Checkpoint.latest(path))
+    trainer.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, max_to_keep=2)])  # another fit of the same trainer
     assert sorted(os.listdir(tmp_path)) == ["12", "15", "3", "6"]
     class_of = Trainer.resume(tmp_path / "12")
-    class_of.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, keep=1)])
+    class_of.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, max_to_keep=1)])
     assert sorted(os.listdir(tmp_path)) == ["15", "3", "6"]
 
 
 def test_newest_of_nothing_is_none(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert Checkpoint.newest("run-{step}") is None
-    assert Checkpoint.newest("missing/run") is None
-    assert Checkpoint.newest("run") is None
+    assert Checkpoint.latest("run-{step}") is None
+    assert Checkpoint.latest("missing/run") is None
+    assert Checkpoint.latest("run") is None
     (tmp_path / "run").touch()
-    assert Checkpoint.newest("run") == "run"
+    assert Checkpoint.latest("run") == "run"
 
 
 class Scores:
@@ -100,14 +100,14 @@ class Scores:
 )
 def test_saves_the_best(monkeypatch, saves, tmp_path, name, lower, saved):
     Scores(monkeypatch, [3.0, 4.0, 2.0, 2.0, 5.0, 1.0])
-    checkpoint = Checkpoint(tmp_path / "best", best=name, lower=lower)
+    checkpoint = Checkpoint(tmp_path / "best", monitor=name, lower_is_better=lower)
     trainer_of().fit(X, Y, 6, **FIT, validation_data=(X, Y), callbacks=[checkpoint])
     assert [step // 3 for step, _ in saves] == saved
 
 
 def test_nan_is_never_the_best(monkeypatch, saves, tmp_path):
     Scores(monkeypatch, [float("nan"), 4.0, float("nan"), 3.0])
-    trainer_of().fit(X, Y, 4, **FIT, validation_data=(X, Y), callbacks=[Checkpoint(tmp_path / "b", best="val_loss")])
+    trainer_of().fit(X, Y, 4, **FIT, validation_data=(X, Y), callbacks=[Checkpoint(tmp_path / "b", monitor="val_loss")])
     assert [step // 3 for step, _ in saves] == [2, 4]
 
 
@@ -118,7 +118,7 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
                 raise KeyboardInterrupt
 
     def callbacks():  # "last" saves what "best" has just learnt
-        return [Checkpoint(tmp_path / "last"), Checkpoint(tmp_path / "best", best="val_loss")]
+        return [Checkpoint(tmp_path / "last"), Checkpoint(tmp_path / "best", monitor="val_loss")]
 
     Scores(monkeypatch, [3.0, 1.0, 2.0, 1.5, 0.5])
     with pytest.raises(KeyboardInterrupt):
@@ -161,9 +161,9 @@ def test_arguments(arguments, error, said):
 def test_a_best_that_nobody_measures_is_told_before_the_first_step(tmp_path, best, said):
     trainer = trainer_of()
     with pytest.raises(ValueError, match=said):
-        trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", best=best, lower=False)])
+        trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", monitor=best, lower_is_better=False)])
     assert trainer.step == 0
-    trainer.fit(X, Y, 1, **FIT, validation_split=0.2, callbacks=[Checkpoint(tmp_path / "a", best="val_accuracy")])
+    trainer.fit(X, Y, 1, **FIT, validation_split=0.2, callbacks=[Checkpoint(tmp_path / "a", monitor="val_accuracy")])
 
 
 def test_what_other_callbacks_make_of_the_weights_at_the_end_is_saved(tmp_path):

@@ -72,7 +72,7 @@ def test_it_did_not_stop(monkeypatch):
 def test_what_others_stop_ends_with_the_best_weights_too():
     class Stop:
         def on_step_end(self, trainer, step, loss):
-            trainer.stop = step == 40  # in the middle of an epoch
+            trainer.should_stop = step == 40  # in the middle of an epoch
 
     trainer, early, seen = normed(), EarlyStopping(patience=99), Weights()
     trainer.fit(X, Y, **FIT | LONG, callbacks=[seen, early, Stop()])

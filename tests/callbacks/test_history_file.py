@@ -141,7 +141,7 @@ def test_an_exception_in_another_callback_leaves_a_whole_file(path, kind):
 def test_a_partial_epoch_is_a_line(path, kind):
     class Stop:
         def on_step_end(self, trainer, step, loss):
-            trainer.stop = step == 17
+            trainer.should_stop = step == 17
 
     trainer = native()
     trainer.fit(X, Y, **FIT, callbacks=[Stop(), logged(path, kind)])

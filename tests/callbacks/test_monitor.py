@@ -20,7 +20,7 @@ from minidl.callbacks.monitor import Monitor
     ],
 )
 def test_what_is_better(name, lower, expected):
-    monitor = Monitor("monitor", name, lower)
+    monitor = Monitor(name, lower)
     assert (monitor.lower, monitor.sign) == (expected, -1 if expected else 1)
     assert (monitor.is_better(1.0, 2.0), monitor.is_better(2.0, 1.0)) == (expected, not expected)
     assert not monitor.is_better(1.0, 1.0)
@@ -33,10 +33,15 @@ def test_what_is_better(name, lower, expected):
     [
         (3, None, TypeError, "monitor: expected a name such as 'val_accuracy', got 3"),
         (None, None, TypeError, "monitor: expected a name"),
-        ("val_f1", None, ValueError, "monitor: .* loss, accuracy, val_loss, val_accuracy, got 'val_f1'; .* lower="),
+        (
+            "val_f1",
+            None,
+            ValueError,
+            "monitor: .* loss, accuracy, val_loss, val_accuracy, got 'val_f1'; .* lower_is_better=",
+        ),
         ("loss", "yes", TypeError, "lower: expected True or False, got 'yes'"),
     ],
 )
 def test_refused(name, lower, error, said):
     with pytest.raises(error, match=said):
-        Monitor("monitor", name, lower)
+        Monitor(name, lower)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from minidl import Sequential, Trainer
-from minidl.callbacks import Checkpoint, EarlyStopping, ReduceOnPlateau, WeightAverage
+from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage, ReduceLROnPlateau
 from minidl.callbacks.state_checks import arrays_like
 from minidl.layers import Dense
 from minidl.optimizers import SGD
@@ -13,9 +13,9 @@ X, Y = np.random.default_rng(0).normal(size=(8, 3)), np.arange(8) % 2
 FIT = {"epochs": 6, "batch_size": 4, "verbose": 0}
 CALLBACKS = {
     "early": lambda path: EarlyStopping("loss", patience=9),
-    "plateau": lambda path: ReduceOnPlateau("loss", patience=9),
-    "average": lambda path: WeightAverage(0.5),
-    "checkpoint": lambda path: Checkpoint(path / "other-{step}", keep=1),
+    "plateau": lambda path: ReduceLROnPlateau("loss", patience=9),
+    "average": lambda path: ExponentialMovingAverage(0.5),
+    "checkpoint": lambda path: Checkpoint(path / "other-{step}", max_to_keep=1),
 }
 ARRAYS = [np.zeros(3), np.zeros(7, "float32"), {"0.weight": np.zeros(2)}]
 ODD = [None, True, -1, 1.5, float("nan"), "x", [], ["x"], {}, {"x": 1}, ["../x-1"], *ARRAYS]

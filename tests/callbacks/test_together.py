@@ -5,7 +5,14 @@ import pytest
 from broken_off import FIT, Counts, X, Y, completed, everything, exactly, normed
 
 from minidl import callbacks
-from minidl.callbacks import CSVLogger, EarlyStopping, JSONLLogger, ReduceOnPlateau, TimeLimit, WeightAverage
+from minidl.callbacks import (
+    CSVLogger,
+    EarlyStopping,
+    ExponentialMovingAverage,
+    JSONLLogger,
+    ReduceLROnPlateau,
+    TimeLimit,
+)
 
 LONG = {"epochs": 8, "validation_split": 0.3}
 
@@ -15,8 +22,8 @@ def test_resumed_at_any_step_all_of_them_end_the_same(tmp_path, order):
     def together():
         made = [
             EarlyStopping(patience=6),
-            ReduceOnPlateau("loss", patience=0, factor=0.8),
-            WeightAverage(0.9, every_n_steps=2),
+            ReduceLROnPlateau("loss", patience=0, factor=0.8),
+            ExponentialMovingAverage(0.9, every_n_steps=2),
             CSVLogger(tmp_path / "log.csv"),
             JSONLLogger(tmp_path / "log.jsonl"),
             TimeLimit(1000),

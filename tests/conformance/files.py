@@ -66,7 +66,7 @@ def make_model(path: Path) -> None:
 
 
 KINDS = {
-    "model": Kind(make_model, lambda path: Sequential.load(path, custom={"Doubled": Doubled}), Sequential.save),
+    "model": Kind(make_model, lambda path: Sequential.load(path, custom_objects={"Doubled": Doubled}), Sequential.save),
     "checkpoint": Kind(lambda path: save_checkpoint(1, path), load_checkpoint, Trainer.save_checkpoint),
 }
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from minidl import Layer, Sequential, Trainer
-from minidl.callbacks import Checkpoint, EarlyStopping, WeightAverage
+from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
 
@@ -113,16 +113,16 @@ def checkpoints_in(folder):
 def run(kind, folder, threads, epochs, forget):
     """One process of a run: goes on where the last one was killed, and tells the digest at the end."""
     path = checkpoints_in(folder)
-    newest = Checkpoint.newest(path)
+    newest = Checkpoint.latest(path)
     if newest is None:
         trainer = new_trainer(kind)
     else:
-        trainer = Trainer.resume(newest, custom={c.__name__: c for c in (Noise, Momentum, falling)})
+        trainer = Trainer.resume(newest, custom_objects={c.__name__: c for c in (Noise, Momentum, falling)})
         if forget:
             trainer.steps().update.state["velocity"][:] = 0
     trainer.num_threads = threads
-    callbacks = [Ready(), Checkpoint(path, every_n_steps=5, keep=2)]
-    callbacks += [Slower(), WeightAverage(0.99)] if kind == "python" else [EarlyStopping(patience=epochs)]
+    callbacks = [Ready(), Checkpoint(path, every_n_steps=5, max_to_keep=2)]
+    callbacks += [Slower(), ExponentialMovingAverage(0.99)] if kind == "python" else [EarlyStopping(patience=epochs)]
     options = {"sample_weight": WEIGHTS, "validation_split": 0.1, "callbacks": callbacks, "verbose": 0}
     trainer.fit(X, Y, epochs, 24, **options)
     print(digest(trainer), flush=True)
@@ -150,7 +150,7 @@ def still_running(process, folder, window, rng):
     """Waits for the instant at which to kill a process; returns whether it has not come to its end before."""
     end = time.monotonic() + (math.inf if window is None else rng.uniform(*window))
     while process.poll() is None and time.monotonic() < end:
-        if window is None and Checkpoint.newest(checkpoints_in(folder)):
+        if window is None and Checkpoint.latest(checkpoints_in(folder)):
             break
         time.sleep(0.001)
     return process.poll() is None

@@ -362,7 +362,7 @@ def check_terminations(count, rng):
             if status != 128 + signal.SIGTERM:
                 findings.append(f"SIGTERM, {kind}: expected exit status 143, got {status}")
                 continue
-            said = told(Trainer.resume(path, custom={"Centre": Centre, "Heavy": Heavy}, num_threads=2))
+            said = told(Trainer.resume(path, custom_objects={"Centre": Centre, "Heavy": Heavy}, num_threads=2))
             told_of.add(said)
             findings += filter(None, [wrong_steps(kind, said)])
     states = f"{len(told_of)} different checkpoints"

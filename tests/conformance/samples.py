@@ -58,4 +58,4 @@ def save_checkpoint(seed, path: Path):
 
 def load_checkpoint(path: Path):
     """The trainer that goes on from there."""
-    return Trainer.resume(path, custom={"Falling": Falling})
+    return Trainer.resume(path, custom_objects={"Falling": Falling})

@@ -158,7 +158,7 @@ def fit(w):
     rng, n = w.rng, len(w.X)
     options = {
         "batch_size": int(rng.integers(2, 40)),
-        "accumulate": int(rng.integers(1, 3)),
+        "gradient_accumulation_steps": int(rng.integers(1, 3)),
         "shuffle": rng.random() < 0.8,
     }
     options["sample_weight"] = rng.uniform(0, 2, n) if rng.random() < 0.3 else None
@@ -166,8 +166,8 @@ def fit(w):
     if rng.random() < 0.3:
         options["validation_data"] = w.some()
     several = [callbacks.CSVLogger(w.path("csv")), callbacks.JSONLLogger(w.path("jsonl"))]
-    several += [callbacks.WeightAverage(0.9), callbacks.TimeLimit(60), callbacks.EarlyStopping("loss")]
-    several += [callbacks.Checkpoint(w.folder / "run-{epoch}.safetensors", keep=1)]
+    several += [callbacks.ExponentialMovingAverage(0.9), callbacks.TimeLimit(60), callbacks.EarlyStopping("loss")]
+    several += [callbacks.Checkpoint(w.folder / "run-{epoch}.safetensors", max_to_keep=1)]
     chosen = [one for one in several if rng.random() < 0.2]
     w.trainer.fit(w.X, w.y, int(rng.integers(0, 3)), callbacks=chosen, verbose=0, **options)
 
@@ -228,13 +228,13 @@ def freeze(w):
 def save_and_load(w):
     path = w.path()
     w.model.save(path)
-    same_predictions(w, Sequential.load(path, custom=CUSTOM), "a model, saved and loaded")
+    same_predictions(w, Sequential.load(path, custom_objects=CUSTOM), "a model, saved and loaded")
 
 
 def checkpoint_and_resume(w):
     path, (X, y) = w.path(), w.some()
     w.trainer.save_checkpoint(path)
-    twin = Trainer.resume(path, custom=CUSTOM, num_threads=3)
+    twin = Trainer.resume(path, custom_objects=CUSTOM, num_threads=3)
     same("the loss after a resume", w.trainer.train_batch(X, y), twin.train_batch(X, y))
     same_predictions(w, twin.model, "a trainer, and its checkpoint resumed, after a step")
 

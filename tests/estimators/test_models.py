@@ -99,22 +99,22 @@ def test_parameters_are_the_objects_that_were_given():
 def test_a_built_model_is_a_start_and_stays_as_it_is():
     model = Sequential(layers(), (4,), seed=9)
     model.layers[0].trainable = False
-    model.layers[3].lr_factor = 0.25
+    model.layers[3].lr_mult = 0.25
     before = {name: value.tobytes() for name, value in model.state_dict().items()}
     fitted = classifier(model).fit(X, Y)
     assert {name: value.tobytes() for name, value in model.state_dict().items()} == before
     copy = model[:]
-    assert not copy.layers[0].trainable and copy.layers[3].lr_factor == 0.25
+    assert not copy.layers[0].trainable and copy.layers[3].lr_mult == 0.25
     assert state(fitted) == by_trainer(fitted, copy)
     assert state(fitted)["0.weight"] == before["0.weight"] and state(fitted)["3.weight"] != before["3.weight"]
-    assert not fitted.model_.layers[0].trainable and fitted.model_.layers[3].lr_factor == 0.25
+    assert not fitted.model_.layers[0].trainable and fitted.model_.layers[3].lr_mult == 0.25
 
 
 def test_settings_of_layers_that_are_not_built_stay():
     given = layers()
-    given[0].trainable, given[3].lr_factor = False, 0.25
+    given[0].trainable, given[3].lr_mult = False, 0.25
     fitted = classifier(given).fit(X, Y)
-    assert not fitted.model_.layers[0].trainable and fitted.model_.layers[3].lr_factor == 0.25
+    assert not fitted.model_.layers[0].trainable and fitted.model_.layers[3].lr_mult == 0.25
     fresh = Sequential(layers(), (4,), fitted.trainer_.seed)
     assert state(fitted)["0.weight"] == fresh.state_dict()["0.weight"].tobytes()
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from minidl.callbacks import CSVLogger, WeightAverage
+from minidl.callbacks import CSVLogger, ExponentialMovingAverage
 from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.layers import Dense, Dropout, ReLU
 
@@ -92,7 +92,7 @@ def test_callbacks_see_the_trainer_and_may_stop_it(tmp_path):
         """Stops behind the second epoch."""
 
         def on_epoch_end(self, trainer, epoch, logs):
-            trainer.stop = epoch == 1
+            trainer.should_stop = epoch == 1
 
     fitted = classifier(epochs=9, callbacks=[CSVLogger(tmp_path / "log.csv"), Two()]).fit(X, Y)
     assert fitted.n_iter_ == 2
@@ -101,11 +101,11 @@ def test_callbacks_see_the_trainer_and_may_stop_it(tmp_path):
 
 
 def test_callbacks_that_write_into_the_model_come_before_early_stopping():
-    average = WeightAverage(0.9)
+    average = ExponentialMovingAverage(0.9)
     averaged = classifier(callbacks=[average]).fit(X, Y)
-    for name, value in average.averaged.items():
+    for name, value in average.averages.items():
         np.testing.assert_array_equal(averaged.model_.params[name].value, value)
-    stopped = classifier(callbacks=[WeightAverage(0.9)], early_stopping=True).fit(X, Y)
+    stopped = classifier(callbacks=[ExponentialMovingAverage(0.9)], early_stopping=True).fit(X, Y)
     assert bits(stopped) == bits(classifier(early_stopping=True).fit(X, Y))
 
 

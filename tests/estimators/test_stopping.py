@@ -38,7 +38,7 @@ def epochs_until(losses, tol, patience):
 )
 def test_the_plateau_is_the_naive_rule(losses, tol, patience):
     rule, trainer, seen = Plateau(tol, patience), FakeTrainer(), 0
-    while seen < len(losses) and not trainer.stop:
+    while seen < len(losses) and not trainer.should_stop:
         rule.on_epoch_end(trainer, seen, {"loss": losses[seen]})
         seen += 1
     assert seen == epochs_until(losses, tol, patience)

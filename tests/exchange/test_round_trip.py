@@ -99,11 +99,11 @@ def small():
 
 def test_settings_and_counters_come_back(tmp_path):
     model = small()
-    model.layers[2].trainable, model.layers[7].lr_factor = False, 0.5
+    model.layers[2].trainable, model.layers[7].lr_mult = False, 0.5
     model.layers[3].buffers["num_batches_tracked"][...] = 12
     export(model, tmp_path / "model.onnx")
     back = import_model(tmp_path / "model.onnx")
-    assert not back.layers[2].trainable and back.layers[7].lr_factor == 0.5 and back.seed == 5
+    assert not back.layers[2].trainable and back.layers[7].lr_mult == 0.5 and back.seed == 5
     assert back.state_dict()["3.num_batches_tracked"] == 12
 
 

@@ -140,7 +140,7 @@ def test_a_process_with_a_single_example_clips_it_as_the_others_would():
     def process(team):
         layers = [layer for _ in range(6) for layer in (Dense(9), Tanh())]
         model = Sequential([*layers, Dense(3)], (6,), seed=0, dtype="float64")
-        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), per_example_clip=0.05, distributed=team)
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), per_example_clip_norm=0.05, distributed=team)
         trainer.fit(X, y, epochs=3, batch_size=32, verbose=0)  # the last batch has 3 examples
         return b"".join(value.tobytes() for value in model.state_dict().values())
 

@@ -124,8 +124,8 @@ def test_it_is_of_the_row_however_that_comes_to_a_step(batch_size, shuffle, rng)
         (RandomCrop(0), ValueError, "size: expected at least 1, got 0"),
         (RandomCrop(2, padding=-1), ValueError, "padding: expected at least 0, got -1"),
         (RandomCrop(2.5), TypeError, "size: expected a whole number, got 2.5"),
-        (RandomShift(-1), ValueError, "most: expected at least 0, got -1"),
-        (RandomShift((1, 2, 3)), ValueError, "most: expected a number or a pair"),
+        (RandomShift(-1), ValueError, "max_shift: expected at least 0, got -1"),
+        (RandomShift((1, 2, 3)), ValueError, "max_shift: expected a number or a pair"),
         (RandomShift(2**40), ValueError, "first: expected numbers from -16777216"),
         (RandomCrop(2, padding=2**40), ValueError, "first: expected numbers from -16777216"),
     ],
@@ -144,4 +144,4 @@ def test_wants_an_image(layer):
 
 def test_how_they_show():
     assert repr(RandomCrop(32, padding=4)) == "RandomCrop(size=32, padding=4)"
-    assert [repr(RandomFlip()), repr(RandomShift(2))] == ["RandomFlip()", "RandomShift(most=2)"]
+    assert [repr(RandomFlip()), repr(RandomShift(2))] == ["RandomFlip()", "RandomShift(max_shift=2)"]

@@ -44,7 +44,7 @@ def test_of_agrees_with_numpy(kind, shape, rng):
     X = KINDS[kind](rng.integers(0, 256, shape, np.uint8))
     wide = np.asarray(X, "f8")
     axes = (0, *range(2, wide.ndim))
-    layer = Normalize.of(X)
+    layer = Normalize.from_data(X)
     np.testing.assert_allclose(layer.mean, wide.mean(axis=axes), rtol=1e-13)
     np.testing.assert_allclose(layer.std, wide.std(axis=axes), rtol=1e-9)
     assert json.loads(json.dumps(layer.config())) == layer.config()
@@ -56,7 +56,7 @@ def test_of_is_scikit_learns_standard_scaler(rng):
     X = rng.normal(size=(1000, 6)) * [1, 1e-8, 1e8, 1, 1, 1e-3] + [0, 1, 1e6, 0, 0, 1e5]
     X[:, 3], X[:, 4] = 0.1, -12345.678
     scaler = preprocessing.StandardScaler().fit(X)
-    layer = Normalize.of(X)
+    layer = Normalize.from_data(X)
     np.testing.assert_allclose(layer.mean, scaler.mean_, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose([std or 1.0 for std in layer.std], scaler.scale_, rtol=1e-7)
     assert layer.std[3:5] == [0.0, 0.0]
@@ -67,7 +67,7 @@ def test_of_is_scikit_learns_standard_scaler(rng):
 def test_many_chunks_are_one(rng):
     """Means far from zero, that change from chunk to chunk."""
     X = rng.normal(size=(3 * CHUNK // 128 + 5, 2, 8, 8)) + 1e4 + np.arange(3 * CHUNK // 128 + 5).reshape(-1, 1, 1, 1)
-    layer = Normalize.of(X)
+    layer = Normalize.from_data(X)
     np.testing.assert_allclose(layer.mean, X.mean(axis=(0, 2, 3)), rtol=1e-14)
     np.testing.assert_allclose(layer.std, X.std(axis=(0, 2, 3)), rtol=1e-12)
 
@@ -79,7 +79,7 @@ def test_a_memory_map_is_never_copied_whole(tmp_path, rng):
     expected = X.mean(axis=(0, 2, 3)), X.std(axis=(0, 2, 3))
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     tracemalloc.start()
-    layer = Normalize.of(mapped)
+    layer = Normalize.from_data(mapped)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_allclose([layer.mean, layer.std], expected, rtol=1e-10)
@@ -101,14 +101,14 @@ def test_a_memory_map_is_never_copied_whole(tmp_path, rng):
 )
 def test_data_that_makes_no_sense(X, error, said):
     with pytest.raises(error, match=said):
-        Normalize.of(X)
+        Normalize.from_data(X)
 
 
 # ---- in a model --------------------------------------------------------------------------------------
 def test_it_trains_and_is_saved(tmp_path, rng):
     X, y = rng.normal(size=(200, 4)) * [1, 1e3, 1e-3, 0] + [5, 6, 7, 8], rng.integers(0, 2, 200)
     X[:, 1] += 2e3 * y
-    model = Sequential([Normalize.of(X), Dense(2)], input_shape=(4,))
+    model = Sequential([Normalize.from_data(X), Dense(2)], input_shape=(4,))
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), ["accuracy"])
     assert trainer.fit(X, y, epochs=20, verbose=0)["accuracy"][-1] > 0.75
     model.save(tmp_path / "model.safetensors")

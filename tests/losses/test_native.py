@@ -66,9 +66,9 @@ def test_a_checkpoint_wants_its_class(log_cosh, tmp_path, rng):
     trainer = Trainer(Sequential([Dense(1)], (4,)), log_cosh(8), SGD(0.1))
     trainer.train_batch(X, y)
     trainer.save_checkpoint(tmp_path / "run.safetensors")
-    with pytest.raises(ValueError, match=r"pass custom=\{'LogCosh': LogCosh\}"):
+    with pytest.raises(ValueError, match=r"pass custom_objects=\{'LogCosh': LogCosh\}"):
         Trainer.resume(tmp_path / "run.safetensors")
-    other = Trainer.resume(tmp_path / "run.safetensors", custom={"LogCosh": log_cosh})
+    other = Trainer.resume(tmp_path / "run.safetensors", custom_objects={"LogCosh": log_cosh})
     assert other.loss.scratch == 8
     assert other.train_batch(X, y) == trainer.train_batch(X, y)
 

@@ -36,9 +36,9 @@ class Slowly:
         time.sleep(self.pause)
         while step == HELD and self.release is not None and not os.path.exists(self.release):
             time.sleep(0.01)
-        if step == 13 and self.deed == "stop from outside" and self.team.rank == self.team.ranks - 1:
+        if step == 13 and self.deed == "stop from outside" and self.team.rank == self.team.size - 1:
             self.outside.join()
-        if step == 11 and self.team.rank == self.team.ranks - 1:
+        if step == 11 and self.team.rank == self.team.size - 1:
             if self.deed == "raise in a callback":
                 raise ZeroDivisionError("something went wrong")
             if self.deed == "exit in a callback":
@@ -46,7 +46,7 @@ class Slowly:
             if self.deed == "fail in a step":
                 self.team.scatter = no_memory
             if self.deed == "stop":
-                trainer.stop = True
+                trainer.should_stop = True
             if self.deed == "stop from outside":  # as a signal handler does
                 self.outside = threading.Thread(target=setattr, args=(trainer, "stop", True))
                 self.outside.start()
@@ -64,7 +64,7 @@ def main(folder, deed="", pause="0", held=""):
     else:
         model = Sequential(lenet(), (1, 28, 28), seed=0)
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), ["accuracy"], distributed=team)
-    last = team.rank == team.ranks - 1
+    last = team.rank == team.size - 1
     if deed == "raise before" and last:
         raise ZeroDivisionError("something went wrong")
     if deed == "exit before" and last:

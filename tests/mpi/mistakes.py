@@ -15,7 +15,7 @@ from minidl.optimizers import SGD
 
 team = MPI() if __name__ == "__main__" else ALONE
 X, y = images(64)
-odd = team.rank == team.ranks - 1  # the rank that makes the mistake
+odd = team.rank == team.size - 1  # the rank that makes the mistake
 
 
 class Unseeded(Layer):
@@ -113,7 +113,7 @@ CASES = {
     "clip": lambda: fit(trainer(clip_norm=other(None, 1.0))),
     "shuffle": lambda: fit(shuffle=other(True, False)),
     "validation_split": lambda: fit(validation_split=other(0.2, 0.3)),
-    "accumulate": lambda: fit(accumulate=other(1, 2)),
+    "gradient_accumulation_steps": lambda: fit(gradient_accumulation_steps=other(1, 2)),
     "velocity": lambda: fit(pushed(trainer(optimizer=SGD(0.1, momentum=0.9)))),
     "steps": lambda: train_batch(20, steps=other(0, 3)),
     "rate": lambda: fit(callbacks=[Quicker()]),

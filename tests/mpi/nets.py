@@ -30,7 +30,7 @@ from minidl.utils.data import CHUNK
 class Looking:
     """In rank 0 alone: what looks at a trainer does not wait for the others."""
 
-    only_watches = True
+    rank_zero_only = True
 
     def on_epoch_end(self, trainer, epoch, logs):
         X, y = images(40)
@@ -78,9 +78,9 @@ CASES = {  # layers, dtype, arguments of the trainer, arguments of fit
     "lenet with few tiles": (lenet, "float32", {}, SMALL),
     "vgg": (vgg, "float32", {"optimizer": Adam(0.003)}, SOME),
     "vgg float64": (vgg, "float64", {"clip_norm": 0.5}, SMALL),
-    "vgg accumulating": (vgg, "float32", {}, {"batch_size": 16, "accumulate": 2}),
+    "vgg accumulating": (vgg, "float32", {}, {"batch_size": 16, "gradient_accumulation_steps": 2}),
     "dropout": (dropout, "float32", {}, SOME),
-    "examples clipped": (dropout, "float64", {"per_example_clip": 0.1}, SMALL),
+    "examples clipped": (dropout, "float64", {"per_example_clip_norm": 0.1}, SMALL),
     "noise in NumPy": (noisy, "float32", {}, SMALL),
 }
 

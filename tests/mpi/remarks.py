@@ -11,7 +11,7 @@ from minidl.optimizers import SGD
 
 
 class Watching:
-    only_watches = True
+    rank_zero_only = True
 
     def on_fit_begin(self, trainer):
         sys.stdout.write("watching\n")

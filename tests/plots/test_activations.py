@@ -99,7 +99,7 @@ def test_of_rows_there_are_only_the_maps():
 def test_the_first_examples_are_drawn():
     model, X = net(), batch(9)
     for most, n in ((4, 4), (1, 1), (20, 9)):
-        check_drawn(plots.feature_maps(model, X, most=most), X[:, 0], model[:2].predict(X[:n]))
+        check_drawn(plots.feature_maps(model, X, max_examples=most), X[:, 0], model[:2].predict(X[:n]))
 
 
 def test_a_memory_map_is_not_read_as_a_whole(tmp_path):
@@ -111,7 +111,7 @@ def test_a_memory_map_is_not_read_as_a_whole(tmp_path):
 
 def test_what_does_not_fit_into_a_figure():
     model, X = net(filters=128), batch(40)
-    figure = plots.feature_maps(model, X, 2, most=40, figure=Figure((3.3, 2.5)))
+    figure = plots.feature_maps(model, X, 2, max_examples=40, figure=Figure((3.3, 2.5)))
     check_readable(figure)
     shown = max(numbers(figure)) + 1
     assert f"the first {shown} of 128 channels" in title(figure)
@@ -144,7 +144,7 @@ def test_estimators():
         ({"X": np.zeros((1, 12, 12))}, r"one example alone is X\[np.newaxis\]"),
         ({"X": np.zeros((0, 1, 12, 12))}, "X: expected at least one example, got none"),
         ({"X": np.full((1, 1, 12, 12), np.nan)}, "X: expected finite numbers"),
-        ({"most": 0}, "most: expected at least 1"),
+        ({"max_examples": 0}, "max_examples: expected at least 1"),
         ({"model": Sequential([Conv2D(2, 3)])}, "model: expected a built one"),
         ({"model": "net"}, "model: expected a Sequential"),
         ({"model": Sequential([ReLU()], (1, 12, 12))}, "layer: expected a place, since the model has no convolution"),

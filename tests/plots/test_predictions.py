@@ -55,9 +55,9 @@ def test_the_surest_mistakes_come_first():
     check_worst(figure, chances, Y, 16)
     wrong = int((chances.argmax(axis=1) != Y).sum())
     assert title(figure) == f"{wrong} of 200 examples misclassified; the 16 of which the model is surest"
-    check_worst(plots.misclassified(model, X, Y, most=3), chances, Y, 3)
-    check_worst(plots.misclassified(model, X, Y, most=1000), chances, Y, 1000)
-    assert title(plots.misclassified(model, X, Y, most=1000)) == f"{wrong} of 200 examples misclassified"
+    check_worst(plots.misclassified(model, X, Y, max_examples=3), chances, Y, 3)
+    check_worst(plots.misclassified(model, X, Y, max_examples=1000), chances, Y, 1000)
+    assert title(plots.misclassified(model, X, Y, max_examples=1000)) == f"{wrong} of 200 examples misclassified"
 
 
 def test_labels_come_in_many_ways():
@@ -110,7 +110,7 @@ def test_class_names_as_they_are():
 
 
 def test_long_names_are_cut():
-    found = labels(plots.misclassified(net(), X, Y, LONG, most=60))
+    found = labels(plots.misclassified(net(), X, Y, LONG, max_examples=60))
     cut = {name for row in found for name in (row[0], row[2]) if name.endswith("…")}
     assert cut and all(any(long.startswith(name[:-1]) for long in LONG) for name in cut)
 
@@ -287,8 +287,8 @@ def test_a_regressor_does_not_classify():
 def test_more_refusals():
     with pytest.raises(ValueError, match="normalize: expected 'true', 'pred', 'all' or None, got 'rows'"):
         plots.confusion_matrix(net(), X, Y, normalize="rows")
-    with pytest.raises(ValueError, match="most: expected at least 1, got 0"):
-        plots.misclassified(net(), X, Y, most=0)
+    with pytest.raises(ValueError, match="max_examples: expected at least 1, got 0"):
+        plots.misclassified(net(), X, Y, max_examples=0)
     with pytest.raises(ValueError, match="image_shape: expected one of 36 numbers"):
         plots.misclassified(net(), X, Y, image_shape=(1, 5, 5))
 

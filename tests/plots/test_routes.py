@@ -64,10 +64,10 @@ def winners_by_numpy(pool, x):
     return np.array(found)
 
 
-def seen(model, X, y, layer, loss="mean_squared_error", most=3):
+def seen(model, X, y, layer, loss="mean_squared_error", max_examples=3):
     found = ways(model.layers)[layer]
     data = Supervised.accept(model, losses.get(loss), X, y)
-    return found[-1], routes(model, found, int(layer.split(".")[0]), data, losses.get(loss), most)
+    return found[-1], routes(model, found, int(layer.split(".")[0]), data, losses.get(loss), max_examples)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -204,7 +204,7 @@ class Reuses(Layer):
 def test_what_was_seen_stays():
     model = Sequential([Block(Reuses(), MaxPool2D(2)), Flatten(), Dense(2)], (1, 4, 4))
     X = RNG.random((5, 1, 4, 4)).astype("f4")
-    _, found = seen(model, X, RNG.random((5, 2)), "0.1", most=4)
+    _, found = seen(model, X, RNG.random((5, 2)), "0.1", max_examples=4)
     np.testing.assert_array_equal(found.x, X[:4])
 
 

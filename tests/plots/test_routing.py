@@ -83,7 +83,7 @@ def lines_are(lines, colour):
 @pytest.mark.parametrize("n", [1, 3])
 def test_maps_are_those_of_the_model(n, dtype):
     model, (X, y) = net(dtype=dtype), batch(20)
-    figure = plots.pool_routing(model, X, y, channel=2, most=n)
+    figure = plots.pool_routing(model, X, y, channel=2, max_examples=n)
     x, dy, dx = (a[:, 2] for a in by_hand(model, X, y))
     found = images(figure)
     assert len(found) == 3 * n + 2
@@ -97,7 +97,7 @@ def test_maps_are_those_of_the_model(n, dtype):
 
 def test_scales_are_each_examples_own_and_told():
     model, (X, y) = net(MaxPool2D(3, 1)), batch(9)
-    figure = plots.pool_routing(model, X, y, channel=1, most=2)
+    figure = plots.pool_routing(model, X, y, channel=1, max_examples=2)
     x, dy, dx = (a[:, 1] for a in by_hand(model, X, y))
     (axes,) = figure.axes
     for i in range(2):
@@ -306,12 +306,12 @@ def test_it_can_be_read(size, pool, side, n, most):
     X, y = batch(min(n, 70), side)
     X, y = np.resize(X, (n, *X.shape[1:])), np.resize(y, n)
     model = net(type(pool)(**pool.config()), side=side)
-    check_readable(plots.pool_routing(model, X, y, most=most, figure=figure_of(size)))
+    check_readable(plots.pool_routing(model, X, y, max_examples=most, figure=figure_of(size)))
 
 
 def test_many_examples_are_as_many_as_fit():
     model, (X, y) = net(), batch(30)
-    shown = [text for text in labels(plots.pool_routing(model, X, y, most=30)) if text.startswith("example")]
+    shown = [text for text in labels(plots.pool_routing(model, X, y, max_examples=30)) if text.startswith("example")]
     assert shown == [f"example {i}" for i in range(8)]
     figure = Figure((1.5, 4))
     assert [t for t in labels(plots.pool_routing(model, X, y, figure=figure)) if "example " in t] == ["example 0"]
@@ -329,7 +329,7 @@ def test_many_examples_are_as_many_as_fit():
         ({"model": "net"}, "model: expected a Sequential"),
         ({"channel": 5}, "channel: expected a number from 0 to 4, got 5"),
         ({"channel": -1}, "channel: expected at least 0"),
-        ({"most": 0}, "most: expected at least 1"),
+        ({"max_examples": 0}, "max_examples: expected at least 1"),
         ({"region": (0, 0, 9, 2)}, "region: expected .* within 8 x 8 cells"),
         ({"X": np.zeros((3, 1, 8, 9))}, r"X: expected shape \(n, 1, 8, 8\)"),
         ({"X": np.full((3, 1, 8, 8), np.nan)}, "X: expected finite numbers"),

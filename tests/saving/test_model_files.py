@@ -67,7 +67,7 @@ CUSTOM = {"Gain": Gain}
 
 def test_a_model_comes_back_as_it_was(model, path, rng):
     model.save(path)
-    twin = Sequential.load(path, custom=CUSTOM)
+    twin = Sequential.load(path, custom_objects=CUSTOM)
     assert repr(twin) == repr(model)
     assert (twin.input_shape, twin.seed, twin.dtype) == (model.input_shape, model.seed, model.dtype)
     X = rng.standard_normal((19, 2, 8, 8))
@@ -122,12 +122,12 @@ def test_an_argument_that_no_file_can_hold_is_named(path):
 
 def test_classes_that_are_missing_are_named(model, path):
     model.save(path)
-    with pytest.raises(FileError, match=rf"^{path}: .*custom=\{{'Gain': Gain\}}"):
+    with pytest.raises(FileError, match=rf"^{path}: .*custom_objects=\{{'Gain': Gain\}}"):
         Sequential.load(path)
-    with pytest.raises(TypeError, match="custom: expected classes and functions by name"):
-        Sequential.load(path, custom=[Gain])
+    with pytest.raises(TypeError, match="custom_objects: expected classes and functions by name"):
+        Sequential.load(path, custom_objects=[Gain])
     with pytest.raises(FileError, match="layers: expected Layer objects, got 3 at place 5"):
-        Sequential.load(path, custom={"Gain": Three})
+        Sequential.load(path, custom_objects={"Gain": Three})
 
 
 # ---- files that hold other things than a model
@@ -233,7 +233,7 @@ def test_what_an_op_was_built_with_is_what_is_saved(path):
     model.layers[1].start = 7.0
     model.save(path)
     x = np.ones((1, 3))
-    for other in (Sequential.load(path, custom=CUSTOM), copy.copy(model), model[:]):
+    for other in (Sequential.load(path, custom_objects=CUSTOM), copy.copy(model), model[:]):
         assert other.predict(x).tobytes() == model.predict(x).tobytes()
         assert (other.layers[0].scale, other.layers[1].start) == (2.0, 7.0)
 

@@ -66,7 +66,7 @@ def test_objects_and_functions():
 def test_a_users_class_never_loads_as_ours_nor_ours_as_his():
     mine = type("Dense", (Mine,), {"__init__": Mine.__init__})
     recipe = Recipes(OURS).encode([mine(), Dense(2)], "value")
-    with pytest.raises(ValueError, match=r"custom={'Dense': Dense}"):
+    with pytest.raises(ValueError, match=r"custom_objects={'Dense': Dense}"):
         decode(recipe, OURS, {})
     first, second = decode(recipe, OURS, {"Dense": mine})
     assert (type(first), type(second)) == (mine, Dense)
@@ -136,7 +136,7 @@ def test_a_layer_that_holds_itself_is_refused():
 
 def test_missing_names_are_told_together():
     recipe = Recipes(OURS).encode([Mine(Holder(my_loss))], "value")
-    with pytest.raises(ValueError, match=r"custom={'Holder': Holder, 'Mine': Mine, 'my_loss': my_loss}"):
+    with pytest.raises(ValueError, match=r"custom_objects={'Holder': Holder, 'Mine': Mine, 'my_loss': my_loss}"):
         decode(recipe, OURS, {})
     with pytest.raises(TypeError, match="expected the class Mine, got <function"):
         decode(recipe, OURS, CUSTOM | {"Mine": my_loss})
@@ -164,7 +164,7 @@ def test_too_many_layers_are_refused():
 
 @pytest.mark.parametrize("custom", [[Mine], "Mine", {"Mine": "Mine"}, {1: Mine}, {"Mine": None}], ids=repr)
 def test_custom_is_names_and_what_they_mean(custom):
-    with pytest.raises(TypeError, match="custom: expected classes and functions by name"):
+    with pytest.raises(TypeError, match="custom_objects: expected classes and functions by name"):
         checked_custom(custom)
     assert checked_custom(None) == {} and checked_custom({"Mine": Mine}) == {"Mine": Mine}
 

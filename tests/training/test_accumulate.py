@@ -64,7 +64,7 @@ def test_equals_the_large_batch(loss, weights, dtype):
     options = {"sample_weight": weights, "clip": {"clip_norm": 0.5, "clip_value": 0.1}}
     large, small = net(dtype=dtype), net(dtype=dtype)
     whole = fitted(large, loss, batch_size=48, **options)
-    parts = fitted(small, loss, batch_size=16, accumulate=3, **options)
+    parts = fitted(small, loss, batch_size=16, gradient_accumulation_steps=3, **options)
     assert whole.step == parts.step == 6
     assert same(large, small)
     assert whole.history["loss"] == parts.history["loss"]
@@ -73,7 +73,7 @@ def test_equals_the_large_batch(loss, weights, dtype):
 def test_layers_in_numpy_see_the_batches():
     layer = Same()
     model, large = net([layer], "float64"), net([Same()], "float64")
-    trainer = fitted(model, batch_size=16, accumulate=3)
+    trainer = fitted(model, batch_size=16, gradient_accumulation_steps=3)
     assert layer.sizes == [16] * 6 + [14] + [16] * 6 + [14]
     assert trainer.step == 6
     fitted(large, batch_size=48)
@@ -89,7 +89,7 @@ def test_random_numbers_of_layers_in_numpy_differ_between_batches():
             seen.append(self.rng.standard_normal(3).tolist())
             return x
 
-    fitted(net([Noted()]), batch_size=16, accumulate=3)
+    fitted(net([Noted()]), batch_size=16, gradient_accumulation_steps=3)
     assert len({tuple(draw) for draw in seen}) == len(seen) == 14
 
 
@@ -125,7 +125,7 @@ def test_batch_statistics_are_those_of_each_batch(extra):
                 here = slice(a, min(a + 16, end))
                 ((cross_entropy(other(x[here]), y[here], reduction="none") * w[here]).sum() / total).backward()
             optimizer.step()
-    fitted(model, batch_size=16, accumulate=3, shuffle=False, sample_weight=WEIGHTS)
+    fitted(model, batch_size=16, gradient_accumulation_steps=3, shuffle=False, sample_weight=WEIGHTS)
     found = other.state_dict()
     for name, value in model.state_dict().items():
         np.testing.assert_allclose(value, found[name].numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
@@ -137,7 +137,7 @@ def test_threads_do_not_change_a_bit(extra):
     for threads in (1, 2, 3):
         model = net([cls() for cls in extra])
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.05), num_threads=threads, clip_norm=0.3)
-        trainer.fit(X, Y, batch_size=20, accumulate=2, verbose=0)
+        trainer.fit(X, Y, batch_size=20, gradient_accumulation_steps=2, verbose=0)
         nets.append(model)
     assert same(nets[0], nets[1]) and same(nets[0], nets[2])
 
@@ -145,7 +145,7 @@ def test_threads_do_not_change_a_bit(extra):
 @pytest.mark.parametrize("extra", [[], [BatchNorm2D]])
 @pytest.mark.parametrize("at", [0, 2, 3])
 def test_a_resume_has_the_same_bits(extra, at, tmp_path):
-    options = {"epochs": 2, "batch_size": 16, "accumulate": 3, "verbose": 0}
+    options = {"epochs": 2, "batch_size": 16, "gradient_accumulation_steps": 3, "verbose": 0}
 
     class Stop:
         def on_step_end(self, trainer, step, loss):
@@ -162,8 +162,8 @@ def test_a_resume_has_the_same_bits(extra, at, tmp_path):
     broken.save_checkpoint(tmp_path / "c.safetensors")
     again = Trainer.resume(tmp_path / "c.safetensors")
     assert (again.clip_norm, again.clip_value) == (0.3, 0.1)
-    with pytest.raises(ValueError, match="accumulate: expected 3"):
-        again.fit(X, Y, **{**options, "accumulate": 2})
+    with pytest.raises(ValueError, match="gradient_accumulation_steps: expected 3"):
+        again.fit(X, Y, **{**options, "gradient_accumulation_steps": 2})
     again.fit(X, Y, **options)
     assert same(whole.model, again.model)
 
@@ -193,10 +193,10 @@ def test_limits_that_make_no_sense(name, value, error):
 @pytest.mark.parametrize("value", [0, 1.5, None])
 def test_accumulate_is_a_number_of_batches(value):
     with pytest.raises((TypeError, ValueError), match=r"^accumulate: "):
-        fitted(net(), accumulate=value)
+        fitted(net(), gradient_accumulation_steps=value)
 
 
 def test_a_batch_too_small_for_batch_norm_is_refused():
     model = Sequential([Flatten(), Dense(4), BatchNorm1D(), ReLU(), Dense(3)], SHAPE)
     with pytest.raises(ValueError, match="layer 2, BatchNorm1D: expected at least 2 examples"):
-        fitted(model, X=X[:49], batch_size=16, accumulate=3)
+        fitted(model, X=X[:49], batch_size=16, gradient_accumulation_steps=3)

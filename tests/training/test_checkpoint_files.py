@@ -104,4 +104,4 @@ def test_a_state_that_could_not_be_saved_again_is_refused(path):
     config["remembered"]["dict"][0][1]["object"][1]["dict"][0][1] = "../../etc/passwd"
     safetensors_file.write(path, checkpoints.KIND, config, tensors)
     with pytest.raises(FileError, match="cannot resume from this checkpoint"):
-        Trainer.resume(path, custom={"Careful": Careful})
+        Trainer.resume(path, custom_objects={"Careful": Careful})

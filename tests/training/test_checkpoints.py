@@ -46,7 +46,7 @@ def test_resumed_at_each_of_the_first_40_steps(path, kind, dtype):
     expected = everything(whole)
     for step in range(40):
         broken_off(MAKERS[kind](dtype), step, **fit).save_checkpoint(path)
-        trainer = Trainer.resume(path, custom=CUSTOM, num_threads=1 + step % (3 if kind == "native" else 2))
+        trainer = Trainer.resume(path, custom_objects=CUSTOM, num_threads=1 + step % (3 if kind == "native" else 2))
         assert trainer.step == step + 1
         trainer.fit(X, Y, **fit)
         assert everything(trainer) == expected, step
@@ -63,7 +63,7 @@ def test_what_callbacks_remember_goes_on(path, kind):
     whole.fit(X, Y, **FIT, callbacks=[Counts()])
     for step in (0, 10, 11, 12, 13, 37):
         broken_off(maker(), step, callbacks=[Counts(), Checkpoint(path, every_n_steps=1)])
-        trainer = Trainer.resume(path, custom=CUSTOM)
+        trainer = Trainer.resume(path, custom_objects=CUSTOM)
         trainer.fit(X, Y, **FIT, callbacks=[Counts(), Checkpoint(path, every_n_steps=1)])
         assert everything(trainer) == everything(whole), step
 
@@ -93,7 +93,7 @@ def test_each_optimizer_and_schedule_resumed_at_each_of_the_first_20_steps(path,
     whole.fit(X, Y, **fit)
     for step in range(20):
         broken_off(trainer_of(), step, **fit).save_checkpoint(path)
-        trainer = Trainer.resume(path, custom={"Draws": Draws}, num_threads=1 + step % 3)
+        trainer = Trainer.resume(path, custom_objects={"Draws": Draws}, num_threads=1 + step % 3)
         assert repr(trainer.optimizer) == repr(optimizer)
         assert trainer.steps().update.steps == step + 1
         trainer.fit(X, Y, **fit)
@@ -194,7 +194,7 @@ def test_saved_after_the_fit_nothing_is_left_to_do(path, kind):
     whole.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
     whole.save_checkpoint(path)
     for _ in range(2):
-        trainer = Trainer.resume(path, custom=CUSTOM)
+        trainer = Trainer.resume(path, custom_objects=CUSTOM)
         assert trainer.interrupted is None
         trainer.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
         assert everything(trainer) == everything(whole)
@@ -230,7 +230,7 @@ def test_saved_after_more_steps_or_at_will_the_fit_is_forgotten(path):
 def test_a_stop_is_not_forgotten(path):
     class Stop:
         def on_step_end(self, trainer, step, loss):
-            trainer.stop = step >= 20
+            trainer.should_stop = step >= 20
 
     whole = native()
     whole.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
@@ -344,7 +344,7 @@ def test_whatever_an_optimizer_and_its_schedule_remember(path, optimizer):
     whole = trainer_of()
     whole.fit(X, Y, **FIT)
     broken_off(trainer_of(), 11).save_checkpoint(path)
-    trainer = Trainer.resume(path, custom={c.__name__: c for c in (Norms, Warm, Plateau)})
+    trainer = Trainer.resume(path, custom_objects={c.__name__: c for c in (Norms, Warm, Plateau)})
     trainer.fit(X, Y, **FIT)
     assert everything(trainer) == everything(whole)
 
@@ -362,10 +362,10 @@ def test_a_seed_that_was_changed_is_the_one_that_counts(path):
 # ---- refused
 def test_what_is_missing_in_custom_is_told_all_at_once(path):
     broken_off(staged(), 3).save_checkpoint(path)
-    with pytest.raises(ValueError, match=r"custom: .*'AdamByHand'.*'Draws'.*'Schedule'.*'largest'.*'squares'"):
+    with pytest.raises(ValueError, match=r"custom_objects: .*'AdamByHand'.*'Draws'.*'Schedule'.*'largest'.*'squares'"):
         Trainer.resume(path)
-    with pytest.raises(ValueError, match=r"custom={'squares': squares}"):
-        Trainer.resume(path, custom={name: part for name, part in CUSTOM.items() if name != "squares"})
+    with pytest.raises(ValueError, match=r"custom_objects={'squares': squares}"):
+        Trainer.resume(path, custom_objects={name: part for name, part in CUSTOM.items() if name != "squares"})
 
 
 def test_a_model_with_other_layers_is_refused_and_stays(path):
@@ -443,7 +443,7 @@ def test_an_unbuilt_model_stays_unbuilt_where_a_resume_is_refused(path):
     broken_off(staged(), 3).save_checkpoint(path)
     model = Sequential([Conv2D(2, 3), Draws(), Flatten(), Dense(3)])
     with pytest.raises(FileError):
-        Trainer.resume(path, model=model, custom=CUSTOM | {"AdamByHand": half})
+        Trainer.resume(path, model=model, custom_objects=CUSTOM | {"AdamByHand": half})
     assert model.network is None
 
 

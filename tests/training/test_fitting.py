@@ -111,7 +111,7 @@ def test_layouts_and_byte_order_do_not_make_other_data(path):
 class Keyed(Counts):
     """Told apart by what the user says; its repr changes with every step, as that of a dataclass."""
 
-    only_watches = True
+    rank_zero_only = True
 
     def __init__(self, state_key):
         super().__init__()
@@ -135,9 +135,9 @@ def test_a_checkpoint_may_write_to_another_place_or_be_left_out(path, tmp_path):
     whole.fit(X, Y, **FIT)
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
-    broken_off(native(), 16, callbacks=[Checkpoint(old / "{step}", every_n_steps=1, keep=3)])
+    broken_off(native(), 16, callbacks=[Checkpoint(old / "{step}", every_n_steps=1, max_to_keep=3)])
     old.rename(new)
-    for callbacks in ([], [Checkpoint(path)], [Checkpoint(new / "{step}", every_n_steps=1, keep=3)]):
+    for callbacks in ([], [Checkpoint(path)], [Checkpoint(new / "{step}", every_n_steps=1, max_to_keep=3)]):
         trainer = Trainer.resume(new / "17")
         trainer.fit(X, Y, **FIT, callbacks=callbacks)
         assert everything(trainer) == everything(whole)
@@ -192,7 +192,7 @@ def test_a_rate_that_a_step_changes_counts_for_the_next(path):
         trainer.fit(X, Y, **FIT, callbacks=callbacks)
         assert everything(trainer) == everything(trainers[0])
     broken_off(decaying(), 16).save_checkpoint(path)
-    resumed = Trainer.resume(path, custom={"Decays": Decays})
+    resumed = Trainer.resume(path, custom_objects={"Decays": Decays})
     resumed.fit(X, Y, **FIT)
     assert everything(resumed) == everything(trainers[0])
     by_hand = decaying()

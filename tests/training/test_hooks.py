@@ -86,7 +86,7 @@ def test_several_callbacks_are_called_one_after_the_other():
 
 def test_stop_in_the_middle_of_an_epoch():
     def stop(trainer, step, loss):
-        trainer.stop = step == 3
+        trainer.should_stop = step == 3
 
     trainer, recorder = trainer_of(), Recorder()
     history = trainer.fit(X, Y, epochs=9, batch_size=8, verbose=0, callbacks=[hook("on_step_end", stop), recorder])

@@ -100,7 +100,7 @@ def test_metrics_are_set_as_the_constructor_takes_them():
 
 
 @pytest.mark.parametrize(
-    "place", ["epoch", "step", "seed", "clip_norm", "clip_value", "per_example_clip", "optimizer.lr", "model.seed"]
+    "place", ["epoch", "step", "seed", "clip_norm", "clip_value", "per_example_clip_norm", "optimizer.lr", "model.seed"]
 )
 def test_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
     for value in ODD:

@@ -300,7 +300,7 @@ def test_frozen_layers_have_no_gradients():
 
 
 class Coupled(Doubled):
-    least_examples = 2
+    min_batch_size = 2
 
     def forward(self, x, training):
         return x - x.mean(axis=0) if training else x
@@ -312,7 +312,7 @@ def test_a_layer_in_numpy_that_couples_examples_is_refused_even_if_it_is_frozen(
     for trainable in (True, False):
         trainer.model.layers[0].trainable = trainable
         with pytest.raises(
-            ValueError, match=r"layer 0, Coupled: .* this one has least_examples=2, so no example has a"
+            ValueError, match=r"layer 0, Coupled: .* this one has min_batch_size=2, so no example has a"
         ):
             trainer.per_example_gradients(X, y)
 

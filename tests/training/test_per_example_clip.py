@@ -1,4 +1,4 @@
-"""per_example_clip: each example's gradient is clipped before they are summed."""
+"""per_example_clip_norm: each example's gradient is clipped before they are summed."""
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def python_loss(scores, y):
 def trainer_of(most, layers=native, optimizer=None, loss="softmax_cross_entropy", dtype="float64", **options):
     model = Sequential(layers(), SHAPE, seed=1, dtype=dtype)
     optimizer = SGD(0.3, momentum=0.9) if optimizer is None else optimizer
-    return Trainer(model, loss, optimizer, seed=2, per_example_clip=most, **options)
+    return Trainer(model, loss, optimizer, seed=2, per_example_clip_norm=most, **options)
 
 
 def weights_of(trainer):
@@ -119,7 +119,7 @@ def test_other_limits_come_afterwards():
 def test_accumulated_batches_are_one():
     whole, parts = trainer_of(0.3), trainer_of(0.3)
     whole.fit(X, Y, batch_size=48, verbose=0)
-    parts.fit(X, Y, batch_size=16, accumulate=3, verbose=0)
+    parts.fit(X, Y, batch_size=16, gradient_accumulation_steps=3, verbose=0)
     assert_same(whole, parts)
 
 
@@ -128,12 +128,12 @@ def test_it_may_change_between_two_fits():
     changed.fit(X, Y, verbose=0)
     fresh.model.load_state_dict(weights_of(changed))
     fresh.step, fresh.epoch = changed.step, changed.epoch
-    changed.per_example_clip = 0.2
+    changed.per_example_clip_norm = 0.2
     for trainer in (changed, fresh):
         trainer.fit(X, Y, verbose=0)
     assert_same(changed, fresh)
-    changed.per_example_clip = None
-    assert changed.per_example_clip is None
+    changed.per_example_clip_norm = None
+    assert changed.per_example_clip_norm is None
 
 
 class Noise(Layer):
@@ -150,7 +150,7 @@ def test_a_layer_in_numpy_draws_the_same_for_norm_and_step(n, accumulate):
     trainer = trainer_of(0.1, lambda: [Noise(), Flatten(), Dense(CLASSES)], SGD(1.0))
     x, y = np.repeat(X[:1], n * accumulate, axis=0), np.repeat(Y[:1], n * accumulate)
     before = weights_of(trainer)
-    trainer.fit(x, y, batch_size=n, accumulate=accumulate, verbose=0)
+    trainer.fit(x, y, batch_size=n, gradient_accumulation_steps=accumulate, verbose=0)
     moved = np.sqrt(sum(np.square(value - before[name]).sum() for name, value in weights_of(trainer).items()))
     assert 0 < moved <= 0.1 * (1 + 1e-9)
 
@@ -162,7 +162,7 @@ def test_a_layer_in_numpy_that_draws_and_learns_is_refused():
 
     trainer = trainer_of(0.1, lambda: [Learning(), Flatten(), Dense(CLASSES)])
     before = weights_of(trainer)
-    with pytest.raises(ValueError, match=r"per_example_clip: expected no random numbers .* Learning draws"):
+    with pytest.raises(ValueError, match=r"per_example_clip_norm: expected no random numbers .* Learning draws"):
         trainer.fit(X, Y, verbose=0)
     assert trainer.step == 0 and all(np.array_equal(v, before[name]) for name, v in weights_of(trainer).items())
 
@@ -198,7 +198,7 @@ def test_a_checkpoint_keeps_it_and_a_resumed_fit_is_the_whole_one(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, epochs=3, batch_size=20, verbose=0, callbacks=[Stop()])
     resumed = Trainer.resume(tmp_path / "half")
-    assert resumed.per_example_clip == 0.2
+    assert resumed.per_example_clip_norm == 0.2
     resumed.fit(X, Y, epochs=3, batch_size=20, verbose=0)
     assert_same(whole, resumed)
 
@@ -234,9 +234,9 @@ def test_a_gradient_that_is_no_number_stops_the_fit_before_the_update():
 
 @pytest.mark.parametrize("most", [0, -1, np.nan, np.inf, "1", True, [1]])
 def test_what_is_no_limit_is_refused(most):
-    with pytest.raises((TypeError, ValueError), match="per_example_clip: expected"):
+    with pytest.raises((TypeError, ValueError), match="per_example_clip_norm: expected"):
         trainer_of(most)
     trainer = trainer_of(0.5)
-    with pytest.raises((TypeError, ValueError), match="per_example_clip: expected"):
-        trainer.per_example_clip = most
-    assert trainer.per_example_clip == 0.5
+    with pytest.raises((TypeError, ValueError), match="per_example_clip_norm: expected"):
+        trainer.per_example_clip_norm = most
+    assert trainer.per_example_clip_norm == 0.5

@@ -73,7 +73,7 @@ def test_a_trainer_whose_model_is_not_built(way):
 
     trainer, copied = make(), way(make())
     assert (copied.num_threads, copied.seed) == (2, 8)
-    assert (copied.clip_norm, copied.clip_value, copied.per_example_clip) == (1.0, 0.5, 0.25)
+    assert (copied.clip_norm, copied.clip_value, copied.per_example_clip_norm) == (1.0, 0.5, 0.25)
     assert copied.model.network is None and list(copied.metrics) == ["accuracy"]
     for one in (trainer, copied):
         one.fit(X.reshape(90, 36), Y, **FIT)
@@ -83,12 +83,12 @@ def test_a_trainer_whose_model_is_not_built(way):
 
 def test_settings_of_trainer_and_layers_come_along():
     trainer = normed()
-    trainer.model.layers[0].trainable, trainer.model.layers[4].lr_factor = False, 0.5
+    trainer.model.layers[0].trainable, trainer.model.layers[4].lr_mult = False, 0.5
     trainer.num_threads, trainer.clip_norm = 2, 3.0
     trainer.fit(X, Y, **FIT)
     copied = copy.deepcopy(trainer)
     assert (copied.num_threads, copied.clip_norm, copied.clip_value) == (2, 3.0, None)
-    assert not copied.model.layers[0].trainable and copied.model.layers[4].lr_factor == 0.5
+    assert not copied.model.layers[0].trainable and copied.model.layers[4].lr_mult == 0.5
 
 
 def test_a_class_derived_from_trainer_stays_one():

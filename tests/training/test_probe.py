@@ -96,10 +96,10 @@ NETS = {
 @pytest.mark.parametrize("optimizer", [lambda: SGD(0.01, momentum=0.9), Adam, lambda: Lion(0.01)])
 @pytest.mark.parametrize("net", NETS)
 def test_an_update_is_that_of_the_next_step(net, optimizer, dtype):
-    clip = {"clip_norm": 0.5, "clip_value": 0.1, "per_example_clip": None if net == "batch norm" else 2.0}
+    clip = {"clip_norm": 0.5, "clip_value": 0.1, "per_example_clip_norm": None if net == "batch norm" else 2.0}
     trainer = trainer_of(NETS[net](), optimizer(), dtype=dtype, **clip)
     if not isinstance(trainer.optimizer, Lion):
-        trainer.model.layers[-1].lr_factor = 0.5
+        trainer.model.layers[-1].lr_mult = 0.5
     x, y = X[:64], Y[:64]
     for _ in range(3):
         trainer.train_batch(x, y)
@@ -192,7 +192,7 @@ def state(trainer):
         {name: array.tobytes() for name, array in trainer.model.state_dict().items()},
         network.parameters.grads.tobytes(),
         {name: np.asarray(array).tobytes() for name, array in {**memory, **own}.items()},
-        (trainer.step, trainer.epoch, trainer.stop, trainer.late, repr(trainer.optimizer.lr)),
+        (trainer.step, trainer.epoch, trainer.should_stop, trainer.late, repr(trainer.optimizer.lr)),
         {name: values for name, values in trainer.history.items() if "_per_" not in name},
         np.random.get_state()[1].tobytes(),  # noqa: NPY002
     )
@@ -258,7 +258,7 @@ def test_training_goes_on_with_the_same_bits(training):
             on_epoch_begin = on_step_end = on_epoch_end = on_fit_end = look
 
         trainer = TRAININGS[training]()
-        trainer.model.layers[2].lr_factor = 0.5 if training != "own" else 1.0
+        trainer.model.layers[2].lr_mult = 0.5 if training != "own" else 1.0
         trainer.train_batch(X[:64], Y[:64])
         Reports().look(trainer)
         callbacks = [Reports()]

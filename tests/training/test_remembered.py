@@ -110,7 +110,7 @@ def test_an_optimizer_in_an_optimizer_goes_on(tmp_path, optimizer):
     whole = trainer_of(optimizer())
     whole.fit(X, Y, **FIT)
     broken_off(trainer_of(optimizer()), 13).save_checkpoint(tmp_path / "ck")
-    resumed = Trainer.resume(tmp_path / "ck", custom=CUSTOM)
+    resumed = Trainer.resume(tmp_path / "ck", custom_objects=CUSTOM)
     resumed.fit(X, Y, **FIT)
     assert everything(resumed) == everything(whole)
 

@@ -74,7 +74,16 @@ HEALTHY = {
         *(Residual(Conv2D(16, 3, padding=1), BatchNorm2D(), ReLU()), GlobalAvgPool2D(), Dense(10)),
     ],
     "augmented": lambda: [
-        *(Normalize.of(X), RandomShift(1), Conv2D(8, 3), Hardswish(), Flatten(), Dropout(0.2), Dense(64), ReLU()),
+        *(
+            Normalize.from_data(X),
+            RandomShift(1),
+            Conv2D(8, 3),
+            Hardswish(),
+            Flatten(),
+            Dropout(0.2),
+            Dense(64),
+            ReLU(),
+        ),
         Dense(10),
     ],
 }
@@ -201,7 +210,7 @@ def test_updates_that_are_small_for_another_reason_have_another_finding():
 def test_layers_that_are_frozen_have_no_updates():
     trainer = trainer_of(mlp(64, 32), SGD(1e-7))
     trainer.model.layers[2].trainable = False
-    trainer.model.layers[4].lr_factor = 0
+    trainer.model.layers[4].lr_mult = 0
     trainer.fit(X, Y, epochs=3, verbose=0)
     assert [f.layer for f in trainer.report()] == ["layer 6, Dense"]
     trainer.model.trainable = False

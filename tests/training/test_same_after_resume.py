@@ -129,7 +129,7 @@ def test_it_goes_on_with_the_same_bits(optimizer, change, tmp_path):
     trainer.save_checkpoint(tmp_path / "a")
     resumed = Trainer.resume(
         tmp_path / "a",
-        custom={kind.__name__: kind for kind in (Plain, Around, Warm, Holds, Function)} | {"steady": steady},
+        custom_objects={kind.__name__: kind for kind in (Plain, Around, Warm, Holds, Function)} | {"steady": steady},
     )
     assert vars(resumed.optimizer).keys() == vars(trainer.optimizer).keys()
     for _ in range(4):
@@ -180,7 +180,7 @@ def test_two_objects_may_be_made_with_one_list(tmp_path):
 
     trained(Holder(milestones=[3, 4])).save_checkpoint(tmp_path / "a")
     custom = {"Holder": Holder, "Milestones": Milestones}
-    assert Trainer.resume(tmp_path / "a", custom=custom).optimizer.parts[1].milestones == [3, 4]
+    assert Trainer.resume(tmp_path / "a", custom_objects=custom).optimizer.parts[1].milestones == [3, 4]
 
 
 # ---- where the fit stands

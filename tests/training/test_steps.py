@@ -344,11 +344,24 @@ def test_a_staged_step_that_breaks_off_leaves_the_buffers(fails, accumulate):
 
     trainer, twin = trainer_of(fails=fails, at=3 if accumulate == 1 else 8), trainer_of()
     for one in (trainer, twin):
-        one.fit(X[:30], Y[:30], batch_size=15 // accumulate, accumulate=accumulate, shuffle=False, verbose=0)
+        one.fit(
+            X[:30],
+            Y[:30],
+            batch_size=15 // accumulate,
+            gradient_accumulation_steps=accumulate,
+            shuffle=False,
+            verbose=0,
+        )
     buffers = [name for name in trainer.model.state_dict() if name not in trainer.model.params]
     assert buffers == ["1.running_mean", "1.running_var", "1.num_batches_tracked", "2.mean"]
     with pytest.raises(FloatingPointError if fails == "finite" else RuntimeError):
-        trainer.fit(X[30:], Y[30:].astype(np.int8), batch_size=15 // accumulate, accumulate=accumulate, verbose=0)
+        trainer.fit(
+            X[30:],
+            Y[30:].astype(np.int8),
+            batch_size=15 // accumulate,
+            gradient_accumulation_steps=accumulate,
+            verbose=0,
+        )
     assert weights(trainer.model) == weights(twin.model) and trainer.step == 2
 
 

@@ -93,7 +93,7 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
     """A validation loss that has been rising since its best epoch, while training went on falling."""
     losses, validation = _series(probe, "loss", "val_loss")
     if (
-        probe.guessing is None or len(losses) < thresholds.LEAST_EPOCHS or probe.learner.stop
+        probe.guessing is None or len(losses) < thresholds.LEAST_EPOCHS or probe.learner.should_stop
     ):  # stopped early: all is well
         return
     if not _is_apart(probe, validation):

@@ -145,10 +145,10 @@ class Probe:
     def _clipped(self, places: Index) -> Array:
         """The weights of a batch, times what clips its examples one by one."""
         learner, weights = self.learner, self.weights[places]
-        if learner.per_example_clip is None:
+        if learner.per_example_clip_norm is None:
             return weights
         batch = learner.batches(self.data, self.data.used[places], len(places))
-        most, seed = learner.per_example_clip, learner.seed
+        most, seed = learner.per_example_clip_norm, learner.seed
         return weights * clip_factors(self.network, self.loss, batch, most, seed, learner.num_threads)
 
     def _step(self, places: Index, weights: Array, tape: Any, dscores: Array) -> None:

@@ -99,17 +99,17 @@ def inputs(probe: Probe) -> Iterator[Finding]:
             yield Finding("constant inputs", seen.name, 0.0, told + ", and at the layers in front")
         elif spread.size > thresholds.LARGE_INPUT:
             told = f"the root mean square of its inputs is {spread.size:.3g} (up to {spread.largest:.3g})"
-            scale = "Normalize.of(X)" + (" or Rescale(1 / 255)" if 100 < spread.largest <= 255 else "")
+            scale = "Normalize.from_data(X)" + (" or Rescale(1 / 255)" if 100 < spread.largest <= 255 else "")
             expected = f"expected about 1, at most {thresholds.LARGE_INPUT:.3g}: make {scale} the first layer"
             yield Finding("unscaled inputs", seen.name, spread.size, f"{told}, {expected}")
         elif spread.largest < thresholds.SMALL_INPUT:
             told = f"its inputs are at most {spread.largest:.2g}, expected numbers of about 1"
-            advice = "make Normalize.of(X) the first layer, and see that nothing is scaled twice"
+            advice = "make Normalize.from_data(X) the first layer, and see that nothing is scaled twice"
             yield Finding("unscaled inputs", seen.name, spread.largest, f"{told}: {advice}")
         elif spread.centre > thresholds.OFF_CENTRE * spread.deviation and not alone:
             times = spread.centre / spread.deviation
             told = f"the means of its inputs are {times:.3g} standard deviations from 0"
-            expected = f"expected at most {thresholds.OFF_CENTRE:.3g}: make Normalize.of(X) the first layer"
+            expected = f"expected at most {thresholds.OFF_CENTRE:.3g}: make Normalize.from_data(X) the first layer"
             yield Finding("unscaled inputs", seen.name, times, f"{told}, {expected}")
 
 

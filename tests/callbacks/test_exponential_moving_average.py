@@ -1,4 +1,4 @@
-"""WeightAverage: the average's numbers, what becomes of them, and where they stand after a resume."""
+"""ExponentialMovingAverage: the average's numbers, what becomes of them, and where they stand after a resume."""
 
 import copy
 
@@ -7,7 +7,7 @@ import pytest
 from broken_off import FIT, Break, X, Y, broken_off, completed, everything, exactly, native, normed, staged
 
 from minidl import Trainer
-from minidl.callbacks import Checkpoint, EarlyStopping, WeightAverage
+from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage
 
 
 class States:
@@ -33,11 +33,11 @@ def by_hand(states, decay, params):
 @pytest.mark.parametrize(("decay", "every"), [(0.9, 1), (0.999, 1), (0.0, 1), (0.7, 5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_the_formula(make, decay, every, dtype):
-    trainer, average, states = make(dtype), WeightAverage(decay, every), States()
+    trainer, average, states = make(dtype), ExponentialMovingAverage(decay, every), States()
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
     expected = by_hand(states.behind[every - 1 :: every], decay, trainer.model.params)
-    assert exactly(average.averaged) == exactly({name: expected[name] for name in average.averaged})
-    assert average.averaged.keys() == trainer.model.state_dict().keys()
+    assert exactly(average.averages) == exactly({name: expected[name] for name in average.averages})
+    assert average.averages.keys() == trainer.model.state_dict().keys()
     assert all(np.array_equal(value, expected[name]) for name, value in trainer.model.state_dict().items())
 
 
@@ -46,7 +46,7 @@ def test_beside_torch():
     import torch
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-    trainer, average, states = normed("float64"), WeightAverage(0.9, apply=False), States()
+    trainer, average, states = normed("float64"), ExponentialMovingAverage(0.9, apply=False), States()
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
     layers = {"0": torch.nn.Conv2d(1, 4, 3), "1": torch.nn.BatchNorm2d(4), "4": torch.nn.Linear(64, 3)}
     theirs = torch.nn.ModuleDict(layers)
@@ -55,18 +55,18 @@ def test_beside_torch():
         tensors = {name: torch.from_numpy(value) for name, value in state.items()}
         theirs.load_state_dict({**theirs.state_dict(), **tensors})
         averaged.update_parameters(theirs)
-    for name, value in average.averaged.items():
+    for name, value in average.averages.items():
         np.testing.assert_allclose(value, averaged.module.state_dict()[name].numpy(), rtol=1e-12, err_msg=name)
 
 
 def test_the_steps_do_not_see_it_and_apply_may_be_left_out():
-    plain, trainer, average = normed(), normed(), WeightAverage(0.9, apply=False)
+    plain, trainer, average = normed(), normed(), ExponentialMovingAverage(0.9, apply=False)
     plain.fit(X, Y, **FIT)
     trainer.fit(X, Y, **FIT, callbacks=[average])
     assert everything(trainer) == everything(plain)
-    trainer.model.load_state_dict(average.averaged)  # by hand
+    trainer.model.load_state_dict(average.averages)  # by hand
     applied = normed()
-    applied.fit(X, Y, **FIT, callbacks=[WeightAverage(0.9)])
+    applied.fit(X, Y, **FIT, callbacks=[ExponentialMovingAverage(0.9)])
     assert everything(trainer) == everything(applied) != everything(plain)
 
 
@@ -76,46 +76,46 @@ def test_measured_behind_each_epoch():
             self.copy, self.average, self.scores = copy.deepcopy(model), average, []
 
         def on_epoch_end(self, trainer, epoch, logs):
-            self.copy.load_state_dict(self.average.averaged)
+            self.copy.load_state_dict(self.average.averages)
             self.scores.append(self.copy.predict(X))
 
-    trainer, average = normed(), WeightAverage(0.9)
+    trainer, average = normed(), ExponentialMovingAverage(0.9)
     measures = Measures(trainer.model, average)
     trainer.fit(X, Y, **FIT, callbacks=[average, measures])
     assert np.array_equal(measures.scores[-1], trainer.model.predict(X))
 
 
 def test_averaged_is_a_copy():
-    average = WeightAverage()
+    average = ExponentialMovingAverage()
     with pytest.raises(ValueError, match="averaged: expected a fit in which a step was seen"):
-        assert average.averaged
+        assert average.averages
     normed().fit(X, Y, **FIT, callbacks=[average])
-    before = exactly(average.averaged)
-    for array in average.averaged.values():
+    before = exactly(average.averages)
+    for array in average.averages.values():
         array[...] = 0
-    assert exactly(average.averaged) == before
+    assert exactly(average.averages) == before
 
 
 def test_no_step_was_seen():
-    trainer, plain, average = normed(), normed(), WeightAverage(every_n_steps=1000)
+    trainer, plain, average = normed(), normed(), ExponentialMovingAverage(every_n_steps=1000)
     for each, callbacks in ((trainer, [average]), (plain, [])):
         each.fit(X, Y, **FIT, callbacks=callbacks)
     assert everything(trainer) == everything(plain)
-    trainer.fit(X, Y, **FIT | {"epochs": 0}, callbacks=[WeightAverage()])
+    trainer.fit(X, Y, **FIT | {"epochs": 0}, callbacks=[ExponentialMovingAverage()])
     assert everything(trainer) == everything(plain)
 
 
 def test_a_second_fit_begins_anew():
-    trainer, average, states = normed(), WeightAverage(0.9), States()
+    trainer, average, states = normed(), ExponentialMovingAverage(0.9), States()
     trainer.fit(X, Y, **FIT, callbacks=[average])
     trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[average, states])
     expected = by_hand(states.behind, 0.9, trainer.model.params)
-    assert exactly(average.averaged) == exactly({name: expected[name] for name in average.averaged})
+    assert exactly(average.averages) == exactly({name: expected[name] for name in average.averages})
 
 
 def test_what_an_exception_breaks_off_keeps_its_own_weights():
     trainer, plain = normed(), broken_off(normed(), 20)
-    broken_off(trainer, 20, callbacks=[WeightAverage(0.5)])
+    broken_off(trainer, 20, callbacks=[ExponentialMovingAverage(0.5)])
     assert everything(trainer) == everything(plain)
 
 
@@ -123,47 +123,47 @@ def test_what_an_exception_breaks_off_keeps_its_own_weights():
 @pytest.mark.parametrize("every", [1, 5])
 def test_resumed_at_any_step_it_ends_the_same(tmp_path, make, every):
     def callbacks():
-        return [WeightAverage(0.9, every)]
+        return [ExponentialMovingAverage(0.9, every)]
 
     (average,), whole = callbacks(), make()
     whole.fit(X, Y, **FIT, callbacks=[average])
     for step in [0, 3, 4, 11, 12, 13, *range(14, whole.step, 5), whole.step - 1]:
         trainer, (again,) = completed(make, step, callbacks, tmp_path / "c")
         assert everything(trainer) == everything(whole), step
-        assert exactly(again.averaged) == exactly(average.averaged)
+        assert exactly(again.averaged) == exactly(average.averages)
 
 
 def test_a_file_from_the_end_holds_the_averages_and_a_resume_does_not_average_twice(tmp_path):
     trainer, path = normed(), tmp_path / "c"
-    trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path), WeightAverage(0.9)])
+    trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path), ExponentialMovingAverage(0.9)])
     resumed = Trainer.resume(path)
     assert exactly(resumed.model.state_dict()) == exactly(trainer.model.state_dict())
-    resumed.fit(X, Y, **FIT, callbacks=[WeightAverage(0.9)])
+    resumed.fit(X, Y, **FIT, callbacks=[ExponentialMovingAverage(0.9)])
     assert everything(resumed) == everything(trainer)
 
 
 def test_in_one_process_the_same_object_goes_on():
-    whole, trainer, average = normed(), normed(), WeightAverage(0.9)
-    whole.fit(X, Y, **FIT, callbacks=[WeightAverage(0.9)])
+    whole, trainer, average = normed(), normed(), ExponentialMovingAverage(0.9)
+    whole.fit(X, Y, **FIT, callbacks=[ExponentialMovingAverage(0.9)])
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(X, Y, **FIT, callbacks=[average, Break(20)])
     trainer.fit(X, Y, **FIT, callbacks=[average])
     assert everything(trainer) == everything(whole)
 
 
-@pytest.mark.parametrize("other", [[], [WeightAverage(0.8)], [WeightAverage(0.9, 2)]], ids=repr)
+@pytest.mark.parametrize("other", [[], [ExponentialMovingAverage(0.8)], [ExponentialMovingAverage(0.9, 2)]], ids=repr)
 def test_a_resume_without_it_or_with_another_one_is_refused(tmp_path, other):
-    broken_off(normed(), 3, callbacks=[WeightAverage(0.9), Checkpoint(tmp_path / "c", every_n_steps=1)])
-    with pytest.raises(ValueError, match=r"callbacks: expected WeightAverage\(0.9, 1\) as well"):
+    broken_off(normed(), 3, callbacks=[ExponentialMovingAverage(0.9), Checkpoint(tmp_path / "c", every_n_steps=1)])
+    with pytest.raises(ValueError, match=r"callbacks: expected ExponentialMovingAverage\(0.9, 1\) as well"):
         Trainer.resume(tmp_path / "c").fit(X, Y, **FIT, callbacks=other)
 
 
 def test_beside_early_stopping_the_last_one_has_the_last_word():
     for order in (1, -1):
-        trainer, average, early = normed(), WeightAverage(0.9), EarlyStopping("loss", patience=99)
+        trainer, average, early = normed(), ExponentialMovingAverage(0.9), EarlyStopping("loss", patience=99)
         trainer.fit(X, Y, **FIT, callbacks=[average, early][::order])
         is_average = exactly(trainer.model.state_dict()) == exactly(
-            {name: average.averaged[name] for name in trainer.model.state_dict()}
+            {name: average.averages[name] for name in trainer.model.state_dict()}
         )
         assert is_average == (order == -1)
 
@@ -179,8 +179,8 @@ def test_beside_early_stopping_the_last_one_has_the_last_word():
 )
 def test_arguments(arguments, error, said):
     with pytest.raises(error, match=said):
-        WeightAverage(**arguments)
+        ExponentialMovingAverage(**arguments)
 
 
 def test_repr():
-    assert repr(WeightAverage()) == "WeightAverage(0.999, every_n_steps=1, apply=True)"
+    assert repr(ExponentialMovingAverage()) == "ExponentialMovingAverage(0.999, every_n_steps=1, apply=True)"

@@ -1,4 +1,4 @@
-"""WeightAverage: an exponential moving average of the weights."""
+"""ExponentialMovingAverage: an exponential moving average of the weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.validation import flag, fraction, whole
 
 
-class WeightAverage:
+class ExponentialMovingAverage:
     """Averages the weights over the steps of a fit, which mostly predicts better than the last ones (Polyak, 1992):
 
     average += (1 - decay) * (weights - average), and average = weights behind the first step that is seen.
@@ -19,8 +19,8 @@ class WeightAverage:
     decay: in [0, 1). every_n_steps: averages behind each n-th step of the trainer; 1 costs a look by Python at each.
     apply: at the end of the fit the averages are put into the model. False: nobody touches it.
 
-    `averaged` are the averages so far, as the state_dict of a model. To measure them behind each epoch, load them into
-    a copy of the model: in the on_epoch_end of a callback, `copy.load_state_dict(average.averaged)`.
+    `averages` are the averages so far, as the state_dict of a model. To measure them behind each epoch, load them into
+    a copy of the model: in the on_epoch_end of a callback, `copy.load_state_dict(average.averages)`.
 
     Only parameters are averaged. Buffers are those of the last step that was seen, as in
     torch.optim.swa_utils.AveragedModel and in Keras: running statistics are averages already. What the optimizer
@@ -59,34 +59,34 @@ class WeightAverage:
     def on_fit_end(self, trainer: Any) -> None:
         """Puts the averages into the model, if that is asked for and there are any."""
         if self.apply and self._flat is not None:
-            trainer.model.load_state_dict(self.averaged)
+            trainer.model.load_state_dict(self.averages)
 
     @property
-    def averaged(self) -> dict[str, Array]:
+    def averages(self) -> dict[str, Array]:
         """Copies of averages and buffers by name, for load_state_dict; raises ValueError before a step was seen."""
         if self._flat is None:
-            raise ValueError("averaged: expected a fit in which a step was seen, got none")
+            raise ValueError("averages: expected a fit in which a step was seen, got none")
         views = zip(self._names, self._parameters.views(self._flat), strict=True)
         return {name: np.array(array, order="C") for name, array in [*views, *self._buffers.items()]}
 
     @property
     def state_key(self) -> str:
         """A resume finds by this what was remembered."""
-        return f"WeightAverage({self.decay}, {self.every_n_steps})"
+        return f"ExponentialMovingAverage({self.decay}, {self.every_n_steps})"
 
     def state_dict(self) -> dict[str, Any]:
         """The averages and the buffers."""
-        return {"averaged": None if self._flat is None else self.averaged}
+        return {"averages": None if self._flat is None else self.averages}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where the interrupted fit was; comes after on_fit_begin. Raises TypeError, ValueError for others."""
         zeros = zip(self._names, self._parameters.views(np.zeros_like(self._parameters.values)), strict=True)
-        check_state(state, {"averaged": optional(arrays_like({**dict(zeros), **self._living}))})
-        if state["averaged"] is not None:
+        check_state(state, {"averages": optional(arrays_like({**dict(zeros), **self._living}))})
+        if state["averages"] is not None:
             self._flat = np.zeros_like(self._parameters.values)
             for name, view in zip(self._names, self._parameters.views(self._flat), strict=True):
-                view[...] = state["averaged"][name]
-            self._buffers = {name: state["averaged"][name].copy() for name in self._living}
+                view[...] = state["averages"][name]
+            self._buffers = {name: state["averages"][name].copy() for name in self._living}
 
     def __repr__(self) -> str:
-        return f"WeightAverage({self.decay}, every_n_steps={self.every_n_steps}, apply={self.apply})"
+        return f"ExponentialMovingAverage({self.decay}, every_n_steps={self.every_n_steps}, apply={self.apply})"

@@ -1,4 +1,4 @@
-"""ReduceOnPlateau: lowers the learning rate when a fit gets no better."""
+"""ReduceLROnPlateau: lowers the learning rate when a fit gets no better."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from minidl.utils.validation import count, fraction, not_negative, whole
 LEAST = 1e-8  # a change that is no larger is not made, as in PyTorch
 
 
-class ReduceOnPlateau:
+class ReduceLROnPlateau:
     """Multiplies the optimizer's learning rate by `factor` when epochs were no better, more than `patience` in a row.
 
     With the numbers of torch.optim.lr_scheduler.ReduceLROnPlateau (threshold_mode="rel"):
@@ -22,7 +22,7 @@ class ReduceOnPlateau:
     factor: in (0, 1). patience: how many epochs in a row may be no better.
     threshold: better is below best * (1 - threshold), or above best * (1 + threshold) where more is better.
     cooldown: so many epochs behind a reduction do not count. min_lr: the rate never goes below it.
-    lower: whether less is better; known for losses and accuracies, to be said for all else.
+    lower_is_better: of what is monitored; known for losses and accuracies, to be said for all else.
 
     `best` is the best value so far, infinite before the first. Each fit begins anew, with the rate that it finds. Rate,
     best value and counters are in a checkpoint.
@@ -39,10 +39,10 @@ class ReduceOnPlateau:
         threshold: float = 1e-4,
         cooldown: int = 0,
         min_lr: float = 0.0,
-        lower: bool | None = None,
+        lower_is_better: bool | None = None,
     ) -> None:
-        self._monitor = Monitor("monitor", monitor, lower)
-        self.monitor, self.lower = monitor, self._monitor.lower
+        self._monitor = Monitor(monitor, lower_is_better)
+        self.monitor, self.lower_is_better = monitor, self._monitor.lower_is_better
         if fraction("factor", factor) == 0:
             raise ValueError("factor: expected a number in (0, 1), got 0")
         self.factor, self.patience = float(factor), whole("patience", patience, least=0)
@@ -60,7 +60,7 @@ class ReduceOnPlateau:
         self._monitor.check(trainer)
         lr = getattr(trainer.optimizer, "lr", None)
         if not isinstance(lr, numbers.Real):
-            raise ValueError(f"optimizer: expected an lr that is a number, which ReduceOnPlateau lowers, got {lr!r}")
+            raise ValueError(f"optimizer: expected an lr that is a number, which ReduceLROnPlateau lowers, got {lr!r}")
         self._forget()
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
@@ -81,7 +81,7 @@ class ReduceOnPlateau:
     @property
     def state_key(self) -> str:
         """A resume finds by this what was remembered."""
-        return f"ReduceOnPlateau {self.monitor!r}"
+        return f"ReduceLROnPlateau {self.monitor!r}"
 
     def state_dict(self) -> dict[str, Any]:
         """The best value and the counters; the rate is the optimizer's."""
@@ -93,4 +93,4 @@ class ReduceOnPlateau:
         self.best, self._wait, self._cooling = state["best"], state["wait"], state["cooling"]
 
     def __repr__(self) -> str:
-        return f"ReduceOnPlateau({self.monitor!r}, factor={self.factor}, patience={self.patience})"
+        return f"ReduceLROnPlateau({self.monitor!r}, factor={self.factor}, patience={self.patience})"

@@ -1,11 +1,11 @@
-"""ReduceOnPlateau: PyTorch's numbers, and where it stands after a resume."""
+"""ReduceLROnPlateau: PyTorch's numbers, and where it stands after a resume."""
 
 import numpy as np
 import pytest
 from broken_off import FIT, X, Y, broken_off, completed, everything, normed
 
 from minidl import Sequential, Trainer
-from minidl.callbacks import Checkpoint, ReduceOnPlateau
+from minidl.callbacks import Checkpoint, ReduceLROnPlateau
 from minidl.layers import Dense
 from minidl.optimizers import SGD
 
@@ -18,7 +18,7 @@ def rates(monkeypatch, values, lr=1.0, **arguments):
     """The rate of each epoch, when validation says these values."""
     left, trainer = iter(values), Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(lr))
     monkeypatch.setattr(Trainer, "evaluated", lambda *args, **options: {"loss": next(left)})
-    trainer.fit(x, y, len(values), validation_data=(x, y), callbacks=[ReduceOnPlateau(**arguments)], verbose=0)
+    trainer.fit(x, y, len(values), validation_data=(x, y), callbacks=[ReduceLROnPlateau(**arguments)], verbose=0)
     return [*trainer.history["lr"], trainer.optimizer.lr]
 
 
@@ -61,14 +61,14 @@ def test_rates_beside_torch(monkeypatch, seed):
     for value in values:
         expected.append(optimizer.param_groups[0]["lr"])
         scheduler.step(value)
-    found = rates(monkeypatch, values, 0.3, lower=lower, **arguments)
+    found = rates(monkeypatch, values, 0.3, lower_is_better=lower, **arguments)
     assert found == [*expected, optimizer.param_groups[0]["lr"]]
     assert len(set(found)) > 1
 
 
 def test_resumed_at_any_step_it_ends_the_same(tmp_path):
     def callbacks():
-        return [ReduceOnPlateau(patience=0, factor=0.7, cooldown=1)]
+        return [ReduceLROnPlateau(patience=0, factor=0.7, cooldown=1)]
 
     (whole, plateau) = normed(), callbacks()[0]
     whole.fit(X, Y, **FIT | LONG, callbacks=[plateau])
@@ -81,13 +81,13 @@ def test_resumed_at_any_step_it_ends_the_same(tmp_path):
 
 
 def test_a_resume_without_it_is_refused(tmp_path):
-    broken_off(normed(), 3, **LONG, callbacks=[ReduceOnPlateau(), Checkpoint(tmp_path / "c", every_n_steps=1)])
-    with pytest.raises(ValueError, match="expected ReduceOnPlateau 'val_loss' as well"):
+    broken_off(normed(), 3, **LONG, callbacks=[ReduceLROnPlateau(), Checkpoint(tmp_path / "c", every_n_steps=1)])
+    with pytest.raises(ValueError, match="expected ReduceLROnPlateau 'val_loss' as well"):
         Trainer.resume(tmp_path / "c").fit(X, Y, **FIT | LONG)
 
 
 def test_a_second_fit_begins_anew_with_the_rate_it_finds():
-    trainer, plateau = normed(), ReduceOnPlateau("loss", patience=0, threshold=0.9)
+    trainer, plateau = normed(), ReduceLROnPlateau("loss", patience=0, threshold=0.9)
     trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[plateau])
     assert trainer.optimizer.lr == 0.2 * 0.1
     trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[plateau])
@@ -110,18 +110,18 @@ def test_a_second_fit_begins_anew_with_the_rate_it_finds():
 )
 def test_arguments(arguments, error, said):
     with pytest.raises(error, match=said):
-        ReduceOnPlateau(**arguments)
+        ReduceLROnPlateau(**arguments)
 
 
 def test_a_rate_that_is_a_function_is_told_before_the_first_step():
     trainer = normed()
     trainer.optimizer = SGD(lambda step: 0.1)
-    with pytest.raises(ValueError, match="optimizer: expected an lr that is a number, which ReduceOnPlateau lowers"):
-        trainer.fit(X, Y, **FIT, callbacks=[ReduceOnPlateau("loss")])
+    with pytest.raises(ValueError, match="optimizer: expected an lr that is a number, which ReduceLROnPlateau lowers"):
+        trainer.fit(X, Y, **FIT, callbacks=[ReduceLROnPlateau("loss")])
     assert trainer.step == 0
     trainer.optimizer.lr = 0.1
-    trainer.fit(X, Y, **FIT, callbacks=[ReduceOnPlateau("loss")])
+    trainer.fit(X, Y, **FIT, callbacks=[ReduceLROnPlateau("loss")])
 
 
 def test_repr():
-    assert repr(ReduceOnPlateau("loss")) == "ReduceOnPlateau('loss', factor=0.1, patience=10)"
+    assert repr(ReduceLROnPlateau("loss")) == "ReduceLROnPlateau('loss', factor=0.1, patience=10)"

@@ -67,8 +67,6 @@ class Sequential:
         if input_shape is not None:
             self.build(input_shape)
 
-    # ---- building
-
     def build(self, input_shape: Shape) -> None:
         """Infers all shapes, makes all parameters; warns of channels last. Raises as the constructor, and if built."""
         if self.network is None:
@@ -234,8 +232,8 @@ class Sequential:
 
     def recipe(self, custom_objects: dict[str, Any] | None = None) -> dict[str, Any]:
         """What this model is besides its state, as JSON; `custom_objects` takes a user's classes. Raises as `save`."""
-        layers, shape = layer_list.encoded(self.layers, custom_objects), list(self.input_shape)
-        return {"layers": layers, "input_shape": shape, "seed": self.seed, "dtype": self.dtype}
+        layers = layer_list.encoded(self.layers, custom_objects)
+        return {"layers": layers, "input_shape": list(self.input_shape), "seed": self.seed, "dtype": self.dtype}
 
     @classmethod
     def from_recipe(

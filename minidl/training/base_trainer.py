@@ -51,7 +51,7 @@ class Learner:
         limit, doc="The largest norm that an example's gradient may have in a step; None: any."
     )
     epoch = Checked(counter, doc="How many epochs were done so far.")
-    stop = Checked(flag, doc="True ends the fit after the hook that sets it.")
+    should_stop = Checked(flag, doc="True ends the fit after the hook that sets it.")
     history = Checked(checked.history_of, doc="A dict of lists with an entry for each epoch.")
 
     def __init__(

@@ -67,9 +67,7 @@ def remarks(
         return [f"distributed: each of {team.size} ranks does all of each step: {why}"]
     busy = sum(first < end for first, end in (share_of(size, rank, team.size) for rank in range(team.size)))
     if busy < team.size:
-        return [
-            f"distributed: {team.size - busy} of {team.size} ranks have nothing to do in steps of {size} examples"
-        ]
+        return [f"distributed: {team.size - busy} of {team.size} ranks have nothing to do in steps of {size} examples"]
     return []
 
 

@@ -132,18 +132,18 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
     [
         ({"path": None}, TypeError, "path: expected a str or os.PathLike, got None"),
         ({"path": "{step:04d}"}, ValueError, "and no more, got {step:04d}"),
-        ({"path": "{step}-{loss}", "keep": 2}, ValueError, "and no more, got {loss}"),
-        ({"path": "a", "best": "mse"}, ValueError, "best: expected one of .*, got 'mse'"),
+        ({"path": "{step}-{loss}", "max_to_keep": 2}, ValueError, "and no more, got {loss}"),
+        ({"path": "a", "monitor": "mse"}, ValueError, "monitor: expected one of .*, got 'mse'"),
         ({"path": 3}, TypeError, "path: expected a str"),
-        ({"path": "a", "keep": 2}, ValueError, "keep: expected None for a path without"),
-        ({"path": "a{step}", "keep": 0}, ValueError, "keep: expected at least 1"),
+        ({"path": "a", "max_to_keep": 2}, ValueError, "max_to_keep: expected None for a path without"),
+        ({"path": "a{step}", "max_to_keep": 0}, ValueError, "max_to_keep: expected at least 1"),
         ({"path": "{step}/a"}, ValueError, "in the file's name, and no more"),
         ({"path": "a", "every_n_steps": 0}, ValueError, "every_n_steps: expected at least 1"),
         ({"path": "a", "every_n_steps": 2.0}, TypeError, "every_n_steps: expected a whole number"),
-        ({"path": "a", "best": True}, TypeError, "best: expected a name"),
-        ({"path": "a", "best": "loss", "every_n_steps": 2}, ValueError, "every_n_steps: expected None with best"),
-        ({"path": "a", "lower": True}, ValueError, "lower: expected None without best"),
-        ({"path": "a", "best": "loss", "lower": 1}, TypeError, "lower: expected True or False"),
+        ({"path": "a", "monitor": True}, TypeError, "monitor: expected a name"),
+        ({"path": "a", "monitor": "loss", "every_n_steps": 2}, ValueError, "every_n_steps: expected None with monitor"),
+        ({"path": "a", "lower_is_better": True}, ValueError, "lower_is_better: expected None without monitor"),
+        ({"path": "a", "monitor": "loss", "lower_is_better": 1}, TypeError, "lower_is_better: expected True or False"),
     ],
 )
 def test_arguments(arguments, error, said):
@@ -154,8 +154,8 @@ def test_arguments(arguments, error, said):
 @pytest.mark.parametrize(
     ("best", "said"),
     [
-        ("val_accuracy", r"best: .*\['loss', 'accuracy'\], got 'val_accuracy'; give fit validation_data or"),
-        ("f1", r"best: expected one of \['loss', 'accuracy'\], got 'f1'$"),
+        ("val_accuracy", r"monitor: .*\['loss', 'accuracy'\], got 'val_accuracy'; give fit validation_data or"),
+        ("f1", r"monitor: expected one of \['loss', 'accuracy'\], got 'f1'$"),
     ],
 )
 def test_a_best_that_nobody_measures_is_told_before_the_first_step(tmp_path, best, said):

@@ -42,8 +42,8 @@ def fitted(monkeypatch, values, **arguments):
         ([3, 2, 1, 2, 2, 0], {"patience": 2}, 5, 2),
         ([3, 2, 2, 2, 0], {"patience": 2}, 4, 1),  # an equal value is no better, and the first one is kept
         ([3, 2, 1, 2, 2], {"patience": 9}, 5, 2),  # to the last epoch
-        ([1, 2, 3, 4, 5], {"lower": False}, 5, 4),
-        ([5, 4, 3], {"lower": False}, 2, 0),
+        ([1, 2, 3, 4, 5], {"lower_is_better": False}, 5, 4),
+        ([5, 4, 3], {"lower_is_better": False}, 2, 0),
         ([3, NAN, 2, NAN, NAN, 1], {"patience": 2}, 5, 2),
         ([NAN, NAN, 2], {"patience": 2}, 2, None),
         ([NAN, 2, 1], {"patience": 2}, 3, 2),
@@ -51,7 +51,7 @@ def fitted(monkeypatch, values, **arguments):
         ([9, 8.5, 8.1, 7.9, 7.6], {"patience": 3, "min_delta": 1}, 5, 4),  # slowly, but 7.9 is better than 9 by 1
         ([9, 8.5, 8.1, 8.0, 7.0], {"patience": 3, "min_delta": 1}, 4, 3),  # too slowly; and yet the best weights
         ([9, 8, 7], {"min_delta": 1}, 2, 1),  # by more than min_delta, and not as much
-        ([1, 1.5, 2.1, 3], {"patience": 2, "min_delta": 1, "lower": False}, 4, 3),
+        ([1, 1.5, 2.1, 3], {"patience": 2, "min_delta": 1, "lower_is_better": False}, 4, 3),
     ],
 )  # fmt: skip
 def test_when_it_stops_and_what_is_left(monkeypatch, values, arguments, epochs, best):
@@ -215,7 +215,7 @@ def test_callbacks_of_users_beside_it_change_nothing(tmp_path):
         ({"patience": 1.5}, TypeError, "patience: expected a whole number"),
         ({"min_delta": -0.1}, ValueError, "min_delta: expected a number of at least 0"),
         ({"min_delta": NAN}, ValueError, "min_delta: expected a finite number"),
-        ({"lower": 1}, TypeError, "lower: expected True or False"),
+        ({"lower_is_better": 1}, TypeError, "lower_is_better: expected True or False"),
     ],
 )
 def test_arguments(arguments, error, said):

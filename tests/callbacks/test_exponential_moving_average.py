@@ -85,9 +85,9 @@ def test_measured_behind_each_epoch():
     assert np.array_equal(measures.scores[-1], trainer.model.predict(X))
 
 
-def test_averaged_is_a_copy():
+def test_averages_are_copies():
     average = ExponentialMovingAverage()
-    with pytest.raises(ValueError, match="averaged: expected a fit in which a step was seen"):
+    with pytest.raises(ValueError, match="averages: expected a fit in which a step was seen"):
         assert average.averages
     normed().fit(X, Y, **FIT, callbacks=[average])
     before = exactly(average.averages)
@@ -130,7 +130,7 @@ def test_resumed_at_any_step_it_ends_the_same(tmp_path, make, every):
     for step in [0, 3, 4, 11, 12, 13, *range(14, whole.step, 5), whole.step - 1]:
         trainer, (again,) = completed(make, step, callbacks, tmp_path / "c")
         assert everything(trainer) == everything(whole), step
-        assert exactly(again.averaged) == exactly(average.averages)
+        assert exactly(again.averages) == exactly(average.averages)
 
 
 def test_a_file_from_the_end_holds_the_averages_and_a_resume_does_not_average_twice(tmp_path):

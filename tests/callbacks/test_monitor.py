@@ -21,7 +21,7 @@ from minidl.callbacks.monitor import Monitor
 )
 def test_what_is_better(name, lower, expected):
     monitor = Monitor(name, lower)
-    assert (monitor.lower, monitor.sign) == (expected, -1 if expected else 1)
+    assert (monitor.lower_is_better, monitor.sign) == (expected, -1 if expected else 1)
     assert (monitor.is_better(1.0, 2.0), monitor.is_better(2.0, 1.0)) == (expected, not expected)
     assert not monitor.is_better(1.0, 1.0)
     assert monitor.is_better(math.inf, None) and monitor.is_better(-math.inf, None)
@@ -39,7 +39,7 @@ def test_what_is_better(name, lower, expected):
             ValueError,
             "monitor: .* loss, accuracy, val_loss, val_accuracy, got 'val_f1'; .* lower_is_better=",
         ),
-        ("loss", "yes", TypeError, "lower: expected True or False, got 'yes'"),
+        ("loss", "yes", TypeError, "lower_is_better: expected True or False, got 'yes'"),
     ],
 )
 def test_refused(name, lower, error, said):

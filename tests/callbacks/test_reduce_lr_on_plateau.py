@@ -32,7 +32,7 @@ def rates(monkeypatch, values, lr=1.0, **arguments):
         ([3, NAN, 2, NAN, NAN], {"patience": 1}, [1, 1, 1, 1, 1, 0.1]),
         ([10, 9.5, 9.1, 8.9], {"patience": 1, "threshold": 0.1}, [1, 1, 1, 0.1, 0.1]),
         ([float("inf"), 2, 2], {"patience": 0}, [1, 0.1, 0.1, 0.1 * 0.1]),
-        ([1, 2, 3, 3], {"patience": 0, "lower": False}, [1, 1, 1, 1, 0.1]),
+        ([1, 2, 3, 3], {"patience": 0, "lower_is_better": False}, [1, 1, 1, 1, 0.1]),
         ([1, 1, 1], {"patience": 0, "min_lr": 5}, [1, 1, 1, 1]),  # it never rises
     ],
 )

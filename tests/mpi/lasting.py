@@ -48,7 +48,7 @@ class Slowly:
             if self.deed == "stop":
                 trainer.should_stop = True
             if self.deed == "stop from outside":  # as a signal handler does
-                self.outside = threading.Thread(target=setattr, args=(trainer, "stop", True))
+                self.outside = threading.Thread(target=setattr, args=(trainer, "should_stop", True))
                 self.outside.start()
 
 

@@ -192,7 +192,7 @@ def test_limits_that_make_no_sense(name, value, error):
 
 @pytest.mark.parametrize("value", [0, 1.5, None])
 def test_accumulate_is_a_number_of_batches(value):
-    with pytest.raises((TypeError, ValueError), match=r"^accumulate: "):
+    with pytest.raises((TypeError, ValueError), match=r"^gradient_accumulation_steps: "):
         fitted(net(), gradient_accumulation_steps=value)
 
 

@@ -97,7 +97,7 @@ def test_stop_in_the_middle_of_an_epoch():
 
 def test_stop_behind_an_epoch_and_fit_again():
     trainer = trainer_of()
-    stop = hook("on_epoch_end", lambda trainer, epoch, logs: setattr(trainer, "stop", epoch == 1))
+    stop = hook("on_epoch_end", lambda trainer, epoch, logs: setattr(trainer, "should_stop", epoch == 1))
     assert trainer.fit(X, Y, epochs=9, callbacks=[stop], verbose=0)["epoch"] == [0, 1]
     assert trainer.fit(X, Y, epochs=2, verbose=0)["epoch"] == [0, 1, 2, 3]
 
@@ -106,7 +106,7 @@ def test_stop_behind_an_epoch_and_fit_again():
 def test_stop_before_a_first_step_leaves_no_epoch(name):
     trainer = trainer_of()
     before = trainer.model.state_dict()["0.weight"]
-    stop = hook(name, lambda trainer, *epoch: setattr(trainer, "stop", True))
+    stop = hook(name, lambda trainer, *epoch: setattr(trainer, "should_stop", True))
     history = trainer.fit(X, Y, epochs=3, callbacks=[stop], verbose=0)
     assert trainer.step == 0
     assert not any(np.isnan(history.get("loss", [])))

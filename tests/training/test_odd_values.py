@@ -62,7 +62,19 @@ PARTS = [*ODD, object(), Odd(), Odd, SGD, np.zeros(3), "huber", ["accuracy"], {"
 
 @pytest.mark.parametrize(
     "place",
-    ["model", "loss", "metrics", "optimizer", "num_threads", "stop", "history", "epoch", "seed", "step", "model.dtype"],
+    [
+        "model",
+        "loss",
+        "metrics",
+        "optimizer",
+        "num_threads",
+        "should_stop",
+        "history",
+        "epoch",
+        "seed",
+        "step",
+        "model.dtype",
+    ],
 )
 def test_every_attribute_of_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
     """A value that is no odd one here but cannot be saved, such as a class, refuses the save."""

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minidl.optimizers.base import check_rate
-from minidl.utils.arguments import parameters, told
-from minidl.utils.validation import not_negative, number, positive, whole
+from minidl.utils.arguments import constructor_repr, parameters
+from minidl.utils.validation import check_int, check_non_negative, check_positive, check_real
 
 
 class Schedule:
@@ -34,14 +34,14 @@ class Schedule:
 
     def __call__(self, step: int) -> float:
         """The rate of this step."""
-        return check_rate(self.rate(whole("step", step, least=0)))
+        return check_rate(self.rate(check_int("step", step, least=0)))
 
     def rate(self, step: int) -> float:
         """The formula."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
-        return told(self)
+        return constructor_repr(self)
 
 
 class Step(Schedule):
@@ -52,7 +52,11 @@ class Step(Schedule):
     """
 
     def __init__(self, lr: float, step_size: int, gamma: float = 0.1) -> None:
-        self.lr, self.step_size, self.gamma = check_rate(lr), whole("step_size", step_size), positive("gamma", gamma)
+        self.lr, self.step_size, self.gamma = (
+            check_rate(lr),
+            check_int("step_size", step_size),
+            check_positive("gamma", gamma),
+        )
 
     def rate(self, step: int) -> float:
         """lr * gamma^(step // step_size)"""
@@ -69,8 +73,8 @@ class MultiStep(Schedule):
     def __init__(self, lr: float, milestones: Sequence[int], gamma: float = 0.1) -> None:
         if not isinstance(milestones, (tuple, list)):
             raise TypeError(f"milestones: expected a tuple or list of steps, got {milestones!r}")
-        self.lr, self.gamma = check_rate(lr), positive("gamma", gamma)
-        self.milestones = tuple(whole("milestones", milestone, least=0) for milestone in milestones)
+        self.lr, self.gamma = check_rate(lr), check_positive("gamma", gamma)
+        self.milestones = tuple(check_int("milestones", milestone, least=0) for milestone in milestones)
         if list(self.milestones) != sorted(self.milestones):
             raise ValueError(f"milestones: expected steps in rising order, got {milestones!r}")
 
@@ -87,7 +91,7 @@ class Exponential(Schedule):
     """
 
     def __init__(self, lr: float, gamma: float) -> None:
-        self.lr, self.gamma = check_rate(lr), positive("gamma", gamma)
+        self.lr, self.gamma = check_rate(lr), check_positive("gamma", gamma)
 
     def rate(self, step: int) -> float:
         """lr * gamma^step"""
@@ -102,8 +106,8 @@ class Polynomial(Schedule):
     """
 
     def __init__(self, lr: float, total_steps: int, power: float = 1.0) -> None:
-        self.lr, self.total_steps = check_rate(lr), whole("total_steps", total_steps)
-        self.power = positive("power", power)
+        self.lr, self.total_steps = check_rate(lr), check_int("total_steps", total_steps)
+        self.power = check_positive("power", power)
 
     def rate(self, step: int) -> float:
         """lr * (1 - step / total_steps)^power"""
@@ -123,8 +127,11 @@ class Cosine(Schedule):
     """
 
     def __init__(self, lr: float, total_steps: int, min_lr: float = 0.0, warmup_steps: int = 0) -> None:
-        self.lr, self.total_steps = check_rate(lr), whole("total_steps", total_steps)
-        self.min_lr, self.warmup_steps = not_negative("min_lr", min_lr), whole("warmup_steps", warmup_steps, least=0)
+        self.lr, self.total_steps = check_rate(lr), check_int("total_steps", total_steps)
+        self.min_lr, self.warmup_steps = (
+            check_non_negative("min_lr", min_lr),
+            check_int("warmup_steps", warmup_steps, least=0),
+        )
         if self.warmup_steps >= self.total_steps:
             raise ValueError(f"warmup_steps: expected less than total_steps, {total_steps}, got {warmup_steps}")
 
@@ -156,12 +163,12 @@ class OneCycle(Schedule):
     ) -> None:
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f'anneal_strategy: expected "cos" or "linear", got {anneal_strategy!r}')
-        if not 0 <= number("pct_start", pct_start) <= 1:
+        if not 0 <= check_real("pct_start", pct_start) <= 1:
             raise ValueError(f"pct_start: expected a share from 0 to 1, got {pct_start}")
-        self.max_lr, self.total_steps = not_negative("max_lr", max_lr), whole("total_steps", total_steps)
+        self.max_lr, self.total_steps = check_non_negative("max_lr", max_lr), check_int("total_steps", total_steps)
         self.pct_start, self.anneal_strategy = float(pct_start), anneal_strategy
-        self.div_factor = positive("div_factor", div_factor)
-        self.final_div_factor = positive("final_div_factor", final_div_factor)
+        self.div_factor = check_positive("div_factor", div_factor)
+        self.final_div_factor = check_positive("final_div_factor", final_div_factor)
 
     def rate(self, step: int) -> float:
         """Up to the peak, at pct_start * total_steps - 1, which need be no whole number, and down from there."""

@@ -23,11 +23,10 @@ from minidl.layers.param import Param
 from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path
 from minidl.saving.object_codec import checked_custom
-from minidl.utils.arguments import Checked
+from minidl.utils.arguments import CheckedAttribute
 from minidl.utils.arrays import Array
 from minidl.utils.data import Examples
-from minidl.utils.validation import Shape, count, whole
-from minidl.utils.validation import input_shape as checked_shape
+from minidl.utils.validation import Shape, check_count, check_input_shape, check_int
 from minidl_c.runtime.usage_guard import Busy
 
 CHUNK = 1024  # examples that NumPy layers, or data that has to be converted, go through predict with
@@ -50,8 +49,10 @@ class Sequential:
     (5, 2)
     """
 
-    seed = Checked(count, doc="The initial weights are a function of it, and what is random in a forward by hand.")
-    dtype = Checked(
+    seed = CheckedAttribute(
+        check_count, doc="The initial weights are a function of it, and what is random in a forward by hand."
+    )
+    dtype = CheckedAttribute(
         layer_list.dtype_of, layer_list.check_dtype, "The dtype of weights and outputs; it stays in a built model."
     )
 
@@ -70,14 +71,14 @@ class Sequential:
     def build(self, input_shape: Shape) -> None:
         """Infers all shapes, makes all parameters; warns of channels last. Raises as the constructor, and if built."""
         if self.network is None:
-            channel_order.warn(layer_list.named(self.layers), checked_shape(input_shape))
+            channel_order.warn(layer_list.named(self.layers), check_input_shape(input_shape))
         self._build(input_shape, None)
 
     def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
         """Builds the model with new parameters, or with `state`; then nothing larger than that is allocated."""
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
-        shape = checked_shape(input_shape)
+        shape = check_input_shape(input_shape)
         layer_list.check_free(self.layers)
         self._claimed = True
         names = [name for _, name in layer_list.named(self.layers)]
@@ -252,7 +253,7 @@ class Sequential:
 
         batch_size, num_threads: of the training whose memory is told; None: the threads that a fit takes by default.
         """
-        return summarize(self._built(), whole("batch_size", batch_size), num_threads)
+        return summarize(self._built(), check_int("batch_size", batch_size), num_threads)
 
     def __len__(self) -> int:
         return len(self.layers)

@@ -26,7 +26,7 @@ from minidl.training.report import report
 from minidl.training.report.findings import Findings
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
-from minidl.utils.validation import flag, whole
+from minidl.utils.validation import check_bool, check_int
 
 
 class Trainer(Learner):
@@ -94,8 +94,8 @@ class Trainer(Learner):
         unbuilt, step, is_first = self.model.network is None, self.step, self.team.rank == 0
         with self.model.unbuilt_on_error():
             with self.team.together():
-                epochs, batch_size = whole("epochs", epochs, least=0), whole("batch_size", batch_size)
-                accumulated = whole("gradient_accumulation_steps", gradient_accumulation_steps)
+                epochs, batch_size = check_int("epochs", epochs, least=0), check_int("batch_size", batch_size)
+                accumulated = check_int("gradient_accumulation_steps", gradient_accumulation_steps)
                 hooks, progress = Hooks(callbacks, is_first), Progress(verbose if is_first else 0, epochs)
                 data = Supervised.accept(self.model, self.loss, X, y, sample_weight, class_weight)
                 if not len(data.used):
@@ -107,7 +107,7 @@ class Trainer(Learner):
                 self.check_metrics(data)
                 fit = Fit(
                     self, data, rows, validation, epochs, batch_size, accumulated,
-                    flag("shuffle", shuffle), float(validation_split), hooks, progress,
+                    check_bool("shuffle", shuffle), float(validation_split), hooks, progress,
                 )  # fmt: skip
             if self.team.size > 1:
                 position = self._position()

@@ -20,7 +20,7 @@ from minidl.losses.native import numbers
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
 from minidl.training.labeled_data import Supervised
-from minidl.utils.arrays import as_array, as_dtype, as_floats, unmasked
+from minidl.utils.arrays import as_array, as_dtype, as_floats, check_array
 from minidl.utils.data import Examples, as_numbers, as_weights, class_weights
 
 REFUSALS = (TypeError, ValueError, MemoryError)
@@ -305,7 +305,7 @@ def test_odd_arrays(name, results):
 
 def test_targets_of_a_users_loss_may_be_anything_but_masked():
     for targets in (Y.astype(str), Y.astype(object), Y.astype(complex)):
-        assert unmasked(targets, "y") is targets
+        assert check_array(targets, "y") is targets
     trainer = trainer_of(lambda scores, y: softmax_cross_entropy(scores, np.asarray(y).astype(int)))
     with pytest.raises(TypeError, match="y: expected an array without a mask"):
         trainer.train_batch(X, np.ma.masked_array(Y))

@@ -3,13 +3,20 @@
 import numpy as np
 import pytest
 
-from minidl.utils.validation import flag, image, input_shape, pair, whole, zeros_around
+from minidl.utils.validation import (
+    check_bool,
+    check_image_shape,
+    check_input_shape,
+    check_int,
+    check_pair,
+    resolve_padding,
+)
 
 
 @pytest.mark.parametrize("value", [3, np.int8(3), np.uint64(3)])
 def test_whole_takes_every_kind_of_integer(value):
-    assert whole("units", value) == 3
-    assert type(whole("units", value)) is int
+    assert check_int("units", value) == 3
+    assert type(check_int("units", value)) is int
 
 
 ARRAYS = [np.array(1.7), np.array([3]), np.array("a")]
@@ -18,22 +25,22 @@ ARRAYS = [np.array(1.7), np.array([3]), np.array("a")]
 @pytest.mark.parametrize("value", [3.0, "3", None, True, np.float32(3), [3], 3j, *ARRAYS])
 def test_whole_takes_nothing_else(value):
     with pytest.raises(TypeError, match=r"^units: expected a whole number, got "):
-        whole("units", value)
+        check_int("units", value)
 
 
 def test_whole_keeps_to_its_least():
-    assert whole("epochs", 0, least=0) == 0
+    assert check_int("epochs", 0, least=0) == 0
     with pytest.raises(ValueError, match=r"^units: expected at least 1, got 0$"):
-        whole("units", 0)
+        check_int("units", 0)
     with pytest.raises(ValueError, match=r"^epochs: expected at least 0, got -1$"):
-        whole("epochs", -1, least=0)
+        check_int("epochs", -1, least=0)
 
 
 def test_flag_takes_bools_and_nothing_else():
-    assert flag("use_bias", True) is flag("use_bias", np.True_) is True
+    assert check_bool("use_bias", True) is check_bool("use_bias", np.True_) is True
     for value in (1, 0, None, "yes"):
         with pytest.raises(TypeError, match=r"^use_bias: expected True or False, got "):
-            flag("use_bias", value)
+            check_bool("use_bias", value)
 
 
 @pytest.mark.parametrize(
@@ -41,12 +48,12 @@ def test_flag_takes_bools_and_nothing_else():
     [("valid", (0, 0, 0, 0)), ("same", (1, 2, 0, 1)), (2, (2, 2, 2, 2)), ((0, 3), (0, 0, 3, 3))],
 )
 def test_zeros_around(padding, around):
-    assert zeros_around(padding, (7, 8), (4, 3), (1, 2), (1, 1)) == around
+    assert resolve_padding(padding, (7, 8), (4, 3), (1, 2), (1, 1)) == around
 
 
 def test_pair_takes_a_number_twice_or_two_numbers():
-    assert pair("stride", 2) == (2, 2)
-    assert pair("stride", (1, 3)) == pair("stride", [1, np.int64(3)]) == (1, 3)
+    assert check_pair("stride", 2) == (2, 2)
+    assert check_pair("stride", (1, 3)) == check_pair("stride", [1, np.int64(3)]) == (1, 3)
 
 
 @pytest.mark.parametrize(
@@ -56,18 +63,18 @@ def test_pair_takes_a_number_twice_or_two_numbers():
 )
 def test_pair_takes_nothing_else(value, error):
     with pytest.raises(error, match=r"^stride: expected "):
-        pair("stride", value)
+        check_pair("stride", value)
 
 
 def test_image_is_three_numbers():
-    assert image((3, 5, 7)) == (3, 5, 7)
+    assert check_image_shape((3, 5, 7)) == (3, 5, 7)
     with pytest.raises(ValueError, match=r"\(channels, height, width\), got \(5, 7\)"):
-        image((5, 7))
+        check_image_shape((5, 7))
 
 
 def test_input_shape_becomes_a_tuple_of_ints():
-    assert input_shape([np.int32(1), 28, 28]) == (1, 28, 28)
-    assert input_shape((784,)) == (784,)
+    assert check_input_shape([np.int32(1), 28, 28]) == (1, 28, 28)
+    assert check_input_shape((784,)) == (784,)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,7 @@ def test_input_shape_becomes_a_tuple_of_ints():
 )
 def test_input_shape_takes_nothing_else(value, error):
     with pytest.raises(error, match=r"^input_shape: expected "):
-        input_shape(value)
+        check_input_shape(value)
 
 
 def test_two_axes_are_grey_images_or_a_signal():
@@ -89,4 +96,4 @@ def test_two_axes_are_grey_images_or_a_signal():
     with pytest.raises(
         ValueError, match=said + r"of height 1 by Reshape\(\(2, 1, 64\)\), for Conv2D\(filters, \(1, k\)\)"
     ):
-        image((2, 64))
+        check_image_shape((2, 64))

@@ -24,7 +24,7 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from minidl.utils.validation import whole
+from minidl.utils.validation import check_int
 
 State = tuple[str, Any, bool]  # of a callback: its key, what it remembers, whether a resume needs it
 HOOKS = {  # and the arguments of each
@@ -65,7 +65,7 @@ class Hooks:
                 expected = "state_dict() and load_state_dict(state), or neither"
                 raise TypeError(f"callbacks: expected {expected}, {type(callback).__name__} has one of them")
             if getattr(callback, "every_n_steps", None) is not None:
-                whole(f"every_n_steps of {callback!r}", callback.every_n_steps)
+                check_int(f"every_n_steps of {callback!r}", callback.every_n_steps)
         if not watchers:
             self.callbacks = [one for one in self.callbacks if not getattr(one, "rank_zero_only", False)]
 

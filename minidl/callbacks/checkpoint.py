@@ -10,7 +10,7 @@ from typing import Any
 from minidl.callbacks.monitor import Monitor
 from minidl.callbacks.state_checks import check_state, optional, real
 from minidl.saving.atomic import Path, check_writable, text
-from minidl.utils.validation import whole
+from minidl.utils.validation import check_int
 
 _FIELDS = re.compile(r"\{(step|epoch)\}")
 
@@ -46,12 +46,12 @@ class Checkpoint:
         self.path = text(path)
         self._many = _is_pattern(self.path)
         if max_to_keep is not None:
-            whole("max_to_keep", max_to_keep)
+            check_int("max_to_keep", max_to_keep)
         if max_to_keep not in (None, 1) and not self._many:
             expected = "expected None for a path without {step} or {epoch} in its name"
             raise ValueError(f"max_to_keep: {expected}, got {max_to_keep}")
         if every_n_steps is not None:
-            whole("every_n_steps", every_n_steps)
+            check_int("every_n_steps", every_n_steps)
         if monitor is not None and every_n_steps is not None:
             raise ValueError("every_n_steps: expected None with monitor, which is known after an epoch alone")
         if monitor is None and lower_is_better is not None:

@@ -7,7 +7,7 @@ from typing import Any
 from minidl.callbacks.monitor import Monitor
 from minidl.callbacks.state_checks import arrays_like, check_state, optional, real
 from minidl.utils.arrays import Array
-from minidl.utils.validation import count, not_negative, whole
+from minidl.utils.validation import check_count, check_int, check_non_negative
 
 
 class EarlyStopping:
@@ -37,7 +37,10 @@ class EarlyStopping:
     ) -> None:
         self._monitor = Monitor(monitor, lower_is_better)
         self.monitor, self.lower_is_better = monitor, self._monitor.lower_is_better
-        self.patience, self.min_delta = whole("patience", patience, least=0), not_negative("min_delta", min_delta)
+        self.patience, self.min_delta = (
+            check_int("patience", patience, least=0),
+            check_non_negative("min_delta", min_delta),
+        )
         self._forget()
 
     def _forget(self) -> None:
@@ -90,8 +93,14 @@ class EarlyStopping:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where the interrupted fit was; comes after on_fit_begin. Raises TypeError, ValueError for others."""
-        numbers = {"best": real, "counted": real, "best_epoch": count, "stopped_epoch": count, "weights": self._like}
-        check_state(state, {"wait": count} | {name: optional(check) for name, check in numbers.items()})
+        numbers = {
+            "best": real,
+            "counted": real,
+            "best_epoch": check_count,
+            "stopped_epoch": check_count,
+            "weights": self._like,
+        }
+        check_state(state, {"wait": check_count} | {name: optional(check) for name, check in numbers.items()})
         self.best, self.best_epoch, self.stopped_epoch = state["best"], state["best_epoch"], state["stopped_epoch"]
         self._weights, self._counted, self._wait = state["weights"], state["counted"], state["wait"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from minidl.callbacks.state_checks import arrays_like, check_state, optional
 from minidl.utils.arrays import Array
-from minidl.utils.validation import flag, fraction, whole
+from minidl.utils.validation import check_bool, check_fraction, check_int
 
 
 class ExponentialMovingAverage:
@@ -31,8 +31,8 @@ class ExponentialMovingAverage:
     """
 
     def __init__(self, decay: float = 0.999, every_n_steps: int = 1, apply: bool = True) -> None:
-        self.decay, self.every_n_steps = fraction("decay", decay), whole("every_n_steps", every_n_steps)
-        self.apply = flag("apply", apply)
+        self.decay, self.every_n_steps = check_fraction("decay", decay), check_int("every_n_steps", every_n_steps)
+        self.apply = check_bool("apply", apply)
         self._flat: Array | None = None  # the averages, laid out as the model's parameters
         self._buffers: dict[str, Array] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minidl.utils.validation import flag
+from minidl.utils.validation import check_bool
 
 LOWER_IS_BETTER = {"loss": True, "accuracy": False}
 
@@ -27,7 +27,7 @@ class Monitor:
             known = ", ".join(f"{prefix}{known}" for prefix in ("", "val_") for known in LOWER_IS_BETTER)
             hint = "for a metric of yours, lower_is_better=True or False says which of two values is better"
             raise ValueError(f"monitor: expected one of {known}, got {name!r}; {hint}")
-        self.name, self.lower_is_better = name, flag("lower_is_better", lower_is_better)
+        self.name, self.lower_is_better = name, check_bool("lower_is_better", lower_is_better)
 
     @property
     def sign(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from minidl.callbacks.monitor import Monitor
 from minidl.callbacks.state_checks import check_state, real
-from minidl.utils.validation import count, fraction, not_negative, whole
+from minidl.utils.validation import check_count, check_fraction, check_int, check_non_negative
 
 LEAST = 1e-8  # a change that is no larger is not made, as in PyTorch
 
@@ -43,11 +43,14 @@ class ReduceLROnPlateau:
     ) -> None:
         self._monitor = Monitor(monitor, lower_is_better)
         self.monitor, self.lower_is_better = monitor, self._monitor.lower_is_better
-        if fraction("factor", factor) == 0:
+        if check_fraction("factor", factor) == 0:
             raise ValueError("factor: expected a number in (0, 1), got 0")
-        self.factor, self.patience = float(factor), whole("patience", patience, least=0)
-        self.threshold, self.cooldown = not_negative("threshold", threshold), whole("cooldown", cooldown, least=0)
-        self.min_lr = not_negative("min_lr", min_lr)
+        self.factor, self.patience = float(factor), check_int("patience", patience, least=0)
+        self.threshold, self.cooldown = (
+            check_non_negative("threshold", threshold),
+            check_int("cooldown", cooldown, least=0),
+        )
+        self.min_lr = check_non_negative("min_lr", min_lr)
         self._forget()
 
     def _forget(self) -> None:
@@ -89,7 +92,7 @@ class ReduceLROnPlateau:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where the interrupted fit was; raises TypeError or ValueError for other states."""
-        check_state(state, {"best": real, "wait": count, "cooling": count})
+        check_state(state, {"best": real, "wait": check_count, "cooling": check_count})
         self.best, self._wait, self._cooling = state["best"], state["wait"], state["cooling"]
 
     def __repr__(self) -> str:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from minidl.saving.atomic import Path, text
-from minidl.utils.validation import whole
+from minidl.utils.validation import check_int
 
 FLUSH_SECONDS = 1  # what a killed process may lose
 
@@ -28,7 +28,7 @@ class TensorBoard:
 
     def __init__(self, folder: Path, every_n_steps: int | None = None) -> None:
         self.folder = text(folder)
-        self.every_n_steps = None if every_n_steps is None else whole("every_n_steps", every_n_steps)
+        self.every_n_steps = None if every_n_steps is None else check_int("every_n_steps", every_n_steps)
         try:
             from tensorboardX import SummaryWriter
         except ImportError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from minidl.utils.validation import positive
+from minidl.utils.validation import check_positive
 
 LOOK_SECONDS = 0.05  # how often it looks at the clock: as often as fit looks at signals
 
@@ -25,7 +25,7 @@ class TimeLimit:
     """
 
     def __init__(self, seconds: float) -> None:
-        self.seconds = positive("seconds", seconds)
+        self.seconds = check_positive("seconds", seconds)
         self.every_n_steps = 1  # the number of the next step to see: until then no step is a multiple of it
 
     def on_fit_begin(self, trainer: Any) -> None:

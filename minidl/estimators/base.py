@@ -26,7 +26,7 @@ from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
 from minidl.utils.arrays import Array, check_unmasked
-from minidl.utils.validation import MOST, Shape, flag, fraction, not_negative, whole
+from minidl.utils.validation import MOST, Shape, check_bool, check_fraction, check_int, check_non_negative
 
 Weights = NDArray[np.float64]
 BATCH_SIZE = 200  # "auto", as in scikit-learn's MLPClassifier; an epoch's last batch has what is left
@@ -70,23 +70,23 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
         """A fit from the beginning, or with warm_start from the weights of the one before."""
-        warm = flag("warm_start", self.warm_start) and hasattr(self, "trainer_")
+        warm = check_bool("warm_start", self.warm_start) and hasattr(self, "trainer_")
         with self._unchanged_on_error():
             data = self._accepted(X, y, sample_weight, self._targets if warm else None, reset=not warm)
             trainer = self._trainer(data, self.model_[:] if warm else None)
-            patience = whole("n_iter_no_change", self.n_iter_no_change)
-            tol = None if self.tol is None else not_negative("tol", self.tol)
+            patience = check_int("n_iter_no_change", self.n_iter_no_change)
+            tol = None if self.tol is None else check_non_negative("tol", self.tol)
             stop: Any = None if tol is None else Plateau(tol, patience)
             split = 0.0
             if self.early_stopping:
                 split = self._validation_fraction(data.used)
                 (metric,) = trainer.metrics
                 stop = EarlyStopping(f"val_{metric}", patience, min_delta=tol or 0.0, lower_is_better=False)
-            self._train(trainer, data, whole("epochs", self.epochs), split, stop)
+            self._train(trainer, data, check_int("epochs", self.epochs), split, stop)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
         """One epoch more, of a trainer that goes on."""
-        if flag("early_stopping", self.early_stopping):
+        if check_bool("early_stopping", self.early_stopping):
             raise ValueError("early_stopping: expected False for partial_fit, got True")
         first = not hasattr(self, "trainer_")
         with self._unchanged_on_error():
@@ -137,7 +137,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             outputs = outputs_of(self.loss, data.targets)
             model = model_of(self.model, data.shape, outputs, seed, self.dtype, data.X.dtype)
         loss = loss_of(self.loss, model, data.targets)
-        metrics = [self._metric(data.targets, loss)] if flag("early_stopping", self.early_stopping) else []
+        metrics = [self._metric(data.targets, loss)] if check_bool("early_stopping", self.early_stopping) else []
         optimizer = optimizer_of(self.optimizer, self.lr)
         return Trainer(model, loss, optimizer, metrics, seed=seed, num_threads=self.num_threads)
 
@@ -168,10 +168,10 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             if self.batch_size != "auto":
                 raise ValueError(f"batch_size: expected 'auto' or a number, got {self.batch_size!r}")
             return BATCH_SIZE + (examples % BATCH_SIZE == 1)  # one example alone has no statistics for batch norm
-        return whole("batch_size", self.batch_size)
+        return check_int("batch_size", self.batch_size)
 
     def _validation_fraction(self, examples: int) -> float:
-        share = fraction("validation_fraction", self.validation_fraction)
+        share = check_fraction("validation_fraction", self.validation_fraction)
         if share * examples <= 1:
             expected = f"a share of {examples} examples that is more than one of them"
             raise ValueError(f"validation_fraction: expected {expected}, got {share}")
@@ -229,7 +229,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _up_to(self, layer: int) -> Sequential:
         model, layers = self.model_, len(self.model_)
-        if not -layers - 1 <= whole("layer", layer, least=-MOST) < layers:
+        if not -layers - 1 <= check_int("layer", layer, least=-MOST) < layers:
             raise ValueError(f"layer: expected one of {layers}, from {-layers} to {layers - 1}, got {layer}")
         end = layer + 1 if layer >= 0 else layers + layer + 1
         return model[:end] if end else Sequential([Flatten()], self.input_shape_, dtype=model.dtype)

@@ -10,8 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from minidl.sequential import Sequential
 from minidl.utils.arrays import check_unmasked
-from minidl.utils.validation import Shape
-from minidl.utils.validation import input_shape as checked_shape
+from minidl.utils.validation import Shape, check_input_shape
 
 
 def accepted(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, Shape]:
@@ -39,7 +38,7 @@ def _told(estimator: Any) -> Shape | None:
     model = estimator.model
     if estimator.input_shape is None and isinstance(model, Sequential) and model.network is not None:
         return model.input_shape
-    return None if estimator.input_shape is None else checked_shape(estimator.input_shape)
+    return None if estimator.input_shape is None else check_input_shape(estimator.input_shape)
 
 
 def _shape(told: Shape | None, X: Any) -> Shape | None:

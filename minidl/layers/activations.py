@@ -7,7 +7,7 @@ PyTorch multiplies infinity by 0. Where a function has a kink, its derivative is
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, number
+from minidl.utils.validation import Shape, check_real
 from minidl_c.kernels.activations import ActivationOp
 
 
@@ -23,7 +23,7 @@ class LeakyReLU(Layer):
         self.negative_slope = negative_slope
 
     def build(self, in_shape: Shape) -> Shape:
-        slope = number("negative_slope", self.negative_slope, self.dtype)
+        slope = check_real("negative_slope", self.negative_slope, self.dtype)
         self.op = ActivationOp(in_shape, "leaky_relu", slope, self.dtype)
         return in_shape
 
@@ -41,7 +41,7 @@ class ELU(Layer):
         self.alpha = alpha
 
     def build(self, in_shape: Shape) -> Shape:
-        self.op = ActivationOp(in_shape, "elu", number("alpha", self.alpha, self.dtype), self.dtype)
+        self.op = ActivationOp(in_shape, "elu", check_real("alpha", self.alpha, self.dtype), self.dtype)
         return in_shape
 
 

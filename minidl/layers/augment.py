@@ -7,7 +7,7 @@ the data: neither threads, batch size, dtype nor processor change it.
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, flag, image, pair
+from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_pair
 from minidl_c.kernels.augment import AugmentOp
 
 
@@ -26,8 +26,8 @@ class RandomCrop(Layer):
         self.padding = padding
 
     def build(self, in_shape: Shape) -> Shape:
-        _, height, width = image(in_shape)
-        size, padding = pair("size", self.size), pair("padding", self.padding, least=0)
+        _, height, width = check_image_shape(in_shape)
+        size, padding = check_pair("size", self.size), check_pair("padding", self.padding, least=0)
         last = height + padding[0] - size[0], width + padding[1] - size[1]
         if last[0] < -padding[0] or last[1] < -padding[1]:
             raise ValueError(f"size: {size} does not fit into an image of {height} x {width} with padding {padding}")
@@ -49,8 +49,8 @@ class RandomFlip(Layer):
         self.vertical = vertical
 
     def build(self, in_shape: Shape) -> Shape:
-        flips = flag("vertical", self.vertical), flag("horizontal", self.horizontal)
-        self.op = AugmentOp(in_shape, image(in_shape)[1:], flips=flips, path=self._path, dtype=self.dtype)
+        flips = check_bool("vertical", self.vertical), check_bool("horizontal", self.horizontal)
+        self.op = AugmentOp(in_shape, check_image_shape(in_shape)[1:], flips=flips, path=self._path, dtype=self.dtype)
         return in_shape
 
 
@@ -66,7 +66,7 @@ class RandomShift(Layer):
         self.max_shift = max_shift
 
     def build(self, in_shape: Shape) -> Shape:
-        last = pair("max_shift", self.max_shift, least=0)
+        last = check_pair("max_shift", self.max_shift, least=0)
         first = -last[0], -last[1]
-        self.op = AugmentOp(in_shape, image(in_shape)[1:], first, last, path=self._path, dtype=self.dtype)
+        self.op = AugmentOp(in_shape, check_image_shape(in_shape)[1:], first, last, path=self._path, dtype=self.dtype)
         return in_shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, flag, image, pair
+from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_pair
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 
 
@@ -34,11 +34,11 @@ class AvgPool2D(Layer):
         self.count_include_pad = count_include_pad
 
     def build(self, in_shape: Shape) -> Shape:
-        kernel = pair("pool_size", self.pool_size)
-        stride = kernel if self.stride is None else pair("stride", self.stride)
-        padding = pair("padding", self.padding, least=0)
-        options = flag("ceil_mode", self.ceil_mode), flag("count_include_pad", self.count_include_pad)
-        self.op = AvgPool2DOp(image(in_shape), kernel, stride, padding, *options, self.dtype)
+        kernel = check_pair("pool_size", self.pool_size)
+        stride = kernel if self.stride is None else check_pair("stride", self.stride)
+        padding = check_pair("padding", self.padding, least=0)
+        options = check_bool("ceil_mode", self.ceil_mode), check_bool("count_include_pad", self.count_include_pad)
+        self.op = AvgPool2DOp(check_image_shape(in_shape), kernel, stride, padding, *options, self.dtype)
         return self.op.out_shape
 
 
@@ -51,6 +51,6 @@ class GlobalAvgPool2D(Layer):
     """
 
     def build(self, in_shape: Shape) -> Shape:
-        channels, *window = image(in_shape)
+        channels, *window = check_image_shape(in_shape)
         self.op = AvgPool2DOp(in_shape, window, window, dtype=self.dtype)
         return (channels,)

@@ -14,7 +14,7 @@ from minidl.initializers import Init, checked
 from minidl.layers.param import Param
 from minidl.utils.arguments import constructor_arguments, parameters
 from minidl.utils.arrays import Array, as_array, as_dtype
-from minidl.utils.validation import Shape, flag, not_negative, whole
+from minidl.utils.validation import Shape, check_bool, check_int, check_non_negative
 from minidl_c.op import Op
 
 
@@ -95,7 +95,7 @@ class Layer:
 
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
-        self._trainable = flag("trainable", trainable)
+        self._trainable = check_bool("trainable", trainable)
 
     @property
     def lr_mult(self) -> float:
@@ -104,7 +104,7 @@ class Layer:
 
     @lr_mult.setter
     def lr_mult(self, factor: float) -> None:
-        self._lr_factor = not_negative("lr_mult", factor, "float32")
+        self._lr_factor = check_non_negative("lr_mult", factor, "float32")
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Layer:
         self._given = None
         if not isinstance(out_shape, (tuple, list)):
             raise TypeError(f"build: expected it to return a shape, got {out_shape!r}")
-        out_shape = tuple(whole("build: a size of the shape it returns", size) for size in out_shape)
+        out_shape = tuple(check_int("build: a size of the shape it returns", size) for size in out_shape)
         if self.op is not None:
             self._check_ops(out_shape)
             with contextlib.suppress(TypeError):  # one that keeps no arguments cannot be saved, but be used

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.initializers import ones, zeros
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, flag, image, number
+from minidl.utils.validation import Shape, check_bool, check_image_shape, check_real
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 
@@ -34,16 +34,16 @@ class BatchNorm2D(Layer):
         self.affine = affine
 
     def build(self, in_shape: Shape) -> Shape:
-        channels, height, width = image(in_shape)
+        channels, height, width = check_image_shape(in_shape)
         return self._build(in_shape, channels, height * width)
 
     def _build(self, in_shape: Shape, channels: int, pixels: int) -> Shape:
-        eps, momentum = number("eps", self.eps), number("momentum", self.momentum)
+        eps, momentum = check_real("eps", self.eps), check_real("momentum", self.momentum)
         if eps <= 0:
             raise ValueError(f"eps: expected a number above 0, got {eps}")
         if not 0 <= momentum <= 1:
             raise ValueError(f"momentum: expected a number in [0, 1], got {momentum}")
-        arguments = (in_shape, eps, momentum, flag("affine", self.affine), self.dtype)
+        arguments = (in_shape, eps, momentum, check_bool("affine", self.affine), self.dtype)
         self.op = (BatchStatisticsOp(*arguments), BatchNormOp(*arguments))
         self.min_batch_size = 2 if pixels == 1 else 1
         if self.affine:

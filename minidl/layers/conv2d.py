@@ -6,7 +6,7 @@ import math
 
 from minidl.initializers import Init, checked, damped_he_uniform, zeros
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, flag, image, pair, whole, zeros_around
+from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair, resolve_padding
 from minidl_c.kernels.conv2d import Conv2DOp
 
 
@@ -50,11 +50,11 @@ class Conv2D(Layer):
         self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
-        channels, height, width = image(in_shape)
-        filters, groups = whole("filters", self.filters), whole("groups", self.groups)
-        kernel, stride = pair("kernel_size", self.kernel_size), pair("stride", self.stride)
-        dilation, use_bias = pair("dilation", self.dilation), flag("use_bias", self.use_bias)
-        padding = zeros_around(self.padding, (height, width), kernel, stride, dilation)
+        channels, height, width = check_image_shape(in_shape)
+        filters, groups = check_int("filters", self.filters), check_int("groups", self.groups)
+        kernel, stride = check_pair("kernel_size", self.kernel_size), check_pair("stride", self.stride)
+        dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)
+        padding = resolve_padding(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
         self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
         init = checked("kernel_initializer", self.kernel_initializer)

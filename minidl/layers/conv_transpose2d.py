@@ -10,7 +10,7 @@ import numpy as np
 from minidl.initializers import BY_INPUTS, Init, checked, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.arrays import Array, as_array
-from minidl.utils.validation import Pair, Shape, flag, image, pair, whole
+from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 
 
@@ -59,11 +59,14 @@ class ConvTranspose2D(Layer):
         self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
-        channels, height, width = image(in_shape)
-        filters, groups = whole("filters", self.filters), whole("groups", self.groups)
-        kernel, stride = pair("kernel_size", self.kernel_size), pair("stride", self.stride)
-        padding, extra = pair("padding", self.padding, least=0), pair("output_padding", self.output_padding, least=0)
-        dilation, use_bias = pair("dilation", self.dilation), flag("use_bias", self.use_bias)
+        channels, height, width = check_image_shape(in_shape)
+        filters, groups = check_int("filters", self.filters), check_int("groups", self.groups)
+        kernel, stride = check_pair("kernel_size", self.kernel_size), check_pair("stride", self.stride)
+        padding, extra = (
+            check_pair("padding", self.padding, least=0),
+            check_pair("output_padding", self.output_padding, least=0),
+        )
+        dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)
         window = (kernel, stride, padding, extra, dilation)
         self.op = ConvTranspose2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
         init = partial(_turned, checked("kernel_initializer", self.kernel_initializer), stride, groups)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.initializers import Init, checked, damped_he_uniform, zeros
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, flag, whole
+from minidl.utils.validation import Shape, check_bool, check_int
 from minidl_c.kernels.dense import DenseOp
 
 
@@ -31,7 +31,7 @@ class Dense(Layer):
         self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
-        units, use_bias = whole("units", self.units), flag("use_bias", self.use_bias)
+        units, use_bias = check_int("units", self.units), check_bool("use_bias", self.use_bias)
         if len(in_shape) != 1:
             raise ValueError(f"expected (inputs,), got {in_shape}: put a Flatten() in front")
         self.op = DenseOp(in_shape, units, self.dtype, use_bias=use_bias)

@@ -6,7 +6,7 @@ import math
 
 from minidl.initializers import Init, checked, damped_he_uniform, zeros
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, flag, image, pair, whole, zeros_around
+from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair, resolve_padding
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 
 
@@ -46,11 +46,14 @@ class DepthwiseConv2D(Layer):
         self.bias_initializer = bias_initializer
 
     def build(self, in_shape: Shape) -> Shape:
-        channels, height, width = image(in_shape)
-        multiplier, use_bias = whole("depth_multiplier", self.depth_multiplier), flag("use_bias", self.use_bias)
-        kernel, stride = pair("kernel_size", self.kernel_size), pair("stride", self.stride)
-        dilation = pair("dilation", self.dilation)
-        padding = zeros_around(self.padding, (height, width), kernel, stride, dilation)
+        channels, height, width = check_image_shape(in_shape)
+        multiplier, use_bias = (
+            check_int("depth_multiplier", self.depth_multiplier),
+            check_bool("use_bias", self.use_bias),
+        )
+        kernel, stride = check_pair("kernel_size", self.kernel_size), check_pair("stride", self.stride)
+        dilation = check_pair("dilation", self.dilation)
+        padding = resolve_padding(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
         self.op = DepthwiseConv2DOp(in_shape, *window, multiplier, self.dtype, use_bias=use_bias)
         init = checked("kernel_initializer", self.kernel_initializer)

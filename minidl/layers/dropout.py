@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, number
+from minidl.utils.validation import Shape, check_real
 from minidl_c.kernels.dropout import DropoutOp
 
 
@@ -23,5 +23,5 @@ class Dropout(Layer):
         self.rate = rate
 
     def build(self, in_shape: Shape) -> Shape:
-        self.op = DropoutOp(in_shape, number("rate", self.rate), self._path, self.dtype)
+        self.op = DropoutOp(in_shape, check_real("rate", self.rate), self._path, self.dtype)
         return in_shape

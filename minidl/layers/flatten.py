@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, whole
+from minidl.utils.validation import Shape, check_int
 from minidl_c.kernels.flatten import FlattenOp
 
 
@@ -40,9 +40,9 @@ def _completed(shape: Shape, numbers: int) -> Shape:
     """`shape` with what is left of so many numbers in place of a -1."""
     if not isinstance(shape, (tuple, list)) or not shape:
         raise TypeError(f"shape: expected a tuple such as (16, 7, 7), got {shape!r}")
-    if [whole("shape", size, least=-1) for size in shape].count(-1) > 1:
+    if [check_int("shape", size, least=-1) for size in shape].count(-1) > 1:
         raise ValueError(f"shape: expected at most one -1, got {shape}")
-    known = math.prod(whole("shape", size) for size in shape if size != -1)
+    known = math.prod(check_int("shape", size) for size in shape if size != -1)
     if -1 in shape and numbers % known:
         raise ValueError(f"shape: expected sizes that divide {numbers}, got {shape}")
     return tuple(numbers // known if size == -1 else int(size) for size in shape)

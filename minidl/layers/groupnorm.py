@@ -6,7 +6,7 @@ import math
 
 from minidl.initializers import ones, zeros
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, flag, number, whole
+from minidl.utils.validation import Shape, check_bool, check_int, check_real
 from minidl_c.kernels.groupnorm import GroupNormOp
 
 
@@ -34,11 +34,11 @@ class GroupNorm(Layer):
         self.affine = affine
 
     def build(self, in_shape: Shape) -> Shape:
-        groups, channels = whole("groups", self.groups), in_shape[0]
+        groups, channels = check_int("groups", self.groups), in_shape[0]
         if channels % groups:
             raise ValueError(f"groups: expected a divisor of {channels} channels, got {groups}")
-        eps = number("eps", self.eps, self.dtype)
-        self.op = GroupNormOp(in_shape, groups, channels, eps, flag("affine", self.affine), self.dtype)
+        eps = check_real("eps", self.eps, self.dtype)
+        self.op = GroupNormOp(in_shape, groups, channels, eps, check_bool("affine", self.affine), self.dtype)
         if self.affine:
             self.weight = self.param("weight", (channels,), ones)
             self.bias = self.param("bias", (channels,), zeros)
@@ -65,8 +65,8 @@ class LayerNorm(Layer):
         self.affine = affine
 
     def build(self, in_shape: Shape) -> Shape:
-        eps = number("eps", self.eps, self.dtype)
-        self.op = GroupNormOp(in_shape, 1, math.prod(in_shape), eps, flag("affine", self.affine), self.dtype)
+        eps = check_real("eps", self.eps, self.dtype)
+        self.op = GroupNormOp(in_shape, 1, math.prod(in_shape), eps, check_bool("affine", self.affine), self.dtype)
         if self.affine:
             self.weight = self.param("weight", in_shape, ones)
             self.bias = self.param("bias", in_shape, zeros)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, flag, image, pair
+from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_pair
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
 
 
@@ -32,10 +32,12 @@ class MaxPool2D(Layer):
         self.ceil_mode = ceil_mode
 
     def build(self, in_shape: Shape) -> Shape:
-        kernel = pair("pool_size", self.pool_size)
-        stride = kernel if self.stride is None else pair("stride", self.stride)
-        padding = pair("padding", self.padding, least=0)
-        self.op = MaxPool2DOp(image(in_shape), kernel, stride, padding, flag("ceil_mode", self.ceil_mode), self.dtype)
+        kernel = check_pair("pool_size", self.pool_size)
+        stride = kernel if self.stride is None else check_pair("stride", self.stride)
+        padding = check_pair("padding", self.padding, least=0)
+        self.op = MaxPool2DOp(
+            check_image_shape(in_shape), kernel, stride, padding, check_bool("ceil_mode", self.ceil_mode), self.dtype
+        )
         return self.op.out_shape
 
 
@@ -46,6 +48,6 @@ class GlobalMaxPool2D(Layer):
     """
 
     def build(self, in_shape: Shape) -> Shape:
-        channels, *window = image(in_shape)
+        channels, *window = check_image_shape(in_shape)
         self.op = MaxPool2DOp(in_shape, window, window, dtype=self.dtype)
         return (channels,)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from minidl.layers.base import Layer
 from minidl.utils.arrays import as_array
-from minidl.utils.validation import Shape, number
+from minidl.utils.validation import Shape, check_real
 from minidl_c.kernels.normalize import NormalizeOp
 
 CHUNK = 2**20  # numbers that are looked at together
@@ -74,10 +74,10 @@ class Normalize(Layer):
         """`mean` or `std` as one number a channel."""
         value = getattr(self, name)
         if not isinstance(value, (list, tuple)):
-            return [number(name, value, self.dtype)] * channels
+            return [check_real(name, value, self.dtype)] * channels
         if len(value) != channels:
             raise ValueError(f"{name}: expected {channels} numbers, one a channel, got {len(value)}")
-        return [number(name, one, self.dtype) for one in value]
+        return [check_real(name, one, self.dtype) for one in value]
 
 
 def _shown(value: Any) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, image, number, pair, whole
+from minidl.utils.validation import Pair, Shape, check_image_shape, check_int, check_pair, check_real
 from minidl_c.kernels.pad2d import Pad2DOp
 
 Sides = tuple[int, int, int, int]
@@ -22,7 +22,9 @@ class Pad2D(Layer):
         self.value = value
 
     def build(self, in_shape: Shape) -> Shape:
-        self.op = Pad2DOp(image(in_shape), self._sides(), number("value", self.value, self.dtype), self.dtype)
+        self.op = Pad2DOp(
+            check_image_shape(in_shape), self._sides(), check_real("value", self.value, self.dtype), self.dtype
+        )
         return self.op.out_shape
 
     def _sides(self) -> Shape:
@@ -32,6 +34,6 @@ class Pad2D(Layer):
                 raise ValueError(
                     f"padding: expected a number, a pair, or (top, bottom, left, right), got {self.padding!r}"
                 )
-            return tuple(whole("padding", pixels, least=0) for pixels in self.padding)
-        vertical, horizontal = pair("padding", self.padding, least=0)
+            return tuple(check_int("padding", pixels, least=0) for pixels in self.padding)
+        vertical, horizontal = check_pair("padding", self.padding, least=0)
         return vertical, vertical, horizontal, horizontal

@@ -7,7 +7,7 @@ from typing import Any
 
 from minidl.layers.base import Layer
 from minidl.layers.container import ADD, CONCAT, Branch, Container, chain
-from minidl.utils.arguments import fixed
+from minidl.utils.arguments import readonly_argument
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
@@ -34,7 +34,7 @@ class Parallel(Container):
         self._branches = tuple(chain(f"branches[{i}]", branch) for i, branch in enumerate(branches))
         self._join = join
 
-    branches, join = fixed("branches"), fixed("join")
+    branches, join = readonly_argument("branches"), readonly_argument("join")
 
     def ways(self) -> dict[str, Branch]:
         return {f"branches.{i}": way for i, way in enumerate(self.branches)}
@@ -53,7 +53,7 @@ class Block(Container):
         if not layers:
             raise ValueError("layers: expected at least one, got none")
 
-    layers = fixed("layers")
+    layers = readonly_argument("layers")
 
     @classmethod
     def of(cls, layers: Sequence[Layer], weights: Mapping[str, Array] | None) -> Block:

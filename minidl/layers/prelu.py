@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, number
+from minidl.utils.validation import Shape, check_real
 from minidl_c.kernels.prelu import PReLUOp
 
 
@@ -28,7 +28,7 @@ class PReLU(Layer):
         self.shared = shared
 
     def build(self, in_shape: Shape) -> Shape:
-        first = number("init", self.init, self.dtype)
+        first = check_real("init", self.init, self.dtype)
         if not isinstance(self.shared, bool):
             raise TypeError(f"shared: expected True or False, got {self.shared!r}")
         self.op = PReLUOp(in_shape, self.shared, self.dtype)

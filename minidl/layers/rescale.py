@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, number
+from minidl.utils.validation import Shape, check_real
 from minidl_c.kernels.rescale import RescaleOp
 
 
@@ -18,6 +18,6 @@ class Rescale(Layer):
         self.offset = offset
 
     def build(self, in_shape: Shape) -> Shape:
-        scale, offset = number("scale", self.scale, self.dtype), number("offset", self.offset, self.dtype)
+        scale, offset = check_real("scale", self.scale, self.dtype), check_real("offset", self.offset, self.dtype)
         self.op = RescaleOp(in_shape, scale, offset, self.dtype)
         return in_shape

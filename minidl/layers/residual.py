@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.layers.container import Branch, Container, chain
-from minidl.utils.arguments import fixed
+from minidl.utils.arguments import readonly_argument
 
 
 class Residual(Container):
@@ -23,7 +23,7 @@ class Residual(Container):
         self._layers = chain("layers", layers)
         self._shortcut = None if shortcut is None else chain("shortcut", shortcut)
 
-    layers, shortcut = fixed("layers"), fixed("shortcut")
+    layers, shortcut = readonly_argument("layers"), readonly_argument("shortcut")
 
     def ways(self) -> dict[str, Branch]:
         return {"body": self.layers, "shortcut": self.shortcut or ()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, image, pair
+from minidl.utils.validation import Pair, Shape, check_image_shape, check_pair
 from minidl_c.kernels.upsample2d import Upsample2DOp
 
 
@@ -19,5 +19,5 @@ class Upsample2D(Layer):
         self.scale = scale
 
     def build(self, in_shape: Shape) -> Shape:
-        self.op = Upsample2DOp(image(in_shape), pair("scale", self.scale), self.dtype)
+        self.op = Upsample2DOp(check_image_shape(in_shape), check_pair("scale", self.scale), self.dtype)
         return self.op.out_shape

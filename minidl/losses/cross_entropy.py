@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.losses.native import NativeLoss
-from minidl.utils.arguments import fixed
-from minidl.utils.arrays import unmasked
-from minidl.utils.validation import Shape, number
+from minidl.utils.arguments import readonly_argument
+from minidl.utils.arrays import check_array
+from minidl.utils.validation import Shape, check_real
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 
 
@@ -30,11 +30,11 @@ class SoftmaxCrossEntropy(NativeLoss):
     applies = "Softmax"
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
-        self._label_smoothing = number("label_smoothing", label_smoothing)
+        self._label_smoothing = check_real("label_smoothing", label_smoothing)
         if not 0 <= self._label_smoothing <= 1:
             raise ValueError(f"label_smoothing: expected a share from 0 to 1, got {label_smoothing!r}")
 
-    label_smoothing = fixed("label_smoothing")
+    label_smoothing = readonly_argument("label_smoothing")
 
     def op(self, shape: Shape, dtype: str) -> SoftmaxCrossEntropyOp:
         return SoftmaxCrossEntropyOp(shape, self.label_smoothing, dtype)
@@ -43,7 +43,7 @@ class SoftmaxCrossEntropy(NativeLoss):
         """y as int64 labels of scores of this shape; raises TypeError or ValueError for anything else."""
         if len(shape) != 1:
             raise ValueError(f"softmax_cross_entropy: expected a model with outputs (classes,), got {shape}")
-        array = unmasked(y, "y")
+        array = check_array(y, "y")
         if array.ndim == 2 and array.dtype.kind in "biuf":
             hint = {shape: ": of one-hot rows, y.argmax(axis=1)", (1,): ": y.ravel()"}.get(array.shape[1:], "")
             raise ValueError(f"y: expected one label an example, shape (n,), got {array.shape}{hint}")

@@ -11,9 +11,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from minidl.losses.native import NativeLoss, numbers
-from minidl.utils.arguments import fixed
+from minidl.utils.arguments import readonly_argument
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape, normal
+from minidl.utils.validation import Shape, check_normal_float
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 
 
@@ -46,9 +46,9 @@ class Huber(NativeLoss):
     """
 
     def __init__(self, delta: float = 1.0) -> None:
-        self._delta = normal("delta", delta, "float64")
+        self._delta = check_normal_float("delta", delta, "float64")
 
-    delta = fixed("delta")
+    delta = readonly_argument("delta")
 
     def op(self, shape: Shape, dtype: str) -> ElementwiseLossOp:
         return ElementwiseLossOp(shape, "huber", self.delta, dtype)

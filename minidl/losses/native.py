@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.utils.arguments import told
-from minidl.utils.arrays import Array, as_array, as_dtype, as_floats, unmasked
+from minidl.utils.arguments import constructor_repr
+from minidl.utils.arrays import Array, as_array, as_dtype, as_floats, check_array
 from minidl.utils.validation import Shape
 from minidl_c.op import Op
 from minidl_c.runtime.single_op import loss_batch
@@ -26,7 +26,7 @@ class NativeLoss:
     classes = False  # whether integers in y are labels of classes, which a validation split keeps in proportion
 
     def __repr__(self) -> str:
-        return told(self)
+        return constructor_repr(self)
 
     def op(self, shape: Shape, dtype: str) -> Op:
         """The loss of outputs of this shape as the last op of a plan."""
@@ -42,7 +42,7 @@ class NativeLoss:
 
     def __call__(self, scores: Array, y: Array) -> tuple[Array, Array]:
         """The loss of each example (n,), and its gradient (n, *shape). Raises as `targets`."""
-        scores, targets = as_floats(scores, "scores"), unmasked(y, "y")
+        scores, targets = as_floats(scores, "scores"), check_array(y, "y")
         if scores.ndim < 2:
             raise ValueError(f"scores: expected rows of outputs, shape (n, ...), got {scores.shape}")
         if scores.shape[:1] != targets.shape[:1]:

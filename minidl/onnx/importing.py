@@ -22,8 +22,7 @@ from minidl.onnx.shared_weights import warn_of_shared
 from minidl.onnx.unsupported import UNKNOWN, Survey
 from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential
-from minidl.utils.validation import Shape
-from minidl.utils.validation import input_shape as checked_shape
+from minidl.utils.validation import Shape, check_input_shape
 
 DTYPES = ("float32", "float64")
 
@@ -171,7 +170,7 @@ def shape_of(value: Value, given: Shape | None) -> Shape:
     """The shape of an example, as the file tells it or as it is given, where the file leaves it open."""
     told = value.shape[1:] if value.shape else None
     if given is not None:
-        shape = checked_shape(given)
+        shape = check_input_shape(given)
         if told is not None and not fits(told, shape):
             raise ValueError(f"input_shape: expected one that fits {value.shape}, the batch first, got {shape}")
         return shape

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minidl.optimizers.base import Optimizer, Rate
-from minidl.utils.arguments import fixed
-from minidl.utils.validation import flag, fraction, normal, not_negative
+from minidl.utils.arguments import readonly_argument
+from minidl.utils.validation import check_bool, check_fraction, check_non_negative, check_normal_float
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.optimizers.update import Update
 
@@ -26,14 +26,14 @@ class Adagrad(Optimizer):
         eps: float = 1e-10,
     ) -> None:
         super().__init__(lr)
-        self._lr_decay = not_negative("lr_decay", lr_decay)
-        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
-        first = not_negative("initial_accumulator_value", initial_accumulator_value, "float32")
+        self._lr_decay = check_non_negative("lr_decay", lr_decay)
+        self._weight_decay = check_non_negative("weight_decay", weight_decay, "float32")
+        first = check_non_negative("initial_accumulator_value", initial_accumulator_value, "float32")
         self._initial_accumulator_value = first
-        self._eps = normal("eps", eps)
+        self._eps = check_normal_float("eps", eps)
 
-    lr_decay, weight_decay = fixed("lr_decay"), fixed("weight_decay")
-    initial_accumulator_value, eps = fixed("initial_accumulator_value"), fixed("eps")
+    lr_decay, weight_decay = readonly_argument("lr_decay"), readonly_argument("weight_decay")
+    initial_accumulator_value, eps = readonly_argument("initial_accumulator_value"), readonly_argument("eps")
 
     def update(self, size: int, dtype: str) -> Update:
         return AdagradUpdate(size, dtype, self.lr_decay, self.weight_decay, self.initial_accumulator_value, self.eps)
@@ -59,13 +59,13 @@ class RMSprop(Optimizer):
         centered: bool = False,
     ) -> None:
         super().__init__(lr)
-        self._alpha = fraction("alpha", alpha)
-        self._eps = normal("eps", eps)
-        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
-        self._momentum, self._centered = fraction("momentum", momentum), flag("centered", centered)
+        self._alpha = check_fraction("alpha", alpha)
+        self._eps = check_normal_float("eps", eps)
+        self._weight_decay = check_non_negative("weight_decay", weight_decay, "float32")
+        self._momentum, self._centered = check_fraction("momentum", momentum), check_bool("centered", centered)
 
-    alpha, eps, weight_decay = fixed("alpha"), fixed("eps"), fixed("weight_decay")
-    momentum, centered = fixed("momentum"), fixed("centered")
+    alpha, eps, weight_decay = readonly_argument("alpha"), readonly_argument("eps"), readonly_argument("weight_decay")
+    momentum, centered = readonly_argument("momentum"), readonly_argument("centered")
 
     def update(self, size: int, dtype: str) -> Update:
         return RMSpropUpdate(size, dtype, self.alpha, self.eps, self.weight_decay, self.momentum, self.centered)
@@ -95,12 +95,17 @@ class Adam(Optimizer):
         super().__init__(lr)
         if not isinstance(betas, (tuple, list)) or len(betas) != 2:
             raise TypeError(f"betas: expected a pair of numbers, got {betas!r}")
-        self._betas = fraction("betas", betas[0]), fraction("betas", betas[1])
-        self._eps = normal("eps", eps)
-        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
-        self._amsgrad = flag("amsgrad", amsgrad)
+        self._betas = check_fraction("betas", betas[0]), check_fraction("betas", betas[1])
+        self._eps = check_normal_float("eps", eps)
+        self._weight_decay = check_non_negative("weight_decay", weight_decay, "float32")
+        self._amsgrad = check_bool("amsgrad", amsgrad)
 
-    betas, eps, weight_decay, amsgrad = fixed("betas"), fixed("eps"), fixed("weight_decay"), fixed("amsgrad")
+    betas, eps, weight_decay, amsgrad = (
+        readonly_argument("betas"),
+        readonly_argument("eps"),
+        readonly_argument("weight_decay"),
+        readonly_argument("amsgrad"),
+    )
 
     def update(self, size: int, dtype: str) -> Update:
         return AdamUpdate(size, dtype, *self.betas, self.eps, self.weight_decay, self.amsgrad, self._decoupled)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from minidl.layers.param import Param
-from minidl.utils.arguments import told
+from minidl.utils.arguments import constructor_repr
 from minidl.utils.arrays import Array
-from minidl.utils.validation import number, whole
+from minidl.utils.validation import check_int, check_real
 from minidl_c.optimizers.update import Update
 
 Rate = float | Callable[[int], float]
@@ -42,7 +42,7 @@ class Optimizer:
         self._lr = lr
 
     def __repr__(self) -> str:
-        return told(self)
+        return constructor_repr(self)
 
     def update(self, size: int, dtype: str) -> Update:
         """The native form: updates `size` flat parameters inside a plan, and keeps what it remembers of them."""
@@ -60,7 +60,7 @@ class Optimizer:
                 raise TypeError(f"params[{name!r}]: expected a Param, got {type(param).__name__}")
             if not param.value.flags.writeable:
                 raise ValueError(f"params[{name!r}]: expected a writable array, got a read-only one")
-            number("lr", lr, param.value.dtype.name)
+            check_real("lr", lr, param.value.dtype.name)
             for known in self._memory.get(name, (0, {}))[1].values():
                 if known.shape != param.value.shape or known.dtype != param.value.dtype:
                     expected, got = f"{known.dtype} {known.shape}", f"{param.value.dtype} {param.value.shape}"
@@ -112,14 +112,14 @@ class Optimizer:
                 raise TypeError(f"{where}[{key!r}]: expected an array of float32 or float64, got {array!r:.100}")
             if array.shape != first.shape or array.dtype != first.dtype:
                 raise ValueError(f"{where}[{key!r}]: expected {dtype} {first.shape}, got {array.dtype} {array.shape}")
-        return whole(f"{where}['steps']", entry["steps"], least=0), {
+        return check_int(f"{where}['steps']", entry["steps"], least=0), {
             key: np.array(a, dtype) for key, a in arrays.items()
         }
 
 
 def check_rate(rate: float) -> float:
     """`rate` as a float; raises TypeError or ValueError unless it is a finite number that is not negative."""
-    if number("lr", rate) < 0:
+    if check_real("lr", rate) < 0:
         raise ValueError(f"lr: expected a finite number of at least 0, got {rate}")
     return float(rate)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from minidl.optimizers.base import Optimizer, Rate
-from minidl.utils.arguments import fixed
-from minidl.utils.validation import flag, fraction, not_negative
+from minidl.utils.arguments import readonly_argument
+from minidl.utils.validation import check_bool, check_fraction, check_non_negative
 from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.optimizers.update import Update
 
@@ -19,13 +19,17 @@ class SGD(Optimizer):
 
     def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
         super().__init__(lr)
-        self._momentum = fraction("momentum", momentum)
+        self._momentum = check_fraction("momentum", momentum)
         if nesterov and momentum == 0:
             raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
-        self._nesterov = flag("nesterov", nesterov)
-        self._weight_decay = not_negative("weight_decay", weight_decay, "float32")
+        self._nesterov = check_bool("nesterov", nesterov)
+        self._weight_decay = check_non_negative("weight_decay", weight_decay, "float32")
 
-    momentum, nesterov, weight_decay = fixed("momentum"), fixed("nesterov"), fixed("weight_decay")
+    momentum, nesterov, weight_decay = (
+        readonly_argument("momentum"),
+        readonly_argument("nesterov"),
+        readonly_argument("weight_decay"),
+    )
 
     def update(self, size: int, dtype: str) -> Update:
         return SGDUpdate(size, dtype, self.momentum, self.nesterov, self.weight_decay)

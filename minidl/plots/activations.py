@@ -12,7 +12,7 @@ from minidl.plots.image_grid import GAP, LABEL, LEAST, RISE, TALL, Tiles, area, 
 from minidl.plots.models import called, first_convolution, model_in, outputs
 from minidl.utils.arrays import Array
 from minidl.utils.data import Examples
-from minidl.utils.validation import whole
+from minidl.utils.validation import check_int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -52,7 +52,7 @@ def feature_maps(
     examples = Examples(X, net.input_shape, net.dtype)
     if not len(examples):
         raise ValueError("X: expected at least one example, got none")
-    n = min(whole("max_examples", max_examples), len(examples))
+    n = min(check_int("max_examples", max_examples), len(examples))
     x = examples.block(0, n).reshape(n, *net.input_shape)
     maps = outputs(net, way, x)
     return _drawn(called(name, way[-1]), x if len(net.input_shape) == 3 else None, maps, figure)

@@ -13,7 +13,7 @@ from minidl.layers.flatten import Flatten
 from minidl.layers.parallel import Block
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape, whole
+from minidl.utils.validation import Shape, check_int
 
 
 def model_in(model: object) -> Sequential:
@@ -71,7 +71,7 @@ def image_of(image_shape: object, size: int) -> Shape:
     """`image_shape` as (channels, height, width) of so many numbers; raises TypeError or ValueError for another one."""
     if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
         raise TypeError(f"image_shape: expected (channels, height, width), got {image_shape!r}")
-    shape = tuple(whole("image_shape", one) for one in image_shape)
+    shape = tuple(check_int("image_shape", one) for one in image_shape)
     if math.prod(shape) != size:
         raise ValueError(f"image_shape: expected one of {size} numbers, got {shape}")
     return shape

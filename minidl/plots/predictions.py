@@ -15,9 +15,9 @@ from minidl.plots.figures import SMALL, TEXT, counted, inches, ready, room, shor
 from minidl.plots.image_grid import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, pictures, tile_ratio
 from minidl.plots.models import image_of, model_in
 from minidl.sequential import Sequential
-from minidl.utils.arrays import REAL, Array, as_array, unmasked
+from minidl.utils.arrays import REAL, Array, as_array, check_array
 from minidl.utils.data import as_numbers
-from minidl.utils.validation import Shape, whole
+from minidl.utils.validation import Shape, check_int
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -75,7 +75,7 @@ def misclassified(
     Raises TypeError or ValueError, saying what was expected, for an X that has no images, labels that are no classes,
     names of another number, or a model that does not classify.
     """
-    max_examples, shape = whole("max_examples", max_examples), _image_shape(model, X, image_shape)
+    max_examples, shape = check_int("max_examples", max_examples), _image_shape(model, X, image_shape)
     judged = _judged(model, X, y, class_names)
     width, height = area(figure)
     wrong = np.flatnonzero(judged.found != judged.true)
@@ -193,7 +193,7 @@ def _judged(model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_na
 
 def class_numbers(y: ArrayLike, classes: Array, n: int) -> Array:
     """The number of each label's class; raises TypeError or ValueError for labels of none."""
-    labels = as_array(y, "y") if classes.dtype.kind in REAL else unmasked(y, "y")
+    labels = as_array(y, "y") if classes.dtype.kind in REAL else check_array(y, "y")
     labels = labels[:, 0] if labels.shape[1:] == (1,) else labels
     if labels.shape != (n,):
         raise ValueError(f"y: expected {n} labels, one for each example of X, got shape {labels.shape}")

@@ -22,7 +22,7 @@ from minidl.plots.windows import View, Windows, asked_for, telling
 from minidl.sequential import Sequential
 from minidl.training.labeled_data import Supervised
 from minidl.utils.arrays import Array
-from minidl.utils.validation import whole
+from minidl.utils.validation import check_int
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
@@ -78,9 +78,9 @@ def pool_routing(
     """
     net = model_in(model)
     name, way = _pool(net, layer)
-    pool, max_examples, windows = way[-1], whole("max_examples", max_examples), Windows.of(way[-1])
+    pool, max_examples, windows = way[-1], check_int("max_examples", max_examples), Windows.of(way[-1])
     channels = pool.in_shape[0]
-    if channel is not None and whole("channel", channel, least=0) >= channels:
+    if channel is not None and check_int("channel", channel, least=0) >= channels:
         raise ValueError(f"channel: expected a number from 0 to {channels - 1}, got {channel}")
     asked = None if region is None else asked_for(region, windows)
     data, loss = _examples(model, net, X, y, loss)

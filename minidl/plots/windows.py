@@ -11,7 +11,7 @@ import numpy as np
 from minidl.layers.base import Layer
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
-from minidl.utils.validation import Pair, pair, whole
+from minidl.utils.validation import Pair, check_int, check_pair
 
 Region = tuple[int, int, int, int]  # of an input: top, left, height, width, in cells
 
@@ -30,10 +30,10 @@ class Windows:
     def of(cls, pool: Layer) -> Windows:
         """Those of a built pool; one without a pool_size has one window."""
         told, (op,) = pool.config(), pool.ops
-        shape, count = pair("shape", op.in_shape[1:]), pair("count", op.out_shape[1:])
-        size = pair("pool_size", told.get("pool_size", shape))
-        stride = size if told.get("stride") is None else pair("stride", told["stride"])
-        return cls(shape, count, size, stride, pair("padding", told.get("padding", 0), least=0))
+        shape, count = check_pair("shape", op.in_shape[1:]), check_pair("count", op.out_shape[1:])
+        size = check_pair("pool_size", told.get("pool_size", shape))
+        stride = size if told.get("stride") is None else check_pair("stride", told["stride"])
+        return cls(shape, count, size, stride, check_pair("padding", told.get("padding", 0), least=0))
 
     @property
     def depth(self) -> Pair:
@@ -108,8 +108,8 @@ def asked_for(region: Any, windows: Windows) -> Region:
     """A region that a user asked for; raises TypeError or ValueError for one that has no window in it."""
     if not isinstance(region, (tuple, list)) or len(region) != 4:
         raise TypeError(f"region: expected (top, left, height, width) in cells, got {region!r}")
-    top, left = (whole("region: top and left", one, least=0) for one in region[:2])
-    height, width = (whole("region: height and width", one) for one in region[2:])
+    top, left = (check_int("region: top and left", one, least=0) for one in region[:2])
+    height, width = (check_int("region: height and width", one) for one in region[2:])
     h, w = windows.shape
     if top + height > h or left + width > w:
         raise ValueError(f"region: expected (top, left, height, width) within {h} x {w} cells, got {tuple(region)}")

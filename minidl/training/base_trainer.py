@@ -27,10 +27,10 @@ from minidl.training.labeled_data import Supervised
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.sample_buffer import Kept
 from minidl.training.steps import Batches, Steps, check_trainable, make_steps
-from minidl.utils.arguments import Checked
+from minidl.utils.arguments import CheckedAttribute
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
-from minidl.utils.validation import count, counter, flag, limit
+from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
 from minidl_c.optimizers.update import Update
 
 TRIED = 256  # examples whose scores metrics of scikit-learn are tried with, before they are asked for
@@ -39,20 +39,30 @@ TRIED = 256  # examples whose scores metrics of scikit-learn are tried with, bef
 class Learner:
     """A model, a loss and an optimizer, and how far they have come. The arguments are those of Trainer."""
 
-    model = Checked(checked.model_of, checked.check_scores, "The model that is trained.")
-    loss = Checked(checked.loss_of, checked.check_scores, "What is minimized: a name or a function.")
-    optimizer = Checked(checked.optimizer_of, doc="What makes the steps.")
-    metrics = Checked(checked.metrics_of, doc="What is measured: functions by name, or what the constructor takes.")
-    seed = Checked(count, doc="The order of the examples, and all that is random in training, is a function of it.")
-    num_threads = Checked(checked.threads_of, doc="How many threads are used; None: as minidl.get_num_threads() says.")
-    clip_norm = Checked(limit, doc="The largest norm that a step's gradient, of all layers, may have; None: any.")
-    clip_value = Checked(limit, doc="The largest size that a number in a step's gradient may have; None: any.")
-    per_example_clip_norm = Checked(
-        limit, doc="The largest norm that an example's gradient may have in a step; None: any."
+    model = CheckedAttribute(checked.model_of, checked.check_scores, "The model that is trained.")
+    loss = CheckedAttribute(checked.loss_of, checked.check_scores, "What is minimized: a name or a function.")
+    optimizer = CheckedAttribute(checked.optimizer_of, doc="What makes the steps.")
+    metrics = CheckedAttribute(
+        checked.metrics_of, doc="What is measured: functions by name, or what the constructor takes."
     )
-    epoch = Checked(counter, doc="How many epochs were done so far.")
-    should_stop = Checked(flag, doc="True ends the fit after the hook that sets it.")
-    history = Checked(checked.history_of, doc="A dict of lists with an entry for each epoch.")
+    seed = CheckedAttribute(
+        check_count, doc="The order of the examples, and all that is random in training, is a function of it."
+    )
+    num_threads = CheckedAttribute(
+        checked.threads_of, doc="How many threads are used; None: as minidl.get_num_threads() says."
+    )
+    clip_norm = CheckedAttribute(
+        check_limit, doc="The largest norm that a step's gradient, of all layers, may have; None: any."
+    )
+    clip_value = CheckedAttribute(
+        check_limit, doc="The largest size that a number in a step's gradient may have; None: any."
+    )
+    per_example_clip_norm = CheckedAttribute(
+        check_limit, doc="The largest norm that an example's gradient may have in a step; None: any."
+    )
+    epoch = CheckedAttribute(check_counter, doc="How many epochs were done so far.")
+    should_stop = CheckedAttribute(check_bool, doc="True ends the fit after the hook that sets it.")
+    history = CheckedAttribute(checked.history_of, doc="A dict of lists with an entry for each epoch.")
 
     def __init__(
         self,
@@ -91,7 +101,7 @@ class Learner:
 
     @step.setter
     def step(self, step: int) -> None:
-        self._count[0] = counter("step", step)
+        self._count[0] = check_counter("step", step)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.
@@ -210,7 +220,7 @@ class Learner:
     def late(self, late: list[int]) -> None:
         update, leaves = self.steps().update, self._network().leaves
         most = 0 if update is None else update.steps
-        if not isinstance(late, list) or len(late) != len(leaves) or any(count("late", n) > most for n in late):
+        if not isinstance(late, list) or len(late) != len(leaves) or any(check_count("late", n) > most for n in late):
             raise ValueError(f"late: expected for each of {len(leaves)} layers at most {most} steps")
         self._late, self._counted = {id(leaf): n for leaf, n in zip(leaves, late, strict=True)}, most
         self._make_steps(update)

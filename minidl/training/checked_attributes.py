@@ -12,7 +12,7 @@ from minidl.losses import Loss
 from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.training.history import History
-from minidl.utils.validation import whole
+from minidl.utils.validation import check_int
 from minidl_c.runtime.threads import check_num_threads
 
 
@@ -46,7 +46,7 @@ def threads_of(name: str, num_threads: Any) -> int | None:
     """A number of threads or None; raises TypeError or ValueError for anything else."""
     if num_threads is None:
         return None
-    number: int = check_num_threads(whole(name, num_threads))
+    number: int = check_num_threads(check_int(name, num_threads))
     return number
 
 

@@ -28,7 +28,7 @@ from minidl.training.fit_loop import Position
 from minidl.training.history import History
 from minidl.training.optimizer_state import Arrays, check_shared, remember, remembered
 from minidl.utils.arrays import Array
-from minidl.utils.validation import whole
+from minidl.utils.validation import check_int
 
 Tensors = dict[str, Array]
 Custom = Mapping[str, Any]
@@ -207,7 +207,7 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
     recipes = Recipes(OURS)
     decode_recipe(recipes.encode(optimizer, "optimizer"), OURS, recipes.met)  # what is resumed can be saved again
     if (update := trainer.steps().update) is not None:
-        update.steps = whole("updates", config["updates"], least=0)
+        update.steps = check_int("updates", config["updates"], least=0)
     trainer.late = config["late"]
     for name, view in _update(trainer).items():
         saved = rest.pop(f"update/{name}")
@@ -215,8 +215,8 @@ def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
             raise ValueError(f"{name}: expected {view.dtype} {view.shape}, got {saved.dtype} {saved.shape}")
         view[...] = saved
     trainer.history = _history({name: rest.pop(f"history/{name}") for name in config["history"]})
-    trainer.epoch = whole("epoch", config["epoch"], least=0)
-    trainer.step = whole("step", config["step"], least=0)
+    trainer.epoch = check_int("epoch", config["epoch"], least=0)
+    trainer.step = check_int("step", config["step"], least=0)
     fields, callbacks = decode(config["position"], arrays), _callbacks(config["callbacks"], arrays)
     if rest:
         raise ValueError(f"expected no more tensors, got {', '.join(sorted(rest))[:200]}")
@@ -245,13 +245,13 @@ def _position(fields: Any, callbacks: list[State], trainer: Learner) -> Position
         raise ValueError(f"fit: expected where it stands by name, got {type(fields).__name__}")
     position, model = Position(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "finished"):
-        whole(name, getattr(position, name), least=0)
+        check_int(name, getattr(position, name), least=0)
     for name in ("epochs", "batch_size"):
-        whole(name, position.arguments[name], least=0)
+        check_int(name, position.arguments[name], least=0)
     if position.arguments["outputs"] != trainer.outputs:
         raise ValueError(f"fit: expected {trainer.outputs}, got {position.arguments['outputs']}")
     if position.arguments["rows_hashed"] is not None:
-        whole("rows_hashed", position.arguments["rows_hashed"])
+        check_int("rows_hashed", position.arguments["rows_hashed"])
     if type(position.begun) is not bool or type(position.stop) is not bool:
         raise ValueError("fit: expected begun and stop to be true or false, got something else")
     if position.finished > position.arguments["epochs"] or (len(position.losses) and not position.begun):

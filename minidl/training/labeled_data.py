@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from minidl.losses import Loss
 from minidl.sequential import Sequential
-from minidl.utils.arrays import Array, unmasked
+from minidl.utils.arrays import Array, check_array
 from minidl.utils.data import Examples, Index, as_numbers, as_weights, class_weights, fingerprint, some_rows
 
 
@@ -120,7 +120,7 @@ def _check_range(weights: NDArray[np.float64], dtype: str) -> None:
 
 
 def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:
-    targets = unmasked(y, "y")
+    targets = check_array(y, "y")
     if targets.ndim == 0 or len(targets) != n:
         got = len(targets) if targets.ndim else "a single number"
         raise ValueError(f"y: expected {n} targets, one for each example of X, got {got}")

@@ -19,7 +19,7 @@ from minidl.training.base_trainer import Learner
 from minidl.training.labeled_data import Supervised
 from minidl.training.per_example_steps import fill
 from minidl.utils.arrays import Array
-from minidl.utils.validation import flag
+from minidl.utils.validation import check_bool
 
 
 def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[str, Param]:
@@ -55,7 +55,7 @@ def per_example_gradients(
     """What Trainer.per_example_gradients returns."""
     if reduce is not None and (not isinstance(reduce, str) or reduce != "norm"):
         raise ValueError(f"reduce: expected None or 'norm', got {reduce!r}")
-    model, as_in_training = learner.model, flag("training", training)
+    model, as_in_training = learner.model, check_bool("training", training)
     with model.unbuilt_on_error():
         data = Supervised.accept(model, learner.loss, X, y, sample_weight)
         network, everything = model.network, model.params

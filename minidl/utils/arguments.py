@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class Checked(Generic[T]):
+class CheckedAttribute(Generic[T]):
     """An attribute that is checked whenever it is set: check(name, value) returns what is kept, or raises.
 
     together: raises ValueError for attributes, by name, that do not fit together; a refused value changes nothing.
@@ -29,10 +29,10 @@ class Checked(Generic[T]):
         self.name = name
 
     @overload
-    def __get__(self, owner: None, cls: type) -> Checked[T]: ...
+    def __get__(self, owner: None, cls: type) -> CheckedAttribute[T]: ...
     @overload
     def __get__(self, owner: object, cls: type | None = None) -> T: ...
-    def __get__(self, owner: object | None, cls: type | None = None) -> Checked[T] | T:
+    def __get__(self, owner: object | None, cls: type | None = None) -> CheckedAttribute[T] | T:
         if owner is None:
             return self
         try:
@@ -85,12 +85,12 @@ def construct(cls: type, arguments: dict[str, Any]) -> Any:
     return cls(*positional, **rest)
 
 
-def fixed(name: str) -> property:
+def readonly_argument(name: str) -> property:
     """An argument that stays what it was, since plans are made with it: a constructor keeps it with a _ in front."""
     return property(attrgetter(f"_{name}"), doc=f"The constructor's {name}, which stays.")
 
 
-def told(made: object) -> str:
+def constructor_repr(made: object) -> str:
     """The constructor's call, for a __repr__."""
     arguments = (f"{name}={value!r}" for name, value in constructor_arguments(made).items())
     return f"{type(made).__name__}({', '.join(arguments)})"

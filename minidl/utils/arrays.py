@@ -20,7 +20,7 @@ def as_array(value: Any, name: str, kinds: str = REAL) -> Array:
     >>> as_array([1, 2], "y")
     array([1, 2])
     """
-    array = unmasked(value, name)
+    array = check_array(value, name)
     if array.dtype.kind not in kinds:
         expected = "integers" if kinds == "iu" else "real numbers"
         raise TypeError(f"{name}: expected {expected}, got dtype {array.dtype}")
@@ -33,7 +33,7 @@ def check_unmasked(value: Any, name: str) -> None:
         raise TypeError(f"{name}: expected an array without a mask, got a masked array: fill it first")
 
 
-def unmasked(value: Any, name: str) -> Array:
+def check_array(value: Any, name: str) -> Array:
     """`value` as an array of anything; raises as `as_array` but for its dtype."""
     if value is None:
         raise TypeError(f"{name}: expected an array, got None")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.utils.arrays import Array, as_array, unmasked
+from minidl.utils.arrays import Array, as_array, check_array
 from minidl.utils.sparse import SparseRows, is_sparse
 from minidl.utils.validation import Shape
 
@@ -166,7 +166,7 @@ def as_weights(weights: Any, n: int) -> NDArray[np.float64]:
 
 def class_weights(class_weight: dict[int, float] | str, y: Array) -> NDArray[np.float64]:
     """The weight of each example's class: from a dict (other labels count 1), or "balanced" (scikit-learn's)."""
-    y = unmasked(y, "y")
+    y = check_array(y, "y")
     if y.ndim != 1 or y.dtype.kind not in "iub":
         raise TypeError(f"class_weight: expected integer labels y of shape (n,) with it, got {y.dtype} {y.shape}")
     if isinstance(class_weight, str) and class_weight == "balanced":

@@ -10,13 +10,13 @@ import numpy as np
 
 Shape = tuple[int, ...]
 Pair = tuple[int, int]
-Around = tuple[int, int, int, int]
+Padding4 = tuple[int, int, int, int]
 
 
 MOST = 2**63 - 1  # what C's integers hold
 
 
-def whole(name: str, value: Any, least: int = 1) -> int:
+def check_int(name: str, value: Any, least: int = 1) -> int:
     """`value` as an int from `least` to 2**63 - 1; raises TypeError or ValueError naming the argument.
 
     >>> whole("units", 10)
@@ -35,7 +35,7 @@ def whole(name: str, value: Any, least: int = 1) -> int:
     return whole_number
 
 
-def number(name: str, value: Any, dtype: str = "float64") -> float:
+def check_real(name: str, value: Any, dtype: str = "float64") -> float:
     """`value` as a float, finite in `dtype`; raises TypeError or ValueError naming the argument.
 
     >>> number("scale", 2)
@@ -52,47 +52,47 @@ def number(name: str, value: Any, dtype: str = "float64") -> float:
     return real
 
 
-def not_negative(name: str, value: Any, dtype: str = "float64") -> float:
+def check_non_negative(name: str, value: Any, dtype: str = "float64") -> float:
     """`value` as a float of at least 0, finite in `dtype`; raises TypeError or ValueError naming the argument.
 
     >>> not_negative("weight_decay", 0)
     0.0
     """
-    if number(name, value, dtype) < 0:
+    if check_real(name, value, dtype) < 0:
         raise ValueError(f"{name}: expected a number of at least 0, got {value}")
     return float(value)
 
 
-def positive(name: str, value: Any) -> float:
+def check_positive(name: str, value: Any) -> float:
     """`value` as a float above 0; raises TypeError or ValueError naming the argument.
 
     >>> positive("gamma", 0.5)
     0.5
     """
-    if number(name, value) <= 0:
+    if check_real(name, value) <= 0:
         raise ValueError(f"{name}: expected a number above 0, got {value}")
     return float(value)
 
 
-def limit(name: str, value: Any) -> float | None:
+def check_limit(name: str, value: Any) -> float | None:
     """`value` as a float above 0, or None for no limit; raises as `positive`."""
-    return None if value is None else positive(name, value)
+    return None if value is None else check_positive(name, value)
 
 
-def count(name: str, value: Any) -> int:
+def check_count(name: str, value: Any) -> int:
     """`value` as an int of at least 0; raises as `whole`."""
-    return whole(name, value, least=0)
+    return check_int(name, value, least=0)
 
 
-def counter(name: str, value: Any) -> int:
+def check_counter(name: str, value: Any) -> int:
     """`value` as `count`, and small enough to be counted on from; raises as `whole`."""
-    number = count(name, value)
+    number = check_count(name, value)
     if number > MOST // 2:
         raise ValueError(f"{name}: expected at most {MOST // 2}, got {number}")
     return number
 
 
-def normal(name: str, value: Any, dtype: str = "float32") -> float:
+def check_normal_float(name: str, value: Any, dtype: str = "float32") -> float:
     """`value` as a float above 0 that float32 does not flush to 0, finite in `dtype`.
 
     Raises TypeError or ValueError naming the argument.
@@ -101,23 +101,23 @@ def normal(name: str, value: Any, dtype: str = "float32") -> float:
     1e-08
     """
     least = float(np.finfo(np.float32).tiny)
-    if number(name, value, dtype) < least:
+    if check_real(name, value, dtype) < least:
         raise ValueError(f"{name}: expected a number of at least {least:.4g}, got {value}")
     return float(value)
 
 
-def fraction(name: str, value: Any) -> float:
+def check_fraction(name: str, value: Any) -> float:
     """`value` as a float in [0, 1); raises TypeError or ValueError naming the argument.
 
     >>> fraction("momentum", 0.9)
     0.9
     """
-    if not 0 <= number(name, value) < 1:
+    if not 0 <= check_real(name, value) < 1:
         raise ValueError(f"{name}: expected a number in [0, 1), got {value}")
     return float(value)
 
 
-def flag(name: str, value: Any) -> bool:
+def check_bool(name: str, value: Any) -> bool:
     """`value` as a bool; raises TypeError naming the argument.
 
     >>> flag("use_bias", True)
@@ -128,7 +128,7 @@ def flag(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def pair(name: str, value: Any, least: int = 1) -> Pair:
+def check_pair(name: str, value: Any, least: int = 1) -> Pair:
     """`value`, a number or a (vertical, horizontal) pair, as a pair of ints of at least `least`.
 
     >>> pair("stride", 2), pair("stride", (1, 3))
@@ -137,11 +137,11 @@ def pair(name: str, value: Any, least: int = 1) -> Pair:
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}: expected a number or a pair, got {value!r}")
-        return whole(name, value[0], least), whole(name, value[1], least)
-    return (whole(name, value, least),) * 2
+        return check_int(name, value[0], least), check_int(name, value[1], least)
+    return (check_int(name, value, least),) * 2
 
 
-def zeros_around(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Around:
+def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Padding4:
     """The zeros (top, bottom, left, right) that a convolution's `padding` puts around an image of that size.
 
     padding: a number or a pair; "valid": none; "same": as many as make ceil(size / stride) windows, the odd one behind.
@@ -155,7 +155,7 @@ def zeros_around(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair
         return *_same(size, kernel, stride, dilation, 0), *_same(size, kernel, stride, dilation, 1)
     if isinstance(padding, str):
         raise ValueError(f"padding: expected a number, a pair, 'same' or 'valid', got {padding!r}")
-    vertical, horizontal = pair("padding", padding, least=0)
+    vertical, horizontal = check_pair("padding", padding, least=0)
     return vertical, vertical, horizontal, horizontal
 
 
@@ -165,7 +165,7 @@ def _same(size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair, axi
     return total // 2, total - total // 2
 
 
-def image(shape: Shape) -> tuple[int, int, int]:
+def check_image_shape(shape: Shape) -> tuple[int, int, int]:
     """`shape` as (channels, height, width); raises ValueError if it is anything else."""
     if len(shape) != 3:
         hint = ""
@@ -176,10 +176,10 @@ def image(shape: Shape) -> tuple[int, int, int]:
     return shape
 
 
-def input_shape(value: Any) -> Shape:
+def check_input_shape(value: Any) -> Shape:
     """A model's input shape as a tuple of ints of at least 1."""
     if not isinstance(value, (tuple, list)):
         raise TypeError(f"input_shape: expected a tuple such as (1, 28, 28), got {value!r}")
     if not value:
         raise ValueError("input_shape: expected at least one size, got ()")
-    return tuple(whole("input_shape", size) for size in value)
+    return tuple(check_int("input_shape", size) for size in value)

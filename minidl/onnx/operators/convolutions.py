@@ -9,12 +9,14 @@ from minidl.layers.base import Layer
 from minidl.onnx.node_reader import Made, Operator, Read
 from minidl.onnx.node_writer import Place, Write
 from minidl.onnx.operators.windows import sides_around, told, whole_pair
-from minidl.utils.validation import image, pair, zeros_around
+from minidl.utils.validation import check_image_shape, check_pair, resolve_padding
 
 
 def write_conv(at: Place, x: str) -> str:
-    kernel, stride, dilation = (pair(name, at[name]) for name in ("kernel_size", "stride", "dilation"))
-    top, bottom, left, right = zeros_around(at["padding"], image(at.in_shape)[1:], kernel, stride, dilation)
+    kernel, stride, dilation = (check_pair(name, at[name]) for name in ("kernel_size", "stride", "dilation"))
+    top, bottom, left, right = resolve_padding(
+        at["padding"], check_image_shape(at.in_shape)[1:], kernel, stride, dilation
+    )
     window = {"kernel_shape": kernel, "strides": stride, "pads": (top, left, bottom, right), "dilations": dilation}
     groups = at.arguments.get("groups", at.in_shape[0])
     return at.node("Conv", x, *filter(None, (at.param("weight"), at.param("bias"))), **window, group=groups)
@@ -31,7 +33,7 @@ def read_conv(operator: Operator) -> list[Made]:
     padding: Any = "same"
     if (top, left) == (bottom, right):
         padding = told((top, left))
-    elif sides != zeros_around("same", image(operator.shape)[1:], kernel, stride, dilation):
+    elif sides != resolve_padding("same", check_image_shape(operator.shape)[1:], kernel, stride, dilation):
         front, padding = [Made(Pad2D(sides))], 0
     use_bias, weights = operator.given(2), {"weight": weight}
     if use_bias:
@@ -48,8 +50,11 @@ def read_conv(operator: Operator) -> list[Made]:
 
 
 def write_conv_transpose(at: Place, x: str) -> str:
-    kernel, stride, dilation = (pair(name, at[name]) for name in ("kernel_size", "stride", "dilation"))
-    padding, extra = pair("padding", at["padding"], least=0), pair("output_padding", at["output_padding"], least=0)
+    kernel, stride, dilation = (check_pair(name, at[name]) for name in ("kernel_size", "stride", "dilation"))
+    padding, extra = (
+        check_pair("padding", at["padding"], least=0),
+        check_pair("output_padding", at["output_padding"], least=0),
+    )
     window = {"kernel_shape": kernel, "strides": stride, "pads": padding * 2, "dilations": dilation}
     weights = filter(None, (at.param("weight"), at.param("bias")))
     return at.node("ConvTranspose", x, *weights, **window, output_padding=extra, group=at["groups"])

@@ -13,14 +13,14 @@ from minidl.layers.base import Layer
 from minidl.onnx.node_reader import Made, Operator, Read
 from minidl.onnx.node_writer import Place, Write
 from minidl.onnx.operators.windows import sides_around, told, whole_pair
-from minidl.utils.validation import Around, Pair, pair
+from minidl.utils.validation import Padding4, Pair, check_pair
 
 
 def window_of(at: Place) -> tuple[Pair, Pair, Pair]:
     """Kernel, stride and padding of a layer."""
-    kernel = pair("pool_size", at["pool_size"])
-    stride = kernel if at["stride"] is None else pair("stride", at["stride"])
-    return kernel, stride, pair("padding", at["padding"], least=0)
+    kernel = check_pair("pool_size", at["pool_size"])
+    stride = kernel if at["stride"] is None else check_pair("stride", at["stride"])
+    return kernel, stride, check_pair("padding", at["padding"], least=0)
 
 
 def pads_of(at: Place, kernel: Pair, stride: Pair, padding: Pair) -> tuple[int, ...]:
@@ -68,7 +68,7 @@ def read_avg_pool(operator: Operator) -> list[Made]:
     return [Made(AvgPool2D(told(kernel), stride_of(kernel, stride), padding, ceil, counts))]
 
 
-def read_window(operator: Operator) -> tuple[Pair, Pair, Around, bool]:
+def read_window(operator: Operator) -> tuple[Pair, Pair, Padding4, bool]:
     """Kernel, stride, (top, bottom, left, right), ceil_mode."""
     kernel = whole_pair(operator, "kernel_shape", 0)
     stride, ceil = whole_pair(operator, "strides", 1), bool(operator.expect("ceil_mode", 0, 1))
@@ -85,7 +85,7 @@ def stride_of(kernel: Pair, stride: Pair) -> int | Pair | None:
     return None if stride == kernel else told(stride)
 
 
-def fitted(operator: Operator, kernel: Pair, stride: Pair, sides: Around, ceil: bool) -> tuple[int | Pair, bool]:
+def fitted(operator: Operator, kernel: Pair, stride: Pair, sides: Padding4, ceil: bool) -> tuple[int | Pair, bool]:
     """The layer's padding and ceil_mode: those that give as many windows as the node has.
 
     What lies in front decides where windows begin, and what is behind only how many there are.

@@ -10,7 +10,7 @@ from minidl.onnx.graph import BATCH
 from minidl.onnx.node_reader import Made, Operator, Read
 from minidl.onnx.node_writer import Place, Write
 from minidl.onnx.operators.windows import told
-from minidl.utils.validation import Shape, pair
+from minidl.utils.validation import Shape, check_pair
 
 
 def write_flatten(at: Place, x: str) -> str:
@@ -76,7 +76,7 @@ def write_pad(at: Place, x: str) -> str:
     (_, height, width), (_, tall, wide) = at.in_shape, at.out_shape
     padding = at["padding"]
     four = isinstance(padding, (tuple, list)) and len(padding) == 4
-    top, left = (padding[0], padding[2]) if four else pair("padding", padding, least=0)
+    top, left = (padding[0], padding[2]) if four else check_pair("padding", padding, least=0)
     pads = (0, 0, top, left, 0, 0, tall - height - top, wide - width - left)
     return at.node("Pad", x, at.whole("pads", pads), at.constant("value", at["value"]), mode="constant")
 
@@ -98,7 +98,7 @@ def read_pad(operator: Operator) -> list[Made]:
 
 
 def write_upsample(at: Place, x: str) -> str:
-    scales = at.constant("scales", (1, 1, *pair("scale", at["scale"])), "float32")
+    scales = at.constant("scales", (1, 1, *check_pair("scale", at["scale"])), "float32")
     options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     return at.node("Resize", x, "", scales, **options)
 

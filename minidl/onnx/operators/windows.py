@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from minidl.onnx.node_reader import Operator
-from minidl.utils.validation import Around, Pair, image, zeros_around
+from minidl.utils.validation import Padding4, Pair, check_image_shape, resolve_padding
 
 
 def whole_pair(operator: Operator, name: str, default: int) -> Pair:
@@ -22,7 +22,7 @@ def told(numbers: Sequence[int]) -> int | Pair:
     return vertical if vertical == horizontal else (vertical, horizontal)
 
 
-def sides_around(operator: Operator, kernel: Pair, stride: Pair, dilation: Pair) -> Around:
+def sides_around(operator: Operator, kernel: Pair, stride: Pair, dilation: Pair) -> Padding4:
     """What `auto_pad` and `pads` put around the image: (top, bottom, left, right)."""
     if len(operator.shape) != 3 or min(stride) < 1 or min(dilation) < 1:
         operator.refuse(f"expected windows over images, got {operator.shape}, strides {stride}, dilations {dilation}")
@@ -34,5 +34,5 @@ def sides_around(operator: Operator, kernel: Pair, stride: Pair, dilation: Pair)
         return pads[0], pads[2], pads[1], pads[3]
     if auto == "VALID":
         return 0, 0, 0, 0
-    top, bottom, left, right = zeros_around("same", image(operator.shape)[1:], kernel, stride, dilation)
+    top, bottom, left, right = resolve_padding("same", check_image_shape(operator.shape)[1:], kernel, stride, dilation)
     return (top, bottom, left, right) if auto == "SAME_UPPER" else (bottom, top, right, left)

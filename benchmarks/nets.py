@@ -166,7 +166,7 @@ def torch_module(model):
             case Dense():
                 return nn.Linear(layer.in_shape[0], layer.units)
             case Residual():
-                return Sum(**layer.ways())
+                return Sum(**layer.named_branches())
             case _:
                 return {ReLU: nn.ReLU, Flatten: nn.Flatten}[type(layer)]()
 

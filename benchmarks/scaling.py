@@ -65,16 +65,16 @@ def environment():
 def run_job(args):
     """What each rank of a job does; the first one prints, and writes the file if one is named."""
     job = Job(args)
-    say = print if job.team.rank == 0 else lambda *_, **__: None
+    say = print if job.comm.rank == 0 else lambda *_, **__: None
     results = {"machine": machine(), **job.facts}
-    if job.team.rank == 0:
+    if job.comm.rank == 0:
         tell(results["machine"] | job.facts)
 
     def keep(name, found, told):
         results.setdefault(name, []).append(found)
         say(f"\n{told}", flush=True)
-        if job.team.rank == 0:
-            write_json(args.json, {f"{job.team.size} ranks": results})  # each time: a run that is stopped leaves it
+        if job.comm.rank == 0:
+            write_json(args.json, {f"{job.comm.size} ranks": results})  # each time: a run that is stopped leaves it
 
     if not job.timed:
         say(f"\n{FEW}", flush=True)

@@ -23,11 +23,11 @@ class Job:
     def __init__(self, args):
         from mpi4py import MPI
 
-        self.args, self.team = args, Counted(MPI.COMM_WORLD)
-        self.near, ranks, threads = neighbours(self.team), self.team.size, args.threads
+        self.args, self.comm = args, Counted(MPI.COMM_WORLD)
+        self.near, ranks, threads = neighbours(self.comm), self.comm.size, args.threads
         if ranks == 1:
             raise SystemExit("scaling.py: expected a job of at least 2 ranks, got 1")
-        self.timed = self.team.agreed(self.near * threads <= usable_cores()) == 1
+        self.timed = self.comm.agreed(self.near * threads <= usable_cores()) == 1
         self.facts = {"MPI": " ".join(MPI.Get_library_version().splitlines()[0].split(",")[0].split())}
         self.facts |= {"ranks": ranks, "ranks on the first machine": self.near, "threads of a rank": threads}
         self.measured = {}  # by net and batch size
@@ -38,7 +38,7 @@ class Job:
 
     def count(self, net, batch_size):
         """The bytes of a step, counted in one, beside those of the parameters and of the formula."""
-        side = Together(self.team, self.task(net, batch_size, 1), self.args.threads)
+        side = Together(self.comm, self.task(net, batch_size, 1), self.args.threads)
         side.run(1)
         return self.bytes_of(net, batch_size, side)
 
@@ -47,23 +47,23 @@ class Job:
         return {
             "net": net,
             "batch_size": batch_size,
-            "ranks": self.team.size,
+            "ranks": self.comm.size,
             "parameters": 4 * sum(param.value.size for param in side.trainer.model.params.values()),  # float32
-            "nodes": nodes(slots, self.team.size),
+            "nodes": nodes(slots, self.comm.size),
             **counted,
-            "formula": sent(counted["row_bytes"], slots, self.team.size),
+            "formula": sent(counted["row_bytes"], slots, self.comm.size),
         }
 
     def measure(self, net, batch_size):
         """All sides of one net and batch size, in turn; returns what goes into the file."""
         args, task = self.args, self.task(net, batch_size)
-        together, barriers = (Together(self.team, task, args.threads, waits) for waits in (False, True))
-        whole, one = (Apart(self.team, task, threads) for threads in (self.near * args.threads, args.threads))
-        each = Apart(self.team, task, args.threads, each=True)
+        together, barriers = (Together(self.comm, task, args.threads, waits) for waits in (False, True))
+        whole, one = (Apart(self.comm, task, threads) for threads in (self.near * args.threads, args.threads))
+        each = Apart(self.comm, task, args.threads, each=True)
         sides = [together, whole, one, each, barriers]
         check_same_weights(sides)
         alternate(sides, args.rounds, args.seconds)
-        machines = self.team.size / self.near
+        machines = self.comm.size / self.near
         result = {
             "net": net,
             "batch_size": batch_size,
@@ -88,7 +88,7 @@ class Job:
         macs, dense = step_macs(model), [leaf for leaf in leaves(model) if isinstance(leaf, Dense)]
         backward = 1 - sum(leaf.macs for leaf in leaves(model)) / macs
         row_bytes = result["bytes"]["row_bytes"]
-        seconds = self.team.agreed(backward * result["step"]["compute"] / 1000)
+        seconds = self.comm.agreed(backward * result["step"]["compute"] / 1000)
         rounds = max(self.args.rounds, min(5 * self.args.rounds, int(10 * self.args.seconds / seconds)))
         behind = sum(leaf.weight.value.nbytes for leaf in dense) / result["bytes"]["parameters"]
         return {
@@ -98,7 +98,7 @@ class Job:
             "step": result["step"]["step"],
             "compute": result["step"]["compute"],
             "moving": result["step"]["scatter"] + result["step"]["gather"],
-            "milliseconds": overlap(self.team.comm, row_bytes, seconds, rounds),
+            "milliseconds": overlap(self.comm.comm, row_bytes, seconds, rounds),
             "dense_share_of_bytes": behind,
             "dense_gradient_share_of_work": sum(leaf.macs for leaf in dense) / macs,
         }
@@ -114,13 +114,13 @@ class Job:
         for batch_size in args.batch_sizes:
             step, here = (self.step(net, batch_size, fixed, name) for name in ("one_rank", "each_rank"))
             speeds = {n: batch_size / step.seconds(n, args.latency, args.bandwidth) for n in NODES}
-            latency, bandwidth = link(self.team.comm, step.row_bytes // self.team.size)
-            latency, bandwidth = self.team.agreed(latency), self.team.agreed(bandwidth)
+            latency, bandwidth = link(self.comm.comm, step.row_bytes // self.comm.size)
+            latency, bandwidth = self.comm.agreed(latency), self.comm.agreed(bandwidth)
             found["images_per_second"][batch_size] = speeds
             found["check"][batch_size] = {
                 "latency": latency,
                 "bandwidth": bandwidth,
-                "predicted": 1000 * here.seconds(self.team.size, latency, bandwidth),
+                "predicted": 1000 * here.seconds(self.comm.size, latency, bandwidth),
                 "measured": self.measured[net, batch_size]["step"]["step"],
             }
         return found
@@ -128,7 +128,7 @@ class Job:
     def fixed(self, net):
         """Seconds of a step of one rank beyond its slots: from batches of a slot for each thread, and of 16 slots."""
         threads = self.args.threads
-        small, large = (Apart(self.team, self.task(net, size), threads) for size in (16 * min(threads, 16), 256))
+        small, large = (Apart(self.comm, self.task(net, size), threads) for size in (16 * min(threads, 16), 256))
         alternate([small, large], self.args.rounds, self.args.seconds)
         more = math.ceil(16 / threads) - 1
         slot = (large.median - small.median) / more if more else 0.0
@@ -137,7 +137,7 @@ class Job:
     def step(self, net, batch_size, fixed, name):
         """What the model takes from the measurements, the slots from those of that name."""
         result, threads = self.measured[net, batch_size], self.args.threads
-        counted, slots, ranks = result["bytes"], result["slots"], self.team.size
+        counted, slots, ranks = result["bytes"], result["slots"], self.comm.size
         joined = sum(nodes(slots, ranks)) * max(ranges(counted["row_bytes"], ranks))
         slot = max(0.0, result[name] / 1000 - fixed) / math.ceil(slots / threads)
         joining = result["step"]["joining"] / 1000 / joined

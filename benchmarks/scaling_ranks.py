@@ -25,7 +25,7 @@ class Counted(MPI):
         self.seconds = dict.fromkeys(PARTS, 0.0)
         self.sent = self.exchanges = self.row_bytes = 0
 
-    def scatter(self, mine, sent, everyones, received):
+    def alltoallv(self, mine, sent, everyones, received):
         self._wait()
         began = time.perf_counter()
         super().scatter(mine, sent, everyones, received)
@@ -33,7 +33,7 @@ class Counted(MPI):
         self.seconds["scatter"] += self._scattered - began
         self.sent += sum(sent) - sent[self.rank]
 
-    def gather(self, joined, counts):
+    def allgatherv(self, joined, counts):
         self.seconds["joining"] += time.perf_counter() - self._scattered
         self._wait()
         began = time.perf_counter()
@@ -83,8 +83,8 @@ class Counted(MPI):
 class Side:
     """Epochs of `fit`. rounds: milliseconds a step; parts: those of its parts; counted: what a step exchanges."""
 
-    def __init__(self, name, team, task, trainer):
-        self.name, self.team, self.task, self.trainer = name, team, task, trainer
+    def __init__(self, name, comm, task, trainer):
+        self.name, self.comm, self.task, self.trainer = name, comm, task, trainer
         self.rounds, self.parts, self.counted = [], [], None
 
     @property
@@ -109,25 +109,25 @@ class Side:
 class Together(Side):
     """All ranks do each step together; barriers: with one before each exchange."""
 
-    def __init__(self, team, task, threads, barriers=False):
-        name = named(team.size, threads) + (", barriers" if barriers else "")
-        super().__init__(name, team, task, make_trainer(task.model(), threads, team))
+    def __init__(self, comm, task, threads, barriers=False):
+        name = named(comm.size, threads) + (", barriers" if barriers else "")
+        super().__init__(name, comm, task, make_trainer(task.model(), threads, comm))
         self.barriers = barriers
 
     def run(self, steps):
-        self.team.comm.Barrier()
-        self.team.begin(self.barriers)
+        self.comm.comm.Barrier()
+        self.comm.begin(self.barriers)
         found = milliseconds(self.trainer, self.task, steps)
-        self.counted = self.team.counts(steps)
-        return self.team.agreed(found), self.team.milliseconds(steps)
+        self.counted = self.comm.counts(steps)
+        return self.comm.agreed(found), self.comm.milliseconds(steps)
 
 
 class Apart(Side):
     """Without exchanges: the first rank alone, or each of them by itself at the same time."""
 
-    def __init__(self, team, task, threads, each=False):
-        name = f"{team.size} times " if each else ""
-        super().__init__(name + named(1, threads), team, task, make_trainer(task.model(), threads))
+    def __init__(self, comm, task, threads, each=False):
+        name = f"{comm.size} times " if each else ""
+        super().__init__(name + named(1, threads), comm, task, make_trainer(task.model(), threads))
         self.each = each
 
     def run(self, steps):
@@ -137,11 +137,11 @@ class Apart(Side):
             found[0] = milliseconds(self.trainer, self.task, steps)
 
         if not self.each:
-            self.team.first_alone(work)
-            return self.team.agreed(found[0]), {}
-        self.team.comm.Barrier()
+            self.comm.first_alone(work)
+            return self.comm.agreed(found[0]), {}
+        self.comm.comm.Barrier()
         work()
-        return float(self.team.everyones(np.array(found)).mean()), {}
+        return float(self.comm.everyones(np.array(found)).mean()), {}
 
 
 def named(ranks, threads):
@@ -173,15 +173,15 @@ def check_same_weights(sides):
         side.run(1)
         states.append(side.trainer.model.state_dict())
     for name, expected in states[0].items():
-        for state in states if sides[0].team.rank == 0 else []:
+        for state in states if sides[0].comm.rank == 0 else []:
             np.testing.assert_array_equal(state[name], expected, err_msg=name)
 
 
-def neighbours(team):
+def neighbours(comm):
     """How many ranks share the first one's machine."""
     from mpi4py import MPI as mpi
 
-    near = team.comm.Split_type(mpi.COMM_TYPE_SHARED)
-    (count,) = team.from_first([near.size])
+    near = comm.comm.Split_type(mpi.COMM_TYPE_SHARED)
+    (count,) = comm.broadcast([near.size])
     near.Free()
     return count

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from minidl import losses
 from minidl.engine import channel_order, layer_list
-from minidl.engine.flat_parameters import Parameters
-from minidl.engine.manual import ByHand
+from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
 from minidl.engine.state import check_dtype, copies, load
 from minidl.engine.summary import Summary, summarize
@@ -23,9 +23,9 @@ from minidl.layers.param import Param
 from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path
 from minidl.saving.object_codec import checked_custom
-from minidl.utils.arguments import CheckedAttribute
+from minidl.utils.arguments import Validated
 from minidl.utils.arrays import Array
-from minidl.utils.data import Examples
+from minidl.utils.data import ArraySource
 from minidl.utils.validation import Shape, check_count, check_input_shape, check_int
 from minidl_c.runtime.usage_guard import Busy
 
@@ -49,21 +49,21 @@ class Sequential:
     (5, 2)
     """
 
-    seed = CheckedAttribute(
+    seed = Validated(
         check_count, doc="The initial weights are a function of it, and what is random in a forward by hand."
     )
-    dtype = CheckedAttribute(
+    dtype = Validated(
         layer_list.dtype_of, layer_list.check_dtype, "The dtype of weights and outputs; it stays in a built model."
     )
 
     def __init__(
         self, layers: Sequence[Layer], input_shape: Shape | None = None, seed: int = 0, dtype: str = "float32"
     ) -> None:
-        self.layers = layer_list.checked(layers)
+        self.layers = layer_list.check_layers(layers)
         self.dtype, self.seed = dtype, seed
         self.network: Network | None = None
         self.busy = Busy()  # who is at work on the model: it predicts in many threads, and trains in one
-        self._by_hand: ByHand | None = None
+        self._manual: ManualPass | None = None
         self._claimed = False  # whether the layers are this model's
         if input_shape is not None:
             self.build(input_shape)
@@ -71,7 +71,7 @@ class Sequential:
     def build(self, input_shape: Shape) -> None:
         """Infers all shapes, makes all parameters; warns of channels last. Raises as the constructor, and if built."""
         if self.network is None:
-            channel_order.warn(layer_list.named(self.layers), check_input_shape(input_shape))
+            channel_order.warn(layer_list.named_layers(self.layers), check_input_shape(input_shape))
         self._build(input_shape, None)
 
     def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
@@ -79,12 +79,12 @@ class Sequential:
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
         shape = check_input_shape(input_shape)
-        layer_list.check_free(self.layers)
+        layer_list.check_unbuilt(self.layers)
         self._claimed = True
-        names = [name for _, name in layer_list.named(self.layers)]
+        names = [name for _, name in layer_list.named_layers(self.layers)]
         with self.unbuilt_on_error():
             layer_list.build(self.layers, shape, self.dtype, self.seed, state)
-            self.network = Network(self.layers, names, Parameters(self.layers, self.dtype))
+            self.network = Network(self.layers, names, FlatParameters(self.layers, self.dtype))
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:
@@ -101,9 +101,9 @@ class Sequential:
 
     def discard(self) -> None:
         """Undoes `build`: shapes and parameters are forgotten."""
-        self.network = self._by_hand = None
+        self.network = self._manual = None
         if self._claimed:
-            layer_list.forget(self.layers)
+            layer_list.unbuild(self.layers)
         self._claimed = False
 
     def _built(self) -> Network:
@@ -148,10 +148,10 @@ class Sequential:
         Many threads may predict at the same time; while another one trains this model, it is a RuntimeError.
         """
         network = self._built()
-        examples = Examples(X, self.input_shape, self.dtype)
+        examples = ArraySource(X, self.input_shape, self.dtype)
         out = np.empty((len(examples), *self.output_shape), self.dtype)
         with self.busy.reading("predict"):
-            for here, block in examples.blocks(CHUNK):
+            for here, block in examples.chunks(CHUNK):
                 out[here] = network.predict(block.reshape(-1, *self.input_shape), num_threads)
         return out
 
@@ -167,15 +167,15 @@ class Sequential:
     def forward(self, X: ArrayLike, training: bool = False) -> Array:
         """The outputs for a batch X, by hand. With `training`, what `backward` needs is kept until the next forward."""
         network = self._built()
-        examples = Examples(X, self.input_shape, self.dtype)
-        x = examples.block(0, len(examples)).reshape(len(examples), *self.input_shape)
+        examples = ArraySource(X, self.input_shape, self.dtype)
+        x = examples.chunk(0, len(examples)).reshape(len(examples), *self.input_shape)
         if not training:
             with self.busy.reading("forward"):
                 return network.predict(x)
         with self.busy.writing("forward"):
-            if self._by_hand is None:
-                self._by_hand = ByHand(network)
-            return self._by_hand.forward(x, self.seed)
+            if self._manual is None:
+                self._manual = ManualPass(network)
+            return self._manual.forward(x, self.seed)
 
     def backward(self, dy: ArrayLike) -> Array:
         """The gradient dx of the last training forward's X, from the gradient dy of its outputs.
@@ -185,7 +185,7 @@ class Sequential:
         """
         network = self._built()
         with self.busy.writing("backward"):
-            return (self._by_hand or ByHand(network)).backward(dy)
+            return (self._manual or ManualPass(network)).backward(dy)
 
     # ---- weights
 
@@ -214,7 +214,7 @@ class Sequential:
         layers. Raises TypeError naming layer and argument for others, ValueError for a model that is not built, OSError
         naming the path.
         """
-        safetensors_file.write(path, "model", self.recipe(), self.state_dict())
+        safetensors_file.write(path, "model", self.get_config(), self.state_dict())
 
     @classmethod
     def load(cls, path: Path, custom_objects: Mapping[str, Any] | None = None) -> Sequential:
@@ -227,23 +227,23 @@ class Sequential:
         classes = checked_custom(custom_objects)
         recipe, tensors = safetensors_file.read(path, "model")
         try:
-            return cls.from_recipe(recipe, tensors, classes)
+            return cls.from_config(recipe, tensors, classes)
         except (TypeError, ValueError, OverflowError) as error:
             raise safetensors_file.FileError(f"{os.fsdecode(path)}: {error}") from error
 
-    def recipe(self, custom_objects: dict[str, Any] | None = None) -> dict[str, Any]:
+    def get_config(self, custom_objects: dict[str, Any] | None = None) -> dict[str, Any]:
         """What this model is besides its state, as JSON; `custom_objects` takes a user's classes. Raises as `save`."""
-        layers = layer_list.encoded(self.layers, custom_objects)
+        layers = layer_list.get_config(self.layers, custom_objects)
         return {"layers": layers, "input_shape": list(self.input_shape), "seed": self.seed, "dtype": self.dtype}
 
     @classmethod
-    def from_recipe(
+    def from_config(
         cls, recipe: dict[str, Any], state: Mapping[str, Array], custom_objects: Mapping[str, Any]
     ) -> Sequential:
         """A model of new layers with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
         if set(recipe) != {"layers", "input_shape", "seed", "dtype"}:
             raise ValueError(f"expected the recipe of a model, got {sorted(recipe)}")
-        model = cls(layer_list.decoded(recipe["layers"], custom_objects), None, recipe["seed"], recipe["dtype"])
+        model = cls(layer_list.from_config(recipe["layers"], custom_objects), None, recipe["seed"], recipe["dtype"])
         check_dtype(state, model.dtype)
         model._build(recipe["input_shape"], state)
         return model
@@ -265,25 +265,25 @@ class Sequential:
     def __getitem__(self, place: int | slice) -> Layer | Sequential:
         """model[i] is a layer; model[a:b] a new model of copies of these layers, with their weights."""
         if not isinstance(place, slice):
-            return layer_list.at(self.layers, place)
+            return layer_list.layer_at(self.layers, place)
         chosen = self.layers[place]
         if self.network is None:
-            return _rebuilt(layer_list.apart(chosen), None, self.seed, self.dtype, {})
+            return _rebuilt(layer_list.to_spec(chosen), None, self.seed, self.dtype, {})
         layer_list.check_slice(chosen, place)
         shape = chosen[0].in_shape if chosen else None
         with self.busy.reading("a slice"):
             state = copies(chosen)
-        return _rebuilt(layer_list.apart(chosen), shape, self.seed, self.dtype, state)
+        return _rebuilt(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For copy and pickle: layers by class and arguments, and copies of the state."""
         state, shape = ({}, None) if self.network is None else (self.state_dict(), self.input_shape)
-        return _rebuilt, (layer_list.apart(self.layers), shape, self.seed, self.dtype, state)
+        return _rebuilt, (layer_list.to_spec(self.layers), shape, self.seed, self.dtype, state)
 
     def as_layer(self) -> Block:
         """Copies of the layers as one layer of another model, which begins with this one's weights if it is built."""
         state = None if self.network is None else self.state_dict()
-        return Block.of(layer_list.together(layer_list.apart(self.layers)), state)
+        return Block.of(layer_list.from_spec(layer_list.to_spec(self.layers)), state)
 
     def __repr__(self) -> str:
         lines = [f"({i}): {layer!r}" for i, layer in enumerate(self.layers)]
@@ -291,10 +291,10 @@ class Sequential:
 
 
 def _rebuilt(
-    parts: tuple[layer_list.Part, ...], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
+    parts: tuple[layer_list.LayerSpec, ...], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
 ) -> Sequential:
     """A model of new layers with this state; not built where shape is None."""
-    model = Sequential(layer_list.together(parts), None, seed, dtype)
+    model = Sequential(layer_list.from_spec(parts), None, seed, dtype)
     if shape is not None:
         model._build(shape, state)
     return model

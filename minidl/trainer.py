@@ -8,18 +8,18 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from minidl.callbacks.callback_list import Hooks
-from minidl.distributed.communicator import Alone
+from minidl.callbacks.callback_list import CallbackList
+from minidl.distributed.communicator import Communicator
 from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, clean, text
 from minidl.saving.object_codec import checked_custom
 from minidl.sequential import Sequential
 from minidl.training import checkpoints
-from minidl.training.base_trainer import Learner
+from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_call
-from minidl.training.fit_loop import WAY_OUT, Fit, Position
+from minidl.training.fit_loop import RESUME_HINT, FitLoop, FitState
 from minidl.training.history import History
-from minidl.training.labeled_data import Supervised
+from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example import per_example_gradients
 from minidl.training.progress import Progress
 from minidl.training.report import report
@@ -29,7 +29,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.validation import check_bool, check_int
 
 
-class Trainer(Learner):
+class Trainer(BaseTrainer):
     """Fits a model to data: epochs, shuffling, validation, history, checkpoints.
 
     loss: a name such as "softmax_cross_entropy", an object of minidl.losses such as Huber(2.0), or a function
@@ -53,9 +53,9 @@ class Trainer(Learner):
     `history` is a History, a dict of lists with an entry for each epoch; its `plot` draws them.
     """
 
-    _fit: Fit | None = None  # the last one, unless it came to its end
-    _resumed: Position | None = None  # from a file
-    _ended: Position | None = None  # of the last one, if it came to its end: for a file
+    _fit: FitLoop | None = None  # the last one, unless it came to its end
+    _resumed: FitState | None = None  # from a file
+    _ended: FitState | None = None  # of the last one, if it came to its end: for a file
 
     def fit(
         self,
@@ -91,37 +91,38 @@ class Trainer(Learner):
         if a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
         message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
         """
-        unbuilt, step, is_first = self.model.network is None, self.step, self.team.rank == 0
+        unbuilt, step, is_first = self.model.network is None, self.step, self.comm.rank == 0
         with self.model.unbuilt_on_error():
-            with self.team.together():
+            with self.comm.raise_together():
                 epochs, batch_size = check_int("epochs", epochs, least=0), check_int("batch_size", batch_size)
                 accumulated = check_int("gradient_accumulation_steps", gradient_accumulation_steps)
-                hooks, progress = Hooks(callbacks, is_first), Progress(verbose if is_first else 0, epochs)
-                data = Supervised.accept(self.model, self.loss, X, y, sample_weight, class_weight)
-                if not len(data.used):
+                hooks, progress = CallbackList(callbacks, is_first), Progress(verbose if is_first else 0, epochs)
+                data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight, class_weight)
+                if not len(data.active_rows):
                     raise ValueError("X: expected at least one example, got none")
                 rows, held = data.split(validation_split, self.seed)
                 validation = data.to_validate(self.model, self.loss, held, validation_data)
                 self.check_batch(len(rows) % batch_size or batch_size)  # the last one
                 self.check_trainable()
                 self.check_metrics(data)
-                fit = Fit(
+                fit = FitLoop(
                     self, data, rows, validation, epochs, batch_size, accumulated,
                     check_bool("shuffle", shuffle), float(validation_split), hooks, progress,
                 )  # fmt: skip
-            if self.team.size > 1:
+            if self.comm.size > 1:
                 position = self._position()
                 where = None if position is None else [position.step, position.finished, position.begun]
-                check_call(self.team, {**fit.arguments, "interrupted fit": where}, hooks, *checkpoints.known(self))
-        with self.model.busy.training("fit"), self.team.awaited():
+                facts = {**fit.arguments, "interrupted fit": where}
+                check_call(self.comm, facts, hooks, *checkpoints.describe_trainer(self))
+        with self.model.busy.training("fit"), self.comm.abort_on_error():
             before, position = (self._fit, self._resumed), self._position()
             difference = None if position is None else fit.difference(position)
             if position is not None and difference is None:
                 fit.resume(position)
             elif position is not None and difference is not None:
                 if self._fit is None and not position.complete:  # from a file
-                    with self.team.together():
-                        raise ValueError(difference + WAY_OUT)
+                    with self.comm.raise_together():
+                        raise ValueError(difference + RESUME_HINT)
                 fit.leave(position, difference)
             self._fit, self._resumed, self._ended = fit, None, None
             try:
@@ -204,7 +205,7 @@ class Trainer(Learner):
         with self.model.busy.reading("save_checkpoint"):
             position = self._position() or self._ended
             content = checkpoints.pack(self, position if position is not None and position.step == self.step else None)
-        if self.team.rank == 0:
+        if self.comm.rank == 0:
             safetensors_file.write(path, checkpoints.KIND, *content)
 
     def check_savable(self) -> None:
@@ -219,7 +220,7 @@ class Trainer(Learner):
         return names + [f"val_{name}" for name in names if validates]
 
     @property
-    def interrupted(self) -> Position | None:
+    def interrupted(self) -> FitState | None:
         """Where a fit stands that did not come to its end, and that the next one completes. None begins another."""
         position = self._position()
         return None if position is None or (position.complete and self._fit is None) else position
@@ -237,7 +238,7 @@ class Trainer(Learner):
         model: Sequential | None = None,
         custom_objects: Mapping[str, Any] | None = None,
         num_threads: int | None = None,
-        distributed: Alone | None = None,
+        distributed: Communicator | None = None,
     ) -> Trainer:
         """A trainer as it was when the checkpoint was saved; its next fit completes the one that was interrupted.
 
@@ -259,13 +260,14 @@ class Trainer(Learner):
         model: Sequential | None,
         custom: Mapping[str, Any],
         num_threads: int | None,
-        distributed: Alone | None = None,
+        distributed: Communicator | None = None,
     ) -> Trainer:
         """A trainer of a checkpoint's content; errors say where it came from."""
         config, tensors = content
-        with checkpoints.blamed(where), nullcontext() if model is None else model.unbuilt_on_error():
+        with checkpoints.as_file_error(where), nullcontext() if model is None else model.unbuilt_on_error():
             made = checkpoints.model_of(config, tensors, custom, model)
-            trainer = cls(made, **checkpoints.parts(config, custom), num_threads=num_threads, distributed=distributed)
+            options = checkpoints.parse_config(config, custom)
+            trainer = cls(made, **options, num_threads=num_threads, distributed=distributed)
             trainer._resumed = checkpoints.restore(trainer, config, tensors)
             if model is not None:
                 model.load_state_dict(checkpoints.states(tensors))
@@ -287,7 +289,7 @@ class Trainer(Learner):
             content = safetensors_file.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
         return _resumed, (type(self), content, custom, self.num_threads)
 
-    def _position(self) -> Position | None:
+    def _position(self) -> FitState | None:
         """Where a fit stands that did not come to its end, unless steps were done since."""
         position = self._resumed if self._fit is None else self._fit.position()
         return position if position is not None and position.step == self.step else None

@@ -4,10 +4,10 @@ import threading
 
 import numpy as np
 
-from minidl.distributed.communicator import Alone
+from minidl.distributed.communicator import Communicator
 
 
-class Rank(Alone):
+class Rank(Communicator):
     """One of them. `sent` holds the bytes that it sent to others, exchange by exchange."""
 
     def __init__(self, rank, given, barrier):
@@ -22,7 +22,7 @@ class Rank(Alone):
         self.sent.append(sent)
         return given
 
-    def scatter(self, mine, sent, everyones, received):
+    def alltoallv(self, mine, sent, everyones, received):
         assert sum(sent) <= len(mine) and sum(received) <= len(everyones)
         ends = np.cumsum(sent)
         parts = [mine[end - n : end].copy() for n, end in zip(sent, ends, strict=True)]
@@ -30,28 +30,28 @@ class Rank(Alone):
         assert [len(part) for part in given] == received
         everyones[: sum(received)] = np.concatenate(given)
 
-    def gather(self, joined, counts):
+    def allgatherv(self, joined, counts):
         end = np.cumsum(counts)[self.rank]
         given = self.swap(joined[end - counts[self.rank] : end].copy(), (self.size - 1) * counts[self.rank])
         assert [len(part) for part in given] == counts
         joined[: sum(counts)] = np.concatenate(given)
 
-    def gather_rows(self, rows):
-        rows[:] = np.concatenate(self.swap(rows[self.part(len(rows))].copy()))
+    def allgather_rows(self, rows):
+        rows[:] = np.concatenate(self.swap(rows[self.local_slice(len(rows))].copy()))
 
-    def merge(self, array):
+    def allreduce_or(self, array):
         parts = [part.reshape(-1).view(np.uint8) for part in self.swap(array.copy())]
         array.reshape(-1).view(np.uint8)[:] = np.bitwise_or.reduce(parts)
 
-    def most(self, numbers):
+    def allreduce_max(self, numbers):
         return np.max(self.swap(list(numbers)), axis=0).tolist()
 
-    def from_first(self, numbers):
+    def broadcast(self, numbers):
         return self.swap(numbers)[0]
 
 
 def played(ranks, process):
-    """What process(team) returns in each of so many ranks, and the bytes that they sent; raises what one raised."""
+    """What process(comm) returns in each of so many ranks, and the bytes that they sent; raises what one raised."""
     given, barrier, found, errors = [None] * ranks, threading.Barrier(ranks), [None] * ranks, []
     teams = [Rank(rank, given, barrier) for rank in range(ranks)]
 
@@ -69,4 +69,4 @@ def played(ranks, process):
         thread.join()
     for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
         raise error
-    return found, sum(sum(team.sent) for team in teams)
+    return found, sum(sum(comm.sent) for comm in teams)

@@ -19,9 +19,9 @@ from minidl.losses import binary_cross_entropy, checked_loss, huber, poisson, pr
 from minidl.losses.native import numbers
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
-from minidl.training.labeled_data import Supervised
+from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import as_array, as_dtype, as_floats, check_array
-from minidl.utils.data import Examples, as_numbers, as_weights, class_weights
+from minidl.utils.data import ArraySource, as_numbers, as_weights, class_weights
 
 REFUSALS = (TypeError, ValueError, MemoryError)
 RNG = np.random.default_rng(0)
@@ -76,6 +76,10 @@ def backward(trainer, dy):
     return trainer.model.backward(dy)
 
 
+def labeled(trainer, *arrays):
+    return LabeledData.from_arrays(trainer.model, trainer.loss, *arrays)
+
+
 def assign(trainer, name, value):
     setattr(trainer.model.params["5.weight"], name, value)
 
@@ -104,13 +108,13 @@ def returns(what):
 
 
 def examples(X):
-    e = Examples(X, SHAPE, "float32")
-    return e.copy(np.arange(len(e))[::2]), e.block(1, 5), len(e)
+    e = ArraySource(X, SHAPE, "float32")
+    return e.gather_copy(np.arange(len(e))[::2]), e.chunk(1, 5), len(e)
 
 
 def read(X):
-    e = Examples(X, SHAPE, "float32")
-    x, rows = e.read(np.arange(len(e))[::-3])
+    e = ArraySource(X, SHAPE, "float32")
+    x, rows = e.gather(np.arange(len(e))[::-3])
     return x[rows].astype("f4")
 
 
@@ -152,16 +156,15 @@ ENTRIES = {
         WEIGHTS, trained(lambda t, v: t.per_example_gradients(X, Y, sample_weight=v))),
     "batch_sum.batch_sum:g": (SCORES, alone(minidl.batch_sum)),
     "batch_sum.batch_sum:g, dict": (SCORES, alone(lambda v: minidl.batch_sum({"w": v})["w"])),
-    "base_trainer.Learner.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
-    "base_trainer.Learner.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
-    "base_trainer.Learner.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
-    "base_trainer.Learner.evaluate:X": (X, trained(lambda t, v: t.evaluate(v, Y))),
-    "base_trainer.Learner.evaluate:y": (Y, trained(lambda t, v: t.evaluate(X, v))),
-    "base_trainer.Learner.evaluate:sample_weight": (WEIGHTS, trained(lambda t, v: t.evaluate(X, Y, v))),
-    "labeled_data.Supervised.accept:X": (X, trained(lambda t, v: Supervised.accept(t.model, t.loss, v, Y).used)),
-    "labeled_data.Supervised.accept:y": (Y, trained(lambda t, v: Supervised.accept(t.model, t.loss, X, v).targets)),
-    "labeled_data.Supervised.accept:sample_weight": (
-        WEIGHTS, trained(lambda t, v: Supervised.accept(t.model, t.loss, X, Y, v).weights)),
+    "base_trainer.BaseTrainer.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
+    "base_trainer.BaseTrainer.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
+    "base_trainer.BaseTrainer.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
+    "base_trainer.BaseTrainer.evaluate:X": (X, trained(lambda t, v: t.evaluate(v, Y))),
+    "base_trainer.BaseTrainer.evaluate:y": (Y, trained(lambda t, v: t.evaluate(X, v))),
+    "base_trainer.BaseTrainer.evaluate:sample_weight": (WEIGHTS, trained(lambda t, v: t.evaluate(X, Y, v))),
+    "labeled_data.LabeledData.from_arrays:X": (X, trained(lambda t, v: labeled(t, v, Y).active_rows)),
+    "labeled_data.LabeledData.from_arrays:y": (Y, trained(lambda t, v: labeled(t, X, v).targets)),
+    "labeled_data.LabeledData.from_arrays:sample_weight": (WEIGHTS, trained(lambda t, v: labeled(t, X, Y, v).weights)),
     "param.Param.value:value": (W, trained(lambda t, v: assign(t, "value", v))),
     "param.Param.grad:grad": (W, trained(lambda t, v: assign(t, "grad", v))),
     "param.Param.__init__:value": (W, alone(lambda v: Param(v).value)),
@@ -182,8 +185,8 @@ ENTRIES = {
     "metrics.accuracy:y": (Y, alone(lambda v: accuracy(v, SCORES))),
     "metrics.accuracy:scores": (SCORES, alone(lambda v: accuracy(Y, v))),
     "base.Optimizer.step:params": (GRAD, alone(step)),
-    "data.Examples.__init__:X": (X, alone(examples)),
-    "data.Examples.__init__:X, read": (X, alone(read)),
+    "data.ArraySource.__init__:X": (X, alone(examples)),
+    "data.ArraySource.__init__:X, read": (X, alone(read)),
     "data.as_numbers:X": (X, alone(lambda v: as_numbers(v, "X"))),
     "data.as_weights:weights": (WEIGHTS, alone(lambda v: as_weights(v, 20))),
     "data.class_weights:y": (Y, alone(lambda v: class_weights("balanced", v))),
@@ -200,10 +203,20 @@ ENTRIES = {
 }  # fmt: skip
 # What these get has come through one of the above, or is what the names say: anything without a mask.
 INSIDE = (
-    *("config", "eval_copy", "flat_parameters", "layer_paths", "layer_list", "lowering", "manual", "network", "stages"),
+    *(
+        "config",
+        "eval_copy",
+        "flat_parameters",
+        "layer_paths",
+        "layer_list",
+        "lowering",
+        "manual",
+        "network",
+        "segments",
+    ),
     *("state", "summary", "param_groups", "per_example", "arguments", "validation", "sparse"),
     *("checkpoints", "checked_attributes", "consistency", "diagnosis", "fit_loop", "optimizer_state", "progress"),
-    *("per_example_steps", "sample_buffer", "signals", "state_ownership", "steps"),
+    *("per_example_steps", "sample_buffer", "signals", "state_ownership", "step_cache", "steps"),
     *("baseline", "curves", "findings", "instrument", "probe", "report", "symptoms"),
     *("figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
     "initializers",
@@ -212,21 +225,23 @@ INSIDE_PACKAGES = tuple(  # tests of their own, such as tests/estimators/test_in
     f"minidl.{name}" for name in ("callbacks", "distributed", "estimators", "layers", "onnx", "saving", "testing")
 )
 INSIDE_TOO = {
-    "arrays.unmasked:value", "arrays.check_unmasked:value", "data.Examples.read:rows", "data.Examples.copy:rows",
-    "param.Param.move:value", "labeled_data.Supervised.numbers:rows",
+    "arrays.check_array:value", "arrays.check_unmasked:value", "data.ArraySource.gather:rows",
+    "data.ArraySource.gather_copy:rows",
+    "param.Param.move:value", "labeled_data.LabeledData.numbers:rows",
     "param.Param.move:grads", "losses.checked_loss:scores",
-    "losses.checked_loss:targets", "labeled_data.Supervised.mean:losses", "labeled_data.Supervised.mean:rows",
-    "labeled_data.Supervised.__init__:targets", "labeled_data.Supervised.__init__:weights",
-    "labeled_data.Supervised.__init__:used", "sparse.SparseRows.__init__:matrix",
-    "sparse.is_sparse:X", "base_trainer.Learner.__init__:optimizer", "base.Optimizer.step:lr",
-    "data.fingerprint:array", "data.fingerprint:rows", "base_trainer.Learner.batches:rows",
-    "base_trainer.Learner.evaluated:rows", "base_trainer.Learner.measured:scores",
-    "base_trainer.Learner.measured:targets",
+    "losses.checked_loss:targets", "labeled_data.LabeledData.mean:losses", "labeled_data.LabeledData.mean:rows",
+    "labeled_data.LabeledData.__init__:targets", "labeled_data.LabeledData.__init__:weights",
+    "labeled_data.LabeledData.__init__:active_rows", "sparse.SparseRows.__init__:matrix",
+    "sparse.is_sparse:X", "base_trainer.BaseTrainer.__init__:optimizer", "base.Optimizer.step:lr",
+    "data.fingerprint:array", "data.fingerprint:rows", "base_trainer.BaseTrainer.batches:rows",
+    "base_trainer.BaseTrainer.evaluate_rows:rows", "base_trainer.BaseTrainer.compute_metrics:scores",
+    "base_trainer.BaseTrainer.compute_metrics:targets",
     *(f"finite_differences.Function.__init__:{name}" for name in ("values", "gradient", "dy", "output")),
     "predictions.Classifier.predict_proba:X", "predictions.class_numbers:y", "predictions.class_numbers:classes",
     *(f"predictions.Judged.__init__:{name}" for name in ("true", "found", "probabilities")),
-    "flat_parameters.Parameters.views:flat", "sequential.Sequential.from_recipe:state",
-    "labeled_data.Supervised.to_validate:given", "metrics.measure:y", "metrics.measure:scores",
+    "flat_parameters.FlatParameters.views:flat", "sequential.Sequential.from_config:state",
+    "labeled_data.LabeledData.__init__:examples", "labeled_data.LabeledData.to_validate:given",
+    "metrics.measure:y", "metrics.measure:scores",
 }  # fmt: skip
 ANY_SIZE = (  # where nothing says how many rows there should be
     "activations.feature_maps:X",

@@ -7,7 +7,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
-from minidl.utils.data import Examples, as_weights, class_weights, epoch_order
+from minidl.utils.data import ArraySource, as_weights, class_weights, epoch_order
 
 PIXELS = np.random.default_rng(0).integers(0, 17, (40, 1, 3, 4)).astype(np.uint8)
 X, Y = PIXELS.astype("float32"), np.random.default_rng(1).integers(0, 3, 40)
@@ -54,15 +54,15 @@ def state(trainer):
     ids=lambda X: f"{X.dtype}{X.shape}" if isinstance(X, np.ndarray) else "list",
 )
 def test_every_way_to_read_gives_the_same_numbers(X, dtype):
-    examples = Examples(X, (1, 3, 4), dtype)
+    examples = ArraySource(X, (1, 3, 4), dtype)
     expected = PIXELS.reshape(40, 12)
     assert len(examples) == 40
-    copied = examples.copy(ROWS)
+    copied = examples.gather_copy(ROWS)
     np.testing.assert_array_equal(copied, expected[ROWS])
     assert copied.dtype == dtype and copied.flags.c_contiguous and copied.flags.aligned
-    array, rows = examples.read(ROWS)
+    array, rows = examples.gather(ROWS)
     np.testing.assert_array_equal(array[rows], expected[ROWS])
-    block = examples.block(33, 50)  # beyond the end
+    block = examples.chunk(33, 50)  # beyond the end
     np.testing.assert_array_equal(block, expected[33:])
     for kernel_input in (array, block):
         assert kernel_input.dtype.name in ("uint8", "float32", "float64")
@@ -73,10 +73,10 @@ def test_every_way_to_read_gives_the_same_numbers(X, dtype):
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
 def test_plain_arrays_are_read_where_they_lie(dtype):
     X = PIXELS.astype(dtype)
-    examples = Examples(X, (1, 3, 4), "float32")
-    array, rows = examples.read(ROWS)
+    examples = ArraySource(X, (1, 3, 4), "float32")
+    array, rows = examples.gather(ROWS)
     assert np.shares_memory(array, X) and rows is ROWS
-    assert np.shares_memory(examples.block(5, 9), X)
+    assert np.shares_memory(examples.chunk(5, 9), X)
 
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4"])
@@ -84,14 +84,14 @@ def test_plain_arrays_are_read_where_they_lie(dtype):
 def test_what_is_not_finite_is_refused_at_once(value, dtype):
     for place in ((0, 0, 0, 0), (39, 0, 2, 3)):
         with pytest.raises(ValueError, match="X: expected finite numbers"):
-            Examples(spoiled(place, value, dtype), (1, 3, 4), "float32")
+            ArraySource(spoiled(place, value, dtype), (1, 3, 4), "float32")
 
 
 def test_a_number_too_large_for_the_model_is_not_finite():
     X = spoiled((7, 0, 0, 0), 1e300, "float64")
-    assert len(Examples(X, (1, 3, 4), "float64")) == 40
+    assert len(ArraySource(X, (1, 3, 4), "float64")) == 40
     with pytest.raises(ValueError, match="X: "):
-        Examples(X, (1, 3, 4), "float32")
+        ArraySource(X, (1, 3, 4), "float32")
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8"])
@@ -99,21 +99,21 @@ def test_a_memory_map_is_looked_at_when_it_is_read(dtype, tmp_path):
     spoiled((20, 0, 1, 1), dtype=dtype).tofile(tmp_path / "X")
     mapped = np.memmap(tmp_path / "X", dtype, "r", shape=PIXELS.shape)
     for X in (mapped, mapped[:, :, :, :], np.asarray(mapped)):  # views of a map are maps
-        examples = Examples(X, (1, 3, 4), "float32")
-        np.testing.assert_array_equal(examples.copy(ROWS), PIXELS.reshape(40, 12)[ROWS])
-        examples.block(0, 20)
-        examples.read(ROWS)
+        examples = ArraySource(X, (1, 3, 4), "float32")
+        np.testing.assert_array_equal(examples.gather_copy(ROWS), PIXELS.reshape(40, 12)[ROWS])
+        examples.chunk(0, 20)
+        examples.gather(ROWS)
         bad = np.array([1, 20])
-        for name, rows in (("copy", (bad,)), ("read", (bad,)), ("block", (18, 22))):
+        for name, rows in (("gather_copy", (bad,)), ("gather", (bad,)), ("chunk", (18, 22))):
             with pytest.raises(ValueError, match="X: expected finite numbers"):
                 getattr(examples, name)(*rows)
 
 
 def test_a_vector_names_its_shape_once():
     with pytest.raises(ValueError, match=r"^X: expected shape \(n, 7\), got \(5, 8\)$"):
-        Examples(np.zeros((5, 8)), (7,), "float32")
+        ArraySource(np.zeros((5, 8)), (7,), "float32")
     with pytest.raises(ValueError, match=r"\(n, 1, 3, 4\) or \(n, 12\), got \(5, 3, 4\): one channel is X"):
-        Examples(np.zeros((5, 3, 4)), (1, 3, 4), "float32")
+        ArraySource(np.zeros((5, 3, 4)), (1, 3, 4), "float32")
 
 
 # ---- weights
@@ -283,5 +283,5 @@ def test_balanced_class_weights_have_all_digits():
 @pytest.mark.parametrize("value", [1e39, -1e39])
 def test_numbers_that_float32_does_not_hold_are_refused(value):
     with pytest.raises(ValueError, match=r"X: expected numbers of at most 3\.4e\+38 \(float32\), got larger ones"):
-        Examples(np.array([[0.0, value]]), (2,), "float32")
-    Examples(np.array([[0.0, value]]), (2,), "float64")
+        ArraySource(np.array([[0.0, value]]), (2,), "float32")
+    ArraySource(np.array([[0.0, value]]), (2,), "float64")

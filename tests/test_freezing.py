@@ -234,7 +234,7 @@ def test_settings_in_a_file_that_make_no_sense(settings):
     recipe = {"minidl": ["Residual", {"layers": {"tuple": [{"minidl": ["ReLU", {}]}]}, "shortcut": None}, settings]}
     whole = {"layers": [recipe], "input_shape": [2, 5, 5], "seed": 0, "dtype": "float32"}
     with pytest.raises((TypeError, ValueError), match=r"setting|trainable|class and its arguments"):
-        Sequential.from_recipe(whole, {}, {})
+        Sequential.from_config(whole, {}, {})
 
 
 class Thaw:
@@ -343,13 +343,13 @@ def test_another_optimizer_knows_nothing_of_steps_before_it(make, thawed, kind):
     twin = copy.deepcopy(model)
     fresh = Trainer(twin, KINDS[kind], make())
     trainer.optimizer = make()
-    assert trainer.late == [0] * len(model.network.leaves)
+    assert trainer.skipped_steps == [0] * len(model.network.leaves)
     for frozen in (not thawed, True, False, False):
         for one in (trainer, fresh):
             one.model.layers[0].trainable = not frozen
             one.train_batch(X[20:], Y[20:])
         assert changed(model, twin.state_dict()) == set()
-        assert trainer.late == fresh.late
+        assert trainer.skipped_steps == fresh.skipped_steps
 
 
 def test_frozen_batch_norm_takes_a_single_example():

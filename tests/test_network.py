@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential, Trainer
-from minidl.engine.stages import NativeStage, NumpyStage
+from minidl.engine.segments import NativeSegment, NumpySegment
 from minidl.initializers import damped_he_uniform, zeros
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, Parallel, ReLU
 from minidl.losses import softmax_cross_entropy
@@ -57,7 +57,7 @@ def layers_with(*places):
 
 
 def kinds(model):
-    return "".join({NativeStage: "C", NumpyStage: "P"}[type(s)] for s in model.network.stages)
+    return "".join({NativeSegment: "C", NumpySegment: "P"}[type(s)] for s in model.network.segments)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from faulty_layers import Scale
 
 from minidl import Sequential
-from minidl.engine.layer_paths import place_in, ways
+from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.layers import BatchNorm2D, Block, Conv2D, Dense, Flatten, MaxPool2D, Parallel, ReLU, Residual
 
 
@@ -18,7 +18,7 @@ def branched(own=False):
 
 def test_every_layer_has_the_name_of_its_parameters():
     model = branched()
-    found = ways(model.layers)
+    found = layer_paths(model.layers)
     assert {name.rpartition(".")[0] for name in model.state_dict()} <= set(found)
     for name, param in model.params.items():
         layer, _, own = name.rpartition(".")
@@ -29,7 +29,7 @@ def test_every_layer_has_the_name_of_its_parameters():
     ("place", "name"), [(0, "0"), (-1, "4"), (np.int64(2), "2"), ("1.body.2.0", "1.body.2.0"), ("3", "3")]
 )
 def test_places(place, name):
-    assert place_in(ways(branched().layers), place) == name
+    assert resolve_path(layer_paths(branched().layers), place) == name
 
 
 @pytest.mark.parametrize("place", [5, -6, "5", "1.body", "body.0", "1.body.2.1.branches.2.0", ""])
@@ -37,12 +37,12 @@ def test_wrong_places_are_refused_with_those_there_are(place):
     with pytest.raises(
         ValueError, match=r"layer: expected a place from 0 to 4, or of a layer in them such as '1.body.0"
     ):
-        place_in(ways(branched().layers), place)
+        resolve_path(layer_paths(branched().layers), place)
     with pytest.raises(ValueError, match=r"from 0 to 0, got 7$"):
-        place_in(ways(Sequential([ReLU()], (3,)).layers), 7)
+        resolve_path(layer_paths(Sequential([ReLU()], (3,)).layers), 7)
 
 
 @pytest.mark.parametrize("place", [1.0, True, None, ReLU()])
 def test_what_is_no_place_is_refused(place):
     with pytest.raises(TypeError, match="layer: expected a place such as"):
-        place_in(ways(branched().layers), place)
+        resolve_path(layer_paths(branched().layers), place)

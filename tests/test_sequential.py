@@ -345,7 +345,7 @@ def test_backward_by_hand_in_many_threads_is_right_or_refused():
 
 
 def test_a_released_pass_is_refused():
-    plan = Sequential(layers(), input_shape=(2, 8, 8)).network.stages[0].plan
+    plan = Sequential(layers(), input_shape=(2, 8, 8)).network.segments[0].plan
     param, y = np.zeros(1000, "f4"), np.empty((4, 3), "f4")
     kept = plan.forward(np.ones((4, 128), "f4"), param, y)
     plan.release(kept)

@@ -11,7 +11,7 @@ import scipy.sparse
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 from minidl.optimizers import SGD
-from minidl.utils.data import Examples
+from minidl.utils.data import ArraySource
 from minidl.utils.sparse import SparseRows, is_sparse
 
 RNG = np.random.default_rng(0)
@@ -32,10 +32,10 @@ def test_rows_are_those_of_the_dense_matrix(kind, dtype):
         assert rows[chosen].dtype == dtype and rows[chosen].flags.c_contiguous
         np.testing.assert_array_equal(rows[chosen], dense[chosen])
     for computed in ("float32", "float64"):
-        on_sparse, on_dense = Examples(matrix, (12,), computed), Examples(dense, (3, 2, 2), computed)
-        np.testing.assert_array_equal(on_sparse.block(10, 60), on_dense.block(10, 60))
-        np.testing.assert_array_equal(on_sparse.copy(np.array([5, 1])), on_dense.copy(np.array([5, 1])))
-        assert on_sparse.copy(np.array([5, 1])).dtype == computed
+        on_sparse, on_dense = ArraySource(matrix, (12,), computed), ArraySource(dense, (3, 2, 2), computed)
+        np.testing.assert_array_equal(on_sparse.chunk(10, 60), on_dense.chunk(10, 60))
+        np.testing.assert_array_equal(on_sparse.gather_copy(np.array([5, 1])), on_dense.gather_copy(np.array([5, 1])))
+        assert on_sparse.gather_copy(np.array([5, 1])).dtype == computed
 
 
 def test_numbers_that_stand_there_twice_are_added_up_and_zeros_may_stand_there():
@@ -50,13 +50,13 @@ def test_a_sum_too_large_for_the_dtype_is_refused():
     huge = np.full(2, 3e38, "float32")
     matrix = scipy.sparse.csr_matrix((huge, np.array([1, 1]), np.array([0, 2])), (1, 3))
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="X: expected finite numbers"):
-        Examples(matrix, (3,), "float32")
+        ArraySource(matrix, (3,), "float32")
 
 
 @pytest.mark.parametrize("shape", [(12,), (5, 3, 4)])
 def test_other_axes_are_refused(shape):
     with pytest.raises(ValueError, match="X: expected a sparse matrix of two axes, got shape"):
-        Examples(scipy.sparse.coo_array(np.ones(shape)), (12,), "float32")
+        ArraySource(scipy.sparse.coo_array(np.ones(shape)), (12,), "float32")
 
 
 def trained(X, **options):
@@ -115,7 +115,7 @@ def test_a_fit_is_completed_with_the_same_matrix_alone():
     arguments = trainer.interrupted.arguments
     same_ones, others = (matrix.tocsc(), matrix.tocoo(), unsorted), (other, matrix.astype(float))
     for given, same in (*((one, True) for one in same_ones), *((one, False) for one in others)):
-        assert (Examples(given, (12,), "float32").fingerprint() == arguments["X"]) is same
+        assert (ArraySource(given, (12,), "float32").fingerprint() == arguments["X"]) is same
     trainer.fit(matrix.tocsc(), Y, batch_size=10, verbose=0)
     assert trainer.step == 5 and trainer.epoch == 1
 
@@ -125,7 +125,7 @@ def test_nan_and_infinity_are_refused(value):
     matrix = scipy.sparse.csr_matrix(DENSE)
     matrix.data[4] = value
     with pytest.raises(ValueError, match=r"^X: expected finite numbers, got NaN or infinity$"):
-        Examples(matrix, (12,), "float32")
+        ArraySource(matrix, (12,), "float32")
 
 
 def test_what_is_no_matrix_of_real_numbers_is_refused():
@@ -135,7 +135,7 @@ def test_what_is_no_matrix_of_real_numbers_is_refused():
         (scipy.sparse.csr_matrix(DENSE.astype(float) * 1e300), ValueError, "X: expected numbers of at most"),
     ):
         with pytest.raises(kind, match=said):
-            Examples(given, (12,), "float32")
+            ArraySource(given, (12,), "float32")
     assert not is_sparse(DENSE) and not is_sparse(None) and not is_sparse([[1]])
 
 
@@ -146,12 +146,12 @@ def test_targets_and_weights_are_dense():
 
 
 def test_few_rows_are_read_at_once_where_rows_are_large():
-    few = Examples(scipy.sparse.csr_matrix((10_000, 2**20), dtype="float32"), (2**20,), "float32")
-    assert few.at_once == 16
-    assert [block.shape for _, block in few.blocks(1024)][:1] == [(16, 2**20)]
+    few = ArraySource(scipy.sparse.csr_matrix((10_000, 2**20), dtype="float32"), (2**20,), "float32")
+    assert few.chunk_size == 16
+    assert [block.shape for _, block in few.chunks(1024)][:1] == [(16, 2**20)]
 
 
 def test_scipy_is_not_imported_for_it():
-    code = "import sys, minidl; minidl.utils.data.Examples([[1]], (1,), 'float32'); print('scipy' in sys.modules)"
+    code = "import sys, minidl; minidl.utils.data.ArraySource([[1]], (1,), 'float32'); print('scipy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"

@@ -38,7 +38,7 @@ HOOKS = {  # and the arguments of each
 }
 
 
-class Hooks:
+class CallbackList:
     """The hooks of some callbacks, called one after the other.
 
     watchers: False leaves out those that only watch. Raises TypeError for a callback without any hook, with a misspelt

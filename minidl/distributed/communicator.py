@@ -1,4 +1,4 @@
-"""What training asks of the processes that do it together, and what one process that trains alone answers.
+"""Communicator: what training asks of the processes that do each step together, by the verbs of MPI.
 
 The processes of an MPI job: mpi.py.
 """
@@ -11,44 +11,47 @@ from contextlib import contextmanager
 from minidl.utils.arrays import Array
 
 
-class Alone:
-    """A process that trains alone. rank, size: which of how many processes it is."""
+class Communicator:
+    """The processes that train together, and the base class of all communicators. This one has a single process.
+
+    rank: of this process, from 0. size: the number of processes.
+    """
 
     rank, size = 0, 1
 
-    def part(self, n: int) -> slice:
-        """Which of n things this process does, where each does some."""
+    def local_slice(self, n: int) -> slice:
+        """The range of this process where n things are divided among all."""
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
-    def gather(self, joined: Array, counts: list[int]) -> None:
-        """Puts together bytes of which each process has filled so many, one behind the other; in place."""
+    def allgatherv(self, joined: Array, counts: list[int]) -> None:
+        """Gathers in all processes the bytes of each; counts: the number from each rank. In place."""
 
-    def gather_rows(self, rows: Array) -> None:
-        """Puts together an array of which each process has filled its `part`; in place."""
+    def allgather_rows(self, rows: Array) -> None:
+        """Gathers in all processes an array whose `local_slice` each process has filled. In place."""
 
-    def merge(self, array: Array) -> None:
-        """Puts together an array of which each process has filled some places, and left others zero; in place."""
+    def allreduce_or(self, array: Array) -> None:
+        """Combines the arrays of all processes by a bitwise or. In place."""
 
-    def most(self, numbers: list[int]) -> list[int]:
-        """The largest of the numbers that the processes have, place by place."""
+    def allreduce_max(self, numbers: list[int]) -> list[int]:
+        """Returns the maxima of the numbers of all processes."""
         return numbers
 
-    def from_first(self, numbers: list[int]) -> list[int]:
-        """The numbers that the first process has."""
+    def broadcast(self, numbers: list[int]) -> list[int]:
+        """Returns the numbers of rank 0."""
         return numbers
 
-    def check_same(self, facts: dict[str, str]) -> None:
-        """Raises ValueError in all processes, with the name of a fact, unless it is the same in all of them."""
+    def check_consistent(self, facts: dict[str, str]) -> None:
+        """Raises ValueError in all processes, naming the first fact that is not the same in all."""
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """A context whose exceptions come out of it in all processes: elsewhere of the same kind, with their text."""
+    def raise_together(self) -> Iterator[None]:
+        """A context that ends in all processes with the exception of any: of the same kind, with the same text."""
         yield
 
     @contextmanager
-    def awaited(self) -> Iterator[None]:
-        """A context in which others wait for this process: an exception that they do not know of ends them all."""
+    def abort_on_error(self) -> Iterator[None]:
+        """A context that aborts all processes on an exception that only this one has: the others wait for it."""
         yield
 
 
-ALONE = Alone()
+SINGLE_PROCESS = Communicator()

@@ -21,24 +21,24 @@ from typing import Any
 
 import numpy as np
 
-from minidl.distributed.communicator import Alone
+from minidl.distributed.communicator import Communicator
 from minidl.utils.arrays import Array
 from minidl_c.runtime.threads import limit_default
 
 NO_MPI4PY = 'minidl.distributed needs mpi4py: pip install "minidl[mpi]"'
 NO_MPI = "minidl.distributed: mpi4py finds no MPI: take the machine's Open MPI or MPICH, or pip install mpich"
-LEFT = 1  # the tag of the last message of a process
-SHOWN = 200  # letters of a fact that are told; longer ones are compared by their hash
-PATIENCE = 0.002  # seconds that others are waited for without a pause
-GRACE = 2.0  # and until it matters whether one has ended: perhaps it has answered before
-LONG = 60.0  # and until somebody should be told
+TAG_EXIT = 1  # the tag of the last message of a process
+MAX_SHOWN = 200  # letters of a fact that are told; longer ones are compared by their hash
+POLL_SECONDS = 0.002  # seconds that others are waited for without a pause
+EXIT_GRACE_SECONDS = 2.0  # and until it matters whether one has ended: perhaps it has answered before
+STALL_WARNING_SECONDS = 60.0  # and until somebody should be told
 KINDS: dict[str, type[BaseException]] = {
     kind.__name__: kind
     for kind in (KeyboardInterrupt, SystemExit, TypeError, ValueError, OSError, FloatingPointError, MemoryError)
 }
 
 
-class MPI(Alone):
+class MPI(Communicator):
     """The processes of an MPI job, as `Trainer(..., distributed=MPI())` takes them; made in each of them.
 
     comm: an mpi4py communicator; None: MPI.COMM_WORLD. Started without mpiexec, a script is the only process.
@@ -84,53 +84,55 @@ class MPI(Alone):
 
     # ---- buffers: nothing is pickled
 
-    def scatter(self, mine: Array, sent: list[int], everyones: Array, received: list[int]) -> None:
+    def alltoallv(self, mine: Array, sent: list[int], everyones: Array, received: list[int]) -> None:
         """Sends each process so many bytes, and puts those that come from each one behind the other."""
         byte = self._mpi.BYTE
         self._comm.Alltoallv([mine, sent, _starts(sent), byte], [everyones, received, _starts(received), byte])
 
-    def gather(self, joined: Array, counts: list[int]) -> None:
-        """See Alone."""
+    def allgatherv(self, joined: Array, counts: list[int]) -> None:
+        """See Communicator."""
         self._comm.Allgatherv(self._mpi.IN_PLACE, [joined, counts, _starts(counts), self._mpi.BYTE])
 
-    def gather_rows(self, rows: Array) -> None:
-        """See Alone."""
+    def allgather_rows(self, rows: Array) -> None:
+        """See Communicator."""
         n, size = len(rows), rows.nbytes // max(len(rows), 1)
         counts = [(n * (rank + 1) // self.size - n * rank // self.size) * size for rank in range(self.size)]
-        self.gather(rows.reshape(-1).view(np.uint8), counts)
+        self.allgatherv(rows.reshape(-1).view(np.uint8), counts)
 
-    def merge(self, array: Array) -> None:
-        """See Alone."""
+    def allreduce_or(self, array: Array) -> None:
+        """See Communicator."""
         self._comm.Allreduce(self._mpi.IN_PLACE, [array.reshape(-1).view(np.uint8), self._mpi.BYTE], self._mpi.BOR)
 
-    def from_first(self, numbers: list[int]) -> list[int]:
-        """See Alone."""
+    def broadcast(self, numbers: list[int]) -> list[int]:
+        """See Communicator."""
         found = np.array(numbers, np.int64)
         self._comm.Bcast(found, 0)
         return [int(number) for number in found]
 
-    def most(self, numbers: list[int]) -> list[int]:
-        """See Alone. Ends all processes if one of them has ended."""
+    def allreduce_max(self, numbers: list[int]) -> list[int]:
+        """See Communicator. Ends all processes if one of them has ended."""
         found = np.array(numbers, np.int64)
         request, began = self._comm.Iallreduce(self._mpi.IN_PLACE, found, self._mpi.MAX), time.perf_counter()
         told = False
         while not request.Test():
             waited = time.perf_counter() - began
-            if waited > LONG and not told:
+            if waited > STALL_WARNING_SECONDS and not told:
                 told = True
-                self._say(f"has waited {LONG:.0f} s for others: is fit, or train_batch, called in all ranks?")
-            if waited > PATIENCE:  # others are late, or more than there are processors
-                time.sleep(PATIENCE / 10)
+                self._say(
+                    f"has waited {STALL_WARNING_SECONDS:.0f} s for others: is fit, or train_batch, called in all ranks?"
+                )
+            if waited > POLL_SECONDS:  # others are late, or more than there are processors
+                time.sleep(POLL_SECONDS / 10)
             status = self._mpi.Status()
-            if waited > GRACE and self._comm.Iprobe(self._mpi.ANY_SOURCE, LEFT, status):
+            if waited > EXIT_GRACE_SECONDS and self._comm.Iprobe(self._mpi.ANY_SOURCE, TAG_EXIT, status):
                 self._end_all(f"rank {status.source} has ended, and this one wants to train with it")
         return [int(number) for number in found]
 
     # ---- what all have to agree on
 
-    def check_same(self, facts: dict[str, str]) -> None:
-        """See Alone."""
-        short = {name: text if len(text) <= SHOWN else f"#{_hash(text)}" for name, text in facts.items()}
+    def check_consistent(self, facts: dict[str, str]) -> None:
+        """See Communicator."""
+        short = {name: text if len(text) <= MAX_SHOWN else f"#{_hash(text)}" for name, text in facts.items()}
         everyones = [json.loads(text) for text in self._everyones(json.dumps(short))]
         first = everyones[0]
         for rank, found in enumerate(everyones):
@@ -146,7 +148,7 @@ class MPI(Alone):
     def _everyones(self, text: str) -> list[str]:
         """The text of each process."""
         mine = np.frombuffer(text.encode(errors="replace"), np.uint8)
-        (length,) = self.most([len(mine)])
+        (length,) = self.allreduce_max([len(mine)])
         padded, everyones = np.zeros(length, np.uint8), np.empty((self.size, length), np.uint8)
         padded[: len(mine)] = mine
         if length:
@@ -154,8 +156,8 @@ class MPI(Alone):
         return [one.tobytes().rstrip(b"\0").decode() for one in everyones]
 
     @contextmanager
-    def together(self) -> Iterator[None]:
-        """See Alone."""
+    def raise_together(self) -> Iterator[None]:
+        """See Communicator."""
         error: BaseException | None = None
         try:
             yield
@@ -173,8 +175,8 @@ class MPI(Alone):
     # ---- ends
 
     @contextmanager
-    def awaited(self) -> Iterator[None]:
-        """See Alone."""
+    def abort_on_error(self) -> Iterator[None]:
+        """See Communicator."""
         try:
             yield
         except BaseException as error:
@@ -199,7 +201,7 @@ class MPI(Alone):
                 before(kind, error, trace)
                 return
             if error is self._known and self.rank != self._speaker:
-                time.sleep(GRACE)  # all have it, and one says so and ends all
+                time.sleep(EXIT_GRACE_SECONDS)  # all have it, and one says so and ends all
             if before is sys.__excepthook__:
                 self._end_all("".join(traceback.format_exception(kind, error, trace)))
             before(kind, error, trace)
@@ -228,9 +230,9 @@ def _leave() -> None:
     """At exit: tells the others of all jobs, and waits until they leave as well."""
     jobs = [job for job in _JOBS if job._process == os.getpid() and not job._mpi.Is_finalized()]
     pairs = [(job, rank) for job in jobs for rank in range(job.size) if rank != job.rank]
-    requests = [job._comm.Isend(np.zeros(1, np.uint8), rank, LEFT) for job, rank in pairs]
+    requests = [job._comm.Isend(np.zeros(1, np.uint8), rank, TAG_EXIT) for job, rank in pairs]
     for job, rank in pairs:
-        job._comm.Recv(np.empty(1, np.uint8), rank, LEFT)
+        job._comm.Recv(np.empty(1, np.uint8), rank, TAG_EXIT)
     for request in requests:
         request.Wait()
 

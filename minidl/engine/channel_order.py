@@ -69,8 +69,8 @@ def _looks(layers: Iterable[tuple[Layer, str]]) -> Iterator[tuple[Layer | None, 
     for layer, name in layers:
         if isinstance(layer, Container):
             branches = [
-                [(part, f"{name}: {place}") for part, place in zip(way, layer.places(branch), strict=True)]
-                for branch, way in layer.ways().items()
+                [(part, f"{name}: {place}") for part, place in zip(way, layer.child_names(branch), strict=True)]
+                for branch, way in layer.named_branches().items()
             ]
             found = [look for branch in branches for look in _looks(branch)]
             yield from sorted(found, key=lambda look: look[0] is None)

@@ -14,7 +14,7 @@ from minidl_c.kernels.augment import AugmentOp
 RANDOM = (Dropout, RandomCrop, RandomFlip, RandomShift)
 
 
-def settled(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:
+def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:
     """The layers with batch norm frozen, no dropout, and crops, flips and shifts where inference has them.
 
     instead: what stands in the copies for a layer, by its id. Layers in NumPy compute as in training. The copies want a
@@ -23,7 +23,7 @@ def settled(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None)
     leaves = [leaf for layer in layers for leaf in layer.leaves()]
     replaced: dict[int, Any] = {id(leaf): _still(leaf) for leaf in leaves if isinstance(leaf, RANDOM)}
     try:
-        (copies,) = twins(list(layers), instead=replaced | dict(instead or {}))
+        (copies,) = copy_layers(list(layers), instead=replaced | dict(instead or {}))
     except Exception as error:
         raise TypeError(f"expected layers that can be copied: {error}") from error
     for leaf in (leaf for layer in copies for leaf in layer.leaves()):
@@ -45,7 +45,7 @@ def _still(layer: Layer) -> Layer:
     return still
 
 
-def twins(
+def copy_layers(
     layers: Sequence[Layer], *others: Any, shared: Sequence[Any] = (), instead: Mapping[int, Any] | None = None
 ) -> tuple[Any, ...]:
     """Copies of the layers, parameters included, and of what may refer to them; ops, which hold no state, are shared.

@@ -13,7 +13,7 @@ from minidl.utils.arrays import Array
 ALIGN = 16  # each layer's parameters begin on a multiple of so many numbers: a cache line of floats
 
 
-class Parameters:
+class FlatParameters:
     """Moves the parameters of built layers into one flat buffer `values`; `offsets` says where each layer's begin.
 
     Behind the parameters of a layer with a kernel come its buffers.
@@ -23,7 +23,7 @@ class Parameters:
     def __init__(self, layers: Sequence[Layer], dtype: str) -> None:
         self.dtype = dtype
         self.offsets: dict[int, int] = {}  # by the id of a layer
-        self.places: dict[int, int] = {}  # by the id of a parameter
+        self.param_offsets: dict[int, int] = {}  # by the id of a parameter
         places: list[tuple[Param, int]] = []
         buffers: list[tuple[Layer, str, int]] = []
         size = 0
@@ -33,7 +33,7 @@ class Parameters:
             self.offsets[id(layer)] = size
             for param in layer.params.values():
                 places.append((param, size))
-                self.places[id(param)] = size
+                self.param_offsets[id(param)] = size
                 size += param.value.size
             for name, buffer in layer.buffers.items() if layer.op is not None else ():
                 buffers.append((layer, name, size))

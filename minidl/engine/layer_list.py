@@ -15,7 +15,7 @@ from minidl import layers as ours
 from minidl.engine.state import by_layer
 from minidl.layers.base import Layer
 from minidl.layers.container import as_layer, depth, title
-from minidl.saving.object_codec import Recipes, decode, made_with
+from minidl.saving.object_codec import ObjectCodec, decode, made_with
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
@@ -29,17 +29,17 @@ MOST_NESTED = 16  # levels of layers in layers: what a file can hold
 MOST_PIXELS = 2**24  # what building takes time for: a file must not take long to load
 
 
-def name(i: int, layer: Layer) -> str:
+def layer_name(i: int, layer: Layer) -> str:
     """What errors call a layer."""
     return f"layer {i}, {type(layer).__name__}"
 
 
-def named(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
+def named_layers(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
     """The layers, each with what errors call it."""
-    return [(layer, name(i, layer)) for i, layer in enumerate(layers)]
+    return [(layer, layer_name(i, layer)) for i, layer in enumerate(layers)]
 
 
-def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
+def check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """The layers of a new model; raises TypeError or ValueError for what cannot be one."""
     if isinstance(layers, Layer):
         raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
@@ -48,15 +48,15 @@ def checked(layers: Sequence[Layer]) -> tuple[Layer, ...]:
         raise ValueError("layers: expected at least one, got none")
     for i, layer in enumerate(layers):
         if (deep := depth(layer)) > MOST_NESTED:
-            raise ValueError(f"{name(i, layer)}: expected layers nested at most {MOST_NESTED} deep, got {deep}")
+            raise ValueError(f"{layer_name(i, layer)}: expected layers nested at most {MOST_NESTED} deep, got {deep}")
         for part in layer.leaves() or [layer]:
             if id(part) in seen:
-                raise ValueError(f"{name(i, part)}: appears twice; make a second layer, they would share weights")
+                raise ValueError(f"{layer_name(i, part)}: appears twice; make a second layer, they would share weights")
             seen.add(id(part))
     return layers
 
 
-def at(layers: Sequence[Layer], place: Any) -> Layer:
+def layer_at(layers: Sequence[Layer], place: Any) -> Layer:
     """The layer at a place; raises TypeError or IndexError as lists do, and says which places there are."""
     expected = f"model[{place!r}]: expected a place from -{len(layers)} to {len(layers) - 1}"
     if not hasattr(place, "__index__"):
@@ -66,11 +66,11 @@ def at(layers: Sequence[Layer], place: Any) -> Layer:
     return layers[place]
 
 
-def check_free(layers: Sequence[Layer]) -> None:
+def check_unbuilt(layers: Sequence[Layer]) -> None:
     """Raises ValueError for a layer that another model has built."""
     for i, layer in enumerate(layers):
         if layer.built:
-            raise ValueError(f"{name(i, layer)}: belongs to another model; make a new layer")
+            raise ValueError(f"{layer_name(i, layer)}: belongs to another model; make a new layer")
 
 
 def dtype_of(name: str, dtype: Any) -> str:
@@ -101,13 +101,13 @@ def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: M
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             failed = f", cannot take input {shape}" if state is None else ""
-            raise kind(f"{name(i, layer)}{failed}: {error}") from error
+            raise kind(f"{layer_name(i, layer)}{failed}: {error}") from error
 
 
-def forget(layers: Sequence[Layer]) -> None:
+def unbuild(layers: Sequence[Layer]) -> None:
     """Undoes `build`."""
     for layer in layers:
-        layer.forget()
+        layer.unbuild()
 
 
 def check_slice(layers: Sequence[Layer], place: slice) -> None:
@@ -124,7 +124,7 @@ def check_slice(layers: Sequence[Layer], place: slice) -> None:
 
 
 @dataclass(frozen=True)
-class Part:
+class LayerSpec:
     """What a new layer like another is made of: class, arguments and settings. Layers in the arguments are Parts."""
 
     cls: type[Layer]
@@ -132,18 +132,18 @@ class Part:
     settings: dict[str, Any]
 
 
-def apart(value: Any) -> Any:
+def to_spec(value: Any) -> Any:
     """A copy of layers, or of an argument of one, in which every layer is a Part."""
     if isinstance(value, Layer):  # whose settings are also those of the layers in it
-        return Part(type(value), apart(value.config()), value.settings)
-    return _copied(value, apart)
+        return LayerSpec(type(value), to_spec(value.config()), value.settings)
+    return _copied(value, to_spec)
 
 
-def together(value: Any) -> Any:
+def from_spec(value: Any) -> Any:
     """A copy of what `apart` returned, in which every Part is a new layer, of no model."""
-    if isinstance(value, Part):
-        return made_with(value.cls, together(value.arguments), value.settings)
-    return _copied(value, together)
+    if isinstance(value, LayerSpec):
+        return made_with(value.cls, from_spec(value.arguments), value.settings)
+    return _copied(value, from_spec)
 
 
 def _copied(value: Any, copied: Callable[[Any], Any]) -> Any:
@@ -154,16 +154,16 @@ def _copied(value: Any, copied: Callable[[Any], Any]) -> Any:
     return copy.deepcopy(value)
 
 
-def encoded(layers: Sequence[Layer], custom_objects: dict[str, Any] | None = None) -> list[Any]:
+def get_config(layers: Sequence[Layer], custom_objects: dict[str, Any] | None = None) -> list[Any]:
     """The layers as JSON; `custom_objects` takes the user's classes and functions in it, by name.
 
     Raises TypeError naming layer and argument for what cannot be written.
     """
-    recipes = Recipes(OUR_LAYERS, custom_objects)
-    return [recipes.encode(layer, name(i, layer)) for i, layer in enumerate(layers)]
+    recipes = ObjectCodec(OUR_LAYERS, custom_objects)
+    return [recipes.encode(layer, layer_name(i, layer)) for i, layer in enumerate(layers)]
 
 
-def decoded(recipe: Any, custom_objects: Mapping[str, Any]) -> list[Layer]:
+def from_config(recipe: Any, custom_objects: Mapping[str, Any]) -> list[Layer]:
     """New layers like those that were encoded; raises TypeError or ValueError as object_codec.decode."""
     if not isinstance(recipe, list):
         raise TypeError(f"layers: expected a list, got {type(recipe).__name__}")

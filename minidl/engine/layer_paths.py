@@ -6,27 +6,27 @@ from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 
 from minidl.layers.base import Layer
-from minidl.layers.container import Container, place_of
+from minidl.layers.container import Container, child_path
 
-Way = tuple[Layer, ...]  # the layers that a value goes through, the last one being the one that was asked for
+LayerPath = tuple[Layer, ...]  # the layers that a value goes through, the last one being the one that was asked for
 
 
-def ways(layers: Iterable[Layer]) -> dict[str, Way]:
+def layer_paths(layers: Iterable[Layer]) -> dict[str, LayerPath]:
     """The layers of a model by the names that their parameters begin with, "3.body.0", each with those before it."""
     return dict(_ways([(str(i), layer) for i, layer in enumerate(layers)], ()))
 
 
-def _ways(layers: Iterable[tuple[str, Layer]], front: Way) -> Iterator[tuple[str, Way]]:
+def _ways(layers: Iterable[tuple[str, Layer]], front: LayerPath) -> Iterator[tuple[str, LayerPath]]:
     for name, layer in layers:
         yield name, (*front, layer)
         if isinstance(layer, Container):
-            for branch, parts in layer.ways().items():
-                inner = [(f"{name}.{place_of(branch, i)}", part) for i, part in enumerate(parts)]
+            for branch, parts in layer.named_branches().items():
+                inner = [(f"{name}.{child_path(branch, i)}", part) for i, part in enumerate(parts)]
                 yield from _ways(inner, front)
         front = (*front, layer)
 
 
-def place_in(found: Mapping[str, Way], layer: int | str, argument: str = "layer") -> str:
+def resolve_path(found: Mapping[str, LayerPath], layer: int | str, argument: str = "layer") -> str:
     """The name of the layer at a place: a number, from the end if it is negative, or a name such as "3.body.0".
 
     Raises TypeError for anything else, ValueError for a place where no layer is, naming the argument.

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from minidl.engine.param_groups import Training
+from minidl.engine.param_groups import ParamGroup
 from minidl.layers.base import Layer
 from minidl.layers.container import CONCAT, Branch, Container
 from minidl.utils.validation import Shape
@@ -19,7 +19,7 @@ from minidl_c.runtime.plan import Plan
 def plan_of(
     layers: Sequence[Layer],
     offsets: Mapping[int, int],
-    trainings: Mapping[int, Training],
+    trainings: Mapping[int, ParamGroup],
     loss: Op | None = None,
 ) -> Plan:
     """The plan of layers with kernels, and of a loss behind them.
@@ -32,44 +32,46 @@ def plan_of(
         lowering.add(FlattenOp(layers[0].in_shape, layers[0].dtype))
     if loss is not None:
         lowering.add(loss)
-    return Plan(lowering.ops, lowering.places, loss is not None, lowering.frozen, lowering.rates, lowering.late)
+    return Plan(
+        lowering.ops, lowering.places, loss is not None, lowering.frozen, lowering.lr_scales, lowering.skipped_steps
+    )
 
 
 class Lowering:
     """A chain of ops that grows. Op k writes value k + 1; value 0 is what the chain begins with."""
 
-    def __init__(self, offsets: Mapping[int, int], trainings: Mapping[int, Training]) -> None:
+    def __init__(self, offsets: Mapping[int, int], trainings: Mapping[int, ParamGroup]) -> None:
         self.offsets, self.trainings = offsets, trainings
         self.ops: list[Any] = []
         self.places: list[int] = []  # of each op's parameters
         self.frozen: list[bool] = []
-        self.rates: list[float] = []
-        self.late: list[int] = []
+        self.lr_scales: list[float] = []
+        self.skipped_steps: list[int] = []
 
     @property
     def value(self) -> int:
         """The value that was written last."""
         return len(self.ops)
 
-    def add(self, op: Op | None, place: int = 0, training: Training | None = None) -> int:
+    def add(self, op: Op | None, place: int = 0, training: ParamGroup | None = None) -> int:
         """One more op, or room for one; returns its number."""
-        training = training or Training()
+        training = training or ParamGroup()
         self.ops.append(op)
         self.places.append(place)
         self.frozen.append(training.frozen)
-        self.rates.append(training.rate)
-        self.late.append(training.late)
+        self.lr_scales.append(training.lr_scale)
+        self.skipped_steps.append(training.skipped_steps)
         return len(self.ops) - 1
 
     def chain(self, layers: Sequence[Layer]) -> None:
         """The ops of layers, one behind the other."""
         for layer in layers:
             if isinstance(layer, Container):
-                self.branches(list(layer.ways().values()), layer.join, layer.in_shape, layer.dtype)
+                self.branches(list(layer.named_branches().values()), layer.join, layer.in_shape, layer.dtype)
             else:
                 place, training = self.offsets[id(layer)], self.trainings[id(layer)]
                 if not layer.params and not layer.buffers:  # a dropout has nothing to freeze
-                    training = Training()
+                    training = ParamGroup()
                 for op in layer.ops:
                     self.add(op, place, training)
                     place += op.n_param

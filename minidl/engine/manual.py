@@ -10,7 +10,7 @@ from minidl.engine.network import Network
 from minidl.utils.arrays import Array, as_array, as_dtype
 
 
-class ByHand:
+class ManualPass:
     """The last training forward of a network, until its backward and the next forward."""
 
     def __init__(self, network: Network) -> None:

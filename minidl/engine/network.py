@@ -8,33 +8,33 @@ from typing import Any
 
 import numpy as np
 
-from minidl.engine.flat_parameters import Parameters
-from minidl.engine.param_groups import trainings
-from minidl.engine.stages import NativeStage, NumpyStage, Stage, Trainings, trains
+from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.param_groups import param_groups
+from minidl.engine.segments import NativeSegment, NumpySegment, ParamGroups, Segment, trains
 from minidl.layers.base import Layer
-from minidl.layers.container import CONCAT, Container, leaves_named, met
+from minidl.layers.container import CONCAT, Container, join_outputs, named_leaves
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
 
-class BranchStage:
+class BranchSegment:
     """A container with a layer in NumPy: each branch is a network, and what they give meets in NumPy."""
 
-    def __init__(self, container: Container, name: str, parameters: Parameters, trained: Trainings) -> None:
+    def __init__(self, container: Container, name: str, parameters: FlatParameters, trained: ParamGroups) -> None:
         self.container, self.name = container, name
         self.in_shape, self.out_shape = container.in_shape, container.out_shape
         self.trains = trains([container], trained)
         self.networks = [
-            Network(way, [f"{name}: {place}" for place in container.places(branch)], parameters, trained)
-            for branch, way in container.ways().items()
+            Network(way, [f"{name}: {place}" for place in container.child_names(branch)], parameters, trained)
+            for branch, way in container.named_branches().items()
         ]
-        self.sizes = [way[-1].out_shape[0] if way else self.in_shape[0] for way in container.ways().values()]
+        self.sizes = [way[-1].out_shape[0] if way else self.in_shape[0] for way in container.named_branches().values()]
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
         """As Stage.predict."""
         x = np.asarray(x, self.container.dtype)
-        return met(self.container.join, [network.predict(x, num_threads) for network in self.networks])
+        return join_outputs(self.container.join, [network.predict(x, num_threads) for network in self.networks])
 
     def forward(
         self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
@@ -42,7 +42,7 @@ class BranchStage:
         """As Stage.forward."""
         x = np.asarray(x, self.container.dtype)
         found = [network.forward(x, num_threads, seed, step, numbers, part) for network in self.networks]
-        return met(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
+        return join_outputs(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
         """As Stage.backward; the gradients of the branches are added up in their order."""
@@ -60,13 +60,13 @@ class BranchStage:
             network.release(tape)
 
 
-def stage_of(layer: Layer, name: str, parameters: Parameters, trained: Trainings) -> Stage:
+def segment_of(layer: Layer, name: str, parameters: FlatParameters, trained: ParamGroups) -> Segment:
     """One layer as a stage of its own."""
     if layer.native:
-        return NativeStage([layer], parameters, trained)
+        return NativeSegment([layer], parameters, trained)
     if isinstance(layer, Container):
-        return BranchStage(layer, name, parameters, trained)
-    return NumpyStage(layer, name, trained)
+        return BranchSegment(layer, name, parameters, trained)
+    return NumpySegment(layer, name, trained)
 
 
 class Network:
@@ -76,27 +76,31 @@ class Network:
     """
 
     def __init__(
-        self, layers: Sequence[Layer], names: Sequence[str], parameters: Parameters, trained: Trainings | None = None
+        self,
+        layers: Sequence[Layer],
+        names: Sequence[str],
+        parameters: FlatParameters,
+        trained: ParamGroups | None = None,
     ) -> None:
         self.layers, self.names = list(layers), list(names)
         self.parameters, self.dtype = parameters, parameters.dtype
-        self._cut(trainings(layers) if trained is None else trained)
+        self._cut(param_groups(layers) if trained is None else trained)
 
     def refresh(self) -> None:
         """Makes the stages anew if the layers were frozen or thawed, or their rates changed, since."""
-        trained = trainings(self.layers)
+        trained = param_groups(self.layers)
         if trained != self.trained:
             self._cut(trained)
 
-    def _cut(self, trained: Trainings) -> None:
+    def _cut(self, trained: ParamGroups) -> None:
         """Makes the stages."""
-        stages: list[Stage] = []
+        stages: list[Segment] = []
         for native, run in itertools.groupby(zip(self.layers, self.names, strict=True), lambda pair: pair[0].native):
             if native:
-                stages.append(NativeStage([layer for layer, _ in run], self.parameters, trained))
+                stages.append(NativeSegment([layer for layer, _ in run], self.parameters, trained))
             else:
-                stages += [stage_of(layer, name, self.parameters, trained) for layer, name in run]
-        self.stages, self.trained = stages, trained
+                stages += [segment_of(layer, name, self.parameters, trained) for layer, name in run]
+        self.segments, self.trained = stages, trained
         for leaf in self.leaves:
             if trained[id(leaf)].frozen:
                 self.parameters.clear(leaf)
@@ -106,10 +110,10 @@ class Network:
         """All layers that are no containers, in order."""
         return [leaf for layer in self.layers for leaf in layer.leaves()]
 
-    def ranges(self, trained: Trainings) -> list[tuple[int, int, float, int]]:
+    def ranges(self, trained: ParamGroups) -> list[tuple[int, int, float, int]]:
         """The parts of the flat buffers that a step changes: start, end, factor of the learning rate, late steps."""
         kept = [(leaf, trained[id(leaf)]) for leaf in self.leaves if leaf.params and not trained[id(leaf)].frozen]
-        return [(*self.parameters.range_of(leaf), training.rate, training.late) for leaf, training in kept]
+        return [(*self.parameters.range_of(leaf), training.lr_scale, training.skipped_steps) for leaf, training in kept]
 
     def trained_params(self, params: Mapping[str, Param]) -> dict[str, Param]:
         """Of a model's parameters by name, those that a step changes."""
@@ -117,7 +121,7 @@ class Network:
         return {name: param for name, param in params.items() if id(param) not in frozen}
 
     @property
-    def couples(self) -> bool:
+    def couples_examples(self) -> bool:
         """Whether a batch gives something else than its parts one by one: batch statistics, and perhaps NumPy."""
         ops = ((op, self.trained[id(leaf)].frozen) for leaf in self.leaves for op in leaf.ops)
         return not all(leaf.native for leaf in self.leaves) or any(op.couples and not frozen for op, frozen in ops)
@@ -125,19 +129,19 @@ class Network:
     @property
     def native(self) -> bool:
         """Whether the whole model is one plan."""
-        return len(self.stages) == 1 and isinstance(self.stages[0], NativeStage)
+        return len(self.segments) == 1 and isinstance(self.segments[0], NativeSegment)
 
     def check_batch(self, n: int) -> None:
         """Raises ValueError if a batch of n examples is too small to train a layer with."""
         named = zip(self.layers, self.names, strict=True)
-        for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
+        for leaf, name in (pair for layer, told in named for pair in named_leaves(layer, told)):
             if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
                 least = f"at least {leaf.min_batch_size} examples in every batch of training"
                 raise ValueError(f"{name}: expected {least}, got one of {n}: choose another batch_size")
 
     def predict(self, x: Array, num_threads: int | None = None) -> Array:
         """The outputs for x (n, ...), which may be uint8, float32 or float64; keeps nothing."""
-        for stage in self.stages:
+        for stage in self.segments:
             x = stage.predict(x, num_threads)
         return x
 
@@ -156,26 +160,26 @@ class Network:
         part: the number of this micro-batch in the step, which random numbers in NumPy depend on.
         """
         tape = []
-        for stage in self.stages:
+        for stage in self.segments:
             x, kept = stage.forward(x, num_threads, seed, step, numbers, part)
             tape.append(kept)
-        if self.stages and isinstance(self.stages[-1], NumpyStage):
+        if self.segments and isinstance(self.segments[-1], NumpySegment):
             x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user
         return x, tape
 
     def release(self, tape: list[Any]) -> None:
         """Gives back the memory of a tape that is not needed any more."""
-        for stage, kept in zip(self.stages, tape, strict=True):
+        for stage, kept in zip(self.segments, tape, strict=True):
             stage.release(kept)
 
     def backward(self, tape: list[Any], dy: Array, want_dx: bool) -> Array | None:
         """dx for the gradient dy of the outputs; the parameters' gradients, plain sums, go to `parameters.grads`."""
         wanted = want_dx
         below = []  # for each stage: whether anything below it wants a gradient
-        for stage in self.stages:
+        for stage in self.segments:
             below.append(wanted)
             wanted = wanted or stage.trains
-        for stage, kept, stage_wants in reversed(list(zip(self.stages, tape, below, strict=True))):
+        for stage, kept, stage_wants in reversed(list(zip(self.segments, tape, below, strict=True))):
             if not stage_wants and not stage.trains:
                 return None
             dx = stage.backward(kept, dy, stage_wants)

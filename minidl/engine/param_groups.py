@@ -10,24 +10,24 @@ from minidl.layers.container import Container
 
 
 @dataclass(frozen=True)
-class Training:
+class ParamGroup:
     """How steps treat a layer: whether they leave it alone, and what multiplies the learning rate.
 
     late: the optimizer's steps that went by while it was frozen, which the formulas do not count for it.
     """
 
     frozen: bool = False
-    rate: float = 1.0
-    late: int = 0
+    lr_scale: float = 1.0
+    skipped_steps: int = 0
 
 
-def trainings(layers: Sequence[Layer], outer: Training | None = None) -> dict[int, Training]:
+def param_groups(layers: Sequence[Layer], outer: ParamGroup | None = None) -> dict[int, ParamGroup]:
     """The Training of all layers and of those in them, by id: a container's settings hold for all that is in it."""
-    outer = outer or Training()
+    outer = outer or ParamGroup()
     found = {}
     for layer in layers:
-        found[id(layer)] = here = Training(outer.frozen or not layer.trainable, outer.rate * layer.lr_mult)
+        found[id(layer)] = here = ParamGroup(outer.frozen or not layer.trainable, outer.lr_scale * layer.lr_mult)
         if isinstance(layer, Container):
-            for way in layer.ways().values():
-                found.update(trainings(way, here))
+            for way in layer.named_branches().values():
+                found.update(param_groups(way, here))
     return found

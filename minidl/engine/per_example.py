@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.engine.network import BranchStage, Network
-from minidl.engine.stages import NativeStage, NumpyStage, Stage
+from minidl.engine.network import BranchSegment, Network
+from minidl.engine.segments import NativeSegment, NumpySegment, Segment
 from minidl.layers.base import Layer
-from minidl.layers.container import leaves_named
+from minidl.layers.container import named_leaves
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
 
 @dataclass
-class Wanted:
+class GradRequest:
     """The gradients of one parameter that somebody wants, example by example: one of the two arrays, OUT.
 
     place: where the parameter's numbers lie in the flat buffer. grads (n, size): in the order of memory; squares (n,):
@@ -36,9 +36,9 @@ class Wanted:
     grads: Array | None = None
     squares: NDArray[np.float64] | None = None
 
-    def part(self, here: slice) -> Wanted:
+    def part(self, here: slice) -> GradRequest:
         """Those of some of the examples."""
-        return Wanted(
+        return GradRequest(
             self.param,
             self.place,
             None if self.grads is None else self.grads[here],
@@ -62,10 +62,10 @@ class Wanted:
             self.squares[i] = np.square(flat, dtype=np.float64).sum()
 
 
-class InLanes:
+class LaneSegment:
     """A stage of kernels whose backward tells the gradients of examples apart; other gradients go nowhere."""
 
-    def __init__(self, stage: NativeStage, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, stage: NativeSegment, wanted: Sequence[GradRequest]) -> None:
         self.stage, self.trains = stage, bool(wanted)
         self.in_shape, self.out_shape = stage.in_shape, stage.out_shape
         self.predict, self.forward, self.release = stage.predict, stage.forward, stage.release
@@ -76,10 +76,10 @@ class InLanes:
         return self.stage.backward_examples(kept, dy, want_dx, self.outputs)
 
 
-class OneByOne:
+class LoopSegment:
     """A stage through which each example goes alone: forward, and once more forward and backward for its gradients."""
 
-    def __init__(self, stage: Stage, wanted: Sequence[Wanted]) -> None:
+    def __init__(self, stage: Segment, wanted: Sequence[GradRequest]) -> None:
         self.stage, self.trains, self.wanted = stage, bool(wanted), wanted
         self.in_shape, self.out_shape = stage.in_shape, stage.out_shape
         self.predict = stage.predict
@@ -116,48 +116,48 @@ class OneByOne:
         """As Stage.release: nothing is left."""
 
 
-def kept_apart(network: Network, wanted: Sequence[Wanted]) -> Network:
+def with_per_example_grads(network: Network, wanted: Sequence[GradRequest]) -> Network:
     """The network with other stages: its backward also fills what is wanted, and writes no sums of kernels."""
     twin = copy.copy(network)
-    twin.stages = [_kept_apart(stage, wanted) for stage in network.stages]
+    twin.segments = [_kept_apart(stage, wanted) for stage in network.segments]
     return twin
 
 
-def _kept_apart(stage: Stage, wanted: Sequence[Wanted]) -> Stage:
-    if isinstance(stage, BranchStage):
+def _kept_apart(stage: Segment, wanted: Sequence[GradRequest]) -> Segment:
+    if isinstance(stage, BranchSegment):
         twin = copy.copy(stage)
-        twin.networks = [kept_apart(way, wanted) for way in stage.networks]
-        twin.trains = any(inner.trains for way in twin.networks for inner in way.stages)
+        twin.networks = [with_per_example_grads(way, wanted) for way in stage.networks]
+        twin.trains = any(inner.trains for way in twin.networks for inner in way.segments)
         return twin
-    assert isinstance(stage, (NativeStage, NumpyStage))
+    assert isinstance(stage, (NativeSegment, NumpySegment))
     ours = {id(one.param): one for one in wanted}
     leaves = [leaf for layer in stage.layers for leaf in layer.leaves()]
     holders = [leaf for leaf in leaves if any(id(param) in ours for param in leaf.params.values())]
     here = [ours[id(param)] for leaf in holders for param in leaf.params.values() if id(param) in ours]
-    if isinstance(stage, NativeStage) and all(map(tells, holders)):
-        return InLanes(stage, here)
-    return OneByOne(stage, here) if here else stage
+    if isinstance(stage, NativeSegment) and all(map(has_per_example_grad, holders)):
+        return LaneSegment(stage, here)
+    return LoopSegment(stage, here) if here else stage
 
 
-def tells(leaf: Layer) -> bool:
+def has_per_example_grad(leaf: Layer) -> bool:
     """Whether a layer has kernels that tell what each example of a batch adds to the gradients of its parameters."""
     return leaf.native and all(op.tells_examples for op in leaf.ops)
 
 
-def wanted_of(network: Network, params: Iterable[Param], n: int, norms: bool) -> list[Wanted]:
+def grad_requests(network: Network, params: Iterable[Param], n: int, norms: bool) -> list[GradRequest]:
     """Room for the gradients of n examples of these parameters, or for the squares of their norms."""
     found = []
     for param in params:
-        place, size = network.parameters.places[id(param)], param.value.size
+        place, size = network.parameters.param_offsets[id(param)], param.value.size
         grads = None if norms else np.empty((n, size), network.dtype)
-        found.append(Wanted(param, place, grads, np.empty(n) if norms else None))
+        found.append(GradRequest(param, place, grads, np.empty(n) if norms else None))
     return found
 
 
-def check_apart(network: Network) -> None:
+def check_no_coupling(network: Network) -> None:
     """Raises ValueError, naming the layer, if one couples the examples: then none has a gradient of its own."""
     named = zip(network.layers, network.names, strict=True)
-    for leaf, name in (pair for layer, told in named for pair in leaves_named(layer, told)):
+    for leaf, name in (pair for layer, told in named for pair in named_leaves(layer, told)):
         expected = "expected layers that see each example alone; this one"
         lost = "so no example has a gradient of its own"
         if leaf.native and any(op.couples for op in leaf.ops) and not network.trained[id(leaf)].frozen:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from minidl.engine.network import BranchStage, Network
-from minidl.engine.param_groups import trainings
-from minidl.engine.stages import NativeStage, Stage
+from minidl.engine.network import BranchSegment, Network
+from minidl.engine.param_groups import param_groups
+from minidl.engine.segments import NativeSegment, Segment
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, title
 from minidl.utils.validation import Shape
@@ -123,7 +123,7 @@ class Summary:
 def summarize(network: Network, batch_size: int, num_threads: int | None) -> Summary:
     """The Summary of a built model."""
     item = np.dtype(network.dtype).itemsize
-    frozen = {key for key, training in trainings(network.layers).items() if training.frozen}
+    frozen = {key for key, training in param_groups(network.layers).items() if training.frozen}
     rows = tuple(row for i, layer in enumerate(network.layers) for row in _rows(str(i), layer, 0, item, frozen))
     parameter_bytes = item * sum(row.parameters for row in rows if row.depth == 0)
     step_bytes = _step_bytes(network, batch_size, num_threads)
@@ -137,7 +137,7 @@ def _rows(path: str, layer: Layer, depth: int, item: int, frozen: set[int]) -> I
     name, output = f"{path} {title(layer)}", layer.out_shape
     yield Row(name, depth, output, parameters, trainable, layer.macs, item * math.prod(output))
     if isinstance(layer, Container):
-        for place, part in layer.parts():
+        for place, part in layer.named_children():
             yield from _rows(f"{path}.{place}", part, depth + 1, item, frozen)
 
 
@@ -148,20 +148,20 @@ def _count(layers: Sequence[Layer]) -> int:
 def _step_bytes(network: Network, batch_size: int, num_threads: int | None) -> int:
     """What the stages of a network take in a training step."""
     if network.native:
-        (stage,) = network.stages
-        assert isinstance(stage, NativeStage)
+        (stage,) = network.segments
+        assert isinstance(stage, NativeSegment)
         return int(stage.plan.step_bytes(batch_size, num_threads))
     item = np.dtype(network.dtype).itemsize
 
-    def bytes_of(stage: Stage) -> int:
+    def bytes_of(stage: Segment) -> int:
         between = 2 * batch_size * item * math.prod(stage.out_shape)  # its output, and the gradient of it
-        if isinstance(stage, NativeStage):
+        if isinstance(stage, NativeSegment):
             return between + int(stage.plan.step_bytes(batch_size, num_threads, by_hand=True))
-        if isinstance(stage, BranchStage):
-            return between + sum(bytes_of(inner) for one in stage.networks for inner in one.stages)
+        if isinstance(stage, BranchSegment):
+            return between + sum(bytes_of(inner) for one in stage.networks for inner in one.segments)
         return between
 
-    return sum(map(bytes_of, network.stages))
+    return sum(map(bytes_of, network.segments))
 
 
 def size(count: float) -> str:

@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, column_or_1d
 
 from minidl.callbacks import EarlyStopping
-from minidl.callbacks.callback_list import Hooks
-from minidl.estimators.inputs import accepted
+from minidl.callbacks.callback_list import CallbackList
+from minidl.estimators.inputs import validate_input
 from minidl.estimators.models import model_of, optimizer_of
-from minidl.estimators.stopping import Plateau
+from minidl.estimators.stopping import NoImprovement
 from minidl.estimators.targets import Targets, check_one_type, loss_of, outputs_of
 from minidl.layers import Flatten
 from minidl.losses import Loss
@@ -34,14 +34,14 @@ BATCH_SIZE = 200  # "auto", as in scikit-learn's MLPClassifier; an epoch's last 
 
 @dataclass(frozen=True)
 class Data:
-    """What a fit was given, checked. `used` are the examples of weight above 0."""
+    """What a fit was given, checked. n_active: the number of examples of weight above 0."""
 
     X: Any  # rows (n, size), an array or a CSR matrix
     shape: Shape
     y: Array
     targets: Targets
     weights: Weights | None
-    used: int
+    n_active: int
 
 
 class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -76,10 +76,10 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             trainer = self._trainer(data, self.model_[:] if warm else None)
             patience = check_int("n_iter_no_change", self.n_iter_no_change)
             tol = None if self.tol is None else check_non_negative("tol", self.tol)
-            stop: Any = None if tol is None else Plateau(tol, patience)
+            stop: Any = None if tol is None else NoImprovement(tol, patience)
             split = 0.0
             if self.early_stopping:
-                split = self._validation_fraction(data.used)
+                split = self._validation_fraction(data.n_active)
                 (metric,) = trainer.metrics
                 stop = EarlyStopping(f"val_{metric}", patience, min_delta=tol or 0.0, lower_is_better=False)
             self._train(trainer, data, check_int("epochs", self.epochs), split, stop)
@@ -107,7 +107,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     def _accepted(self, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
         check_unmasked(y, "y")
         check_unmasked(sample_weight, "sample_weight")
-        (X, y), shape = accepted(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric)
+        (X, y), shape = validate_input(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric)
         y = y.toarray() if hasattr(y, "toarray") else y
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         check_one_type(y)
@@ -148,11 +148,11 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 data.X,
                 data.y,
                 epochs=epochs,
-                batch_size=self._batch_size(data.used - math.ceil(split * data.used)),
+                batch_size=self._batch_size(data.n_active - math.ceil(split * data.n_active)),
                 validation_split=split,
                 shuffle=self.shuffle,
                 sample_weight=data.weights,
-                callbacks=[*Hooks(self.callbacks).callbacks, *([] if stop is None else [stop])],
+                callbacks=[*CallbackList(self.callbacks).callbacks, *([] if stop is None else [stop])],
                 verbose=self.verbose,
             )
         except ValueError as error:
@@ -212,7 +212,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _scores(self, X: Any) -> Array:
         model = self.model_
-        rows, _ = accepted(self, X, reset=False)
+        rows, _ = validate_input(self, X, reset=False)
         return model.predict(rows, self.num_threads)
 
     # ---- features
@@ -224,7 +224,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         Raises ValueError for others, NotFittedError before a fit.
         """
         front = self._up_to(layer)
-        rows, _ = accepted(self, X, reset=False)
+        rows, _ = validate_input(self, X, reset=False)
         return front.predict(rows, self.num_threads).reshape(rows.shape[0], -1)
 
     def _up_to(self, layer: int) -> Sequential:

@@ -14,7 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets, unique_labels
 
 from minidl.estimators.base import SequentialEstimator, Weights
 from minidl.estimators.stopping import subset_accuracy
-from minidl.estimators.targets import Labels, ManyLabels, Targets
+from minidl.estimators.targets import MulticlassTargets, MultilabelTargets, Targets
 from minidl.layers.base import Layer
 from minidl.losses import Loss, probabilities
 from minidl.metrics import Metric
@@ -68,7 +68,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     (355,)
     """
 
-    _targets: Labels | ManyLabels
+    _targets: MulticlassTargets | MultilabelTargets
 
     def __init__(
         self,
@@ -134,18 +134,18 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
 
     # ---- targets
 
-    def _announced(self, y: Any, classes: Any) -> Labels | ManyLabels:
+    def _announced(self, y: Any, classes: Any) -> MulticlassTargets | MultilabelTargets:
         """What the targets of a first partial_fit and of all others are; an indicator matrix says it itself."""
         shape = np.shape(y)
         if len(shape) == 2 and shape[1] > 1:
-            return ManyLabels(shape[1])
+            return MultilabelTargets(shape[1])
         if classes is None:
             raise ValueError("classes: expected all labels that will come, in the first call of partial_fit")
-        return Labels.of(unique_labels(classes), "classes")
+        return MulticlassTargets.of(unique_labels(classes), "classes")
 
     def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
         check_classification_targets(y[used])
-        made: type[Labels | ManyLabels] = ManyLabels if y.ndim == 2 else Labels
+        made: type[MulticlassTargets | MultilabelTargets] = MultilabelTargets if y.ndim == 2 else MulticlassTargets
         targets = made.of(y[used]) if known is None else known
         if not isinstance(targets, made):
             raise ValueError(f"y: expected {targets.told}, as before, got shape {y.shape}")
@@ -157,7 +157,9 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
             return None
         if not (isinstance(by_class, Mapping) or (isinstance(by_class, str) and by_class == "balanced") or y.ndim == 2):
             raise TypeError(f"class_weight: expected a dict of weights by label, 'balanced' or None, got {by_class!r}")
-        if isinstance(by_class, Mapping) and isinstance(known, Labels):  # some of which may not have come this time
+        if isinstance(by_class, Mapping) and isinstance(
+            known, MulticlassTargets
+        ):  # some of which may not have come this time
             if unknown := by_class.keys() - set(known.classes.tolist()):
                 raise ValueError(f"class_weight: expected labels of {known.classes.tolist()}, got {unknown}")
             here = set(y.tolist())
@@ -168,7 +170,7 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         return weights
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
-        return "accuracy" if isinstance(targets, Labels) else subset_accuracy
+        return "accuracy" if isinstance(targets, MulticlassTargets) else subset_accuracy
 
     @property
     def classes_(self) -> Array:
@@ -186,12 +188,12 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
     def predict_proba(self, X: ArrayLike) -> Array:
         """The probability of each class (n, classes): softmax of the scores; of many labels the sigmoid of each."""
         scores = self._scores(X)
-        return expit(scores) if isinstance(self._targets, ManyLabels) else probabilities(scores)
+        return expit(scores) if isinstance(self._targets, MultilabelTargets) else probabilities(scores)
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """The logarithms of predict_proba, computed from the scores: finite where a probability is too small."""
         scores = self._scores(X)
-        if isinstance(self._targets, ManyLabels):
+        if isinstance(self._targets, MultilabelTargets):
             return np.asarray(log_expit(scores))
         return np.asarray(log_softmax(np.pad(scores, ((0, 0), (int(scores.shape[1] == 1), 0))), axis=1))
 

@@ -13,7 +13,7 @@ from minidl.utils.arrays import check_unmasked
 from minidl.utils.validation import Shape, check_input_shape
 
 
-def accepted(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, Shape]:
+def validate_input(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, Shape]:
     """X as rows (n, size), an array or a CSR matrix, and the shape of one example; with a y in `checks`, (X, y) first.
 
     reset: whether the estimator is fitted anew, and learns the number and the names of features.

@@ -11,7 +11,7 @@ from sklearn.base import RegressorMixin
 
 from minidl.estimators.base import SequentialEstimator
 from minidl.estimators.stopping import r2, r2_of_rates
-from minidl.estimators.targets import Quantities, Targets
+from minidl.estimators.targets import RegressionTargets, Targets
 from minidl.layers.base import Layer
 from minidl.losses import Loss, Poisson
 from minidl.metrics import Metric
@@ -85,7 +85,7 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         return self
 
     def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
-        targets = Quantities.of(y) if known is None else known
+        targets = RegressionTargets.of(y) if known is None else known
         return targets.encoded(y, used), targets
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from minidl.utils.arrays import Array
 
 
-class Plateau:
+class NoImprovement:
     """A callback that stops a fit whose loss no longer falls by more than `tol`, `patience` epochs in a row.
 
     So does scikit-learn's MLPClassifier without early stopping, one epoch later; the last weights stay.

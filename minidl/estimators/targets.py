@@ -30,7 +30,7 @@ def check_one_type(y: Array) -> None:
 
 
 @dataclass(frozen=True)
-class Labels:
+class MulticlassTargets:
     """One of `classes` for each row."""
 
     classes: Array
@@ -69,7 +69,7 @@ class Labels:
 
 
 @dataclass(frozen=True)
-class ManyLabels:
+class MultilabelTargets:
     """Each of some labels is there or not: an indicator matrix."""
 
     outputs: int
@@ -103,7 +103,7 @@ class ManyLabels:
 
 
 @dataclass(frozen=True)
-class Quantities:
+class RegressionTargets:
     """Numbers, one for each output."""
 
     outputs: int
@@ -130,7 +130,7 @@ class Quantities:
         return scores[:, 0] if self.flat else scores
 
 
-Targets = Labels | ManyLabels | Quantities
+Targets = MulticlassTargets | MultilabelTargets | RegressionTargets
 
 
 def loss_of(given: Any, model: Sequential, targets: Targets) -> Loss:
@@ -151,4 +151,4 @@ def loss_of(given: Any, model: Sequential, targets: Targets) -> Loss:
 def outputs_of(loss: Any, targets: Targets) -> int:
     """How many scores a model gives, if nobody says otherwise: of two classes one, if the loss is for that."""
     single = isinstance(loss, BinaryCrossEntropy) or (isinstance(loss, str) and loss == "binary_cross_entropy")
-    return 1 if single and isinstance(targets, Labels) and targets.outputs == 2 else targets.outputs
+    return 1 if single and isinstance(targets, MulticlassTargets) and targets.outputs == 2 else targets.outputs

@@ -175,7 +175,7 @@ class Layer:
         self.out_shape = out_shape
         return out_shape
 
-    def forget(self) -> None:
+    def unbuild(self) -> None:
         """Undoes `setup`."""
         for what in ("params", "buffers", "_config"):
             self.__dict__.pop(what, None)

@@ -24,34 +24,38 @@ class Container(Layer):
 
     join: str = ADD  # or CONCAT, along the first axis of an example
 
-    def ways(self) -> dict[str, Branch]:
+    def named_branches(self) -> dict[str, Branch]:
         """The layers of each branch, by the name that their parameters get."""
         raise NotImplementedError
 
-    def places(self, branch: str) -> list[str]:
+    def child_names(self, branch: str) -> list[str]:
         """What errors call the layers of a branch: "body.0, Conv2D"."""
-        return [f"{place_of(branch, i)}, {type(one).__name__}" for i, one in enumerate(self.ways()[branch])]
+        return [f"{child_path(branch, i)}, {type(one).__name__}" for i, one in enumerate(self.named_branches()[branch])]
 
     # ---- what the model asks of any layer
 
     @property
     def native(self) -> bool:
         """Whether all layers in it have kernels."""
-        return all(layer.native for _, layer in self.parts())
+        return all(layer.native for _, layer in self.named_children())
 
     def leaves(self) -> list[Layer]:
         """All layers in it that are not containers, in order."""
-        return [leaf for _, layer in self.parts() for leaf in layer.leaves()]
+        return [leaf for _, layer in self.named_children() for leaf in layer.leaves()]
 
     @property
     def params(self) -> dict[str, Param]:  # type: ignore[override]
         """The parameters of all layers in it."""
-        return {f"{path}.{name}": param for path, layer in self.parts() for name, param in layer.params.items()}
+        return {
+            f"{path}.{name}": param for path, layer in self.named_children() for name, param in layer.params.items()
+        }
 
     @property
     def buffers(self) -> dict[str, Array]:  # type: ignore[override]
         """The buffers of all layers in it."""
-        return {f"{path}.{name}": array for path, layer in self.parts() for name, array in layer.buffers.items()}
+        return {
+            f"{path}.{name}": array for path, layer in self.named_children() for name, array in layer.buffers.items()
+        }
 
     @property
     def macs(self) -> int:  # type: ignore[override]
@@ -70,10 +74,10 @@ class Container(Layer):
         self.dtype, self.in_shape = dtype, in_shape
         rest = None if given is None else dict(given)
         shapes = {}
-        for name, layers in self.ways().items():
+        for name, layers in self.named_branches().items():
             shape = in_shape
             for i, layer in enumerate(layers):
-                place = place_of(name, i)
+                place = child_path(name, i)
                 try:
                     shape = layer.setup(shape, dtype, seed, f"{path}.{place}", _taken(rest, place))
                 except (TypeError, ValueError) as error:
@@ -88,46 +92,46 @@ class Container(Layer):
     @property
     def settings(self) -> dict[str, Any]:
         """As Layer.settings, and those of the layers in it, by their places."""
-        inner = {path: layer.settings for path, layer in self.parts() if layer.settings}
+        inner = {path: layer.settings for path, layer in self.named_children() if layer.settings}
         return {**super().settings, "layers": inner} if inner else super().settings
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
         """As Layer.take_settings, of all layers in it too."""
         rest = dict(settings)
-        inner, parts = rest.pop("layers", {}), dict(self.parts())
+        inner, parts = rest.pop("layers", {}), dict(self.named_children())
         if unknown := sorted(set(inner) - set(parts)):
             raise ValueError(f"{type(self).__name__}: expected settings of its layers, got {', '.join(unknown)[:100]}")
         super().take_settings(rest)
         for path, layer in parts.items():
             layer.take_settings(inner.get(path, {}))
 
-    def forget(self) -> None:
+    def unbuild(self) -> None:
         """Undoes `setup`."""
-        for _, layer in self.parts():
-            layer.forget()
+        for _, layer in self.named_children():
+            layer.unbuild()
         for what in ("dtype", "in_shape", "out_shape"):
             self.__dict__.pop(what, None)
 
     @property
     def built(self) -> bool:
         """Whether it, or a layer in it, belongs to a model."""
-        return any(layer.built for _, layer in self.parts()) or "in_shape" in self.__dict__
+        return any(layer.built for _, layer in self.named_children()) or "in_shape" in self.__dict__
 
     def __repr__(self) -> str:
         """A line for each argument, and for each layer, with the name that its parameters get."""
         lines = [f"{name}={value!r}" for name, value in self._told().items()]
-        lines += [f"({path}): {layer!r}" for path, layer in self.parts()]
+        lines += [f"({path}): {layer!r}" for path, layer in self.named_children()]
         inside = "".join(f"\n{line}" for line in lines).replace("\n", "\n  ")
         return f"{type(self).__name__}({inside}\n)"
 
     def _told(self) -> dict[str, Any]:
         return {name: value for name, value in super()._told().items() if not _is_made_of_layers(value)}
 
-    def parts(self) -> Iterator[tuple[str, Layer]]:
+    def named_children(self) -> Iterator[tuple[str, Layer]]:
         """The layers right in it, by the name that their parameters get: "body.0"."""
-        for name, layers in self.ways().items():
+        for name, layers in self.named_branches().items():
             for i, layer in enumerate(layers):
-                yield place_of(name, i), layer
+                yield child_path(name, i), layer
 
     def _met(self, shapes: dict[str, Shape]) -> Shape:
         """The shape in which the branches meet; raises ValueError if they do not fit together."""
@@ -151,7 +155,7 @@ def _is_made_of_layers(value: Any) -> bool:
     return isinstance(value, Layer)
 
 
-def place_of(branch: str, i: int) -> str:
+def child_path(branch: str, i: int) -> str:
     """What the i-th layer of a branch is called, in names of parameters and in errors: "body.0"."""
     return f"{branch}.{i}" if branch else str(i)
 
@@ -164,27 +168,29 @@ def as_layer(part: Any, name: str, place: int) -> Layer:
     return made
 
 
-def chain(name: str, layers: Any) -> Branch:
+def as_branch(name: str, layers: Any) -> Branch:
     """The layers of a branch, from a list of them or a single one; raises TypeError for what is none."""
     parts = layers if isinstance(layers, (list, tuple)) else [layers]
     return tuple(as_layer(part, name, i) for i, part in enumerate(parts))
 
 
-def leaves_named(layer: Layer, name: str) -> Iterator[tuple[Layer, str]]:
+def named_leaves(layer: Layer, name: str) -> Iterator[tuple[Layer, str]]:
     """All layers in it that are no containers, each with what errors call it."""
     if not isinstance(layer, Container):
         yield layer, name
         return
-    for path, part in layer.parts():
-        yield from leaves_named(part, f"{name}: {path}, {type(part).__name__}")
+    for path, part in layer.named_children():
+        yield from named_leaves(part, f"{name}: {path}, {type(part).__name__}")
 
 
 def depth(layer: Layer) -> int:
     """How many levels of containers it is."""
-    return 1 + max((depth(part) for _, part in layer.parts()), default=0) if isinstance(layer, Container) else 0
+    return (
+        1 + max((depth(part) for _, part in layer.named_children()), default=0) if isinstance(layer, Container) else 0
+    )
 
 
-def met(join: str, outputs: Sequence[Array]) -> Array:
+def join_outputs(join: str, outputs: Sequence[Array]) -> Array:
     """The outputs of branches, as they meet: (n, ...)."""
     if join == CONCAT:
         return np.concatenate(outputs, axis=1)

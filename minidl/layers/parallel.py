@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minidl.layers.base import Layer
-from minidl.layers.container import ADD, CONCAT, Branch, Container, chain
+from minidl.layers.container import ADD, CONCAT, Branch, Container, as_branch
 from minidl.utils.arguments import readonly_argument
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
@@ -31,12 +31,12 @@ class Parallel(Container):
             raise ValueError("branches: expected at least one, got none")
         if len(branches) > MOST_BRANCHES:
             raise ValueError(f"branches: expected at most {MOST_BRANCHES}, got {len(branches)}")
-        self._branches = tuple(chain(f"branches[{i}]", branch) for i, branch in enumerate(branches))
+        self._branches = tuple(as_branch(f"branches[{i}]", branch) for i, branch in enumerate(branches))
         self._join = join
 
     branches, join = readonly_argument("branches"), readonly_argument("join")
 
-    def ways(self) -> dict[str, Branch]:
+    def named_branches(self) -> dict[str, Branch]:
         return {f"branches.{i}": way for i, way in enumerate(self.branches)}
 
 
@@ -49,7 +49,7 @@ class Block(Container):
     _weights: Mapping[str, Array] | None = None  # what it begins with, instead of its layers' inits
 
     def __init__(self, *layers: Layer) -> None:
-        self._layers = chain("layers", layers)
+        self._layers = as_branch("layers", layers)
         if not layers:
             raise ValueError("layers: expected at least one, got none")
 
@@ -62,7 +62,7 @@ class Block(Container):
         block._weights = weights
         return block
 
-    def ways(self) -> dict[str, Branch]:
+    def named_branches(self) -> dict[str, Branch]:
         return {"": self.layers}
 
     def setup(

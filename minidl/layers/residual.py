@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.layers.container import Branch, Container, chain
+from minidl.layers.container import Branch, Container, as_branch
 from minidl.utils.arguments import readonly_argument
 
 
@@ -20,10 +20,10 @@ class Residual(Container):
     """
 
     def __init__(self, *layers: Layer, shortcut: Layer | list[Layer] | tuple[Layer, ...] | None = None) -> None:
-        self._layers = chain("layers", layers)
-        self._shortcut = None if shortcut is None else chain("shortcut", shortcut)
+        self._layers = as_branch("layers", layers)
+        self._shortcut = None if shortcut is None else as_branch("shortcut", shortcut)
 
     layers, shortcut = readonly_argument("layers"), readonly_argument("shortcut")
 
-    def ways(self) -> dict[str, Branch]:
+    def named_branches(self) -> dict[str, Branch]:
         return {"body": self.layers, "shortcut": self.shortcut or ()}

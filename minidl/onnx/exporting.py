@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 
-from minidl.engine.layer_list import apart, name, together
+from minidl.engine.layer_list import from_spec, layer_name, to_spec
 from minidl.layers import Block, Parallel, Residual
 from minidl.layers.base import Layer
-from minidl.layers.container import CONCAT, Container, place_of
+from minidl.layers.container import CONCAT, Container, child_path
 from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.node_writer import Place
 from minidl.onnx.operators import WRITE
@@ -26,7 +26,7 @@ def in_dtype(model: Sequential, dtype: str | None) -> Sequential:
     """The model, or a copy in another dtype; raises ValueError for what is none, and weights too large for it."""
     if dtype in (None, model.dtype):
         return model
-    copy = Sequential(together(apart(model.layers)), model.input_shape, model.seed, dtype)
+    copy = Sequential(from_spec(to_spec(model.layers)), model.input_shape, model.seed, dtype)
     copy.load_state_dict(model.state_dict())
     return copy
 
@@ -39,7 +39,7 @@ def graph_of(model: Sequential) -> Graph:
     """
     state, nodes, x = model.state_dict(), list[Node](), INPUT
     for i, layer in enumerate(model.layers):
-        x = _written(nodes, layer, str(i), name(i, layer), x)
+        x = _written(nodes, layer, str(i), layer_name(i, layer), x)
     _rename(nodes, x, OUTPUT)
     used = {value for node in nodes for value in node.inputs}
     tensors = {key: array for key, array in state.items() if key in used}
@@ -64,10 +64,10 @@ def _written(nodes: list[Node], layer: Layer, path: str, told: str, x: str) -> s
     if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual):
         raise ValueError(f"{told}: expected one of minidl's layers, got one that ONNX has no operator for")
     ends = []
-    for branch, layers in layer.ways().items():
+    for branch, layers in layer.named_branches().items():
         end = x
-        for i, (part, what) in enumerate(zip(layers, layer.places(branch), strict=True)):
-            end = _written(nodes, part, f"{path}.{place_of(branch, i)}", f"{told}: {what}", end)
+        for i, (part, what) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
+            end = _written(nodes, part, f"{path}.{child_path(branch, i)}", f"{told}: {what}", end)
         ends.append(end)
     if isinstance(layer, Block):
         return ends[0]
@@ -84,7 +84,7 @@ def _rename(nodes: list[Node], old: str, new: str) -> None:
 def _metadata(model: Sequential, counters: dict[str, float]) -> dict[str, str]:
     """The layers as a model file has them; nothing for those that it cannot have."""
     try:
-        recipe = {**model.recipe(), COUNTERS: counters}
+        recipe = {**model.get_config(), COUNTERS: counters}
     except (TypeError, ValueError):
         return {}
     return {RECIPE: json.dumps(recipe, separators=(",", ":"), sort_keys=True)}

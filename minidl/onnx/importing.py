@@ -51,7 +51,7 @@ def exported(graph: Graph) -> Sequential | None:
     try:
         recipe = json.loads(told)
         counters = {name: np.array(number, graph.inputs[0].dtype) for name, number in recipe.pop(COUNTERS).items()}
-        model = Sequential.from_recipe(recipe, {**graph.tensors, **counters}, {})
+        model = Sequential.from_config(recipe, {**graph.tensors, **counters}, {})
         same = _plain(graph_of(model)) == _plain(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
@@ -163,7 +163,7 @@ class Importer:
         except (TypeError, ValueError) as error:
             refuse(node, f"{type(made.layer).__name__} cannot take input {shape}: {error}")
         finally:
-            made.layer.forget()
+            made.layer.unbuild()
 
 
 def shape_of(value: Value, given: Shape | None) -> Shape:

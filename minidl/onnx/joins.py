@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from minidl.layers import GELU, Hardswish, Parallel, Rescale, Residual, SiLU
 from minidl.layers.base import Layer
-from minidl.layers.container import ADD, CONCAT, place_of
+from minidl.layers.container import ADD, CONCAT, child_path
 from minidl.onnx.branches import Chain, Join
 from minidl.onnx.graph import Node, refuse
 from minidl.onnx.node_reader import Made
@@ -89,6 +89,6 @@ def container(op: str, branches: list[list[Made]]) -> Made:
     sources: list[tuple[Node, str]] = []
     for i, branch in enumerate(branches):
         for place, made in enumerate(branch):
-            weights |= {f"{place_of(names[i], place)}.{name}": array for name, array in made.weights.items()}
+            weights |= {f"{child_path(names[i], place)}.{name}": array for name, array in made.weights.items()}
             sources += made.sources if made.weights else []
     return Made(layer, weights, sources)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from minidl.engine.layer_paths import place_in, ways
+from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.plots.figures import counted
 from minidl.plots.image_grid import GAP, LABEL, LEAST, RISE, TALL, Tiles, area, arranged, colours, pictures, tile_ratio
 from minidl.plots.models import called, first_convolution, model_in, outputs
 from minidl.utils.arrays import Array
-from minidl.utils.data import Examples
+from minidl.utils.data import ArraySource
 from minidl.utils.validation import check_int
 
 if TYPE_CHECKING:
@@ -41,19 +41,19 @@ def feature_maps(
     not fit, or a model that is not built; RuntimeError while another thread trains it.
     """
     net = model_in(model)
-    found = ways(net.layers)
-    name = first_convolution(found) if layer is None else place_in(found, layer)
+    found = layer_paths(net.layers)
+    name = first_convolution(found) if layer is None else resolve_path(found, layer)
     if name is None:
         raise ValueError("layer: expected a place, since the model has no convolution, got None")
     way = found[name]
     if len(way[-1].out_shape) != 3:
         got = f"{called(name, way[-1])} with outputs {way[-1].out_shape}"
         raise ValueError(f"layer: expected one whose outputs are images (channels, height, width), got {got}")
-    examples = Examples(X, net.input_shape, net.dtype)
+    examples = ArraySource(X, net.input_shape, net.dtype)
     if not len(examples):
         raise ValueError("X: expected at least one example, got none")
     n = min(check_int("max_examples", max_examples), len(examples))
-    x = examples.block(0, n).reshape(n, *net.input_shape)
+    x = examples.chunk(0, n).reshape(n, *net.input_shape)
     maps = outputs(net, way, x)
     return _drawn(called(name, way[-1]), x if len(net.input_shape) == 3 else None, maps, figure)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 
-from minidl.engine.layer_paths import Way
+from minidl.engine.layer_paths import LayerPath
 from minidl.engine.network import Network
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, title
@@ -31,7 +31,7 @@ def called(name: str, layer: Layer) -> str:
     return f"{name} {title(layer)}"
 
 
-def outputs(model: Sequential, way: Way, x: Array) -> Array:
+def outputs(model: Sequential, way: LayerPath, x: Array) -> Array:
     """What the last layer of a way makes of examples x (n, *model.input_shape), in inference."""
     network = model.network
     assert network is not None
@@ -40,7 +40,7 @@ def outputs(model: Sequential, way: Way, x: Array) -> Array:
         return Network(way, names, network.parameters, network.trained).predict(x)
 
 
-def image_in_front(way: Way) -> Shape | None:
+def image_in_front(way: LayerPath) -> Shape | None:
     """The shape of the image that a Flatten in front of a way's last layer has made a row of; None: there is none."""
     for layer in _unrolled(reversed(way[:-1])):
         if isinstance(layer, Flatten):
@@ -59,7 +59,7 @@ def _unrolled(layers: Iterable[Layer]) -> Iterator[Layer]:
             yield layer
 
 
-def first_convolution(found: Mapping[str, Way]) -> str | None:
+def first_convolution(found: Mapping[str, LayerPath]) -> str | None:
     """The name of the first layer whose weights are images; None: there is none."""
     for name, way in found.items():
         if "weight" in way[-1].params and way[-1].params["weight"].value.ndim == 4:

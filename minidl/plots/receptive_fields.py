@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.engine.eval_copy import settled
-from minidl.engine.flat_parameters import Parameters
-from minidl.engine.layer_paths import Way
+from minidl.engine.eval_copy import eval_copies
+from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.layer_paths import LayerPath
 from minidl.engine.network import Network
 from minidl.layers.base import Layer
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
@@ -18,7 +18,7 @@ from minidl.losses import Loss, checked_loss
 from minidl.plots.models import outputs
 from minidl.plots.windows import View
 from minidl.sequential import Sequential
-from minidl.training.labeled_data import Supervised
+from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 from minidl.utils.validation import Shape
@@ -79,7 +79,7 @@ class Watched(Layer):
         return self.dx
 
 
-def routes(model: Sequential, way: Way, place: int, data: Supervised, loss: Loss, max_examples: int) -> Routes:
+def routes(model: Sequential, way: LayerPath, place: int, data: LabeledData, loss: Loss, max_examples: int) -> Routes:
     """What comes by at the max-pool at the end of a way, which begins at a place of the model.
 
     max_examples: of which copies are kept.
@@ -97,7 +97,7 @@ def routes(model: Sequential, way: Way, place: int, data: Supervised, loss: Loss
         front, size = tuple(network.layers[:place]), _at_once(network.layers[place:])
         for start in range(0, count, size):
             rows = np.arange(start, min(start + size, count))
-            images = data.examples.copy(rows).reshape(-1, *model.input_shape)
+            images = data.examples.gather_copy(rows).reshape(-1, *model.input_shape)
             scores, tape = rest.forward(outputs(model, front, images))
             rest.backward(tape, checked_loss(loss, scores, data.targets[rows])[1], want_dx=True)
             rest.release(tape)
@@ -132,12 +132,12 @@ def winners(pool: Layer, x: Array, view: View) -> Index:
 def _settled(network: Network, place: int, watched: Watched) -> Network:
     """Copies of the layers from a place on, that compute as in inference; `watched` stands for its pool."""
     try:
-        layers = settled(network.layers[place:], {id(watched.pool): watched})
+        layers = eval_copies(network.layers[place:], {id(watched.pool): watched})
     except TypeError as error:
         raise TypeError(f"pool_routing: {error}") from error
     for layer in layers:
         layer.trainable = False  # nothing is learned
-    return Network(layers, network.names[place:], Parameters(layers, network.dtype))
+    return Network(layers, network.names[place:], FlatParameters(layers, network.dtype))
 
 
 def _at_once(layers: list[Layer]) -> int:

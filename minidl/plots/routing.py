@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.engine.layer_paths import Way, place_in, ways
+from minidl.engine.layer_paths import LayerPath, layer_paths, resolve_path
 from minidl.layers.base import Layer
 from minidl.losses import Loss
 from minidl.losses import get as loss_named
@@ -20,7 +20,7 @@ from minidl.plots.predictions import class_numbers
 from minidl.plots.receptive_fields import POOLS, Routes, routes, winners
 from minidl.plots.windows import View, Windows, asked_for, telling
 from minidl.sequential import Sequential
-from minidl.training.labeled_data import Supervised
+from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_int
 
@@ -99,15 +99,15 @@ def pool_routing(
     return _drawn(figure, title, page, view, seen, pool, channel)
 
 
-def _pool(net: Sequential, layer: int | str | None) -> tuple[str, Way]:
+def _pool(net: Sequential, layer: int | str | None) -> tuple[str, LayerPath]:
     """The name of a max-pool and the way to it; raises TypeError or ValueError if there is none at that place."""
-    found = ways(net.layers)
+    found = layer_paths(net.layers)
     if layer is None:
         name = next((name for name, way in found.items() if isinstance(way[-1], POOLS)), None)
         if name is None:
             raise ValueError("layer: expected a model with a MaxPool2D or GlobalMaxPool2D, got one without")
         return name, found[name]
-    name = place_in(found, layer)
+    name = resolve_path(found, layer)
     if not isinstance(found[name][-1], POOLS):
         raise ValueError(f"layer: expected a MaxPool2D or GlobalMaxPool2D, got {called(name, found[name][-1])}")
     return name, found[name]
@@ -115,14 +115,14 @@ def _pool(net: Sequential, layer: int | str | None) -> tuple[str, Way]:
 
 def _examples(
     model: Any, net: Sequential, X: ArrayLike, y: ArrayLike, loss: str | Loss | None
-) -> tuple[Supervised, Loss]:
+) -> tuple[LabeledData, Loss]:
     """X and y as the loss takes them, and the loss; raises TypeError or ValueError for what does not fit."""
     if loss is None:
         loss = getattr(getattr(model, "trainer_", None), "loss", "softmax_cross_entropy")
     if hasattr(model, "classes_") and np.ndim(y) == 1:
         y = class_numbers(y, np.asarray(model.classes_), np.shape(y)[0])
     loss = loss_named(loss)
-    data = Supervised.accept(net, loss, X, y)
+    data = LabeledData.from_arrays(net, loss, X, y)
     if not len(data.examples):
         raise ValueError("X: expected at least one example, got none")
     return data, loss

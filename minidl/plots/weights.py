@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from minidl.engine.layer_paths import Way, place_in, ways
+from minidl.engine.layer_paths import LayerPath, layer_paths, resolve_path
 from minidl.layers.base import Layer
 from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.plots.figures import counted, inches
@@ -43,8 +43,8 @@ def filters(
     Raises TypeError or ValueError, saying what was expected, for a layer without such weights or a model that is not
     built.
     """
-    found = ways(model_in(model).layers)
-    name = _default(found, image_shape) if layer is None else place_in(found, layer)
+    found = layer_paths(model_in(model).layers)
+    name = _default(found, image_shape) if layer is None else resolve_path(found, layer)
     return _drawn(_weights(name, found[name], image_shape), name, found[name][-1], figure)
 
 
@@ -75,7 +75,7 @@ def _drawn(weights: Array, name: str, layer: Layer, figure: Figure | SubFigure |
     return tiles.finish(image, "weight")
 
 
-def _default(found: Mapping[str, Way], image_shape: Shape | None) -> str:
+def _default(found: Mapping[str, LayerPath], image_shape: Shape | None) -> str:
     """The name of the first convolution, or of the first dense layer on images; raises ValueError without any."""
     name = first_convolution(found)
     if name is not None:
@@ -90,7 +90,7 @@ def _default(found: Mapping[str, Way], image_shape: Shape | None) -> str:
     )
 
 
-def _weights(name: str, way: Way, image_shape: Shape | None) -> Array:
+def _weights(name: str, way: LayerPath, image_shape: Shape | None) -> Array:
     """The weights of a way's last layer, (filters, channels, height, width); raises ValueError if it has none."""
     layer = way[-1]
     weights = layer.params["weight"].value if "weight" in layer.params else np.empty(0)

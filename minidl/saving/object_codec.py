@@ -1,4 +1,4 @@
-"""Recipes: what objects are made of, as JSON, and the objects made anew from it.
+"""ObjectCodec: what objects are made of, as JSON, and the objects made again from it.
 
 An object is the name of its class and its constructor's arguments, a function its name. Whose name it is, is written
 with it, so that a user's class never loads as one of ours, nor ours as his:
@@ -24,7 +24,7 @@ from minidl.utils.arguments import construct, constructor_arguments
 MOST = 50_000  # objects in one recipe: layers, and their initializers
 
 
-class Recipes:
+class ObjectCodec:
     """Writes objects as JSON; `ours` are the classes, functions and objects of minidl that may be in it, by name.
 
     met: takes the user's classes and functions by name, of two of one name the second one with a number behind it;
@@ -97,7 +97,7 @@ def made_with(cls: type, arguments: dict[str, Any], settings: Mapping[str, Any] 
 
 
 def decode(recipe: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
-    """What `Recipes.encode` was given; raises ValueError or TypeError for what it never writes, and missing names."""
+    """Returns what `encode` was given; raises ValueError or TypeError for what that never writes, and missing names."""
     check_names(recipe, ours, custom_objects)
 
     def made(kind: str, content: Any) -> Any:

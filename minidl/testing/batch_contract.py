@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from minidl.engine.flat_parameters import Parameters
+from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.network import Network
-from minidl.engine.per_example import kept_apart, tells, wanted_of
+from minidl.engine.per_example import grad_requests, has_per_example_grad, with_per_example_grads
 from minidl.layers.base import Layer
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
@@ -62,10 +62,10 @@ def check_sums(name: str, net: Network, samples: Samples) -> None:
 def _examples(net: Network, x: Array, dy: Array) -> dict[str, Array]:
     """The gradients of each example's parameters, where a kernel tells them apart in a batch."""
     params = net.layers[0].params
-    if not all(map(tells, net.leaves)):
+    if not all(map(has_per_example_grad, net.leaves)):
         return {}
-    wanted = wanted_of(net, params.values(), len(x), norms=False)
-    each = kept_apart(net, wanted)
+    wanted = grad_requests(net, params.values(), len(x), norms=False)
+    each = with_per_example_grads(net, wanted)
     each.backward(each.forward(x, THREADS)[1], dy, want_dx=True)
     return {key: one.shaped(one.grads) for key, one in zip(params, wanted, strict=True) if one.grads is not None}
 
@@ -83,7 +83,7 @@ def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
         for key, param in one.params.items():
             other.params[key].value = param.value
     alone, together = (
-        [Network([one], [repr(one)], Parameters([one], "float64")) for one in singles.layers],
+        [Network([one], [repr(one)], FlatParameters([one], "float64")) for one in singles.layers],
         model.network,
     )
     assert together is not None

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from minidl.engine.flat_parameters import Parameters
-from minidl.engine.layer_list import apart, together
+from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.layer_list import from_spec, to_spec
 from minidl.engine.network import Network
 from minidl.layers.base import Layer, drew
 from minidl.layers.container import Container
@@ -32,7 +32,7 @@ class Rewinding(Network):
     """A network whose training forwards all begin with the same buffers, so that each is a function of its input."""
 
     def __init__(self, layer: Layer, dtype: str) -> None:
-        super().__init__([layer], [type(layer).__name__], Parameters([layer], dtype))
+        super().__init__([layer], [type(layer).__name__], FlatParameters([layer], dtype))
         self.first = {name: buffer.copy() for name, buffer in layer.buffers.items()}
 
     def forward(
@@ -60,7 +60,7 @@ def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:
 
 def copied(layer: Layer) -> Layer:
     """A layer of the same arguments, of no model."""
-    fresh: Layer = together(apart(layer))
+    fresh: Layer = from_spec(to_spec(layer))
     fresh.take_settings({})  # a frozen one has no gradients to check
     return fresh
 
@@ -83,7 +83,7 @@ def _leaves(name: str, layer: Layer) -> Iterator[tuple[str, Layer]]:
     if not isinstance(layer, Container):
         yield name, layer
         return
-    for place, part in layer.parts():
+    for place, part in layer.named_children():
         yield from _leaves(f"{name}: {place}, {type(part).__name__}", part)
 
 
@@ -91,7 +91,7 @@ def _state(layer: Layer) -> dict[str, bytes]:
     """Everything a layer remembers, and those in it, as comparable bytes."""
     found = {}
     if isinstance(layer, Container):
-        for place, part in layer.parts():
+        for place, part in layer.named_children():
             found.update({f"{place}.{key}": value for key, value in _state(part).items()})
     for key, value in vars(layer).items():
         if key == "params":

@@ -19,14 +19,14 @@ from minidl import losses, metrics, optimizers, schedules
 from minidl.callbacks.callback_list import State
 from minidl.engine.layer_list import OUR_LAYERS
 from minidl.saving.json_codec import decode, encode
-from minidl.saving.object_codec import Recipes, check_names, check_settings
+from minidl.saving.object_codec import ObjectCodec, check_names, check_settings
 from minidl.saving.object_codec import decode as decode_recipe
 from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
-from minidl.training.base_trainer import Learner
-from minidl.training.fit_loop import Position
+from minidl.training.base_trainer import BaseTrainer
+from minidl.training.fit_loop import FitState
 from minidl.training.history import History
-from minidl.training.optimizer_state import Arrays, check_shared, remember, remembered
+from minidl.training.optimizer_state import TensorCodec, check_shared, get_state, set_state
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_int
 
@@ -47,7 +47,7 @@ LIMITS = ("clip_norm", "clip_value", "per_example_clip_norm")
 
 
 def pack(
-    trainer: Learner, position: Position | None, custom_objects: dict[str, Any] | None = None
+    trainer: BaseTrainer, position: FitState | None, custom_objects: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], Tensors]:
     """The configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
 
@@ -55,17 +55,17 @@ def pack(
     """
     model, tensors = trainer.model, Tensors()
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
-    codec, recipes, made = Arrays(tensors, living), Recipes(OURS, custom_objects), trainer.optimizer
+    codec, recipes, made = TensorCodec(tensors, living), ObjectCodec(OURS, custom_objects), trainer.optimizer
     arrays = codec.encode
     config: dict[str, Any] = {
-        "model": model.recipe(custom_objects),
+        "model": model.get_config(custom_objects),
         "loss": recipes.encode(trainer.loss, "loss"),
         "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
         "optimizer": recipes.encode(made, "optimizer"),
-        "remembered": encode(remembered(made, living, codec.seen), "optimizer", arrays),
+        "remembered": encode(get_state(made, living, codec.seen), "optimizer", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": trainer.seed,
-        "late": trainer.late,
+        "skipped_steps": trainer.skipped_steps,
         "clip": {name: getattr(trainer, name) for name in LIMITS},
         "step": trainer.step,
         "epoch": trainer.epoch,
@@ -91,7 +91,7 @@ def pack(
     return config, tensors
 
 
-def known(trainer: Learner) -> tuple[dict[str, Any], Tensors]:
+def describe_trainer(trainer: BaseTrainer) -> tuple[dict[str, Any], Tensors]:
     """As pack, without where a fit stands; only the weights, if there is something that cannot be saved."""
     try:
         return pack(trainer, None, {})
@@ -111,8 +111,8 @@ def _series(name: str, values: list[float]) -> Array:
 def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_objects: Custom) -> None:
     """Raises TypeError for a loss, metric or optimizer that a resume would refuse, or make into something else."""
     try:
-        again = parts(config, custom_objects)["optimizer"]
-        _remember(again, config, Arrays(dict(tensors)).decode)
+        again = parse_config(config, custom_objects)["optimizer"]
+        _remember(again, config, TensorCodec(dict(tensors)).decode)
     except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
         raise TypeError(f"cannot be saved: a resume would refuse it: {error}") from error
     check_shared(made, again)
@@ -120,10 +120,10 @@ def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_obj
 
 def _remember(optimizer: Any, config: Any, arrays: Callable[[str, Any], Any]) -> None:
     """Gives an optimizer, and what is in it, back what it remembered."""
-    remember(optimizer, decode(config["remembered"], arrays), set(CLASSES))
+    set_state(optimizer, decode(config["remembered"], arrays), set(CLASSES))
 
 
-def _update(trainer: Learner) -> Tensors:
+def _update(trainer: BaseTrainer) -> Tensors:
     """What a native optimizer remembers for each parameter, as views that may be written into: "velocity/0.weight"."""
     update, network = trainer.steps().update, trainer.model.network
     assert network is not None
@@ -138,7 +138,7 @@ def _update(trainer: Learner) -> Tensors:
 
 
 @contextlib.contextmanager
-def blamed(path: str) -> Iterator[None]:
+def as_file_error(path: str) -> Iterator[None]:
     """Turns whatever is wrong with a checkpoint's content into a FileError."""
     try:
         yield
@@ -149,7 +149,7 @@ def blamed(path: str) -> Iterator[None]:
         raise FileError(f"{path}: cannot resume from this checkpoint: {what}") from error
 
 
-def parts(config: Any, custom_objects: Custom) -> dict[str, Any]:
+def parse_config(config: Any, custom_objects: Custom) -> dict[str, Any]:
     """Loss, metrics, optimizer, seed and limits of the gradient: what a Trainer is made with."""
     found = {name: decode_recipe(config[name], OURS, custom_objects) for name in ("loss", "optimizer", "metrics")}
     return {**found, "seed": config["seed"], **{name: config["clip"][name] for name in LIMITS}}
@@ -161,10 +161,10 @@ def model_of(config: Any, tensors: Tensors, custom_objects: Custom, given: Seque
     layers = [] if given is not None else recipe["layers"]
     check_names([config[name] for name in ("loss", "optimizer", "metrics")] + layers, OURS | OUR_LAYERS, custom_objects)
     if given is None:
-        return Sequential.from_recipe(recipe, states(tensors), custom_objects)
+        return Sequential.from_config(recipe, states(tensors), custom_objects)
     if given.network is None:
         given.build(tuple(recipe["input_shape"]))
-    _check_same(recipe, given.recipe())
+    _check_same(recipe, given.get_config())
     return given
 
 
@@ -199,16 +199,16 @@ def states(tensors: Tensors) -> Tensors:
     return {name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")}
 
 
-def restore(trainer: Learner, config: Any, tensors: Tensors) -> Position | None:
+def restore(trainer: BaseTrainer, config: Any, tensors: Tensors) -> FitState | None:
     """Gives a new trainer all that the old one had become, but the model's state; returns where its fit stands."""
     rest = {name: array for name, array in tensors.items() if not name.startswith("model/")}  # each is used once
-    arrays, optimizer = Arrays(rest).decode, trainer.optimizer
+    arrays, optimizer = TensorCodec(rest).decode, trainer.optimizer
     _remember(optimizer, config, arrays)
-    recipes = Recipes(OURS)
+    recipes = ObjectCodec(OURS)
     decode_recipe(recipes.encode(optimizer, "optimizer"), OURS, recipes.met)  # what is resumed can be saved again
     if (update := trainer.steps().update) is not None:
         update.steps = check_int("updates", config["updates"], least=0)
-    trainer.late = config["late"]
+    trainer.skipped_steps = config["skipped_steps"]
     for name, view in _update(trainer).items():
         saved = rest.pop(f"update/{name}")
         if saved.shape != view.shape or saved.dtype != view.dtype:
@@ -239,11 +239,11 @@ def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
     return [(key, decode(state, arrays), needed) for key, state, needed in saved]
 
 
-def _position(fields: Any, callbacks: list[State], trainer: Learner) -> Position:
+def _position(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> FitState:
     """The fields as a Position; raises for what cannot be one of this trainer."""
     if not isinstance(fields, dict):
         raise ValueError(f"fit: expected where it stands by name, got {type(fields).__name__}")
-    position, model = Position(**fields, callbacks=callbacks), trainer.model
+    position, model = FitState(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "finished"):
         check_int(name, getattr(position, name), least=0)
     for name in ("epochs", "batch_size"):

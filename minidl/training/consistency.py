@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from minidl.callbacks.callback_list import Hooks
+from minidl.callbacks.callback_list import CallbackList
 from minidl.distributed import MPI
-from minidl.distributed.communicator import Alone
+from minidl.distributed.communicator import Communicator
 from minidl.engine.network import Network
 from minidl.losses import Loss
 from minidl.sequential import Sequential
-from minidl.training.labeled_data import Supervised
+from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.steps import Steps, has_update, speaks_for
 from minidl.utils.arrays import Array
@@ -25,14 +25,18 @@ from minidl_c.runtime.partition import share_of
 TIMES = "images_per_second"  # in the history: another one in each process
 
 
-def check_epoch(team: Alone, rate: float, model: Sequential) -> None:
+def check_epoch(comm: Communicator, rate: float, model: Sequential) -> None:
     """Raises ValueError in all processes, naming the parameter, unless all have the same weights to the last bit."""
-    if team.size > 1:
-        team.check_same({"learning rate": repr(rate), **_hashes(model.state_dict())})
+    if comm.size > 1:
+        comm.check_consistent({"learning rate": repr(rate), **_hashes(model.state_dict())})
 
 
 def check_call(
-    team: Alone, arguments: Mapping[str, Any], hooks: Hooks, config: Mapping[str, Any], tensors: Mapping[str, Array]
+    comm: Communicator,
+    arguments: Mapping[str, Any],
+    hooks: CallbackList,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Array],
 ) -> None:
     """Raises ValueError in all processes, naming what differs, unless they are about to do the same training.
 
@@ -45,29 +49,29 @@ def check_call(
     taking_part = [one for one in hooks.callbacks if not getattr(one, "rank_zero_only", False)]
     told = [f"{type(one).__name__} {getattr(one, 'every_n_steps', None) or ''}".strip() for one in taking_part]
     facts["callbacks (without rank_zero_only)"] = ", ".join(told) or "none"
-    team.check_same(facts | _hashes({name: array for name, array in tensors.items() if TIMES not in name}))
+    comm.check_consistent(facts | _hashes({name: array for name, array in tensors.items() if TIMES not in name}))
 
 
-def check_data(team: Alone, data: Supervised, step: int) -> None:
+def check_data(comm: Communicator, data: LabeledData, step: int) -> None:
     """Raises ValueError in all processes unless all have the same batch, and have done equally many steps."""
-    if team.size > 1:
+    if comm.size > 1:
         hashes = {name: _fact(value) for name, value in data.fingerprints().items()}
-        team.check_same({"called": "train_batch", "steps done": str(step), **hashes})
+        comm.check_consistent({"called": "train_batch", "steps done": str(step), **hashes})
 
 
-def remarks(
-    team: Alone, steps: Steps | ClippedSteps, network: Network, loss: Loss, optimizer: Any, size: int
+def warnings_for(
+    comm: Communicator, steps: Steps | ClippedSteps, network: Network, loss: Loss, optimizer: Any, size: int
 ) -> list[str]:
     """What to say of a fit, in steps of `size` examples, whose processes do less than somebody might think, or more."""
-    if team.size == 1:
+    if comm.size == 1:
         apart = MPI.most_ranks > 1
         return ["distributed: this trainer was made without it, so each rank trains alone"] if apart else []
     if not steps.shares:
         why = _whole_steps(network, loss, optimizer)
-        return [f"distributed: each of {team.size} ranks does all of each step: {why}"]
-    busy = sum(first < end for first, end in (share_of(size, rank, team.size) for rank in range(team.size)))
-    if busy < team.size:
-        return [f"distributed: {team.size - busy} of {team.size} ranks have nothing to do in steps of {size} examples"]
+        return [f"distributed: each of {comm.size} ranks does all of each step: {why}"]
+    busy = sum(first < end for first, end in (share_of(size, rank, comm.size) for rank in range(comm.size)))
+    if busy < comm.size:
+        return [f"distributed: {comm.size - busy} of {comm.size} ranks have nothing to do in steps of {size} examples"]
     return []
 
 
@@ -80,7 +84,7 @@ def _whole_steps(network: Network, loss: Loss, optimizer: Any) -> str:
         return "the loss is in Python"
     if not has_update(optimizer):
         return "the optimizer is in Python"
-    if network.couples:
+    if network.couples_examples:
         return "layers see the batches that make a step apart, or a kernel reads the whole batch"
     return "a kernel reads the whole batch, or nothing is trained"
 

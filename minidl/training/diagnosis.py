@@ -9,37 +9,39 @@ from typing import Any
 
 import numpy as np
 
-from minidl.engine.eval_copy import twins
-from minidl.engine.flat_parameters import Parameters
-from minidl.engine.network import Network, stage_of
-from minidl.engine.param_groups import trainings
-from minidl.engine.stages import Stage
+from minidl.engine.eval_copy import copy_layers
+from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.network import Network, segment_of
+from minidl.engine.param_groups import param_groups
+from minidl.engine.segments import Segment
 from minidl.layers.base import Layer
 from minidl.losses import Loss, checked_loss
 from minidl.sequential import Sequential
-from minidl.training.steps import Batches
+from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
 
-TOLD = 5  # examples that a message names
-TRIES = 100  # runs of one layer's backward that look for the examples behind a gradient
+MAX_NAMED_EXAMPLES = 5  # examples that a message names
+MAX_TRIALS = 100  # runs of one layer's backward that look for the examples behind a gradient
 
-SMALLER = "try a smaller lr"
-ANEW = "begin anew, with other weights or from an earlier checkpoint, and a smaller lr: these have grown to {}"
-GROWN = 1e6  # weights beyond this were learned at a rate that was too high, before this step
+LOWER_LR_HINT = "try a smaller lr"
+RESTART_HINT = "begin anew, with other weights or from an earlier checkpoint, and a smaller lr: these have grown to {}"
+DIVERGED_WEIGHT = 1e6  # weights beyond this were learned at a rate that was too high, before this step
 
 
-def explain(model: Sequential, loss: Loss, batch: Batches, k: int, seed: int, num_threads: int | None = None) -> str:
+def explain(
+    model: Sequential, loss: Loss, batch: StepBatches, k: int, seed: int, num_threads: int | None = None
+) -> str:
     """What was NaN or infinite first in the k-th step of `batch`, in a sentence; batch.count is the step's number.
 
     The step is run once more, a layer at a time, on copies of the layers: the same weights, examples, seed and step
     give the same bits, and the model stays as it is, its gradients being those of the step that failed. A loss in
     Python is called once more. Raises nothing: what cannot run twice is told by what the first run left.
     """
-    network, step = model.network, int(batch.count[0])
+    network, step = model.network, int(batch.step_counter[0])
     assert network is not None
     try:
         with np.errstate(all="ignore"):
-            reruns = (Rerun(network, loss, batch, k, part, seed, num_threads) for part in range(batch.parts))
+            reruns = (Rerun(network, loss, batch, k, part, seed, num_threads) for part in range(batch.n_micro_batches))
             found = next(filter(None, (rerun.finding() for rerun in reruns)), None)
         found = found or _left(network, batch, k, "; it did not happen again in a second run of this step")
     except Exception as error:  # of a user's layer or loss, which may not bear to be copied or to run again
@@ -51,22 +53,25 @@ class Rerun:
     """A micro-batch of the k-th step of `batch` once more, on a copy of the network, every layer a stage of its own."""
 
     def __init__(
-        self, network: Network, loss: Loss, batch: Batches, k: int, part: int, seed: int, num_threads: int | None
+        self, network: Network, loss: Loss, batch: StepBatches, k: int, part: int, seed: int, num_threads: int | None
     ) -> None:
-        self.layers, *_ = twins(network.layers)
-        self.parameters = Parameters(self.layers, network.dtype)
+        self.layers, *_ = copy_layers(network.layers)
+        self.parameters = FlatParameters(self.layers, network.dtype)
         self.names = [f"layer {i}, {type(layer).__name__}" for i, layer in enumerate(self.layers)]
-        trained = trainings(self.layers)
-        self.stages: list[Stage] = [
-            stage_of(layer, name, self.parameters, trained) for layer, name in zip(self.layers, self.names, strict=True)
+        trained = param_groups(self.layers)
+        self.segments: list[Segment] = [
+            segment_of(layer, name, self.parameters, trained)
+            for layer, name in zip(self.layers, self.names, strict=True)
         ]
         self.loss, self.batch, self.seed, self.num_threads = loss, batch, seed, num_threads
-        self.step, self.part, here = int(batch.count[0]), part, batch.part(k, part)
-        self.rows, self.numbers = batch.rows[here], batch.numbers[here]
-        self.total = batch.totals()[k]
+        self.step, self.part, here = int(batch.step_counter[0]), part, batch.micro_batch(k, part)
+        self.rows, self.numbers = batch.rows[here], batch.example_ids[here]
+        self.total = batch.total_weights()[k]
         largest = np.abs(self.parameters.values).max(initial=0)
-        self.smaller = SMALLER if largest <= GROWN else ANEW.format(_largest(self.parameters.values))
-        self.inputs = [batch.examples.copy(self.rows).reshape(-1, *self.layers[0].in_shape)]
+        self.smaller = (
+            LOWER_LR_HINT if largest <= DIVERGED_WEIGHT else RESTART_HINT.format(_largest(self.parameters.values))
+        )
+        self.inputs = [batch.examples.gather_copy(self.rows).reshape(-1, *self.layers[0].in_shape)]
 
     def finding(self) -> tuple[str, str] | None:
         """What was not finite first, and what to do about it; None: everything was finite."""
@@ -74,12 +79,12 @@ class Rerun:
 
     def _run(self, i: int) -> tuple[Array, Any]:
         """A forward of layer i: its outputs, and what its backward needs."""
-        return self.stages[i].forward(self.inputs[i], self.num_threads, self.seed, self.step, self.numbers, self.part)
+        return self.segments[i].forward(self.inputs[i], self.num_threads, self.seed, self.step, self.numbers, self.part)
 
     def _forward(self) -> tuple[str, str] | None:
         if not np.isfinite(self.inputs[0]).all():
             return f"X is {_kind(self.inputs[0])} for {self._examples(self.inputs[0])}", "X was written into meanwhile"
-        for i in range(len(self.stages)):
+        for i in range(len(self.segments)):
             self.inputs.append(self._run(i)[0])
         wrong = ~_finite_rows(self.inputs[-1])  # others may have become finite again: ReLU of -inf is 0
         for i, (x, y) in enumerate(itertools.pairwise(self.inputs)):
@@ -106,11 +111,11 @@ class Rerun:
                 weight = "" if self.batch.weights is None or what is losses else " and sample_weight"
                 told = f"the {name} of {self._examples(what)} is {_kind(what)}, from finite scores (up to "
                 targets = self.batch.targets[self.rows]
-                if targets.dtype.kind == "f" and np.abs(targets).max() > max(np.abs(scores).max(), GROWN):
+                if targets.dtype.kind == "f" and np.abs(targets).max() > max(np.abs(scores).max(), DIVERGED_WEIGHT):
                     scale = f"scale the targets, to numbers of about 1, or {look}"
                     return f"{told}{_largest(scores)}) and targets (up to {_largest(targets)}){weight}", scale
                 return f"{told}{_largest(scores)}){weight}", look
-        first = next((i for i, stage in enumerate(self.stages) if stage.trains), len(self.layers))
+        first = next((i for i, stage in enumerate(self.segments) if stage.trains), len(self.layers))
         for i in range(len(self.layers) - 1, first - 1, -1):
             dx = self._through(i, dy, i > first)
             found = self._in_gradients(i, dy, dx)
@@ -122,7 +127,7 @@ class Rerun:
     def _through(self, i: int, dy: Array, want_dx: bool) -> Array | None:
         """dx of layer i for dy, by a forward of its own; the gradients of its parameters go to their places."""
         _, kept = self._run(i)
-        return self.stages[i].backward(kept, dy, want_dx)
+        return self.segments[i].backward(kept, dy, want_dx)
 
     def _in_gradients(self, i: int, dy: Array, dx: Array | None) -> tuple[str, str] | None:
         bad = [f"{i}.{name}" for name, param in self.layers[i].params.items() if not np.isfinite(param.grad).all()]
@@ -188,28 +193,28 @@ def _bad_gradients(layers: Sequence[Layer]) -> list[str]:
     return [name for name, param in params if not np.isfinite(param.grad).all()]
 
 
-def _left(network: Network, batch: Batches, k: int, note: str) -> tuple[str, str]:
+def _left(network: Network, batch: StepBatches, k: int, note: str) -> tuple[str, str]:
     """What the first run of the step left: its gradients and losses."""
     bad = _bad_gradients(network.layers)
-    here = slice(k * batch.size, (k + 1) * batch.size)
+    here = slice(k * batch.batch_size, (k + 1) * batch.batch_size)
     rows = batch.rows[here][~np.isfinite(batch.losses[here])]
     told = [f"the gradient of {' and '.join(bad)}"] if bad else []
     told += [f"the loss of {_numbered(rows)}"] if len(rows) else []
-    return f"{' and '.join(told)} is NaN or infinite{note}", SMALLER
+    return f"{' and '.join(told)} is NaN or infinite{note}", LOWER_LR_HINT
 
 
 def _culprits(rows: Array, is_finite: Callable[[Array], bool]) -> list[int] | None:
     """Some of the rows that are not finite alone, found by halving; None: not found within TRIES."""
     found: list[int] = []
     sets = [rows]
-    for _ in range(TRIES):
+    for _ in range(MAX_TRIALS):
         rows = sets.pop()
         if not is_finite(rows):
             if len(rows) == 1:
                 found.append(int(rows[0]))
             else:
                 sets += [rows[len(rows) // 2 :], rows[: len(rows) // 2]]
-        if not sets or len(found) == TOLD:
+        if not sets or len(found) == MAX_NAMED_EXAMPLES:
             return found
     return found or None
 
@@ -231,5 +236,5 @@ def _largest(values: Array) -> str:
 def _numbered(rows: Array) -> str:
     if len(rows) == 1:
         return f"example {rows[0]} of X"
-    more = f" and {len(rows) - TOLD} more" if len(rows) > TOLD else ""
-    return f"examples {rows[:TOLD].tolist()}{more} of X"
+    more = f" and {len(rows) - MAX_NAMED_EXAMPLES} more" if len(rows) > MAX_NAMED_EXAMPLES else ""
+    return f"examples {rows[:MAX_NAMED_EXAMPLES].tolist()}{more} of X"

@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from minidl.callbacks.callback_list import Hooks, State
+from minidl.callbacks.callback_list import CallbackList, State
 from minidl.optimizers.base import rate_at
-from minidl.training.base_trainer import Learner
-from minidl.training.consistency import check_epoch, remarks
-from minidl.training.labeled_data import Supervised
+from minidl.training.base_trainer import BaseTrainer
+from minidl.training.consistency import check_epoch, warnings_for
+from minidl.training.labeled_data import LabeledData
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index, epoch_order
 
-WAY_OUT = ". Call fit with the same arguments to complete it, or set trainer.interrupted = None to begin another"
+RESUME_HINT = ". Call fit with the same arguments to complete it, or set trainer.interrupted = None to begin another"
 ROWS_HASHED = 64  # of data whose fit came to its end: all of them would take as long as some of its steps
 CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
 
 
 @dataclass(frozen=True, repr=False)
-class Position:
+class FitState:
     """Where a fit stands between two steps, and what it was called with: all that is needed to complete it."""
 
     arguments: dict[str, Any]  # numbers and hashes: those of the call that completes it have to be the same
@@ -47,19 +47,19 @@ class Position:
 
 
 @dataclass
-class Fit:
+class FitLoop:
     """What one call of fit works on and how far it has come."""
 
-    learner: Learner
-    data: Supervised
+    learner: BaseTrainer
+    data: LabeledData
     rows: Index  # to train on
-    validation: tuple[Supervised, Index] | None
+    validation: tuple[LabeledData, Index] | None
     epochs: int
     batch_size: int
     accumulated: int  # batches of a step
     shuffle: bool
     validation_split: float
-    hooks: Hooks
+    hooks: CallbackList
     progress: Progress
     finished: int = 0
     begun: bool = False
@@ -112,11 +112,11 @@ class Fit:
             return None
         return " ".join(value for value in self.validation[0].fingerprints(rows_hashed).values() if value is not None)
 
-    def position(self) -> Position:
+    def position(self) -> FitState:
         """Where the fit stands now."""
         learner, dtype = self.learner, self.learner.model.dtype
         scores = np.concatenate([np.empty((0, *learner.model.output_shape), dtype), *self.scores])
-        return Position(
+        return FitState(
             self.arguments,
             learner.step,
             self.finished,
@@ -127,15 +127,15 @@ class Fit:
             self.hooks.states() if self._states is None else self._states,
         )
 
-    def ended(self) -> Position:
+    def ended(self) -> FitState:
         """Where it stands after its end, for a file: few rows are hashed, callbacks have nothing left to remember."""
         learner, none = self.learner, np.empty(0, self.learner.model.dtype)
         scores = np.empty((0, *learner.model.output_shape), none.dtype) if learner.metrics else None
-        return Position(
+        return FitState(
             self._described(ROWS_HASHED), learner.step, self.finished, False, learner.should_stop, none, scores, []
         )
 
-    def difference(self, position: Position) -> str | None:
+    def difference(self, position: FitState) -> str | None:
         """What makes this call another one than that which was interrupted there, in words; None: nothing."""
         hashed = position.arguments.get("rows_hashed")
         arguments = self.arguments if hashed is None else self._described(hashed)
@@ -149,7 +149,7 @@ class Fit:
             return f"callbacks: expected {missing} as well, as in the fit that was interrupted"
         return None
 
-    def resume(self, position: Position) -> None:
+    def resume(self, position: FitState) -> None:
         """Makes this fit go on from a position that is not different."""
         self.finished, self.begun, self.done = position.finished, position.begun, len(position.losses)
         self.losses, self._states = [position.losses], position.callbacks
@@ -160,11 +160,11 @@ class Fit:
         else:
             self.progress.note(f"completes the fit that was interrupted at step {position.step}")
 
-    def keep(self, position: Position) -> None:
+    def keep(self, position: FitState) -> None:
         """Keeps what callbacks remembered there: another fit that could not begin may have made them forget it."""
         self._states = position.callbacks
 
-    def leave(self, position: Position, difference: str) -> None:
+    def leave(self, position: FitState, difference: str) -> None:
         """Says that this fit is another one."""
         if not position.complete:
             self.progress.note(f"gives up the fit that was interrupted at step {position.step}: {difference}")
@@ -175,26 +175,26 @@ class Fit:
 
     def call(self, hook: str, *args: Any) -> None:
         """Calls a hook of all callbacks. What it raises, and whether to stop, is the same in all processes."""
-        with self.learner.team.together():
+        with self.learner.comm.raise_together():
             self.hooks.call(hook, self.learner, *args)
         self.agree()
 
     def agree(self) -> None:
         """Finds whether somebody wants to stop: in all processes the same, whenever `trainer.should_stop` was set."""
-        (stops,) = self.learner.team.most([bool(self.learner.should_stop)])
+        (stops,) = self.learner.comm.allreduce_max([bool(self.learner.should_stop)])
         self.learner.should_stop = self.stops = bool(stops)
 
     def begin(self) -> None:
         """Calls on_fit_begin, and then gives callbacks what they remembered when the fit was interrupted."""
         self.learner.should_stop = self.stops = self.stop
-        team = self.learner.team
+        comm = self.learner.comm
         steps, network = self.learner.steps(in_parts=self.accumulated > 1), self.learner.model.network
         assert network is not None
-        for remark in remarks(team, steps, network, self.learner.loss, self.learner.optimizer, self.step_size):
+        for remark in warnings_for(comm, steps, network, self.learner.loss, self.learner.optimizer, self.step_size):
             self.progress.note(remark)
         self.call("on_fit_begin")
         if self._states is not None:
-            with team.together():
+            with comm.raise_together():
                 self.hooks.load_states(self._states)
             self._states = None
         self.started = True
@@ -208,7 +208,7 @@ class Fit:
 
         def check() -> None:
             self.agree()
-            signals.check(terminate, self.learner.team)
+            signals.check(terminate, self.learner.comm)
 
         try:
             while self.begun or (self.finished < self.epochs and not self.stops):
@@ -229,7 +229,7 @@ class Fit:
         learner = self.learner
         order = self.rows[epoch_order(len(self.rows), learner.seed, learner.epoch, self.shuffle)]
         if not self._kept:
-            learner.kept.keep_epoch(learner.task, self.data, order, self.step_size)
+            learner.kept.keep_epoch(learner.sample_key, self.data, order, self.step_size)
             self._kept = True
         self.progress.begin_epoch(self.finished + 1, -(-len(order) // self.step_size), self.done // self.step_size)
         before, began = self.done, time.perf_counter()
@@ -238,18 +238,18 @@ class Fit:
             self._chunk(order)
             check()
         seconds = max(time.perf_counter() - began, 1e-9)
-        with learner.team.together():
+        with learner.comm.raise_together():
             logs = self._measured(order[: self.done])
         if self.validation is not None:
-            found = learner.evaluated(*self.validation, check, learner.team)
+            found = learner.evaluate_rows(*self.validation, check, learner.comm)
             logs.update({f"val_{name}": value for name, value in found.items()})
         logs["lr"] = rate_at(learner.optimizer, max(learner.step - 1, 0))
         logs["images_per_second"] = (self.done - before) / seconds
-        learner.record(logs)
+        learner.append_history(logs)
         self.finished, self.begun = self.finished + 1, False
         self.losses, self.scores, self.done = [], [], 0
         self.progress.end_epoch(logs)
-        check_epoch(learner.team, logs["lr"], learner.model)
+        check_epoch(learner.comm, logs["lr"], learner.model)
         self.call("on_epoch_end", learner.epoch - 1, logs)
         self.call("on_save")
         check()
@@ -259,10 +259,10 @@ class Fit:
         learner, left = self.learner, len(order) - self.done
         until = self.hooks.steps_until_next(learner.step)
         steps = max(1, min(self._planned, until or self._planned, left // self.step_size))
-        steps, due = learner.team.from_first([steps, steps == until])  # it has all callbacks, and a clock of its own
+        steps, due = learner.comm.broadcast([steps, steps == until])  # it has all callbacks, and a clock of its own
         size = min(self.step_size, left)  # the last partial batch goes alone
         rows = order[self.done : self.done + steps * size]
-        batch = learner.batches(self.data, rows, size, self.batch_size, learner.team)
+        batch = learner.batches(self.data, rows, size, self.batch_size, learner.comm)
         before, began = learner.step, time.perf_counter()
         with learner.stepping():
             try:
@@ -278,7 +278,7 @@ class Fit:
         self.progress.advance(steps)
         if due:
             loss = self.data.mean(batch.losses[-size:], rows[-size:])
-            with learner.team.together():
+            with learner.comm.raise_together():
                 self.hooks.step_end(learner, learner.step - 1, loss)
             self.call("on_save")
 
@@ -288,7 +288,7 @@ class Fit:
         if len(seen):
             logs["loss"] = self.data.mean(np.concatenate(self.losses), seen)
             if self.learner.metrics:
-                logs.update(self.learner.measured(self.data.targets[seen], np.concatenate(self.scores)))
+                logs.update(self.learner.compute_metrics(self.data.targets[seen], np.concatenate(self.scores)))
         return logs
 
 

@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from minidl.losses import Loss
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array, check_array
-from minidl.utils.data import Examples, Index, as_numbers, as_weights, class_weights, fingerprint, some_rows
+from minidl.utils.data import ArraySource, Index, as_numbers, as_weights, class_weights, fingerprint, some_rows
 
 
 @dataclass(frozen=True)
-class Supervised:
+class LabeledData:
     """What fit, evaluate and train_batch work on. `used` are the rows of weight above 0; weights None are ones."""
 
-    examples: Examples
+    examples: ArraySource
     targets: Array
     weights: NDArray[np.float64] | None
-    used: Index
+    active_rows: Index
     labels: Index | None  # y, where it holds labels of classes
 
     @classmethod
-    def accept(
+    def from_arrays(
         cls,
         model: Sequential,
         loss: Loss,
@@ -34,14 +34,14 @@ class Supervised:
         y: Any,
         sample_weight: Any = None,
         class_weight: dict[int, float] | str | None = None,
-    ) -> Supervised:
+    ) -> LabeledData:
         """X, y and weights, checked; builds an unbuilt model. Raises TypeError or ValueError, changing nothing."""
         with model.unbuilt_on_error():
             if model.network is None:
                 shape = as_numbers(X, "X").shape[1:]
-                Examples(X, shape, model.dtype)
+                ArraySource(X, shape, model.dtype)
                 model.build(shape)
-            examples = Examples(X, model.input_shape, model.dtype)
+            examples = ArraySource(X, model.input_shape, model.dtype)
             targets = _targets(loss, y, len(examples), model)
             labels = _labels(loss, y)
             weights = None if sample_weight is None else as_weights(sample_weight, len(examples))
@@ -62,20 +62,20 @@ class Supervised:
         if not 0 <= share < 1:
             raise ValueError(f"validation_split: expected a share of at least 0 and below 1, got {share}")
         if share == 0:
-            return self.used, None
+            return self.active_rows, None
         from sklearn.model_selection import train_test_split  # imports scipy: not before it is needed
 
-        stratify = None if self.labels is None else self.labels[self.used]
+        stratify = None if self.labels is None else self.labels[self.active_rows]
         try:
             state = int(np.random.default_rng(seed).integers(2**32))  # of any seed; scikit-learn's has 32 bits
-            train, held = train_test_split(self.used, test_size=share, random_state=state, stratify=stratify)
+            train, held = train_test_split(self.active_rows, test_size=share, random_state=state, stratify=stratify)
         except ValueError as error:
             raise ValueError(f"validation_split: {error}") from error
         return np.sort(train), np.sort(held)
 
     def to_validate(
         self, model: Sequential, loss: Loss, held: Index | None, given: Any
-    ) -> tuple[Supervised, Index] | None:
+    ) -> tuple[LabeledData, Index] | None:
         """What to evaluate on behind each epoch: the rows held back, or the data given; None: nothing."""
         if given is None:
             return None if held is None else (self, held)
@@ -85,15 +85,15 @@ class Supervised:
             got = f"{len(given)} things" if isinstance(given, (tuple, list)) else type(given).__name__
             raise TypeError(f"validation_data: expected (X, y) or (X, y, sample_weight), got {got}")
         try:
-            other = Supervised.accept(model, loss, *given)
+            other = LabeledData.from_arrays(model, loss, *given)
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"validation_data: {error}") from error
-        return other, other.used
+        return other, other.active_rows
 
     def numbers(self, rows: Index) -> Index:
         """The places of these rows among those that are used: what they would be if the others were not there."""
-        return rows if len(self.used) == len(self.examples) else np.searchsorted(self.used, rows)
+        return rows if len(self.active_rows) == len(self.examples) else np.searchsorted(self.active_rows, rows)
 
     def fingerprints(self, most: int | None = None) -> dict[str, str | None]:
         """Hashes of X, y and the weights, of all rows or of at most so many; None: no weights."""

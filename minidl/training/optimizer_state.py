@@ -14,7 +14,7 @@ import numpy as np
 
 from minidl.optimizers.base import Optimizer
 from minidl.saving.json_codec import decode, encode
-from minidl.training.state_ownership import MOST, WAY_OUT, Seen, check_own
+from minidl.training.state_ownership import MOST, STATE_DICT_HINT, Seen, check_own
 from minidl.utils.arguments import constructor_arguments, parameters
 from minidl.utils.arrays import Array
 
@@ -23,7 +23,7 @@ DEEPEST = 16  # objects in objects: what holds itself has no end
 PLAIN = (bool, int, float, str, np.generic, np.ndarray, list, tuple, dict, type(None))
 
 
-def remembered(part: Any, living: Sequence[Array], seen: Seen | None = None) -> dict[str, Any]:
+def get_state(part: Any, living: Sequence[Array], seen: Seen | None = None) -> dict[str, Any]:
     """What an optimizer or a schedule knows beside what made it: its state_dict(), or its attributes.
 
     An attribute that is named like an argument may have changed since; a function there is the argument, and so is a
@@ -59,7 +59,7 @@ def _kept(part: Any) -> dict[str, Any]:
                 and any(True for _ in _places(value, name, set()))}  # fmt: skip
     arguments = constructor_arguments(part)
     if _slots(part) - arguments.keys():
-        raise TypeError(f"{type(part).__name__}: cannot be saved, for its class has __slots__; {WAY_OUT}")
+        raise TypeError(f"{type(part).__name__}: cannot be saved, for its class has __slots__; {STATE_DICT_HINT}")
     if isinstance(part, Optimizer):
         del attributes["_memory"]
     return {
@@ -132,7 +132,7 @@ def _check_arguments(part: Any, twin: Any, place: str) -> None:
         known = getattr(twin, name)
         if name not in saved and not holds_state(value) and not _equal(known, value):
             expected = f"its {name} is {value!r}, and a resume would make it with {known!r}"
-            raise TypeError(f"{place}: cannot be saved, for {expected}; {WAY_OUT}")
+            raise TypeError(f"{place}: cannot be saved, for {expected}; {STATE_DICT_HINT}")
 
 
 def _equal(a: Any, b: Any) -> bool:
@@ -164,12 +164,12 @@ class Inner:
     state: dict[str, Any]
 
 
-def remember(part: Any, state: Any, ours: Collection[Any]) -> None:
+def set_state(part: Any, state: Any, ours: Collection[Any]) -> None:
     """Gives back what `remembered` found; raises ValueError for what it cannot have found in a part of `ours`."""
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
         raise ValueError(f"{type(part).__name__}: expected what it remembers by name, got {type(state).__name__}")
-    if type(part) in ours and state.keys() - {"_memory", "_lr"} != remembered(part, []).keys() - {"_memory", "_lr"}:
-        raise ValueError(f"{type(part).__name__}: expected {sorted(remembered(part, []))}, got {sorted(state)}")
+    if type(part) in ours and state.keys() - {"_memory", "_lr"} != get_state(part, []).keys() - {"_memory", "_lr"}:
+        raise ValueError(f"{type(part).__name__}: expected {sorted(get_state(part, []))}, got {sorted(state)}")
     entries = dict(state)
     if isinstance(part, Optimizer) and not _speaks(part):
         part.load_state_dict(entries.pop("_memory", {}))
@@ -193,7 +193,7 @@ def _with_inner(known: Any, value: Any, where: str, ours: Collection[Any]) -> An
     if isinstance(value, Inner):
         if type(known).__name__ != value.name:
             raise ValueError(f"{where}: expected the {value.name} that was saved, from its constructor, got {known!r}")
-        remember(known, value.state, ours)
+        set_state(known, value.state, ours)
         return known
     if isinstance(value, (list, tuple)):
         items = known if isinstance(known, type(value)) and len(known) == len(value) else [None] * len(value)
@@ -204,7 +204,7 @@ def _with_inner(known: Any, value: Any, where: str, ours: Collection[Any]) -> An
     return value
 
 
-class Arrays:
+class TensorCodec:
     """What in a state is no JSON: arrays, with their layout, long lists of numbers, as tensors, and objects in others.
 
     living: the model's arrays, which no part may keep.
@@ -242,10 +242,10 @@ class Arrays:
         self._depth += 1
         try:
             return {
-                "object": [type(value).__name__, encode(remembered(value, self.living, self.seen), where, self.encode)]
+                "object": [type(value).__name__, encode(get_state(value, self.living, self.seen), where, self.encode)]
             }
         except ValueError as error:  # a constructor that tells nothing of its arguments
-            raise TypeError(f"{where}: cannot be saved: {error}; {WAY_OUT}") from error
+            raise TypeError(f"{where}: cannot be saved: {error}; {STATE_DICT_HINT}") from error
         finally:
             self._depth -= 1
 

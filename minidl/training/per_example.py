@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from minidl.engine.eval_copy import settled
-from minidl.engine.flat_parameters import Parameters
-from minidl.engine.layer_paths import place_in, ways
+from minidl.engine.eval_copy import eval_copies
+from minidl.engine.flat_parameters import FlatParameters
+from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.engine.network import Network
-from minidl.engine.per_example import Wanted, check_apart, wanted_of
+from minidl.engine.per_example import GradRequest, check_no_coupling, grad_requests
 from minidl.layers.container import title
 from minidl.layers.param import Param
 from minidl.sequential import Sequential
-from minidl.training.base_trainer import Learner
-from minidl.training.labeled_data import Supervised
+from minidl.training.base_trainer import BaseTrainer
+from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example_steps import fill
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_bool
@@ -28,13 +28,13 @@ def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[st
         raise ValueError("model: expected parameters that are trained, it has none, or all are frozen")
     if layers is None:
         return trained
-    found = ways(model.layers)
+    found = layer_paths(model.layers)
     names: list[str] = []
     places = list(layers) if np.iterable(layers) and not isinstance(layers, (str, bytes)) else [layers]
     if not places:
         raise ValueError("layers: expected at least one place, or None for all, got none")
     for place in places:
-        name = place_in(found, place, "layers")
+        name = resolve_path(found, place, "layers")
         inside = [one for one in trained if one.startswith(f"{name}.")]
         if not inside:
             expected = "layers with parameters that are trained"
@@ -44,7 +44,7 @@ def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[st
 
 
 def per_example_gradients(
-    learner: Learner,
+    learner: BaseTrainer,
     X: ArrayLike,
     y: ArrayLike,
     layers: Any,
@@ -57,18 +57,18 @@ def per_example_gradients(
         raise ValueError(f"reduce: expected None or 'norm', got {reduce!r}")
     model, as_in_training = learner.model, check_bool("training", training)
     with model.unbuilt_on_error():
-        data = Supervised.accept(model, learner.loss, X, y, sample_weight)
+        data = LabeledData.from_arrays(model, learner.loss, X, y, sample_weight)
         network, everything = model.network, model.params
         assert network is not None
         network.refresh()
         if not as_in_training:
             network, everything = _settled(network, model)
-        check_apart(network)
+        check_no_coupling(network)
         params = chosen(model, network.trained_params(everything), layers)
     learner.check_between_steps("per_example_gradients")
     with model.busy.writing("per_example_gradients"):
-        wanted = wanted_of(network, params.values(), len(data.used), reduce == "norm")
-        batch = learner.batches(data, data.used, len(data.used))
+        wanted = grad_requests(network, params.values(), len(data.active_rows), reduce == "norm")
+        batch = learner.batches(data, data.active_rows, len(data.active_rows))
         fill(network, learner.loss, batch, wanted, learner.seed, learner.num_threads)
     return {name: _shown(one, data) for name, one in zip(params, wanted, strict=True)}
 
@@ -76,19 +76,19 @@ def per_example_gradients(
 def _settled(network: Network, model: Sequential) -> tuple[Network, dict[str, Param]]:
     """A copy of the network that computes as in inference, and its parameters by name."""
     try:
-        layers = settled(network.layers)
+        layers = eval_copies(network.layers)
     except TypeError as error:
         raise TypeError(f"per_example_gradients: {error}") from error
     copies = [param for layer in layers for param in layer.params.values()]
-    twin = Network(layers, network.names, Parameters(layers, network.dtype))
+    twin = Network(layers, network.names, FlatParameters(layers, network.dtype))
     return twin, dict(zip(model.params, copies, strict=True))
 
 
-def _shown(one: Wanted, data: Supervised) -> Array:
+def _shown(one: GradRequest, data: LabeledData) -> Array:
     """For all examples, those of weight 0 too: the gradients in the parameter's shape, or their norms in its dtype."""
     found = np.sqrt(one.squares).astype(one.param.value.dtype) if one.squares is not None else one.grads
     assert found is not None
-    if len(data.used) < len(data.examples):
+    if len(data.active_rows) < len(data.examples):
         some, found = found, np.zeros((len(data.examples), *found.shape[1:]), found.dtype)
-        found[data.used] = some
+        found[data.active_rows] = some
     return found if one.squares is not None else one.shaped(found)

@@ -7,12 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 
-from minidl.distributed.communicator import ALONE
+from minidl.distributed.communicator import SINGLE_PROCESS
 from minidl.engine.network import Network
-from minidl.engine.per_example import Wanted, check_apart, kept_apart, tells, wanted_of
+from minidl.engine.per_example import (
+    GradRequest,
+    check_no_coupling,
+    grad_requests,
+    has_per_example_grad,
+    with_per_example_grads,
+)
 from minidl.layers.base import drew
 from minidl.losses import Loss, checked_loss
-from minidl.training.steps import Batches, Steps
+from minidl.training.steps import StepBatches, Steps
 from minidl.utils.arrays import Array
 from minidl_c.optimizers.update import Update
 
@@ -20,25 +26,25 @@ AT_ONCE = 256  # examples: a tile for each of 16 threads, and the memory of so l
 
 
 def fill(
-    network: Network, loss: Loss, b: Batches, wanted: Sequence[Wanted], seed: int, num_threads: int | None
+    network: Network, loss: Loss, b: StepBatches, wanted: Sequence[GradRequest], seed: int, num_threads: int | None
 ) -> None:
     """Computes what is wanted for the rows of a batch, with the random numbers of its step; changes nothing else."""
-    parameters, step = network.parameters, int(b.count[0])
+    parameters, step = network.parameters, int(b.step_counter[0])
     changed = [buffer for leaf in network.leaves for buffer in leaf.buffers.values()]
-    if not all(tells(leaf) for leaf in network.leaves):  # then some overwrite the sums
+    if not all(has_per_example_grad(leaf) for leaf in network.leaves):  # then some overwrite the sums
         changed.append(parameters.grads)
     before = [array.copy() for array in changed]
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             for part, here in _blocks(network, b):
-                twin = kept_apart(network, [one.part(here) for one in wanted])
+                twin = with_per_example_grads(network, [one.part(here) for one in wanted])
                 _backward(twin, loss, b, here, seed, step, part, num_threads)
     finally:
         for array, old in zip(changed, before, strict=True):
             array[...] = old
 
 
-def _blocks(network: Network, b: Batches) -> Iterator[tuple[int, slice]]:
+def _blocks(network: Network, b: StepBatches) -> Iterator[tuple[int, slice]]:
     """What goes through the network together: so many rows that memory suffices, or the step's own micro-batches.
 
     Random numbers of a layer in NumPy are those of a whole micro-batch, and of its number.
@@ -46,29 +52,31 @@ def _blocks(network: Network, b: Batches) -> Iterator[tuple[int, slice]]:
     if all(leaf.native for leaf in network.leaves):
         yield from ((0, slice(start, start + AT_ONCE)) for start in range(0, len(b.rows), AT_ONCE))
     elif len(b.rows):
-        yield from ((part, b.part(0, part)) for part in range(b.parts))
+        yield from ((part, b.micro_batch(0, part)) for part in range(b.n_micro_batches))
 
 
 def _backward(
-    network: Network, loss: Loss, b: Batches, here: slice, seed: int, step: int, part: int, num_threads: int | None
+    network: Network, loss: Loss, b: StepBatches, here: slice, seed: int, step: int, part: int, num_threads: int | None
 ) -> None:
     rows = b.rows[here]
-    x = b.examples.copy(rows).reshape(len(rows), *network.stages[0].in_shape)
-    scores, tape = network.forward(x, num_threads, seed, step, b.numbers[here], part)
+    x = b.examples.gather_copy(rows).reshape(len(rows), *network.segments[0].in_shape)
+    scores, tape = network.forward(x, num_threads, seed, step, b.example_ids[here], part)
     _, dscores = checked_loss(loss, scores, b.targets[rows])
-    network.backward(tape, b.weighted(dscores, rows), want_dx=False)
+    network.backward(tape, b.weight_gradients(dscores, rows), want_dx=False)
     network.release(tape)
 
 
-def clip_factors(network: Network, loss: Loss, b: Batches, most: float, seed: int, num_threads: int | None) -> Array:
+def clip_factors(
+    network: Network, loss: Loss, b: StepBatches, most: float, seed: int, num_threads: int | None
+) -> Array:
     """min(1, most / norm_i) for each example of a batch, norm_i being that of its gradient, of all trained layers.
 
     The weights of the batch have no part in it. Where a norm is NaN, 1: a step on such an example is not finite. Raises
     ValueError for a layer in NumPy that has parameters and draws: alone, an example has other numbers than in the step.
     """
-    check_apart(network)
+    check_no_coupling(network)
     trained = [leaf for leaf in network.leaves if leaf.params and not network.trained[id(leaf)].frozen]
-    wanted = wanted_of(network, [p for leaf in trained for p in leaf.params.values()], len(b.rows), norms=True)
+    wanted = grad_requests(network, [p for leaf in trained for p in leaf.params.values()], len(b.rows), norms=True)
     fill(network, loss, replace(b, weights=None), wanted, seed, num_threads)
     for leaf in trained:
         if drew(leaf):
@@ -111,19 +119,19 @@ class ClippedSteps:
     def seed(self, seed: int) -> None:
         self.steps.seed = seed
 
-    def run(self, b: Batches, num_threads: int | None) -> int:
+    def run(self, b: StepBatches, num_threads: int | None) -> int:
         """As FusedSteps.run."""
         weights = np.ones(len(b.targets), b.losses.dtype) if b.weights is None else b.weights
-        clipped, totals = weights.copy(), b.totals()
+        clipped, totals = weights.copy(), b.total_weights()
         for k in range(b.steps):
             one = b.step(k)
-            team, factors = b.team if self.shares else ALONE, np.empty(len(one.rows), weights.dtype)
-            mine = team.part(len(one.rows))
-            with team.together():
-                ours = one.only(mine)
+            comm, factors = b.comm if self.shares else SINGLE_PROCESS, np.empty(len(one.rows), weights.dtype)
+            mine = comm.local_slice(len(one.rows))
+            with comm.raise_together():
+                ours = one.select(mine)
                 factors[mine] = clip_factors(self.network, self.loss, ours, self.most, self.seed, num_threads)
-            team.gather_rows(factors)
+            comm.allgather_rows(factors)
             clipped[one.rows] = weights[one.rows] * factors
-            if self.steps.run(replace(one, weights=clipped, divisors=totals[k : k + 1]), num_threads) < 1:
+            if self.steps.run(replace(one, weights=clipped, loss_weights=totals[k : k + 1]), num_threads) < 1:
                 return k
         return b.steps

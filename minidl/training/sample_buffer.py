@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from minidl.training.labeled_data import Supervised
+from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
@@ -22,7 +22,7 @@ OFTEN = 2**32 // 32  # behind the first BATCHES calls of train_batch, each 32nd 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some examples with targets and weights, as `Supervised` accepts them. batches: of equal numbers, one batch's."""
+    """Some examples with targets and weights, as `LabeledData` accepts them. batches: of equal numbers, one batch's."""
 
     X: Array
     y: Array
@@ -31,7 +31,7 @@ class Sample:
     size: int  # the examples of a step
 
 
-class Kept:
+class SampleBuffer:
     """The newest examples, at most MOST and MOST_BYTES: always copies, so that nobody's data stays alive for them."""
 
     def __init__(self) -> None:
@@ -39,18 +39,18 @@ class Kept:
         self._task: tuple[object, ...] = ()  # what the examples were checked for
         self._calls = 0
 
-    def keep_epoch(self, task: tuple[object, ...], data: Supervised, order: Index, size: int) -> None:
+    def keep_epoch(self, task: tuple[object, ...], data: LabeledData, order: Index, size: int) -> None:
         """Keeps examples of an epoch that trains on the rows `order`, `size` of them a step, and forgets all others."""
         size = min(size, len(order))
         count = min(max(BATCHES, MOST // size), len(order) // size, _fitting(data))
         self._blocks.clear()
         self._keep(task, data, order, size, count, min(MOST, _fitting(data)) // count)
 
-    def keep_batch(self, task: tuple[object, ...], data: Supervised) -> None:
+    def keep_batch(self, task: tuple[object, ...], data: LabeledData) -> None:
         """Keeps some examples of a batch: of the first BATCHES, and then of few enough to cost no time."""
         self._calls += 1
         if self._calls <= BATCHES or self._calls * 2654435761 % 2**32 < OFTEN:  # Knuth's hash: in step with nothing
-            self._keep(task, data, data.used, len(data.used), 1, min(SOME, _fitting(data)))
+            self._keep(task, data, data.active_rows, len(data.active_rows), 1, min(SOME, _fitting(data)))
 
     def sample(self, task: tuple[object, ...]) -> Sample | None:
         """The newest examples; None: there are none that were checked for the same."""
@@ -73,13 +73,15 @@ class Kept:
             newest.size,
         )
 
-    def _keep(self, task: tuple[object, ...], data: Supervised, order: Index, size: int, count: int, each: int) -> None:
+    def _keep(
+        self, task: tuple[object, ...], data: LabeledData, order: Index, size: int, count: int, each: int
+    ) -> None:
         """Keeps so many examples each of some batches, which are `size` of the rows `order`."""
         if not _same(task, self._task):
             self._blocks.clear()
             self._task = task
         rows = order[_places(len(order), size, count, min(each, size))]
-        X, at = data.examples.read(rows)
+        X, at = data.examples.gather(rows)
         weights = None if data.weights is None else data.weights[rows]
         self._blocks.append((Sample(X[at], data.targets[rows], weights, None, size), count))
         while len(self._blocks) > 1 and len(self._blocks) * len(rows) > min(MOST, _fitting(data)):
@@ -99,7 +101,7 @@ def _places(n: int, size: int, count: int, each: int) -> Index:
     return places
 
 
-def _fitting(data: Supervised) -> int:
+def _fitting(data: LabeledData) -> int:
     """How many examples with their targets MOST_BYTES hold; at least one."""
     example = 8 * data.examples.size + data.targets.itemsize * math.prod(data.targets.shape[1:])
     return max(1, MOST_BYTES // example)

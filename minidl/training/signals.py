@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from minidl.distributed.communicator import ALONE, Alone
+from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)  # a SIGTERM first: it saves
 
@@ -43,13 +43,13 @@ class Signals:
         for number in list(self._pending):
             self._act(number, None)  # it came behind the last check
 
-    def check(self, terminating: Callable[[], None], team: Alone = ALONE) -> None:
+    def check(self, terminating: Callable[[], None], comm: Communicator = SINGLE_PROCESS) -> None:
         """Acts on what has come to one of the processes; before a SIGTERM, calls `terminating`: between two steps."""
-        came = team.most([number in self._pending for number in SIGNALS])
+        came = comm.allreduce_max([number in self._pending for number in SIGNALS])
         for number in [number for number, flag in zip(SIGNALS, came, strict=True) if flag]:
             if number == signal.SIGTERM:
                 terminating()
-            with team.together():  # also where it is ignored
+            with comm.raise_together():  # also where it is ignored
                 if number in self._before:
                     self._pending += [number] if number not in self._pending else []
                     self._act(number, None)

@@ -10,7 +10,7 @@ import numpy as np
 
 from minidl.utils.arrays import Array
 
-WAY_OUT = "give its class a state_dict() and a load_state_dict(state)"
+STATE_DICT_HINT = "give its class a state_dict() and a load_state_dict(state)"
 MOST = 10_000  # things that are looked at: what is longer is a list of numbers
 
 
@@ -25,13 +25,13 @@ class Seen:
         """Raises TypeError for one that shares its memory with one that was met, or that a copy would differ from."""
         if type(array) is not np.ndarray or not (array.flags.c_contiguous or array.flags.f_contiguous):
             kind = "in one piece" if type(array) is np.ndarray else f"and no {type(array).__name__}"
-            raise TypeError(f"{where}: cannot be saved: expected an array of NumPy, {kind}; {WAY_OUT}")
+            raise TypeError(f"{where}: cannot be saved: expected an array of NumPy, {kind}; {STATE_DICT_HINT}")
         start = array.__array_interface__["data"][0]
         span = (start, start + array.nbytes, where)
         at = bisect(self.memory, span)
         for first, end, other in self.memory[max(at - 1, 0) : at + 1]:
             if first < span[1] and start < end:
-                raise TypeError(f"{where}: cannot be saved, for it shares its memory with {other}; {WAY_OUT}")
+                raise TypeError(f"{where}: cannot be saved, for it shares its memory with {other}; {STATE_DICT_HINT}")
         if array.nbytes:
             insort(self.memory, span)
 
@@ -41,9 +41,9 @@ def check_own(value: Any, where: str, living: Sequence[Array], seen: Seen) -> No
     if not isinstance(value, (list, tuple, dict, np.ndarray)) or len(seen.places) > MOST:
         return
     if id(value) in seen.places:
-        raise TypeError(f"{where}: cannot be saved, for it is {seen.places[id(value)]} as well; {WAY_OUT}")
+        raise TypeError(f"{where}: cannot be saved, for it is {seen.places[id(value)]} as well; {STATE_DICT_HINT}")
     if isinstance(value, np.ndarray) and any(np.may_share_memory(value, array) for array in living):
-        raise TypeError(f"{where}: cannot be saved, for it lies in the model's parameters; {WAY_OUT}")
+        raise TypeError(f"{where}: cannot be saved, for it lies in the model's parameters; {STATE_DICT_HINT}")
     if not isinstance(value, tuple):
         seen.places[id(value)] = where
     if isinstance(value, np.ndarray):

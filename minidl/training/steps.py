@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.distributed.communicator import ALONE, Alone
+from minidl.distributed.communicator import SINGLE_PROCESS, Communicator
 from minidl.engine.lowering import plan_of
 from minidl.engine.network import Network
-from minidl.engine.stages import Trainings
+from minidl.engine.segments import ParamGroups
 from minidl.losses import Loss, checked_loss
 from minidl.sequential import Sequential
 from minidl.utils.arrays import Array
-from minidl.utils.data import Examples, Index
+from minidl.utils.data import ArraySource, Index
 from minidl_c.optimizers.clip import clip
 from minidl_c.optimizers.update import Update
 from minidl_c.runtime.partition import share_of
@@ -26,66 +26,70 @@ Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/optimizers/clip.p
 
 
 @dataclass
-class Batches:
+class StepBatches:
     """Some steps' worth of examples: `rows` of `examples` in order, `size` of them a step, `micro` together.
 
     numbers: those of the same rows for random masks, counted without the rows of weight 0.
     """
 
-    examples: Examples
+    examples: ArraySource
     targets: Array  # by example
     weights: Array | None  # by example, in the model's dtype
     rows: Index
-    numbers: Index
-    size: int
-    micro: int  # as `size`, unless something in the model has to see a step's examples in parts
-    rate: Callable[[int], float]  # the learning rate at a step of the trainer's life
-    count: NDArray[np.int64]  # (1,): the steps done so far; each one adds 1, in the same call that changes the weights
+    example_ids: Index
+    batch_size: int
+    micro_batch_size: int  # as `size`, unless something in the model has to see a step's examples in parts
+    lr_at: Callable[[int], float]  # the learning rate at a step of the trainer's life
+    step_counter: NDArray[
+        np.int64
+    ]  # (1,): the steps done so far; each one adds 1, in the same call that changes the weights
     losses: Array  # OUT (len(rows),)
     scores: Array | None  # OUT (len(rows), classes)
     clip: Clip = field(default_factory=dict)
-    divisors: NDArray[np.float64] | None = None  # for each step; None: the weight of its batch
-    team: Alone = ALONE  # the processes that do each step together
+    loss_weights: NDArray[np.float64] | None = None  # for each step; None: the weight of its batch
+    comm: Communicator = SINGLE_PROCESS  # the processes that do each step together
 
     @property
     def steps(self) -> int:
         """How many they are."""
-        return len(self.rows) // self.size
+        return len(self.rows) // self.batch_size
 
     @property
-    def parts(self) -> int:
+    def n_micro_batches(self) -> int:
         """The micro-batches of a step."""
-        return -(-self.size // self.micro)
+        return -(-self.batch_size // self.micro_batch_size)
 
-    def part(self, k: int, part: int) -> slice:
+    def micro_batch(self, k: int, part: int) -> slice:
         """Where in `rows` a micro-batch of the k-th step is."""
-        first, end = k * self.size, (k + 1) * self.size
-        return slice(first + part * self.micro, min(first + (part + 1) * self.micro, end))
+        first, end = k * self.batch_size, (k + 1) * self.batch_size
+        return slice(first + part * self.micro_batch_size, min(first + (part + 1) * self.micro_batch_size, end))
 
-    def step(self, k: int) -> Batches:
+    def step(self, k: int) -> StepBatches:
         """The k-th step alone."""
-        return self.only(slice(k * self.size, (k + 1) * self.size))
+        return self.select(slice(k * self.batch_size, (k + 1) * self.batch_size))
 
-    def only(self, here: slice) -> Batches:
+    def select(self, here: slice) -> StepBatches:
         """These rows alone."""
         scores = None if self.scores is None else self.scores[here]
-        rows, numbers, losses = self.rows[here], self.numbers[here], self.losses[here]
-        return replace(self, rows=rows, numbers=numbers, losses=losses, scores=scores)
+        rows, ids, losses = self.rows[here], self.example_ids[here], self.losses[here]
+        return replace(self, rows=rows, example_ids=ids, losses=losses, scores=scores)
 
-    def weighted(self, dscores: Array, rows: Index) -> Array:
+    def weight_gradients(self, dscores: Array, rows: Index) -> Array:
         """The gradients of the losses of these rows, each times its weight."""
         if self.weights is None:
             return dscores
         return self.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
 
-    def totals(self) -> NDArray[np.float64]:
+    def total_weights(self) -> NDArray[np.float64]:
         """For each step, what its sum of gradients is divided by: the weight of its batch."""
-        if self.divisors is not None:
-            return self.divisors
+        if self.loss_weights is not None:
+            return self.loss_weights
         if self.weights is None:
-            return np.full(self.steps, float(self.size))
+            return np.full(self.steps, float(self.batch_size))
         with np.errstate(over="ignore"):
-            totals: NDArray[np.float64] = self.weights[self.rows].astype(np.float64).reshape(-1, self.size).sum(axis=1)
+            totals: NDArray[np.float64] = (
+                self.weights[self.rows].astype(np.float64).reshape(-1, self.batch_size).sum(axis=1)
+            )
         if totals.max() > np.finfo(self.weights.dtype).max:
             raise ValueError(
                 f"sample_weight, class_weight: expected batches whose weights have a sum that {self.weights.dtype} "
@@ -97,26 +101,26 @@ class Batches:
 class FusedSteps:
     """Steps of a model of kernels, a native loss and a native optimizer: no Python from the first to the last."""
 
-    def __init__(self, network: Network, loss: Any, update: Update, seed: int, trained: Trainings) -> None:
+    def __init__(self, network: Network, loss: Any, update: Update, seed: int, trained: ParamGroups) -> None:
         parameters = network.parameters
         last = loss.op(network.layers[-1].out_shape, network.dtype)
         self.plan = plan_of(network.layers, parameters.offsets, trained, last)
         self.parameters, self.seed, self.update = parameters, seed, update
 
-    def run(self, b: Batches, num_threads: int | None) -> int:
+    def run(self, b: StepBatches, num_threads: int | None) -> int:
         """Does the steps; returns how many: fewer than asked for if one was not finite, which then changed nothing."""
-        team = b.team if self.shares else ALONE
-        with team.together():
-            rates, totals = np.array([b.rate(int(b.count[0]) + k) for k in range(b.steps)]), b.totals()
-            x, rows, targets, weights = self._read(b, team)
+        comm = b.comm if self.shares else SINGLE_PROCESS
+        with comm.raise_together():
+            rates, totals = np.array([b.lr_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.total_weights()
+            x, rows, targets, weights = self._read(b, comm)
         done = self.plan.train(
-            x, rows, b.size, targets, weights, b.losses, b.scores, totals, rates,
-            self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.count, b.numbers,
-            **b.clip, share=None if team.size == 1 else team,
+            x, rows, b.batch_size, targets, weights, b.losses, b.scores, totals, rates,
+            self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.step_counter,
+            b.example_ids, **b.clip, share=None if comm.size == 1 else comm,
         )  # fmt: skip
-        team.merge(b.losses)
+        comm.allreduce_or(b.losses)
         if b.scores is not None:
-            team.merge(b.scores)
+            comm.allreduce_or(b.scores)
         return int(done)
 
     @property
@@ -124,12 +128,12 @@ class FusedSteps:
         """Whether several processes can do a step together; else each does the whole of it."""
         return bool(self.plan.shares)
 
-    def _read(self, b: Batches, team: Alone) -> tuple[Array, Index, Array, Array | None]:
+    def _read(self, b: StepBatches, comm: Communicator) -> tuple[Array, Index, Array, Array | None]:
         """What the plan reads: x, the rows in it, and targets and weights by row of it."""
-        first, end = share_of(b.size, team.rank, team.size)
-        mine = np.arange(len(b.rows)).reshape(-1, b.size)[:, first : max(end, first + 1)].reshape(-1)
+        first, end = share_of(b.batch_size, comm.rank, comm.size)
+        mine = np.arange(len(b.rows)).reshape(-1, b.batch_size)[:, first : max(end, first + 1)].reshape(-1)
         wanted = b.rows[mine]
-        x, found = b.examples.read(wanted)
+        x, found = b.examples.gather(wanted)
         if found is wanted:
             return x, b.rows, b.targets, b.weights
         rows = np.zeros_like(b.rows)  # a converted copy of those of this process, who reads no others
@@ -137,7 +141,7 @@ class FusedSteps:
         return x, rows, b.targets[wanted], None if b.weights is None else b.weights[wanted]
 
 
-class StagedSteps:
+class SegmentedSteps:
     """Steps with a layer, a loss or an optimizer in Python. The same slots, so for native parts the same bits.
 
     Of several processes each does the whole step.
@@ -146,7 +150,7 @@ class StagedSteps:
     shares = False
 
     def __init__(
-        self, model: Sequential, loss: Loss, optimizer: Any, update: Update | None, seed: int, trained: Trainings
+        self, model: Sequential, loss: Loss, optimizer: Any, update: Update | None, seed: int, trained: ParamGroups
     ) -> None:
         network = model.network
         assert network is not None
@@ -155,14 +159,14 @@ class StagedSteps:
         self.buffers = [buffer for layer in network.layers for buffer in layer.buffers.values()]
         self.ranges = network.ranges(trained)
 
-    def run(self, b: Batches, num_threads: int | None) -> int:
+    def run(self, b: StepBatches, num_threads: int | None) -> int:
         """As FusedSteps.run."""
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found and told below
             return self._run(b, num_threads)
 
-    def _run(self, b: Batches, num_threads: int | None) -> int:
+    def _run(self, b: StepBatches, num_threads: int | None) -> int:
         changed = self.buffers + ([self.network.parameters.values] if self.update is None else [])
-        for k, total in enumerate(b.totals()):
+        for k, total in enumerate(b.total_weights()):
             before = [array.copy() for array in changed]
             done = False
             try:
@@ -175,41 +179,43 @@ class StagedSteps:
                 return k
         return b.steps
 
-    def _step(self, b: Batches, k: int, total: float, num_threads: int | None) -> bool:
+    def _step(self, b: StepBatches, k: int, total: float, num_threads: int | None) -> bool:
         """The k-th step; returns whether it was done, which it is not if something is not finite."""
-        rate, parameters = b.rate(int(b.count[0])), self.network.parameters
+        rate, parameters = b.lr_at(int(b.step_counter[0])), self.network.parameters
         grads = parameters.grads
-        for part in range(b.parts):
+        for part in range(b.n_micro_batches):
             before = grads.copy() if part else None
-            self._part(b, b.part(k, part), part, num_threads)
+            self._part(b, b.micro_batch(k, part), part, num_threads)
             if before is not None:
                 np.add(before, grads, out=grads)
         np.divide(grads, grads.dtype.type(total), out=grads)
-        if not (np.isfinite(grads).all() and np.isfinite(b.losses[k * b.size : (k + 1) * b.size]).all()):
+        if not (np.isfinite(grads).all() and np.isfinite(b.losses[k * b.batch_size : (k + 1) * b.batch_size]).all()):
             return False
         if b.clip:
             clip(grads, **b.clip)
         if self.update is not None:
-            self.update.apply(parameters.values, grads, rate, b.count, self.ranges)
+            self.update.apply(parameters.values, grads, rate, b.step_counter, self.ranges)
         else:
             self.optimizer.step(self.network.trained_params(self.model.params), rate)
-            b.count += 1
+            b.step_counter += 1
         return True
 
-    def _part(self, b: Batches, here: slice, part: int, num_threads: int | None) -> None:
+    def _part(self, b: StepBatches, here: slice, part: int, num_threads: int | None) -> None:
         """Forward, loss and backward of a micro-batch."""
         rows = b.rows[here]
-        x = b.examples.copy(rows).reshape(len(rows), *self.model.input_shape)
-        scores, tape = self.network.forward(x, num_threads, self.seed, int(b.count[0]), b.numbers[here], part)
+        x = b.examples.gather_copy(rows).reshape(len(rows), *self.model.input_shape)
+        scores, tape = self.network.forward(
+            x, num_threads, self.seed, int(b.step_counter[0]), b.example_ids[here], part
+        )
         losses, dscores = checked_loss(self.loss, scores, b.targets[rows])
         b.losses[here] = losses
         if b.scores is not None:
             b.scores[here] = scores
-        self.network.backward(tape, b.weighted(dscores, rows), want_dx=False)
+        self.network.backward(tape, b.weight_gradients(dscores, rows), want_dx=False)
         self.network.release(tape)
 
 
-Steps = FusedSteps | StagedSteps
+Steps = FusedSteps | SegmentedSteps
 
 
 def speaks_for(what: object, native: str, python: str) -> bool:
@@ -245,7 +251,7 @@ def make_steps(
     seed: int,
     update: Update | None = None,
     in_parts: bool = False,
-    trained: Trainings | None = None,
+    trained: ParamGroups | None = None,
 ) -> Steps:
     """The fastest kind of steps that this model, loss and optimizer allow.
 
@@ -259,4 +265,4 @@ def make_steps(
         update = optimizer.update(network.parameters.values.size, network.dtype)
     if speaks_for(loss, "op", "__call__") and update is not None and network.native and not in_parts:
         return FusedSteps(network, loss, update, seed, trained)
-    return StagedSteps(model, loss, optimizer, update, seed, trained)
+    return SegmentedSteps(model, loss, optimizer, update, seed, trained)

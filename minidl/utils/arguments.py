@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 T = TypeVar("T")
 
 
-class CheckedAttribute(Generic[T]):
+class Validated(Generic[T]):
     """An attribute that is checked whenever it is set: check(name, value) returns what is kept, or raises.
 
     together: raises ValueError for attributes, by name, that do not fit together; a refused value changes nothing.
@@ -29,10 +29,10 @@ class CheckedAttribute(Generic[T]):
         self.name = name
 
     @overload
-    def __get__(self, owner: None, cls: type) -> CheckedAttribute[T]: ...
+    def __get__(self, owner: None, cls: type) -> Validated[T]: ...
     @overload
     def __get__(self, owner: object, cls: type | None = None) -> T: ...
-    def __get__(self, owner: object | None, cls: type | None = None) -> CheckedAttribute[T] | T:
+    def __get__(self, owner: object | None, cls: type | None = None) -> Validated[T] | T:
         if owner is None:
             return self
         try:

@@ -20,7 +20,7 @@ CHUNK = 4096  # examples looked at together where all of X is
 CHUNK_BYTES = 2**26  # that they may take, if they are converted
 
 
-class Examples:
+class ArraySource:
     """X, checked: (n, size) rows that can be read in any order.
 
     X: real numbers of any dtype, layout and byte order, as an array, a list or a memory map; (n, *shape), or 2-D of the
@@ -39,13 +39,13 @@ class Examples:
             raise ValueError(f"{name}: expected shape {expected}{flat}, got {array.shape}{_remedy(name, array, shape)}")
         self.name, self.dtype, self.size = name, dtype, size
         self._array = array
-        self._late = _is_memory_map(array)
-        self._direct = False
+        self._is_memmap = _is_memory_map(array)
+        self._zero_copy = False
         if isinstance(array, SparseRows):
             self._check(array.numbers)
             return
-        self._direct = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
-        if not self._late and array.dtype.kind == "f":
+        self._zero_copy = array.dtype in READABLE and array.flags.c_contiguous and array.flags.aligned
+        if not self._is_memmap and array.dtype.kind == "f":
             for start in range(0, len(array), CHUNK):
                 self._check(array[start : start + CHUNK], start)
 
@@ -53,38 +53,38 @@ class Examples:
         return len(self._array)
 
     @property
-    def at_once(self) -> int:
+    def chunk_size(self) -> int:
         """How many examples may be copied together: of large ones fewer, so that a copy stays small."""
         return max(1, min(CHUNK, CHUNK_BYTES // (self.size * np.dtype(self.dtype).itemsize)))
 
-    def read(self, rows: Index) -> tuple[Array, Index]:
+    def gather(self, rows: Index) -> tuple[Array, Index]:
         """An array (m, size) that kernels can read, and the numbers of the wanted rows in it."""
-        if isinstance(self._array, SparseRows) or not self._direct:
-            return self.copy(rows), np.arange(len(rows))
-        if self._late:
+        if isinstance(self._array, SparseRows) or not self._zero_copy:
+            return self.gather_copy(rows), np.arange(len(rows))
+        if self._is_memmap:
             self._check(self._array[rows])
         return self._array.reshape(len(self._array), self.size), rows
 
-    def block(self, start: int, stop: int) -> Array:
+    def chunk(self, start: int, stop: int) -> Array:
         """Rows start to stop as an array (m, size) that kernels can read: a view where that is possible."""
         stop = min(stop, len(self))
-        if not self._direct:
-            return self.copy(np.arange(start, stop))
+        if not self._zero_copy:
+            return self.gather_copy(np.arange(start, stop))
         block = self._array[start:stop].reshape(stop - start, self.size)
-        if self._late:
+        if self._is_memmap:
             self._check(block)
         return block
 
-    def blocks(self, most: int) -> Iterator[tuple[slice, Array]]:
+    def chunks(self, most: int) -> Iterator[tuple[slice, Array]]:
         """All rows in blocks of at most so many, each with its place."""
-        step = min(most, self.at_once)
+        step = min(most, self.chunk_size)
         for start in range(0, len(self), step):
-            yield slice(start, start + step), self.block(start, start + step)
+            yield slice(start, start + step), self.chunk(start, start + step)
 
-    def copy(self, rows: Index) -> Array:
+    def gather_copy(self, rows: Index) -> Array:
         """The wanted rows as an array (m, size) of the model's dtype."""
         block = self._array[rows]
-        if self._late:
+        if self._is_memmap:
             self._check(block)
         return np.ascontiguousarray(block.reshape(len(rows), self.size), self.dtype)
 
@@ -92,7 +92,7 @@ class Examples:
         """A hash of shape, dtype and numbers: of all rows, of at most so many, or of some thousands of a memory map."""
         if isinstance(self._array, SparseRows) and most is None:
             return self._array.fingerprint()
-        return fingerprint(self._array, some_rows(len(self), CHUNK if self._late and most is None else most))
+        return fingerprint(self._array, some_rows(len(self), CHUNK if self._is_memmap and most is None else most))
 
     def _check(self, block: Array, start: int | None = None) -> None:
         """Raises ValueError unless all is finite in the model's dtype; `start`: the number of the first example."""

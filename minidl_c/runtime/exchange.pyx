@@ -8,7 +8,7 @@ from minidl_c.runtime.run_state cimport JOIN, NODES, RANGES, phase
 
 
 cdef int run_shared(job *j, sharing *s, list rooms, Py_ssize_t rounds, object share) except -1:
-    """All phases, `rounds` times over; share.scatter and share.gather exchange bytes (see minidl/distributed/mpi.py).
+    """All phases, `rounds` times over; share.alltoallv and share.allgatherv exchange bytes (see minidl/distributed/mpi.py).
 
     rooms: where the call before has left its three arrays, new memory being slow. If an exchange raises, the steps before
     are done, and of this one nothing: j.stopped.
@@ -40,9 +40,9 @@ cdef int run_shared(job *j, sharing *s, list rooms, Py_ssize_t rounds, object sh
                 widths = [width_of(f, rank, s) for rank in range(s.ranks)]
                 if f.kind == NODES:
                     sent = [s.n_own * width for width in widths]
-                    share.scatter(mine, sent, everyones, [n * widths[s.rank] for n in nodes])
+                    share.alltoallv(mine, sent, everyones, [n * widths[s.rank] for n in nodes])
                 elif f.kind == JOIN:
-                    share.gather(joined, widths)
+                    share.allgatherv(joined, widths)
             if j.stopped >= 0:
                 break
     except:

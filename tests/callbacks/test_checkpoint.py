@@ -91,7 +91,7 @@ class Scores:
 
     def __init__(self, monkeypatch, values):
         self.values = iter(values)
-        monkeypatch.setattr(Trainer, "evaluated", lambda *args, **options: {"loss": next(self.values)})
+        monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(self.values)})
 
 
 @pytest.mark.parametrize(

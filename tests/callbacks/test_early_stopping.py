@@ -28,7 +28,7 @@ class Weights:
 def fitted(monkeypatch, values, **arguments):
     """A fit whose validation says these values; returns trainer, callback and the weights behind each epoch."""
     left, early, seen, trainer = iter(values), EarlyStopping(**arguments), Weights(), normed()
-    monkeypatch.setattr(Trainer, "evaluated", lambda *args, **options: {"loss": next(left)})
+    monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
     trainer.fit(X, Y, len(values), 45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
     return trainer, early, seen.behind
 

@@ -17,7 +17,7 @@ x, y = np.zeros((4, 3), "float32"), np.zeros(4, int)
 def rates(monkeypatch, values, lr=1.0, **arguments):
     """The rate of each epoch, when validation says these values."""
     left, trainer = iter(values), Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(lr))
-    monkeypatch.setattr(Trainer, "evaluated", lambda *args, **options: {"loss": next(left)})
+    monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
     trainer.fit(x, y, len(values), validation_data=(x, y), callbacks=[ReduceLROnPlateau(**arguments)], verbose=0)
     return [*trainer.history["lr"], trainer.optimizer.lr]
 

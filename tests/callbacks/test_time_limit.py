@@ -73,13 +73,13 @@ def test_a_small_last_batch_tells_little_of_others(monkeypatch):
 
 def test_validation_takes_time_too(monkeypatch):
     clock = Clock(monkeypatch, lambda step: 0.0)
-    evaluated = Trainer.evaluated
+    evaluated = Trainer.evaluate_rows
 
     def slow(*args, **options):
         clock.also += 10.0
         return evaluated(*args, **options)
 
-    monkeypatch.setattr(Trainer, "evaluated", slow)
+    monkeypatch.setattr(Trainer, "evaluate_rows", slow)
     trainer = native()
     trainer.fit(X, Y, 9, 7, validation_data=(X, Y), callbacks=[TimeLimit(15.0)], verbose=0)
     assert trainer.epoch == 2 and trainer.step == 26

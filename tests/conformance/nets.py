@@ -81,9 +81,9 @@ class Net:
 def trained_by(ranks: int, seed: int, threads: int = 1) -> list[np.ndarray]:
     """Losses and weights of a net that so many processes, which threads play, have trained: the same in all of them."""
 
-    def process(team: Rank) -> list[np.ndarray]:
+    def process(comm: Rank) -> list[np.ndarray]:
         net, losses = Net(seed), []
-        trainer = Trainer(net.model, "softmax_cross_entropy", net.optimizer, num_threads=threads, distributed=team)
+        trainer = Trainer(net.model, "softmax_cross_entropy", net.optimizer, num_threads=threads, distributed=comm)
         with contextlib.suppress(FloatingPointError):
             losses += trainer.fit(net.X, net.y, **net.fit)["loss"]
         return [np.array([*losses, trainer.step]), *net.model.state_dict().values()]

@@ -10,9 +10,9 @@ from sklearn.datasets import load_iris, make_friedman1, make_multilabel_classifi
 from sklearn.metrics import accuracy_score, r2_score
 
 from minidl.estimators import SequentialClassifier, SequentialRegressor
-from minidl.estimators.stopping import Plateau
+from minidl.estimators.stopping import NoImprovement
 from minidl.layers import Dense, ReLU
-from minidl.training.labeled_data import Supervised
+from minidl.training.labeled_data import LabeledData
 
 X, Y = load_iris(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -37,7 +37,7 @@ def epochs_until(losses, tol, patience):
     st.integers(1, 4),
 )
 def test_the_plateau_is_the_naive_rule(losses, tol, patience):
-    rule, trainer, seen = Plateau(tol, patience), FakeTrainer(), 0
+    rule, trainer, seen = NoImprovement(tol, patience), FakeTrainer(), 0
     while seen < len(losses) and not trainer.should_stop:
         rule.on_epoch_end(trainer, seen, {"loss": losses[seen]})
         seen += 1
@@ -72,7 +72,7 @@ class Weights:
 
 def held_back(fitted, given, y):
     """The rows that it trained on, and those that it held back."""
-    data = Supervised.accept(fitted.model_, fitted.trainer_.loss, given, y)
+    data = LabeledData.from_arrays(fitted.model_, fitted.trainer_.loss, given, y)
     return data.split(fitted.validation_fraction, fitted.trainer_.seed)
 
 

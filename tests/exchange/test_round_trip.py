@@ -28,7 +28,7 @@ def check_comes_back(model, x, path):
     assert repr(back) == repr(model)
     assert back.predict(x).tobytes() == y.tobytes()
     assert written(back, path) == content
-    assert back.recipe() == model.recipe()
+    assert back.get_config() == model.get_config()
     state = model.state_dict()
     assert back.state_dict().keys() == state.keys()
     assert all(np.array_equal(state[name], value) for name, value in back.state_dict().items())

@@ -24,8 +24,8 @@ from minidl.layers import (
     Tanh,
 )
 from minidl.optimizers import SGD
-from minidl.training.labeled_data import Supervised
-from minidl.utils.data import Examples
+from minidl.training.labeled_data import LabeledData
+from minidl.utils.data import ArraySource
 
 SHAPE, CLASSES = (2, 9, 8), 4
 RANKS = (2, 3, 4, 7, 17)
@@ -56,16 +56,16 @@ def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
     if spoil is not None:
         X[spoil] = np.finfo(dtype).max
 
-    def process(team):
+    def process(comm):
         model = Sequential(NETS[net](), SHAPE, seed=1, dtype=dtype)
-        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=threads[team.rank % 2])
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=threads[comm.rank % 2])
         plan, parameters, update = (steps := trainer.steps()).plan, model.network.parameters, steps.update
         losses, count = np.zeros(3 * batch, dtype), np.zeros(1, np.int64)
         with np.errstate(all="ignore"):
             done = plan.train(
                 X.reshape(len(X), -1), np.arange(len(X)), batch, y, weights, losses, None,
                 np.full(3, float(batch)), np.full(3, 0.1), parameters.values, parameters.grads, update,
-                trainer.num_threads, 0, count, share=team if ranks > 1 else None,
+                trainer.num_threads, 0, count, share=comm if ranks > 1 else None,
             )  # fmt: skip
         return {k: v.tobytes() for k, v in model.state_dict().items()}, done, losses
 
@@ -98,9 +98,9 @@ def test_an_exchange_that_fails_leaves_whole_steps():
     """The third one does, in the middle of a call that has four steps to do."""
     X, y = np.random.default_rng(0).random((128, 4), dtype=np.float32), np.arange(128) % CLASSES
 
-    def process(team, fails=True):
-        trainer = Trainer(Sequential([Dense(CLASSES)], (4,)), "softmax_cross_entropy", SGD(0.1), distributed=team)
-        scatter, calls = team.scatter, []
+    def process(comm, fails=True):
+        trainer = Trainer(Sequential([Dense(CLASSES)], (4,)), "softmax_cross_entropy", SGD(0.1), distributed=comm)
+        scatter, calls = comm.alltoallv, []
 
         def failing(*args):
             calls.append(args)
@@ -108,10 +108,10 @@ def test_an_exchange_that_fails_leaves_whole_steps():
                 raise MemoryError
             scatter(*args)
 
-        team.scatter = failing if fails else scatter
-        data = Supervised.accept(trainer.model, trainer.loss, X, y)
+        comm.alltoallv = failing if fails else scatter
+        data = LabeledData.from_arrays(trainer.model, trainer.loss, X, y)
         with pytest.raises(MemoryError) if fails else contextlib.nullcontext():
-            trainer.run(trainer.batches(data, np.arange(128 if fails else 64), 32, team=team))
+            trainer.run(trainer.batches(data, np.arange(128 if fails else 64), 32, comm=comm))
         return trainer.step, trainer.steps().update.steps, trainer.model.params["0.weight"].value.tobytes()
 
     assert played(2, process)[0] == played(2, functools.partial(process, fails=False))[0]
@@ -121,13 +121,15 @@ def test_a_process_reads_its_own_rows_alone(monkeypatch):
     """Of arrays that are converted as they are read."""
     X, y = np.ones((192, 4), np.float16), np.arange(192) % CLASSES
 
-    def process(team):
-        trainer = Trainer(Sequential([Dense(CLASSES)], (4,)), "softmax_cross_entropy", SGD(0.1), distributed=team)
-        data = Supervised.accept(trainer.model, trainer.loss, X, y)
-        trainer.run(trainer.batches(data, np.arange(192), 64, team=team))
+    def process(comm):
+        trainer = Trainer(Sequential([Dense(CLASSES)], (4,)), "softmax_cross_entropy", SGD(0.1), distributed=comm)
+        data = LabeledData.from_arrays(trainer.model, trainer.loss, X, y)
+        trainer.run(trainer.batches(data, np.arange(192), 64, comm=comm))
 
-    read, copy = [], Examples.copy
-    monkeypatch.setattr(Examples, "copy", lambda examples, rows: read.append(len(rows)) or copy(examples, rows))
+    read, copy = [], ArraySource.gather_copy
+    monkeypatch.setattr(
+        ArraySource, "gather_copy", lambda examples, rows: read.append(len(rows)) or copy(examples, rows)
+    )
     played(3, process)
     assert sum(read) == 192
 
@@ -137,10 +139,10 @@ def test_a_process_with_a_single_example_clips_it_as_the_others_would():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((99, 6)), rng.integers(0, 3, 99)
 
-    def process(team):
+    def process(comm):
         layers = [layer for _ in range(6) for layer in (Dense(9), Tanh())]
         model = Sequential([*layers, Dense(3)], (6,), seed=0, dtype="float64")
-        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), per_example_clip_norm=0.05, distributed=team)
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), per_example_clip_norm=0.05, distributed=comm)
         trainer.fit(X, y, epochs=3, batch_size=32, verbose=0)  # the last batch has 3 examples
         return b"".join(value.tobytes() for value in model.state_dict().values())
 
@@ -164,8 +166,8 @@ def test_an_infinite_loss_of_one_process_stops_all_though_gradients_are_finite(r
     X, y = 1e-9 * rng.random((192, 4), dtype=np.float32), np.zeros((192, 1), np.float32)
     y[64 + 50] = 1e25
 
-    def process(team):
-        trainer = Trainer(Sequential([Dense(1)], (4,), seed=0), "mean_squared_error", SGD(0.1), distributed=team)
+    def process(comm):
+        trainer = Trainer(Sequential([Dense(1)], (4,), seed=0), "mean_squared_error", SGD(0.1), distributed=comm)
         with pytest.raises(FloatingPointError, match="step 1"):
             trainer.fit(X, y, batch_size=64, shuffle=False, verbose=0)
         return trainer.step

@@ -7,7 +7,7 @@ import pytest
 import reference as ref
 
 from minidl import Layer, Sequential, Trainer
-from minidl.engine.flat_parameters import Parameters
+from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.network import Network
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, ReLU
 from minidl.losses import softmax_cross_entropy
@@ -82,7 +82,7 @@ def test_two_of_them_in_a_net_differ():
 def test_a_place_inside_another_layer_counts():
     layer, x = Dropout(0.5), np.ones((20, 9))
     layer.setup((9,), "float64", 0, "3.body.0")
-    y, _ = Network([layer], ["Dropout"], Parameters([layer], "float64")).forward(x, seed=8, step=2)
+    y, _ = Network([layer], ["Dropout"], FlatParameters([layer], "float64")).forward(x, seed=8, step=2)
     assert np.array_equal(y != 0, mask(20, (9,), 0.5, seed=8, step=2, path="3.body.0"))
 
 

@@ -16,7 +16,7 @@ import minidl_c
 from minidl import Sequential, Trainer, losses
 from minidl.layers import Dense, Reshape
 from minidl.optimizers import SGD
-from minidl.training.steps import FusedSteps, StagedSteps
+from minidl.training.steps import FusedSteps, SegmentedSteps
 from minidl_c import cpu
 
 CASES = 500
@@ -118,7 +118,7 @@ def test_threads_do_not_change_a_bit_and_neither_does_python(name, dtype):
             found = []
             for threads, loss in ((1, case.loss), (2, case.loss), (3, case.loss), (1, case.loss.__call__)):
                 trainer = trainer_of(case, dtype, loss, threads)
-                assert type(trainer.steps()) is (FusedSteps if loss is case.loss else StagedSteps)
+                assert type(trainer.steps()) is (FusedSteps if loss is case.loss else SegmentedSteps)
                 history = trainer.fit(X, y, 3, 128, sample_weight=sample_weight, verbose=0)
                 found.append(outcome(trainer, history["loss"]))
             assert all(other == found[0] for other in found), f"{case.loss} of {case.shape}, {n} examples"

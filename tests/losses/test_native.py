@@ -7,7 +7,7 @@ from minidl import Sequential, Trainer
 from minidl.layers import Dense, ReLU
 from minidl.losses import MeanSquaredError, NativeLoss
 from minidl.optimizers import SGD
-from minidl.training.steps import FusedSteps, StagedSteps
+from minidl.training.steps import FusedSteps, SegmentedSteps
 from minidl_c.runtime.plan import Plan
 
 slow = pytest.mark.slow  # the build
@@ -50,7 +50,7 @@ def test_trains_inside_the_plan(log_cosh, n, dtype, rng):
     for threads, loss in ((1, log_cosh()), (2, log_cosh()), (3, log_cosh(1)), (1, log_cosh(1000)), (1, formula)):
         model = Sequential([Dense(8), ReLU(), Dense(1)], (4,), dtype=dtype)
         trainer = Trainer(model, loss, SGD(0.05, momentum=0.9), num_threads=threads)
-        assert type(trainer.steps()) is (StagedSteps if loss is formula else FusedSteps)
+        assert type(trainer.steps()) is (SegmentedSteps if loss is formula else FusedSteps)
         history = trainer.fit(X, y, 10, 32, sample_weight=weights, verbose=0)["loss"]
         found.append((history, [p.value.copy() for p in model.params.values()]))
     for history, params in found[1:-1]:
@@ -87,7 +87,7 @@ def test_one_that_only_overrides_the_call_is_called():
 
     X, y = np.ones((20, 3)), np.arange(20.0)
     trainer = Trainer(Sequential([Dense(1)], (3,)), Doubled(), SGD(0.1))
-    assert type(trainer.steps()) is StagedSteps
+    assert type(trainer.steps()) is SegmentedSteps
     once = Trainer(trainer.model, MeanSquaredError(), SGD(0.1)).evaluate(X, y)["loss"]
     assert trainer.evaluate(X, y)["loss"] == 2 * once
 

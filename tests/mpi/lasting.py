@@ -24,27 +24,27 @@ class Slowly:
     release: a file that step HELD waits for, None: nothing.
     """
 
-    def __init__(self, team, deed, pause, release):
-        self.team, self.deed, self.pause, self.release = team, deed, pause, release
+    def __init__(self, comm, deed, pause, release):
+        self.comm, self.deed, self.pause, self.release = comm, deed, pause, release
         self.outside = threading.Thread()
 
     def on_fit_begin(self, trainer):
-        sys.stdout.write(f"rank {self.team.rank} is {os.getpid()}\n")
+        sys.stdout.write(f"rank {self.comm.rank} is {os.getpid()}\n")
         sys.stdout.flush()
 
     def on_step_end(self, trainer, step, loss):
         time.sleep(self.pause)
         while step == HELD and self.release is not None and not os.path.exists(self.release):
             time.sleep(0.01)
-        if step == 13 and self.deed == "stop from outside" and self.team.rank == self.team.size - 1:
+        if step == 13 and self.deed == "stop from outside" and self.comm.rank == self.comm.size - 1:
             self.outside.join()
-        if step == 11 and self.team.rank == self.team.size - 1:
+        if step == 11 and self.comm.rank == self.comm.size - 1:
             if self.deed == "raise in a callback":
                 raise ZeroDivisionError("something went wrong")
             if self.deed == "exit in a callback":
                 raise SystemExit(3)
             if self.deed == "fail in a step":
-                self.team.scatter = no_memory
+                self.comm.alltoallv = no_memory
             if self.deed == "stop":
                 trainer.should_stop = True
             if self.deed == "stop from outside":  # as a signal handler does
@@ -57,14 +57,14 @@ def no_memory(*buffers):
 
 
 def main(folder, deed="", pause="0", held=""):
-    team, file = [MPI(), MPI()][0], os.path.join(folder, "last")  # another job of the same ranks: they end together
+    comm, file = [MPI(), MPI()][0], os.path.join(folder, "last")  # another job of the same ranks: they end together
     X, y = images(30 * STEPS - 7)  # the last batch has 23 examples
     if os.path.exists(file):
-        trainer = Trainer.resume(file, distributed=team)
+        trainer = Trainer.resume(file, distributed=comm)
     else:
         model = Sequential(lenet(), (1, 28, 28), seed=0)
-        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), ["accuracy"], distributed=team)
-    last = team.rank == team.size - 1
+        trainer = Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), ["accuracy"], distributed=comm)
+    last = comm.rank == comm.size - 1
     if deed == "raise before" and last:
         raise ZeroDivisionError("something went wrong")
     if deed == "exit before" and last:
@@ -74,7 +74,7 @@ def main(folder, deed="", pause="0", held=""):
     if deed == "ignore" and last:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     release = os.path.join(folder, "release") if held else None
-    callbacks = [Checkpoint(file, every_n_steps=2), Slowly(team, deed, float(pause), release)]
+    callbacks = [Checkpoint(file, every_n_steps=2), Slowly(comm, deed, float(pause), release)]
     try:
         trainer.fit(X, y, epochs=EPOCHS, batch_size=30, callbacks=callbacks, verbose=0)
     except MemoryError:  # a script that goes on by itself, while others wait in fit
@@ -83,7 +83,7 @@ def main(folder, deed="", pause="0", held=""):
         raise ZeroDivisionError("something went wrong")
     found = hashlib.sha256(b"".join(value.tobytes() for value in trainer.model.state_dict().values()))
     found.update(repr([trainer.history[name] for name in ("loss", "accuracy")]).encode())
-    sys.stdout.write(f"rank {team.rank} has {found.hexdigest()} at {trainer.step}\n")
+    sys.stdout.write(f"rank {comm.rank} has {found.hexdigest()} at {trainer.step}\n")
 
 
 if __name__ == "__main__":

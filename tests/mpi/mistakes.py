@@ -8,14 +8,14 @@ from mpi.nets import images
 from minidl import Sequential, Trainer
 from minidl.callbacks import EarlyStopping
 from minidl.distributed import MPI
-from minidl.distributed.communicator import ALONE
+from minidl.distributed.communicator import SINGLE_PROCESS
 from minidl.layers import Dense, Flatten, Rescale
 from minidl.layers.base import Layer
 from minidl.optimizers import SGD
 
-team = MPI() if __name__ == "__main__" else ALONE
+comm = MPI() if __name__ == "__main__" else SINGLE_PROCESS
 X, y = images(64)
-odd = team.rank == team.size - 1  # the rank that makes the mistake
+odd = comm.rank == comm.size - 1  # the rank that makes the mistake
 
 
 class Unseeded(Layer):
@@ -68,7 +68,7 @@ def every(n):
 def trainer(layers=(), seed=0, dtype="float32", **options):
     model = Sequential([Rescale(1 / 255), Flatten(), *layers, Dense(10)], (1, 28, 28), seed=seed, dtype=dtype)
     options = {"optimizer": SGD(0.1), **options}
-    return Trainer(model, "softmax_cross_entropy", distributed=team, **options)
+    return Trainer(model, "softmax_cross_entropy", distributed=comm, **options)
 
 
 def fit(made=None, X=X, y=y, **arguments):
@@ -139,9 +139,9 @@ def main():
             told = "nothing"
         except Exception as error:
             told = f"{type(error).__name__}: {error}"
-        sys.stdout.write(f"{team.rank} {name} | {told}\n")
+        sys.stdout.write(f"{comm.rank} {name} | {told}\n")
     fit()
-    sys.stdout.write(f"{team.rank} end | fine\n")
+    sys.stdout.write(f"{comm.rank} end | fine\n")
 
 
 if __name__ == "__main__":

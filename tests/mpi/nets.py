@@ -92,7 +92,7 @@ def images(n=237):
     return (rng.integers(0, 60, (n, 1, 28, 28)) + 15 * y[:, None, None, None]).astype(np.uint8), y
 
 
-def trained(case, team):
+def trained(case, comm):
     layers, dtype, options, arguments = CASES[case]
     options = {"optimizer": SGD(0.02, momentum=0.9), **options}
     X, y = images()
@@ -102,7 +102,7 @@ def trained(case, team):
         arguments = {"batch_size": 100, "validation_data": (X[many], y[many])}
         X = X.astype(np.float16)  # converted as it is read
     model = Sequential(layers(), (1, 28, 28), seed=1, dtype=dtype)
-    trainer = Trainer(model, "softmax_cross_entropy", metrics=["accuracy"], seed=2, distributed=team, **options)
+    trainer = Trainer(model, "softmax_cross_entropy", metrics=["accuracy"], seed=2, distributed=comm, **options)
     with tempfile.TemporaryDirectory() as folder:  # a callback that watches: rank 0 alone writes
         callbacks = [CSVLogger(f"{folder}/log.csv"), EarlyStopping("loss", patience=2), Looking()]
         trainer.fit(X, y, epochs=2, sample_weight=weights, callbacks=callbacks, verbose=0, **arguments)
@@ -115,6 +115,6 @@ def trained(case, team):
 
 
 if __name__ == "__main__":
-    team = None if sys.argv[1:] == ["alone"] else MPI()
-    for case in CASES if team is None else sys.argv[1:] or CASES:
-        sys.stdout.write(f"{case}: {trained(case, team)}\n")
+    comm = None if sys.argv[1:] == ["alone"] else MPI()
+    for case in CASES if comm is None else sys.argv[1:] or CASES:
+        sys.stdout.write(f"{case}: {trained(case, comm)}\n")

@@ -23,13 +23,13 @@ class TakingPart:
 
 
 def main(folder):
-    team, (X, y) = MPI(), images(64)
-    for layers, size, distributed in (([Noise()], 64, team), ([], 20, team), ([], 64, None), ([], 64, team)):
+    comm, (X, y) = MPI(), images(64)
+    for layers, size, distributed in (([Noise()], 64, comm), ([], 20, comm), ([], 64, None), ([], 64, comm)):
         model = Sequential([Rescale(1 / 255), Flatten(), *layers, Dense(10)], (1, 28, 28), seed=0)
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), distributed=distributed)
         callbacks = [Watching(), TakingPart()] if distributed and size == 64 and not layers else []
         trainer.fit(X, y, batch_size=size, callbacks=callbacks)
-    trainer.save_checkpoint(f"{folder}/rank {team.rank}")
+    trainer.save_checkpoint(f"{folder}/rank {comm.rank}")
 
 
 if __name__ == "__main__":

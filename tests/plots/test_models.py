@@ -7,7 +7,7 @@ import pytest
 from test_places import branched
 
 from minidl import Sequential
-from minidl.engine.layer_paths import ways
+from minidl.engine.layer_paths import layer_paths
 from minidl.layers import Block, Conv2D, Dense, Dropout, Flatten, ReLU, Residual
 from minidl.plots.models import image_in_front, image_of, model_in, outputs
 
@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("own", [False, True])
 def test_outputs_are_those_of_the_layers_by_hand(own):
     model, x = branched(own), RNG.random((5, 3, 8, 8)).astype("f4")
-    found = ways(model.layers)
+    found = layer_paths(model.layers)
 
     def alone(name, x):
         layer = found[name][-1]
@@ -49,31 +49,38 @@ def test_looking_changes_nothing():
     model.forward(np.ones((4, 3, 8, 8)), training=True)
     model.backward(np.ones((4, 3)))
     before = [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()]
-    stages = model.network.stages
-    outputs(model, ways(model.layers)["1.body.1"], np.ones((2, 3, 8, 8), "f4"))
+    stages = model.network.segments
+    outputs(model, layer_paths(model.layers)["1.body.1"], np.ones((2, 3, 8, 8), "f4"))
     assert [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()] == before
-    assert model.network.stages is stages
+    assert model.network.segments is stages
 
 
 def test_a_model_that_another_thread_trains_is_not_looked_at():
     model, x = branched(), np.ones((2, 3, 8, 8), "f4")
     with model.busy.training("fit"), ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(outputs, model, ways(model.layers)["0"], x)
+        looking = pool.submit(outputs, model, layer_paths(model.layers)["0"], x)
         with pytest.raises(RuntimeError, match="feature_maps"):
             looking.result()
 
 
 def test_images_in_front_of_dense_layers():
     layers = [Conv2D(2, 3), Flatten(), Dropout(0.5), ReLU(), Dense(4), Dense(4)]
-    found = ways(Sequential(layers, (1, 6, 6)).layers)
+    found = layer_paths(Sequential(layers, (1, 6, 6)).layers)
     assert image_in_front(found["4"]) == (2, 4, 4)
     assert image_in_front(found["5"]) is None
     body = Sequential([Conv2D(2, 3), Flatten()])
-    assert image_in_front(ways(Sequential([body, Block(ReLU(), Dense(4))], (1, 6, 6)).layers)["1.1"]) == (2, 4, 4)
-    assert image_in_front(ways(Sequential([Flatten(), Residual(Dense(8)), Dense(2)], (2, 2, 2)).layers)["2"]) is None
-    assert image_in_front(ways(Sequential([Flatten(), Dense(8), Dense(2)], (2, 2, 2)).layers)["2"]) is None
-    assert image_in_front(ways(Sequential([Flatten(), Dense(2)], (8,)).layers)["1"]) is None
-    assert image_in_front(ways(Sequential([Dense(2)], (8,)).layers)["0"]) is None
+    assert image_in_front(layer_paths(Sequential([body, Block(ReLU(), Dense(4))], (1, 6, 6)).layers)["1.1"]) == (
+        2,
+        4,
+        4,
+    )
+    assert (
+        image_in_front(layer_paths(Sequential([Flatten(), Residual(Dense(8)), Dense(2)], (2, 2, 2)).layers)["2"])
+        is None
+    )
+    assert image_in_front(layer_paths(Sequential([Flatten(), Dense(8), Dense(2)], (2, 2, 2)).layers)["2"]) is None
+    assert image_in_front(layer_paths(Sequential([Flatten(), Dense(2)], (8,)).layers)["1"]) is None
+    assert image_in_front(layer_paths(Sequential([Dense(2)], (8,)).layers)["0"]) is None
 
 
 def test_models():

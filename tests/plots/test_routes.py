@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib")
 from faulty_layers import Center, Scale
 
 from minidl import Layer, Sequential, losses
-from minidl.engine.layer_paths import ways
+from minidl.engine.layer_paths import layer_paths
 from minidl.layers import (
     BatchNorm2D,
     Block,
@@ -31,7 +31,7 @@ from minidl.layers import (
 from minidl.plots import receptive_fields as module
 from minidl.plots.receptive_fields import routes, winners
 from minidl.plots.windows import View, Windows
-from minidl.training.labeled_data import Supervised
+from minidl.training.labeled_data import LabeledData
 from minidl_c.runtime.single_op import forward_batch
 
 RNG = np.random.default_rng(0)
@@ -65,8 +65,8 @@ def winners_by_numpy(pool, x):
 
 
 def seen(model, X, y, layer, loss="mean_squared_error", max_examples=3):
-    found = ways(model.layers)[layer]
-    data = Supervised.accept(model, losses.get(loss), X, y)
+    found = layer_paths(model.layers)[layer]
+    data = LabeledData.from_arrays(model, losses.get(loss), X, y)
     return found[-1], routes(model, found, int(layer.split(".")[0]), data, losses.get(loss), max_examples)
 
 
@@ -210,7 +210,7 @@ def test_what_was_seen_stays():
 
 def everything(model):
     params = [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()]
-    return params, [b.tobytes() for layer in model.layers for b in layer.buffers.values()], model.network.stages
+    return params, [b.tobytes() for layer in model.layers for b in layer.buffers.values()], model.network.segments
 
 
 @pytest.mark.parametrize("own", [False, True])
@@ -236,7 +236,7 @@ def test_nothing_changes(own, frozen):
         raise KeyError("no loss")
 
     with pytest.raises(KeyError):
-        routes(model, ways(model.layers)["2.1"], 2, Supervised.accept(model, broken, X, y), broken, 2)
+        routes(model, layer_paths(model.layers)["2.1"], 2, LabeledData.from_arrays(model, broken, X, y), broken, 2)
     assert everything(model) == before and all(layer.trainable for layer in model.layers[1:])
     np.testing.assert_array_equal(model.backward(y), other.backward(y))  # of the forward before
     np.testing.assert_array_equal(model.forward(X, training=True), other.forward(X, training=True))  # the same masks

@@ -137,7 +137,7 @@ def written(path, **changes):
     tensors = model.state_dict() | changes.pop("tensors", {})
     tensors = {name: array for name, array in tensors.items() if array is not None}
     safetensors_file.write(
-        path, "model", {k: v for k, v in (model.recipe() | changes).items() if v is not None}, tensors
+        path, "model", {k: v for k, v in (model.get_config() | changes).items() if v is not None}, tensors
     )
 
 

@@ -1,4 +1,4 @@
-"""Recipes: objects as JSON and back, by names that somebody has to give."""
+"""ObjectCodec: objects as JSON and back, by names that somebody has to give."""
 
 import json
 import pathlib
@@ -9,7 +9,7 @@ import pytest
 from minidl import Layer
 from minidl.initializers import damped_he_uniform, zeros
 from minidl.layers import Dense, ReLU
-from minidl.saving.object_codec import MOST, Recipes, check_names, checked_custom, decode
+from minidl.saving.object_codec import MOST, ObjectCodec, check_names, checked_custom, decode
 
 
 def ours_function():
@@ -42,7 +42,7 @@ CUSTOM = {"Mine": Mine, "Holder": Holder, "my_loss": my_loss}
 
 
 def there_and_back(value):
-    return decode(json.loads(json.dumps(Recipes(OURS).encode(value, "value"))), OURS, CUSTOM)
+    return decode(json.loads(json.dumps(ObjectCodec(OURS).encode(value, "value"))), OURS, CUSTOM)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_objects_and_functions():
 
 def test_a_users_class_never_loads_as_ours_nor_ours_as_his():
     mine = type("Dense", (Mine,), {"__init__": Mine.__init__})
-    recipe = Recipes(OURS).encode([mine(), Dense(2)], "value")
+    recipe = ObjectCodec(OURS).encode([mine(), Dense(2)], "value")
     with pytest.raises(ValueError, match=r"custom_objects={'Dense': Dense}"):
         decode(recipe, OURS, {})
     first, second = decode(recipe, OURS, {"Dense": mine})
@@ -74,7 +74,7 @@ def test_a_users_class_never_loads_as_ours_nor_ours_as_his():
 
 def test_two_classes_of_one_name_are_refused():
     other = type("Mine", (Mine,), {"__init__": Mine.__init__})
-    recipes = Recipes({})
+    recipes = ObjectCodec({})
     recipes.encode(Mine(), "layer 0")
     recipes.encode(Mine(), "layer 1")
     with pytest.raises(ValueError, match="layer 2: cannot be saved: expected one 'Mine', got two"):
@@ -121,21 +121,21 @@ class Star:
 )
 def test_what_cannot_be_saved_is_named(value, said):
     if said is None:  # a function is its name, whatever it does
-        assert Recipes({}).encode(value, "layer") == {"custom": "open"}
+        assert ObjectCodec({}).encode(value, "layer") == {"custom": "open"}
         return
     with pytest.raises(TypeError, match=f"layer.*{said}"):
-        Recipes({}).encode(value, "layer")
+        ObjectCodec({}).encode(value, "layer")
 
 
 def test_a_layer_that_holds_itself_is_refused():
     layer = Mine([])
     layer.what.append(layer)
     with pytest.raises(TypeError, match="nested at most"):
-        Recipes({}).encode(layer, "layer")
+        ObjectCodec({}).encode(layer, "layer")
 
 
 def test_missing_names_are_told_together():
-    recipe = Recipes(OURS).encode([Mine(Holder(my_loss))], "value")
+    recipe = ObjectCodec(OURS).encode([Mine(Holder(my_loss))], "value")
     with pytest.raises(ValueError, match=r"custom_objects={'Holder': Holder, 'Mine': Mine, 'my_loss': my_loss}"):
         decode(recipe, OURS, {})
     with pytest.raises(TypeError, match="expected the class Mine, got <function"):

@@ -12,8 +12,8 @@ from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 from minidl.training.diagnosis import Rerun
-from minidl.training.steps import Batches, make_steps
-from minidl.utils.data import Examples
+from minidl.training.steps import StepBatches, make_steps
+from minidl.utils.data import ArraySource
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(45, 1, 8, 8)).astype("float32"), RNG.integers(0, 3, 45)
@@ -263,13 +263,13 @@ def test_the_second_run_has_the_bits_of_the_first(weighted, dtype):
     weights = RNG.uniform(0.5, 2, 45).astype(dtype) if weighted else None
     rows = RNG.permutation(45)[: 2 * n]
     arrays = [np.zeros(1, np.int64), np.empty(2 * n, dtype), np.empty((2 * n, 3), dtype)]
-    batch = Batches(Examples(X, (1, 8, 8), dtype), Y, weights, rows, rows, n, n, lambda step: 0.0, *arrays)
+    batch = StepBatches(ArraySource(X, (1, 8, 8), dtype), Y, weights, rows, rows, n, n, lambda step: 0.0, *arrays)
     assert make_steps(model, softmax_cross_entropy, SGD(0.0), 0).run(batch, None) == 2
-    batch.count[0] = 1
+    batch.step_counter[0] = 1
     rerun = Rerun(model.network, softmax_cross_entropy, batch, 1, 0, 0, None)
     assert rerun.finding() is None
     assert rerun.inputs[-1].tobytes() == batch.scores[n:].tobytes()
-    grads = rerun.parameters.grads / rerun.parameters.grads.dtype.type(batch.totals()[1])
+    grads = rerun.parameters.grads / rerun.parameters.grads.dtype.type(batch.total_weights()[1])
     assert grads.tobytes() == model.network.parameters.grads.tobytes()
 
 

@@ -26,7 +26,7 @@ def trainer_of(shape=SHAPE):
 
 
 def kept(trainer):
-    return trainer.kept.sample(trainer.task)
+    return trainer.kept.sample(trainer.sample_key)
 
 
 def numbers(trainer):

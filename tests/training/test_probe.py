@@ -137,7 +137,7 @@ def test_a_unit_is_off_if_it_is_for_every_example_of_every_batch():
     trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(200), ReLU(), Dense(10)], SGD(0.1))
     trainer.model.params["2.bias"].value[:] = -1.5
     trainer.fit(X, Y, verbose=0)
-    off = trainer.model[:4].predict(trainer.kept.sample(trainer.task).X) == 0
+    off = trainer.model[:4].predict(trainer.kept.sample(trainer.sample_key).X) == 0
     seen = _probe(trainer, None, None).seen[3]
     assert np.array_equal(seen.off, off.all(axis=0))
     assert 0 < off.all(axis=0).mean() < np.mean([part.all(axis=0).mean() for part in np.array_split(off, 3)])
@@ -147,7 +147,7 @@ def test_a_unit_is_off_if_it_is_for_every_example_of_every_batch():
 def test_all_examples_are_seen_before_the_step():
     trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(16), ReLU(), Dense(10)], SGD(5.0))
     trainer.train_batch(X, Y, sample_weight=1.0 + Y)
-    sample = trainer.kept.sample(trainer.task)
+    sample = trainer.kept.sample(trainer.sample_key)
     probe = _probe(trainer, None, None)
     expected = trainer.evaluate(sample.X, sample.y, sample.weights)["loss"]
     assert probe.mean_loss == pytest.approx(expected) == probe.inferred
@@ -192,7 +192,7 @@ def state(trainer):
         {name: array.tobytes() for name, array in trainer.model.state_dict().items()},
         network.parameters.grads.tobytes(),
         {name: np.asarray(array).tobytes() for name, array in {**memory, **own}.items()},
-        (trainer.step, trainer.epoch, trainer.should_stop, trainer.late, repr(trainer.optimizer.lr)),
+        (trainer.step, trainer.epoch, trainer.should_stop, trainer.skipped_steps, repr(trainer.optimizer.lr)),
         {name: values for name, values in trainer.history.items() if "_per_" not in name},
         np.random.get_state()[1].tobytes(),  # noqa: NPY002
     )

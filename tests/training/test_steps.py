@@ -13,7 +13,7 @@ from minidl.initializers import ones, zeros
 from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
-from minidl.training.steps import FusedSteps, StagedSteps, make_steps
+from minidl.training.steps import FusedSteps, SegmentedSteps, make_steps
 from minidl.utils.data import fingerprint
 
 RNG = np.random.default_rng(0)
@@ -74,7 +74,7 @@ def test_which_steps_are_made():
     fused = make_steps(model, softmax_cross_entropy, SGD(0.1), 0)
     assert type(fused) is FusedSteps
     for loss, optimizer in ((wrapped_loss, SGD(0.1)), (softmax_cross_entropy, Plain(0.1))):
-        assert type(make_steps(model, loss, optimizer, 0)) is StagedSteps
+        assert type(make_steps(model, loss, optimizer, 0)) is SegmentedSteps
 
 
 @pytest.mark.parametrize("weighted", [False, True])

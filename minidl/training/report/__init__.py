@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from minidl.training.base_trainer import Learner
-from minidl.training.labeled_data import Supervised
+from minidl.training.base_trainer import BaseTrainer
+from minidl.training.labeled_data import LabeledData
 from minidl.training.report import curves, symptoms
 from minidl.training.report.findings import Findings
 from minidl.training.report.probe import Probe
@@ -21,7 +21,7 @@ SYMPTOMS = (
 )  # fmt: skip
 
 
-def report(learner: Learner, X: Any, y: Any) -> Findings:
+def report(learner: BaseTrainer, X: Any, y: Any) -> Findings:
     """The findings of `Trainer.report`, printed."""
     learner.check_between_steps("report")
     if learner.model.network is None:
@@ -37,18 +37,18 @@ def report(learner: Learner, X: Any, y: Any) -> Findings:
     return found
 
 
-def _probe(learner: Learner, X: Any, y: Any) -> Probe:
+def _probe(learner: BaseTrainer, X: Any, y: Any) -> Probe:
     """A probe with the examples given, or with those that were kept."""
     if X is not None:
-        data = Supervised.accept(learner.model, learner.loss, X, y)
-        if not len(data.used):
+        data = LabeledData.from_arrays(learner.model, learner.loss, X, y)
+        if not len(data.active_rows):
             raise ValueError("X: expected at least one example, got none")
-        chosen = np.sort(np.random.default_rng(learner.seed).permutation(len(data.used))[:MOST])
-        sample = Sample(data.examples.copy(chosen), data.targets[chosen], None, None, MOST)
+        chosen = np.sort(np.random.default_rng(learner.seed).permutation(len(data.active_rows))[:MOST])
+        sample = Sample(data.examples.gather_copy(chosen), data.targets[chosen], None, None, MOST)
     else:
-        kept = learner.kept.sample(learner.task)
+        kept = learner.kept.sample(learner.sample_key)
         if kept is None:
             raise ValueError("report: expected a fit or a train_batch before it, or examples: report(X, y)")
         sample = kept
-    data = Supervised.accept(learner.model, learner.loss, sample.X, sample.y, sample.weights)
+    data = LabeledData.from_arrays(learner.model, learner.loss, sample.X, sample.y, sample.weights)
     return Probe(learner, data, sample.size, sample.batches)

@@ -17,7 +17,7 @@ Doubles = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Guessing:
+class Baseline:
     """The loss of one answer for all examples, that their mean suggests, and the loss of right answers."""
 
     guess: float
@@ -33,7 +33,7 @@ class Guessing:
         return (self.guess - loss) / self.span
 
 
-def guessing(loss: Loss, targets: Array, weights: Doubles | None, shape: tuple[int, ...]) -> Guessing | None:
+def guessing(loss: Loss, targets: Array, weights: Doubles | None, shape: tuple[int, ...]) -> Baseline | None:
     """That of targets as `loss` takes them, for outputs of this shape.
 
     None: of a loss of a user's, or where all targets are one.
@@ -46,7 +46,7 @@ def guessing(loss: Loss, targets: Array, weights: Doubles | None, shape: tuple[i
         float(np.average(checked_loss(loss, _scores(loss, numbers), targets)[0], weights=weights))
         for numbers in (np.broadcast_to(mean, wanted.shape), wanted)
     )
-    return Guessing(guess, right) if guess - right > TINY * abs(guess) else None
+    return Baseline(guess, right) if guess - right > TINY * abs(guess) else None
 
 
 def _wanted(loss: Loss, targets: Array, shape: tuple[int, ...]) -> Doubles:

@@ -20,10 +20,10 @@ Series = NDArray[np.float64]
 
 def stuck_loss(probe: Probe) -> Iterator[Finding]:
     """A loss that is no better than that of guessing, and does not fall."""
-    if probe.guessing is None or not _knows_nothing(probe) or next(unscaled_targets(probe), None) is not None:
+    if probe.baseline is None or not _knows_nothing(probe) or next(unscaled_targets(probe), None) is not None:
         return
     (losses,) = _series(probe, "loss")
-    if len(losses) > 1 and losses[(len(losses) - 1) // 2] - losses[-1] > thresholds.FALLING * probe.guessing.span:
+    if len(losses) > 1 and losses[(len(losses) - 1) // 2] - losses[-1] > thresholds.FALLING * probe.baseline.span:
         return
     told = f"the loss is {probe.mean_loss:.3g} after {probe.learner.step} steps, expected well below that of guessing"
     broken = probe.learned < -1 or any(  # much worse than any beginning
@@ -33,7 +33,7 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
     if not broken:
         advice = f"try another lr (now {probe.rate:.3g}), a larger one first"
     advice += ", and see that X and y belong together"
-    yield Finding("stuck loss", "", probe.mean_loss, f"{told}, {probe.guessing.guess:.3g}: {advice}")
+    yield Finding("stuck loss", "", probe.mean_loss, f"{told}, {probe.baseline.guess:.3g}: {advice}")
 
 
 def unscaled_targets(probe: Probe) -> Iterator[Finding]:
@@ -50,10 +50,10 @@ def unscaled_targets(probe: Probe) -> Iterator[Finding]:
 def diverging_loss(probe: Probe) -> Iterator[Finding]:
     """A training loss that was much lower before."""
     (losses,) = _series(probe, "loss")
-    if probe.guessing is None or len(losses) < 2 or _oscillates(losses, probe.guessing.span):
+    if probe.baseline is None or len(losses) < 2 or _oscillates(losses, probe.baseline.span):
         return
     best, last = int(losses.argmin()), len(losses) - 1
-    if (rise := float(losses[last] - losses[best])) > thresholds.JUMP * probe.guessing.span:
+    if (rise := float(losses[last] - losses[best])) > thresholds.JUMP * probe.baseline.span:
         told = f"the training loss rose from {losses[best]:.3g} in epoch {best} to {losses[last]:.3g} in epoch {last}"
         advice = f"begin anew with a smaller lr than {probe.rate:.3g}, or with clip_norm=1.0"
         yield Finding("diverging loss", "", rise, f"{told}, expected a loss that falls: {advice}")
@@ -62,10 +62,10 @@ def diverging_loss(probe: Probe) -> Iterator[Finding]:
 def oscillating_loss(probe: Probe) -> Iterator[Finding]:
     """A training loss that goes up and down."""
     losses = _series(probe, "loss")[0][-thresholds.JUMPING :]
-    if probe.guessing is not None and _oscillates(losses, probe.guessing.span):
+    if probe.baseline is not None and _oscillates(losses, probe.baseline.span):
         rises = _rises(losses)
         told = f"in the last {len(losses)} epochs the training loss rose {(rises > 0).sum()} times, by "
-        told += f"{rises.sum():.3g} altogether, expected at most {thresholds.JUMPS * probe.guessing.span:.3g}"
+        told += f"{rises.sum():.3g} altogether, expected at most {thresholds.JUMPS * probe.baseline.span:.3g}"
         advice = f"try a smaller lr than {probe.rate:.3g}, one that decays (minidl.schedules), or larger batches"
         yield Finding("oscillating loss", "", float(rises.sum()), f"{told}: {advice}")
 
@@ -74,9 +74,9 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
     """A validation that is much worse than training, in accuracy or else in loss."""
     losses, validation = _series(probe, "loss", "val_loss")
     right, val_right = _series(probe, "accuracy", "val_accuracy")
-    if probe.guessing is None or len(losses) < thresholds.LEAST_EPOCHS or not _is_apart(probe, validation):
+    if probe.baseline is None or len(losses) < thresholds.LEAST_EPOCHS or not _is_apart(probe, validation):
         return
-    most = thresholds.GAP * probe.guessing.span
+    most = thresholds.GAP * probe.baseline.span
     advice = "get more data, augment it (RandomShift, RandomFlip), add Dropout or weight_decay, or take a smaller model"
     for what, train, held, gaps, limit in (
         ("accuracy", right, val_right, right - val_right, thresholds.ACCURACY_GAP),
@@ -93,7 +93,7 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
     """A validation loss that has been rising since its best epoch, while training went on falling."""
     losses, validation = _series(probe, "loss", "val_loss")
     if (
-        probe.guessing is None or len(losses) < thresholds.LEAST_EPOCHS or probe.learner.should_stop
+        probe.baseline is None or len(losses) < thresholds.LEAST_EPOCHS or probe.learner.should_stop
     ):  # stopped early: all is well
         return
     if not _is_apart(probe, validation):
@@ -101,7 +101,7 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
     best = int(validation.argmin())
     rise = float(validation[-thresholds.LAST :].min() - validation[best])
     lasts = best < len(losses) - thresholds.LAST and losses[-1] < losses[best]
-    if lasts and rise > thresholds.RISE * probe.guessing.span:
+    if lasts and rise > thresholds.RISE * probe.baseline.span:
         told = f"val_loss was {validation[best]:.3g} in epoch {best} and has risen to {validation[-1]:.3g}, while the "
         told += f"training loss fell from {losses[best]:.3g} to {losses[-1]:.3g}, expected both to fall"
         advice = "the model learns its examples by heart; callbacks=[EarlyStopping(patience=5)] keeps the best epoch"
@@ -115,7 +115,7 @@ def _knows_nothing(probe: Probe) -> bool:
 
 def _is_apart(probe: Probe, validation: Series) -> bool:
     """Whether training examples are better than the validation's when both are looked at in inference."""
-    span = 0.0 if probe.guessing is None else probe.guessing.span
+    span = 0.0 if probe.baseline is None else probe.baseline.span
     return bool(validation[-1] - probe.inferred > thresholds.INFERRED_GAP * span)
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.engine.network import Network, stage_of
-from minidl.engine.stages import Stage, trains
+from minidl.engine.network import Network, segment_of
+from minidl.engine.segments import Segment, trains
 from minidl.layers import ELU, GELU, Hardswish, ReLU, Sigmoid, SiLU, Tanh
 from minidl.layers.base import Layer
-from minidl.layers.container import ADD, CONCAT, Container, met
+from minidl.layers.container import ADD, CONCAT, Container, join_outputs
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
@@ -104,7 +104,7 @@ class Call:
 class Leaf:
     """A layer as a stage of its own that is looked at."""
 
-    def __init__(self, stage: Stage, seen: Seen) -> None:
+    def __init__(self, stage: Segment, seen: Seen) -> None:
         self.stage, self.seen, self.trains = stage, seen, stage.trains
 
     def forward(self, x: Array, call: Call) -> tuple[Array, Any]:
@@ -150,20 +150,20 @@ class Fork:
 
     def __init__(self, container: Container, ways: list[Chain]) -> None:
         self.container, self.ways, self.trains = container, ways, any(way.trains for way in ways)
-        ends = [way[-1].out_shape if way else container.in_shape for way in container.ways().values()]
+        ends = [way[-1].out_shape if way else container.in_shape for way in container.named_branches().values()]
         self.cuts = np.cumsum([shape[0] for shape in ends])[:-1]
 
     def forward(self, x: Array, call: Call) -> tuple[Array, Any]:
         """As Leaf.forward."""
         found = [way.forward(x, call) for way in self.ways]
-        return met(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
+        return join_outputs(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
 
     def backward(self, tape: Any, dy: Array, want_dx: bool) -> Array | None:
         """As Leaf.backward; the gradients of the branches are added up."""
         concat = self.container.join == CONCAT
         shares = np.split(dy, self.cuts, axis=1) if concat else [dy] * len(self.ways)
         found = [way.backward(kept, share, want_dx) for way, kept, share in zip(self.ways, tape, shares, strict=True)]
-        return met(ADD, [dx for dx in found if dx is not None]) if want_dx else None
+        return join_outputs(ADD, [dx for dx in found if dx is not None]) if want_dx else None
 
 
 def watched(network: Network) -> tuple[Chain, list[Seen]]:
@@ -180,8 +180,8 @@ def _chain(
     for layer, name in zip(layers, names, strict=True):
         if isinstance(layer, Container):
             ways = [
-                _chain(network, way, [f"{name}: {place}" for place in layer.places(branch)], data, found)
-                for branch, way in layer.ways().items()
+                _chain(network, way, [f"{name}: {place}" for place in layer.child_names(branch)], data, found)
+                for branch, way in layer.named_branches().items()
             ]
             parts.append(Fork(layer, [way for way, _ in ways]))
             data = all(still for _, still in ways)
@@ -190,5 +190,5 @@ def _chain(
         seen.reads_data = data and bool(seen.weights)
         data = data and not layer.params and not layer.buffers
         found.append(seen)
-        parts.append(Leaf(stage_of(layer, name, network.parameters, network.trained), seen))
+        parts.append(Leaf(segment_of(layer, name, network.parameters, network.trained), seen))
     return Chain(parts), data

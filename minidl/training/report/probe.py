@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.engine.eval_copy import twins
-from minidl.engine.flat_parameters import Parameters
+from minidl.engine.eval_copy import copy_layers
+from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.network import Network
 from minidl.losses import checked_loss
 from minidl.optimizers.base import rate_at
-from minidl.training.base_trainer import Learner
-from minidl.training.labeled_data import Supervised
+from minidl.training.base_trainer import BaseTrainer
+from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example_steps import clip_factors
-from minidl.training.report.baseline import Guessing, guessing
+from minidl.training.report.baseline import Baseline, guessing
 from minidl.training.report.instrument import Call, watched
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
@@ -37,18 +37,18 @@ class Probe:
     layer, loss or optimizer raises, and TypeError for one that cannot be copied.
     """
 
-    def __init__(self, learner: Learner, data: Supervised, size: int, batches: Index | None) -> None:
+    def __init__(self, learner: BaseTrainer, data: LabeledData, size: int, batches: Index | None) -> None:
         network = learner.model.network
         assert network is not None
-        learner.check_batch(len(data.used))
+        learner.check_batch(len(data.active_rows))
         update, optimizer, loss = learner.steps().update, learner.optimizer, learner.loss
         methods = [one for one in (loss, getattr(optimizer, "lr", None)) if inspect.ismethod(one)]  # of anything
         try:
-            layers, self.optimizer, self.loss = twins(network.layers, optimizer, loss, shared=methods)
+            layers, self.optimizer, self.loss = copy_layers(network.layers, optimizer, loss, shared=methods)
         except Exception as error:
             raise TypeError(f"report: expected layers, loss and optimizer that can be copied: {error}") from error
         self.learner, self.data, self.batches = learner, data, batches
-        self.network = Network(layers, network.names, Parameters(layers, network.dtype))
+        self.network = Network(layers, network.names, FlatParameters(layers, network.dtype))
         self.update = None
         if update is not None:
             self.update = self.optimizer.update(self.network.parameters.values.size, network.dtype)
@@ -57,13 +57,13 @@ class Probe:
                 array[...] = update.state[name]
         self.chain, self.seen = watched(self.network)
         self.rate, self.largest_rate = self._rates()
-        self.losses: NDArray[np.float64] = np.empty(len(data.used))
-        self.scores = np.empty((len(data.used), *learner.model.output_shape), network.dtype)
+        self.losses: NDArray[np.float64] = np.empty(len(data.active_rows))
+        self.scores = np.empty((len(data.active_rows), *learner.model.output_shape), network.dtype)
         self.finite = True  # the gradients of the step
         with np.errstate(all="ignore"):  # what is not finite is told
             self.inferred = self._inferred()
             self._run(size)
-            self.guessing = self._guessing()
+            self.baseline = self._guessing()
 
     # ---- what came of it
 
@@ -75,22 +75,22 @@ class Probe:
     @property
     def mean_loss(self) -> float:
         """Their loss, as training has it."""
-        return self.data.mean(self.losses, self.data.used)
+        return self.data.mean(self.losses, self.data.active_rows)
 
     @property
     def learned(self) -> float:
         """How far their loss is from guessing, 0, to right answers, 1; NaN: nobody knows."""
-        return math.nan if self.guessing is None else self.guessing.learned(self.mean_loss)
+        return math.nan if self.baseline is None else self.baseline.learned(self.mean_loss)
 
     @property
     def targets(self) -> Array:
         """Their targets."""
-        return self.data.targets[self.data.used]
+        return self.data.targets[self.data.active_rows]
 
     @property
     def weights(self) -> NDArray[np.float64]:
         """Their weights."""
-        used = self.data.used
+        used = self.data.active_rows
         return np.ones(len(used)) if self.data.weights is None else self.data.weights[used]
 
     @property
@@ -118,10 +118,10 @@ class Probe:
 
     def _inferred(self) -> float:
         """The loss of the examples in inference, as a validation has it: without dropout, with running statistics."""
-        x = self.data.examples.copy(self.data.used).reshape(-1, *self.network.layers[0].in_shape)
+        x = self.data.examples.gather_copy(self.data.active_rows).reshape(-1, *self.network.layers[0].in_shape)
         parts = np.array_split(x, -(-len(x) // MOST_BATCH))
         scores = np.concatenate([self.network.predict(part, self.learner.num_threads) for part in parts])
-        return self.data.mean(checked_loss(self.loss, scores, self.targets)[0], self.data.used)
+        return self.data.mean(checked_loss(self.loss, scores, self.targets)[0], self.data.active_rows)
 
     def _run(self, size: int) -> None:
         """Looks at all examples, batch by batch; the last batch then makes a step."""
@@ -136,8 +136,8 @@ class Probe:
 
     def _batch(self, places: Index) -> tuple[Any, Array]:
         """Forward and loss of a batch: what backward needs, and the gradient of the scores."""
-        rows, learner = self.data.used[places], self.learner
-        x = self.data.examples.copy(rows).reshape(len(rows), *self.network.layers[0].in_shape)
+        rows, learner = self.data.active_rows[places], self.learner
+        x = self.data.examples.gather_copy(rows).reshape(len(rows), *self.network.layers[0].in_shape)
         self.scores[places], tape = self.chain.forward(x, Call(learner.num_threads, learner.seed, learner.step, rows))
         self.losses[places], dscores = checked_loss(self.loss, self.scores[places], self.data.targets[rows])
         return tape, dscores
@@ -147,7 +147,7 @@ class Probe:
         learner, weights = self.learner, self.weights[places]
         if learner.per_example_clip_norm is None:
             return weights
-        batch = learner.batches(self.data, self.data.used[places], len(places))
+        batch = learner.batches(self.data, self.data.active_rows[places], len(places))
         most, seed = learner.per_example_clip_norm, learner.seed
         return weights * clip_factors(self.network, self.loss, batch, most, seed, learner.num_threads)
 
@@ -165,28 +165,28 @@ class Probe:
         before = [[weight.copy() for weight in seen.weights] for seen in self.seen]
         self._apply()
         for seen, old in zip(self.seen, before, strict=True):
-            moves = seen.learns and self.network.trained[id(seen.layer)].rate > 0
+            moves = seen.learns and self.network.trained[id(seen.layer)].lr_scale > 0
             if moves and old and (length := _norm(old)) > 0:
                 seen.update = _norm([new - was for new, was in zip(seen.weights, old, strict=True)]) / length
 
     def _apply(self) -> None:
         network, parameters = self.network, self.network.parameters
         if self.update is not None:
-            late = dict(zip(map(id, network.leaves), self.learner.late, strict=True))
-            trained = {key: replace(how, late=late.get(key, 0)) for key, how in network.trained.items()}
+            skipped = dict(zip(map(id, network.leaves), self.learner.skipped_steps, strict=True))
+            trained = {key: replace(how, skipped_steps=skipped.get(key, 0)) for key, how in network.trained.items()}
             ranges = network.ranges(trained)
             self.update.apply(parameters.values, parameters.grads, self.largest_rate, None, ranges)
         else:
             params = {f"{i}.{name}": p for i, layer in enumerate(network.layers) for name, p in layer.params.items()}
             self.optimizer.step(network.trained_params(params), self.largest_rate)
 
-    def _guessing(self) -> Guessing | None:
+    def _guessing(self) -> Baseline | None:
         ours = guessing(self.loss, self.targets, self.weights, self.learner.model.output_shape)
         if ours is not None or hasattr(self.loss, "op"):
             return ours
         constant = np.broadcast_to(self.scores.mean(axis=0), self.scores.shape)  # of a loss that nobody knows
         guess = float(np.average(checked_loss(self.loss, constant.copy(), self.targets)[0], weights=self.weights))
-        return Guessing(guess, 0.0) if guess > 0 else None
+        return Baseline(guess, 0.0) if guess > 0 else None
 
 
 def _norm(arrays: Sequence[Array]) -> float:

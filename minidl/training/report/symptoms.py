@@ -116,7 +116,11 @@ def inputs(probe: Probe) -> Iterator[Finding]:
 def channels_last(probe: Probe) -> Iterator[Finding]:
     """Images whose channels are taken for their width."""
     model = probe.learner.model
-    name = channel_order.first_look(layer_list.named(model.layers)) if channel_order.last(model.input_shape) else None
+    name = (
+        channel_order.first_look(layer_list.named_layers(model.layers))
+        if channel_order.last(model.input_shape)
+        else None
+    )
     if name is not None:
         yield Finding("channels last", name, float(model.input_shape[-1]), channel_order.advice(model.input_shape))
 

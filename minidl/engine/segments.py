@@ -8,23 +8,23 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minidl.engine.flat_parameters import Parameters
+from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.lowering import plan_of
-from minidl.engine.param_groups import Training
+from minidl.engine.param_groups import ParamGroup
 from minidl.layers.base import Layer
 from minidl.utils.arrays import Array, as_array
 from minidl.utils.data import Index
 from minidl.utils.validation import Shape
 
-Trainings = Mapping[int, Training]  # by the id of a layer
+ParamGroups = Mapping[int, ParamGroup]  # by the id of a layer
 
 
-def trains(layers: Sequence[Layer], trained: Trainings) -> bool:
+def trains(layers: Sequence[Layer], trained: ParamGroups) -> bool:
     """Whether a step changes a parameter of these layers."""
     return any(leaf.params and not trained[id(leaf)].frozen for layer in layers for leaf in layer.leaves())
 
 
-class Stage(Protocol):
+class Segment(Protocol):
     """A part of a network. in_shape, out_shape: without the batch axis; trains: whether steps change anything in it."""
 
     in_shape: Shape
@@ -46,10 +46,10 @@ class Stage(Protocol):
         """Gives back the memory of what forward kept."""
 
 
-class NativeStage:
+class NativeSegment:
     """Layers with kernels: one plan, run inside one parallel region."""
 
-    def __init__(self, layers: Sequence[Layer], parameters: Parameters, trained: Trainings) -> None:
+    def __init__(self, layers: Sequence[Layer], parameters: FlatParameters, trained: ParamGroups) -> None:
         self.layers = list(layers)
         self.in_shape, self.out_shape = layers[0].in_shape, layers[-1].out_shape
         self.trains = trains(layers, trained)
@@ -92,10 +92,10 @@ class NativeStage:
         return np.empty((len(dy), *self.in_shape), self.plan.dtype) if wanted else None
 
 
-class NumpyStage:
+class NumpySegment:
     """One layer in NumPy. What it returns is checked, so that an error names the layer and not the next one."""
 
-    def __init__(self, layer: Layer, name: str, trained: Trainings) -> None:
+    def __init__(self, layer: Layer, name: str, trained: ParamGroups) -> None:
         self.layer, self.layers, self.name = layer, [layer], name
         self.in_shape, self.out_shape = layer.in_shape, layer.out_shape
         self.trains, self.frozen = trains([layer], trained), trained[id(layer)].frozen

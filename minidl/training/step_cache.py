@@ -1,0 +1,94 @@
+"""StepCache: the steps of a trainer, made again when something that they depend on was exchanged or frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from minidl.engine.network import Network
+from minidl.engine.segments import ParamGroups
+from minidl.losses import Loss
+from minidl.sequential import Sequential
+from minidl.training.per_example_steps import ClippedSteps
+from minidl.training.steps import Steps, make_steps
+from minidl.utils.validation import check_count
+from minidl_c.optimizers.update import Update
+
+
+@dataclass(frozen=True, eq=False)
+class StepKey:
+    """What steps are made of. Two keys are the same if all their parts are the same objects."""
+
+    network: Network
+    optimizer: Any
+    loss: Loss
+    groups: ParamGroups
+    in_parts: bool  # whether steps see their micro-batches one by one
+    per_example_clip_norm: float | None
+
+    def is_same(self, other: StepKey | None) -> bool:
+        """Whether steps made of this key serve the other."""
+        return other is not None and all(a is b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
+
+    def has_same_state(self, other: StepKey | None) -> bool:
+        """Whether what the optimizer remembers goes on."""
+        return other is not None and self.network is other.network and self.optimizer is other.optimizer
+
+
+class StepCache:
+    """Keeps the steps made last, and counts for each layer the optimizer steps that were made while it was frozen."""
+
+    def __init__(self) -> None:
+        self._steps: Steps | ClippedSteps | None = None
+        self._key: StepKey | None = None
+        self._skipped: dict[int, int] = {}  # by the id of a layer
+        self._counted = 0  # the optimizer's steps that are in there
+
+    def get(self, model: Sequential, key: StepKey, seed: int) -> Steps | ClippedSteps:
+        """Returns the steps of this key."""
+        if self._steps is None or not key.is_same(self._key):
+            update = None
+            if self._steps is not None and key.has_same_state(self._key):
+                self._count_skipped()
+                update = self._steps.update
+            else:
+                self._skipped, self._counted = {}, 0
+            self._make(model, key, seed, update)
+        assert self._steps is not None
+        self._steps.seed = seed
+        return self._steps
+
+    def skipped_steps(self, leaves: Sequence[Any]) -> list[int]:
+        """Returns for each of these layers the number of optimizer steps that were made while it was frozen."""
+        self._count_skipped()
+        return [self._skipped.get(id(leaf), 0) for leaf in leaves]
+
+    def set_skipped_steps(self, model: Sequential, seed: int, leaves: Sequence[Any], skipped: list[int]) -> None:
+        """Sets what `skipped_steps` returned elsewhere; raises TypeError or ValueError for other lists."""
+        assert self._steps is not None and self._key is not None
+        name, update = "skipped_steps", self._steps.update
+        most = 0 if update is None else update.steps
+        is_list = isinstance(skipped, list) and len(skipped) == len(leaves)
+        if not is_list or any(check_count(name, n) > most for n in skipped):
+            expected = f"expected for each of {len(leaves)} layers at most {most} steps"
+            raise ValueError(f"{name}: {expected}, got {skipped!r:.100}")
+        self._skipped, self._counted = {id(leaf): n for leaf, n in zip(leaves, skipped, strict=True)}, most
+        self._make(model, self._key, seed, update)
+
+    def _make(self, model: Sequential, key: StepKey, seed: int, update: Update | None) -> None:
+        """Makes the steps; update: what the optimizer remembers, whatever is frozen now."""
+        groups = {i: replace(group, skipped_steps=self._skipped.get(i, 0)) for i, group in key.groups.items()}
+        steps: Any = make_steps(model, key.loss, key.optimizer, seed, update, key.in_parts, groups)
+        if key.per_example_clip_norm is not None:
+            steps = ClippedSteps(steps, key.network, key.loss, key.per_example_clip_norm)
+        self._steps, self._key = steps, key
+
+    def _count_skipped(self) -> None:
+        """Counts steps for layers that were frozen: the optimizer's formulas do not know them."""
+        if self._steps is None or self._key is None or (update := self._steps.update) is None:
+            return
+        for leaf in self._key.network.leaves:
+            if self._key.groups[id(leaf)].frozen:
+                self._skipped[id(leaf)] = self._skipped.get(id(leaf), 0) + update.steps - self._counted
+        self._counted = update.steps

@@ -4,7 +4,7 @@ from libc.string cimport memset
 from numpy import random, zeros
 from posix.time cimport CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME_ID, clock_gettime, clockid_t, timespec
 
-from minidl_c.op cimport LANES, Op, aligned, op, tile, whole
+from minidl_c.op cimport LANES, Op, aligned, batch_view, op, tile
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
@@ -90,24 +90,24 @@ cdef class TiledOp:
     """
     cdef Op source
     cdef tile t
-    cdef whole w
+    cdef batch_view w
     cdef Py_ssize_t starts[17]
     cdef list kept
     cdef void (*one_tile)(const op *, const tile *) noexcept nogil
-    cdef void (*rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
+    cdef void (*rows)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
 
     def __init__(self, Op source not None, str direction, Py_ssize_t tiles=1):
         cdef const op *o = &source.c
         self.source, self.kept = source, []
         self.one_tile, self.rows = o.forward_tile, NULL
         if direction == "ReLU forward":
-            self.one_tile = o.relu_forward_tile
+            self.one_tile = o.fusion.forward_tile
         elif direction == "ReLU backward":
-            self.one_tile = o.relu_backward_tile
+            self.one_tile = o.fusion.backward_tile
         elif direction != "forward":
             self.one_tile = o.backward_tile
         if direction == "rows":
-            self.rows = o.backward_rows
+            self.rows = o.reduce.backward
         if direction not in DIRECTIONS or self.one_tile == NULL or direction == "rows" and self.rows == NULL:
             raise ValueError(f"{type(source).__name__}: has no {direction}")
         self.fill(o, direction != "backward without dx", tiles)
@@ -115,21 +115,21 @@ cdef class TiledOp:
     cdef int fill(self, const op *o, bint want_dx, Py_ssize_t tiles) except -1:
         """Arrays for the op, and what its forward leaves in them."""
         cdef tile *t = &self.t
-        cdef whole *w = &self.w
+        cdef batch_view *w = &self.w
         cdef Py_ssize_t number = o.real_bytes, row = o.real_bytes * LANES
         memset(t, 0, sizeof(tile))
         memset(w, 0, sizeof(whole))
         t.x, t.y, t.dy = self.numbers(tiles * o.in_size * row), self.room(o.out_size * row), self.numbers(tiles * o.out_size * row)
         t.dx = self.room(o.in_size * row) if want_dx else NULL
-        t.saved, t.scratch = self.numbers(tiles * o.saved), self.room(o.scratch)
-        t.sums = self.room(o.n_lane * row)
-        t.param, t.packed = self.numbers((o.n_param + o.n_state) * number), self.room(o.packed)
+        t.saved, t.scratch = self.numbers(tiles * o.memory.saved), self.room(o.memory.scratch)
+        t.sums = self.room(o.reduce.n_sums * row)
+        t.param, t.packed = self.numbers((o.n_param + o.n_state) * number), self.room(o.memory.packed)
         t.examples, t.parts, t.training = LANES, 1, 1
         w.x, w.dy, w.saved, w.param, w.grad = t.x, t.dy, t.saved, t.param, self.room(o.n_param * number)
-        w.x_tile, w.dy_tile, w.saved_tile = o.in_size * row, o.out_size * row, o.saved
+        w.x_tile, w.dy_tile, w.saved_tile = o.in_size * row, o.out_size * row, o.memory.saved
         w.starts, w.slots = self.starts, find_slots(tiles, self.starts)
         w.tiles, w.examples, w.training = tiles, tiles * LANES, 1
-        if o.prepare != NULL:
+        if o.memory.prepare != NULL:
             o.prepare(o, t.param, <void *> t.packed)
         if self.rows == NULL:
             o.forward_tile(o, t)
@@ -167,6 +167,6 @@ cdef class TiledOp:
 
     cdef inline void run(self) noexcept nogil:
         if self.rows != NULL:
-            self.rows(&self.source.c, &self.w, 0, self.source.c.rows)
+            self.rows(&self.source.c, &self.w, 0, self.source.c.reduce.n_items)
         else:
             self.one_tile(&self.source.c, &self.t)

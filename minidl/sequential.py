@@ -27,7 +27,7 @@ from minidl.utils.arguments import Validated
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource
 from minidl.utils.validation import Shape, check_count, check_input_shape, check_int
-from minidl_c.runtime.usage_guard import Busy
+from minidl_c.runtime.usage_guard import UsageGuard
 
 CHUNK = 1024  # examples that NumPy layers, or data that has to be converted, go through predict with
 
@@ -62,7 +62,7 @@ class Sequential:
         self.layers = layer_list.check_layers(layers)
         self.dtype, self.seed = dtype, seed
         self.network: Network | None = None
-        self.busy = Busy()  # who is at work on the model: it predicts in many threads, and trains in one
+        self.busy = UsageGuard()  # who is at work on the model: it predicts in many threads, and trains in one
         self._manual: ManualPass | None = None
         self._claimed = False  # whether the layers are this model's
         if input_shape is not None:

@@ -30,23 +30,23 @@ cdef int check_plain(object array, str name) except -1:
     return 0
 
 
-cdef class Arguments:
+cdef class ArrayArgs:
     """The arrays of one call. They are held until they are given back: nobody can free or resize them meanwhile."""
 
     def __cinit__(self):
         self.names = ()
 
     def __dealloc__(self):
-        self.give_back()
+        self.release()
 
-    cdef void give_back(self) noexcept:
+    cdef void release(self) noexcept:
         """Lets all of them go."""
         while self.n:
             self.n -= 1
             PyBuffer_Release(&self.views[self.n])
         self.names = ()
 
-    cdef char *take(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, bint write, str name) except? NULL:
+    cdef char *acquire(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, bint write, str name) except? NULL:
         """Where an array of this dtype and size lies: `rows` rows of `width` numbers.
 
         kind None: any that kernels know; rows -1: as many as it has; width -1: of any width. Raises TypeError or ValueError
@@ -79,11 +79,11 @@ cdef class Arguments:
             raise ValueError(f"{name}: expected {rows if rows >= 0 else 'n'} rows of {width}, got shape {array.shape}")
         return <char *> view.buf
 
-    cdef int apart(self) except -1:
+    cdef int check_no_overlap(self) except -1:
         """Raises ValueError if an output shares memory with another argument."""
         return self.apart_from(self)
 
-    cdef int apart_from(self, Arguments other) except -1:
+    cdef int apart_from(self, ArrayArgs other) except -1:
         """Raises ValueError if an output here shares memory with an argument there."""
         cdef int i, k
         cdef const Py_buffer *a
@@ -98,13 +98,13 @@ cdef class Arguments:
 
 cdef list arrays(dict inputs, dict outputs):
     """The arrays behind the typed memoryviews of a kernel's arguments, checked as those of a plan; None stays None."""
-    cdef Arguments taken = Arguments()
+    cdef ArrayArgs taken = ArrayArgs()
     found = []
     for name, view in [*inputs.items(), *outputs.items()]:
         if view is not None:
             check_plain(view.base, name)
             view = asarray(view.base)
-            taken.take(view, None, -1, -1, name in outputs, name)
+            taken.acquire(view, None, -1, -1, name in outputs, name)
         found.append(view)
-    taken.apart()
+    taken.check_no_overlap()
     return found

@@ -1,9 +1,9 @@
-/* op.h: one operation of a plan. A user's op, from a .pyx of his own, is the same struct as ours.
+/* op.h: one operation of a plan. A user's op, from a .pyx outside minidl, is the same struct.
  *
  * An op works on tiles of 16 examples: a value of shape (c, h, w) is an array [c][h][w][16], whose last axis holds the same
- * number of 16 examples. Write a kernel as if for ONE example, with a row of 16 where a number would be; rows never mix
- * lanes. Lanes beyond the batch's end hold zeros in the plan's input and in every gradient, and an op has to keep it so in
- * the gradients it writes; in other values they hold finite numbers (a bias, say) that a sum has to leave out. */
+ * element of 16 examples. Write a kernel as if for ONE example, with a row of 16 where a number would be; the 16 lanes never
+ * mix. Lanes beyond the end of the batch hold zeros in the plan's input and in every gradient, and an op has to keep it so
+ * in the gradients that it writes; in other values they hold finite numbers (a bias, say), which a sum has to leave out. */
 #ifndef MINIDL_OP_H
 #define MINIDL_OP_H
 #include <stddef.h>
@@ -11,101 +11,140 @@
 
 typedef struct op op;
 
-/* What an op gets to compute one tile. Arrays begin on 64 bytes (param on 4 or 8); those it does not have are NULL. */
+/* What an op gets to compute one tile. Arrays begin on 64 bytes (param on 4 or 8); those that it does not have are NULL. */
 typedef struct {
   const void *x, *skip;        /* forward, backward: IN the op's input, and its second input */
-  void *y;                     /* forward: OUT. backward: IN, if the op says READS_Y */
-  const void *dy, *dskip;      /* backward: IN the gradient of y, and of the value named by op.dskip */
-  void *dx;                    /* backward: OUT the gradient of x; NULL when nobody wants it */
+  void *y;                     /* forward: OUT. backward: IN, if the op READS_Y */
+  const void *dy, *dskip;      /* backward: IN the gradient of y, and of the value branch.dskip */
+  void *dx;                    /* backward: OUT the gradient of x; NULL if it is not needed */
   void *saved;                 /* the op's own bytes, from forward to backward of this tile */
   void *scratch;               /* the op's own bytes, for this call only */
-  const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` or rows made of them */
-  void *sums;                  /* ADD sums over this tile; NULL without n_lane. In one direction only: forward for an op with
-                                  forward_rows, else backward. [n_lane][16]: each lane its example's share; zero at every
-                                  tile, so that = does as well. [n_lane], if the op sums the lanes: the slot's so far, so
-                                  += alone does: a lane's sum starts from zero in the op, and add_sum (reduction.h) adds it once */
-  ptrdiff_t apart;             /* numbers of a sum, for an op that sums the lanes: 1, or 16 if it shall not this time */
-  const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the batch's end */
+  const void *param, *packed;  /* IN the op's parameters as they lie in the flat buffer, and what `prepare` or `reduce` made of
+                                  them */
+  void *sums;                  /* ADD sums over this tile; NULL without n_sums. In one direction only: forward for an op with
+                                  reduce.forward, else backward. [n_sums][16]: the share of each lane's example; zero at every
+                                  tile, so that = does as well. [n_sums], if the op sums the lanes: the slot's so far, so only
+                                  += does: a lane's sum starts from zero in the op, and add_sum (reduction.h) adds it once */
+  ptrdiff_t sum_stride;        /* elements between two sums. An op with sums_lanes: 1 if it must add up the lanes, 16 if it
+                                  must leave them separate */
+  const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the end of the batch */
   const void *targets;         /* IN [n_target][16], for the forward of a loss; what backward needs of them, y holds */
-  const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the batch's end */
+  const void *weights;         /* IN [16], for a loss: the examples' weights, 0 beyond the end of the batch */
   void *losses;                /* OUT [16], for a loss */
-  const int64_t *rows;         /* [examples] the numbers of the examples in the data: what a random mask may depend on */
-  ptrdiff_t index, examples;   /* the tile's number in the batch, how many of its lanes are examples */
-  ptrdiff_t part, parts;       /* do only this share of the channels (ops with `splits`); else part 0 of 1 */
+  const int64_t *example_ids;  /* [examples] the indices of the examples in the data: what a random mask may depend on */
+  ptrdiff_t index, examples;   /* the tile's index in the batch, and the number of its lanes that are examples */
+  ptrdiff_t part, parts;       /* compute only this part of the channels (ops with `splits`); else part 0 of 1 */
   int64_t seed, step;          /* of the training run */
-  int training;                /* 0 also for an op that is frozen: nobody wants its parameters' gradients then */
+  int training;                /* 0 also for a frozen op: the gradients of its parameters are not needed then */
 } tile;
 
-/* What an op gets to compute rows after all tiles went by: the arrays of all tiles, strides in bytes. */
+/* What a reduction gets after all tiles: the arrays of all tiles, strides in bytes. */
 typedef struct {
   const void *x, *dy, *saved;
   ptrdiff_t x_tile, dy_tile, saved_tile;
   const void *param;
   void *packed;                /* IN, OUT: the op's own bytes of this call */
-  void *grad;                  /* backward: OUT rows r0..r1 of the parameters' gradient. forward: IN the sums, or the summary, of
-                                  the batch */
+  void *grad;                  /* reduce.backward: OUT items i0..i1 of the parameters' gradient. reduce.forward: IN the sums, or
+                                  the combined partials, of the batch */
   const ptrdiff_t *starts;     /* [slots + 1] the first tile of each slot, and where the last one ends */
-  ptrdiff_t tiles, slots, examples;      /* of the batch, or of some slots of it, where several processes do a batch */
+  ptrdiff_t tiles, slots, examples;      /* of the batch, or of some of its slots, if several processes share the batch */
   int training;
-} whole;
+} batch_view;
 
-/* What backward reads again: x or y of this tile. Rows read x and dy of all tiles, unless they say that sums are enough.
- * Several processes can do a batch only if that is so, or if backward_rows (without sums) say that they add up slot by slot, in the
- * order of reduction.h: then those of some slots are a part of the whole. */
-enum { READS_X = 1, READS_Y = 2, SUMS_ARE_ENOUGH = 4, ADDS_BY_SLOTS = 8 };
-enum { CUT_FORWARD = 1, CUT_BACKWARD = 2 };      /* where a stage ends: see `cut` */
-enum { NEW, THE_FIRST, THE_SECOND };             /* what y and dx are: see `y_is` */
+enum { READS_X = 1, READS_Y = 2 };                         /* what backward_tile reads again of this tile */
+enum { ALIAS_NONE, ALIAS_X, ALIAS_SKIP };                  /* whose memory y has (dx: that of dy, dskip): see y_alias */
+enum { BARRIER_FORWARD = 1, BARRIER_BACKWARD = 2 };        /* where a stage ends: see `barrier` */
+/* What a reduction needs of the tiles: x and dy of all (0), their sums alone, or x and dy slot by slot, in the order of
+ * reduction.h. Several processes can share a batch only with the last two. */
+enum { REDUCES_FROM_SUMS = 1, REDUCES_BY_SLOT = 2 };
 
-struct op {
-  size_t size;                 /* sizeof(op), set by `describe`: an op compiled against another minidl is refused */
-  int real_bytes;              /* 4: float32, 8: float64 */
+/* Memory of an op beside x and y. */
+typedef struct {
+  ptrdiff_t saved, scratch;    /* bytes a tile, and bytes a call */
+  ptrdiff_t packed;            /* bytes that `prepare`, or a reduction, makes of the parameters */
   void (*prepare)(const op *, const void *param, void *packed);          /* once a step or call; NULL: nothing to pack */
+  int shares_packed;           /* `packed` is that of the op before, of as many bytes */
+  int in_place;                /* y may be x, and dx may be dy */
+  int y_alias, dx_alias;       /* ALIAS_NONE: memory of their own. ALIAS_X: y is x, dx is dy. ALIAS_SKIP: y is skip, dx is dskip;
+                                  the functions, if there are any, only read them */
+} op_memory;
+
+/* Sums over the batch, of an op with parameters or statistics. A reduction consists of n_items items of n_param / n_items
+ * elements each, which threads share. */
+typedef struct {
+  ptrdiff_t n_sums;            /* 0, or n_param for gradients that the plan sums. An op with parameters has n_sums or
+                                  `backward`: else nothing would compute their gradient */
+  int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in reduction.h), unless sum_stride is 16: its
+                                  sums are too many for a cache */
+  ptrdiff_t n_items;
+  int inputs;                  /* 0, REDUCES_FROM_SUMS or REDUCES_BY_SLOT */
+  int barrier;                 /* BARRIER_FORWARD: in training, the next op waits for `forward`; BARRIER_BACKWARD: the op before
+                                  waits for `backward` */
+  void (*forward)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1);    /* after all tiles' forward, in training */
+  void (*backward)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1);   /* after all tiles' backward */
+  void (*partial)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1, void *out);   /* of an op whose `forward` needs
+                                  more than sums: OUT the partial result of one slot, partial_bytes for each item */
+  void (*combine)(const op *, const void *left, const void *right, void *out);    /* OUT the partial result of an item over two
+                                  runs of slots; `out` may be one of them */
+  ptrdiff_t partial_bytes;     /* a multiple of 8, at most 64 */
+  void (*update_state)(const op *, const batch_view *, void *state);     /* after a training forward or step: updates the n_state
+                                  elements of running statistics. NULL: there are none */
+} op_reduce;
+
+/* Gradients of single examples, of an op with reduce.backward, after backward_tile. NULL: an example's gradient is that of a
+ * batch of this example alone. */
+typedef struct {
+  void (*gradient)(const op *, const tile *, ptrdiff_t lane, ptrdiff_t i0, ptrdiff_t i1, void *grad);   /* OUT items i0..i1 */
+  void (*squares)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1, double *squares);   /* OUT [16] the sum of squares of each
+                                  example's items i0..i1 */
+} op_per_example;
+
+/* Fusion with a ReLU before the op: the plan then drops the ReLU. NULL: it stays. */
+typedef struct {
+  int is_relu;                 /* this op is y = max(x, 0) */
+  void (*forward_tile)(const op *, const tile *);
+  void (*backward_tile)(const op *, const tile *);
+} op_fusion;
+
+/* Values other than x and y. Indices of values: value 0 is the plan's input, op k writes value k + 1; -1: none. */
+typedef struct {
+  int skip, dskip;             /* second input, and the value whose gradient is added to dx */
+  ptrdiff_t skip_size, dskip_size;       /* elements of one example; 0: in_size */
+} op_branch;
+
+/* A loss: the last op of a training plan. It reads labels or targets, and weights, and writes losses. */
+typedef struct {
+  int is_loss;
+  ptrdiff_t n_target;          /* elements of one example's target; 0: it is a label from 0 to in_size - 1 */
+} op_loss;
+
+/* What the plan sets. */
+typedef struct {
+  int input, output;           /* indices of values. Of two ops with one input, only the first writes dx: it adds dskip */
+  ptrdiff_t param, sums;       /* offsets in the flat buffers, and among the sums */
+  int frozen;                  /* its parameters are left alone, and it runs as in inference */
+  double lr_scale;             /* factor of the learning rate */
+  int64_t skipped_steps;       /* optimizer steps that were made while it was frozen */
+} op_plan;
+
+/* y = f(x) needs this much and `memory`; the other groups are for what their comments say. */
+struct op {
+  size_t size;                 /* sizeof(op), set by init_op: an op compiled against another minidl is refused */
+  int real_bytes;              /* 4: float32, 8: float64 */
+  ptrdiff_t in_size, out_size; /* elements of one example */
   void (*forward_tile)(const op *, const tile *);                        /* NULL: y is x */
   void (*backward_tile)(const op *, const tile *);                       /* NULL: dx is dy */
-  void (*relu_forward_tile)(const op *, const tile *);                   /* both again, with a ReLU done in front of them: the */
-  void (*relu_backward_tile)(const op *, const tile *);                  /* plan then drops that op. NULL: it stays */
-  void (*forward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);   /* all tiles went forward, in training:
-                                  rows r0..r1 */
-  void (*slot_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1, void *summary);   /* of an op whose forward_rows
-                                  want more than sums: OUT what one slot leaves of rows r0..r1, `summary` bytes each */
-  void (*join_rows)(const op *, const void *left, const void *right, void *joined);    /* OUT the summary of a row over two
-                                  runs of slots; `joined` may be one of them */
-  void (*backward_rows)(const op *, const whole *, ptrdiff_t r0, ptrdiff_t r1);  /* all tiles went backward */
-  void (*example_gradient)(const op *, const tile *, ptrdiff_t lane, ptrdiff_t r0, ptrdiff_t r1, void *grad);   /* of an op with
-                                  backward_rows, behind backward_tile: OUT rows r0..r1 of the gradient of one example. NULL: an
-                                  example's gradient is found by a batch of that example alone */
-  void (*example_squares)(const op *, const tile *, ptrdiff_t r0, ptrdiff_t r1, double *squares);   /* the same: OUT [16] the
-                                  sum of the squares of each example's rows r0..r1 */
-  void (*end_step)(const op *, const whole *, void *state);              /* a training forward or step is whole: what `state`
-                                  remembers of it. NULL: nothing */
-  int cut;                     /* CUT_FORWARD: in training, the next op waits for forward_rows; CUT_BACKWARD: the op in front
-                                  waits for backward_rows */
-  int splits;                  /* `part` of `parts` is obeyed */
-  int in_place;                /* y may be x, and dx may be dy */
-  int y_is, dx_is;             /* NEW: memory of their own. THE_FIRST: y is x, dx is dy; THE_SECOND: y is skip, dx is dskip:
-                                  the functions, if there are any, only look at them */
-  int is_relu;                 /* y = max(x, 0) */
-  int is_loss;                 /* reads labels or targets, and weights, writes losses: the last op of a training plan */
-  int reads;                   /* READS_X | READS_Y | SUMS_ARE_ENOUGH | ADDS_BY_SLOTS */
-  int frozen;                  /* its parameters are left alone, and it runs as in inference (set by the plan) */
-  double rate;                 /* factor of the learning rate (set by the plan) */
-  int64_t late;                /* the optimizer's steps that went by while it was frozen (set by the plan) */
-  ptrdiff_t in_size, out_size; /* numbers of one example */
-  int in, skip, out, dskip;    /* numbers of values; value 0 is the plan's input, op k writes value k + 1; -1: none. Of two
-                                  ops with one `in`, only the first writes dx: it adds what `dskip` hands it */
-  ptrdiff_t skip_size, dskip_size;                                       /* numbers of one example of skip, dskip; 0: in_size */
-  ptrdiff_t n_target;          /* of a loss: numbers of one example's target; 0: it is a label from 0 to in_size - 1 */
-  ptrdiff_t param, n_param;    /* place in the flat buffers (set by the plan), and count */
-  ptrdiff_t n_state;           /* numbers behind the parameters that have no gradient: running statistics */
-  ptrdiff_t lane, n_lane;      /* place among the sums (set by the plan); count: 0, or n_param when the plan sums them. An op
-                                  with parameters has n_lane or backward_rows: else nothing would say their gradient */
-  int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in reduction.h), unless it shall not (apart):
-                                  its sums are too many for a cache */
-  ptrdiff_t rows;              /* backward_rows: n_param / rows numbers make a row */
-  ptrdiff_t summary;           /* bytes that slot_rows leave of a row: a multiple of 8, at most 64 */
-  ptrdiff_t saved, scratch, packed;                                      /* bytes */
-  int shares_packed;           /* `packed` is that of the op in front, of as many bytes */
-  ptrdiff_t work;              /* multiply-adds of one example's forward, about; `describe` counts its numbers */
+  int reads;                   /* READS_X | READS_Y */
+  int splits;                  /* computes only `part` of `parts` */
+  ptrdiff_t work;              /* multiply-adds of one example's forward, about; init_op counts its elements */
+  ptrdiff_t n_param, n_state;  /* elements of parameters, and of running statistics, which stand after them */
   const void *dims;            /* the op's own */
+  op_memory memory;
+  op_reduce reduce;
+  op_per_example per_example;
+  op_fusion fusion;
+  op_branch branch;
+  op_loss loss;
+  op_plan plan;
 };
 #endif

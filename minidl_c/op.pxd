@@ -7,19 +7,19 @@ ctypedef fused real:
 
 cdef extern from "minidl_c/simd/lanes.h" nogil:
     const int LANES
-    const int FEW
+    const int SMALL_BATCH
 
 cdef extern from "minidl_c/op.h" nogil:
     enum:
         READS_X
         READS_Y
-        SUMS_ARE_ENOUGH
-        ADDS_BY_SLOTS
-        NEW
-        THE_FIRST
-        THE_SECOND
-        CUT_FORWARD
-        CUT_BACKWARD
+        ALIAS_NONE
+        ALIAS_X
+        ALIAS_SKIP
+        BARRIER_FORWARD
+        BARRIER_BACKWARD
+        REDUCES_FROM_SUMS
+        REDUCES_BY_SLOT
     ctypedef struct op
     ctypedef struct tile:
         const void *x
@@ -33,17 +33,17 @@ cdef extern from "minidl_c/op.h" nogil:
         const void *param
         const void *packed
         void *sums
-        Py_ssize_t apart
+        Py_ssize_t sum_stride
         const int64_t *labels
         const void *targets
         const void *weights
         void *losses
-        const int64_t *rows
+        const int64_t *example_ids
         Py_ssize_t index, examples
         Py_ssize_t part, parts
         int64_t seed, step
         int training
-    ctypedef struct whole:
+    ctypedef struct batch_view:
         const void *x
         const void *dy
         const void *saved
@@ -54,35 +54,50 @@ cdef extern from "minidl_c/op.h" nogil:
         const Py_ssize_t *starts
         Py_ssize_t tiles, slots, examples
         int training
-    ctypedef struct op:
-        size_t size
-        int real_bytes
+    ctypedef struct op_memory:
+        Py_ssize_t saved, scratch, packed
         void (*prepare)(const op *, const void *, void *) noexcept nogil
+        int shares_packed, in_place, y_alias, dx_alias
+    ctypedef struct op_reduce:
+        Py_ssize_t n_sums, n_items, partial_bytes
+        int sums_lanes, inputs, barrier
+        void (*forward)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        void (*backward)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        void (*partial)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
+        void (*combine)(const op *, const void *, const void *, void *) noexcept nogil
+        void (*update_state)(const op *, const batch_view *, void *) noexcept nogil
+    ctypedef struct op_per_example:
+        void (*gradient)(const op *, const tile *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
+        void (*squares)(const op *, const tile *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil
+    ctypedef struct op_fusion:
+        int is_relu
         void (*forward_tile)(const op *, const tile *) noexcept nogil
         void (*backward_tile)(const op *, const tile *) noexcept nogil
-        void (*relu_forward_tile)(const op *, const tile *) noexcept nogil
-        void (*relu_backward_tile)(const op *, const tile *) noexcept nogil
-        void (*forward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        void (*slot_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
-        void (*join_rows)(const op *, const void *, const void *, void *) noexcept nogil
-        void (*backward_rows)(const op *, const whole *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        void (*example_gradient)(const op *, const tile *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
-        void (*example_squares)(const op *, const tile *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil
-        void (*end_step)(const op *, const whole *, void *) noexcept nogil
-        int cut, splits, in_place, y_is, dx_is, is_relu, is_loss, reads, frozen, shares_packed
-        double rate
-        int64_t late
-        Py_ssize_t in_size, out_size
-        int input "in"
-        int skip
-        int output "out"
-        int dskip
-        Py_ssize_t skip_size, dskip_size, n_target
-        Py_ssize_t param, n_param, n_state, lane, n_lane
-        int sums_lanes
-        Py_ssize_t rows, summary
-        Py_ssize_t saved, scratch, packed, work
+    ctypedef struct op_branch:
+        int skip, dskip
+        Py_ssize_t skip_size, dskip_size
+    ctypedef struct op_loss:
+        int is_loss
+        Py_ssize_t n_target
+    ctypedef struct op_plan:
+        int input, output, frozen
+        Py_ssize_t param, sums
+        double lr_scale
+        int64_t skipped_steps
+    ctypedef struct op:
+        size_t size
+        int real_bytes, reads, splits
+        Py_ssize_t in_size, out_size, work, n_param, n_state
+        void (*forward_tile)(const op *, const tile *) noexcept nogil
+        void (*backward_tile)(const op *, const tile *) noexcept nogil
         const void *dims
+        op_memory memory
+        op_reduce reduce
+        op_per_example per_example
+        op_fusion fusion
+        op_branch branch
+        op_loss loss
+        op_plan plan
 
 
 cdef class Op:
@@ -96,25 +111,25 @@ cdef inline str dtype_of(int real_bytes):
     return "float32" if real_bytes == 4 else "float64"
 
 
-cdef inline int describe(Op self, tuple in_shape, tuple out_shape, object dtype) except -1:
-    """Sets an op's shapes (without the batch axis) and dtype; every op's constructor calls this first, and but once."""
+cdef inline int init_op(Op self, tuple in_shape, tuple out_shape, object dtype) except -1:
+    """Sets an op's shapes (without the batch axis) and dtype; every op's constructor calls this first, and only once."""
     self.check_shapes(in_shape, out_shape, dtype)
     self.c.size = sizeof(op)             # as the calling module was compiled: a plan refuses any other size
     return 0
 
 
-cdef inline bint tells_examples(const op *o) noexcept nogil:
-    """Whether an op with parameters tells what each example of a tile adds to their gradient: in its lanes, or by itself."""
-    return o.rows > 0 and (o.example_gradient != NULL
-                           or o.backward_rows == NULL and o.forward_rows == NULL and o.n_lane == o.n_param)
+cdef inline bint has_per_example_grad(const op *o) noexcept nogil:
+    """Whether the gradients of single examples can be taken from a tile: from the lanes of sums, or from the op's functions."""
+    cdef bint in_lanes = o.reduce.backward == NULL and o.reduce.forward == NULL and o.reduce.n_sums == o.n_param
+    return o.reduce.n_items > 0 and (in_lanes or o.per_example.gradient != NULL)
 
 
-cdef inline void share(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py_ssize_t *start, Py_ssize_t *end) noexcept nogil:
-    """start..end: part `part` of `parts` of n things."""
+cdef inline void split_range(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py_ssize_t *start, Py_ssize_t *end) noexcept nogil:
+    """Sets start..end to the range of part `part`, where n things are divided into `parts` parts."""
     start[0] = n * part // parts
     end[0] = n * (part + 1) // parts
 
 
-cdef inline char *aligned(void *room) noexcept nogil:
-    """The first address in `room` where a tile may begin; leave 64 bytes for it. All arrays an op sees begin on such."""
-    return <char *> ((<size_t> room + 63) // 64 * 64)
+cdef inline char *aligned(void *memory) noexcept nogil:
+    """The first address in `memory` where a tile may begin; leave 64 bytes for it. All arrays an op sees begin on such."""
+    return <char *> ((<size_t> memory + 63) // 64 * 64)

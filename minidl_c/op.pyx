@@ -4,7 +4,7 @@ from operator import index
 
 from libc.string cimport memset
 
-cdef object MOST = 2**40                # numbers an example may have: 4 TB; products of sizes stay far from overflow
+cdef object MAX_ELEMENTS = 2**40        # of an example: 4 TB; products of sizes stay far from overflow
 
 
 def whole_numbers(name, values, count, least):
@@ -21,10 +21,10 @@ def whole_numbers(name, values, count, least):
 
 
 def product_of(name, sizes):
-    """The product of whole numbers; raises ValueError if nobody could have so much memory."""
+    """Returns the product of integers; raises ValueError beyond MAX_ELEMENTS."""
     product = prod(sizes)
-    if product > MOST:
-        raise ValueError(f"{name}: expected at most {MOST} numbers, got {' * '.join(map(str, sizes))}")
+    if product > MAX_ELEMENTS:
+        raise ValueError(f"{name}: expected at most {MAX_ELEMENTS} numbers, got {' * '.join(map(str, sizes))}")
     return product
 
 
@@ -36,7 +36,7 @@ cdef class Op:
 
     def __cinit__(self):
         memset(&self.c, 0, sizeof(op))
-        self.c.skip = self.c.dskip = self.c.input = self.c.output = -1
+        self.c.branch.skip = self.c.branch.dskip = self.c.plan.input = self.c.plan.output = -1
 
     cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1:
         if self.c.size:
@@ -49,50 +49,24 @@ cdef class Op:
         self.in_shape, self.out_shape = in_shape, out_shape
         self.c.work = self.c.in_size + self.c.out_size
         self.c.real_bytes = 4 if dtype == "float32" else 8
-        self.c.rate = 1
+        self.c.plan.lr_scale = 1
         return 0
 
     cdef int check(self, str name, int real_bytes) except -1:
-        """Raises ValueError if no plan could run it, whatever stands around it."""
+        """Raises ValueError if no plan could run it, whatever ops stand around it."""
         cdef const op *o = &self.c
         if o.size != sizeof(op):
             raise ValueError(f"{name}: compiled against another minidl (its op has {o.size} bytes, "
                              f"this one's {sizeof(op)}); build it again")
         if o.real_bytes != real_bytes:                        # never self.dtype, which a class of Python may override
             raise ValueError(f"{name}: expected {dtype_of(real_bytes)}, got {dtype_of(o.real_bytes)}")
-        if (o.forward_rows != NULL and (o.forward_tile == NULL or not o.cut & CUT_FORWARD)
-                or o.backward_rows != NULL and o.backward_tile == NULL):
-            raise ValueError(f"{name}: rows want a tile function of the same direction, "
-                             "and forward_rows want CUT_FORWARD")
-        if (o.forward_tile == NULL and o.y_is == NEW or o.backward_tile == NULL and o.dx_is == NEW or o.in_place
-                or THE_FIRST in (o.y_is, o.dx_is)) and o.in_size != o.out_size:
-            raise ValueError(f"{name}: its output cannot lie where its input does, {o.in_size} numbers are not {o.out_size}")
-        if (o.y_is == THE_SECOND and (o.skip < 0 or (o.skip_size or o.in_size) != o.out_size)
-                or o.dx_is == THE_SECOND and (o.dskip < 0 or (o.dskip_size or o.in_size) != o.in_size)):
-            raise ValueError(f"{name}: expected skip as large as y, and dskip as large as dx, where they are the same")
-        if (o.example_gradient == NULL) != (o.example_squares == NULL) or o.example_gradient != NULL and o.backward_rows == NULL:
-            raise ValueError(f"{name}: example_gradient and example_squares come together, with backward_rows")
-        if (o.slot_rows == NULL) != (o.join_rows == NULL) or o.slot_rows != NULL and (
-                o.forward_rows == NULL or o.n_lane or o.summary not in range(8, 65, 8)):
-            raise ValueError(f"{name}: slot_rows and join_rows come together, with forward_rows, without sums, and with a "
-                             f"summary of 8, 16 ... 64 bytes, got {o.summary}")
-        if o.n_param and o.backward_rows == NULL and (o.n_lane == 0 or o.forward_rows != NULL):
-            raise ValueError(f"{name}: op has {o.n_param} parameters, but neither sums on its way backward (n_lane) nor "
-                             f"backward_rows: say n_lane = rows = {o.n_param}, and add each lane's share to t.sums; what has no "
-                             "gradient belongs to n_state")
-        if o.n_param and (o.backward_tile == NULL or o.rows == 0):
-            raise ValueError(f"{name}: op has {o.n_param} parameters, but no {'rows' if o.backward_tile != NULL else 'backward_tile'}: "
-                             "nothing would write their gradient")
-        if o.n_param and o.n_lane not in (0, o.n_param) and o.forward_rows == NULL:
-            raise ValueError(f"{name}: n_lane: expected 0, or a sum for each of {o.n_param} parameters, got {o.n_lane}")
-        if o.n_lane and (o.rows == 0 or o.n_lane % o.rows):
-            raise ValueError(f"{name}: rows: expected a divisor of {o.n_lane} sums (n_lane), got {o.rows}")
-        if o.end_step != NULL and o.n_state == 0:
-            raise ValueError(f"{name}: end_step wants n_state numbers to write to")
-        if min(o.n_param, o.n_state, o.n_lane, o.rows, o.saved, o.scratch, o.packed) < 0 or (o.rows and o.n_param % o.rows):
-            raise ValueError(f"{name}: expected sizes of at least 0, and rows of equal length")
-        if o.n_target < 0 or o.n_target > MOST or o.n_target and not o.is_loss:
-            raise ValueError(f"{name}: n_target: expected 0 to {MOST} numbers, for a loss, got {o.n_target}")
+        if min(o.n_param, o.n_state, o.memory.saved, o.memory.scratch, o.memory.packed) < 0:
+            raise ValueError(f"{name}: n_param, n_state and bytes of memory: expected at least 0")
+        check_memory(name, o)
+        check_reduce(name, o)
+        check_parameters(name, o)
+        if o.loss.n_target < 0 or o.loss.n_target > MAX_ELEMENTS or o.loss.n_target and not o.loss.is_loss:
+            raise ValueError(f"{name}: loss.n_target: expected 0 to {MAX_ELEMENTS} elements, for a loss, got {o.loss.n_target}")
         return 0
 
     @property
@@ -101,14 +75,14 @@ cdef class Op:
         return dtype_of(self.c.real_bytes)
 
     @property
-    def couples(self):
+    def couples_examples(self):
         """Whether training looks at a whole batch on its way forward: an example's output depends on the others."""
-        return self.c.forward_rows != NULL
+        return self.c.reduce.forward != NULL
 
     @property
-    def tells_examples(self):
+    def has_per_example_grad(self):
         """Whether the gradients of single examples can be taken from a batch: from lanes, or because the op says them."""
-        return self.c.n_param == 0 or tells_examples(&self.c)
+        return self.c.n_param == 0 or has_per_example_grad(&self.c)
 
     @property
     def n_param(self):
@@ -119,3 +93,52 @@ cdef class Op:
     def n_state(self):
         """How many numbers behind the parameters are the op's own, in the order in which the layer made its buffers."""
         return self.c.n_state
+
+
+cdef int check_memory(str name, const op *o) except -1:
+    """Checks whose memory y and dx have."""
+    cdef Py_ssize_t skip = o.branch.skip_size or o.in_size, dskip = o.branch.dskip_size or o.in_size
+    cdef bint y_is_x = o.memory.y_alias == ALIAS_X or o.memory.y_alias == ALIAS_NONE and o.forward_tile == NULL
+    cdef bint dx_is_dy = o.memory.dx_alias == ALIAS_X or o.memory.dx_alias == ALIAS_NONE and o.backward_tile == NULL
+    if (y_is_x or dx_is_dy or o.memory.in_place) and o.in_size != o.out_size:
+        raise ValueError(f"{name}: its output cannot have the memory of its input, {o.in_size} elements are not {o.out_size}")
+    if (o.memory.y_alias == ALIAS_SKIP and (o.branch.skip < 0 or skip != o.out_size)
+            or o.memory.dx_alias == ALIAS_SKIP and (o.branch.dskip < 0 or dskip != o.in_size)):
+        raise ValueError(f"{name}: expected skip as large as y, and dskip as large as dx, where they are the same")
+    return 0
+
+
+cdef int check_reduce(str name, const op *o) except -1:
+    """Checks that the functions of a reduction belong together, and its sizes."""
+    if o.reduce.forward != NULL and (o.forward_tile == NULL or not o.reduce.barrier & BARRIER_FORWARD):
+        raise ValueError(f"{name}: reduce.forward: expected a forward_tile and BARRIER_FORWARD with it")
+    if o.reduce.backward != NULL and o.backward_tile == NULL:
+        raise ValueError(f"{name}: reduce.backward: expected a backward_tile with it")
+    if (o.per_example.gradient == NULL) != (o.per_example.squares == NULL) or (
+            o.per_example.gradient != NULL and o.reduce.backward == NULL):
+        raise ValueError(f"{name}: per_example: expected gradient and squares together, with reduce.backward")
+    if (o.reduce.partial == NULL) != (o.reduce.combine == NULL) or o.reduce.partial != NULL and (
+            o.reduce.forward == NULL or o.reduce.n_sums or o.reduce.partial_bytes not in range(8, 65, 8)):
+        raise ValueError(f"{name}: reduce.partial and combine: expected both, with reduce.forward, without n_sums, and with "
+                         f"partial_bytes of 8, 16 ... 64, got {o.reduce.partial_bytes}")
+    if min(o.reduce.n_sums, o.reduce.n_items) < 0 or o.reduce.n_items and o.n_param % o.reduce.n_items:
+        raise ValueError(f"{name}: reduce.n_items: expected a divisor of {o.n_param} parameters (n_param), got {o.reduce.n_items}")
+    if o.reduce.n_sums and (o.reduce.n_items == 0 or o.reduce.n_sums % o.reduce.n_items):
+        raise ValueError(f"{name}: reduce.n_items: expected a divisor of {o.reduce.n_sums} sums (n_sums), got {o.reduce.n_items}")
+    if o.reduce.update_state != NULL and o.n_state == 0:
+        raise ValueError(f"{name}: reduce.update_state: expected n_state above 0 with it")
+    return 0
+
+
+cdef int check_parameters(str name, const op *o) except -1:
+    """Checks that the gradients of an op's parameters are computed."""
+    if o.n_param and o.reduce.backward == NULL and (o.reduce.n_sums == 0 or o.reduce.forward != NULL):
+        raise ValueError(f"{name}: op has {o.n_param} parameters, but neither sums on its way backward (reduce.n_sums) nor "
+                         f"reduce.backward: set n_sums = n_items = {o.n_param}, and add each lane's share to t.sums; what has "
+                         "no gradient belongs to n_state")
+    if o.n_param and (o.backward_tile == NULL or o.reduce.n_items == 0):
+        missing = "reduce.n_items" if o.backward_tile != NULL else "backward_tile"
+        raise ValueError(f"{name}: op has {o.n_param} parameters, but no {missing}: nothing would write their gradient")
+    if o.n_param and o.reduce.n_sums not in (0, o.n_param) and o.reduce.forward == NULL:
+        raise ValueError(f"{name}: reduce.n_sums: expected 0, or a sum for each of {o.n_param} parameters, got {o.reduce.n_sums}")
+    return 0

@@ -391,7 +391,9 @@ def test_a_plan_takes_one_batch_size_after_another(net, user):
 
 @each_net
 def test_rows_that_add_up_in_an_order_of_their_own_are_not_shared_out(net, user):
-    assert Case(net, user, "float32").plan.shares == (net not in (shifted, normalized, first_and_last, everything))
+    assert Case(net, user, "float32").plan.is_distributable == (
+        net not in (shifted, normalized, first_and_last, everything)
+    )
 
 
 # ---- a layer of one's own --------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 """SiLU, y = x * sigmoid(x), as a kernel of your own: everything that an op needs, from the bottom up."""
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, share, tile
+from minidl_c.op cimport LANES, READS_X, Op, init_op, op, split_range, tile
 
 # 16 examples make a tile, in which the same number of all 16 is a row: an activation of shape (c, h, w) is an array
 # [c][h][w][16]. A vector is as much of a row as this processor computes with at once. The headers of minidl bring its
@@ -43,7 +43,7 @@ cdef void silu_backward(const vector *dy, const vector *x, vector *dx, Py_ssize_
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t start = 0, end = 0                       # a small batch is shared out inside its tiles: see `splits`
-    share(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
+    split_range(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
     if o.real_bytes == 4:
         silu_forward(<const vector_f32 *> t.x, <vector_f32 *> t.y, start, end)
     else:
@@ -54,7 +54,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t start = 0, end = 0
     if t.dx == NULL:                                         # the first layer of a model: nobody asks for dx
         return
-    share(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
+    split_range(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
     if o.real_bytes == 4:
         silu_backward(<const vector_f32 *> t.dy, <const vector_f32 *> t.x, <vector_f32 *> t.dx, start, end)
     else:
@@ -65,9 +65,9 @@ cdef class SiLUOp(Op):
     """SiLU of any shape: the C struct that is explained in minidl_c/op.h, filled."""
 
     def __cinit__(self, in_shape, dtype):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)             # always first: shapes in and out, and dtype
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)              # always first: shapes in and out, and dtype
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.reads = READS_X                               # backward reads x again (READS_Y: y), so the plan keeps it
         self.c.splits = 1                                    # obeys part of parts
-        self.c.in_place = 1                                  # y may be x, and dx may be dy: the plan knows when that is safe
+        self.c.memory.in_place = 1                           # y may be x, and dx may be dy: the plan knows when that is safe
         self.c.work = 20 * self.c.in_size                    # multiply-adds of an example, about: how many threads are worth it

@@ -27,7 +27,7 @@ def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = N
     except Exception as error:
         raise TypeError(f"expected layers that can be copied: {error}") from error
     for leaf in (leaf for layer in copies for leaf in layer.leaves()):
-        if any(op.couples for op in leaf.ops):
+        if any(op.couples_examples for op in leaf.ops):
             leaf.trainable = False
     found: list[Layer] = copies
     return found

@@ -124,7 +124,9 @@ class Network:
     def couples_examples(self) -> bool:
         """Whether a batch gives something else than its parts one by one: batch statistics, and perhaps NumPy."""
         ops = ((op, self.trained[id(leaf)].frozen) for leaf in self.leaves for op in leaf.ops)
-        return not all(leaf.native for leaf in self.leaves) or any(op.couples and not frozen for op, frozen in ops)
+        return not all(leaf.native for leaf in self.leaves) or any(
+            op.couples_examples and not frozen for op, frozen in ops
+        )
 
     @property
     def native(self) -> bool:

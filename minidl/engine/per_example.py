@@ -141,7 +141,7 @@ def _kept_apart(stage: Segment, wanted: Sequence[GradRequest]) -> Segment:
 
 def has_per_example_grad(leaf: Layer) -> bool:
     """Whether a layer has kernels that tell what each example of a batch adds to the gradients of its parameters."""
-    return leaf.native and all(op.tells_examples for op in leaf.ops)
+    return leaf.native and all(op.has_per_example_grad for op in leaf.ops)
 
 
 def grad_requests(network: Network, params: Iterable[Param], n: int, norms: bool) -> list[GradRequest]:
@@ -160,7 +160,7 @@ def check_no_coupling(network: Network) -> None:
     for leaf, name in (pair for layer, told in named for pair in named_leaves(layer, told)):
         expected = "expected layers that see each example alone; this one"
         lost = "so no example has a gradient of its own"
-        if leaf.native and any(op.couples for op in leaf.ops) and not network.trained[id(leaf)].frozen:
+        if leaf.native and any(op.couples_examples for op in leaf.ops) and not network.trained[id(leaf)].frozen:
             way_out = "freeze it (trainable = False), or take GroupNorm"
             raise ValueError(f"{name}: {expected} computes with the statistics of a batch, {lost}: {way_out}")
         if not leaf.native and leaf.min_batch_size > 1:  # frozen or not, its forward is that of training

@@ -231,7 +231,7 @@ class BaseTrainer:
         with batch.comm.raise_together():
             self.check_trainable()
             steps = self.steps(in_parts=batch.micro_batch_size < batch.batch_size)
-        with batch.comm.raise_together() if not steps.shares else nullcontext():
+        with batch.comm.raise_together() if not steps.is_distributable else nullcontext():
             done = steps.run(batch, self.num_threads)
         if done < batch.steps:
             with batch.comm.raise_together():

@@ -20,7 +20,7 @@ from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.steps import Steps, has_update, speaks_for
 from minidl.utils.arrays import Array
 from minidl_c import isa
-from minidl_c.runtime.partition import share_of
+from minidl_c.runtime.partition import local_range
 
 TIMES = "images_per_second"  # in the history: another one in each process
 
@@ -66,10 +66,10 @@ def warnings_for(
     if comm.size == 1:
         apart = MPI.most_ranks > 1
         return ["distributed: this trainer was made without it, so each rank trains alone"] if apart else []
-    if not steps.shares:
+    if not steps.is_distributable:
         why = _whole_steps(network, loss, optimizer)
         return [f"distributed: each of {comm.size} ranks does all of each step: {why}"]
-    busy = sum(first < end for first, end in (share_of(size, rank, comm.size) for rank in range(comm.size)))
+    busy = sum(first < end for first, end in (local_range(size, rank, comm.size) for rank in range(comm.size)))
     if busy < comm.size:
         return [f"distributed: {comm.size - busy} of {comm.size} ranks have nothing to do in steps of {size} examples"]
     return []

@@ -106,9 +106,9 @@ class ClippedSteps:
         return self.steps.update
 
     @property
-    def shares(self) -> bool:
-        """As FusedSteps.shares."""
-        return self.steps.shares
+    def is_distributable(self) -> bool:
+        """As FusedSteps.is_distributable."""
+        return self.steps.is_distributable
 
     @property
     def seed(self) -> int:
@@ -125,7 +125,7 @@ class ClippedSteps:
         clipped, totals = weights.copy(), b.total_weights()
         for k in range(b.steps):
             one = b.step(k)
-            comm, factors = b.comm if self.shares else SINGLE_PROCESS, np.empty(len(one.rows), weights.dtype)
+            comm, factors = b.comm if self.is_distributable else SINGLE_PROCESS, np.empty(len(one.rows), weights.dtype)
             mine = comm.local_slice(len(one.rows))
             with comm.raise_together():
                 ours = one.select(mine)

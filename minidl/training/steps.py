@@ -20,7 +20,7 @@ from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
 from minidl_c.optimizers.clip import clip
 from minidl_c.optimizers.update import Update
-from minidl_c.runtime.partition import share_of
+from minidl_c.runtime.partition import local_range
 
 Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/optimizers/clip.pyx
 
@@ -109,14 +109,14 @@ class FusedSteps:
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
         """Does the steps; returns how many: fewer than asked for if one was not finite, which then changed nothing."""
-        comm = b.comm if self.shares else SINGLE_PROCESS
+        comm = b.comm if self.is_distributable else SINGLE_PROCESS
         with comm.raise_together():
             rates, totals = np.array([b.lr_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.total_weights()
             x, rows, targets, weights = self._read(b, comm)
         done = self.plan.train(
             x, rows, b.batch_size, targets, weights, b.losses, b.scores, totals, rates,
             self.parameters.values, self.parameters.grads, self.update, num_threads, self.seed, b.step_counter,
-            b.example_ids, **b.clip, share=None if comm.size == 1 else comm,
+            b.example_ids, **b.clip, comm=None if comm.size == 1 else comm,
         )  # fmt: skip
         comm.allreduce_or(b.losses)
         if b.scores is not None:
@@ -124,13 +124,13 @@ class FusedSteps:
         return int(done)
 
     @property
-    def shares(self) -> bool:
+    def is_distributable(self) -> bool:
         """Whether several processes can do a step together; else each does the whole of it."""
-        return bool(self.plan.shares)
+        return bool(self.plan.is_distributable)
 
     def _read(self, b: StepBatches, comm: Communicator) -> tuple[Array, Index, Array, Array | None]:
         """What the plan reads: x, the rows in it, and targets and weights by row of it."""
-        first, end = share_of(b.batch_size, comm.rank, comm.size)
+        first, end = local_range(b.batch_size, comm.rank, comm.size)
         mine = np.arange(len(b.rows)).reshape(-1, b.batch_size)[:, first : max(end, first + 1)].reshape(-1)
         wanted = b.rows[mine]
         x, found = b.examples.gather(wanted)
@@ -147,7 +147,7 @@ class SegmentedSteps:
     Of several processes each does the whole step.
     """
 
-    shares = False
+    is_distributable = False
 
     def __init__(
         self, model: Sequential, loss: Loss, optimizer: Any, update: Update | None, seed: int, trained: ParamGroups

@@ -13,7 +13,7 @@ Nothing is saved: y is read where the derivative follows from it, and x where it
 function and every derivative is its limit, where PyTorch has NaN for gelu, silu and hardswish. (A slope of 0 times infinity
 is NaN, though.)
 """
-from minidl_c.op cimport LANES, READS_X, READS_Y, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_X, READS_Y, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
     ctypedef enum activation:
@@ -74,7 +74,7 @@ cdef void activation_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         activation_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
     else:
@@ -87,7 +87,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     if t.dx == NULL:
         return
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         activation_backward_tile(d, <const float *> t.dy, <const float *> v, <float *> t.dx, i0, i1)
     else:
@@ -105,7 +105,7 @@ cdef class ActivationOp(Op):
 
     def __cinit__(self, in_shape, str function not None, double argument=0.0, dtype="float32"):
         cdef activation_dims *d = &self.d
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if function not in FUNCTIONS:
             raise ValueError(f"function: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
         if function == "elu" and not argument >= 0:
@@ -115,6 +115,6 @@ cdef class ActivationOp(Op):
         if d.function not in (LEAKY_RELU, HARDSWISH):
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.reads = READS_X if d.from_x else READS_Y
-        self.c.splits = self.c.in_place = 1
+        self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

@@ -16,7 +16,7 @@ from libc.stdint cimport int32_t, uint32_t, uint64_t
 from minidl_c.kernels.image_shapes import pieces
 from minidl_c.kernels.path_hash import path_number
 from minidl_c.kernels.threefry cimport keys_of_rows, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/augment_tiles.h" nogil:
     ctypedef struct moves:
@@ -86,7 +86,7 @@ cdef moves drawn(const augment_axis *a, const uint32_t *place, const uint32_t *f
 cdef void draw(const op *o, const tile *t, moves *down, moves *along) noexcept nogil:
     """The moves of a tile's examples."""
     cdef const augment_dims *d = <const augment_dims *> o.dims
-    cdef lane_keys keys = keys_of_rows(t.seed, d.path, t.step, t.rows, t.examples)
+    cdef lane_keys keys = keys_of_rows(t.seed, d.path, t.step, t.example_ids, t.examples)
     cdef uint32_t places[2 * 16]
     cdef uint32_t flips[2 * 16]
     threefry_lanes(&keys, 0, places)
@@ -101,7 +101,7 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef int H = d.down.size, W = d.along.size, OH = d.down.out_size, OW = d.along.out_size
     cdef Py_ssize_t r0 = 0, r1 = 0
     cdef moves down, along
-    share(d.C * OH, t.part, t.parts, &r0, &r1)
+    split_range(d.C * OH, t.part, t.parts, &r0, &r1)
     if t.training:
         draw(o, t, &down, &along)
         if o.real_bytes == 4:
@@ -121,7 +121,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef moves down, along
     if t.dx == NULL:
         return
-    share(d.C * H, t.part, t.parts, &r0, &r1)
+    split_range(d.C * H, t.part, t.parts, &r0, &r1)
     draw(o, t, &down, &along)
     down, along = moved_back(&down), moved_back(&along)
     if o.real_bytes == 4:
@@ -147,7 +147,7 @@ cdef class AugmentOp(Op):
             in_shape, size, first, last)
         v.flips, h.flips = flips
         d.path = path_number(path)
-        describe(self, (d.C, v.size, h.size), (d.C, v.out_size, h.out_size), dtype)
+        init_op(self, (d.C, v.size, h.size), (d.C, v.out_size, h.out_size), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

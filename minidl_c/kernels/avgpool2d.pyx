@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from minidl_c.kernels.pool2d cimport clip, pool2d_dims, window
 from minidl_c.kernels.windows import pooling
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
     void average_window_f32(const window *, float, const float *, float *)
@@ -87,7 +87,7 @@ cdef void avgpool2d_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const avgpool2d_dims *d = <const avgpool2d_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(d.windows.C, t.part, t.parts, &c0, &c1)
+    split_range(d.windows.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         avgpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, c0, c1)
     else:
@@ -99,7 +99,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     if t.dx == NULL:
         return
-    share(d.windows.C, t.part, t.parts, &c0, &c1)
+    split_range(d.windows.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         avgpool2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, c0, c1)
     else:
@@ -119,7 +119,7 @@ cdef class AvgPool2DOp(Op):
         p.C, p.H, p.W, p.OH, p.OW, p.kh, p.kw, p.sh, p.sw, p.ph, p.pw, p.tiled = pooling(
             in_shape, kernel, stride, padding, ceil_mode)
         self.d.count_padding = bool(count_include_pad)
-        describe(self, (p.C, p.H, p.W), (p.C, p.OH, p.OW), dtype)
+        init_op(self, (p.C, p.H, p.W), (p.C, p.OH, p.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = &self.d

@@ -10,7 +10,7 @@ x - mean is exact for numbers close to the mean; what the mean loses when it is 
 """
 from libc.math cimport sqrt
 
-from minidl_c.op cimport CUT_BACKWARD, LANES, READS_X, SUMS_ARE_ENOUGH, THE_FIRST, Op, describe, op, real, share, tile, whole
+from minidl_c.op cimport ALIAS_X, BARRIER_BACKWARD, LANES, READS_X, REDUCES_FROM_SUMS, Op, batch_view, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
     void affine_f32(const float *, Py_ssize_t, float, float, float, float *)
@@ -66,7 +66,7 @@ cdef void batchnorm_backward_tile(
             products_f64(dy + at, x + at, d.pixels, m, inverse, inverse * (m - mean), dgain, dshift)
 
 
-cdef void batchnorm_backward_rows(
+cdef void batchnorm_reduce_backward(
     const batchnorm_dims *d,
     double *packed,                     # OUT the means
     const real *grad,                   # IN  [dgain, dshift][C], sums over the batch
@@ -94,7 +94,7 @@ cdef void batchnorm_prepare(
         row(d, packed, RUNNING_INVERSE)[c] = 1 / sqrt(running[d.C + c] + d.eps)
 
 
-cdef void batchnorm_end_step(
+cdef void batchnorm_update_state(
     const batchnorm_dims *d,
     const double *packed,               # IN
     real *state,                        # IN, OUT [running mean, running variance][C], how many batches
@@ -118,7 +118,7 @@ cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         batchnorm_forward_tile(d, <const double *> t.packed, <const float *> t.x, t.training, <float *> t.y, c0, c1)
     else:
@@ -131,39 +131,39 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     if not t.training:
         return
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         batchnorm_backward_tile(d, packed, <const float *> t.dy, <const float *> t.x, <float *> t.sums, c0, c1)
     else:
         batchnorm_backward_tile(d, packed, <const double *> t.dy, <const double *> t.x, <double *> t.sums, c0, c1)
 
 
-cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+cdef void reduce_backward(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     if o.real_bytes == 4:
-        batchnorm_backward_rows(d, <double *> w.packed, <const float *> w.grad, w.examples, r0, r1)
+        batchnorm_reduce_backward(d, <double *> w.packed, <const float *> w.grad, w.examples, r0, r1)
     else:
-        batchnorm_backward_rows(d, <double *> w.packed, <const double *> w.grad, w.examples, r0, r1)
+        batchnorm_reduce_backward(d, <double *> w.packed, <const double *> w.grad, w.examples, r0, r1)
 
 
-cdef void end_step(const op *o, const whole *w, void *state) noexcept nogil:
+cdef void update_state(const op *o, const batch_view *w, void *state) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     if o.real_bytes == 4:
-        batchnorm_end_step(d, <const double *> w.packed, <float *> state)
+        batchnorm_update_state(d, <const double *> w.packed, <float *> state)
     else:
-        batchnorm_end_step(d, <const double *> w.packed, <double *> state)
+        batchnorm_update_state(d, <const double *> w.packed, <double *> state)
 
 
 cdef int measure(batchnorm_dims *d, Op self, tuple in_shape, object eps, object momentum, bint affine, object dtype) except -1:
     if not in_shape:
         raise ValueError("batch norm: expected channels first, got no axis at all")
-    describe(self, in_shape, in_shape, dtype)
+    init_op(self, in_shape, in_shape, dtype)
     if not 0 < eps < 1e30 or not 0 <= momentum <= 1:
         raise ValueError(f"batch norm: expected eps above 0 and momentum from 0 to 1, got {eps} and {momentum}")
     d.C, d.eps, d.momentum, d.affine = in_shape[0], eps, momentum, affine
     d.pixels = self.c.in_size // d.C
     self.c.splits, self.c.reads = 1, READS_X
-    self.c.packed = STATISTICS * d.C * sizeof(double)
+    self.c.memory.packed = STATISTICS * d.C * sizeof(double)
     self.c.dims = d
     return 0
 
@@ -176,9 +176,9 @@ cdef class BatchNormOp(Op):
 
     def __cinit__(self, in_shape, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
         measure(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
-        self.c.n_lane = self.c.rows = 2 * self.d.C
-        self.c.n_param, self.c.n_state = self.c.n_lane if affine else 0, 2 * self.d.C + 1
-        self.c.dx_is, self.c.cut, self.c.shares_packed = THE_FIRST, CUT_BACKWARD, 1
-        self.c.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
-        self.c.backward_rows, self.c.end_step = rows, end_step
-        self.c.reads |= SUMS_ARE_ENOUGH
+        self.c.reduce.n_sums = self.c.reduce.n_items = 2 * self.d.C
+        self.c.n_param, self.c.n_state = self.c.reduce.n_sums if affine else 0, 2 * self.d.C + 1
+        self.c.memory.dx_alias, self.c.reduce.barrier, self.c.memory.shares_packed = ALIAS_X, BARRIER_BACKWARD, 1
+        self.c.memory.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
+        self.c.reduce.backward, self.c.reduce.update_state = reduce_backward, update_state
+        self.c.reduce.inputs = REDUCES_FROM_SUMS

@@ -12,7 +12,7 @@ from libc.math cimport sqrt
 from minidl_c.kernels.batchnorm cimport (
     GAIN, INVERSE, MEAN, MEAN_DGAIN, MEAN_DSHIFT, RUNNING_INVERSE, RUNNING_MEAN, VARIANCE, batchnorm_dims, measure, row,
 )
-from minidl_c.op cimport CUT_FORWARD, LANES, THE_FIRST, Op, op, real, share, tile, whole
+from minidl_c.op cimport ALIAS_X, BARRIER_FORWARD, LANES, Op, batch_view, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
     void moments_f32(const float *, Py_ssize_t, float *)
@@ -45,7 +45,7 @@ cdef void statistics_forward_tile(
             moments_f64(x + c * d.pixels * LANES, d.pixels, saved + MOMENTS * c * LANES)
 
 
-cdef void statistics_slot_rows(
+cdef void statistics_partial(
     const batchnorm_dims *d,
     const real *saved,                  # IN  [C][MOMENTS][16] of each tile of a slot
     Py_ssize_t saved_tile,              # numbers from tile to tile
@@ -71,7 +71,7 @@ cdef void statistics_slot_rows(
         slot[c - c0].count, slot[c - c0].about, slot[c - c0].rest, slot[c - c0].squares = count, mean, rest, squares
 
 
-cdef void statistics_join_rows(const summary *a, const summary *b, summary *joined) noexcept nogil:
+cdef void statistics_combine(const summary *a, const summary *b, summary *joined) noexcept nogil:
     """The summary of one channel over two runs of slots, about the mean of the first; joined may be a or b."""
     cdef double away = b.about - a.about                      # exact, or nearly so: both are near one mean
     joined.squares = a.squares + (b.squares + 2 * away * b.rest + b.count * away * away)
@@ -79,7 +79,7 @@ cdef void statistics_join_rows(const summary *a, const summary *b, summary *join
     joined.count, joined.about = a.count + b.count, a.about
 
 
-cdef void statistics_forward_rows(
+cdef void statistics_reduce_forward(
     const batchnorm_dims *d,
     const summary *batch,               # IN  (C,)
     double *packed,                     # OUT
@@ -128,27 +128,27 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     if not t.training:
         return
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         statistics_forward_tile(d, <const float *> t.x, <float *> t.saved, c0, c1)
     else:
         statistics_forward_tile(d, <const double *> t.x, <double *> t.saved, c0, c1)
 
 
-cdef void slot_rows(const op *o, const whole *w, Py_ssize_t c0, Py_ssize_t c1, void *slot) noexcept nogil:
+cdef void partial(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1, void *slot) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     if o.real_bytes == 4:
-        statistics_slot_rows(d, <const float *> w.saved, w.saved_tile // 4, w.examples, <summary *> slot, c0, c1)
+        statistics_partial(d, <const float *> w.saved, w.saved_tile // 4, w.examples, <summary *> slot, c0, c1)
     else:
-        statistics_slot_rows(d, <const double *> w.saved, w.saved_tile // 8, w.examples, <summary *> slot, c0, c1)
+        statistics_partial(d, <const double *> w.saved, w.saved_tile // 8, w.examples, <summary *> slot, c0, c1)
 
 
-cdef void join_rows(const op *o, const void *left, const void *right, void *joined) noexcept nogil:
-    statistics_join_rows(<const summary *> left, <const summary *> right, <summary *> joined)
+cdef void combine(const op *o, const void *left, const void *right, void *joined) noexcept nogil:
+    statistics_combine(<const summary *> left, <const summary *> right, <summary *> joined)
 
 
-cdef void rows(const op *o, const whole *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
-    statistics_forward_rows(<const batchnorm_dims *> o.dims, <const summary *> w.grad, <double *> w.packed, c0, c1)
+cdef void reduce_forward(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+    statistics_reduce_forward(<const batchnorm_dims *> o.dims, <const summary *> w.grad, <double *> w.packed, c0, c1)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -157,7 +157,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     if t.dx == NULL:
         return
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         statistics_backward_tile(d, packed, <const float *> t.dy, <const float *> t.x, t.examples, t.training,
                                  <float *> t.dx, c0, c1)
@@ -173,7 +173,7 @@ cdef class BatchStatisticsOp(Op):
 
     def __cinit__(self, in_shape, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
         measure(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
-        self.c.rows, self.c.saved = self.d.C, MOMENTS * self.d.C * LANES * self.c.real_bytes
-        self.c.y_is, self.c.in_place, self.c.cut = THE_FIRST, 1, CUT_FORWARD
-        self.c.forward_tile, self.c.forward_rows, self.c.backward_tile = forward, rows, backward
-        self.c.slot_rows, self.c.join_rows, self.c.summary = slot_rows, join_rows, sizeof(summary)
+        self.c.reduce.n_items, self.c.memory.saved = self.d.C, MOMENTS * self.d.C * LANES * self.c.real_bytes
+        self.c.memory.y_alias, self.c.memory.in_place, self.c.reduce.barrier = ALIAS_X, 1, BARRIER_FORWARD
+        self.c.forward_tile, self.c.reduce.forward, self.c.backward_tile = forward, reduce_forward, backward
+        self.c.reduce.partial, self.c.reduce.combine, self.c.reduce.partial_bytes = partial, combine, sizeof(summary)

@@ -11,7 +11,7 @@ More branches are two, of which the first has branches itself.
 """
 from libc.string cimport memcpy
 
-from minidl_c.op cimport LANES, THE_SECOND, Op, describe, op, real, share, tile
+from minidl_c.op cimport ALIAS_SKIP, LANES, Op, init_op, op, real, split_range, tile
 from minidl_c.op import whole_numbers
 
 
@@ -32,7 +32,7 @@ cdef void sum_tile(
 
 cdef void add(const op *o, const tile *t, const void *a, const void *b, void *y) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         sum_tile(<const float *> a, <const float *> b, <float *> y, i0, i1)
     else:
@@ -42,7 +42,7 @@ cdef void add(const op *o, const tile *t, const void *a, const void *b, void *y)
 cdef void copy(const op *o, const tile *t, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t size) noexcept nogil:
     """Rows x0.. of x to rows y0.. of y: this part of `size` of them."""
     cdef Py_ssize_t row = LANES * o.real_bytes, i0 = 0, i1 = 0
-    share(size, t.part, t.parts, &i0, &i1)
+    split_range(size, t.part, t.parts, &i0, &i1)
     memcpy(<char *> y + (y0 + i0) * row, <const char *> x + (x0 + i0) * row, (i1 - i0) * row)
 
 
@@ -61,13 +61,13 @@ cdef void add_forward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef void concat_forward(const op *o, const tile *t) noexcept nogil:
-    copy(o, t, t.skip, 0, t.y, 0, o.skip_size)
-    copy(o, t, t.x, 0, t.y, o.skip_size, o.in_size)
+    copy(o, t, t.skip, 0, t.y, 0, o.branch.skip_size)
+    copy(o, t, t.x, 0, t.y, o.branch.skip_size, o.in_size)
 
 
 cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
     if t.dx != NULL:
-        copy(o, t, t.dy, o.skip_size, t.dx, 0, o.in_size)
+        copy(o, t, t.dy, o.branch.skip_size, t.dx, 0, o.in_size)
 
 
 cdef int number(object value) except -1:
@@ -78,9 +78,9 @@ cdef class SplitOp(Op):
     """Begins the first branch; `back` is the value whose gradient comes back from the second."""
 
     def __cinit__(self, in_shape, back, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = 1
-        self.c.dskip = number(back)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.memory.in_place = 1
+        self.c.branch.dskip = number(back)
         self.c.backward_tile = split_backward
 
 
@@ -91,12 +91,12 @@ cdef class RecallOp(Op):
     """
 
     def __cinit__(self, in_shape, out_shape, split, meeting, meeting_size, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(out_shape), dtype)
+        init_op(self, tuple(in_shape), tuple(out_shape), dtype)
         self.c.splits = 1
-        self.c.skip, self.c.skip_size, self.c.y_is = number(split), self.c.out_size, THE_SECOND
-        self.c.dskip, self.c.dskip_size = number(meeting), whole_numbers("meeting_size", (meeting_size,), 1, 1)[0]
-        if self.c.dskip_size == self.c.in_size:
-            self.c.dx_is = THE_SECOND
+        self.c.branch.skip, self.c.branch.skip_size, self.c.memory.y_alias = number(split), self.c.out_size, ALIAS_SKIP
+        self.c.branch.dskip, self.c.branch.dskip_size = number(meeting), whole_numbers("meeting_size", (meeting_size,), 1, 1)[0]
+        if self.c.branch.dskip_size == self.c.in_size:
+            self.c.memory.dx_alias = ALIAS_SKIP
         else:
             self.c.backward_tile = recall_backward
 
@@ -105,9 +105,9 @@ cdef class AddOp(Op):
     """y = value `first` + x."""
 
     def __cinit__(self, in_shape, first, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = 1
-        self.c.skip = number(first)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.memory.in_place = 1
+        self.c.branch.skip = number(first)
         self.c.forward_tile = add_forward
 
 
@@ -118,7 +118,7 @@ cdef class ConcatOp(Op):
         first_shape, in_shape = tuple(first_shape), tuple(in_shape)
         if len(first_shape) != len(in_shape) or not in_shape or first_shape[1:] != in_shape[1:]:
             raise ValueError(f"concat: expected shapes that differ along the first axis alone, got {first_shape} and {in_shape}")
-        describe(self, in_shape, (first_shape[0] + in_shape[0], *in_shape[1:]), dtype)
+        init_op(self, in_shape, (first_shape[0] + in_shape[0], *in_shape[1:]), dtype)
         self.c.splits = 1
-        self.c.skip, self.c.skip_size = number(first), self.c.out_size - self.c.in_size
+        self.c.branch.skip, self.c.branch.skip_size = number(first), self.c.out_size - self.c.in_size
         self.c.forward_tile, self.c.backward_tile = concat_forward, concat_backward

@@ -13,11 +13,11 @@ from numpy import zeros_like
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
 from minidl_c.kernels.conv2d_single cimport conv2d_backward_w_single, single_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
     ctypedef struct gradient_walk:
-        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, apart, threes
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, sum_stride, threes
     void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
                              const float *, float *)
     void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
@@ -79,19 +79,19 @@ cdef void conv2d_backward_w_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
-    real *dw,                           # ADD [K][C / groups][R][S][apart]
-    real *db,                           # ADD [K][apart], or NULL
-    Py_ssize_t apart,                   # 1: the sums over the lanes, or 16: each lane for itself
+    real *dw,                           # ADD [K][C / groups][R][S][sum_stride]
+    real *db,                           # ADD [K][sum_stride], or NULL
+    Py_ssize_t sum_stride,                   # 1: the sums over the lanes, or 16: each lane for itself
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
     Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end, at
     cdef gradient_walk walk
-    if examples <= d.few and apart == 1:
+    if examples <= d.few and sum_stride == 1:
         conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, examples, scratch)
         return
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
-    walk.dy_channel, walk.dw_channel, walk.apart = P * LANES, n_taps, apart
+    walk.dy_channel, walk.dw_channel, walk.sum_stride = P * LANES, n_taps, sum_stride
     walk.threes = d.S == 3 and d.sw == 1 and d.dw == 1
     if d.PH > d.H or d.PW > d.W:
         pad_tile(d, x, scratch)
@@ -99,24 +99,24 @@ cdef void conv2d_backward_w_tile(
     for g in range(k0 // K, (k1 + K - 1) // K):
         k, k_end, at = max(k0, g * K), min(k1, (g + 1) * K), g * C * d.PH * d.PW * LANES
         if real is float:
-            weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * apart)
+            weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
         else:
-            weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * apart)
+            weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
     if db != NULL:
-        conv2d_backward_b_tile(dy, P, db, apart, k0, k1)
+        conv2d_backward_b_tile(dy, P, db, sum_stride, k0, k1)
 
 
 cdef void conv2d_backward_b_tile(
     const real *dy,                     # IN  [K][pixels][16]
     Py_ssize_t pixels,
-    real *db,                           # ADD [K][apart]
-    Py_ssize_t apart,
+    real *db,                           # ADD [K][sum_stride]
+    Py_ssize_t sum_stride,
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
 ) noexcept nogil:
     if real is float:
-        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * apart, apart)
+        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * sum_stride, sum_stride)
     else:
-        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * apart, apart)
+        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * sum_stride, sum_stride)
 
 
 cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:
@@ -145,33 +145,33 @@ cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
 
 cdef void conv2d_describe(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcept:
     """What an op that convolves needs, in either direction; so many biases lie behind the weights."""
-    o.n_param = o.n_lane = o.rows = d.weights + biases
-    o.sums_lanes = 1
-    o.packed = (2 * d.weights + 2 * LANES) * o.real_bytes       # single examples read beyond its end
-    o.scratch = single_scratch(d)
+    o.n_param = o.reduce.n_sums = o.reduce.n_items = d.weights + biases
+    o.reduce.sums_lanes = 1
+    o.memory.packed = (2 * d.weights + 2 * LANES) * o.real_bytes       # single examples read beyond its end
+    o.memory.scratch = single_scratch(d)
     if d.PH > d.H or d.PW > d.W:
-        o.scratch = max(o.scratch, d.C * d.PH * d.PW * LANES)
-    o.scratch *= o.real_bytes
-    o.reads, o.splits, o.work, o.prepare, o.dims = READS_X, 1, d.weights * d.OH * d.OW, prepare, d
+        o.memory.scratch = max(o.memory.scratch, d.C * d.PH * d.PW * LANES)
+    o.memory.scratch *= o.real_bytes
+    o.reads, o.splits, o.work, o.memory.prepare, o.dims = READS_X, 1, d.weights * d.OH * d.OW, prepare, d
 
 
 cdef void forward_real(const op *o, const tile *t, const real *param) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
     cdef Py_ssize_t k0 = 0, k1 = 0
-    share(d.K, t.part, t.parts, &k0, &k1)
+    split_range(d.K, t.part, t.parts, &k0, &k1)
     conv2d_forward_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, k0, k1, t.examples, <real *> t.scratch)
 
 
 cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef real *db = dw + d.weights * t.apart if o.n_param > d.weights else NULL
+    cdef real *db = dw + d.weights * t.sum_stride if o.n_param > d.weights else NULL
     cdef real *scratch = <real *> t.scratch
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
-    share(d.K, t.part, t.parts, &k0, &k1)
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.K, t.part, t.parts, &k0, &k1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     if t.training:
-        conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, t.apart, k0, k1, t.examples, scratch)
+        conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, t.sum_stride, k0, k1, t.examples, scratch)
     if t.dx != NULL:
         conv2d_backward_x_tile(d, <const real *> t.dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, c0, c1,
                                t.examples, scratch)
@@ -202,7 +202,7 @@ cdef class Conv2DOp(Op):
                   dtype="float32", *, bint use_bias=True):
         cdef conv2d_dims *d = &self.d
         conv2d_measure(d, in_shape, filters, kernel, stride, padding, dilation, groups, None)
-        describe(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
+        init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
         conv2d_describe(&self.c, d, d.K if use_bias else 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward
 

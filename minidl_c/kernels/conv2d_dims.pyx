@@ -7,7 +7,7 @@ from libc.stdlib cimport free, malloc
 from minidl_c.kernels.axes cimport find_runs
 from minidl_c.kernels.correlate cimport direction
 from minidl_c.kernels.windows import convolution
-from minidl_c.op cimport FEW, LANES
+from minidl_c.op cimport LANES, SMALL_BATCH
 
 cdef extern from "minidl_c/kernels/conv2d_tiles.h" nogil:
     void choose_tile(Py_ssize_t outputs, Py_ssize_t pixels, int *rows, int *columns)
@@ -40,7 +40,7 @@ cdef int conv2d_measure(
     d.OH, d.OW = out_size or [(size - span) // step + 1 for size, span, step in zip(room, window, stride)]
     find_direction(d, &d.forward, False)
     find_direction(d, &d.back, True)
-    d.few = FEW if d.K // groups >= LANES and (d.C == 1 or d.C // groups >= LANES) else 1
+    d.few = SMALL_BATCH if d.K // groups >= LANES and (d.C == 1 or d.C // groups >= LANES) else 1
     d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
     if d.taps == NULL:
         raise MemoryError()

@@ -13,7 +13,7 @@ typedef struct {
   ptrdiff_t x_row, x_column;                     /* input: to the pixel that the next output row, output pixel reads */
   ptrdiff_t dy_channel;                          /* output gradient: to the next channel; its pixels are contiguous */
   ptrdiff_t dw_channel;                          /* weight gradient: to the next output channel; its taps are contiguous */
-  ptrdiff_t apart;                               /* numbers of a sum: 1, or 16 where the lanes stay apart */
+  ptrdiff_t sum_stride;                               /* numbers of a sum: 1, or 16 where the lanes stay sum_stride */
   ptrdiff_t threes;                              /* whether every third tap begins three that read neighbours, as does a step */
 } gradient_walk;
 
@@ -41,10 +41,10 @@ typedef struct {
 #endif
 #else
 
-/* ADD dw[i][j] += the sum of lanes [rows][taps][16]; or dw[i][j][16] += lanes, where they stay apart. */
+/* ADD dw[i][j] += the sum of lanes [rows][taps][16]; or dw[i][j][16] += lanes, where they stay sum_stride. */
 NOINLINE void FN(add_lanes)(const gradient_walk *k, const REAL *lanes, int rows, int taps, REAL *dw) {
   for (int i = 0; i < rows; i++)
-    for (int j = 0; j < taps; j++, lanes += LANES) FN(add_sum)(lanes, dw + (i * k->dw_channel + j) * k->apart, k->apart);
+    for (int j = 0; j < taps; j++, lanes += LANES) FN(add_sum)(lanes, dw + (i * k->dw_channel + j) * k->sum_stride, k->sum_stride);
 }
 
 /* ADD dw[i][j] += the sum over all pixels q and lanes of dy[i][q] * x[taps[j] + q], for MR outputs i and NK taps j at once.
@@ -135,7 +135,7 @@ INLINE void FN(window_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
     ptrdiff_t some = outputs - o < WINDOW_OUTPUTS ? outputs - o : WINDOW_OUTPUTS;
     for (ptrdiff_t t = 0; t < n_taps; t += 3 * WINDOW_ROWS) {
       ptrdiff_t rows = (n_taps - t) / 3 < WINDOW_ROWS ? (n_taps - t) / 3 : WINDOW_ROWS;
-      tiles[some - 1][rows - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->apart);
+      tiles[some - 1][rows - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->sum_stride);
     }
   }
 }
@@ -152,14 +152,14 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
     ptrdiff_t rows = outputs - o < GRADIENT_ROWS ? outputs - o : GRADIENT_ROWS;
     for (ptrdiff_t t = 0; t < n_taps; t += GRADIENT_TAPS) {
       ptrdiff_t m = n_taps - t < GRADIENT_TAPS ? n_taps - t : GRADIENT_TAPS;
-      tiles[rows - 1][m - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->apart);
+      tiles[rows - 1][m - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->sum_stride);
     }
   }
 }
 
-/* ADD db[i] += the sum of dy[i] over its pixels and lanes (or db[i][16], where these stay apart), for `outputs` channels i. Several channels at a
+/* ADD db[i] += the sum of dy[i] over its pixels and lanes (or db[i][16], where these stay sum_stride), for `outputs` channels i. Several channels at a
  * time, since an addition waits for the one before: eight chains, of which those beyond the last channel repeat it. */
-INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db, ptrdiff_t apart) {
+INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db, ptrdiff_t sum_stride) {
   enum { CHAINS = 8 };
   for (ptrdiff_t o = 0; o < outputs; o += CHAINS) {
     int chains = outputs - o < CHAINS ? (int)(outputs - o) : CHAINS;
@@ -174,7 +174,7 @@ INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, 
       ROLL for (ptrdiff_t q = 0; q < pixels; q++) UNROLL for (int i = 0; i < CHAINS; i++) sum[i] += *(const V *)(d[i] + q * LANES);
       UNROLL for (int i = 0; i < CHAINS; i++) *(V *)(lanes[i] + lane) = sum[i];
     }
-    for (int i = 0; i < chains; i++) FN(add_sum)(lanes[i], db + (o + i) * apart, apart);
+    for (int i = 0; i < chains; i++) FN(add_sum)(lanes[i], db + (o + i) * sum_stride, sum_stride);
   }
 }
 #endif

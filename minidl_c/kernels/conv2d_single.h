@@ -20,10 +20,10 @@
 #define MOST_SUMS 8
 #endif
 
-/* What `weight_gradient_single` takes out of a tile: so many examples, at most FEW; how far it is from one to the next, and from
+/* What `weight_gradient_single` takes out of a tile: so many examples, at most SMALL_BATCH; how far it is from one to the next, and from
  * pixel to pixel of a dy. */
 typedef struct { ptrdiff_t examples, x_example, dy_example, dy_pixel; } few_examples;
-_Static_assert(FEW <= 4, "what is added up as the first four lanes");
+_Static_assert(SMALL_BATCH <= 4, "what is added up as the first four lanes");
 
 /* How many pixels of a run one tile takes, for the fewest multiply-adds; fewer than 8 at once wait for each other. */
 static int single_pixels(int vectors, ptrdiff_t pixels) {

@@ -11,7 +11,7 @@ from minidl_c.kernels.conv2d cimport (
 )
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
 from minidl_c.kernels.windows import transposed
-from minidl_c.op cimport Op, describe, op, real, share, tile
+from minidl_c.op cimport Op, init_op, op, real, split_range, tile
 
 
 # ---- one tile: no checks, no allocation, no GIL. Sizes are the convolution's: x is [K][OH][OW][16], y is [C][H][W][16] ------
@@ -20,7 +20,7 @@ cdef void forward_real(const op *o, const tile *t, const real *param) noexcept n
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     conv2d_backward_x_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, c0, c1, t.examples,
                            <real *> t.scratch)
 
@@ -30,12 +30,12 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef const real *dy = <const real *> t.dy
     cdef real *scratch = <real *> t.scratch
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
-    share(d.K, t.part, t.parts, &k0, &k1)
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.K, t.part, t.parts, &k0, &k1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     if t.training:
-        conv2d_backward_w_tile(d, <const real *> t.x, dy, dw, <real *> NULL, t.apart, k0, k1, t.examples, scratch)
+        conv2d_backward_w_tile(d, <const real *> t.x, dy, dw, <real *> NULL, t.sum_stride, k0, k1, t.examples, scratch)
         if o.n_param > d.weights:
-            conv2d_backward_b_tile(dy, d.H * d.W, dw + d.weights * t.apart, t.apart, c0, c1)
+            conv2d_backward_b_tile(dy, d.H * d.W, dw + d.weights * t.sum_stride, t.sum_stride, c0, c1)
     if t.dx != NULL:
         conv2d_forward_tile(d, dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, k0, k1, t.examples, scratch)
 
@@ -70,7 +70,7 @@ cdef class ConvTranspose2DOp(Op):
         cdef conv2d_dims *d = &self.d
         out_shape, around = transposed(in_shape, filters, kernel, stride, padding, output_padding, dilation, groups)
         conv2d_measure(d, out_shape, in_shape[0], kernel, stride, around, dilation, groups, in_shape[1:])
-        describe(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
+        init_op(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
         conv2d_describe(&self.c, d, d.C if use_bias else 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward
 

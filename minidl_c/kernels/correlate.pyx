@@ -39,15 +39,15 @@ cdef void correlate_group(const direction *a, const real *x, const real *w, cons
 
     lane -1: x and y are tiles, of all lanes; else only that lane of y is written, and x is one example, side by side.
     """
-    cdef Py_ssize_t apart = LANES if lane < 0 else 1        # numbers from pixel to pixel of x
-    cdef Py_ssize_t row_x = a.rows.pixel_step * a.width * apart, row_y = a.rows.out_step * a.out_width * LANES
-    cdef Py_ssize_t column_x = a.columns.pixel_step * apart, column_y = a.columns.out_step * LANES
+    cdef Py_ssize_t pixel_stride = LANES if lane < 0 else 1        # numbers from pixel to pixel of x
+    cdef Py_ssize_t row_x = a.rows.pixel_step * a.width * pixel_stride, row_y = a.rows.out_step * a.out_width * LANES
+    cdef Py_ssize_t column_x = a.columns.pixel_step * pixel_stride, column_y = a.columns.out_step * LANES
     cdef Py_ssize_t i, j, n, line, lines, line_x, line_y, x_at, w_at, y_at
     cdef const axis_run *row
     cdef const axis_run *column
     cdef correlation k
-    k.channels, k.x_channel, k.y_row = a.channels, a.height * a.width * apart, a.out_height * a.out_width * LANES
-    k.x_h, k.x_w = a.rows.source_step * a.width * apart, a.columns.source_step * apart
+    k.channels, k.x_channel, k.y_row = a.channels, a.height * a.width * pixel_stride, a.out_height * a.out_width * LANES
+    k.x_h, k.x_w = a.rows.source_step * a.width * pixel_stride, a.columns.source_step * pixel_stride
     k.w_channel = a.taps_h * a.taps_w * a.outputs
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.outputs, a.columns.tap_step * a.outputs
     for i in range(a.rows.n_runs):
@@ -61,7 +61,7 @@ cdef void correlate_group(const direction *a, const real *x, const real *w, cons
                 n, k.x_pixel, k.y_pixel = row.n, row_x, row_y
                 lines, line_x, line_y = column.n, column_x, column_y
             for line in range(lines):
-                x_at = (row.source * a.width + column.source) * apart + line * line_x
+                x_at = (row.source * a.width + column.source) * pixel_stride + line * line_x
                 y_at = (row.out * a.out_width + column.out) * LANES + line * line_y
                 w_at = (row.tap * a.taps_w + column.tap) * a.outputs + o0
                 correlate_run(a.tile, o1 - o0, n, &k, x + x_at, w + w_at, b + o0 if b != NULL else NULL,
@@ -70,9 +70,9 @@ cdef void correlate_group(const direction *a, const real *x, const real *w, cons
 
 cdef void correlate_groups(const direction *a, const real *x, const real *w, const real *b, real *y, Py_ssize_t o0, Py_ssize_t o1,
                            int lane) noexcept nogil:
-    cdef Py_ssize_t apart = LANES if lane < 0 else 1, outputs = a.outputs, g
+    cdef Py_ssize_t pixel_stride = LANES if lane < 0 else 1, outputs = a.outputs, g
     for g in range(o0 // outputs, (o1 + outputs - 1) // outputs):
-        correlate_group(a, x + g * a.channels * a.height * a.width * apart, w + g * a.channels * a.taps_h * a.taps_w * outputs,
+        correlate_group(a, x + g * a.channels * a.height * a.width * pixel_stride, w + g * a.channels * a.taps_h * a.taps_w * outputs,
                         b + g * outputs if b != NULL else NULL, y + g * outputs * a.out_height * a.out_width * LANES,
                         max(o0 - g * outputs, <Py_ssize_t> 0), min(o1 - g * outputs, outputs), lane)
 

@@ -11,7 +11,7 @@ them through memory for every tile. Its lanes hold outputs, so each tile leaves 
 from libc.string cimport memset
 from numpy import zeros_like
 
-from minidl_c.op cimport ADDS_BY_SLOTS, FEW, LANES, READS_X, Op, describe, op, real, share, tile, whole
+from minidl_c.op cimport LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch_view, init_op, op, real, split_range, tile
 from minidl_c.op import product_of, whole_numbers
 
 cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
@@ -46,12 +46,12 @@ cdef inline void project_lanes(
 ) noexcept nogil:
     """y [outputs][16] = b + the sums of w x, for all lanes at once or for a few one by one."""
     cdef int lane
-    if examples > FEW:
+    if examples > SMALL_BATCH:
         if real is float:
             project_f32(outputs, n, x, w, w_output, w_input, b, y)
         else:
             project_f64(outputs, n, x, w, w_output, w_input, b, y)
-    for lane in range(<int> examples if examples <= FEW else 0):
+    for lane in range(<int> examples if examples <= SMALL_BATCH else 0):
         if real is float:
             project_single_f32(outputs, n, x, w, w_output, w_input, b, y, lane)
         else:
@@ -87,7 +87,7 @@ cdef void dense_turn_tile(
     real *turned,                       # OUT [16][row], zero beyond the last output
     Py_ssize_t o0, Py_ssize_t o1,
 ) noexcept nogil:
-    """dy with examples as rows, for dense_backward_rows."""
+    """dy with examples as rows, for dense_reduce_backward."""
     cdef Py_ssize_t o, lane
     for o in range(o0, o1):
         for lane in range(LANES):
@@ -97,7 +97,7 @@ cdef void dense_turn_tile(
             memset(turned + lane * d.row + o1, 0, (d.row - o1) * sizeof(real))
 
 
-cdef void dense_backward_rows(
+cdef void dense_reduce_backward(
     const dense_dims *d,
     const real *turned,                 # IN  [tiles][16][row]
     const real *x,                      # IN  [tiles][inputs][16]
@@ -162,9 +162,9 @@ cdef void dense_example_squares(
 
 cdef void forward_real(const op *o, const tile *t, const real *w) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
-    cdef const real *b = w + d.inputs * d.outputs if o.rows > d.inputs else NULL
+    cdef const real *b = w + d.inputs * d.outputs if o.reduce.n_items > d.inputs else NULL
     cdef Py_ssize_t o0 = 0, o1 = 0
-    share(d.outputs, t.part, t.parts, &o0, &o1)
+    split_range(d.outputs, t.part, t.parts, &o0, &o1)
     dense_forward_tile(d, <const real *> t.x, w, b, <real *> t.y, o0, o1, t.examples)
 
 
@@ -178,8 +178,8 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     cdef Py_ssize_t o0 = 0, o1 = 0, i0 = 0, i1 = 0
-    share(d.outputs, t.part, t.parts, &o0, &o1)
-    share(d.inputs, t.part, t.parts, &i0, &i1)
+    split_range(d.outputs, t.part, t.parts, &o0, &o1)
+    split_range(d.inputs, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         dense_turn_tile(d, <const float *> t.dy, <float *> t.saved, o0, o1)
         if t.dx != NULL:
@@ -190,13 +190,13 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
             dense_backward_tile(d, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1, t.examples)
 
 
-cdef void rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+cdef void reduce_backward(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     if o.real_bytes == 4:
-        dense_backward_rows(d, <const float *> w.saved, <const float *> w.x, w.saved_tile, w.x_tile,
+        dense_reduce_backward(d, <const float *> w.saved, <const float *> w.x, w.saved_tile, w.x_tile,
                             w.starts, w.slots, w.examples, <float *> w.grad, r0, r1)
     else:
-        dense_backward_rows(d, <const double *> w.saved, <const double *> w.x, w.saved_tile, w.x_tile,
+        dense_reduce_backward(d, <const double *> w.saved, <const double *> w.x, w.saved_tile, w.x_tile,
                             w.starts, w.slots, w.examples, <double *> w.grad, r0, r1)
 
 
@@ -226,13 +226,13 @@ cdef class DenseOp(Op):
     def __cinit__(self, in_shape, outputs, dtype="float32", *, bint use_bias=True):
         cdef dense_dims *d = &self.d
         d.inputs, d.outputs = whole_numbers("inputs and outputs", (*in_shape, outputs), 2, 1)
-        describe(self, (d.inputs,), (d.outputs,), dtype)
+        init_op(self, (d.inputs,), (d.outputs,), dtype)
         d.row = (d.outputs + 2 * LANES - 1) // (2 * LANES) * (2 * LANES)      # whole register tiles on every machine
-        self.c.rows = d.inputs + use_bias
-        self.c.n_param = product_of("weights", (self.c.rows, d.outputs))
+        self.c.reduce.n_items = d.inputs + use_bias
+        self.c.n_param = product_of("weights", (self.c.reduce.n_items, d.outputs))
         self.c.work = d.inputs * d.outputs
-        self.c.saved = LANES * d.row * self.c.real_bytes
-        self.c.reads, self.c.splits = READS_X | ADDS_BY_SLOTS, 1
-        self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = forward, backward, rows
-        self.c.example_gradient, self.c.example_squares = example_gradient, example_squares
+        self.c.memory.saved = LANES * d.row * self.c.real_bytes
+        self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1
+        self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, reduce_backward
+        self.c.per_example.gradient, self.c.per_example.squares = example_gradient, example_squares
         self.c.dims = d

@@ -150,7 +150,7 @@ INLINE void FN(project_single)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, co
 
 /* OUT dw[i][o] = sum over the batch's examples s of x[i][s] * dy[s][o], for MR rows i and the columns o of two vectors.
  *
- * Here the lanes hold outputs, not examples: dy comes with examples as rows, `walk->dy_row` numbers apart. x is [i][16] in
+ * Here the lanes hold outputs, not examples: dy comes with examples as rows, `walk->dy_row` numbers sum_stride. x is [i][16] in
  * each tile. Each slot is one chain over its examples. */
 INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const ptrdiff_t *starts, const REAL *x, const REAL *dy,
                                     REAL *dw, ptrdiff_t columns) {

@@ -14,7 +14,7 @@ from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
 from minidl_c.kernels.correlate cimport direction
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 from minidl_c.op import whole_numbers
 
 cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
@@ -94,8 +94,8 @@ cdef void weight_gradient_channel(
     const real *dy,                     # IN  [out_height][out_width][16]
     const real *x,                      # IN  [height][width][16]
     real *part,                         # scratch [taps_h][taps_w][16]
-    real *dw,                           # ADD [taps_h][taps_w][apart]
-    Py_ssize_t apart,
+    real *dw,                           # ADD [taps_h][taps_w][sum_stride]
+    Py_ssize_t sum_stride,
 ) noexcept nogil:
     """The gradient of one kernel: the sums of all blocks, begun with zero, and of lanes."""
     cdef Py_ssize_t at_x, at_w, at_y, t
@@ -117,9 +117,9 @@ cdef void weight_gradient_channel(
                 depthwise_gradient_f64(&k, x + at_x, dy + at_y, part + at_w)
     for t in range(a.taps_h * a.taps_w):
         if real is float:
-            add_sum_f32(part + t * LANES, dw + t * apart, apart)
+            add_sum_f32(part + t * LANES, dw + t * sum_stride, sum_stride)
         else:
-            add_sum_f64(part + t * LANES, dw + t * apart, apart)
+            add_sum_f64(part + t * LANES, dw + t * sum_stride, sum_stride)
 
 
 cdef void depthwise_conv2d_forward_tile(
@@ -142,8 +142,8 @@ cdef void depthwise_conv2d_backward_tile(
     const real *x,                      # IN  [C][H][W][16]
     const real *w,                      # IN  (C * multiplier, R, S)
     real *dx,                           # OUT [C][H][W][16], or NULL
-    real *dw,                           # ADD [C * multiplier][R][S][apart], or NULL
-    Py_ssize_t apart,                   # 1: the sums over the lanes, or 16: each lane for itself
+    real *dw,                           # ADD [C * multiplier][R][S][sum_stride], or NULL
+    Py_ssize_t sum_stride,                   # 1: the sums over the lanes, or 16: each lane for itself
     real *scratch,                      # [R][S][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
 ) noexcept nogil:
@@ -151,7 +151,7 @@ cdef void depthwise_conv2d_backward_tile(
     for c in range(c0, c1):
         for k in range(c * d.multiplier, (c + 1) * d.multiplier if dw != NULL else 0):
             weight_gradient_channel(&d.conv.forward, d.forward, d.n_forward, dy + k * out, x + c * pixels, scratch,
-                                    dw + k * taps * apart, apart)
+                                    dw + k * taps * sum_stride, sum_stride)
         if dx != NULL:
             k = c * d.multiplier
             correlate_channel(&d.conv.back, d.back, d.n_back, d.multiplier, dy + k * out, w + k * taps, <real> 0, dx + c * pixels)
@@ -163,7 +163,7 @@ cdef void forward_real(const op *o, const tile *t, const real *w) noexcept nogil
     cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
     cdef const real *b = w + d.conv.weights if o.n_param > d.conv.weights else NULL
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(d.conv.C, t.part, t.parts, &c0, &c1)
+    split_range(d.conv.C, t.part, t.parts, &c0, &c1)
     depthwise_conv2d_forward_tile(d, <const real *> t.x, w, b, <real *> t.y, c0, c1)
 
 
@@ -172,11 +172,11 @@ cdef void backward_real(const op *o, const tile *t, const real *w) noexcept nogi
     cdef const real *dy = <const real *> t.dy
     cdef real *dw = <real *> t.sums if t.training else NULL
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(d.conv.C, t.part, t.parts, &c0, &c1)
-    depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, t.apart,
+    split_range(d.conv.C, t.part, t.parts, &c0, &c1)
+    depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, t.sum_stride,
                                   <real *> t.scratch, c0, c1)
     if dw != NULL and o.n_param > d.conv.weights:
-        conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights * t.apart, t.apart,
+        conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights * t.sum_stride, t.sum_stride,
                                c0 * d.multiplier, c1 * d.multiplier)
 
 
@@ -211,8 +211,8 @@ cdef piece *find_pieces(const axis *a, int *n_pieces) except NULL:
     cdef piece *pieces = <piece *> calloc(a.n_runs, sizeof(piece))
     cdef piece *p
     cdef Py_ssize_t j = 0, before, after
-    cdef Py_ssize_t apart = max(a.source_step, -a.source_step)
-    cdef bint shares = a.pixel_step == apart or a.pixel_step == 2 * apart
+    cdef Py_ssize_t step = max(a.source_step, -a.source_step)
+    cdef bint shares = a.pixel_step == step or a.pixel_step == 2 * step
     cdef int n = 0
     if pieces == NULL:
         raise MemoryError()
@@ -252,9 +252,9 @@ cdef class DepthwiseConv2DOp(Op):
         conv2d_measure(v, in_shape, channels * multiplier, kernel, stride, padding, dilation, channels, None)
         d.multiplier = multiplier
         d.forward, d.back = find_pieces(&v.forward.columns, &d.n_forward), find_pieces(&v.back.columns, &d.n_back)
-        describe(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)
-        self.c.n_param = self.c.n_lane = self.c.rows = v.weights + (v.K if use_bias else 0)
-        self.c.sums_lanes, self.c.scratch = 1, v.R * v.S * LANES * self.c.real_bytes
+        init_op(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)
+        self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = v.weights + (v.K if use_bias else 0)
+        self.c.reduce.sums_lanes, self.c.memory.scratch = 1, v.R * v.S * LANES * self.c.real_bytes
         self.c.reads, self.c.splits, self.c.work = READS_X, 1, v.weights * v.OH * v.OW
         self.c.forward_tile, self.c.backward_tile, self.c.dims = forward, backward, d
 

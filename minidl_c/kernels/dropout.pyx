@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 
 from minidl_c.kernels.path_hash import path_number
 from minidl_c.kernels.threefry cimport keys_of_rows, lane_keys, threefry_lanes
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/dropout_tiles.h" nogil:
     void drop_f32(const uint32_t *bits, uint32_t last, float scale, const float *x, float *y, Py_ssize_t n)
@@ -50,8 +50,8 @@ cdef void drop_part(const op *o, const tile *t, const void *x, void *y) noexcept
     """dropout_tile for this part of a tile, in the op's dtype."""
     cdef const dropout_dims *d = <const dropout_dims *> o.dims
     cdef Py_ssize_t pair0 = 0, pair1 = 0
-    cdef lane_keys keys = keys_of_rows(t.seed, d.path, t.step, t.rows, t.examples)
-    share((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)
+    cdef lane_keys keys = keys_of_rows(t.seed, d.path, t.step, t.example_ids, t.examples)
+    split_range((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)
     if o.real_bytes == 4:
         dropout_tile(&keys, d, <const float *> x, <float *> y, o.in_size, pair0, pair1)
     else:
@@ -65,7 +65,7 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     if t.training:
         drop_part(o, t, t.x, t.y)
     elif t.y != t.x:
-        share(o.in_size, t.part, t.parts, &start, &end)
+        split_range(o.in_size, t.part, t.parts, &start, &end)
         memcpy(<char *> t.y + start * row_bytes, <const char *> t.x + start * row_bytes, (end - start) * row_bytes)
 
 
@@ -84,11 +84,11 @@ cdef class DropoutOp(Op):
     cdef dropout_dims d
 
     def __cinit__(self, in_shape, double rate, path="", dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if not 0 <= rate <= 1 - 2**-32:
             raise ValueError(f"rate: expected at least 0 and less than 1 (at most 1 - 2**-32), got {rate!r}")
         self.d.path = path_number(path)
         self.d.last, self.d.scale = round((1 - rate) * 2**32) - 1, 1 / (1 - rate)
-        self.c.splits = self.c.in_place = 1
+        self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = &self.d

@@ -8,7 +8,7 @@ and Hinton, "Layer Normalization", arXiv:1607.06450.) A NaN or an infinity makes
 """
 from libc.float cimport DBL_MIN, FLT_MAX, FLT_MIN
 
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 from minidl_c.op import whole_numbers
 
 cdef extern from "minidl_c/kernels/groupnorm_tiles.h" nogil:
@@ -98,7 +98,7 @@ cdef void groupnorm_backward_tile(
 cdef void forward_real(const op *o, const tile *t, const real *weight) noexcept nogil:
     cdef const groupnorm_dims *d = <const groupnorm_dims *> o.dims
     cdef Py_ssize_t channels = d.groups * d.channels, k0 = 0, k1 = 0
-    share(channels, t.part, t.parts, &k0, &k1)
+    split_range(channels, t.part, t.parts, &k0, &k1)
     if not d.affine:
         weight = NULL
     groupnorm_forward_tile(d, <const real *> t.x, weight, behind(weight, channels), <real *> t.y, <real *> t.saved,
@@ -109,7 +109,7 @@ cdef void backward_real(const op *o, const tile *t, const real *weight) noexcept
     cdef const groupnorm_dims *d = <const groupnorm_dims *> o.dims
     cdef Py_ssize_t channels = d.groups * d.channels, k0 = 0, k1 = 0
     cdef real *sums = <real *> t.sums
-    share(channels, t.part, t.parts, &k0, &k1)
+    split_range(channels, t.part, t.parts, &k0, &k1)
     if not d.affine:
         weight = sums = NULL
     groupnorm_backward_tile(d, <const real *> t.dy, <const real *> t.x, weight, <const real *> t.saved,
@@ -144,7 +144,7 @@ cdef class GroupNormOp(Op):
         cdef groupnorm_dims *d = &self.d
         cdef Py_ssize_t all_channels
         in_shape = tuple(in_shape)
-        describe(self, in_shape, in_shape, dtype)
+        init_op(self, in_shape, in_shape, dtype)
         pair = whole_numbers("groups, channels", (groups, channels), 2, 1)
         d.groups, all_channels = pair[0], pair[1]
         if all_channels % d.groups or self.c.in_size % all_channels:
@@ -153,8 +153,8 @@ cdef class GroupNormOp(Op):
             raise ValueError(f"eps: expected a number above 0, and not among the smallest of {dtype}, got {eps}")
         d.channels, d.pixels, d.eps, d.affine = all_channels // d.groups, self.c.in_size // all_channels, eps, affine
         if affine:
-            self.c.n_param = self.c.n_lane = self.c.rows = 2 * all_channels
-        self.c.saved = 3 * d.groups * LANES * self.c.real_bytes
+            self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = 2 * all_channels
+        self.c.memory.saved = 3 * d.groups * LANES * self.c.real_bytes
         self.c.reads, self.c.splits = READS_X, 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

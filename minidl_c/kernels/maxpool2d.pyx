@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from minidl_c.kernels.pool2d cimport clip, pool2d_dims, window
 from minidl_c.kernels.windows import pooling
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
     void max_window_f32(const window *, bint, const float *, float *, void *)
@@ -74,7 +74,7 @@ cdef void maxpool2d_backward_tile(
 cdef inline void pool(const op *o, const tile *t, bint relu) noexcept nogil:
     cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         maxpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, <float *> t.saved, relu, c0, c1)
     else:
@@ -94,7 +94,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     if t.dx == NULL:
         return
-    share(d.C, t.part, t.parts, &c0, &c1)
+    split_range(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         maxpool2d_backward_tile(d, <const float *> t.dy, <const float *> t.saved, <float *> t.dx, c0, c1)
     else:
@@ -108,9 +108,9 @@ cdef class MaxPool2DOp(Op):
         cdef pool2d_dims *d = &self.d
         d.C, d.H, d.W, d.OH, d.OW, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.tiled = pooling(
             in_shape, kernel, stride, padding, ceil_mode)
-        describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
-        self.c.saved = self.c.out_size * LANES * self.c.real_bytes
+        init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
+        self.c.memory.saved = self.c.out_size * LANES * self.c.real_bytes
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.relu_forward_tile, self.c.relu_backward_tile = forward_relu, backward
+        self.c.fusion.forward_tile, self.c.fusion.backward_tile = forward_relu, backward
         self.c.dims = d

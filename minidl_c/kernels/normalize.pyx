@@ -2,7 +2,7 @@
 from libc.stdlib cimport free, malloc
 
 from minidl_c.kernels.image_shapes import units
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 ctypedef struct normalize_dims:
     Py_ssize_t plane                    # numbers of a channel
@@ -49,7 +49,7 @@ cdef void normalize_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const normalize_dims *d = <const normalize_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         normalize_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
     else:
@@ -61,7 +61,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     if t.dx == NULL:
         return
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         normalize_backward_tile(d, <const float *> t.dy, <float *> t.dx, i0, i1)
     else:
@@ -78,7 +78,7 @@ cdef class NormalizeOp(Op):
     cdef normalize_dims d
 
     def __cinit__(self, in_shape, mean, std, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         cdef Py_ssize_t i, channels = self.in_shape[0]
         cdef tuple numbers = units(mean, std, channels, dtype)
         self.d.plane = self.c.in_size // channels
@@ -88,7 +88,7 @@ cdef class NormalizeOp(Op):
         self.d.std = self.d.mean + channels
         for i in range(2 * channels):
             self.d.mean[i] = numbers[i]
-        self.c.splits = self.c.in_place = 1
+        self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = &self.d
 

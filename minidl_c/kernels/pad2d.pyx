@@ -2,7 +2,7 @@
 from libc.string cimport memcpy
 
 from minidl_c.kernels.image_shapes import padded
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 ctypedef struct pad2d_dims:
     Py_ssize_t C, H, W, OH, OW
@@ -56,7 +56,7 @@ cdef void pad2d_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
     cdef Py_ssize_t r0 = 0, r1 = 0
-    share(d.C * d.OH, t.part, t.parts, &r0, &r1)
+    split_range(d.C * d.OH, t.part, t.parts, &r0, &r1)
     if o.real_bytes == 4:
         pad2d_forward_tile(d, <const float *> t.x, <float *> t.y, r0, r1)
     else:
@@ -68,7 +68,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t r0 = 0, r1 = 0
     if t.dx == NULL:
         return
-    share(d.C * d.H, t.part, t.parts, &r0, &r1)
+    split_range(d.C * d.H, t.part, t.parts, &r0, &r1)
     if o.real_bytes == 4:
         pad2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, r0, r1)
     else:
@@ -84,7 +84,7 @@ cdef class Pad2DOp(Op):
         cdef pad2d_dims *d = &self.d
         d.C, d.H, d.W, d.OH, d.OW, d.top, d.left = padded(in_shape, padding)
         d.value = value
-        describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
+        init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

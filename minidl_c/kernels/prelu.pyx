@@ -7,7 +7,7 @@
 Backward reads x: of y alone nobody knows where x was negative, for a weight may be. With one weight for all, the whole
 example is one channel. NaN stays NaN.
 """
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/prelu_tiles.h" nogil:
     void prelu_channel_f32(const float *, float, float *, Py_ssize_t)
@@ -61,7 +61,7 @@ cdef void prelu_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const prelu_dims *d = <const prelu_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(d.channels, t.part, t.parts, &c0, &c1)
+    split_range(d.channels, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         prelu_forward_tile(d, <const float *> t.x, <const float *> t.param, <float *> t.y, c0, c1)
     else:
@@ -71,7 +71,7 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const prelu_dims *d = <const prelu_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(d.channels, t.part, t.parts, &c0, &c1)
+    split_range(d.channels, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         prelu_backward_tile(d, <const float *> t.dy, <const float *> t.x, <const float *> t.param, <float *> t.dx,
                             <float *> t.sums, c0, c1)
@@ -90,11 +90,11 @@ cdef class PReLUOp(Op):
 
     def __cinit__(self, in_shape, shared=False, dtype="float32"):
         cdef prelu_dims *d = &self.d
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         d.channels = 1 if shared else self.in_shape[0]
         d.pixels = self.c.in_size // d.channels
-        self.c.n_param = self.c.n_lane = self.c.rows = d.channels
-        self.c.splits = self.c.in_place = 1
+        self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = d.channels
+        self.c.splits = self.c.memory.in_place = 1
         self.c.reads = READS_X
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

@@ -1,6 +1,6 @@
 """ReLU: y = max(x, 0). NaN stays NaN; the gradient at 0 is 0."""
 
-from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, split_range, tile
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -30,7 +30,7 @@ cdef void relu_backward_tile(
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         relu_forward_tile(<const float *> t.x, <float *> t.y, i0, i1)
     else:
@@ -41,7 +41,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     if t.dx == NULL:
         return
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         relu_backward_tile(<const float *> t.dy, <const float *> t.y, <float *> t.dx, i0, i1)
     else:
@@ -52,7 +52,7 @@ cdef class ReLUOp(Op):
     """ReLU of any shape, in place where the plan allows it."""
 
     def __cinit__(self, in_shape, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = self.c.is_relu = 1
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.memory.in_place = self.c.fusion.is_relu = 1
         self.c.reads = READS_Y
         self.c.forward_tile, self.c.backward_tile = forward, backward

@@ -1,6 +1,6 @@
 """Rescale: y = x * scale + offset, two roundings."""
 
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 ctypedef struct rescale_dims:
     double scale, offset
@@ -35,7 +35,7 @@ cdef void rescale_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const rescale_dims *d = <const rescale_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         rescale_forward_tile(<const float *> t.x, <float> d.scale, <float> d.offset, <float *> t.y, i0, i1)
     else:
@@ -47,7 +47,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     if t.dx == NULL:
         return
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         rescale_backward_tile(<const float *> t.dy, <float> d.scale, <float *> t.dx, i0, i1)
     else:
@@ -60,8 +60,8 @@ cdef class RescaleOp(Op):
     cdef rescale_dims d
 
     def __cinit__(self, in_shape, scale, offset=0.0, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.d.scale, self.d.offset = scale, offset
-        self.c.splits = self.c.in_place = 1
+        self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = &self.d

@@ -7,7 +7,7 @@ Subtracting the maximum keeps it finite for numbers of any size. A NaN, an infin
 """
 from libc.stdint cimport int64_t
 
-from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
     void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float, float *, float *)
@@ -55,7 +55,7 @@ cdef void softmax_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const softmax_dims *d = <const softmax_dims *> o.dims
     cdef Py_ssize_t i0 = 0, i1 = 0
-    share(d.pixels, t.part, t.parts, &i0, &i1)
+    split_range(d.pixels, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         softmax_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
     else:
@@ -67,7 +67,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     if t.dx == NULL:
         return
-    share(d.pixels, t.part, t.parts, &i0, &i1)
+    split_range(d.pixels, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         softmax_backward_tile(d, <const float *> t.dy, <const float *> t.y, <float *> t.dx, i0, i1)
     else:
@@ -81,11 +81,11 @@ cdef class SoftmaxOp(Op):
 
     def __cinit__(self, in_shape, dtype="float32"):
         cdef softmax_dims *d = &self.d
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         d.classes = self.in_shape[0]
         d.pixels = self.c.in_size // d.classes
         self.c.work = 20 * self.c.in_size                     # an exponential is about 20 multiply-adds
-        self.c.splits = self.c.in_place = 1
+        self.c.splits = self.c.memory.in_place = 1
         self.c.reads = READS_Y
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

@@ -7,7 +7,7 @@ This is average-pooling turned around, without its division: a block is its wind
 """
 from minidl_c.kernels.image_shapes import upsampled
 from minidl_c.kernels.pool2d cimport window
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
     void average_window_f32(const window *, float, const float *, float *)
@@ -67,7 +67,7 @@ cdef void upsample2d_backward_tile(
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
     cdef Py_ssize_t r0 = 0, r1 = 0
-    share(d.C * d.H, t.part, t.parts, &r0, &r1)
+    split_range(d.C * d.H, t.part, t.parts, &r0, &r1)
     if o.real_bytes == 4:
         upsample2d_forward_tile(d, <const float *> t.x, <float *> t.y, r0, r1)
     else:
@@ -79,7 +79,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t r0 = 0, r1 = 0
     if t.dx == NULL:
         return
-    share(d.C * d.H, t.part, t.parts, &r0, &r1)
+    split_range(d.C * d.H, t.part, t.parts, &r0, &r1)
     if o.real_bytes == 4:
         upsample2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, r0, r1)
     else:
@@ -94,7 +94,7 @@ cdef class Upsample2DOp(Op):
     def __cinit__(self, in_shape, scale, dtype="float32"):
         cdef upsample2d_dims *d = &self.d
         d.C, d.H, d.W, d.OH, d.OW, d.sh, d.sw = upsampled(in_shape, scale)
-        describe(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
+        init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

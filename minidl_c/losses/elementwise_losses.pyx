@@ -14,7 +14,7 @@ targets are gathered once.
 """
 from math import isinf
 
-from minidl_c.op cimport READS_Y, Op, describe, op, real, tile
+from minidl_c.op cimport READS_Y, Op, init_op, op, real, tile
 
 cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
     ctypedef enum elementwise_loss:
@@ -94,7 +94,7 @@ cdef class ElementwiseLossOp(Op):
 
     def __cinit__(self, in_shape, str function not None, double delta=1.0, dtype="float32"):
         cdef elementwise_loss_dims *d = &self.d
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if function not in FUNCTIONS:
             raise ValueError(f"function: expected one of {', '.join(FUNCTIONS)}, got {function!r}")
         held = delta if self.c.real_bytes == 8 else <double> <float> delta
@@ -103,7 +103,7 @@ cdef class ElementwiseLossOp(Op):
         d.function, d.delta = FUNCTIONS[function], delta
         if d.function in (BINARY_CROSS_ENTROPY, POISSON):
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
-        self.c.n_target = self.c.in_size
-        self.c.reads, self.c.in_place, self.c.is_loss = READS_Y, 1, 1
+        self.c.loss.n_target = self.c.in_size
+        self.c.reads, self.c.memory.in_place, self.c.loss.is_loss = READS_Y, 1, 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

@@ -9,7 +9,7 @@ log-sum-exp and softmax functions", 2021). Label smoothing: Szegedy et al., "Ret
 """
 from libc.stdint cimport int64_t
 
-from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, tile
+from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, tile
 
 cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
     void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float, float *, float *)
@@ -80,11 +80,11 @@ cdef class SoftmaxCrossEntropyOp(Op):
     def __cinit__(self, in_shape, double label_smoothing=0.0, dtype="float32"):
         cdef softmax_cross_entropy_dims *d = &self.d
         d.classes, = in_shape
-        describe(self, (d.classes,), (d.classes,), dtype)
+        init_op(self, (d.classes,), (d.classes,), dtype)
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing: expected a share from 0 to 1, got {label_smoothing!r}")
         d.smoothing = label_smoothing
         self.c.work = 20 * d.classes                          # an exponential is about 20 multiply-adds
-        self.c.reads, self.c.in_place, self.c.is_loss = READS_Y, 1, 1
+        self.c.reads, self.c.memory.in_place, self.c.loss.is_loss = READS_Y, 1, 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = d

@@ -9,8 +9,8 @@ in each of them 16 lanes, all in double. (Pascanu, Mikolov, Bengio: "On the diff
 """
 from libc.math cimport INFINITY, isinf, sqrt
 
-from minidl_c.array_args cimport Arguments
-from minidl_c.op cimport share
+from minidl_c.array_args cimport ArrayArgs
+from minidl_c.op cimport split_range
 
 cdef extern from "minidl_c/optimizers/clip_tiles.h" nogil:
     void clip_by_value_f32(float *, Py_ssize_t, Py_ssize_t, float)
@@ -41,7 +41,7 @@ cdef int ask(clipping *c, object norm, object value) except -1:
 cdef void clip_block(clipping *c, int real_bytes, void *grad, Py_ssize_t size, int block) noexcept nogil:
     """Clips one of the blocks of a flat gradient by value, and finds its sum of squares."""
     cdef Py_ssize_t a = 0, b = 0
-    share(size, block, BLOCKS, &a, &b)
+    split_range(size, block, BLOCKS, &a, &b)
     if c.value and real_bytes == 4:
         clip_by_value_f32(<float *> grad, a, b, <float> c.value)
     elif c.value:
@@ -81,8 +81,8 @@ def clip(grad, clip_norm=None, clip_value=None):
 
     Raises TypeError or ValueError for other arrays and for anything but numbers above 0.
     """
-    cdef Arguments arguments = Arguments()
-    cdef char *g = arguments.take(grad, None, -1, 1, True, "grad")
+    cdef ArrayArgs arguments = ArrayArgs()
+    cdef char *g = arguments.acquire(grad, None, -1, 1, True, "grad")
     cdef Py_ssize_t size = arguments.rows
     cdef int block, real_bytes = 4 if arguments.kind == "float32" else 8
     cdef clipping c

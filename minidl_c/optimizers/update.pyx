@@ -4,7 +4,7 @@ from operator import index
 from libc.stdint cimport int64_t
 from numpy import frombuffer, zeros
 
-from minidl_c.array_args cimport Arguments
+from minidl_c.array_args cimport ArrayArgs
 
 cdef extern from "minidl_c/simd/lanes.h" nogil:
     unsigned flush_subnormals()
@@ -50,7 +50,7 @@ cdef class Update:
             raise ValueError(f"steps: expected from 0 to 2**62 - 1, got {steps}")
         self.c.steps = steps
 
-    cdef int belong(self, Arguments arguments, Py_ssize_t size, str dtype, int64_t late) except -1:
+    cdef int belong(self, ArrayArgs arguments, Py_ssize_t size, str dtype, int64_t late) except -1:
         """Raises TypeError or ValueError unless it was made for so many parameters of this dtype, and did `late` steps."""
         if self.c.update == NULL:
             raise TypeError(f"update: expected that of an optimizer, got {type(self).__name__}")
@@ -60,7 +60,7 @@ cdef class Update:
         if late > self.c.steps:                               # a formula would count its steps from below zero
             raise ValueError(f"late: expected at most the {self.c.steps} steps that the optimizer has done, got {late}")
         for array in self.arrays.values():
-            arguments.take(array, dtype, size, 1, True, "update")
+            arguments.acquire(array, dtype, size, 1, True, "update")
         return 0
 
     def apply(self, param, grad, double rate, count=None, ranges=None):
@@ -70,18 +70,18 @@ cdef class Update:
         count (1,) int64 IN and OUT, or None: the steps done so far, one more now; no signal can come between the two.
         Raises TypeError or ValueError for other arrays.
         """
-        cdef Arguments a = Arguments()
+        cdef ArrayArgs a = ArrayArgs()
         cdef str dtype = "float32" if self.c.real_bytes == 4 else "float64"
-        cdef char *w = a.take(param, dtype, -1, 1, True, "param")
+        cdef char *w = a.acquire(param, dtype, -1, 1, True, "param")
         cdef Py_ssize_t size = a.rows
-        cdef char *g = a.take(grad, dtype, size, 1, False, "grad")
+        cdef char *g = a.acquire(grad, dtype, size, 1, False, "grad")
         cdef int64_t *steps = NULL
         if count is not None:
-            steps = <int64_t *> a.take(count, "int64", 1, 1, True, "count")
+            steps = <int64_t *> a.acquire(count, "int64", 1, 1, True, "count")
         ranges = [(0, size, 1, 0)] if ranges is None else ranges
         ranges = [(index(start), index(end), float(factor), index(late)) for start, end, factor, late in ranges]
         self.belong(a, size, dtype, max([late for *_, late in ranges], default=0))
-        a.apart()
+        a.check_no_overlap()
         for start, end, factor, late in ranges:
             if not 0 <= start <= end <= size or late < 0:
                 raise ValueError(f"ranges: expected parts of {size} numbers, and steps of at least 0 that went by without, "

@@ -4,7 +4,7 @@ from minidl_c.op cimport op
 ctypedef struct room:                   # one buffer: a copy for each tile of the batch, or for each thread
     char *at
     Py_ssize_t bytes                    # of one copy
-    Py_ssize_t apart                    # from copy to copy
+    Py_ssize_t stride                   # from copy to copy
     int keep                            # 1: for each tile, 0: for each thread
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
@@ -13,7 +13,7 @@ cdef extern from "minidl_c/runtime/optimize.h" nogil:
         int home, grad_home, rows_read, grad_rows_read
 
 
-cdef class Memory:
+cdef class Arena:
     cdef char *block
     cdef Py_ssize_t capacity, used
     cdef tuple shape                    # what it is laid out for
@@ -45,4 +45,4 @@ cdef class Memory:
 
 
 cdef inline char *place(const room *r, Py_ssize_t tile, int thread) noexcept nogil:
-    return r.at + (tile if r.keep else thread) * r.apart
+    return r.at + (tile if r.keep else thread) * r.stride

@@ -50,13 +50,13 @@ cdef dict lives(const op *ops, int n_ops, const value *values, int with_backward
     touched = [(0, DATA, values[0].home), (n_ops + 1, DATA, values[n_ops].home)]
     for k in range(n_ops):
         o, forward = &ops[k], k + 1
-        touched += [(forward, DATA, values[v].home) for v in (o.input, o.output, o.skip) if v >= 0]
+        touched += [(forward, DATA, values[v].home) for v in (o.plan.input, o.plan.output, o.branch.skip) if v >= 0]
         touched.append((forward, SAVED, k))
     for k in range(n_ops if with_backward else 0):
         o, backward = &ops[k], 2 * n_ops + 1 - k
-        read = (o.input if o.reads & READS_X else -1, o.output if o.reads & READS_Y else -1, o.skip)
+        read = (o.plan.input if o.reads & READS_X else -1, o.plan.output if o.reads & READS_Y else -1, o.branch.skip)
         touched += [(backward, DATA, values[v].home) for v in read if v >= 0]
-        touched += [(backward, GRAD, values[v].grad_home) for v in (o.input, o.output, o.dskip) if v >= 0]
+        touched += [(backward, GRAD, values[v].grad_home) for v in (o.plan.input, o.plan.output, o.branch.dskip) if v >= 0]
         touched.append((backward, SAVED, k))
     if with_backward:
         touched += [(n_ops + 1, GRAD, values[n_ops].grad_home), (2 * n_ops + 2, GRAD, values[0].grad_home)]
@@ -71,7 +71,7 @@ cdef inline Py_ssize_t alignment_of(Py_ssize_t bytes) noexcept:
     return HUGE_PAGE if bytes >= HUGE_PAGE else ALIGNMENT
 
 
-cdef class Memory:
+cdef class Arena:
     """The arena of one call of a plan. It grows to what the largest call so far needed."""
 
     cdef int reserve(self, int n_ops) except -1:
@@ -117,8 +117,8 @@ cdef class Memory:
             if values[v].grad_rows_read:
                 self.grad[values[v].grad_home].keep = 1
         for k in range(self.n_ops):
-            self.saved[k].keep = keep_all or (backward and ops[k].backward_rows != NULL)
-            self.saved[k].bytes = (ops[k].saved + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
+            self.saved[k].keep = keep_all or (backward and ops[k].reduce.backward != NULL)
+            self.saved[k].bytes = (ops[k].memory.saved + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
         return 0
 
     cdef int overlaid(self, const op *ops, const value *values, int keep_all, int backward) except -1:
@@ -145,21 +145,21 @@ cdef class Memory:
         own = self.take(self.end, threads)
         for (kind, number), place in zip(self.own, self.places):
             r = self.room_of(kind, number)
-            r.at, r.apart = own + place if own != NULL else NULL, self.end
+            r.at, r.stride = own + place if own != NULL else NULL, self.end
         for kind, number in self.kept:
             r = self.room_of(kind, number)
-            r.at, r.apart = self.take(r.bytes, tiles), r.bytes
+            r.at, r.stride = self.take(r.bytes, tiles), r.bytes
         for v in range(self.n_ops + 1):
             self.data[v] = self.data[values[v].home]
             if backward:
                 self.grad[v] = self.grad[values[v].grad_home]
         for k in range(self.n_ops):
-            self.packed[k] = self.packed[k - 1] if ops[k].shares_packed else self.take(ops[k].packed, 1)
-            self.joined[k] = self.take(ops[k].rows * ops[k].summary, 1)
-            self.scratch_bytes = max(self.scratch_bytes, ops[k].scratch)
-            n_lane += ops[k].n_lane
-            by_lane += 0 if ops[k].sums_lanes else ops[k].n_lane
-            summing = summing or ops[k].forward_rows != NULL
+            self.packed[k] = self.packed[k - 1] if ops[k].memory.shares_packed else self.take(ops[k].memory.packed, 1)
+            self.joined[k] = self.take(ops[k].reduce.n_items * ops[k].reduce.partial_bytes, 1)
+            self.scratch_bytes = max(self.scratch_bytes, ops[k].memory.scratch)
+            n_lane += ops[k].reduce.n_sums
+            by_lane += 0 if ops[k].reduce.sums_lanes else ops[k].reduce.n_sums
+            summing = summing or ops[k].reduce.forward != NULL
         self.scratch_bytes = (self.scratch_bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT + GAP
         self.scratch = self.take(self.scratch_bytes, threads)
         self.sums_bytes = by_lane * LANES * real_bytes if summing else 0
@@ -220,10 +220,10 @@ cdef class Memory:
 
 
 cdef void open_room(const room *r, Py_ssize_t bytes, Py_ssize_t tiles, int threads) noexcept:
-    open_arrays(r.at, bytes, r.apart, tiles if r.keep else threads)
+    open_arrays(r.at, bytes, r.stride, tiles if r.keep else threads)
 
 
-cdef void open_all(Memory m, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) noexcept:
+cdef void open_all(Arena m, const op *ops, const value *values, Py_ssize_t tiles, int threads, int backward) noexcept:
     """For AddressSanitizer: all of the block is out of bounds, but for what the ops asked for."""
     cdef Py_ssize_t n_lane = 0
     cdef int v, k
@@ -233,10 +233,10 @@ cdef void open_all(Memory m, const op *ops, const value *values, Py_ssize_t tile
         if backward:
             open_room(&m.grad[v], values[v].bytes, tiles, threads)
     for k in range(m.n_ops):
-        n_lane += ops[k].n_lane
-        open_room(&m.saved[k], ops[k].saved, tiles, threads)
-        open_arrays(m.packed[k], ops[k].packed, 0, 1)
-        open_arrays(m.joined[k], ops[k].rows * ops[k].summary, 0, 1)
+        n_lane += ops[k].reduce.n_sums
+        open_room(&m.saved[k], ops[k].memory.saved, tiles, threads)
+        open_arrays(m.packed[k], ops[k].memory.packed, 0, 1)
+        open_arrays(m.joined[k], ops[k].reduce.n_items * ops[k].reduce.partial_bytes, 0, 1)
     open_arrays(m.scratch, m.scratch_bytes - GAP, m.scratch_bytes, threads)
     open_arrays(m.sums, m.sums_bytes, m.sums_bytes, min(tiles, <Py_ssize_t> threads))
     open_arrays(m.parts, m.parts_bytes - GAP, m.parts_bytes, min(tiles, <Py_ssize_t> MAX_SLOTS) if m.parts_bytes else 0)

@@ -16,7 +16,7 @@
 
 static void close_memory(char *at, ptrdiff_t bytes) { ASAN_POISON_MEMORY_REGION(at, bytes); }
 
-/* Opens `copies` arrays, `apart` bytes from one to the next. */
+/* Opens `copies` arrays, `stride` bytes from one to the next. */
 static void open_arrays(char *at, ptrdiff_t bytes, ptrdiff_t apart, ptrdiff_t copies) {
   const char *garbage = getenv("MINIDL_GARBAGE");
   for (ptrdiff_t i = 0; i < copies; i++) {

@@ -1,4 +1,4 @@
 """Steps that several processes do together. See exchange.pyx."""
-from minidl_c.runtime.run_state cimport job, sharing
+from minidl_c.runtime.run_state cimport partition, run_state
 
-cdef int run_shared(job *j, sharing *s, list rooms, Py_ssize_t rounds, object share) except -1
+cdef int run_shared(run_state *run, partition *s, list rooms, Py_ssize_t rounds, object comm) except -1

@@ -8,6 +8,6 @@ ctypedef fused number:
     float
     double
 
-cdef void gather_forward_tile(const number *x, Py_ssize_t size, const int64_t *rows, Py_ssize_t examples,
+cdef void pack_tile(const number *x, Py_ssize_t size, const int64_t *rows, Py_ssize_t examples,
                               real *tile, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil
-cdef void gather_backward_tile(const real *tile, Py_ssize_t size, Py_ssize_t examples, real *y) noexcept nogil
+cdef void unpack_tile(const real *tile, Py_ssize_t size, Py_ssize_t examples, real *y) noexcept nogil

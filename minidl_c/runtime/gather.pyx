@@ -9,12 +9,12 @@ from minidl_c.array_args cimport arrays
 from minidl_c.op cimport LANES, real
 
 cdef extern from "minidl_c/runtime/gather_tiles.h" nogil:
-    void fetch_rows(const char *x, Py_ssize_t row_bytes, const int64_t *rows, Py_ssize_t examples)
+    void fetch_rows(const char *x, Py_ssize_t item_bytes, const int64_t *rows, Py_ssize_t examples)
     void gather_bytes_f32(const uint8_t **rows, float *tile)
     void gather_bytes_f64(const uint8_t **rows, double *tile)
 
 
-cdef void gather_forward_tile(
+cdef void pack_tile(
     const number *x,                    # IN  (n, size)
     Py_ssize_t size,
     const int64_t *rows,                # IN  [examples] which rows of x
@@ -47,7 +47,7 @@ cdef void gather_forward_tile(
         start = end
 
 
-cdef void gather_backward_tile(
+cdef void unpack_tile(
     const real *tile,                   # IN  [size][16]
     Py_ssize_t size, Py_ssize_t examples,
     real *y,                            # OUT (examples, size)
@@ -77,7 +77,7 @@ def gather_forward(
             raise ValueError(f"rows: expected numbers from 0 to {x.shape[0] - 1}, got {rows[k]} at position {k}")
     for t in range(tiles.shape[0]):
         if x.shape[1]:
-            gather_forward_tile(&x[0, 0], x.shape[1], &rows[t * LANES], min(m - t * LANES, <Py_ssize_t> LANES),
+            pack_tile(&x[0, 0], x.shape[1], &rows[t * LANES], min(m - t * LANES, <Py_ssize_t> LANES),
                                 &tiles[t, 0, 0], 0, x.shape[1])
 
 
@@ -93,4 +93,4 @@ def gather_backward(
                          f"got {(tiles.shape[0], tiles.shape[1], tiles.shape[2])}")
     for t in range(tiles.shape[0]):
         if y.shape[1]:
-            gather_backward_tile(&tiles[t, 0, 0], y.shape[1], min(m - t * LANES, <Py_ssize_t> LANES), &y[t * LANES, 0])
+            unpack_tile(&tiles[t, 0, 0], y.shape[1], min(m - t * LANES, <Py_ssize_t> LANES), &y[t * LANES, 0])

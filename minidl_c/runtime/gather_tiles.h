@@ -11,9 +11,9 @@
 #define FETCH_BYTES 4096               /* of a row; after so many the hardware prefetcher follows */
 
 /* Asks for the rows of a tile, all at once: they lie anywhere in memory, and one after the other each would be waited for. */
-static inline void fetch_rows(const char *x, ptrdiff_t row_bytes, const int64_t *rows, ptrdiff_t examples) {
-  ptrdiff_t bytes = row_bytes < FETCH_BYTES ? row_bytes : FETCH_BYTES;
-  for (ptrdiff_t lane = 0; lane < examples; lane++) fetch(x + rows[lane] * row_bytes, bytes);
+static inline void fetch_rows(const char *x, ptrdiff_t item_bytes, const int64_t *rows, ptrdiff_t examples) {
+  ptrdiff_t bytes = item_bytes < FETCH_BYTES ? item_bytes : FETCH_BYTES;
+  for (ptrdiff_t lane = 0; lane < examples; lane++) fetch(x + rows[lane] * item_bytes, bytes);
 }
 
 /* turned [16][16]: [i][lane] = byte i of rows[lane] */

@@ -14,7 +14,7 @@ typedef struct {
   int ahead, grad_ahead;               /* while homes are sought, of a home's memory: readers to come, of all values in there */
 } value;
 
-static int rows_read(const op *o) { return o->backward_rows && !(o->reads & SUMS_ARE_ENOUGH); }
+static int rows_read(const op *o) { return o->reduce.backward && !(o->reduce.inputs & REDUCES_FROM_SUMS); }
 
 /* Every value in memory of its own, and who reads it. */
 static void count_readers(const op *ops, int n_ops, value *v) {
@@ -23,10 +23,10 @@ static void count_readers(const op *ops, int n_ops, value *v) {
     v[k].takers = v[k].others = v[k].grad_others = 0;
   }
   for (const op *o = ops; o < ops + n_ops; o++) {
-    v[o->in].takers++;
-    if (o->skip >= 0) v[o->skip].others++;
-    if (o->dskip >= 0) v[o->dskip].grad_others++;
-    v[o->out].grad_others += rows_read(o);
+    v[o->plan.input].takers++;
+    if (o->branch.skip >= 0) v[o->branch.skip].others++;
+    if (o->branch.dskip >= 0) v[o->branch.dskip].grad_others++;
+    v[o->plan.output].grad_others += rows_read(o);
   }
   for (int k = 0; k <= n_ops; k++) {
     v[k].ahead = v[k].takers + v[k].others;
@@ -38,13 +38,13 @@ static void count_readers(const op *ops, int n_ops, value *v) {
 static void fuse(op *ops, int n_ops, const value *v) {
   for (int k = 1; k < n_ops; k++) {
     op *o = &ops[k], *relu = &ops[k - 1];
-    int fuses = o->relu_forward_tile && o->relu_backward_tile;
-    if (!relu->is_relu || !fuses || o->in != k || o->reads & READS_X) continue;
+    int fuses = o->fusion.forward_tile && o->fusion.backward_tile;
+    if (!relu->fusion.is_relu || !fuses || o->plan.input != k || o->reads & READS_X) continue;
     if (v[k].takers + v[k].others + v[k].grad_others != 1) continue;
     relu->forward_tile = relu->backward_tile = 0;
     relu->reads = 0;
-    o->forward_tile = o->relu_forward_tile;
-    o->backward_tile = o->relu_backward_tile;
+    o->forward_tile = o->fusion.forward_tile;
+    o->backward_tile = o->fusion.backward_tile;
   }
 }
 
@@ -53,11 +53,11 @@ static void fuse(op *ops, int n_ops, const value *v) {
 static void share_values(const op *ops, int n_ops, value *v) {
   for (int k = 0; k < n_ops; k++) {
     const op *o = &ops[k];
-    value *here = &v[v[o->in].home], *y = &v[k + 1];
+    value *here = &v[v[o->plan.input].home], *y = &v[k + 1];
     here->ahead--;
-    int safe = o->in_place && !here->ahead && !(o->reads & READS_X);
-    if (o->y_is == THE_SECOND) y->home = v[o->skip].home;
-    else if (!o->forward_tile || o->y_is == THE_FIRST || safe) y->home = v[o->in].home;
+    int safe = o->memory.in_place && !here->ahead && !(o->reads & READS_X);
+    if (o->memory.y_alias == ALIAS_SKIP) y->home = v[o->branch.skip].home;
+    else if (!o->forward_tile || o->memory.y_alias == ALIAS_X || safe) y->home = v[o->plan.input].home;
     if (y->home != k + 1) v[y->home].ahead += y->ahead;
     here->ahead += (o->reads & READS_X) != 0;                /* in backward */
     v[y->home].ahead += (o->reads & READS_Y) != 0;
@@ -68,11 +68,11 @@ static void share_values(const op *ops, int n_ops, value *v) {
 static void share_gradients(const op *ops, int n_ops, value *v) {
   for (int k = n_ops - 1; k >= 0; k--) {
     const op *o = &ops[k];
-    value *x = &v[o->in];
-    int here = v[k + 1].grad_home, safe = o->in_place && x->takers == 1 && !v[here].grad_ahead;
+    value *x = &v[o->plan.input];
+    int here = v[k + 1].grad_home, safe = o->memory.in_place && x->takers == 1 && !v[here].grad_ahead;
     v[x->grad_home].grad_ahead -= x->grad_others;
-    if (o->dx_is == THE_SECOND) x->grad_home = v[o->dskip].grad_home;
-    else if (!o->backward_tile || o->dx_is == THE_FIRST || safe) x->grad_home = here;
+    if (o->memory.dx_alias == ALIAS_SKIP) x->grad_home = v[o->branch.dskip].grad_home;
+    else if (!o->backward_tile || o->memory.dx_alias == ALIAS_X || safe) x->grad_home = here;
     v[x->grad_home].grad_ahead += x->grad_others;
     if (rows_read(o)) x->rows_read = v[k + 1].grad_rows_read = 1;
   }

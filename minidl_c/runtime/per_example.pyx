@@ -1,4 +1,4 @@
-"""The gradients of single examples, kept apart where a training step adds them up.
+"""The gradients of single examples, which a training step sums.
 
 After backward_tile of an op, lane i of its sums [n_param][16] is the gradient of the tile's example i: it is copied out, or its
 square is. A dense layer's weights have no sums. The gradient of an example is x dy^T there, and its norm needs no gradient:
@@ -10,9 +10,9 @@ from libc.string cimport memset
 from numpy import empty
 
 from minidl_c.array_args cimport arrays
-from minidl_c.op cimport LANES, aligned, dtype_of, real, tells_examples
+from minidl_c.op cimport LANES, aligned, dtype_of, has_per_example_grad, real
 from minidl_c.op import whole_numbers
-from minidl_c.runtime.gather cimport gather_backward_tile
+from minidl_c.runtime.gather cimport unpack_tile
 
 cdef extern from "minidl_c/simd/squares.h" nogil:
     void squares_of_lanes_f32(const float *, Py_ssize_t, double *)
@@ -30,10 +30,10 @@ cdef extern from "minidl_c/simd/lanes.h" nogil:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef char *fresh_lanes(const job *j, const op *o, int thread) noexcept nogil:
+cdef char *fresh_lanes(const run_state *run, const op *o, int thread) noexcept nogil:
     """A thread's room for the sums of an op on one tile, example by example."""
-    cdef char *lanes = j.lanes + thread * j.lanes_bytes
-    memset(lanes, 0, o.n_lane * LANES * j.real_bytes)
+    cdef char *lanes = run.per_example.lanes + thread * run.per_example.lanes_bytes
+    memset(lanes, 0, o.reduce.n_sums * LANES * run.program.real_bytes)
     return lanes
 
 
@@ -42,19 +42,19 @@ cdef void take_gradient(
     const real *lanes,                  # IN  [n_param][16], but of ops that say it themselves
     real *grads,                        # OUT [examples][size]
 ) noexcept nogil:
-    cdef Py_ssize_t width = o.n_param // o.rows, lane
-    if o.example_gradient == NULL:
-        gather_backward_tile(lanes + out.start * LANES, out.size, t.examples, grads)
+    cdef Py_ssize_t width = o.n_param // o.reduce.n_items, lane
+    if o.per_example.gradient == NULL:
+        unpack_tile(lanes + out.start * LANES, out.size, t.examples, grads)
         return
     for lane in range(t.examples):
-        o.example_gradient(o, t, lane, out.start // width, (out.start + out.size) // width, grads + lane * out.size)
+        o.per_example.gradient(o, t, lane, out.start // width, (out.start + out.size) // width, grads + lane * out.size)
 
 
 cdef void take_squares(const example_output *out, const op *o, const tile *t, const real *lanes, double *found) noexcept nogil:
-    cdef Py_ssize_t width = o.n_param // o.rows, lane
+    cdef Py_ssize_t width = o.n_param // o.reduce.n_items, lane
     cdef double squares[16]
-    if o.example_squares != NULL:
-        o.example_squares(o, t, out.start // width, (out.start + out.size) // width, squares)
+    if o.per_example.squares != NULL:
+        o.per_example.squares(o, t, out.start // width, (out.start + out.size) // width, squares)
     elif real is float:
         squares_of_lanes_f32(lanes + out.start * LANES, out.size, squares)
     else:
@@ -63,20 +63,20 @@ cdef void take_squares(const example_output *out, const op *o, const tile *t, co
         found[lane] = squares[lane]
 
 
-cdef void take_examples(const job *j, const op *o, const tile *t) noexcept nogil:
+cdef void take_examples(const run_state *run, const op *o, const tile *t) noexcept nogil:
     """Takes what is wanted of an op's gradients, right behind its backward of a tile."""
     cdef Py_ssize_t first = t.index * LANES
     cdef const example_output *out
     cdef int i
-    for i in range(j.n_outputs):
-        out = &j.outputs[i]
-        if out.op != <int> (o - j.ops):
+    for i in range(run.per_example.n_outputs):
+        out = &run.per_example.outputs[i]
+        if out.op != <int> (o - run.program.ops):
             continue
-        if out.squares != NULL and j.real_bytes == 4:
+        if out.squares != NULL and run.program.real_bytes == 4:
             take_squares(out, o, t, <const float *> t.sums, out.squares + first)
         elif out.squares != NULL:
             take_squares(out, o, t, <const double *> t.sums, out.squares + first)
-        if out.grads != NULL and j.real_bytes == 4:
+        if out.grads != NULL and run.program.real_bytes == 4:
             take_gradient(out, o, t, <const float *> t.sums, <float *> out.grads + first * out.size)
         elif out.grads != NULL:
             take_gradient(out, o, t, <const double *> t.sums, <double *> out.grads + first * out.size)
@@ -84,7 +84,7 @@ cdef void take_examples(const job *j, const op *o, const tile *t) noexcept nogil
 
 # ---- a call --------------------------------------------------------------------------------------------------------------
 
-cdef class Outputs:
+cdef class PerExampleOutputs:
     """Which parameters' gradients are wanted, and where they go: (place, size, grads, squares) for each of them."""
 
     def __cinit__(self, wanted):
@@ -96,9 +96,9 @@ cdef class Outputs:
     def __dealloc__(self):
         free(self.outputs)
 
-    cdef int bind(self, const op *ops, int n_ops, job *j) except -1:
+    cdef int bind(self, const op *ops, int n_ops, run_state *run) except -1:
         """Checks all of it against the ops of a plan, and gives it to a job. Raises TypeError or ValueError."""
-        cdef str dtype = dtype_of(j.real_bytes)
+        cdef str dtype = dtype_of(run.program.real_bytes)
         cdef example_output *out
         cdef Py_ssize_t most = 0
         cdef int k
@@ -107,19 +107,19 @@ cdef class Outputs:
             place, size = whole_numbers("outputs: place and size", (place, size), 2, 0)
             find(out, ops, n_ops, place, size)
             if grads is not None:
-                out.grads = self.take(grads, dtype, j.examples, out.size, "grads")
+                out.grads = self.take(grads, dtype, run.batch.examples, out.size, "grads")
             if squares is not None:
-                out.squares = <double *> self.take(squares, "float64", j.examples, 1, "squares")
+                out.squares = <double *> self.take(squares, "float64", run.batch.examples, 1, "squares")
         for k in range(n_ops):
-            most = max(most, ops[k].n_lane)
-        j.lanes_bytes = (most * LANES * j.real_bytes + 63) // 64 * 64
-        j.lanes = aligned(self.take(empty(j.lanes_bytes * j.threads + 64, "uint8"), "uint8", -1, 1, "lanes"))
-        j.outputs, j.n_outputs = self.outputs, <int> len(self.wanted)
+            most = max(most, ops[k].reduce.n_sums)
+        run.per_example.lanes_bytes = (most * LANES * run.program.real_bytes + 63) // 64 * 64
+        run.per_example.lanes = aligned(self.take(empty(run.per_example.lanes_bytes * run.threads + 64, "uint8"), "uint8", -1, 1, "lanes"))
+        run.per_example.outputs, run.per_example.n_outputs = self.outputs, <int> len(self.wanted)
         return 0
 
-    cdef int apart(self, Arguments others) except -1:
+    cdef int check_no_overlap(self, ArrayArgs others) except -1:
         """Raises ValueError if an array shares memory with another one, or with one of the other arguments."""
-        cdef Arguments one, other
+        cdef ArrayArgs one, other
         for i, one in enumerate(self.taken):
             one.apart_from(others)
             for other in self.taken[:i]:
@@ -127,9 +127,9 @@ cdef class Outputs:
         return 0
 
     cdef char *take(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, str name) except? NULL:
-        cdef Arguments one = Arguments()                      # of any number of arrays
+        cdef ArrayArgs one = ArrayArgs()                      # of any number of arrays
         self.taken.append(one)
-        return one.take(array, kind, rows, width, True, name)
+        return one.acquire(array, kind, rows, width, True, name)
 
 
 cdef int find(example_output *out, const op *ops, int n_ops, Py_ssize_t place, Py_ssize_t size) except -1:
@@ -138,11 +138,11 @@ cdef int find(example_output *out, const op *ops, int n_ops, Py_ssize_t place, P
     cdef Py_ssize_t width
     for k in range(n_ops):
         o = &ops[k]
-        if o.param <= place and 0 < size <= o.param + o.n_param - place and tells_examples(o) and not o.frozen:
-            out.op, out.start, out.size, width = k, place - o.param, size, o.n_param // o.rows
-            if o.example_gradient == NULL or out.start % width == size % width == 0:
+        if o.plan.param <= place and 0 < size <= o.plan.param + o.n_param - place and has_per_example_grad(o) and not o.plan.frozen:
+            out.op, out.start, out.size, width = k, place - o.plan.param, size, o.n_param // o.reduce.n_items
+            if o.per_example.gradient == NULL or out.start % width == size % width == 0:
                 return 0
-    raise ValueError(f"outputs: expected parameters of a trained op that tells examples apart, got {size} from place {place} on")
+    raise ValueError(f"outputs: expected parameters of a trained op with per-example gradients, got {size} from place {place} on")
 
 
 def batch_sum(

@@ -1,11 +1,11 @@
-"""Chain: the ops of a plan in their order. See program.pyx."""
+"""Program: the ops of a plan in their order. See program.pyx."""
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport Op, op
 from minidl_c.runtime.arena cimport value
 
 
-cdef class Chain:
+cdef class Program:
     cdef op *ops
     cdef value *values
     cdef int n_ops, cuts

@@ -1,4 +1,4 @@
-"""Chain: the ops of a plan in their order, checked, each with the places of its values, parameters and sums."""
+"""Program: the ops of a plan in their order, checked, each with the places of its values, parameters and sums."""
 from operator import index
 
 from libc.stdlib cimport calloc, free
@@ -17,7 +17,7 @@ cdef inline Py_ssize_t numbers_of(const op *o) noexcept:
     return o.n_param + o.n_state
 
 
-cdef class Chain:
+cdef class Program:
     """The ops of a model in their order, with the places of their parameters in the flat buffer.
 
     ops: Op objects of one dtype; offsets: for each the place of its first parameter; has_loss: the last op is a loss;
@@ -60,30 +60,30 @@ cdef class Chain:
         cdef int i
         name = f"op {k}, {type(source).__name__}"
         source.check(name, (<Op> self.sources[0]).c.real_bytes)
-        if source.c.is_loss != (self.has_loss and k == self.n_ops - 1):
+        if source.c.loss.is_loss != (self.has_loss and k == self.n_ops - 1):
             raise ValueError(f"{name}: expected a loss as the last op of a training plan, and nowhere else")
         o[0] = source.c
-        o.input = k if o.input < 0 else o.input
-        o.output, o.param = k + 1, offset
+        o.plan.input = k if o.plan.input < 0 else o.plan.input
+        o.plan.output, o.plan.param = k + 1, offset
         if k == 0:
             self.values[0].size = o.in_size
-        if o.input > k or o.skip > k or self.values[o.input].size != o.in_size:
+        if o.plan.input > k or o.branch.skip > k or self.values[o.plan.input].size != o.in_size:
             raise ValueError(f"{name}: takes {o.in_size} numbers an example, the value in front has "
-                             f"{self.values[o.input].size}")
+                             f"{self.values[o.plan.input].size}")
         self.values[k + 1].size = o.out_size
-        if o.n_target:                  # a tile's targets are gathered behind the scratch that the op asked for
-            o.scratch = (o.scratch + 63) // 64 * 64 + o.n_target * LANES * o.real_bytes
+        if o.loss.n_target:                  # a tile's targets are gathered behind the scratch that the op asked for
+            o.memory.scratch = (o.memory.scratch + 63) // 64 * 64 + o.loss.n_target * LANES * o.real_bytes
         for i in (k, k + 1):
             self.values[i].bytes = self.values[i].size * LANES * o.real_bytes
         self.n_param = max(self.n_param, offset + numbers_of(o)) if numbers_of(o) else self.n_param
         self.work += o.work
-        self.cuts |= o.cut
+        self.cuts |= o.reduce.barrier
         return 0
 
     cdef int check_places(self) except -1:
         """Raises ValueError if the parameters or the state of two ops overlap in the flat buffer."""
         cdef int k
-        places = sorted([(self.ops[k].param, self.ops[k].param + numbers_of(&self.ops[k]), k)
+        places = sorted([(self.ops[k].plan.param, self.ops[k].plan.param + numbers_of(&self.ops[k]), k)
                          for k in range(self.n_ops) if numbers_of(&self.ops[k])])
         for (_, end, first), (start, stop, second) in zip(places, places[1:]):
             if start < end:
@@ -97,9 +97,9 @@ cdef class Chain:
         cdef int k, sums_lanes
         for sums_lanes in range(2):
             for k in range(self.n_ops):
-                if self.ops[k].sums_lanes == sums_lanes:
-                    self.ops[k].lane = lane
-                    lane += self.ops[k].n_lane
+                if self.ops[k].reduce.sums_lanes == sums_lanes:
+                    self.ops[k].plan.sums = lane
+                    lane += self.ops[k].reduce.n_sums
 
     cdef int check_readers(self) except -1:
         """Finds ops that read a second value of another size than they say, or a gradient that is not there yet."""
@@ -108,9 +108,9 @@ cdef class Chain:
         for k in range(self.n_ops):
             o = &self.ops[k]
             name = f"op {k}, {type(self.sources[k]).__name__}"
-            if o.dskip > self.n_ops or 0 <= o.dskip <= k:
-                raise ValueError(f"{name}: dskip: expected a value from {k + 1} to {self.n_ops}, got {o.dskip}")
-            for what, number, size in (("skip", o.skip, o.skip_size), ("dskip", o.dskip, o.dskip_size)):
+            if o.branch.dskip > self.n_ops or 0 <= o.branch.dskip <= k:
+                raise ValueError(f"{name}: dskip: expected a value from {k + 1} to {self.n_ops}, got {o.branch.dskip}")
+            for what, number, size in (("skip", o.branch.skip, o.branch.skip_size), ("dskip", o.branch.dskip, o.branch.dskip_size)):
                 size = size or o.in_size
                 if number >= 0 and self.values[number].size != size:
                     raise ValueError(f"{name}: {what}: expected {size} numbers an example, value {number} has "
@@ -124,16 +124,16 @@ cdef class Chain:
             if values and len(values) != self.n_ops:
                 raise ValueError(f"{name}: expected one for each of {self.n_ops} ops, got {len(values)}")
         for k in range(self.n_ops):
-            self.ops[k].frozen = bool(frozen[k]) if frozen else False
-            self.ops[k].rate = rates[k] if rates else 1.0
-            self.ops[k].late = late[k] if late else 0
-            if not 0 <= self.ops[k].rate < 1e300:
+            self.ops[k].plan.frozen = bool(frozen[k]) if frozen else False
+            self.ops[k].plan.lr_scale = rates[k] if rates else 1.0
+            self.ops[k].plan.skipped_steps = late[k] if late else 0
+            if not 0 <= self.ops[k].plan.lr_scale < 1e300:
                 raise ValueError(f"rates: expected finite numbers of at least 0, got {rates[k]!r}")
-            if self.ops[k].late < 0:
+            if self.ops[k].plan.skipped_steps < 0:
                 raise ValueError(f"late: expected steps, at least 0, got {late[k]!r}")
-            if self.ops[k].n_param and not self.ops[k].frozen:
-                self.late = max(self.late, self.ops[k].late)
-            self.ends |= self.ops[k].end_step != NULL and not self.ops[k].frozen
+            if self.ops[k].n_param and not self.ops[k].plan.frozen:
+                self.late = max(self.late, self.ops[k].plan.skipped_steps)
+            self.ends |= self.ops[k].reduce.update_state != NULL and not self.ops[k].plan.frozen
         return 0
 
     cdef int check_size(self, Py_ssize_t n) except -1:

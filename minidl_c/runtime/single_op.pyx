@@ -4,28 +4,28 @@ A plan of a single op, so the result has the bits of the same op inside a model.
 """
 from numpy import concatenate, empty
 
-from minidl_c.array_args cimport Arguments
+from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport Op, dtype_of
 from minidl_c.op import whole_numbers
-from minidl_c.runtime.execution_context cimport Pass
-from minidl_c.runtime.executor cimport run_job
+from minidl_c.runtime.execution_context cimport ExecutionContext
+from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.plan cimport Plan
-from minidl_c.runtime.run_state cimport GIVE, job
+from minidl_c.runtime.run_state cimport SCATTER_DX, run_state
 
 
 cdef class Batch:
     """The arrays of a call, checked: each has the dtype of the op and a shape that is said beforehand."""
 
-    cdef Arguments arguments
+    cdef ArrayArgs arguments
     cdef Py_ssize_t n                   # examples, -1: not known yet
     cdef str dtype
 
     def __cinit__(self, Op op):
-        self.arguments, self.n, self.dtype = Arguments(), -1, dtype_of(op.c.real_bytes)
+        self.arguments, self.n, self.dtype = ArrayArgs(), -1, dtype_of(op.c.real_bytes)
 
     cdef object rows(self, str name, object array, tuple shape, Py_ssize_t size, bint write):
         """An array (n, *shape) as (n, size)."""
-        self.arguments.take(array, self.dtype, self.n, size, write, name)
+        self.arguments.acquire(array, self.dtype, self.n, size, write, name)
         self.n = self.arguments.rows
         if array.shape[1:] != shape:
             raise ValueError(f"{name}: expected shape {(self.n, *shape)}, got {array.shape}")
@@ -34,7 +34,7 @@ cdef class Batch:
     cdef int flat(self, str name, object arrays, Py_ssize_t size, bint write) except -1:
         """Raises TypeError or ValueError unless arrays of any shapes have so many numbers together."""
         for i, array in enumerate(arrays):
-            self.arguments.take(array, self.dtype, -1, -1, write, f"{name}[{i}]")
+            self.arguments.acquire(array, self.dtype, -1, -1, write, f"{name}[{i}]")
         numbers = sum([array.size for array in arrays])
         if numbers != size:
             raise ValueError(f"{name}: expected {size} numbers, got {numbers}")
@@ -63,7 +63,7 @@ def forward_batch(
     params, (seed, step) = tuple(params), whole_numbers("seed, step", (seed, step), 2, 0)
     rows, out = b.rows("x", x, op.in_shape, op.c.in_size, False), b.rows("y", y, op.out_shape, op.c.out_size, True)
     b.flat("params", params, op.c.n_param, False)
-    b.arguments.apart()
+    b.arguments.check_no_overlap()
     plan, param = Plan([op], [0]), flattened(params, b.dtype)
     if training:
         plan.forward(rows, param, out, num_threads, seed, step, numbers)
@@ -89,7 +89,7 @@ def backward_batch(
     din = None if dx is None else b.rows("dx", dx, op.in_shape, op.c.in_size, True)
     b.flat("params", params, op.c.n_param, False)
     b.flat("grads", grads, op.c.n_param, True)
-    b.arguments.apart()
+    b.arguments.check_no_overlap()
     plan, param = Plan([op], [0]), flattened(params, b.dtype)
     grad = empty(param.size, b.dtype)
     kept = plan.forward(rows, param, empty((b.n, op.c.out_size), b.dtype), num_threads, seed, step, numbers)
@@ -112,28 +112,28 @@ def loss_batch(
     """losses = the loss of every example, dscores its gradient. Raises as `forward_batch`, and for an op that is no loss."""
     cdef Batch b = Batch(op)
     cdef Plan plan = Plan([op], [0], has_loss=True)
-    cdef Pass p = plan.a_pass(True)
-    cdef job *j = &p.j
+    cdef ExecutionContext p = plan.acquire_context(True)
+    cdef run_state *run = &p.run
     cdef bint back = dscores is not None
     rows, param = b.rows("scores", scores, op.in_shape, op.c.in_size, False), empty(0, b.dtype)
     out = b.rows("dscores", dscores, op.in_shape, op.c.in_size, True) if back else None
     plan.check_size(0)
     p.read(rows, None, param, b.dtype, False)
     p.read_targets(targets, b.n)
-    j.losses = p.arguments.take(losses, b.dtype, b.n, 1, True, "losses")
+    run.batch.losses = p.arguments.acquire(losses, b.dtype, b.n, 1, True, "losses")
     if weights is not None:
-        j.weights = p.arguments.take(weights, b.dtype, b.n, 1, False, "weights")
+        run.batch.weights = p.arguments.acquire(weights, b.dtype, b.n, 1, False, "weights")
     if back:
-        j.dx = p.arguments.take(out, b.dtype, b.n, op.c.in_size, True, "dscores")
-    p.arguments.apart()
+        run.batch.dx = p.arguments.acquire(out, b.dtype, b.n, op.c.in_size, True, "dscores")
+    p.arguments.check_no_overlap()
     if b.n:
         p.begin(b.n, plan.threads(num_threads, b.n, 2, 1), False, back)
         p.want(back)
         p.add_forward(True)
         if back:
             p.add_backward()
-            p.add_call(GIVE, 0)
+            p.add_instr(SCATTER_DX, 0)
         p.stages()
         with nogil:
-            run_job(j, 1)
-    plan.give_back(p)
+            execute(run, 1)
+    plan.release_context(p)

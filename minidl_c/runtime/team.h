@@ -56,7 +56,7 @@ typedef struct {
   void *job;
   const ptrdiff_t *items;
   ptrdiff_t phases;
-  ptrdiff_t round_size, total;                   /* items of a round, of the job */
+  ptrdiff_t round_size, total;                   /* items of a round, of the run_state */
   int threads;
   _Atomic int32_t *claims;                       /* for each item of a round: in how many rounds it was claimed */
   _Atomic ptrdiff_t done, open;                  /* items of the job; of the phases that are over */

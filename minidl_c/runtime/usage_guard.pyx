@@ -1,4 +1,4 @@
-"""Busy: who is at work on a model, so that nobody trains what another thread reads.
+"""UsageGuard: who is at work on a model, so that nobody trains what another thread reads.
 
 Compiled, because then neither a signal nor another thread comes between looking and marking, or between marking and the
 `with` block that takes the mark away: an interrupted predict leaves nothing behind that would refuse a fit for ever.
@@ -24,7 +24,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-cdef class Busy:
+cdef class UsageGuard:
     """Many readers or one writer, told apart by thread; nobody waits, who comes at a wrong time gets a RuntimeError.
 
     Each method returns a context, entered and left by one thread. The thread that writes may read and write meanwhile
@@ -50,24 +50,24 @@ cdef class Busy:
         return _use(self, what, TRAIN)
 
 
-cdef Use _use(Busy busy, object what, int kind):
-    cdef Use use = Use.__new__(Use)
+cdef Usage _use(UsageGuard busy, object what, int kind):
+    cdef Usage use = Usage.__new__(Usage)
     use.busy, use.what, use.kind = busy, what, kind
     return use
 
 
-cdef class Use:
-    """The context that Busy's methods return."""
+cdef class Usage:
+    """The context that UsageGuard's methods return."""
 
-    cdef Busy busy
+    cdef UsageGuard busy
     cdef object what
     cdef int kind, entered              # entered: how often, and not left yet
     cdef long forks
 
     def __enter__(self):
-        cdef Busy busy = self.busy
+        cdef UsageGuard busy = self.busy
         if busy is None:
-            raise TypeError("expected a context of Busy's methods, got one that was made by itself")
+            raise TypeError("expected a context of UsageGuard's methods, got one that was made by itself")
         cdef unsigned long me = PyThread_get_thread_ident()
         if busy.forks != _forks:
             busy.forks, busy.depth, busy.readers = _forks, 0, 0

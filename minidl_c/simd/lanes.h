@@ -29,7 +29,7 @@
 #endif
 
 #define LANES 16                       /* examples in a tile */
-#define FEW 4                          /* so few examples are faster one by one, with channels in the lanes: see *_single */
+#define SMALL_BATCH 4                          /* so few examples are faster one by one, with channels in the lanes: see *_single */
 #define INLINE static inline __attribute__((always_inline, unused))
 #define NOINLINE static __attribute__((noinline, unused))
 #if defined(__clang__)

@@ -51,9 +51,9 @@ INLINE REAL FN(lane_sum)(const REAL *lanes) {
 #endif
 }
 
-/* ADD one sum of a tile: *sum += that of its 16 lanes; or sum[16] += lanes, where they stay apart (16 and not 1 number). */
-INLINE void FN(add_sum)(const REAL *lanes, REAL *sum, ptrdiff_t apart) {
-  if (apart == 1) *sum += FN(lane_sum)(lanes);
+/* ADD one sum of a tile: *sum += that of its 16 lanes; or sum[16] += lanes, if sum_stride is 16 and not 1. */
+INLINE void FN(add_sum)(const REAL *lanes, REAL *sum, ptrdiff_t sum_stride) {
+  if (sum_stride == 1) *sum += FN(lane_sum)(lanes);
   else for (int lane = 0; lane < LANES; lane++) sum[lane] += lanes[lane];
 }
 

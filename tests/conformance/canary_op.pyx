@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t
 
 from minidl_c.optimizers.update cimport optimizer
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, tile, whole
+from minidl_c.op cimport LANES, READS_X, Op, batch_view, init_op, op, tile
 from minidl_c.optimizers.update cimport Update
 
 cdef long long shared = 0               # what two threads may not touch at the same time
@@ -60,7 +60,7 @@ cdef void shares(const op *o, const tile *t) noexcept nogil:
     shared += 1
 
 
-cdef void shares_rows(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+cdef void shares_rows(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     global shared
     cdef Py_ssize_t r
     for r in range(r0, r1):
@@ -72,9 +72,9 @@ cdef class CanaryOp(Op):
     """float32. fault: "none", or one of those below."""
 
     def __init__(self, in_shape, str fault):
-        describe(self, tuple(in_shape), tuple(in_shape), "float32")
+        init_op(self, tuple(in_shape), tuple(in_shape), "float32")
         self.c.reads = READS_X
-        self.c.saved = self.c.scratch = 64
+        self.c.memory.saved = self.c.memory.scratch = 64
         self.c.forward_tile, self.c.backward_tile = forward, backward
         if fault == "reads beyond":
             self.c.forward_tile = reads_beyond
@@ -93,8 +93,8 @@ cdef class CanaryOp(Op):
         elif fault == "ignores part":
             self.c.splits = 1
         elif fault == "shares rows":
-            self.c.n_param = self.c.rows = 512
-            self.c.backward_rows = shares_rows
+            self.c.n_param = self.c.reduce.n_items = 512
+            self.c.reduce.backward = shares_rows
         elif fault != "none":
             raise ValueError(f"fault: got {fault!r}")
 

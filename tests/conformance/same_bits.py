@@ -132,7 +132,7 @@ def digest(net, dtype, threads, seed):
     for column in ("loss", "accuracy", "lr"):
         found.update(np.array(trainer.history[column]).tobytes())
     for leaf in model.network.leaves:  # frozen, batch norm does not couple examples
-        leaf.trainable = not any(op.couples for op in leaf.ops)
+        leaf.trainable = not any(op.couples_examples for op in leaf.ops)
     apart = [trainer.per_example_gradients(X[:40], y[:40], reduce=reduce) for reduce in (None, "norm")]
     for array in (array for gradients in apart for array in gradients.values()):
         found.update(np.ascontiguousarray(array).tobytes())

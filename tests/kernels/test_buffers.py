@@ -51,7 +51,7 @@ FUNCTIONS = {
 WITHOUT_ARRAYS = {
     "op.whole_numbers", "op.product_of", "runtime.threads.openmp", "runtime.threads.check_num_threads",
     "runtime.threads.set_num_threads",
-    "runtime.threads.get_num_threads", "runtime.threads.limit_default", "runtime.partition.share_of",
+    "runtime.threads.get_num_threads", "runtime.threads.limit_default", "runtime.partition.local_range",
 }  # fmt: skip
 
 

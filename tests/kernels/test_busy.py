@@ -1,11 +1,11 @@
-"""Busy: many readers or one writer, told apart by thread; a fork and an error set free."""
+"""UsageGuard: many readers or one writer, told apart by thread; a fork and an error set free."""
 
 import os
 import threading
 
 import pytest
 
-from minidl_c.runtime.usage_guard import Busy
+from minidl_c.runtime.usage_guard import UsageGuard
 
 READ, WRITE, TRAIN = "reading", "writing", "training"
 
@@ -40,7 +40,7 @@ def refused(busy, method, in_thread=True):
     ],
 )
 def test_who_is_refused(held, elsewhere, here):
-    busy = Busy()
+    busy = UsageGuard()
     for _ in range(2):  # a refused use changes nothing, and nothing stays behind
         assert not any(refused(busy, method) for method in (READ, WRITE, TRAIN))
         with getattr(busy, held)("holds"):
@@ -50,7 +50,7 @@ def test_who_is_refused(held, elsewhere, here):
 
 
 def test_the_outermost_use_counts():
-    busy = Busy()
+    busy = UsageGuard()
     with busy.training("fit"):
         with busy.reading("predict"), busy.writing("load_state_dict"):
             assert refused(busy, READ)
@@ -63,7 +63,7 @@ def test_the_outermost_use_counts():
 
 
 def test_messages_say_who_is_at_work():
-    busy = Busy()
+    busy = UsageGuard()
     with busy.training("fit"):
         with pytest.raises(RuntimeError, match=r"^train_batch: this model is training already, in fit; wait"):
             busy.training("train_batch").__enter__()
@@ -87,7 +87,7 @@ def test_messages_say_who_is_at_work():
 
 
 def test_an_error_sets_free():
-    busy = Busy()
+    busy = UsageGuard()
     for method in (READ, WRITE, TRAIN):
         with pytest.raises(KeyboardInterrupt), getattr(busy, method)("it"):
             raise KeyboardInterrupt
@@ -98,7 +98,7 @@ def test_an_error_sets_free():
 @pytest.mark.parametrize("held", [READ, WRITE, TRAIN])
 def test_a_forked_child_starts_free(held):
     """And what it left behind when it leaves the parent's use does not disturb its own."""
-    busy = Busy()
+    busy = UsageGuard()
     use = getattr(busy, held)("holds")
     with use:
         child = os.fork()
@@ -114,7 +114,7 @@ def test_a_forked_child_starts_free(held):
 
 
 def test_a_context_that_was_not_entered_sets_nothing_free():
-    busy = Busy()
+    busy = UsageGuard()
     held = busy.reading("predict")
     held.__exit__(None, None, None)
     with held:
@@ -126,4 +126,4 @@ def test_a_context_that_was_not_entered_sets_nothing_free():
 
 def test_a_context_of_nothing_is_refused():
     with pytest.raises(TypeError, match="made by itself"):
-        type(Busy().reading("x"))().__enter__()
+        type(UsageGuard().reading("x"))().__enter__()

@@ -134,9 +134,9 @@ def test_what_is_not_asked_for_is_not_computed():
 
 
 def test_ops_say_whether_they_tell_examples():
-    assert all(make().tells_examples for _, make, _ in (*convolutions(0), *others()))
-    assert ReLUOp((3,)).tells_examples
-    assert not BatchNormOp((3, 2)).tells_examples  # the examples of a batch have one gradient
+    assert all(make().has_per_example_grad for _, make, _ in (*convolutions(0), *others()))
+    assert ReLUOp((3,)).has_per_example_grad
+    assert not BatchNormOp((3, 2)).has_per_example_grad  # the examples of a batch have one gradient
 
 
 def test_outputs_have_memory_of_their_own():

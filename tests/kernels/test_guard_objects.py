@@ -45,8 +45,8 @@ from minidl_c.op import Op
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.optimizers.update import Update
-from minidl_c.runtime.arena import Memory
-from minidl_c.runtime.execution_context import Pass
+from minidl_c.runtime.arena import Arena
+from minidl_c.runtime.execution_context import ExecutionContext
 from minidl_c.runtime.plan import Plan
 
 CASES = Cases()
@@ -190,12 +190,12 @@ def nothing_is_half_made():
         repr((op.dtype, op.n_param, op.in_shape))
         refused(Plan, [op], [0])
     for args in ((), (1,), (-1,), (-2,), (2**31 - 1,), (2**70,)):
-        for cls in (Memory, Pass):
+        for cls in (Arena, ExecutionContext):
             try:
                 thing = cls(*args)
             except REFUSALS:
                 continue
-            if cls is Pass:
+            if cls is ExecutionContext:
                 plan, _, given = kept()
                 refused(back, plan, thing, given)
                 plan.release(thing)
@@ -276,9 +276,9 @@ def memory_beyond_reason():
 @case
 def passes_in_the_wrong_hands():
     plan, p, given = kept()
-    for other in (None, 3, Pass.__new__(Pass), "pass"):
+    for other in (None, 3, ExecutionContext.__new__(ExecutionContext), "pass"):
         refused(back, plan, other, given)
-        if not isinstance(other, Pass):
+        if not isinstance(other, ExecutionContext):
             refused(plan.release, other)
     refused(back, dense_plan(), p, given)
     dense_plan().release(p)  # not its own: nothing happens

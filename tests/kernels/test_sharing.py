@@ -65,7 +65,7 @@ def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
             done = plan.train(
                 X.reshape(len(X), -1), np.arange(len(X)), batch, y, weights, losses, None,
                 np.full(3, float(batch)), np.full(3, 0.1), parameters.values, parameters.grads, update,
-                trainer.num_threads, 0, count, share=comm if ranks > 1 else None,
+                trainer.num_threads, 0, count, comm=comm if ranks > 1 else None,
             )  # fmt: skip
         return {k: v.tobytes() for k, v in model.state_dict().items()}, done, losses
 

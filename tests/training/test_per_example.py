@@ -81,7 +81,7 @@ class Doubled(Layer):
 class SilentOp(DenseOp):
     """A kernel that does not tell examples apart."""
 
-    tells_examples = False
+    has_per_example_grad = False
 
 
 class Silent(Layer):

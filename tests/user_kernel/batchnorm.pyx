@@ -12,7 +12,7 @@ on the statistics that Stats owns, so a plan with them serves one call at a time
 from libc.math cimport sqrt
 from numpy import zeros
 
-from minidl_c.op cimport CUT_BACKWARD, CUT_FORWARD, LANES, READS_X, Op, describe, op, real, share, tile, whole
+from minidl_c.op cimport BARRIER_BACKWARD, BARRIER_FORWARD, LANES, READS_X, Op, batch_view, init_op, op, real, split_range, tile
 
 ctypedef struct statistics:
     Py_ssize_t channels, pixels
@@ -56,7 +56,7 @@ cdef void stats_forward_tile(
 cdef void stats_forward_rows(
     const statistics *s,
     const real *sums,                   # IN [channels]
-    const whole *w,
+    const batch_view *w,
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t c, t, n = s.pixels * w.examples
@@ -143,14 +143,14 @@ cdef void stats_backward_tile(
 cdef void stats_forward(const op *o, const tile *t) noexcept nogil:
     cdef const statistics *s = <const statistics *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(s.channels, t.part, t.parts, &c0, &c1)
+    split_range(s.channels, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         stats_forward_tile(s, <const float *> t.x, t.examples, <float *> t.sums, <double *> t.saved, c0, c1)
     else:
         stats_forward_tile(s, <const double *> t.x, t.examples, <double *> t.sums, <double *> t.saved, c0, c1)
 
 
-cdef void stats_rows(const op *o, const whole *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+cdef void stats_rows(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const statistics *s = <const statistics *> o.dims
     if o.real_bytes == 4:
         stats_forward_rows(s, <const float *> w.grad, w, c0, c1)
@@ -163,7 +163,7 @@ cdef void stats_backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0
     if t.dx == NULL:
         return
-    share(s.channels, t.part, t.parts, &c0, &c1)
+    split_range(s.channels, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         stats_backward_tile(s, <const float *> t.dskip, <const float *> t.x, t.examples, <float *> t.dx, c0, c1)
     else:
@@ -173,7 +173,7 @@ cdef void stats_backward(const op *o, const tile *t) noexcept nogil:
 cdef void apply_forward(const op *o, const tile *t) noexcept nogil:
     cdef const statistics *s = <const statistics *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(s.channels, t.part, t.parts, &c0, &c1)
+    split_range(s.channels, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         apply_forward_tile(s, <const float *> t.x, <const float *> t.param, <float *> t.y, c0, c1)
     else:
@@ -183,14 +183,14 @@ cdef void apply_forward(const op *o, const tile *t) noexcept nogil:
 cdef void apply_backward(const op *o, const tile *t) noexcept nogil:
     cdef const statistics *s = <const statistics *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
-    share(s.channels, t.part, t.parts, &c0, &c1)
+    split_range(s.channels, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         apply_backward_tile(s, <const float *> t.dy, <const float *> t.x, <float *> t.sums, c0, c1)
     else:
         apply_backward_tile(s, <const double *> t.dy, <const double *> t.x, <double *> t.sums, c0, c1)
 
 
-cdef void apply_rows(const op *o, const whole *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
+cdef void apply_rows(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const statistics *s = <const statistics *> o.dims
     if o.real_bytes == 4:
         apply_backward_rows(s, <const float *> w.param, <const float *> w.grad, w.examples, c0, c1)
@@ -212,12 +212,12 @@ cdef class StatsOp(Op):
         at = <double *> <size_t> self.room.ctypes.data
         s.mean, s.inverse, s.slope = at, at + s.channels, at + 2 * s.channels
         s.mean_dy, s.mean_dy_xhat = at + 3 * s.channels, at + 4 * s.channels
-        describe(self, tuple(in_shape), (1,), dtype)             # nobody reads its output
-        self.c.cut, self.c.reads, self.c.splits = CUT_FORWARD, READS_X, 1
-        self.c.n_lane = self.c.rows = s.channels
-        self.c.saved = 2 * s.channels * sizeof(double)
-        self.c.dskip = place + 2
-        self.c.forward_tile, self.c.forward_rows, self.c.backward_tile = stats_forward, stats_rows, stats_backward
+        init_op(self, tuple(in_shape), (1,), dtype)             # nobody reads its output
+        self.c.reduce.barrier, self.c.reads, self.c.splits = BARRIER_FORWARD, READS_X, 1
+        self.c.reduce.n_sums = self.c.reduce.n_items = s.channels
+        self.c.memory.saved = 2 * s.channels * sizeof(double)
+        self.c.branch.dskip = place + 2
+        self.c.forward_tile, self.c.reduce.forward, self.c.backward_tile = stats_forward, stats_rows, stats_backward
         self.c.dims = s
 
 
@@ -228,10 +228,10 @@ cdef class ApplyOp(Op):
 
     def __init__(self, StatsOp stats, place):
         self.stats = stats
-        describe(self, stats.in_shape, stats.in_shape, stats.dtype)
-        self.c.cut, self.c.reads, self.c.splits = CUT_BACKWARD, READS_X, 1
-        self.c.n_param = self.c.n_lane = 2 * stats.s.channels
-        self.c.rows = stats.s.channels
-        self.c.input = place
-        self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = apply_forward, apply_backward, apply_rows
+        init_op(self, stats.in_shape, stats.in_shape, stats.dtype)
+        self.c.reduce.barrier, self.c.reads, self.c.splits = BARRIER_BACKWARD, READS_X, 1
+        self.c.n_param = self.c.reduce.n_sums = 2 * stats.s.channels
+        self.c.reduce.n_items = stats.s.channels
+        self.c.plan.input = place
+        self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = apply_forward, apply_backward, apply_rows
         self.c.dims = &stats.s

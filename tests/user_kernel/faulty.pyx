@@ -1,5 +1,5 @@
 """y = x + x^3 as an op with a fault of choice, for check_layer to find: each works as long as the op is alone."""
-from minidl_c.op cimport LANES, READS_X, READS_Y, Op, describe, op, real, tile
+from minidl_c.op cimport LANES, READS_X, READS_Y, Op, init_op, op, real, tile
 
 cdef enum fault:
     NONE
@@ -85,8 +85,8 @@ cdef class FaultyOp(Op):
     """One parameter, `gain`. fault: "none", "reads unsaid", "dirty lanes", "together", "lazy", "unasked" or "no loss"."""
 
     def __init__(self, in_shape, str fault, dtype):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.n_param = self.c.n_lane = self.c.rows = 1
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = 1
         self.c.reads = READS_X
         self.c.forward_tile = forward
         if fault == "none":
@@ -96,6 +96,6 @@ cdef class FaultyOp(Op):
         elif fault == "dirty lanes":
             self.c.backward_tile = dirty_lanes
         elif fault == "together":
-            self.c.backward_tile, self.c.sums_lanes = all_together, 1
+            self.c.backward_tile, self.c.reduce.sums_lanes = all_together, 1
         else:
             self.c.backward_tile = lazy if fault == "lazy" else unasked if fault == "unasked" else no_loss

@@ -1,26 +1,26 @@
 """An op whose fields are what a test says: for plans that refuse it, or are never run."""
-from minidl_c.op cimport CUT_FORWARD, Op, describe, op, tile, whole
+from minidl_c.op cimport BARRIER_FORWARD, Op, batch_view, init_op, op, tile
 
 
 cdef void tiles(const op *o, const tile *t) noexcept nogil:
     pass
 
 
-cdef void rows_of(const op *o, const whole *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+cdef void reduction(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     pass
 
 
 cdef class FieldsOp(Op):
     """float32, (3,) to (3,)."""
 
-    def __init__(self, Py_ssize_t n_param=0, Py_ssize_t n_lane=0, Py_ssize_t rows=0, bint backward=True,
-                 bint backward_rows=False, bint forward_rows=False):
-        describe(self, (3,), (3,), "float32")
-        self.c.n_param, self.c.n_lane, self.c.rows = n_param, n_lane, rows
+    def __init__(self, Py_ssize_t n_param=0, Py_ssize_t n_sums=0, Py_ssize_t n_items=0, bint backward=True,
+                 bint reduce_backward=False, bint reduce_forward=False):
+        init_op(self, (3,), (3,), "float32")
+        self.c.n_param, self.c.reduce.n_sums, self.c.reduce.n_items = n_param, n_sums, n_items
         self.c.forward_tile = tiles
         if backward:
             self.c.backward_tile = tiles
-        if backward_rows:
-            self.c.backward_rows = rows_of
-        if forward_rows:
-            self.c.forward_rows, self.c.cut = rows_of, CUT_FORWARD
+        if reduce_backward:
+            self.c.reduce.backward = reduction
+        if reduce_forward:
+            self.c.reduce.forward, self.c.reduce.barrier = reduction, BARRIER_FORWARD

@@ -9,7 +9,7 @@
 """
 from libc.string cimport memcpy
 
-from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, split_range, tile
 
 
 cdef void combine(const real *a, const real *b, real *out, Py_ssize_t i0, Py_ssize_t i1, bint product) noexcept nogil:
@@ -27,7 +27,7 @@ cdef void combine_share(const op *o, const tile *t, const void *a, const void *b
     cdef Py_ssize_t i0 = 0, i1 = 0
     if out == NULL:
         return
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         combine(<const float *> a, <const float *> b, <float *> out, i0, i1, product)
     else:
@@ -67,9 +67,9 @@ cdef class SplitOp(Op):
     """y is x, which somebody else reads as well: dx is dy plus the gradient of value `dskip`."""
 
     def __init__(self, in_shape, dskip, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = 1
-        self.c.dskip = dskip
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.memory.in_place = 1
+        self.c.branch.dskip = dskip
         self.c.backward_tile = split_backward
 
 
@@ -77,9 +77,9 @@ cdef class AddOp(Op):
     """y = x + value `skip`."""
 
     def __init__(self, in_shape, skip, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = 1
-        self.c.skip = skip
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.memory.in_place = 1
+        self.c.branch.skip = skip
         self.c.forward_tile = add_forward
 
 
@@ -87,9 +87,9 @@ cdef class GateOp(Op):
     """y = x * value `skip`."""
 
     def __init__(self, in_shape, skip, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = 1
-        self.c.skip = skip
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.memory.in_place = 1
+        self.c.branch.skip = skip
         self.c.forward_tile, self.c.backward_tile = gate_forward, gate_backward
 
 
@@ -97,8 +97,8 @@ cdef class RecallOp(Op):
     """y is value `skip`; dx is the gradient of value `dskip`, and with `gate` that times y."""
 
     def __init__(self, in_shape, skip, dskip, gate=False, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.skip, self.c.dskip = skip, dskip
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.branch.skip, self.c.branch.dskip = skip, dskip
         self.c.forward_tile, self.c.backward_tile = recall_forward, recall_backward_add
         if gate:
             self.c.reads, self.c.backward_tile = READS_Y, recall_backward_gate

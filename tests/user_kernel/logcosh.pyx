@@ -2,7 +2,7 @@
 from libc.math cimport cosh, log, tanh
 from libc.string cimport memset
 
-from minidl_c.op cimport LANES, READS_Y, Op, describe, op, real, tile
+from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, tile
 
 
 cdef void forward_rows(
@@ -56,8 +56,8 @@ cdef class LogCoshOp(Op):
     cdef Py_ssize_t bytes
 
     def __init__(self, in_shape, dtype="float32", scratch=0, is_loss=1):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.is_loss, self.c.in_place, self.c.reads = is_loss, 1, READS_Y
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.loss.is_loss, self.c.memory.in_place, self.c.reads = is_loss, 1, READS_Y
         self.bytes = scratch
-        self.c.n_target, self.c.scratch, self.c.dims = self.c.in_size, self.bytes, &self.bytes
+        self.c.loss.n_target, self.c.memory.scratch, self.c.dims = self.c.in_size, self.bytes, &self.bytes
         self.c.forward_tile, self.c.backward_tile = forward, backward

@@ -4,19 +4,19 @@ Backward gives dx = dy, and its one parameter the sum of dy's first number times
 """
 from libc.string cimport memcpy
 
-from minidl_c.op cimport LANES, Op, describe, op, real, tile
+from minidl_c.op cimport LANES, Op, init_op, op, real, tile
 
 
 cdef void show(const tile *t, real *y) noexcept nogil:
     cdef Py_ssize_t lane
     for lane in range(t.examples):
-        y[lane] = <real> t.rows[lane] if t.training else -1
+        y[lane] = <real> t.example_ids[lane] if t.training else -1
 
 
 cdef void add(const tile *t, const real *dy, real *sums) noexcept nogil:
     cdef Py_ssize_t lane
     for lane in range(t.examples):
-        sums[lane] += dy[lane] * <real> t.rows[lane]
+        sums[lane] += dy[lane] * <real> t.example_ids[lane]
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
@@ -40,6 +40,6 @@ cdef class NumberOp(Op):
     """Numbers of examples as a value of any shape."""
 
     def __init__(self, in_shape, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.n_param = self.c.n_lane = self.c.rows = 1
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward

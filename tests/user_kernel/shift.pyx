@@ -1,5 +1,5 @@
 """Shift: y = x + a number of its own for every element. The gradient of that is summed by rows, when all tiles are done."""
-from minidl_c.op cimport LANES, Op, describe, op, real, share, tile, whole
+from minidl_c.op cimport LANES, Op, batch_view, init_op, op, real, split_range, tile
 
 
 cdef void shift_forward_tile(
@@ -15,7 +15,7 @@ cdef void shift_forward_tile(
 
 
 cdef void shift_backward_rows(
-    const whole *w,                     # IN  dy [tiles][size][16]
+    const batch_view *w,                     # IN  dy [tiles][size][16]
     real *dshift,                       # OUT (size,)
     Py_ssize_t i0, Py_ssize_t i1,
 ) noexcept nogil:
@@ -33,7 +33,7 @@ cdef void shift_backward_rows(
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         shift_forward_tile(<const float *> t.x, <const float *> t.param, <float *> t.y, i0, i1)
     else:
@@ -44,12 +44,12 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i, i0 = 0, i1 = 0
     if t.dx == NULL or t.dx == t.dy:
         return
-    share(o.in_size * LANES * o.real_bytes, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size * LANES * o.real_bytes, t.part, t.parts, &i0, &i1)
     for i in range(i0, i1):
         (<char *> t.dx)[i] = (<const char *> t.dy)[i]
 
 
-cdef void rows(const op *o, const whole *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void rows(const op *o, const batch_view *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     if o.real_bytes == 4:
         shift_backward_rows(w, <float *> w.grad, i0, i1)
     else:
@@ -60,7 +60,7 @@ cdef class ShiftOp(Op):
     """x plus a parameter for every element of in_shape."""
 
     def __init__(self, in_shape, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = 1
-        self.c.n_param = self.c.rows = self.c.in_size
-        self.c.forward_tile, self.c.backward_tile, self.c.backward_rows = forward, backward, rows
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.memory.in_place = 1
+        self.c.n_param = self.c.reduce.n_items = self.c.in_size
+        self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, rows

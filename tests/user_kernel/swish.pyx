@@ -1,7 +1,7 @@
 """Swish, y = x * sigmoid(x), as a user writes it: a kernel for one tile, and an Op around it."""
 from libc.math cimport exp, expf
 
-from minidl_c.op cimport LANES, READS_X, Op, describe, op, real, share, tile
+from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
 
 cdef inline real sigmoid(real x) noexcept nogil:
@@ -36,7 +36,7 @@ cdef void swish_backward_tile(
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         swish_forward_tile(<const float *> t.x, <float *> t.y, i0, i1)
     else:
@@ -47,7 +47,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     if t.dx == NULL:
         return
-    share(o.in_size, t.part, t.parts, &i0, &i1)
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         swish_backward_tile(<const float *> t.dy, <const float *> t.x, <float *> t.dx, i0, i1)
     else:
@@ -58,8 +58,8 @@ cdef class SwishOp(Op):
     """Swish of any shape."""
 
     def __init__(self, in_shape, dtype="float32"):
-        describe(self, tuple(in_shape), tuple(in_shape), dtype)
-        self.c.splits = self.c.in_place = 1
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)
+        self.c.splits = self.c.memory.in_place = 1
         self.c.reads = READS_X
         self.c.forward_tile, self.c.backward_tile = forward, backward
 
@@ -69,5 +69,5 @@ cdef class StrangeOp(Op):
 
     def __init__(self, in_shape, surplus):
         if surplus is not None:
-            describe(self, tuple(in_shape), tuple(in_shape), "float32")
+            init_op(self, tuple(in_shape), tuple(in_shape), "float32")
             self.c.size += <Py_ssize_t> surplus

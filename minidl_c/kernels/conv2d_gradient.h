@@ -13,7 +13,7 @@ typedef struct {
   ptrdiff_t x_row, x_column;                     /* input: to the pixel that the next output row, output pixel reads */
   ptrdiff_t dy_channel;                          /* output gradient: to the next channel; its pixels are contiguous */
   ptrdiff_t dw_channel;                          /* weight gradient: to the next output channel; its taps are contiguous */
-  ptrdiff_t sum_stride;                               /* numbers of a sum: 1, or 16 where the lanes stay sum_stride */
+  ptrdiff_t sum_stride;                               /* numbers of a sum: 1, or 16 where the lanes stay separate */
   ptrdiff_t threes;                              /* whether every third tap begins three that read neighbours, as does a step */
 } gradient_walk;
 
@@ -41,7 +41,7 @@ typedef struct {
 #endif
 #else
 
-/* ADD dw[i][j] += the sum of lanes [rows][taps][16]; or dw[i][j][16] += lanes, where they stay sum_stride. */
+/* ADD dw[i][j] += the sum of lanes [rows][taps][16]; or dw[i][j][16] += lanes, where they stay separate. */
 NOINLINE void FN(add_lanes)(const gradient_walk *k, const REAL *lanes, int rows, int taps, REAL *dw) {
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < taps; j++, lanes += LANES) FN(add_sum)(lanes, dw + (i * k->dw_channel + j) * k->sum_stride, k->sum_stride);
@@ -157,7 +157,7 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
   }
 }
 
-/* ADD db[i] += the sum of dy[i] over its pixels and lanes (or db[i][16], where these stay sum_stride), for `outputs` channels i. Several channels at a
+/* ADD db[i] += the sum of dy[i] over its pixels and lanes (or db[i][16], where these stay separate), for `outputs` channels i. Several channels at a
  * time, since an addition waits for the one before: eight chains, of which those beyond the last channel repeat it. */
 INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db, ptrdiff_t sum_stride) {
   enum { CHAINS = 8 };

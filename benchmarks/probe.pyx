@@ -85,7 +85,7 @@ def bandwidth(double seconds):
 cdef class TiledOp:
     """An op and all its arrays: one tile, or `tiles` of them for the rows that follow behind all tiles.
 
-    direction: one of DIRECTIONS; "rows" are the op's backward_rows, the ReLU ones do the ReLU in front as well. Raises
+    direction: one of DIRECTIONS; "rows" is the reduction of backward, the ReLU ones do the ReLU before the op as well. Raises
     ValueError if the op has no such thing.
     """
     cdef Op source
@@ -118,7 +118,7 @@ cdef class TiledOp:
         cdef batch_view *w = &self.w
         cdef Py_ssize_t number = o.real_bytes, row = o.real_bytes * LANES
         memset(t, 0, sizeof(tile))
-        memset(w, 0, sizeof(whole))
+        memset(w, 0, sizeof(batch_view))
         t.x, t.y, t.dy = self.numbers(tiles * o.in_size * row), self.room(o.out_size * row), self.numbers(tiles * o.out_size * row)
         t.dx = self.room(o.in_size * row) if want_dx else NULL
         t.saved, t.scratch = self.numbers(tiles * o.memory.saved), self.room(o.memory.scratch)
@@ -130,7 +130,7 @@ cdef class TiledOp:
         w.starts, w.slots = self.starts, find_slots(tiles, self.starts)
         w.tiles, w.examples, w.training = tiles, tiles * LANES, 1
         if o.memory.prepare != NULL:
-            o.prepare(o, t.param, <void *> t.packed)
+            o.memory.prepare(o, t.param, <void *> t.packed)
         if self.rows == NULL:
             o.forward_tile(o, t)
         return 0

@@ -28,7 +28,7 @@ class Counted(MPI):
     def alltoallv(self, mine, sent, everyones, received):
         self._wait()
         began = time.perf_counter()
-        super().scatter(mine, sent, everyones, received)
+        super().alltoallv(mine, sent, everyones, received)
         self._scattered = time.perf_counter()
         self.seconds["scatter"] += self._scattered - began
         self.sent += sum(sent) - sent[self.rank]
@@ -37,7 +37,7 @@ class Counted(MPI):
         self.seconds["joining"] += time.perf_counter() - self._scattered
         self._wait()
         began = time.perf_counter()
-        super().gather(joined, counts)
+        super().allgatherv(joined, counts)
         self.seconds["gather"] += time.perf_counter() - began
         self.sent += counts[self.rank] * (self.size - 1)
         self.row_bytes += sum(counts)

@@ -19,7 +19,7 @@ X = (X - X.mean(axis=0)) / X.std(axis=0)
 
 
 class FakeTrainer:
-    stop = False
+    should_stop = False
 
 
 def epochs_until(losses, tol, patience):

@@ -75,7 +75,7 @@ def test_a_checkpoint_wants_its_class(log_cosh, tmp_path, rng):
 
 @slow
 def test_targets_are_for_losses_alone(user):
-    with pytest.raises(ValueError, match=r"op 0, LogCoshOp: n_target: expected .* for a loss, got 3"):
+    with pytest.raises(ValueError, match=r"op 0, LogCoshOp: loss.n_target: expected .* for a loss, got 3"):
         Plan([user.logcosh.LogCoshOp((3,), is_loss=0)], [0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -17,7 +18,9 @@ from minidl.sequential import Sequential
 from minidl.training import checkpoints
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_call
-from minidl.training.fit_loop import RESUME_HINT, FitLoop, FitState
+from minidl.training.fit_loop import FitLoop
+from minidl.training.fit_record import FitRecord
+from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.history import History
 from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example import per_example_gradients
@@ -53,9 +56,9 @@ class Trainer(BaseTrainer):
     `history` is a History, a dict of lists with an entry for each epoch; its `plot` draws them.
     """
 
-    _fit: FitLoop | None = None  # the last one, unless it came to its end
-    _resumed: FitState | None = None  # from a file
-    _ended: FitState | None = None  # of the last one, if it came to its end: for a file
+    @cached_property
+    def _fits(self) -> FitRecord:
+        return FitRecord()
 
     def fit(
         self,
@@ -91,60 +94,57 @@ class Trainer(BaseTrainer):
         if a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
         message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
         """
-        unbuilt, step, is_first = self.model.network is None, self.step, self.comm.rank == 0
+        was_unbuilt = self.model.network is None
         with self.model.unbuilt_on_error():
             with self.comm.raise_together():
-                epochs, batch_size = check_int("epochs", epochs, least=0), check_int("batch_size", batch_size)
-                accumulated = check_int("gradient_accumulation_steps", gradient_accumulation_steps)
-                hooks, progress = CallbackList(callbacks, is_first), Progress(verbose if is_first else 0, epochs)
+                is_first = self.comm.rank == 0
+                counts = (
+                    check_int("epochs", epochs, least=0),
+                    check_int("batch_size", batch_size),
+                    check_int("gradient_accumulation_steps", gradient_accumulation_steps),
+                    check_bool("shuffle", shuffle),
+                )
+                callback_list = CallbackList(callbacks, is_first)
+                progress = Progress(verbose if is_first else 0, epochs)
                 data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight, class_weight)
-                if not len(data.active_rows):
-                    raise ValueError("X: expected at least one example, got none")
-                rows, held = data.split(validation_split, self.seed)
-                validation = data.to_validate(self.model, self.loss, held, validation_data)
-                self.check_batch(len(rows) % batch_size or batch_size)  # the last one
-                self.check_trainable()
-                self.check_metrics(data)
-                fit = FitLoop(
-                    self, data, rows, validation, epochs, batch_size, accumulated,
-                    check_bool("shuffle", shuffle), float(validation_split), hooks, progress,
-                )  # fmt: skip
-            if self.comm.size > 1:
-                position = self._position()
-                where = None if position is None else [position.step, position.finished, position.begun]
-                facts = {**fit.arguments, "interrupted fit": where}
-                check_call(self.comm, facts, hooks, *checkpoints.describe_trainer(self))
-        with self.model.busy.training("fit"), self.comm.abort_on_error():
-            before, position = (self._fit, self._resumed), self._position()
-            difference = None if position is None else fit.difference(position)
-            if position is not None and difference is None:
-                fit.resume(position)
-            elif position is not None and difference is not None:
-                if self._fit is None and not position.complete:  # from a file
-                    with self.comm.raise_together():
-                        raise ValueError(difference + RESUME_HINT)
-                fit.leave(position, difference)
-            self._fit, self._resumed, self._ended = fit, None, None
-            try:
-                with Signals() as signals:
-                    fit.begin()
-                    fit.run(signals)
-            except BaseException as error:
-                if not fit.started:
-                    self._fit, self._resumed = before
-                    if self._fit is not None and position is not None:
-                        self._fit.keep(position)
-                elif unbuilt and self.step == step and isinstance(error, (TypeError, ValueError, OSError)):
-                    self._fit = None
-                elif fit.position().complete and isinstance(error, Exception):
-                    self._fit = None  # a hook failed behind the last step
-                else:
-                    fit.note_arguments()
-                if unbuilt and self._fit is None:
-                    self.model.discard()
-                raise
-            self._fit, self._ended = None, fit.ended()
+                config = self._fit_config(data, validation_data, validation_split, *counts)
+                loop = FitLoop(config, self, callback_list, progress)
+            self._check_ranks_agree(loop)
+        running = self._fits.session(loop, was_unbuilt)
+        with self.model.busy.training("fit"), self.comm.abort_on_error(), running, Signals() as signals:
+            loop.begin()
+            loop.run(signals)
         return self.history
+
+    def _fit_config(
+        self,
+        data: LabeledData,
+        validation_data: tuple[ArrayLike, ...] | None,
+        validation_split: float,
+        epochs: int,
+        batch_size: int,
+        gradient_accumulation_steps: int,
+        shuffle: bool,
+    ) -> FitConfig:
+        """Checks the arguments of `fit` against the data and the model."""
+        if not len(data.active_rows):
+            raise ValueError("X: expected at least one example, got none")
+        rows, held_back = data.split(validation_split, self.seed)
+        validation = data.to_validate(self.model, self.loss, held_back, validation_data)
+        self.check_batch(len(rows) % batch_size or batch_size)  # the last one
+        self.check_trainable()
+        self.check_metrics(data)
+        return FitConfig(
+            data, rows, validation, epochs, batch_size, gradient_accumulation_steps, shuffle, float(validation_split)
+        )
+
+    def _check_ranks_agree(self, loop: FitLoop) -> None:
+        """Raises ValueError in all processes unless they are about to do the same fit."""
+        if self.comm.size > 1:
+            state = self._fits.state(self.step)
+            where = None if state is None else [state.step, state.epochs_done, state.in_epoch]
+            facts = {**loop.arguments, "interrupted fit": where}
+            check_call(self.comm, facts, loop.callbacks, *checkpoints.describe_trainer(self))
 
     # ---- looking
 
@@ -203,33 +203,30 @@ class Trainer(BaseTrainer):
         """
         self.check_between_steps("save_checkpoint")
         with self.model.busy.reading("save_checkpoint"):
-            position = self._position() or self._ended
-            content = checkpoints.pack(self, position if position is not None and position.step == self.step else None)
+            content = checkpoints.pack(self, self._fits.to_save(self.step))
         if self.comm.rank == 0:
             safetensors_file.write(path, checkpoints.KIND, *content)
 
     def check_savable(self) -> None:
         """Raises what `save_checkpoint` would raise, the disk apart."""
-        safetensors_file.check(checkpoints.KIND, *checkpoints.pack(self, self._position()))
+        safetensors_file.check(checkpoints.KIND, *checkpoints.pack(self, self._fits.state(self.step)))
 
     @property
     def measures(self) -> list[str]:
         """The names of what an epoch of the running fit is measured by: "loss", "accuracy", "val_loss" ..."""
         names = ["loss", *self.metrics]
-        validates = self._fit is not None and self._fit.validation is not None
-        return names + [f"val_{name}" for name in names if validates]
+        return names + [f"val_{name}" for name in names if self._fits.validates]
 
     @property
     def interrupted(self) -> FitState | None:
         """Where a fit stands that did not come to its end, and that the next one completes. None begins another."""
-        position = self._position()
-        return None if position is None or (position.complete and self._fit is None) else position
+        return self._fits.interrupted(self.step)
 
     @interrupted.setter
     def interrupted(self, nothing: None) -> None:
         if nothing is not None:
             raise TypeError(f"interrupted: expected None, to begin another fit, got {nothing!r}")
-        self._fit = self._resumed = self._ended = None
+        self._fits.clear()
 
     @classmethod
     def resume(
@@ -268,7 +265,7 @@ class Trainer(BaseTrainer):
             made = checkpoints.model_of(config, tensors, custom, model)
             options = checkpoints.parse_config(config, custom)
             trainer = cls(made, **options, num_threads=num_threads, distributed=distributed)
-            trainer._resumed = checkpoints.restore(trainer, config, tensors)
+            trainer._fits.resume(checkpoints.restore(trainer, config, tensors))
             if model is not None:
                 model.load_state_dict(checkpoints.states(tensors))
                 checkpoints.take_settings(model, config)
@@ -286,13 +283,10 @@ class Trainer(BaseTrainer):
         self.check_between_steps("pickle")
         custom: dict[str, Any] = {}
         with self.model.busy.reading("pickle"):
-            content = safetensors_file.to_bytes(checkpoints.KIND, *checkpoints.pack(self, self._position(), custom))
+            content = safetensors_file.to_bytes(
+                checkpoints.KIND, *checkpoints.pack(self, self._fits.state(self.step), custom)
+            )
         return _resumed, (type(self), content, custom, self.num_threads)
-
-    def _position(self) -> FitState | None:
-        """Where a fit stands that did not come to its end, unless steps were done since."""
-        position = self._resumed if self._fit is None else self._fit.position()
-        return position if position is not None and position.step == self.step else None
 
 
 def _resumed(cls: type[Trainer], content: bytes, custom: dict[str, Any], num_threads: int | None) -> Trainer:

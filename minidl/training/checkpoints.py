@@ -24,7 +24,7 @@ from minidl.saving.object_codec import decode as decode_recipe
 from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
-from minidl.training.fit_loop import FitState
+from minidl.training.fit_state import FitState
 from minidl.training.history import History
 from minidl.training.optimizer_state import TensorCodec, check_shared, get_state, set_state
 from minidl.utils.arrays import Array
@@ -47,7 +47,7 @@ LIMITS = ("clip_norm", "clip_value", "per_example_clip_norm")
 
 
 def pack(
-    trainer: BaseTrainer, position: FitState | None, custom_objects: dict[str, Any] | None = None
+    trainer: BaseTrainer, fit: FitState | None, custom_objects: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], Tensors]:
     """The configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
 
@@ -70,23 +70,23 @@ def pack(
         "step": trainer.step,
         "epoch": trainer.epoch,
         "history": list(trainer.history),
-        "position": None,
+        "fit": None,
         "callbacks": [],
     }
     _check_parts(made, config, tensors, recipes.met)
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
     tensors.update({f"history/{name}": _series(name, values) for name, values in trainer.history.items()})
-    if position is not None and (not position.complete or position.arguments["outputs"] == trainer.outputs):
-        if position.arguments["outputs"] != trainer.outputs:
+    if fit is not None and (not fit.is_complete or fit.arguments["outputs"] == trainer.outputs):
+        if fit.arguments["outputs"] != trainer.outputs:
             raise TypeError(
                 "fit: cannot be saved, for its model or metrics were exchanged; interrupted = None gives it up"
             )
-        fields = {f.name: getattr(position, f.name) for f in dataclasses.fields(position) if f.name != "callbacks"}
-        config["position"] = encode(fields, "fit", arrays)
+        fields = {f.name: getattr(fit, f.name) for f in dataclasses.fields(fit) if f.name != "callbacks"}
+        config["fit"] = encode(fields, "fit", arrays)
         config["callbacks"] = [
             [key, encode(state, f"callback {key}: what its state_dict() returns", codec.encode_array), needed]
-            for key, state, needed in position.callbacks
+            for key, state, needed in fit.callbacks
         ]
     return config, tensors
 
@@ -217,10 +217,10 @@ def restore(trainer: BaseTrainer, config: Any, tensors: Tensors) -> FitState | N
     trainer.history = _history({name: rest.pop(f"history/{name}") for name in config["history"]})
     trainer.epoch = check_int("epoch", config["epoch"], least=0)
     trainer.step = check_int("step", config["step"], least=0)
-    fields, callbacks = decode(config["position"], arrays), _callbacks(config["callbacks"], arrays)
+    fields, callbacks = decode(config["fit"], arrays), _callbacks(config["callbacks"], arrays)
     if rest:
         raise ValueError(f"expected no more tensors, got {', '.join(sorted(rest))[:200]}")
-    return None if fields is None else _position(fields, callbacks, trainer)
+    return None if fields is None else _fit_state(fields, callbacks, trainer)
 
 
 def _history(series: Tensors) -> History:
@@ -239,28 +239,28 @@ def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
     return [(key, decode(state, arrays), needed) for key, state, needed in saved]
 
 
-def _position(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> FitState:
-    """The fields as a Position; raises for what cannot be one of this trainer."""
+def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> FitState:
+    """Returns the fields as a FitState; raises for what cannot be one of this trainer."""
     if not isinstance(fields, dict):
         raise ValueError(f"fit: expected where it stands by name, got {type(fields).__name__}")
-    position, model = FitState(**fields, callbacks=callbacks), trainer.model
-    for name in ("step", "finished"):
-        check_int(name, getattr(position, name), least=0)
+    fit, model = FitState(**fields, callbacks=callbacks), trainer.model
+    for name in ("step", "epochs_done"):
+        check_int(name, getattr(fit, name), least=0)
     for name in ("epochs", "batch_size"):
-        check_int(name, position.arguments[name], least=0)
-    if position.arguments["outputs"] != trainer.outputs:
-        raise ValueError(f"fit: expected {trainer.outputs}, got {position.arguments['outputs']}")
-    if position.arguments["rows_hashed"] is not None:
-        check_int("rows_hashed", position.arguments["rows_hashed"])
-    if type(position.begun) is not bool or type(position.stop) is not bool:
-        raise ValueError("fit: expected begun and stop to be true or false, got something else")
-    if position.finished > position.arguments["epochs"] or (len(position.losses) and not position.begun):
-        raise ValueError(f"fit: expected an epoch of its {position.arguments['epochs']}, got {position}")
-    if position.step != trainer.step:
-        raise ValueError(f"fit: expected its step to be {trainer.step}, got {position.step}")
-    seen = (len(position.losses),)
-    kept = [(position.losses, seen), *([(position.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
+        check_int(name, fit.arguments[name], least=0)
+    if fit.arguments["outputs"] != trainer.outputs:
+        raise ValueError(f"fit: expected {trainer.outputs}, got {fit.arguments['outputs']}")
+    if fit.arguments["rows_hashed"] is not None:
+        check_int("rows_hashed", fit.arguments["rows_hashed"])
+    if type(fit.in_epoch) is not bool or type(fit.should_stop) is not bool:
+        raise ValueError("fit: expected in_epoch and should_stop to be true or false, got something else")
+    if fit.epochs_done > fit.arguments["epochs"] or (len(fit.losses) and not fit.in_epoch):
+        raise ValueError(f"fit: expected an epoch of its {fit.arguments['epochs']}, got {fit}")
+    if fit.step != trainer.step:
+        raise ValueError(f"fit: expected its step to be {trainer.step}, got {fit.step}")
+    seen = (len(fit.losses),)
+    kept = [(fit.losses, seen), *([(fit.scores, (*seen, *model.output_shape))] if trainer.metrics else [])]
     for array, shape in kept:
         if array is None or array.dtype != model.dtype or array.shape != shape:
             raise ValueError(f"fit: expected {model.dtype} {shape}, got something else")
-    return position
+    return fit

@@ -1,10 +1,9 @@
-"""One fit: its epochs, cut into chunks of steps, and where it stands between two of them."""
+"""FitLoop: the epochs of one fit, cut into chunks of steps between which Python looks at signals and callbacks."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,287 +12,260 @@ from minidl.callbacks.callback_list import CallbackList, State
 from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.consistency import check_epoch, warnings_for
-from minidl.training.labeled_data import LabeledData
+from minidl.training.fit_state import FitConfig, FitState
 from minidl.training.progress import Progress
 from minidl.training.signals import Signals
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index, epoch_order
 
-RESUME_HINT = ". Call fit with the same arguments to complete it, or set trainer.interrupted = None to begin another"
-ROWS_HASHED = 64  # of data whose fit came to its end: all of them would take as long as some of its steps
+ROWS_HASHED = 64  # of the data of a fit that came to its end: all of them would take as long as some of its steps
 CHUNK_SECONDS = 0.05  # how long steps may run in C before Python looks at signals and progress again
 
 
-@dataclass(frozen=True, repr=False)
-class FitState:
-    """Where a fit stands between two steps, and what it was called with: all that is needed to complete it."""
+class ChunkTimer:
+    """Plans the number of steps that take about CHUNK_SECONDS."""
 
-    arguments: dict[str, Any]  # numbers and hashes: those of the call that completes it have to be the same
-    step: int  # steps of the trainer, all its life
-    finished: int  # epochs of this fit that are in the history
-    begun: bool  # whether it is in the middle of the next one
-    stop: bool
-    losses: Array  # of the examples that this epoch has seen, in their order
-    scores: Array | None  # their outputs, if there are metrics
-    callbacks: list[State]  # of those that have something to remember
+    def __init__(self) -> None:
+        self.steps = 1
+
+    def update(self, steps: int, seconds: float) -> None:
+        """Takes the time of the last chunk; the plan at most doubles: a last, small batch was quick."""
+        fitting = int(CHUNK_SECONDS * steps / max(seconds, 1e-9))
+        self.steps = max(1, min(fitting, 2 * self.steps))
+
+
+class SeenExamples:
+    """Losses and scores of the examples that the running epoch has seen, in their order."""
+
+    def __init__(self, losses: Array, scores: Array | None) -> None:
+        self._losses = [losses]
+        self._scores = [] if scores is None else [scores]
+        self.count = len(losses)
+
+    def append(self, losses: Array, scores: Array | None) -> None:
+        """Adds those of more examples."""
+        self._losses.append(losses)
+        if scores is not None:
+            self._scores.append(scores)
+        self.count += len(losses)
 
     @property
-    def complete(self) -> bool:
-        """Whether nothing is left to do."""
-        return not self.begun and (self.stop or self.finished >= self.arguments["epochs"])
+    def losses(self) -> Array:
+        """(count,)."""
+        return np.concatenate(self._losses)
 
-    def __repr__(self) -> str:
-        return f"<fit at step {self.step}, {self.finished} of {self.arguments['epochs']} epochs done>"
+    @property
+    def scores(self) -> Array | None:
+        """(count, *output_shape); None without metrics."""
+        return np.concatenate(self._scores) if self._scores else None
 
 
-@dataclass
 class FitLoop:
-    """What one call of fit works on and how far it has come."""
+    """Runs the epochs of a fit. What was set up once stands in `config`; all else is where the fit stands."""
 
-    learner: BaseTrainer
-    data: LabeledData
-    rows: Index  # to train on
-    validation: tuple[LabeledData, Index] | None
-    epochs: int
-    batch_size: int
-    accumulated: int  # batches of a step
-    shuffle: bool
-    validation_split: float
-    hooks: CallbackList
-    progress: Progress
-    finished: int = 0
-    begun: bool = False
-    losses: list[Array] = field(default_factory=list)
-    scores: list[Array] = field(default_factory=list)
-    done: int = 0  # examples of this epoch
-    stop: bool = False
-    stops: bool = False  # as all processes know it
-    started: bool = False  # whether all callbacks have begun
-    _states: list[State] | None = None  # of callbacks, if they themselves may not know it
-    _arguments: dict[str, Any] | None = None
-    _planned: int = 1  # steps of the next chunk
-    _kept: bool = False  # whether the trainer has seen examples of it
+    def __init__(self, config: FitConfig, trainer: BaseTrainer, callbacks: CallbackList, progress: Progress) -> None:
+        self.config, self.trainer, self.callbacks, self.progress = config, trainer, callbacks, progress
+        self.epochs_done = 0
+        self.in_epoch = False
+        self.seen = self._nothing_seen()
+        self.callbacks_ready = False  # whether all callbacks have begun
+        self._should_stop = False  # when it began
+        self._stopping = False  # as all processes know it
+        self._restored: list[State] | None = None  # states of callbacks that do not have them yet
+        self._arguments: dict[str, Any] | None = None
+        self._timer = ChunkTimer()
+        self._sampled = False  # whether the trainer has samples of it
 
-    @property
-    def step_size(self) -> int:
-        """The examples of a step: some micro-batches of batch_size."""
-        return self.batch_size * self.accumulated
+    def _nothing_seen(self) -> SeenExamples:
+        model = self.trainer.model
+        scores = np.empty((0, *model.output_shape), model.dtype) if self.trainer.metrics else None
+        return SeenExamples(np.empty(0, model.dtype), scores)
 
-    # ---- the position
+    # ---- where it stands
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The arguments that decide on the weights: numbers as they are, arrays as hashes."""
         if self._arguments is None:
-            self._arguments = self._described(None)
+            self._arguments = self.config.describe(self.trainer.outputs)
         return self._arguments
 
-    def _described(self, rows_hashed: int | None) -> dict[str, Any]:
-        """The same; of arrays so many rows are hashed, None: all."""
-        return {
-            "epochs": self.epochs,
-            "batch_size": self.batch_size,
-            "gradient_accumulation_steps": self.accumulated,
-            "shuffle": self.shuffle,
-            "validation_split": self.validation_split,
-            "validation_data": self._validation_data(rows_hashed),
-            **self.data.fingerprints(rows_hashed),
-            "rows_hashed": rows_hashed,
-            "outputs": self.learner.outputs,
-        }
-
-    def note_arguments(self) -> None:
-        """Hashes the data now: the caller may write into it before he looks where the fit stands."""
+    def hash_arguments(self) -> None:
+        """Hashes the data now: the caller may write into it before the state is asked for."""
         assert self.arguments
 
-    def _validation_data(self, rows_hashed: int | None) -> str | None:
-        """A hash of what was given to validate on; None: nothing, or rows held back."""
-        if self.validation is None or self.validation[0] is self.data:
-            return None
-        return " ".join(value for value in self.validation[0].fingerprints(rows_hashed).values() if value is not None)
-
-    def position(self) -> FitState:
-        """Where the fit stands now."""
-        learner, dtype = self.learner, self.learner.model.dtype
-        scores = np.concatenate([np.empty((0, *learner.model.output_shape), dtype), *self.scores])
+    def state(self) -> FitState:
+        """Returns where the fit stands now."""
         return FitState(
             self.arguments,
-            learner.step,
-            self.finished,
-            self.begun,
-            learner.should_stop,
-            np.concatenate([np.empty(0, dtype), *self.losses]),
-            scores if learner.metrics else None,
-            self.hooks.states() if self._states is None else self._states,
+            self.trainer.step,
+            self.epochs_done,
+            self.in_epoch,
+            self.trainer.should_stop,
+            self.seen.losses,
+            self.seen.scores if self.trainer.metrics else None,
+            self.callbacks.states() if self._restored is None else self._restored,
         )
 
-    def ended(self) -> FitState:
-        """Where it stands after its end, for a file: few rows are hashed, callbacks have nothing left to remember."""
-        learner, none = self.learner, np.empty(0, self.learner.model.dtype)
-        scores = np.empty((0, *learner.model.output_shape), none.dtype) if learner.metrics else None
-        return FitState(
-            self._described(ROWS_HASHED), learner.step, self.finished, False, learner.should_stop, none, scores, []
-        )
+    def final_state(self) -> FitState:
+        """Returns where the fit stands after its end, for a file: few rows are hashed, and callbacks have no state."""
+        arguments, seen = self.config.describe(self.trainer.outputs, ROWS_HASHED), self._nothing_seen()
+        step, stop = self.trainer.step, self.trainer.should_stop
+        return FitState(arguments, step, self.epochs_done, False, stop, seen.losses, seen.scores, [])
 
-    def difference(self, position: FitState) -> str | None:
-        """What makes this call another one than that which was interrupted there, in words; None: nothing."""
-        hashed = position.arguments.get("rows_hashed")
-        arguments = self.arguments if hashed is None else self._described(hashed)
-        for name, value in position.arguments.items():
+    def difference(self, state: FitState) -> str | None:
+        """Returns what makes this call another fit than that of the state, in words; None: nothing."""
+        hashed = state.arguments.get("rows_hashed")
+        arguments = self.arguments if hashed is None else self.config.describe(self.trainer.outputs, hashed)
+        for name, value in state.arguments.items():
             if arguments.get(name) != value:
-                expected = _told(name, value, "the same data")
-                got = _told(name, arguments.get(name), "other data (shape, dtype or numbers)")
+                expected = _described(name, value, "the same data")
+                got = _described(name, arguments.get(name), "other data (shape, dtype or numbers)")
                 return f"{name}: expected {expected}, as in the fit that was interrupted, got {got}"
-        missing = self.hooks.missing(position.callbacks)
+        missing = self.callbacks.missing(state.callbacks)
         if missing:
             return f"callbacks: expected {missing} as well, as in the fit that was interrupted"
         return None
 
-    def resume(self, position: FitState) -> None:
-        """Makes this fit go on from a position that is not different."""
-        self.finished, self.begun, self.done = position.finished, position.begun, len(position.losses)
-        self.losses, self._states = [position.losses], position.callbacks
-        self.scores = [] if position.scores is None else [position.scores]
-        self.stop = position.stop
-        if position.complete:
+    def resume(self, state: FitState) -> None:
+        """Goes on from a state without a difference."""
+        self.epochs_done, self.in_epoch, self._should_stop = state.epochs_done, state.in_epoch, state.should_stop
+        self.seen, self._restored = SeenExamples(state.losses, state.scores), state.callbacks
+        if state.is_complete:
             self.progress.note("nothing is left to do: this fit had come to its end when it was saved")
         else:
-            self.progress.note(f"completes the fit that was interrupted at step {position.step}")
+            self.progress.note(f"completes the fit that was interrupted at step {state.step}")
 
-    def keep(self, position: FitState) -> None:
-        """Keeps what callbacks remembered there: another fit that could not begin may have made them forget it."""
-        self._states = position.callbacks
+    def announce(self, state: FitState, difference: str) -> None:
+        """Prints that this fit is another one than that of the state."""
+        if not state.is_complete:
+            self.progress.note(f"gives up the fit that was interrupted at step {state.step}: {difference}")
+        elif self.config.epochs:
+            self.progress.note(f"the fit before had come to its end; {self.config.epochs} more epochs")
 
-    def leave(self, position: FitState, difference: str) -> None:
-        """Says that this fit is another one."""
-        if not position.complete:
-            self.progress.note(f"gives up the fit that was interrupted at step {position.step}: {difference}")
-        elif self.epochs:
-            self.progress.note(f"the fit before had come to its end; {self.epochs} more epochs")
+    def restore_callbacks(self, state: FitState) -> None:
+        """Keeps the states of callbacks: another fit that could not begin may have made them forget theirs."""
+        self._restored = state.callbacks
 
     # ---- running
 
-    def call(self, hook: str, *args: Any) -> None:
-        """Calls a hook of all callbacks. What it raises, and whether to stop, is the same in all processes."""
-        with self.learner.comm.raise_together():
-            self.hooks.call(hook, self.learner, *args)
-        self.agree()
-
-    def agree(self) -> None:
-        """Finds whether somebody wants to stop: in all processes the same, whenever `trainer.should_stop` was set."""
-        (stops,) = self.learner.comm.allreduce_max([bool(self.learner.should_stop)])
-        self.learner.should_stop = self.stops = bool(stops)
-
     def begin(self) -> None:
-        """Calls on_fit_begin, and then gives callbacks what they remembered when the fit was interrupted."""
-        self.learner.should_stop = self.stops = self.stop
-        comm = self.learner.comm
-        steps, network = self.learner.steps(in_parts=self.accumulated > 1), self.learner.model.network
+        """Calls on_fit_begin, and then gives callbacks the states that they had when the fit was interrupted."""
+        trainer = self.trainer
+        trainer.should_stop = self._stopping = self._should_stop
+        steps, network = trainer.steps(in_parts=self.config.gradient_accumulation_steps > 1), trainer.model.network
         assert network is not None
-        for remark in warnings_for(comm, steps, network, self.learner.loss, self.learner.optimizer, self.step_size):
-            self.progress.note(remark)
-        self.call("on_fit_begin")
-        if self._states is not None:
-            with comm.raise_together():
-                self.hooks.load_states(self._states)
-            self._states = None
-        self.started = True
+        size = self.config.step_size
+        for warning in warnings_for(trainer.comm, steps, network, trainer.loss, trainer.optimizer, size):
+            self.progress.note(warning)
+        self._call("on_fit_begin")
+        if self._restored is not None:
+            with trainer.comm.raise_together():
+                self.callbacks.load_states(self._restored)
+            self._restored = None
+        self.callbacks_ready = True
 
     def run(self, signals: Signals) -> None:
         """Trains what is left."""
 
         def terminate() -> None:
-            self.call("on_terminate")
-            self.call("on_save")
+            self._call("on_terminate")
+            self._call("on_save")
 
         def check() -> None:
-            self.agree()
-            signals.check(terminate, self.learner.comm)
+            self._agree()
+            signals.check(terminate, self.trainer.comm)
 
         try:
-            while self.begun or (self.finished < self.epochs and not self.stops):
-                if not self.begun:
-                    self.begun = True
-                    self.call("on_epoch_begin", self.learner.epoch)
-                    if self.stops:
-                        self.begun = False
+            while self.in_epoch or (self.epochs_done < self.config.epochs and not self._stopping):
+                if not self.in_epoch:
+                    self.in_epoch = True
+                    self._call("on_epoch_begin", self.trainer.epoch)
+                    if self._stopping:
+                        self.in_epoch = False
                         break
                 self._epoch(check)
         finally:
             self.progress.close()
-        self.call("on_fit_end")
-        self.call("on_save")
+        self._call("on_fit_end")
+        self._call("on_save")
         check()
 
+    def _call(self, hook: str, *args: Any) -> None:
+        """Calls a hook of all callbacks. What it raises, and whether to stop, is the same in all processes."""
+        with self.trainer.comm.raise_together():
+            self.callbacks.call(hook, self.trainer, *args)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Finds whether to stop: in all processes the same, whichever of them set `trainer.should_stop`, and when."""
+        (stopping,) = self.trainer.comm.allreduce_max([bool(self.trainer.should_stop)])
+        self.trainer.should_stop = self._stopping = bool(stopping)
+
     def _epoch(self, check: Callable[[], None]) -> None:
-        learner = self.learner
-        order = self.rows[epoch_order(len(self.rows), learner.seed, learner.epoch, self.shuffle)]
-        if not self._kept:
-            learner.kept.keep_epoch(learner.sample_key, self.data, order, self.step_size)
-            self._kept = True
-        self.progress.begin_epoch(self.finished + 1, -(-len(order) // self.step_size), self.done // self.step_size)
-        before, began = self.done, time.perf_counter()
+        trainer, data, size = self.trainer, self.config.data, self.config.step_size
+        order = self.config.rows[epoch_order(len(self.config.rows), trainer.seed, trainer.epoch, self.config.shuffle)]
+        if not self._sampled:
+            trainer.kept.keep_epoch(trainer.sample_key, data, order, size)
+            self._sampled = True
+        self.progress.begin_epoch(self.epochs_done + 1, -(-len(order) // size), self.seen.count // size)
+        before, began = self.seen.count, time.perf_counter()
         check()
-        while self.done < len(order) and not self.stops:
+        while self.seen.count < len(order) and not self._stopping:
             self._chunk(order)
             check()
         seconds = max(time.perf_counter() - began, 1e-9)
-        with learner.comm.raise_together():
-            logs = self._measured(order[: self.done])
-        if self.validation is not None:
-            found = learner.evaluate_rows(*self.validation, check, learner.comm)
-            logs.update({f"val_{name}": value for name, value in found.items()})
-        logs["lr"] = rate_at(learner.optimizer, max(learner.step - 1, 0))
-        logs["images_per_second"] = (self.done - before) / seconds
-        learner.append_history(logs)
-        self.finished, self.begun = self.finished + 1, False
-        self.losses, self.scores, self.done = [], [], 0
+        with trainer.comm.raise_together():
+            logs = self._train_logs(order[: self.seen.count])
+        if self.config.validation is not None:
+            values = trainer.evaluate_rows(*self.config.validation, check, trainer.comm)
+            logs.update({f"val_{name}": value for name, value in values.items()})
+        logs["lr"] = rate_at(trainer.optimizer, max(trainer.step - 1, 0))
+        logs["images_per_second"] = (self.seen.count - before) / seconds
+        trainer.append_history(logs)
+        self.epochs_done, self.in_epoch, self.seen = self.epochs_done + 1, False, self._nothing_seen()
         self.progress.end_epoch(logs)
-        check_epoch(learner.comm, logs["lr"], learner.model)
-        self.call("on_epoch_end", learner.epoch - 1, logs)
-        self.call("on_save")
+        check_epoch(trainer.comm, logs["lr"], trainer.model)
+        self._call("on_epoch_end", trainer.epoch - 1, logs)
+        self._call("on_save")
         check()
 
     def _chunk(self, order: Index) -> None:
-        """Some steps without Python between them; then the hooks that want to see the last one."""
-        learner, left = self.learner, len(order) - self.done
-        until = self.hooks.steps_until_next(learner.step)
-        steps = max(1, min(self._planned, until or self._planned, left // self.step_size))
-        steps, due = learner.comm.broadcast([steps, steps == until])  # it has all callbacks, and a clock of its own
-        size = min(self.step_size, left)  # the last partial batch goes alone
-        rows = order[self.done : self.done + steps * size]
-        batch = learner.batches(self.data, rows, size, self.batch_size, learner.comm)
-        before, began = learner.step, time.perf_counter()
-        with learner.stepping():
+        """Does some steps without Python between them; then calls the hooks that want to see the last one."""
+        trainer, config, left = self.trainer, self.config, len(order) - self.seen.count
+        until, planned = self.callbacks.steps_until_next(trainer.step), self._timer.steps
+        steps = max(1, min(planned, until or planned, left // config.step_size))
+        steps, due = trainer.comm.broadcast([steps, steps == until])  # each rank has a clock and callbacks of its own
+        size = min(config.step_size, left)  # the last partial batch goes alone
+        rows = order[self.seen.count : self.seen.count + steps * size]
+        batch = trainer.batches(config.data, rows, size, config.batch_size, trainer.comm)
+        before, began = trainer.step, time.perf_counter()
+        with trainer.stepping():
             try:
-                learner.run(batch)
-            finally:  # also those that came before one that failed
-                done = (learner.step - before) * size
-                self.losses.append(batch.losses[:done])
-                if batch.scores is not None:
-                    self.scores.append(batch.scores[:done])
-                self.done += done
-        fitting = int(CHUNK_SECONDS * steps / max(time.perf_counter() - began, 1e-9))
-        self._planned = max(1, min(fitting, 2 * self._planned))  # a last, small batch was quick: that says little
+                trainer.run(batch)
+            finally:  # also those before one that failed
+                done = (trainer.step - before) * size
+                self.seen.append(batch.losses[:done], None if batch.scores is None else batch.scores[:done])
+        self._timer.update(steps, time.perf_counter() - began)
         self.progress.advance(steps)
         if due:
-            loss = self.data.mean(batch.losses[-size:], rows[-size:])
-            with learner.comm.raise_together():
-                self.hooks.step_end(learner, learner.step - 1, loss)
-            self.call("on_save")
+            loss = config.data.mean(batch.losses[-size:], rows[-size:])
+            with trainer.comm.raise_together():
+                self.callbacks.step_end(trainer, trainer.step - 1, loss)
+            self._call("on_save")
 
-    def _measured(self, seen: Index) -> dict[str, float]:
-        """Loss and metrics of the epoch so far."""
-        logs: dict[str, float] = {"epoch": self.learner.epoch, "loss": float("nan")}
-        if len(seen):
-            logs["loss"] = self.data.mean(np.concatenate(self.losses), seen)
-            if self.learner.metrics:
-                logs.update(self.learner.compute_metrics(self.data.targets[seen], np.concatenate(self.scores)))
+    def _train_logs(self, rows: Index) -> dict[str, float]:
+        """Returns loss and metrics of the epoch so far."""
+        logs: dict[str, float] = {"epoch": self.trainer.epoch, "loss": float("nan")}
+        if len(rows):
+            logs["loss"] = self.config.data.mean(self.seen.losses, rows)
+            if self.trainer.metrics and (scores := self.seen.scores) is not None:
+                logs.update(self.trainer.compute_metrics(self.config.data.targets[rows], scores))
         return logs
 
 
-def _told(name: str, value: Any, data: str) -> str:
-    """An argument in an error: the hash of an array would say nothing."""
+def _described(name: str, value: Any, data: str) -> str:
+    """Returns an argument for an error; of arrays, whose hashes would say nothing, `data`."""
     if name in ("X", "y", "sample_weight", "validation_data"):  # hashes, of shape, dtype and bytes
         return "none" if value is None else data
     return repr(value)

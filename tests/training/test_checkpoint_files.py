@@ -43,7 +43,7 @@ def spoil(config, tensors, place, value):
 
 
 WRONG = [None, -1, 2**70, "", "x", [], {}, 0.5, True, [1], {"made": 1}, {"custom": []}, {"tuple": []}, KeyError]
-TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed", "step", "epoch", "history", "position")
+TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed", "step", "epoch", "history", "fit")
 
 
 @pytest.mark.parametrize("place", TOP)

@@ -426,14 +426,14 @@ def test_what_would_come_back_as_something_else_is_refused(path, optimizer, said
 
 @pytest.mark.parametrize(
     "change",
-    [{"begun": False}, {"finished": 5}, {"begun": "x"}, {"stop": 1}, {"losses": None}],
+    [{"in_epoch": False}, {"epochs_done": 5}, {"in_epoch": "x"}, {"should_stop": 1}, {"losses": None}],
     ids=str,
 )
 def test_a_position_that_contradicts_itself_is_refused(path, change):
     broken_off(native(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
-    pairs = config["position"]["dict"]
-    config["position"]["dict"] = [[name, change.get(name, value)] for name, value in pairs]
+    pairs = config["fit"]["dict"]
+    config["fit"]["dict"] = [[name, change.get(name, value)] for name, value in pairs]
     safetensors_file.write(path, "checkpoint", config, tensors)
     with pytest.raises(FileError):
         Trainer.resume(path)

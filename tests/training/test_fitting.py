@@ -266,3 +266,16 @@ def test_a_first_fit_that_is_refused_leaves_the_model_unbuilt(change, tmp_path):
     trainer.optimizer = SGD(0.1)
     trainer.fit(X[:, :, :5], Y, **FIT)
     assert model.input_shape == (1, 5, 6) and trainer.epoch == 4
+
+
+def test_a_hook_that_fails_after_the_last_step_leaves_the_trained_model():
+    class Fails:
+        def on_fit_end(self, trainer):
+            raise ValueError("the disk is full")
+
+    model = Sequential([Dense(3)])  # not built before
+    trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
+    with pytest.raises(ValueError, match="the disk is full"):
+        trainer.fit(np.ones((8, 4), "f4"), np.zeros(8, int), epochs=2, callbacks=[Fails()], verbose=0)
+    assert trainer.step == 2 and trainer.interrupted is None
+    assert model.predict(np.ones((1, 4))).argmax() == 0

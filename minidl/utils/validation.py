@@ -19,7 +19,7 @@ MOST = 2**63 - 1  # what C's integers hold
 def check_int(name: str, value: Any, least: int = 1) -> int:
     """`value` as an int from `least` to 2**63 - 1; raises TypeError or ValueError naming the argument.
 
-    >>> whole("units", 10)
+    >>> check_int("units", 10)
     10
     """
     try:
@@ -38,7 +38,7 @@ def check_int(name: str, value: Any, least: int = 1) -> int:
 def check_real(name: str, value: Any, dtype: str = "float64") -> float:
     """`value` as a float, finite in `dtype`; raises TypeError or ValueError naming the argument.
 
-    >>> number("scale", 2)
+    >>> check_real("scale", 2)
     2.0
     """
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
@@ -55,7 +55,7 @@ def check_real(name: str, value: Any, dtype: str = "float64") -> float:
 def check_non_negative(name: str, value: Any, dtype: str = "float64") -> float:
     """`value` as a float of at least 0, finite in `dtype`; raises TypeError or ValueError naming the argument.
 
-    >>> not_negative("weight_decay", 0)
+    >>> check_non_negative("weight_decay", 0)
     0.0
     """
     if check_real(name, value, dtype) < 0:
@@ -66,7 +66,7 @@ def check_non_negative(name: str, value: Any, dtype: str = "float64") -> float:
 def check_positive(name: str, value: Any) -> float:
     """`value` as a float above 0; raises TypeError or ValueError naming the argument.
 
-    >>> positive("gamma", 0.5)
+    >>> check_positive("gamma", 0.5)
     0.5
     """
     if check_real(name, value) <= 0:
@@ -97,7 +97,7 @@ def check_normal_float(name: str, value: Any, dtype: str = "float32") -> float:
 
     Raises TypeError or ValueError naming the argument.
 
-    >>> normal("eps", 1e-8)
+    >>> check_normal_float("eps", 1e-8)
     1e-08
     """
     least = float(np.finfo(np.float32).tiny)
@@ -109,7 +109,7 @@ def check_normal_float(name: str, value: Any, dtype: str = "float32") -> float:
 def check_fraction(name: str, value: Any) -> float:
     """`value` as a float in [0, 1); raises TypeError or ValueError naming the argument.
 
-    >>> fraction("momentum", 0.9)
+    >>> check_fraction("momentum", 0.9)
     0.9
     """
     if not 0 <= check_real(name, value) < 1:
@@ -120,7 +120,7 @@ def check_fraction(name: str, value: Any) -> float:
 def check_bool(name: str, value: Any) -> bool:
     """`value` as a bool; raises TypeError naming the argument.
 
-    >>> flag("use_bias", True)
+    >>> check_bool("use_bias", True)
     True
     """
     if not isinstance(value, (bool, np.bool_)):
@@ -131,7 +131,7 @@ def check_bool(name: str, value: Any) -> bool:
 def check_pair(name: str, value: Any, least: int = 1) -> Pair:
     """`value`, a number or a (vertical, horizontal) pair, as a pair of ints of at least `least`.
 
-    >>> pair("stride", 2), pair("stride", (1, 3))
+    >>> check_pair("stride", 2), check_pair("stride", (1, 3))
     ((2, 2), (1, 3))
     """
     if isinstance(value, (tuple, list)):
@@ -146,7 +146,7 @@ def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: P
 
     padding: a number or a pair; "valid": none; "same": as many as make ceil(size / stride) windows, the odd one behind.
 
-    >>> zeros_around("same", (28, 28), (5, 5), (1, 1), (1, 1))
+    >>> resolve_padding("same", (28, 28), (5, 5), (1, 1), (1, 1))
     (2, 2, 2, 2)
     """
     if padding == "valid":

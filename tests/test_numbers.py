@@ -117,7 +117,7 @@ def test_a_network_takes_them_and_backward_sees_them_again(number, front, rng):
     network = Sequential([*(layer() for layer in front), number()], input_shape=(3,), dtype="float64").network
     numbers, dy = rng.permutation(10**6)[:N], rng.standard_normal((N, 3))
     kept = numbers.copy()
-    y, tape = network.forward(X, numbers=numbers)
+    y, tape = network.forward(X, example_ids=numbers)
     assert np.array_equal(y[:, 0], numbers)
     numbers[:] = 0  # the caller's array is his own again
     network.backward(tape, dy, want_dx=False)

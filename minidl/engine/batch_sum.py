@@ -1,4 +1,4 @@
-"""batch_sum: what examples give, added up as training adds it up."""
+"""batch_sum: a sum over examples in the order in which training sums a batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def batch_sum(g: Mapping[str, ArrayLike]) -> dict[str, Array]: ...
 @overload
 def batch_sum(g: ArrayLike) -> Array: ...
 def batch_sum(g: Mapping[str, ArrayLike] | ArrayLike) -> dict[str, Array] | Array:
-    """The sum over the first axis of an array (n, ...), or of each array in a dict, in the order of a batch's sums.
+    """Sums an array (n, ...), or each array in a dict, over the first axis in the order of training.
 
     g: float32 or float64; zeros if there are no rows. Floating-point sums depend on their order; this one is that of a
     training step on these examples (see simd/reduction.h): tiles of 16 in a fixed tree; at most 16 slots, each adding

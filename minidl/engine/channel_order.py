@@ -1,4 +1,4 @@
-"""Images with their channels last, which a model takes for so many channels of narrow images: found by their shape."""
+"""Images with their channels last, which a model would read as many channels of narrow images: found by their shape."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PASSES = (
     ours.Rescale, ours.Normalize, ours.Dropout, ours.ReLU, ours.LeakyReLU, ours.ELU, ours.GELU, ours.SiLU,
     ours.Hardswish, ours.Sigmoid, ours.Tanh,
 )  # fmt: skip
-CHANNELS = (1, 3, 4)  # grey, coloured, coloured and transparent
-LEAST = 8  # rows and columns of the smallest images that are learned from
-LONGEST = 4  # the longer side of an image, in shorter ones
+CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
+MIN_SIDE = 8  # pixels of the smallest images
+MAX_ASPECT_RATIO = 4  # longer side / shorter side
 
 
 def last(shape: Shape) -> bool:
-    """Whether this looks like the shape of an image with its channels last, (height, width, channels).
+    """Whether a shape looks like that of an image with its channels last, (height, width, channels).
 
     >>> last((32, 32, 3)), last((3, 32, 32)), last((64, 4, 4))
     (True, False, False)
@@ -36,18 +36,18 @@ def last(shape: Shape) -> bool:
         return False
     height, width, channels = shape
     sides = sorted((height, width))
-    return channels in CHANNELS and sides[0] >= LEAST and sides[1] <= LONGEST * sides[0]
+    return channels in CHANNELS and sides[0] >= MIN_SIDE and sides[1] <= MAX_ASPECT_RATIO * sides[0]
 
 
 def advice(shape: Shape) -> str:
-    """What to do about it."""
+    """Returns the advice for an input of this shape."""
     height, width, channels = shape
     taken = f"an input of shape {shape} is taken for {height} channels of {width} x {channels}"
     return f"{taken}: images are (n, channels, height, width), with channels last X.transpose(0, 3, 1, 2)"
 
 
 def first_look(layers: Iterable[tuple[Layer, str]]) -> str | None:
-    """The name of the first layer that sees the model's input as images; None if it becomes something else before."""
+    """Returns the name of the first layer that sees the model's input as images; None if there is none."""
     return next((name for layer, name in _looks(layers) if layer is not None), None)
 
 
@@ -65,7 +65,7 @@ def warn(layers: Iterable[tuple[Layer, str]], shape: Shape) -> None:
 
 
 def _looks(layers: Iterable[tuple[Layer, str]]) -> Iterator[tuple[Layer | None, str]]:
-    """The layers that see the input as images; then None if something else becomes of it."""
+    """Yields the layers that see the input as images; at last None if it gets another shape."""
     for layer, name in layers:
         if isinstance(layer, Container):
             branches = [
@@ -85,6 +85,6 @@ def _looks(layers: Iterable[tuple[Layer, str]]) -> Iterator[tuple[Layer | None, 
 
 
 def _is_column(layer: Layer) -> bool:
-    """Whether its window is (n, 1), as over a signal: the last axis is no side of an image."""
+    """Whether the window is (n, 1), as over a signal: the last axis is no side of an image."""
     window = getattr(layer, "kernel_size", getattr(layer, "pool_size", None))
     return isinstance(window, (tuple, list)) and len(window) == 2 and window[0] != 1 and window[1] == 1

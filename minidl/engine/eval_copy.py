@@ -1,4 +1,4 @@
-"""Copies of layers that compute as in inference, and can go backward all the same."""
+"""Copies of layers that compute as in inference, with a backward."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ RANDOM = (Dropout, RandomCrop, RandomFlip, RandomShift)
 
 
 def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = None) -> list[Layer]:
-    """The layers with batch norm frozen, no dropout, and crops, flips and shifts where inference has them.
+    """Returns copies with batch norm frozen, without dropout, and with crops, flips and shifts as in inference.
 
     instead: what stands in the copies for a layer, by its id. Layers in NumPy compute as in training. The copies want a
     home: Parameters(layers, dtype). Raises TypeError for layers that cannot be copied.
     """
     leaves = [leaf for layer in layers for leaf in layer.leaves()]
-    replaced: dict[int, Any] = {id(leaf): _still(leaf) for leaf in leaves if isinstance(leaf, RANDOM)}
+    replaced: dict[int, Any] = {id(leaf): _without_randomness(leaf) for leaf in leaves if isinstance(leaf, RANDOM)}
     try:
         (copies,) = copy_layers(list(layers), instead=replaced | dict(instead or {}))
     except Exception as error:
@@ -33,8 +33,8 @@ def eval_copies(layers: Sequence[Layer], instead: Mapping[int, Layer] | None = N
     return found
 
 
-def _still(layer: Layer) -> Layer:
-    """What a layer that draws random numbers in training does in inference, as a layer that does so in training too."""
+def _without_randomness(layer: Layer) -> Layer:
+    """Returns a layer that does in training what this one, which draws random numbers there, does in inference."""
     if isinstance(layer, Dropout):
         still: Layer = Dropout(0.0)
         still.setup(layer.in_shape, layer.dtype, 0, "")
@@ -48,7 +48,7 @@ def _still(layer: Layer) -> Layer:
 def copy_layers(
     layers: Sequence[Layer], *others: Any, shared: Sequence[Any] = (), instead: Mapping[int, Any] | None = None
 ) -> tuple[Any, ...]:
-    """Copies of the layers, parameters included, and of what may refer to them; ops, which hold no state, are shared.
+    """Copies layers, parameters included, and objects that may refer to them; ops, which have no state, are shared.
 
     The copies want a home: Parameters(layers, dtype). shared: what is not copied either; instead: what stands in the
     copies for something, by the id of that.

@@ -1,4 +1,4 @@
-"""The flat buffer in which all parameters of a model live, with the buffers of kernels, and that of the gradients."""
+"""FlatParameters: one buffer for all parameters of a model and the buffers of its kernels, one for the gradients."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minidl.layers.base import Layer
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 
-ALIGN = 16  # each layer's parameters begin on a multiple of so many numbers: a cache line of floats
+ALIGN = 16  # elements: each layer's parameters begin on a multiple, a cache line of floats
 
 
 class FlatParameters:
@@ -50,18 +50,18 @@ class FlatParameters:
 
     @property
     def grads(self) -> Array:
-        """The flat gradients, in the order of `values`."""
+        """The flat gradients, laid out as `values`."""
         if not self._made:  # setdefault is atomic: threads that ask first at the same time get the same buffer
             self._made.setdefault("grads", np.zeros(self.values.size, self.dtype))
         return self._made["grads"]
 
     def clear(self, layer: Layer) -> None:
-        """Sets the gradients of a layer to zero, if there are any yet."""
+        """Sets the gradients of a layer to zero, if they were allocated."""
         for param in layer.params.values() if self._made else ():
             param.grad[...] = 0
 
     def range_of(self, layer: Layer) -> tuple[int, int]:
-        """Where in the flat buffers the parameters of a layer, its buffers apart, begin and end."""
+        """Returns the range of a layer's parameters, without its buffers, in the flat buffers."""
         start = self.offsets[id(layer)]
         return start, start + sum(param.value.size for param in layer.params.values())
 
@@ -69,12 +69,12 @@ class FlatParameters:
         param.move(view(self.values), lambda: view(self.grads))
 
     def views(self, flat: Array) -> list[Array]:
-        """For each parameter, in their order, its part of a flat array (such as a velocity) in its own shape."""
+        """Returns for each parameter, in order, a view of a flat array (such as a velocity) in its shape."""
         return [view(flat) for view in self._views]
 
 
 def _view(value: Array, start: int) -> Callable[[Array], Array]:
-    """What takes a parameter of this shape and layout out of a flat array, without a copy."""
+    """Returns a function that takes a parameter of this shape and layout out of a flat array, without a copy."""
     shape, size, transposed = value.shape, value.size, not value.flags.c_contiguous
 
     def view(flat: Array) -> Array:

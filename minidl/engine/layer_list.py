@@ -1,4 +1,4 @@
-"""The layers of a model, before and besides its arithmetic: checked, named, built, copied, as JSON and back."""
+"""The list of a model's layers: checked, named, built, copied, and converted to JSON and back."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ INITIALIZERS = (
     *(initializers.orthogonal, initializers.zeros, initializers.ones),
 )
 OUR_LAYERS = {name: getattr(ours, name) for name in ours.__all__} | {init.__name__: init for init in INITIALIZERS}
-MOST_NESTED = 16  # levels of layers in layers: what a file can hold
-MOST_PIXELS = 2**24  # what building takes time for: a file must not take long to load
+MAX_NESTING = 16  # levels of layers in layers: what a file can hold
+MAX_PIXELS = 2**24  # which building takes time for: a file must not take long to load
 
 
 def layer_name(i: int, layer: Layer) -> str:
-    """What errors call a layer."""
+    """Returns the name of a layer in errors."""
     return f"layer {i}, {type(layer).__name__}"
 
 
 def named_layers(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
-    """The layers, each with what errors call it."""
+    """Returns the layers, each with its name in errors."""
     return [(layer, layer_name(i, layer)) for i, layer in enumerate(layers)]
 
 
 def check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
-    """The layers of a new model; raises TypeError or ValueError for what cannot be one."""
+    """Returns the layers of a new model; raises TypeError or ValueError for other objects."""
     if isinstance(layers, Layer):
         raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
     layers, seen = tuple(as_layer(part, "layers", i) for i, part in enumerate(layers)), set()
     if not layers:
         raise ValueError("layers: expected at least one, got none")
     for i, layer in enumerate(layers):
-        if (deep := depth(layer)) > MOST_NESTED:
-            raise ValueError(f"{layer_name(i, layer)}: expected layers nested at most {MOST_NESTED} deep, got {deep}")
+        if (deep := depth(layer)) > MAX_NESTING:
+            raise ValueError(f"{layer_name(i, layer)}: expected layers nested at most {MAX_NESTING} deep, got {deep}")
         for part in layer.leaves() or [layer]:
             if id(part) in seen:
                 raise ValueError(f"{layer_name(i, part)}: appears twice; make a second layer, they would share weights")
@@ -57,7 +57,7 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def layer_at(layers: Sequence[Layer], place: Any) -> Layer:
-    """The layer at a place; raises TypeError or IndexError as lists do, and says which places there are."""
+    """Returns the layer at an index; raises TypeError or IndexError as lists do, with the valid indices."""
     expected = f"model[{place!r}]: expected a place from -{len(layers)} to {len(layers) - 1}"
     if not hasattr(place, "__index__"):
         raise TypeError(f"{expected}, or a slice, got {place!r}")
@@ -74,28 +74,28 @@ def check_unbuilt(layers: Sequence[Layer]) -> None:
 
 
 def dtype_of(name: str, dtype: Any) -> str:
-    """A dtype that a model can have; raises ValueError for any other."""
+    """Returns a dtype that a model can have; raises ValueError for any other."""
     if not isinstance(dtype, (str, np.dtype)) or dtype not in ("float32", "float64"):
         raise ValueError(f"{name}: expected 'float32' or 'float64', got {dtype!r}")
     return str(dtype)
 
 
 def check_dtype(attributes: Mapping[str, Any]) -> None:
-    """Raises ValueError for another dtype than that of a network which was built."""
+    """Raises ValueError for another dtype than that of a built network."""
     network, dtype = attributes.get("network"), attributes["dtype"]
     if network is not None and network.dtype != dtype:
         raise ValueError(f"dtype: expected {network.dtype!r}, of the built model, got {dtype!r}; make another model")
 
 
 def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: Mapping[str, Array] | None) -> None:
-    """Builds each layer for the shape that the one before it gives, with new values or with those of `state`."""
+    """Builds each layer for the output shape of the one before, with new values or with those of `state`."""
     given = [None] * len(layers) if state is None else by_layer(state, len(layers))
     pixels = 0
     for i, layer in enumerate(layers):
         try:
             pixels += sum(shape[1:])
-            if pixels > MOST_PIXELS:
-                most = f"at most {MOST_PIXELS} rows and columns in all layers together"
+            if pixels > MAX_PIXELS:
+                most = f"at most {MAX_PIXELS} rows and columns in all layers together"
                 raise ValueError(f"expected {most}, got {pixels}")
             shape = layer.setup(shape, dtype, seed, str(i), given[i])
         except (TypeError, ValueError) as error:
@@ -111,7 +111,7 @@ def unbuild(layers: Sequence[Layer]) -> None:
 
 
 def check_slice(layers: Sequence[Layer], place: slice) -> None:
-    """Raises ValueError if one of these layers does not give what the next one takes."""
+    """Raises ValueError unless each layer's output shape is the input shape of the next."""
     for front, back in itertools.pairwise(layers):
         if front.out_shape != back.in_shape:
             raise ValueError(
@@ -125,7 +125,7 @@ def check_slice(layers: Sequence[Layer], place: slice) -> None:
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """What a new layer like another is made of: class, arguments and settings. Layers in the arguments are Parts."""
+    """How to make a layer like another: class, arguments and settings. Layers among the arguments are LayerSpecs."""
 
     cls: type[Layer]
     arguments: dict[str, Any]
@@ -133,14 +133,14 @@ class LayerSpec:
 
 
 def to_spec(value: Any) -> Any:
-    """A copy of layers, or of an argument of one, in which every layer is a Part."""
+    """Copies layers, or an argument of one, with a LayerSpec in place of every layer."""
     if isinstance(value, Layer):  # whose settings are also those of the layers in it
         return LayerSpec(type(value), to_spec(value.config()), value.settings)
     return _copied(value, to_spec)
 
 
 def from_spec(value: Any) -> Any:
-    """A copy of what `apart` returned, in which every Part is a new layer, of no model."""
+    """Copies what `to_spec` returned, with a new layer, of no model, in place of every LayerSpec."""
     if isinstance(value, LayerSpec):
         return made_with(value.cls, from_spec(value.arguments), value.settings)
     return _copied(value, from_spec)
@@ -155,7 +155,7 @@ def _copied(value: Any, copied: Callable[[Any], Any]) -> Any:
 
 
 def get_config(layers: Sequence[Layer], custom_objects: dict[str, Any] | None = None) -> list[Any]:
-    """The layers as JSON; `custom_objects` takes the user's classes and functions in it, by name.
+    """Returns the layers as JSON; `custom_objects` takes the user's classes and functions in it, by name.
 
     Raises TypeError naming layer and argument for what cannot be written.
     """
@@ -164,7 +164,7 @@ def get_config(layers: Sequence[Layer], custom_objects: dict[str, Any] | None = 
 
 
 def from_config(recipe: Any, custom_objects: Mapping[str, Any]) -> list[Layer]:
-    """New layers like those that were encoded; raises TypeError or ValueError as object_codec.decode."""
+    """Returns new layers like those of a config; raises TypeError or ValueError as object_codec.decode."""
     if not isinstance(recipe, list):
         raise TypeError(f"layers: expected a list, got {type(recipe).__name__}")
     layers: list[Layer] = decode(recipe, OUR_LAYERS, custom_objects)

@@ -1,4 +1,4 @@
-"""Layers of a model by their places."""
+"""Paths of layers in a model, such as "3.body.0"."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from numbers import Integral
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
 
-LayerPath = tuple[Layer, ...]  # the layers that a value goes through, the last one being the one that was asked for
+LayerPath = tuple[Layer, ...]  # the layers from the input to one, which is the last
 
 
 def layer_paths(layers: Iterable[Layer]) -> dict[str, LayerPath]:
-    """The layers of a model by the names that their parameters begin with, "3.body.0", each with those before it."""
+    """Returns all layers by their names, "3.body.0", which those of their parameters begin with: each as a path."""
     return dict(_ways([(str(i), layer) for i, layer in enumerate(layers)], ()))
 
 
@@ -27,7 +27,7 @@ def _ways(layers: Iterable[tuple[str, Layer]], front: LayerPath) -> Iterator[tup
 
 
 def resolve_path(found: Mapping[str, LayerPath], layer: int | str, argument: str = "layer") -> str:
-    """The name of the layer at a place: a number, from the end if it is negative, or a name such as "3.body.0".
+    """Returns the name of a layer: of an index, from the end if it is negative, or of a name such as "3.body.0".
 
     Raises TypeError for anything else, ValueError for a place where no layer is, naming the argument.
     """

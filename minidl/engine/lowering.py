@@ -1,4 +1,4 @@
-"""From layers to the one chain of ops that a plan runs; what parts and meets has ops of its own, in branches.pyx."""
+"""Lowering: from layers to the ops of a plan. Forks and joins of branches are ops as well: kernels/branches.pyx."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plan_of(
     trainings: Mapping[int, ParamGroup],
     loss: Op | None = None,
 ) -> Plan:
-    """The plan of layers with kernels, and of a loss behind them.
+    """Returns the plan of layers with kernels, and of a loss after them.
 
     offsets: where in the flat buffer the parameters of each layer begin; trainings: how steps treat it; both by its id.
     """
@@ -38,7 +38,7 @@ def plan_of(
 
 
 class Lowering:
-    """A chain of ops that grows. Op k writes value k + 1; value 0 is what the chain begins with."""
+    """A list of ops that grows. Op k writes value k + 1; value 0 is the input."""
 
     def __init__(self, offsets: Mapping[int, int], trainings: Mapping[int, ParamGroup]) -> None:
         self.offsets, self.trainings = offsets, trainings
@@ -50,11 +50,11 @@ class Lowering:
 
     @property
     def value(self) -> int:
-        """The value that was written last."""
+        """The index of the value that was written last."""
         return len(self.ops)
 
     def add(self, op: Op | None, place: int = 0, training: ParamGroup | None = None) -> int:
-        """One more op, or room for one; returns its number."""
+        """Appends an op, or a placeholder (None); returns its index."""
         training = training or ParamGroup()
         self.ops.append(op)
         self.places.append(place)
@@ -64,7 +64,7 @@ class Lowering:
         return len(self.ops) - 1
 
     def chain(self, layers: Sequence[Layer]) -> None:
-        """The ops of layers, one behind the other."""
+        """Appends the ops of layers, in order."""
         for layer in layers:
             if isinstance(layer, Container):
                 self.branches(list(layer.named_branches().values()), layer.join, layer.in_shape, layer.dtype)
@@ -77,7 +77,7 @@ class Lowering:
                     place += op.n_param
 
     def branches(self, branches: list[Branch], join: str, shape: Shape, dtype: str) -> Shape:
-        """The ops of branches that part from the last value; returns the shape in which they meet."""
+        """Appends the ops of branches that fork from the last value; returns the shape of their join."""
         *others, last = branches
         if not others:
             self.chain(last)

@@ -1,4 +1,4 @@
-"""Forward and backward called by hand: what the one keeps for the other."""
+"""ManualPass: the tape of a forward that was called by hand, for the backward."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from minidl.utils.arrays import Array, as_array, as_dtype
 
 
 class ManualPass:
-    """The last training forward of a network, until its backward and the next forward."""
+    """The last training forward of a network, until its backward or the next forward."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -19,10 +19,10 @@ class ManualPass:
         self._forwards = 0  # what random numbers of layers depend on
 
     def forward(self, x: Array, seed: int) -> Array:
-        """The outputs for x (n, ...) as in training. Raises ValueError for a batch that is too small for a layer."""
+        """Returns the outputs for x (n, ...) as in training; raises ValueError for a batch too small for a layer."""
         self.network.refresh()
         self.network.check_batch(len(x))
-        tape, self._tape = self._tape, None  # forgotten first: an interrupt must not leave it to two owners
+        tape, self._tape = self._tape, None  # removed first: an interrupt must not leave it with two owners
         if tape is not None:
             self.network.release(tape)
         y, self._tape = self.network.forward(x, seed=seed, step=self._forwards)
@@ -30,7 +30,7 @@ class ManualPass:
         return y
 
     def backward(self, dy: ArrayLike) -> Array:
-        """dx; raises as Sequential.backward."""
+        """Returns dx; raises as Sequential.backward."""
         if self._tape is None:
             raise RuntimeError("backward: expected a forward(X, training=True) before it")
         array = as_array(dy, "dy")

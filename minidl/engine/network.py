@@ -1,4 +1,4 @@
-"""A built model as stages: runs of layers with kernels become plans, layers in NumPy stand between them."""
+"""A built model as segments: runs of layers with kernels become plans, with layers in NumPy between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from minidl.utils.data import Index
 
 
 class BranchSegment:
-    """A container with a layer in NumPy: each branch is a network, and what they give meets in NumPy."""
+    """A container with a layer in NumPy: each branch is a network, and their outputs are joined in NumPy."""
 
     def __init__(self, container: Container, name: str, parameters: FlatParameters, trained: ParamGroups) -> None:
         self.container, self.name = container, name
@@ -32,20 +32,20 @@ class BranchSegment:
         self.sizes = [way[-1].out_shape[0] if way else self.in_shape[0] for way in container.named_branches().values()]
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
-        """As Stage.predict."""
+        """See Segment."""
         x = np.asarray(x, self.container.dtype)
         return join_outputs(self.container.join, [network.predict(x, num_threads) for network in self.networks])
 
     def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
     ) -> tuple[Array, Any]:
-        """As Stage.forward."""
+        """See Segment."""
         x = np.asarray(x, self.container.dtype)
-        found = [network.forward(x, num_threads, seed, step, numbers, part) for network in self.networks]
-        return join_outputs(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
+        results = [network.forward(x, num_threads, seed, step, example_ids, part) for network in self.networks]
+        return join_outputs(self.container.join, [y for y, _ in results]), [tape for _, tape in results]
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As Stage.backward; the gradients of the branches are added up in their order."""
+        """See Segment. The gradients of the branches are added in their order."""
         ends = np.cumsum(self.sizes)[:-1]
         shares = np.split(dy, ends, axis=1) if self.container.join == CONCAT else [dy] * len(self.networks)
         total: Array | None = None
@@ -55,13 +55,13 @@ class BranchSegment:
         return total if want_dx else None
 
     def release(self, kept: Any) -> None:
-        """As Stage.release."""
+        """See Segment."""
         for network, tape in zip(self.networks, kept, strict=True):
             network.release(tape)
 
 
 def segment_of(layer: Layer, name: str, parameters: FlatParameters, trained: ParamGroups) -> Segment:
-    """One layer as a stage of its own."""
+    """Returns one layer as a segment of its own."""
     if layer.native:
         return NativeSegment([layer], parameters, trained)
     if isinstance(layer, Container):
@@ -70,9 +70,9 @@ def segment_of(layer: Layer, name: str, parameters: FlatParameters, trained: Par
 
 
 class Network:
-    """The stages of a model. Values go from stage to stage as NCHW arrays in the model's dtype.
+    """The segments of a model. Values go from one to the next as NCHW arrays in the model's dtype.
 
-    names: what errors call the layers; trained: how steps treat each one, None: as the layers say themselves.
+    names: of the layers, for errors. trained: the parameter group of each layer; None: from the layers' own settings.
     """
 
     def __init__(
@@ -87,42 +87,42 @@ class Network:
         self._cut(param_groups(layers) if trained is None else trained)
 
     def refresh(self) -> None:
-        """Makes the stages anew if the layers were frozen or thawed, or their rates changed, since."""
+        """Cuts the model again if layers were frozen or thawed since, or their rates changed."""
         trained = param_groups(self.layers)
         if trained != self.trained:
             self._cut(trained)
 
     def _cut(self, trained: ParamGroups) -> None:
-        """Makes the stages."""
-        stages: list[Segment] = []
+        """Cuts the model into segments."""
+        segments: list[Segment] = []
         for native, run in itertools.groupby(zip(self.layers, self.names, strict=True), lambda pair: pair[0].native):
             if native:
-                stages.append(NativeSegment([layer for layer, _ in run], self.parameters, trained))
+                segments.append(NativeSegment([layer for layer, _ in run], self.parameters, trained))
             else:
-                stages += [segment_of(layer, name, self.parameters, trained) for layer, name in run]
-        self.segments, self.trained = stages, trained
+                segments += [segment_of(layer, name, self.parameters, trained) for layer, name in run]
+        self.segments, self.trained = segments, trained
         for leaf in self.leaves:
             if trained[id(leaf)].frozen:
                 self.parameters.clear(leaf)
 
     @property
     def leaves(self) -> list[Layer]:
-        """All layers that are no containers, in order."""
+        """All layers that are not containers, in order."""
         return [leaf for layer in self.layers for leaf in layer.leaves()]
 
     def ranges(self, trained: ParamGroups) -> list[tuple[int, int, float, int]]:
-        """The parts of the flat buffers that a step changes: start, end, factor of the learning rate, late steps."""
-        kept = [(leaf, trained[id(leaf)]) for leaf in self.leaves if leaf.params and not trained[id(leaf)].frozen]
-        return [(*self.parameters.range_of(leaf), training.lr_scale, training.skipped_steps) for leaf, training in kept]
+        """Returns the ranges of the flat buffers that a step changes: start, end, lr_scale, skipped_steps."""
+        groups = [(leaf, trained[id(leaf)]) for leaf in self.leaves if leaf.params and not trained[id(leaf)].frozen]
+        return [(*self.parameters.range_of(leaf), group.lr_scale, group.skipped_steps) for leaf, group in groups]
 
     def trained_params(self, params: Mapping[str, Param]) -> dict[str, Param]:
-        """Of a model's parameters by name, those that a step changes."""
+        """Returns those of a model's parameters, by name, that a step changes."""
         frozen = {id(p) for leaf in self.leaves if self.trained[id(leaf)].frozen for p in leaf.params.values()}
         return {name: param for name, param in params.items() if id(param) not in frozen}
 
     @property
     def couples_examples(self) -> bool:
-        """Whether a batch gives something else than its parts one by one: batch statistics, and perhaps NumPy."""
+        """Whether a batch may give other results than its parts one by one: batch statistics, or a layer in NumPy."""
         ops = ((op, self.trained[id(leaf)].frozen) for leaf in self.leaves for op in leaf.ops)
         return not all(leaf.native for leaf in self.leaves) or any(
             op.couples_examples and not frozen for op, frozen in ops
@@ -136,15 +136,15 @@ class Network:
     def check_batch(self, n: int) -> None:
         """Raises ValueError if a batch of n examples is too small to train a layer with."""
         named = zip(self.layers, self.names, strict=True)
-        for leaf, name in (pair for layer, told in named for pair in named_leaves(layer, told)):
+        for leaf, name in (pair for layer, title in named for pair in named_leaves(layer, title)):
             if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
-                least = f"at least {leaf.min_batch_size} examples in every batch of training"
-                raise ValueError(f"{name}: expected {least}, got one of {n}: choose another batch_size")
+                minimum = f"at least {leaf.min_batch_size} examples in every batch of training"
+                raise ValueError(f"{name}: expected {minimum}, got one of {n}: choose another batch_size")
 
     def predict(self, x: Array, num_threads: int | None = None) -> Array:
-        """The outputs for x (n, ...), which may be uint8, float32 or float64; keeps nothing."""
-        for stage in self.segments:
-            x = stage.predict(x, num_threads)
+        """Returns the outputs for x (n, ...), which may be uint8, float32 or float64; keeps nothing."""
+        for segment in self.segments:
+            x = segment.predict(x, num_threads)
         return x
 
     def forward(
@@ -153,38 +153,38 @@ class Network:
         num_threads: int | None = None,
         seed: int = 0,
         step: int = 0,
-        numbers: Index | None = None,
+        example_ids: Index | None = None,
         part: int = 0,
     ) -> tuple[Array, list[Any]]:
-        """The outputs for x as in training, and a list of what `backward` needs.
+        """Returns the outputs for x as in training, and the tape: the context of each segment, for `backward`.
 
-        numbers: of the examples in the data, which random masks of kernels depend on; None: 0 to len(x) - 1.
-        part: the number of this micro-batch in the step, which random numbers in NumPy depend on.
+        example_ids: indices in the data, which random masks of kernels depend on; None: 0 to len(x) - 1.
+        part: the index of this micro-batch in the step, which random numbers in NumPy depend on.
         """
         tape = []
-        for stage in self.segments:
-            x, kept = stage.forward(x, num_threads, seed, step, numbers, part)
+        for segment in self.segments:
+            x, kept = segment.forward(x, num_threads, seed, step, example_ids, part)
             tape.append(kept)
         if self.segments and isinstance(self.segments[-1], NumpySegment):
             x = x.copy()  # a layer in NumPy may keep what it returns, and this one goes to the user
         return x, tape
 
     def release(self, tape: list[Any]) -> None:
-        """Gives back the memory of a tape that is not needed any more."""
-        for stage, kept in zip(self.segments, tape, strict=True):
-            stage.release(kept)
+        """Releases the memory of a tape."""
+        for segment, kept in zip(self.segments, tape, strict=True):
+            segment.release(kept)
 
     def backward(self, tape: list[Any], dy: Array, want_dx: bool) -> Array | None:
-        """dx for the gradient dy of the outputs; the parameters' gradients, plain sums, go to `parameters.grads`."""
+        """Returns dx for the gradient dy of the outputs; writes plain sums of gradients to `parameters.grads`."""
         wanted = want_dx
-        below = []  # for each stage: whether anything below it wants a gradient
-        for stage in self.segments:
+        below = []  # for each segment: whether anything before it needs a gradient
+        for segment in self.segments:
             below.append(wanted)
-            wanted = wanted or stage.trains
-        for stage, kept, stage_wants in reversed(list(zip(self.segments, tape, below, strict=True))):
-            if not stage_wants and not stage.trains:
+            wanted = wanted or segment.trains
+        for segment, kept, needs_dx in reversed(list(zip(self.segments, tape, below, strict=True))):
+            if not needs_dx and not segment.trains:
                 return None
-            dx = stage.backward(kept, dy, stage_wants)
+            dx = segment.backward(kept, dy, needs_dx)
             if dx is None:
                 return None
             dy = dx

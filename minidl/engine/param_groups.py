@@ -1,4 +1,4 @@
-"""How steps treat each layer: which ones are frozen, and at what rate the others learn."""
+"""Parameter groups: which layers a step leaves alone, and the factor of the learning rate of the others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from minidl.layers.container import Container
 
 @dataclass(frozen=True)
 class ParamGroup:
-    """How steps treat a layer: whether they leave it alone, and what multiplies the learning rate.
+    """How steps treat a layer.
 
-    late: the optimizer's steps that went by while it was frozen, which the formulas do not count for it.
+    frozen: they leave it alone. lr_scale: factor of the learning rate. skipped_steps: the number of optimizer steps
+    that were made while it was frozen, which the formulas do not count for it.
     """
 
     frozen: bool = False
@@ -22,12 +23,12 @@ class ParamGroup:
 
 
 def param_groups(layers: Sequence[Layer], outer: ParamGroup | None = None) -> dict[int, ParamGroup]:
-    """The Training of all layers and of those in them, by id: a container's settings hold for all that is in it."""
+    """Returns the groups of all layers and of those in them, by id: the settings of a container hold for its layers."""
     outer = outer or ParamGroup()
-    found = {}
+    groups = {}
     for layer in layers:
-        found[id(layer)] = here = ParamGroup(outer.frozen or not layer.trainable, outer.lr_scale * layer.lr_mult)
+        groups[id(layer)] = group = ParamGroup(outer.frozen or not layer.trainable, outer.lr_scale * layer.lr_mult)
         if isinstance(layer, Container):
-            for way in layer.named_branches().values():
-                found.update(param_groups(way, here))
-    return found
+            for branch in layer.named_branches().values():
+                groups.update(param_groups(branch, group))
+    return groups

@@ -1,4 +1,4 @@
-"""A network whose backward keeps the gradients of examples apart, where a training step has their sums.
+"""A network whose backward computes the gradients of single examples, where that of a training step sums them.
 
 Kernels tell them from a batch: see runtime/per_example.pyx. Where a layer cannot, one in NumPy, say, each example goes
 through it alone.
@@ -25,7 +25,7 @@ from minidl.utils.data import Index
 
 @dataclass
 class GradRequest:
-    """The gradients of one parameter that somebody wants, example by example: one of the two arrays, OUT.
+    """A request for the gradients of one parameter, example by example: one of the two arrays, OUT.
 
     place: where the parameter's numbers lie in the flat buffer. grads (n, size): in the order of memory; squares (n,):
     the sums of their squares.
@@ -37,7 +37,7 @@ class GradRequest:
     squares: NDArray[np.float64] | None = None
 
     def part(self, here: slice) -> GradRequest:
-        """Those of some of the examples."""
+        """Returns the request for some of the examples."""
         return GradRequest(
             self.param,
             self.place,
@@ -46,7 +46,7 @@ class GradRequest:
         )
 
     def shaped(self, grads: Array) -> Array:
-        """Gradients (n, size) in the parameter's shape, (n, *shape), the same memory."""
+        """Returns gradients (n, size) in the parameter's shape, (n, *shape), in the same memory."""
         shape = self.param.value.shape
         if self.param.value.flags.c_contiguous:
             return grads.reshape(len(grads), *shape)
@@ -54,7 +54,7 @@ class GradRequest:
         return turned.transpose(0, *range(len(shape), 0, -1))
 
     def put(self, i: int, grad: Array) -> None:
-        """The gradient of example i, in the parameter's shape."""
+        """Returns the gradient of example i, in the parameter's shape."""
         flat = grad.ravel("K")
         if self.grads is not None:
             self.grads[i] = flat
@@ -63,7 +63,7 @@ class GradRequest:
 
 
 class LaneSegment:
-    """A stage of kernels whose backward tells the gradients of examples apart; other gradients go nowhere."""
+    """A segment of kernels whose backward writes the gradients of single examples, and no others."""
 
     def __init__(self, stage: NativeSegment, wanted: Sequence[GradRequest]) -> None:
         self.stage, self.trains = stage, bool(wanted)
@@ -72,12 +72,12 @@ class LaneSegment:
         self.outputs = [(one.place, one.param.value.size, one.grads, one.squares) for one in wanted]
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As Stage.backward."""
+        """See Segment."""
         return self.stage.backward_examples(kept, dy, want_dx, self.outputs)
 
 
 class LoopSegment:
-    """A stage through which each example goes alone: forward, and once more forward and backward for its gradients."""
+    """A segment through which each example goes alone: forward, and again forward and backward for its gradients."""
 
     def __init__(self, stage: Segment, wanted: Sequence[GradRequest]) -> None:
         self.stage, self.trains, self.wanted = stage, bool(wanted), wanted
@@ -87,7 +87,7 @@ class LoopSegment:
     def forward(
         self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
     ) -> tuple[Array, Any]:
-        """As Stage.forward."""
+        """See Segment."""
 
         def alone(i: int) -> tuple[Array, Any]:
             number = None if numbers is None else numbers[i : i + 1]
@@ -100,7 +100,7 @@ class LoopSegment:
         return y, alone
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As Stage.backward."""
+        """See Segment."""
         dx = np.empty((len(dy), *self.in_shape), dy.dtype) if want_dx else None
         for i in range(len(dy)):
             _, kept_of_it = kept(i)
@@ -113,11 +113,11 @@ class LoopSegment:
         return dx
 
     def release(self, kept: Any) -> None:
-        """As Stage.release: nothing is left."""
+        """See Segment: there is nothing to release."""
 
 
 def with_per_example_grads(network: Network, wanted: Sequence[GradRequest]) -> Network:
-    """The network with other stages: its backward also fills what is wanted, and writes no sums of kernels."""
+    """Returns the network with other segments: its backward fills the requests, and writes no sums of kernels."""
     twin = copy.copy(network)
     twin.segments = [_kept_apart(stage, wanted) for stage in network.segments]
     return twin
@@ -140,12 +140,12 @@ def _kept_apart(stage: Segment, wanted: Sequence[GradRequest]) -> Segment:
 
 
 def has_per_example_grad(leaf: Layer) -> bool:
-    """Whether a layer has kernels that tell what each example of a batch adds to the gradients of its parameters."""
+    """Whether a layer has kernels with gradients of single examples."""
     return leaf.native and all(op.has_per_example_grad for op in leaf.ops)
 
 
 def grad_requests(network: Network, params: Iterable[Param], n: int, norms: bool) -> list[GradRequest]:
-    """Room for the gradients of n examples of these parameters, or for the squares of their norms."""
+    """Allocates the gradients of n examples for these parameters, or the squares of their norms."""
     found = []
     for param in params:
         place, size = network.parameters.param_offsets[id(param)], param.value.size

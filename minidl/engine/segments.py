@@ -1,4 +1,4 @@
-"""Stages of a model: layers with kernels, run as one plan, and layers in NumPy. Values go in and out as NCHW arrays."""
+"""Segments of a model: layers with kernels, run as one plan, and layers in NumPy. Values are NCHW arrays."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def trains(layers: Sequence[Layer], trained: ParamGroups) -> bool:
 
 
 class Segment(Protocol):
-    """A part of a network. in_shape, out_shape: without the batch axis; trains: whether steps change anything in it."""
+    """A run of layers. in_shape, out_shape: without the batch axis; trains: whether a step changes its parameters."""
 
     in_shape: Shape
     out_shape: Shape
     trains: bool
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
-        """The outputs for x; keeps nothing."""
+        """Returns the outputs for x; keeps nothing."""
 
     def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
     ) -> tuple[Array, Any]:
-        """Returns y, and what backward needs. numbers: of the examples in the data; part: the micro-batch."""
+        """Returns y, and the context of backward. example_ids: indices in the data; part: index of the micro-batch."""
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """Returns dx if it is wanted; the parameters' gradients go to the flat buffer."""
+        """Returns dx, or None without want_dx; writes the gradients of the parameters into the flat buffer."""
 
     def release(self, kept: Any) -> None:
-        """Gives back the memory of what forward kept."""
+        """Releases the memory of a context that forward returned."""
 
 
 class NativeSegment:
@@ -57,35 +57,35 @@ class NativeSegment:
         self.parameters = parameters
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
-        """As Stage.predict."""
+        """See Segment."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
         self.plan.predict(_rows(x), None, self.parameters.values, _rows(y), num_threads)
         return y
 
     def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
     ) -> tuple[Array, Any]:
-        """As Stage.forward."""
+        """See Segment."""
         y = np.empty((len(x), *self.out_shape), self.plan.dtype)
-        kept = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, numbers)
+        kept = self.plan.forward(_rows(x), self.parameters.values, _rows(y), num_threads, seed, step, example_ids)
         return y, kept
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As Stage.backward."""
+        """See Segment."""
         dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
         into = None if dx is None else _rows(dx)
         self.plan.backward(kept, _rows(dy), into, self.parameters.values, self.parameters.grads)
         return dx
 
     def backward_examples(self, kept: Any, dy: Array, want_dx: bool, outputs: Sequence[Any]) -> Array | None:
-        """As `backward`, but gradients stay apart, example by example: outputs as Plan.backward_examples has them."""
+        """As `backward`, with the gradients of each example; outputs: those of Plan.backward_examples."""
         dy, dx = np.require(dy, requirements=["C_CONTIGUOUS", "ALIGNED"]), self._dx(dy, want_dx)
         into = None if dx is None else _rows(dx)
         self.plan.backward_examples(kept, _rows(dy), into, self.parameters.values, outputs)
         return dx
 
     def release(self, kept: Any) -> None:
-        """As Stage.release."""
+        """See Segment."""
         self.plan.release(kept)
 
     def _dx(self, dy: Array, wanted: bool) -> Array | None:
@@ -93,7 +93,7 @@ class NativeSegment:
 
 
 class NumpySegment:
-    """One layer in NumPy. What it returns is checked, so that an error names the layer and not the next one."""
+    """One layer in NumPy. Its results are checked, so that an error names this layer and not the next one."""
 
     def __init__(self, layer: Layer, name: str, trained: ParamGroups) -> None:
         self.layer, self.layers, self.name = layer, [layer], name
@@ -101,13 +101,13 @@ class NumpySegment:
         self.trains, self.frozen = trains([layer], trained), trained[id(layer)].frozen
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
-        """As Stage.predict."""
+        """See Segment."""
         return self._checked("forward", self.layer.forward(self._real(x), False), x, self.out_shape)
 
     def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
     ) -> tuple[Array, Any]:
-        """As Stage.forward; the layer keeps what it needs itself, and draws its numbers batch by batch."""
+        """See Segment. The layer itself keeps what it needs, and draws its random numbers batch by batch."""
         self.layer.begin_step(step, seed, part)
         kept = {name: buffer.copy() for name, buffer in self.layer.buffers.items()} if self.frozen else {}
         y = self.layer.forward(self._real(x), True)
@@ -116,7 +116,7 @@ class NumpySegment:
         return self._checked("forward", y, x, self.out_shape), None
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As Stage.backward."""
+        """See Segment."""
         self.layer.needs_dx = want_dx
         dx = self.layer.backward(_read_only(dy))
         for param in self.layer.params.values() if self.frozen else ():
@@ -124,7 +124,7 @@ class NumpySegment:
         return self._checked("backward", dx, dy, self.in_shape) if want_dx else None
 
     def release(self, kept: Any) -> None:
-        """As Stage.release: nothing."""
+        """See Segment: there is nothing to release."""
 
     def _real(self, x: Array) -> Array:
         return _read_only(np.asarray(x, self.layer.dtype))
@@ -138,12 +138,12 @@ class NumpySegment:
 
 
 def _read_only(x: Array) -> Array:
-    """x as a layer in NumPy may see it: it must not write into what another layer or the caller owns."""
+    """Returns a read-only view: a layer in NumPy must not write into the arrays of other layers or of the caller."""
     x = x.view()
     x.flags.writeable = False
     return x
 
 
 def _rows(x: Array) -> Array:
-    """x (n, ...) as (n, size), the same memory."""
+    """Returns x (n, ...) as (n, size), in the same memory."""
     return x.reshape(len(x), math.prod(x.shape[1:]))

@@ -12,7 +12,7 @@ from minidl.utils.arrays import Array, as_array, as_dtype
 
 
 def tensors(layers: Sequence[Layer]) -> dict[str, Array]:
-    """The arrays themselves: "0.weight" is the weight of layer 0, "1.running_mean" a buffer of layer 1."""
+    """Returns the arrays themselves: "0.weight" is the weight of layer 0, "1.running_mean" a buffer of layer 1."""
     found = {}
     for i, layer in enumerate(layers):
         found.update({f"{i}.{name}": param.value for name, param in layer.params.items()})
@@ -21,12 +21,12 @@ def tensors(layers: Sequence[Layer]) -> dict[str, Array]:
 
 
 def copies(layers: Sequence[Layer]) -> dict[str, Array]:
-    """Copies of them, in row-major order."""
+    """Returns copies of the arrays, in row-major order."""
     return {name: np.array(array, order="C") for name, array in tensors(layers).items()}
 
 
 def load(layers: Sequence[Layer], state: Mapping[str, ArrayLike]) -> None:
-    """Copies `state` into parameters and buffers; `Sequential.load_state_dict` says what is refused."""
+    """Copies `state` into parameters and buffers; raises as `Sequential.load_state_dict`."""
     homes = tensors(layers)
     if set(state) != set(homes):
         missing, unknown = sorted(set(homes) - set(state)), sorted(set(state) - set(homes))
@@ -40,7 +40,7 @@ def load(layers: Sequence[Layer], state: Mapping[str, ArrayLike]) -> None:
 
 
 def _converted(name: str, value: ArrayLike, home: Array) -> Array:
-    """A value in the dtype of `home`."""
+    """Returns a value in the dtype of `home`."""
     array = as_array(value, f"state[{name!r}]")
     if array.shape != home.shape:
         raise ValueError(f"state[{name!r}]: expected shape {home.shape}, got {array.shape}")
@@ -48,7 +48,7 @@ def _converted(name: str, value: ArrayLike, home: Array) -> Array:
 
 
 def by_layer(state: Mapping[str, Array], count: int) -> list[dict[str, Array]]:
-    """The state of each of `count` layers, by the layer's own names; raises ValueError for the name of no layer."""
+    """Returns the state of each of `count` layers, by the layer's own names; raises ValueError for other names."""
     parts: dict[str, dict[str, Array]] = {str(i): {} for i in range(count)}
     for name, array in state.items():
         place, dot, inner = name.partition(".")

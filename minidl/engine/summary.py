@@ -21,7 +21,7 @@ HEADER = ("layer", "output", "parameters", "multiply-adds", "memory")
 
 @dataclass(frozen=True)
 class Row:
-    """One layer: its place and repr, output shape, number of parameters, multiply-adds and bytes of one example.
+    """One layer: its index and repr, output shape, number of parameters, multiply-adds and bytes of one example.
 
     depth: how many containers it is in; the numbers of a container are those of the layers in it, together.
     trainable: how many of the parameters a step changes.
@@ -60,24 +60,24 @@ class Summary:
 
     @property
     def trainable(self) -> int:
-        """How many of them a step changes: those of layers that are not frozen."""
+        """The number of parameters that a step changes: those of layers that are not frozen."""
         return sum(row.trainable for row in self.rows if row.depth == 0)
 
     @property
     def macs(self) -> int:
-        """Multiply-adds of one example's way forward; a training step takes about three times as many."""
+        """Multiply-adds of one example's forward; a training step takes about three times as many."""
         return sum(row.macs for row in self.rows if row.depth == 0)
 
     @property
     def training_bytes(self) -> int:
-        """What training takes: parameters, their gradients and a step, but not the data.
+        """Bytes of memory that training takes: parameters, their gradients and a step, without the data.
 
         An optimizer keeps more: SGD with momentum as much as the parameters have, Adam twice as much.
         """
         return 2 * self.parameter_bytes + self.step_bytes
 
     def _cells(self) -> list[tuple[int, tuple[str, ...]]]:
-        """For each line of the table, how deep it is and its cells."""
+        """Returns for each line of the table its depth and its cells."""
         cells: list[tuple[int, tuple[str, ...]]] = [(0, ("input", str(self.input), "", "", ""))]
         for row in self.rows:
             frozen = ", frozen" if row.trainable < row.parameters and not row.trainable else ""
@@ -121,7 +121,7 @@ class Summary:
 
 
 def summarize(network: Network, batch_size: int, num_threads: int | None) -> Summary:
-    """The Summary of a built model."""
+    """Returns the Summary of a built model."""
     item = np.dtype(network.dtype).itemsize
     frozen = {key for key, training in param_groups(network.layers).items() if training.frozen}
     rows = tuple(row for i, layer in enumerate(network.layers) for row in _rows(str(i), layer, 0, item, frozen))
@@ -131,7 +131,7 @@ def summarize(network: Network, batch_size: int, num_threads: int | None) -> Sum
 
 
 def _rows(path: str, layer: Layer, depth: int, item: int, frozen: set[int]) -> Iterator[Row]:
-    """The rows of a layer and of those in it."""
+    """Yields the rows of a layer and of the layers in it."""
     kept = [leaf for leaf in layer.leaves() if id(leaf) not in frozen]
     parameters, trainable = _count([layer]), _count(kept)
     name, output = f"{path} {title(layer)}", layer.out_shape
@@ -146,7 +146,7 @@ def _count(layers: Sequence[Layer]) -> int:
 
 
 def _step_bytes(network: Network, batch_size: int, num_threads: int | None) -> int:
-    """What the stages of a network take in a training step."""
+    """Returns the bytes that the segments of a network take in a training step."""
     if network.native:
         (stage,) = network.segments
         assert isinstance(stage, NativeSegment)
@@ -165,7 +165,7 @@ def _step_bytes(network: Network, batch_size: int, num_threads: int | None) -> i
 
 
 def size(count: float) -> str:
-    """Bytes as a person says them.
+    """Returns a number of bytes with a unit.
 
     >>> size(246824)
     '247 kB'

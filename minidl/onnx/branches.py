@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NoReturn
 
-from minidl.engine.layer_list import MOST_NESTED
+from minidl.engine.layer_list import MAX_NESTING
 from minidl.onnx.graph import Graph, Node, refuse
 
 NO_CONSTANT = "expected examples, or constants that can be computed here, got something else"
@@ -108,8 +108,8 @@ class _Graph:
 
     def join(self, node: Node, start: int, ends: list[int], depth: int) -> Join:
         """The branches from `start` that end in these nodes, and meet in this one."""
-        if depth == MOST_NESTED:
-            refuse(node, f"expected branches in branches at most {MOST_NESTED} deep, got more")
+        if depth == MAX_NESTING:
+            refuse(node, f"expected branches in branches at most {MAX_NESTING} deep, got more")
         regroups = node.op == "Concat" and len(ends) == len(node.inputs)  # sums would be rounded otherwise
         groups = self.groups(start, ends) if regroups else [[end] for end in ends]
         branches = []

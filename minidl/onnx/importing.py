@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from minidl.engine.layer_list import MOST_PIXELS
+from minidl.engine.layer_list import MAX_PIXELS
 from minidl.onnx import model_file
 from minidl.onnx.branches import Chain, Join, series
 from minidl.onnx.constant_folding import Constants
@@ -156,8 +156,8 @@ class Importer:
     def built(self, made: Made, shape: Shape, node: Node) -> Shape:
         """The shape behind a layer, which is built for that and forgets it again."""
         self.pixels += sum(shape[1:])
-        if self.pixels > MOST_PIXELS:
-            refuse(node, f"expected at most {MOST_PIXELS} rows and columns in all layers together, got more")
+        if self.pixels > MAX_PIXELS:
+            refuse(node, f"expected at most {MAX_PIXELS} rows and columns in all layers together, got more")
         try:
             return made.layer.setup(shape, self.dtype, 0, "", made.weights)
         except (TypeError, ValueError) as error:

@@ -205,7 +205,7 @@ def everything(
     net: Network, x: Array, dy: Array, threads: int = THREADS, numbers: Index | None = None
 ) -> dict[str, Array]:
     """All that a layer computes for a batch; numbers: of its examples, for kernels that draw."""
-    y, tape = net.forward(x, threads, numbers=numbers)
+    y, tape = net.forward(x, threads, example_ids=numbers)
     dx = net.backward(tape, dy, want_dx=True)
     assert dx is not None
     grads = {f"the grad of {key!r}": np.array(p.grad) for key, p in net.layers[0].params.items()}

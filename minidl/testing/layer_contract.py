@@ -41,13 +41,13 @@ class Rewinding(Network):
         num_threads: int | None = None,
         seed: int = 0,
         step: int = 0,
-        numbers: Index | None = None,
+        example_ids: Index | None = None,
         part: int = 0,
     ) -> tuple[Array, list[Any]]:
         """As Network.forward."""
         for name, buffer in self.layers[0].buffers.items():
             buffer[...] = self.first[name]
-        return super().forward(x, num_threads, seed, step, numbers, part)
+        return super().forward(x, num_threads, seed, step, example_ids, part)
 
 
 def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:

@@ -64,7 +64,7 @@ def warnings_for(
 ) -> list[str]:
     """What to say of a fit, in steps of `size` examples, whose processes do less than somebody might think, or more."""
     if comm.size == 1:
-        apart = MPI.most_ranks > 1
+        apart = MPI.max_size > 1
         return ["distributed: this trainer was made without it, so each rank trains alone"] if apart else []
     if not steps.is_distributable:
         why = _whole_steps(network, loss, optimizer)

@@ -1,4 +1,4 @@
-"""What fit shows while it runs: a bar where a terminal looks, a plain line an epoch otherwise."""
+"""Progress: what fit prints while it runs: a bar on a terminal, otherwise a plain line for each epoch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 class Progress:
-    """Shows epochs as they pass, counted from 1 in each fit.
+    """Prints the epochs of a fit, counted from 1.
 
-    verbose: None decides by the terminal, 0 shows nothing, 1 lines, 2 lines and a bar.
+    verbose: 0 prints nothing, 1 lines, 2 lines and a bar; None: 2 on a terminal, else 1.
     """
 
     def __init__(self, verbose: int | None, epochs: int) -> None:
@@ -21,38 +21,38 @@ class Progress:
         self._bar: Any = None
 
     def begin_epoch(self, number: int, steps: int, done: int = 0) -> None:
-        """Epoch `number` of this fit begins, counted from 1; it has so many steps, some of which may be done."""
+        """Begins epoch `number` of this fit, counted from 1; steps: their number; done: those that are done already."""
         self._number = number
         if self.verbose == 2:
-            from tqdm import tqdm  # a third of the time that importing minidl would take
+            from tqdm import tqdm  # its import takes a third as long as that of minidl
 
             self._bar = tqdm(total=steps, initial=done, desc=f"epoch {number}/{self.epochs}", unit="step", leave=False)
 
     def advance(self, steps: int) -> None:
-        """So many more steps are done."""
+        """Adds steps to those done."""
         if self._bar is not None:
             self._bar.update(steps)
 
     def end_epoch(self, logs: dict[str, float]) -> None:
-        """The epoch is over; prints its record."""
+        """Ends the epoch and prints its record."""
         self.close()
         if self.verbose:
-            shown = [_told(name, value) for name, value in logs.items() if name != "epoch"]
+            shown = [_formatted(name, value) for name, value in logs.items() if name != "epoch"]
             print(f"epoch {self._number}/{self.epochs}  " + "  ".join(shown), flush=True)
 
     def note(self, text: str) -> None:
-        """Says something once."""
+        """Prints a line."""
         if self.verbose:
             print(text, flush=True)
 
     def close(self) -> None:
-        """Takes the bar away."""
+        """Removes the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
 
 
-def _told(name: str, value: float) -> str:
+def _formatted(name: str, value: float) -> str:
     if name == "images_per_second":
         return f"{value:,.0f} images/s"
     return f"{name} {value:.4g}" if name == "lr" else f"{name} {value:.4f}"

@@ -1,4 +1,4 @@
-"""What a trainer keeps of its data for `report`: copies of a few examples of each of its last batches."""
+"""SampleBuffer: copies of a few examples of a trainer's last batches, for `report`."""
 
 from __future__ import annotations
 
@@ -13,56 +13,60 @@ from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
-MOST = 256  # examples
-MOST_BYTES = 2**24  # of them together
-BATCHES = 32  # that they come from, at least, where there are so many
-SOME = MOST // BATCHES  # of each of them
-OFTEN = 2**32 // 32  # behind the first BATCHES calls of train_batch, each 32nd leaves something, on average
+MAX_EXAMPLES = 256
+MAX_BYTES = 2**24  # of all examples
+MIN_BATCHES = 32  # that they come from, if there are as many
+PER_BATCH = MAX_EXAMPLES // MIN_BATCHES  # examples
+SAMPLED = 2**32 // 32  # after MIN_BATCHES calls of train_batch, one of 32 is sampled, on average
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Some examples with targets and weights, as `LabeledData` accepts them. batches: of equal numbers, one batch's."""
+    """Some examples with targets and weights, for LabeledData. batches: the index of each example's batch."""
 
     X: Array
     y: Array
     weights: Array | None
-    batches: Index | None  # None: nobody knows which were trained together
-    size: int  # the examples of a step
+    batches: Index | None  # None: unknown
+    size: int  # of a step, in examples
 
 
 class SampleBuffer:
-    """The newest examples, at most MOST and MOST_BYTES: always copies, so that nobody's data stays alive for them."""
+    """The latest examples, at most MAX_EXAMPLES and MAX_BYTES: copies, which keep no data of the caller alive."""
 
     def __init__(self) -> None:
         self._blocks: deque[tuple[Sample, int]] = deque()
-        self._task: tuple[object, ...] = ()  # what the examples were checked for
+        self._key: tuple[object, ...] = ()  # what the examples were checked against
         self._calls = 0
 
-    def keep_epoch(self, task: tuple[object, ...], data: LabeledData, order: Index, size: int) -> None:
-        """Keeps examples of an epoch that trains on the rows `order`, `size` of them a step, and forgets all others."""
+    def keep_epoch(self, key: tuple[object, ...], data: LabeledData, order: Index, size: int) -> None:
+        """Replaces all samples by examples of an epoch that trains on the rows `order`, `size` of them a step."""
         size = min(size, len(order))
-        count = min(max(BATCHES, MOST // size), len(order) // size, _fitting(data))
+        count = min(max(MIN_BATCHES, MAX_EXAMPLES // size), len(order) // size, _capacity(data))
         self._blocks.clear()
-        self._keep(task, data, order, size, count, min(MOST, _fitting(data)) // count)
+        self._keep(key, data, order, size, count, min(MAX_EXAMPLES, _capacity(data)) // count)
 
-    def keep_batch(self, task: tuple[object, ...], data: LabeledData) -> None:
-        """Keeps some examples of a batch: of the first BATCHES, and then of few enough to cost no time."""
+    def keep_batch(self, key: tuple[object, ...], data: LabeledData) -> None:
+        """Adds some examples of a batch: of each of the first MIN_BATCHES, then of one of 32, which costs no time."""
         self._calls += 1
-        if self._calls <= BATCHES or self._calls * 2654435761 % 2**32 < OFTEN:  # Knuth's hash: in step with nothing
-            self._keep(task, data, data.active_rows, len(data.active_rows), 1, min(SOME, _fitting(data)))
+        if (
+            self._calls <= MIN_BATCHES or self._calls * 2654435761 % 2**32 < SAMPLED
+        ):  # Knuth's hash: no period of the data matches it
+            self._keep(key, data, data.active_rows, len(data.active_rows), 1, min(PER_BATCH, _capacity(data)))
 
-    def sample(self, task: tuple[object, ...]) -> Sample | None:
-        """The newest examples; None: there are none that were checked for the same."""
-        if not self._blocks or not _same(task, self._task):
+    def sample(self, key: tuple[object, ...]) -> Sample | None:
+        """Returns the latest examples; None if there are none that were checked against the same."""
+        if not self._blocks or not _same(key, self._key):
             return None
-        newest = self._blocks[-1][0]
+        latest = self._blocks[-1][0]
         blocks: list[Sample] = []
         batches: list[Index] = []
         for block, count in reversed(self._blocks):
-            if sum(len(other.X) for other in blocks) + len(block.X) > MOST or not _alike(block, newest):
+            if sum(len(other.X) for other in blocks) + len(block.X) > MAX_EXAMPLES or not _can_concatenate(
+                block, latest
+            ):
                 break
-            batches.append(np.arange(count).repeat(len(block.X) // count) + MOST * len(blocks))
+            batches.append(np.arange(count).repeat(len(block.X) // count) + MAX_EXAMPLES * len(blocks))
             blocks.append(block)
         weights = [np.ones(len(block.X)) if block.weights is None else block.weights for block in blocks]
         return Sample(
@@ -70,47 +74,45 @@ class SampleBuffer:
             np.concatenate([block.y for block in blocks]),
             np.concatenate(weights) if any(block.weights is not None for block in blocks) else None,
             np.concatenate(batches),
-            newest.size,
+            latest.size,
         )
 
-    def _keep(
-        self, task: tuple[object, ...], data: LabeledData, order: Index, size: int, count: int, each: int
-    ) -> None:
-        """Keeps so many examples each of some batches, which are `size` of the rows `order`."""
-        if not _same(task, self._task):
+    def _keep(self, key: tuple[object, ...], data: LabeledData, order: Index, size: int, count: int, each: int) -> None:
+        """Adds `each` examples of each of `count` batches, which are `size` of the rows `order`."""
+        if not _same(key, self._key):
             self._blocks.clear()
-            self._task = task
-        rows = order[_places(len(order), size, count, min(each, size))]
+            self._key = key
+        rows = order[_positions(len(order), size, count, min(each, size))]
         X, at = data.examples.gather(rows)
         weights = None if data.weights is None else data.weights[rows]
         self._blocks.append((Sample(X[at], data.targets[rows], weights, None, size), count))
-        while len(self._blocks) > 1 and len(self._blocks) * len(rows) > min(MOST, _fitting(data)):
+        while len(self._blocks) > 1 and len(self._blocks) * len(rows) > min(MAX_EXAMPLES, _capacity(data)):
             self._blocks.popleft()
 
 
 @lru_cache(16)
-def _places(n: int, size: int, count: int, each: int) -> Index:
-    """Where, in n rows that make batches of `size`, `each` examples of `count` batches are, from all parts of both.
+def _positions(n: int, size: int, count: int, each: int) -> Index:
+    """Returns positions in n rows that make batches of `size`: `each` examples of `count` batches, spread over both.
 
-    Where exactly is left to chance, always the same one: data may come in some rhythm.
+    They are random, with a fixed seed: data may have a period.
     """
     starts = np.arange(count) * (n // size) // count * size
     edges = np.arange(each + 1) * size // each
     inside = edges[:-1] + np.random.default_rng(0).random((count, each)) * np.diff(edges)
-    places: Index = (starts[:, np.newaxis] + inside.astype(np.int64)).ravel()
-    return places
+    positions: Index = (starts[:, np.newaxis] + inside.astype(np.int64)).ravel()
+    return positions
 
 
-def _fitting(data: LabeledData) -> int:
-    """How many examples with their targets MOST_BYTES hold; at least one."""
+def _capacity(data: LabeledData) -> int:
+    """Returns the number of examples, with their targets, in MAX_BYTES; at least one."""
     example = 8 * data.examples.size + data.targets.itemsize * math.prod(data.targets.shape[1:])
-    return max(1, MOST_BYTES // example)
+    return max(1, MAX_BYTES // example)
 
 
 def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     return len(one) == len(other) and all(a is b for a, b in zip(one, other, strict=True))
 
 
-def _alike(one: Sample, other: Sample) -> bool:
-    """Whether examples can be put one behind the other without becoming something else."""
+def _can_concatenate(one: Sample, other: Sample) -> bool:
+    """Whether examples can be concatenated without conversion."""
     return (one.X.dtype, one.y.dtype, one.y.shape[1:]) == (other.X.dtype, other.y.dtype, other.y.shape[1:])

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a fit: they act between two steps, when all callbacks have seen the last one."""
+"""Signals: Ctrl-C and SIGTERM during a fit act between two steps, after all callbacks have seen the last one."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)  # a SIGTERM first: it saves
 
 
 class Signals:
-    """A context in which Ctrl-C and SIGTERM wait for the next `check`; the same signal once more acts at once.
+    """A context in which Ctrl-C and SIGTERM wait for the next `check`; the same signal again acts at once.
 
-    A handler that was there before gets the signal then: Python's own raises KeyboardInterrupt. SIGTERM without any
-    handler raises SystemExit(143), so that `finally` clauses run. Signals that are ignored stay so. Only the main
-    thread may have handlers; elsewhere nothing is done. In a child that is forked meanwhile they act as before.
+    The previous handler gets the signal then: Python's own raises KeyboardInterrupt. SIGTERM without a handler raises
+    SystemExit(143), so that `finally` clauses run. Ignored signals stay ignored. Only the main thread may have
+    handlers; in other threads the context does nothing. In a forked child the signals act as before.
     """
 
     def __init__(self) -> None:
@@ -29,33 +29,33 @@ class Signals:
 
     def __enter__(self) -> Signals:
         if threading.current_thread() is threading.main_thread():
-            for number in reversed(SIGNALS):  # Ctrl-C first: from here on it cannot break off what is done here
+            for number in reversed(SIGNALS):  # Ctrl-C first: after that it cannot interrupt this loop
                 before = signal.getsignal(number)
-                if before is not None and before != signal.SIG_IGN:  # None: not set from Python, so not ours to replace
+                if before is not None and before != signal.SIG_IGN:  # None: not set from Python, so it stays
                     self._before[number] = before
                     signal.signal(number, self._note)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, before in reversed(self._before.items()):  # and here last
-            if signal.getsignal(number) == self._note:  # or else somebody has set another one since
+        for number, before in reversed(self._before.items()):  # Ctrl-C last
+            if signal.getsignal(number) == self._note:  # unless another handler was set since
                 signal.signal(number, before)
         for number in list(self._pending):
-            self._act(number, None)  # it came behind the last check
+            self._act(number, None)  # it came after the last check
 
     def check(self, terminating: Callable[[], None], comm: Communicator = SINGLE_PROCESS) -> None:
-        """Acts on what has come to one of the processes; before a SIGTERM, calls `terminating`: between two steps."""
-        came = comm.allreduce_max([number in self._pending for number in SIGNALS])
-        for number in [number for number, flag in zip(SIGNALS, came, strict=True) if flag]:
+        """Acts on signals that any of the processes received; calls `terminating` before a SIGTERM acts."""
+        received = comm.allreduce_max([number in self._pending for number in SIGNALS])
+        for number in [number for number, flag in zip(SIGNALS, received, strict=True) if flag]:
             if number == signal.SIGTERM:
                 terminating()
-            with comm.raise_together():  # also where it is ignored
+            with comm.raise_together():  # also in processes that ignore it
                 if number in self._before:
                     self._pending += [number] if number not in self._pending else []
                     self._act(number, None)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if os.getpid() != self._process:  # a forked child: no check may ever come
+        if os.getpid() != self._process:  # a forked child, in which no check may come
             signal.signal(number, self._before[number])
             signal.raise_signal(number)
         elif number in self._pending:

@@ -11,7 +11,7 @@ from minidl.training.labeled_data import LabeledData
 from minidl.training.report import curves, symptoms
 from minidl.training.report.findings import Findings
 from minidl.training.report.probe import Probe
-from minidl.training.sample_buffer import MOST, Sample
+from minidl.training.sample_buffer import MAX_EXAMPLES, Sample
 
 SYMPTOMS = (
     symptoms.not_finite, symptoms.channels_last, symptoms.inputs, symptoms.unshuffled_labels, symptoms.one_class,
@@ -43,8 +43,8 @@ def _probe(learner: BaseTrainer, X: Any, y: Any) -> Probe:
         data = LabeledData.from_arrays(learner.model, learner.loss, X, y)
         if not len(data.active_rows):
             raise ValueError("X: expected at least one example, got none")
-        chosen = np.sort(np.random.default_rng(learner.seed).permutation(len(data.active_rows))[:MOST])
-        sample = Sample(data.examples.gather_copy(chosen), data.targets[chosen], None, None, MOST)
+        chosen = np.sort(np.random.default_rng(learner.seed).permutation(len(data.active_rows))[:MAX_EXAMPLES])
+        sample = Sample(data.examples.gather_copy(chosen), data.targets[chosen], None, None, MAX_EXAMPLES)
     else:
         kept = learner.kept.sample(learner.sample_key)
         if kept is None:

@@ -1,4 +1,4 @@
-"""BaseTrainer: what a trainer knows and does in single steps, without epochs."""
+"""BaseTrainer: a trainer without epochs: single steps, evaluation and the record of both."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
 
-TRIED = 256  # examples whose scores metrics of scikit-learn are tried with, before they are asked for
+MAX_TRIED = 256  # examples: metrics of scikit-learn are tried with their scores before the first step
 
 
 class BaseTrainer:
-    """A model, a loss and an optimizer, and how far they have come. The arguments are those of Trainer."""
+    """A model, a loss and an optimizer, and the state of their training. The arguments are those of Trainer."""
 
     model = Validated(checked.model_of, checked.check_scores, "The model that is trained.")
     loss = Validated(checked.loss_of, checked.check_scores, "What is minimized: a name or a function.")
@@ -88,7 +88,7 @@ class BaseTrainer:
 
     @property
     def step(self) -> int:
-        """How many steps were done so far."""
+        """The number of steps that were done so far."""
         return int(self._count[0])
 
     @step.setter
@@ -96,7 +96,7 @@ class BaseTrainer:
         self._count[0] = check_counter("step", step)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """One step on this batch; returns its loss before the update. Every param.grad then is the divided gradient.
+        """Does a step on this batch; returns the loss before it. Every param.grad is then the divided gradient.
 
         Raises as fit, and ValueError for an empty batch.
         """
@@ -114,7 +114,7 @@ class BaseTrainer:
         return data.mean(batch.losses, data.active_rows)
 
     def evaluate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
-        """The weighted mean loss and the metrics of the model as it is now: {"loss": ..., "accuracy": ...}."""
+        """Returns the weighted mean loss and the metrics of the model as it is now: {"loss": ..., "accuracy": ...}."""
         data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight)
         with self.model.busy.reading("evaluate"):
             return self.evaluate_rows(data, data.active_rows)
@@ -122,18 +122,18 @@ class BaseTrainer:
     # ---- for fit: data that was checked before
 
     def check_batch(self, size: int) -> None:
-        """Raises ValueError, naming the layer, if no layer can be trained with a batch of so many examples."""
+        """Raises ValueError, naming the layer, if a batch of this size is too small to train it."""
         self._network().check_batch(size)
 
     def check_trainable(self) -> None:
-        """Raises ValueError if no step could change anything, or not as the layers ask for."""
+        """Raises ValueError if no step could change a parameter, or not with the rates of the layers."""
         network = self._network()
         check_trainable(self.model, self.optimizer)
         if self.per_example_clip_norm is not None:
             check_no_coupling(network)
 
     def check_metrics(self, data: LabeledData) -> None:
-        """Raises what ours would for these targets, and scikit-learn's for labels; a user's may remember calls."""
+        """Raises what minidl's metrics raise for these targets, and scikit-learn's for labels."""
         targets = data.targets[data.active_rows]
         scores = np.broadcast_to(
             np.zeros(self.model.output_shape, self.model.dtype), (len(targets), *self.model.output_shape)
@@ -142,13 +142,13 @@ class BaseTrainer:
             metric(targets, scores)
         theirs = {name: metric for name, metric in self.metrics.items() if is_scikits(metric)}
         if theirs and data.labels is not None:
-            some = self.model.predict(data.examples.gather_copy(data.active_rows[:TRIED]), self.num_threads)
+            some = self.model.predict(data.examples.gather_copy(data.active_rows[:MAX_TRIED]), self.num_threads)
             with warnings.catch_warnings(action="ignore"):
                 measure(theirs, targets, np.resize(some, scores.shape))
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        """A context in which steps are done and noted: what a signal or a user's code sees in it is no whole state."""
+        """A context in which steps are done: signal handlers and a user's code see an inconsistent state in it."""
         self._stepping = True
         try:
             yield
@@ -157,7 +157,7 @@ class BaseTrainer:
 
     @property
     def outputs(self) -> str:
-        """What a fit keeps of each example: a loss, and if there are metrics scores."""
+        """Describes what a fit keeps of each example: a loss, and scores if there are metrics."""
         return f"{self.model.dtype} {self.model.output_shape if self.metrics else 'loss'}"
 
     def check_between_steps(self, what: str) -> None:
@@ -166,7 +166,7 @@ class BaseTrainer:
             raise RuntimeError(f"{what}: a step is being done; call it between two steps, in the on_save of a callback")
 
     def steps(self, in_parts: bool = False) -> Steps | ClippedSteps:
-        """How this model, loss and optimizer make their steps.
+        """Returns the steps of this model, loss and optimizer.
 
         in_parts: whether steps see their micro-batches one by one, if that makes a difference.
         """
@@ -188,18 +188,18 @@ class BaseTrainer:
 
     @property
     def sample_key(self) -> tuple[object, ...]:
-        """What the examples in `kept` were checked for; if one of these is exchanged, they are not used any more."""
+        """What the samples were checked against: if one of these is exchanged, they are not used any more."""
         return self.model.network, self.loss
 
     def _network(self) -> Network:
-        """The built model's network, as its layers are frozen now."""
+        """Returns the built model's network, with its layers frozen as they are now."""
         network = self.model.network
         assert network is not None
         network.refresh()
         return network
 
     def _rate(self, step: int) -> float:
-        """The learning rate at a step, asked for as late as may be; raises for one that is none."""
+        """Returns the learning rate at a step; raises TypeError or ValueError for one that is invalid."""
         rate, dtype = rate_at(self.optimizer, step), self.model.dtype
         if rate > float(np.finfo(dtype).max):
             raise ValueError(f"lr: expected a number that {dtype} can hold, got {rate}")
@@ -208,7 +208,7 @@ class BaseTrainer:
     def batches(
         self, data: LabeledData, rows: Index, size: int, micro: int | None = None, comm: Communicator = SINGLE_PROCESS
     ) -> StepBatches:
-        """What the steps on these rows are given: `size` of them each, `micro` of these together (None: all)."""
+        """Returns the batches of steps on these rows: `size` of them each, in micro-batches of `micro` (None: all)."""
         dtype = self.model.dtype
         return StepBatches(
             data.examples,
@@ -244,29 +244,29 @@ class BaseTrainer:
         between: Callable[[], None] = lambda: None,
         comm: Communicator = SINGLE_PROCESS,
     ) -> dict[str, float]:
-        """The loss and the metrics of these rows; calls `between` now and then. comm: who does a part of them each."""
+        """Returns loss and metrics of these rows; calls `between` repeatedly. comm: processes that share the rows."""
         step = data.examples.chunk_size
         scores = np.empty((len(rows), *self.model.output_shape), self.model.dtype)
-        mine, ours = scores[comm.local_slice(len(rows))], rows[comm.local_slice(len(rows))]
-        for start in range(0, -(-len(rows) // comm.size), step):  # in all processes equally often
+        local_scores, local_rows = (array[comm.local_slice(len(rows))] for array in (scores, rows))
+        for start in range(0, -(-len(rows) // comm.size), step):  # as often in all processes
             here = slice(start, start + step)
             with comm.raise_together():
-                mine[here] = self.model.predict(data.examples.gather_copy(ours[here]), self.num_threads)
+                local_scores[here] = self.model.predict(data.examples.gather_copy(local_rows[here]), self.num_threads)
             between()
         comm.allgather_rows(scores)
         with comm.raise_together():
             targets = data.targets[rows]
-            found = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
-            found.update(self.compute_metrics(targets, scores))
-        return found
+            logs = {"loss": data.mean(checked_loss(self.loss, scores, targets)[0], rows)}
+            logs.update(self.compute_metrics(targets, scores))
+        return logs
 
     def compute_metrics(self, targets: Array, scores: Array) -> dict[str, float]:
-        """The metrics of these scores."""
+        """Returns the metrics of these scores."""
         scores.flags.writeable = False
         return measure(self.metrics, targets, scores)
 
     def append_history(self, logs: dict[str, float]) -> None:
-        """One more epoch in the history; every list has an entry for every epoch, NaN where a name was missing."""
+        """Appends an epoch to the history; every list has an entry for every epoch, NaN where a name is missing."""
         missing = [float("nan")] * len(self.history.get("epoch", []))
         for name in [*self.history, *(name for name in logs if name not in self.history)]:
             self.history.setdefault(name, list(missing)).append(logs.get(name, float("nan")))

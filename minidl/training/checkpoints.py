@@ -1,4 +1,4 @@
-"""What a checkpoint holds: a trainer and where its fit stands, as numbers and names.
+"""The content of a checkpoint: a trainer and where its fit stands, as values and names.
 
 A part (loss, metric, optimizer, learning rate) is a name of ours, or the name of a user's function or class with the
 constructor's arguments: which function or class that is, the user says at `resume`. What an optimizer or a learning
@@ -49,7 +49,7 @@ LIMITS = ("clip_norm", "clip_value", "per_example_clip_norm")
 def pack(
     trainer: BaseTrainer, fit: FitState | None, custom_objects: dict[str, Any] | None = None
 ) -> tuple[dict[str, Any], Tensors]:
-    """The configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
+    """Returns the configuration and the tensors of a checkpoint; raises TypeError for what cannot be saved.
 
     custom_objects: takes the user's classes and functions, by the names that are in the configuration.
     """
@@ -92,7 +92,7 @@ def pack(
 
 
 def describe_trainer(trainer: BaseTrainer) -> tuple[dict[str, Any], Tensors]:
-    """As pack, without where a fit stands; only the weights, if there is something that cannot be saved."""
+    """Returns what `pack` does, without a fit; of a trainer that cannot be saved, only the weights."""
     try:
         return pack(trainer, None, {})
     except TypeError:
@@ -109,7 +109,7 @@ def _series(name: str, values: list[float]) -> Array:
 
 
 def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_objects: Custom) -> None:
-    """Raises TypeError for a loss, metric or optimizer that a resume would refuse, or make into something else."""
+    """Raises TypeError for a loss, metric or optimizer that `resume` would refuse or change."""
     try:
         again = parse_config(config, custom_objects)["optimizer"]
         _remember(again, config, TensorCodec(dict(tensors)).decode)
@@ -119,12 +119,12 @@ def _check_parts(made: Any, config: dict[str, Any], tensors: Tensors, custom_obj
 
 
 def _remember(optimizer: Any, config: Any, arrays: Callable[[str, Any], Any]) -> None:
-    """Gives an optimizer, and what is in it, back what it remembered."""
+    """Restores the state of an optimizer and of the objects in it."""
     set_state(optimizer, decode(config["remembered"], arrays), set(CLASSES))
 
 
 def _update(trainer: BaseTrainer) -> Tensors:
-    """What a native optimizer remembers for each parameter, as views that may be written into: "velocity/0.weight"."""
+    """Returns writable views of a native optimizer's state for each parameter: "velocity/0.weight"."""
     update, network = trainer.steps().update, trainer.model.network
     assert network is not None
     return {
@@ -139,7 +139,7 @@ def _update(trainer: BaseTrainer) -> Tensors:
 
 @contextlib.contextmanager
 def as_file_error(path: str) -> Iterator[None]:
-    """Turns whatever is wrong with a checkpoint's content into a FileError."""
+    """A context that raises a FileError for every error in the content of a checkpoint."""
     try:
         yield
     except (ValueError, TypeError, LookupError, OverflowError, AttributeError) as error:
@@ -150,13 +150,13 @@ def as_file_error(path: str) -> Iterator[None]:
 
 
 def parse_config(config: Any, custom_objects: Custom) -> dict[str, Any]:
-    """Loss, metrics, optimizer, seed and limits of the gradient: what a Trainer is made with."""
+    """Returns the arguments of Trainer: loss, metrics, optimizer, seed and limits of the gradient."""
     found = {name: decode_recipe(config[name], OURS, custom_objects) for name in ("loss", "optimizer", "metrics")}
     return {**found, "seed": config["seed"], **{name: config["clip"][name] for name in LIMITS}}
 
 
 def model_of(config: Any, tensors: Tensors, custom_objects: Custom, given: Sequential | None) -> Sequential:
-    """The checkpoint's model, with its weights; or the given one as it is (but built), if it has the same layers."""
+    """Returns the checkpoint's model with its weights; or the given one, built, if it has the same layers."""
     recipe = config["model"]
     layers = [] if given is not None else recipe["layers"]
     check_names([config[name] for name in ("loss", "optimizer", "metrics")] + layers, OURS | OUR_LAYERS, custom_objects)
@@ -164,18 +164,22 @@ def model_of(config: Any, tensors: Tensors, custom_objects: Custom, given: Seque
         return Sequential.from_config(recipe, states(tensors), custom_objects)
     if given.network is None:
         given.build(tuple(recipe["input_shape"]))
-    _check_same(recipe, given.get_config())
+    _check_same_model(config, given.get_config())
     return given
 
 
-def _check_same(recipe: Any, found: Any) -> None:
-    """Raises ValueError, naming what differs, for the recipes of two models that differ in more than settings."""
-    for name in sorted(recipe.keys() - {"layers"}):
-        if found[name] != recipe[name]:
-            raise ValueError(f"model: expected that of the checkpoint, with {name} {recipe[name]}, got {found[name]}")
-    if len(found["layers"]) != len(recipe["layers"]):
-        raise ValueError(f"model: expected the checkpoint's {len(recipe['layers'])} layers, got {len(found['layers'])}")
-    for i, pair in enumerate(zip(recipe["layers"], found["layers"], strict=True)):
+def _check_same_model(expected: Any, config: Any) -> None:
+    """Raises ValueError, naming the difference, if the configs of two models differ in more than settings."""
+    for name in sorted(expected.keys() - {"layers"}):
+        if config[name] != expected[name]:
+            raise ValueError(
+                f"model: expected that of the checkpoint, with {name} {expected[name]}, got {config[name]}"
+            )
+    if len(config["layers"]) != len(expected["layers"]):
+        raise ValueError(
+            f"model: expected the checkpoint's {len(expected['layers'])} layers, got {len(config['layers'])}"
+        )
+    for i, pair in enumerate(zip(expected["layers"], config["layers"], strict=True)):
         expected, got = (json.dumps(_without_settings(layer), sort_keys=True) for layer in pair)
         if expected != got:
             raise ValueError(f"model: expected layer {i} of the checkpoint, {expected}, got {got}")
@@ -186,7 +190,7 @@ def _without_settings(layer: Any) -> Any:
 
 
 def take_settings(model: Sequential, config: Any) -> None:
-    """Freezes and thaws the layers of a model, and gives them rates, as they were when the checkpoint was saved."""
+    """Sets `trainable` and `lr_mult` of a model's layers as they were when the checkpoint was saved."""
     for layer, recipe in zip(model.layers, config["model"]["layers"], strict=True):
         ((_, content),) = recipe.items()
         settings = content[2] if isinstance(content, list) and len(content) > 2 else {}
@@ -195,12 +199,12 @@ def take_settings(model: Sequential, config: Any) -> None:
 
 
 def states(tensors: Tensors) -> Tensors:
-    """The model's state_dict."""
+    """Returns the model's state_dict."""
     return {name.removeprefix("model/"): value for name, value in tensors.items() if name.startswith("model/")}
 
 
 def restore(trainer: BaseTrainer, config: Any, tensors: Tensors) -> FitState | None:
-    """Gives a new trainer all that the old one had become, but the model's state; returns where its fit stands."""
+    """Restores a new trainer, except its model's state; returns the state of its fit."""
     rest = {name: array for name, array in tensors.items() if not name.startswith("model/")}  # each is used once
     arrays, optimizer = TensorCodec(rest).decode, trainer.optimizer
     _remember(optimizer, config, arrays)
@@ -231,7 +235,7 @@ def _history(series: Tensors) -> History:
 
 
 def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
-    """What callbacks remember; raises for what cannot be that."""
+    """Returns the states of callbacks; raises for anything else."""
     if not isinstance(saved, list) or not all(
         isinstance(one, list) and [type(part) for part in one[::2]] == [str, bool] and len(one) == 3 for one in saved
     ):

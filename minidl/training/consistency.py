@@ -1,4 +1,4 @@
-"""What the processes that train together must have in common, compared before a fit and behind each of its epochs."""
+"""Checks that the processes that train together agree: before a fit and after each of its epochs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from minidl.utils.arrays import Array
 from minidl_c import isa
 from minidl_c.runtime.partition import local_range
 
-TIMES = "images_per_second"  # in the history: another one in each process
+TIMES = "images_per_second"  # in the history: differs between processes
 
 
 def check_epoch(comm: Communicator, rate: float, model: Sequential) -> None:
@@ -47,13 +47,13 @@ def check_call(
     facts.update({name: _fact(value) for name, value in config.items() if name not in ("model", "callbacks")})
     facts.update({name: _fact(value) for name, value in arguments.items()})
     taking_part = [one for one in hooks.callbacks if not getattr(one, "rank_zero_only", False)]
-    told = [f"{type(one).__name__} {getattr(one, 'every_n_steps', None) or ''}".strip() for one in taking_part]
-    facts["callbacks (without rank_zero_only)"] = ", ".join(told) or "none"
+    names = [f"{type(one).__name__} {getattr(one, 'every_n_steps', None) or ''}".strip() for one in taking_part]
+    facts["callbacks (without rank_zero_only)"] = ", ".join(names) or "none"
     comm.check_consistent(facts | _hashes({name: array for name, array in tensors.items() if TIMES not in name}))
 
 
 def check_data(comm: Communicator, data: LabeledData, step: int) -> None:
-    """Raises ValueError in all processes unless all have the same batch, and have done equally many steps."""
+    """Raises ValueError in all processes unless all have the same batch and the same number of steps."""
     if comm.size > 1:
         hashes = {name: _fact(value) for name, value in data.fingerprints().items()}
         comm.check_consistent({"called": "train_batch", "steps done": str(step), **hashes})
@@ -62,10 +62,10 @@ def check_data(comm: Communicator, data: LabeledData, step: int) -> None:
 def warnings_for(
     comm: Communicator, steps: Steps | ClippedSteps, network: Network, loss: Loss, optimizer: Any, size: int
 ) -> list[str]:
-    """What to say of a fit, in steps of `size` examples, whose processes do less than somebody might think, or more."""
+    """Returns warnings for a fit, in steps of `size` examples, in which processes do less or more than expected."""
     if comm.size == 1:
-        apart = MPI.max_size > 1
-        return ["distributed: this trainer was made without it, so each rank trains alone"] if apart else []
+        alone = "distributed: this trainer was made without it, so each rank trains alone"
+        return [alone] if MPI.max_size > 1 else []
     if not steps.is_distributable:
         why = _whole_steps(network, loss, optimizer)
         return [f"distributed: each of {comm.size} ranks does all of each step: {why}"]
@@ -76,7 +76,7 @@ def warnings_for(
 
 
 def _whole_steps(network: Network, loss: Loss, optimizer: Any) -> str:
-    """Why each process does all of each step."""
+    """Returns the reason why each process does all of each step."""
     in_python = [type(leaf).__name__ for leaf in network.leaves if not leaf.native]
     if in_python:
         return f"{in_python[0]} is a layer in NumPy"
@@ -85,12 +85,12 @@ def _whole_steps(network: Network, loss: Loss, optimizer: Any) -> str:
     if not has_update(optimizer):
         return "the optimizer is in Python"
     if network.couples_examples:
-        return "layers see the batches that make a step apart, or a kernel reads the whole batch"
+        return "layers see each micro-batch of a step alone, or a kernel reads the whole batch"
     return "a kernel reads the whole batch, or nothing is trained"
 
 
 def _fact(value: Any) -> str:
-    """A value as text; the hash of an array begins with #, since it tells nobody anything."""
+    """Returns a value as text; the hash of an array begins with #, and is not shown in errors."""
     if isinstance(value, str) and len(value) >= 64:
         return f"#{value}"
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

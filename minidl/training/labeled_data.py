@@ -1,4 +1,4 @@
-"""Examples with their targets and weights, checked against each other and against the model."""
+"""LabeledData: examples with their targets and weights, checked against each other and the model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minidl.utils.data import ArraySource, Index, as_numbers, as_weights, class_
 
 @dataclass(frozen=True)
 class LabeledData:
-    """What fit, evaluate and train_batch work on. `used` are the rows of weight above 0; weights None are ones."""
+    """The data of fit, evaluate and train_batch. active_rows: those of weight above 0. weights: None for ones."""
 
     examples: ArraySource
     targets: Array
@@ -35,7 +35,7 @@ class LabeledData:
         sample_weight: Any = None,
         class_weight: dict[int, float] | str | None = None,
     ) -> LabeledData:
-        """X, y and weights, checked; builds an unbuilt model. Raises TypeError or ValueError, changing nothing."""
+        """Checks X, y and weights; builds an unbuilt model. Raises TypeError or ValueError, changing nothing."""
         with model.unbuilt_on_error():
             if model.network is None:
                 shape = as_numbers(X, "X").shape[1:]
@@ -56,7 +56,7 @@ class LabeledData:
         return cls(examples, targets, weights, used, labels)
 
     def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
-        """The rows to train on, and those held back (None: none): a random share, stratified for labels."""
+        """Returns the rows to train on, and those held back (None: none): a random share, stratified for labels."""
         if isinstance(share, bool) or not isinstance(share, (int, float, np.floating, np.integer)):
             raise TypeError(f"validation_split: expected a share such as 0.1, got {share!r}")
         if not 0 <= share < 1:
@@ -76,7 +76,7 @@ class LabeledData:
     def to_validate(
         self, model: Sequential, loss: Loss, held: Index | None, given: Any
     ) -> tuple[LabeledData, Index] | None:
-        """What to evaluate on behind each epoch: the rows held back, or the data given; None: nothing."""
+        """Returns the data to evaluate on after each epoch: the rows held back, or the data given; None: none."""
         if given is None:
             return None if held is None else (self, held)
         if held is not None:
@@ -92,18 +92,18 @@ class LabeledData:
         return other, other.active_rows
 
     def numbers(self, rows: Index) -> Index:
-        """The places of these rows among those that are used: what they would be if the others were not there."""
+        """Returns the indices of these rows among the active ones: what they would be without the others."""
         return rows if len(self.active_rows) == len(self.examples) else np.searchsorted(self.active_rows, rows)
 
     def fingerprints(self, most: int | None = None) -> dict[str, str | None]:
-        """Hashes of X, y and the weights, of all rows or of at most so many; None: no weights."""
+        """Returns hashes of X, y and the weights, of all rows or of at most `most`; None: no weights."""
         rows = some_rows(len(self.examples), most)
         weights = None if self.weights is None else fingerprint(self.weights, rows)
         y = fingerprint(self.targets if self.labels is None else self.labels, rows)
         return {"X": self.examples.fingerprint(most), "y": y, "sample_weight": weights}
 
     def mean(self, losses: Array, rows: Index) -> float:
-        """sum(weight * loss) / sum(weight) of these rows. A correctly rounded sum has no order: the same bits."""
+        """Returns sum(weight * loss) / sum(weight) of these rows, correctly rounded: in any order the same bits."""
         values = losses.astype(np.float64)
         if not len(values):
             return float("nan")
@@ -129,7 +129,7 @@ def _targets(loss: Loss, y: Any, n: int, model: Sequential) -> Array:
 
 
 def _labels(loss: Loss, y: Any) -> Index | None:
-    """y as labels of classes, if that is what the loss takes integers for; a loss may turn them into other numbers."""
+    """Returns y as labels of classes, if the loss takes integers for labels; None otherwise."""
     array = np.asarray(y)
     column = array[:, 0] if array.shape[1:] == (1,) else array
     if not getattr(loss, "classes", False) or column.ndim != 1 or column.dtype.kind not in "iub":

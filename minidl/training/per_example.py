@@ -1,4 +1,4 @@
-"""The gradients of single examples of a training step, or their norms."""
+"""Trainer.per_example_gradients: the gradients of single examples of a training step, or their norms."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from minidl.utils.validation import check_bool
 
 
 def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[str, Param]:
-    """Of the parameters that have gradients, those of these layers; None: all. Raises TypeError or ValueError."""
+    """Returns the trained parameters of these layers; None: of all. Raises TypeError or ValueError."""
     if not trained:
         raise ValueError("model: expected parameters that are trained, it has none, or all are frozen")
     if layers is None:
@@ -44,7 +44,7 @@ def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[st
 
 
 def per_example_gradients(
-    learner: BaseTrainer,
+    trainer: BaseTrainer,
     X: ArrayLike,
     y: ArrayLike,
     layers: Any,
@@ -52,12 +52,12 @@ def per_example_gradients(
     sample_weight: ArrayLike | None,
     training: bool,
 ) -> dict[str, Array]:
-    """What Trainer.per_example_gradients returns."""
+    """Returns what Trainer.per_example_gradients does."""
     if reduce is not None and (not isinstance(reduce, str) or reduce != "norm"):
         raise ValueError(f"reduce: expected None or 'norm', got {reduce!r}")
-    model, as_in_training = learner.model, check_bool("training", training)
+    model, as_in_training = trainer.model, check_bool("training", training)
     with model.unbuilt_on_error():
-        data = LabeledData.from_arrays(model, learner.loss, X, y, sample_weight)
+        data = LabeledData.from_arrays(model, trainer.loss, X, y, sample_weight)
         network, everything = model.network, model.params
         assert network is not None
         network.refresh()
@@ -65,16 +65,16 @@ def per_example_gradients(
             network, everything = _settled(network, model)
         check_no_coupling(network)
         params = chosen(model, network.trained_params(everything), layers)
-    learner.check_between_steps("per_example_gradients")
+    trainer.check_between_steps("per_example_gradients")
     with model.busy.writing("per_example_gradients"):
         wanted = grad_requests(network, params.values(), len(data.active_rows), reduce == "norm")
-        batch = learner.batches(data, data.active_rows, len(data.active_rows))
-        fill(network, learner.loss, batch, wanted, learner.seed, learner.num_threads)
+        batch = trainer.batches(data, data.active_rows, len(data.active_rows))
+        fill(network, trainer.loss, batch, wanted, trainer.seed, trainer.num_threads)
     return {name: _shown(one, data) for name, one in zip(params, wanted, strict=True)}
 
 
 def _settled(network: Network, model: Sequential) -> tuple[Network, dict[str, Param]]:
-    """A copy of the network that computes as in inference, and its parameters by name."""
+    """Returns a copy of the network that computes as in inference, and its parameters by name."""
     try:
         layers = eval_copies(network.layers)
     except TypeError as error:
@@ -85,10 +85,10 @@ def _settled(network: Network, model: Sequential) -> tuple[Network, dict[str, Pa
 
 
 def _shown(one: GradRequest, data: LabeledData) -> Array:
-    """For all examples, those of weight 0 too: the gradients in the parameter's shape, or their norms in its dtype."""
-    found = np.sqrt(one.squares).astype(one.param.value.dtype) if one.squares is not None else one.grads
-    assert found is not None
+    """Returns the gradients of all examples, also of weight 0, in the parameter's shape, or their norms."""
+    values = np.sqrt(one.squares).astype(one.param.value.dtype) if one.squares is not None else one.grads
+    assert values is not None
     if len(data.active_rows) < len(data.examples):
-        some, found = found, np.zeros((len(data.examples), *found.shape[1:]), found.dtype)
-        found[data.active_rows] = some
-    return found if one.squares is not None else one.shaped(found)
+        active, values = values, np.zeros((len(data.examples), *values.shape[1:]), values.dtype)
+        values[data.active_rows] = active
+    return values if one.squares is not None else one.shaped(values)

@@ -1,4 +1,4 @@
-"""The gradients of single examples in training: found for a batch, and clipped before they are summed."""
+"""The gradients of single examples in training: computed for a batch, and clipped before they are summed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from minidl.training.steps import StepBatches, Steps
 from minidl.utils.arrays import Array
 from minidl_c.optimizers.update import Update
 
-AT_ONCE = 256  # examples: a tile for each of 16 threads, and the memory of so large a batch
+MAX_ROWS = 256  # examples at a time: a tile for each of 16 threads
 
 
 def fill(
     network: Network, loss: Loss, b: StepBatches, wanted: Sequence[GradRequest], seed: int, num_threads: int | None
 ) -> None:
-    """Computes what is wanted for the rows of a batch, with the random numbers of its step; changes nothing else."""
+    """Fills the requests for the rows of a batch, with the random numbers of its step; changes nothing else."""
     parameters, step = network.parameters, int(b.step_counter[0])
     changed = [buffer for leaf in network.leaves for buffer in leaf.buffers.values()]
     if not all(has_per_example_grad(leaf) for leaf in network.leaves):  # then some overwrite the sums
@@ -50,7 +50,7 @@ def _blocks(network: Network, b: StepBatches) -> Iterator[tuple[int, slice]]:
     Random numbers of a layer in NumPy are those of a whole micro-batch, and of its number.
     """
     if all(leaf.native for leaf in network.leaves):
-        yield from ((0, slice(start, start + AT_ONCE)) for start in range(0, len(b.rows), AT_ONCE))
+        yield from ((0, slice(start, start + MAX_ROWS)) for start in range(0, len(b.rows), MAX_ROWS))
     elif len(b.rows):
         yield from ((part, b.micro_batch(0, part)) for part in range(b.n_micro_batches))
 
@@ -69,7 +69,7 @@ def _backward(
 def clip_factors(
     network: Network, loss: Loss, b: StepBatches, most: float, seed: int, num_threads: int | None
 ) -> Array:
-    """min(1, most / norm_i) for each example of a batch, norm_i being that of its gradient, of all trained layers.
+    """Returns min(1, most / norm_i) for each example of a batch; norm_i: of its gradient, over all trained layers.
 
     The weights of the batch have no part in it. Where a norm is NaN, 1: a step on such an example is not finite. Raises
     ValueError for a layer in NumPy that has parameters and draws: alone, an example has other numbers than in the step.
@@ -80,8 +80,8 @@ def clip_factors(
     fill(network, loss, replace(b, weights=None), wanted, seed, num_threads)
     for leaf in trained:
         if drew(leaf):
-            told = "expected no random numbers of a layer in NumPy that has parameters"
-            raise ValueError(f"per_example_clip_norm: {told}, {type(leaf).__name__} draws some")
+            expected = "expected no random numbers of a layer in NumPy that has parameters"
+            raise ValueError(f"per_example_clip_norm: {expected}, {type(leaf).__name__} draws some")
     squares = np.zeros(len(b.rows))
     for one in (one.squares for one in wanted if one.squares is not None):
         squares += one  # NumPy's sum over a list has another order for a single example
@@ -102,12 +102,12 @@ class ClippedSteps:
 
     @property
     def update(self) -> Update | None:
-        """What the optimizer remembers, for plans."""
+        """The optimizer's state, for plans."""
         return self.steps.update
 
     @property
     def is_distributable(self) -> bool:
-        """As FusedSteps.is_distributable."""
+        """See FusedSteps."""
         return self.steps.is_distributable
 
     @property
@@ -120,7 +120,7 @@ class ClippedSteps:
         self.steps.seed = seed
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
-        """As FusedSteps.run."""
+        """See FusedSteps."""
         weights = np.ones(len(b.targets), b.losses.dtype) if b.weights is None else b.weights
         clipped, totals = weights.copy(), b.total_weights()
         for k in range(b.steps):

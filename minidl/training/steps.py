@@ -1,4 +1,4 @@
-"""Training steps: the whole step inside one plan, or stage by stage when something in it is Python."""
+"""Training steps: the whole step inside one plan, or segment by segment when a part of it is Python."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Clip = dict[str, float]  # clip_norm, clip_value: see minidl_c/optimizers/clip.p
 
 @dataclass
 class StepBatches:
-    """Some steps' worth of examples: `rows` of `examples` in order, `size` of them a step, `micro` together.
+    """The examples of some steps: `rows` of `examples` in order, batch_size of them a step, in micro-batches.
 
-    numbers: those of the same rows for random masks, counted without the rows of weight 0.
+    example_ids: of the same rows, for random masks: their indices without the rows of weight 0.
     """
 
     examples: ArraySource
@@ -38,11 +38,9 @@ class StepBatches:
     rows: Index
     example_ids: Index
     batch_size: int
-    micro_batch_size: int  # as `size`, unless something in the model has to see a step's examples in parts
-    lr_at: Callable[[int], float]  # the learning rate at a step of the trainer's life
-    step_counter: NDArray[
-        np.int64
-    ]  # (1,): the steps done so far; each one adds 1, in the same call that changes the weights
+    micro_batch_size: int  # batch_size, unless a layer has to see the examples of a step in parts
+    lr_at: Callable[[int], float]  # the learning rate at a step of the trainer
+    step_counter: NDArray[np.int64]  # (1,): each step adds 1, in the same call that changes the weights
     losses: Array  # OUT (len(rows),)
     scores: Array | None  # OUT (len(rows), classes)
     clip: Clip = field(default_factory=dict)
@@ -51,37 +49,37 @@ class StepBatches:
 
     @property
     def steps(self) -> int:
-        """How many they are."""
+        """The number of steps."""
         return len(self.rows) // self.batch_size
 
     @property
     def n_micro_batches(self) -> int:
-        """The micro-batches of a step."""
+        """The number of micro-batches of a step."""
         return -(-self.batch_size // self.micro_batch_size)
 
     def micro_batch(self, k: int, part: int) -> slice:
-        """Where in `rows` a micro-batch of the k-th step is."""
+        """Returns the range in `rows` of a micro-batch of the k-th step."""
         first, end = k * self.batch_size, (k + 1) * self.batch_size
         return slice(first + part * self.micro_batch_size, min(first + (part + 1) * self.micro_batch_size, end))
 
     def step(self, k: int) -> StepBatches:
-        """The k-th step alone."""
+        """Returns the batches of the k-th step alone."""
         return self.select(slice(k * self.batch_size, (k + 1) * self.batch_size))
 
     def select(self, here: slice) -> StepBatches:
-        """These rows alone."""
+        """Returns the batches of a range of the rows."""
         scores = None if self.scores is None else self.scores[here]
         rows, ids, losses = self.rows[here], self.example_ids[here], self.losses[here]
         return replace(self, rows=rows, example_ids=ids, losses=losses, scores=scores)
 
     def weight_gradients(self, dscores: Array, rows: Index) -> Array:
-        """The gradients of the losses of these rows, each times its weight."""
+        """Returns the gradients of the losses of these rows, each times its weight."""
         if self.weights is None:
             return dscores
         return self.weights[rows].reshape(-1, *[1] * (dscores.ndim - 1)) * dscores
 
     def total_weights(self) -> NDArray[np.float64]:
-        """For each step, what its sum of gradients is divided by: the weight of its batch."""
+        """Returns for each step the divisor of its sum of gradients: the weight of its batch."""
         if self.loss_weights is not None:
             return self.loss_weights
         if self.weights is None:
@@ -99,7 +97,7 @@ class StepBatches:
 
 
 class FusedSteps:
-    """Steps of a model of kernels, a native loss and a native optimizer: no Python from the first to the last."""
+    """Steps of a model of kernels, with a native loss and optimizer: without Python between them."""
 
     def __init__(self, network: Network, loss: Any, update: Update, seed: int, trained: ParamGroups) -> None:
         parameters = network.parameters
@@ -108,7 +106,7 @@ class FusedSteps:
         self.parameters, self.seed, self.update = parameters, seed, update
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
-        """Does the steps; returns how many: fewer than asked for if one was not finite, which then changed nothing."""
+        """Does the steps; returns their number: fewer than asked for if one was not finite, which changed nothing."""
         comm = b.comm if self.is_distributable else SINGLE_PROCESS
         with comm.raise_together():
             rates, totals = np.array([b.lr_at(int(b.step_counter[0]) + k) for k in range(b.steps)]), b.total_weights()
@@ -125,24 +123,24 @@ class FusedSteps:
 
     @property
     def is_distributable(self) -> bool:
-        """Whether several processes can do a step together; else each does the whole of it."""
+        """Whether processes can share a step; otherwise each does all of it."""
         return bool(self.plan.is_distributable)
 
     def _read(self, b: StepBatches, comm: Communicator) -> tuple[Array, Index, Array, Array | None]:
-        """What the plan reads: x, the rows in it, and targets and weights by row of it."""
+        """Returns what the plan reads: x, the rows in it, and targets and weights by row of x."""
         first, end = local_range(b.batch_size, comm.rank, comm.size)
-        mine = np.arange(len(b.rows)).reshape(-1, b.batch_size)[:, first : max(end, first + 1)].reshape(-1)
-        wanted = b.rows[mine]
-        x, found = b.examples.gather(wanted)
-        if found is wanted:
+        local = np.arange(len(b.rows)).reshape(-1, b.batch_size)[:, first : max(end, first + 1)].reshape(-1)
+        local_rows = b.rows[local]
+        x, rows_of_x = b.examples.gather(local_rows)
+        if rows_of_x is local_rows:
             return x, b.rows, b.targets, b.weights
-        rows = np.zeros_like(b.rows)  # a converted copy of those of this process, who reads no others
-        rows[mine] = found
-        return x, rows, b.targets[wanted], None if b.weights is None else b.weights[wanted]
+        rows = np.zeros_like(b.rows)  # x is a converted copy of the rows of this process, which reads no others
+        rows[local] = rows_of_x
+        return x, rows, b.targets[local_rows], None if b.weights is None else b.weights[local_rows]
 
 
 class SegmentedSteps:
-    """Steps with a layer, a loss or an optimizer in Python. The same slots, so for native parts the same bits.
+    """Steps with a layer, a loss or an optimizer in Python. The slots are the same, so native parts have the same bits.
 
     Of several processes each does the whole step.
     """
@@ -161,7 +159,7 @@ class SegmentedSteps:
 
     def run(self, b: StepBatches, num_threads: int | None) -> int:
         """As FusedSteps.run."""
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is found and told below
+        with np.errstate(over="ignore", invalid="ignore"):  # values that are not finite are found below
             return self._run(b, num_threads)
 
     def _run(self, b: StepBatches, num_threads: int | None) -> int:
@@ -172,7 +170,7 @@ class SegmentedSteps:
             try:
                 done = self._step(b, k, total, num_threads)
             finally:
-                if not done:  # a step is whole or did not happen, whatever a user's code did in it
+                if not done:  # a step is done as a whole or not at all, even if a user's code raises in it
                     for array, old in zip(changed, before, strict=True):
                         array[...] = old
             if not done:
@@ -180,7 +178,7 @@ class SegmentedSteps:
         return b.steps
 
     def _step(self, b: StepBatches, k: int, total: float, num_threads: int | None) -> bool:
-        """The k-th step; returns whether it was done, which it is not if something is not finite."""
+        """Does the k-th step; returns False, and changes nothing, if a loss or gradient is not finite."""
         rate, parameters = b.lr_at(int(b.step_counter[0])), self.network.parameters
         grads = parameters.grads
         for part in range(b.n_micro_batches):
@@ -201,7 +199,7 @@ class SegmentedSteps:
         return True
 
     def _part(self, b: StepBatches, here: slice, part: int, num_threads: int | None) -> None:
-        """Forward, loss and backward of a micro-batch."""
+        """Runs forward, loss and backward of a micro-batch."""
         rows = b.rows[here]
         x = b.examples.gather_copy(rows).reshape(len(rows), *self.model.input_shape)
         scores, tape = self.network.forward(
@@ -219,7 +217,7 @@ Steps = FusedSteps | SegmentedSteps
 
 
 def speaks_for(what: object, native: str, python: str) -> bool:
-    """Whether the method `native` says what `what` does: a class that overrides `python` alone has only that form."""
+    """Whether the method `native` is the valid form of `what`: not if a subclass overrides only `python`."""
     for cls in type(what).__mro__:
         if native in vars(cls) or python in vars(cls):
             return native in vars(cls)
@@ -227,14 +225,14 @@ def speaks_for(what: object, native: str, python: str) -> bool:
 
 
 def has_update(optimizer: object) -> bool:
-    """Whether an optimizer brings `update(size, dtype)`, for plans; a method of that name may be something else."""
+    """Whether an optimizer has `update(size, dtype)`, for plans; another method may have that name."""
     return speaks_for(optimizer, "update", "step") and list(
         inspect.signature(optimizer.update).parameters  # type: ignore[attr-defined]
     ) == ["size", "dtype"]
 
 
 def check_trainable(model: Sequential, optimizer: Any) -> None:
-    """Raises ValueError if no step could change anything, or not as the layers ask for."""
+    """Raises ValueError if no step could change a parameter, or not with the rates of the layers."""
     assert model.network is not None
     ranges = model.network.ranges(model.network.trained)
     if model.params and not ranges:
@@ -253,10 +251,10 @@ def make_steps(
     in_parts: bool = False,
     trained: ParamGroups | None = None,
 ) -> Steps:
-    """The fastest kind of steps that this model, loss and optimizer allow.
+    """Returns the fastest kind of steps that this model, loss and optimizer allow.
 
-    update: what this optimizer remembers of the steps before; in_parts: whether a step's micro-batches are apart;
-    trained: how the layers are treated, None: as the network knows it.
+    update: the optimizer's state so far. in_parts: whether layers see the micro-batches of a step one by one.
+    trained: the parameter groups; None: those of the network.
     """
     network = model.network
     assert network is not None

@@ -8,7 +8,7 @@ import pytest
 from minidl import Sequential, Trainer
 from minidl.layers import Dense, Flatten
 from minidl.optimizers import SGD
-from minidl.training.sample_buffer import MOST, MOST_BYTES, _places
+from minidl.training.sample_buffer import MAX_BYTES, MAX_EXAMPLES, _positions
 
 SHAPE = (1, 4, 4)
 
@@ -40,14 +40,14 @@ def test_a_fit_leaves_examples_of_all_its_batches(n, size):
     trainer = trainer_of()
     trainer.fit(X, y, batch_size=size, shuffle=False, verbose=0)
     found, sample = numbers(trainer), kept(trainer)
-    assert len(set(found)) == len(found) <= MOST
-    assert len(found) >= min(MOST, n) / 2
+    assert len(set(found)) == len(found) <= MAX_EXAMPLES
+    assert len(found) >= min(MAX_EXAMPLES, n) / 2
     assert (sample.y == found % 3).all()
     size = min(n, size)
     assert sample.size == size
     batches = [set(found[sample.batches == batch] // size) for batch in np.unique(sample.batches)]
     assert all(len(batch) == 1 for batch in batches)
-    assert len(set().union(*batches)) == len(batches) == min(n // size, max(32, MOST // size))
+    assert len(set().union(*batches)) == len(batches) == min(n // size, max(32, MAX_EXAMPLES // size))
     assert found.max() - found.min() > 0.8 * (n - n % size) - 2
 
 
@@ -57,7 +57,7 @@ def test_batches_leave_examples_of_the_newest():
     for step in range(100):
         trainer.train_batch(X[64 * step :][:64], y[64 * step :][:64])
     found, batches = numbers(trainer), kept(trainer).batches
-    assert len(set(found)) == len(found) == MOST
+    assert len(set(found)) == len(found) == MAX_EXAMPLES
     assert [set(found[batches == batch] // 64) for batch in np.unique(batches)] == [
         {n} for n in dict.fromkeys(found // 64)
     ]
@@ -65,7 +65,7 @@ def test_batches_leave_examples_of_the_newest():
     trainer.fit(X[:100], y[:100], verbose=0)
     assert numbers(trainer).max() < 100
     trainer.train_batch(X[:2], y[:2])
-    assert 2 < len(found) <= MOST
+    assert 2 < len(found) <= MAX_EXAMPLES
 
 
 def test_rows_of_weight_zero_are_not_kept_and_other_weights_are():
@@ -82,7 +82,7 @@ def test_rows_of_weight_zero_are_not_kept_and_other_weights_are():
 def test_the_seed_decides():
     def found(seed, epochs=1):
         trainer = Trainer(Sequential([Flatten(), Dense(3)], SHAPE), "softmax_cross_entropy", SGD(0.1), seed=seed)
-        _places.cache_clear()
+        _positions.cache_clear()
         trainer.fit(*data(2000), epochs=epochs, verbose=0)
         return list(numbers(trainer))
 
@@ -109,7 +109,7 @@ def test_large_images_are_few(side, most):
     X = np.zeros((40, 1, side, side), "u1") if side < 2000 else np.zeros((3, 1, side, side), "u1")
     trainer = trainer_of(X.shape[1:])
     trainer.fit(X, np.zeros(len(X), int), batch_size=2, verbose=0)
-    assert len(kept(trainer).X) <= most == max(1, MOST_BYTES // (8 * side * side))
+    assert len(kept(trainer).X) <= most == max(1, MAX_BYTES // (8 * side * side))
     for k in range(len(X)):
         trainer.train_batch(X[k : k + 1], [0])
     assert 1 <= len(kept(trainer).X) <= most

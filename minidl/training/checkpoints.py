@@ -164,7 +164,7 @@ def model_of(config: Any, tensors: Tensors, custom_objects: Custom, given: Seque
         return Sequential.from_config(recipe, states(tensors), custom_objects)
     if given.network is None:
         given.build(tuple(recipe["input_shape"]))
-    _check_same_model(config, given.get_config())
+    _check_same_model(recipe, given.get_config())
     return given
 
 

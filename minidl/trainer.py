@@ -39,21 +39,21 @@ class Trainer(BaseTrainer):
         `loss(scores, y) -> (losses, dscores)`.
     optimizer: such as SGD(0.1), or an object with `step(params, lr)` and `lr`.
     metrics: names ("accuracy") or functions f(y, scores), computed on the scores of a whole epoch; in training these
-        are the scores that each batch had before its step, so they lag behind what `evaluate` finds.
+        are the scores that each batch had before its step, so they trail those of `evaluate`.
     seed: the order of the examples is a function of it and the epoch.
-    clip_norm, clip_value: the most that the norm of a step's gradient (of all layers together), and the size of each
-        number in it, may be; None: anything. Values come first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).
+    clip_norm, clip_value: the largest norm of a step's gradient (over all layers), and the largest absolute value of
+        its elements; None: any. Values are clipped first (torch.nn.utils.clip_grad_value_, clip_grad_norm_).
     per_example_clip_norm: C, the largest norm of each example's own gradient, before they are summed (as in Abadi et
         al. 2016, arXiv:1607.00133, without its noise): sum(weight_i * min(1, C / norm_i) * gradient_i) / sum(weight_i),
         norm_i being that of gradient_i, without the weight. A pass for the norms comes before each step. Layers must
         not couple examples, as batch norm does.
     num_threads: None leaves it to minidl.get_num_threads() at each call.
-    distributed: minidl.distributed.MPI(): all ranks of the job do each step together. fit and train_batch are to be
-        called in all of them, with the same arguments; the rest is as ever, in each rank for itself, but rank 0 alone
-        prints, writes checkpoints and has callbacks that only watch.
+    distributed: minidl.distributed.MPI(): all ranks of the job share each step. Call fit and train_batch in all of
+        them, with the same arguments; everything else runs in each rank by itself, except that only rank 0 prints,
+        writes checkpoints and has callbacks with rank_zero_only.
 
-    A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` count what was done so far;
-    `history` is a History, a dict of lists with an entry for each epoch; its `plot` draws them.
+    A step's gradient is sum(weight_i * gradient_i) / sum(weight_i). `step` and `epoch` are the numbers of steps and
+    epochs so far; `history` is a History, a dict of lists with an entry for each epoch; its `plot` draws them.
     """
 
     @cached_property
@@ -77,17 +77,16 @@ class Trainer(BaseTrainer):
     ) -> History:
         """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
 
-        X (n, *input_shape), or 2-D of the same width; y (n, ...): what the loss says. An unbuilt model is built for X.
+        X (n, *input_shape), or 2-D of the same width; y (n, ...), as the loss takes it. Builds an unbuilt model for X.
         An epoch sees every example once, the last partial batch included; rows of weight 0 count as absent.
-        validation_data: (X, y) or (X, y, sample_weight) to evaluate on behind each epoch.
-        validation_split: this share of the examples, shuffled and (for labels) stratified, is held back.
+        validation_data: (X, y) or (X, y, sample_weight) to evaluate on after each epoch.
+        validation_split: the share of the examples to hold back for that, shuffled and (for labels) stratified.
         gradient_accumulation_steps: the number of batches whose gradients are summed for one step. It is the step of
             one batch as large as all of them, to the last bit and in memory, unless batch statistics or layers in NumPy
-            see each alone.
-        verbose: 0 nothing, 1 a line an epoch, 2 also a bar, None: 2 on a terminal, else 1.
+            see each batch alone.
+        verbose: 0 prints nothing, 1 a line for each epoch, 2 also a bar; None: 2 on a terminal, else 1.
 
-        A fit that was interrupted is completed by the next one with the same arguments. Behind `resume`, others are
-        refused.
+        The next fit with the same arguments completes one that was interrupted. After `resume`, others are refused.
         Ctrl-C and SIGTERM act between two steps; SIGTERM first calls the on_terminate of callbacks.
 
         Raises TypeError or ValueError before the first step if anything does not fit together, and FloatingPointError
@@ -149,14 +148,14 @@ class Trainer(BaseTrainer):
     # ---- looking
 
     def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Findings:
-        """Prints in words what looks wrong with the training, and returns the findings: a list, empty if nothing does.
+        """Prints what looks wrong with the training, and returns the findings: a list, empty if nothing does.
 
-        It looks at the history, at a few hundred examples that the last fit or train_batch left (or at X and y, as fit
-        takes them), and at a step on copies of layers and optimizer. Nothing changes: training goes on with the same
-        bits. In callbacks it tells of the running fit, so far. What is called wrong: training/report/thresholds.py.
+        It examines the history, a few hundred examples of the last fit or train_batch (or X and y, as fit takes them),
+        and a step on copies of layers and optimizer. Nothing changes: training goes on with the same bits. In a
+        callback it reports on the running fit so far. The thresholds stand in training/report/thresholds.py.
 
-        Raises ValueError for a model that is not built, and where nothing was trained (behind `resume`, say) and no X
-        and y are given; TypeError or ValueError as evaluate for those, TypeError for layers, a loss or an optimizer of
+        Raises ValueError for a model that is not built, and without X and y if nothing was trained (after `resume`,
+        for example); TypeError or ValueError for X and y as evaluate; TypeError for layers, a loss or an optimizer of
         yours that cannot be copied; RuntimeError in the middle of a step, and while another thread trains.
         """
         return report(self, X, y)
@@ -170,22 +169,22 @@ class Trainer(BaseTrainer):
         sample_weight: ArrayLike | None = None,
         training: bool = True,
     ) -> dict[str, Array]:
-        """The gradients of each example's weight_i * loss_i, by the names of `model.params`; nothing changes.
+        """Returns the gradients of each example's weight_i * loss_i, by the names of `model.params`; changes nothing.
 
-        Each array has the examples first: (n, *param.value.shape), in the model's dtype; rows of weight 0 are zeros,
-        and numbers that are not finite stay in theirs. `minidl.batch_sum` adds the rows up as a step does.
-        training: True: with the random numbers that train_batch would now draw for the same batch, by the place in it;
-            False: as in inference, without dropout and shifts, batch norm being frozen: to compare examples with each
-            other, and not with a step. Then, or without random layers, other examples do not change a bit of a row.
-        layers: a place such as 2, -1 or "3.body.0", or a list of them; None: all that are trained.
-        reduce: "norm" gives the Euclidean norm of each example's gradient, (n,), without holding the gradients (but, a
-            thread, those of 16 examples in the largest convolution): of a dense layer from |x dy^T| = |x| |dy|
+        Each array has the shape (n, *param.value.shape), in the model's dtype; rows of weight 0 are zeros, and values
+        that are not finite stay in their rows. `minidl.batch_sum` sums the rows as a step does.
+        training: True: with the random numbers that train_batch would draw now for the same batch, by position in it;
+            False: as in inference, without dropout and shifts, and with batch norm frozen: to compare examples with
+            each other, and not with a step. Then, or without random layers, no bit of a row depends on other examples.
+        layers: an index such as 2 or -1, a name such as "3.body.0", or a list of them; None: all that are trained.
+        reduce: "norm" returns the Euclidean norm of each example's gradient, (n,), without the memory of the gradients
+            (except, for each thread, of 16 examples in the largest convolution): of a dense layer |x dy^T| = |x| |dy|
             (Goodfellow 2015, arXiv:1510.01799). That of all parameters is np.linalg.norm(list(norms.values()), axis=0).
 
-        Kernels find them in a batch at once. Through a layer in NumPy that has parameters, examples go one by one, each
-        with the random numbers of a batch of one; a layer without sees the batch, and must not mix its examples.
+        Kernels compute them for a batch at once. Through a layer in NumPy with parameters, examples go one by one, each
+        with the random numbers of a batch of one; a layer without parameters sees the batch, and must not mix examples.
 
-        Raises TypeError or ValueError as evaluate, for places without trained parameters, and for layers that couple
+        Raises TypeError or ValueError as evaluate, for layers without trained parameters, and for layers that couple
         examples, as batch norm does (unless it is frozen); RuntimeError in a step, or while another thread trains.
         """
         return per_example_gradients(self, X, y, layers, reduce, sample_weight, training)
@@ -193,13 +192,13 @@ class Trainer(BaseTrainer):
     # ---- checkpoints
 
     def save_checkpoint(self, path: Path) -> None:
-        """Writes all that training has come to into one file, which holds the old content or the new, never a mixture.
+        """Writes the whole state of the training into one file, which has the old content or the new, never a mixture.
 
-        In callbacks, and after a fit that was broken off, that is also where the fit stands; after one that came to its
-        end, that nothing is left of it. Of several ranks the first one writes, and the others do not wait for it; any
-        number of them can resume. Raises ValueError for a model that is not built, TypeError for something that cannot
-        be saved, OSError if the file cannot be written, RuntimeError in the middle of a step (from a signal handler,
-        say, or from an optimizer) or while another thread trains.
+        In callbacks, and after a fit that was interrupted, this includes the state of the fit; after its end, that
+        nothing is left to do. Of several ranks only rank 0 writes, and the others do not wait for it; any number of
+        ranks can resume. Raises ValueError for a model that is not built, TypeError for an object that cannot be saved,
+        OSError if the file cannot be written, RuntimeError in the middle of a step (from a signal handler or an
+        optimizer) or while another thread trains.
         """
         self.check_between_steps("save_checkpoint")
         with self.model.busy.reading("save_checkpoint"):
@@ -208,12 +207,12 @@ class Trainer(BaseTrainer):
             safetensors_file.write(path, checkpoints.KIND, *content)
 
     def check_savable(self) -> None:
-        """Raises what `save_checkpoint` would raise, the disk apart."""
+        """Raises what `save_checkpoint` would raise, except for errors of the disk."""
         safetensors_file.check(checkpoints.KIND, *checkpoints.pack(self, self._fits.state(self.step)))
 
     @property
     def measures(self) -> list[str]:
-        """The names of what an epoch of the running fit is measured by: "loss", "accuracy", "val_loss" ..."""
+        """The names of the losses and metrics of an epoch of the running fit: "loss", "accuracy", "val_loss" ..."""
         names = ["loss", *self.metrics]
         return names + [f"val_{name}" for name in names if self._fits.validates]
 
@@ -239,7 +238,7 @@ class Trainer(BaseTrainer):
     ) -> Trainer:
         """A trainer as it was when the checkpoint was saved; its next fit completes the one that was interrupted.
 
-        model: takes the weights and what is frozen, one of the same layers, shape, seed and dtype; None: made anew.
+        model: takes the weights and what is frozen, one of the same layers, shape, seed and dtype; None: a new one.
         custom_objects: layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. The
             file brings no code, and nothing is imported.
 

@@ -16,8 +16,8 @@ ALIGN = 16  # elements: each layer's parameters begin on a multiple, a cache lin
 class FlatParameters:
     """Moves the parameters of built layers into one flat buffer `values`; `offsets` says where each layer's begin.
 
-    Behind the parameters of a layer with a kernel come its buffers.
-    The gradients' buffer is made when somebody first asks for it: a model that only predicts has none.
+    The buffers of a layer with a kernel come after its parameters. The gradients are allocated at their first use: a
+    model that only predicts has none.
     """
 
     def __init__(self, layers: Sequence[Layer], dtype: str) -> None:

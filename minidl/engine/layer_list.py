@@ -116,7 +116,7 @@ def check_slice(layers: Sequence[Layer], place: slice) -> None:
         if front.out_shape != back.in_shape:
             raise ValueError(
                 f"model[{place.start}:{place.stop}:{place.step}]: {title(back)} takes {back.in_shape}, "
-                f"{title(front)} in front of it gives {front.out_shape}"
+                f"{title(front)} before it gives {front.out_shape}"
             )
 
 

@@ -21,21 +21,21 @@ from minidl.training.steps import StepBatches
 from minidl.utils.arrays import Array
 
 MAX_NAMED_EXAMPLES = 5  # examples that a message names
-MAX_TRIALS = 100  # runs of one layer's backward that look for the examples behind a gradient
+MAX_TRIALS = 100  # runs of one layer's backward in search of the examples that cause a gradient
 
 LOWER_LR_HINT = "try a smaller lr"
-RESTART_HINT = "begin anew, with other weights or from an earlier checkpoint, and a smaller lr: these have grown to {}"
+RESTART_HINT = "start again, with other weights or from an earlier checkpoint, and a smaller lr: these have grown to {}"
 DIVERGED_WEIGHT = 1e6  # weights beyond this were learned at a rate that was too high, before this step
 
 
 def explain(
     model: Sequential, loss: Loss, batch: StepBatches, k: int, seed: int, num_threads: int | None = None
 ) -> str:
-    """What was NaN or infinite first in the k-th step of `batch`, in a sentence; batch.count is the step's number.
+    """Returns a sentence on what was NaN or infinite first in the k-th step of `batch`.
 
     The step is run once more, a layer at a time, on copies of the layers: the same weights, examples, seed and step
     give the same bits, and the model stays as it is, its gradients being those of the step that failed. A loss in
-    Python is called once more. Raises nothing: what cannot run twice is told by what the first run left.
+    Python is called again. Raises nothing: if a step cannot run twice, the sentence says what the first run left.
     """
     network, step = model.network, int(batch.step_counter[0])
     assert network is not None

@@ -16,18 +16,18 @@ class History(dict[str, list[float]]):
     """
 
     def copy(self) -> History:
-        """Another History with the same lists, as `dict.copy`."""
+        """Returns another History with the same lists, as `dict.copy`."""
         return History(self)
 
     def plot(self, names: Sequence[str] | None = None, figure: Figure | SubFigure | None = None) -> Figure:
-        """Curves over the epochs, counted from 1: a panel for the loss and for each metric; returns the figure.
+        """Draws curves over the epochs, counted from 1: a panel for the loss and for each metric; returns the figure.
 
         names: of the panels, such as ["loss", "lr"]; None: the loss, all metrics, and the learning rate if it varies,
             on a logarithmic scale if it does so tenfold. A panel has training and validation.
         figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
 
-        A ring marks the epoch of the best validation, of loss and accuracy: of other metrics nobody knows which of two
-        values is better. Numbers that are not finite are gaps.
+        A ring marks the epoch of the best validation, of loss and accuracy: of other metrics it is not known
+        which values are better. Values that are not finite are gaps.
 
         Raises ValueError before the first epoch, for a name that is not here and for lists of different lengths;
         ImportError without matplotlib: pip install "minidl[plot]".

@@ -45,9 +45,9 @@ def fill(
 
 
 def _blocks(network: Network, b: StepBatches) -> Iterator[tuple[int, slice]]:
-    """What goes through the network together: so many rows that memory suffices, or the step's own micro-batches.
+    """Yields the blocks that go through the network together: at most MAX_ROWS rows, or the step's micro-batches.
 
-    Random numbers of a layer in NumPy are those of a whole micro-batch, and of its number.
+    Random numbers of a layer in NumPy depend on the whole micro-batch and its index.
     """
     if all(leaf.native for leaf in network.leaves):
         yield from ((0, slice(start, start + MAX_ROWS)) for start in range(0, len(b.rows), MAX_ROWS))

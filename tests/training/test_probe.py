@@ -41,7 +41,7 @@ from minidl.losses import (
 from minidl.optimizers import SGD, Adam, RMSprop
 from minidl.schedules import Cosine
 from minidl.training.report import _probe
-from minidl.training.report.baseline import guessing
+from minidl.training.report.baseline import baseline_of
 
 DATA = load_digits()
 X, Y = DATA.X_train, DATA.y_train
@@ -158,26 +158,26 @@ def test_the_loss_of_guessing():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 500)
     shares = np.bincount(y) / 500
-    found = guessing(softmax_cross_entropy, y, None, (10,))
+    found = baseline_of(softmax_cross_entropy, y, None, (10,))
     assert found.guess == pytest.approx(-(shares * np.log(shares)).sum())
     assert found.right == pytest.approx(0, abs=1e-4)
-    assert guessing(SoftmaxCrossEntropy(0.1), y, None, (10,)).right > 0.3
+    assert baseline_of(SoftmaxCrossEntropy(0.1), y, None, (10,)).right > 0.3
     numbers, weights = rng.normal(size=(500, 3)), rng.random(500)
     mean = np.average(numbers, axis=0, weights=weights)
-    found = guessing(MeanSquaredError(), numbers, weights, (3,))
+    found = baseline_of(MeanSquaredError(), numbers, weights, (3,))
     assert found.guess == pytest.approx(np.average(((numbers - mean) ** 2).mean(axis=1), weights=weights))
     assert (found.right, found.learned(found.guess), found.learned(0.0)) == (0, 0, 1)
     even = (y % 2 == 0)[:, np.newaxis].astype(float)
-    found = guessing(BinaryCrossEntropy(), even, None, (1,))
+    found = baseline_of(BinaryCrossEntropy(), even, None, (1,))
     share = even.mean()
     assert found.guess == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
     assert found.right == pytest.approx(0, abs=1e-4)
     counts = rng.poisson(3.0, (500, 1)).astype(float)
-    found = guessing(Poisson(), counts, None, (1,))
+    found = baseline_of(Poisson(), counts, None, (1,))
     nearby = [float(Poisson()(np.full((500, 1), np.log(3) + d), counts)[0].mean()) for d in np.linspace(-0.2, 0.2, 41)]
     assert found.right < found.guess <= min(nearby)
-    assert guessing(Huber(), np.ones((5, 1)), None, (1,)) is None  # nothing to learn
-    assert guessing(lambda scores, y: (scores[:, 0], scores), y, None, (10,)) is None
+    assert baseline_of(Huber(), np.ones((5, 1)), None, (1,)) is None  # nothing to learn
+    assert baseline_of(lambda scores, y: (scores[:, 0], scores), y, None, (10,)) is None
 
 
 # ---- no trace

@@ -1,4 +1,4 @@
-"""How much a loss says: what it is for the best constant answer, and what for the right ones."""
+"""Baseline: the loss of the best constant answer, as of scikit-learn's DummyClassifier, and that of right answers."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ class Baseline:
 
     @property
     def span(self) -> float:
-        """How far they are apart: what there is to learn."""
+        """The difference of the two: what there is to learn."""
         return self.guess - self.right
 
     def learned(self, loss: float) -> float:
-        """How far a loss is on the way: 0 says no more than guessing, 1 all there is to say."""
+        """Returns the share of it that a loss has reached: 0 for guessing, 1 for right answers."""
         return (self.guess - loss) / self.span
 
 
-def guessing(loss: Loss, targets: Array, weights: Doubles | None, shape: tuple[int, ...]) -> Baseline | None:
-    """That of targets as `loss` takes them, for outputs of this shape.
+def baseline_of(loss: Loss, targets: Array, weights: Doubles | None, shape: tuple[int, ...]) -> Baseline | None:
+    """Returns the baseline of targets as `loss` takes them, for outputs of this shape.
 
-    None: of a loss of a user's, or where all targets are one.
+    None for a loss that is not minidl's, or if all targets are equal.
     """
     if not isinstance(loss, CLASSES):
         return None
-    wanted = _wanted(loss, targets, shape)
-    mean = np.average(wanted, axis=0, weights=weights)
+    answers = _right_answers(loss, targets, shape)
+    mean = np.average(answers, axis=0, weights=weights)
     guess, right = (
         float(np.average(checked_loss(loss, _scores(loss, numbers), targets)[0], weights=weights))
-        for numbers in (np.broadcast_to(mean, wanted.shape), wanted)
+        for numbers in (np.broadcast_to(mean, answers.shape), answers)
     )
     return Baseline(guess, right) if guess - right > TINY * abs(guess) else None
 
 
-def _wanted(loss: Loss, targets: Array, shape: tuple[int, ...]) -> Doubles:
-    """What the model should say: probabilities of classes, or the targets themselves."""
+def _right_answers(loss: Loss, targets: Array, shape: tuple[int, ...]) -> Doubles:
+    """Returns the right answers: probabilities of classes, or the targets themselves."""
     if not isinstance(loss, SoftmaxCrossEntropy):
         return targets.astype(np.float64)
     one_hot = np.eye(shape[0])[targets]
@@ -58,7 +58,7 @@ def _wanted(loss: Loss, targets: Array, shape: tuple[int, ...]) -> Doubles:
 
 
 def _scores(loss: Any, numbers: Doubles) -> Doubles:
-    """The scores that say these numbers."""
+    """Returns the scores of these answers."""
     if isinstance(loss, SoftmaxCrossEntropy):
         return np.log(np.maximum(numbers, TINY))
     if isinstance(loss, BinaryCrossEntropy):

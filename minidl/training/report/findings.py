@@ -1,4 +1,4 @@
-"""What a report finds, and how it is said."""
+"""Findings: what a report found, as text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ WIDTH = 100  # columns of what is printed
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that looks wrong; `str` of it is the sentence that was printed.
+    """One symptom of a training; `str` of it is the sentence that was printed.
 
-    symptom: what it is, such as "dead units"; layer: where, as errors name layers, or "" for the whole training;
-    measured: the number that is out of its range; message: that number, what was expected, and what to do about it.
+    symptom: its name, such as "dead units"; layer: its name as in errors, or "" for the whole training;
+    measured: the value that is out of range; message: that value, what was expected, and what to do.
     """
 
     symptom: str
@@ -26,9 +26,9 @@ class Finding:
 
 
 class Findings(list[Finding]):
-    """A list of findings, empty where nothing looks wrong; `str` of it is what was printed.
+    """A list of findings, empty if nothing looks wrong; `str` of it is the text that was printed.
 
-    Its repr is one short line: behind trainer.report() in a notebook's cell the text stands there already.
+    Its repr is one short line: a notebook shows it after trainer.report() has printed the text.
     """
 
     def __init__(self, findings: list[Finding], looked_at: str) -> None:

@@ -19,7 +19,7 @@ from minidl.optimizers.base import rate_at
 from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example_steps import clip_factors
-from minidl.training.report.baseline import Baseline, guessing
+from minidl.training.report.baseline import Baseline, baseline_of
 from minidl.training.report.instrument import Call, watched
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
@@ -63,7 +63,7 @@ class Probe:
         with np.errstate(all="ignore"):  # what is not finite is told
             self.inferred = self._inferred()
             self._run(size)
-            self.baseline = self._guessing()
+            self.baseline = self._baseline()
 
     # ---- what came of it
 
@@ -180,8 +180,8 @@ class Probe:
             params = {f"{i}.{name}": p for i, layer in enumerate(network.layers) for name, p in layer.params.items()}
             self.optimizer.step(network.trained_params(params), self.largest_rate)
 
-    def _guessing(self) -> Baseline | None:
-        ours = guessing(self.loss, self.targets, self.weights, self.learner.model.output_shape)
+    def _baseline(self) -> Baseline | None:
+        ours = baseline_of(self.loss, self.targets, self.weights, self.learner.model.output_shape)
         if ours is not None or hasattr(self.loss, "op"):
             return ours
         constant = np.broadcast_to(self.scores.mean(axis=0), self.scores.shape)  # of a loss that nobody knows

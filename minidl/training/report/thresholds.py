@@ -1,4 +1,4 @@
-"""Where a report begins to call something wrong: all its thresholds, each with its reason.
+"""The thresholds of a report, each with its reason.
 
 "Healthy runs" are those of `benchmarks/report_limits.py`: MLPs with seven activations, LeNets, nets with batch norm,
 residual blocks, dropout and augmentation, 1 to 50 epochs on digits and MNIST, ten ordinary optimizers and rates.
@@ -16,7 +16,7 @@ SATURATED = 0.8
 # Karpathy, CS231n: the update of weights should be about 1e-3 of them. Healthy runs lie between 5e-5, as long as there
 # is much to learn, and 0.04. Weights grow at a rate that is too high, so that the ratio does not stay above for long.
 SMALL_UPDATE, LARGE_UPDATE = 1e-5, 0.1
-MUCH_TO_LEARN = 0.7  # learned less than this share; behind it, small gradients make small updates
+MUCH_TO_LEARN = 0.7  # learned less than this share; after it, small gradients make small updates
 # Glorot, Bengio (2010): gradients should keep their size from layer to layer. Healthy runs: 0.05 to 20 times the last.
 VANISHING, EXPLODING = 1e-3, 1e3
 
@@ -29,7 +29,7 @@ OFF_CENTRE = 10.0  # means of inputs, in standard deviations; photographs in 0..
 LARGE_TARGETS = 10.0  # root mean square, where nothing is learned: a new model's outputs are about 1, steps about lr
 
 MIXED = 0.25  # share of the other classes in a batch that shuffling would bring; sorted labels leave below 0.2
-LEAST_MIXED = 15.0  # so many of them are expected at least: the chance of a quarter of that is 2e-4 (Poisson)
+LEAST_MIXED = 15.0  # at least this many are expected: the probability of a quarter of that is 2e-4 (Poisson)
 ONE_CLASS = 0.95  # share of one class: a model that always names it is right so often
 
 LEAST_STEPS = 200  # before these, nothing is said of a loss that does not fall: healthy runs begin as slowly
@@ -40,7 +40,7 @@ GAP, RISE = 0.3, 0.15
 ACCURACY_GAP = 0.1  # ten points of a hundred; healthy runs on digits have up to 6
 LAST = 3  # epochs, in each of which a gap has to be there: batch norm's validation jumps
 # The training examples, in inference, have to be better than the validation by this, too: where batch norm's running
-# statistics lag behind, both are worse than training says. (Batch norm's paper: Ioffe, Szegedy, 2015, algorithm 2.)
+# statistics lag, both are worse than training says. (Batch norm's paper: Ioffe, Szegedy, 2015, algorithm 2.)
 INFERRED_GAP = 0.1
 LEAST_EPOCHS = 5  # before these, a gap may come from the model's changing within an epoch
 # Training losses of healthy runs jump up by at most 0.1 of it at once, and 0.4 in ten epochs together. (SGD(0.1)

@@ -21,34 +21,34 @@ SYMPTOMS = (
 )  # fmt: skip
 
 
-def report(learner: BaseTrainer, X: Any, y: Any) -> Findings:
+def report(trainer: BaseTrainer, X: Any, y: Any) -> Findings:
     """The findings of `Trainer.report`, printed."""
-    learner.check_between_steps("report")
-    if learner.model.network is None:
+    trainer.check_between_steps("report")
+    if trainer.model.network is None:
         raise ValueError("report: the model is not built yet: fit it first, or give it an input_shape")
     if (X is None) != (y is None):
         raise TypeError("report: expected X and y, or neither of them, got one")
-    with learner.model.busy.reading("report"):
-        probe = _probe(learner, X, y)
+    with trainer.model.busy.reading("report"):
+        probe = _probe(trainer, X, y)
         findings = [finding for symptom in SYMPTOMS for finding in symptom(probe)]
-    steps = f"{probe.learner.step} step{'' if probe.learner.step == 1 else 's'}"
+    steps = f"{probe.trainer.step} step{'' if probe.trainer.step == 1 else 's'}"
     found = Findings(findings, f"{len(probe.seen)} layers and {probe.count} examples looked at, {steps} done")
     print(found, flush=True)
     return found
 
 
-def _probe(learner: BaseTrainer, X: Any, y: Any) -> Probe:
+def _probe(trainer: BaseTrainer, X: Any, y: Any) -> Probe:
     """A probe with the examples given, or with those that were kept."""
     if X is not None:
-        data = LabeledData.from_arrays(learner.model, learner.loss, X, y)
+        data = LabeledData.from_arrays(trainer.model, trainer.loss, X, y)
         if not len(data.active_rows):
             raise ValueError("X: expected at least one example, got none")
-        chosen = np.sort(np.random.default_rng(learner.seed).permutation(len(data.active_rows))[:MAX_EXAMPLES])
+        chosen = np.sort(np.random.default_rng(trainer.seed).permutation(len(data.active_rows))[:MAX_EXAMPLES])
         sample = Sample(data.examples.gather_copy(chosen), data.targets[chosen], None, None, MAX_EXAMPLES)
     else:
-        kept = learner.kept.sample(learner.sample_key)
+        kept = trainer.kept.sample(trainer.sample_key)
         if kept is None:
             raise ValueError("report: expected a fit or a train_batch before it, or examples: report(X, y)")
         sample = kept
-    data = LabeledData.from_arrays(learner.model, learner.loss, sample.X, sample.y, sample.weights)
-    return Probe(learner, data, sample.size, sample.batches)
+    data = LabeledData.from_arrays(trainer.model, trainer.loss, sample.X, sample.y, sample.weights)
+    return Probe(trainer, data, sample.size, sample.batches)

@@ -25,7 +25,7 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
     (losses,) = _series(probe, "loss")
     if len(losses) > 1 and losses[(len(losses) - 1) // 2] - losses[-1] > thresholds.FALLING * probe.baseline.span:
         return
-    told = f"the loss is {probe.mean_loss:.3g} after {probe.learner.step} steps, expected well below that of guessing"
+    told = f"the loss is {probe.mean_loss:.3g} after {probe.trainer.step} steps, expected well below that of guessing"
     broken = probe.learned < -1 or any(  # much worse than any beginning
         seen.off is not None and seen.off.mean() > thresholds.DEAD_UNITS for seen in probe.seen
     )
@@ -43,7 +43,7 @@ def unscaled_targets(probe: Probe) -> Iterator[Finding]:
     size = float(np.sqrt(np.mean(np.square(probe.targets, dtype=np.float64))))
     if size > thresholds.LARGE_TARGETS:
         told = f"the root mean square of y is {size:.3g}, expected about 1, and the loss, {probe.mean_loss:.3g}, is no "
-        told += f"better than guessing after {probe.learner.step} steps"
+        told += f"better than guessing after {probe.trainer.step} steps"
         yield Finding("unscaled targets", "", size, f"{told}: learn (y - y.mean()) / y.std()")
 
 
@@ -93,7 +93,7 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
     """A validation loss that has been rising since its best epoch, while training went on falling."""
     losses, validation = _series(probe, "loss", "val_loss")
     if (
-        probe.baseline is None or len(losses) < thresholds.LEAST_EPOCHS or probe.learner.should_stop
+        probe.baseline is None or len(losses) < thresholds.LEAST_EPOCHS or probe.trainer.should_stop
     ):  # stopped early: all is well
         return
     if not _is_apart(probe, validation):
@@ -110,7 +110,7 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
 
 def _knows_nothing(probe: Probe) -> bool:
     """Whether the loss is no better than that of guessing, after steps enough."""
-    return probe.learner.step >= thresholds.LEAST_STEPS and probe.learned < thresholds.LEARNED
+    return probe.trainer.step >= thresholds.LEAST_STEPS and probe.learned < thresholds.LEARNED
 
 
 def _is_apart(probe: Probe, validation: Series) -> bool:
@@ -121,7 +121,7 @@ def _is_apart(probe: Probe, validation: Series) -> bool:
 
 def _series(probe: Probe, *names: str) -> tuple[Series, ...]:
     """The history of these names, of the epochs in which all of them are finite; empty where one is missing."""
-    history = probe.learner.history
+    history = probe.trainer.history
     if any(name not in history for name in names):
         return tuple(np.empty(0) for _ in names)
     table = np.array([history[name] for name in names], np.float64)

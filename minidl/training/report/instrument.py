@@ -1,4 +1,4 @@
-"""Layers on copies, each a stage of its own, that are looked at while a batch goes forward and back."""
+"""Instrumented copies of layers: each is a segment of its own, with statistics of a batch's forward and backward."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minidl.layers.container import ADD, CONCAT, Container, join_outputs
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
-# Inputs below and above which a function is flat: its slope is 0, or a twentieth of its largest one and less.
+# Inputs below and above which a function is flat: its slope is at most a twentieth of its largest one.
 FLAT = {
     ReLU: (0.0, math.inf), Hardswish: (-3.0, math.inf), ELU: (-3.0, math.inf), GELU: (-3.0, math.inf),
     SiLU: (-5.5, math.inf), Sigmoid: (-4.4, 4.4), Tanh: (-2.2, 2.2),
@@ -26,7 +26,7 @@ FLAT = {
 
 
 class Spread:
-    """Mean and standard deviation of numbers that come by in blocks (n, ...): of each place, and of all of them."""
+    """Running mean and standard deviation of arrays (n, ...), of each element and of all."""
 
     def __init__(self) -> None:
         self.count, self.largest = 0, 0.0
@@ -34,7 +34,7 @@ class Spread:
         self.squares: NDArray[np.float64] = np.zeros(())
 
     def add(self, x: Array) -> None:
-        """Some more examples."""
+        """Adds more examples."""
         rows = x.reshape(len(x), -1).astype(np.float64)
         self.count += len(x)
         self.sums = self.sums + rows.sum(axis=0)
@@ -43,43 +43,43 @@ class Spread:
 
     @property
     def size(self) -> float:
-        """The root of the mean square of all numbers."""
+        """The root mean square of all values."""
         return math.sqrt(self.squares.mean() / self.count)
 
     @property
     def centre(self) -> float:
-        """The root mean square of the places' means."""
+        """The root mean square of the elements' means."""
         return math.sqrt(((self.sums / self.count) ** 2).mean())
 
     @property
     def deviation(self) -> float:
-        """The root mean square of the places' standard deviations over the examples."""
+        """The root mean square of the elements' standard deviations over the examples."""
         variances = self.squares / self.count - (self.sums / self.count) ** 2
         return math.sqrt(max(variances.mean(), 0.0))
 
 
 @dataclass
-class Seen:
-    """What was seen of a layer that is no container."""
+class LayerStats:
+    """Statistics of a layer that is not a container."""
 
     name: str
     layer: Layer
-    learns: bool  # whether steps change parameters of it
-    reads_data: bool = False  # whether it is a first one with weights: nothing in front of it has parameters
-    input: Spread | None = None  # of one that reads data
-    off: NDArray[np.bool_] | None = None  # of each unit (channel, feature): whether it was flat for every example
-    flat: int = 0  # of `values` numbers, those at which its function is flat
+    learns: bool  # whether steps change its parameters
+    reads_data: bool = False  # whether it has weights, and no layer before it has parameters
+    input: Spread | None = None  # if it reads data
+    off: NDArray[np.bool_] | None = None  # by unit (channel, feature): whether it was flat for all examples
+    flat: int = 0  # the number of `values` at which its function is flat
     values: int = 0
     gradient: float | None = None  # root mean square, over the examples, of the norm of its output's gradient
-    update: float | None = None  # norm of the change of its weights in a step, divided by theirs
+    update: float | None = None  # norm of the change of its weights in a step, divided by that of the weights
 
     @property
     def weights(self) -> list[Array]:
-        """Its parameters of two axes and more: what is neither a bias nor the gain of a norm."""
+        """Its parameters with at least two axes: neither biases nor the scales of norms."""
         return [param.value for param in self.layer.params.values() if param.value.ndim > 1]
 
-    def look(self, x: Array) -> None:
-        """Notes what goes into it."""
+    def add_input(self, x: Array) -> None:
+        """Adds an input of the layer."""
         if self.reads_data:
             self.input = self.input or Spread()
             self.input.add(x)
@@ -92,50 +92,50 @@ class Seen:
 
 
 @dataclass
-class Call:
-    """What every layer is told of a batch."""
+class BatchArgs:
+    """What every layer is given with a batch."""
 
     num_threads: int | None
     seed: int
     step: int
-    numbers: Index
+    example_ids: Index
 
 
-class Leaf:
-    """A layer as a stage of its own that is looked at."""
+class InstrumentedLayer:
+    """A layer as a segment of its own, with statistics."""
 
-    def __init__(self, stage: Segment, seen: Seen) -> None:
-        self.stage, self.seen, self.trains = stage, seen, stage.trains
+    def __init__(self, segment: Segment, stats: LayerStats) -> None:
+        self.segment, self.stats, self.trains = segment, stats, segment.trains
 
-    def forward(self, x: Array, call: Call) -> tuple[Array, Any]:
-        """The outputs, and what backward needs."""
-        self.seen.look(x)
-        return self.stage.forward(x, call.num_threads, call.seed, call.step, call.numbers, 0)
+    def forward(self, x: Array, args: BatchArgs) -> tuple[Array, Any]:
+        """Returns the outputs, and the context of backward."""
+        self.stats.add_input(x)
+        return self.segment.forward(x, args.num_threads, args.seed, args.step, args.example_ids, 0)
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
-        """The gradient of the input, if it is wanted."""
+        """Returns the gradient of the input, or None without want_dx."""
         rows = dy.reshape(len(dy), -1).astype(np.float64)
-        self.seen.gradient = math.sqrt((rows**2).sum() / len(rows))
-        return self.stage.backward(kept, dy, want_dx)
+        self.stats.gradient = math.sqrt((rows**2).sum() / len(rows))
+        return self.segment.backward(kept, dy, want_dx)
 
 
-class Chain:
-    """Layers one behind the other."""
+class InstrumentedSeries:
+    """Layers in order."""
 
-    def __init__(self, parts: Sequence[Leaf | Fork]) -> None:
+    def __init__(self, parts: Sequence[InstrumentedLayer | InstrumentedBranches]) -> None:
         self.parts = parts
         self.trains: bool = any(part.trains for part in parts)
 
-    def forward(self, x: Array, call: Call) -> tuple[Array, Any]:
-        """As Leaf.forward."""
+    def forward(self, x: Array, args: BatchArgs) -> tuple[Array, Any]:
+        """See InstrumentedLayer."""
         tape = []
         for part in self.parts:
-            x, kept = part.forward(x, call)
+            x, kept = part.forward(x, args)
             tape.append(kept)
         return x, tape
 
     def backward(self, tape: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As Leaf.backward: no gradient goes where nobody uses it, and layers in NumPy need not give one there."""
+        """See InstrumentedLayer. No gradient is computed where it is not needed: layers in NumPy need not return it."""
         dx: Array | None = dy
         for i in reversed(range(len(self.parts))):
             wanted = want_dx or any(part.trains for part in self.parts[:i])
@@ -145,50 +145,52 @@ class Chain:
         return dx
 
 
-class Fork:
-    """A container: chains that part and meet."""
+class InstrumentedBranches:
+    """A container: branches from its input that are joined."""
 
-    def __init__(self, container: Container, ways: list[Chain]) -> None:
-        self.container, self.ways, self.trains = container, ways, any(way.trains for way in ways)
+    def __init__(self, container: Container, branches: list[InstrumentedSeries]) -> None:
+        self.container, self.branches = container, branches
+        self.trains = any(branch.trains for branch in branches)
         ends = [way[-1].out_shape if way else container.in_shape for way in container.named_branches().values()]
         self.cuts = np.cumsum([shape[0] for shape in ends])[:-1]
 
-    def forward(self, x: Array, call: Call) -> tuple[Array, Any]:
-        """As Leaf.forward."""
-        found = [way.forward(x, call) for way in self.ways]
-        return join_outputs(self.container.join, [y for y, _ in found]), [tape for _, tape in found]
+    def forward(self, x: Array, args: BatchArgs) -> tuple[Array, Any]:
+        """See InstrumentedLayer."""
+        results = [branch.forward(x, args) for branch in self.branches]
+        return join_outputs(self.container.join, [y for y, _ in results]), [tape for _, tape in results]
 
     def backward(self, tape: Any, dy: Array, want_dx: bool) -> Array | None:
-        """As Leaf.backward; the gradients of the branches are added up."""
+        """See InstrumentedLayer. The gradients of the branches are added."""
         concat = self.container.join == CONCAT
-        shares = np.split(dy, self.cuts, axis=1) if concat else [dy] * len(self.ways)
-        found = [way.backward(kept, share, want_dx) for way, kept, share in zip(self.ways, tape, shares, strict=True)]
-        return join_outputs(ADD, [dx for dx in found if dx is not None]) if want_dx else None
+        shares = np.split(dy, self.cuts, axis=1) if concat else [dy] * len(self.branches)
+        parts = zip(self.branches, tape, shares, strict=True)
+        gradients = [branch.backward(context, share, want_dx) for branch, context, share in parts]
+        return join_outputs(ADD, [dx for dx in gradients if dx is not None]) if want_dx else None
 
 
-def watched(network: Network) -> tuple[Chain, list[Seen]]:
-    """The layers of a network as a chain, and what will be seen of those that are no containers, in order."""
-    seen: list[Seen] = []
-    return _chain(network, network.layers, network.names, True, seen)[0], seen
+def instrumented(network: Network) -> tuple[InstrumentedSeries, list[LayerStats]]:
+    """Returns the layers of a network with statistics, and these: of all layers that are not containers, in order."""
+    seen: list[LayerStats] = []
+    return _instrumented(network, network.layers, network.names, True, seen)[0], seen
 
 
-def _chain(
-    network: Network, layers: Sequence[Layer], names: Sequence[str], data: bool, found: list[Seen]
-) -> tuple[Chain, bool]:
-    """Layers as a chain, and whether what comes out of them is still data; `data`: whether that goes in."""
-    parts: list[Leaf | Fork] = []
+def _instrumented(
+    network: Network, layers: Sequence[Layer], names: Sequence[str], data: bool, found: list[LayerStats]
+) -> tuple[InstrumentedSeries, bool]:
+    """Returns layers with statistics, and whether their output is still data; `data`: whether their input is."""
+    parts: list[InstrumentedLayer | InstrumentedBranches] = []
     for layer, name in zip(layers, names, strict=True):
         if isinstance(layer, Container):
             ways = [
-                _chain(network, way, [f"{name}: {place}" for place in layer.child_names(branch)], data, found)
+                _instrumented(network, way, [f"{name}: {place}" for place in layer.child_names(branch)], data, found)
                 for branch, way in layer.named_branches().items()
             ]
-            parts.append(Fork(layer, [way for way, _ in ways]))
+            parts.append(InstrumentedBranches(layer, [way for way, _ in ways]))
             data = all(still for _, still in ways)
             continue
-        seen = Seen(name, layer, trains([layer], network.trained))
+        seen = LayerStats(name, layer, trains([layer], network.trained))
         seen.reads_data = data and bool(seen.weights)
         data = data and not layer.params and not layer.buffers
         found.append(seen)
-        parts.append(Leaf(segment_of(layer, name, network.parameters, network.trained), seen))
-    return Chain(parts), data
+        parts.append(InstrumentedLayer(segment_of(layer, name, network.parameters, network.trained), seen))
+    return InstrumentedSeries(parts), data

@@ -1,4 +1,4 @@
-"""A training step on copies: what each layer makes of some examples, what gradient it gets, how far its weights go."""
+"""Probe: a training step on copies, with the inputs, gradients and updates of each layer."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example_steps import clip_factors
 from minidl.training.report.baseline import Baseline, baseline_of
-from minidl.training.report.instrument import Call, watched
+from minidl.training.report.instrument import BatchArgs, instrumented
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 from minidl_c.optimizers.clip import clip
 
-LEAST_BATCH = 32  # examples: of fewer, one step's gradient says little of the others
-MOST_BATCH = 64
-MOST_BYTES = 2**28  # of all that the layers hand on in one batch
+MIN_BATCH = 32  # examples: of fewer, the gradient of one step says little of others
+MAX_BATCH = 64
+MAX_BYTES = 2**28  # of the outputs of all layers for one batch
 
 
 class Probe:
-    """Copies of a learner's layers, loss and optimizer, and a training step of them that the learner knows nothing of.
+    """Copies of a trainer's layers, loss and optimizer, and a training step of them; the trainer does not change.
 
-    size: the examples of its steps; batches: which examples it had in one, if that is known. Raises what a user's
+    size: the number of examples of its steps. batches: the batch of each example, if it is known. Raises what a user's
     layer, loss or optimizer raises, and TypeError for one that cannot be copied.
     """
 
-    def __init__(self, learner: BaseTrainer, data: LabeledData, size: int, batches: Index | None) -> None:
-        network = learner.model.network
+    def __init__(self, trainer: BaseTrainer, data: LabeledData, size: int, batches: Index | None) -> None:
+        network = trainer.model.network
         assert network is not None
-        learner.check_batch(len(data.active_rows))
-        update, optimizer, loss = learner.steps().update, learner.optimizer, learner.loss
+        trainer.check_batch(len(data.active_rows))
+        update, optimizer, loss = trainer.steps().update, trainer.optimizer, trainer.loss
         methods = [one for one in (loss, getattr(optimizer, "lr", None)) if inspect.ismethod(one)]  # of anything
         try:
             layers, self.optimizer, self.loss = copy_layers(network.layers, optimizer, loss, shared=methods)
         except Exception as error:
             raise TypeError(f"report: expected layers, loss and optimizer that can be copied: {error}") from error
-        self.learner, self.data, self.batches = learner, data, batches
+        self.trainer, self.data, self.batches = trainer, data, batches
         self.network = Network(layers, network.names, FlatParameters(layers, network.dtype))
         self.update = None
         if update is not None:
@@ -55,47 +55,47 @@ class Probe:
             self.update.steps = update.steps
             for name, array in self.update.state.items():
                 array[...] = update.state[name]
-        self.chain, self.seen = watched(self.network)
+        self.series, self.seen = instrumented(self.network)
         self.rate, self.largest_rate = self._rates()
         self.losses: NDArray[np.float64] = np.empty(len(data.active_rows))
-        self.scores = np.empty((len(data.active_rows), *learner.model.output_shape), network.dtype)
+        self.scores = np.empty((len(data.active_rows), *trainer.model.output_shape), network.dtype)
         self.finite = True  # the gradients of the step
-        with np.errstate(all="ignore"):  # what is not finite is told
+        with np.errstate(all="ignore"):  # values that are not finite are reported
             self.inferred = self._inferred()
             self._run(size)
             self.baseline = self._baseline()
 
-    # ---- what came of it
+    # ---- results
 
     @property
     def count(self) -> int:
-        """The examples that were looked at."""
+        """The number of examples."""
         return len(self.losses)
 
     @property
     def mean_loss(self) -> float:
-        """Their loss, as training has it."""
+        """The loss of the examples, as in training."""
         return self.data.mean(self.losses, self.data.active_rows)
 
     @property
     def learned(self) -> float:
-        """How far their loss is from guessing, 0, to right answers, 1; NaN: nobody knows."""
+        """Where their loss lies from guessing, 0, to right answers, 1; NaN if it is unknown."""
         return math.nan if self.baseline is None else self.baseline.learned(self.mean_loss)
 
     @property
     def targets(self) -> Array:
-        """Their targets."""
+        """The targets of the examples."""
         return self.data.targets[self.data.active_rows]
 
     @property
     def weights(self) -> NDArray[np.float64]:
-        """Their weights."""
+        """The weights of the examples."""
         used = self.data.active_rows
         return np.ones(len(used)) if self.data.weights is None else self.data.weights[used]
 
     @property
     def labels(self) -> Index | None:
-        """Their classes; None: the targets are something else."""
+        """The classes of the examples; None if the targets are not classes."""
         targets = np.asarray(self.targets)
         flat = targets.reshape(len(targets), -1)
         if flat.shape[1] != 1 or targets.dtype.kind not in "iubf":
@@ -105,61 +105,65 @@ class Probe:
         inside = flat.min() >= 0 and flat.max() < classes
         return flat[:, 0].astype(np.int64) if whole and inside else None
 
-    # ---- how it comes
+    # ---- the step
 
     def _rates(self) -> tuple[float, float]:
-        """The learning rate of the last step, and the largest one that there has been: schedules end at 0."""
-        step = max(self.learner.step - 1, 0)
+        """Returns the learning rate of the last step, and the largest one so far: schedules end at 0."""
+        step = max(self.trainer.step - 1, 0)
         now = rate_at(self.optimizer, step)
-        before = [rate for rate in self.learner.history.get("lr", []) if math.isfinite(rate)]
+        before = [rate for rate in self.trainer.history.get("lr", []) if math.isfinite(rate)]
         if callable(self.optimizer.lr):
             before += [rate_at(self.optimizer, int(k)) for k in np.linspace(0, step, 50)]
         return now, max([now, *before])
 
     def _inferred(self) -> float:
-        """The loss of the examples in inference, as a validation has it: without dropout, with running statistics."""
+        """Returns the loss in inference, as in a validation: without dropout, with running statistics."""
         x = self.data.examples.gather_copy(self.data.active_rows).reshape(-1, *self.network.layers[0].in_shape)
-        parts = np.array_split(x, -(-len(x) // MOST_BATCH))
-        scores = np.concatenate([self.network.predict(part, self.learner.num_threads) for part in parts])
+        parts = np.array_split(x, -(-len(x) // MAX_BATCH))
+        scores = np.concatenate([self.network.predict(part, self.trainer.num_threads) for part in parts])
         return self.data.mean(checked_loss(self.loss, scores, self.targets)[0], self.data.active_rows)
 
     def _run(self, size: int) -> None:
-        """Looks at all examples, batch by batch; the last batch then makes a step."""
+        """Runs all examples, batch by batch; the last batch then makes a step."""
         leaves = [seen.layer for seen in self.seen]
         numbers = sum(math.prod(leaf.in_shape) + 2 * math.prod(leaf.out_shape) for leaf in leaves)
-        fitting = MOST_BYTES // (max(numbers, 1) * np.dtype(self.network.dtype).itemsize)
-        size = max(2, min(max(size, LEAST_BATCH), MOST_BATCH, fitting))
+        fitting = MAX_BYTES // (max(numbers, 1) * np.dtype(self.network.dtype).itemsize)
+        size = max(2, min(max(size, MIN_BATCH), MAX_BATCH, fitting))
         *others, last = np.array_split(np.arange(self.count), max(1, self.count // size))
         for places in others:
             self._batch(places)
         self._step(last, self._clipped(last), *self._batch(last))
 
     def _batch(self, places: Index) -> tuple[Any, Array]:
-        """Forward and loss of a batch: what backward needs, and the gradient of the scores."""
-        rows, learner = self.data.active_rows[places], self.learner
+        """Runs forward and loss of a batch; returns the tape, and the gradient of the scores."""
+        rows, trainer = self.data.active_rows[places], self.trainer
         x = self.data.examples.gather_copy(rows).reshape(len(rows), *self.network.layers[0].in_shape)
-        self.scores[places], tape = self.chain.forward(x, Call(learner.num_threads, learner.seed, learner.step, rows))
+        self.scores[places], tape = self.series.forward(
+            x, BatchArgs(trainer.num_threads, trainer.seed, trainer.step, rows)
+        )
         self.losses[places], dscores = checked_loss(self.loss, self.scores[places], self.data.targets[rows])
         return tape, dscores
 
     def _clipped(self, places: Index) -> Array:
-        """The weights of a batch, times what clips its examples one by one."""
-        learner, weights = self.learner, self.weights[places]
-        if learner.per_example_clip_norm is None:
+        """Returns the weights of a batch, times the factors of per_example_clip_norm."""
+        trainer, weights = self.trainer, self.weights[places]
+        if trainer.per_example_clip_norm is None:
             return weights
-        batch = learner.batches(self.data, self.data.active_rows[places], len(places))
-        most, seed = learner.per_example_clip_norm, learner.seed
-        return weights * clip_factors(self.network, self.loss, batch, most, seed, learner.num_threads)
+        batch = trainer.batches(self.data, self.data.active_rows[places], len(places))
+        most, seed = trainer.per_example_clip_norm, trainer.seed
+        return weights * clip_factors(self.network, self.loss, batch, most, seed, trainer.num_threads)
 
     def _step(self, places: Index, weights: Array, tape: Any, dscores: Array) -> None:
-        """A step of the optimizer as the learner makes them, but at the largest rate that there has been."""
-        self.chain.backward(tape, dscores * weights.astype(dscores.dtype).reshape(-1, *[1] * (dscores.ndim - 1)), False)
+        """Makes a step of the optimizer as the trainer does, but at the largest rate so far."""
+        self.series.backward(
+            tape, dscores * weights.astype(dscores.dtype).reshape(-1, *[1] * (dscores.ndim - 1)), False
+        )
         grads = self.network.parameters.grads
         np.divide(grads, grads.dtype.type(self.weights[places].sum()), out=grads)
         self.finite = bool(np.isfinite(grads).all())
         if not self.finite:
             return
-        limits = {"clip_norm": self.learner.clip_norm, "clip_value": self.learner.clip_value}
+        limits = {"clip_norm": self.trainer.clip_norm, "clip_value": self.trainer.clip_value}
         if given := {name: limit for name, limit in limits.items() if limit is not None}:
             clip(grads, **given)
         before = [[weight.copy() for weight in seen.weights] for seen in self.seen]
@@ -172,7 +176,7 @@ class Probe:
     def _apply(self) -> None:
         network, parameters = self.network, self.network.parameters
         if self.update is not None:
-            skipped = dict(zip(map(id, network.leaves), self.learner.skipped_steps, strict=True))
+            skipped = dict(zip(map(id, network.leaves), self.trainer.skipped_steps, strict=True))
             trained = {key: replace(how, skipped_steps=skipped.get(key, 0)) for key, how in network.trained.items()}
             ranges = network.ranges(trained)
             self.update.apply(parameters.values, parameters.grads, self.largest_rate, None, ranges)
@@ -181,10 +185,10 @@ class Probe:
             self.optimizer.step(network.trained_params(params), self.largest_rate)
 
     def _baseline(self) -> Baseline | None:
-        ours = baseline_of(self.loss, self.targets, self.weights, self.learner.model.output_shape)
+        ours = baseline_of(self.loss, self.targets, self.weights, self.trainer.model.output_shape)
         if ours is not None or hasattr(self.loss, "op"):
             return ours
-        constant = np.broadcast_to(self.scores.mean(axis=0), self.scores.shape)  # of a loss that nobody knows
+        constant = np.broadcast_to(self.scores.mean(axis=0), self.scores.shape)  # of a loss that is not minidl's
         guess = float(np.average(checked_loss(self.loss, constant.copy(), self.targets)[0], weights=self.weights))
         return Baseline(guess, 0.0) if guess > 0 else None
 

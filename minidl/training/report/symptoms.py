@@ -11,7 +11,7 @@ from minidl.engine import channel_order, layer_list
 from minidl.layers import Sigmoid, Tanh
 from minidl.training.report import thresholds
 from minidl.training.report.findings import Finding
-from minidl.training.report.instrument import Seen
+from minidl.training.report.instrument import LayerStats
 from minidl.training.report.probe import Probe
 
 
@@ -115,7 +115,7 @@ def inputs(probe: Probe) -> Iterator[Finding]:
 
 def channels_last(probe: Probe) -> Iterator[Finding]:
     """Images whose channels are taken for their width."""
-    model = probe.learner.model
+    model = probe.trainer.model
     name = (
         channel_order.first_look(layer_list.named_layers(model.layers))
         if channel_order.last(model.input_shape)
@@ -161,7 +161,7 @@ def one_class(probe: Probe) -> Iterator[Finding]:
         yield Finding("imbalanced labels", "", share, f"{told} {advice}")
 
 
-def _has_ends(seen: Seen) -> bool:
+def _has_ends(seen: LayerStats) -> bool:
     return isinstance(seen.layer, (Sigmoid, Tanh))
 
 

@@ -29,7 +29,7 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
     broken = probe.learned < -1 or any(  # much worse than any beginning
         seen.off is not None and seen.off.mean() > thresholds.DEAD_UNITS for seen in probe.seen
     )
-    advice = f"begin anew with a smaller lr than {probe.largest_rate:.3g}"
+    advice = f"start again with a smaller lr than {probe.largest_rate:.3g}"
     if not broken:
         advice = f"try another lr (now {probe.rate:.3g}), a larger one first"
     advice += ", and see that X and y belong together"
@@ -55,7 +55,7 @@ def diverging_loss(probe: Probe) -> Iterator[Finding]:
     best, last = int(losses.argmin()), len(losses) - 1
     if (rise := float(losses[last] - losses[best])) > thresholds.JUMP * probe.baseline.span:
         told = f"the training loss rose from {losses[best]:.3g} in epoch {best} to {losses[last]:.3g} in epoch {last}"
-        advice = f"begin anew with a smaller lr than {probe.rate:.3g}, or with clip_norm=1.0"
+        advice = f"start again with a smaller lr than {probe.rate:.3g}, or with clip_norm=1.0"
         yield Finding("diverging loss", "", rise, f"{told}, expected a loss that falls: {advice}")
 
 

@@ -20,7 +20,7 @@ def not_finite(probe: Probe) -> Iterator[Finding]:
     bad = int((~np.isfinite(probe.losses)).sum())
     if bad or not probe.finite:
         what = f"the losses of {bad} of {probe.count} examples are" if bad else "the gradient of a step is"
-        advice = f"begin anew, or from an earlier checkpoint, with a smaller lr than {probe.rate:.3g}"
+        advice = f"start again, or from an earlier checkpoint, with a smaller lr than {probe.rate:.3g}"
         told = f"{what} NaN or infinite, expected finite numbers: {advice}, and see that X has no huge numbers"
         yield Finding("not finite", "", float(bad), told)
 
@@ -33,7 +33,7 @@ def dead_units(probe: Probe) -> Iterator[Finding]:
         share, count = float(seen.off.mean()), int(seen.off.sum())
         if share > thresholds.DEAD_UNITS:
             told = f"{count} of {seen.off.size} units ({share:.0%}) are off for all {probe.count} examples looked at"
-            advice = f"begin anew with a smaller lr than {probe.largest_rate:.3g}, put a BatchNorm in front, or take "
+            advice = f"start again with a smaller lr than {probe.largest_rate:.3g}, put a BatchNorm in front, or take "
             told += f", expected at most {thresholds.DEAD_UNITS:.0%}: they learn nothing any more; {advice}LeakyReLU"
             yield Finding("dead units", seen.name, share, told)
 

@@ -255,7 +255,7 @@ class Thaw:
 @pytest.mark.parametrize("optimizer", [SGD(0.05, momentum=0.9), Adam(0.01)])
 @pytest.mark.parametrize("stop", [1, 4, 5, 8])
 def test_a_resume_knows_what_was_thawed(optimizer, stop, tmp_path):
-    """With the program's own model, which begins frozen each time: the README's way."""
+    """With the program's own model, which begins frozen each time: the way of docs/saving.md."""
 
     def begin():
         model = net()

@@ -1,4 +1,4 @@
-"""DESIGN's table of semantics, line by line, on whole models. Expected values are NumPy's."""
+"""The table of docs/semantics.md, line by line, on whole models. Expected values are NumPy's."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What PyTorch's exporters write: README's word on weights in a second file, on training on, and on shared modules."""
+"""What PyTorch's exporters write: docs/onnx.md on weights in a second file, on training on, and on shared modules."""
 
 import warnings
 

@@ -28,11 +28,11 @@ def test_ranks_change_no_bit(ranks):
 
 
 @pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of its own")
-def test_readme_prints_what_it_says(tmp_path):
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    program = re.search(r"^```python\n(# train\.py\n.*?)^```$", readme, re.M | re.S)[1]
+def test_docs_print_what_they_say(tmp_path):
+    page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
+    program = re.search(r"^```python\n(# train\.py\n.*?)^```$", page, re.M | re.S)[1]
     (tmp_path / "train.py").write_text(program, encoding="utf-8")
-    said = re.findall(r"^    (\d \d\.\d{4} \w{16})$", readme, re.M)
+    said = re.findall(r"^    (\d \d\.\d{4} \w{16})$", page, re.M)
     assert [line[0] for line in said] == ["1", "2", "3"]
     for line in said:
         code, out, err = run(int(line[0]), tmp_path / "train.py", cwd=tmp_path)

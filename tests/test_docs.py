@@ -1,0 +1,310 @@
+"""README.md and docs/ are true: their Python runs and prints what they say; what they quote, name and link exists.
+
+Each page of docs/ and each chapter of README.md is one program, which runs in a folder of its own. A block whose first
+line is `# name.ext` is a file of that name. A comment after a print is what it prints, a text block what the Python
+before it prints by itself. A page is found by its place: a new one is run without a change here.
+"""
+
+import ast
+import inspect
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from functools import reduce
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import minidl_c
+from minidl.callbacks import Checkpoint
+
+ROOT = Path(__file__).parents[1]
+PAGES = {
+    path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
+    for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+}
+LINKING = [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "examples/custom_kernel/README.md"]
+RUN_ELSEWHERE = {  # page: the tests that run it
+    "docs/errors.md": "tests/test_errors.py",
+    "docs/how-a-batch-is-backpropagated.md": "tests/test_max_pool_batch.py",
+}
+SCRIPTS = {  # file: the test that runs it
+    "weights.py": ("tests/test_docs.py", "test_weights_have_the_hash_that_is_promised"),
+    "train.py": ("tests/mpi/test_same_bits.py", "test_docs_print_what_they_say"),
+}
+
+FENCE = re.compile(r"^ *(?:```|~~~).*$", re.M)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.M | re.S)
+FILE = re.compile(r"# (\w+\.\w+)\n")
+PRINTED = re.compile(r"^\s*print\(.*\) +# (.*)$", re.M)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.M)
+NAMED = re.compile(r"(?<![\w./-])((?:minidl|minidl_c|examples|benchmarks|tests)/[\w./]*\w)")
+
+needs_fma = pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of its own")
+
+
+# ---- what runs
+
+
+def programs():
+    """Name of a program -> its blocks, as pairs of language and text."""
+    found = {}
+    for page, text in PAGES.items():
+        chapters = re.split(r"^## ", text, flags=re.M) if page == "README.md" else [text]
+        for chapter in chapters:
+            title = f"{page}: {chapter.partition(chr(10))[0]}" if len(chapters) > 1 else page
+            if blocks := BLOCK.findall(chapter):
+                found[title] = blocks
+    return found
+
+
+PROGRAMS = programs()
+
+
+def files_of(program):
+    """Name -> text of the files that a program's blocks are."""
+    return {name[1]: text for _, text in PROGRAMS[program] if (name := FILE.match(text))}
+
+
+def statements_of(program):
+    return "".join(text for language, text in PROGRAMS[program] if language == "python" and not FILE.match(text))
+
+
+def python(*args, cwd):
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *args],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def write_files(program, folder):
+    for name, text in files_of(program).items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def run_program(program, folder):
+    """Runs a program and compares what it prints."""
+    expected = []
+    for language, text in PROGRAMS[program]:
+        if language == "python" and not FILE.match(text):
+            expected += PRINTED.findall(text)
+        elif language == "text":
+            expected += text.splitlines()
+    write_files(program, folder)
+    if (folder / "setup.py").exists():
+        python("setup.py", "--quiet", "build_ext", "--inplace", cwd=folder)
+    (folder / "program.py").write_text(statements_of(program), encoding="utf-8")
+    printed = [line for line in python("program.py", cwd=folder).splitlines() if not line.startswith("epoch ")]
+    assert printed == expected
+
+
+def runs(program):
+    """A program as a parameter; one about ONNX or dask is for where that is installed."""
+    statements = statements_of(program)
+    marks = [pytest.mark.oracle("onnx")] if "minidl.onnx" in statements else []
+    if "from distributed import" in statements:
+        marks.append(pytest.mark.skipif(find_spec("distributed") is None, reason="dask is missing"))
+    if "load_mnist" in statements:
+        marks.append(needs_fma)  # it prints an accuracy
+    if "setup.py" in files_of(program):
+        marks.append(pytest.mark.slow)
+    return pytest.param(program, marks=marks)
+
+
+@pytest.mark.parametrize("program", [runs(p) for p in PROGRAMS if p not in RUN_ELSEWHERE and statements_of(p)])
+def test_program(program, tmp_path, request):
+    if "load_mnist" in statements_of(program):
+        request.getfixturevalue("mnist")
+    run_program(program, tmp_path)
+
+
+def test_every_block_is_run():
+    """By this module, or by a test that names the page or the file."""
+    assert len(PROGRAMS) >= 20
+    for page, text in PAGES.items():
+        assert len(FENCE.findall(text)) == 2 * len(BLOCK.findall(text)), f"{page}: a block without a language"
+    for program, blocks in PROGRAMS.items():
+        languages, statements = {language for language, _ in blocks}, statements_of(program)
+        assert languages <= {"python", "cython", "text", "c"}, f"{program}: in what language is that?"
+        assert all(FILE.match(text) for language, text in blocks if language == "cython"), program
+        if program in RUN_ELSEWHERE:
+            assert Path(program).name in (ROOT / RUN_ELSEWHERE[program]).read_text(encoding="utf-8")
+            continue
+        assert statements or "text" not in languages, f"{program}: what prints that?"
+        for name in files_of(program):
+            imported = re.search(rf"^(?:import|from) {Path(name).stem}\b", statements, re.M)
+            assert name == "setup.py" or name in SCRIPTS or imported, f"{program}: what runs {name}?"
+    for name, (module, test) in SCRIPTS.items():
+        body = (ROOT / module).read_text(encoding="utf-8").partition(f"def {test}(")[2].partition("\n\n\n")[0]
+        assert f'"{name}"' in body, f"{name}: what runs it?"
+        assert sum(name in files_of(program) for program in PROGRAMS) == 1
+
+
+@needs_fma
+def test_weights_have_the_hash_that_is_promised(tmp_path):
+    write_files("docs/promises.md", tmp_path)
+    hashes = {python("weights.py", str(threads), cwd=tmp_path).strip() for threads in (1, 2, 3, 8)}
+    assert len(hashes) == 1
+    promised = re.search(r"python weights\.py .*# (\w+)", PAGES["docs/promises.md"])[1]
+    assert hashes == {promised}
+
+
+# ---- what is quoted
+
+QUOTED = [text.strip() for text in PAGES.values() for language, text in BLOCK.findall(text) if language == "c"]
+
+
+@pytest.mark.parametrize("line", QUOTED)
+def test_quoted_line_is_in_the_code(line):
+    assert sum(path.read_text(encoding="utf-8").count(line) for path in ROOT.glob("minidl_c/**/*.h")) == 1
+
+
+@pytest.mark.parametrize("name", ["silu.pyx", "setup.py"])
+def test_the_kernel_shown_is_that_of_the_example(name):
+    shown = files_of("docs/custom-kernels.md")[name].partition("\n")[2]
+    assert shown == (ROOT / "examples" / "custom_kernel" / name).read_text(encoding="utf-8")
+
+
+def test_speeds_in_the_readme_are_those_of_the_page():
+    """For each net, in the order of the batch sizes."""
+
+    def speeds(rows, column):
+        found, net = {}, None
+        for row in rows:
+            cells = [cell.strip() for cell in row.strip("|").split("|")]
+            net = re.match(r"[\w-]+", cells[0])[0] if cells[0] else net
+            found.setdefault(net, []).extend(cell for cell in cells[column] if re.match(r"[\d.]+x", cell))
+        return found
+
+    rows = {page: re.findall(r"^\|.*[\d.]+x.*\|$", PAGES[page], re.M) for page in ("README.md", "docs/speed.md")}
+    shown = speeds(rows["README.md"], slice(1, None))
+    assert len(shown) == 5 and shown == speeds(rows["docs/speed.md"], slice(4, 5))
+
+
+# ---- tables of classes and their arguments
+
+
+def calls_in(page):
+    """The calls in the first column of tables about a module of minidl, as pairs of that module and the call."""
+    module = None
+    for line in PAGES[page].splitlines():
+        if about := re.match(r"\| `(minidl\.\w+)`", line):
+            module = about[1]
+        elif not line.startswith("|"):
+            module = None
+        elif module:
+            yield from ((module, call) for call in re.findall(r"`([A-Z][\w.]*\(.*?\))`", line.split(" | ")[0]))
+
+
+TABLES = ["docs/layers.md", "docs/losses.md", "docs/optimizers.md", "docs/training.md"]
+CALLS = [pair for page in TABLES for pair in calls_in(page)]
+
+
+@pytest.mark.parametrize(("module", "call"), CALLS, ids=[call for _, call in CALLS])
+def test_arguments_and_defaults_in_tables(module, call):
+    tree = ast.parse(call, mode="eval").body
+    name = ast.unparse(tree.func)
+    found = reduce(getattr, name.split("."), import_module(module))
+    parameters = {p: d.default for p, d in inspect.signature(found).parameters.items()}
+    named = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
+    assert {k: parameters.get(k, "missing") for k in named} == named
+    if "..." not in call:
+        positional = [ast.unparse(a).lstrip("*") for a in tree.args]
+        rest = list(parameters)[len(positional) + len(named) :]
+        assert list(parameters)[: len(positional) + len(named)] == [*positional, *named]
+        assert set(rest) <= {"use_bias", "kernel_initializer", "bias_initializer"}  # said below the table of layers
+
+
+BASES = {"Layer", "Loss", "NativeLoss", "NativeOptimizer", "Optimizer", "Schedule"}  # to derive from
+
+
+@pytest.mark.parametrize("module", sorted({module for module, _ in CALLS}))
+def test_every_public_class_is_in_a_table(module):
+    classes = inspect.getmembers(import_module(module), inspect.isclass)
+    public = {name for name, it in classes if it.__module__.startswith("minidl.") and name[0] != "_"}
+    assert public - BASES == {re.match(r"\w+", call)[0] for at, call in CALLS if at == module}
+
+
+def test_arguments_of_checkpoint():
+    table = PAGES["docs/saving.md"].partition("| argument of `Checkpoint`")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (\w*) ?\|", table, re.M)
+    parameters = inspect.signature(Checkpoint).parameters.values()
+    assert rows == [(p.name, "" if p.default is p.empty else str(p.default)) for p in parameters]
+
+
+# ---- what is named and linked
+
+
+def test_every_target_of_make_exists():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = {target for text in PAGES.values() for target in re.findall(r"(?:`|^    )make\s+(\w[\w-]*)", text, re.M)}
+    assert {"mnist", "test", "bench", "oracles"} <= named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.M), target
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_it_names_exists(page):
+    for path in NAMED.findall(BLOCK.sub("", PAGES[page])):
+        assert (ROOT / path).exists(), path
+
+
+def test_every_extra_can_be_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    named = {extra for text in PAGES.values() for extra in re.findall(r'"(?:minidl|\.)\[(\w+)\]"', text)}
+    assert named == project["optional-dependencies"].keys() - {"test"}
+
+
+def anchors(text):
+    """What a heading is called in a link, as GitHub and the generators of sites do it."""
+    headings = [re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", title) for title in HEADING.findall(BLOCK.sub("", text))]
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+@pytest.mark.parametrize("page", LINKING)
+def test_every_link_leads_somewhere(page):
+    path = ROOT / page
+    for link in LINK.findall(BLOCK.sub("", path.read_text(encoding="utf-8"))):
+        if re.match(r"https?://|mailto:", link):
+            continue
+        place, _, anchor = link.partition("#")
+        target = (path.parent / place).resolve() if place else path
+        assert target.exists() and target.is_relative_to(ROOT), link
+        assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link
+
+
+def test_links_between_pages_of_docs_stay_there():
+    """A site is made of docs/ alone."""
+    for page in PAGES.keys() - {"README.md"}:
+        assert not [link for link in LINK.findall(PAGES[page]) if link.startswith("..")], page
+
+
+# ---- the door and the index
+
+
+def test_readme_is_short():
+    assert PAGES["README.md"].count("\n") <= 200
+
+
+def test_index_has_every_page():
+    linked = [link for link in LINK.findall(PAGES["docs/README.md"]) if "#" not in link]
+    assert sorted(f"docs/{link}" for link in linked) == sorted(PAGES.keys() - {"README.md", "docs/README.md"})
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
+def test_a_page_begins_with_its_title_and_what_is_in_it(page):
+    title, blank, lead, *_ = PAGES[page].split("\n")
+    assert title.startswith("# ") and not blank and re.match(r"[\w`]", lead)

@@ -6,6 +6,7 @@ import re
 import pytest
 from mpi.jobs import ROOT, needs_mpi, run
 from mpi.nets import CASES
+from subsets import slow
 
 import minidl_c
 
@@ -20,7 +21,7 @@ def alone():
     return sorted(out.splitlines())
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [3, *slow([1, 2, 4])])
 def test_ranks_change_no_bit(ranks):
     code, out, err = run(ranks, "nets.py")
     assert code == 0, err
@@ -39,6 +40,7 @@ def test_readme_prints_what_it_says(tmp_path):
         assert (code, out.splitlines()) == (0, [line]), err
 
 
+@pytest.mark.slow
 def test_the_example_goes_on_with_more_ranks(tmp_path):
     example = ROOT / "examples" / "distributed_mnist.py"
     ends = set()

@@ -20,7 +20,8 @@ CASES := $(VENV)/onnx
 OLD := $(VENV)/oldest
 OPENMPI := $(VENV)/openmpi
 RESULTS := build/bench
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
+# passive: OpenMP's threads sleep while they wait, for the cores are shared by the workers
+PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
 .PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy bench-init bench-scaling clean

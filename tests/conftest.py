@@ -3,6 +3,7 @@
 The number of geometries that were compared with a reference is printed at the end of the run.
 """
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -78,10 +79,8 @@ def restless():
     sys.setswitchinterval(before)
 
 
-@pytest.fixture(scope="session")
-def user(tmp_path_factory):
-    """The modules of user_kernel/, built in a folder that has nothing to do with the package."""
-    folder = tmp_path_factory.mktemp("kernels") / "build"
+def build_user_kernels(folder):
+    """Copies user_kernel/ to a folder and builds it there; returns the folder."""
     shutil.copytree(USER_KERNELS, folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
     package = str(Path(minidl_c.__file__).parents[1])
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"]
@@ -89,6 +88,18 @@ def user(tmp_path_factory):
         command, cwd=folder, env=os.environ | {"PYTHONPATH": package}, capture_output=True, text=True
     )
     assert build.returncode == 0, build.stdout + build.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def user(tmp_path_factory):
+    """The modules of user_kernel/, built in a folder that has nothing to do with the package."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "user_kernel"
+    with open(folder.with_suffix(".lock"), "w") as lock:  # one worker builds, the others wait for it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            build_user_kernels(tmp_path_factory.mktemp("kernels") / "build").rename(folder)
     sys.path.insert(0, str(folder))
     try:
         return SimpleNamespace(**{p.stem: import_module(p.stem) for p in sorted(USER_KERNELS.glob("*.pyx"))})

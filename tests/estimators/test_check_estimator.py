@@ -42,6 +42,7 @@ def test_checks_of_scikit_learn(name, threads):
     assert int(used) == threads and int(passed) >= 55
 
 
+@pytest.mark.slow
 def test_a_wrong_estimator_fails_them():
     assert "check_classifiers_train" in " ".join(results(Wrong())[1])
 

@@ -86,6 +86,7 @@ def test_nets_have_the_multiply_adds_that_one_counts_by_hand(run):
     assert counts == expected
 
 
+@pytest.mark.slow
 def test_train_step(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--nets", "lenet", "mlp", "--batch-sizes", 5]
     shortest += ["--modes", "minidl", "scikit-learn", "--chart", tmp_path / "chart.png"]
@@ -114,6 +115,7 @@ def test_train_step_beside_pytorch(run, tmp_path):
         assert found["sides"][found["pytorch_best"]]["speed"] == 1
 
 
+@pytest.mark.slow
 def test_a_mode_that_does_not_exist_is_an_error(start):
     done = start("train_step.py", "--modes", "abacus", "--steps", 2)
     assert done.returncode != 0
@@ -132,6 +134,7 @@ def test_chart(run, tmp_path):
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_kernels(run, tmp_path):
     _, results = run("kernels.py", "--rounds", 1, "--seconds", 0.001, json_file=tmp_path / "r.json")
     assert results["peak_gflops"] > 0

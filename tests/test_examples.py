@@ -212,6 +212,7 @@ def test_shapes_differ_and_repeat():
 
 
 # ---- pictures
+@pytest.mark.slow
 def test_seeing(tmp_path):
     pytest.importorskip("matplotlib")
     said = run("seeing.py", "new/folder", home=tmp_path, epochs=3)
@@ -222,6 +223,7 @@ def test_seeing(tmp_path):
         assert path.read_bytes().startswith(b"\x89PNG") and 5e3 < path.stat().st_size < 1e5
 
 
+@pytest.mark.slow
 def test_max_pool_batch_draws_what_it_says(tmp_path):
     pytest.importorskip("matplotlib")
     assert run("max_pool_batch.py", "--plot", "routing.png", home=tmp_path).endswith("assertions passed.\n")
@@ -240,6 +242,7 @@ def test_mislabelled_on_digits(tmp_path):
     assert min(found_wrong(said)) >= 9 and len(found_wrong(said)) == 3
 
 
+@pytest.mark.slow
 def test_mislabelled_draws_what_it_finds(tmp_path):
     pytest.importorskip("matplotlib")
     said = run("mislabelled.py", "--seeds", "0", "--picture", "top.png", home=tmp_path, epochs=3)
@@ -274,6 +277,7 @@ def test_sklearn_pipeline(tmp_path):
     assert accuracy_in(run("sklearn_pipeline.py", home=tmp_path)) > 97
 
 
+@pytest.mark.slow
 def test_sklearn_grid_search(tmp_path):
     said = run("sklearn_grid_search.py", home=tmp_path)
     found = re.findall(r"^(dense_net|conv_net) +lr ([\d.]+) +accuracy ([\d.]+)%", said, re.M)
@@ -282,6 +286,7 @@ def test_sklearn_grid_search(tmp_path):
     assert f"The best: {best[0]}, lr {best[1]}" in said
 
 
+@pytest.mark.slow
 def test_sklearn_dask(tmp_path):
     pytest.importorskip("distributed")
     said = run("sklearn_dask.py", home=tmp_path)
@@ -297,6 +302,7 @@ def test_sklearn_dask_without_dask_says_so(tmp_path):
     assert done.returncode == 1 and done.stderr == 'dask is not installed: pip install "dask[distributed]"\n'
 
 
+@pytest.mark.slow
 def test_sklearn_features(tmp_path):
     said = run("sklearn_features.py", home=tmp_path)
     pairs = re.findall(r"pixels ([\d.]+)%, features ([\d.]+)%", said)

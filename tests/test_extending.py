@@ -19,8 +19,6 @@ from minidl.layers import SiLU as OurSiLU
 from minidl.optimizers import Adam
 from minidl.testing import check_layer
 
-pytestmark = pytest.mark.slow  # the build
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(minidl.__file__).parents[1])}
 RNG = np.random.default_rng(0)

@@ -12,8 +12,6 @@ from minidl.layers import Rescale
 from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 
-pytestmark = pytest.mark.slow  # the build of the op
-
 N = 150
 X = np.stack([np.zeros(N), np.arange(N), np.zeros(N)], axis=1)  # the second score of a row is its number
 Y = np.arange(N) % 3

@@ -9,8 +9,6 @@ from minidl.initializers import ones
 from minidl.layers import Block, ReLU
 from minidl.testing import check_layer
 
-pytestmark = pytest.mark.slow  # the build
-
 
 @pytest.fixture
 def faulty(user):

@@ -21,8 +21,6 @@ from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import loss_batch
 
-pytestmark = pytest.mark.slow  # the build
-
 THREADS = (1, 2, 3, 8)
 BATCHES = (5, 16, 40, 200, 300)  # 1 to 19 tiles: fewer than threads, as many, more than slots
 SHAPE, WIDE, CLASSES = (2, 4, 4), (3, 4, 4), 4

@@ -190,6 +190,7 @@ def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):
 
 
 # ---- large ones
+@pytest.mark.slow
 def test_a_deep_net_with_adam_is_saved_and_resumed(tmp_path):
     layers = [Dense(2) if i % 2 else LayerNorm() for i in range(2000)]
     trainer = Trainer(Sequential([*layers, Dense(2)], (2,)), "softmax_cross_entropy", Adam(1e-4))

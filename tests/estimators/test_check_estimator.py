@@ -28,7 +28,7 @@ def results(estimator):
     return passed, [f"{r['check_name']}: {r['exception']!r}" for r in found if r["status"] not in ("passed", "skipped")]
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["SequentialClassifier", "SequentialRegressor"])
 def test_checks_of_scikit_learn(name, threads):
     """In a process whose OpenMP has so many threads for all work, however little, and does not spin in between."""
@@ -42,6 +42,7 @@ def test_checks_of_scikit_learn(name, threads):
     assert int(used) == threads and int(passed) >= 55
 
 
+@pytest.mark.slow
 def test_a_wrong_estimator_fails_them():
     assert "check_classifiers_train" in " ".join(results(Wrong())[1])
 

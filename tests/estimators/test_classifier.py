@@ -260,7 +260,7 @@ REFUSED_ARGUMENTS = {
 
 
 @pytest.mark.parametrize(
-    "name, value", [(name, value) for name, values in REFUSED_ARGUMENTS.items() for value in values], ids=str
+    "name, value", [(name, value) for name, values in REFUSED_ARGUMENTS.items() for value in values]
 )
 def test_refused_arguments_are_named_and_refused_by_fit_alone(name, value):
     """As scikit-learn has it: the constructor takes anything."""

@@ -169,7 +169,6 @@ def test_a_first_call_without_classes_is_refused():
     [(classifier, {"early_stopping": True}, "early_stopping: expected False for partial_fit"),
      (regressor, {"early_stopping": True}, "early_stopping: expected False for partial_fit"),
      (classifier, {"class_weight": "balanced"}, "class_weight: expected weights by class for partial_fit")],
-    ids=str,
 )  # fmt: skip
 def test_what_needs_all_data_is_refused(make, options, said):
     first = {"classes": CLASSES} if make is classifier else {}

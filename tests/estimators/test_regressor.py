@@ -46,7 +46,7 @@ def test_a_column_is_flattened_with_a_warning():
     np.testing.assert_array_equal(fitted.predict(X), regressor().fit(X, Y).predict(X))
 
 
-@pytest.mark.parametrize("kind", [np.ndarray.tolist, lambda y: y.astype(object), lambda y: y.astype(">f8")], ids=str)
+@pytest.mark.parametrize("kind", [np.ndarray.tolist, lambda y: y.astype(object), lambda y: y.astype(">f8")])
 def test_targets_of_other_kinds_are_the_same_numbers(kind):
     np.testing.assert_array_equal(regressor().fit(X, kind(Y)).predict(X), regressor().fit(X, Y).predict(X))
 

@@ -1,10 +1,6 @@
-"""What the kernel tests share: guarded arrays, comparisons that name the geometry, refused calls.
-
-How many geometries were compared is printed at the end of the run.
-"""
+"""What the kernel tests share: guarded arrays, comparisons that name the geometry, refused calls."""
 
 import re
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,7 +10,6 @@ import pytest
 MARGIN = 67  # elements on both sides of an array; odd, so that no row starts on a vector's boundary
 GUARD = -12345.0
 FOREIGN = ("f8", "f4", "f2", "i8", "i4", "u2", "c8", "O")  # what one argument alone cannot be
-COMPARED = pytest.StashKey[Counter]()
 
 
 @dataclass(frozen=True)
@@ -161,17 +156,6 @@ class Check:
         self.compared[operation, np.dtype(dtype).name] += 1
 
 
-def pytest_configure(config):
-    config.stash[COMPARED] = Counter()
-
-
 @pytest.fixture(scope="session")
-def check(pytestconfig):
-    return Check(pytestconfig.stash[COMPARED])
-
-
-def pytest_terminal_summary(terminalreporter, config):
-    compared = config.stash[COMPARED]
-    if compared:
-        parts = [f"{name} {dtype} {count}" for (name, dtype), count in sorted(compared.items())]
-        terminalreporter.write_line(f"compared geometries: {sum(compared.values())} ({', '.join(parts)})")
+def check(compared):
+    return Check(compared)

@@ -4,8 +4,6 @@ import pytest
 
 from minidl_c.runtime.plan import Plan
 
-pytestmark = pytest.mark.slow  # the build
-
 
 @pytest.mark.parametrize(
     ("fields", "said"),

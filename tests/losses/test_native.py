@@ -10,8 +10,6 @@ from minidl.optimizers import SGD
 from minidl.training.steps import FusedSteps, SegmentedSteps
 from minidl_c.runtime.plan import Plan
 
-slow = pytest.mark.slow  # the build
-
 
 @pytest.fixture
 def log_cosh(user):
@@ -32,7 +30,6 @@ def formula(scores, y):
     return np.log(np.cosh(d)).sum(axis=1), np.tanh(d)
 
 
-@slow
 def test_is_its_formula(log_cosh, rng):
     for n in (0, 1, 16, 33):
         scores, y = rng.normal(size=(n, 5)), rng.normal(size=(n, 5))
@@ -40,7 +37,6 @@ def test_is_its_formula(log_cosh, rng):
             np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
 
 
-@slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [5, 37, 300])
 def test_trains_inside_the_plan(log_cosh, n, dtype, rng):
@@ -60,7 +56,6 @@ def test_trains_inside_the_plan(log_cosh, n, dtype, rng):
     assert history[-1] < history[0]
 
 
-@slow
 def test_a_checkpoint_wants_its_class(log_cosh, tmp_path, rng):
     X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
     trainer = Trainer(Sequential([Dense(1)], (4,)), log_cosh(8), SGD(0.1))
@@ -73,7 +68,6 @@ def test_a_checkpoint_wants_its_class(log_cosh, tmp_path, rng):
     assert other.train_batch(X, y) == trainer.train_batch(X, y)
 
 
-@slow
 def test_targets_are_for_losses_alone(user):
     with pytest.raises(ValueError, match=r"op 0, LogCoshOp: loss.n_target: expected .* for a loss, got 3"):
         Plan([user.logcosh.LogCoshOp((3,), is_loss=0)], [0])

@@ -12,6 +12,7 @@ import time
 import pytest
 from mpi.jobs import needs_mpi, run, start
 from mpi.lasting import EPOCHS, STEPS
+from subsets import slow, slow_after
 
 pytestmark = needs_mpi
 KILLS = int(os.environ.get("MINIDL_KILLS", "2"))
@@ -58,13 +59,17 @@ def begun(job, ranks):
 @pytest.mark.parametrize(
     "deed, told",
     [
-        ("raise before", "ZeroDivisionError: something went wrong"),
         ("raise in a callback", "ZeroDivisionError: something went wrong"),
-        ("fail in a step", "MemoryError: no room"),
-        ("raise behind", "ZeroDivisionError: something went wrong"),
         ("exit before", "rank 1 has ended"),
-        ("leave before", "rank 1 has ended"),
-        ("exit in a callback", "rank 1 of 2: SystemExit: 3"),
+        *slow(
+            [
+                ("raise before", "ZeroDivisionError: something went wrong"),
+                ("fail in a step", "MemoryError: no room"),
+                ("raise behind", "ZeroDivisionError: something went wrong"),
+                ("leave before", "rank 1 has ended"),
+                ("exit in a callback", "rank 1 of 2: SystemExit: 3"),
+            ]
+        ),
     ],
 )
 def test_a_rank_that_fails_ends_all(tmp_path, deed, told):
@@ -93,8 +98,14 @@ def test_a_sigterm_that_one_rank_ignores_ends_all(tmp_path):
     assert hashes(run(1, "lasting.py", tmp_path), 1) == uninterrupted()
 
 
-@pytest.mark.parametrize("who", ["one rank", "all ranks"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("number", "who"),
+    [
+        (signal.SIGTERM, "one rank"),
+        (signal.SIGINT, "all ranks"),
+        *slow([(signal.SIGTERM, "all ranks"), (signal.SIGINT, "one rank")]),
+    ],
+)
 def test_a_signal_ends_all_between_two_steps(tmp_path, who, number):
     job = start(2, "lasting.py", tmp_path, "", "0.01", "held")
     processes = begun(job, 2)
@@ -107,7 +118,7 @@ def test_a_signal_ends_all_between_two_steps(tmp_path, who, number):
         assert hashes(run(1, "lasting.py", tmp_path), 1) == uninterrupted()
 
 
-@pytest.mark.parametrize("seed", range(KILLS))
+@pytest.mark.parametrize("seed", slow_after(1, range(KILLS)))
 def test_a_rank_that_is_killed_ends_all(tmp_path, seed):
     """At any time up to step HELD; what was saved goes on with another number of ranks, to the same end."""
     draw = random.Random(seed)

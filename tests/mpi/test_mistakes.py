@@ -79,6 +79,7 @@ def test_rank_0_alone_tells_writes_and_watches(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["rank 0"]
 
 
+@pytest.mark.slow
 @needs_mpi
 def test_more_ranks_than_slots_is_no_mistake():
     """Six ranks, batches of one and two slots: see nets.py, "lenet with few tiles"."""

@@ -6,6 +6,7 @@ import re
 import pytest
 from mpi.jobs import ROOT, needs_mpi, run
 from mpi.nets import CASES
+from subsets import slow
 
 import minidl_c
 
@@ -20,13 +21,14 @@ def alone():
     return sorted(out.splitlines())
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [3, *slow([1, 2, 4])])
 def test_ranks_change_no_bit(ranks):
     code, out, err = run(ranks, "nets.py")
     assert code == 0, err
     assert sorted(out.splitlines()) == sorted(alone() * ranks)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of its own")
 def test_docs_print_what_they_say(tmp_path):
     page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
@@ -39,6 +41,7 @@ def test_docs_print_what_they_say(tmp_path):
         assert (code, out.splitlines()) == (0, [line]), err
 
 
+@pytest.mark.slow
 def test_the_example_goes_on_with_more_ranks(tmp_path):
     example = ROOT / "examples" / "distributed_mnist.py"
     ends = set()

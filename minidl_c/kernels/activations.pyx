@@ -26,10 +26,8 @@ cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
         TANH
         HARDSWISH
 
-    void activation_forward_f32(activation, float, const float *, float *, Py_ssize_t)
-    void activation_forward_f64(activation, double, const double *, double *, Py_ssize_t)
-    void activation_backward_f32(activation, float, const float *, const float *, float *, Py_ssize_t)
-    void activation_backward_f64(activation, double, const double *, const double *, double *, Py_ssize_t)
+    void activation_forward(activation f, double argument, const void *x, void *y, Py_ssize_t n)
+    void activation_backward(activation f, double argument, const void *dy, const void *v, void *dx, Py_ssize_t n)
 
 ctypedef struct activation_dims:
     activation function
@@ -49,10 +47,7 @@ cdef void activation_forward_tile(
     Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
 ) noexcept nogil:
     cdef Py_ssize_t at = i0 * LANES, n = (i1 - i0) * LANES
-    if real is float:
-        activation_forward_f32(d.function, <float> d.argument, x + at, y + at, n)
-    else:
-        activation_forward_f64(d.function, d.argument, x + at, y + at, n)
+    activation_forward(d.function, <real> d.argument, x + at, y + at, n)
 
 
 cdef void activation_backward_tile(
@@ -63,10 +58,7 @@ cdef void activation_backward_tile(
     Py_ssize_t i0, Py_ssize_t i1,
 ) noexcept nogil:
     cdef Py_ssize_t at = i0 * LANES, n = (i1 - i0) * LANES
-    if real is float:
-        activation_backward_f32(d.function, <float> d.argument, dy + at, v + at, dx + at, n)
-    else:
-        activation_backward_f64(d.function, d.argument, dy + at, v + at, dx + at, n)
+    activation_backward(d.function, <real> d.argument, dy + at, v + at, dx + at, n)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,9 @@ typedef enum { LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, SIGMOID, TANH, HARDSWISH 
 #define SQRT_2_OVER_PI 0.79788456080286535588
 #define CUBIC 0.044715
 
+#define activation_forward(f, argument, x, y, n) BY_DTYPE(activation_forward, y)(f, argument, x, y, n)
+#define activation_backward(f, argument, dy, v, dx, n) BY_DTYPE(activation_backward, dx)(f, argument, dy, v, dx, n)
+
 #define TEMPLATE "minidl_c/kernels/activations_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

@@ -24,10 +24,8 @@ cdef extern from "minidl_c/kernels/augment_tiles.h" nogil:
         int32_t sign[16]
 
     moves moved_back(const moves *m)
-    void move_row_f32(const moves *, const moves *, int, int, int, int, const float *, float *)
-    void move_row_f64(const moves *, const moves *, int, int, int, int, const double *, double *)
-    void crop_row_f32(int, int, int, int, int, int, const float *, float *)
-    void crop_row_f64(int, int, int, int, int, int, const double *, double *)
+    void move_row(const moves *down, const moves *along, int oh, int H, int W, int OW, const void *x, void *y)
+    void crop_row(int top, int left, int oh, int H, int W, int OW, const void *x, void *y)
 
 ctypedef struct augment_axis:
     int size, out_size
@@ -53,10 +51,7 @@ cdef void augment_tile(
     cdef Py_ssize_t r, here, there
     for r in range(r0, r1):
         here, there = r // OH * H * W * LANES, r * OW * LANES
-        if real is float:
-            move_row_f32(down, along, r % OH, H, W, OW, x + here, y + there)
-        else:
-            move_row_f64(down, along, r % OH, H, W, OW, x + here, y + there)
+        move_row(down, along, r % OH, H, W, OW, x + here, y + there)
 
 
 cdef void centre_tile(int H, int W, int OH, int OW, const real *x, real *y, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
@@ -65,10 +60,7 @@ cdef void centre_tile(int H, int W, int OH, int OW, const real *x, real *y, Py_s
     cdef int top = (H + OH) // 2 - OH, left = (W + OW) // 2 - OW       # half of what is left, rounded down
     for r in range(r0, r1):
         here, there = r // OH * H * W * LANES, r * OW * LANES
-        if real is float:
-            crop_row_f32(top, left, r % OH, H, W, OW, x + here, y + there)
-        else:
-            crop_row_f64(top, left, r % OH, H, W, OW, x + here, y + there)
+        crop_row(top, left, r % OH, H, W, OW, x + here, y + there)
 
 
 cdef moves drawn(const augment_axis *a, const uint32_t *place, const uint32_t *flip) noexcept nogil:

@@ -48,6 +48,9 @@ INLINE vector_f64 gather_f64(mask_f64 inside, mask_f64 index, const double *x) {
 }
 #endif
 
+#define move_row(down, along, oh, H, W, OW, x, y) BY_DTYPE(move_row, y)(down, along, oh, H, W, OW, x, y)
+#define crop_row(top, left, oh, H, W, OW, x, y) BY_DTYPE(crop_row, y)(top, left, oh, H, W, OW, x, y)
+
 #define TEMPLATE "minidl_c/kernels/augment_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

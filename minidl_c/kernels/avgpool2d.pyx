@@ -13,10 +13,8 @@ from minidl_c.kernels.windows import pooling
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
-    void average_window_f32(const window *, float, const float *, float *)
-    void average_window_f64(const window *, double, const double *, double *)
-    void spread_window_f32(const window *, bint, float, const float *, float *)
-    void spread_window_f64(const window *, bint, double, const double *, double *)
+    void average_window(const window *k, double divisor, const void *x, void *y)
+    void spread_window(const window *k, bint add, double divisor, const void *dy, void *dx)
 
 ctypedef struct avgpool2d_dims:
     pool2d_dims windows
@@ -50,10 +48,7 @@ cdef void avgpool2d_forward_tile(
                 w = clip(ow * p.sw - p.pw, p.W, p.kw, &k.w0, &k.w1)
                 cells = cells_of(d, &k, h, w)
                 here, there = ((c * p.H + h) * p.W + w) * LANES, ((c * p.OH + oh) * p.OW + ow) * LANES
-                if real is float:
-                    average_window_f32(&k, <float> cells, x + here, y + there)
-                else:
-                    average_window_f64(&k, <double> cells, x + here, y + there)
+                average_window(&k, <real> cells, x + here, y + there)
 
 
 cdef void avgpool2d_backward_tile(
@@ -76,10 +71,7 @@ cdef void avgpool2d_backward_tile(
                 w = clip(ow * p.sw - p.pw, p.W, p.kw, &k.w0, &k.w1)
                 cells = cells_of(d, &k, h, w)
                 here, there = ((c * p.H + h) * p.W + w) * LANES, ((c * p.OH + oh) * p.OW + ow) * LANES
-                if real is float:
-                    spread_window_f32(&k, add, <float> cells, dy + there, dx + here)
-                else:
-                    spread_window_f64(&k, add, <double> cells, dy + there, dx + here)
+                spread_window(&k, add, <real> cells, dy + there, dx + here)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

@@ -4,6 +4,10 @@
 #define MINIDL_AVGPOOL2D_TILES_H
 #include "minidl_c/simd/lanes.h"
 #include "minidl_c/kernels/pool2d.h"
+
+#define average_window(k, divisor, x, y) BY_DTYPE(average_window, y)(k, divisor, x, y)
+#define spread_window(k, add, divisor, dy, dx) BY_DTYPE(spread_window, dx)(k, add, divisor, dy, dx)
+
 #define TEMPLATE "minidl_c/kernels/avgpool2d_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

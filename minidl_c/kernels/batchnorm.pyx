@@ -13,10 +13,9 @@ from libc.math cimport sqrt
 from minidl_c.op cimport ALIAS_X, BARRIER_BACKWARD, LANES, READS_X, REDUCES_FROM_SUMS, Op, batch_view, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
-    void affine_f32(const float *, Py_ssize_t, float, float, float, float *)
-    void affine_f64(const double *, Py_ssize_t, double, double, double, double *)
-    void products_f32(const float *, const float *, Py_ssize_t, float, float, float, float *, float *)
-    void products_f64(const double *, const double *, Py_ssize_t, double, double, double, double *, double *)
+    void affine(const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *y)
+    void products(const void *dy, const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *dscale,
+                  void *dshift)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -38,10 +37,7 @@ cdef void batchnorm_forward_tile(
         slope = row(d, packed, GAIN)[c] * row(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
         m = <real> mean
         shift = row(d, packed, SHIFT)[c] + slope * (m - mean)
-        if real is float:
-            affine_f32(x + at, d.pixels, m, <real> slope, <real> shift, y + at)
-        else:
-            affine_f64(x + at, d.pixels, m, slope, shift, y + at)
+        affine(x + at, d.pixels, m, <real> slope, <real> shift, y + at)
 
 
 cdef void batchnorm_backward_tile(
@@ -60,10 +56,7 @@ cdef void batchnorm_backward_tile(
     for c in range(c0, c1):
         at, mean, inverse = c * d.pixels * LANES, row(d, packed, MEAN)[c], row(d, packed, INVERSE)[c]
         m, dgain, dshift = <real> mean, sums + c * LANES, sums + (d.C + c) * LANES
-        if real is float:
-            products_f32(dy + at, x + at, d.pixels, m, <real> inverse, <real> (inverse * (m - mean)), dgain, dshift)
-        else:
-            products_f64(dy + at, x + at, d.pixels, m, inverse, inverse * (m - mean), dgain, dshift)
+        products(dy + at, x + at, d.pixels, m, <real> inverse, <real> (inverse * (m - mean)), dgain, dshift)
 
 
 cdef void batchnorm_reduce_backward(

@@ -15,10 +15,9 @@ from minidl_c.kernels.batchnorm cimport (
 from minidl_c.op cimport ALIAS_X, BARRIER_FORWARD, LANES, Op, batch_view, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
-    void moments_f32(const float *, Py_ssize_t, float *)
-    void moments_f64(const double *, Py_ssize_t, double *)
-    void combination_f32(const float *, const float *, Py_ssize_t, Py_ssize_t, float, float, float, float, float *)
-    void combination_f64(const double *, const double *, Py_ssize_t, Py_ssize_t, double, double, double, double, double *)
+    void moments(const void *x, Py_ssize_t pixels, void *moments)
+    void combination(const void *dy, const void *x, Py_ssize_t pixels, Py_ssize_t examples, double mean, double of_dy, double of_x,
+                     double constant, void *dx)
 
 cdef enum:
     MOMENTS = 3                         # of an example's pixels: see batchnorm_tiles.h
@@ -39,10 +38,7 @@ cdef void statistics_forward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t c
     for c in range(c0, c1):
-        if real is float:
-            moments_f32(x + c * d.pixels * LANES, d.pixels, saved + MOMENTS * c * LANES)
-        else:
-            moments_f64(x + c * d.pixels * LANES, d.pixels, saved + MOMENTS * c * LANES)
+        moments(x + c * d.pixels * LANES, d.pixels, saved + MOMENTS * c * LANES)
 
 
 cdef void statistics_partial(
@@ -115,10 +111,7 @@ cdef void statistics_backward_tile(
         slope, m = row(d, packed, GAIN)[c] * inverse, <real> mean
         of_x = -slope * inverse * row(d, packed, MEAN_DGAIN)[c] if training else 0
         rest = -slope * row(d, packed, MEAN_DSHIFT)[c] + of_x * (m - mean) if training else 0
-        if real is float:
-            combination_f32(dy + at, x + at, d.pixels, examples, m, <real> slope, <real> of_x, <real> rest, dx + at)
-        else:
-            combination_f64(dy + at, x + at, d.pixels, examples, m, slope, of_x, rest, dx + at)
+        combination(dy + at, x + at, d.pixels, examples, m, <real> slope, <real> of_x, <real> rest, dx + at)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

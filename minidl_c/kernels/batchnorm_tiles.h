@@ -8,6 +8,14 @@
 #define EACH_PIXEL(i, k) \
   for (ptrdiff_t first = 0; first < pixels; first += CHAINS) \
     UNROLL for (ptrdiff_t k = 0, i = first; k < CHAINS; k++, i++) if (i < pixels)
+
+#define moments(x, pixels, out) BY_DTYPE(moments, out)(x, pixels, out)
+#define affine(x, pixels, mean, scale, shift, y) BY_DTYPE(affine, y)(x, pixels, mean, scale, shift, y)
+#define products(dy, x, pixels, mean, scale, shift, dscale, dshift) \
+  BY_DTYPE(products, dscale)(dy, x, pixels, mean, scale, shift, dscale, dshift)
+#define combination(dy, x, pixels, examples, mean, of_dy, of_x, constant, dx) \
+  BY_DTYPE(combination, dx)(dy, x, pixels, examples, mean, of_dy, of_x, constant, dx)
+
 #define TEMPLATE "minidl_c/kernels/batchnorm_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

@@ -18,12 +18,9 @@ from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, til
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
     ctypedef struct gradient_walk:
         Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, sum_stride, threes
-    void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
-                             const float *, float *)
-    void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
-                             const double *, double *)
-    void sum_pixels_f32(Py_ssize_t, Py_ssize_t, const float *, float *, Py_ssize_t)
-    void sum_pixels_f64(Py_ssize_t, Py_ssize_t, const double *, double *, Py_ssize_t)
+    void weight_gradient(Py_ssize_t outputs, Py_ssize_t n_taps, const gradient_walk *k, const void *x, const Py_ssize_t *taps,
+                         const void *dy, void *dw)
+    void sum_pixels(Py_ssize_t outputs, Py_ssize_t pixels, const void *dy, void *db, Py_ssize_t sum_stride)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -98,10 +95,7 @@ cdef void conv2d_backward_w_tile(
         x = scratch
     for g in range(k0 // K, (k1 + K - 1) // K):
         k, k_end, at = max(k0, g * K), min(k1, (g + 1) * K), g * C * d.PH * d.PW * LANES
-        if real is float:
-            weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
-        else:
-            weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
+        weight_gradient(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
     if db != NULL:
         conv2d_backward_b_tile(dy, P, db, sum_stride, k0, k1)
 
@@ -113,10 +107,7 @@ cdef void conv2d_backward_b_tile(
     Py_ssize_t sum_stride,
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
 ) noexcept nogil:
-    if real is float:
-        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * sum_stride, sum_stride)
-    else:
-        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * sum_stride, sum_stride)
+    sum_pixels(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * sum_stride, sum_stride)
 
 
 cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:

@@ -36,6 +36,10 @@ typedef struct {
 #define GRADIENT_TAPS 5
 #define MOST_TAPS 24                   /* of a register tile, times its outputs */
 
+#define weight_gradient(outputs, n_taps, k, x, taps, dy, dw) \
+  BY_DTYPE(weight_gradient, dw)(outputs, n_taps, k, x, taps, dy, dw)
+#define sum_pixels(outputs, pixels, dy, db, sum_stride) BY_DTYPE(sum_pixels, db)(outputs, pixels, dy, db, sum_stride)
+
 #define TEMPLATE "minidl_c/kernels/conv2d_gradient.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

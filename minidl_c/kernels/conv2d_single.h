@@ -37,6 +37,12 @@ static int single_pixels(int vectors, ptrdiff_t pixels) {
   return chosen;
 }
 
+#define correlate_single(outputs, pixels, k, x, w, bias, y, lane) \
+  BY_DTYPE(correlate_single, y)(outputs, pixels, k, x, w, bias, y, lane)
+#define weight_gradient_single(outputs, n_taps, k, few, x, taps, dy, dw) \
+  BY_DTYPE(weight_gradient_single, dw)(outputs, n_taps, k, few, x, taps, dy, dw)
+#define sum_pixels_single(outputs, pixels, few, dy, db) BY_DTYPE(sum_pixels_single, db)(outputs, pixels, few, dy, db)
+
 #define TEMPLATE "minidl_c/kernels/conv2d_single.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

@@ -13,12 +13,9 @@ cdef extern from "minidl_c/kernels/conv2d_single.h" nogil:
         Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel
     ctypedef struct few_examples:
         Py_ssize_t examples, x_example, dy_example, dy_pixel
-    void weight_gradient_single_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const few_examples *, const float *,
-                                    const Py_ssize_t *, const float *, float *)
-    void weight_gradient_single_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const few_examples *, const double *,
-                                    const Py_ssize_t *, const double *, double *)
-    void sum_pixels_single_f32(Py_ssize_t, Py_ssize_t, const few_examples *, const float *, float *)
-    void sum_pixels_single_f64(Py_ssize_t, Py_ssize_t, const few_examples *, const double *, double *)
+    void weight_gradient_single(Py_ssize_t outputs, Py_ssize_t n_taps, const gradient_walk *k, const few_examples *few,
+                                const void *x, const Py_ssize_t *taps, const void *dy, void *dw)
+    void sum_pixels_single(Py_ssize_t outputs, Py_ssize_t pixels, const few_examples *few, const void *dy, void *db)
 
 
 cdef inline Py_ssize_t dy_row(const conv2d_dims *d) noexcept nogil:
@@ -52,18 +49,11 @@ cdef void conv2d_backward_w_single(
         take_example(d, dy + e, x + e, scratch + e * X, turned + e * P * row, k0, k1)
     for g in range(k0 // K, (k1 + K - 1) // K):
         k, k_end = max(k0, g * K), min(k1, (g + 1) * K)
-        if real is float:
-            weight_gradient_single_f32(k_end - k, n_taps, &walk, &few, scratch + g * C * d.PH * d.PW, d.taps, turned + k,
-                                       dw + k * n_taps)
-        else:
-            weight_gradient_single_f64(k_end - k, n_taps, &walk, &few, scratch + g * C * d.PH * d.PW, d.taps, turned + k,
-                                       dw + k * n_taps)
+        weight_gradient_single(k_end - k, n_taps, &walk, &few, scratch + g * C * d.PH * d.PW, d.taps, turned + k,
+                               dw + k * n_taps)
     if db == NULL:
         return
-    if real is float:
-        sum_pixels_single_f32(k1 - k0, P, &few, turned + k0, db + k0)
-    else:
-        sum_pixels_single_f64(k1 - k0, P, &few, turned + k0, db + k0)
+    sum_pixels_single(k1 - k0, P, &few, turned + k0, db + k0)
 
 
 cdef void take_example(

@@ -43,6 +43,9 @@ static void choose_tile(ptrdiff_t outputs, ptrdiff_t pixels, int *rows, int *col
 #undef TRY
 }
 
+#define correlate(rows, columns, outputs, pixels, k, x, w, bias, y) \
+  BY_DTYPE(correlate, y)(rows, columns, outputs, pixels, k, x, w, bias, y)
+
 #define TEMPLATE "minidl_c/kernels/conv2d_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

@@ -8,29 +8,19 @@ cdef extern from "minidl_c/kernels/conv2d_single.h" nogil:
         Py_ssize_t x_channel, x_h, x_w, x_pixel
         Py_ssize_t w_channel, w_h, w_w
         Py_ssize_t y_row, y_pixel
-    void correlate_f32(int, int, Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
-                       float *)
-    void correlate_f64(int, int, Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
-                       double *)
-    void correlate_single_f32(Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
-                              float *, int)
-    void correlate_single_f64(Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
-                              double *, int)
+    void correlate(int rows, int columns, Py_ssize_t outputs, Py_ssize_t pixels, const correlation *k, const void *x,
+                   const void *w, const void *bias, void *y)
+    void correlate_single(Py_ssize_t outputs, Py_ssize_t pixels, const correlation *k, const void *x, const void *w,
+                          const void *bias, void *y, int lane)
 
 
 cdef inline void correlate_run(const int *shape, Py_ssize_t outputs, Py_ssize_t pixels, const correlation *k, const real *x,
                                const real *w, const real *b, real *y, int lane) noexcept nogil:
     cdef int columns = <int> min(<Py_ssize_t> shape[1], pixels)
-    if real is float:
-        if lane < 0:
-            correlate_f32(shape[0], columns, outputs, pixels, k, x, w, b, y)
-        else:
-            correlate_single_f32(outputs, pixels, k, x, w, b, y, lane)
+    if lane < 0:
+        correlate(shape[0], columns, outputs, pixels, k, x, w, b, y)
     else:
-        if lane < 0:
-            correlate_f64(shape[0], columns, outputs, pixels, k, x, w, b, y)
-        else:
-            correlate_single_f64(outputs, pixels, k, x, w, b, y, lane)
+        correlate_single(outputs, pixels, k, x, w, b, y, lane)
 
 
 cdef void correlate_group(const direction *a, const real *x, const real *w, const real *b, real *y, Py_ssize_t o0, Py_ssize_t o1,

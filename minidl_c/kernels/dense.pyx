@@ -15,27 +15,22 @@ from minidl_c.op cimport LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch
 from minidl_c.op import product_of, whole_numbers
 
 cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
-    void project_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *)
-    void project_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *, double *)
-    void project_single_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *,
-                            float *, int)
-    void project_single_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *,
-                            double *, int)
+    void project(Py_ssize_t outputs, Py_ssize_t n, const void *x, const void *w, Py_ssize_t w_output, Py_ssize_t w_input,
+                 const void *bias, void *y)
+    void project_single(Py_ssize_t outputs, Py_ssize_t n, const void *x, const void *w, Py_ssize_t w_output, Py_ssize_t w_input,
+                        const void *bias, void *y, int lane)
     ctypedef struct dense_walk:
         const Py_ssize_t *starts
         Py_ssize_t slots, examples, outputs, x_tile, dy_tile, dy_row
-    void dense_weight_gradient_f32(const dense_walk *, const float *, const float *, float *, Py_ssize_t, Py_ssize_t)
-    void dense_weight_gradient_f64(const dense_walk *, const double *, const double *, double *, Py_ssize_t, Py_ssize_t)
-    void dense_example_gradient_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, float *)
-    void dense_example_gradient_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, double *)
+    void dense_weight_gradient(const dense_walk *walk, const void *x, const void *dy, void *dw, Py_ssize_t i0, Py_ssize_t i1)
+    void outer_product(Py_ssize_t inputs, Py_ssize_t outputs, const void *x, const void *dy, void *dw)
 
 cdef extern from "minidl_c/simd/squares.h" nogil:
-    void squares_of_lanes_f32(const float *, Py_ssize_t, double *)
-    void squares_of_lanes_f64(const double *, Py_ssize_t, double *)
+    void squares_of_lanes(const void *x, Py_ssize_t n, double *squares)
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
-    void sum_examples_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
-    void sum_examples_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
+    void sum_examples(const void *x, Py_ssize_t examples, const Py_ssize_t *starts, Py_ssize_t slots, Py_ssize_t example_stride,
+                      Py_ssize_t tile_stride, void *total, Py_ssize_t size)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -47,15 +42,9 @@ cdef inline void project_lanes(
     """y [outputs][16] = b + the sums of w x, for all lanes at once or for a few one by one."""
     cdef int lane
     if examples > SMALL_BATCH:
-        if real is float:
-            project_f32(outputs, n, x, w, w_output, w_input, b, y)
-        else:
-            project_f64(outputs, n, x, w, w_output, w_input, b, y)
+        project(outputs, n, x, w, w_output, w_input, b, y)
     for lane in range(<int> examples if examples <= SMALL_BATCH else 0):
-        if real is float:
-            project_single_f32(outputs, n, x, w, w_output, w_input, b, y, lane)
-        else:
-            project_single_f64(outputs, n, x, w, w_output, w_input, b, y, lane)
+        project_single(outputs, n, x, w, w_output, w_input, b, y, lane)
 
 
 cdef void dense_forward_tile(
@@ -112,14 +101,9 @@ cdef void dense_reduce_backward(
     walk.starts, walk.slots, walk.examples = starts, slots, examples
     walk.outputs, walk.dy_row = d.outputs, d.row
     walk.x_tile, walk.dy_tile = x_tile // sizeof(real), turned_tile // sizeof(real)
-    if real is float:
-        dense_weight_gradient_f32(&walk, x, turned, grad, r0, inputs_end)
-        if r1 > d.inputs:
-            sum_examples_f32(turned, examples, starts, slots, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
-    else:
-        dense_weight_gradient_f64(&walk, x, turned, grad, r0, inputs_end)
-        if r1 > d.inputs:
-            sum_examples_f64(turned, examples, starts, slots, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
+    dense_weight_gradient(&walk, x, turned, grad, r0, inputs_end)
+    if r1 > d.inputs:
+        sum_examples(turned, examples, starts, slots, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
 
 
 cdef void dense_example_gradient(
@@ -130,10 +114,7 @@ cdef void dense_example_gradient(
     Py_ssize_t r0, Py_ssize_t r1,
 ) noexcept nogil:
     cdef Py_ssize_t inputs = max(min(r1, d.inputs) - r0, <Py_ssize_t> 0), o
-    if real is float:
-        dense_example_gradient_f32(inputs, d.outputs, x + r0 * LANES, dy, grad)
-    else:
-        dense_example_gradient_f64(inputs, d.outputs, x + r0 * LANES, dy, grad)
+    outer_product(inputs, d.outputs, x + r0 * LANES, dy, grad)
     for o in range(d.outputs if r1 > d.inputs else 0):
         grad[inputs * d.outputs + o] = 0 + dy[o]            # as a sum of one: never -0
 
@@ -148,12 +129,8 @@ cdef void dense_example_squares(
     cdef Py_ssize_t inputs = max(min(r1, d.inputs) - r0, <Py_ssize_t> 0)
     cdef double of_dy[16]
     cdef int lane
-    if real is float:
-        squares_of_lanes_f32(x + r0 * LANES, inputs, squares)
-        squares_of_lanes_f32(dy, d.outputs, of_dy)
-    else:
-        squares_of_lanes_f64(x + r0 * LANES, inputs, squares)
-        squares_of_lanes_f64(dy, d.outputs, of_dy)
+    squares_of_lanes(x + r0 * LANES, inputs, squares)
+    squares_of_lanes(dy, d.outputs, of_dy)
     for lane in range(LANES):           # |x dy^T|^2 = |x|^2 |dy|^2, the bias being a weight whose input is 1
         squares[lane] = (squares[lane] + (r1 > d.inputs)) * of_dy[lane]
 

@@ -23,6 +23,13 @@
  * zeros to whole pairs of vectors. */
 typedef struct { const ptrdiff_t *starts; ptrdiff_t slots, examples, outputs, x_tile, dy_tile, dy_row; } dense_walk;
 
+#define project(outputs, n, x, w, w_output, w_input, bias, y) \
+  BY_DTYPE(project, y)(outputs, n, x, w, w_output, w_input, bias, y)
+#define project_single(outputs, n, x, w, w_output, w_input, bias, y, lane) \
+  BY_DTYPE(project_single, y)(outputs, n, x, w, w_output, w_input, bias, y, lane)
+#define dense_weight_gradient(walk, x, dy, dw, i0, i1) BY_DTYPE(dense_weight_gradient, dw)(walk, x, dy, dw, i0, i1)
+#define outer_product(inputs, outputs, x, dy, dw) BY_DTYPE(outer_product, dw)(inputs, outputs, x, dy, dw)
+
 #define TEMPLATE "minidl_c/kernels/dense_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
@@ -227,7 +234,7 @@ NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, c
 }
 
 /* OUT dw[i][o] = x[i] * dy[o] of one example, i < inputs: a sum that begins with zero and ends there. */
-NOINLINE void FN(dense_example_gradient)(ptrdiff_t inputs, ptrdiff_t outputs, const REAL *x, const REAL *dy, REAL *dw) {
+NOINLINE void FN(outer_product)(ptrdiff_t inputs, ptrdiff_t outputs, const REAL *x, const REAL *dy, REAL *dw) {
   for (ptrdiff_t i = 0; i < inputs; i++, dw += outputs) {
     V xs = FN(broadcast)(x[i * LANES]);
     for (ptrdiff_t o = 0; o < outputs; o += VL) {

@@ -24,14 +24,11 @@ cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
         Py_ssize_t x_line, x_pixel, x_channel, x_h, x_w
         Py_ssize_t y_line, y_pixel
         Py_ssize_t w_channel, w_h, w_w
-    void depthwise_f32(const depthwise_walk *, const float *, const float *, float, float *)
-    void depthwise_f64(const depthwise_walk *, const double *, const double *, double, double *)
-    void depthwise_gradient_f32(const depthwise_walk *, const float *, const float *, float *)
-    void depthwise_gradient_f64(const depthwise_walk *, const double *, const double *, double *)
+    void depthwise(const depthwise_walk *k, const void *x, const void *w, double bias, void *y)
+    void depthwise_gradient(const depthwise_walk *k, const void *x, const void *dy, void *dw)
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
-    void add_sum_f32(const float *, float *, Py_ssize_t)
-    void add_sum_f64(const double *, double *, Py_ssize_t)
+    void add_sum(const void *lanes, void *sum, Py_ssize_t sum_stride)
 
 ctypedef struct piece:                  # pixels of a line that read the same taps, in the order in which their taps go
     Py_ssize_t n, tap, taps
@@ -83,10 +80,7 @@ cdef void correlate_channel(
             begin_walk(&k, a, row, p)
             at_x, at_y = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
             at_w = row.tap * a.taps_w + p.tap
-            if real is float:
-                depthwise_f32(&k, x + at_x, w + at_w, bias, y + at_y)
-            else:
-                depthwise_f64(&k, x + at_x, w + at_w, bias, y + at_y)
+            depthwise(&k, x + at_x, w + at_w, bias, y + at_y)
 
 
 cdef void weight_gradient_channel(
@@ -111,15 +105,9 @@ cdef void weight_gradient_channel(
             begin_walk(&k, a, row, p)
             at_x, at_y = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
             at_w = (row.tap * a.taps_w + p.tap) * LANES
-            if real is float:
-                depthwise_gradient_f32(&k, x + at_x, dy + at_y, part + at_w)
-            else:
-                depthwise_gradient_f64(&k, x + at_x, dy + at_y, part + at_w)
+            depthwise_gradient(&k, x + at_x, dy + at_y, part + at_w)
     for t in range(a.taps_h * a.taps_w):
-        if real is float:
-            add_sum_f32(part + t * LANES, dw + t * sum_stride, sum_stride)
-        else:
-            add_sum_f64(part + t * LANES, dw + t * sum_stride, sum_stride)
+        add_sum(part + t * LANES, dw + t * sum_stride, sum_stride)
 
 
 cdef void depthwise_conv2d_forward_tile(

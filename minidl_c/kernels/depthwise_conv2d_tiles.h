@@ -21,6 +21,9 @@ typedef struct {
   ptrdiff_t w_channel, w_h, w_w;                 /* weights (or their gradient): to the next channel, tap row, tap */
 } depthwise_walk;
 
+#define depthwise(k, x, w, bias, y) BY_DTYPE(depthwise, y)(k, x, w, bias, y)
+#define depthwise_gradient(k, x, dy, dw) BY_DTYPE(depthwise_gradient, dw)(k, x, dy, dw)
+
 #define TEMPLATE "minidl_c/kernels/depthwise_conv2d_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

@@ -15,8 +15,7 @@ from minidl_c.kernels.threefry cimport keys_of_rows, lane_keys, threefry_lanes
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/dropout_tiles.h" nogil:
-    void drop_f32(const uint32_t *bits, uint32_t last, float scale, const float *x, float *y, Py_ssize_t n)
-    void drop_f64(const uint32_t *bits, uint32_t last, double scale, const double *x, double *y, Py_ssize_t n)
+    void drop(const uint32_t *bits, uint32_t last, double scale, const void *x, void *y, Py_ssize_t n)
 
 ctypedef struct dropout_dims:
     uint64_t path                       # a digest of the layer's place in the model
@@ -40,10 +39,7 @@ cdef void dropout_tile(
     for pair in range(pair0, pair1):
         threefry_lanes(keys, pair, bits)
         n, at = LANES * min(<Py_ssize_t> 2, size - 2 * pair), 2 * LANES * pair
-        if real is float:
-            drop_f32(bits, d.last, <float> d.scale, x + at, y + at, n)
-        else:
-            drop_f64(bits, d.last, d.scale, x + at, y + at, n)
+        drop(bits, d.last, <real> d.scale, x + at, y + at, n)
 
 
 cdef void drop_part(const op *o, const tile *t, const void *x, void *y) noexcept nogil:

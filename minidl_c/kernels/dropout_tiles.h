@@ -3,6 +3,9 @@
 #ifndef MINIDL_DROPOUT_TILES_H
 #define MINIDL_DROPOUT_TILES_H
 #include "minidl_c/simd/threefry.h"
+
+#define drop(bits, last, scale, x, y, n) BY_DTYPE(drop, y)(bits, last, scale, x, y, n)
+
 #define TEMPLATE "minidl_c/kernels/dropout_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

@@ -14,13 +14,10 @@ from minidl_c.op import whole_numbers
 cdef extern from "minidl_c/kernels/groupnorm_tiles.h" nogil:
     ctypedef struct group:
         Py_ssize_t channels, pixels, c0, c1
-    void normalize_group_f32(const group *, Py_ssize_t, float, const float *, const float *, const float *, float *, float *)
-    void normalize_group_f64(const group *, Py_ssize_t, double, const double *, const double *, const double *, double *,
-                             double *)
-    void group_gradient_f32(const group *, const float *, const float *, const float *, const float *, float *, float *,
-                            float *)
-    void group_gradient_f64(const group *, const double *, const double *, const double *, const double *, double *, double *,
-                            double *)
+    void normalize_group(const group *k, Py_ssize_t examples, double eps, const void *x, const void *weight, const void *bias,
+                         void *y, void *statistics)
+    void group_gradient(const group *k, const void *dy, const void *x, const void *weight, const void *statistics, void *dweight,
+                        void *dbias, void *dx)
 
 ctypedef struct groupnorm_dims:
     Py_ssize_t groups, channels, pixels             # channels of a group, pixels of a channel
@@ -62,12 +59,8 @@ cdef void groupnorm_forward_tile(
     for g in range(k0 // d.channels, (k1 + d.channels - 1) // d.channels):
         k = part_of(d, g, k0, k1)
         keep = kept + g * 3 * LANES if k.c0 == 0 else NULL
-        if real is float:
-            normalize_group_f32(&k, examples, <float> d.eps, x + g * size, behind(weight, g * d.channels),
-                                behind(bias, g * d.channels), y + g * size, keep)
-        else:
-            normalize_group_f64(&k, examples, d.eps, x + g * size, behind(weight, g * d.channels),
-                                behind(bias, g * d.channels), y + g * size, keep)
+        normalize_group(&k, examples, <real> d.eps, x + g * size, behind(weight, g * d.channels),
+                        behind(bias, g * d.channels), y + g * size, keep)
 
 
 cdef void groupnorm_backward_tile(
@@ -85,12 +78,8 @@ cdef void groupnorm_backward_tile(
     cdef group k
     for g in range(k0 // d.channels, (k1 + d.channels - 1) // d.channels):
         k, row = part_of(d, g, k0, k1), g * d.channels * LANES
-        if real is float:
-            group_gradient_f32(&k, dy + g * size, x + g * size, behind(weight, g * d.channels), kept + g * 3 * LANES,
-                               behind(dweight, row), behind(dbias, row), behind(dx, g * size))
-        else:
-            group_gradient_f64(&k, dy + g * size, x + g * size, behind(weight, g * d.channels), kept + g * 3 * LANES,
-                               behind(dweight, row), behind(dbias, row), behind(dx, g * size))
+        group_gradient(&k, dy + g * size, x + g * size, behind(weight, g * d.channels), kept + g * 3 * LANES,
+                       behind(dweight, row), behind(dbias, row), behind(dx, g * size))
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

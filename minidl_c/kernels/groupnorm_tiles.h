@@ -16,6 +16,11 @@ typedef struct {
   ptrdiff_t c0, c1;                    /* only the results of these channels are written; the sums are those of all */
 } group;
 
+#define normalize_group(k, examples, eps, x, weight, bias, y, statistics) \
+  BY_DTYPE(normalize_group, y)(k, examples, eps, x, weight, bias, y, statistics)
+#define group_gradient(k, dy, x, weight, statistics, dweight, dbias, dx) \
+  BY_DTYPE(group_gradient, dx)(k, dy, x, weight, statistics, dweight, dbias, dx)
+
 #define TEMPLATE "minidl_c/kernels/groupnorm_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

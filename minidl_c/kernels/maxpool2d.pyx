@@ -13,10 +13,8 @@ from minidl_c.kernels.windows import pooling
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
-    void max_window_f32(const window *, bint, const float *, float *, void *)
-    void max_window_f64(const window *, bint, const double *, double *, void *)
-    void unpool_window_f32(const window *, bint, const float *, const void *, float *)
-    void unpool_window_f64(const window *, bint, const double *, const void *, double *)
+    void max_window(const window *k, bint relu, const void *x, void *y, void *argmax)
+    void unpool_window(const window *k, bint add, const void *dy, const void *argmax, void *dx)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -38,10 +36,7 @@ cdef void maxpool2d_forward_tile(
             for ow in range(d.OW):
                 w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
-                if real is float:
-                    max_window_f32(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
-                else:
-                    max_window_f64(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
+                max_window(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
 
 
 cdef void maxpool2d_backward_tile(
@@ -63,10 +58,7 @@ cdef void maxpool2d_backward_tile(
             for ow in range(d.OW):
                 w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
-                if real is float:
-                    unpool_window_f32(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
-                else:
-                    unpool_window_f64(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+                unpool_window(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,9 @@
 #include "minidl_c/simd/lanes.h"
 #include "minidl_c/kernels/pool2d.h"
 
+#define max_window(k, relu, x, y, argmax) BY_DTYPE(max_window, y)(k, relu, x, y, argmax)
+#define unpool_window(k, add, dy, argmax, dx) BY_DTYPE(unpool_window, dx)(k, add, dy, argmax, dx)
+
 #define TEMPLATE "minidl_c/kernels/maxpool2d_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

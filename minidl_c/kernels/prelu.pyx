@@ -10,10 +10,8 @@ example is one channel. NaN stays NaN.
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/prelu_tiles.h" nogil:
-    void prelu_channel_f32(const float *, float, float *, Py_ssize_t)
-    void prelu_channel_f64(const double *, double, double *, Py_ssize_t)
-    void prelu_channel_gradient_f32(const float *, const float *, float, float *, float *, Py_ssize_t)
-    void prelu_channel_gradient_f64(const double *, const double *, double, double *, double *, Py_ssize_t)
+    void prelu_channel(const void *x, double weight, void *y, Py_ssize_t n)
+    void prelu_channel_gradient(const void *dy, const void *x, double weight, void *dx, void *sum, Py_ssize_t n)
 
 ctypedef struct prelu_dims:
     Py_ssize_t channels                 # that have a weight of their own: 1 if all share one
@@ -31,10 +29,7 @@ cdef void prelu_forward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t c, n = d.pixels * LANES
     for c in range(c0, c1):
-        if real is float:
-            prelu_channel_f32(x + c * n, weight[c], y + c * n, n)
-        else:
-            prelu_channel_f64(x + c * n, weight[c], y + c * n, n)
+        prelu_channel(x + c * n, weight[c], y + c * n, n)
 
 
 cdef void prelu_backward_tile(
@@ -50,10 +45,7 @@ cdef void prelu_backward_tile(
     cdef real *out
     for c in range(c0, c1):
         out = dx + c * n if dx != NULL else NULL
-        if real is float:
-            prelu_channel_gradient_f32(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
-        else:
-            prelu_channel_gradient_f64(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
+        prelu_channel_gradient(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

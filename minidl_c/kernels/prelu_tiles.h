@@ -3,6 +3,10 @@
 #ifndef MINIDL_PRELU_TILES_H
 #define MINIDL_PRELU_TILES_H
 #include "minidl_c/simd/lanes.h"
+
+#define prelu_channel(x, weight, y, n) BY_DTYPE(prelu_channel, y)(x, weight, y, n)
+#define prelu_channel_gradient(dy, x, weight, dx, sum, n) BY_DTYPE(prelu_channel_gradient, dx)(dy, x, weight, dx, sum, n)
+
 #define TEMPLATE "minidl_c/kernels/prelu_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

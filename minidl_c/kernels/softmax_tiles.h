@@ -3,6 +3,13 @@
 #ifndef MINIDL_SOFTMAX_TILES_H
 #define MINIDL_SOFTMAX_TILES_H
 #include "minidl_c/simd/lane_math.h"
+
+#define softmax_rows(x, classes, stride, labels, smoothing, p, loss) \
+  BY_DTYPE(softmax_rows, p)(x, classes, stride, labels, smoothing, p, loss)
+#define softmax_rows_gradient(dp, p, classes, stride, dx) BY_DTYPE(softmax_rows_gradient, dx)(dp, p, classes, stride, dx)
+#define softmax_loss_gradient(p, classes, labels, own, other, weights, dx) \
+  BY_DTYPE(softmax_loss_gradient, dx)(p, classes, labels, own, other, weights, dx)
+
 #define TEMPLATE "minidl_c/kernels/softmax_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

@@ -10,10 +10,8 @@ from minidl_c.kernels.pool2d cimport window
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
-    void average_window_f32(const window *, float, const float *, float *)
-    void average_window_f64(const window *, double, const double *, double *)
-    void spread_window_f32(const window *, bint, float, const float *, float *)
-    void spread_window_f64(const window *, bint, double, const double *, double *)
+    void average_window(const window *k, double divisor, const void *x, void *y)
+    void spread_window(const window *k, bint add, double divisor, const void *dy, void *dx)
 
 ctypedef struct upsample2d_dims:
     Py_ssize_t C, H, W, OH, OW
@@ -39,10 +37,7 @@ cdef void upsample2d_forward_tile(
     for r in range(r0, r1):
         for w in range(d.W):
             here, there = (r * d.W + w) * LANES, r * d.sh * k.row + w * d.sw * LANES
-            if real is float:
-                spread_window_f32(&k, False, 1, x + here, y + there)
-            else:
-                spread_window_f64(&k, False, 1, x + here, y + there)
+            spread_window(&k, False, 1, x + here, y + there)
 
 
 cdef void upsample2d_backward_tile(
@@ -56,10 +51,7 @@ cdef void upsample2d_backward_tile(
     for r in range(r0, r1):
         for w in range(d.W):
             here, there = (r * d.W + w) * LANES, r * d.sh * k.row + w * d.sw * LANES
-            if real is float:
-                average_window_f32(&k, 1, dy + there, dx + here)
-            else:
-                average_window_f64(&k, 1, dy + there, dx + here)
+            average_window(&k, 1, dy + there, dx + here)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

@@ -24,10 +24,9 @@ cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
         BINARY_CROSS_ENTROPY
         POISSON
 
-    void elementwise_loss_rows_f32(elementwise_loss, float, const float *, const float *, Py_ssize_t, float *, float *)
-    void elementwise_loss_rows_f64(elementwise_loss, double, const double *, const double *, Py_ssize_t, double *, double *)
-    void weigh_rows_f32(const float *, const float *, Py_ssize_t, float *)
-    void weigh_rows_f64(const double *, const double *, Py_ssize_t, double *)
+    void elementwise_loss_rows(elementwise_loss f, double delta, const void *x, const void *t, Py_ssize_t size, void *slope,
+                               void *loss)
+    void weigh_rows(const void *slope, const void *weights, Py_ssize_t size, void *dx)
 
 ctypedef struct elementwise_loss_dims:
     elementwise_loss function
@@ -47,10 +46,7 @@ cdef void elementwise_loss_forward_tile(
     real *slope,                        # OUT [size][16] divided by size; may be x
     real *losses,                       # OUT [16]
 ) noexcept nogil:
-    if real is float:
-        elementwise_loss_rows_f32(d.function, <float> d.delta, x, targets, size, slope, losses)
-    else:
-        elementwise_loss_rows_f64(d.function, d.delta, x, targets, size, slope, losses)
+    elementwise_loss_rows(d.function, <real> d.delta, x, targets, size, slope, losses)
 
 
 cdef void elementwise_loss_backward_tile(
@@ -59,10 +55,7 @@ cdef void elementwise_loss_backward_tile(
     Py_ssize_t size,
     real *dx,                           # OUT [size][16]
 ) noexcept nogil:
-    if real is float:
-        weigh_rows_f32(slope, weights, size, dx)
-    else:
-        weigh_rows_f64(slope, weights, size, dx)
+    weigh_rows(slope, weights, size, dx)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

@@ -8,6 +8,10 @@ typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTR
 
 #define SUMS 4                         /* of an example, taking turns: one alone would wait for each of its additions */
 
+#define elementwise_loss_rows(f, delta, x, t, size, slope, loss) \
+  BY_DTYPE(elementwise_loss_rows, loss)(f, delta, x, t, size, slope, loss)
+#define weigh_rows(slope, weights, size, dx) BY_DTYPE(weigh_rows, dx)(slope, weights, size, dx)
+
 #define TEMPLATE "minidl_c/losses/elementwise_losses_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

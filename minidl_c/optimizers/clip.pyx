@@ -13,12 +13,9 @@ from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport split_range
 
 cdef extern from "minidl_c/optimizers/clip_tiles.h" nogil:
-    void clip_by_value_f32(float *, Py_ssize_t, Py_ssize_t, float)
-    void clip_by_value_f64(double *, Py_ssize_t, Py_ssize_t, double)
-    double sum_of_squares_f32(const float *, Py_ssize_t, Py_ssize_t, double)
-    double sum_of_squares_f64(const double *, Py_ssize_t, Py_ssize_t, double)
-    void scale_f32(float *, Py_ssize_t, Py_ssize_t, float)
-    void scale_f64(double *, Py_ssize_t, Py_ssize_t, double)
+    void clip_by_value(void *g, Py_ssize_t a, Py_ssize_t b, double limit)
+    double sum_of_squares(const void *g, Py_ssize_t a, Py_ssize_t b, double factor)
+    void scale(void *g, Py_ssize_t a, Py_ssize_t b, double factor)
     double lane_sum_f64(const double *)
 
 cdef extern from "minidl_c/simd/lanes.h" nogil:
@@ -43,16 +40,16 @@ cdef void clip_block(clipping *c, int real_bytes, void *grad, Py_ssize_t size, i
     cdef Py_ssize_t a = 0, b = 0
     split_range(size, block, BLOCKS, &a, &b)
     if c.value and real_bytes == 4:
-        clip_by_value_f32(<float *> grad, a, b, <float> c.value)
+        clip_by_value(<float *> grad, a, b, <float> c.value)
     elif c.value:
-        clip_by_value_f64(<double *> grad, a, b, c.value)
-    c.squares[block] = sum_of_squares(real_bytes, grad, a, b, 1) if c.norm else 0
+        clip_by_value(<double *> grad, a, b, c.value)
+    c.squares[block] = squares_of(real_bytes, grad, a, b, 1) if c.norm else 0
 
 
-cdef double sum_of_squares(int real_bytes, const void *grad, Py_ssize_t a, Py_ssize_t b, double factor) noexcept nogil:
+cdef double squares_of(int real_bytes, const void *grad, Py_ssize_t a, Py_ssize_t b, double factor) noexcept nogil:
     if real_bytes == 4:
-        return sum_of_squares_f32(<const float *> grad, a, b, factor)
-    return sum_of_squares_f64(<const double *> grad, a, b, factor)
+        return sum_of_squares(<const float *> grad, a, b, factor)
+    return sum_of_squares(<const double *> grad, a, b, factor)
 
 
 cdef void find_factor(clipping *c, int real_bytes, const void *grad, Py_ssize_t size) noexcept nogil:
@@ -62,7 +59,7 @@ cdef void find_factor(clipping *c, int real_bytes, const void *grad, Py_ssize_t 
     if not c.norm:
         return
     if isinf(sum):
-        norm = sqrt(sum_of_squares(real_bytes, grad, 0, size, FAR)) / FAR
+        norm = sqrt(squares_of(real_bytes, grad, 0, size, FAR)) / FAR
     c.factor = min(1.0, c.norm / (norm + 1e-6))
 
 
@@ -71,9 +68,9 @@ cdef void scale_range(const clipping *c, int real_bytes, void *grad, Py_ssize_t 
     if c.factor == 1:
         return
     if real_bytes == 4:
-        scale_f32(<float *> grad, a, b, <float> c.factor)
+        scale(<float *> grad, a, b, <float> c.factor)
     else:
-        scale_f64(<double *> grad, a, b, c.factor)
+        scale(<double *> grad, a, b, c.factor)
 
 
 def clip(grad, clip_norm=None, clip_value=None):

@@ -4,6 +4,11 @@
 #define MINIDL_CLIP_TILES_H
 #include "minidl_c/simd/lanes.h"
 #include "minidl_c/simd/reduction.h"
+
+#define clip_by_value(g, a, b, limit) BY_DTYPE(clip_by_value, g)(g, a, b, limit)
+#define sum_of_squares(g, a, b, factor) BY_DTYPE(sum_of_squares, g)(g, a, b, factor)
+#define scale(g, a, b, factor) BY_DTYPE(scale, g)(g, a, b, factor)
+
 #define TEMPLATE "minidl_c/optimizers/clip_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

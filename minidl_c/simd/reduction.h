@@ -32,6 +32,10 @@ INLINE int lowest_node(ptrdiff_t slots) {
   return level;
 }
 
+#define add_sum(lanes, sum, sum_stride) BY_DTYPE(add_sum, sum)(lanes, sum, sum_stride)
+#define sum_examples(x, examples, starts, slots, example_stride, tile_stride, total, size) \
+  BY_DTYPE(sum_examples, total)(x, examples, starts, slots, example_stride, tile_stride, total, size)
+
 #define TEMPLATE "minidl_c/simd/reduction.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

@@ -1,4 +1,4 @@
-"""Losses that compare outputs with targets number by number: an example's loss is the mean over its numbers.
+"""Elementwise losses of outputs x and targets t: the loss of an example is the mean over its elements.
 
     mean_squared_error      (x - t)^2                                           slope  2 (x - t)
     mean_absolute_error     |x - t|                                             sign(x - t), 0 at 0
@@ -6,11 +6,11 @@
     binary_cross_entropy    max(x, 0) - x t + log(1 + exp(-|x|))                sigmoid(x) - t
     poisson                 exp(x) - t x                                        exp(x) - t
 
-    dx = weight * slope / numbers
+    dx = weight * slope / size
 
-Binary cross-entropy is -t log(p) - (1 - t) log(1 - p) with p = sigmoid(x), written so that it is finite for x of any size;
-poisson is the likelihood of counts t at the rate exp(x), but for a constant. Forward leaves slope / numbers in y, so the
-targets are gathered once.
+Binary cross-entropy is -t log(p) - (1 - t) log(1 - p) with p = sigmoid(x), in a form that is finite for every finite x. poisson
+is the negative log-likelihood of counts t at the rate exp(x), without its constant term. Forward writes slope / size to y, so
+the targets are gathered only once.
 """
 from math import isinf
 
@@ -78,9 +78,9 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class ElementwiseLossOp(Op):
-    """A loss by its name in the table above, of outputs of any shape. A plan's last op: its value is the slope.
+    """A loss of outputs of any shape; function: a name in the table above. A plan's last op: its value is the slope.
 
-    Raises ValueError for an unknown name, and for a delta that is not above 0 or that the dtype does not hold.
+    Raises ValueError for an unknown name, and for a delta that is not above 0 or not finite in the dtype.
     """
 
     cdef elementwise_loss_dims d

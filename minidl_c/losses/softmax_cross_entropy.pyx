@@ -4,8 +4,8 @@
     loss = log(sum over k of exp(x[k] - max)) - sum over k of q[k] (x[k] - max)
     dx[k] = weight * (softmax(x)[k] - q[k])
 
-Subtracting the maximum keeps it finite for logits of any size (Blanchard, Higham and Higham, "Accurately computing the
-log-sum-exp and softmax functions", 2021). Label smoothing: Szegedy et al., "Rethinking the Inception Architecture", 2016.
+Subtracting the maximum prevents overflow (Blanchard, Higham and Higham, "Accurately computing the log-sum-exp and softmax
+functions", 2021). Label smoothing: Szegedy et al., "Rethinking the Inception Architecture", 2016.
 """
 from libc.stdint cimport int64_t
 
@@ -64,9 +64,9 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class SoftmaxCrossEntropyOp(Op):
-    """The loss of scores (classes,). A plan's last op: its value is the probabilities.
+    """The loss of logits (classes,). A plan's last op: its value is the probabilities.
 
-    Raises ValueError for a share of smoothing outside [0, 1].
+    Raises ValueError for a label_smoothing outside [0, 1].
     """
 
     cdef softmax_cross_entropy_dims d

@@ -3,7 +3,7 @@
     y[k] = exp(x[k] - max) / sum over j of exp(x[j] - max)
     dx[k] = y[k] (dy[k] - sum over j of dy[j] y[j])
 
-Subtracting the maximum keeps it finite for numbers of any size. A NaN, an infinity, or nothing but -inf makes all of them NaN.
+Subtracting the maximum prevents overflow. A NaN, an infinity, or only -inf among the x[k] makes all y[k] NaN.
 """
 from libc.stdint cimport int64_t
 

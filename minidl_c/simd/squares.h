@@ -1,4 +1,4 @@
-/* squares.h: sums of squares of single examples, in double. */
+/* squares.h: the sum of squares of each example, in double. */
 #ifndef REAL
 #ifndef MINIDL_SQUARES_H
 #define MINIDL_SQUARES_H

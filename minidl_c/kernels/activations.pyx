@@ -1,4 +1,4 @@
-"""Functions of one number without parameters: y = f(x), dx = dy f'(x).
+"""Elementwise activation functions without parameters: y = f(x), dx = dy f'(x).
 
     leaky_relu    x if x > 0 else slope x                     backward from y (from x for a slope below 0)
     elu           x if x > 0 else alpha (exp(x) - 1)          y: the derivative is y + alpha
@@ -9,9 +9,8 @@
     tanh          tanh(x)                                     y: 1 - y^2
     hardswish     x min(max(x + 3, 0), 6) / 6                 x
 
-Nothing is saved: y is read where the derivative follows from it, and x where it does not. NaN stays NaN. At infinity every
-function and every derivative is its limit, where PyTorch has NaN for gelu, silu and hardswish. (A slope of 0 times infinity
-is NaN, though.)
+Nothing is saved: backward reads y if the derivative follows from it, else x. NaN stays NaN. At infinity every function and
+derivative has its limit; PyTorch has NaN for gelu, silu and hardswish there. (Exception: a slope of 0 times infinity is NaN.)
 """
 from minidl_c.op cimport LANES, READS_X, READS_Y, Op, init_op, op, real, split_range, tile
 
@@ -26,10 +25,8 @@ cdef extern from "minidl_c/kernels/activations_tiles.h" nogil:
         TANH
         HARDSWISH
 
-    void activation_forward_f32(activation, float, const float *, float *, Py_ssize_t)
-    void activation_forward_f64(activation, double, const double *, double *, Py_ssize_t)
-    void activation_backward_f32(activation, float, const float *, const float *, float *, Py_ssize_t)
-    void activation_backward_f64(activation, double, const double *, const double *, double *, Py_ssize_t)
+    void activation_forward(activation f, double argument, const void *x, void *y, Py_ssize_t n)
+    void activation_backward(activation f, double argument, const void *dy, const void *v, void *dx, Py_ssize_t n)
 
 ctypedef struct activation_dims:
     activation function
@@ -46,13 +43,10 @@ cdef void activation_forward_tile(
     const activation_dims *d,
     const real *x,                      # IN  [size][16]
     real *y,                            # OUT [size][16]; may be x
-    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+    Py_ssize_t i0, Py_ssize_t i1,       # only elements i0 to i1
 ) noexcept nogil:
     cdef Py_ssize_t at = i0 * LANES, n = (i1 - i0) * LANES
-    if real is float:
-        activation_forward_f32(d.function, <float> d.argument, x + at, y + at, n)
-    else:
-        activation_forward_f64(d.function, d.argument, x + at, y + at, n)
+    activation_forward(d.function, <real> d.argument, x + at, y + at, n)
 
 
 cdef void activation_backward_tile(
@@ -63,10 +57,7 @@ cdef void activation_backward_tile(
     Py_ssize_t i0, Py_ssize_t i1,
 ) noexcept nogil:
     cdef Py_ssize_t at = i0 * LANES, n = (i1 - i0) * LANES
-    if real is float:
-        activation_backward_f32(d.function, <float> d.argument, dy + at, v + at, dx + at, n)
-    else:
-        activation_backward_f64(d.function, d.argument, dy + at, v + at, dx + at, n)
+    activation_backward(d.function, <real> d.argument, dy + at, v + at, dx + at, n)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -95,10 +86,10 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class ActivationOp(Op):
-    """A function by its name in the table above, of any shape, in place where the plan allows it.
+    """An activation of any shape, in place where the plan allows it; function: a name in the table above.
 
-    argument: the slope of leaky_relu, any number; the alpha of elu, at least 0. Raises ValueError for an unknown name or
-    another alpha.
+    argument: the slope of leaky_relu, any number; the alpha of elu, at least 0. Raises ValueError for an unknown name or a
+    negative alpha.
     """
 
     cdef activation_dims d

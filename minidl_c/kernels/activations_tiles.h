@@ -1,4 +1,4 @@
-/* activations_tiles.h: functions of one number, and the factors of their gradients, for a vector of examples. */
+/* activations_tiles.h: activation functions and their derivatives, for a vector of examples. */
 #ifndef REAL
 #ifndef MINIDL_ACTIVATIONS_TILES_H
 #define MINIDL_ACTIVATIONS_TILES_H
@@ -9,17 +9,20 @@ typedef enum { LEAKY_RELU, ELU, GELU, GELU_TANH, SILU, SIGMOID, TANH, HARDSWISH 
 #define SQRT_2_OVER_PI 0.79788456080286535588
 #define CUBIC 0.044715
 
+#define activation_forward(f, argument, x, y, n) BY_DTYPE(activation_forward, y)(f, argument, x, y, n)
+#define activation_backward(f, argument, dy, v, dx, n) BY_DTYPE(activation_backward, dx)(f, argument, dy, v, dx, n)
+
 #define TEMPLATE "minidl_c/kernels/activations_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 #define C(c) FN(broadcast)((REAL)(c))
 
-/* Beyond +-750 exponentials are 0 or infinite, of either dtype. There every function below is at its limit, which it keeps:
- * otherwise infinity times 0 would be NaN. */
+/* Clamps x to +-750: beyond, exponentials are 0 or infinite in either dtype, and every function below has reached its limit.
+ * Without it infinity times 0 would be NaN. */
 INLINE V FN(bounded)(V x) { return FN(at_least)(FN(at_most)(x, 750), -750); }
 
-/* Each function of x; then its slope, the factor of dy, from x or from y: `reads` in activations.pyx says which. */
+/* Each function of x, then its slope (the factor of dy) from x or from y: see `from_x` in activations.pyx. */
 INLINE V FN(leaky_relu)(V x, V slope) { return FN(select)(x > 0, x, slope * x); }
 INLINE V FN(leaky_relu_slope)(V y, V slope) { return FN(select)(y > 0, C(1), slope); }
 
@@ -62,14 +65,14 @@ INLINE V FN(hardswish_slope)(V x) {
   return FN(select)(x <= -3, C(0), FN(select)(x < 3, FN(fma)(x, C(1. / 3), C(0.5)), C(1)));
 }
 
-#define ROWS for (ptrdiff_t i = 0; i < n; i += VL)
+#define EACH_VECTOR for (ptrdiff_t i = 0; i < n; i += VL)
 #define AT(x) (*(const V *)((x) + i))
 
-/* y = f(x), of n numbers. y may be x. */
+/* y[i] = f(x[i]), i < n. y may be x. */
 static void FN(activation_forward)(activation f, REAL argument, const REAL *x, REAL *y, ptrdiff_t n) {
   V a = C(argument);
   switch (f) {
-#define CASE(NAME, value) case NAME: ROWS *(V *)(y + i) = value; break
+#define CASE(NAME, value) case NAME: EACH_VECTOR *(V *)(y + i) = value; break
     CASE(LEAKY_RELU, FN(leaky_relu)(AT(x), a));
     CASE(ELU, FN(elu)(AT(x), a));
     CASE(GELU, FN(gelu)(AT(x)));
@@ -82,11 +85,11 @@ static void FN(activation_forward)(activation f, REAL argument, const REAL *x, R
   }
 }
 
-/* dx = dy f'(v), of n numbers, v being x or y. dx may be dy. */
+/* dx[i] = dy[i] f'(v[i]), i < n, where v is x or y. dx may be dy. */
 static void FN(activation_backward)(activation f, REAL argument, const REAL *dy, const REAL *v, REAL *dx, ptrdiff_t n) {
   V a = C(argument);
   switch (f) {
-#define CASE(NAME, slope) case NAME: ROWS *(V *)(dx + i) = AT(dy) * slope; break
+#define CASE(NAME, slope) case NAME: EACH_VECTOR *(V *)(dx + i) = AT(dy) * slope; break
     CASE(LEAKY_RELU, FN(leaky_relu_slope)(AT(v), a));
     CASE(ELU, FN(elu_slope)(AT(v), a));
     CASE(GELU, FN(gelu_slope)(AT(v)));
@@ -99,6 +102,6 @@ static void FN(activation_backward)(activation f, REAL argument, const REAL *dy,
   }
 }
 #undef AT
-#undef ROWS
+#undef EACH_VECTOR
 #undef C
 #endif

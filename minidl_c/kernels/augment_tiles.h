@@ -1,4 +1,4 @@
-/* augment_tiles.h: a row of pixels for 16 examples, each of which takes it from another place. */
+/* augment_tiles.h: copies an image row for 16 examples, each from a position of its own. */
 #ifndef REAL
 #ifndef MINIDL_AUGMENT_TILES_H
 #define MINIDL_AUGMENT_TILES_H
@@ -8,8 +8,8 @@
 /* Along one axis, pixel i of an example's output is pixel start + sign * i of its input. */
 typedef struct { int32_t start[LANES], sign[LANES]; } moves;
 
-/* The way back: pixel i of the input is pixel (i - start) * sign of the output. */
-INLINE moves moved_back(const moves *m) {
+/* Returns the inverse: pixel i of the input is pixel (i - start) * sign of the output. */
+INLINE moves inverse_moves(const moves *m) {
   moves back;
   for (int lane = 0; lane < LANES; lane++) {
     back.start[lane] = -m->start[lane] * m->sign[lane];
@@ -18,7 +18,7 @@ INLINE moves moved_back(const moves *m) {
   return back;
 }
 
-/* x[index] in lanes that are inside, 0 in the others */
+/* x[index] in the lanes of the mask, 0 in the others */
 #if VECTOR_BYTES == 64
 INLINE vector_f32 gather_f32(mask_f32 inside, mask_f32 index, const float *x) {
   __mmask16 lanes = _mm512_test_epi32_mask((__m512i)inside, (__m512i)inside);
@@ -48,32 +48,35 @@ INLINE vector_f64 gather_f64(mask_f64 inside, mask_f64 index, const double *x) {
 }
 #endif
 
+#define move_row(vertical, horizontal, oh, H, W, OW, x, y) BY_DTYPE(move_row, y)(vertical, horizontal, oh, H, W, OW, x, y)
+#define crop_row(top, left, oh, H, W, OW, x, y) BY_DTYPE(crop_row, y)(top, left, oh, H, W, OW, x, y)
+
 #define TEMPLATE "minidl_c/kernels/augment_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
-/* OUT y [OW][16]: row `oh` of the output of x [H][W][16], 0 where that lies outside; each example has its own moves. */
-INLINE void FN(move_row)(const moves *down, const moves *along, int32_t oh, int32_t H, int32_t W, int32_t OW,
+/* OUT y [OW][16]: row `oh` of the output of x [H][W][16], 0 outside x; each example has its own moves. */
+INLINE void FN(move_row)(const moves *vertical, const moves *horizontal, int32_t oh, int32_t H, int32_t W, int32_t OW,
                          const REAL *x, REAL *y) {
   for (int lane = 0; lane < LANES; lane += VL) {
-    M h, w, sign, number;
+    M h, w, sign, lanes;
     for (int i = 0; i < VL; i++) {
-      h[i] = down->start[lane + i] + down->sign[lane + i] * oh;
-      w[i] = along->start[lane + i];
-      sign[i] = along->sign[lane + i];
-      number[i] = lane + i;
+      h[i] = vertical->start[lane + i] + vertical->sign[lane + i] * oh;
+      w[i] = horizontal->start[lane + i];
+      sign[i] = horizontal->sign[lane + i];
+      lanes[i] = lane + i;
     }
-    M row = (h >= 0) & (h < H), index = ((h & row) * W + w) * LANES + number;
+    M row_inside = (h >= 0) & (h < H), index = ((h & row_inside) * W + w) * LANES + lanes;
     for (int32_t ow = 0; ow < OW; ow++, w += sign, index += sign * LANES)
-      *(V *)(y + (ptrdiff_t)ow * LANES + lane) = FN(gather)(row & (w >= 0) & (w < W), index, x);
+      *(V *)(y + (ptrdiff_t)ow * LANES + lane) = FN(gather)(row_inside & (w >= 0) & (w < W), index, x);
   }
 }
 
-/* The same where all examples have one place: the output begins at (top, left). */
+/* The same if all examples have the same crop, which starts at (top, left). */
 INLINE void FN(crop_row)(int32_t top, int32_t left, int32_t oh, int32_t H, int32_t W, int32_t OW, const REAL *x, REAL *y) {
   const ptrdiff_t pixel = LANES * sizeof(REAL), h = top + oh;
-  ptrdiff_t first = left < 0 ? -left : 0, end = W - left < OW ? W - left : OW;      /* pixels of the row that are inside */
+  ptrdiff_t first = left < 0 ? -left : 0, end = W - left < OW ? W - left : OW;      /* pixels of the row inside x */
   int inside = 0 <= h && h < H && first < end;
   if (!inside) first = end = 0;
   memset(y, 0, first * pixel);

@@ -1,22 +1,20 @@
 """2-D average-pooling of a tile of 16 examples.
 
     y[oh][ow] = the sum of the window at (oh * stride - padding, ow * stride - padding) / cells
-    dx[h][w] += dy[oh][ow] / cells      for each cell (h, w) of the window that lies inside
+    dx[h][w] += dy[oh][ow] / cells      for each cell (h, w) of the window inside x
 
-cells: those of the window, in the padding as well or only those inside; what a window of ceil_mode has behind the padding
-never counts (PyTorch's rule). Output sizes: see `pooling` in windows.py.
+cells: the number of cells in the window, with or without those in the padding. With ceil_mode, cells beyond the padding never
+count (PyTorch's rule). Output sizes: see `pooling` in windows.py.
 """
 from libc.string cimport memset
 
-from minidl_c.kernels.pool2d cimport clip, pool2d_dims, window
+from minidl_c.kernels.pool2d cimport clip_window, pool2d_dims, window
 from minidl_c.kernels.windows import pooling
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
-    void average_window_f32(const window *, float, const float *, float *)
-    void average_window_f64(const window *, double, const double *, double *)
-    void spread_window_f32(const window *, bint, float, const float *, float *)
-    void spread_window_f64(const window *, bint, double, const double *, double *)
+    void average_window(const window *k, double divisor, const void *x, void *y)
+    void spread_window(const window *k, bint add, double divisor, const void *dy, void *dx)
 
 ctypedef struct avgpool2d_dims:
     pool2d_dims windows
@@ -26,7 +24,7 @@ ctypedef struct avgpool2d_dims:
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
 cdef inline Py_ssize_t cells_of(const avgpool2d_dims *d, const window *k, Py_ssize_t h, Py_ssize_t w) noexcept nogil:
-    """What the sum of the window at (h, w) is divided by."""
+    """Returns the divisor of the window at (h, w)."""
     cdef const pool2d_dims *p = &d.windows
     if not d.count_padding:
         return (k.h1 - k.h0) * (k.w1 - k.w0)
@@ -40,20 +38,17 @@ cdef void avgpool2d_forward_tile(
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels
 ) noexcept nogil:
     cdef const pool2d_dims *p = &d.windows
-    cdef Py_ssize_t c, oh, ow, h, w, cells, here, there
+    cdef Py_ssize_t c, oh, ow, h, w, cells, x_at, y_at
     cdef window k
-    k.width, k.row = p.kw, p.W * LANES
+    k.width, k.row_stride = p.kw, p.W * LANES
     for c in range(c0, c1):
         for oh in range(p.OH):
-            h = clip(oh * p.sh - p.ph, p.H, p.kh, &k.h0, &k.h1)
+            h = clip_window(oh * p.sh - p.ph, p.H, p.kh, &k.h0, &k.h1)
             for ow in range(p.OW):
-                w = clip(ow * p.sw - p.pw, p.W, p.kw, &k.w0, &k.w1)
+                w = clip_window(ow * p.sw - p.pw, p.W, p.kw, &k.w0, &k.w1)
                 cells = cells_of(d, &k, h, w)
-                here, there = ((c * p.H + h) * p.W + w) * LANES, ((c * p.OH + oh) * p.OW + ow) * LANES
-                if real is float:
-                    average_window_f32(&k, <float> cells, x + here, y + there)
-                else:
-                    average_window_f64(&k, <double> cells, x + here, y + there)
+                x_at, y_at = ((c * p.H + h) * p.W + w) * LANES, ((c * p.OH + oh) * p.OW + ow) * LANES
+                average_window(&k, <real> cells, x + x_at, y + y_at)
 
 
 cdef void avgpool2d_backward_tile(
@@ -63,23 +58,20 @@ cdef void avgpool2d_backward_tile(
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef const pool2d_dims *p = &d.windows
-    cdef Py_ssize_t c, oh, ow, h, w, cells, here, there
+    cdef Py_ssize_t c, oh, ow, h, w, cells, x_at, y_at
     cdef bint add = not p.tiled         # a cell in exactly one window is written once, and needs no zero before
     cdef window k
-    k.width, k.row = p.kw, p.W * LANES
+    k.width, k.row_stride = p.kw, p.W * LANES
     if add:
-        memset(dx + c0 * p.H * k.row, 0, (c1 - c0) * p.H * k.row * sizeof(real))
+        memset(dx + c0 * p.H * k.row_stride, 0, (c1 - c0) * p.H * k.row_stride * sizeof(real))
     for c in range(c0, c1):
         for oh in range(p.OH):
-            h = clip(oh * p.sh - p.ph, p.H, p.kh, &k.h0, &k.h1)
+            h = clip_window(oh * p.sh - p.ph, p.H, p.kh, &k.h0, &k.h1)
             for ow in range(p.OW):
-                w = clip(ow * p.sw - p.pw, p.W, p.kw, &k.w0, &k.w1)
+                w = clip_window(ow * p.sw - p.pw, p.W, p.kw, &k.w0, &k.w1)
                 cells = cells_of(d, &k, h, w)
-                here, there = ((c * p.H + h) * p.W + w) * LANES, ((c * p.OH + oh) * p.OW + ow) * LANES
-                if real is float:
-                    spread_window_f32(&k, add, <float> cells, dy + there, dx + here)
-                else:
-                    spread_window_f64(&k, add, <double> cells, dy + there, dx + here)
+                x_at, y_at = ((c * p.H + h) * p.W + w) * LANES, ((c * p.OH + oh) * p.OW + ow) * LANES
+                spread_window(&k, add, <real> cells, dy + y_at, dx + x_at)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -109,7 +101,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class AvgPool2DOp(Op):
     """Average-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs.
 
-    count_include_pad: whether cells in the padding count. Raises TypeError or ValueError for windows that do not fit.
+    count_include_pad: True if cells in the padding count. Raises TypeError or ValueError for windows that do not fit.
     """
 
     cdef avgpool2d_dims d

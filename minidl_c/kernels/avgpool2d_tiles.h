@@ -4,51 +4,55 @@
 #define MINIDL_AVGPOOL2D_TILES_H
 #include "minidl_c/simd/lanes.h"
 #include "minidl_c/kernels/pool2d.h"
+
+#define average_window(k, divisor, x, y) BY_DTYPE(average_window, y)(k, divisor, x, y)
+#define spread_window(k, add, divisor, dy, dx) BY_DTYPE(spread_window, dx)(k, add, divisor, dy, dx)
+
 #define TEMPLATE "minidl_c/kernels/avgpool2d_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
-/* y = the sum of the cells (h, w) of a window at x, divided. Each row of the window is summed by itself: a chain of
- * additions is as long as a row, and the rows of a large window can be added up side by side. */
-INLINE void FN(average_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t w1, ptrdiff_t row, REAL divisor,
+/* y = the sum of the cells (h, w) of a window at x / divisor. Each row of the window has a sum of its own: chains of additions
+ * are then short, and the rows of a large window are summed in parallel. */
+INLINE void FN(average_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t w1, ptrdiff_t row_stride, REAL divisor,
                               const REAL *x, REAL *y) {
   for (int lane = 0; lane < LANES; lane += VL) {
     V sum = {0};
     for (ptrdiff_t h = h0; h < h1; h++) {
       V cells = {0};
-      for (ptrdiff_t w = w0; w < w1; w++) cells += *(const V *)(x + h * row + w * LANES + lane);
+      for (ptrdiff_t w = w0; w < w1; w++) cells += *(const V *)(x + h * row_stride + w * LANES + lane);
       sum += cells;
     }
     *(V *)(y + lane) = sum / FN(broadcast)(divisor);
   }
 }
 
-/* Every cell of dx gets its share of dy: written (OUT), or added (ADD) with `add`. */
-INLINE void FN(spread_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t w1, ptrdiff_t row, int add, REAL divisor,
+/* dx = dy / divisor in every cell of the window: OUT, or ADD with `add`. */
+INLINE void FN(spread_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t w1, ptrdiff_t row_stride, int add, REAL divisor,
                              const REAL *dy, REAL *dx) {
   for (int lane = 0; lane < LANES; lane += VL) {
-    V share = *(const V *)(dy + lane) / FN(broadcast)(divisor);
+    V grad = *(const V *)(dy + lane) / FN(broadcast)(divisor);
     for (ptrdiff_t h = h0; h < h1; h++) {
       for (ptrdiff_t w = w0; w < w1; w++) {
-        V *cell = (V *)(dx + h * row + w * LANES + lane);
-        if (add) *cell += share;
-        else *cell = share;
+        V *cell = (V *)(dx + h * row_stride + w * LANES + lane);
+        if (add) *cell += grad;
+        else *cell = grad;
       }
     }
   }
 }
 
-/* Whole windows of 2 x 2 and 3 x 3 are what most nets have: with constant sizes the compiler keeps them in registers. */
+/* Complete windows of 2 x 2 and 3 x 3, the most common ones, have constant sizes: the compiler keeps them in registers. */
 INLINE void FN(average_window)(const window *k, REAL divisor, const REAL *x, REAL *y) {
-  if (is_square(k, 2)) FN(average_cells)(0, 2, 0, 2, k->row, divisor, x, y);
-  else if (is_square(k, 3)) FN(average_cells)(0, 3, 0, 3, k->row, divisor, x, y);
-  else FN(average_cells)(k->h0, k->h1, k->w0, k->w1, k->row, divisor, x, y);
+  if (is_square(k, 2)) FN(average_cells)(0, 2, 0, 2, k->row_stride, divisor, x, y);
+  else if (is_square(k, 3)) FN(average_cells)(0, 3, 0, 3, k->row_stride, divisor, x, y);
+  else FN(average_cells)(k->h0, k->h1, k->w0, k->w1, k->row_stride, divisor, x, y);
 }
 
 INLINE void FN(spread_window)(const window *k, int add, REAL divisor, const REAL *dy, REAL *dx) {
-  if (is_square(k, 2)) FN(spread_cells)(0, 2, 0, 2, k->row, add, divisor, dy, dx);
-  else if (is_square(k, 3)) FN(spread_cells)(0, 3, 0, 3, k->row, add, divisor, dy, dx);
-  else FN(spread_cells)(k->h0, k->h1, k->w0, k->w1, k->row, add, divisor, dy, dx);
+  if (is_square(k, 2)) FN(spread_cells)(0, 2, 0, 2, k->row_stride, add, divisor, dy, dx);
+  else if (is_square(k, 3)) FN(spread_cells)(0, 3, 0, 3, k->row_stride, add, divisor, dy, dx);
+  else FN(spread_cells)(k->h0, k->h1, k->w0, k->w1, k->row_stride, add, divisor, dy, dx);
 }
 #endif

@@ -6,7 +6,7 @@ ctypedef struct batchnorm_dims:
     double eps, momentum
     int affine
 
-ctypedef enum statistic:                # what a call keeps of each channel: rows of doubles
+ctypedef enum statistic:                # the arrays in `packed`: [STATISTICS][C] doubles
     RUNNING_MEAN                        # for inference
     RUNNING_INVERSE                     # 1 / sqrt(variance + eps)
     MEAN                                # of the batch
@@ -18,14 +18,10 @@ ctypedef enum statistic:                # what a call keeps of each channel: row
     MEAN_DGAIN
     STATISTICS
 
-cdef int measure(batchnorm_dims *d, Op self, tuple in_shape, object eps, object momentum, bint affine,
-                 object dtype) except -1
+cdef int init_batchnorm(batchnorm_dims *d, Op self, tuple in_shape, object eps, object momentum, bint affine,
+                        object dtype) except -1
 
 
-cdef class BatchNormOp(Op):
-    cdef batchnorm_dims d
-
-
-cdef inline double *row(const batchnorm_dims *d, const void *packed, statistic which) noexcept nogil:
-    """One number of each channel."""
+cdef inline double *channels(const batchnorm_dims *d, const void *packed, statistic which) noexcept nogil:
+    """Returns the array [C] of a statistic."""
     return <double *> packed + which * d.C

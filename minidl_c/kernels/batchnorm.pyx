@@ -1,22 +1,21 @@
-"""Batch normalization of each channel over a batch and its pixels. Its first half is batchnorm_statistics.pyx, which comes before.
+"""Batch normalization of each channel over a batch and its pixels: the second of two ops, after batchnorm_statistics.pyx.
 
     y = gain * xhat + shift,  xhat = (x - mean) / sqrt(variance + eps)
-    dgain = sum of dy * xhat, dshift = sum of dy; dx is left to the first half, which reads the means of these sums
+    dgain = sum of dy * xhat, dshift = sum of dy; the first op computes dx from the means of these sums
 
-In inference, mean and variance are the running ones: new = (1 - momentum) * old + momentum * of the batch, for each step that
-is whole. Ioffe and Szegedy, "Batch Normalization" (2015); eps, momentum and the unbiased running variance are PyTorch's.
+In inference, mean and variance are the running ones: new = (1 - momentum) * old + momentum * of the batch, after each complete
+step. Ioffe and Szegedy, "Batch Normalization" (2015); eps, momentum and the unbiased running variance are PyTorch's.
 
-x - mean is exact for numbers close to the mean; what the mean loses when it is rounded to a float goes into the shift.
+x - mean is exact for x close to the mean. The rounding error of the mean as a float is added to the shift.
 """
 from libc.math cimport sqrt
 
 from minidl_c.op cimport ALIAS_X, BARRIER_BACKWARD, LANES, READS_X, REDUCES_FROM_SUMS, Op, batch_view, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
-    void affine_f32(const float *, Py_ssize_t, float, float, float, float *)
-    void affine_f64(const double *, Py_ssize_t, double, double, double, double *)
-    void products_f32(const float *, const float *, Py_ssize_t, float, float, float, float *, float *)
-    void products_f64(const double *, const double *, Py_ssize_t, double, double, double, double *, double *)
+    void affine(const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *y)
+    void products(const void *dy, const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *dscale,
+                  void *dshift)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -34,14 +33,11 @@ cdef void batchnorm_forward_tile(
     cdef real m
     for c in range(c0, c1):
         at = c * d.pixels * LANES
-        mean = row(d, packed, MEAN if training else RUNNING_MEAN)[c]
-        slope = row(d, packed, GAIN)[c] * row(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
+        mean = channels(d, packed, MEAN if training else RUNNING_MEAN)[c]
+        slope = channels(d, packed, GAIN)[c] * channels(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
         m = <real> mean
-        shift = row(d, packed, SHIFT)[c] + slope * (m - mean)
-        if real is float:
-            affine_f32(x + at, d.pixels, m, <real> slope, <real> shift, y + at)
-        else:
-            affine_f64(x + at, d.pixels, m, slope, shift, y + at)
+        shift = channels(d, packed, SHIFT)[c] + slope * (m - mean)
+        affine(x + at, d.pixels, m, <real> slope, <real> shift, y + at)
 
 
 cdef void batchnorm_backward_tile(
@@ -58,17 +54,14 @@ cdef void batchnorm_backward_tile(
     cdef real *dgain
     cdef real *dshift
     for c in range(c0, c1):
-        at, mean, inverse = c * d.pixels * LANES, row(d, packed, MEAN)[c], row(d, packed, INVERSE)[c]
+        at, mean, inverse = c * d.pixels * LANES, channels(d, packed, MEAN)[c], channels(d, packed, INVERSE)[c]
         m, dgain, dshift = <real> mean, sums + c * LANES, sums + (d.C + c) * LANES
-        if real is float:
-            products_f32(dy + at, x + at, d.pixels, m, <real> inverse, <real> (inverse * (m - mean)), dgain, dshift)
-        else:
-            products_f64(dy + at, x + at, d.pixels, m, inverse, inverse * (m - mean), dgain, dshift)
+        products(dy + at, x + at, d.pixels, m, <real> inverse, <real> (inverse * (m - mean)), dgain, dshift)
 
 
 cdef void batchnorm_reduce_backward(
     const batchnorm_dims *d,
-    double *packed,                     # OUT the means
+    double *packed,                     # OUT MEAN_DGAIN, MEAN_DSHIFT
     const real *grad,                   # IN  [dgain, dshift][C], sums over the batch
     Py_ssize_t examples,
     Py_ssize_t r0, Py_ssize_t r1,
@@ -88,21 +81,21 @@ cdef void batchnorm_prepare(
     cdef Py_ssize_t c
     cdef const real *running = param + 2 * d.C * d.affine
     for c in range(d.C):
-        row(d, packed, GAIN)[c] = param[c] if d.affine else 1
-        row(d, packed, SHIFT)[c] = param[d.C + c] if d.affine else 0
-        row(d, packed, RUNNING_MEAN)[c] = running[c]
-        row(d, packed, RUNNING_INVERSE)[c] = 1 / sqrt(running[d.C + c] + d.eps)
+        channels(d, packed, GAIN)[c] = param[c] if d.affine else 1
+        channels(d, packed, SHIFT)[c] = param[d.C + c] if d.affine else 0
+        channels(d, packed, RUNNING_MEAN)[c] = running[c]
+        channels(d, packed, RUNNING_INVERSE)[c] = 1 / sqrt(running[d.C + c] + d.eps)
 
 
 cdef void batchnorm_update_state(
     const batchnorm_dims *d,
     const double *packed,               # IN
-    real *state,                        # IN, OUT [running mean, running variance][C], how many batches
+    real *state,                        # IN, OUT [running mean, running variance][C], number of batches
 ) noexcept nogil:
     cdef Py_ssize_t c
     for c in range(d.C):
-        state[c] += <real> (d.momentum * (row(d, packed, MEAN)[c] - state[c]))
-        state[d.C + c] += <real> (d.momentum * (row(d, packed, VARIANCE)[c] - state[d.C + c]))
+        state[c] += <real> (d.momentum * (channels(d, packed, MEAN)[c] - state[c]))
+        state[d.C + c] += <real> (d.momentum * (channels(d, packed, VARIANCE)[c] - state[d.C + c]))
     state[2 * d.C] += 1
 
 
@@ -154,7 +147,9 @@ cdef void update_state(const op *o, const batch_view *w, void *state) noexcept n
         batchnorm_update_state(d, <const double *> w.packed, <double *> state)
 
 
-cdef int measure(batchnorm_dims *d, Op self, tuple in_shape, object eps, object momentum, bint affine, object dtype) except -1:
+cdef int init_batchnorm(batchnorm_dims *d, Op self, tuple in_shape, object eps, object momentum, bint affine,
+                        object dtype) except -1:
+    """Sets what both ops of batch norm have in common."""
     if not in_shape:
         raise ValueError("batch norm: expected channels first, got no axis at all")
     init_op(self, in_shape, in_shape, dtype)
@@ -169,13 +164,15 @@ cdef int measure(batchnorm_dims *d, Op self, tuple in_shape, object eps, object 
 
 
 cdef class BatchNormOp(Op):
-    """Batch norm of (C, ...), behind a BatchStatisticsOp.
+    """Batch norm of (C, ...), after a BatchStatisticsOp.
 
     Parameters in the flat buffer: gain (C,), shift (C,) if affine; then its state: running mean and variance (C,), count.
     """
 
+    cdef batchnorm_dims d
+
     def __cinit__(self, in_shape, eps=1e-5, momentum=0.1, affine=True, dtype="float32"):
-        measure(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
+        init_batchnorm(&self.d, self, tuple(in_shape), eps, momentum, affine, dtype)
         self.c.reduce.n_sums = self.c.reduce.n_items = 2 * self.d.C
         self.c.n_param, self.c.n_state = self.c.reduce.n_sums if affine else 0, 2 * self.d.C + 1
         self.c.memory.dx_alias, self.c.reduce.barrier, self.c.memory.shares_packed = ALIAS_X, BARRIER_BACKWARD, 1

@@ -1,13 +1,21 @@
-/* batchnorm_tiles.h: sums over the pixels of a channel, and affine maps of them, for 16 examples at once. */
+/* batchnorm_tiles.h: sums over the pixels of a channel, and affine maps of the pixels, for 16 examples at once. */
 #ifndef REAL
 #ifndef MINIDL_BATCHNORM_TILES_H
 #define MINIDL_BATCHNORM_TILES_H
 #include "minidl_c/simd/lanes.h"
-#define CHAINS 4                       /* sums of every fourth pixel: one alone would wait for itself */
-/* Pixel i belongs to sum k, a constant, so that the sums stay in registers. */
+#define CHAINS 4                       /* parallel sums, of every fourth pixel: they hide the latency of an addition */
+/* Loops over pixels i; the index k of a pixel's sum is a constant, so that the sums stay in registers. */
 #define EACH_PIXEL(i, k) \
   for (ptrdiff_t first = 0; first < pixels; first += CHAINS) \
     UNROLL for (ptrdiff_t k = 0, i = first; k < CHAINS; k++, i++) if (i < pixels)
+
+#define moments(x, pixels, out) BY_DTYPE(moments, out)(x, pixels, out)
+#define affine(x, pixels, mean, scale, shift, y) BY_DTYPE(affine, y)(x, pixels, mean, scale, shift, y)
+#define products(dy, x, pixels, mean, scale, shift, dscale, dshift) \
+  BY_DTYPE(products, dscale)(dy, x, pixels, mean, scale, shift, dscale, dshift)
+#define combination(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx) \
+  BY_DTYPE(combination, dx)(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx)
+
 #define TEMPLATE "minidl_c/kernels/batchnorm_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
@@ -15,21 +23,21 @@
 
 INLINE V FN(sum_of_chains)(const V *sum) { return (sum[0] + sum[1]) + (sum[2] + sum[3]); }
 
-/* OUT moments [3][16]: m, about the mean of the pixels; the sum of x - m, which says how far that is from it; and the sum of
- * (x - m)^2. Two passes: x - m is exact, or nearly so, also where the mean is large. */
+/* OUT moments [3][16]: the rounded mean m of the pixels; the sum of x - m, which corrects the rounding; and the sum of
+ * (x - m)^2. Two passes keep x - m accurate even if the mean is large. */
 NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *moments) {
   const V count = FN(broadcast)((REAL)pixels);
   for (int lane = 0; lane < LANES; lane += VL) {
-    V sum[CHAINS] = {{0}}, rest[CHAINS] = {{0}}, square[CHAINS] = {{0}};
+    V sum[CHAINS] = {{0}}, deviation[CHAINS] = {{0}}, square[CHAINS] = {{0}};
     EACH_PIXEL(i, k) sum[k] += *(const V *)(x + i * LANES + lane);
     V m = FN(sum_of_chains)(sum) / count;
     EACH_PIXEL(i, k) {
-      V away = *(const V *)(x + i * LANES + lane) - m;
-      rest[k] += away;
-      square[k] = FN(fma)(away, away, square[k]);
+      V d = *(const V *)(x + i * LANES + lane) - m;
+      deviation[k] += d;
+      square[k] = FN(fma)(d, d, square[k]);
     }
     *(V *)(moments + lane) = m;
-    *(V *)(moments + LANES + lane) = FN(sum_of_chains)(rest);
+    *(V *)(moments + LANES + lane) = FN(sum_of_chains)(deviation);
     *(V *)(moments + 2 * LANES + lane) = FN(sum_of_chains)(square);
   }
 }
@@ -56,10 +64,10 @@ NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, REAL
   }
 }
 
-/* dx = of_dy * dy + of_x * (x - mean) + constant in the first `examples` lanes, 0 in the others; dx may be dy. */
-NOINLINE void FN(combination)(const REAL *dy, const REAL *x, ptrdiff_t pixels, ptrdiff_t examples, REAL mean, REAL of_dy,
-                              REAL of_x, REAL constant, REAL *dx) {
-  const V m = FN(broadcast)(mean), a = FN(broadcast)(of_dy), b = FN(broadcast)(of_x), c = FN(broadcast)(constant);
+/* dx = dy_factor * dy + x_factor * (x - mean) + constant in the first `examples` lanes, 0 in the others; dx may be dy. */
+NOINLINE void FN(combination)(const REAL *dy, const REAL *x, ptrdiff_t pixels, ptrdiff_t examples, REAL mean, REAL dy_factor,
+                              REAL x_factor, REAL constant, REAL *dx) {
+  const V m = FN(broadcast)(mean), a = FN(broadcast)(dy_factor), b = FN(broadcast)(x_factor), c = FN(broadcast)(constant);
   M live[LANES / VL];
   for (int lane = 0; lane < LANES; lane++) live[lane / VL][lane % VL] = lane < examples ? -1 : 0;
   for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) {

@@ -1,13 +1,13 @@
-"""Ways that part and meet: what a plan, which is one chain of ops, makes of two branches.
+"""Two branches that start from one value and are merged, in a plan, which is a sequence of ops.
 
-    Split     y is x, which begins the first branch and is read again later; dx = dy + the gradient that comes back from there
-    Recall    stands behind the first branch's end (its x) and begins the second branch: y is the value that was split. Backward,
-              x gets its share of the gradient of the value where the branches meet
-    Add       meets: y = x + the end of the first branch; the gradient of both is dy
-    Concat    meets: y = the end of the first branch, and x behind it; x gets the last part of dy
+    Split     starts the first branch: y is x; dx = dy + the gradient from the second branch
+    Recall    comes after the first branch, whose last value is its x, and starts the second branch: y is the value that was split.
+              Backward, dx is the first branch's part of the gradient of the merged value
+    Add       merges: y = the last value of the first branch + x; the gradient of both is dy
+    Concat    merges: y = the last value of the first branch, then x; dx is the last part of dy
 
-So backward runs through the second branch, then through the first, and Split adds what the two give: first branch plus second.
-More branches are two, of which the first has branches itself.
+Backward therefore runs through the second branch, then through the first, and Split adds both gradients: first branch plus
+second. More than two branches are nested: the first of two has branches itself.
 """
 from libc.string cimport memcpy
 
@@ -21,7 +21,7 @@ cdef void sum_tile(
     const real *a,                      # IN  [size][16]
     const real *b,                      # IN  [size][16]
     real *y,                            # OUT [size][16]; may be a or b
-    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+    Py_ssize_t i0, Py_ssize_t i1,       # only elements i0 to i1
 ) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(i0 * LANES, i1 * LANES):
@@ -40,10 +40,10 @@ cdef void add(const op *o, const tile *t, const void *a, const void *b, void *y)
 
 
 cdef void copy(const op *o, const tile *t, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t size) noexcept nogil:
-    """Rows x0.. of x to rows y0.. of y: this part of `size` of them."""
-    cdef Py_ssize_t row = LANES * o.real_bytes, i0 = 0, i1 = 0
+    """Copies `size` elements of x, from x0, to y, from y0: this part of them."""
+    cdef Py_ssize_t row_bytes = LANES * o.real_bytes, i0 = 0, i1 = 0
     split_range(size, t.part, t.parts, &i0, &i1)
-    memcpy(<char *> y + (y0 + i0) * row, <const char *> x + (x0 + i0) * row, (i1 - i0) * row)
+    memcpy(<char *> y + (y0 + i0) * row_bytes, <const char *> x + (x0 + i0) * row_bytes, (i1 - i0) * row_bytes)
 
 
 cdef void split_backward(const op *o, const tile *t) noexcept nogil:
@@ -70,31 +70,32 @@ cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
         copy(o, t, t.dy, o.branch.skip_size, t.dx, 0, o.in_size)
 
 
-cdef int number(object value) except -1:
+cdef int check_index(object value) except -1:
     return whole_numbers("value", (value,), 1, 0)[0]
 
 
 cdef class SplitOp(Op):
-    """Begins the first branch; `back` is the value whose gradient comes back from the second."""
+    """Starts the first branch; `back`: the value of the second branch whose gradient is added to dx."""
 
     def __cinit__(self, in_shape, back, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = 1
-        self.c.branch.dskip = number(back)
+        self.c.branch.dskip = check_index(back)
         self.c.backward_tile = split_backward
 
 
 cdef class RecallOp(Op):
-    """Begins the second branch with the value `split`; in_shape is that of the first one's end.
+    """Starts the second branch with the value `split`; in_shape is the shape of the first branch's last value.
 
-    meeting: the value where the branches meet, of so many numbers as `meeting_size`.
+    meeting: the merged value, of `meeting_size` elements.
     """
 
     def __cinit__(self, in_shape, out_shape, split, meeting, meeting_size, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(out_shape), dtype)
         self.c.splits = 1
-        self.c.branch.skip, self.c.branch.skip_size, self.c.memory.y_alias = number(split), self.c.out_size, ALIAS_SKIP
-        self.c.branch.dskip, self.c.branch.dskip_size = number(meeting), whole_numbers("meeting_size", (meeting_size,), 1, 1)[0]
+        self.c.branch.skip, self.c.branch.skip_size, self.c.memory.y_alias = check_index(split), self.c.out_size, ALIAS_SKIP
+        self.c.branch.dskip = check_index(meeting)
+        self.c.branch.dskip_size, = whole_numbers("meeting_size", (meeting_size,), 1, 1)
         if self.c.branch.dskip_size == self.c.in_size:
             self.c.memory.dx_alias = ALIAS_SKIP
         else:
@@ -107,12 +108,12 @@ cdef class AddOp(Op):
     def __cinit__(self, in_shape, first, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = 1
-        self.c.branch.skip = number(first)
+        self.c.branch.skip = check_index(first)
         self.c.forward_tile = add_forward
 
 
 cdef class ConcatOp(Op):
-    """y = value `first`, of first_shape, and then x, one behind the other along the first axis."""
+    """y = value `first`, of first_shape, then x, concatenated along the first axis."""
 
     def __cinit__(self, first_shape, in_shape, first, dtype="float32"):
         first_shape, in_shape = tuple(first_shape), tuple(in_shape)
@@ -120,5 +121,5 @@ cdef class ConcatOp(Op):
             raise ValueError(f"concat: expected shapes that differ along the first axis alone, got {first_shape} and {in_shape}")
         init_op(self, in_shape, (first_shape[0] + in_shape[0], *in_shape[1:]), dtype)
         self.c.splits = 1
-        self.c.branch.skip, self.c.branch.skip_size = number(first), self.c.out_size - self.c.in_size
+        self.c.branch.skip, self.c.branch.skip_size = check_index(first), self.c.out_size - self.c.in_size
         self.c.forward_tile, self.c.backward_tile = concat_forward, concat_backward

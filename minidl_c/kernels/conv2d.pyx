@@ -2,28 +2,25 @@
 
     y[k][oh][ow] = b[k] + sum over c, r, s of w[k][c][r][s] * x[c][oh * stride + r * dilation - padding][...]
 
-Forward and the gradient of x are one algorithm, `correlate_tile`: the taps inside the input are known beforehand (see
-axes.pyx), so padding is clipped and a stride's gradient needs no zeros in between. The gradient of w pairs each tap with
-each output pixel, lane by lane, and adds up the lanes of the tile.
+Forward and the gradient of x are one algorithm, `correlate_tile`. The taps inside the input are found beforehand (see
+axes.pyx), so padding is clipped, and the gradient of a strided convolution needs no inserted zeros. The gradient of w is a sum
+over all output pixels for each tap, lane by lane, and then over the lanes.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016).
 """
 from libc.string cimport memcpy, memset
-from numpy import zeros_like
 
-from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
-from minidl_c.kernels.conv2d_single cimport conv2d_backward_w_single, single_scratch
+from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
+from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
     ctypedef struct gradient_walk:
-        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, sum_stride, threes
-    void weight_gradient_f32(Py_ssize_t, Py_ssize_t, const gradient_walk *, const float *, const Py_ssize_t *,
-                             const float *, float *)
-    void weight_gradient_f64(Py_ssize_t, Py_ssize_t, const gradient_walk *, const double *, const Py_ssize_t *,
-                             const double *, double *)
-    void sum_pixels_f32(Py_ssize_t, Py_ssize_t, const float *, float *, Py_ssize_t)
-    void sum_pixels_f64(Py_ssize_t, Py_ssize_t, const double *, double *, Py_ssize_t)
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, sum_stride
+        bint triples
+    void weight_gradient(Py_ssize_t outputs, Py_ssize_t n_taps, const gradient_walk *k, const void *x, const Py_ssize_t *taps,
+                         const void *dy, void *dw)
+    void sum_pixels(Py_ssize_t outputs, Py_ssize_t pixels, const void *dy, void *db, Py_ssize_t sum_stride)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -31,8 +28,8 @@ cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
 cdef void conv2d_prepare(
     const conv2d_dims *d,
     const real *w,                      # IN  (K, C / groups, R, S)
-    real *packed,                       # OUT twice as much: for forward [group][c][r][s][k], for backward [group][k][r][s][c];
-                                        # 2 * LANES numbers behind it may be read
+    real *packed,                       # OUT two copies: for forward [group][c][r][s][k], for backward [group][k][r][s][c];
+                                        # up to 2 * LANES elements after its end may be read
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g, k, c, i, at
     cdef real *back = packed + d.weights
@@ -45,9 +42,9 @@ cdef void conv2d_prepare(
                     back[at + (k * RS + i) * C + c] = w[at + (k * C + c) * RS + i]
 
 
-cdef inline Py_ssize_t singles(const conv2d_dims *d, Py_ssize_t examples) noexcept nogil:
-    """How many examples are done one by one: all of a few, or none."""
-    return examples if examples <= d.few else 0
+cdef inline Py_ssize_t small_batch(const conv2d_dims *d, Py_ssize_t examples) noexcept nogil:
+    """Returns the number of examples to compute one by one: all of a small batch, else 0."""
+    return examples if examples <= d.small_batch else 0
 
 
 cdef void conv2d_forward_tile(
@@ -59,20 +56,20 @@ cdef void conv2d_forward_tile(
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
     Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
-    correlate_tile(&d.forward, x, packed, b, y, k0, k1, singles(d, examples), scratch)
+    correlate_tile(&d.forward, x, packed, b, y, k0, k1, small_batch(d, examples), scratch)
 
 
 cdef void conv2d_backward_x_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *packed,                 # IN  from conv2d_prepare
-    const real *b,                      # IN  [C], or NULL: what a transposed convolution starts its sums with
+    const real *b,                      # IN  [C] the bias of a transposed convolution, or NULL
     real *dx,                           # OUT [C][H][W][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these input channels
     Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
-    """The same sum seen from the input: dx[c][h][w] gets w[k][c][r][s] * dy[k][oh][ow] from every output it went into."""
-    correlate_tile(&d.back, dy, packed + d.weights, b, dx, c0, c1, singles(d, examples), scratch)
+    """dx[c][h][w] = the sum of w[k][c][r][s] * dy[k][oh][ow] over all outputs that read x[c][h][w]."""
+    correlate_tile(&d.back, dy, packed + d.weights, b, dx, c0, c1, small_batch(d, examples), scratch)
 
 
 cdef void conv2d_backward_w_tile(
@@ -81,27 +78,24 @@ cdef void conv2d_backward_w_tile(
     const real *x,                      # IN  [C][H][W][16]
     real *dw,                           # ADD [K][C / groups][R][S][sum_stride]
     real *db,                           # ADD [K][sum_stride], or NULL
-    Py_ssize_t sum_stride,                   # 1: the sums over the lanes, or 16: each lane for itself
+    Py_ssize_t sum_stride,              # 1: sums over the lanes; 16: each lane separately
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
     Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, n_taps = C * d.R * d.S, P = d.OH * d.OW, g, k, k_end, at
     cdef gradient_walk walk
-    if examples <= d.few and sum_stride == 1:
-        conv2d_backward_w_single(d, dy, x, dw, db, k0, k1, examples, scratch)
+    if examples <= d.small_batch and sum_stride == 1:
+        conv2d_backward_w_small_batch(d, dy, x, dw, db, k0, k1, examples, scratch)
         return
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
     walk.dy_channel, walk.dw_channel, walk.sum_stride = P * LANES, n_taps, sum_stride
-    walk.threes = d.S == 3 and d.sw == 1 and d.dw == 1
+    walk.triples = d.S == 3 and d.sw == 1 and d.dw == 1
     if d.PH > d.H or d.PW > d.W:
         pad_tile(d, x, scratch)
         x = scratch
     for g in range(k0 // K, (k1 + K - 1) // K):
         k, k_end, at = max(k0, g * K), min(k1, (g + 1) * K), g * C * d.PH * d.PW * LANES
-        if real is float:
-            weight_gradient_f32(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
-        else:
-            weight_gradient_f64(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
+        weight_gradient(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
     if db != NULL:
         conv2d_backward_b_tile(dy, P, db, sum_stride, k0, k1)
 
@@ -113,24 +107,21 @@ cdef void conv2d_backward_b_tile(
     Py_ssize_t sum_stride,
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
 ) noexcept nogil:
-    if real is float:
-        sum_pixels_f32(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * sum_stride, sum_stride)
-    else:
-        sum_pixels_f64(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * sum_stride, sum_stride)
+    sum_pixels(k1 - k0, pixels, dy + k0 * pixels * LANES, db + k0 * sum_stride, sum_stride)
 
 
 cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept nogil:
-    """Zeros around every channel."""
-    cdef Py_ssize_t c, h, row = d.W * LANES, gap = (d.PW - d.W) * LANES, front = (d.top * d.PW + d.left) * LANES, zeros
-    cdef Py_ssize_t back = d.PH * d.PW * LANES - front - d.H * row - (d.H - 1) * gap
+    """Copies x with zeros around every channel."""
+    cdef Py_ssize_t c, h, row = d.W * LANES, between = (d.PW - d.W) * LANES, before = (d.top * d.PW + d.left) * LANES, zeros
+    cdef Py_ssize_t after = d.PH * d.PW * LANES - before - d.H * row - (d.H - 1) * between
     for c in range(d.C):
-        zeros = front
+        zeros = before
         for h in range(d.H):
             memset(padded, 0, zeros * sizeof(real))
             memcpy(padded + zeros, x, row * sizeof(real))
-            padded, x, zeros = padded + zeros + row, x + row, gap
-        memset(padded, 0, back * sizeof(real))
-        padded += back
+            padded, x, zeros = padded + zeros + row, x + row, between
+        memset(padded, 0, after * sizeof(real))
+        padded += after
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -143,12 +134,12 @@ cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
         conv2d_prepare(d, <const double *> param, <double *> packed)
 
 
-cdef void conv2d_describe(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcept:
-    """What an op that convolves needs, in either direction; so many biases lie behind the weights."""
+cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcept:
+    """Sets the fields of an op that convolves, in either direction. biases: their number; they follow the weights."""
     o.n_param = o.reduce.n_sums = o.reduce.n_items = d.weights + biases
     o.reduce.sums_lanes = 1
-    o.memory.packed = (2 * d.weights + 2 * LANES) * o.real_bytes       # single examples read beyond its end
-    o.memory.scratch = single_scratch(d)
+    o.memory.packed = (2 * d.weights + 2 * LANES) * o.real_bytes       # a small batch reads after its end
+    o.memory.scratch = small_batch_scratch(d)
     if d.PH > d.H or d.PW > d.W:
         o.memory.scratch = max(o.memory.scratch, d.C * d.PH * d.PW * LANES)
     o.memory.scratch *= o.real_bytes
@@ -198,13 +189,15 @@ cdef class Conv2DOp(Op):
     Raises ValueError if the kernel does not fit into the padded input or the groups do not divide the channels.
     """
 
+    cdef conv2d_dims d
+
     def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
                   dtype="float32", *, bint use_bias=True):
         cdef conv2d_dims *d = &self.d
-        conv2d_measure(d, in_shape, filters, kernel, stride, padding, dilation, groups, None)
+        conv2d_init_dims(d, in_shape, filters, kernel, stride, padding, dilation, groups, None)
         init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
-        conv2d_describe(&self.c, d, d.K if use_bias else 0)
+        conv2d_init_op(&self.c, d, d.K if use_bias else 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward
 
     def __dealloc__(self):
-        conv2d_forget(&self.d)
+        conv2d_free_dims(&self.d)

@@ -3,14 +3,14 @@ from minidl_c.kernels.correlate cimport direction
 
 ctypedef struct conv2d_dims:
     Py_ssize_t C, H, W, K, OH, OW, R, S, groups
-    Py_ssize_t weights                  # how many: K * C / groups * R * S
-    Py_ssize_t top, left, PH, PW        # padding in front; size of the padded input
-    Py_ssize_t sh, sw, dh, dw
-    direction forward                   # an output reads inputs
-    direction back                      # an input gets from outputs
-    int few                             # so few examples are faster one by one: one, if their channels leave lanes empty
-    Py_ssize_t *taps                    # [C / groups * R * S] where a tap of the first output lies in the padded input
+    Py_ssize_t weights                  # their number: K * C / groups * R * S
+    Py_ssize_t top, left, PH, PW        # padding before the first row and column; size of the padded input
+    Py_ssize_t sh, sw, dh, dw           # stride, dilation
+    direction forward                   # computes y from x
+    direction back                      # computes dx from dy
+    int small_batch                     # up to this many examples are computed one by one, with channels in the lanes
+    Py_ssize_t *taps                    # [C / groups * R * S] offset of each tap of the first output in the padded input
 
-cdef int conv2d_measure(conv2d_dims *d, object in_shape, object filters, object kernel, object stride, object padding,
-                        object dilation, object groups, object out_size) except -1
-cdef void conv2d_forget(conv2d_dims *d) noexcept
+cdef int conv2d_init_dims(conv2d_dims *d, object in_shape, object filters, object kernel, object stride, object padding,
+                          object dilation, object groups, object out_size) except -1
+cdef void conv2d_free_dims(conv2d_dims *d) noexcept

@@ -1,6 +1,6 @@
-"""The sizes of a 2-D convolution, and what is known of its walk before any number: taps inside the input, register tiles.
+"""The sizes of a 2-D convolution, its taps inside the input and its register tiles.
 
-Everything that Python objects and memory are needed for is done here, once, so that the arithmetic in conv2d.pyx has neither.
+Everything that needs Python objects or allocates memory is done here, once: the arithmetic in conv2d.pyx does neither.
 """
 from libc.stdlib cimport free, malloc
 
@@ -14,7 +14,7 @@ cdef extern from "minidl_c/kernels/conv2d_tiles.h" nogil:
 
 
 cdef int find_direction(conv2d_dims *d, direction *a, bint back) except -1:
-    """How the sums of y are walked; back: those of dx."""
+    """Finds the runs and the register tile for y, or with `back` for dx."""
     cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups
     a.groups, a.taps_h, a.taps_w = d.groups, d.R, d.S
     a.channels, a.height, a.width = (K, d.OH, d.OW) if back else (C, d.H, d.W)
@@ -25,22 +25,23 @@ cdef int find_direction(conv2d_dims *d, direction *a, bint back) except -1:
     return 0
 
 
-cdef int conv2d_measure(
-    conv2d_dims *d,                     # OUT, zeros before
+cdef int conv2d_init_dims(
+    conv2d_dims *d,                     # OUT; zeros before
     object in_shape, object filters, object kernel, object stride, object padding, object dilation, object groups,
-    object out_size,                    # rows and columns, where they are fewer than fit; None: as many as fit
+    object out_size,                    # (OH, OW), or None: as many as fit
 ) except -1:
-    """Checks the arguments of a convolution and measures it. Raises TypeError, ValueError as windows.convolution."""
+    """Checks the arguments of a convolution and computes its sizes. Raises TypeError, ValueError as windows.convolution."""
     cdef Py_ssize_t c, r, s, n = 0
-    (C, H, W), filters, groups, kernel, stride, padding, dilation, room, window = convolution(
+    (C, H, W), filters, groups, kernel, stride, padding, dilation, padded, window = convolution(
         in_shape, filters, kernel, stride, padding, dilation, groups)
     d.C, d.H, d.W, d.K, d.groups = C, H, W, filters, groups
-    (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw), (d.PH, d.PW) = kernel, stride, dilation, room
+    (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw), (d.PH, d.PW) = kernel, stride, dilation, padded
     d.top, d.left = padding[0], padding[2]
-    d.OH, d.OW = out_size or [(size - span) // step + 1 for size, span, step in zip(room, window, stride)]
+    d.OH, d.OW = out_size or [(size - span) // step + 1 for size, span, step in zip(padded, window, stride)]
     find_direction(d, &d.forward, False)
     find_direction(d, &d.back, True)
-    d.few = SMALL_BATCH if d.K // groups >= LANES and (d.C == 1 or d.C // groups >= LANES) else 1
+    # with fewer channels than lanes, only a single example is faster that way
+    d.small_batch = SMALL_BATCH if d.K // groups >= LANES and (d.C == 1 or d.C // groups >= LANES) else 1
     d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
     if d.taps == NULL:
         raise MemoryError()
@@ -53,8 +54,8 @@ cdef int conv2d_measure(
     return 0
 
 
-cdef void conv2d_forget(conv2d_dims *d) noexcept:
-    """Frees what `conv2d_measure` allocated."""
+cdef void conv2d_free_dims(conv2d_dims *d) noexcept:
+    """Frees the memory that conv2d_init_dims allocated."""
     free(d.forward.rows.runs)
     free(d.forward.columns.runs)
     free(d.back.rows.runs)

@@ -1,24 +1,24 @@
-/* conv2d_gradient.h: the register tiles of the gradient of a convolution's weights and biases.
+/* conv2d_gradient.h: the register tiles of a convolution's weight and bias gradients.
  *
- * A vector of output gradients is multiplied with a vector of inputs, lane by lane; in the end the lanes are added up. */
+ * A vector of output gradients is multiplied with a vector of inputs, lane by lane; at the end the lanes are summed. */
 #ifndef REAL
 #ifndef MINIDL_CONV2D_GRADIENT_H
 #define MINIDL_CONV2D_GRADIENT_H
 #include "minidl_c/simd/lanes.h"
 #include "minidl_c/simd/reduction.h"
 
-/* How `weight_gradient` walks: over `rows` x `columns` pixels. */
+/* The loops of `weight_gradient` over `rows` x `columns` output pixels, and the strides of its arrays, in elements. */
 typedef struct {
   ptrdiff_t rows, columns;
-  ptrdiff_t x_row, x_column;                     /* input: to the pixel that the next output row, output pixel reads */
-  ptrdiff_t dy_channel;                          /* output gradient: to the next channel; its pixels are contiguous */
-  ptrdiff_t dw_channel;                          /* weight gradient: to the next output channel; its taps are contiguous */
-  ptrdiff_t sum_stride;                               /* numbers of a sum: 1, or 16 where the lanes stay separate */
-  ptrdiff_t threes;                              /* whether every third tap begins three that read neighbours, as does a step */
+  ptrdiff_t x_row, x_column;                     /* x: to the pixel read by the next output row, the next output pixel */
+  ptrdiff_t dy_channel;                          /* dy: to the next channel; its pixels are contiguous */
+  ptrdiff_t dw_channel;                          /* dw: to the next output channel; its taps are contiguous */
+  ptrdiff_t sum_stride;                          /* dw: to the next tap: 1, or 16 if the lanes stay separate */
+  int triples;                                   /* taps come in threes that read neighbouring pixels, x_column apart */
 } gradient_walk;
 
-/* Which register tiles exist, of outputs x taps, and of outputs x rows of three taps: accumulators, inputs and one output gradient
- * have to fit in the registers. */
+/* The register tiles: outputs x taps, and outputs x triples of taps. Accumulators, inputs and one output gradient have to fit in
+ * the registers. */
 #if VECTOR_REGISTERS == 32
 #define EACH_GRADIENT(T) T(1,1) T(1,2) T(1,3) T(1,4) T(1,5) T(2,1) T(2,2) T(2,3) T(2,4) T(2,5) T(3,1) T(3,2) T(3,3) T(3,4) \
   T(3,5) T(4,1) T(4,2) T(4,3) T(4,4) T(4,5)
@@ -34,24 +34,28 @@ typedef struct {
 #define WINDOW_ROWS 1
 #endif
 #define GRADIENT_TAPS 5
-#define MOST_TAPS 24                   /* of a register tile, times its outputs */
+#define MAX_SUMS 24                    /* outputs x taps of a register tile */
+
+#define weight_gradient(outputs, n_taps, k, x, taps, dy, dw) \
+  BY_DTYPE(weight_gradient, dw)(outputs, n_taps, k, x, taps, dy, dw)
+#define sum_pixels(outputs, pixels, dy, db, sum_stride) BY_DTYPE(sum_pixels, db)(outputs, pixels, dy, db, sum_stride)
 
 #define TEMPLATE "minidl_c/kernels/conv2d_gradient.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
-/* ADD dw[i][j] += the sum of lanes [rows][taps][16]; or dw[i][j][16] += lanes, where they stay separate. */
+/* ADD dw[i][j] += the sum of lanes[i][j][16] if sum_stride is 1; dw[i][j][16] += lanes[i][j][16] if it is 16. */
 NOINLINE void FN(add_lanes)(const gradient_walk *k, const REAL *lanes, int rows, int taps, REAL *dw) {
   for (int i = 0; i < rows; i++)
     for (int j = 0; j < taps; j++, lanes += LANES) FN(add_sum)(lanes, dw + (i * k->dw_channel + j) * k->sum_stride, k->sum_stride);
 }
 
 /* ADD dw[i][j] += the sum over all pixels q and lanes of dy[i][q] * x[taps[j] + q], for MR outputs i and NK taps j at once.
- * The sum over the tile starts from zero and is complete before it is added, so dw is a sum of whole gradients. */
+ * The sum over the tile starts from zero and is complete before it is added. */
 INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_walk *k, const ptrdiff_t x_column,
                                      const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) {
-  REAL lanes[MOST_TAPS * LANES] __attribute__((aligned(64)));
+  REAL lanes[MAX_SUMS * LANES] __attribute__((aligned(64)));
   for (int lane = 0; lane < LANES; lane += VL) {
     V sum[GRADIENT_ROWS][GRADIENT_TAPS];
     const REAL *xt[GRADIENT_TAPS];
@@ -82,11 +86,11 @@ INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_
 EACH_GRADIENT(GRADIENT_TILE)
 #undef GRADIENT_TILE
 
-/* The same for kernels of 3, KR of their rows at once: three neighbouring taps share what is loaded, which comes from the
- * second-level cache, and no faster than that hands it out. (A fifth faster than five taps by themselves.) */
+/* The same for KR triples of taps: three neighbouring taps share each load from the second-level cache, whose bandwidth is the
+ * limit. (A fifth faster than five separate taps.) */
 INLINE void FN(window_gradient_body)(const int MR, const int KR, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
                                      const REAL *dy, REAL *dw) {
-  REAL lanes[MOST_TAPS * LANES] __attribute__((aligned(64)));
+  REAL lanes[MAX_SUMS * LANES] __attribute__((aligned(64)));
   for (int lane = 0; lane < LANES; lane += VL) {
     V sum[WINDOW_OUTPUTS][WINDOW_ROWS][3];
     UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < KR; j++) UNROLL for (int s = 0; s < 3; s++) sum[i][j][s] = (V){0};
@@ -144,7 +148,7 @@ INLINE void FN(window_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
 INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
                                 const REAL *dy, REAL *dw) {
   typedef void (*tile)(const gradient_walk *, const REAL *, const ptrdiff_t *, const REAL *, REAL *);
-  if (k->threes) { FN(window_gradient)(outputs, n_taps, k, x, taps, dy, dw); return; }
+  if (k->triples) { FN(window_gradient)(outputs, n_taps, k, x, taps, dy, dw); return; }
 #define ENTRY(MR, NK) [MR - 1][NK - 1] = FN(weight_gradient_##MR##x##NK),
   static const tile tiles[GRADIENT_ROWS][GRADIENT_TAPS] = {EACH_GRADIENT(ENTRY)};
 #undef ENTRY
@@ -157,8 +161,8 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
   }
 }
 
-/* ADD db[i] += the sum of dy[i] over its pixels and lanes (or db[i][16], where these stay separate), for `outputs` channels i. Several channels at a
- * time, since an addition waits for the one before: eight chains, of which those beyond the last channel repeat it. */
+/* ADD db[i] += the sum of dy[i] over pixels and lanes (db[i][16] if sum_stride is 16), for `outputs` channels i. Eight channels at
+ * a time hide the latency of an addition; chains beyond the last channel repeat it. */
 INLINE void FN(sum_pixels)(ptrdiff_t outputs, ptrdiff_t pixels, const REAL *dy, REAL *db, ptrdiff_t sum_stride) {
   enum { CHAINS = 8 };
   for (ptrdiff_t o = 0; o < outputs; o += CHAINS) {

@@ -1,25 +1,24 @@
-/* conv2d_tiles.h: the register tiles of convolution.
+/* conv2d_tiles.h: the register tiles of convolution: forward, and the input gradient.
  *
- * `correlate` multiplies a scalar weight with a vector of examples: forward, and the gradient of the input. The gradient of the
- * weights is in conv2d_gradient.h. */
+ * `correlate` multiplies a scalar weight with a vector of examples. The weight gradient is in conv2d_gradient.h. */
 #ifndef REAL
 #ifndef MINIDL_CONV2D_TILES_H
 #define MINIDL_CONV2D_TILES_H
 #include <string.h>
 #include "minidl_c/simd/lanes.h"
 
-#define MAX_ROWS 8                     /* outputs that one register tile computes, at most */
-#define MAX_COLUMNS 5                  /* neighbouring pixels that it computes, at most */
+#define MAX_ROWS 8                     /* outputs of a register tile */
+#define MAX_COLUMNS 5                  /* neighbouring pixels of a register tile */
 
-/* How `correlate` walks. Strides count numbers, not bytes, and may be negative. */
+/* The loops of `correlate` and the strides of its arrays, in elements; strides may be negative. */
 typedef struct {
-  ptrdiff_t channels, taps_h, taps_w;            /* what is summed over */
-  ptrdiff_t x_channel, x_h, x_w, x_pixel;        /* input: to the next channel, tap row, tap; to the next output pixel's */
-  ptrdiff_t w_channel, w_h, w_w;                 /* weights: likewise; the weights of neighbouring outputs are neighbours */
-  ptrdiff_t y_row, y_pixel;                      /* output: to the next output channel, the next pixel */
+  ptrdiff_t channels, taps_h, taps_w;            /* of the sum */
+  ptrdiff_t x_channel, x_h, x_w, x_pixel;        /* x: to the next channel, row of taps, tap; to the next output pixel's input */
+  ptrdiff_t w_channel, w_h, w_w;                 /* w: to the next channel, row of taps, tap; outputs are contiguous */
+  ptrdiff_t y_channel, y_pixel;                  /* y: to the next channel, pixel */
 } correlation;
 
-/* Which register tiles exist: accumulators, inputs and one weight have to fit in the registers. */
+/* The register tiles (outputs, pixels): accumulators, inputs and one weight have to fit in the registers. */
 #if VECTOR_REGISTERS == 32
 #define EACH_TILE(T) T(1,1) T(1,2) T(1,3) T(1,4) T(1,5) T(2,1) T(2,2) T(2,3) T(2,4) T(2,5) T(3,1) T(3,2) T(3,3) T(3,4) \
   T(3,5) T(4,1) T(4,2) T(4,3) T(4,4) T(4,5) T(5,1) T(5,2) T(5,3) T(5,4) T(6,1) T(6,2) T(6,3) T(6,4) T(7,1) T(7,2) T(7,3) \
@@ -29,8 +28,8 @@ typedef struct {
   T(5,1) T(5,2) T(6,1) T(6,2)
 #endif
 
-/* Which tile is fastest for `outputs` channels and rows of `pixels`: the fewest cycles, at two multiply-adds or two loads
- * a cycle and four cycles of latency. */
+/* Chooses the fastest tile for `outputs` channels and runs of `pixels`: the fewest cycles, at two multiply-adds or two loads
+ * per cycle and a latency of four cycles. */
 static void choose_tile(ptrdiff_t outputs, ptrdiff_t pixels, int *rows, int *columns) {
   double best = 1e300;
 #define TRY(MR, NR) if ((MR) <= outputs && (NR) <= pixels) { \
@@ -43,18 +42,21 @@ static void choose_tile(ptrdiff_t outputs, ptrdiff_t pixels, int *rows, int *col
 #undef TRY
 }
 
+#define correlate(rows, columns, outputs, pixels, k, x, w, bias, y) \
+  BY_DTYPE(correlate, y)(rows, columns, outputs, pixels, k, x, w, bias, y)
+
 #define TEMPLATE "minidl_c/kernels/conv2d_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
 /* y[i][p] = bias[i] + sum over channels c and taps (kh, kw) of w[c][kh][kw][i] * x[c][kh][kw][p],
- * for MR outputs i and NR pixels p at once. MR and NR are constants wherever this is inlined, and so is RUN, the taps of a
- * row that are done without a look at the end of anything: three loops in each other took a fifth longer for kernels of 3. */
+ * for MR outputs i and NR pixels p at once. MR, NR and RUN are constants wherever this is inlined. RUN: taps per iteration of the
+ * one loop over channels, rows and taps; three nested loops took a fifth longer for 3 x 3 kernels. */
 INLINE void FN(correlate_body)(const int MR, const int NR, const int RUN, const correlation *k, const ptrdiff_t x_pixel,
                                const REAL *x, const REAL *w, const REAL *bias, REAL *y) {
   const ptrdiff_t runs = k->taps_w / RUN, rows = k->taps_h, x_w = k->x_w, w_w = k->w_w;
-  const ptrdiff_t x_row = k->x_h - k->taps_w * x_w, w_row = k->w_h - k->taps_w * w_w;           /* from the end of a row */
+  const ptrdiff_t x_row = k->x_h - k->taps_w * x_w, w_row = k->w_h - k->taps_w * w_w;           /* from a row's end to the next */
   const ptrdiff_t x_channel = k->x_channel - rows * k->x_h, w_channel = k->w_channel - rows * k->w_h;
   for (int lane = 0; lane < LANES; lane += VL) {
     const REAL *xt = x + lane, *wt = w;
@@ -81,13 +83,13 @@ INLINE void FN(correlate_body)(const int MR, const int NR, const int RUN, const 
       row = rows, xt += x_channel, wt += w_channel;
     }
     UNROLL for (int i = 0; i < MR; i++) {
-      UNROLL for (int j = 0; j < NR; j++) *(V *)(y + i * k->y_row + j * k->y_pixel + lane) = sum[i][j];
+      UNROLL for (int j = 0; j < NR; j++) *(V *)(y + i * k->y_channel + j * k->y_pixel + lane) = sum[i][j];
     }
   }
 }
 
-/* One function a tile. Neighbouring pixels are the common case, and faster when the compiler knows it; so are kernels of 3.
- * (float64 goes without, for the size of it.) */
+/* One function per tile, with constants for the common cases: a stride of 1, and kernels of 3 taps in a row. (float32 only: for
+ * float64 they would double the code.) */
 #define TILE(MR, NR) \
   NOINLINE void FN(correlate_##MR##x##NR)(const correlation *k, const REAL *x, const REAL *w, const REAL *bias, REAL *y) { \
     if (k->x_pixel != LANES || sizeof(REAL) == 8) FN(correlate_body)(MR, NR, 1, k, k->x_pixel, x, w, bias, y); \
@@ -97,9 +99,8 @@ INLINE void FN(correlate_body)(const int MR, const int NR, const int RUN, const 
 EACH_TILE(TILE)
 #undef TILE
 
-/* `outputs` channels of a run of `pixels` neighbours, in register tiles of rows x columns. Its last tile overlaps the one
- * before, and writes the same numbers. All channels of some pixels come before the next pixels, so that what is read of x
- * stays in the first-level cache. */
+/* Computes `outputs` channels of a run of `pixels`, in register tiles of rows x columns. The last tile may overlap the tile before
+ * it, with the same results. All channels of a tile's pixels come before the next pixels: its part of x stays in the L1 cache. */
 INLINE void FN(correlate)(int rows, int columns, ptrdiff_t outputs, ptrdiff_t pixels, const correlation *k, const REAL *x,
                           const REAL *w, const REAL *bias, REAL *y) {
   typedef void (*tile)(const correlation *, const REAL *, const REAL *, const REAL *, REAL *);
@@ -110,7 +111,7 @@ INLINE void FN(correlate)(int rows, int columns, ptrdiff_t outputs, ptrdiff_t pi
     ptrdiff_t q = p < pixels - columns ? p : pixels - columns;
     for (ptrdiff_t o = 0; o < outputs; o += rows) {
       ptrdiff_t some = outputs - o < rows ? outputs - o : rows;
-      tiles[some - 1][columns - 1](k, x + q * k->x_pixel, w + o, bias ? bias + o : 0, y + o * k->y_row + q * k->y_pixel);
+      tiles[some - 1][columns - 1](k, x + q * k->x_pixel, w + o, bias ? bias + o : 0, y + o * k->y_channel + q * k->y_pixel);
     }
   }
 }

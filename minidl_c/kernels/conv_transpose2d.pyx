@@ -1,15 +1,15 @@
-"""2-D transposed convolution of a tile of 16 examples: a convolution the other way round.
+"""2-D transposed convolution of a tile of 16 examples.
 
-    y[k][h * stride + r * dilation - padding][...] += w[c][k][r][s] * x[c][h][w], on top of b[k]
+    y[k][h * stride + r * dilation - padding][...] += w[c][k][r][s] * x[c][h][w], starting from b[k]
 
-Let a convolution with these weights go from y to x. Then y is what that convolution calls the gradient of its input, dx is
-its forward, and dw its gradient of the weights, with x for the gradient of its output: all of it is in conv2d.pyx.
+It is the transpose of a convolution from y to x with the same weights: y is the input gradient of that convolution, dx its
+forward pass, and dw its weight gradient, with x in the role of the output gradient. conv2d.pyx computes all three.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016), chapter 4.
 """
 from minidl_c.kernels.conv2d cimport (
-    conv2d_backward_b_tile, conv2d_backward_w_tile, conv2d_backward_x_tile, conv2d_describe, conv2d_forward_tile,
+    conv2d_backward_b_tile, conv2d_backward_w_tile, conv2d_backward_x_tile, conv2d_forward_tile, conv2d_init_op,
 )
-from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
+from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.windows import transposed
 from minidl_c.op cimport Op, init_op, op, real, split_range, tile
 
@@ -60,19 +60,19 @@ cdef class ConvTranspose2DOp(Op):
     """Transposed convolution of (c, h, w) to `filters` channels; kernel, stride, ... are (vertical, horizontal) pairs.
 
     Parameters in the flat buffer: weights (c, filters / groups, r, s), then, with use_bias, bias (filters,).
-    Raises ValueError if the padding leaves nothing, output_padding is too large or the groups do not divide the channels.
+    Raises ValueError if the padding removes every pixel, output_padding is too large or the groups do not divide the channels.
     """
 
-    cdef conv2d_dims d                  # of the convolution from its output to its input
+    cdef conv2d_dims d                  # of the convolution from y to x
 
     def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0), output_padding=(0, 0), dilation=(1, 1),
                   groups=1, dtype="float32", *, bint use_bias=True):
         cdef conv2d_dims *d = &self.d
-        out_shape, around = transposed(in_shape, filters, kernel, stride, padding, output_padding, dilation, groups)
-        conv2d_measure(d, out_shape, in_shape[0], kernel, stride, around, dilation, groups, in_shape[1:])
+        out_shape, padding4 = transposed(in_shape, filters, kernel, stride, padding, output_padding, dilation, groups)
+        conv2d_init_dims(d, out_shape, in_shape[0], kernel, stride, padding4, dilation, groups, in_shape[1:])
         init_op(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
-        conv2d_describe(&self.c, d, d.C if use_bias else 0)
+        conv2d_init_op(&self.c, d, d.C if use_bias else 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward
 
     def __dealloc__(self):
-        conv2d_forget(&self.d)
+        conv2d_free_dims(&self.d)

@@ -1,52 +1,42 @@
-"""The sums of a convolution, forward or back to dx: a walk over the runs of its axes (see axes.pyx) in register tiles."""
+"""The sums of a convolution, for y or dx: register tiles over the runs of its axes (see axes.pyx)."""
 from minidl_c.kernels.axes cimport axis_run
 from minidl_c.op cimport LANES, real
 
-cdef extern from "minidl_c/kernels/conv2d_single.h" nogil:
+cdef extern from "minidl_c/kernels/conv2d_small_batch.h" nogil:
     ctypedef struct correlation:
         Py_ssize_t channels, taps_h, taps_w
         Py_ssize_t x_channel, x_h, x_w, x_pixel
         Py_ssize_t w_channel, w_h, w_w
-        Py_ssize_t y_row, y_pixel
-    void correlate_f32(int, int, Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
-                       float *)
-    void correlate_f64(int, int, Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
-                       double *)
-    void correlate_single_f32(Py_ssize_t, Py_ssize_t, const correlation *, const float *, const float *, const float *,
-                              float *, int)
-    void correlate_single_f64(Py_ssize_t, Py_ssize_t, const correlation *, const double *, const double *, const double *,
-                              double *, int)
+        Py_ssize_t y_channel, y_pixel
+    void correlate(int rows, int columns, Py_ssize_t outputs, Py_ssize_t pixels, const correlation *k, const void *x,
+                   const void *w, const void *bias, void *y)
+    void correlate_small_batch(Py_ssize_t outputs, Py_ssize_t pixels, const correlation *k, const void *x, const void *w,
+                               const void *bias, void *y, int lane)
 
 
 cdef inline void correlate_run(const int *shape, Py_ssize_t outputs, Py_ssize_t pixels, const correlation *k, const real *x,
                                const real *w, const real *b, real *y, int lane) noexcept nogil:
     cdef int columns = <int> min(<Py_ssize_t> shape[1], pixels)
-    if real is float:
-        if lane < 0:
-            correlate_f32(shape[0], columns, outputs, pixels, k, x, w, b, y)
-        else:
-            correlate_single_f32(outputs, pixels, k, x, w, b, y, lane)
+    if lane < 0:
+        correlate(shape[0], columns, outputs, pixels, k, x, w, b, y)
     else:
-        if lane < 0:
-            correlate_f64(shape[0], columns, outputs, pixels, k, x, w, b, y)
-        else:
-            correlate_single_f64(outputs, pixels, k, x, w, b, y, lane)
+        correlate_small_batch(outputs, pixels, k, x, w, b, y, lane)
 
 
 cdef void correlate_group(const direction *a, const real *x, const real *w, const real *b, real *y, Py_ssize_t o0, Py_ssize_t o1,
                           int lane) noexcept nogil:
-    """Outputs o0..o1 of a group. Pixels with the same taps are a block; tiles walk along its longer side.
+    """Computes outputs o0..o1 of a group. A pair of runs is a block of pixels; register tiles run along its longer side.
 
-    lane -1: x and y are tiles, of all lanes; else only that lane of y is written, and x is one example, side by side.
+    lane: -1 computes all lanes. Otherwise only this lane of y is written, and x is one dense example.
     """
-    cdef Py_ssize_t pixel_stride = LANES if lane < 0 else 1        # numbers from pixel to pixel of x
+    cdef Py_ssize_t pixel_stride = LANES if lane < 0 else 1        # of x
     cdef Py_ssize_t row_x = a.rows.pixel_step * a.width * pixel_stride, row_y = a.rows.out_step * a.out_width * LANES
     cdef Py_ssize_t column_x = a.columns.pixel_step * pixel_stride, column_y = a.columns.out_step * LANES
     cdef Py_ssize_t i, j, n, line, lines, line_x, line_y, x_at, w_at, y_at
     cdef const axis_run *row
     cdef const axis_run *column
     cdef correlation k
-    k.channels, k.x_channel, k.y_row = a.channels, a.height * a.width * pixel_stride, a.out_height * a.out_width * LANES
+    k.channels, k.x_channel, k.y_channel = a.channels, a.height * a.width * pixel_stride, a.out_height * a.out_width * LANES
     k.x_h, k.x_w = a.rows.source_step * a.width * pixel_stride, a.columns.source_step * pixel_stride
     k.w_channel = a.taps_h * a.taps_w * a.outputs
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.outputs, a.columns.tap_step * a.outputs
@@ -65,7 +55,7 @@ cdef void correlate_group(const direction *a, const real *x, const real *w, cons
                 y_at = (row.out * a.out_width + column.out) * LANES + line * line_y
                 w_at = (row.tap * a.taps_w + column.tap) * a.outputs + o0
                 correlate_run(a.tile, o1 - o0, n, &k, x + x_at, w + w_at, b + o0 if b != NULL else NULL,
-                              y + o0 * k.y_row + y_at, lane)
+                              y + o0 * k.y_channel + y_at, lane)
 
 
 cdef void correlate_groups(const direction *a, const real *x, const real *w, const real *b, real *y, Py_ssize_t o0, Py_ssize_t o1,
@@ -84,14 +74,14 @@ cdef void correlate_tile(
     const real *b,                      # IN  [groups * outputs], or NULL
     real *y,                            # OUT [groups * outputs][out_height][out_width][16]
     Py_ssize_t o0, Py_ssize_t o1,       # only these outputs, of all groups
-    Py_ssize_t singles,                 # so many examples one by one, with channels in the lanes; 0: all 16 at once
-    real *one,                          # scratch [groups * channels][height][width]: an example
+    Py_ssize_t small_batch,             # number of examples to compute one by one, with channels in the lanes; 0: all at once
+    real *example,                      # scratch [groups * channels][height][width]
 ) noexcept nogil:
     cdef Py_ssize_t i
     cdef int lane
-    if singles == 0:
+    if small_batch == 0:
         correlate_groups(a, x, w, b, y, o0, o1, -1)
-    for lane in range(<int> singles):
+    for lane in range(<int> small_batch):
         for i in range(a.groups * a.channels * a.height * a.width):
-            one[i] = x[i * LANES + lane]
-        correlate_groups(a, one, w, b, y, o0, o1, lane)
+            example[i] = x[i * LANES + lane]
+        correlate_groups(a, example, w, b, y, o0, o1, lane)

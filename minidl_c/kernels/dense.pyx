@@ -2,40 +2,38 @@
 
     y[o] = b[o] + sum over i of w[i][o] * x[i]          forward
     dx[i] = sum over o of w[i][o] * dy[o]               backward, example by example
-    dw[i][o] = sum over examples of x[i] * dy[o]        when all tiles are done, row by row of w
+    dw[i][o] = sum over examples of x[i] * dy[o]        after all tiles, row by row of w
     db[o] = sum over examples of dy[o]
 
-The weights' gradient waits for the whole batch because it is as large as the weights: summing it tile by tile would move
-them through memory for every tile. Its lanes hold outputs, so each tile leaves dy with its examples as rows.
+The weight gradient is computed for the whole batch at once, because it is as large as the weights: a sum tile by tile would
+read and write it for every tile. Its lanes hold outputs, so each tile saves a transposed dy, with contiguous outputs.
 """
 from libc.string cimport memset
-from numpy import zeros_like
 
 from minidl_c.op cimport LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch_view, init_op, op, real, split_range, tile
 from minidl_c.op import product_of, whole_numbers
 
 cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
-    void project_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *, float *)
-    void project_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *, double *)
-    void project_single_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, Py_ssize_t, Py_ssize_t, const float *,
-                            float *, int)
-    void project_single_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, Py_ssize_t, Py_ssize_t, const double *,
-                            double *, int)
+    void project(Py_ssize_t outputs, Py_ssize_t n, const void *x, const void *w, Py_ssize_t w_output, Py_ssize_t w_input,
+                 const void *bias, void *y)
+    void project_small_batch(Py_ssize_t outputs, Py_ssize_t n, const void *x, const void *w, Py_ssize_t w_output,
+                             Py_ssize_t w_input, const void *bias, void *y, int lane)
     ctypedef struct dense_walk:
         const Py_ssize_t *starts
-        Py_ssize_t slots, examples, outputs, x_tile, dy_tile, dy_row
-    void dense_weight_gradient_f32(const dense_walk *, const float *, const float *, float *, Py_ssize_t, Py_ssize_t)
-    void dense_weight_gradient_f64(const dense_walk *, const double *, const double *, double *, Py_ssize_t, Py_ssize_t)
-    void dense_example_gradient_f32(Py_ssize_t, Py_ssize_t, const float *, const float *, float *)
-    void dense_example_gradient_f64(Py_ssize_t, Py_ssize_t, const double *, const double *, double *)
+        Py_ssize_t slots, examples, outputs, x_tile, dy_tile, dy_example
+    void dense_weight_gradient(const dense_walk *walk, const void *x, const void *dy, void *dw, Py_ssize_t i0, Py_ssize_t i1)
+    void outer_product(Py_ssize_t inputs, Py_ssize_t outputs, const void *x, const void *dy, void *dw)
 
 cdef extern from "minidl_c/simd/squares.h" nogil:
-    void squares_of_lanes_f32(const float *, Py_ssize_t, double *)
-    void squares_of_lanes_f64(const double *, Py_ssize_t, double *)
+    void squares_of_lanes(const void *x, Py_ssize_t n, double *squares)
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
-    void sum_examples_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
-    void sum_examples_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
+    void sum_examples(const void *x, Py_ssize_t examples, const Py_ssize_t *starts, Py_ssize_t slots, Py_ssize_t example_stride,
+                      Py_ssize_t tile_stride, void *total, Py_ssize_t size)
+
+ctypedef struct dense_dims:
+    Py_ssize_t inputs, outputs
+    Py_ssize_t row                      # outputs, rounded up: the stride between examples of a transposed dy
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -44,18 +42,12 @@ cdef inline void project_lanes(
     Py_ssize_t outputs, Py_ssize_t n, const real *x, const real *w, Py_ssize_t w_output, Py_ssize_t w_input,
     const real *b, real *y, Py_ssize_t examples,
 ) noexcept nogil:
-    """y [outputs][16] = b + the sums of w x, for all lanes at once or for a few one by one."""
+    """y [outputs][16] = b + the sums of w x, for all lanes at once, or one by one for a small batch."""
     cdef int lane
     if examples > SMALL_BATCH:
-        if real is float:
-            project_f32(outputs, n, x, w, w_output, w_input, b, y)
-        else:
-            project_f64(outputs, n, x, w, w_output, w_input, b, y)
+        project(outputs, n, x, w, w_output, w_input, b, y)
     for lane in range(<int> examples if examples <= SMALL_BATCH else 0):
-        if real is float:
-            project_single_f32(outputs, n, x, w, w_output, w_input, b, y, lane)
-        else:
-            project_single_f64(outputs, n, x, w, w_output, w_input, b, y, lane)
+        project_small_batch(outputs, n, x, w, w_output, w_input, b, y, lane)
 
 
 cdef void dense_forward_tile(
@@ -65,7 +57,7 @@ cdef void dense_forward_tile(
     const real *b,                      # IN  (outputs,), or NULL
     real *y,                            # OUT [outputs][16]
     Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
-    Py_ssize_t examples,                # only so many lanes; the others get numbers that nobody reads
+    Py_ssize_t examples,                # the other lanes get values that are not read
 ) noexcept nogil:
     project_lanes(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0 if b != NULL else NULL, y + o0 * LANES, examples)
 
@@ -76,86 +68,74 @@ cdef void dense_backward_tile(
     const real *w,                      # IN  (inputs, outputs)
     real *dx,                           # OUT [inputs][16]
     Py_ssize_t i0, Py_ssize_t i1,       # only these inputs
-    Py_ssize_t examples,                # only so many lanes; the others get zeros
+    Py_ssize_t examples,                # the other lanes get zeros
 ) noexcept nogil:
     project_lanes(i1 - i0, d.outputs, dy, w + i0 * d.outputs, d.outputs, 1, <const real *> NULL, dx + i0 * LANES, examples)
 
 
-cdef void dense_turn_tile(
+cdef void dense_transpose_tile(
     const dense_dims *d,
     const real *dy,                     # IN  [outputs][16]
-    real *turned,                       # OUT [16][row], zero beyond the last output
+    real *transposed,                   # OUT [16][row], zero after the last output
     Py_ssize_t o0, Py_ssize_t o1,
 ) noexcept nogil:
-    """dy with examples as rows, for dense_reduce_backward."""
+    """Transposes dy for dense_reduce_backward."""
     cdef Py_ssize_t o, lane
     for o in range(o0, o1):
         for lane in range(LANES):
-            turned[lane * d.row + o] = dy[o * LANES + lane]
+            transposed[lane * d.row + o] = dy[o * LANES + lane]
     if o1 == d.outputs:
         for lane in range(LANES):
-            memset(turned + lane * d.row + o1, 0, (d.row - o1) * sizeof(real))
+            memset(transposed + lane * d.row + o1, 0, (d.row - o1) * sizeof(real))
 
 
 cdef void dense_reduce_backward(
     const dense_dims *d,
-    const real *turned,                 # IN  [tiles][16][row]
+    const real *transposed,             # IN  [tiles][16][row] dy
     const real *x,                      # IN  [tiles][inputs][16]
-    Py_ssize_t turned_tile, Py_ssize_t x_tile,          # bytes from tile to tile
+    Py_ssize_t transposed_tile, Py_ssize_t x_tile,      # strides between tiles, in bytes
     const Py_ssize_t *starts, Py_ssize_t slots,         # the first tile of each slot
     Py_ssize_t examples,
-    real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row, if there is a bias
+    real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row if there is a bias
     Py_ssize_t r0, Py_ssize_t r1,       # only these rows
 ) noexcept nogil:
     cdef Py_ssize_t inputs_end = min(r1, d.inputs)
     cdef dense_walk walk
     walk.starts, walk.slots, walk.examples = starts, slots, examples
-    walk.outputs, walk.dy_row = d.outputs, d.row
-    walk.x_tile, walk.dy_tile = x_tile // sizeof(real), turned_tile // sizeof(real)
-    if real is float:
-        dense_weight_gradient_f32(&walk, x, turned, grad, r0, inputs_end)
-        if r1 > d.inputs:
-            sum_examples_f32(turned, examples, starts, slots, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
-    else:
-        dense_weight_gradient_f64(&walk, x, turned, grad, r0, inputs_end)
-        if r1 > d.inputs:
-            sum_examples_f64(turned, examples, starts, slots, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
+    walk.outputs, walk.dy_example = d.outputs, d.row
+    walk.x_tile, walk.dy_tile = x_tile // sizeof(real), transposed_tile // sizeof(real)
+    dense_weight_gradient(&walk, x, transposed, grad, r0, inputs_end)
+    if r1 > d.inputs:
+        sum_examples(transposed, examples, starts, slots, d.row, walk.dy_tile, grad + d.inputs * d.outputs, d.outputs)
 
 
 cdef void dense_example_gradient(
     const dense_dims *d,
-    const real *dy,                     # IN  [row], of one example: its row of `turned`
-    const real *x,                      # IN  [inputs][16], from its lane on
-    real *grad,                         # OUT (r1 - r0, outputs): rows of dw, and db, of this example alone
+    const real *dy,                     # IN  [row], the example's row of the transposed dy
+    const real *x,                      # IN  [inputs][16], from the example's lane on
+    real *grad,                         # OUT (r1 - r0, outputs): rows of dw, and db, of this example
     Py_ssize_t r0, Py_ssize_t r1,
 ) noexcept nogil:
     cdef Py_ssize_t inputs = max(min(r1, d.inputs) - r0, <Py_ssize_t> 0), o
-    if real is float:
-        dense_example_gradient_f32(inputs, d.outputs, x + r0 * LANES, dy, grad)
-    else:
-        dense_example_gradient_f64(inputs, d.outputs, x + r0 * LANES, dy, grad)
+    outer_product(inputs, d.outputs, x + r0 * LANES, dy, grad)
     for o in range(d.outputs if r1 > d.inputs else 0):
-        grad[inputs * d.outputs + o] = 0 + dy[o]            # as a sum of one: never -0
+        grad[inputs * d.outputs + o] = 0 + dy[o]            # like a sum of one term: never -0
 
 
 cdef void dense_example_squares(
     const dense_dims *d,
     const real *dy,                     # IN  [outputs][16]
     const real *x,                      # IN  [inputs][16]
-    double *squares,                    # OUT [16] the sum of the squares of rows r0..r1 of each example's gradient
+    double *squares,                    # OUT [16] the sum of squares of rows r0..r1 of each example's gradient
     Py_ssize_t r0, Py_ssize_t r1,
 ) noexcept nogil:
     cdef Py_ssize_t inputs = max(min(r1, d.inputs) - r0, <Py_ssize_t> 0)
-    cdef double of_dy[16]
+    cdef double dy_squares[16]
     cdef int lane
-    if real is float:
-        squares_of_lanes_f32(x + r0 * LANES, inputs, squares)
-        squares_of_lanes_f32(dy, d.outputs, of_dy)
-    else:
-        squares_of_lanes_f64(x + r0 * LANES, inputs, squares)
-        squares_of_lanes_f64(dy, d.outputs, of_dy)
-    for lane in range(LANES):           # |x dy^T|^2 = |x|^2 |dy|^2, the bias being a weight whose input is 1
-        squares[lane] = (squares[lane] + (r1 > d.inputs)) * of_dy[lane]
+    squares_of_lanes(x + r0 * LANES, inputs, squares)
+    squares_of_lanes(dy, d.outputs, dy_squares)
+    for lane in range(LANES):           # |x dy^T|^2 = |x|^2 |dy|^2; the bias is a weight whose input is 1
+        squares[lane] = (squares[lane] + (r1 > d.inputs)) * dy_squares[lane]
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -181,11 +161,11 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
     split_range(d.outputs, t.part, t.parts, &o0, &o1)
     split_range(d.inputs, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
-        dense_turn_tile(d, <const float *> t.dy, <float *> t.saved, o0, o1)
+        dense_transpose_tile(d, <const float *> t.dy, <float *> t.saved, o0, o1)
         if t.dx != NULL:
             dense_backward_tile(d, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1, t.examples)
     else:
-        dense_turn_tile(d, <const double *> t.dy, <double *> t.saved, o0, o1)
+        dense_transpose_tile(d, <const double *> t.dy, <double *> t.saved, o0, o1)
         if t.dx != NULL:
             dense_backward_tile(d, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1, t.examples)
 
@@ -194,10 +174,10 @@ cdef void reduce_backward(const op *o, const batch_view *w, Py_ssize_t r0, Py_ss
     cdef const dense_dims *d = <const dense_dims *> o.dims
     if o.real_bytes == 4:
         dense_reduce_backward(d, <const float *> w.saved, <const float *> w.x, w.saved_tile, w.x_tile,
-                            w.starts, w.slots, w.examples, <float *> w.grad, r0, r1)
+                              w.starts, w.slots, w.examples, <float *> w.grad, r0, r1)
     else:
         dense_reduce_backward(d, <const double *> w.saved, <const double *> w.x, w.saved_tile, w.x_tile,
-                            w.starts, w.slots, w.examples, <double *> w.grad, r0, r1)
+                              w.starts, w.slots, w.examples, <double *> w.grad, r0, r1)
 
 
 cdef void example_gradient(const op *o, const tile *t, Py_ssize_t lane, Py_ssize_t r0, Py_ssize_t r1, void *grad) noexcept nogil:
@@ -222,6 +202,8 @@ cdef class DenseOp(Op):
     Parameters in the flat buffer: weights (inputs, outputs), then, with use_bias, bias (outputs,).
     Raises ValueError for sizes below 1.
     """
+
+    cdef dense_dims d
 
     def __cinit__(self, in_shape, outputs, dtype="float32", *, bint use_bias=True):
         cdef dense_dims *d = &self.d

@@ -1,4 +1,4 @@
-/* dense_tiles.h: the register tiles of a dense layer. Weights are (in, out), as they lie in memory. */
+/* dense_tiles.h: the register tiles of a dense layer. Weights are (inputs, outputs) in memory. */
 #ifndef REAL
 #ifndef MINIDL_DENSE_TILES_H
 #define MINIDL_DENSE_TILES_H
@@ -6,39 +6,46 @@
 #include "minidl_c/simd/lanes.h"
 #include "minidl_c/simd/reduction.h"
 
-/* `project` computes a few outputs for a whole row of 16 examples; a narrow machine takes two of the row's vectors. */
+/* The register tiles of `project`: outputs of 16 examples, or with 16 registers of two vectors of examples. */
 #if VECTOR_REGISTERS == 32
-#define PROJECT_ROWS 24
-#define PROJECT_FEWER 8
-#define GRADIENT_INPUTS 8              /* rows of the weight gradient that one register tile computes, at most */
+#define PROJECT_MANY 24
+#define PROJECT_SOME 8
+#define GRADIENT_INPUTS 8              /* rows of the weight gradient in the largest register tile */
 #else
-#define PROJECT_ROWS 6
-#define PROJECT_FEWER 2
+#define PROJECT_MANY 6
+#define PROJECT_SOME 2
 #define GRADIENT_INPUTS 4
 #endif
 
-#define PROJECT_INPUTS 64              /* that all outputs add up before the next inputs */
+#define PROJECT_INPUTS 64              /* inputs of a block: all outputs add a block before the next one */
 
-/* How `dense_weight_gradient` walks: numbers from tile to tile, and from example to example of dy, whose rows are padded with
- * zeros to whole pairs of vectors. */
-typedef struct { const ptrdiff_t *starts; ptrdiff_t slots, examples, outputs, x_tile, dy_tile, dy_row; } dense_walk;
+/* The loops of `dense_weight_gradient`, and strides in elements: from tile to tile, and between examples of dy. Each example of dy
+ * is padded with zeros to whole pairs of vectors. */
+typedef struct { const ptrdiff_t *starts; ptrdiff_t slots, examples, outputs, x_tile, dy_tile, dy_example; } dense_walk;
+
+#define project(outputs, n, x, w, w_output, w_input, bias, y) \
+  BY_DTYPE(project, y)(outputs, n, x, w, w_output, w_input, bias, y)
+#define project_small_batch(outputs, n, x, w, w_output, w_input, bias, y, lane) \
+  BY_DTYPE(project_small_batch, y)(outputs, n, x, w, w_output, w_input, bias, y, lane)
+#define dense_weight_gradient(walk, x, dy, dw, i0, i1) BY_DTYPE(dense_weight_gradient, dw)(walk, x, dy, dw, i0, i1)
+#define outer_product(inputs, outputs, x, dy, dw) BY_DTYPE(outer_product, dw)(inputs, outputs, x, dy, dw)
 
 #define TEMPLATE "minidl_c/kernels/dense_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
-/* y[i] = start[i] + sum over k < n of w[i * w_output + k * w_input] * x[k], for MR outputs i; x [n][16], y [MR][16].
- * Starts with the bias (or zero), or goes on with what an earlier call left in y. Weights that come next are fetched by the way:
- * MR numbers for each k, from `next` on. */
+/* y[i] = start + sum over k < n of w[i * w_output + k * w_input] * x[k], for MR outputs i; x [n][16], y [MR][16].
+ * start: the bias (or zero), or with `resume` the partial sum in y. Prefetches weights of the next call: MR for each k, at
+ * next + k * step. */
 INLINE void FN(project_body)(const int MR, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input,
-                             const REAL *next, ptrdiff_t step, const REAL *bias, int goes_on, REAL *y) {
-  enum { WIDE = VECTOR_REGISTERS == 32 ? 1 : 2 };           /* vectors of a row: with PROJECT_ROWS, what the registers hold */
+                             const REAL *next, ptrdiff_t step, const REAL *bias, int resume, REAL *y) {
+  enum { WIDE = VECTOR_REGISTERS == 32 ? 1 : 2 };           /* vectors of examples: WIDE * PROJECT_MANY sums fit in the registers */
   for (int lane = 0; lane < LANES; lane += WIDE * VL) {
-    V sum[PROJECT_ROWS][WIDE];
+    V sum[PROJECT_MANY][WIDE];
     UNROLL for (int i = 0; i < MR; i++) {
       V b = FN(broadcast)(bias ? bias[i] : 0);
-      UNROLL for (int j = 0; j < WIDE; j++) sum[i][j] = goes_on ? *(const V *)(y + i * LANES + lane + j * VL) : b;
+      UNROLL for (int j = 0; j < WIDE; j++) sum[i][j] = resume ? *(const V *)(y + i * LANES + lane + j * VL) : b;
     }
     ROLL for (ptrdiff_t k = 0; k < n; k++) {
       V xv[WIDE];
@@ -59,9 +66,9 @@ INLINE void FN(project_body)(const int MR, ptrdiff_t n, const REAL *x, const REA
 
 #define PROJECT(MR) \
   NOINLINE void FN(project_##MR)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input, \
-                                 const REAL *bias, int goes_on, REAL *y) { \
-    if (w_output == 1) FN(project_body)(MR, n, x, w, 1, w_input, w + PROJECT_INPUTS * w_input, w_input, bias, goes_on, y); \
-    else FN(project_body)(MR, n, x, w, w_output, 1, w + MR * w_output, MR, bias, goes_on, y); \
+                                 const REAL *bias, int resume, REAL *y) { \
+    if (w_output == 1) FN(project_body)(MR, n, x, w, 1, w_input, w + PROJECT_INPUTS * w_input, w_input, bias, resume, y); \
+    else FN(project_body)(MR, n, x, w, w_output, 1, w + MR * w_output, MR, bias, resume, y); \
   }
 PROJECT(1)
 #if VECTOR_REGISTERS == 32
@@ -71,56 +78,56 @@ PROJECT(2) PROJECT(6)
 #endif
 #undef PROJECT
 
-/* The same for `outputs` outputs. Of the two strides of w one has to be 1. If it is that of the outputs, some inputs serve all
- * outputs before the next ones, while the sums wait in y: so weights are read about as they lie in memory. */
+/* The same for `outputs` outputs. One of the two strides of w has to be 1. If w_output is 1, all outputs add a block of inputs
+ * before the next block, with partial sums in y: weights are then read almost in memory order. */
 INLINE void FN(project)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input,
                         const REAL *bias, REAL *y) {
 #if VECTOR_REGISTERS == 32
-#define MOST FN(project_24)
-#define FEWER FN(project_8)
+#define MANY FN(project_24)
+#define SOME FN(project_8)
 #else
-#define MOST FN(project_6)
-#define FEWER FN(project_2)
+#define MANY FN(project_6)
+#define SOME FN(project_2)
 #endif
-  ptrdiff_t some = w_output == 1 && n > PROJECT_INPUTS ? PROJECT_INPUTS : n;
-  for (ptrdiff_t k = 0; k < n; k += some, x += some * LANES, w += some * w_input) {
-    ptrdiff_t i = 0, m = n - k < some ? n - k : some;
-    for (; i + PROJECT_ROWS <= outputs; i += PROJECT_ROWS)
-      MOST(m, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, k > 0, y + i * LANES);
-    for (; i + PROJECT_FEWER <= outputs; i += PROJECT_FEWER)
-      FEWER(m, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, k > 0, y + i * LANES);
+  ptrdiff_t block = w_output == 1 && n > PROJECT_INPUTS ? PROJECT_INPUTS : n;
+  for (ptrdiff_t k = 0; k < n; k += block, x += block * LANES, w += block * w_input) {
+    ptrdiff_t i = 0, m = n - k < block ? n - k : block;
+    for (; i + PROJECT_MANY <= outputs; i += PROJECT_MANY)
+      MANY(m, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, k > 0, y + i * LANES);
+    for (; i + PROJECT_SOME <= outputs; i += PROJECT_SOME)
+      SOME(m, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, k > 0, y + i * LANES);
     for (; i < outputs; i++)
       FN(project_1)(m, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, k > 0, y + i * LANES);
   }
-#undef MOST
-#undef FEWER
+#undef MANY
+#undef SOME
 }
 
-/* `project` for one example, one lane of x and y: the same chains, beside other outputs instead of other examples. */
-INLINE void FN(project_single_body)(const int KV, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias,
-                                    REAL *y, int lane) {
+/* `project` for one lane of x and y, with KV vectors of outputs: the same chains of multiply-adds. */
+INLINE void FN(project_small_batch_body)(const int KV, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input,
+                                         const REAL *bias, REAL *y, int lane) {
   V sum[KV];
-  UNROLL for (int v = 0; v < KV; v++) sum[v] = bias ? *(const FN(loose) *)(bias + v * VL) : (V){0};
+  UNROLL for (int v = 0; v < KV; v++) sum[v] = bias ? *(const FN(unaligned) *)(bias + v * VL) : (V){0};
   ROLL for (ptrdiff_t k = 0; k < n; k++, w += w_input) {
     V xs = FN(broadcast)(x[k * LANES + lane]);
-    UNROLL for (int v = 0; v < KV; v++) sum[v] = FN(fma)(*(const FN(loose) *)(w + v * VL), xs, sum[v]);
+    UNROLL for (int v = 0; v < KV; v++) sum[v] = FN(fma)(*(const FN(unaligned) *)(w + v * VL), xs, sum[v]);
   }
-  REAL found[KV * VL];
-  memcpy(found, sum, sizeof found);
-  for (int i = 0; i < KV * VL; i++) FN(put)(y + i * LANES, lane, found[i]);
+  REAL results[KV * VL];
+  memcpy(results, sum, sizeof results);
+  for (int i = 0; i < KV * VL; i++) FN(put)(y + i * LANES, lane, results[i]);
 }
 
-#define PROJECT_SINGLE(KV) \
-  NOINLINE void FN(project_single_##KV)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias, REAL *y, \
-                                        int lane) { \
-    FN(project_single_body)(KV, n, x, w, w_input, bias, y, lane); \
+#define PROJECT_SMALL_BATCH(KV) \
+  NOINLINE void FN(project_small_batch_##KV)(ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input, const REAL *bias, \
+                                             REAL *y, int lane) { \
+    FN(project_small_batch_body)(KV, n, x, w, w_input, bias, y, lane); \
   }
-PROJECT_SINGLE(1) PROJECT_SINGLE(8)
-#undef PROJECT_SINGLE
+PROJECT_SMALL_BATCH(1) PROJECT_SMALL_BATCH(8)
+#undef PROJECT_SMALL_BATCH
 
-/* Outputs whose weights are not side by side, or are too few for a vector: some chains at a time. */
-NOINLINE void FN(project_single_rows)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output,
-                                      ptrdiff_t w_input, const REAL *bias, REAL *y, int lane) {
+/* The same for outputs whose weights are not contiguous, or that do not fill a vector: eight scalar chains at a time. */
+NOINLINE void FN(project_small_batch_rows)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output,
+                                           ptrdiff_t w_input, const REAL *bias, REAL *y, int lane) {
   enum { CHAINS = 8 };
   for (ptrdiff_t i = 0; i < outputs; i += CHAINS) {
     REAL sum[CHAINS];
@@ -136,32 +143,32 @@ NOINLINE void FN(project_single_rows)(ptrdiff_t outputs, ptrdiff_t n, const REAL
   }
 }
 
-INLINE void FN(project_single)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output, ptrdiff_t w_input,
-                               const REAL *bias, REAL *y, int lane) {
+INLINE void FN(project_small_batch)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_output,
+                                    ptrdiff_t w_input, const REAL *bias, REAL *y, int lane) {
   ptrdiff_t i = 0;
   if (w_output == 1) {
     for (; i + 8 * VL <= outputs; i += 8 * VL)
-      FN(project_single_8)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
+      FN(project_small_batch_8)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
     for (; i + VL <= outputs; i += VL)
-      FN(project_single_1)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
+      FN(project_small_batch_1)(n, x, w + i, w_input, bias ? bias + i : 0, y + i * LANES, lane);
   }
-  FN(project_single_rows)(outputs - i, n, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, y + i * LANES, lane);
+  FN(project_small_batch_rows)(outputs - i, n, x, w + i * w_output, w_output, w_input, bias ? bias + i : 0, y + i * LANES, lane);
 }
 
-/* OUT dw[i][o] = sum over the batch's examples s of x[i][s] * dy[s][o], for MR rows i and the columns o of two vectors.
+/* OUT dw[i][o] = sum over the batch's examples s of x[i][s] * dy[s][o], for MR inputs i and two vectors of outputs o.
  *
- * Here the lanes hold outputs, not examples: dy comes with examples as rows, `walk->dy_row` numbers sum_stride. x is [i][16] in
- * each tile. Each slot is one chain over its examples. */
+ * Here the lanes hold outputs, not examples: dy is [16][dy_example] in each tile, x is [inputs][16]. The sum of a slot is one
+ * chain over its examples; the slots are combined in the tree of reduction.h. */
 INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const ptrdiff_t *starts, const REAL *x, const REAL *dy,
                                     REAL *dw, ptrdiff_t columns) {
-  V node[SLOT_LEVELS][GRADIENT_INPUTS][2];                   /* the unfinished nodes of the tree over the slots */
+  V node[SLOT_LEVELS][GRADIENT_INPUTS][2];                   /* unfinished nodes of the tree over slots */
   for (ptrdiff_t slot = 0; slot < walk->slots; slot++) {
     V sum[GRADIENT_INPUTS][2];
     UNROLL for (int p = 0; p < MR; p++) sum[p][0] = sum[p][1] = (V){0};
     for (ptrdiff_t t = starts[slot]; t < starts[slot + 1]; t++) {
       const REAL *xt = x + t * walk->x_tile, *dr = dy + t * walk->dy_tile;
       ptrdiff_t live = walk->examples - t * LANES < LANES ? walk->examples - t * LANES : LANES;
-      ROLL for (ptrdiff_t s = 0; s < live; s++, dr += walk->dy_row) {
+      ROLL for (ptrdiff_t s = 0; s < live; s++, dr += walk->dy_example) {
         V d0 = *(const V *)dr, d1 = *(const V *)(dr + VL);
         KEEP(d0); KEEP(d1);
         UNROLL for (int p = 0; p < MR; p++) {
@@ -190,8 +197,8 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
   }
   for (int p = 0; p < MR; p++, dw += walk->outputs) {
     if (columns < 2 * VL) { memcpy(dw, node[level][p], columns * sizeof(REAL)); continue; }
-    *(FN(loose) *)dw = node[level][p][0];
-    *(FN(loose) *)(dw + VL) = node[level][p][1];
+    *(FN(unaligned) *)dw = node[level][p][0];
+    *(FN(unaligned) *)(dw + VL) = node[level][p][1];
   }
 }
 
@@ -206,7 +213,7 @@ GRADIENT(8)
 #endif
 #undef GRADIENT
 
-/* The same for rows i0 <= i < i1 and all columns. */
+/* The same for inputs i0 <= i < i1 and all outputs. */
 NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, const REAL *dy, REAL *dw,
                                         ptrdiff_t i0, ptrdiff_t i1) {
   const ptrdiff_t *starts = walk->starts;
@@ -226,13 +233,13 @@ NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, c
   }
 }
 
-/* OUT dw[i][o] = x[i] * dy[o] of one example, i < inputs: a sum that begins with zero and ends there. */
-NOINLINE void FN(dense_example_gradient)(ptrdiff_t inputs, ptrdiff_t outputs, const REAL *x, const REAL *dy, REAL *dw) {
+/* OUT dw[i][o] = 0 + x[i] * dy[o] of one example, i < inputs: like a sum of one term, never -0. */
+NOINLINE void FN(outer_product)(ptrdiff_t inputs, ptrdiff_t outputs, const REAL *x, const REAL *dy, REAL *dw) {
   for (ptrdiff_t i = 0; i < inputs; i++, dw += outputs) {
     V xs = FN(broadcast)(x[i * LANES]);
     for (ptrdiff_t o = 0; o < outputs; o += VL) {
       V product = FN(fma)(xs, *(const V *)(dy + o), (V){0});
-      if (outputs - o >= VL) *(FN(loose) *)(dw + o) = product;
+      if (outputs - o >= VL) *(FN(unaligned) *)(dw + o) = product;
       else memcpy(dw + o, &product, (outputs - o) * sizeof(REAL));
     }
   }

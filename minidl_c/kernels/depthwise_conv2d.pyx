@@ -1,125 +1,113 @@
-"""2-D depthwise convolution of a tile of 16 examples: each channel meets kernels of its own, `multiplier` of them.
+"""2-D depthwise convolution of a tile of 16 examples: each channel has `multiplier` kernels of its own.
 
-    y[c * multiplier + m][oh][ow] = b[...] + sum over r, s of w[c * multiplier + m][r][s] * x[c][oh * stride + r * dilation - padding][...]
+    y[k][oh][ow] = b[k] + sum over r, s of w[k][r][s] * x[c][oh * stride + r * dilation - padding][...],  k = c * multiplier + m
 
-The formula is that of conv2d.pyx with as many groups as channels, and so are the bits of y and dx; padding is clipped here
-for dw as well. A number of x is used for few outputs, so what counts is how often it is loaded: a channel goes through all of
-backward while it is in the cache. A few examples are not done one by one: nothing but lanes could hold them, and every number
-of a tile brings its 16 lanes along from memory.
+The formula, and the bits of y and dx, are those of conv2d.pyx with one group per channel. Padding is clipped for dw as well.
+Loads are the bottleneck, because an element of x is used for few outputs: the whole backward pass of a channel runs while it is in
+the cache. A small batch has no path of its own: there are no channels to put in the lanes.
 """
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
-from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_forget, conv2d_measure
+from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.correlate cimport direction
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 from minidl_c.op import whole_numbers
 
 cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
     ctypedef struct depthwise_walk:
-        Py_ssize_t lines, pixels, front, back
+        Py_ssize_t lines, pixels
+        bint first_clipped, last_clipped
         Py_ssize_t channels, taps_h, taps_w
         Py_ssize_t x_line, x_pixel, x_channel, x_h, x_w
         Py_ssize_t y_line, y_pixel
         Py_ssize_t w_channel, w_h, w_w
-    void depthwise_f32(const depthwise_walk *, const float *, const float *, float, float *)
-    void depthwise_f64(const depthwise_walk *, const double *, const double *, double, double *)
-    void depthwise_gradient_f32(const depthwise_walk *, const float *, const float *, float *)
-    void depthwise_gradient_f64(const depthwise_walk *, const double *, const double *, double *)
+    void depthwise(const depthwise_walk *k, const void *x, const void *w, double bias, void *y)
+    void depthwise_gradient(const depthwise_walk *k, const void *x, const void *dy, void *dw)
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
-    void add_sum_f32(const float *, float *, Py_ssize_t)
-    void add_sum_f64(const double *, double *, Py_ssize_t)
+    void add_sum(const void *lanes, void *sum, Py_ssize_t sum_stride)
 
-ctypedef struct piece:                  # pixels of a line that read the same taps, in the order in which their taps go
+ctypedef struct segment:                # pixels of a line with the same taps, in the direction in which the taps go
     Py_ssize_t n, tap, taps
-    Py_ssize_t out, out_step            # the first pixel, and to the next
-    Py_ssize_t source, source_step      # the input that the first pixel's first tap reads, and to the next pixel's
-    bint front, back                    # the first pixel is without the first tap, the last without the last: padding is there
+    Py_ssize_t out, out_step            # the first pixel; the step to the next
+    Py_ssize_t source, source_step      # the input that the first pixel's first tap reads; the step to the next pixel's
+    bint first_clipped, last_clipped    # the first pixel has no first tap, the last pixel no last tap: they are in the padding
 
 ctypedef struct depthwise_dims:
     conv2d_dims conv
     Py_ssize_t multiplier
-    piece *forward
-    piece *back
+    segment *forward
+    segment *back
     int n_forward, n_back
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef void begin_walk(depthwise_walk *k, const direction *a, const axis_run *row, const piece *p) noexcept nogil:
-    """The walk over a block of pixels that use the same taps (see axes.pyx), without its weights."""
+cdef void begin_walk(depthwise_walk *k, const direction *a, const axis_run *row, const segment *p) noexcept nogil:
+    """Sets the walk over a block of pixels with the same taps (see axes.pyx), except for its weights."""
     k.lines, k.x_line, k.y_line = row.n, a.rows.pixel_step * a.width * LANES, a.rows.out_step * a.out_width * LANES
     k.pixels, k.x_pixel, k.y_pixel = p.n, p.source_step * LANES, p.out_step * LANES
-    k.front, k.back = p.front, p.back
+    k.first_clipped, k.last_clipped = p.first_clipped, p.last_clipped
     k.taps_h, k.x_h = row.taps, a.rows.source_step * a.width * LANES
     k.taps_w, k.x_w = p.taps, a.columns.source_step * LANES
-    if k.pixels < k.lines and k.pixels < 4 and not p.front and not p.back:         # along the longer side
+    if k.pixels < k.lines and k.pixels < 4 and not p.first_clipped and not p.last_clipped:         # along the longer side
         k.lines, k.x_line, k.y_line, k.pixels, k.x_pixel, k.y_pixel = (
             k.pixels, k.x_pixel, k.y_pixel, k.lines, k.x_line, k.y_line)
 
 
 cdef void correlate_channel(
-    const direction *a, const piece *pieces, int n_pieces,
-    Py_ssize_t channels,                # what is summed over
+    const direction *a, const segment *segments, int n_segments,
+    Py_ssize_t channels,                # of the sum
     const real *x,                      # IN  [channels][height][width][16]
     const real *w,                      # IN  [channels][taps_h][taps_w]
     real bias,
     real *y,                            # OUT [out_height][out_width][16]
 ) noexcept nogil:
-    """One channel of y, block by block."""
-    cdef Py_ssize_t at_x, at_w, at_y
+    """Computes one channel of y, block by block."""
+    cdef Py_ssize_t x_at, w_at, y_at
     cdef int i, j
     cdef const axis_run *row
-    cdef const piece *p
+    cdef const segment *p
     cdef depthwise_walk k
     k.channels, k.x_channel, k.w_channel = channels, a.height * a.width * LANES, a.taps_h * a.taps_w
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w, a.columns.tap_step
     for i in range(<int> a.rows.n_runs):
-        for j in range(n_pieces):
-            row, p = &a.rows.runs[i], &pieces[j]
+        for j in range(n_segments):
+            row, p = &a.rows.runs[i], &segments[j]
             begin_walk(&k, a, row, p)
-            at_x, at_y = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
-            at_w = row.tap * a.taps_w + p.tap
-            if real is float:
-                depthwise_f32(&k, x + at_x, w + at_w, bias, y + at_y)
-            else:
-                depthwise_f64(&k, x + at_x, w + at_w, bias, y + at_y)
+            x_at, y_at = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
+            w_at = row.tap * a.taps_w + p.tap
+            depthwise(&k, x + x_at, w + w_at, bias, y + y_at)
 
 
 cdef void weight_gradient_channel(
-    const direction *a, const piece *pieces, int n_pieces,            # forward
+    const direction *a, const segment *segments, int n_segments,      # forward
     const real *dy,                     # IN  [out_height][out_width][16]
     const real *x,                      # IN  [height][width][16]
-    real *part,                         # scratch [taps_h][taps_w][16]
+    real *lanes,                        # scratch [taps_h][taps_w][16]
     real *dw,                           # ADD [taps_h][taps_w][sum_stride]
     Py_ssize_t sum_stride,
 ) noexcept nogil:
-    """The gradient of one kernel: the sums of all blocks, begun with zero, and of lanes."""
-    cdef Py_ssize_t at_x, at_w, at_y, t
+    """Computes the gradient of one kernel: the sum of all blocks, starting from zero, then over lanes."""
+    cdef Py_ssize_t x_at, w_at, y_at, t
     cdef int i, j
     cdef const axis_run *row
-    cdef const piece *p
+    cdef const segment *p
     cdef depthwise_walk k
     k.channels, k.x_channel, k.w_channel, k.w_h, k.w_w = 1, 0, 0, a.taps_w * LANES, LANES
-    memset(part, 0, a.taps_h * a.taps_w * LANES * sizeof(real))
+    memset(lanes, 0, a.taps_h * a.taps_w * LANES * sizeof(real))
     for i in range(<int> a.rows.n_runs):
-        for j in range(n_pieces):
-            row, p = &a.rows.runs[i], &pieces[j]
+        for j in range(n_segments):
+            row, p = &a.rows.runs[i], &segments[j]
             begin_walk(&k, a, row, p)
-            at_x, at_y = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
-            at_w = (row.tap * a.taps_w + p.tap) * LANES
-            if real is float:
-                depthwise_gradient_f32(&k, x + at_x, dy + at_y, part + at_w)
-            else:
-                depthwise_gradient_f64(&k, x + at_x, dy + at_y, part + at_w)
+            x_at, y_at = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
+            w_at = (row.tap * a.taps_w + p.tap) * LANES
+            depthwise_gradient(&k, x + x_at, dy + y_at, lanes + w_at)
     for t in range(a.taps_h * a.taps_w):
-        if real is float:
-            add_sum_f32(part + t * LANES, dw + t * sum_stride, sum_stride)
-        else:
-            add_sum_f64(part + t * LANES, dw + t * sum_stride, sum_stride)
+        add_sum(lanes + t * LANES, dw + t * sum_stride, sum_stride)
 
 
 cdef void depthwise_conv2d_forward_tile(
@@ -143,7 +131,7 @@ cdef void depthwise_conv2d_backward_tile(
     const real *w,                      # IN  (C * multiplier, R, S)
     real *dx,                           # OUT [C][H][W][16], or NULL
     real *dw,                           # ADD [C * multiplier][R][S][sum_stride], or NULL
-    Py_ssize_t sum_stride,                   # 1: the sums over the lanes, or 16: each lane for itself
+    Py_ssize_t sum_stride,              # 1: sums over the lanes; 16: each lane separately
     real *scratch,                      # [R][S][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
 ) noexcept nogil:
@@ -173,8 +161,7 @@ cdef void backward_real(const op *o, const tile *t, const real *w) noexcept nogi
     cdef real *dw = <real *> t.sums if t.training else NULL
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.conv.C, t.part, t.parts, &c0, &c1)
-    depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, t.sum_stride,
-                                  <real *> t.scratch, c0, c1)
+    depthwise_conv2d_backward_tile(d, dy, <const real *> t.x, w, <real *> t.dx, dw, t.sum_stride, <real *> t.scratch, c0, c1)
     if dw != NULL and o.n_param > d.conv.weights:
         conv2d_backward_b_tile(dy, d.conv.OH * d.conv.OW, dw + d.conv.weights * t.sum_stride, t.sum_stride,
                                c0 * d.multiplier, c1 * d.multiplier)
@@ -195,10 +182,10 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef bint is_edge(const axis *a, Py_ssize_t edge, Py_ssize_t full) noexcept:
-    """Whether run `edge` is one pixel beside run `full` that lacks the outermost of its three taps: a register tile does both."""
+    """True if run `edge` is one pixel next to run `full` that lacks its outer one of three taps: a register tile computes both."""
     cdef const axis_run *e = &a.runs[edge]
     cdef const axis_run *f = &a.runs[full]
-    cdef bint first = (edge < full) == (a.source_step > 0)    # whether it is the first tap or the last one
+    cdef bint first = (edge < full) == (a.source_step > 0)    # the first tap is missing, not the last
     if not 0 <= edge < a.n_runs or not 0 <= full < a.n_runs or e.n != 1 or e.taps != 2 or f.taps != 3:
         return False
     if e.tap != f.tap + (a.tap_step if first else 0):
@@ -206,36 +193,36 @@ cdef bint is_edge(const axis *a, Py_ssize_t edge, Py_ssize_t full) noexcept:
     return e.out + a.out_step == f.out if edge < full else f.out + f.n * a.out_step == e.out
 
 
-cdef piece *find_pieces(const axis *a, int *n_pieces) except NULL:
-    """The runs of an axis, with edges where the walk can take them along; from the end on where the taps go backwards."""
-    cdef piece *pieces = <piece *> calloc(a.n_runs, sizeof(piece))
-    cdef piece *p
+cdef segment *find_segments(const axis *a, int *n_segments) except NULL:
+    """Returns the runs of an axis, each with its edge pixels if the walk can include them; reversed if the taps go backwards."""
+    cdef segment *segments = <segment *> calloc(a.n_runs, sizeof(segment))
+    cdef segment *p
     cdef Py_ssize_t j = 0, before, after
     cdef Py_ssize_t step = max(a.source_step, -a.source_step)
-    cdef bint shares = a.pixel_step == step or a.pixel_step == 2 * step
+    cdef bint overlap = a.pixel_step == step or a.pixel_step == 2 * step       # neighbouring pixels read the same inputs
     cdef int n = 0
-    if pieces == NULL:
+    if segments == NULL:
         raise MemoryError()
     while j < a.n_runs:
-        before = shares and is_edge(a, j, j + 1)
+        before = overlap and is_edge(a, j, j + 1)
         j += before
-        after = shares and is_edge(a, j + 1, j)
-        p, n = &pieces[n], n + 1
+        after = overlap and is_edge(a, j + 1, j)
+        p, n = &segments[n], n + 1
         p.n, p.tap, p.taps = before + a.runs[j].n + after, a.runs[j].tap, a.runs[j].taps
         p.out, p.out_step = a.runs[j].out - before * a.out_step, a.out_step
         p.source, p.source_step = a.runs[j].source - before * a.pixel_step, a.pixel_step
-        p.front, p.back = before, after
+        p.first_clipped, p.last_clipped = before, after
         if a.source_step < 0:
             p.out, p.out_step = p.out + (p.n - 1) * a.out_step, -a.out_step
             p.source, p.source_step = p.source + (p.n - 1) * a.pixel_step, -a.pixel_step
-            p.front, p.back = after, before
+            p.first_clipped, p.last_clipped = after, before
         j += 1 + after
-    n_pieces[0] = n
-    return pieces
+    n_segments[0] = n
+    return segments
 
 
 cdef class DepthwiseConv2DOp(Op):
-    """Depthwise convolution of (c, h, w) with `multiplier` kernels a channel. padding: (top, bottom, left, right), zeros.
+    """Depthwise convolution of (c, h, w) with `multiplier` kernels per channel. padding: (top, bottom, left, right), zeros.
 
     Parameters in the flat buffer: weights (c * multiplier, r, s), then, with use_bias, bias (c * multiplier,).
     Raises ValueError if the kernel does not fit into the padded input.
@@ -249,9 +236,9 @@ cdef class DepthwiseConv2DOp(Op):
         cdef conv2d_dims *v = &d.conv
         channels, *_ = whole_numbers("input shape", in_shape, 3, 1)
         multiplier, = whole_numbers("multiplier", (multiplier,), 1, 1)
-        conv2d_measure(v, in_shape, channels * multiplier, kernel, stride, padding, dilation, channels, None)
+        conv2d_init_dims(v, in_shape, channels * multiplier, kernel, stride, padding, dilation, channels, None)
         d.multiplier = multiplier
-        d.forward, d.back = find_pieces(&v.forward.columns, &d.n_forward), find_pieces(&v.back.columns, &d.n_back)
+        d.forward, d.back = find_segments(&v.forward.columns, &d.n_forward), find_segments(&v.back.columns, &d.n_back)
         init_op(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)
         self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = v.weights + (v.K if use_bias else 0)
         self.c.reduce.sums_lanes, self.c.memory.scratch = 1, v.R * v.S * LANES * self.c.real_bytes
@@ -261,4 +248,4 @@ cdef class DepthwiseConv2DOp(Op):
     def __dealloc__(self):
         free(self.d.forward)
         free(self.d.back)
-        conv2d_forget(&self.d.conv)
+        conv2d_free_dims(&self.d.conv)

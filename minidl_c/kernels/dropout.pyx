@@ -1,27 +1,26 @@
-"""Inverted dropout: y = x / (1 - rate) for numbers that are kept, 0 for the others; in inference, y = x.
+"""Inverted dropout: y = x / (1 - rate) for elements that are kept, 0 for the others; in inference, y = x.
 
-Whether a number is kept is a function of seed, the layer's path, step, the example's row in the data and the number's place
-in the example, and of nothing else. All but the last make the example's key (`keys_of_rows` in threefry.h), and then
+The mask depends only on seed, the layer's path, step, the example's index in the data and the element's index in the example.
+All except the last form the example's key (`keys_of_examples` in threefry.h):
 
-    threefry(key, j) = the bits of the example's numbers 2j and 2j + 1, which are kept if they are below (1 - rate) * 2**32
+    threefry(key, j) = the bits of the example's elements 2j and 2j + 1, which are kept if below (1 - rate) * 2**32
 
-Nothing is saved: backward makes the same mask again.
+Nothing is saved: backward computes the same mask again.
 """
 from libc.stdint cimport uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from minidl_c.kernels.path_hash import path_number
-from minidl_c.kernels.threefry cimport keys_of_rows, lane_keys, threefry_lanes
+from minidl_c.kernels.path_hash import hash_path
+from minidl_c.kernels.threefry cimport keys_of_examples, lane_keys, threefry_lanes
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/dropout_tiles.h" nogil:
-    void drop_f32(const uint32_t *bits, uint32_t last, float scale, const float *x, float *y, Py_ssize_t n)
-    void drop_f64(const uint32_t *bits, uint32_t last, double scale, const double *x, double *y, Py_ssize_t n)
+    void drop(const uint32_t *bits, uint32_t last, double scale, const void *x, void *y, Py_ssize_t n)
 
 ctypedef struct dropout_dims:
-    uint64_t path                       # a digest of the layer's place in the model
-    uint32_t last                       # the largest 32 bits that keep a number
-    double scale                        # what kept numbers are multiplied by
+    uint64_t path                       # hash of the layer's path in the model
+    uint32_t last                       # the largest 32 bits that keep an element
+    double scale                        # factor of kept elements
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -32,25 +31,22 @@ cdef void dropout_tile(
     const real *x,                      # IN  [size][16]
     real *y,                            # OUT [size][16]; may be x
     Py_ssize_t size,
-    Py_ssize_t pair0, Py_ssize_t pair1, # only numbers 2 * pair0 to 2 * pair1
+    Py_ssize_t pair0, Py_ssize_t pair1, # only elements 2 * pair0 to 2 * pair1
 ) noexcept nogil:
-    """Both directions: dx is made from dy as y is from x."""
+    """Computes y from x in forward, and dx from dy in backward."""
     cdef uint32_t bits[2 * 16]
     cdef Py_ssize_t pair, n, at
     for pair in range(pair0, pair1):
         threefry_lanes(keys, pair, bits)
         n, at = LANES * min(<Py_ssize_t> 2, size - 2 * pair), 2 * LANES * pair
-        if real is float:
-            drop_f32(bits, d.last, <float> d.scale, x + at, y + at, n)
-        else:
-            drop_f64(bits, d.last, d.scale, x + at, y + at, n)
+        drop(bits, d.last, <real> d.scale, x + at, y + at, n)
 
 
 cdef void drop_part(const op *o, const tile *t, const void *x, void *y) noexcept nogil:
-    """dropout_tile for this part of a tile, in the op's dtype."""
+    """Calls dropout_tile for this part of a tile, in the op's dtype."""
     cdef const dropout_dims *d = <const dropout_dims *> o.dims
     cdef Py_ssize_t pair0 = 0, pair1 = 0
-    cdef lane_keys keys = keys_of_rows(t.seed, d.path, t.step, t.example_ids, t.examples)
+    cdef lane_keys keys = keys_of_examples(t.seed, d.path, t.step, t.example_ids, t.examples)
     split_range((o.in_size + 1) // 2, t.part, t.parts, &pair0, &pair1)
     if o.real_bytes == 4:
         dropout_tile(&keys, d, <const float *> x, <float *> y, o.in_size, pair0, pair1)
@@ -77,7 +73,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class DropoutOp(Op):
     """Dropout of any shape, in place where the plan allows it.
 
-    rate: the share of numbers that are dropped, at least 0 and less than 1 (by 2**-32); path: the layer's place in the model.
+    rate: the probability that an element is dropped, from 0 to 1 - 2**-32; path: the layer's path in the model.
     Raises ValueError for any other rate.
     """
 
@@ -87,7 +83,7 @@ cdef class DropoutOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         if not 0 <= rate <= 1 - 2**-32:
             raise ValueError(f"rate: expected at least 0 and less than 1 (at most 1 - 2**-32), got {rate!r}")
-        self.d.path = path_number(path)
+        self.d.path = hash_path(path)
         self.d.last, self.d.scale = round((1 - rate) * 2**32) - 1, 1 / (1 - rate)
         self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward

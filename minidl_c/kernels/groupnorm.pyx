@@ -1,10 +1,10 @@
-"""Group normalization: the numbers of each group of channels, of one example, brought to mean 0 and variance 1.
+"""Group normalization: each group of channels of an example is normalized to mean 0 and variance 1.
 
     y = weight[channel] * (x - mean) / sqrt(variance + eps) + bias[channel]
 
-mean and variance (divided by n, not n - 1) are those of the group. Layer normalization is one group in which every number is
-a channel, instance normalization has a group for each channel. (Wu and He, "Group Normalization", arXiv:1803.08494; Ba, Kiros
-and Hinton, "Layer Normalization", arXiv:1607.06450.) A NaN or an infinity makes its own group NaN, in its own example.
+mean and variance (divided by n, not n - 1) are those of the group. Layer normalization is one group in which every element is a
+channel; instance normalization has one group per channel. (Wu and He, "Group Normalization", arXiv:1803.08494; Ba, Kiros and
+Hinton, "Layer Normalization", arXiv:1607.06450.) A NaN or an infinity makes its own group NaN, in its own example.
 """
 from libc.float cimport DBL_MIN, FLT_MAX, FLT_MIN
 
@@ -14,13 +14,10 @@ from minidl_c.op import whole_numbers
 cdef extern from "minidl_c/kernels/groupnorm_tiles.h" nogil:
     ctypedef struct group:
         Py_ssize_t channels, pixels, c0, c1
-    void normalize_group_f32(const group *, Py_ssize_t, float, const float *, const float *, const float *, float *, float *)
-    void normalize_group_f64(const group *, Py_ssize_t, double, const double *, const double *, const double *, double *,
-                             double *)
-    void group_gradient_f32(const group *, const float *, const float *, const float *, const float *, float *, float *,
-                            float *)
-    void group_gradient_f64(const group *, const double *, const double *, const double *, const double *, double *, double *,
-                            double *)
+    void normalize_group(const group *k, Py_ssize_t examples, double eps, const void *x, const void *weight, const void *bias,
+                         void *y, void *statistics)
+    void group_gradient(const group *k, const void *dy, const void *x, const void *weight, const void *statistics, void *dweight,
+                        void *dbias, void *dx)
 
 ctypedef struct groupnorm_dims:
     Py_ssize_t groups, channels, pixels             # channels of a group, pixels of a channel
@@ -30,15 +27,15 @@ ctypedef struct groupnorm_dims:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef inline real *behind(const real *array, Py_ssize_t n) noexcept nogil:
-    """The place of number n of an array, or NULL without one."""
+cdef inline real *offset(const real *array, Py_ssize_t n) noexcept nogil:
+    """Returns array + n, or NULL if there is no array."""
     return <real *> array + n if array != NULL else NULL
 
 
 cdef inline group part_of(const groupnorm_dims *d, Py_ssize_t g, Py_ssize_t k0, Py_ssize_t k1) noexcept nogil:
-    """Group g; of the channels k0 to k1 (counted over all groups), those that belong to it.
+    """Returns group g with its channels among k0 to k1 (counted over all groups).
 
-    A group whose channels several threads share out is summed by each of them: so the sums have the same bits.
+    If several threads compute the channels of one group, each of them sums the whole group, so the sums have the same bits.
     """
     cdef group k
     k.channels, k.pixels = d.channels, d.pixels
@@ -52,22 +49,18 @@ cdef void groupnorm_forward_tile(
     const real *weight,                 # IN  (groups * channels,), or NULL: 1
     const real *bias,                   # IN  (groups * channels,), or NULL: 0
     real *y,                            # OUT [groups][channels][pixels][16]
-    real *kept,                         # OUT [groups][3][16] for backward: see groupnorm_tiles.h
+    real *statistics,                   # OUT [groups][3][16] for backward: see groupnorm_tiles.h
     Py_ssize_t k0, Py_ssize_t k1,       # only these channels
-    Py_ssize_t examples,                # so many lanes are examples
+    Py_ssize_t examples,                # number of lanes that are examples
 ) noexcept nogil:
     cdef Py_ssize_t size = d.channels * d.pixels * LANES, g
-    cdef real *keep
+    cdef real *group_statistics
     cdef group k
     for g in range(k0 // d.channels, (k1 + d.channels - 1) // d.channels):
         k = part_of(d, g, k0, k1)
-        keep = kept + g * 3 * LANES if k.c0 == 0 else NULL
-        if real is float:
-            normalize_group_f32(&k, examples, <float> d.eps, x + g * size, behind(weight, g * d.channels),
-                                behind(bias, g * d.channels), y + g * size, keep)
-        else:
-            normalize_group_f64(&k, examples, d.eps, x + g * size, behind(weight, g * d.channels),
-                                behind(bias, g * d.channels), y + g * size, keep)
+        group_statistics = statistics + g * 3 * LANES if k.c0 == 0 else NULL
+        normalize_group(&k, examples, <real> d.eps, x + g * size, offset(weight, g * d.channels),
+                        offset(bias, g * d.channels), y + g * size, group_statistics)
 
 
 cdef void groupnorm_backward_tile(
@@ -75,7 +68,7 @@ cdef void groupnorm_backward_tile(
     const real *dy,                     # IN  [groups][channels][pixels][16]
     const real *x,                      # IN  [groups][channels][pixels][16]
     const real *weight,                 # IN  (groups * channels,), or NULL
-    const real *kept,                   # IN  [groups][3][16]
+    const real *statistics,             # IN  [groups][3][16]
     real *dweight,                      # ADD [groups * channels][16], or NULL
     real *dbias,                        # ADD [groups * channels][16], or NULL
     real *dx,                           # OUT [groups][channels][pixels][16], or NULL
@@ -85,12 +78,8 @@ cdef void groupnorm_backward_tile(
     cdef group k
     for g in range(k0 // d.channels, (k1 + d.channels - 1) // d.channels):
         k, row = part_of(d, g, k0, k1), g * d.channels * LANES
-        if real is float:
-            group_gradient_f32(&k, dy + g * size, x + g * size, behind(weight, g * d.channels), kept + g * 3 * LANES,
-                               behind(dweight, row), behind(dbias, row), behind(dx, g * size))
-        else:
-            group_gradient_f64(&k, dy + g * size, x + g * size, behind(weight, g * d.channels), kept + g * 3 * LANES,
-                               behind(dweight, row), behind(dbias, row), behind(dx, g * size))
+        group_gradient(&k, dy + g * size, x + g * size, offset(weight, g * d.channels), statistics + g * 3 * LANES,
+                       offset(dweight, row), offset(dbias, row), offset(dx, g * size))
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -101,7 +90,7 @@ cdef void forward_real(const op *o, const tile *t, const real *weight) noexcept 
     split_range(channels, t.part, t.parts, &k0, &k1)
     if not d.affine:
         weight = NULL
-    groupnorm_forward_tile(d, <const real *> t.x, weight, behind(weight, channels), <real *> t.y, <real *> t.saved,
+    groupnorm_forward_tile(d, <const real *> t.x, weight, offset(weight, channels), <real *> t.y, <real *> t.saved,
                            k0, k1, t.examples)
 
 
@@ -113,7 +102,7 @@ cdef void backward_real(const op *o, const tile *t, const real *weight) noexcept
     if not d.affine:
         weight = sums = NULL
     groupnorm_backward_tile(d, <const real *> t.dy, <const real *> t.x, weight, <const real *> t.saved,
-                            sums, behind(sums, channels * LANES), <real *> t.dx, k0, k1)
+                            sums, offset(sums, channels * LANES), <real *> t.dx, k0, k1)
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
@@ -131,11 +120,11 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class GroupNormOp(Op):
-    """Group normalization of any shape. channels: so many equal runs of an example's numbers have a weight and a bias.
+    """Group normalization of any shape. channels: the number of equal runs of elements that have a weight and a bias each.
 
     Parameters in the flat buffer, with `affine`: weights (channels,), then biases (channels,).
-    Raises ValueError if the groups do not divide the channels, or these the numbers of an example, and for an eps that is not
-    above zero: a group of equal numbers has no variance.
+    Raises ValueError unless groups divides channels and channels the size of an example, and unless eps is above zero: the
+    variance of equal elements is zero.
     """
 
     cdef groupnorm_dims d

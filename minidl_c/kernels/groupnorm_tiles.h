@@ -1,20 +1,25 @@
-/* groupnorm_tiles.h: one group of numbers brought to mean 0 and variance 1, for 16 examples at once, and its gradients.
+/* groupnorm_tiles.h: normalizes one group to mean 0 and variance 1, for 16 examples at once, and computes its gradients.
  *
- * A group is [channels][pixels] rows; a channel has one weight and one bias. Per group and example three numbers are kept:
- * mean, inverse = 1 / sqrt(variance + eps), and shift. The normalized number is (x - mean) * inverse + shift, where the
- * shift is what rounding has left of the mean: of numbers around 10,000, float32 knows the mean to 0.0005 only. */
+ * A group is [channels][pixels] rows; a channel has one weight and one bias. Three statistics are saved per group and example:
+ * mean, inverse = 1 / sqrt(variance + eps), and shift. The normalized x is (x - mean) * inverse + shift. The shift corrects the
+ * rounding of the mean: around 10,000, a float32 mean is accurate to only 0.0005. */
 #ifndef REAL
 #ifndef MINIDL_GROUPNORM_TILES_H
 #define MINIDL_GROUPNORM_TILES_H
 #include "minidl_c/simd/lanes.h"
 
-#define CHAINS 4                       /* sums side by side: an addition takes four cycles, and two begin in each */
-#define BLOCK 256                      /* rows, or channels, whose sum begins at zero: long chains lose digits */
+#define CHAINS 4                       /* parallel sums: they hide the latency of an addition */
+#define BLOCK 256                      /* rows, or channels, per partial sum: longer chains lose digits */
 
 typedef struct {
   ptrdiff_t channels, pixels;
-  ptrdiff_t c0, c1;                    /* only the results of these channels are written; the sums are those of all */
+  ptrdiff_t c0, c1;                    /* only these channels are written; the statistics are those of the whole group */
 } group;
+
+#define normalize_group(k, examples, eps, x, weight, bias, y, statistics) \
+  BY_DTYPE(normalize_group, y)(k, examples, eps, x, weight, bias, y, statistics)
+#define group_gradient(k, dy, x, weight, statistics, dweight, dbias, dx) \
+  BY_DTYPE(group_gradient, dx)(k, dy, x, weight, statistics, dweight, dbias, dx)
 
 #define TEMPLATE "minidl_c/kernels/groupnorm_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
@@ -49,12 +54,12 @@ INLINE V FN(inverse_root)(V v) {
   return *(V *)r;
 }
 
-/* y = weight * normalized x + bias, for channels c0 to c1; without weights, the normalized x itself.
- * The mean is summed from the first number on, so it is exact where all are equal; then what rounding has left of it is summed
+/* y = weight * normalized x + bias, for channels c0 to c1; weight and bias may be NULL: 1 and 0.
+ * The mean is computed from differences to the first element, so it is exact if all are equal. Its rounding error is summed
  * together with the squares ("corrected two-pass algorithm": Chan, Golub, LeVeque, The American Statistician 37, 1983).
- * Lanes without an example count as if their mean were 0 and their inverse too: no NaN of theirs gets into a sum. */
+ * Lanes without an example get mean = inverse = shift = 0, so that no NaN of theirs enters a sum. */
 INLINE void FN(normalize_group)(const group *k, ptrdiff_t examples, REAL eps, const REAL *x, const REAL *weight,
-                                const REAL *bias, REAL *y, REAL *kept) {
+                                const REAL *bias, REAL *y, REAL *statistics) {
   const ptrdiff_t rows = k->channels * k->pixels;
   for (int lane = 0; lane < LANES; lane += VL) {
     V mean = *(const V *)(x + lane), sum, squares;
@@ -64,15 +69,15 @@ INLINE void FN(normalize_group)(const group *k, ptrdiff_t examples, REAL eps, co
     FN(sum_deviations)(x + lane, rows, mean, &sum, &squares);
     mean += sum / (REAL)rows;
     FN(sum_deviations)(x + lane, rows, mean, &sum, &squares);
-    V rest = sum / (REAL)rows, variance = squares / (REAL)rows - rest * rest;
+    V correction = sum / (REAL)rows, variance = squares / (REAL)rows - correction * correction;
     variance = FN(select)(variance < 0, (V){0}, variance);
     V inverse = FN(select)(live, FN(inverse_root)(variance + eps), (V){0});
-    V shift = FN(select)(live, -rest * inverse, (V){0});
+    V shift = FN(select)(live, -correction * inverse, (V){0});
     mean = FN(select)(live, mean, (V){0});
-    if (kept) {
-      *(V *)(kept + lane) = mean;
-      *(V *)(kept + LANES + lane) = inverse;
-      *(V *)(kept + 2 * LANES + lane) = shift;
+    if (statistics) {
+      *(V *)(statistics + lane) = mean;
+      *(V *)(statistics + LANES + lane) = inverse;
+      *(V *)(statistics + 2 * LANES + lane) = shift;
     }
     for (ptrdiff_t c = k->c0; c < k->c1; c++) {
       V w = FN(broadcast)(weight ? weight[c] : 1), b = FN(broadcast)(bias ? bias[c] : 0);
@@ -83,7 +88,7 @@ INLINE void FN(normalize_group)(const group *k, ptrdiff_t examples, REAL eps, co
   }
 }
 
-/* The sums over n rows of dy, and of dy * normalized x. */
+/* The sums of dy and of dy * normalized x over n rows. */
 INLINE void FN(sum_channel)(const REAL *dy, const REAL *x, ptrdiff_t n, V mean, V inverse, V shift, V *sum, V *product) {
   *sum = *product = (V){0};
   for (ptrdiff_t rows; n; n -= rows) {
@@ -104,15 +109,16 @@ INLINE void FN(sum_channel)(const REAL *dy, const REAL *x, ptrdiff_t n, V mean, 
   }
 }
 
-/* dweight += sum of dy * n, dbias += sum of dy over a channel's pixels, n being the normalized x, and with g = weight * dy
+/* With n the normalized x and g = weight * dy:
+ *     dweight += sum of dy * n, dbias += sum of dy                      over a channel's pixels
  *     dx = inverse * (g - mean of g - n * mean of g * n)                means over the group
- * The sums over the group are made of those over channels. */
-INLINE void FN(group_gradient)(const group *k, const REAL *dy, const REAL *x, const REAL *weight, const REAL *kept,
+ * The sums over the group are computed from the sums over its channels. */
+INLINE void FN(group_gradient)(const group *k, const REAL *dy, const REAL *x, const REAL *weight, const REAL *statistics,
                                REAL *dweight, REAL *dbias, REAL *dx) {
   const ptrdiff_t rows = k->channels * k->pixels, first = dx ? 0 : k->c0, end = dx ? k->channels : k->c1;
   for (int lane = 0; lane < LANES; lane += VL) {
-    V mean = *(const V *)(kept + lane), inverse = *(const V *)(kept + LANES + lane);
-    V shift = *(const V *)(kept + 2 * LANES + lane), g = {0}, gn = {0};
+    V mean = *(const V *)(statistics + lane), inverse = *(const V *)(statistics + LANES + lane);
+    V shift = *(const V *)(statistics + 2 * LANES + lane), g = {0}, gn = {0};
     for (ptrdiff_t start = first; start < end; start += BLOCK) {
       V block_g = {0}, block_gn = {0}, sum, product;
       for (ptrdiff_t c = start; c < end && c < start + BLOCK; c++) {

@@ -1,22 +1,20 @@
-"""2-D max-pooling of a tile of 16 examples, each with its own winners.
+"""2-D max-pooling of a tile of 16 examples.
 
     y[oh][ow] = the maximum of the window at (oh * stride - padding, ow * stride - padding)
-    dx[winner] += dy[oh][ow]
+    dx[argmax[oh][ow]] += dy[oh][ow]
 
-The first maximum in row-major order wins and takes the whole gradient; a NaN in the window wins; padding never does.
-Windows that overlap accumulate. Output sizes: see `pooling` in windows.py.
+Each example has its own argmax. The first maximum in row-major order wins and gets the whole gradient; a NaN in the window
+wins; padding never does. Gradients of windows that overlap are added. Output sizes: see `pooling` in windows.py.
 """
 from libc.string cimport memset
 
-from minidl_c.kernels.pool2d cimport clip, pool2d_dims, window
+from minidl_c.kernels.pool2d cimport clip_window, pool2d_dims, window
 from minidl_c.kernels.windows import pooling
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
-    void max_window_f32(const window *, bint, const float *, float *, void *)
-    void max_window_f64(const window *, bint, const double *, double *, void *)
-    void unpool_window_f32(const window *, bint, const float *, const void *, float *)
-    void unpool_window_f64(const window *, bint, const double *, const void *, double *)
+    void max_window(const window *k, bint relu, const void *x, void *y, void *argmax)
+    void unpool_window(const window *k, bint add, const void *dy, const void *argmax, void *dx)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -25,48 +23,42 @@ cdef void maxpool2d_forward_tile(
     const pool2d_dims *d,
     const real *x,                      # IN  [C][H][W][16]
     real *y,                            # OUT [C][OH][OW][16]
-    real *winners,                      # OUT [C][OH][OW][16] cell numbers, integers as wide as the reals
-    bint relu,                          # take max(x, 0) for x
+    real *argmax,                       # OUT [C][OH][OW][16] indices of cells in their window, integers as wide as real
+    bint relu,                          # of max(x, 0) instead of x
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels
 ) noexcept nogil:
     cdef Py_ssize_t c, oh, ow, h, w, at
     cdef window k
-    k.width, k.row = d.kw, d.W * LANES
+    k.width, k.row_stride = d.kw, d.W * LANES
     for c in range(c0, c1):
         for oh in range(d.OH):
-            h = clip(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
+            h = clip_window(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
             for ow in range(d.OW):
-                w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
+                w = clip_window(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
-                if real is float:
-                    max_window_f32(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
-                else:
-                    max_window_f64(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, winners + at)
+                max_window(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, argmax + at)
 
 
 cdef void maxpool2d_backward_tile(
     const pool2d_dims *d,
     const real *dy,                     # IN  [C][OH][OW][16]
-    const real *winners,                # IN  [C][OH][OW][16]
+    const real *argmax,                 # IN  [C][OH][OW][16]
     real *dx,                           # OUT [C][H][W][16]
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t c, oh, ow, h, w, at
     cdef bint add = not d.tiled         # a cell in exactly one window is written once, and needs no zero before
     cdef window k
-    k.width, k.row = d.kw, d.W * LANES
+    k.width, k.row_stride = d.kw, d.W * LANES
     if add:
-        memset(dx + c0 * d.H * k.row, 0, (c1 - c0) * d.H * k.row * sizeof(real))
+        memset(dx + c0 * d.H * k.row_stride, 0, (c1 - c0) * d.H * k.row_stride * sizeof(real))
     for c in range(c0, c1):
         for oh in range(d.OH):
-            h = clip(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
+            h = clip_window(oh * d.sh - d.ph, d.H, d.kh, &k.h0, &k.h1)
             for ow in range(d.OW):
-                w = clip(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
+                w = clip_window(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
-                if real is float:
-                    unpool_window_f32(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
-                else:
-                    unpool_window_f64(&k, add, dy + at, winners + at, dx + ((c * d.H + h) * d.W + w) * LANES)
+                unpool_window(&k, add, dy + at, argmax + at, dx + ((c * d.H + h) * d.W + w) * LANES)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -103,6 +95,8 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 cdef class MaxPool2DOp(Op):
     """Max-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs."""
+
+    cdef pool2d_dims d
 
     def __cinit__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
         cdef pool2d_dims *d = &self.d

@@ -1,11 +1,11 @@
-"""Normalize: y = (x - mean) / std, two roundings; each channel has its own mean and std."""
+"""Normalize: y = (x - mean) / std, two roundings; each channel has a mean and std of its own."""
 from libc.stdlib cimport free, malloc
 
-from minidl_c.kernels.image_shapes import units
+from minidl_c.kernels.image_shapes import channel_statistics
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 ctypedef struct normalize_dims:
-    Py_ssize_t plane                    # numbers of a channel
+    Py_ssize_t plane                    # elements of a channel
     double *mean                        # [channels]
     double *std                         # [channels]
 
@@ -16,7 +16,7 @@ cdef void normalize_forward_tile(
     const normalize_dims *d,
     const real *x,                      # IN  [C][plane][16]
     real *y,                            # OUT [C][plane][16]; may be x
-    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+    Py_ssize_t i0, Py_ssize_t i1,       # only elements i0 to i1
 ) noexcept nogil:
     cdef Py_ssize_t i, c = i0 // d.plane, end
     cdef real mean, std
@@ -71,8 +71,8 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class NormalizeOp(Op):
     """(x - mean) / std of any shape whose first axis is the channels, in place where the plan allows it.
 
-    mean, std: a number for each channel. Raises ValueError unless these, and mean / std, are finite in the dtype, and every
-    std large enough to divide by.
+    mean, std: a number for each channel. Raises ValueError unless mean, std and mean / std are finite in the dtype, and every
+    std is a normal number above zero.
     """
 
     cdef normalize_dims d
@@ -80,14 +80,14 @@ cdef class NormalizeOp(Op):
     def __cinit__(self, in_shape, mean, std, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         cdef Py_ssize_t i, channels = self.in_shape[0]
-        cdef tuple numbers = units(mean, std, channels, dtype)
+        cdef tuple statistics = channel_statistics(mean, std, channels, dtype)
         self.d.plane = self.c.in_size // channels
         self.d.mean = <double *> malloc(2 * channels * sizeof(double))
         if self.d.mean == NULL:
             raise MemoryError()
         self.d.std = self.d.mean + channels
         for i in range(2 * channels):
-            self.d.mean[i] = numbers[i]
+            self.d.mean[i] = statistics[i]
         self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
         self.c.dims = &self.d

@@ -1,4 +1,4 @@
-"""Padding: an image with a frame of one value around it; the frame's gradient goes nowhere."""
+"""Constant padding around an image; the gradient of the padding is discarded."""
 from libc.string cimport memcpy
 
 from minidl_c.kernels.image_shapes import padded
@@ -13,7 +13,7 @@ ctypedef struct pad2d_dims:
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
 cdef inline real *fill(real *y, Py_ssize_t pixels, real value) noexcept nogil:
-    """Writes so many pixels; returns what lies behind them."""
+    """Writes `value` to a number of pixels; returns the address after them."""
     cdef Py_ssize_t i
     for i in range(pixels * LANES):
         y[i] = value
@@ -76,7 +76,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class Pad2DOp(Op):
-    """(c, h, w) in a frame of `value`; padding is (top, bottom, left, right)."""
+    """(c, h, w) padded with `value`; padding is (top, bottom, left, right)."""
 
     cdef pad2d_dims d
 

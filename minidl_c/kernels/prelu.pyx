@@ -1,23 +1,21 @@
-"""PReLU: a ReLU that learns its slope below zero, one weight for each channel or one for all.
+"""PReLU: a leaky ReLU with a learned slope below zero, one weight per channel or one for all.
 
     y = x if x > 0 else weight[c] x
     dx = dy if x > 0 else weight[c] dy
     dweight[c] = sum over examples and pixels of x dy, where not x > 0
 
-Backward reads x: of y alone nobody knows where x was negative, for a weight may be. With one weight for all, the whole
-example is one channel. NaN stays NaN.
+Backward reads x: the sign of y is not that of x if a weight is negative. With one weight for all, the whole example is one
+channel. NaN stays NaN.
 """
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/prelu_tiles.h" nogil:
-    void prelu_channel_f32(const float *, float, float *, Py_ssize_t)
-    void prelu_channel_f64(const double *, double, double *, Py_ssize_t)
-    void prelu_channel_gradient_f32(const float *, const float *, float, float *, float *, Py_ssize_t)
-    void prelu_channel_gradient_f64(const double *, const double *, double, double *, double *, Py_ssize_t)
+    void prelu_channel(const void *x, double weight, void *y, Py_ssize_t n)
+    void prelu_channel_gradient(const void *dy, const void *x, double weight, void *dx, void *sum, Py_ssize_t n)
 
 ctypedef struct prelu_dims:
-    Py_ssize_t channels                 # that have a weight of their own: 1 if all share one
-    Py_ssize_t pixels                   # numbers of a channel
+    Py_ssize_t channels                 # number of weights: 1 if all channels share one
+    Py_ssize_t pixels                   # elements per weight
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -31,10 +29,7 @@ cdef void prelu_forward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t c, n = d.pixels * LANES
     for c in range(c0, c1):
-        if real is float:
-            prelu_channel_f32(x + c * n, weight[c], y + c * n, n)
-        else:
-            prelu_channel_f64(x + c * n, weight[c], y + c * n, n)
+        prelu_channel(x + c * n, weight[c], y + c * n, n)
 
 
 cdef void prelu_backward_tile(
@@ -50,10 +45,7 @@ cdef void prelu_backward_tile(
     cdef real *out
     for c in range(c0, c1):
         out = dx + c * n if dx != NULL else NULL
-        if real is float:
-            prelu_channel_gradient_f32(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
-        else:
-            prelu_channel_gradient_f64(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
+        prelu_channel_gradient(dy + c * n, x + c * n, weight[c], out, sums + c * LANES, n)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

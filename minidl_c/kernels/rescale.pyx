@@ -12,7 +12,7 @@ cdef void rescale_forward_tile(
     const real *x,                      # IN  [size][16]
     real scale, real offset,
     real *y,                            # OUT [size][16]; may be x
-    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+    Py_ssize_t i0, Py_ssize_t i1,       # only elements i0 to i1
 ) noexcept nogil:
     cdef Py_ssize_t i
     for i in range(i0 * LANES, i1 * LANES):

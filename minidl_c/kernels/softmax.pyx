@@ -3,17 +3,16 @@
     y[k] = exp(x[k] - max) / sum over j of exp(x[j] - max)
     dx[k] = y[k] (dy[k] - sum over j of dy[j] y[j])
 
-Subtracting the maximum keeps it finite for numbers of any size. A NaN, an infinity, or nothing but -inf makes all of them NaN.
+Subtracting the maximum prevents overflow. A NaN, an infinity, or only -inf among the x[k] makes all y[k] NaN.
 """
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
-    void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float, float *, float *)
-    void softmax_rows_f64(const double *, Py_ssize_t, Py_ssize_t, const int64_t *, double, double *, double *)
-    void softmax_rows_gradient_f32(const float *, const float *, Py_ssize_t, Py_ssize_t, float *)
-    void softmax_rows_gradient_f64(const double *, const double *, Py_ssize_t, Py_ssize_t, double *)
+    void softmax_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, const int64_t *labels, double smoothing, void *p,
+                      void *loss)
+    void softmax_rows_gradient(const void *dp, const void *p, Py_ssize_t classes, Py_ssize_t stride, void *dx)
 
 ctypedef struct softmax_dims:
     Py_ssize_t classes, pixels
@@ -29,10 +28,7 @@ cdef void softmax_forward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t i, step = d.pixels * LANES
     for i in range(i0, i1):
-        if real is float:
-            softmax_rows_f32(x + i * LANES, d.classes, step, NULL, 0, y + i * LANES, NULL)
-        else:
-            softmax_rows_f64(x + i * LANES, d.classes, step, NULL, 0, y + i * LANES, NULL)
+        softmax_rows(x + i * LANES, d.classes, step, NULL, 0, y + i * LANES, NULL)
 
 
 cdef void softmax_backward_tile(
@@ -44,10 +40,7 @@ cdef void softmax_backward_tile(
 ) noexcept nogil:
     cdef Py_ssize_t i, step = d.pixels * LANES
     for i in range(i0, i1):
-        if real is float:
-            softmax_rows_gradient_f32(dy + i * LANES, y + i * LANES, d.classes, step, dx + i * LANES)
-        else:
-            softmax_rows_gradient_f64(dy + i * LANES, y + i * LANES, d.classes, step, dx + i * LANES)
+        softmax_rows_gradient(dy + i * LANES, y + i * LANES, d.classes, step, dx + i * LANES)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

@@ -1,41 +1,48 @@
-/* softmax_tiles.h: softmax of 16 examples at once, and the loss that goes with it. */
+/* softmax_tiles.h: softmax of 16 examples at once, and its cross-entropy loss. */
 #ifndef REAL
 #ifndef MINIDL_SOFTMAX_TILES_H
 #define MINIDL_SOFTMAX_TILES_H
 #include "minidl_c/simd/lane_math.h"
+
+#define softmax_rows(x, classes, stride, labels, smoothing, p, loss) \
+  BY_DTYPE(softmax_rows, p)(x, classes, stride, labels, smoothing, p, loss)
+#define softmax_rows_gradient(dp, p, classes, stride, dx) BY_DTYPE(softmax_rows_gradient, dx)(dp, p, classes, stride, dx)
+#define softmax_loss_gradient(p, classes, labels, own, other, weights, dx) \
+  BY_DTYPE(softmax_loss_gradient, dx)(p, classes, labels, own, other, weights, dx)
+
 #define TEMPLATE "minidl_c/kernels/softmax_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
-/* p = softmax(x) over `classes`, in each lane; loss = log(sum exp(x - max)) - (x[label] - max), if labels are given; a share
- * `smoothing` of the label is spread over all classes. x, p [classes][16], with `step` numbers from class to class; labels
- * and loss [16]. x and p may be the same. */
-INLINE void FN(softmax_rows)(const REAL *x, ptrdiff_t classes, ptrdiff_t step, const int64_t *labels, REAL smoothing,
+/* p = softmax(x) over `classes`, in each lane. loss = log(sum exp(x - max)) - (x[label] - max), unless labels and loss are NULL;
+ * smoothing: the part of a label's weight that is spread over all classes. x, p [classes][16], with `stride` between classes;
+ * labels and loss [16]. x and p may be the same. */
+INLINE void FN(softmax_rows)(const REAL *x, ptrdiff_t classes, ptrdiff_t stride, const int64_t *labels, REAL smoothing,
                              REAL *p, REAL *loss) {
-  const REAL share = 1 / (REAL)classes;
+  const REAL class_weight = 1 / (REAL)classes;
   for (int lane = 0; lane < LANES; lane += VL) {
     V top = *(const V *)(x + lane), total = {0}, own = {0}, mean = {0};
     M label = {0};
     if (labels) for (int i = 0; i < VL; i++) label[i] = labels[lane + i];
     for (ptrdiff_t k = 1; k < classes; k++) {
-      V s = *(const V *)(x + k * step + lane);
-      top = FN(select)((s > top) | (s != s), s, top);         /* a NaN score makes the row NaN */
+      V s = *(const V *)(x + k * stride + lane);
+      top = FN(select)((s > top) | (s != s), s, top);         /* a NaN score makes all probabilities NaN */
     }
     for (ptrdiff_t k = 0; k < classes; k++) {
-      V s = *(const V *)(x + k * step + lane) - top, e = FN(exp)(s);
+      V s = *(const V *)(x + k * stride + lane) - top, e = FN(exp)(s);
       own = FN(select)(label == FN(integer)((int32_t)k), s, own);
-      mean = FN(fma)(FN(broadcast)(share), s, mean);
+      mean = FN(fma)(FN(broadcast)(class_weight), s, mean);
       total += e;
-      *(V *)(p + k * step + lane) = e;
+      *(V *)(p + k * stride + lane) = e;
     }
     if (smoothing > 0) own = FN(fma)(FN(broadcast)(smoothing), mean, FN(broadcast)(1 - smoothing) * own);
     if (loss) *(V *)(loss + lane) = FN(log)(total) - own;
-    for (ptrdiff_t k = 0; k < classes; k++) *(V *)(p + k * step + lane) /= total;
+    for (ptrdiff_t k = 0; k < classes; k++) *(V *)(p + k * stride + lane) /= total;
   }
 }
 
-/* dx[k] = weight * (p[k] - q[k]), where q is `own` for the label and `other` for the rest. dx may be p. */
+/* dx[k] = weight * (p[k] - q[k]), where q[k] is `own` for the label and `other` for the other classes. dx may be p. */
 static inline void FN(softmax_loss_gradient)(const REAL *p, ptrdiff_t classes, const int64_t *labels, REAL own, REAL other,
                                              const REAL *weights, REAL *dx) {
   for (int lane = 0; lane < LANES; lane += VL) {
@@ -49,15 +56,15 @@ static inline void FN(softmax_loss_gradient)(const REAL *p, ptrdiff_t classes, c
   }
 }
 
-/* dx[k] = p[k] (dp[k] - sum over j of dp[j] p[j]), in each lane. All three as p above; dx and dp may be the same. */
-INLINE void FN(softmax_rows_gradient)(const REAL *dp, const REAL *p, ptrdiff_t classes, ptrdiff_t step, REAL *dx) {
+/* dx[k] = p[k] (dp[k] - sum over j of dp[j] p[j]), in each lane. All three arrays as p above; dx and dp may be the same. */
+INLINE void FN(softmax_rows_gradient)(const REAL *dp, const REAL *p, ptrdiff_t classes, ptrdiff_t stride, REAL *dx) {
   for (int lane = 0; lane < LANES; lane += VL) {
     V mean = {0};
     for (ptrdiff_t k = 0; k < classes; k++) {
-      mean = FN(fma)(*(const V *)(dp + k * step + lane), *(const V *)(p + k * step + lane), mean);
+      mean = FN(fma)(*(const V *)(dp + k * stride + lane), *(const V *)(p + k * stride + lane), mean);
     }
     for (ptrdiff_t k = 0; k < classes; k++) {
-      *(V *)(dx + k * step + lane) = *(const V *)(p + k * step + lane) * (*(const V *)(dp + k * step + lane) - mean);
+      *(V *)(dx + k * stride + lane) = *(const V *)(p + k * stride + lane) * (*(const V *)(dp + k * stride + lane) - mean);
     }
   }
 }

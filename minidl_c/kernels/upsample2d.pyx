@@ -1,30 +1,28 @@
-"""2-D upsampling by whole factors, to the nearest number: each becomes a block of cells.
+"""2-D nearest-neighbour upsampling by integer factors: each pixel becomes a block of pixels.
 
     y[h * scale + i][w * scale + j] = x[h][w]
     dx[h][w] = the sum of that block of dy
 
-This is average-pooling turned around, without its division: a block is its window.
+This is the transpose of average-pooling without its division: a block is a window.
 """
 from minidl_c.kernels.image_shapes import upsampled
 from minidl_c.kernels.pool2d cimport window
 from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
-    void average_window_f32(const window *, float, const float *, float *)
-    void average_window_f64(const window *, double, const double *, double *)
-    void spread_window_f32(const window *, bint, float, const float *, float *)
-    void spread_window_f64(const window *, bint, double, const double *, double *)
+    void average_window(const window *k, double divisor, const void *x, void *y)
+    void spread_window(const window *k, bint add, double divisor, const void *dy, void *dx)
 
 ctypedef struct upsample2d_dims:
     Py_ssize_t C, H, W, OH, OW
-    Py_ssize_t sh, sw                   # cells that a number becomes
+    Py_ssize_t sh, sw                   # scale
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
 cdef inline window block_of(const upsample2d_dims *d) noexcept nogil:
     cdef window k
-    k.h0, k.h1, k.w0, k.w1, k.width, k.row = 0, d.sh, 0, d.sw, d.sw, d.OW * LANES
+    k.h0, k.h1, k.w0, k.w1, k.width, k.row_stride = 0, d.sh, 0, d.sw, d.sw, d.OW * LANES
     return k
 
 
@@ -34,15 +32,12 @@ cdef void upsample2d_forward_tile(
     real *y,                            # OUT [C][OH][OW][16]
     Py_ssize_t r0, Py_ssize_t r1,       # only these of the C * H rows of x
 ) noexcept nogil:
-    cdef Py_ssize_t r, w, here, there
+    cdef Py_ssize_t r, w, x_at, y_at
     cdef window k = block_of(d)
     for r in range(r0, r1):
         for w in range(d.W):
-            here, there = (r * d.W + w) * LANES, r * d.sh * k.row + w * d.sw * LANES
-            if real is float:
-                spread_window_f32(&k, False, 1, x + here, y + there)
-            else:
-                spread_window_f64(&k, False, 1, x + here, y + there)
+            x_at, y_at = (r * d.W + w) * LANES, r * d.sh * k.row_stride + w * d.sw * LANES
+            spread_window(&k, False, 1, x + x_at, y + y_at)
 
 
 cdef void upsample2d_backward_tile(
@@ -51,15 +46,12 @@ cdef void upsample2d_backward_tile(
     real *dx,                           # OUT [C][H][W][16]
     Py_ssize_t r0, Py_ssize_t r1,
 ) noexcept nogil:
-    cdef Py_ssize_t r, w, here, there
+    cdef Py_ssize_t r, w, x_at, y_at
     cdef window k = block_of(d)
     for r in range(r0, r1):
         for w in range(d.W):
-            here, there = (r * d.W + w) * LANES, r * d.sh * k.row + w * d.sw * LANES
-            if real is float:
-                average_window_f32(&k, 1, dy + there, dx + here)
-            else:
-                average_window_f64(&k, 1, dy + there, dx + here)
+            x_at, y_at = (r * d.W + w) * LANES, r * d.sh * k.row_stride + w * d.sw * LANES
+            average_window(&k, 1, dy + y_at, dx + x_at)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------

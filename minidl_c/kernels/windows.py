@@ -1,18 +1,19 @@
-"""Windows that slide over images: what a convolution or a pooling may be, told before anything of it is built."""
+"""Checks of the arguments of convolutions and poolings, and the sizes that follow from them."""
 
 from math import prod
 
 from minidl_c.op import product_of, whole_numbers
 
-MOST_TAPS = 2**24  # of a kernel over one axis of its input: building an op walks over them
-MOST_WEIGHTS = 2**20  # of a filter
-MOST_CELLS = 2**31 - 1  # of a window: they have numbers of 32 bits
+MAX_TAPS = 2**24  # kernel size times input size, along one axis: limits the time to build an op
+MAX_WEIGHTS = 2**20  # of a filter
+MAX_CELLS = 2**31 - 1  # of a window: an index has 32 bits
 
 
 def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
-    """The checked arguments of a convolution, with the padded input and the size of its window.
+    """Checks the arguments of a convolution.
 
-    Returns ((C, H, W), filters, groups, kernel, stride, padding, dilation, room, window); raises TypeError, ValueError.
+    Returns ((C, H, W), filters, groups, kernel, stride, padding, dilation, padded, window), where padded and window are the
+    sizes of the padded input and of the dilated kernel. Raises TypeError, ValueError.
     """
     C, H, W = whole_numbers("input shape", in_shape, 3, 1)
     filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)
@@ -20,47 +21,50 @@ def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
     padding, dilation = whole_numbers("padding", padding, 4, 0), whole_numbers("dilation", dilation, 2, 1)
     if C % groups or filters % groups:
         raise ValueError(f"groups: expected a divisor of {C} input channels and {filters} filters, got {groups}")
-    room = H + padding[0] + padding[1], W + padding[2] + padding[3]
+    padded = H + padding[0] + padding[1], W + padding[2] + padding[3]
     window = [(k - 1) * e + 1 for k, e in zip(kernel, dilation, strict=True)]
-    if window[0] > room[0] or window[1] > room[1]:
+    if window[0] > padded[0] or window[1] > padded[1]:
         spans = f"a window of {window[0]} x {window[1]}"
         raise ValueError(f"kernel: {spans} does not fit into an input of {H} x {W} with padding {padding}")
-    if max(kernel[0] * room[0], kernel[1] * room[1]) > MOST_TAPS:
+    if max(kernel[0] * padded[0], kernel[1] * padded[1]) > MAX_TAPS:
         raise ValueError(f"padding: an input of {H} x {W} with padding {padding} is too large for {kernel}")
-    if C // groups * prod(kernel) > MOST_WEIGHTS:
+    if C // groups * prod(kernel) > MAX_WEIGHTS:
         raise ValueError(
-            f"kernel: expected at most {MOST_WEIGHTS} weights a filter, got {C // groups * prod(kernel)}"
+            f"kernel: expected at most {MAX_WEIGHTS} weights a filter, got {C // groups * prod(kernel)}"
         )
-    product_of("padded input", (C, *room))
+    product_of("padded input", (C, *padded))
     product_of("weights", (filters, C // groups, *kernel))
-    stride = [min(s, r) for s, r in zip(stride, room, strict=True)]  # a longer one leaves the same single window
-    dilation = [min(e, r) for e, r in zip(dilation, room, strict=True)]  # a longer one belongs to a kernel of 1
-    return (C, H, W), filters, groups, kernel, stride, padding, dilation, room, window
+    stride = [min(s, n) for s, n in zip(stride, padded, strict=True)]  # a longer stride leaves the same single window
+    dilation = [min(e, n) for e, n in zip(dilation, padded, strict=True)]  # only a kernel of 1 can have a longer one
+    return (C, H, W), filters, groups, kernel, stride, padding, dilation, padded, window
 
 
 def pooling(in_shape, kernel, stride, padding, ceil_mode):
-    """The numbers of a pooling: C, H, W, OH, OW, then kernel, stride, padding, and whether it is tiled.
+    """Returns the sizes of a pooling: C, H, W, OH, OW, then kernel, stride, padding, and whether it is tiled.
 
-    Tiled is one with each cell in exactly one window. Output sizes are PyTorch's: with ceil_mode, a window may reach
-    beyond the padded input, by less than a stride, and a last one that would start in the padding behind the input is
-    dropped. Raises TypeError, ValueError.
+    Tiled: each cell is in exactly one window. Output sizes are PyTorch's: with ceil_mode, a window may reach beyond the
+    padded input by less than a stride, and a last window that would start in the padding after the input is dropped.
+    Raises TypeError, ValueError.
     """
     C, *size = whole_numbers("input shape", in_shape, 3, 1)
     product_of("input shape", (C, *size))
     kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
     padding = whole_numbers("padding", padding, 2, 0)
-    if prod(kernel) > MOST_CELLS:
+    if prod(kernel) > MAX_CELLS:
         raise ValueError(f"kernel: expected fewer than 2**31 cells in a window, got {kernel}")
     axes = zip(("height", "width"), size, kernel, stride, padding, strict=True)
     windows = [_windows(*axis, ceil_mode) for axis in axes]
-    stride = [min(s, n + p) for s, n, p in zip(stride, size, padding, strict=True)]  # one window either way
+    stride = [min(s, n + p) for s, n, p in zip(stride, size, padding, strict=True)]  # a longer one leaves one window too
     tiled = list(kernel) == stride and padding == (0, 0)
     tiled = tiled and all(n * k >= s for n, k, s in zip(windows, kernel, size, strict=True))
     return C, *size, *windows, *kernel, *stride, *padding, tiled
 
 
 def _windows(name, size, kernel, stride, padding, ceil_mode):
-    """How many windows fit along one axis; raises ValueError if none does or padding alone could fill one."""
+    """Returns the number of windows along one axis.
+
+    Raises ValueError if no window fits, or a window could lie in the padding.
+    """
     if 2 * padding > kernel:
         raise ValueError(f"padding ({name}): expected at most half the kernel of {kernel}, got {padding}")
     room = size + 2 * padding - kernel
@@ -74,9 +78,9 @@ def _windows(name, size, kernel, stride, padding, ceil_mode):
 
 
 def transposed(in_shape, filters, kernel, stride, padding, output_padding, dilation, groups):
-    """The shape that a transposed convolution makes of its input's, and its padding as `convolution` takes it.
+    """Returns the output shape of a transposed convolution, and its padding in the form of `convolution`.
 
-    Raises TypeError or ValueError; what it lets through, `convolution` may refuse in the other direction.
+    Raises TypeError or ValueError. `convolution`, from output to input, checks the rest.
     """
     C, H, W = whole_numbers("input shape", in_shape, 3, 1)
     filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)

@@ -1,4 +1,4 @@
-"""Losses that compare outputs with targets number by number: an example's loss is the mean over its numbers.
+"""Elementwise losses of outputs x and targets t: the loss of an example is the mean over its elements.
 
     mean_squared_error      (x - t)^2                                           slope  2 (x - t)
     mean_absolute_error     |x - t|                                             sign(x - t), 0 at 0
@@ -6,11 +6,11 @@
     binary_cross_entropy    max(x, 0) - x t + log(1 + exp(-|x|))                sigmoid(x) - t
     poisson                 exp(x) - t x                                        exp(x) - t
 
-    dx = weight * slope / numbers
+    dx = weight * slope / size
 
-Binary cross-entropy is -t log(p) - (1 - t) log(1 - p) with p = sigmoid(x), written so that it is finite for x of any size;
-poisson is the likelihood of counts t at the rate exp(x), but for a constant. Forward leaves slope / numbers in y, so the
-targets are gathered once.
+Binary cross-entropy is -t log(p) - (1 - t) log(1 - p) with p = sigmoid(x), in a form that is finite for every finite x. poisson
+is the negative log-likelihood of counts t at the rate exp(x), without its constant term. Forward writes slope / size to y, so
+the targets are gathered only once.
 """
 from math import isinf
 
@@ -24,10 +24,9 @@ cdef extern from "minidl_c/losses/elementwise_losses_tiles.h" nogil:
         BINARY_CROSS_ENTROPY
         POISSON
 
-    void elementwise_loss_rows_f32(elementwise_loss, float, const float *, const float *, Py_ssize_t, float *, float *)
-    void elementwise_loss_rows_f64(elementwise_loss, double, const double *, const double *, Py_ssize_t, double *, double *)
-    void weigh_rows_f32(const float *, const float *, Py_ssize_t, float *)
-    void weigh_rows_f64(const double *, const double *, Py_ssize_t, double *)
+    void elementwise_loss_rows(elementwise_loss f, double delta, const void *x, const void *t, Py_ssize_t size, void *slope,
+                               void *loss)
+    void weigh_rows(const void *slope, const void *weights, Py_ssize_t size, void *dx)
 
 ctypedef struct elementwise_loss_dims:
     elementwise_loss function
@@ -47,10 +46,7 @@ cdef void elementwise_loss_forward_tile(
     real *slope,                        # OUT [size][16] divided by size; may be x
     real *losses,                       # OUT [16]
 ) noexcept nogil:
-    if real is float:
-        elementwise_loss_rows_f32(d.function, <float> d.delta, x, targets, size, slope, losses)
-    else:
-        elementwise_loss_rows_f64(d.function, d.delta, x, targets, size, slope, losses)
+    elementwise_loss_rows(d.function, <real> d.delta, x, targets, size, slope, losses)
 
 
 cdef void elementwise_loss_backward_tile(
@@ -59,10 +55,7 @@ cdef void elementwise_loss_backward_tile(
     Py_ssize_t size,
     real *dx,                           # OUT [size][16]
 ) noexcept nogil:
-    if real is float:
-        weigh_rows_f32(slope, weights, size, dx)
-    else:
-        weigh_rows_f64(slope, weights, size, dx)
+    weigh_rows(slope, weights, size, dx)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -85,9 +78,9 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class ElementwiseLossOp(Op):
-    """A loss by its name in the table above, of outputs of any shape. A plan's last op: its value is the slope.
+    """A loss of outputs of any shape; function: a name in the table above. A plan's last op: its value is the slope.
 
-    Raises ValueError for an unknown name, and for a delta that is not above 0 or that the dtype does not hold.
+    Raises ValueError for an unknown name, and for a delta that is not above 0 or not finite in the dtype.
     """
 
     cdef elementwise_loss_dims d

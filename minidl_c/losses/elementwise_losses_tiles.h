@@ -1,4 +1,4 @@
-/* elementwise_losses_tiles.h: losses of one output x and its target t, their slopes, and their mean over an example. */
+/* elementwise_losses_tiles.h: losses of one output x and its target t, their derivatives, and the mean over an example. */
 #ifndef REAL
 #ifndef MINIDL_ELEMENTWISE_LOSSES_TILES_H
 #define MINIDL_ELEMENTWISE_LOSSES_TILES_H
@@ -6,7 +6,11 @@
 
 typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTROPY, POISSON } elementwise_loss;
 
-#define SUMS 4                         /* of an example, taking turns: one alone would wait for each of its additions */
+#define SUMS 4                         /* parallel sums of an example, in turn: they hide the latency of an addition */
+
+#define elementwise_loss_rows(f, delta, x, t, size, slope, loss) \
+  BY_DTYPE(elementwise_loss_rows, loss)(f, delta, x, t, size, slope, loss)
+#define weigh_rows(slope, weights, size, dx) BY_DTYPE(weigh_rows, dx)(slope, weights, size, dx)
 
 #define TEMPLATE "minidl_c/losses/elementwise_losses_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
@@ -14,7 +18,7 @@ typedef enum { MEAN_SQUARED_ERROR, MEAN_ABSOLUTE_ERROR, HUBER, BINARY_CROSS_ENTR
 #else
 #define C(c) FN(broadcast)((REAL)(c))
 
-/* The loss of each lane, and its derivative by x. NaN stays NaN. */
+/* Each function returns the loss of each lane and sets its derivative with respect to x. NaN stays NaN. */
 INLINE V FN(mean_squared_error)(V x, V t, V *slope) {
   V d = x - t;
   *slope = 2 * d;
@@ -27,13 +31,13 @@ INLINE V FN(mean_absolute_error)(V x, V t, V *slope) {
   return FN(magnitude)(d);
 }
 
-/* With s = d, but at most delta away from 0, both forms are s (d - s / 2). */
+/* With s = d clamped to +-delta, both cases are s (d - s / 2). */
 INLINE V FN(huber)(V x, V t, REAL delta, V *slope) {
   V d = x - t, s = *slope = FN(at_least)(FN(at_most)(d, delta), -delta);
   return s * (d - C(0.5) * s);
 }
 
-/* With e = exp(-|x|), sigmoid(x) is 1 / (1 + e) or, left of 0, e / (1 + e). */
+/* With e = exp(-|x|), sigmoid(x) is 1 / (1 + e), or e / (1 + e) for x < 0. */
 INLINE V FN(binary_cross_entropy)(V x, V t, V *slope) {
   V e = FN(exp)(-FN(magnitude)(x));
   *slope = FN(select)(x < 0, e, C(1)) / (1 + e) - t;
@@ -56,17 +60,17 @@ INLINE V FN(elementwise_loss)(elementwise_loss f, REAL delta, V x, V t, V *slope
   }
 }
 
-/* loss[16] = the mean of f over an example's numbers, slope = f'(x) / size. x, t, slope [size][16]; slope may be x. Each term
- * is divided before it is added: a mean that can be held is found. */
-INLINE void FN(rows_of)(const elementwise_loss f, REAL delta, const REAL *x, const REAL *t, ptrdiff_t size, REAL *slope,
-                        REAL *loss) {
-  const V share = C(1 / (REAL)size);
+/* loss[16] = the mean of f over an example's elements, slope = f'(x) / size. x, t, slope [size][16]; slope may be x. Each term is
+ * divided before it is added, so that a finite mean does not overflow. */
+INLINE void FN(mean_loss)(const elementwise_loss f, REAL delta, const REAL *x, const REAL *t, ptrdiff_t size, REAL *slope,
+                          REAL *loss) {
+  const V weight = C(1 / (REAL)size);
   for (int lane = 0; lane < LANES; lane += VL) {
     V sum[SUMS] = {{0}};
     for (ptrdiff_t i = lane; i < size * LANES; i += LANES) {
       V s, term = FN(elementwise_loss)(f, delta, *(const V *)(x + i), *(const V *)(t + i), &s);
-      *(V *)(slope + i) = share * s;
-      V next = FN(fma)(share, term, sum[0]);                  /* the one that has waited longest */
+      *(V *)(slope + i) = weight * s;
+      V next = FN(fma)(weight, term, sum[0]);                 /* the least recently updated sum */
       UNROLL for (int k = 1; k < SUMS; k++) sum[k - 1] = sum[k];
       sum[SUMS - 1] = next;
     }
@@ -77,7 +81,7 @@ INLINE void FN(rows_of)(const elementwise_loss f, REAL delta, const REAL *x, con
 static void FN(elementwise_loss_rows)(elementwise_loss f, REAL delta, const REAL *x, const REAL *t, ptrdiff_t size,
                                       REAL *slope, REAL *loss) {
   switch (f) {
-#define CASE(NAME) case NAME: FN(rows_of)(NAME, delta, x, t, size, slope, loss); break
+#define CASE(NAME) case NAME: FN(mean_loss)(NAME, delta, x, t, size, slope, loss); break
     CASE(MEAN_SQUARED_ERROR);
     CASE(MEAN_ABSOLUTE_ERROR);
     CASE(HUBER);
@@ -87,7 +91,7 @@ static void FN(elementwise_loss_rows)(elementwise_loss f, REAL delta, const REAL
   }
 }
 
-/* dx = weight * slope, and 0 for a weight of 0, whatever the slope: it may be infinite in a lane without an example. */
+/* dx = weight * slope, or 0 if the weight is 0: the slope may be infinite in a lane without an example. */
 static void FN(weigh_rows)(const REAL *slope, const REAL *weights, ptrdiff_t size, REAL *dx) {
   for (ptrdiff_t i = 0; i < size; i++)
     for (int lane = 0; lane < LANES; lane += VL) {

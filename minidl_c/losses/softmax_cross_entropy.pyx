@@ -4,18 +4,18 @@
     loss = log(sum over k of exp(x[k] - max)) - sum over k of q[k] (x[k] - max)
     dx[k] = weight * (softmax(x)[k] - q[k])
 
-Subtracting the maximum keeps it finite for logits of any size (Blanchard, Higham and Higham, "Accurately computing the
-log-sum-exp and softmax functions", 2021). Label smoothing: Szegedy et al., "Rethinking the Inception Architecture", 2016.
+Subtracting the maximum prevents overflow (Blanchard, Higham and Higham, "Accurately computing the log-sum-exp and softmax
+functions", 2021). Label smoothing: Szegedy et al., "Rethinking the Inception Architecture", 2016.
 """
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, tile
 
 cdef extern from "minidl_c/kernels/softmax_tiles.h" nogil:
-    void softmax_rows_f32(const float *, Py_ssize_t, Py_ssize_t, const int64_t *, float, float *, float *)
-    void softmax_rows_f64(const double *, Py_ssize_t, Py_ssize_t, const int64_t *, double, double *, double *)
-    void softmax_loss_gradient_f32(const float *, Py_ssize_t, const int64_t *, float, float, const float *, float *)
-    void softmax_loss_gradient_f64(const double *, Py_ssize_t, const int64_t *, double, double, const double *, double *)
+    void softmax_rows(const void *x, Py_ssize_t classes, Py_ssize_t stride, const int64_t *labels, double smoothing, void *p,
+                      void *loss)
+    void softmax_loss_gradient(const void *p, Py_ssize_t classes, const int64_t *labels, double own, double other,
+                               const void *weights, void *dx)
 
 ctypedef struct softmax_cross_entropy_dims:
     Py_ssize_t classes
@@ -31,10 +31,7 @@ cdef void softmax_cross_entropy_forward_tile(
     real *p,                            # OUT [classes][16] the probabilities; may be x
     real *losses,                       # OUT [16]
 ) noexcept nogil:
-    if real is float:
-        softmax_rows_f32(x, d.classes, LANES, labels, <float> d.smoothing, p, losses)
-    else:
-        softmax_rows_f64(x, d.classes, LANES, labels, d.smoothing, p, losses)
+    softmax_rows(x, d.classes, LANES, labels, <real> d.smoothing, p, losses)
 
 
 cdef void softmax_cross_entropy_backward_tile(
@@ -45,10 +42,7 @@ cdef void softmax_cross_entropy_backward_tile(
     real *dx,                           # OUT [classes][16]
 ) noexcept nogil:
     cdef double other = d.smoothing / d.classes, own = 1 - d.smoothing + other
-    if real is float:
-        softmax_loss_gradient_f32(p, d.classes, labels, <float> own, <float> other, weights, dx)
-    else:
-        softmax_loss_gradient_f64(p, d.classes, labels, own, other, weights, dx)
+    softmax_loss_gradient(p, d.classes, labels, <real> own, <real> other, weights, dx)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -70,9 +64,9 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class SoftmaxCrossEntropyOp(Op):
-    """The loss of scores (classes,). A plan's last op: its value is the probabilities.
+    """The loss of logits (classes,). A plan's last op: its value is the probabilities.
 
-    Raises ValueError for a share of smoothing outside [0, 1].
+    Raises ValueError for a label_smoothing outside [0, 1].
     """
 
     cdef softmax_cross_entropy_dims d

@@ -1,6 +1,6 @@
-"""Optimizers that scale each parameter's step by the gradients it has had, as PyTorch documents them (torch.optim).
+"""Adaptive optimizers, which scale the step of each parameter by its past gradients, as PyTorch documents them (torch.optim).
 
-With g = g + weight_decay * w, steps t counted from 1, and all that is remembered starting at zero:
+With g = g + weight_decay * w, steps t counted from 1, and a state that starts at zero:
 
     Adagrad     s = s + g * g                           (s may start elsewhere)
                 w = w - lr / (1 + (t - 1) * lr_decay) * g / (sqrt(s) + eps)
@@ -11,25 +11,24 @@ With g = g + weight_decay * w, steps t counted from 1, and all that is remembere
                 w = w - lr * b
 
     Adam        m = beta1 * m + (1 - beta1) * g
-                s = beta2 * s + (1 - beta2) * g * g     (AMSGrad: the largest s so far below the root)
+                s = beta2 * s + (1 - beta2) * g * g     (AMSGrad: the root is of the largest s so far)
                 w = w - lr / (1 - beta1^t) * m / (sqrt(s) / sqrt(1 - beta2^t) + eps)
 
     AdamW       Adam with w = (1 - lr * weight_decay) * w instead of the decay in g
 
 Duchi et al. (2011); Hinton's lecture 6e (2012) and Graves (2013); Kingma and Ba (2015), Reddi et al. (2018); Loshchilov and
-Hutter (2019). A difference s - a * a that rounding has made negative counts as zero: PyTorch's root is NaN there.
+Hutter (2019). A difference s - a * a that is negative by rounding counts as zero; PyTorch's root is NaN.
 """
 from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport real
 from minidl_c.optimizers.update cimport Update, optimizer
-from minidl_c.optimizers.update cimport Update
 
 cdef extern from "<math.h>" nogil:
     float sqrtf(float)
 
-cdef enum:                              # places in `hyper`
+cdef enum:                              # indices in `hyper`
     EPS, WEIGHT_DECAY
     LR_DECAY                            # Adagrad
     ALPHA = LR_DECAY, MOMENTUM          # RMSprop
@@ -44,7 +43,7 @@ cdef inline real root(real x) noexcept nogil:
 
 
 cdef double power(double base, int64_t n) noexcept nogil:
-    """base ** n by repeated squaring (1 for a negative n): the bits of the C library's pow are its own."""
+    """Returns base ** n by repeated squaring (1 for a negative n). The bits of the C library's pow depend on the library."""
     cdef double result = 1
     while n > 0:
         if n & 1:
@@ -154,7 +153,7 @@ cdef void adam(
 
 
 cdef class AdagradUpdate(Update):
-    """Adagrad for a plan: updates `size` flat parameters and owns the sums of their gradients' squares."""
+    """Adagrad for a plan: updates `size` flat parameters and owns the sums of their squared gradients."""
 
     def __cinit__(self, Py_ssize_t size, dtype, double lr_decay=0, double weight_decay=0, double first=0, double eps=1e-10):
         self.begin(size, dtype)

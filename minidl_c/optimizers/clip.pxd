@@ -1,10 +1,10 @@
 """Gradient clipping. See clip.pyx."""
 
 cdef enum:
-    BLOCKS = 16                         # of the flat gradient: never a matter of threads
+    BLOCKS = 16                         # of the flat gradient, for any number of threads
 
 ctypedef struct clipping:
-    double norm, value                  # 0: not by that
+    double norm, value                  # limits; 0: no such clipping
     double squares[16]                  # of each block
     double factor
 

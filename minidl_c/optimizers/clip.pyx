@@ -1,11 +1,10 @@
-"""Gradient clipping, on the flat gradient of a whole model, as PyTorch has it:
+"""Gradient clipping of the flat gradient of a whole model, as in PyTorch:
 
-    by value    g = min(max(g, -most), most), every number for itself          (torch.nn.utils.clip_grad_value_)
-    by norm     g = g * min(1, most / (norm + 1e-6)), norm = sqrt(sum of g^2)  (torch.nn.utils.clip_grad_norm_)
+    by value    g = min(max(g, -limit), limit), elementwise                    (torch.nn.utils.clip_grad_value_)
+    by norm     g = g * min(1, limit / (norm + 1e-6)), norm = sqrt(sum of g^2) (torch.nn.utils.clip_grad_norm_)
 
-If both are asked for, values come first. The sum of squares has one shape, whoever computes it: 16 blocks of the flat buffer,
-in each of them 16 lanes, all in double. (Pascanu, Mikolov, Bengio: "On the difficulty of training recurrent neural networks",
-2013.)
+Clipping by value comes first. The sum of squares has a fixed order for any number of threads: 16 blocks of the flat buffer with
+16 lanes each, all in double. (Pascanu, Mikolov, Bengio: "On the difficulty of training recurrent neural networks", 2013.)
 """
 from libc.math cimport INFINITY, isinf, sqrt
 
@@ -13,73 +12,70 @@ from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport split_range
 
 cdef extern from "minidl_c/optimizers/clip_tiles.h" nogil:
-    void clip_by_value_f32(float *, Py_ssize_t, Py_ssize_t, float)
-    void clip_by_value_f64(double *, Py_ssize_t, Py_ssize_t, double)
-    double sum_of_squares_f32(const float *, Py_ssize_t, Py_ssize_t, double)
-    double sum_of_squares_f64(const double *, Py_ssize_t, Py_ssize_t, double)
-    void scale_f32(float *, Py_ssize_t, Py_ssize_t, float)
-    void scale_f64(double *, Py_ssize_t, Py_ssize_t, double)
+    void clip_by_value(void *g, Py_ssize_t a, Py_ssize_t b, double limit)
+    double sum_of_squares(const void *g, Py_ssize_t a, Py_ssize_t b, double factor)
+    void scale(void *g, Py_ssize_t a, Py_ssize_t b, double factor)
     double lane_sum_f64(const double *)
 
 cdef extern from "minidl_c/simd/lanes.h" nogil:
     unsigned flush_subnormals()
     void restore_subnormals(unsigned before)
 
-cdef double FAR = 2.0**-600             # a factor that keeps the squares of all doubles finite
+cdef double DOWNSCALE = 2.0**-600       # factor with which the squares of all doubles are finite
 
 
 cdef int ask(clipping *c, object norm, object value) except -1:
-    """Says what to clip; None: nothing. Raises TypeError or ValueError for anything but numbers above 0."""
-    for name, most in (("clip_norm", norm), ("clip_value", value)):
-        if most is not None and not 0 < float(most) < INFINITY:
-            raise ValueError(f"{name}: expected a finite number above 0, got {most!r}")
+    """Sets the limits; None: no clipping. Raises TypeError or ValueError unless they are finite numbers above 0."""
+    for name, limit in (("clip_norm", norm), ("clip_value", value)):
+        if limit is not None and not 0 < float(limit) < INFINITY:
+            raise ValueError(f"{name}: expected a finite number above 0, got {limit!r}")
     c.norm, c.value = 0 if norm is None else norm, 0 if value is None else value
     c.factor = 1
     return 0
 
 
 cdef void clip_block(clipping *c, int real_bytes, void *grad, Py_ssize_t size, int block) noexcept nogil:
-    """Clips one of the blocks of a flat gradient by value, and finds its sum of squares."""
+    """Clips one block of a flat gradient by value, and computes its sum of squares."""
     cdef Py_ssize_t a = 0, b = 0
     split_range(size, block, BLOCKS, &a, &b)
     if c.value and real_bytes == 4:
-        clip_by_value_f32(<float *> grad, a, b, <float> c.value)
+        clip_by_value(<float *> grad, a, b, <float> c.value)
     elif c.value:
-        clip_by_value_f64(<double *> grad, a, b, c.value)
-    c.squares[block] = sum_of_squares(real_bytes, grad, a, b, 1) if c.norm else 0
+        clip_by_value(<double *> grad, a, b, c.value)
+    c.squares[block] = squares_of(real_bytes, grad, a, b, 1) if c.norm else 0
 
 
-cdef double sum_of_squares(int real_bytes, const void *grad, Py_ssize_t a, Py_ssize_t b, double factor) noexcept nogil:
+cdef double squares_of(int real_bytes, const void *grad, Py_ssize_t a, Py_ssize_t b, double factor) noexcept nogil:
     if real_bytes == 4:
-        return sum_of_squares_f32(<const float *> grad, a, b, factor)
-    return sum_of_squares_f64(<const double *> grad, a, b, factor)
+        return sum_of_squares(<const float *> grad, a, b, factor)
+    return sum_of_squares(<const double *> grad, a, b, factor)
 
 
 cdef void find_factor(clipping *c, int real_bytes, const void *grad, Py_ssize_t size) noexcept nogil:
-    """What the gradient has to be multiplied by, now that all blocks are done."""
+    """Computes the factor of the gradient from the sums of squares of all blocks."""
     cdef double sum = lane_sum_f64(c.squares), norm = sqrt(sum)
     c.factor = 1
     if not c.norm:
         return
     if isinf(sum):
-        norm = sqrt(sum_of_squares(real_bytes, grad, 0, size, FAR)) / FAR
+        norm = sqrt(squares_of(real_bytes, grad, 0, size, DOWNSCALE)) / DOWNSCALE
     c.factor = min(1.0, c.norm / (norm + 1e-6))
 
 
 cdef void scale_range(const clipping *c, int real_bytes, void *grad, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    """Multiplies numbers a to b of the flat gradient."""
+    """Multiplies elements a to b of the flat gradient by the factor."""
     if c.factor == 1:
         return
     if real_bytes == 4:
-        scale_f32(<float *> grad, a, b, <float> c.factor)
+        scale(<float *> grad, a, b, <float> c.factor)
     else:
-        scale_f64(<double *> grad, a, b, c.factor)
+        scale(<double *> grad, a, b, c.factor)
 
 
 def clip(grad, clip_norm=None, clip_value=None):
-    """Clips a flat gradient, IN and OUT, outside a plan: to the same bits. None: not by that.
+    """Clips a flat gradient in place, with the bits of a plan's clipping. None: no clipping by norm or by value.
 
-    Raises TypeError or ValueError for other arrays and for anything but numbers above 0.
+    Raises TypeError or ValueError for other arrays, and for limits that are not finite numbers above 0.
     """
     cdef ArrayArgs arguments = ArrayArgs()
     cdef char *g = arguments.acquire(grad, None, -1, 1, True, "grad")

@@ -1,23 +1,28 @@
-/* clip_tiles.h: a block of a gradient clipped by value, and the sum of its squares. */
+/* clip_tiles.h: clips a block of a gradient by value, sums its squares, and scales it. */
 #ifndef REAL
 #ifndef MINIDL_CLIP_TILES_H
 #define MINIDL_CLIP_TILES_H
 #include "minidl_c/simd/lanes.h"
 #include "minidl_c/simd/reduction.h"
+
+#define clip_by_value(g, a, b, limit) BY_DTYPE(clip_by_value, g)(g, a, b, limit)
+#define sum_of_squares(g, a, b, factor) BY_DTYPE(sum_of_squares, g)(g, a, b, factor)
+#define scale(g, a, b, factor) BY_DTYPE(scale, g)(g, a, b, factor)
+
 #define TEMPLATE "minidl_c/optimizers/clip_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
 
-/* g[i] = g[i] within -most..most, a <= i < b. */
-NOINLINE void FN(clip_by_value)(REAL *g, ptrdiff_t a, ptrdiff_t b, REAL most) {
+/* g[i] = min(max(g[i], -limit), limit), a <= i < b. */
+NOINLINE void FN(clip_by_value)(REAL *g, ptrdiff_t a, ptrdiff_t b, REAL limit) {
   for (ptrdiff_t i = a; i < b; i++) {
-    REAL small = g[i] < most ? g[i] : most;
-    g[i] = small > -most ? small : -most;
+    REAL below = g[i] < limit ? g[i] : limit;
+    g[i] = below > -limit ? below : -limit;
   }
 }
 
-/* The sum of (factor * g[i])^2, a <= i < b, in double: number k of the block goes to lane k % 16. */
+/* Returns the sum of (factor * g[i])^2, a <= i < b, in double: element k of the block is added to lane k % 16. */
 NOINLINE double FN(sum_of_squares)(const REAL *g, ptrdiff_t a, ptrdiff_t b, double factor) {
   double lanes[LANES] = {0};
   for (; a + LANES <= b; a += LANES)

@@ -4,16 +4,15 @@
     v = momentum * v + g
     w = w - lr * v                      (Nesterov: w - lr * (g + momentum * v))
 
-The velocity starts at zero, and there is none without momentum. Nesterov's form is that of Sutskever et al., "On the
-importance of initialization and momentum in deep learning" (2013).
+The velocity starts at zero; without momentum there is none. Nesterov's form is that of Sutskever et al., "On the importance of
+initialization and momentum in deep learning" (2013).
 """
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport real
 from minidl_c.optimizers.update cimport Update, optimizer
-from minidl_c.optimizers.update cimport Update
 
-cdef enum:                              # places in `hyper`
+cdef enum:                              # indices in `hyper`
     MOMENTUM, NESTEROV, WEIGHT_DECAY
 
 

@@ -1,4 +1,4 @@
-/* finite.h: division by the batch's weight, and the test that nothing became infinite or NaN. */
+/* finite.h: division by the total weight of a batch, and the test for infinity and NaN. */
 #ifndef REAL
 #ifndef MINIDL_FINITE_H
 #define MINIDL_FINITE_H
@@ -9,8 +9,8 @@
 #endif
 #else
 
-/* x[i] /= divisor; returns whether all results are finite. (x - x is 0 for a finite x, and NaN for any other.)
- * Most batches weigh a power of two, whose reciprocal gives the same bits several times faster. */
+/* x[i] /= divisor; returns whether all results are finite. (x - x is 0 for a finite x, else NaN.)
+ * The divisor is usually a power of two: multiplying by its reciprocal then gives the same bits, several times faster. */
 NOINLINE int FN(divide)(REAL *x, ptrdiff_t n, REAL divisor) {
   int bad = 0, exponent;
   if (frexp(divisor, &exponent) == 0.5) {

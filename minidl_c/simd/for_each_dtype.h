@@ -1,6 +1,12 @@
 /* for_each_dtype.h: includes the file named by TEMPLATE once for float and once for double.
- * In there REAL is the dtype, V a vector of VL of them, M a mask or integer vector of the same width, and FN(name) is
- * name_f32 or name_f64. */
+ * Inside that file REAL is the dtype, V a vector of VL of them, M a mask or integer vector of the same width, and FN(name)
+ * is name_f32 or name_f64. */
+
+/* name_f32 or name_f64, chosen by the type of the pointer p. A header defines a macro with it for each function that a .pyx
+ * calls; the .pyx declares that macro as one function of `void *`, and passes pointers of its fused type. */
+#define BY_DTYPE(name, p) \
+  _Generic((p), float *: name##_f32, const float *: name##_f32, double *: name##_f64, const double *: name##_f64)
+
 #define JOIN_(name, suffix) name##_##suffix
 #define JOIN(name, suffix) JOIN_(name, suffix)
 #define FN(name) JOIN(name, SUFFIX)

@@ -1,9 +1,9 @@
-/* lane_math.h: exp, log and what is made of them, in every lane.
+/* lane_math.h: exp, log and functions made of them, in every lane.
  *
- * libm picks its own variant for every processor; these polynomials give the same bits everywhere. The largest errors that were
- * found among millions of random numbers, in units in the last place, of float32 and float64 alike: exp 1.1, expm1 1.2, log 2.0,
- * log1p 2.2, sigmoid 2.5, tanh 2.6; normal_cdf 5.7 and 9.1, in its tail, where 1 + erf(x / sqrt(2)) has no digit left. Results that would be
- * subnormal are flushed to zero. */
+ * libm chooses a variant for each processor; these polynomials give the same bits everywhere. The largest errors over millions
+ * of random arguments, in units in the last place, for float32 and float64 alike: exp 1.1, expm1 1.2, log 2.0, log1p 2.2,
+ * sigmoid 2.5, tanh 2.6. For normal_cdf: 5.7 and 9.1, in its tail, where 1 + erf(x / sqrt(2)) has no correct digit left.
+ * Subnormal results are flushed to zero. */
 #ifndef REAL
 #ifndef MINIDL_LANE_MATH_H
 #define MINIDL_LANE_MATH_H
@@ -11,10 +11,10 @@
 
 enum { mantissa_f32 = 23, mantissa_f64 = 52 };                /* bits below the exponent */
 
-/* Highest power first, as `polynomial` wants them. */
-static const float ln2_f32[] = {0.693145752f, 1.42860677e-6f};                        /* ln 2 = the sum; n times the first */
-static const double ln2_f64[] = {0.693147180369123816490, 1.90821492927058770002e-10};     /* is exact */
-static const float exp_ends_f32[] = {-104, 89};               /* beyond them exp is 0 and infinity */
+/* Coefficients are in the order of `polynomial`: highest power first. */
+static const float ln2_f32[] = {0.693145752f, 1.42860677e-6f};                        /* sum: ln 2; n times the first */
+static const double ln2_f64[] = {0.693147180369123816490, 1.90821492927058770002e-10};     /* term is exact */
+static const float exp_ends_f32[] = {-104, 89};               /* below and above: exp is 0 and infinity */
 static const double exp_ends_f64[] = {-746, 710};
 static const float exp_terms_f32[] = {1 / 5040.f, 1 / 720.f, 1 / 120.f, 1 / 24.f, 1 / 6.f, 0.5f};          /* Taylor */
 static const double exp_terms_f64[] = {1 / 6227020800., 1 / 479001600., 1 / 39916800., 1 / 3628800., 1 / 362880., 1 / 40320.,
@@ -23,19 +23,19 @@ static const float artanh_terms_f32[] = {2 / 11.f, 2 / 9.f, 2 / 7.f, 2 / 5.f, 2 
 static const double artanh_terms_f64[] = {2 / 23., 2 / 21., 2 / 19., 2 / 17., 2 / 15., 2 / 13., 2 / 11., 2 / 9., 2 / 7., 2 / 5.,
                                           2 / 3.};
 
-/* above / below is the probability that a normal number exceeds t, divided by exp(-t^2 / 2): erfcx(t / sqrt(2)) / 2, for t
- * from 0 to where the exponential becomes zero. Fitted with minimal largest relative error (5.5e-9, 9.2e-19) by iterated
- * weighted least squares in 50 digits (Sanathanan and Koerner's linearization, Lawson's weights). No coefficient is negative,
- * so that nothing cancels. */
-static const float tail_above_f32[] = {0.0040771397293711f, 0.0403695175290822f, 0.182453045934567f, 0.437239382479063f,
-                                       0.50000000275297808f};
-static const float tail_below_f32[] = {0.0102197449128756f, 0.101198186721922f, 0.467405826234888f, 1.19925475092893f,
-                                       1.67236371966139f, 1};
-static const double tail_above_f64[] = {
+/* Upper tail of the normal distribution: numerator / denominator is P(X > t) / exp(-t^2 / 2) = erfcx(t / sqrt(2)) / 2, for t
+ * from 0 to where the exponential becomes zero. Minimax fit of the relative error (5.5e-9, 9.2e-19) by iterated weighted
+ * least squares in 50 digits (Sanathanan and Koerner's linearization, Lawson's weights). No coefficient is negative, so
+ * nothing cancels. */
+static const float tail_numerator_f32[] = {0.0040771397293711f, 0.0403695175290822f, 0.182453045934567f, 0.437239382479063f,
+                                           0.50000000275297808f};
+static const float tail_denominator_f32[] = {0.0102197449128756f, 0.101198186721922f, 0.467405826234888f, 1.19925475092893f,
+                                             1.67236371966139f, 1};
+static const double tail_numerator_f64[] = {
   2.242092575038947053e-7, 6.9766788056475926137e-6, 0.00010658216073837081756, 0.0010397944087719564199,
   0.0071233246323313718374, 0.035669592592240003328, 0.13205120576469386737, 0.35735456782156095131, 0.67962080260290762879,
   0.8279317847842948967, 0.5};
-static const double tail_below_f64[] = {
+static const double tail_denominator_f64[] = {
   5.620092642931568035e-7, 0.000017487940357284958954, 0.00026772386693919237213, 0.002623866005392652743,
   0.018121564762890165706, 0.091981811812850997486, 0.34833010214810380792, 0.98012773712235992059, 2.0014767777227693604,
   2.8170493545280880588, 2.4537481303714553603, 1};
@@ -48,32 +48,32 @@ static const double tail_below_f64[] = {
 #else
 #define C(c) FN(broadcast)(c)
 
-/* The last of n terms, plus x times the one before it, and so on. */
+/* Horner's scheme: terms[0] x^(n-1) + ... + terms[n-1]. */
 INLINE V FN(polynomial)(V x, const REAL *terms, int n) {
   V p = C(terms[0]);
   UNROLL for (int i = 1; i < n; i++) p = FN(fma)(p, x, C(terms[i]));
   return p;
 }
 
-/* min(x, most) and max(x, least); NaN stays NaN */
-INLINE V FN(at_most)(V x, REAL most) { return FN(select)(x > C(most), C(most), x); }
-INLINE V FN(at_least)(V x, REAL least) { return FN(select)(x < C(least), C(least), x); }
+/* min(x, limit) and max(x, limit); NaN stays NaN */
+INLINE V FN(at_most)(V x, REAL limit) { return FN(select)(x > C(limit), C(limit), x); }
+INLINE V FN(at_least)(V x, REAL limit) { return FN(select)(x < C(limit), C(limit), x); }
 
 INLINE V FN(magnitude)(V x) { return (V)((M)x & ~(M)C((REAL)-0.0)); }
 INLINE V FN(with_sign)(V x, V of) { M sign = (M)C((REAL)-0.0); return (V)(((M)x & ~sign) | ((M)of & sign)); }
 
-/* x = n ln 2 + r with |r| <= ln(2) / 2; returns exp(r) - 1, and n + magic. Adding magic, 1.5 * 2^mantissa, rounds n to an
- * integer and leaves it in the low bits. (Cephes and fdlibm use the same reduction.) */
+/* Range reduction x = n ln 2 + r with |r| <= ln(2) / 2: returns exp(r) - 1 and sets n. Adding magic, 1.5 * 2^mantissa, rounds
+ * n to an integer in the low bits. (Cephes and fdlibm use the same reduction.) */
 INLINE V FN(reduced)(V x, V magic, V *n) {
   *n = FN(fma)(x, C((REAL)1.4426950408889634), magic) - magic;
   V r = FN(fma)(*n, C(-FN(ln2)[1]), FN(fma)(*n, C(-FN(ln2)[0]), x));
   return FN(fma)(POLYNOMIAL(r, FN(exp_terms)), r * r, r);
 }
 
-/* 2^n, of n + magic; for results that are normal (of others, whatever comes out: the sum wraps around) */
+/* 2^n from n + magic. Only normal results are correct: for others the integer sum wraps around. */
 INLINE V FN(power_of_2)(V n_magic) { return (V)(((FN(bits))n_magic << FN(mantissa)) + (FN(bits))C(1)); }
 
-/* exp(x): 2^n in two factors, for it alone may overflow where exp(x) does not */
+/* exp(x), with 2^n as two factors: 2^n may overflow although exp(x) does not. */
 INLINE V FN(exp)(V x) {
   const V magic = C((REAL)(3LL << (FN(mantissa) - 1)));
   V n, p = FN(reduced)(FN(at_least)(FN(at_most)(x, FN(exp_ends)[1]), FN(exp_ends)[0]), magic, &n) + 1;
@@ -88,7 +88,7 @@ INLINE V FN(expm1)(V x) {
   return FN(fma)(scale, p, scale - 1);
 }
 
-/* log of (1 + s) / (1 - s), which is near 1: the series of 2 artanh(s) */
+/* log of (1 + s) / (1 - s) for small s: the series of 2 artanh(s) */
 INLINE V FN(log_ratio)(V s) {
   V z = s * s;
   return FN(fma)(POLYNOMIAL(z, FN(artanh_terms)) * z, s, 2 * s);
@@ -97,14 +97,14 @@ INLINE V FN(log_ratio)(V s) {
 /* n ln 2 + p */
 INLINE V FN(plus_ln2)(V n, V p) { return FN(fma)(n, C(FN(ln2)[0]), FN(fma)(n, C(FN(ln2)[1]), p)); }
 
-/* log of a normal number >= 1; infinity and NaN come back as they are. x = 2^e m with m near 1. */
+/* log of a normal number >= 1; infinity and NaN are returned unchanged. x = 2^e m with m near 1. */
 INLINE V FN(log)(V x) {
   M e = ((M)x - (M)C((REAL)0.70710678118654752440)) >> FN(mantissa);           /* m in [sqrt(1/2), sqrt(2)) */
   V m = (V)((M)x - (e << FN(mantissa))), n = __builtin_convertvector(e, V);
   return FN(select)(x - x == 0, FN(plus_ln2)(n, FN(log_ratio)((m - 1) / (m + 1))), x);
 }
 
-/* log(1 + x) for x from 0 to 1, accurate near 0; beyond sqrt(2) - 1 it is ln 2 + log((1 + x) / 2) */
+/* log(1 + x) for x from 0 to 1, accurate near 0; above sqrt(2) - 1 as ln 2 + log((1 + x) / 2) */
 INLINE V FN(log1p)(V x) {
   M far = x > C((REAL)0.41421356237309504880);
   V s = FN(select)(far, x - 1, x) / FN(select)(far, x + 3, x + 2);
@@ -114,18 +114,18 @@ INLINE V FN(log1p)(V x) {
 /* 1 / (1 + exp(-x)) */
 INLINE V FN(sigmoid)(V x) { return 1 / (1 + FN(exp)(-x)); }
 
-/* with q = exp(-2|x|) - 1: tanh |x| = -q / (q + 2) */
+/* tanh |x| = -q / (q + 2) with q = exp(-2|x|) - 1 */
 INLINE V FN(tanh)(V x) {
   V q = FN(expm1)(-2 * FN(magnitude)(x));
   return FN(with_sign)(q / (q + 2), x);
 }
 
-/* The probability that a normal number is below x, also in the tails; density = exp(-x^2 / 2), with the rounding of x^2 made
- * good where there is an FMA. */
+/* Cumulative distribution function of the normal distribution, accurate in both tails. Sets density = exp(-x^2 / 2), corrected
+ * for the rounding of x^2 on processors with FMA. */
 INLINE V FN(normal_cdf)(V x, V *density) {
   V t = FN(at_most)(FN(magnitude)(x), 40), square = t * t, e = FN(exp)(C((REAL)-0.5) * square);
   *density = e = FN(fma)(C((REAL)-0.5) * e, FN(fma)(t, t, -square), e);
-  V tail = e * POLYNOMIAL(t, FN(tail_above)) / POLYNOMIAL(t, FN(tail_below));
+  V tail = e * POLYNOMIAL(t, FN(tail_numerator)) / POLYNOMIAL(t, FN(tail_denominator));
   return FN(select)(x < 0, tail, 1 - tail);
 }
 #undef C

@@ -1,9 +1,9 @@
-/* lanes.h: vectors of the machine's own width over rows of 16 examples.
+/* lanes.h: vectors as wide as the machine's registers, over rows of 16 examples.
  *
- * A row is 16 numbers, one for each example of a tile, on every machine and for both dtypes. A kernel walks a row in
- * 16 / VL vectors, so what happens in one lane never depends on the instruction set. Three rules keep the bits equal:
- * one fused multiply-add, spelled out (the compiler may not contract: -ffp-contract=off); broadcasts that are exact;
- * and never a vector type wider than the machine's registers (GCC would spill every one of them: 40 times slower).
+ * A row holds one element of each of the 16 examples of a tile, on every machine and for both dtypes. A kernel processes a row
+ * as 16 / VL vectors, so the result in a lane never depends on the instruction set. Two rules keep the bits equal: every fused
+ * multiply-add is explicit (-ffp-contract=off: the compiler adds none), and broadcasts are exact. No vector type is wider than
+ * the registers: GCC would spill all of them, 40 times slower.
  *
  * The types and functions exist as name_f32 and name_f64; FN(name) picks one inside a file that is included twice. */
 #ifndef MINIDL_LANES_H
@@ -29,7 +29,7 @@
 #endif
 
 #define LANES 16                       /* examples in a tile */
-#define SMALL_BATCH 4                          /* so few examples are faster one by one, with channels in the lanes: see *_single */
+#define SMALL_BATCH 4                  /* up to this size a batch is faster example by example: see *_small_batch */
 #define INLINE static inline __attribute__((always_inline, unused))
 #define NOINLINE static __attribute__((noinline, unused))
 #if defined(__clang__)
@@ -40,7 +40,7 @@
 #define ROLL _Pragma("GCC unroll 1")
 #endif
 
-/* Load once into a register: GCC otherwise repeats the load as a memory operand of every multiply-add (1.4x slower). */
+/* Keeps v in a register: GCC otherwise repeats the load as a memory operand of every multiply-add (1.4x slower). */
 #if VECTOR_BYTES == 64
 #define KEEP(v) __asm__("" : "+v"(v))
 #elif defined(__x86_64__)
@@ -49,21 +49,21 @@
 #define KEEP(v) ((void)0)
 #endif
 
-/* Moves on here and now: GCC would otherwise load ahead for several steps, and run out of registers. */
+/* Fixes the pointer's value at this point: GCC would otherwise load ahead for several steps and run out of registers. */
 #define STEP(pointer) __asm__("" : "+r"(pointer))
 
 typedef float vector_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 typedef double vector_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
-typedef int32_t mask_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));     /* also integers as wide as the reals */
+typedef int32_t mask_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));     /* also integers as wide as REAL */
 typedef int64_t mask_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 
-typedef uint32_t bits_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));    /* the same, without a sign */
+typedef uint32_t bits_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias));    /* the same, unsigned */
 typedef uint64_t bits_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias));
 
-typedef float loose_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(4)));     /* at any address */
-typedef double loose_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(8)));
+typedef float unaligned_f32 __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(4)));
+typedef double unaligned_f64 __attribute__((vector_size(VECTOR_BYTES), may_alias, aligned(8)));
 
-/* s - 0 is s, also for -0 and NaN: one broadcast instruction */
+/* s - 0 is s, also for -0 and NaN: compiles to one broadcast instruction */
 INLINE vector_f32 broadcast_f32(float s) { return s - (vector_f32){0}; }
 INLINE vector_f64 broadcast_f64(double s) { return s - (vector_f64){0}; }
 INLINE mask_f32 integer_f32(int32_t k) { return k - (mask_f32){0}; }
@@ -77,7 +77,7 @@ INLINE vector_f64 select_f64(mask_f64 m, vector_f64 a, vector_f64 b) {
   return (vector_f64)((m & (mask_f64)a) | (~m & (mask_f64)b));
 }
 
-/* a * b + c with one rounding; x86-64-v2 has no such instruction and rounds twice, so its bits are its own */
+/* a * b + c with one rounding. x86-64-v2 has no such instruction and rounds twice, so its results differ in their bits. */
 #if VECTOR_BYTES == 64
 INLINE vector_f32 fma_f32(vector_f32 a, vector_f32 b, vector_f32 c) {
   return (vector_f32)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -104,7 +104,7 @@ INLINE vector_f32 fma_f32(vector_f32 a, vector_f32 b, vector_f32 c) { return a *
 INLINE vector_f64 fma_f64(vector_f64 a, vector_f64 b, vector_f64 c) { return a * b + c; }
 #endif
 
-/* the same for one number */
+/* the same for scalars */
 #if VECTOR_BYTES > 16 || defined(__aarch64__)
 INLINE float fma_one_f32(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 INLINE double fma_one_f64(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -113,7 +113,7 @@ INLINE float fma_one_f32(float a, float b, float c) { return a * b + c; }
 INLINE double fma_one_f64(double a, double b, double c) { return a * b + c; }
 #endif
 
-/* Writes one lane of a row; lane 0 also clears the others, so that lanes without an example hold numbers. */
+/* Writes one lane of a row. Lane 0 also clears the other lanes: those without an example have to be finite. */
 INLINE void put_f32(float *row, int lane, float s) {
   if (lane == 0) for (int i = 0; i < LANES; i += VECTOR_BYTES / 4) *(vector_f32 *)(row + i) = (vector_f32){0};
   row[lane] = s;
@@ -123,7 +123,7 @@ INLINE void put_f64(double *row, int lane, double s) {
   row[lane] = s;
 }
 
-/* Subnormal numbers cost a hundred cycles each: every thread computes with them flushed to zero, and only in here. */
+/* A subnormal operand costs a hundred cycles: kernels run with subnormals flushed to zero. Returns the mode to restore. */
 #if defined(__x86_64__)
 INLINE unsigned flush_subnormals(void) {
   unsigned before = __builtin_ia32_stmxcsr();

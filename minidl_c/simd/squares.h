@@ -1,8 +1,11 @@
-/* squares.h: sums of squares of single examples, in double. */
+/* squares.h: the sum of squares of each example, in double. */
 #ifndef REAL
 #ifndef MINIDL_SQUARES_H
 #define MINIDL_SQUARES_H
 #include "minidl_c/simd/lanes.h"
+
+#define squares_of_lanes(x, n, squares) BY_DTYPE(squares_of_lanes, x)(x, n, squares)
+
 #define TEMPLATE "minidl_c/simd/squares.h"
 #include "minidl_c/simd/for_each_dtype.h"
 #endif

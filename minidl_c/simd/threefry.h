@@ -1,15 +1,15 @@
-/* threefry.h: random bits as a pure function of a key and a counter.
+/* threefry.h: a counter-based random number generator: random bits as a pure function of a key and a counter.
  *
  * Threefry-2x32 with 20 rounds (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011), the
- * generator of JAX. There is no state: whoever asks for the same key and counter, in any order and on any thread, gets the
- * same bits. 64-bit keys and counters have their low word first. */
+ * generator of JAX. It has no state: the same key and counter give the same bits, in any order and on any thread. 64-bit keys
+ * and counters have their low word first. */
 #ifndef MINIDL_THREEFRY_H
 #define MINIDL_THREEFRY_H
 #include "minidl_c/simd/lanes.h"
 
 typedef struct { uint32_t a, b; } words;
 
-INLINE words words_of(uint64_t number) { return (words){(uint32_t)number, (uint32_t)(number >> 32)}; }
+INLINE words words_of(uint64_t value) { return (words){(uint32_t)value, (uint32_t)(value >> 32)}; }
 INLINE uint32_t rotate(uint32_t x, int by) { return x << by | x >> (32 - by); }
 
 INLINE words four_rounds(words x, int r0, int r1, int r2, int r3) {
@@ -34,24 +34,24 @@ INLINE words threefry(words key, words counter) {
 /* One key for each example of a tile. */
 typedef struct { uint32_t a[LANES], b[LANES]; } lane_keys;
 
-/* Keys that are functions of a training run's seed, an op's place in the model, the step and the example's row in the data,
- * and of nothing else. Each of these in turn is the counter of a block, and that block the next key:
+/* The keys of a tile's examples. A key depends only on the seed of the training run, the hash of the op's path in the model, the
+ * step and the example's index in the data:
  *
- *     key = seed;  key = threefry(key, path);  key = threefry(key, step);  key = threefry(key, row)
+ *     key = seed;  key = threefry(key, path);  key = threefry(key, step);  key = threefry(key, example_id)
  *
- * Lanes without an example have the key of row 0. */
-INLINE lane_keys keys_of_rows(uint64_t seed, uint64_t path, uint64_t step, const int64_t *rows, ptrdiff_t examples) {
+ * Lanes without an example have the key of example 0. */
+INLINE lane_keys keys_of_examples(uint64_t seed, uint64_t path, uint64_t step, const int64_t *example_ids, ptrdiff_t examples) {
   words key = threefry(threefry(words_of(seed), words_of(path)), words_of(step));
   lane_keys keys;
   for (int lane = 0; lane < LANES; lane++) {
-    words row = threefry(key, words_of(lane < examples ? (uint64_t)rows[lane] : 0));
-    keys.a[lane] = row.a;
-    keys.b[lane] = row.b;
+    words lane_key = threefry(key, words_of(lane < examples ? (uint64_t)example_ids[lane] : 0));
+    keys.a[lane] = lane_key.a;
+    keys.b[lane] = lane_key.b;
   }
   return keys;
 }
 
-/* OUT bits[2][16]: block `counter` of each lane. The loop is over lanes, so the compiler makes vectors of every word. */
+/* OUT bits[2][16]: block `counter` of each lane. The loop is over lanes, so the compiler vectorizes it. */
 INLINE void threefry_lanes(const lane_keys *keys, uint64_t counter, uint32_t *bits) {
   const words block = words_of(counter);
   for (int lane = 0; lane < LANES; lane++) {

@@ -166,8 +166,8 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
     ("changes", "said"),
     [
         ({"size": (0, 2)}, "size: expected numbers from 1"),
-        ({"first": (1, 0)}, r"first: expected places in front of \(0, 0\), got \(1, 0\)"),
-        ({"last": (0, -1)}, r"first: expected places in front of \(0, -1\)"),
+        ({"first": (1, 0)}, r"first: expected at most \(0, 0\), got \(1, 0\)"),
+        ({"last": (0, -1)}, r"first: expected at most \(0, -1\)"),
         ({"last": (0, 2**24 + 1)}, "size: expected at most 16777216 pixels"),
         ({"first": (-(2**24) - 1, 0)}, "first: expected numbers from -16777216"),
         ({"size": (2**13, 2**12)}, "size: expected at most 16777216 pixels"),

@@ -40,7 +40,7 @@ def test_against_numpy(check, dtype, n):
 @pytest.mark.parametrize(
     ("mean", "std", "said"),
     [
-        ([0.0], [1.0], "expected 2 numbers, one a channel, got 1 and 1"),
+        ([0.0], [1.0], "expected 2 numbers, one per channel, got 1 and 1"),
         ([0.0, 0.0], [1.0, 1.0, 1.0], "got 2 and 3"),
         ([0.0, np.nan], [1.0, 1.0], "can hold and divide, got nan"),
         ([0.0, 1e39], [1.0, 1.0], "float32 can hold"),

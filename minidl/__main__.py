@@ -1,4 +1,4 @@
-"""python -m minidl: what this installation is and does."""
+"""python -m minidl: prints versions and build options of this installation."""
 
 from minidl.utils.config import show_config
 

@@ -1,11 +1,11 @@
 """Image data sets as uint8 NCHW arrays, through scikit-learn.
 
-MNIST, Fashion-MNIST and CIFAR-10 come from OpenML through `sklearn.datasets.fetch_openml`, whose
-cache is a text file that takes the better part of a minute to parse. So the first load leaves a
-compact uint8 copy in `<data_home>/minidl`; later loads read that copy in a fraction of a second and
-import neither scikit-learn nor scipy. The digits of `load_digits` come with scikit-learn itself.
+MNIST, Fashion-MNIST and CIFAR-10 are downloaded from OpenML by `sklearn.datasets.fetch_openml`, whose cache is a text
+file that takes almost a minute to parse. The first load therefore writes a compact uint8 copy to `<data_home>/minidl`.
+Later loads read that copy in a fraction of a second, without importing scikit-learn or scipy. The digits of
+`load_digits` are part of scikit-learn.
 
-Pixels are the integers of the source, unscaled: scaling is the work of a `Rescale` layer.
+Pixels are the unscaled integers of the source; use a `Rescale` layer to scale them.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ __all__ = [
 DataHome = str | os.PathLike[str] | None
 Arrays = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
-# Seconds a silent server is waited for; fetch_openml itself would wait for ever.
-_NETWORK_TIMEOUT = 20.0
-# What writing below a folder that is not ours to write in fails with.
+# The timeout of a server that does not respond; fetch_openml itself has none.
+_NETWORK_TIMEOUT = 20.0  # seconds
+# The errors of writing to a folder without permission.
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class DatasetUnavailable(OSError):
-    """The data set is neither cached nor within reach; the message says what helps."""
+    """The data set is neither cached nor reachable; the message lists the remedies."""
 
 
 class Bunch(dict[str, NDArray[Any]]):
@@ -77,19 +77,18 @@ class Bunch(dict[str, NDArray[Any]]):
 
 
 def load_mnist(data_home: DataHome = None) -> Bunch:
-    """Load MNIST: 60,000 + 10,000 handwritten digits, uint8 (n, 1, 28, 28), 10 classes.
+    """Loads MNIST: 60,000 + 10,000 handwritten digits, uint8 (n, 1, 28, 28), 10 classes.
 
-    `data_home` is scikit-learn's data folder; None means `$SCIKIT_LEARN_DATA`, or
-    `~/scikit_learn_data`. The first load reads scikit-learn's OpenML cache there, or downloads it
-    (15 MB), takes up to a minute, and keeps a compact copy; where the folder cannot be written to,
-    it warns and goes on. Raises `DatasetUnavailable` if there is neither cache nor network.
+    `data_home` is scikit-learn's data folder; None means `$SCIKIT_LEARN_DATA`, or `~/scikit_learn_data`. The first load
+    reads scikit-learn's OpenML cache there, or downloads it (15 MB). It takes up to a minute and saves a compact copy;
+    if the folder is not writable, it warns and continues. Raises `DatasetUnavailable` without both cache and network.
     Source: Y. LeCun, C. Cortes, C. Burges, "The MNIST database"; OpenML `mnist_784`, version 1.
     """
     return _load(_MNIST, data_home)
 
 
 def load_fashion_mnist(data_home: DataHome = None) -> Bunch:
-    """Load Fashion-MNIST: 60,000 + 10,000 pieces of clothing, uint8 (n, 1, 28, 28), 10 classes.
+    """Loads Fashion-MNIST: 60,000 + 10,000 pieces of clothing, uint8 (n, 1, 28, 28), 10 classes.
 
     The classes are 0 T-shirt, 1 trouser, 2 pullover, 3 dress, 4 coat, 5 sandal, 6 shirt, 7 sneaker,
     8 bag, 9 ankle boot. Argument, cache and errors are those of `load_mnist`.
@@ -99,10 +98,10 @@ def load_fashion_mnist(data_home: DataHome = None) -> Bunch:
 
 
 def load_cifar10(data_home: DataHome = None) -> Bunch:
-    """Load CIFAR-10: 50,000 + 10,000 colour photographs, uint8 (n, 3, 32, 32), 10 classes.
+    """Loads CIFAR-10: 50,000 + 10,000 colour photographs, uint8 (n, 3, 32, 32), 10 classes.
 
     The classes are 0 airplane, 1 automobile, 2 bird, 3 cat, 4 deer, 5 dog, 6 frog, 7 horse, 8 ship,
-    9 truck. Argument, cache and errors are those of `load_mnist`; the first load takes minutes and
+    9 truck. Argument, cache and errors are those of `load_mnist`. The first load takes minutes and
     gigabytes of memory, because scikit-learn parses the pixels into float64.
     Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009; OpenML
     `CIFAR_10`, version 1.
@@ -111,10 +110,10 @@ def load_cifar10(data_home: DataHome = None) -> Bunch:
 
 
 def load_digits() -> Bunch:
-    """Load scikit-learn's digits: 1,797 images, uint8 (n, 1, 8, 8), values 0 to 16, 10 classes.
+    """Loads scikit-learn's digits: 1,797 images, uint8 (n, 1, 8, 8), values 0 to 16, 10 classes.
 
     Needs no download. Every fifth example of each class, in the order of the source, is a test
-    example: a stratified split that never changes, 1,442 for training and 355 for testing.
+    example: a fixed stratified split, 1,442 for training and 355 for testing.
     Source: E. Alpaydin, C. Kaynak, "Optical recognition of handwritten digits", UCI repository.
     """
     from sklearn.datasets import load_digits as load_embedded
@@ -130,7 +129,7 @@ def load_digits() -> Bunch:
 
 @dataclass(frozen=True)
 class _Source:
-    """A data set on OpenML: rows of flattened CHW pixels, first to train on, then to test on."""
+    """A data set on OpenML: rows of flattened CHW pixels, the training examples before the test examples."""
 
     title: str
     loader: str
@@ -151,7 +150,7 @@ _CIFAR10 = _Source("CIFAR-10", "load_cifar10", "CIFAR_10", (3, 32, 32), 50_000, 
 
 
 def _load(source: _Source, data_home: DataHome) -> Bunch:
-    """Load `source` from its compact copy, or from OpenML's cache or server, leaving a copy."""
+    """Loads `source` from its compact copy, or else from OpenML's cache or server, and saves a copy."""
     if data_home is None:  # scikit-learn's rule, without importing it
         data_home = os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data"
     home = Path(data_home).expanduser()
@@ -166,10 +165,10 @@ def _load(source: _Source, data_home: DataHome) -> Bunch:
 
 
 def _read_copy(path: Path, source: _Source) -> Arrays | None:
-    """Return the pixels and labels of a compact copy; None if it is missing or (it warns) bad.
+    """Returns the pixels and labels of a compact copy; None if it is missing or, with a warning, invalid.
 
-    The copy is an uncompressed .npz: its checksums tell a single damaged pixel, and the name in it
-    tells Fashion-MNIST from MNIST.
+    The copy is an uncompressed .npz. Its checksums detect a single damaged pixel, and the name in it distinguishes
+    Fashion-MNIST from MNIST.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -182,9 +181,9 @@ def _read_copy(path: Path, source: _Source) -> Arrays | None:
             raise ValueError(f"its labels are {y.dtype} {y.shape} up to {y.max(initial=0)}")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except Exception as error:  # damage raises anything: zipfile, zlib, NumPy
+    except Exception as error:  # zipfile, zlib and NumPy raise various types for a damaged file
         warnings.warn(
-            f"{path} is no usable copy of {source.title} and is made anew ({_reason(error)})",
+            f"{path} is not a valid copy of {source.title} and is created again ({_reason(error)})",
             stacklevel=4,
         )
         return None
@@ -192,7 +191,7 @@ def _read_copy(path: Path, source: _Source) -> Arrays | None:
 
 
 def _write_copy(path: Path, source: _Source, X: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
-    """Write a compact copy, so that at any instant the path holds the old or the whole new one."""
+    """Writes a compact copy atomically: the path always holds the complete old or new one."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -206,17 +205,17 @@ def _write_copy(path: Path, source: _Source, X: NDArray[np.uint8], y: NDArray[np
             temporary.unlink(missing_ok=True)
     except OSError as error:
         warnings.warn(
-            f"{source.title} is loaded, but no compact copy could be kept in {path.parent} "
-            f"({_reason(error)}), so that the next load takes as long",
+            f"{source.title} is loaded, but no compact copy could be saved in {path.parent} "
+            f"({_reason(error)}), so the next load takes as long",
             stacklevel=4,
         )
 
 
 def _fetch(source: _Source, home: Path) -> Arrays:
-    """Return the pixels and labels from scikit-learn's OpenML cache in `home`, or from OpenML."""
+    """Returns the pixels and labels from scikit-learn's OpenML cache in `home`, or from OpenML."""
     from sklearn.datasets import fetch_openml
 
-    # liac-arff, because the other parser needs pandas; one retry is the fewest that is accepted.
+    # liac-arff, because the other parser needs pandas; n_retries must be at least 1.
     options = {"as_frame": False, "parser": "liac-arff", "n_retries": 1, "delay": 0.01}
     with _network_timeout(_NETWORK_TIMEOUT), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="A network error occurred")
@@ -230,20 +229,20 @@ def _fetch(source: _Source, home: Path) -> Arrays:
             return _pixels(source, fetched.data), _labels(source, fetched.target)
         except MemoryError:
             raise
-        except Exception as error:  # sockets, gzip, JSON, ARFF: all the same here
+        except Exception as error:  # sockets, gzip, JSON and ARFF: one error for all
             raise DatasetUnavailable(
                 f"{source.title} is not in {home} and could not be fetched from openml.org "
                 f"({_reason(error)}). Call {source.loader}() once with a network connection; or "
-                f"name a folder that has it, by data_home= or the environment variable "
-                f"SCIKIT_LEARN_DATA; or use load_digits(), which needs no download."
+                f"set data_home= or the environment variable "
+                f"SCIKIT_LEARN_DATA to a folder that has it; or use load_digits(), which needs no download."
             ) from error
 
 
 def _pixels(source: _Source, data: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """Return float64 pixels (n, c * h * w) as uint8 (n, c, h, w); an error if one would change."""
+    """Returns float64 pixels (n, c * h * w) as uint8 (n, c, h, w); raises ValueError if a value would change."""
     if data.shape != (source.n, math.prod(source.image_shape)):
         raise ValueError(f"expected {source.n} images of {source.image_shape}, got {data.shape}")
-    with np.errstate(invalid="ignore"):  # NaN and numbers out of range fail the comparison
+    with np.errstate(invalid="ignore"):  # NaN and values out of range fail the comparison
         X = data.astype(np.uint8, order="C")
     if not np.array_equal(X, data):
         raise ValueError("expected pixels that are integers from 0 to 255")
@@ -251,7 +250,7 @@ def _pixels(source: _Source, data: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 def _labels(source: _Source, target: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the labels, strings on OpenML, as int64 (n,)."""
+    """Returns the labels, strings on OpenML, as int64 (n,)."""
     y = target.astype(np.int64)
     if y.shape != (source.n,) or y.min() < 0 or y.max() >= source.n_classes:
         raise ValueError(f"expected {source.n} labels from 0 to {source.n_classes - 1}")
@@ -260,7 +259,7 @@ def _labels(source: _Source, target: NDArray[Any]) -> NDArray[np.int64]:
 
 @contextlib.contextmanager
 def _network_timeout(seconds: float) -> Iterator[None]:
-    """Give sockets that are made in the block a timeout, unless the program has set one itself."""
+    """Sets a timeout for sockets created in the block, unless the program has set a default itself."""
     previous = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds if previous is None else previous)
     try:

@@ -1,8 +1,9 @@
-"""Learning rates as functions of the step: objects that an optimizer takes as its `lr`, such as SGD(Cosine(0.1, 1000)).
+"""Learning rate schedules: functions of the step that an optimizer takes as its `lr`, such as SGD(Cosine(0.1, 1000)).
 
-Steps are those of the whole run, counted from 0, and not epochs: `steps_per_epoch * epochs` is how many there are. The
-formulas are those of torch.optim.lr_scheduler, whose epochs are steps here; after the last step the rate stays. The
-arguments are attributes, and may be changed, one after the other: a new value has to go with the others as they are.
+Steps, not epochs, are counted over the whole run, from 0; their total is `steps_per_epoch * epochs`. The formulas are
+those of torch.optim.lr_scheduler with steps in place of epochs. After the last step the rate stays constant.
+
+The arguments are attributes that may be changed one at a time; a new value must be valid together with the others.
 """
 
 from __future__ import annotations
@@ -17,27 +18,27 @@ from minidl.utils.validation import check_int, check_non_negative, check_positiv
 
 
 class Schedule:
-    """What minidl's schedules share: `schedule(step)` is the rate of a step, and each brings its `rate`.
+    """Base class of minidl's schedules: `schedule(step)` returns the rate of a step. Subclasses define `rate`.
 
-    Raises TypeError or ValueError, naming the argument, for rates below 0, steps that are no whole numbers or below 0
-    (total_steps, step_size: below 1), factors and powers that are not above 0, and rates beyond all numbers; when it is
-    made, and when an attribute is set, which then stays as it was.
+    Raises TypeError or ValueError, naming the argument, in the constructor and when an attribute is set, which then
+    keeps its value. Invalid are rates below 0, infinite rates, factors and powers that are not above 0, and steps that
+    are not integers of at least 0 (total_steps, step_size: at least 1).
     """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Sets an argument to what the constructor would make of it beside the others."""
-        made_by = next(cls for cls in type(self).__mro__ if cls.__module__ == __name__)
-        names = [] if made_by is Schedule else list(parameters(made_by))
-        if name in names and all(other in vars(self) for other in names):  # else the constructor is at work
-            value = getattr(made_by(**{other: vars(self)[other] for other in names} | {name: value}), name)
+        """Sets an argument to the value that the constructor would store, given all others."""
+        cls = next(cls for cls in type(self).__mro__ if cls.__module__ == __name__)
+        names = [] if cls is Schedule else list(parameters(cls))
+        if name in names and all(other in vars(self) for other in names):  # otherwise the constructor is running
+            value = getattr(cls(**{other: vars(self)[other] for other in names} | {name: value}), name)
         super().__setattr__(name, value)
 
     def __call__(self, step: int) -> float:
-        """The rate of this step."""
+        """Returns the rate of this step."""
         return check_rate(self.rate(check_int("step", step, least=0)))
 
     def rate(self, step: int) -> float:
-        """The formula."""
+        """Evaluates the formula at a step."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -45,7 +46,7 @@ class Schedule:
 
 
 class Step(Schedule):
-    """lr times gamma for every step_size steps that are over, as StepLR.
+    """Multiplies lr by gamma after every step_size steps, as StepLR.
 
     >>> [Step(1.0, step_size=10, gamma=0.5)(step) for step in (0, 9, 10, 20)]
     [1.0, 1.0, 0.5, 0.25]
@@ -60,11 +61,11 @@ class Step(Schedule):
 
     def rate(self, step: int) -> float:
         """lr * gamma^(step // step_size)"""
-        return self.lr * powered(self.gamma, step // self.step_size)
+        return self.lr * _power(self.gamma, step // self.step_size)
 
 
 class MultiStep(Schedule):
-    """lr times gamma for each of the milestones, steps in rising order, that is reached, as MultiStepLR.
+    """Multiplies lr by gamma at each of the milestones, which are steps in ascending order, as MultiStepLR.
 
     >>> [MultiStep(1.0, milestones=(10, 15), gamma=0.5)(step) for step in (9, 10, 15)]
     [1.0, 0.5, 0.25]
@@ -76,15 +77,15 @@ class MultiStep(Schedule):
         self.lr, self.gamma = check_rate(lr), check_positive("gamma", gamma)
         self.milestones = tuple(check_int("milestones", milestone, least=0) for milestone in milestones)
         if list(self.milestones) != sorted(self.milestones):
-            raise ValueError(f"milestones: expected steps in rising order, got {milestones!r}")
+            raise ValueError(f"milestones: expected steps in ascending order, got {milestones!r}")
 
     def rate(self, step: int) -> float:
-        """lr * gamma^(milestones reached)"""
-        return self.lr * powered(self.gamma, sum(milestone <= step for milestone in self.milestones))
+        """lr * gamma^(number of milestones reached)"""
+        return self.lr * _power(self.gamma, sum(milestone <= step for milestone in self.milestones))
 
 
 class Exponential(Schedule):
-    """lr times gamma for every step that is over, as ExponentialLR; a gamma above 1 looks for the best rate.
+    """Multiplies lr by gamma after every step, as ExponentialLR; a gamma above 1 suits a learning rate range test.
 
     >>> [Exponential(1.0, gamma=0.5)(step) for step in (0, 1, 2)]
     [1.0, 0.5, 0.25]
@@ -95,11 +96,11 @@ class Exponential(Schedule):
 
     def rate(self, step: int) -> float:
         """lr * gamma^step"""
-        return self.lr * powered(self.gamma, step)
+        return self.lr * _power(self.gamma, step)
 
 
 class Polynomial(Schedule):
-    """From lr to 0 in total_steps steps, in a line or as a power of what is left, as PolynomialLR.
+    """Decays lr to 0 in total_steps steps, linearly or by a power of the remaining fraction, as PolynomialLR.
 
     >>> [Polynomial(1.0, total_steps=4)(step) for step in (0, 1, 2, 4, 5)]
     [1.0, 0.75, 0.5, 0.0, 0.0]
@@ -115,10 +116,10 @@ class Polynomial(Schedule):
 
 
 class Cosine(Schedule):
-    """From lr to min_lr by half a wave of the cosine, as CosineAnnealingLR, if wished behind a linear warm-up.
+    """Cosine decay from lr to min_lr, as CosineAnnealingLR, optionally after a linear warm-up.
 
-    total_steps: of the whole schedule, the warm-up included.
-    warmup_steps: so many steps rise to lr, which the next one has: LinearLR with start_factor = 1 / (warmup_steps + 1).
+    total_steps: of the whole schedule, including the warm-up.
+    warmup_steps: the number of steps before the rate reaches lr: LinearLR with start_factor = 1 / (warmup_steps + 1).
 
     >>> [round(Cosine(1.0, total_steps=4)(step), 3) for step in (0, 1, 2, 3, 4, 5)]
     [1.0, 0.854, 0.5, 0.146, 0.0, 0.0]
@@ -136,17 +137,18 @@ class Cosine(Schedule):
             raise ValueError(f"warmup_steps: expected less than total_steps, {total_steps}, got {warmup_steps}")
 
     def rate(self, step: int) -> float:
-        """min_lr + (lr - min_lr) * (1 + cos(pi * share)) / 2"""
+        """min_lr + (lr - min_lr) * (1 + cos(pi * fraction)) / 2"""
         if step < self.warmup_steps:
             return self.lr * (step + 1) / (self.warmup_steps + 1)
-        return between(self.lr, self.min_lr, (step - self.warmup_steps) / (self.total_steps - self.warmup_steps))
+        return _interpolate(self.lr, self.min_lr, (step - self.warmup_steps) / (self.total_steps - self.warmup_steps))
 
 
 class OneCycle(Schedule):
-    """From max_lr / div_factor up to max_lr and down to almost nothing, as OneCycleLR (Smith and Topin, 2018).
+    """Rises from max_lr / div_factor to max_lr and then decays to almost 0, as OneCycleLR (Smith and Topin, 2018).
 
-    pct_start: the share of the steps that rise. final_div_factor: the last rate, that of step total_steps - 1, is the
-    first one divided by it. anneal_strategy: "cos" or "linear". An optimizer's momentum stays as it is.
+    pct_start: the fraction of the steps that rise. anneal_strategy: "cos" or "linear".
+    final_div_factor: the initial rate divided by it is the last rate, that of step total_steps - 1.
+    The optimizer's momentum is not changed.
 
     >>> [round(OneCycle(1.0, total_steps=10, pct_start=0.5)(step), 3) for step in (0, 2, 4, 9, 10)]
     [0.04, 0.52, 1.0, 0.0, 0.0]
@@ -164,30 +166,32 @@ class OneCycle(Schedule):
         if anneal_strategy not in ("cos", "linear"):
             raise ValueError(f'anneal_strategy: expected "cos" or "linear", got {anneal_strategy!r}')
         if not 0 <= check_real("pct_start", pct_start) <= 1:
-            raise ValueError(f"pct_start: expected a share from 0 to 1, got {pct_start}")
+            raise ValueError(f"pct_start: expected a number in [0, 1], got {pct_start}")
         self.max_lr, self.total_steps = check_non_negative("max_lr", max_lr), check_int("total_steps", total_steps)
         self.pct_start, self.anneal_strategy = float(pct_start), anneal_strategy
         self.div_factor = check_positive("div_factor", div_factor)
         self.final_div_factor = check_positive("final_div_factor", final_div_factor)
 
     def rate(self, step: int) -> float:
-        """Up to the peak, at pct_start * total_steps - 1, which need be no whole number, and down from there."""
+        """Rises to the peak at pct_start * total_steps - 1, which need not be an integer, and then decays."""
         first, last, peak = self.max_lr / self.div_factor, self.total_steps - 1, self.pct_start * self.total_steps - 1
         linear, step = self.anneal_strategy == "linear", min(step, last)
         if step <= peak:
-            return between(first, self.max_lr, step / peak if peak else 1.0, linear)
-        return between(self.max_lr, first / self.final_div_factor, (step - peak) / (last - peak), linear)
+            return _interpolate(first, self.max_lr, step / peak if peak else 1.0, linear)
+        return _interpolate(self.max_lr, first / self.final_div_factor, (step - peak) / (last - peak), linear)
 
 
-def between(first: float, last: float, share: float, linear: bool = False) -> float:
-    """What lies at this share of the way from the first number to the last, on half a wave of the cosine or a line."""
-    if share >= 1:
+def _interpolate(first: float, last: float, fraction: float, linear: bool = False) -> float:
+    """Returns the value at this fraction of the way from `first` to `last`, on half a cosine wave or a line."""
+    if fraction >= 1:
         return last
-    return (last - first) * share + first if linear else last + (first - last) * (1 + math.cos(math.pi * share)) / 2
+    if linear:
+        return (last - first) * fraction + first
+    return last + (first - last) * (1 + math.cos(math.pi * fraction)) / 2
 
 
-def powered(base: float, exponent: int) -> float:
-    """base^exponent, infinite where no float holds it."""
+def _power(base: float, exponent: int) -> float:
+    """Returns base^exponent, or infinity on overflow."""
     try:
         return base**exponent
     except OverflowError:

@@ -16,7 +16,7 @@ import minidl
 from minidl import Param, Sequential, Trainer, plots
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.losses import binary_cross_entropy, checked_loss, huber, poisson, probabilities, softmax_cross_entropy
-from minidl.losses.native import numbers
+from minidl.losses.native import as_float_targets
 from minidl.metrics import accuracy
 from minidl.optimizers import SGD
 from minidl.training.labeled_data import LabeledData
@@ -173,7 +173,7 @@ ENTRIES = {
     "native.NativeLoss.__call__:y": (Y, alone(lambda v: softmax_cross_entropy(SCORES, v))),
     "native.NativeLoss.__call__:y, numbers": (SCORES, alone(lambda v: huber(SCORES, v))),
     "native.NativeLoss.targets:y": (SCORES, alone(lambda v: huber.targets(v, (3,), "float32"))),
-    "native.numbers:y": (SCORES, alone(lambda v: numbers(v, (3,), "float64"))),
+    "native.as_float_targets:y": (SCORES, alone(lambda v: as_float_targets(v, (3,), "float64"))),
     "cross_entropy.SoftmaxCrossEntropy.targets:y": (
         Y, alone(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
     "elementwise.BinaryCrossEntropy.targets:y": (
@@ -256,7 +256,7 @@ INSIDE_TOO = {
 ANY_SIZE = (  # where nothing says how many rows there should be
     "activations.feature_maps:X",
     "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
-    "native.numbers:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
+    "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
     "elementwise.Poisson.targets:y", "batch_sum.batch_sum:g", "batch_sum.batch_sum:g, dict",
 )  # fmt: skip
 CASES = Cases()

@@ -71,7 +71,7 @@ BAD_X = [
     (X.transpose(0, 2, 3, 1), ValueError, r"got \(40, 6, 6, 1\)"),
     (X.reshape(40, 36)[:, :-1], ValueError, r"got \(40, 35\)"),
     (np.zeros((40, 0)), ValueError, r"got \(40, 0\)"),
-    (spoiled(X, (39, 0, 5, 5), np.nan), ValueError, "finite numbers, got NaN"),
+    (spoiled(X, (39, 0, 5, 5), np.nan), ValueError, "finite values, got NaN"),
     (spoiled(X, (0, 0, 0, 0), np.inf), ValueError, "finite numbers"),
     (spoiled(X, 7, -np.inf).astype("f2"), ValueError, "finite numbers"),
     (X.astype(complex), TypeError, "real numbers, got dtype complex128"),
@@ -86,7 +86,7 @@ BAD_X = [
     (np.ma.masked_array(X, X > 8), TypeError, "masked"),
     (csr_matrix(X.reshape(40, 36)[:, :30]), ValueError, r"shape \(n, 1, 6, 6\) or \(n, 36\), got \(40, 30\)"),
     (csr_matrix(X.reshape(40, 36).astype(complex)), TypeError, "real numbers, got dtype complex128"),
-    (csr_matrix(spoiled(X, (0, 0, 0, 0), np.nan).reshape(40, 36)), ValueError, "finite numbers, got NaN"),
+    (csr_matrix(spoiled(X, (0, 0, 0, 0), np.nan).reshape(40, 36)), ValueError, "finite values, got NaN"),
 ]
 ENTRIES = {
     "predict": lambda trainer, X: trainer.model.predict(X),
@@ -123,8 +123,8 @@ BAD_Y = [
     (Y > 0, TypeError, "integer labels, got dtype bool"),
     (Y.astype(str), TypeError, "integer labels, got dtype <U"),
     (Y.astype(object), TypeError, "integer labels, got dtype object"),
-    (Y[:, None], ValueError, r"one label an example.*got \(40, 1\)"),
-    (np.eye(3, dtype=int)[Y], ValueError, r"one label an example.*got \(40, 3\)"),
+    (Y[:, None], ValueError, r"one label per example.*got \(40, 1\)"),
+    (np.eye(3, dtype=int)[Y], ValueError, r"one label per example.*got \(40, 3\)"),
 ]
 TRAINING = ["fit", "train_batch", "evaluate"]
 

@@ -125,11 +125,11 @@ def built(build):
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda s, i: s.param("a", i, ones) and s.buffer("a", i, ones), "buffer 'a' exists already"),
-        (lambda s, i: s.buffer("a", i, ones).any() and s.param("a", i, ones), "param 'a' exists already"),
-        (lambda s, i: s.buffer("a", i, ones).any() and s.buffer("a", i, ones), "buffer 'a' exists already"),
+        (lambda s, i: s.param("a", i, ones) and s.buffer("a", i, ones), "buffer 'a' already exists"),
+        (lambda s, i: s.buffer("a", i, ones).any() and s.param("a", i, ones), "param 'a' already exists"),
+        (lambda s, i: s.buffer("a", i, ones).any() and s.buffer("a", i, ones), "buffer 'a' already exists"),
         (lambda s, i: s.buffer("a", (3,), lambda r, n: np.ones(2)), r"init of 'a': expected shape \(3,\), got \(2,\)"),
-        (lambda s, i: s.buffer(3, i, ones), "buffer: expected a string for its name, got 3"),
+        (lambda s, i: s.buffer(3, i, ones), "buffer: expected a string as its name, got 3"),
     ],
 )
 def test_names_and_shapes_that_make_no_sense(build, said):
@@ -204,8 +204,8 @@ class ForgetsTheMean(Whiten):
     ("bug", "said"),
     [
         (MovesInInference, r"MovesInInference: inference changed buffers\['mean'\], mean"),
-        (Replaces, r"Replaces: training puts another array into self.mean; it has to write into the buffer"),
-        (ReplacesInTheDict, r"ReplacesInTheDict: training puts another array into buffers\['mean'\]"),
+        (Replaces, r"Replaces: training replaces the array in self.mean; it must write into the buffer"),
+        (ReplacesInTheDict, r"ReplacesInTheDict: training replaces the array in buffers\['mean'\]"),
         (ForgetsTheMean, r"ForgetsTheMean: dx\[0, 0\]: expected"),
     ],
 )

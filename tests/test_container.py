@@ -98,9 +98,9 @@ def test_parameters_are_named_by_branch_and_place():
 @pytest.mark.parametrize(
     ("layer", "said"),
     [
-        (Residual(Conv2D(5, 1)), r"layer 0, Residual.*body gives \(5, 6, 6\), shortcut gives \(2, 6, 6\)"),
-        (Parallel(Conv2D(5, 1), Conv2D(5, 3)), r"layer 0, Parallel.*branches.0 gives .*branches.1 gives"),
-        (Parallel(Conv2D(5, 1), Flatten()), "layer 0, Parallel.*that differ in the first axis alone"),
+        (Residual(Conv2D(5, 1)), r"layer 0, Residual.*body returns \(5, 6, 6\), shortcut returns \(2, 6, 6\)"),
+        (Parallel(Conv2D(5, 1), Conv2D(5, 3)), r"layer 0, Parallel.*branches.0 returns .*branches.1 returns"),
+        (Parallel(Conv2D(5, 1), Flatten()), "layer 0, Parallel.*that differ in the first axis only"),
         (Residual(ReLU(), Conv2D(2, 9)), "layer 0, Residual.*body.1, Conv2D"),
         (Parallel([], [ReLU(), Block(Conv2D(2, 9))]), r"layer 0, Parallel.*branches.1.1, Block: 0, Conv2D: "),
     ],
@@ -114,9 +114,9 @@ def test_what_does_not_fit_is_named_by_its_place(layer, said):
 @pytest.mark.parametrize(
     ("make", "error", "said"),
     [
-        (lambda: Residual(3), TypeError, "layers: expected Layer objects, got 3 at place 0"),
-        (lambda: Residual(ReLU(), shortcut=[ReLU(), "x"]), TypeError, "shortcut: .*got 'x' at place 1"),
-        (lambda: Parallel([ReLU(), None]), TypeError, r"branches\[0\]: .*got None at place 1"),
+        (lambda: Residual(3), TypeError, "layers: expected Layer objects, got 3 at index 0"),
+        (lambda: Residual(ReLU(), shortcut=[ReLU(), "x"]), TypeError, "shortcut: .*got 'x' at index 1"),
+        (lambda: Parallel([ReLU(), None]), TypeError, r"branches\[0\]: .*got None at index 1"),
         (lambda: Parallel(join="add"), ValueError, "branches: expected at least one"),
         (lambda: Parallel(ReLU(), join="sum"), ValueError, "join: expected 'add' or 'concat', got 'sum'"),
         (lambda: Block(), ValueError, "layers: expected at least one"),

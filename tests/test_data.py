@@ -83,7 +83,7 @@ def test_plain_arrays_are_read_where_they_lie(dtype):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_is_refused_at_once(value, dtype):
     for place in ((0, 0, 0, 0), (39, 0, 2, 3)):
-        with pytest.raises(ValueError, match="X: expected finite numbers"):
+        with pytest.raises(ValueError, match="X: expected finite values"):
             ArraySource(spoiled(place, value, dtype), (1, 3, 4), "float32")
 
 
@@ -105,14 +105,14 @@ def test_a_memory_map_is_looked_at_when_it_is_read(dtype, tmp_path):
         examples.gather(ROWS)
         bad = np.array([1, 20])
         for name, rows in (("gather_copy", (bad,)), ("gather", (bad,)), ("chunk", (18, 22))):
-            with pytest.raises(ValueError, match="X: expected finite numbers"):
+            with pytest.raises(ValueError, match="X: expected finite values"):
                 getattr(examples, name)(*rows)
 
 
 def test_a_vector_names_its_shape_once():
     with pytest.raises(ValueError, match=r"^X: expected shape \(n, 7\), got \(5, 8\)$"):
         ArraySource(np.zeros((5, 8)), (7,), "float32")
-    with pytest.raises(ValueError, match=r"\(n, 1, 3, 4\) or \(n, 12\), got \(5, 3, 4\): one channel is X"):
+    with pytest.raises(ValueError, match=r"\(n, 1, 3, 4\) or \(n, 12\), got \(5, 3, 4\): for one channel, X"):
         ArraySource(np.zeros((5, 3, 4)), (1, 3, 4), "float32")
 
 
@@ -158,14 +158,14 @@ def test_nan_in_a_memory_map_is_met_before_its_step(kind, tmp_path):
     spoiled((20, 0, 1, 1), dtype=kind).tofile(tmp_path / "X")
     mapped = np.memmap(tmp_path / "X", kind, "r", shape=X.shape)
     trainer, twin = trainer_of(), trainer_of()
-    with pytest.raises(ValueError, match="X: expected finite numbers"):
+    with pytest.raises(ValueError, match="X: expected finite values"):
         trainer.fit(mapped, Y, 3, 8, shuffle=False, verbose=0)
     assert trainer.step <= 2
     for step in range(trainer.step):
         twin.train_batch(X[step * 8 : step * 8 + 8], Y[step * 8 : step * 8 + 8])
     assert state(trainer) == state(twin)
     for call in (trainer.model.predict, lambda m: trainer.evaluate(m, Y)):
-        with pytest.raises(ValueError, match="X: expected finite numbers"):
+        with pytest.raises(ValueError, match="X: expected finite values"):
             call(mapped)
 
 
@@ -282,6 +282,6 @@ def test_balanced_class_weights_have_all_digits():
 
 @pytest.mark.parametrize("value", [1e39, -1e39])
 def test_numbers_that_float32_does_not_hold_are_refused(value):
-    with pytest.raises(ValueError, match=r"X: expected numbers of at most 3\.4e\+38 \(float32\), got larger ones"):
+    with pytest.raises(ValueError, match=r"X: expected values of at most 3\.4e\+38 \(float32\), got larger ones"):
         ArraySource(np.array([[0.0, value]]), (2,), "float32")
     ArraySource(np.array([[0.0, value]]), (2,), "float64")

@@ -330,7 +330,7 @@ class TestCopy:
         replace_fetch(monkeypatch)
         copy_in(tmp_path).parent.mkdir()
         copy_in(tmp_path).write_bytes(content)
-        with pytest.warns(UserWarning, match="no usable copy of Grey"):
+        with pytest.warns(UserWarning, match="not a valid copy of Grey"):
             assert_is(datasets._load(GREY, tmp_path), GREY)
         assert_is(load_silently(GREY, tmp_path), GREY)
 
@@ -360,7 +360,7 @@ class TestCopy:
     def test_folder_that_cannot_be_made(self, monkeypatch, tmp_path):
         replace_fetch(monkeypatch)
         (tmp_path / "minidl").write_text("in the way")
-        with pytest.warns(UserWarning, match="no compact copy could be kept"):
+        with pytest.warns(UserWarning, match="no compact copy could be saved"):
             assert_is(datasets._load(GREY, tmp_path), GREY)
 
     @pytest.mark.parametrize("call", ["fsync", "replace"])
@@ -399,7 +399,7 @@ class TestCopy:
 
         monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
         monkeypatch.setattr(Path, "mkdir", mkdir)
-        with pytest.warns(UserWarning, match="no compact copy could be kept"):
+        with pytest.warns(UserWarning, match="no compact copy could be saved"):
             assert_is(datasets._load(GREY, tmp_path), GREY)
         assert calls == [True, False]
 

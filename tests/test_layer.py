@@ -125,7 +125,7 @@ def test_first_values_depend_on_seed_place_and_name_alone():
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda s, i: s.param("a", (2,), ones) and s.param("a", (2,), ones), "'a' exists already"),
+        (lambda s, i: s.param("a", (2,), ones) and s.param("a", (2,), ones), "'a' already exists"),
         (lambda s, i: s.param("a", (2,), lambda r, n: np.ones(3)), r"'a'.*\(2,\), got \(3,\)"),
         (lambda s, i: setattr(s, "op", Dense(3)) or i, "op"),
         (lambda s, i: setattr(s, "op", ReLUOp((9,), s.dtype)) or i, "op"),
@@ -133,7 +133,7 @@ def test_first_values_depend_on_seed_place_and_name_alone():
         (lambda s, i: setattr(s, "op", ReLUOp(i, "float64")) or i, "float32.*float64"),
         (
             lambda s, i: setattr(s, "op", ReLUOp(i, s.dtype)) or (s.param("a", (2,), ones) and i),
-            "op reads 0 parameters, the layer has 2",
+            "op: reads 0 parameters, but the layer has 2",
         ),
     ],
 )
@@ -153,7 +153,7 @@ def test_a_layer_with_neither_op_nor_forward_says_so():
         pass
 
     model = Sequential([Empty()], input_shape=(2,))
-    with pytest.raises(NotImplementedError, match=r"Empty .*neither an op nor a forward"):
+    with pytest.raises(NotImplementedError, match=r"Empty .*neither an op nor forward"):
         model.predict(np.zeros((1, 2)))
 
 
@@ -228,7 +228,7 @@ def test_a_layer_with_an_op_and_a_forward_is_refused():
         def forward(self, x, training):
             return x
 
-    with pytest.raises(TypeError, match=r"layer 0, Loud.*forward would never be called"):
+    with pytest.raises(TypeError, match=r"layer 0, Loud.*forward: never called"):
         Sequential([Loud()], input_shape=(2,))
 
 
@@ -244,7 +244,7 @@ def test_a_constructor_that_does_not_store_its_argument_is_told():
 def test_numbers_too_large_for_the_dtype_are_refused():
     param = Param(np.ones(2, "f4"))
     for name in ("value", "grad"):
-        with pytest.raises(ValueError, match=f"{name}: expected numbers that float32 can hold"):
+        with pytest.raises(ValueError, match=f"{name}: expected values that float32 can hold"):
             setattr(param, name, [1e300, 1])
         setattr(param, name, [np.inf, 1])  # said so
     assert param.value[0] == np.inf

@@ -82,7 +82,7 @@ def test_accuracy_of_a_single_score_asks_whether_it_is_above_zero(y):
 
 def test_accuracy_of_a_single_score_wants_zeros_and_ones():
     for y in ([0, 2], [-1, 1], [0.5, 1], [np.nan, 1]):
-        with pytest.raises(ValueError, match="accuracy: expected labels 0 and 1 beside a single score"):
+        with pytest.raises(ValueError, match="accuracy: expected labels 0 and 1 with a single score"):
             accuracy(np.array(y), np.zeros((2, 1)))
     with pytest.raises(ValueError, match=r"accuracy: expected y of shape \(2,\)"):
         accuracy(np.zeros((1, 2)), np.zeros((2, 1)))
@@ -104,7 +104,7 @@ def label_accuracy(y, predicted):
     return (y == predicted).mean()
 
 
-NEEDS = r"\(y, scores\), with y of shape \(60,\) and scores of shape \(60, 3\), failed: .*no labels: .*scores\.argmax"
+NEEDS = r"\(y, scores\), with y of shape \(60,\) and scores of shape \(60, 3\), failed: .*not labels: .*scores\.argmax"
 
 
 def fitted_with(metric, y, outputs=3, loss="softmax_cross_entropy", **how):
@@ -139,6 +139,6 @@ def test_those_of_scikit_learn_that_take_scores_do(rng):
 def test_accuracy_of_many_labels_tells_the_way_out():
     y = np.arange(60).reshape(20, 3) % 2
     with pytest.raises(
-        ValueError, match=r"accuracy: .*got \(20, 3\): of many labels .* \(\(scores > 0\) == y\)\.mean\(\)"
+        ValueError, match=r"accuracy: .*got \(20, 3\): for several labels .* \(\(scores > 0\) == y\)\.mean\(\)"
     ):
         fitted_with("accuracy", y, loss="binary_cross_entropy")

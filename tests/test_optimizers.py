@@ -346,7 +346,7 @@ def test_a_step_by_hand_that_is_refused_changes_nothing(optimizer):
         optimizer.step({"a": first, "b": second}, 0.5)
     with pytest.raises(ValueError, match=r"lr: expected a finite number that float32 can hold, got 1e\+300"):
         optimizer.step({"a": first}, 1e300)
-    with pytest.raises(TypeError, match="params: expected names that are strings, got 1"):
+    with pytest.raises(TypeError, match="params: expected strings as names, got 1"):
         optimizer.step({"a": first, 1: first}, 0.5)
     assert (first.value == 1).all() and optimizer.state_dict() == {}
 

@@ -108,7 +108,7 @@ def test_arguments_may_be_changed():
         (lambda: Step(math.nan, 3), "lr: .*got nan"),
         (lambda: Step(0.1, 0), "step_size: .*at least 1, got 0"),
         (lambda: Step(0.1, 3, 0), "gamma: .*above 0, got 0"),
-        (lambda: MultiStep(0.1, (5, 3)), "milestones: .*rising order"),
+        (lambda: MultiStep(0.1, (5, 3)), "milestones: .*ascending order"),
         (lambda: MultiStep(0.1, (-1, 3)), "milestones: .*got -1"),
         (lambda: MultiStep(0.1, (3,), -1), "gamma: .*got -1"),
         (lambda: Exponential(0.1, math.inf), "gamma: .*got inf"),

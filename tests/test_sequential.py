@@ -95,7 +95,7 @@ def test_a_failed_build_leaves_nothing_behind():
     [
         ({"layers": []}, ValueError, "layers: expected at least one"),
         ({"layers": [Dense]}, TypeError, "layers: expected Layer objects, got .*Dense.* place 0"),
-        ({"layers": [ReLU(), "relu"]}, TypeError, "layers: .*'relu' at place 1"),
+        ({"layers": [ReLU(), "relu"]}, TypeError, "layers: .*'relu' at index 1"),
         ({"dtype": "float16"}, ValueError, "dtype: expected 'float32' or 'float64', got 'float16'"),
         ({"seed": -1}, ValueError, "seed: .*got -1"),
         ({"seed": 1.5}, TypeError, r"seed: .*got 1\.5"),

@@ -24,7 +24,7 @@ ARRAYS = [np.array(1.7), np.array([3]), np.array("a")]
 
 @pytest.mark.parametrize("value", [3.0, "3", None, True, np.float32(3), [3], 3j, *ARRAYS])
 def test_whole_takes_nothing_else(value):
-    with pytest.raises(TypeError, match=r"^units: expected a whole number, got "):
+    with pytest.raises(TypeError, match=r"^units: expected an integer, got "):
         check_int("units", value)
 
 
@@ -90,10 +90,9 @@ def test_input_shape_takes_nothing_else(value, error):
 
 
 def test_two_axes_are_grey_images_or_a_signal():
-    said = (
-        r"got \(2, 64\): of X \(n, h, w\), X\[:, np.newaxis\] has one channel; a signal \(c, length\) becomes an image "
-    )
+    said = r"got \(2, 64\): for X \(n, h, w\), X\[:, np.newaxis\] has one channel; a signal \(c, length\) "
     with pytest.raises(
-        ValueError, match=said + r"of height 1 by Reshape\(\(2, 1, 64\)\), for Conv2D\(filters, \(1, k\)\)"
+        ValueError,
+        match=said + r"becomes an image of height 1 by Reshape\(\(2, 1, 64\)\), for Conv2D\(filters, \(1, k\)\)",
     ):
         check_image_shape((2, 64))

@@ -49,7 +49,7 @@ def test_numbers_that_stand_there_twice_are_added_up_and_zeros_may_stand_there()
 def test_a_sum_too_large_for_the_dtype_is_refused():
     huge = np.full(2, 3e38, "float32")
     matrix = scipy.sparse.csr_matrix((huge, np.array([1, 1]), np.array([0, 2])), (1, 3))
-    with np.errstate(over="ignore"), pytest.raises(ValueError, match="X: expected finite numbers"):
+    with np.errstate(over="ignore"), pytest.raises(ValueError, match="X: expected finite values"):
         ArraySource(matrix, (3,), "float32")
 
 
@@ -124,7 +124,7 @@ def test_a_fit_is_completed_with_the_same_matrix_alone():
 def test_nan_and_infinity_are_refused(value):
     matrix = scipy.sparse.csr_matrix(DENSE)
     matrix.data[4] = value
-    with pytest.raises(ValueError, match=r"^X: expected finite numbers, got NaN or infinity$"):
+    with pytest.raises(ValueError, match=r"^X: expected finite values, got NaN or infinity$"):
         ArraySource(matrix, (12,), "float32")
 
 
@@ -132,7 +132,7 @@ def test_what_is_no_matrix_of_real_numbers_is_refused():
     for given, kind, said in (
         (scipy.sparse.csr_matrix(DENSE * 1j), TypeError, "X: expected real numbers, got dtype complex64"),
         (scipy.sparse.csr_matrix(DENSE[:, :11]), ValueError, r"X: expected shape \(n, 12\), got \(50, 11\)"),
-        (scipy.sparse.csr_matrix(DENSE.astype(float) * 1e300), ValueError, "X: expected numbers of at most"),
+        (scipy.sparse.csr_matrix(DENSE.astype(float) * 1e300), ValueError, "X: expected values of at most"),
     ):
         with pytest.raises(kind, match=said):
             ArraySource(given, (12,), "float32")

@@ -206,7 +206,7 @@ def test_memory_is_what_a_training_takes():
     ("arguments", "said"),
     [
         ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
-        ({"batch_size": 2.5}, "batch_size: expected a whole number"),
+        ({"batch_size": 2.5}, "batch_size: expected an integer"),
         ({"num_threads": 0}, "num_threads: expected 1 to 1024, got 0"),
         ({"batch_size": 2**62}, "examples: expected at most"),
     ],

@@ -33,10 +33,10 @@ def test_a_kernel_without_a_fault_passes(faulty):
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("reads unsaid", "between .* the grad of 'gain' is not what the layers give one by one"),
-        ("dirty lanes", "between .* is not what the layers give one by one .*lanes without an example"),
-        ("together", "the grad of 'gain' of single examples in a batch is not what they give alone"),
-        ("lazy", "the grad of 'gain' changes when nobody asks for dx"),
+        ("reads unsaid", "between .* the grad of 'gain' is not that of the layers one by one"),
+        ("dirty lanes", "between .* is not that of the layers one by one .*lanes without an example"),
+        ("together", "the grad of 'gain' of the examples in a batch is not that of single examples"),
+        ("lazy", "the grad of 'gain' changes if dx is not needed"),
     ],
 )
 def test_the_check_finds_faults_that_show_among_other_layers_alone(faulty, fault, said):
@@ -48,8 +48,8 @@ def test_the_check_finds_faults_that_show_among_other_layers_alone(faulty, fault
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ("unasked", r"Faulty: its kernel kills the process \(.*\) when nothing needs dx: t.dx is NULL"),
-        ("no loss", r"Faulty: its kernel kills the process \(.*\): it uses memory that it does not have"),
+        ("unasked", r"Faulty: its kernel kills the process \(.*\) when dx is not needed: t.dx is NULL"),
+        ("no loss", r"Faulty: its kernel kills the process \(.*\): it accesses memory that it does not have"),
     ],
 )
 def test_the_check_survives_kernels_that_kill(faulty, fault, said):

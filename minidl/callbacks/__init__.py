@@ -1,4 +1,4 @@
-"""The callbacks that come with minidl, a file each. What a callback is: callback_list.py."""
+"""The built-in callbacks, one file each. callback_list.py defines the hooks."""
 
 from minidl.callbacks.checkpoint import Checkpoint
 from minidl.callbacks.csv_logger import CSVLogger

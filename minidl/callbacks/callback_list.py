@@ -1,4 +1,4 @@
-"""The hooks of callbacks, which are objects with the hooks they need.
+"""The hooks of callbacks. A callback is an object with any of these methods:
 
     on_fit_begin(trainer)                    on_epoch_begin(trainer, epoch)
     on_step_end(trainer, step, loss)         on_epoch_end(trainer, epoch, logs)
@@ -6,16 +6,18 @@
     on_save(trainer)
 
 Epochs and steps are counted from 0 over the trainer's life; logs is the epoch's record. `trainer.should_stop = True`
-ends the fit after the hook that sets it. A callback with on_step_end gets every step, or, if it has an attribute
-`every_n_steps`, each n-th one (None: none at all): the steps between run in C without a pause. It may change that in a
-hook. on_terminate comes between two steps, when SIGTERM asks the process to end. on_save comes behind on_step_end,
-on_epoch_end, on_fit_end and on_terminate, when all callbacks have seen that step: the moment to save.
+ends the fit after the hook that sets it.
 
-What a callback remembers goes into checkpoints if it has `state_dict()` and `load_state_dict(state)`; an empty state is
-nothing to remember. At a resume it goes to the callback of the same class; several of one class are told apart by an
-attribute `state_key`, or else by their order. A fit without a callback that the file remembers is refused, unless that
-one had an attribute `rank_zero_only` that was true: training is the same without it. Where several processes train
-together (distributed/mpi.py), callbacks run in each of them, but those that only watch in the first alone.
+on_step_end is called after every step, or, if the callback has an attribute `every_n_steps`, after every n-th step
+(None: never). The steps in between run in C without returning to Python. A hook may change `every_n_steps`.
+on_terminate is called between two steps when SIGTERM asks the process to end. on_save follows on_step_end,
+on_epoch_end, on_fit_end and on_terminate, after all callbacks have seen that step: the moment to save.
+
+A callback with `state_dict()` and `load_state_dict(state)` has its state saved in checkpoints, unless it is empty. A
+resume passes each state to the callback of the same class. Several callbacks of one class are matched by an attribute
+`state_key`, or else by their order. A resume without a callback whose state is in the file is an error, unless that
+callback had a true attribute `rank_zero_only`: then training is the same without it. When several processes train
+together (distributed/mpi.py), callbacks run in each of them, but those with `rank_zero_only` run on rank 0 only.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ from typing import Any
 
 from minidl.utils.validation import check_int
 
-State = tuple[str, Any, bool]  # of a callback: its key, what it remembers, whether a resume needs it
-HOOKS = {  # and the arguments of each
+State = tuple[str, Any, bool]  # of a callback: its key, its state_dict(), whether a resume needs it
+HOOKS = {  # the arguments of each hook
     "on_fit_begin": ("trainer",),
     "on_epoch_begin": ("trainer", "epoch"),
     "on_step_end": ("trainer", "step", "loss"),
@@ -39,10 +41,11 @@ HOOKS = {  # and the arguments of each
 
 
 class CallbackList:
-    """The hooks of some callbacks, called one after the other.
+    """A list of callbacks whose hooks are called in order.
 
-    watchers: False leaves out those that only watch. Raises TypeError for a callback without any hook, with a misspelt
-    one, with one that does not take its arguments, or with half of what a state needs.
+    watchers: False drops the callbacks with `rank_zero_only`. Raises TypeError for a callback without any hook, with an
+    unknown hook, with a hook of another signature, or with only one of state_dict and load_state_dict; ValueError for a
+    callback that is listed twice.
     """
 
     def __init__(self, callbacks: Iterable[Any], watchers: bool = True) -> None:
@@ -51,9 +54,9 @@ class CallbackList:
         self.callbacks = list(callbacks)
         for callback in self.callbacks:
             hooks = [name for name in dir(callback) if name.startswith("on_") and callable(getattr(callback, name))]
-            wrong = sorted(set(hooks) - set(HOOKS))
-            if wrong or not hooks or isinstance(callback, type):
-                got = f"{type(callback).__name__} with {', '.join(wrong) or 'none of them'}"
+            unknown = sorted(set(hooks) - set(HOOKS))
+            if unknown or not hooks or isinstance(callback, type):
+                got = f"{type(callback).__name__} with {', '.join(unknown) or 'none of them'}"
                 if isinstance(callback, type):
                     got = f"the class {callback.__name__}"
                 raise TypeError(f"callbacks: expected objects with hooks from {', '.join(HOOKS)}, got {got}")
@@ -63,59 +66,61 @@ class CallbackList:
                 raise ValueError(f"callbacks: expected each of them once, got {callback!r} twice")
             if hasattr(callback, "state_dict") != hasattr(callback, "load_state_dict"):
                 expected = "state_dict() and load_state_dict(state), or neither"
-                raise TypeError(f"callbacks: expected {expected}, {type(callback).__name__} has one of them")
+                raise TypeError(f"callbacks: expected {expected}, got {type(callback).__name__} with only one of them")
             if getattr(callback, "every_n_steps", None) is not None:
                 check_int(f"every_n_steps of {callback!r}", callback.every_n_steps)
         if not watchers:
-            self.callbacks = [one for one in self.callbacks if not getattr(one, "rank_zero_only", False)]
+            self.callbacks = [c for c in self.callbacks if not getattr(c, "rank_zero_only", False)]
 
     def steps_until_next(self, step: int) -> int | None:
-        """How many steps, from this one on, may run until a callback wants to see one; None: as many as you like."""
+        """Returns the number of steps, from this one on, until a callback must be called; None: no limit."""
         steps = [n - step % n for n in map(_every, self.callbacks) if n is not None]
         return min(steps, default=None)
 
     def step_end(self, trainer: Any, step: int, loss: float) -> None:
-        """Calls on_step_end, behind this step, of the callbacks that want to see it."""
+        """Calls on_step_end of the callbacks that are due after this step."""
         for callback in self.callbacks:
             n = _every(callback)
             if n is not None and (step + 1) % n == 0:
                 callback.on_step_end(trainer, step, loss)
 
     def states(self) -> list[State]:
-        """Key and state_dict() of each callback that has something to remember, and whether a resume needs it."""
-        found = [
+        """Returns key and state_dict() of each callback with a non-empty state, and whether a resume needs it."""
+        states = [
             (key, callback.state_dict(), not getattr(callback, "rank_zero_only", False))
             for key, callbacks in self._with_state().items()
             for callback in callbacks
         ]
-        return [(key, state, needed) for key, state, needed in found if state]
+        return [(key, state, needed) for key, state, needed in states if state]
 
     def missing(self, states: list[State]) -> str:
-        """The keys in these states that a resume needs and no callback has."""
-        given = self._with_state()
-        return ", ".join(key for key, _, needed in states if not (given.get(key) and given[key].pop()) and needed)
+        """Returns the keys in these states that a resume needs but no callback has, separated by commas."""
+        callbacks = self._with_state()
+        return ", ".join(
+            key for key, _, needed in states if not (callbacks.get(key) and callbacks[key].pop()) and needed
+        )
 
     def load_states(self, states: list[State]) -> None:
-        """Hands each callback what it remembered; new ones begin as they are. Raises ValueError if one refuses it."""
-        given = self._with_state()
+        """Loads the callbacks' states; raises ValueError if one rejects its state. Others are not changed."""
+        callbacks = self._with_state()
         for key, state, _ in states:
-            if given.get(key):
+            if callbacks.get(key):
                 try:
-                    given[key].pop(0).load_state_dict(state)
+                    callbacks[key].pop(0).load_state_dict(state)
                 except (TypeError, ValueError, LookupError, AttributeError) as error:
-                    what = f"no {error}" if isinstance(error, KeyError) else str(error)
-                    raise ValueError(f"callback {key}: cannot go on from what the checkpoint holds: {what}") from error
+                    reason = f"no {error}" if isinstance(error, KeyError) else str(error)
+                    raise ValueError(f"callback {key}: cannot load its state from the checkpoint: {reason}") from error
 
     def _with_state(self) -> dict[str, list[Any]]:
-        """The callbacks that remember something, in their order, by key."""
-        found: dict[str, list[Any]] = {}
+        """Returns the callbacks that have a state, in order, by key."""
+        by_key: dict[str, list[Any]] = {}
         for callback in self.callbacks:
             if hasattr(callback, "state_dict"):
-                found.setdefault(str(getattr(callback, "state_key", type(callback).__name__)), []).append(callback)
-        return found
+                by_key.setdefault(str(getattr(callback, "state_key", type(callback).__name__)), []).append(callback)
+        return by_key
 
     def call(self, hook: str, *args: Any) -> None:
-        """Calls the hook of every callback that has it, in order."""
+        """Calls this hook of every callback that has it, in order."""
         for callback in self.callbacks:
             method = getattr(callback, hook, None)
             if method is not None:
@@ -123,10 +128,10 @@ class CallbackList:
 
 
 def _check_arguments(owner: str, name: str, hook: Callable[..., Any]) -> None:
-    """Raises TypeError for a hook that cannot be called with its arguments."""
+    """Raises TypeError unless a hook can be called with its arguments."""
     try:
         signature = inspect.signature(hook)
-    except ValueError:  # of some functions in C nothing is known
+    except ValueError:  # some functions in C have no signature
         return
     try:
         signature.bind(*HOOKS[name])
@@ -136,7 +141,7 @@ def _check_arguments(owner: str, name: str, hook: Callable[..., Any]) -> None:
 
 
 def _every(callback: Any) -> int | None:
-    """Each how many steps a callback wants to see; None: none."""
+    """Returns the interval, in steps, of a callback's on_step_end; None: it is never called."""
     if getattr(callback, "on_step_end", None) is None:
         return None
     every: int | None = getattr(callback, "every_n_steps", 1)

@@ -1,4 +1,4 @@
-"""CSVLogger: the history as a table."""
+"""CSVLogger: the history as a CSV file."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from minidl.callbacks.history_file import HistoryFile
 
 
 class CSVLogger(HistoryFile):
-    """Keeps the history in a CSV file: a header with the names, a row an epoch (the first is 0), `nan` for no number.
+    """Keeps the history in a CSV file: a header of names, then one row per epoch, from 0. A missing value is `nan`.
 
-    path: of the file, which belongs to one trainer: it holds the epochs of all its fits. One that is there is gone on
-    with, as far as the trainer knows its epochs; a new trainer begins it anew. A resume therefore leaves no epoch
-    twice and none out.
+    path: of the file, which belongs to one trainer and holds the epochs of all its fits. An existing file is continued
+        from the last epoch in the trainer's history; a new trainer overwrites it. After a resume every epoch appears
+        exactly once.
 
-    A row is there, whole, behind its epoch. Numbers are written so that reading gives the same float64.
+    A complete row is written after every epoch. Values are written so that reading them returns the same float64.
 
     fit raises before its first step: OSError for a path that cannot be written, ValueError for a file of another kind.
     """
@@ -24,11 +24,11 @@ class CSVLogger(HistoryFile):
     opening = b"epoch"
 
     def header(self, names: Sequence[str]) -> str:
-        """The names."""
+        """Returns the row of names."""
         return _row(names)
 
     def line(self, names: Sequence[str], values: Sequence[float]) -> str:
-        """The values."""
+        """Returns the row of values."""
         return _row(values)
 
     def __repr__(self) -> str:

@@ -1,35 +1,35 @@
-"""EarlyStopping: ends a fit that gets no better, with the best weights it had."""
+"""EarlyStopping: stops a fit that no longer improves, and restores the best weights."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from minidl.callbacks.monitor import Monitor
-from minidl.callbacks.state_checks import arrays_like, check_state, optional, real
+from minidl.callbacks.state_checks import arrays_like, check_number, check_state, optional
 from minidl.utils.arrays import Array
 from minidl.utils.validation import check_count, check_int, check_non_negative
 
 
 class EarlyStopping:
-    """Stops a fit when epochs in a row were no better, and leaves the best epoch's weights in the model.
+    """Stops a fit after epochs without improvement, and restores the weights of the best epoch.
 
-    monitor: the name of something in the history, such as "val_loss".
-    patience: how many epochs in a row may be no better; the last of them is the last of the fit (0 is as 1).
-    min_delta: an epoch counts as better if it is so by more than this, beside the last one that counted.
-    lower_is_better: of what is monitored; known for losses and accuracies, to be said for all else.
+    monitor: a name in the history, such as "val_loss".
+    patience: the number of consecutive epochs without improvement after which the fit ends (0 is the same as 1).
+    min_delta: an epoch is an improvement if its value is better by more than this than at the last improvement.
+    lower_is_better: the direction of `monitor`. Known for losses and accuracies, required for everything else.
 
-    Parameters and buffers are noted behind the epoch with the best value of all (of equal ones the first), and put back
-    at the end of the fit, whether it was stopped or ran to its last epoch. A callback behind this one in the list that
-    writes into the model at that moment has the last word. A fit that an exception breaks off keeps its newest weights,
-    for it may be completed. What the optimizer remembers, such as momentum, stays that of the last step. NaN is never
-    better; if there was nothing else, the last weights stay.
+    Parameters and buffers are saved after the epoch with the best value of all (the first of equal ones), and restored
+    at the end of the fit, whether it was stopped or ran to its last epoch. A later callback in the list may still
+    overwrite them then. If an exception interrupts the fit, the newest weights stay, because the fit may be completed.
+    The optimizer's state, such as momentum, remains that of the last step. NaN is never better; if all values are NaN,
+    the last weights stay.
 
     `best` is the best value so far and `best_epoch` its epoch, counted from 0 over the trainer's life; `stopped_epoch`
-    is the one that had no patience left. They are None where there is none, and each fit begins anew. All of this,
-    the noted weights too, is in a checkpoint.
+    is the epoch at which patience ran out. Each is None until it exists, and is reset at the start of each fit. All of
+    this state, including the saved weights, is in a checkpoint.
 
-    Raises TypeError or ValueError for arguments that make no sense; fit raises before its first step if it measures
-    nothing that is called `monitor`.
+    Raises TypeError or ValueError for invalid arguments. fit raises before its first step if the history has no
+    `monitor`.
     """
 
     def __init__(
@@ -41,24 +41,24 @@ class EarlyStopping:
             check_int("patience", patience, least=0),
             check_non_negative("min_delta", min_delta),
         )
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.best: float | None = None
         self.best_epoch: int | None = None
         self.stopped_epoch: int | None = None
         self._weights: dict[str, Array] | None = None  # of the best epoch
-        self._counted: float | None = None  # the value of the last epoch that was better by more than min_delta
-        self._wait = 0  # epochs since
+        self._counted: float | None = None  # the value of the last epoch that improved by more than min_delta
+        self._wait = 0  # epochs since then
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Begins anew; raises ValueError if nothing of that name is measured."""
+        """Resets the state; raises ValueError if the history has no `monitor`."""
         self._monitor.check(trainer)
         self._like = arrays_like(trainer.model.state_dict())
-        self._forget()
+        self._reset()
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Notes the weights if they are the best so far; stops when patience is at its end."""
+        """Saves the weights if they are the best so far; stops the fit when patience runs out."""
         value, monitor = logs[self.monitor], self._monitor
         if monitor.is_better(value, self.best):
             self.best, self.best_epoch, self._weights = value, epoch, trainer.model.state_dict()
@@ -71,17 +71,17 @@ class EarlyStopping:
             self.stopped_epoch, trainer.should_stop = epoch, True
 
     def on_fit_end(self, trainer: Any) -> None:
-        """Puts the best weights back."""
+        """Restores the best weights."""
         if self._weights is not None:
             trainer.model.load_state_dict(self._weights)
 
     @property
     def state_key(self) -> str:
-        """A resume finds by this what was remembered."""
+        """The key by which a resume finds this callback's state."""
         return f"EarlyStopping {self.monitor!r}"
 
     def state_dict(self) -> dict[str, Any]:
-        """All that it knows of this fit."""
+        """Returns the state of this fit, including the best weights."""
         return {
             "best": self.best,
             "best_epoch": self.best_epoch,
@@ -92,15 +92,15 @@ class EarlyStopping:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where the interrupted fit was; comes after on_fit_begin. Raises TypeError, ValueError for others."""
-        numbers = {
-            "best": real,
-            "counted": real,
+        """Restores a state, after on_fit_begin; raises TypeError or ValueError for an invalid one."""
+        checks = {
+            "best": check_number,
+            "counted": check_number,
             "best_epoch": check_count,
             "stopped_epoch": check_count,
             "weights": self._like,
         }
-        check_state(state, {"wait": check_count} | {name: optional(check) for name, check in numbers.items()})
+        check_state(state, {"wait": check_count} | {name: optional(check) for name, check in checks.items()})
         self.best, self.best_epoch, self.stopped_epoch = state["best"], state["best_epoch"], state["stopped_epoch"]
         self._weights, self._counted, self._wait = state["weights"], state["counted"], state["wait"]
 

@@ -1,4 +1,4 @@
-"""HistoryFile: the base of callbacks that keep the history in a text file, a line an epoch."""
+"""HistoryFile: the base of callbacks that write the history to a text file, one line per epoch."""
 
 from __future__ import annotations
 
@@ -11,27 +11,26 @@ from minidl.saving.atomic import Path, check_writable, text
 
 
 class HistoryFile:
-    """Keeps a file that says what `trainer.history` says; a subclass says how an epoch is a line.
+    """Base class: keeps a file in step with `trainer.history`. A subclass defines the format of a line.
 
-    An epoch's line goes to the end of the file, whole. The first one of a fit, and one with names that are new, has the
-    file written anew: epochs that are not in the history, because a resume does them once more, are gone then, and
-    those that the file has missed are there.
+    An epoch is appended as one complete line. The first epoch of a fit, and one with new names, rewrites the file. That
+    removes epochs that are not in the history, because a resume repeats them, and adds those that the file lacks.
     """
 
-    opening: bytes  # what each such file begins with
+    opening: bytes  # the first bytes of every such file
     rank_zero_only = True  # training is the same without it
 
     def __init__(self, path: Path) -> None:
         self.path = text(path)
-        self._names: list[str] | None = None  # of what the lines hold; None: nothing was written in this fit
-        self._epochs = self._bytes = 0  # that are in the file
+        self._names: list[str] | None = None  # the names in the lines; None: nothing written yet in this fit
+        self._epochs = self._bytes = 0  # in the file
 
     def header(self, names: Sequence[str]) -> str:
-        """What stands above the epochs' lines."""
+        """Returns the text before the epochs' lines."""
         return ""
 
     def line(self, names: Sequence[str], values: Sequence[float]) -> str:
-        """One epoch, with the end of the line."""
+        """Returns the line of one epoch, with its line end."""
         raise NotImplementedError
 
     def on_fit_begin(self, trainer: Any) -> None:
@@ -46,18 +45,18 @@ class HistoryFile:
         self._names = None
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Writes the epoch's line."""
+        """Appends the epoch's line."""
         self._write(trainer.history)
 
     def on_fit_end(self, trainer: Any) -> None:
-        """Writes what is missing: a resumed fit may have had nothing left to do."""
+        """Writes missing epochs: a resumed fit may have had no epoch left to train."""
         self._write(trainer.history)
 
     def _write(self, history: dict[str, list[float]]) -> None:
         names, epochs = list(history), list(zip(*history.values(), strict=True))
         missing = len(epochs) - self._epochs
-        as_left = self._names == names and missing in (0, 1) and os.path.exists(self.path)
-        if as_left and os.path.getsize(self.path) == self._bytes:
+        unchanged = self._names == names and missing in (0, 1) and os.path.exists(self.path)
+        if unchanged and os.path.getsize(self.path) == self._bytes:
             content = "".join(self.line(names, values) for values in epochs[self._epochs :]).encode()
             with open(self.path, "ab") as file:
                 file.write(content)

@@ -1,4 +1,4 @@
-"""ReduceLROnPlateau: lowers the learning rate when a fit gets no better."""
+"""ReduceLROnPlateau: lowers the learning rate when the fit stops improving."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ import numbers
 from typing import Any
 
 from minidl.callbacks.monitor import Monitor
-from minidl.callbacks.state_checks import check_state, real
+from minidl.callbacks.state_checks import check_number, check_state
 from minidl.utils.validation import check_count, check_fraction, check_int, check_non_negative
 
-LEAST = 1e-8  # a change that is no larger is not made, as in PyTorch
+MIN_LR_CHANGE = 1e-8  # smaller reductions are skipped, as in PyTorch
 
 
 class ReduceLROnPlateau:
-    """Multiplies the optimizer's learning rate by `factor` when epochs were no better, more than `patience` in a row.
+    """Multiplies the optimizer's learning rate by `factor` after more than `patience` epochs without improvement.
 
-    With the numbers of torch.optim.lr_scheduler.ReduceLROnPlateau (threshold_mode="rel"):
+    Same rates as torch.optim.lr_scheduler.ReduceLROnPlateau (threshold_mode="rel"):
 
-    monitor: the name of something in the history, such as "val_loss". NaN is never better.
-    factor: in (0, 1). patience: how many epochs in a row may be no better.
-    threshold: better is below best * (1 - threshold), or above best * (1 + threshold) where more is better.
-    cooldown: so many epochs behind a reduction do not count. min_lr: the rate never goes below it.
-    lower_is_better: of what is monitored; known for losses and accuracies, to be said for all else.
+    monitor: a name in the history, such as "val_loss". NaN is never better.
+    factor: in (0, 1). patience: the number of consecutive epochs without improvement that are tolerated.
+    threshold: an improvement is below best * (1 - threshold), or above best * (1 + threshold) if higher is better.
+    cooldown: the number of epochs after a reduction that do not count. min_lr: lower limit of the learning rate.
+    lower_is_better: the direction of `monitor`. Known for losses and accuracies, required for everything else.
 
-    `best` is the best value so far, infinite before the first. Each fit begins anew, with the rate that it finds. Rate,
-    best value and counters are in a checkpoint.
+    `best` is the best value so far, infinite before the first. Each fit resets it and starts from the optimizer's
+    current learning rate. Learning rate, best value and counters are in a checkpoint.
 
-    Raises TypeError or ValueError for arguments that make no sense; fit raises before its first step if it measures
-    nothing that is called `monitor`, or if the optimizer's rate is a function of the step and no number.
+    Raises TypeError or ValueError for invalid arguments. fit raises before its first step if the history has no
+    `monitor`, or if the optimizer's lr is a function of the step instead of a number.
     """
 
     def __init__(
@@ -51,23 +51,23 @@ class ReduceLROnPlateau:
             check_int("cooldown", cooldown, least=0),
         )
         self.min_lr = check_non_negative("min_lr", min_lr)
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self.best = -self._monitor.sign * math.inf
-        self._wait = 0  # epochs since, but those of a cooldown
-        self._cooling = 0  # epochs of a cooldown that are left
+        self._wait = 0  # epochs since the best value, without those of a cooldown
+        self._cooling = 0  # remaining epochs of a cooldown
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Begins anew; raises ValueError for a rate that is no number, or if nothing of that name is measured."""
+        """Resets the state; raises ValueError if lr is not a number, or if the history has no `monitor`."""
         self._monitor.check(trainer)
         lr = getattr(trainer.optimizer, "lr", None)
         if not isinstance(lr, numbers.Real):
-            raise ValueError(f"optimizer: expected an lr that is a number, which ReduceLROnPlateau lowers, got {lr!r}")
-        self._forget()
+            raise ValueError(f"optimizer: expected a number as lr, for ReduceLROnPlateau to lower, got {lr!r}")
+        self._reset()
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Lowers the rate when patience is at its end."""
+        """Lowers the learning rate when patience runs out."""
         value = logs[self.monitor]
         if self._monitor.is_better(value, self.best * (1 + self._monitor.sign * self.threshold)):
             self.best, self._wait = value, 0
@@ -78,21 +78,21 @@ class ReduceLROnPlateau:
         if self._wait > self.patience:
             self._cooling, self._wait = self.cooldown, 0
             lowered = max(trainer.optimizer.lr * self.factor, self.min_lr)
-            if trainer.optimizer.lr - lowered > LEAST:
+            if trainer.optimizer.lr - lowered > MIN_LR_CHANGE:
                 trainer.optimizer.lr = lowered
 
     @property
     def state_key(self) -> str:
-        """A resume finds by this what was remembered."""
+        """The key by which a resume finds this callback's state."""
         return f"ReduceLROnPlateau {self.monitor!r}"
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value and the counters; the rate is the optimizer's."""
+        """Returns the best value and the counters; the optimizer saves the learning rate."""
         return {"best": self.best, "wait": self._wait, "cooling": self._cooling}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where the interrupted fit was; raises TypeError or ValueError for other states."""
-        check_state(state, {"best": real, "wait": check_count, "cooling": check_count})
+        """Restores a state; raises TypeError or ValueError for an invalid one."""
+        check_state(state, {"best": check_number, "wait": check_count, "cooling": check_count})
         self.best, self._wait, self._cooling = state["best"], state["wait"], state["cooling"]
 
     def __repr__(self) -> str:

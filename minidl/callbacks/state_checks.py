@@ -1,4 +1,4 @@
-"""What callbacks find in a checkpoint, checked as arguments are."""
+"""Checks of callbacks' states in a checkpoint, as strict as those of arguments."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from minidl.utils.arrays import Array
 
-Check = Callable[[str, Any], Any]  # of a name and a value; raises TypeError or ValueError
+Check = Callable[[str, Any], Any]  # check(name, value) raises TypeError or ValueError
 
 
 def check_state(state: Any, checks: Mapping[str, Check]) -> None:
-    """Raises TypeError or ValueError unless a state has an entry for each check, which passes, and no more."""
+    """Raises TypeError or ValueError unless a state has exactly one valid entry for each check."""
     if not isinstance(state, Mapping) or state.keys() != checks.keys():
         got = sorted(map(str, state)) if isinstance(state, Mapping) else type(state).__name__
         raise ValueError(f"state: expected {sorted(checks)}, got {got}")
@@ -21,14 +21,14 @@ def check_state(state: Any, checks: Mapping[str, Check]) -> None:
         check(name, state[name])
 
 
-def real(name: str, value: Any) -> None:
-    """A real number, infinity and NaN too."""
+def check_number(name: str, value: Any) -> None:
+    """Raises TypeError unless `value` is a real number; infinity and NaN are allowed."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.floating, np.integer)):
         raise TypeError(f"{name}: expected a number, got {value!r:.100}")
 
 
 def optional(check: Check) -> Check:
-    """None, or what passes the check."""
+    """Returns a check that also accepts None."""
 
     def checked(name: str, value: Any) -> None:
         if value is not None:
@@ -38,15 +38,15 @@ def optional(check: Check) -> Check:
 
 
 def arrays_like(arrays: Mapping[str, Array]) -> Check:
-    """Arrays of the same names, shapes and dtypes as these."""
+    """Returns a check for a dict of arrays with the same names, shapes and dtypes as these."""
 
     def checked(name: str, value: Any) -> None:
         if not isinstance(value, Mapping) or value.keys() != arrays.keys():
             raise ValueError(f"{name}: expected an array for each of {sorted(arrays)}, got something else")
         for key, array in arrays.items():
-            found = value[key]
-            if not isinstance(found, np.ndarray) or found.shape != array.shape or found.dtype != array.dtype:
-                got = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
+            other = value[key]
+            if not isinstance(other, np.ndarray) or other.shape != array.shape or other.dtype != array.dtype:
+                got = f"{other.dtype} {other.shape}" if isinstance(other, np.ndarray) else type(other).__name__
                 raise ValueError(f"{name}[{key!r}]: expected {array.dtype} {array.shape}, got {got}")
 
     return checked

@@ -1,4 +1,4 @@
-"""TensorBoard: the history as curves that TensorBoard shows."""
+"""TensorBoard: the history as TensorBoard event files."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 from minidl.saving.atomic import Path, text
 from minidl.utils.validation import check_int
 
-FLUSH_SECONDS = 1  # what a killed process may lose
+FLUSH_SECONDS = 1  # the most that a killed process loses
 
 
 class TensorBoard:
-    """Writes each epoch's numbers for `tensorboard --logdir folder`: "epoch/loss", "epoch/val_loss", "epoch/lr" ...
+    """Writes the values of each epoch for `tensorboard --logdir folder`: "epoch/loss", "epoch/val_loss", "epoch/lr" ...
 
-    folder: for the files, and for one trainer. every_n_steps: writes "step/loss" as well, at each n-th step; None: not.
+    folder: of the event files, for one trainer only.
+    every_n_steps: also writes "step/loss", at every n-th step; None: never.
 
-    All curves are drawn over the steps that were done. Where a fit begins, TensorBoard forgets what earlier ones have
-    written of later steps, so that a resume leaves no point twice. What happened in the last second before the process
-    was killed may be missing.
+    The x-axis of all curves is the number of steps done. When a fit begins, TensorBoard discards points of later steps
+    that earlier fits wrote, so a resume duplicates no point. If the process is killed, the last second may be missing.
 
     Raises ImportError without tensorboardX: pip install "minidl[tensorboard]". fit raises OSError before its first step
-    if the folder cannot be made.
+    if the folder cannot be created.
     """
 
     rank_zero_only = True  # training is the same without it
@@ -37,8 +37,8 @@ class TensorBoard:
         self._writer: Any = None
 
     def on_fit_begin(self, trainer: Any) -> None:
-        """Makes the folder; another file begins with what comes next."""
-        self.on_fit_end(trainer)  # of a fit that was broken off
+        """Creates the folder; the next value starts a new file."""
+        self.on_fit_end(trainer)  # closes the file of an interrupted fit
         os.makedirs(self.folder, exist_ok=True)
         self._first = trainer.step + 1
 
@@ -47,7 +47,7 @@ class TensorBoard:
         self._write("step/loss", loss, trainer.step)
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Writes what the epoch was measured by."""
+        """Writes the values of the epoch's record."""
         for name, value in logs.items():
             if name != "epoch":
                 self._write(f"epoch/{name}", value, trainer.step)
@@ -59,12 +59,12 @@ class TensorBoard:
             self._writer = None
 
     def on_terminate(self, trainer: Any) -> None:
-        """Closes the file: nothing is lost."""
+        """Closes the file, so that nothing is lost."""
         self.on_fit_end(trainer)
 
     def _write(self, name: str, value: float, step: int) -> None:
         if self._writer is None:
-            # A name of its own: tensorboardX gives two files of one second the same one.
+            # The suffix keeps names unique: tensorboardX names two files of the same second alike.
             self._writer = self._open(
                 self.folder, purge_step=self._first, flush_secs=FLUSH_SECONDS, filename_suffix=f".{self._first:012}"
             )

@@ -1,4 +1,4 @@
-"""SequentialEstimator: what a network as a classifier and a network as a regressor share."""
+"""SequentialEstimator: the common base of SequentialClassifier and SequentialRegressor."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from minidl.metrics import Metric
 from minidl.sequential import Sequential
 from minidl.trainer import Trainer
 from minidl.utils.arrays import Array, check_unmasked
-from minidl.utils.validation import MOST, Shape, check_bool, check_fraction, check_int, check_non_negative
+from minidl.utils.validation import MAX_INT64, Shape, check_bool, check_fraction, check_int, check_non_negative
 
 Weights = NDArray[np.float64]
-BATCH_SIZE = 200  # "auto", as in scikit-learn's MLPClassifier; an epoch's last batch has what is left
+BATCH_SIZE = 200  # of "auto", as in scikit-learn's MLPClassifier; an epoch's last batch holds the remainder
 
 
 @dataclass(frozen=True)
 class Data:
-    """What a fit was given, checked. n_active: the number of examples of weight above 0."""
+    """The validated arguments of a fit. n_active: the number of examples with a weight above 0."""
 
     X: Any  # rows (n, size), an array or a CSR matrix
     shape: Shape
@@ -45,35 +45,35 @@ class Data:
 
 
 class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Fits a model to rows and targets; the arguments are those of SequentialClassifier, but for class_weight.
+    """Fits a model to rows and targets. The arguments are those of SequentialClassifier, except class_weight.
 
-    What targets are, and what scores mean, says a class derived from it.
+    Subclasses define the encoding of targets and the meaning of scores.
     """
 
-    _numeric = False  # whether targets have to be numbers
+    _numeric = False  # whether targets must be numbers
 
-    # ---- what a class derived from it writes
+    # ---- for a subclass to define
 
-    def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
-        """y as a loss takes it, and what its numbers mean; `known` is what they have to mean, if anything."""
+    def _encode_targets(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
+        """Returns y encoded for a loss, and its Targets; `known`: the Targets of previous fits, which y must match."""
         raise NotImplementedError
 
     def _class_weights(self, y: Array, known: Targets | None) -> Weights | None:
-        """The weight of each example's class; None: ones."""
+        """Returns the weight of each example's class; None: ones."""
         return None
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
-        """What is measured on the rows that early stopping holds back; more is better."""
+        """Returns the metric of the rows that early stopping holds out; higher is better."""
         raise NotImplementedError
 
     # ---- fitting
 
     def _fit(self, X: Any, y: Any, sample_weight: Any) -> None:
-        """A fit from the beginning, or with warm_start from the weights of the one before."""
+        """Fits from scratch, or with warm_start from the weights of the previous fit."""
         warm = check_bool("warm_start", self.warm_start) and hasattr(self, "trainer_")
         with self._unchanged_on_error():
-            data = self._accepted(X, y, sample_weight, self._targets if warm else None, reset=not warm)
-            trainer = self._trainer(data, self.model_[:] if warm else None)
+            data = self._check_data(X, y, sample_weight, self._targets if warm else None, reset=not warm)
+            trainer = self._make_trainer(data, self.model_[:] if warm else None)
             patience = check_int("n_iter_no_change", self.n_iter_no_change)
             tol = None if self.tol is None else check_non_negative("tol", self.tol)
             stop: Any = None if tol is None else NoImprovement(tol, patience)
@@ -85,17 +85,17 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             self._train(trainer, data, check_int("epochs", self.epochs), split, stop)
 
     def _partial_fit(self, X: Any, y: Any, sample_weight: Any, known: Targets | None) -> None:
-        """One epoch more, of a trainer that goes on."""
+        """Trains the trainer for one more epoch, or a new one for its first."""
         if check_bool("early_stopping", self.early_stopping):
             raise ValueError("early_stopping: expected False for partial_fit, got True")
         first = not hasattr(self, "trainer_")
         with self._unchanged_on_error():
-            data = self._accepted(X, y, sample_weight, known if first else self._targets, reset=first)
-            self._train(self._trainer(data, None) if first else self.trainer_, data, 1, 0.0, None)
+            data = self._check_data(X, y, sample_weight, known if first else self._targets, reset=first)
+            self._train(self._make_trainer(data, None) if first else self.trainer_, data, 1, 0.0, None)
 
     @contextmanager
     def _unchanged_on_error(self) -> Iterator[None]:
-        """A context whose errors take back what was noted, such as the number of features."""
+        """Restores the attributes, such as the number of features, if the block raises."""
         before = dict(self.__dict__)
         try:
             yield
@@ -104,19 +104,19 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
             self.__dict__.update(before)
             raise
 
-    def _accepted(self, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
+    def _check_data(self, X: Any, y: Any, sample_weight: Any, known: Targets | None, reset: bool) -> Data:
         check_unmasked(y, "y")
         check_unmasked(sample_weight, "sample_weight")
         (X, y), shape = validate_input(self, X, reset, y=y, multi_output=True, y_numeric=self._numeric)
         y = y.toarray() if hasattr(y, "toarray") else y
         y = column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
         check_one_type(y)
-        weights = self._weights(X, y, sample_weight, known)
+        weights = self._combine_weights(X, y, sample_weight, known)
         used = np.ones(len(y), bool) if weights is None else weights > 0
-        return Data(X, shape, *self._understood(y, used, known), weights, int(used.sum()))
+        return Data(X, shape, *self._encode_targets(y, used, known), weights, int(used.sum()))
 
-    def _weights(self, X: Any, y: Array, sample_weight: Any, known: Targets | None) -> Weights | None:
-        """sample_weight times the weights of classes, which see no row of weight 0; None: ones."""
+    def _combine_weights(self, X: Any, y: Array, sample_weight: Any, known: Targets | None) -> Weights | None:
+        """Returns sample_weight times class weights, which are computed without rows of weight 0; None: ones."""
         given = None
         if sample_weight is not None:
             given = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
@@ -130,8 +130,8 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         weights[used] = of_classes if given is None else given[used] * of_classes
         return weights
 
-    def _trainer(self, data: Data, model: Sequential | None) -> Trainer:
-        """A new trainer, of a new model or of that of the fit before."""
+    def _make_trainer(self, data: Data, model: Sequential | None) -> Trainer:
+        """Returns a new trainer of `model`, or of a new model."""
         seed = int(check_random_state(self.random_state).randint(np.iinfo(np.int32).max))
         if model is None:
             outputs = outputs_of(self.loss, data.targets)
@@ -142,7 +142,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         return Trainer(model, loss, optimizer, metrics, seed=seed, num_threads=self.num_threads)
 
     def _train(self, trainer: Trainer, data: Data, epochs: int, split: float, stop: Any) -> None:
-        """Trains, and only then takes what was learned: a fit that was refused changes nothing."""
+        """Trains, and stores the results only after success: a rejected fit changes nothing."""
         try:
             trainer.fit(
                 data.X,
@@ -160,54 +160,54 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
                 raise
             raise ValueError(str(error).replace("validation_split", "validation_fraction", 1)) from error
         finally:
-            trainer.interrupted = None  # the next call is another fit, and completes nothing
+            trainer.interrupted = None  # the next call is a new fit, not a completion
         self.trainer_, self.input_shape_, self._targets = trainer, data.shape, data.targets
 
     def _batch_size(self, examples: int) -> int:
         if isinstance(self.batch_size, str):
             if self.batch_size != "auto":
-                raise ValueError(f"batch_size: expected 'auto' or a number, got {self.batch_size!r}")
-            return BATCH_SIZE + (examples % BATCH_SIZE == 1)  # one example alone has no statistics for batch norm
+                raise ValueError(f"batch_size: expected 'auto' or an integer, got {self.batch_size!r}")
+            return BATCH_SIZE + (examples % BATCH_SIZE == 1)  # a batch of one example has no batch norm statistics
         return check_int("batch_size", self.batch_size)
 
     def _validation_fraction(self, examples: int) -> float:
-        share = check_fraction("validation_fraction", self.validation_fraction)
-        if share * examples <= 1:
-            expected = f"a share of {examples} examples that is more than one of them"
-            raise ValueError(f"validation_fraction: expected {expected}, got {share}")
-        return share
+        fraction = check_fraction("validation_fraction", self.validation_fraction)
+        if fraction * examples <= 1:
+            expected = f"a fraction of {examples} examples that is more than one of them"
+            raise ValueError(f"validation_fraction: expected {expected}, got {fraction}")
+        return fraction
 
-    # ---- what there is after it; NotFittedError before
+    # ---- attributes after a fit; they raise NotFittedError before
 
-    def _trained(self) -> Trainer:
+    def _fitted_trainer(self) -> Trainer:
         check_is_fitted(self, "trainer_")
         return self.trainer_
 
     @property
     def model_(self) -> Sequential:
-        """The trained model, with all that a model can do."""
-        return self._trained().model
+        """The trained Sequential."""
+        return self._fitted_trainer().model
 
     @property
     def n_iter_(self) -> int:
-        """The epochs that the model was trained for."""
-        return self._trained().epoch
+        """The number of epochs that the model was trained for."""
+        return self._fitted_trainer().epoch
 
     @property
     def loss_curve_(self) -> list[float]:
         """The loss of each epoch."""
-        return self._trained().history["loss"]
+        return self._fitted_trainer().history["loss"]
 
     @property
     def validation_scores_(self) -> list[float] | None:
-        """With early stopping, the score of each epoch on the rows held back: accuracy, or R²."""
-        for metric in self._trained().metrics:
+        """With early stopping, the score of each epoch on the held-out rows: accuracy, or R²."""
+        for metric in self._fitted_trainer().metrics:
             return self.trainer_.history[f"val_{metric}"]
         return None
 
     @property
     def best_validation_score_(self) -> float | None:
-        """With early stopping, the best of them."""
+        """With early stopping, the highest validation score."""
         return None if self.validation_scores_ is None else max(self.validation_scores_)
 
     def _scores(self, X: Any) -> Array:
@@ -218,25 +218,25 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
     # ---- features
 
     def transform(self, X: ArrayLike, layer: int = -2) -> Array:
-        """What a layer makes of X, by default the one in front of the last: features (n, numbers of its output).
+        """Returns a layer's outputs for X as features (n, size), by default those of the second-to-last layer.
 
-        layer: its place in `model_`, from 0, or from the end if negative; in front of the first one is X itself.
-        Raises ValueError for others, NotFittedError before a fit.
+        layer: the index in `model_`, from 0, or from the end if negative; the index before the first returns X itself.
+        Raises ValueError for an index out of range, NotFittedError before a fit.
         """
-        front = self._up_to(layer)
+        front = self._slice_up_to(layer)
         rows, _ = validate_input(self, X, reset=False)
         return front.predict(rows, self.num_threads).reshape(rows.shape[0], -1)
 
-    def _up_to(self, layer: int) -> Sequential:
+    def _slice_up_to(self, layer: int) -> Sequential:
         model, layers = self.model_, len(self.model_)
-        if not -layers - 1 <= check_int("layer", layer, least=-MOST) < layers:
-            raise ValueError(f"layer: expected one of {layers}, from {-layers} to {layers - 1}, got {layer}")
+        if not -layers - 1 <= check_int("layer", layer, least=-MAX_INT64) < layers:
+            raise ValueError(f"layer: expected an index from {-layers} to {layers - 1}, got {layer}")
         end = layer + 1 if layer >= 0 else layers + layer + 1
         return model[:end] if end else Sequential([Flatten()], self.input_shape_, dtype=model.dtype)
 
     @property
     def _n_features_out(self) -> int:
-        """The number of features that `transform` gives, which name themselves by it."""
+        """The number of features that `transform` returns, from which scikit-learn derives their names."""
         return math.prod(self.model_.layers[-1].in_shape)
 
     def __sklearn_tags__(self) -> Any:

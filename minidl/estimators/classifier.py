@@ -25,41 +25,42 @@ from minidl.utils.validation import Shape
 
 
 class SequentialClassifier(ClassifierMixin, SequentialEstimator):
-    """A classifier that is a neural network: it fits into pipelines, searches, ensembles and cross-validation.
+    """Neural network classifier for scikit-learn's pipelines, searches, ensembles and cross-validation.
 
-    model: the network, which ends in a score for each class (of two classes one score will do, and of many labels a
-        row it is one for each label): a Sequential, of which every fit makes a copy (one that is built keeps its
-        weights, as a start), a list of layers, a function of `input_shape` and `outputs`, or of one of them, that
-        returns one of these, or None. None is one hidden layer of 100 units, for images with two convolutions before.
+    model: the network, ending in a score for each class (a single score also works for two classes) or, for multilabel
+        targets, for each label. A Sequential, a list of layers, a function that returns one of these, or None. Every
+        fit copies a Sequential; a built one keeps its weights as initial weights. A function takes `input_shape` and
+        `outputs`, or one of them. None is one hidden layer of 100 units, after two convolutions for images.
     input_shape: of one example, (channels, height, width), for X in rows; None: that of a built model, or of X.
-    loss: as that of a Trainer; "auto" is softmax_cross_entropy, or for a single score or many labels
-        binary_cross_entropy. With that one by name, `outputs` of two classes is 1.
+    loss: as for Trainer. "auto" is softmax_cross_entropy, or binary_cross_entropy for a single score or multilabel
+        targets. With the name "binary_cross_entropy", `outputs` is 1 for two classes.
     optimizer: "adam", "adamw", "rmsprop", "adagrad", "sgd" (with momentum 0.9), or an object of minidl.optimizers.
-    lr: its learning rate, a number or a function of the step, in place of that which the object has; None: the
-        optimizer's own (of "sgd" 0.01).
-    epochs: how often `fit` sees every example, at most.
-    batch_size: "auto" is 200 (one more, where the last batch would hold a single example), or all if they are fewer.
-    shuffle: whether each epoch has an order of its own.
-    tol, n_iter_no_change: `fit` ends when the loss has not fallen by more than tol (None: is not looked at) for so many
-        epochs in a row; with early_stopping, when the accuracy on rows held back has not risen by more than tol.
-    early_stopping, validation_fraction: whether this share of the examples, stratified, is held back, and the weights
-        of the epoch that was best on them are kept.
+    lr: the learning rate, a number or a function of the step, which replaces that of the optimizer; None: the
+        optimizer's own (0.01 for "sgd").
+    epochs: the maximum number of epochs of `fit`.
+    batch_size: "auto" is 200 (201 if the last batch would hold a single example), or all examples if they are fewer.
+    shuffle: whether to reorder the examples in each epoch.
+    tol, n_iter_no_change: `fit` stops after n_iter_no_change consecutive epochs in which the loss has not fallen by
+        more than tol (None: never). With early_stopping, in which the held-out accuracy has not risen by more than tol.
+    early_stopping, validation_fraction: whether to hold out this fraction of the examples, stratified, and keep the
+        weights of the epoch that was best on them.
     class_weight: weights of classes by label, "balanced", or None; they multiply sample_weight.
-    warm_start: whether another `fit` begins with the weights of the one before; all else begins anew.
+    warm_start: whether `fit` starts from the weights of the previous fit. Everything else is reset.
     callbacks: for the Trainer; see minidl.callbacks.
     dtype: "float32", "float64", or "auto": float64 for X in float64 (or a model in it), as scikit-learn computes, else
         float32.
-    random_state: of weights, order and dropout; an int for a fit that is the same every time, to the last bit.
-    num_threads: None leaves it to minidl.get_num_threads(), which joblib, threadpoolctl and OMP_NUM_THREADS act upon.
-    verbose: 0 nothing, 1 a line an epoch, 2 also a bar.
+    random_state: of weights, order and dropout. With an int, repeated fits are bit-identical.
+    num_threads: None: minidl.get_num_threads(), which joblib, threadpoolctl and OMP_NUM_THREADS control.
+    verbose: 0 is silent, 1 prints a line per epoch, 2 also a progress bar.
 
-    After a fit there are `classes_`, `n_features_in_`, `feature_names_in_`, `input_shape_`, `n_iter_`,
-    `loss_curve_`, `validation_scores_`, `best_validation_score_`, `model_` (the Sequential) and `trainer_`, whose
-    history is the whole one.
+    Attributes after a fit: `classes_`, `n_features_in_`, `feature_names_in_`, `input_shape_`, `n_iter_`,
+    `loss_curve_`, `validation_scores_`, `best_validation_score_`, `model_` (the Sequential) and `trainer_`, which has
+    the complete history.
 
-    X is (n, features), (n, *input_shape), a data frame or a sparse matrix, which becomes dense batch by batch. A pickle
-    holds the trainer as a checkpoint, which is read with the same checks; but the pickle itself is a program: load none
-    that you do not trust.
+    X is (n, features), (n, *input_shape), a data frame or a sparse matrix, which becomes dense batch by batch.
+
+    A pickle stores the trainer as a checkpoint, which is read with the same checks. The pickle itself can still run
+    code: do not load one that you do not trust.
 
     >>> from minidl.datasets import load_digits
     >>> digits = load_digits()
@@ -102,10 +103,10 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         self.dtype, self.random_state, self.num_threads, self.verbose = dtype, random_state, num_threads, verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains the model; rows of weight 0 count as absent.
+        """Trains the model. Rows of weight 0 count as absent.
 
         y: labels (n,), numbers or strings, or an indicator matrix (n, labels). Raises TypeError or ValueError before
-        the first step if anything does not fit together, FloatingPointError if the loss becomes NaN or infinite.
+        the first step for invalid or mismatched arguments, FloatingPointError if the loss becomes NaN or infinite.
         """
         self._fit(X, y, sample_weight)
         return self
@@ -117,16 +118,16 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Trains on for one epoch of these examples, with all that the optimizer remembers.
+        """Trains for one more epoch on these examples, with the optimizer's state of previous calls.
 
-        classes: all labels that will ever come; needed in the first call unless y is an indicator matrix, and the same
-            in others.
+        classes: all labels of this and later calls. Required in the first call unless y is an indicator matrix; in
+            other calls None or the same.
 
-        Raises as fit. A call that is refused changes nothing; one that is broken off keeps the steps that it has done.
+        Raises as fit. A rejected call changes nothing; an interrupted one keeps the steps already done.
         """
         if isinstance(self.class_weight, str):
             raise ValueError(f"class_weight: expected weights by class for partial_fit, got {self.class_weight!r}")
-        known = self._targets if hasattr(self, "trainer_") else self._announced(y, classes)
+        known = self._targets if hasattr(self, "trainer_") else self._declare_targets(y, classes)
         if classes is not None and not np.array_equal(unique_labels(classes), known.classes):
             raise ValueError(f"classes: expected {known.classes.tolist()}, got {unique_labels(classes).tolist()}")
         self._partial_fit(X, y, sample_weight, known)
@@ -134,22 +135,22 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
 
     # ---- targets
 
-    def _announced(self, y: Any, classes: Any) -> MulticlassTargets | MultilabelTargets:
-        """What the targets of a first partial_fit and of all others are; an indicator matrix says it itself."""
+    def _declare_targets(self, y: Any, classes: Any) -> MulticlassTargets | MultilabelTargets:
+        """Returns the Targets of all calls of partial_fit, from `classes` or an indicator matrix."""
         shape = np.shape(y)
         if len(shape) == 2 and shape[1] > 1:
             return MultilabelTargets(shape[1])
         if classes is None:
-            raise ValueError("classes: expected all labels that will come, in the first call of partial_fit")
+            raise ValueError("classes: expected all labels of all calls, in the first call of partial_fit, got None")
         return MulticlassTargets.of(unique_labels(classes), "classes")
 
-    def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
+    def _encode_targets(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
         check_classification_targets(y[used])
-        made: type[MulticlassTargets | MultilabelTargets] = MultilabelTargets if y.ndim == 2 else MulticlassTargets
-        targets = made.of(y[used]) if known is None else known
-        if not isinstance(targets, made):
-            raise ValueError(f"y: expected {targets.told}, as before, got shape {y.shape}")
-        return targets.encoded(y, used), targets
+        cls: type[MulticlassTargets | MultilabelTargets] = MultilabelTargets if y.ndim == 2 else MulticlassTargets
+        targets = cls.of(y[used]) if known is None else known
+        if not isinstance(targets, cls):
+            raise ValueError(f"y: expected {targets.description}, as before, got shape {y.shape}")
+        return targets.encode(y, used), targets
 
     def _class_weights(self, y: Array, known: Targets | None) -> Weights | None:
         by_class = self.class_weight
@@ -157,13 +158,11 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
             return None
         if not (isinstance(by_class, Mapping) or (isinstance(by_class, str) and by_class == "balanced") or y.ndim == 2):
             raise TypeError(f"class_weight: expected a dict of weights by label, 'balanced' or None, got {by_class!r}")
-        if isinstance(by_class, Mapping) and isinstance(
-            known, MulticlassTargets
-        ):  # some of which may not have come this time
+        if isinstance(by_class, Mapping) and isinstance(known, MulticlassTargets):  # this y may lack some classes
             if unknown := by_class.keys() - set(known.classes.tolist()):
                 raise ValueError(f"class_weight: expected labels of {known.classes.tolist()}, got {unknown}")
-            here = set(y.tolist())
-            by_class = {label: weight for label, weight in by_class.items() if label in here}
+            present = set(y.tolist())
+            by_class = {label: weight for label, weight in by_class.items() if label in present}
         weights: Weights = compute_sample_weight(by_class, y)
         if not (np.isfinite(weights) & (weights >= 0)).all():
             raise ValueError(f"class_weight: expected finite weights of at least 0, got {self.class_weight}")
@@ -174,24 +173,24 @@ class SequentialClassifier(ClassifierMixin, SequentialEstimator):
 
     @property
     def classes_(self) -> Array:
-        """The labels, sorted; of an indicator matrix the numbers of its columns."""
-        self._trained()
+        """The labels, sorted; the column indices of an indicator matrix."""
+        self._fitted_trainer()
         return self._targets.classes
 
     # ---- predicting
 
     def predict(self, X: ArrayLike) -> Array:
-        """The label of each row (n,), or an indicator matrix (n, labels). Raises NotFittedError before a fit."""
+        """Returns the labels (n,), or an indicator matrix (n, labels). Raises NotFittedError before a fit."""
         scores = self._scores(X)
-        return self._targets.decoded(scores)
+        return self._targets.decode(scores)
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """The probability of each class (n, classes): softmax of the scores; of many labels the sigmoid of each."""
+        """Returns probabilities (n, classes): the softmax of the scores, or the sigmoid for multilabel targets."""
         scores = self._scores(X)
         return expit(scores) if isinstance(self._targets, MultilabelTargets) else probabilities(scores)
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """The logarithms of predict_proba, computed from the scores: finite where a probability is too small."""
+        """Returns the logarithms of predict_proba, from the scores: finite even if a probability underflows."""
         scores = self._scores(X)
         if isinstance(self._targets, MultilabelTargets):
             return np.asarray(log_expit(scores))

@@ -1,4 +1,4 @@
-"""What scikit-learn hands to an estimator as X: tables, images, data frames and sparse matrices, as rows of numbers."""
+"""Validation of X of an estimator: tables, images, data frames and sparse matrices become rows of numbers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from minidl.utils.validation import Shape, check_input_shape
 
 
 def validate_input(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, Shape]:
-    """X as rows (n, size), an array or a CSR matrix, and the shape of one example; with a y in `checks`, (X, y) first.
+    """Returns X as rows (n, size), an array or a CSR matrix, and the shape of one example.
 
-    reset: whether the estimator is fitted anew, and learns the number and the names of features.
-    Raises TypeError or ValueError as scikit-learn's validate_data, and for examples of another shape.
+    With a y in `checks`, the first result is (X, y).
+
+    reset: whether the estimator is fitted from scratch and stores the number and names of features.
+    Raises TypeError or ValueError as scikit-learn's validate_data, and ValueError for examples of another shape.
     """
     check_unmasked(X, "X")
     X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-    shape = _shape(_told(estimator) if reset else estimator.input_shape_, X)
+    shape = _resolve_shape(_declared_shape(estimator) if reset else estimator.input_shape_, X)
     if getattr(X, "ndim", 2) > 2:
         X = np.asarray(X).reshape(len(X), math.prod(X.shape[1:]))
     rows = validate_data(estimator, X, reset=reset, accept_sparse="csr", **checks)
@@ -33,22 +35,22 @@ def validate_input(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[
     return rows, shape
 
 
-def _told(estimator: Any) -> Shape | None:
-    """The shape of one example that an estimator was made with: its input_shape, or that of a model that is built."""
+def _declared_shape(estimator: Any) -> Shape | None:
+    """Returns the shape of one example in the estimator's arguments: its input_shape, or that of a built model."""
     model = estimator.model
     if estimator.input_shape is None and isinstance(model, Sequential) and model.network is not None:
         return model.input_shape
     return None if estimator.input_shape is None else check_input_shape(estimator.input_shape)
 
 
-def _shape(told: Shape | None, X: Any) -> Shape | None:
-    """The shape of one example: what was told, or else that of X; None: as many features as X has."""
+def _resolve_shape(declared: Shape | None, X: Any) -> Shape | None:
+    """Returns the shape of one example: the declared one, or else that of X; None: a vector of all features."""
     if getattr(X, "ndim", 2) <= 2:
-        return told
-    found = tuple(X.shape[1:])
-    if len(found) == 2 and (told is None or told[0] == 1):
-        found = (1, *found)
-    if told is not None and found != told and found != (math.prod(told),):
-        hint = ": channels come first, X.transpose(0, 3, 1, 2)" if found == (*told[1:], told[0]) else ""
-        raise ValueError(f"X: expected examples of shape {told}, got {X.shape[1:]}{hint}")
-    return found if told is None else told
+        return declared
+    shape = tuple(X.shape[1:])
+    if len(shape) == 2 and (declared is None or declared[0] == 1):
+        shape = (1, *shape)
+    if declared is not None and shape != declared and shape != (math.prod(declared),):
+        hint = ": channels come first, X.transpose(0, 3, 1, 2)" if shape == (*declared[1:], declared[0]) else ""
+        raise ValueError(f"X: expected examples of shape {declared}, got {X.shape[1:]}{hint}")
+    return shape if declared is None else declared

@@ -1,4 +1,4 @@
-"""The model and the optimizer of an estimator, out of what its constructor was given."""
+"""Model and optimizer of an estimator, from its constructor's arguments."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ OPTIMIZERS: dict[str, Callable[..., Any]] = {
 
 
 def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X: np.dtype[Any]) -> Sequential:
-    """A built model for inputs of this shape: a copy of what the estimator was given, with so many outputs.
+    """Returns a built model for inputs of this shape: a copy of the estimator's model, or one with `outputs` outputs.
 
-    given: a Sequential, layers, a function of `input_shape` or `outputs` (or both, or nothing) that returns one of
-        these, or None. A Sequential that is built already keeps its weights.
-    dtype: "auto" is float64 where the model or X has it, else float32.
+    given: a Sequential, layers, a function of `input_shape` or `outputs` (or both, or neither) that returns one of
+        these, or None. A Sequential that is already built keeps its weights.
+    dtype: "auto" is float64 if the model or X has it, else float32.
 
     Raises TypeError or ValueError, naming model or dtype, for anything else.
     """
@@ -39,27 +39,27 @@ def model_of(given: Any, shape: Shape, outputs: int, seed: int, dtype: str, of_X
     if given is None:
         given = default_layers(shape, outputs)
     elif callable(given):
-        given = _called(given, {"input_shape": shape, "outputs": outputs})
+        given = _call_with(given, {"input_shape": shape, "outputs": outputs})
     if not isinstance(given, (Sequential, list, tuple)):
         expected = "a Sequential, a list of layers, a function that returns one of them, or None"
         raise TypeError(f"model: expected {expected}, got {given!r}")
     try:
         model = given[:] if isinstance(given, Sequential) else Sequential(given)[:]
-        dtype = _dtype(model, dtype, of_X)
+        dtype = _resolve_dtype(model, dtype, of_X)
         if model.network is None:
             model = Sequential(model.layers, shape, seed, dtype)
     except (TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
-        rows = len(shape) == 1 and "(channels, height, width)" in str(error)
-        hint = ": input_shape=(channels, height, width) says what image a row is" if rows else ""
+        is_vector = len(shape) == 1 and "(channels, height, width)" in str(error)
+        hint = ": for images in rows, set input_shape=(channels, height, width)" if is_vector else ""
         raise kind(f"model: {error}{hint}") from error
     if model.input_shape != shape:
         raise ValueError(f"model: expected one for inputs of shape {shape}, got one for {model.input_shape}")
     return model
 
 
-def _dtype(model: Sequential, dtype: str, of_X: np.dtype[Any]) -> str:
-    """The dtype to compute in; that of a model that is built stays."""
+def _resolve_dtype(model: Sequential, dtype: str, of_X: np.dtype[Any]) -> str:
+    """Returns the dtype of computation; a built model keeps its own."""
     if model.network is not None and dtype in ("auto", model.dtype):
         return model.dtype
     if model.network is not None:
@@ -69,18 +69,18 @@ def _dtype(model: Sequential, dtype: str, of_X: np.dtype[Any]) -> str:
     return dtype
 
 
-def _called(function: Callable[..., Any], known: dict[str, Any]) -> Any:
-    """What a function returns that takes some of the known arguments by name."""
+def _call_with(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Calls a function with those of the arguments that it takes, by name."""
     parameters = inspect.signature(function).parameters.values()
-    wanted = {p.name for p in parameters if p.name in known}
-    unknown = [p.name for p in parameters if p.default is p.empty and p.kind in (0, 1, 3) and p.name not in known]
+    accepted = {p.name for p in parameters if p.name in arguments}
+    unknown = [p.name for p in parameters if p.default is p.empty and p.kind in (0, 1, 3) and p.name not in arguments]
     if unknown:
-        raise TypeError(f"model: expected a function of {' and '.join(known)}, got one that needs {unknown}")
-    return function(**{name: known[name] for name in wanted})
+        raise TypeError(f"model: expected a function of {' and '.join(arguments)}, got one that needs {unknown}")
+    return function(**{name: arguments[name] for name in accepted})
 
 
 def default_layers(shape: Shape, outputs: int) -> Sequence[Layer]:
-    """What an estimator takes without a model: one hidden layer of 100 for tables, two convolutions for images."""
+    """Returns the default layers: one hidden layer of 100 units, after two convolutions for images."""
     if len(shape) != 3:
         return [Flatten(), Dense(100), ReLU(), Dense(outputs)]
     layers: list[Layer] = []
@@ -94,14 +94,14 @@ def default_layers(shape: Shape, outputs: int) -> Sequence[Layer]:
 
 
 def optimizer_of(given: Any, lr: Any) -> Any:
-    """An optimizer of the estimator's own; raises TypeError or ValueError for what is none."""
+    """Returns an optimizer for the estimator alone; raises TypeError or ValueError for an invalid one."""
     if isinstance(given, str):
         if given not in OPTIMIZERS:
             raise ValueError(f"optimizer: expected one of {sorted(OPTIMIZERS)} or an object, got {given!r}")
         return OPTIMIZERS[given]() if lr is None else OPTIMIZERS[given](lr)
-    made = copy.deepcopy(given)
+    optimizer = copy.deepcopy(given)
     if lr is not None:
-        if not isinstance(made, Optimizer):
+        if not isinstance(optimizer, Optimizer):
             raise TypeError(f"lr: expected None with an optimizer that has its own, got {lr!r}")
-        made.lr = lr
-    return made
+        optimizer.lr = lr
+    return optimizer

@@ -22,12 +22,12 @@ from minidl.utils.validation import Shape
 
 
 class SequentialRegressor(RegressorMixin, SequentialEstimator):
-    """A regressor that is a neural network, for one target or many: the counterpart of SequentialClassifier.
+    """Neural network regressor for one or several targets: the counterpart of SequentialClassifier.
 
-    Its arguments are those of SequentialClassifier, but for class_weight, and they mean the same. `model` ends in a
-    number for each target; loss "auto" is mean_squared_error; early stopping looks at R² on the rows held back. With
-    the loss "poisson" the model puts out logarithms, and `predict` gives their exponentials. Targets are learned as
-    they come: scale them, or let sklearn.compose.TransformedTargetRegressor do it.
+    The arguments are those of SequentialClassifier, except class_weight, with the same meaning. `model` ends in one
+    output per target. The loss "auto" is mean_squared_error. Early stopping uses R² on the held-out rows. With the loss
+    "poisson" the model outputs logarithms, and `predict` returns their exponentials. Targets are not scaled: scale
+    them, or use sklearn.compose.TransformedTargetRegressor.
 
     >>> from sklearn.datasets import make_friedman1
     >>> X, y = make_friedman1(300, random_state=0)
@@ -68,33 +68,33 @@ class SequentialRegressor(RegressorMixin, SequentialEstimator):
         self.dtype, self.random_state, self.num_threads, self.verbose = dtype, random_state, num_threads, verbose
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains the model; rows of weight 0 count as absent.
+        """Trains the model. Rows of weight 0 count as absent.
 
-        y: numbers, (n,) or (n, targets). Raises TypeError or ValueError before the first step if anything does not fit
-        together, FloatingPointError if the loss becomes NaN or infinite.
+        y: numbers, (n,) or (n, targets). Raises TypeError or ValueError before the first step for invalid or mismatched
+        arguments, FloatingPointError if the loss becomes NaN or infinite.
         """
         self._fit(X, y, sample_weight)
         return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Trains on for one epoch of these examples, with all that the optimizer remembers.
+        """Trains for one more epoch on these examples, with the optimizer's state of previous calls.
 
-        Raises as fit. A call that is refused changes nothing; one that is broken off keeps the steps that it has done.
+        Raises as fit. A rejected call changes nothing; an interrupted one keeps the steps already done.
         """
         self._partial_fit(X, y, sample_weight, None)
         return self
 
-    def _understood(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
+    def _encode_targets(self, y: Array, used: NDArray[np.bool_], known: Targets | None) -> tuple[Array, Targets]:
         targets = RegressionTargets.of(y) if known is None else known
-        return targets.encoded(y, used), targets
+        return targets.encode(y, used), targets
 
     def _metric(self, targets: Targets, loss: Loss) -> str | Metric:
         return r2_of_rates if isinstance(loss, Poisson) else r2
 
     def predict(self, X: ArrayLike) -> Array:
-        """The targets of each row, (n,) or (n, targets) as they were in fit. Raises NotFittedError before a fit."""
+        """Returns the targets of each row, (n,) or (n, targets) as in fit. Raises NotFittedError before a fit."""
         scores = self._scores(X)
-        return self._targets.decoded(np.exp(scores) if isinstance(self.trainer_.loss, Poisson) else scores)
+        return self._targets.decode(np.exp(scores) if isinstance(self.trainer_.loss, Poisson) else scores)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""When an estimator's fit has come far enough, and how good it is on rows held back."""
+"""Stopping criterion of an estimator's fit, and its metrics on held-out rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from minidl.utils.arrays import Array
 
 
 class NoImprovement:
-    """A callback that stops a fit whose loss no longer falls by more than `tol`, `patience` epochs in a row.
+    """Callback that stops a fit after `patience` consecutive epochs whose loss has not fallen by more than `tol`.
 
-    So does scikit-learn's MLPClassifier without early stopping, one epoch later; the last weights stay.
+    scikit-learn's MLPClassifier without early stopping does the same one epoch later. The last weights stay.
     """
 
     def __init__(self, tol: float, patience: int) -> None:
@@ -22,7 +22,7 @@ class NoImprovement:
         self._best, self._wait = math.inf, 0
 
     def on_epoch_end(self, trainer: Any, epoch: int, logs: dict[str, float]) -> None:
-        """Counts the epochs that were no better than the best one before, by more than tol."""
+        """Counts consecutive epochs whose loss is not below the best one by more than tol."""
         self._wait = 0 if logs["loss"] < self._best - self.tol else self._wait + 1
         self._best = min(self._best, logs["loss"])
         if self._wait >= self.patience:
@@ -30,15 +30,15 @@ class NoImprovement:
 
 
 def subset_accuracy(y: Array, scores: Array) -> float:
-    """The share of rows all of whose labels are right: a label is predicted where its score is above 0."""
+    """Returns the fraction of rows with all labels right: a label is predicted if its score is above 0."""
     return float(((scores > 0) == (y > 0)).all(axis=1).mean())
 
 
 def r2(y: Array, scores: Array) -> float:
-    """The coefficient of determination, the mean over outputs (sklearn.metrics.r2_score)."""
+    """Returns the coefficient of determination, averaged over outputs (sklearn.metrics.r2_score)."""
     return float(r2_score(y, scores))
 
 
 def r2_of_rates(y: Array, scores: Array) -> float:
-    """The same for scores that are logarithms, as the Poisson loss has them."""
+    """Returns `r2` of the exponentials of scores, which are logarithms with the Poisson loss."""
     return float(r2_score(y, np.exp(scores)))

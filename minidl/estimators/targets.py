@@ -1,4 +1,4 @@
-"""What the numbers that a model puts out stand for: classes, many labels, or quantities."""
+"""Encoding of an estimator's targets: classes, multilabel indicators, or regression targets."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from minidl.utils.arrays import Array
 
 Used = NDArray[np.bool_]  # rows of weight above 0
 CROSS_ENTROPIES = (SoftmaxCrossEntropy, BinaryCrossEntropy)
-OF_QUANTITIES = (losses.MeanSquaredError, losses.MeanAbsoluteError, losses.Huber, losses.Poisson)
+REGRESSION_LOSSES = (losses.MeanSquaredError, losses.MeanAbsoluteError, losses.Huber, losses.Poisson)
 
 
 def check_one_type(y: Array) -> None:
-    """Raises ValueError for labels that have no order, strings among numbers."""
+    """Raises ValueError for labels that cannot be ordered, such as strings among numbers."""
     if y.dtype == object:
         try:
             np.unique(y)
         except TypeError as error:
-            types = ", ".join(sorted({type(one).__name__ for one in y.flat}))
+            types = ", ".join(sorted({type(label).__name__ for label in y.flat}))
             expected = "expected labels of one type, all numbers or all strings"
             raise ValueError(f"y: unknown label type: {expected}, got {types}") from error
 
@@ -34,11 +34,11 @@ class MulticlassTargets:
     """One of `classes` for each row."""
 
     classes: Array
-    told, each, senseless = "one label a row", "class", OF_QUANTITIES
+    description, unit, invalid_losses = "one label per row", "class", REGRESSION_LOSSES
 
     @classmethod
     def of(cls, y: Array, name: str = "y") -> Self:
-        """The classes of these targets; raises ValueError, naming them, if there is one alone."""
+        """Returns the Targets of y's classes; raises ValueError, naming the class, if there is only one."""
         classes = np.unique(y)
         if len(classes) < 2:
             raise ValueError(f"{name}: expected at least two classes, got one class, {classes.tolist()}")
@@ -46,87 +46,87 @@ class MulticlassTargets:
 
     @property
     def outputs(self) -> int:
-        """How many scores a model gives, one for each."""
+        """The number of scores of a model, one per class."""
         return len(self.classes)
 
     def default_loss(self, outputs: tuple[int, ...]) -> str | None:
-        """The loss for a model of these outputs; None: it cannot be one for these targets."""
+        """Returns the loss for a model with these outputs; None: they do not fit these targets."""
         if outputs == (1,) and len(self.classes) == 2:
             return "binary_cross_entropy"
         return "softmax_cross_entropy" if outputs == (len(self.classes),) else None
 
-    def encoded(self, y: Array, used: Used) -> NDArray[np.int64]:
-        """Each row's place among the classes, 0 for rows that are not used; raises ValueError for other labels."""
+    def encode(self, y: Array, used: Used) -> NDArray[np.int64]:
+        """Returns the class index of each row, 0 for rows not used; raises ValueError for unknown labels."""
         unknown = np.setdiff1d(y[used], self.classes)
         if len(unknown):
             raise ValueError(f"y: expected classes {self.classes.tolist()}, got {unknown.tolist()} as well")
-        places = np.searchsorted(self.classes, y)
-        return np.where(used, places, 0)
+        indices = np.searchsorted(self.classes, y)
+        return np.where(used, indices, 0)
 
-    def decoded(self, scores: Array) -> Array:
-        """The label of the highest score; of a single score, whether it is above 0."""
+    def decode(self, scores: Array) -> Array:
+        """Returns the label of the highest score; for a single score, the second label if it is above 0."""
         return self.classes[(scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else scores.argmax(axis=1)]
 
 
 @dataclass(frozen=True)
 class MultilabelTargets:
-    """Each of some labels is there or not: an indicator matrix."""
+    """Any subset of the labels for each row: an indicator matrix."""
 
     outputs: int
-    told, each, senseless = "an indicator matrix (n, labels)", "label", OF_QUANTITIES
+    description, unit, invalid_losses = "an indicator matrix (n, labels)", "label", REGRESSION_LOSSES
 
     @classmethod
     def of(cls, y: Array) -> Self:
-        """As many labels as there are columns."""
+        """Returns the Targets of an indicator matrix, one label per column."""
         return cls(y.shape[1])
 
     @property
     def classes(self) -> Array:
-        """The numbers of the columns."""
+        """The column indices."""
         return np.arange(self.outputs)
 
     def default_loss(self, outputs: tuple[int, ...]) -> str | None:
-        """The loss for a model of these outputs; None: it cannot be one for these targets."""
+        """Returns the loss for a model with these outputs; None: they do not fit these targets."""
         return "binary_cross_entropy" if outputs == (self.outputs,) else None
 
-    def encoded(self, y: Array, used: Used) -> Array:
-        """The indicator matrix itself; raises ValueError for another number of columns, other numbers than 0 and 1."""
+    def encode(self, y: Array, used: Used) -> Array:
+        """Returns the matrix as bools; raises ValueError for another number of columns, or values except 0 and 1."""
         if y.shape[1] != self.outputs:
             raise ValueError(f"y: expected {self.outputs} labels, got {y.shape[1]}")
         if not np.isin(y, (0, 1)).all():
-            raise ValueError("y: expected an indicator matrix of 0 and 1, got other numbers")
+            raise ValueError("y: expected an indicator matrix of 0 and 1, got other values")
         return y.astype(bool)
 
-    def decoded(self, scores: Array) -> Array:
-        """Labels are there whose score is above 0: an indicator matrix."""
+    def decode(self, scores: Array) -> Array:
+        """Returns an indicator matrix, with 1 where the score is above 0."""
         return (scores > 0).astype(int)
 
 
 @dataclass(frozen=True)
 class RegressionTargets:
-    """Numbers, one for each output."""
+    """One number for each output."""
 
     outputs: int
     flat: bool  # whether y is (n,)
-    told, each, senseless = "numbers", "column", CROSS_ENTROPIES
+    description, unit, invalid_losses = "numbers", "column", CROSS_ENTROPIES
 
     @classmethod
     def of(cls, y: Array) -> Self:
-        """As many as a row of y has."""
+        """Returns the Targets of y, (n,) or (n, outputs)."""
         return cls(1 if y.ndim == 1 else y.shape[1], y.ndim == 1)
 
     def default_loss(self, outputs: tuple[int, ...]) -> str | None:
-        """The loss for a model of these outputs; None: it cannot be one for these targets."""
+        """Returns the loss for a model with these outputs; None: they do not fit these targets."""
         return "mean_squared_error" if outputs == (self.outputs,) else None
 
-    def encoded(self, y: Array, used: Used) -> Array:
-        """y (n, outputs); raises ValueError for another number of columns than before."""
+    def encode(self, y: Array, used: Used) -> Array:
+        """Returns y as (n, outputs); raises ValueError for another number of columns than before."""
         if type(self).of(y) != self:
-            raise ValueError(f"y: expected {self.outputs} targets a row, as before, got shape {y.shape}")
+            raise ValueError(f"y: expected {self.outputs} targets per row, as before, got shape {y.shape}")
         return y.reshape(-1, self.outputs)
 
-    def decoded(self, scores: Array) -> Array:
-        """The scores themselves, (n,) where y was that."""
+    def decode(self, scores: Array) -> Array:
+        """Returns the scores, as (n,) if y had that shape."""
         return scores[:, 0] if self.flat else scores
 
 
@@ -134,21 +134,21 @@ Targets = MulticlassTargets | MultilabelTargets | RegressionTargets
 
 
 def loss_of(given: Any, model: Sequential, targets: Targets) -> Loss:
-    """The loss that an estimator was given; "auto" is that of these targets.
+    """Returns the loss of an estimator; "auto" is the default for these targets.
 
-    Raises ValueError for a model of other outputs, and for a loss whose outputs would mean something else.
+    Raises ValueError for a model with other outputs, and for a loss whose outputs would have another meaning.
     """
     default = targets.default_loss(model.output_shape)
     if default is None:
-        expected = f"outputs of shape ({targets.outputs},), one for each {targets.each} of y"
+        expected = f"outputs of shape ({targets.outputs},), one for each {targets.unit} of y"
         raise ValueError(f"model: expected {expected}, got {model.output_shape}")
     loss = losses.get(default if isinstance(given, str) and given == "auto" else given)
-    if isinstance(loss, targets.senseless):
-        raise ValueError(f"loss: expected one for {targets.told}, got {loss!r}")
+    if isinstance(loss, targets.invalid_losses):
+        raise ValueError(f"loss: expected one for {targets.description}, got {loss!r}")
     return loss
 
 
 def outputs_of(loss: Any, targets: Targets) -> int:
-    """How many scores a model gives, if nobody says otherwise: of two classes one, if the loss is for that."""
+    """Returns the default number of a model's scores: one for two classes if the loss is binary_cross_entropy."""
     single = isinstance(loss, BinaryCrossEntropy) or (isinstance(loss, str) and loss == "binary_cross_entropy")
     return 1 if single and isinstance(targets, MulticlassTargets) and targets.outputs == 2 else targets.outputs

@@ -1,7 +1,7 @@
-"""Activations without parameters: functions of one number, for any shape, that share a kernel.
+"""Element-wise activations without parameters, for any shape; all of them share one kernel.
 
-NaN stays NaN. At infinity functions and derivatives are their limits, also those of GELU, SiLU and Hardswish, where
-PyTorch multiplies infinity by 0. Where a function has a kink, its derivative is PyTorch's.
+NaN stays NaN. At infinity functions and derivatives equal their limits; in GELU, SiLU and Hardswish PyTorch multiplies
+infinity by 0 instead. At a kink, the derivative is PyTorch's.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class ELU(Layer):
 
 
 class GELU(Layer):
-    """y = x * P(a standard normal number is below x), for any shape.
+    """y = x * P(Z < x) with Z standard normal, for any shape.
 
-    approximate: "none", or "tanh" for y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), which is faster and
-        up to 5e-4 off.
+    approximate: "none", or "tanh" for y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x**3))), which is faster,
+        with an error of up to 5e-4.
 
-    Raises ValueError in build for another `approximate`.
+    Raises ValueError in build for any other `approximate`.
 
     Hendrycks, Gimpel: "Gaussian Error Linear Units (GELUs)", arXiv:1606.08415.
     """

@@ -1,7 +1,7 @@
-"""RandomCrop, RandomFlip and RandomShift: in training, each example is seen another way in each step.
+"""RandomCrop, RandomFlip and RandomShift: data augmentation, different for each example in each training step.
 
-What an example gets is a function of the run's seed, the layer's place in the model, the step and the example's row in
-the data: neither threads, batch size, dtype nor processor change it.
+The augmentation of an example depends only on the run's seed, the layer's path in the model, the step and the example's
+row in the data. Threads, batch size, dtype and processor do not change it.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from minidl_c.kernels.augment import AugmentOp
 
 
 class RandomCrop(Layer):
-    """A piece of each image, in training from anywhere, in inference the centre: (c, h, w) becomes (c, *size).
+    """Random crop in training, centre crop in inference: (c, h, w) -> (c, *size).
 
-    size, padding: a number or a (vertical, horizontal) pair; so many zeros are put around the image before it is cut.
-        Every place is as likely as any other.
+    size, padding: an int or a (vertical, horizontal) pair. Each side of the image is padded with `padding` zeros before
+        the crop. All positions are equally likely.
 
-    RandomCrop(32, padding=4) is what most nets for CIFAR-10 are trained with, RandomFlip() behind it.
-    Raises TypeError or ValueError in build for a size that does not fit, or anything but an image.
+    RandomCrop(32, padding=4) followed by RandomFlip() is the usual augmentation for CIFAR-10.
+    Raises TypeError or ValueError in build for a size that does not fit or an input that is not an image.
     """
 
     def __init__(self, size: int | Pair, padding: int | Pair = 0) -> None:
@@ -37,11 +37,11 @@ class RandomCrop(Layer):
 
 
 class RandomFlip(Layer):
-    """In training each image is mirrored or not, with probability 1/2 along each axis; in inference y = x.
+    """Random flip in training, with probability 1/2 along each axis; y = x in inference.
 
-    horizontal: left and right change places; vertical: top and bottom.
+    horizontal: swap left and right. vertical: swap top and bottom.
 
-    Raises ValueError in build for anything but an image.
+    Raises ValueError in build unless the input is an image.
     """
 
     def __init__(self, horizontal: bool = True, vertical: bool = False) -> None:
@@ -55,11 +55,11 @@ class RandomFlip(Layer):
 
 
 class RandomShift(Layer):
-    """In training each image is moved by up to `max_shift` pixels, and zeros fill the gap; in inference y = x.
+    """Random translation in training, by up to `max_shift` pixels, filled with zeros; y = x in inference.
 
-    max_shift: a number or a (vertical, horizontal) pair; all integers from -max_shift to max_shift are equally likely.
+    max_shift: an int or a (vertical, horizontal) pair. All integers from -max_shift to max_shift are equally likely.
 
-    Raises TypeError or ValueError in build for negative numbers, or anything but an image.
+    Raises TypeError or ValueError in build for negative values or an input that is not an image.
     """
 
     def __init__(self, max_shift: int | Pair) -> None:

@@ -8,15 +8,15 @@ from minidl_c.kernels.avgpool2d import AvgPool2DOp
 
 
 class AvgPool2D(Layer):
-    """Average-pooling: (c, h, w) becomes (c, oh, ow), each number the mean of a window.
+    """Average pooling: (c, h, w) -> (c, oh, ow). Each output is the mean of a window.
 
-    pool_size, stride (None: pool_size), padding (zeros, at most half of pool_size): a number or a pair, (vertical,
-        horizontal).
-    ceil_mode: also take windows that reach beyond the end, as long as they begin inside or in the padding in front.
-    count_include_pad: the zeros of the padding count. What lies behind the padding (with ceil_mode) never does.
+    pool_size, stride (None: pool_size), padding (zeros, at most half of pool_size): an int or a (vertical, horizontal)
+        pair.
+    ceil_mode: include windows that reach beyond the end, if they start inside the image or the padding before it.
+    count_include_pad: count the zeros of the padding. Positions beyond the padding (with ceil_mode) never count.
 
     Sizes, sums and divisors are those of PyTorch's avg_pool2d.
-    Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    Raises TypeError or ValueError in build for invalid arguments or input shapes.
     """
 
     def __init__(
@@ -43,9 +43,9 @@ class AvgPool2D(Layer):
 
 
 class GlobalAvgPool2D(Layer):
-    """The mean of each channel: (c, h, w) becomes (c,), as Flatten behind an AvgPool2D of the size of the image.
+    """Global average pooling: (c, h, w) -> (c,). Same as AvgPool2D over the whole image followed by Flatten.
 
-    Raises ValueError in build for anything but an image.
+    Raises ValueError in build unless the input is an image.
 
     Lin, Chen, Yan: "Network In Network", ICLR 2014.
     """

@@ -1,4 +1,4 @@
-"""BatchNorm2D and BatchNorm1D: each channel with mean 0 and variance 1 over the batch."""
+"""BatchNorm2D and BatchNorm1D: normalization of each channel to mean 0 and variance 1 over the batch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 class BatchNorm2D(Layer):
     """Batch normalization: y = weight * (x - mean) / sqrt(variance + eps) + bias, for each channel of (c, h, w).
 
-    In training, mean and variance are those of the whole batch and all pixels; in inference they are running ones:
-    after each step, new = (1 - momentum) * old + momentum * that of the batch (the unbiased variance).
+    In training, mean and variance are those of all pixels of the whole batch. In inference they are running averages:
+    after each training step, new = (1 - momentum) * old + momentum * batch (with the unbiased variance).
 
-    eps: what keeps the root away from 0.
-    momentum: how fast the running statistics follow; as in PyTorch, not the 0.9 of others that means the same.
-    affine: whether there are a weight and a bias.
+    eps: added to the variance, to keep the root above 0.
+    momentum: the weight of the new batch in the running statistics, as in PyTorch; other libraries write 1 - momentum.
+    affine: whether to learn a weight and a bias.
 
     Parameters: weight, ones, and bias, zeros; both (c,). Buffers: running_mean, zeros, and running_var, ones, both
-    (c,); num_batches_tracked, how many batches they have seen.
+    (c,); num_batches_tracked, the number of batches in them.
 
-    Raises TypeError or ValueError in build for eps of 0 or less, or a momentum outside [0, 1]; training refuses a batch
-    that has but one value a channel.
+    Raises TypeError or ValueError in build for eps of 0 or less, or a momentum outside [0, 1]. Training rejects a batch
+    with only one value per channel.
 
-    Ioffe and Szegedy: "Batch Normalization", ICML 2015; the numbers are those of torch.nn.BatchNorm2d.
+    Ioffe and Szegedy: "Batch Normalization", ICML 2015. Results equal those of torch.nn.BatchNorm2d.
     """
 
     def __init__(self, *, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True) -> None:
@@ -55,7 +55,7 @@ class BatchNorm2D(Layer):
 
 
 class BatchNorm1D(BatchNorm2D):
-    """Batch normalization of each feature of a vector (features,); all else is as in BatchNorm2D."""
+    """Batch normalization of each feature of a vector (features,); otherwise as BatchNorm2D."""
 
     def build(self, in_shape: Shape) -> Shape:
         if len(in_shape) != 1:

@@ -1,4 +1,4 @@
-"""Container: a layer that is made of layers, in branches that part from its input and meet in its output."""
+"""Container: a layer made of layers, in branches that share its input and are joined into its output."""
 
 from __future__ import annotations
 
@@ -13,34 +13,36 @@ from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
 ADD, CONCAT = "add", "concat"
-Branch = tuple[Layer, ...]  # one behind the other; none: the input itself
+Branch = tuple[Layer, ...]  # in order; empty: the identity
 
 
 class Container(Layer):
-    """The base of layers made of layers. A subclass says in `ways` which they are, and in `join` how they meet.
+    """Base class of layers made of layers. A subclass defines `named_branches`, and in `join` how outputs are joined.
 
-    Its parameters and buffers are those of its layers, by the names of branch and place: "body.0.weight".
+    Its parameters and buffers are those of its layers, named by branch and index: "body.0.weight".
     """
 
     join: str = ADD  # or CONCAT, along the first axis of an example
 
     def named_branches(self) -> dict[str, Branch]:
-        """The layers of each branch, by the name that their parameters get."""
+        """Returns the layers of each branch, by the prefix of their parameters' names."""
         raise NotImplementedError
 
     def child_names(self, branch: str) -> list[str]:
-        """What errors call the layers of a branch: "body.0, Conv2D"."""
-        return [f"{child_path(branch, i)}, {type(one).__name__}" for i, one in enumerate(self.named_branches()[branch])]
+        """Returns the names of a branch's layers in error messages: "body.0, Conv2D"."""
+        return [
+            f"{child_path(branch, i)}, {type(layer).__name__}" for i, layer in enumerate(self.named_branches()[branch])
+        ]
 
-    # ---- what the model asks of any layer
+    # ---- the interface of Layer
 
     @property
     def native(self) -> bool:
-        """Whether all layers in it have kernels."""
+        """True if all layers in it have kernels."""
         return all(layer.native for _, layer in self.named_children())
 
     def leaves(self) -> list[Layer]:
-        """All layers in it that are not containers, in order."""
+        """Returns all layers in it that are not containers, in order."""
         return [leaf for _, layer in self.named_children() for leaf in layer.leaves()]
 
     @property
@@ -64,88 +66,88 @@ class Container(Layer):
 
     @property
     def min_batch_size(self) -> int:  # type: ignore[override]
-        """The most that a layer in it wants."""
+        """The largest minimum of the layers in it."""
         return max((layer.min_batch_size for layer in self.leaves()), default=1)
 
     def setup(
         self, in_shape: Shape, dtype: str, seed: int, path: str, given: Mapping[str, Array] | None = None
     ) -> Shape:
-        """As Layer.setup: builds every layer in it."""
+        """Builds every layer in it; arguments as in Layer.setup."""
         self.dtype, self.in_shape = dtype, in_shape
         rest = None if given is None else dict(given)
         shapes = {}
         for name, layers in self.named_branches().items():
             shape = in_shape
             for i, layer in enumerate(layers):
-                place = child_path(name, i)
+                child = child_path(name, i)
                 try:
-                    shape = layer.setup(shape, dtype, seed, f"{path}.{place}", _taken(rest, place))
+                    shape = layer.setup(shape, dtype, seed, f"{path}.{child}", _pop_values(rest, child))
                 except (TypeError, ValueError) as error:
                     kind = TypeError if isinstance(error, TypeError) else ValueError
-                    raise kind(f"{place}, {type(layer).__name__}: {error}") from error
+                    raise kind(f"{child}, {type(layer).__name__}: {error}") from error
             shapes[name or "0"] = shape
         if rest:
-            raise ValueError(f"expected no values but those of its layers, got {sorted(rest)}")
-        self.out_shape = self._met(shapes)
+            raise ValueError(f"expected values of its layers only, got {sorted(rest)}")
+        self.out_shape = self._joined_shape(shapes)
         return self.out_shape
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As Layer.settings, and those of the layers in it, by their places."""
+        """As Layer.settings, with those of the layers in it, by path."""
         inner = {path: layer.settings for path, layer in self.named_children() if layer.settings}
         return {**super().settings, "layers": inner} if inner else super().settings
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
-        """As Layer.take_settings, of all layers in it too."""
+        """As Layer.take_settings, for all layers in it too."""
         rest = dict(settings)
-        inner, parts = rest.pop("layers", {}), dict(self.named_children())
-        if unknown := sorted(set(inner) - set(parts)):
+        inner, children = rest.pop("layers", {}), dict(self.named_children())
+        if unknown := sorted(set(inner) - set(children)):
             raise ValueError(f"{type(self).__name__}: expected settings of its layers, got {', '.join(unknown)[:100]}")
         super().take_settings(rest)
-        for path, layer in parts.items():
+        for path, layer in children.items():
             layer.take_settings(inner.get(path, {}))
 
     def unbuild(self) -> None:
-        """Undoes `setup`."""
+        """Reverts `setup`."""
         for _, layer in self.named_children():
             layer.unbuild()
-        for what in ("dtype", "in_shape", "out_shape"):
-            self.__dict__.pop(what, None)
+        for attribute in ("dtype", "in_shape", "out_shape"):
+            self.__dict__.pop(attribute, None)
 
     @property
     def built(self) -> bool:
-        """Whether it, or a layer in it, belongs to a model."""
+        """True if it, or a layer in it, belongs to a model."""
         return any(layer.built for _, layer in self.named_children()) or "in_shape" in self.__dict__
 
     def __repr__(self) -> str:
-        """A line for each argument, and for each layer, with the name that its parameters get."""
-        lines = [f"{name}={value!r}" for name, value in self._told().items()]
+        """A line for each argument, and for each layer, with the prefix of its parameters' names."""
+        lines = [f"{name}={value!r}" for name, value in self._non_default_arguments().items()]
         lines += [f"({path}): {layer!r}" for path, layer in self.named_children()]
         inside = "".join(f"\n{line}" for line in lines).replace("\n", "\n  ")
         return f"{type(self).__name__}({inside}\n)"
 
-    def _told(self) -> dict[str, Any]:
-        return {name: value for name, value in super()._told().items() if not _is_made_of_layers(value)}
+    def _non_default_arguments(self) -> dict[str, Any]:
+        return {k: v for k, v in super()._non_default_arguments().items() if not _is_made_of_layers(v)}
 
     def named_children(self) -> Iterator[tuple[str, Layer]]:
-        """The layers right in it, by the name that their parameters get: "body.0"."""
+        """Yields the direct children with the prefix of their parameters' names: "body.0"."""
         for name, layers in self.named_branches().items():
             for i, layer in enumerate(layers):
                 yield child_path(name, i), layer
 
-    def _met(self, shapes: dict[str, Shape]) -> Shape:
-        """The shape in which the branches meet; raises ValueError if they do not fit together."""
+    def _joined_shape(self, shapes: dict[str, Shape]) -> Shape:
+        """Returns the shape of the joined outputs; raises ValueError if the branches' shapes do not match."""
         first, *others = shapes.values()
         same = first[1:] if self.join == CONCAT else first
         if any((shape[1:] if self.join == CONCAT else shape) != same or len(shape) != len(first) for shape in others):
-            told = ", ".join(f"{name} gives {shape}" for name, shape in shapes.items())
-            how = "that differ in the first axis alone" if self.join == CONCAT else "that are equal"
-            raise ValueError(f"expected branches with outputs {how}: {told}")
+            got = ", ".join(f"{name} returns {shape}" for name, shape in shapes.items())
+            rule = "that differ in the first axis only" if self.join == CONCAT else "of equal shapes"
+            raise ValueError(f"expected branches with outputs {rule}: {got}")
         return (sum(shape[0] for shape in shapes.values()), *first[1:]) if self.join == CONCAT else first
 
 
 def title(layer: Layer) -> str:
-    """A layer in one line: the constructor's call, of a container without the layers in it."""
+    """Returns a layer in one line: the constructor's call, without the layers in a container."""
     return Layer.__repr__(layer) if isinstance(layer, Container) else repr(layer)
 
 
@@ -156,42 +158,42 @@ def _is_made_of_layers(value: Any) -> bool:
 
 
 def child_path(branch: str, i: int) -> str:
-    """What the i-th layer of a branch is called, in names of parameters and in errors: "body.0"."""
+    """Returns the name of the i-th layer of a branch in parameter names and errors: "body.0"."""
     return f"{branch}.{i}" if branch else str(i)
 
 
-def as_layer(part: Any, name: str, place: int) -> Layer:
-    """A layer, or what can become one (a Sequential); raises TypeError for anything else."""
-    made = part.as_layer() if hasattr(part, "as_layer") and not isinstance(part, type) else part
-    if not isinstance(made, Layer):
-        raise TypeError(f"{name}: expected Layer objects, got {part!r} at place {place}")
-    return made
+def as_layer(value: Any, name: str, index: int) -> Layer:
+    """Returns a layer, converting what has `as_layer` (a Sequential); raises TypeError for anything else."""
+    layer = value.as_layer() if hasattr(value, "as_layer") and not isinstance(value, type) else value
+    if not isinstance(layer, Layer):
+        raise TypeError(f"{name}: expected Layer objects, got {value!r} at index {index}")
+    return layer
 
 
 def as_branch(name: str, layers: Any) -> Branch:
-    """The layers of a branch, from a list of them or a single one; raises TypeError for what is none."""
-    parts = layers if isinstance(layers, (list, tuple)) else [layers]
-    return tuple(as_layer(part, name, i) for i, part in enumerate(parts))
+    """Returns the layers of a branch, from a list of them or a single one; raises TypeError for anything else."""
+    values = layers if isinstance(layers, (list, tuple)) else [layers]
+    return tuple(as_layer(value, name, i) for i, value in enumerate(values))
 
 
 def named_leaves(layer: Layer, name: str) -> Iterator[tuple[Layer, str]]:
-    """All layers in it that are no containers, each with what errors call it."""
+    """Yields all layers in it that are not containers, each with its name in error messages."""
     if not isinstance(layer, Container):
         yield layer, name
         return
-    for path, part in layer.named_children():
-        yield from named_leaves(part, f"{name}: {path}, {type(part).__name__}")
+    for path, child in layer.named_children():
+        yield from named_leaves(child, f"{name}: {path}, {type(child).__name__}")
 
 
 def depth(layer: Layer) -> int:
-    """How many levels of containers it is."""
-    return (
-        1 + max((depth(part) for _, part in layer.named_children()), default=0) if isinstance(layer, Container) else 0
-    )
+    """Returns the number of nested levels of containers; 0 for any other layer."""
+    if not isinstance(layer, Container):
+        return 0
+    return 1 + max((depth(child) for _, child in layer.named_children()), default=0)
 
 
 def join_outputs(join: str, outputs: Sequence[Array]) -> Array:
-    """The outputs of branches, as they meet: (n, ...)."""
+    """Returns the joined outputs of the branches: (n, ...)."""
     if join == CONCAT:
         return np.concatenate(outputs, axis=1)
     total = outputs[0]
@@ -200,9 +202,9 @@ def join_outputs(join: str, outputs: Sequence[Array]) -> Array:
     return total
 
 
-def _taken(given: dict[str, Array] | None, place: str) -> dict[str, Array] | None:
-    """The values that belong to a place, taken out of `given`."""
+def _pop_values(given: dict[str, Array] | None, path: str) -> dict[str, Array] | None:
+    """Removes the values of the layer at `path` from `given` and returns them, by their names in the layer."""
     if given is None:
         return None
-    names = [name for name in given if name.startswith(f"{place}.")]
-    return {name.removeprefix(f"{place}."): given.pop(name) for name in names}
+    names = [name for name in given if name.startswith(f"{path}.")]
+    return {name.removeprefix(f"{path}."): given.pop(name) for name in names}

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import math
 
-from minidl.initializers import Init, checked, damped_he_uniform, zeros
+from minidl.initializers import Init, check_initializer, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair, resolve_padding
 from minidl_c.kernels.conv2d import Conv2DOp
 
 
 class Conv2D(Layer):
-    """Convolution (cross-correlation, as everywhere in deep learning) with `filters` learned kernels.
+    """2-D convolution (cross-correlation, as usual in deep learning) with `filters` learned kernels.
 
-    (c, h, w) becomes (filters, oh, ow) with oh = (h + padding - dilation * (kernel - 1) - 1) // stride + 1.
+    (c, h, w) -> (filters, oh, ow) with oh = (h + padding - dilation * (kernel - 1) - 1) // stride + 1.
 
     filters: number of output channels.
-    kernel_size, stride, dilation: a number, or a (vertical, horizontal) pair.
-    padding: zeros on each side, a number or pair; "valid" is 0; "same" makes oh = ceil(h / stride), the odd zero going
-        behind (as TensorFlow does, and PyTorch for stride 1).
-    groups: input and output channels are cut into so many groups that do not see each other.
-    use_bias: False leaves the bias out, as in front of a batch norm, which would take it away again.
+    kernel_size, stride, dilation: an int, or a (vertical, horizontal) pair.
+    padding: zeros on each side, an int or pair. "valid" is 0. "same" makes oh = ceil(h / stride); an odd zero is added
+        at the bottom or right (as in TensorFlow, and in PyTorch for stride 1).
+    groups: the number of groups of input and output channels; each group is convolved independently.
+    use_bias: False omits the bias, as is usual before a batch norm, which would cancel it.
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
     Parameters: weight (filters, c / groups, kernel height, kernel width), damped He-uniform; bias (filters,), zero.
-    Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    Raises TypeError or ValueError in build for invalid arguments or input shapes.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class Conv2D(Layer):
         padding = resolve_padding(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
         self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
-        init = checked("kernel_initializer", self.kernel_initializer)
+        init = check_initializer("kernel_initializer", self.kernel_initializer)
         self.weight = self.param("weight", (filters, channels // groups, *kernel), init)
         if use_bias:
-            self.bias = self.param("bias", (filters,), checked("bias_initializer", self.bias_initializer))
+            self.bias = self.param("bias", (filters,), check_initializer("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])
         return self.op.out_shape

@@ -1,4 +1,4 @@
-"""ConvTranspose2D: a convolution the other way round."""
+"""ConvTranspose2D: a transposed 2-D convolution."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from minidl.initializers import BY_INPUTS, Init, checked, damped_he_uniform, zeros
+from minidl.initializers import FAN_IN_INITIALIZERS, Init, check_initializer, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.arrays import Array, as_array
 from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair
@@ -15,23 +15,23 @@ from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 
 
 class ConvTranspose2D(Layer):
-    """Transposed convolution, which makes images larger: the gradient of a convolution with regard to its input.
+    """Transposed convolution, for upsampling: the gradient of a convolution with respect to its input.
 
-    (c, h, w) becomes (filters, oh, ow) with
+    (c, h, w) -> (filters, oh, ow) with
     oh = (h - 1) * stride - 2 * padding + dilation * (kernel - 1) + output_padding + 1, as in PyTorch.
 
     filters: number of output channels.
-    kernel_size, stride, dilation: those of the convolution; a number, or a (vertical, horizontal) pair.
-    padding: rows and columns that are cut off on each side of the output, a number or pair.
-    output_padding: rows and columns more at the bottom and right, where several sizes would lead a convolution to
-        (h, w); less than the stride or the dilation.
-    groups: input and output channels are cut into so many groups that do not see each other.
-    use_bias: False leaves the bias out.
+    kernel_size, stride, dilation: those of the convolution; an int, or a (vertical, horizontal) pair.
+    padding: rows and columns cropped from each side of the output, an int or pair.
+    output_padding: additional rows at the bottom and columns at the right of the output, which select one of the sizes
+        that the convolution maps to (h, w). Must be less than the stride or the dilation.
+    groups: the number of groups of input and output channels; each group is convolved independently.
+    use_bias: False omits the bias.
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
-    Parameters: weight (c, filters / groups, kernel height, kernel width), damped He-uniform for as many inputs as
-    an output has on average; bias (filters,), zero.
-    Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    Parameters: weight (c, filters / groups, kernel height, kernel width), damped He-uniform with the average fan-in of
+    an output; bias (filters,), zero.
+    Raises TypeError or ValueError in build for invalid arguments or input shapes.
     """
 
     def __init__(
@@ -69,23 +69,23 @@ class ConvTranspose2D(Layer):
         dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)
         window = (kernel, stride, padding, extra, dilation)
         self.op = ConvTranspose2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
-        init = partial(_turned, checked("kernel_initializer", self.kernel_initializer), stride, groups)
+        init = partial(_init_weight, check_initializer("kernel_initializer", self.kernel_initializer), stride, groups)
         self.weight = self.param("weight", (channels, filters // groups, *kernel), init)
         if use_bias:
-            self.bias = self.param("bias", (filters,), checked("bias_initializer", self.bias_initializer))
+            self.bias = self.param("bias", (filters,), check_initializer("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size * height * width
         return self.op.out_shape
 
 
-def _turned(init: Init, stride: Pair, groups: int, rng: np.random.Generator, shape: Shape) -> Array:
-    """What `init` makes of (filters, channels / groups, ...), in the order of this layer's weight.
+def _init_weight(init: Init, stride: Pair, groups: int, rng: np.random.Generator, shape: Shape) -> Array:
+    """Returns the values of `init` for shape (filters, channels / groups, ...), in the layout of this layer's weight.
 
-    Of the taps, as many as the stride leaves are inputs of an output.
+    The fan-in counts only the taps that reach an output, of which there are fewer with a stride.
     """
     channels, filters, *kernel = shape
     values = as_array(init(rng, (filters * groups, channels // groups, *kernel)), "init of 'weight'")
     if values.shape != (filters * groups, channels // groups, *kernel):
-        return values  # `param` says what is wrong with it
-    if init in BY_INPUTS:
+        return values  # `param` raises the error
+    if init in FAN_IN_INITIALIZERS:
         values = values * math.sqrt(math.prod(min(k, s) for k, s in zip(kernel, stride, strict=True)))
     return values.reshape(groups, filters, channels // groups, *kernel).swapaxes(1, 2).reshape(shape)

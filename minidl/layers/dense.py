@@ -1,21 +1,21 @@
-"""Dense: every output sees every input."""
+"""Dense: a fully connected layer."""
 
 from __future__ import annotations
 
-from minidl.initializers import Init, checked, damped_he_uniform, zeros
+from minidl.initializers import Init, check_initializer, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Shape, check_bool, check_int
 from minidl_c.kernels.dense import DenseOp
 
 
 class Dense(Layer):
-    """y = weight x + bias: (inputs,) becomes (units,).
+    """y = weight x + bias: (inputs,) -> (units,).
 
-    use_bias: False leaves the bias out.
+    use_bias: False omits the bias.
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
     Parameters: weight (units, inputs), damped He-uniform; bias (units,), zero.
-    Raises TypeError or ValueError in build for units below 1 or an input that is not a vector (put a Flatten in front).
+    Raises TypeError or ValueError in build for units below 1 or an input that is not a vector (put a Flatten before it).
     """
 
     def __init__(
@@ -33,11 +33,11 @@ class Dense(Layer):
     def build(self, in_shape: Shape) -> Shape:
         units, use_bias = check_int("units", self.units), check_bool("use_bias", self.use_bias)
         if len(in_shape) != 1:
-            raise ValueError(f"expected (inputs,), got {in_shape}: put a Flatten() in front")
+            raise ValueError(f"expected (inputs,), got {in_shape}: put a Flatten() before it")
         self.op = DenseOp(in_shape, units, self.dtype, use_bias=use_bias)
-        init = checked("kernel_initializer", self.kernel_initializer)
+        init = check_initializer("kernel_initializer", self.kernel_initializer)
         self.weight = self.param("weight", (units, in_shape[0]), init, order="F")
         if use_bias:
-            self.bias = self.param("bias", (units,), checked("bias_initializer", self.bias_initializer))
+            self.bias = self.param("bias", (units,), check_initializer("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size
         return (units,)

@@ -1,10 +1,10 @@
-"""DepthwiseConv2D: a 2-D convolution of each channel by itself."""
+"""DepthwiseConv2D: a 2-D convolution of each channel on its own."""
 
 from __future__ import annotations
 
 import math
 
-from minidl.initializers import Init, checked, damped_he_uniform, zeros
+from minidl.initializers import Init, check_initializer, damped_he_uniform, zeros
 from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair, resolve_padding
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
@@ -13,16 +13,16 @@ from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 class DepthwiseConv2D(Layer):
     """Convolution of each channel with `depth_multiplier` learned kernels of its own, as in MobileNets.
 
-    (c, h, w) becomes (c * depth_multiplier, oh, ow), oh and ow as in Conv2D; output channel c * depth_multiplier + m is
-    the m-th of channel c. Conv2D with groups=c, PyTorch's too, has the same weights; with kernels of 3 this one trains
-    about twice as fast. A Conv2D of kernel_size 1 behind it makes it a separable convolution.
+    (c, h, w) -> (c * depth_multiplier, oh, ow), with oh and ow as in Conv2D. Output channel c * depth_multiplier + m is
+    the m-th of channel c. Followed by a Conv2D of kernel_size 1 it is a separable convolution. The weights are those of
+    a Conv2D with groups=c, also in PyTorch; with 3x3 kernels this layer trains about twice as fast.
 
     kernel_size, stride, padding, dilation, use_bias, kernel_initializer, bias_initializer: as in Conv2D.
-    depth_multiplier: number of output channels for each input channel.
+    depth_multiplier: number of output channels per input channel.
 
     Parameters: weight (c * depth_multiplier, 1, kernel height, kernel width), damped He-uniform;
     bias (c * depth_multiplier,), zero.
-    Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    Raises TypeError or ValueError in build for invalid arguments or input shapes.
     """
 
     def __init__(
@@ -56,9 +56,11 @@ class DepthwiseConv2D(Layer):
         padding = resolve_padding(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
         self.op = DepthwiseConv2DOp(in_shape, *window, multiplier, self.dtype, use_bias=use_bias)
-        init = checked("kernel_initializer", self.kernel_initializer)
+        init = check_initializer("kernel_initializer", self.kernel_initializer)
         self.weight = self.param("weight", (channels * multiplier, 1, *kernel), init)
         if use_bias:
-            self.bias = self.param("bias", (channels * multiplier,), checked("bias_initializer", self.bias_initializer))
+            self.bias = self.param(
+                "bias", (channels * multiplier,), check_initializer("bias_initializer", self.bias_initializer)
+            )
         self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])
         return self.op.out_shape

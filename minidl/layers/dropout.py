@@ -1,4 +1,4 @@
-"""Dropout: in training, drops some of the numbers at random."""
+"""Dropout: sets random elements to 0 in training."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from minidl_c.kernels.dropout import DropoutOp
 
 
 class Dropout(Layer):
-    """In training each number becomes 0 with probability `rate`, else x / (1 - rate); in inference y = x. Any shape.
+    """In training y = 0 with probability `rate`, else x / (1 - rate), for each element; y = x in inference. Any shape.
 
-    What is dropped is a function of the run's seed, the layer's place in the model, the step, the example's row in the
-    data and the number's place in the example: neither threads, batch size, dtype nor processor change it.
+    The mask depends only on the run's seed, the layer's path in the model, the step, the example's row in the data and
+    the element's index in the example. Threads, batch size, dtype and processor do not change it.
 
     Raises TypeError or ValueError in build unless 0 <= rate < 1 (by at least 2**-32).
 
     Srivastava, Hinton, Krizhevsky, Sutskever, Salakhutdinov: "Dropout: A Simple Way to Prevent Neural Networks from
-    Overfitting", JMLR 15 (2014); scaled in training, so that inference has nothing to do.
+    Overfitting", JMLR 15 (2014); scaled in training ("inverted dropout"), so that inference is the identity.
     """
 
     def __init__(self, rate: float) -> None:

@@ -1,4 +1,4 @@
-"""Flatten and Reshape: the same numbers in another shape."""
+"""Flatten and Reshape: the same elements in another shape."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from minidl_c.kernels.flatten import FlattenOp
 
 
 class Flatten(Layer):
-    """Any shape becomes a vector, in row-major order: (c, h, w) becomes (c * h * w,)."""
+    """Flattens any shape to a vector, in row-major order: (c, h, w) -> (c * h * w,)."""
 
     def build(self, in_shape: Shape) -> Shape:
         self.op = FlattenOp(in_shape, self.dtype)
@@ -18,31 +18,31 @@ class Flatten(Layer):
 
 
 class Reshape(Layer):
-    """Any shape becomes `shape`, in row-major order: Reshape((16, 7, 7)) makes an image of a vector of 784.
+    """Changes any shape to `shape`, in row-major order: Reshape((16, 7, 7)) turns a vector of 784 into an image.
 
-    shape: sizes without the batch axis; one of them may be -1, which is then what is left.
+    shape: sizes without the batch axis. One of them may be -1 and is then inferred.
 
-    Raises TypeError or ValueError in build if it is no shape, or one of another number of numbers.
+    Raises TypeError or ValueError in build for an invalid shape, or one with another number of elements.
     """
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
 
     def build(self, in_shape: Shape) -> Shape:
-        out_shape = _completed(self.shape, math.prod(in_shape))
+        out_shape = _resolve_shape(self.shape, math.prod(in_shape))
         if math.prod(out_shape) != math.prod(in_shape):
-            raise ValueError(f"shape: expected {math.prod(in_shape)} numbers, got {self.shape}")
+            raise ValueError(f"shape: expected {math.prod(in_shape)} elements, got {self.shape}")
         self.op = FlattenOp(in_shape, self.dtype)
         return out_shape
 
 
-def _completed(shape: Shape, numbers: int) -> Shape:
-    """`shape` with what is left of so many numbers in place of a -1."""
+def _resolve_shape(shape: Shape, n_elements: int) -> Shape:
+    """Returns `shape` with a -1 replaced by the size that makes `n_elements`."""
     if not isinstance(shape, (tuple, list)) or not shape:
         raise TypeError(f"shape: expected a tuple such as (16, 7, 7), got {shape!r}")
     if [check_int("shape", size, least=-1) for size in shape].count(-1) > 1:
         raise ValueError(f"shape: expected at most one -1, got {shape}")
     known = math.prod(check_int("shape", size) for size in shape if size != -1)
-    if -1 in shape and numbers % known:
-        raise ValueError(f"shape: expected sizes that divide {numbers}, got {shape}")
-    return tuple(numbers // known if size == -1 else int(size) for size in shape)
+    if -1 in shape and n_elements % known:
+        raise ValueError(f"shape: expected sizes that divide {n_elements}, got {shape}")
+    return tuple(n_elements // known if size == -1 else int(size) for size in shape)

@@ -1,4 +1,4 @@
-"""GroupNorm and LayerNorm: numbers of one example brought to mean 0 and variance 1, whatever the batch."""
+"""GroupNorm and LayerNorm: normalization to mean 0 and variance 1 within one example, independent of the batch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from minidl_c.kernels.groupnorm import GroupNormOp
 class GroupNorm(Layer):
     """y = weight * (x - mean) / sqrt(variance + eps) + bias, mean and variance over a group of channels of one example.
 
-    (channels, ...) stays as it is: an image or a vector. Training and inference are the same, and examples do not see
-    each other. The variance is divided by n, as in PyTorch; a group of equal numbers becomes the bias.
+    The shape (channels, ...), an image or a vector, is unchanged. Training and inference are the same, and examples are
+    independent. The variance is divided by n, as in PyTorch; a group of equal values becomes the bias.
 
-    groups: the channels are cut into so many groups. As many groups as channels are an instance norm, which is no layer
-        of its own here: GroupNorm(groups=channels).
+    groups: the number of groups of channels. GroupNorm(groups=channels) is instance norm, which has no class of its
+        own.
     eps: above 0.
-    affine: whether there are weight and bias.
+    affine: whether to learn a weight and a bias.
 
     Parameters: weight (channels,), one; bias (channels,), zero.
     Raises TypeError or ValueError in build for groups that do not divide the channels, or an eps that is not above 0.
@@ -46,13 +46,13 @@ class GroupNorm(Layer):
 
 
 class LayerNorm(Layer):
-    """y = weight * (x - mean) / sqrt(variance + eps) + bias, mean and variance over all numbers of one example.
+    """y = weight * (x - mean) / sqrt(variance + eps) + bias, mean and variance over all elements of one example.
 
-    Any shape, which stays as it is. As GroupNorm(groups=1), but every number has a weight and a bias of its own:
-    PyTorch's LayerNorm of the whole shape of an example.
+    Any shape, which is unchanged. As GroupNorm(groups=1), except that every element has its own weight and bias: this
+    is PyTorch's LayerNorm over the whole shape of an example.
 
     eps: above 0.
-    affine: whether there are weight and bias.
+    affine: whether to learn a weight and a bias.
 
     Parameters: weight, one, and bias, zero, both of the shape of an example.
     Raises TypeError or ValueError in build for an eps that is not above 0.

@@ -8,15 +8,15 @@ from minidl_c.kernels.maxpool2d import MaxPool2DOp
 
 
 class MaxPool2D(Layer):
-    """Max-pooling: (c, h, w) becomes (c, oh, ow), each number the maximum of a window.
+    """Max pooling: (c, h, w) -> (c, oh, ow). Each output is the maximum of a window.
 
-    In each example, the first maximum of a window (in row-major order) gets that window's whole gradient; overlapping
-    windows accumulate; a NaN wins; padding never does.
+    In each example, the first maximum of a window (in row-major order) gets that window's whole gradient. Gradients of
+    overlapping windows are summed. A NaN is the maximum of its window; padding never is.
 
-    pool_size, stride (None: pool_size), padding (at most half of pool_size): a number or a (vertical, horizontal) pair.
-    ceil_mode: also take windows that reach beyond the end, as long as they begin inside (PyTorch's rule).
+    pool_size, stride (None: pool_size), padding (at most half of pool_size): an int or a (vertical, horizontal) pair.
+    ceil_mode: include windows that reach beyond the end, if they start inside the image (PyTorch's rule).
 
-    Raises TypeError or ValueError in build for arguments or input shapes that make no sense.
+    Raises TypeError or ValueError in build for invalid arguments or input shapes.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class MaxPool2D(Layer):
 
 
 class GlobalMaxPool2D(Layer):
-    """The maximum of each channel: (c, h, w) becomes (c,), as Flatten behind a MaxPool2D of the size of the image.
+    """Global max pooling: (c, h, w) -> (c,). Same as MaxPool2D over the whole image followed by Flatten.
 
-    Raises ValueError in build for anything but an image.
+    Raises ValueError in build unless the input is an image.
     """
 
     def build(self, in_shape: Shape) -> Shape:

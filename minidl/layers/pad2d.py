@@ -1,4 +1,4 @@
-"""Pad2D: a frame around an image."""
+"""Pad2D: constant padding of an image."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ Sides = tuple[int, int, int, int]
 
 
 class Pad2D(Layer):
-    """An image in a frame of `value`: (c, h, w) becomes (c, top + h + bottom, left + w + right).
+    """Padding of an image with a constant `value`: (c, h, w) -> (c, top + h + bottom, left + w + right).
 
-    padding: pixels on each side, a number, a (vertical, horizontal) pair, or (top, bottom, left, right).
+    padding: pixels on each side, an int, a (vertical, horizontal) pair, or (top, bottom, left, right).
 
-    Raises TypeError or ValueError in build for negative numbers, a value that is not finite, or anything but an image.
+    Raises TypeError or ValueError in build for negative padding, a non-finite value, or an input that is not an image.
     """
 
     def __init__(self, padding: int | Pair | Sides, value: float = 0.0) -> None:
@@ -32,7 +32,7 @@ class Pad2D(Layer):
         if isinstance(self.padding, (tuple, list)) and len(self.padding) != 2:
             if len(self.padding) != 4:
                 raise ValueError(
-                    f"padding: expected a number, a pair, or (top, bottom, left, right), got {self.padding!r}"
+                    f"padding: expected an integer, a pair, or (top, bottom, left, right), got {self.padding!r}"
                 )
             return tuple(check_int("padding", pixels, least=0) for pixels in self.padding)
         vertical, horizontal = check_pair("padding", self.padding, least=0)

@@ -1,4 +1,4 @@
-"""Parallel: branches that all read one input; Block: layers one behind the other, as one layer."""
+"""Parallel: branches that share one input; Block: a sequence of layers as one layer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from minidl.utils.arguments import readonly_argument
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
-MOST_BRANCHES = 256
+MAX_BRANCHES = 256
 
 
 class Parallel(Container):
-    """Branches side by side: their outputs are added up, or put one behind the other along the channels.
+    """Parallel branches: their outputs are added, or concatenated along the channels.
 
-    branches: each a layer, or a list of them; an empty list is the input itself.
+    branches: each a layer, or a list of layers in order; an empty list is the identity.
     join: "concat", as in Inception and DenseNet, or "add".
 
-    Parameters: those of the layers, named "branches.0.0.weight": branch, then place in it.
-    Raises TypeError for what is no layer, ValueError for another join or, in build, outputs that do not fit together.
+    Parameters: those of the layers, named by branch and index: "branches.0.0.weight".
+    Raises TypeError unless all are layers, ValueError for any other join or, in build, outputs whose shapes mismatch.
     """
 
     def __init__(self, *branches: Layer | list[Layer] | tuple[Layer, ...], join: str = CONCAT) -> None:
@@ -29,24 +29,24 @@ class Parallel(Container):
             raise ValueError(f"join: expected 'add' or 'concat', got {join!r}")
         if not branches:
             raise ValueError("branches: expected at least one, got none")
-        if len(branches) > MOST_BRANCHES:
-            raise ValueError(f"branches: expected at most {MOST_BRANCHES}, got {len(branches)}")
+        if len(branches) > MAX_BRANCHES:
+            raise ValueError(f"branches: expected at most {MAX_BRANCHES}, got {len(branches)}")
         self._branches = tuple(as_branch(f"branches[{i}]", branch) for i, branch in enumerate(branches))
         self._join = join
 
     branches, join = readonly_argument("branches"), readonly_argument("join")
 
     def named_branches(self) -> dict[str, Branch]:
-        return {f"branches.{i}": way for i, way in enumerate(self.branches)}
+        return {f"branches.{i}": branch for i, branch in enumerate(self.branches)}
 
 
 class Block(Container):
-    """Layers one behind the other, as one layer: what a Sequential inside another becomes.
+    """A sequence of layers as one layer: a Sequential inside another model becomes a Block.
 
-    Parameters: those of the layers, named "0.weight". Raises TypeError for what is no layer, ValueError for none.
+    Parameters: those of the layers, named "0.weight". Raises TypeError unless all are layers, ValueError without any.
     """
 
-    _weights: Mapping[str, Array] | None = None  # what it begins with, instead of its layers' inits
+    _weights: Mapping[str, Array] | None = None  # initial values that replace those of the initializers
 
     def __init__(self, *layers: Layer) -> None:
         self._layers = as_branch("layers", layers)
@@ -57,7 +57,7 @@ class Block(Container):
 
     @classmethod
     def of(cls, layers: Sequence[Layer], weights: Mapping[str, Array] | None) -> Block:
-        """A Block that begins with these parameters and buffers, by name; None: with those of the inits."""
+        """Returns a Block with these initial parameters and buffers, by name; None: those of the initializers."""
         block = cls(*layers)
         block._weights = weights
         return block
@@ -72,7 +72,7 @@ class Block(Container):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As Layer.settings, and the weights that it begins with, as long as it has not begun."""
+        """As Layer.settings, with the initial weights until the block is built."""
         weights = {} if self._weights is None or self.built else {"weights": self._weights}
         return {**super().settings, **weights}
 

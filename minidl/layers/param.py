@@ -13,8 +13,8 @@ from minidl.utils.arrays import Array, as_array, as_dtype
 class Param:
     """One tensor of parameters and its gradient, both views of the model's flat buffers.
 
-    `value` and `grad` may be written in place; assigning to them copies. A dense weight lies in memory as its kernel
-    reads it, (in, out), and `value` is the transposed view.
+    `value` and `grad` may be written in place; assigning to them copies. The memory layout may differ from the shape: a
+    dense weight is stored (in, out), as its kernel reads it, and `value` is the transposed view.
     """
 
     def __init__(self, value: Array) -> None:
@@ -27,16 +27,16 @@ class Param:
 
     @property
     def value(self) -> Array:
-        """The parameters; what is written into this array is what the next step uses."""
+        """The parameters. Writes into this array take effect in the next step."""
         return self._value
 
     @value.setter
     def value(self, value: ArrayLike) -> None:
-        self._value[...] = _same_shape("value", value, self._value)
+        self._value[...] = _as_same_shape("value", value, self._value)
 
     @property
     def grad(self) -> Array:
-        """The gradient, of the shape of `value`: after `backward` a plain sum, after a training step divided."""
+        """The gradient, of the shape of `value`: a plain sum after `backward`, divided after a training step."""
         if self._grad is None:
             if self._grads is None:
                 self._grad = np.zeros_like(self._value)
@@ -46,28 +46,28 @@ class Param:
 
     @grad.setter
     def grad(self, grad: ArrayLike) -> None:
-        self.grad[...] = _same_shape("grad", grad, self._value)
+        self.grad[...] = _as_same_shape("grad", grad, self._value)
 
     def move(self, value: Array, grads: Callable[[], Array]) -> None:
-        """Makes `value` (of the same shape) the parameters' new home, and `grads()` that of the gradient."""
+        """Moves the parameters into `value` (of the same shape) and the gradient into the array of `grads()`."""
         value[...] = self._value
         self._value, self._grad, self._grads = value, None, grads
 
     def __reduce__(self) -> tuple[Callable[[Array, Array], Param], tuple[Array, Array]]:
-        """For copy and pickle: a parameter of its own, outside of any model, with the gradient of this moment."""
-        return _apart, (self._value, self.grad)
+        """Supports copy and pickle: the copy belongs to no model and has the current gradient."""
+        return _make_param, (self._value, self.grad)
 
     def __repr__(self) -> str:
         return f"Param(shape={self._value.shape}, dtype={self._value.dtype})"
 
 
-def _apart(value: Array, grad: Array) -> Param:
+def _make_param(value: Array, grad: Array) -> Param:
     param = Param(np.array(value))
     param.grad = grad
     return param
 
 
-def _same_shape(name: str, new: ArrayLike, old: Array) -> Array:
+def _as_same_shape(name: str, new: ArrayLike, old: Array) -> Array:
     array = as_array(new, name)
     if array.shape != old.shape:
         raise ValueError(f"{name}: expected shape {old.shape}, got {array.shape}")

@@ -1,4 +1,4 @@
-"""PReLU: a ReLU that learns its slope below zero."""
+"""PReLU: a ReLU with a learned slope below zero."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from minidl_c.kernels.prelu import PReLUOp
 class PReLU(Layer):
     """y = x if x > 0 else weight[c] * x, for vectors (c,), images (c, h, w) and any other shape (c, ...).
 
-    The derivative at 0 is weight[c], as PyTorch's; NaN stays NaN.
+    The derivative at 0 is weight[c], as in PyTorch. NaN stays NaN.
 
-    init: the first value of every weight.
-    shared: whether all channels have one weight.
+    init: the initial value of every weight.
+    shared: whether all channels share one weight.
 
-    Parameters: weight (c,), or (1,) if shared. Keep weight decay away from it: it would make a ReLU of it.
+    Parameters: weight (c,), or (1,) if shared. Exclude it from weight decay, which would turn the layer into a ReLU.
     Raises TypeError or ValueError in build unless init is a finite number and shared a bool.
 
     He, Zhang, Ren, Sun: "Delving Deep into Rectifiers", arXiv:1502.01852.

@@ -1,4 +1,4 @@
-"""Rescale: other units for the numbers that come in."""
+"""Rescale: a linear change of units, such as pixels to [0, 1]."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from minidl_c.kernels.rescale import RescaleOp
 
 
 class Rescale(Layer):
-    """y = x * scale + offset, for any shape: Rescale(1 / 255) takes pixels of 0..255 to 0..1.
+    """y = x * scale + offset, for any shape: Rescale(1 / 255) maps pixels of 0..255 to 0..1.
 
-    Raises TypeError or ValueError in build if scale or offset is not a finite number.
+    Raises TypeError or ValueError in build unless scale and offset are finite numbers.
     """
 
     def __init__(self, scale: float, offset: float = 0.0) -> None:

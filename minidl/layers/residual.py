@@ -1,4 +1,4 @@
-"""Residual: what layers add to their input."""
+"""Residual: a block whose layers are added to its input."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from minidl.utils.arguments import readonly_argument
 
 
 class Residual(Container):
-    """y = body(x) + shortcut(x): a residual block. Without a shortcut, x itself is added, and body must keep its shape.
+    """Residual block: y = body(x) + shortcut(x). Without a shortcut, x itself is added, and body must keep its shape.
 
-    layers: those of the body, one behind the other; shortcut: a layer, or a list of them, such as a Conv2D of kernel 1
-        where the body changes the shape; None: x itself.
+    layers: the layers of the body, in order.
+    shortcut: a layer, or a list of layers, such as a Conv2D of kernel 1 where the body changes the shape; None: x.
 
     Parameters: those of the layers, named "body.0.weight", "shortcut.0.weight".
-    Raises TypeError for what is no layer, ValueError in build if the shapes of the two do not agree.
+    Raises TypeError unless all are layers, ValueError in build if the shapes of body and shortcut differ.
 
     He, Zhang, Ren, Sun: "Deep Residual Learning for Image Recognition" (2015).
     """

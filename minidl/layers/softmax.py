@@ -1,4 +1,4 @@
-"""Softmax: scores as probabilities."""
+"""Softmax: scores to probabilities."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from minidl_c.kernels.softmax import SoftmaxOp
 
 
 class Softmax(Layer):
-    """y[k] = exp(x[k]) / sum over j of exp(x[j]), over the first axis of an example: any shape.
+    """y[k] = exp(x[k]) / sum over j of exp(x[j]), over the first axis of an example, for any shape.
 
-    Of a vector these are the features, of an image the channels of each pixel. Finite for numbers of any size; a NaN or
-    inf, or nothing but -inf, makes NaN of all that are summed, as in PyTorch.
+    The first axis is the features of a vector, or the channels of each pixel of an image. The result is finite for all
+    finite x. As in PyTorch, it is NaN for all elements of a sum that contains NaN or inf, or only -inf.
 
-    The loss "softmax_cross_entropy" has a softmax of its own: a model that is trained with it needs none, and
-    `predict_proba` puts one behind the scores.
+    The loss "softmax_cross_entropy" includes a softmax: a model trained with it needs none, and `predict_proba` applies
+    one to the scores.
     """
 
     def build(self, in_shape: Shape) -> Shape:

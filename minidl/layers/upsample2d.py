@@ -1,4 +1,4 @@
-"""Upsample2D: each pixel becomes a block of pixels."""
+"""Upsample2D: nearest-neighbour upsampling."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from minidl_c.kernels.upsample2d import Upsample2DOp
 
 
 class Upsample2D(Layer):
-    """Upsampling to the nearest pixel: (c, h, w) becomes (c, h * scale, w * scale), each pixel a block of equal ones.
+    """Nearest-neighbour upsampling: (c, h, w) -> (c, h * scale, w * scale). Each pixel becomes a block of equal ones.
 
-    scale: a number or a (vertical, horizontal) pair.
+    scale: an int or a (vertical, horizontal) pair.
 
-    Raises TypeError or ValueError in build for scales below 1, or anything but an image.
+    Raises TypeError or ValueError in build for scales below 1 or an input that is not an image.
     """
 
     def __init__(self, scale: int | Pair) -> None:

@@ -1,7 +1,7 @@
-"""Losses: functions of scores and targets that return the loss of each example, and its gradient.
+"""Losses: functions of scores and targets that return the loss of each example and its gradient.
 
-`loss(scores, y) -> (losses (n,), dscores)`, row i of dscores being the gradient of losses[i]; nothing is averaged over
-the batch, and weights are not a loss's business. Any function of that kind is a loss; a NativeLoss also runs inside the
+`loss(scores, y) -> (losses (n,), dscores)`, where row i of dscores is the gradient of losses[i]. A loss neither
+averages over the batch nor applies sample weights. Any such function is a loss; a NativeLoss also runs inside the
 training plan.
 """
 
@@ -49,7 +49,7 @@ NAMES: dict[str, Loss] = {
 
 
 def get(loss: str | Loss) -> Loss:
-    """The loss of that name, or the function itself; raises ValueError or TypeError for anything else."""
+    """Returns the loss of that name, or the function itself; raises ValueError or TypeError for anything else."""
     if isinstance(loss, str):
         if loss not in NAMES:
             raise ValueError(f"loss: expected one of {sorted(NAMES)} or a function, got {loss!r}")
@@ -60,10 +60,10 @@ def get(loss: str | Loss) -> Loss:
 
 
 def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Array]:
-    """What a loss returns for scores that it must not write into; raises TypeError or ValueError for anything else."""
-    seen = scores.view()
-    seen.flags.writeable = False
-    returned = loss(seen, targets)
+    """Calls a loss with read-only scores and checks the result; raises TypeError or ValueError for an invalid one."""
+    readonly_scores = scores.view()
+    readonly_scores.flags.writeable = False
+    returned = loss(readonly_scores, targets)
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
         raise TypeError(f"loss: expected it to return (losses, dscores), got {type(returned).__name__}")
     losses, dscores = as_array(returned[0], "loss: losses"), as_array(returned[1], "loss: dscores")
@@ -76,7 +76,7 @@ def checked_loss(loss: Loss, scores: Array, targets: Array) -> tuple[Array, Arra
 
 
 def probabilities(scores: Array) -> Array:
-    """softmax of each row: (n, classes), in the dtype of scores; of one score s (n, 2), as of scores 0 and s."""
+    """Returns the softmax of rows (n, classes), in the dtype of scores. A single score s counts as scores 0 and s."""
     scores = as_floats(scores, "scores")
     if scores.ndim != 2:
         raise ValueError(f"scores: expected shape (n, classes), got {scores.shape}")

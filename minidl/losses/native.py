@@ -1,4 +1,4 @@
-"""NativeLoss: a loss whose arithmetic is a kernel, so that it runs inside the training plan."""
+"""NativeLoss: a loss with a kernel, which runs inside the training plan."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from minidl_c.runtime.single_op import loss_batch
 
 
 class NativeLoss:
-    """A loss that brings an op. Ours derive from it, and so may yours, whose kernel is in a .pyx of your own.
+    """Base class of losses with an op: the built-in ones, and your own with a kernel in your .pyx.
 
-    `op` is what it has to write; `targets`, where its targets are anything but one number for each output. An op of
-    `n_target` 0 (minidl_c/op.h) gets labels, any other so many numbers for each example. From these two the plan
-    trains, and calling the loss gives the same bits: the loss of each example and its gradient, unweighted.
+    A subclass implements `op`, and also `targets` unless there is one number as target for each output. An op with
+    `n_target` 0 (minidl_c/op.h) takes labels, any other op `n_target` numbers per example. The plan trains with these
+    two. Calling the loss returns the same bits: the loss of each example and its gradient, unweighted.
     """
 
-    applies = ""  # the layer whose work it does: a model that ends in one would do it twice
-    classes = False  # whether integers in y are labels of classes, which a validation split keeps in proportion
+    applies = ""  # the layer that the loss includes: a model must not end in it as well
+    classes = False  # whether integers in y are class labels, by which a validation split is stratified
 
     def __repr__(self) -> str:
         return constructor_repr(self)
 
     def op(self, shape: Shape, dtype: str) -> Op:
-        """The loss of outputs of this shape as the last op of a plan."""
-        raise NotImplementedError(f"{type(self).__name__}: a native loss writes op(self, shape, dtype)")
+        """Returns the loss of outputs of this shape, as the last op of a plan."""
+        raise NotImplementedError(f"{type(self).__name__}: a native loss must define op(self, shape, dtype)")
 
     def targets(self, y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
-        """y as the op wants it, C-contiguous: numbers (n, *shape) of the dtype; a loss of labels: int64 (n,).
+        """Returns y for the op, C-contiguous: values (n, *shape) of the dtype, or int64 labels (n,).
 
-        Raises TypeError or ValueError, naming y, for what the loss cannot learn from. What it returns comes back
-        unchanged when it is given again.
+        Raises TypeError or ValueError, naming y, for invalid targets. Valid results are returned unchanged when they
+        are passed again.
         """
-        return numbers(y, shape, dtype)
+        return as_float_targets(y, shape, dtype)
 
     def __call__(self, scores: Array, y: Array) -> tuple[Array, Array]:
-        """The loss of each example (n,), and its gradient (n, *shape). Raises as `targets`."""
+        """Returns the loss of each example (n,), and its gradient (n, *shape). Raises as `targets`."""
         scores, targets = as_floats(scores, "scores"), check_array(y, "y")
         if scores.ndim < 2:
             raise ValueError(f"scores: expected rows of outputs, shape (n, ...), got {scores.shape}")
@@ -54,23 +54,23 @@ class NativeLoss:
         return losses, dscores
 
 
-def numbers(y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
-    """y as numbers (n, *shape) of the dtype, all finite; of one output, y (n,) will do."""
+def as_float_targets(y: Any, shape: Shape, dtype: str) -> NDArray[Any]:
+    """Returns y as finite values (n, *shape) of the dtype; for a single output, y may have shape (n,)."""
     array = as_array(y, "y")
     if shape == (1,) and array.ndim == 1:
         array = array[:, np.newaxis]
     if array.shape[1:] != shape:
         expected = f"({', '.join(map(str, ('n', *shape)))}), that of the model's outputs"
-        raise ValueError(f"y: expected shape {expected}, got {array.shape}{_hint(array, shape)}")
-    found = as_dtype(array, dtype, "y")
-    if not np.isfinite(found).all():
-        bad = ~np.isfinite(found).reshape(len(found), -1).all(axis=1)
-        raise ValueError(f"y: expected finite numbers, got NaN or infinity (first in example {bad.argmax()})")
-    return found
+        raise ValueError(f"y: expected shape {expected}, got {array.shape}{_shape_hint(array, shape)}")
+    targets = as_dtype(array, dtype, "y")
+    if not np.isfinite(targets).all():
+        bad = ~np.isfinite(targets).reshape(len(targets), -1).all(axis=1)
+        raise ValueError(f"y: expected finite values, got NaN or infinity (first in example {bad.argmax()})")
+    return targets
 
 
-def _hint(array: Array, shape: Shape) -> str:
-    """What to do about a shape that is wrong in one of the usual ways."""
+def _shape_hint(array: Array, shape: Shape) -> str:
+    """Returns the remedy for a common mistake in the shape, or an empty string."""
     if len(shape) == 3 and array.shape[1:] == (*shape[1:], shape[0]):
         return ": channels come first, y.transpose(0, 3, 1, 2)"
     if array.ndim > 1 and array[:1].size == np.prod(shape):

@@ -1,7 +1,7 @@
 """The optimizers: SGD, Adagrad, RMSprop, Adam and AdamW, with the formulas and the defaults of torch.optim.
 
-Each one takes `lr`, a number or a function of the step, such as those of minidl/schedules.py. All else stays as it was
-given. weight_decay adds weight_decay * w to the gradient of every parameter w, biases too, but for AdamW's.
+Each takes `lr`, a number or a function of the step, such as those of minidl/schedules.py; only lr can be changed later.
+weight_decay adds weight_decay * w to the gradient of every parameter w, including biases, except in AdamW.
 """
 
 from minidl.optimizers.adaptive import Adagrad, Adam, AdamW, RMSprop

@@ -1,4 +1,4 @@
-"""Optimizers with a rate for each parameter: Adagrad, RMSprop, Adam and AdamW, as in torch.optim."""
+"""Optimizers with an adaptive rate for each parameter: Adagrad, RMSprop, Adam and AdamW, as in torch.optim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Adagrad(Optimizer):
 
     The rate of step t, counted from 0, is lr / (1 + t * lr_decay); s starts at initial_accumulator_value.
 
-    Raises TypeError or ValueError for negative numbers, and an eps that float32 does not hold: below 1.2e-38.
+    Raises TypeError or ValueError for negative values, or an eps that float32 cannot represent: below 1.2e-38.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class RMSprop(Optimizer):
     """RMSprop, as torch.optim.RMSprop (Hinton, 2012): s = alpha * s + (1 - alpha) * g^2, w -= lr * g / (sqrt(s) + eps).
 
     momentum: b = momentum * b + g / (sqrt(s) + eps), then w -= lr * b.
-    centered: below the root, s minus the square of g's own running average: the variance of g (Graves, 2013).
+    centered: replaces s below the root by s minus the square of g's running average: the variance of g (Graves, 2013).
 
-    Raises TypeError or ValueError for negative numbers, an alpha or a momentum outside [0, 1), and an eps that float32
-    does not hold: below 1.2e-38.
+    Raises TypeError or ValueError for negative values, an alpha or a momentum outside [0, 1), or an eps that float32
+    cannot represent: below 1.2e-38.
     """
 
     def __init__(
@@ -77,9 +77,9 @@ class Adam(Optimizer):
     m = beta1 * m + (1 - beta1) * g, s = beta2 * s + (1 - beta2) * g^2,
     w -= lr * m / (1 - beta1^t) / (sqrt(s / (1 - beta2^t)) + eps).
 
-    amsgrad: the largest s so far in place of s (Reddi et al., 2018).
+    amsgrad: uses the largest s so far in place of s (Reddi et al., 2018).
 
-    Raises TypeError or ValueError for negative numbers, betas outside [0, 1), and an eps below 1.2e-38.
+    Raises TypeError or ValueError for negative values, betas outside [0, 1), or an eps below 1.2e-38.
     """
 
     _decoupled = False
@@ -112,9 +112,9 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam with a decay of its own, as torch.optim.AdamW (Loshchilov and Hutter, 2019).
+    """Adam with decoupled weight decay, as torch.optim.AdamW (Loshchilov and Hutter, 2019).
 
-    Each step begins with w *= 1 - lr * weight_decay, and the gradient stays what it is. Otherwise as Adam.
+    Each step begins with w *= 1 - lr * weight_decay, and the gradient is not changed. Otherwise as Adam.
     """
 
     _decoupled = True

@@ -1,7 +1,7 @@
-"""Optimizer: the base of minidl's own, and learning rates.
+"""Optimizer: the base class of minidl's optimizers; learning rates.
 
-An optimizer is an object with `step(params, lr)` and `lr`, a number or a function of the step. One that also has
-`update(size, dtype)` runs inside the training plan.
+An optimizer is an object with `step(params, lr)` and `lr`, a number or a function of the step. An optimizer that also
+has `update(size, dtype)` runs inside the training plan.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Rate = float | Callable[[int], float]
 
 
 class Optimizer:
-    """What minidl's optimizers share: a learning rate, and steps by hand; each brings its `update`.
+    """Base class of minidl's optimizers: a learning rate, and steps outside a Trainer. Subclasses define `update`.
 
-    lr: the learning rate, a number or `callable(step)`, steps counted from 0. It may be changed at any time.
+    lr: the learning rate, a number or `callable(step)` with steps counted from 0. May be changed at any time.
     """
 
     def __init__(self, lr: Rate) -> None:
         self.lr = lr
-        self._memory: dict[str, tuple[int, dict[str, Array]]] = {}  # steps by hand: how many, and what is remembered
+        self._memory: dict[str, tuple[int, dict[str, Array]]] = {}  # of `step`, by parameter: steps done, arrays
 
     @property
     def lr(self) -> Rate:
@@ -45,42 +45,43 @@ class Optimizer:
         return constructor_repr(self)
 
     def update(self, size: int, dtype: str) -> Update:
-        """The native form: updates `size` flat parameters inside a plan, and keeps what it remembers of them."""
+        """Returns the native form, which updates `size` flat parameters inside a plan and holds their state."""
         raise NotImplementedError
 
     def step(self, params: Mapping[str, Param], lr: float) -> None:
-        """One step by hand, on every param's value with its grad; what the formula remembers is kept by name."""
+        """Updates every param's value with its grad, in one step outside a Trainer. The state is kept by name."""
         lr = check_rate(lr)
         if not isinstance(params, Mapping):
             raise TypeError(f"params: expected a dict, such as model.params, got {type(params).__name__}")
         for name, param in params.items():
             if not isinstance(name, str):
-                raise TypeError(f"params: expected names that are strings, got {name!r}")
+                raise TypeError(f"params: expected strings as names, got {name!r}")
             if not isinstance(param, Param):
                 raise TypeError(f"params[{name!r}]: expected a Param, got {type(param).__name__}")
             if not param.value.flags.writeable:
                 raise ValueError(f"params[{name!r}]: expected a writable array, got a read-only one")
             check_real("lr", lr, param.value.dtype.name)
-            for known in self._memory.get(name, (0, {}))[1].values():
-                if known.shape != param.value.shape or known.dtype != param.value.dtype:
-                    expected, got = f"{known.dtype} {known.shape}", f"{param.value.dtype} {param.value.shape}"
-                    raise ValueError(f"params[{name!r}]: expected {expected} as in the steps before, got {got}")
+            for array in self._memory.get(name, (0, {}))[1].values():
+                if array.shape != param.value.shape or array.dtype != param.value.dtype:
+                    expected, got = f"{array.dtype} {array.shape}", f"{param.value.dtype} {param.value.shape}"
+                    raise ValueError(f"params[{name!r}]: expected {expected} as in previous steps, got {got}")
         for name, param in params.items():
             value = np.ascontiguousarray(param.value)
             update = self.update(value.size, value.dtype.name)
             if name in self._memory:
-                update.steps, remembered = self._memory[name]
+                update.steps, arrays = self._memory[name]
                 for key, array in update.state.items():
-                    array[...] = remembered[key].reshape(-1)
+                    array[...] = arrays[key].reshape(-1)
             update.apply(value.reshape(-1), np.ascontiguousarray(param.grad).reshape(-1), lr)
             param.value = value
             shaped = {key: array.reshape(param.value.shape) for key, array in update.state.items()}
             self._memory[name] = update.steps, shaped
 
     def state_dict(self) -> dict[str, dict[str, Any]]:
-        """Copies of what steps by hand remember of each parameter: {"0.weight": {"steps": 3, "velocity": ...}, ...}.
+        """Returns copies of the state that `step` keeps by parameter: {"0.weight": {"steps": 3, "velocity": ...}, ...}.
 
-        The arguments, lr too, are not in it. In a Trainer, the trainer keeps the memory, and a checkpoint holds it.
+        The arguments, including lr, are not part of it. When a Trainer trains, the trainer holds the state instead, and
+        a checkpoint saves it.
         """
         return {
             name: {"steps": steps, **{key: array.copy() for key, array in arrays.items()}}
@@ -88,16 +89,16 @@ class Optimizer:
         }
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]]) -> None:
-        """Takes over what `state_dict` gave, of an optimizer with the same arguments but for lr; steps go on there.
+        """Restores a state from `state_dict` of an optimizer with the same arguments, except lr.
 
-        Raises TypeError or ValueError, changing nothing, for anything else.
+        Raises TypeError or ValueError, without any change, for an invalid state.
         """
         if not isinstance(state, Mapping):
             raise TypeError(f"state: expected a dict, such as state_dict() returns, got {type(state).__name__}")
-        self._memory = {name: self._remembered(name, entry) for name, entry in state.items()}
+        self._memory = {name: self._check_entry(name, entry) for name, entry in state.items()}
 
-    def _remembered(self, name: Any, entry: Any) -> tuple[int, dict[str, Array]]:
-        """The memory of one parameter, checked and copied."""
+    def _check_entry(self, name: Any, entry: Any) -> tuple[int, dict[str, Array]]:
+        """Returns the state of one parameter, checked and copied."""
         where = f"state[{name!r}]"
         if not isinstance(name, str) or not isinstance(entry, Mapping):
             raise TypeError(f"{where}: expected a dict, by the name of a parameter, got {type(entry).__name__}")
@@ -118,25 +119,25 @@ class Optimizer:
 
 
 def check_rate(rate: float) -> float:
-    """`rate` as a float; raises TypeError or ValueError unless it is a finite number that is not negative."""
+    """Returns `rate` as a float; raises TypeError or ValueError unless it is finite and at least 0."""
     if check_real("lr", rate) < 0:
         raise ValueError(f"lr: expected a finite number of at least 0, got {rate}")
     return float(rate)
 
 
 def check_schedule(lr: Callable[[int], float]) -> None:
-    """Raises TypeError if `lr` cannot be called with a step."""
+    """Raises TypeError unless `lr` can be called with a step."""
     try:
         inspect.signature(lr).bind(0)
     except TypeError as error:
         raise TypeError(f"lr: expected a function of the step, lr(step), got {lr!r}: {error}") from None
     except ValueError:
-        return  # some callables of C tell nothing of their arguments
+        return  # some callables in C have no signature
 
 
 def rate_at(optimizer: object, step: int) -> float:
-    """The learning rate of an optimizer at a step, from its `lr`."""
+    """Returns the learning rate of an optimizer at a step, from its `lr`."""
     rate = getattr(optimizer, "lr", None)
     if rate is None:
-        raise TypeError(f"optimizer: expected an attribute lr, {type(optimizer).__name__} has none")
+        raise TypeError(f"optimizer: expected an attribute lr, but {type(optimizer).__name__} has none")
     return check_rate(rate(step) if callable(rate) else rate)

@@ -1,4 +1,4 @@
-"""SGD with momentum and Nesterov's, as torch.optim.SGD."""
+"""SGD, with momentum or Nesterov momentum, as torch.optim.SGD."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class SGD(Optimizer):
 
     nesterov: w -= lr * (g + momentum * v) instead (Sutskever et al., 2013).
 
-    Raises TypeError or ValueError for negative numbers, a momentum outside [0, 1), and Nesterov without momentum.
+    Raises TypeError or ValueError for negative values, a momentum outside [0, 1), or Nesterov without momentum.
     """
 
     def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
         super().__init__(lr)
         self._momentum = check_fraction("momentum", momentum)
         if nesterov and momentum == 0:
-            raise ValueError("nesterov: expected a momentum above 0 with it, got 0")
+            raise ValueError("nesterov: expected a momentum above 0, got 0")
         self._nesterov = check_bool("nesterov", nesterov)
         self._weight_decay = check_non_negative("weight_decay", weight_decay, "float32")
 

@@ -1,1 +1,1 @@
-"""Files: how objects become JSON, and JSON and tensors come to the disk whole and back unharmed."""
+"""Files: objects as JSON, and JSON and tensors written atomically and verified when they are read."""

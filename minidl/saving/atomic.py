@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all: its path never holds half a file, whenever process or machine stop."""
+"""Atomic file writes: a path never holds a partial file, even if the process is killed or the machine fails."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Path = str | os.PathLike[str]
 
 
 def text(path: Path) -> str:
-    """`path` as a string; raises TypeError or ValueError for anything that is no path."""
+    """Returns `path` as a string; raises TypeError or ValueError for an invalid one."""
     try:
         name = os.fsdecode(path)
     except TypeError:
@@ -26,27 +26,29 @@ def text(path: Path) -> str:
 
 
 def check_writable(path: Path) -> None:
-    """Raises the OSError that `write` would raise, as far as that can be told before."""
+    """Raises the OSError that `write` would raise, as far as it can be known in advance."""
     name = text(path)
     try:
-        target, _ = _target(name)
+        target, _ = _resolve_target(name)
     except OSError as error:
         raise OSError(error.errno, error.strerror, name) from error
     folder = os.path.dirname(target)
     if not os.path.isdir(folder):
-        raise FileNotFoundError(errno.ENOENT, "path: expected a folder that is there, to write into", folder)
+        raise FileNotFoundError(errno.ENOENT, "path: expected an existing folder to write into", folder)
     if not os.access(folder, os.W_OK):
         raise PermissionError(errno.EACCES, "path: expected a folder with permission to write into it", folder)
 
 
 def write(path: Path, parts: Iterable[memoryview]) -> None:
-    """Makes `path` a file of these bytes, in the place of what was there.
+    """Writes these bytes to `path`, replacing its content.
 
-    They go to a temporary file beside it, and to the disk, before that takes the name. A process that is killed then
-    leaves the temporary file, .minidl-*.tmp, which the next call for this path removes (see `clean`). The file gets the
-    permissions of the one it replaces, else what the umask allows; a symbolic link stays one. Raises OSError naming the
-    path, and then leaves the old file as it was. (Where the disk fails as the very last thing, the new name itself may
-    not outlive a loss of power, and the new file is in place.)
+    The bytes are written to a temporary file in the same folder and flushed to disk before it is renamed. A process
+    killed before that leaves the temporary file, .minidl-*.tmp, which the next call for this path removes (see
+    `clean`). The file keeps the permissions of the one it replaces; a new file has those that the umask allows. A
+    symbolic link stays one.
+
+    Raises OSError naming the path, and then leaves the old file unchanged. (Exception: if the final flush of the folder
+    fails, the new file is in place, but the rename may be lost in a power failure.)
     """
     name = text(path)
     try:
@@ -56,13 +58,13 @@ def write(path: Path, parts: Iterable[memoryview]) -> None:
 
 
 def _replace(name: str, parts: Iterable[memoryview]) -> None:
-    target, mode = _target(name)
-    _clean(target)
+    target, mode = _resolve_target(name)
+    _remove_stale(target)
     directory = os.open(os.path.dirname(target), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        lock, temporary = _temporary(target)
+        lock, temporary = _create_temporary(target)
         try:
-            file = os.dup(lock)  # closed before the rename, since that may tell of an error; the lock lasts beyond
+            file = os.dup(lock)  # closed before the rename, since close may fail; the lock is held until later
             try:
                 if mode is not None:
                     os.fchmod(file, mode)
@@ -87,31 +89,31 @@ def _replace(name: str, parts: Iterable[memoryview]) -> None:
 def clean(path: Path) -> None:
     """Removes the temporary files of this path that killed processes of this machine left, and nothing else.
 
-    A process holds a lock on its temporary file (flock) as long as it lives. Files of other machines on a shared file
-    system stay, for their locks may not be seen here, and so do those of a machine before it was started again. Where
-    there are no locks, and for files that are not ours to remove, nothing happens.
+    A process holds a lock (flock) on its temporary file while it lives. Files of other machines on a shared file system
+    are not removed, because their locks may be invisible here; neither are files from before this machine's last boot.
+    Without support for locks, and without permission to remove a file, nothing happens.
     """
     with suppress(OSError):
-        _clean(_target(text(path))[0])
+        _remove_stale(_resolve_target(text(path))[0])
 
 
-def _clean(target: str) -> None:
-    folder, start = os.path.dirname(target), _start(target)
+def _remove_stale(target: str) -> None:
+    folder, prefix = os.path.dirname(target), _temporary_prefix(target)
     with suppress(OSError):
-        for name in [entry.name for entry in os.scandir(folder) if entry.name.startswith(start)]:
+        for name in [entry.name for entry in os.scandir(folder) if entry.name.startswith(prefix)]:
             with suppress(OSError):
                 file = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
                 try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused while its process lives
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # raises while its process lives
                     os.unlink(os.path.join(folder, name))
                 finally:
                     os.close(file)
 
 
-def _temporary(target: str) -> tuple[int, str]:
-    """A new file for what shall become `target`, open and locked, and its name."""
+def _create_temporary(target: str) -> tuple[int, str]:
+    """Creates and locks a temporary file for `target`; returns its descriptor and name."""
     while True:
-        name = os.path.join(os.path.dirname(target), f"{_start(target)}{os.urandom(8).hex()}.tmp")
+        name = os.path.join(os.path.dirname(target), f"{_temporary_prefix(target)}{os.urandom(8).hex()}.tmp")
         file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with suppress(OSError):  # a file system without locks
@@ -123,25 +125,25 @@ def _temporary(target: str) -> tuple[int, str]:
             with suppress(OSError):
                 os.unlink(name)
             raise
-        os.close(file)  # another process found it before it was locked, and took it for a dead one's
+        os.close(file)  # another process removed it as stale before it was locked
 
 
-def _start(target: str) -> str:
-    """What the names of temporary files begin with that belong to a path, and are written on this machine."""
-    path, machine = os.fsencode(os.path.basename(target)), _machine().encode()
+def _temporary_prefix(target: str) -> str:
+    """Returns the prefix of the names of a path's temporary files that are written on this machine."""
+    path, machine = os.fsencode(os.path.basename(target)), _machine_id().encode()
     return f".minidl-{hashlib.sha256(path).hexdigest()[:16]}-{hashlib.sha256(machine).hexdigest()[:16]}-"
 
 
 @cache
-def _machine() -> str:
-    """What is the same for all processes that see each other's locks: the name of a host may be that of another too."""
+def _machine_id() -> str:
+    """Returns an id shared by exactly the processes that see each other's locks; host names may not be unique."""
     with suppress(OSError), open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read()
     return os.uname().nodename
 
 
-def _target(name: str) -> tuple[str, int | None]:
-    """Where the file really is, behind symbolic links, and its permissions if there is one."""
+def _resolve_target(name: str) -> tuple[str, int | None]:
+    """Returns the real path, with symbolic links resolved, and the file's permissions if it exists."""
     try:
         target = os.path.realpath(name, strict=True)
         mode = os.stat(target).st_mode
@@ -151,6 +153,6 @@ def _target(name: str) -> tuple[str, int | None]:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "expected a regular file")
-    if not os.access(target, os.W_OK):  # renaming could replace it, but somebody said that it is to stay
+    if not os.access(target, os.W_OK):  # a rename could replace it, but read-only files are protected on purpose
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     return target, stat.S_IMODE(mode)

@@ -1,36 +1,36 @@
-"""JSON objects that have one text alone, small and shallow enough to be read from anywhere."""
+"""Canonical JSON: each object has exactly one text, small and shallow enough to be safe to parse."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-MAX_COST = 2**23  # bytes that parsed JSON may take, about, beside COST for each of its own
-COST = 8  # a header of many small tensors takes 5
+MAX_COST = 2**23  # bytes of memory for parsed JSON, approximately, in addition to COST for each byte of text
+COST = 8  # bytes of memory per byte of text; a header of many small tensors takes 5
 MAX_DEPTH = 100
-MAX_DIGITS = 400  # of a number: Python takes long for many thousands
+MAX_DIGITS = 400  # of an integer: Python's parsing of long ones is slow
 
 
 def dump(value: Any, sort_keys: bool = False) -> str:
-    """The text of a value of JSON's own types; raises TypeError or ValueError for others, NaN and infinity."""
+    """Returns the JSON text of a value; raises TypeError or ValueError for other types, NaN and infinity."""
     return json.dumps(value, allow_nan=False, separators=(",", ":"), sort_keys=sort_keys)
 
 
 def load(text: str, sort_keys: bool = False) -> dict[str, Any]:
-    """The object of which `dump` makes this text: no key twice, no NaN, no spaces, and neither too deep nor too large.
+    """Returns the object whose `dump` is this text: no duplicate keys, no NaN, no spaces, limited depth and size.
 
     Raises ValueError for any other text, and for an object that would take much more memory than its text.
     """
-    most = MAX_COST + COST * len(text)
-    if 240 * (text.count("{") + text.count("[")) + 40 * text.count(",") > most:
-        raise ValueError(f"expected JSON that takes less than {most} bytes, got more: too many lists and numbers")
+    limit = MAX_COST + COST * len(text)
+    if 240 * (text.count("{") + text.count("[")) + 40 * text.count(",") > limit:
+        raise ValueError(f"expected JSON that takes less than {limit} bytes, got more: too many lists and numbers")
     try:
-        value = json.loads(text, parse_int=_short)
+        value = json.loads(text, parse_int=_parse_int)
         canonical = isinstance(value, dict) and dump(value, sort_keys) == text
     except (ValueError, RecursionError) as error:
         raise ValueError(f"expected JSON as minidl writes it: {str(error)[:200]}") from error
     if not canonical:
-        raise ValueError("expected JSON as minidl writes it (no key twice, no spaces), got other")
+        raise ValueError("expected JSON as minidl writes it (no duplicate keys, no spaces), got other JSON")
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [inner for outer in level for inner in (outer.values() if isinstance(outer, dict) else outer)
@@ -40,8 +40,8 @@ def load(text: str, sort_keys: bool = False) -> dict[str, Any]:
     return value
 
 
-def _short(digits: str) -> int:
-    """A whole number; raises ValueError for one of too many digits."""
+def _parse_int(digits: str) -> int:
+    """Returns an integer; raises ValueError for too many digits."""
     if len(digits) > MAX_DIGITS:
         raise ValueError(f"expected numbers of at most {MAX_DIGITS} digits, got {len(digits)}")
     return int(digits)

@@ -1,10 +1,10 @@
-"""Values as JSON and back, exactly: what configurations and states in files are made of.
+"""Lossless JSON encoding of the values in configurations and states.
 
-JSON has lists, strings, numbers, true, false and null. All else is an object with one key, its kind:
+JSON has lists, strings, numbers, true, false and null. Everything else is an object with one key, its kind:
 
     {"tuple": [1, 2]}   {"dict": [["a", 1]]}   {"float": "nan"}   {"numpy": ["float32", 0.5]}
 
-and whatever kinds the caller adds. Nothing here makes an object of a class, or imports one.
+and the kinds that the caller adds. This module creates no object of a class and imports nothing.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import Any
 
 import numpy as np
 
-DEEPEST = 50  # levels of lists, tuples and dicts: what holds itself has no end
+MAX_DEPTH = 50  # levels of lists, tuples and dicts; a container that contains itself exceeds any limit
 _NUMPY = {np.dtype(code).name for code in list("?bhiqBHIQefd")}
 
 
 def encode(value: Any, where: str, other: Callable[[Any, str], dict[str, Any] | None], depth: int = 0) -> Any:
-    """`value` as JSON. other(value, where) encodes what it knows as {kind: content}, and else returns None.
+    """Returns `value` as JSON. other(value, where) returns {kind: content} for the caller's kinds, else None.
 
-    Raises TypeError, naming `where`, for anything that nobody knows.
+    Raises TypeError, naming `where`, for values of unknown types.
     """
-    if depth > DEEPEST:
-        raise TypeError(f"{where}: expected values nested at most {DEEPEST} deep, got more")
+    if depth > MAX_DEPTH:
+        raise TypeError(f"{where}: expected values nested at most {MAX_DEPTH} deep, got more")
 
-    def inner(part: Any, place: str) -> Any:
-        return encode(part, f"{where}[{place}]", other, depth + 1)
+    def inner(part: Any, index: str) -> Any:
+        return encode(part, f"{where}[{index}]", other, depth + 1)
 
     encoded = other(value, where)
     if encoded is not None:
         return encoded
-    if isinstance(value, np.generic) and value.dtype.name in _NUMPY:  # its dtype decides on results
+    if isinstance(value, np.generic) and value.dtype.name in _NUMPY:  # its dtype affects results
         return {"numpy": [value.dtype.name, inner(value.item(), "")]}
     if value is None or type(value) in (bool, int, str):
         return value
@@ -49,7 +49,7 @@ def encode(value: Any, where: str, other: Callable[[Any, str], dict[str, Any] | 
 
 
 def decode(encoded: Any, other: Callable[[str, Any], Any]) -> Any:
-    """What `encode` was given. other(kind, content) decodes the caller's kinds, and raises ValueError for unknown ones.
+    """Returns the value that was encoded. other(kind, content) decodes the caller's kinds, or raises ValueError.
 
     Raises ValueError for anything that `encode` cannot have written.
     """
@@ -67,24 +67,25 @@ def decode(encoded: Any, other: Callable[[str, Any], Any]) -> Any:
     if kind == "dict" and isinstance(content, list) and all(isinstance(p, list) and len(p) == 2 for p in content):
         pairs = [(decode(key, other), decode(part, other)) for key, part in content]
         try:
-            found = dict(pairs)
+            decoded = dict(pairs)
         except TypeError as error:
             raise ValueError(f"dict: {error}") from None
-        if len(found) == len(pairs):
-            return found
+        if len(decoded) == len(pairs):
+            return decoded
     if kind == "numpy" and isinstance(content, list) and len(content) == 2:
-        return _numpy(content[0], decode(content[1], other))
+        return _decode_scalar(content[0], decode(content[1], other))
     return other(kind, content)
 
 
-def _numpy(dtype: Any, number: Any) -> np.generic:
+def _decode_scalar(dtype: Any, number: Any) -> np.generic:
     if not isinstance(dtype, str) or dtype not in _NUMPY or type(number) not in (bool, int, float):
         raise ValueError(f"expected the name of a dtype and a number, got {dtype!r} and {number!r}")
-    made = np.dtype(dtype)
-    if made.kind in "iu" and not np.iinfo(made).min <= number <= np.iinfo(made).max:  # NumPy 1 would make another one
+    numpy_dtype = np.dtype(dtype)
+    limits = np.iinfo(numpy_dtype) if numpy_dtype.kind in "iu" else None
+    if limits is not None and not limits.min <= number <= limits.max:  # NumPy 1 would wrap around
         raise ValueError(f"expected a number of {dtype}, got {number}")
     try:
-        scalar: np.generic = made.type(number)
+        scalar: np.generic = numpy_dtype.type(number)
     except OverflowError as error:
         raise ValueError(f"expected a number of {dtype}: {error}") from None
     return scalar

@@ -1,13 +1,13 @@
-"""ObjectCodec: what objects are made of, as JSON, and the objects made again from it.
+"""ObjectCodec: objects as JSON, and their reconstruction.
 
-An object is the name of its class and its constructor's arguments, a function its name. Whose name it is, is written
-with it, so that a user's class never loads as one of ours, nor ours as his:
+An object is stored as the name of its class and its constructor's arguments, a function as its name. Each name is
+stored with its origin, so a user's class can never be loaded as a built-in one, or vice versa:
 
     {"minidl": ["Dense", {"units": 10}]}   {"custom": ["Swish", {}]}   {"minidl": "accuracy"}   {"custom": "my_loss"}
 
-Behind the arguments of a layer stand its settings, if it has any: {"minidl": ["ReLU", {}, {"trainable": false}]}.
+The settings of a layer, if it has any, follow its arguments: {"minidl": ["ReLU", {}, {"trainable": false}]}.
 
-Users give their classes and functions by name; nothing is imported, and no code comes out of a file.
+Users pass their classes and functions by name. Nothing is imported, and no code is read from a file.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ from minidl.layers.base import Layer
 from minidl.saving import json_codec
 from minidl.utils.arguments import construct, constructor_arguments
 
-MOST = 50_000  # objects in one recipe: layers, and their initializers
+MAX_OBJECTS = 50_000  # layers and initializers in one config
 
 
 class ObjectCodec:
-    """Writes objects as JSON; `ours` are the classes, functions and objects of minidl that may be in it, by name.
+    """Encodes objects as JSON. `ours`: the classes, functions and objects of minidl that may occur, by name.
 
-    met: takes the user's classes and functions by name, of two of one name the second one with a number behind it;
-        None: the second one is refused, for the user of a file could not tell them apart.
+    met: collects the user's classes and functions by name; the second of a name gets a number appended. None: a second
+        one of a name is an error, because the user of a file could not tell them apart.
     """
 
     def __init__(self, ours: Mapping[str, Any], met: dict[str, Any] | None = None) -> None:
         self.ours, self._numbers = ours, met is not None
         self.met: dict[str, Any] = {} if met is None else met
-        self._depth = 0  # of objects in objects
+        self._depth = 0  # of nested objects
 
     def encode(self, value: Any, where: str) -> Any:
-        """`value` as JSON: an object, or anything that JSON, tuples and NumPy's scalars can say.
+        """Returns `value` as JSON: an object, or a value of JSON's types, tuples and NumPy scalars.
 
-        where: what errors call it, such as "layer 3, Conv2D". Raises TypeError for what cannot be written, ValueError
-        for two classes of one name.
+        where: its name in errors, such as "layer 3, Conv2D". Raises TypeError for values that cannot be encoded,
+        ValueError for two classes of one name.
         """
-        return json_codec.encode(value, where, self._object, self._depth)
+        return json_codec.encode(value, where, self._encode_object, self._depth)
 
-    def _object(self, value: Any, where: str) -> dict[str, Any] | None:
+    def _encode_object(self, value: Any, where: str) -> dict[str, Any] | None:
         if value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, np.generic, np.ndarray)):
             return None
         if isinstance(value, type):
@@ -53,13 +53,13 @@ class ObjectCodec:
             if value is known:
                 return {"minidl": name}
         if hasattr(value, "__name__"):
-            return {"custom": self._named(value.__name__, value, where)}
-        cls, arguments = type(value), self._arguments(value, where)
+            return {"custom": self._register(value.__name__, value, where)}
+        cls, arguments = type(value), self._encode_arguments(value, where)
         if any(cls is known for known in self.ours.values()):
-            return {"minidl": [cls.__name__, arguments, *self._settings(value)]}
-        return {"custom": [self._named(cls.__name__, cls, where), arguments, *self._settings(value)]}
+            return {"minidl": [cls.__name__, arguments, *self._settings_of(value)]}
+        return {"custom": [self._register(cls.__name__, cls, where), arguments, *self._settings_of(value)]}
 
-    def _arguments(self, value: Any, where: str) -> dict[str, Any]:
+    def _encode_arguments(self, value: Any, where: str) -> dict[str, Any]:
         try:
             arguments = value.config() if isinstance(value, Layer) else constructor_arguments(value)
         except (TypeError, ValueError) as error:
@@ -71,36 +71,37 @@ class ObjectCodec:
         finally:
             self._depth -= 1
 
-    def _settings(self, value: Any) -> list[dict[str, Any]]:
-        """A layer's settings, if it has any; those of layers in it are among them."""
+    def _settings_of(self, value: Any) -> list[dict[str, Any]]:
+        """Returns a layer's settings, including those of layers in it, in a list; empty if there are none."""
         return [value.settings] if isinstance(value, Layer) and value.settings and not self._depth else []
 
-    def _named(self, name: str, what: Any, where: str) -> str:
-        told, number = name, 1
-        while self.met.setdefault(told, what) is not what:
+    def _register(self, name: str, value: Any, where: str) -> str:
+        """Adds a user's class or function to `met` and returns its unique name."""
+        unique, number = name, 1
+        while self.met.setdefault(unique, value) is not value:
             if not self._numbers:
-                got = f"{self.met[name]!r} and {what!r}"
+                got = f"{self.met[name]!r} and {value!r}"
                 raise ValueError(f"{where}: cannot be saved: expected one {name!r}, got two: {got}")
             number += 1
-            told = f"{name} {number}"
-        return told
+            unique = f"{name} {number}"
+        return unique
 
 
 def made_with(cls: type, arguments: dict[str, Any], settings: Mapping[str, Any] | None = None) -> Any:
-    """An object made with these arguments, and a layer's settings; raises ValueError for settings of anything else."""
-    made = construct(cls, arguments)
+    """Returns an object of these arguments and layer settings; raises ValueError for settings of other objects."""
+    value = construct(cls, arguments)
     if settings:
-        if not isinstance(made, Layer):
+        if not isinstance(value, Layer):
             raise ValueError(f"{cls.__name__}: expected no settings, got {', '.join(settings)[:100]}")
-        made.take_settings(settings)
-    return made
+        value.take_settings(settings)
+    return value
 
 
-def decode(recipe: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
-    """Returns what `encode` was given; raises ValueError or TypeError for what that never writes, and missing names."""
-    check_names(recipe, ours, custom_objects)
+def decode(config: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
+    """Returns the value that was encoded; raises ValueError or TypeError for invalid configs and unknown names."""
+    check_names(config, ours, custom_objects)
 
-    def made(kind: str, content: Any) -> Any:
+    def decode_object(kind: str, content: Any) -> Any:
         known = {"minidl": ours, "custom": custom_objects}.get(kind)
         if known is None:
             raise ValueError(f"expected a kind of value, got {kind!r}")
@@ -113,60 +114,62 @@ def decode(recipe: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, An
             check_settings(part)
         if not isinstance(known[name], type):
             raise TypeError(f"{kind}: expected the class {name}, got {known[name]!r}")
-        arguments = {key: json_codec.decode(argument, made) for key, argument in arguments.items()}
+        arguments = {key: json_codec.decode(argument, decode_object) for key, argument in arguments.items()}
         return made_with(known[name], arguments, *settings)
 
-    return json_codec.decode(recipe, made)
+    return json_codec.decode(config, decode_object)
 
 
 def check_settings(settings: Any) -> None:
-    """Raises ValueError for what are no settings of a layer, and of the layers in it."""
+    """Raises ValueError unless these are settings of a layer and of the layers in it."""
     if not isinstance(settings, dict) or set(settings) - {"trainable", "lr_mult", "layers"}:
         raise ValueError(f"expected the settings of a layer, got {str(settings)[:100]}")
     inner = settings.get("layers", {})
     if not isinstance(inner, dict):
-        raise ValueError(f"expected the settings of layers by their places, got {str(inner)[:100]}")
+        raise ValueError(f"expected the settings of layers by their paths, got {str(inner)[:100]}")
     for part in inner.values():
         check_settings(part)
 
 
-def check_names(recipe: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> None:
-    """Raises ValueError, with all of them, for names in a recipe that nobody knows; and for too many of them."""
+def check_names(config: Any, ours: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> None:
+    """Raises ValueError, listing them, for unknown names in a config, and for more than MAX_OBJECTS objects."""
     names: dict[str, set[str]] = {"minidl": set(), "custom": set()}
-    found, rest = 0, [recipe]
-    while rest:
-        value = rest.pop()
+    count, stack = 0, [config]
+    while stack:
+        value = stack.pop()
         if isinstance(value, list):
-            rest += value
+            stack += value
         elif isinstance(value, dict):
-            rest += value.values()
+            stack += value.values()
             for kind in names.keys() & value.keys():
-                content, found = value[kind], found + 1
+                content, count = value[kind], count + 1
                 name = content[0] if isinstance(content, list) and len(content) in (2, 3) else content
                 parts = content[1:] if isinstance(content, list) else []
                 if not isinstance(name, str) or not all(isinstance(part, dict) for part in parts):
                     raise ValueError(f"expected a name, or a class and its arguments, got {str(content)[:100]}")
                 names[kind].add(name)
-    if found > MOST:
-        raise ValueError(f"expected at most {MOST} layers and initializers, got {found}")
+    if count > MAX_OBJECTS:
+        raise ValueError(f"expected at most {MAX_OBJECTS} layers and initializers, got {count}")
     if unknown := sorted(names["minidl"] - ours.keys()):
-        raise ValueError(f"expected what this version of minidl has, got {', '.join(unknown)[:200]}")
+        raise ValueError(f"expected names that this version of minidl has, got {', '.join(unknown)[:200]}")
     if missing := sorted(names["custom"] - custom_objects.keys()):
         needed = ", ".join(f"{name!r}: {name if name.isidentifier() else '...'}" for name in missing)
-        raise ValueError(f"custom_objects: the file names what is not minidl's own; pass custom_objects={{{needed}}}")
+        raise ValueError(
+            f"custom_objects: the file names objects that are not minidl's; pass custom_objects={{{needed}}}"
+        )
 
 
 def checked_custom(custom_objects: Any) -> dict[str, Any]:
-    """A user's classes and functions by name; raises TypeError for anything else."""
+    """Returns a user's classes and functions by name; raises TypeError for anything else."""
     if custom_objects is None:
         return {}
     if not isinstance(custom_objects, Mapping):
         raise TypeError(
             f'custom_objects: expected classes and functions by name, {{"Name": Name}}, got {custom_objects!r}'
         )
-    for name, what in custom_objects.items():
-        if not isinstance(name, str) or not callable(what):
+    for name, value in custom_objects.items():
+        if not isinstance(name, str) or not callable(value):
             raise TypeError(
-                f'custom_objects: expected classes and functions by name, {{"Name": Name}}, got {name!r}: {what!r}'
+                f'custom_objects: expected classes and functions by name, {{"Name": Name}}, got {name!r}: {value!r}'
             )
     return dict(custom_objects)

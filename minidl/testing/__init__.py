@@ -1,4 +1,4 @@
-"""check_layer: the layer contract as a test, for our layers and for yours."""
+"""check_layer: a test of the layer contract, for built-in layers and your own."""
 
 from minidl.testing.layer_check import check_layer
 

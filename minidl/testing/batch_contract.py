@@ -1,4 +1,4 @@
-"""What a layer gives in a batch, and between other layers, is what it gives alone."""
+"""Checks that a layer computes the same in a batch, and between other layers, as on its own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from minidl.utils.arrays import Array
 
 
 def check_rows(name: str, net: Network, samples: Samples, x: Array) -> None:
-    """Examples do not see each other, in inference and in training."""
+    """Checks that examples are independent of each other, in inference and in training."""
     together = net.predict(x, THREADS)
     trained = net.forward(x, THREADS)[0]
     for i in range(len(x)):
@@ -27,7 +27,7 @@ def check_rows(name: str, net: Network, samples: Samples, x: Array) -> None:
             f"{name}: the output of example {i} changes with the batch around it (couples_examples=True if it should)"
         )
         others = samples.unlike(x)
-        others[i] = x[i]  # where it was, so that a layer that draws draws the same for it
+        others[i] = x[i]  # the same index, so that a layer with random numbers draws the same ones
         assert np.allclose(trained[i], net.forward(freeze(others), THREADS)[0][i], RTOL, ATOL), (
             f"{name}: in training, the output of example {i} changes with the batch around it "
             "(couples_examples=True if it should)"
@@ -35,50 +35,51 @@ def check_rows(name: str, net: Network, samples: Samples, x: Array) -> None:
 
 
 def check_sums(name: str, net: Network, samples: Samples) -> None:
-    """What a large batch gives, in sums or apart, is what its examples give one by one, with any number of threads."""
+    """Checks that rows, sums and per-example gradients of a large batch do not depend on batch or threads."""
     x = freeze(samples.many(LARGE))
     dy = freeze(samples.rng.standard_normal((LARGE, *net.layers[0].out_shape)))
-    found = everything(net, x, dy)
+    results = everything(net, x, dy)
     for what, array in everything(net, x, dy, MANY).items():
-        assert np.array_equal(array, found[what]), f"{name}: {what} changes with the number of threads"
+        assert np.array_equal(array, results[what]), f"{name}: {what} changes with the number of threads"
     if draws(net):
-        return  # alone, an example has other numbers
-    alone = [everything(net, x[i : i + 1], dy[i : i + 1], numbers=np.array([i])) for i in range(LARGE)]
-    for what, array in found.items():
-        parts = [one[what] for one in alone]
+        return  # a single example would get other random numbers
+    singles = [everything(net, x[i : i + 1], dy[i : i + 1], example_ids=np.array([i])) for i in range(LARGE)]
+    for what, array in results.items():
+        parts = [single[what] for single in singles]
         rows = what in ("the output", "dx")
         expected = np.concatenate(parts) if rows else np.sum(parts, axis=0)
         assert np.allclose(array, expected, RTOL, ATOL), (
-            f"{name}: {what} of {LARGE} examples is not the {'rows' if rows else 'sum'} that they give one by one"
+            f"{name}: {what} of {LARGE} examples is not the {'rows' if rows else 'sum'} of those of single examples"
         )
-    for key, grads in _examples(net, x, dy).items():
+    for key, grads in _per_example_grads(net, x, dy).items():
         what = f"the grad of {key!r}"
-        assert np.allclose(grads, [one[what] for one in alone], RTOL, ATOL), (
-            f"{name}: {what} of single examples in a batch is not what they give alone (an op that sums lanes has to "
+        assert np.allclose(grads, [single[what] for single in singles], RTOL, ATOL), (
+            f"{name}: {what} of the examples in a batch is not that of single examples (an op that sums lanes must "
             "obey `apart`)"
         )
 
 
-def _examples(net: Network, x: Array, dy: Array) -> dict[str, Array]:
-    """The gradients of each example's parameters, where a kernel tells them apart in a batch."""
+def _per_example_grads(net: Network, x: Array, dy: Array) -> dict[str, Array]:
+    """Returns the parameters' gradients for each example, where kernels keep them separate in a batch."""
     params = net.layers[0].params
     if not all(map(has_per_example_grad, net.leaves)):
         return {}
-    wanted = grad_requests(net, params.values(), len(x), norms=False)
-    each = with_per_example_grads(net, wanted)
-    each.backward(each.forward(x, THREADS)[1], dy, want_dx=True)
-    return {key: one.shaped(one.grads) for key, one in zip(params, wanted, strict=True) if one.grads is not None}
+    requests = grad_requests(net, params.values(), len(x), norms=False)
+    twin = with_per_example_grads(net, requests)
+    twin.backward(twin.forward(x, THREADS)[1], dy, want_dx=True)
+    named = zip(params, requests, strict=True)
+    return {name: request.shaped(request.grads) for name, request in named if request.grads is not None}
 
 
 def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
-    """Between a layer with parameters and one that works in place, it computes what it does alone."""
+    """Checks that a layer computes the same between a layer with parameters and one that works in place."""
     in_shape = samples.shape
-    front: Layer = Rescale(0.5 if samples.given is None else 1.0)
+    before: Layer = Rescale(0.5 if samples.given is None else 1.0)
     if len(in_shape) in (1, 3) and samples.given is None:
-        front = Dense(in_shape[0]) if len(in_shape) == 1 else Conv2D(in_shape[0], 1)
-    layers = (front, layer, Rescale(3.0))
+        before = Dense(in_shape[0]) if len(in_shape) == 1 else Conv2D(in_shape[0], 1)
+    layers = (before, layer, Rescale(3.0))
     singles, model = (Sequential(list(map(copied, layers)), in_shape, dtype="float64") for _ in range(2))
-    for one, other in zip(singles.layers, model.layers, strict=True):  # of one place, so they draw the same numbers
+    for one, other in zip(singles.layers, model.layers, strict=True):  # same paths, hence same random numbers
         fill(one)
         for key, param in one.params.items():
             other.params[key].value = param.value
@@ -94,18 +95,18 @@ def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
         for net in alone:
             y, tape = net.forward(y, THREADS)
             tapes.append(tape)
-        found, tape = together.forward(x, THREADS)
-        dx: Array | None = dy
-        for net, kept in zip(reversed(alone), reversed(tapes), strict=True):
-            assert dx is not None
-            dx = net.backward(kept, dx, want_dx=True)
-        found_dx = together.backward(tape, dy, want_dx=True)
-    assert dx is not None and found_dx is not None
-    compared = [("the output", found, y), ("dx", found_dx, dx)]
+        output, tape = together.forward(x, THREADS)
+        expected_dx: Array | None = dy
+        for net, single_tape in zip(reversed(alone), reversed(tapes), strict=True):
+            assert expected_dx is not None
+            expected_dx = net.backward(single_tape, expected_dx, want_dx=True)
+        dx = together.backward(tape, dy, want_dx=True)
+    assert expected_dx is not None and dx is not None
+    compared = [("the output", output, y), ("dx", dx, expected_dx)]
     for one, net in zip(together.layers, alone, strict=True):
         compared += [(f"the grad of {k!r}", p.grad, net.layers[0].params[k].grad) for k, p in one.params.items()]
     for what, a, b in compared:
         assert np.allclose(a, b, RTOL, ATOL, equal_nan=True), (
-            f"{name}: between {alone[0].layers[0]!r} and {alone[2].layers[0]!r}, {what} is not what the layers give "
-            "one by one (does it leave zeros in lanes without an example? does it say what its backward reads?)"
+            f"{name}: between {alone[0].layers[0]!r} and {alone[2].layers[0]!r}, {what} is not that of the layers one "
+            "by one (does it leave zeros in lanes without an example? does it declare what its backward reads?)"
         )

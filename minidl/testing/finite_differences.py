@@ -1,9 +1,11 @@
-"""Finite differences: what a gradient has to equal, also where a function has kinks.
+"""Central finite differences: a check of gradients that also handles functions with kinks.
 
-A number is moved up and down by STEP, and the outputs tell the slope. Where the gradient is another, there may be a
-kink in between: a ReLU at 0, a tie of two maxima. Then the outputs bend, and what is right on one side of the kink is
-off by no more than the bend; anything else is wrong. At the kink itself there is nothing to compare, but nothing can
-hide behind it: the number is taken to random places on both sides, close ones first, and there it has to be right.
+An element is moved up and down by STEP, and the outputs give the slope. If the gradient differs, there may be a kink in
+between: a ReLU at 0, a tie of two maxima. The second difference of the outputs is then large, and a gradient that is
+right on one side of the kink differs by no more than it; any larger error is wrong.
+
+At the kink itself there is nothing to compare. The element is therefore moved to random points on both sides, close
+ones first, where the gradient must be right.
 """
 
 from __future__ import annotations
@@ -15,19 +17,20 @@ import numpy as np
 
 from minidl.utils.arrays import Array
 
-STEP = 1e-6  # the cube root of float64's precision, about
-NOISE = 4 * np.finfo(np.float64).eps / STEP  # of a difference, as a share of what it is a difference of
-RTOL, ATOL = 1e-5, 1e-6  # the second as a share of the largest gradient, or of 1
-DISTANCES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)  # to which a number is taken from a kink, until there is none
+STEP = 1e-6  # approximately the cube root of float64's precision
+NOISE = 4 * np.finfo(np.float64).eps / STEP  # rounding error of a difference, relative to its operands
+RTOL, ATOL = 1e-5, 1e-6  # ATOL is relative to the largest element of the gradient, or to 1
+DISTANCES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)  # at which points without a kink are searched, in this order
 RIGHT, KINK, WRONG = range(3)
 
 
 @dataclass(frozen=True)
 class Function:
-    """The sum of output(values) * dy, and what a layer takes for its gradient.
+    """The function sum(output(values) * dy), and its gradient as a layer computes it.
 
     name: of the gradient, for errors: "ReLU: dx".
-    rows: so many equal parts of the values (examples) make parts of the output of their own, and are moved together.
+    rows: the number of equal parts of the values (examples) that affect disjoint parts of the output. The same element
+        of all rows is moved at once.
     """
 
     name: str
@@ -39,32 +42,32 @@ class Function:
 
 
 def check_gradient(f: Function, rng: np.random.Generator) -> None:
-    """Raises AssertionError unless each number of the gradient is the slope, there or on both sides of a kink."""
-    here = _Point(f, f.values)
-    scale = max(float(np.abs(here.gradient).max(initial=0)), 1.0)
-    for column in range(here.gradient.shape[1]):
-        for row in np.flatnonzero(here.judge(column, scale) != RIGHT):
-            here.blame(int(row), column)
+    """Raises AssertionError unless each element of the gradient is the slope, there or on both sides of a kink."""
+    point = _Point(f, f.values)
+    scale = max(float(np.abs(point.gradient).max(initial=0)), 1.0)
+    for column in range(point.gradient.shape[1]):
+        for row in np.flatnonzero(point.judge(column, scale) != RIGHT):
+            point.raise_if_wrong(int(row), column)
             _check_sides(f, int(row), column, scale, rng)
 
 
 def _check_sides(f: Function, row: int, column: int, scale: float, rng: np.random.Generator) -> None:
-    """One number of the gradient, at random places above and below. Where there is a kink too, it goes further."""
+    """Checks one element of the gradient at random points above and below it, further away while there are kinks."""
     sides = [1, -1]
     for distance in DISTANCES:
         for side in tuple(sides):
-            there = _Point(f, _moved(f, f.values, row, column, side * distance * rng.uniform(0.5, 1.5)))
-            if there.judge(column, scale)[row] == RIGHT:
+            point = _Point(f, _moved_copy(f, f.values, row, column, side * distance * rng.uniform(0.5, 1.5)))
+            if point.judge(column, scale)[row] == RIGHT:
                 sides.remove(side)
-            there.blame(row, column)
+            point.raise_if_wrong(row, column)
     assert not sides, (
-        f"{_place(f, row, column)}: expected a slope, found kinks at {f.values.reshape(f.rows, -1)[row, column]:.8g} "
-        f"and wherever else it was looked for, up to {DISTANCES[-1]} away"
+        f"{_index_name(f, row, column)}: expected a slope, found kinks at "
+        f"{f.values.reshape(f.rows, -1)[row, column]:.8g} and at all points tried, up to {DISTANCES[-1]} away"
     )
 
 
 class _Point:
-    """A function at some values."""
+    """A function evaluated at some values."""
 
     def __init__(self, f: Function, values: Array) -> None:
         self.f, self.values, self.middle = f, values, f.output(values)
@@ -72,11 +75,14 @@ class _Point:
         self.noise = NOISE * float(np.abs(self.middle * f.dy).max(initial=0))
 
     def judge(self, column: int, scale: float) -> Array:
-        """RIGHT, KINK or WRONG: the gradient's number in this column, for each row. scale: the size of a large one."""
+        """Returns RIGHT, KINK or WRONG for the gradient's element in this column of each row.
+
+        scale: the magnitude of the largest element of the gradient, at least 1.
+        """
         f = self.f
-        up, down = (f.output(_moved(f, self.values, slice(None), column, step)) for step in (STEP, -STEP))
+        up, down = (f.output(_moved_copy(f, self.values, slice(None), column, step)) for step in (STEP, -STEP))
         self.slopes = ((up - down) * f.dy).reshape(f.rows, -1).sum(axis=1) / (2 * STEP)
-        with np.errstate(invalid="ignore"):  # an infinity is wrong, and so is a NaN
+        with np.errstate(invalid="ignore"):  # infinity and NaN are wrong
             errors = abs(self.slopes - self.gradient[:, column])
             beyond = errors - RTOL * abs(self.slopes) - ATOL * scale - self.noise
         self.verdicts = np.where(beyond <= 0, RIGHT, WRONG)
@@ -85,25 +91,25 @@ class _Point:
             self.verdicts[(beyond > 0) & (beyond <= bends)] = KINK
         return self.verdicts
 
-    def blame(self, row: int, column: int) -> None:
-        """Raises AssertionError if the number judged last is wrong."""
+    def raise_if_wrong(self, row: int, column: int) -> None:
+        """Raises AssertionError if the element of this row is wrong, as judged by the last call of `judge`."""
         if self.verdicts[row] == WRONG:
             expected, got = float(self.slopes[row]), float(self.gradient[row, column])
             relative = abs(expected - got) / max(abs(expected), abs(got))
             raise AssertionError(
-                f"{_place(self.f, row, column)}: expected {expected:.8g} (finite differences), got {got:.8g}, "
+                f"{_index_name(self.f, row, column)}: expected {expected:.8g} (finite differences), got {got:.8g}, "
                 f"a relative error of {relative:.2g}, at {self.values.reshape(self.f.rows, -1)[row, column]:.8g}"
             )
 
 
-def _moved(f: Function, values: Array, row: int | slice, column: int, by: float) -> Array:
-    """A copy of the values, with the number in one column of a row, or of all rows, moved."""
+def _moved_copy(f: Function, values: Array, row: int | slice, column: int, by: float) -> Array:
+    """Returns a copy of the values, with the element in one column of a row, or of all rows, moved."""
     copy = np.array(values, order="C")
     copy.reshape(f.rows, -1)[row, column] += by
     return copy
 
 
-def _place(f: Function, row: int, column: int) -> str:
-    """What an error calls a number of the gradient: "ReLU: dx[0, 3]"."""
+def _index_name(f: Function, row: int, column: int) -> str:
+    """Returns the name of an element of the gradient in errors: "ReLU: dx[0, 3]"."""
     index = np.unravel_index(row * (f.values.size // f.rows) + column, f.values.shape)
     return f"{f.name}{[int(i) for i in index]}"

@@ -1,4 +1,4 @@
-"""check_layer: the layer contract as a test, for our layers and for yours."""
+"""check_layer: a test of the layer contract, for built-in layers and your own."""
 
 from __future__ import annotations
 
@@ -35,23 +35,27 @@ BATCH = 3
 def check_layer(
     layer: Layer, in_shape: Shape, couples_examples: bool = False, seed: int = 0, x: ArrayLike | None = None
 ) -> None:
-    """Checks that a layer keeps the contract and has right gradients; raises AssertionError saying what is wrong.
+    """Checks the layer contract and the gradients of a layer; raises AssertionError naming what is wrong.
 
-    The layer itself is not touched: copies are made from its config, and built for float64 (and once for float32).
-    Checked are: the output has the shape that `build` promised, and the model's dtype; x and dy are not written to;
-    inference leaves the layer as it was and agrees with itself; training writes into buffers in place; examples do not
-    see each other, unless `couples_examples` (batch statistics) is given; any batch size works, 0 and 1 included; dx
-    and the grad of every Param equal central differences in float64, for every number of every example; a second
-    backward overwrites. A number at a kink or a tie is moved, and has to be right on both sides of it; a layer that is
-    all kinks fails. Random numbers from `self.rng` repeat, and buffers begin each training forward as `build` made
-    them, so layers that draw or remember are checked like any other. The gradients stay the same when nobody asks for
-    dx, when an inference comes in between, and with other ops in front and behind. A kernel is tried in a forked child
-    first, and one that kills the process there (it writes dx where it is NULL) is told.
+    The layer itself is not changed: copies are created from its config, and built for float64 (and once for float32).
+    These are the checks:
 
-    The layer sees normal numbers, or where `x` is given, examples (n, *in_shape) of a layer that takes no others, their
-    rows, in the model's dtype as always: whole numbers for an embedding. Of integers (by the dtype of `x`) dx is not
-    compared with differences, since nothing lies between them; the gradients of the parameters are. Raises TypeError
-    or ValueError for another x.
+    - The output has the shape that `build` returned, and the model's dtype. x and dy are not written to.
+    - Inference does not change the layer, and repeats exactly. Training writes into buffers in place.
+    - Examples are independent, unless `couples_examples` (batch statistics) is set. Any batch size works, including 0
+      and 1.
+    - dx and the grad of every Param equal central differences in float64, for every element of every example. At a kink
+      or a tie, the element is moved and must be right on both sides; a layer with kinks everywhere fails.
+    - A second backward overwrites. Gradients do not change if dx is not needed, if an inference comes in between, or
+      with other ops before and after the layer.
+    - Random numbers from `self.rng` repeat. Buffers are reset before each training forward to the values from `build`,
+      so that layers with random numbers or state are checked like any other.
+    - A kernel that kills the process (by writing dx where it is NULL) is reported: it is tried in a forked child first.
+
+    The input is normally distributed, unless the layer needs other values: then pass `x`, examples (n, *in_shape) whose
+    rows are used, in the model's dtype as always; for an embedding, integers. For integers (by the dtype of `x`) dx is
+    not compared with differences, because there are no values in between; parameters' gradients are. Raises TypeError
+    or ValueError for an invalid x.
 
     >>> from minidl.layers import Dense
     >>> check_layer(Dense(2), (3,))
@@ -85,9 +89,9 @@ def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, co
     if not samples.integers:
         check_gradient(_function_of_x(f"{name}: dx", net, x, dy, couples_examples), rng)
     for key, param in net.layers[0].params.items():
-        first = np.array(param.value)
+        initial = np.array(param.value)
         check_gradient(_function_of_param(f"{name}: the grad of {key!r}", net, param, x, dy), rng)
-        param.value = first
+        param.value = initial
     if not couples_examples:
         check_sums(name, net, samples)
     check_float32(name, layer, x, dy)
@@ -127,21 +131,21 @@ def _check_gradient_rows(name: str, net: Network, x: Array, dy: Array, dx: Array
         alone = net.backward(tape, freeze(only), want_dx=True)
         assert alone is not None
         others = np.delete(alone, i, axis=0)
-        assert not others.any(), f"{name}: backward lets example {i} into the dx of other examples"
+        assert not others.any(), f"{name}: backward adds example {i} to the dx of other examples"
         assert np.allclose(alone[i], dx[i], RTOL, ATOL), f"{name}: the dx of example {i} changes with the dy of others"
 
 
 def _gradients(name: str, net: Network, x: Array, dy: Array) -> tuple[Array, dict[str, Array]]:
-    kept = np.array(x), np.array(dy)
+    copies = np.array(x), np.array(dy)
     tape = net.forward(x, THREADS)[1]
     for param in net.layers[0].params.values():
         param.grad = np.full(param.value.shape, np.nan)
     dx = net.backward(tape, dy, want_dx=True)
     assert dx is not None
-    assert np.array_equal(x, kept[0]), f"{name}: writes into x"
-    assert np.array_equal(dy, kept[1]), f"{name}: backward writes into dy"
+    assert np.array_equal(x, copies[0]), f"{name}: writes into x"
+    assert np.array_equal(dy, copies[1]), f"{name}: backward writes into dy"
     grads = {key: np.array(param.grad) for key, param in net.layers[0].params.items()}
-    for param in net.layers[0].params.values():  # what was there must not matter
+    for param in net.layers[0].params.values():  # the previous content must not matter
         param.grad = np.zeros(param.value.shape)
     net.backward(net.forward(x, THREADS)[1], dy, want_dx=True)
     for key, grad in grads.items():
@@ -154,23 +158,23 @@ def _gradients(name: str, net: Network, x: Array, dy: Array) -> tuple[Array, dic
 def _check_uses(
     name: str, net: Network, samples: Samples, x: Array, dy: Array, dx: Array, grads: dict[str, Array]
 ) -> None:
-    """The gradients of a layer that is first in a model, and of one that predicts between forward and backward."""
+    """Checks the gradients of a first layer, which needs no dx, and after a prediction between forward and backward."""
     params = net.layers[0].params
-    for what, want_dx in (("when nobody asks for dx", False), ("when an inference comes between", True)):
+    for condition, want_dx in (("if dx is not needed", False), ("if an inference comes in between", True)):
         tape = net.forward(x, THREADS)[1]
         if want_dx:
             net.predict(freeze(samples.unlike(x)), THREADS)
         for param in params.values():
             param.grad = np.full(param.value.shape, np.nan)
-        found = net.backward(tape, dy, want_dx)
-        assert found is None or np.allclose(found, dx, RTOL, ATOL), f"{name}: dx changes {what}"
+        repeated = net.backward(tape, dy, want_dx)
+        assert repeated is None or np.allclose(repeated, dx, RTOL, ATOL), f"{name}: dx changes {condition}"
         for key, param in params.items():
-            assert np.allclose(param.grad, grads[key], RTOL, ATOL), f"{name}: the grad of {key!r} changes {what}"
+            assert np.allclose(param.grad, grads[key], RTOL, ATOL), f"{name}: the grad of {key!r} changes {condition}"
 
 
 def _check_overwrites(name: str, net: Network, x: Array, dy: Array, dx: Array, grads: dict[str, Array]) -> None:
-    again = net.backward(net.forward(x, THREADS)[1], dy, want_dx=True)
-    assert np.allclose(again, dx, RTOL, ATOL), f"{name}: a second backward gives another dx"  # type: ignore[arg-type]
+    repeated = net.backward(net.forward(x, THREADS)[1], dy, want_dx=True)
+    assert repeated is not None and np.allclose(repeated, dx, RTOL, ATOL), f"{name}: a second backward gives another dx"
     for key, param in net.layers[0].params.items():
         assert np.allclose(param.grad, grads[key], RTOL, ATOL), (
             f"{name}: a second backward does not overwrite the grad of {key!r} (does it accumulate?)"

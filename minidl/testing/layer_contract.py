@@ -1,4 +1,4 @@
-"""What a layer has to keep besides right gradients: shapes, dtypes, inference, random numbers, buffers."""
+"""Checks of the layer contract except gradients: shapes, dtypes, inference, random numbers, buffers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from minidl.utils.data import Index
 from minidl.utils.validation import Shape
 
 RTOL, ATOL = 1e-5, 1e-7
-LARGE = 19  # two tiles of a kernel, the second one partly empty
-MANY = 5  # threads: so many share each of the two tiles
-THREADS = 1  # a layer of a few numbers would wait for threads longer than it computes
+LARGE = 19  # examples: two tiles of a kernel, the second one partly empty
+MANY = 5  # threads: several share each of the two tiles
+THREADS = 1  # small layers would spend more time on synchronization than on computing
 
 
 class Rewinding(Network):
-    """A network whose training forwards all begin with the same buffers, so that each is a function of its input."""
+    """A network that resets its buffers before each training forward, so that the output depends only on the input."""
 
     def __init__(self, layer: Layer, dtype: str) -> None:
         super().__init__([layer], [type(layer).__name__], FlatParameters([layer], dtype))
-        self.first = {name: buffer.copy() for name, buffer in layer.buffers.items()}
+        self.initial = {name: buffer.copy() for name, buffer in layer.buffers.items()}
 
     def forward(
         self,
@@ -46,12 +46,12 @@ class Rewinding(Network):
     ) -> tuple[Array, list[Any]]:
         """As Network.forward."""
         for name, buffer in self.layers[0].buffers.items():
-            buffer[...] = self.first[name]
+            buffer[...] = self.initial[name]
         return super().forward(x, num_threads, seed, step, example_ids, part)
 
 
 def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:
-    """A network of a fresh copy of the layer, with parameters that hide nothing."""
+    """Returns a network of a fresh copy of the layer, with parameters that are neither 0 nor 1."""
     model = Sequential([copied(layer)], input_shape=in_shape, dtype=dtype)
     network = Rewinding(model.layers[0], dtype)
     fill(model.layers[0])
@@ -59,80 +59,80 @@ def build(layer: Layer, in_shape: Shape, dtype: str) -> Network:
 
 
 def copied(layer: Layer) -> Layer:
-    """A layer of the same arguments, of no model."""
+    """Returns an unbuilt layer with the same arguments."""
     fresh: Layer = from_spec(to_spec(layer))
-    fresh.take_settings({})  # a frozen one has no gradients to check
+    fresh.take_settings({})  # a frozen layer has no gradients to check
     return fresh
 
 
 def fill(layer: Layer) -> None:
-    """Leaves no zeros and ones in the parameters: they hide what is forgotten."""
+    """Adds noise to the parameters: zeros and ones could hide an omitted term."""
     rng = np.random.default_rng(1)
     for param in layer.params.values():
         param.value = param.value + 0.1 * rng.standard_normal(param.value.shape)
 
 
 def freeze(array: Array) -> Array:
-    """The array itself, made read-only."""
+    """Makes the array read-only and returns it."""
     array.flags.writeable = False
     return array
 
 
-def _leaves(name: str, layer: Layer) -> Iterator[tuple[str, Layer]]:
-    """The layer, or of a container the layers in it, with what errors call them."""
+def _iter_leaves(name: str, layer: Layer) -> Iterator[tuple[str, Layer]]:
+    """Yields the layer, or the layers in a container, each with its name in errors."""
     if not isinstance(layer, Container):
         yield name, layer
         return
-    for place, part in layer.named_children():
-        yield from _leaves(f"{name}: {place}, {type(part).__name__}", part)
+    for path, child in layer.named_children():
+        yield from _iter_leaves(f"{name}: {path}, {type(child).__name__}", child)
 
 
-def _state(layer: Layer) -> dict[str, bytes]:
-    """Everything a layer remembers, and those in it, as comparable bytes."""
-    found = {}
+def _get_state(layer: Layer) -> dict[str, bytes]:
+    """Returns the whole state of a layer, and of the layers in it, as comparable bytes."""
+    state = {}
     if isinstance(layer, Container):
-        for place, part in layer.named_children():
-            found.update({f"{place}.{key}": value for key, value in _state(part).items()})
+        for path, child in layer.named_children():
+            state.update({f"{path}.{key}": value for key, value in _get_state(child).items()})
     for key, value in vars(layer).items():
         if key == "params":
-            found.update({f"params[{k!r}]": p.value.tobytes() for k, p in value.items()})
+            state.update({f"params[{k!r}]": p.value.tobytes() for k, p in value.items()})
         elif key == "buffers":
-            found.update({f"buffers[{k!r}]": buffer.tobytes() for k, buffer in value.items()})
+            state.update({f"buffers[{k!r}]": buffer.tobytes() for k, buffer in value.items()})
         elif isinstance(value, np.ndarray):
-            found[key] = value.tobytes()
+            state[key] = value.tobytes()
         elif key not in ("op", "_rng") and not hasattr(value, "value"):
-            found[key] = repr(value).encode()
-    return found
+            state[key] = repr(value).encode()
+    return state
 
 
 @contextmanager
-def _blame(failure: str, read_only: str) -> Iterator[None]:
-    """Turns an exception of the layer into what it did wrong; NumPy refuses to write into frozen arrays."""
+def _translate_errors(failure: str, read_only: str) -> Iterator[None]:
+    """Turns an exception of the layer into an AssertionError naming the mistake, such as a write to a frozen array."""
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "(?i).*(mean|slice|divide)", RuntimeWarning)  # of a batch of none
+            warnings.filterwarnings("ignore", "(?i).*(mean|slice|divide)", RuntimeWarning)  # for empty batches
             yield
     except Exception as error:
         if "read-only" in str(error):
-            raise AssertionError(f"{read_only}; it has to make an array of its own") from error
+            raise AssertionError(f"{read_only}; it must create its own array") from error
         raise AssertionError(f"{failure}: {error}") from error
 
 
 def check_survival(name: str, layer: Layer, in_shape: Shape) -> None:
-    """A kernel uses no memory that it does not have. One that does kills a forked child, and not this process."""
-    for told, leaf in _leaves(name, build(layer, in_shape, "float64").layers[0]):
+    """Checks that a kernel does not access memory outside its arrays; if it does, only a forked child is killed."""
+    for leaf_name, leaf in _iter_leaves(name, build(layer, in_shape, "float64").layers[0]):
         for dtype in ("float32", "float64") if leaf.native else ():
             net = build(leaf, leaf.in_shape, dtype)
             x, dy = np.zeros((LARGE, *leaf.in_shape), dtype), np.zeros((LARGE, *net.layers[0].out_shape), dtype)
-            killed = f"{told}: its kernel kills the process"
+            killed = f"{leaf_name}: its kernel kills the process"
             death = death_of(partial(_run, net, x, dy, True))
             assert death is None, (
-                f"{killed} ({death}): it uses memory that it does not have (what only other kinds of ops have is NULL)"
+                f"{killed} ({death}): it accesses memory that it does not have (fields of other kinds of ops are NULL)"
             )
             death = death_of(partial(_run, net, x, dy, False))
             assert death is None, (
-                f"{killed} ({death}) when nothing needs dx: t.dx is NULL then, and backward must not write there "
-                "(and still leave the sums of its parameters)"
+                f"{killed} ({death}) when dx is not needed: t.dx is NULL then, and backward must not write to it "
+                "(but must still compute the sums of its parameters)"
             )
 
 
@@ -142,34 +142,34 @@ def _run(net: Network, x: Array, dy: Array, want_dx: bool) -> None:
 
 
 def check_shapes(name: str, layer: Layer, samples: Samples) -> None:
-    """Batches of any size go forward and backward, in both dtypes, to the shapes that build promised."""
+    """Checks forward and backward of batches of any size, in both dtypes, against the shapes that build returned."""
     for dtype in ("float32", "float64"):
         net = build(layer, samples.shape, dtype)
         out_shape = net.layers[0].out_shape
         for n in (net.layers[0].min_batch_size, 2, 17, 0):
             x = freeze(samples.many(n).astype(dtype))
-            failed = f"{name}: a batch of {n} failed{'' if n else ' (the contract: a batch may have no examples)'}"
-            with _blame(failed, f"{name}: writes into x"):
+            failure = f"{name}: a batch of {n} failed{'' if n else ' (the contract: a batch may have no examples)'}"
+            with _translate_errors(failure, f"{name}: writes into x"):
                 y, tape = net.forward(x, THREADS)
-            with _blame(failed, f"{name}: backward writes into x or dy"):
+            with _translate_errors(failure, f"{name}: backward writes into x or dy"):
                 dx = net.backward(tape, freeze(np.zeros((n, *out_shape), dtype)), want_dx=True)
             assert y.shape == (n, *out_shape), f"{name}: expected an output of shape {(n, *out_shape)}, got {y.shape}"
             assert dx is not None and dx.shape == x.shape, f"{name}: expected dx of shape {x.shape}"
 
 
 def check_dtypes(name: str, layer: Layer, x: Array) -> None:
-    """A layer in NumPy keeps the model's dtype: the model would convert what it returns, in every step."""
+    """Checks that a layer in NumPy keeps the model's dtype; otherwise the model would convert results in every step."""
     for dtype in ("float32", "float64"):
         net = build(layer, x.shape[1:], dtype)
-        for told, leaf in _leaves(name, net.layers[0]):
+        for leaf_name, leaf in _iter_leaves(name, net.layers[0]):
             if not leaf.native:
-                _watch(leaf, dtype, told)
+                _watch(leaf, dtype, leaf_name)
         y, tape = net.forward(freeze(x.astype(dtype)), THREADS)
         net.backward(tape, np.zeros(y.shape, dtype), want_dx=True)
 
 
 def _watch(layer: Layer, dtype: str, name: str) -> None:
-    """Lets a layer in NumPy look at the dtypes of what it returns."""
+    """Wraps a layer in NumPy so that it checks the dtypes of its results."""
     forward, backward = layer.forward, layer.backward
 
     def watched_forward(x: Array, training: bool) -> Array:
@@ -186,15 +186,15 @@ def _watch(layer: Layer, dtype: str, name: str) -> None:
 
 
 def check_float32(name: str, layer: Layer, x: Array, dy: Array) -> None:
-    """float32 computes what float64 does. (Layers that draw in NumPy may draw other numbers.)"""
-    found = []
+    """Checks that float32 results equal float64 ones, except if random numbers drawn in NumPy may differ."""
+    results = []
     for dtype in ("float32", "float64"):
         net = build(layer, x.shape[1:], dtype)
-        found.append(everything(net, freeze(x.astype("float32").astype(dtype)), dy.astype("float32").astype(dtype)))
+        results.append(everything(net, freeze(x.astype("float32").astype(dtype)), dy.astype("float32").astype(dtype)))
         if draws(net):
             return
-    for what, single in found[0].items():
-        double = found[1][what]
+    for what, single in results[0].items():
+        double = results[1][what]
         scale = max(float(np.abs(double).max(initial=0)), 1.0)
         assert np.abs(single - double).max(initial=0) <= 1e-4 * scale, (
             f"{name}: {what} in float32 is not that in float64"
@@ -202,10 +202,10 @@ def check_float32(name: str, layer: Layer, x: Array, dy: Array) -> None:
 
 
 def everything(
-    net: Network, x: Array, dy: Array, threads: int = THREADS, numbers: Index | None = None
+    net: Network, x: Array, dy: Array, threads: int = THREADS, example_ids: Index | None = None
 ) -> dict[str, Array]:
-    """All that a layer computes for a batch; numbers: of its examples, for kernels that draw."""
-    y, tape = net.forward(x, threads, example_ids=numbers)
+    """Returns all results of a layer for a batch. example_ids: for kernels with random numbers."""
+    y, tape = net.forward(x, threads, example_ids=example_ids)
     dx = net.backward(tape, dy, want_dx=True)
     assert dx is not None
     grads = {f"the grad of {key!r}": np.array(p.grad) for key, p in net.layers[0].params.items()}
@@ -213,46 +213,46 @@ def everything(
 
 
 def check_random_numbers(name: str, net: Network, x: Array) -> None:
-    """They repeat with the step, and NumPy's own are left alone."""
+    """Checks that random numbers repeat for the same step, and that NumPy's global state is not used."""
     before = repr(np.random.get_state())  # noqa: NPY002
     first, second = net.forward(x, THREADS)[0], net.forward(x, THREADS)[0]
     assert repr(np.random.get_state()) == before, (  # noqa: NPY002
-        f"{name}: uses NumPy's global random numbers; those of a layer come from self.rng"
+        f"{name}: uses NumPy's global random numbers; a layer must use self.rng"
     )
     assert np.array_equal(first, second, equal_nan=True), (
-        f"{name}: two forwards of one batch and step differ; random numbers of a layer come from self.rng"
+        f"{name}: two forwards of one batch and step differ; random numbers must come from self.rng"
     )
 
 
 def check_inference(name: str, net: Network, x: Array) -> None:
-    """It changes nothing and repeats."""
-    before = _state(net.layers[0])
+    """Checks that inference changes nothing and repeats."""
+    before = _get_state(net.layers[0])
     first, second = net.predict(x, THREADS), net.predict(x, THREADS)
-    after = _state(net.layers[0])
+    after = _get_state(net.layers[0])
     changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
-    assert not changed, f"{name}: inference changed {', '.join(changed)}; without `training` a layer stays as it is"
+    assert not changed, f"{name}: inference changed {', '.join(changed)}; without `training` a layer must not change"
     assert np.array_equal(first, second, equal_nan=True), f"{name}: two inferences of one batch differ"
 
 
 def check_buffers(name: str, layer: Layer, in_shape: Shape, x: Array) -> None:
-    """Training writes into the buffers that build made: others would not be part of the model's state."""
+    """Checks that training writes into the buffers that build created: others are not part of the model's state."""
     net = build(layer, in_shape, "float64")
-    leaves = list(_leaves(name, net.layers[0]))
+    leaves = list(_iter_leaves(name, net.layers[0]))
     before = [(leaf.buffers.copy(), vars(leaf).copy()) for _, leaf in leaves]
     net.forward(x, THREADS)
-    for (told, leaf), (buffers, attributes) in zip(leaves, before, strict=True):
+    for (leaf_name, leaf), (buffers, attributes) in zip(leaves, before, strict=True):
         held = {k: v for k, v in attributes.items() if any(v is buffer for buffer in buffers.values())}
         replaced = [f"self.{key}" for key, value in held.items() if vars(leaf).get(key) is not value]
         replaced += [f"buffers[{key!r}]" for key, value in buffers.items() if leaf.buffers.get(key) is not value]
         assert not replaced, (
-            f"{told}: training puts another array into {', '.join(replaced)}; "
-            "it has to write into the buffer ([...] = )"
+            f"{leaf_name}: training replaces the array in {', '.join(replaced)}; "
+            "it must write into the buffer ([...] = )"
         )
 
 
 def draws(net: Network) -> bool:
-    """Whether the layer drew random numbers in NumPy in its last training forward.
+    """Returns True if the layer drew random numbers in NumPy in its last training forward.
 
-    Those are a batch's. The ones of a kernel are an example's (`rows` in op.h), and hide nothing.
+    Those depend on the batch. Random numbers of a kernel belong to an example (`rows` in op.h) and need no exception.
     """
     return any(drew(leaf) for leaf in net.layers[0].leaves())

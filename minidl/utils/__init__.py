@@ -1,1 +1,1 @@
-"""Checks of arguments and arrays, and the reading of data: what all the others use."""
+"""Checks of arguments and arrays, and data sources, used by all other folders."""

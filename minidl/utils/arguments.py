@@ -1,4 +1,4 @@
-"""What an object was made with: its constructor's arguments, as scikit-learn's get_params finds them."""
+"""An object's constructor arguments, read as scikit-learn's get_params does."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 class Validated(Generic[T]):
-    """An attribute that is checked whenever it is set: check(name, value) returns what is kept, or raises.
+    """An attribute that is validated on assignment: check(name, value) returns the value to store, or raises.
 
-    together: raises ValueError for attributes, by name, that do not fit together; a refused value changes nothing.
+    together: raises ValueError for attributes, by name, that are not consistent. A rejected value changes nothing.
     """
 
     def __init__(
@@ -36,43 +36,45 @@ class Validated(Generic[T]):
         if owner is None:
             return self
         try:
-            kept: T = vars(owner)[self.name]
+            value: T = vars(owner)[self.name]
         except KeyError:
             raise AttributeError(f"{type(owner).__name__} has no {self.name} yet") from None
-        return kept
+        return value
 
     def __set__(self, owner: object, value: Any) -> None:
-        kept = self.check(self.name, value)
+        checked = self.check(self.name, value)
         if self.together is not None:
-            self.together({**vars(owner), self.name: kept})
-        vars(owner)[self.name] = kept
+            self.together({**vars(owner), self.name: checked})
+        vars(owner)[self.name] = checked
 
 
 def parameters(cls: type) -> dict[str, inspect.Parameter]:
-    """What the constructor takes, by name; raises TypeError for one that cannot tell."""
+    """Returns the constructor's parameters by name; raises TypeError if they cannot be determined."""
     init, new = (getattr(cls, name) for name in ("__init__", "__new__"))
     if init is object.__init__ and new is object.__new__:
         return {}
     if init is object.__init__:
-        raise TypeError(f"{cls.__name__}: nobody can tell what it was made with")
-    found = list(inspect.signature(init).parameters.values())[1:]
+        raise TypeError(
+            f"{cls.__name__}: cannot recover its constructor arguments: it defines __new__ but not __init__"
+        )
+    signature = list(inspect.signature(init).parameters.values())[1:]
     unnamed = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_KEYWORD)
-    if any(parameter.kind in unnamed for parameter in found):
-        raise TypeError(f"{cls.__name__}: its constructor has arguments without a name of their own")
-    return {parameter.name: parameter for parameter in found}
+    if any(parameter.kind in unnamed for parameter in signature):
+        raise TypeError(f"{cls.__name__}: its constructor has positional-only arguments or **kwargs")
+    return {parameter.name: parameter for parameter in signature}
 
 
-def constructor_arguments(made: object) -> dict[str, Any]:
-    """The constructor's arguments, from the attributes of the same names; raises TypeError if one is missing."""
-    cls = type(made)
+def constructor_arguments(value: object) -> dict[str, Any]:
+    """Returns the constructor's arguments from the attributes of the same names; raises TypeError if one is missing."""
+    cls = type(value)
     for name in parameters(cls):
-        if not hasattr(made, name):
-            raise TypeError(f"{cls.__name__}: the constructor takes {name!r} and has to keep it in self.{name}")
-    return {name: getattr(made, name) for name in parameters(cls)}
+        if not hasattr(value, name):
+            raise TypeError(f"{cls.__name__}: the constructor takes {name!r} and must store it in self.{name}")
+    return {name: getattr(value, name) for name in parameters(cls)}
 
 
 def construct(cls: type, arguments: dict[str, Any]) -> Any:
-    """An object made with these arguments, by name; those of `*layers` are a list or tuple."""
+    """Returns an object of these arguments, by name; the argument of `*layers` is a list or tuple."""
     rest, positional = dict(arguments), list[Any]()
     kinds = {name: parameter.kind for name, parameter in parameters(cls).items()}
     if inspect.Parameter.VAR_POSITIONAL in kinds.values():
@@ -86,11 +88,11 @@ def construct(cls: type, arguments: dict[str, Any]) -> Any:
 
 
 def readonly_argument(name: str) -> property:
-    """An argument that stays what it was, since plans are made with it: a constructor keeps it with a _ in front."""
-    return property(attrgetter(f"_{name}"), doc=f"The constructor's {name}, which stays.")
+    """Returns a read-only property for a constructor argument stored as _name, on which plans depend."""
+    return property(attrgetter(f"_{name}"), doc=f"The constructor's {name}, read-only.")
 
 
-def constructor_repr(made: object) -> str:
-    """The constructor's call, for a __repr__."""
-    arguments = (f"{name}={value!r}" for name, value in constructor_arguments(made).items())
-    return f"{type(made).__name__}({', '.join(arguments)})"
+def constructor_repr(value: object) -> str:
+    """Returns the constructor's call, for a __repr__."""
+    arguments = (f"{name}={argument!r}" for name, argument in constructor_arguments(value).items())
+    return f"{type(value).__name__}({', '.join(arguments)})"

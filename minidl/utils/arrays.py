@@ -1,4 +1,4 @@
-"""Arrays that come in from outside: one place that says what is no array of numbers."""
+"""Conversion of array arguments: whatever is not an array of real numbers is rejected here."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-REAL = "fiub"  # kinds of dtypes: floats, integers, bools
+REAL = "fiub"  # dtype kinds: floats, integers, bools
 
 
 def as_array(value: Any, name: str, kinds: str = REAL) -> Array:
-    """`value` as an array of real numbers of some kinds, without a copy where that is possible.
+    """Returns `value` as an array of real numbers of these dtype kinds, without a copy if possible.
 
-    Raises TypeError, naming the argument, for None, sparse arrays, masked ones (nobody would look at the mask) and
-    numbers of other kinds; ValueError for lists of lists of different lengths.
+    Raises TypeError, naming the argument, for None, sparse arrays, masked arrays (the mask would be ignored) and other
+    dtypes; ValueError for lists of lists of different lengths.
 
     >>> as_array([1, 2], "y")
     array([1, 2])
@@ -34,7 +34,7 @@ def check_unmasked(value: Any, name: str) -> None:
 
 
 def check_array(value: Any, name: str) -> Array:
-    """`value` as an array of anything; raises as `as_array` but for its dtype."""
+    """Returns `value` as an array of any dtype; otherwise raises as `as_array`."""
     if value is None:
         raise TypeError(f"{name}: expected an array, got None")
     check_unmasked(value, name)
@@ -47,7 +47,7 @@ def check_array(value: Any, name: str) -> Array:
 
 
 def as_floats(value: Any, name: str) -> Array:
-    """`value` as a C-contiguous array of float32 or float64; raises as `as_array`, and TypeError for another dtype."""
+    """Returns `value` as a C-contiguous float32 or float64 array; raises as `as_array`, also for other dtypes."""
     array = as_array(value, name, "f")
     if array.dtype.newbyteorder("=") not in (np.float32, np.float64):
         raise TypeError(f"{name}: expected float32 or float64, got {array.dtype}")
@@ -55,9 +55,9 @@ def as_floats(value: Any, name: str) -> Array:
 
 
 def as_dtype(array: Array, dtype: str, name: str) -> Array:
-    """`array`, C-contiguous and aligned, in another dtype; raises ValueError for numbers too large for it."""
+    """Returns `array`, C-contiguous and aligned, in another dtype; raises ValueError for values too large for it."""
     with np.errstate(over="ignore"):
         converted = np.require(array, dtype, ["C_CONTIGUOUS", "ALIGNED"])
     if array.dtype.itemsize > converted.itemsize and np.isinf(converted).sum() != np.isinf(array).sum():
-        raise ValueError(f"{name}: expected numbers that {dtype} can hold, got larger ones")
+        raise ValueError(f"{name}: expected values that {dtype} can hold, got larger ones")
     return converted

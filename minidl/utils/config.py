@@ -1,4 +1,4 @@
-"""What this installation is and does: minidl.show_config(), python -m minidl."""
+"""Properties of this installation: minidl.show_config(), python -m minidl."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from minidl_c.runtime.threads import get_num_threads, openmp
 
 @dataclass(frozen=True)
 class Config:
-    """What `show_config()` returns; prints as a list of facts."""
+    """The result of `show_config()`; prints as a table."""
 
     minidl: str
     python: str
@@ -43,7 +43,7 @@ class Config:
 
 
 def show_config() -> Config:
-    """Versions, instruction set, OpenMP and threads of this installation, as an object that prints itself."""
+    """Returns versions, instruction set, OpenMP and threads of this installation; prints as a table."""
     info = build_info()
     return Config(
         minidl=__version__,

@@ -1,4 +1,4 @@
-"""Sparse matrices as X: rows that become dense where they are read, some at a time."""
+"""SparseRows: sparse matrices as X, whose rows become dense when they are read."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from minidl.utils.arrays import REAL, Array
 
 
 def is_sparse(X: Any) -> bool:
-    """Whether X is one of scipy.sparse's matrices or arrays, which nobody needs to import to ask."""
+    """Returns True if X is a matrix or array of scipy.sparse, without importing it."""
     return hasattr(X, "tocsr") and hasattr(X, "toarray")
 
 
 class SparseRows:
-    """A sparse matrix that can be read as an array is: `rows[numbers]` is dense, (n, columns), in C order.
+    """A sparse matrix with the interface of an array: `rows[indices]` is dense, (n, columns), in C order.
 
-    Raises, naming the argument, TypeError for a matrix of anything but real numbers, ValueError for one of other axes
-    than two.
+    Raises, naming the argument, TypeError unless the matrix holds real numbers, ValueError unless it has two axes.
     """
 
     ndim = 2
@@ -29,7 +28,7 @@ class SparseRows:
         if matrix.ndim != 2:
             raise ValueError(f"{name}: expected a sparse matrix of two axes, got shape {matrix.shape}")
         self._matrix = matrix.tocsr()
-        if not self._matrix.has_canonical_format:  # numbers that stand twice are one, their sum
+        if not self._matrix.has_canonical_format:  # duplicate entries are summed
             self._matrix = self._matrix.copy()
             self._matrix.sum_duplicates()
         self.shape: tuple[int, ...] = self._matrix.shape
@@ -45,15 +44,15 @@ class SparseRows:
         return dense
 
     @property
-    def numbers(self) -> Array:
-        """All that are not zero."""
-        found: Array = self._matrix.data
-        return found
+    def stored_values(self) -> Array:
+        """The stored elements: all that are not zero."""
+        stored: Array = self._matrix.data
+        return stored
 
     def fingerprint(self) -> str:
-        """SHA-256 of shape, dtype and numbers."""
+        """Returns the SHA-256 of shape, dtype and elements."""
         ordered = self._matrix.sorted_indices()
-        found = hashlib.sha256(f"sparse {self.shape} {self.dtype}".encode())
+        digest = hashlib.sha256(f"sparse {self.shape} {self.dtype}".encode())
         for part in (ordered.indptr.astype(np.int64), ordered.indices.astype(np.int64), ordered.data):
-            found.update(np.ascontiguousarray(part).tobytes())
-        return found.hexdigest()
+            digest.update(np.ascontiguousarray(part).tobytes())
+        return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""Arguments of layers that are numbers or pairs of numbers, checked once and for all."""
+"""Validation of scalar arguments: integers, real numbers, bools, pairs and shapes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Pair = tuple[int, int]
 Padding4 = tuple[int, int, int, int]
 
 
-MOST = 2**63 - 1  # what C's integers hold
+MAX_INT64 = 2**63 - 1
 
 
 def check_int(name: str, value: Any, least: int = 1) -> int:
-    """`value` as an int from `least` to 2**63 - 1; raises TypeError or ValueError naming the argument.
+    """Returns `value` as an int from `least` to 2**63 - 1; raises TypeError or ValueError naming the argument.
 
     >>> check_int("units", 10)
     10
@@ -25,18 +25,18 @@ def check_int(name: str, value: Any, least: int = 1) -> int:
     try:
         if isinstance(value, (bool, np.bool_)):
             raise TypeError
-        whole_number = operator.index(value)
-    except TypeError:  # an array of one number has an __index__ as well, which refuses
-        raise TypeError(f"{name}: expected a whole number, got {value!r}") from None
-    if whole_number < least:
-        raise ValueError(f"{name}: expected at least {least}, got {whole_number}")
-    if whole_number > MOST:
-        raise ValueError(f"{name}: expected at most {MOST}, got more")
-    return whole_number
+        integer = operator.index(value)
+    except TypeError:  # also raised by __index__ of an array of one element
+        raise TypeError(f"{name}: expected an integer, got {value!r}") from None
+    if integer < least:
+        raise ValueError(f"{name}: expected at least {least}, got {integer}")
+    if integer > MAX_INT64:
+        raise ValueError(f"{name}: expected at most {MAX_INT64}, got more")
+    return integer
 
 
 def check_real(name: str, value: Any, dtype: str = "float64") -> float:
-    """`value` as a float, finite in `dtype`; raises TypeError or ValueError naming the argument.
+    """Returns `value` as a float, finite in `dtype`; raises TypeError or ValueError naming the argument.
 
     >>> check_real("scale", 2)
     2.0
@@ -53,7 +53,7 @@ def check_real(name: str, value: Any, dtype: str = "float64") -> float:
 
 
 def check_non_negative(name: str, value: Any, dtype: str = "float64") -> float:
-    """`value` as a float of at least 0, finite in `dtype`; raises TypeError or ValueError naming the argument.
+    """Returns `value` as a float of at least 0, finite in `dtype`; raises TypeError or ValueError naming the argument.
 
     >>> check_non_negative("weight_decay", 0)
     0.0
@@ -64,7 +64,7 @@ def check_non_negative(name: str, value: Any, dtype: str = "float64") -> float:
 
 
 def check_positive(name: str, value: Any) -> float:
-    """`value` as a float above 0; raises TypeError or ValueError naming the argument.
+    """Returns `value` as a float above 0; raises TypeError or ValueError naming the argument.
 
     >>> check_positive("gamma", 0.5)
     0.5
@@ -75,39 +75,39 @@ def check_positive(name: str, value: Any) -> float:
 
 
 def check_limit(name: str, value: Any) -> float | None:
-    """`value` as a float above 0, or None for no limit; raises as `positive`."""
+    """Returns `value` as a float above 0, or None for no limit; raises as `check_positive`."""
     return None if value is None else check_positive(name, value)
 
 
 def check_count(name: str, value: Any) -> int:
-    """`value` as an int of at least 0; raises as `whole`."""
+    """Returns `value` as an int of at least 0; raises as `check_int`."""
     return check_int(name, value, least=0)
 
 
 def check_counter(name: str, value: Any) -> int:
-    """`value` as `count`, and small enough to be counted on from; raises as `whole`."""
+    """Returns `value` as `check_count`, with an upper limit that leaves room to count on; raises as `check_int`."""
     number = check_count(name, value)
-    if number > MOST // 2:
-        raise ValueError(f"{name}: expected at most {MOST // 2}, got {number}")
+    if number > MAX_INT64 // 2:
+        raise ValueError(f"{name}: expected at most {MAX_INT64 // 2}, got {number}")
     return number
 
 
 def check_normal_float(name: str, value: Any, dtype: str = "float32") -> float:
-    """`value` as a float above 0 that float32 does not flush to 0, finite in `dtype`.
+    """Returns `value` as a float, finite in `dtype` and at least the smallest normal float32.
 
     Raises TypeError or ValueError naming the argument.
 
     >>> check_normal_float("eps", 1e-8)
     1e-08
     """
-    least = float(np.finfo(np.float32).tiny)
-    if check_real(name, value, dtype) < least:
-        raise ValueError(f"{name}: expected a number of at least {least:.4g}, got {value}")
+    minimum = float(np.finfo(np.float32).tiny)
+    if check_real(name, value, dtype) < minimum:
+        raise ValueError(f"{name}: expected a number of at least {minimum:.4g}, got {value}")
     return float(value)
 
 
 def check_fraction(name: str, value: Any) -> float:
-    """`value` as a float in [0, 1); raises TypeError or ValueError naming the argument.
+    """Returns `value` as a float in [0, 1); raises TypeError or ValueError naming the argument.
 
     >>> check_fraction("momentum", 0.9)
     0.9
@@ -118,7 +118,7 @@ def check_fraction(name: str, value: Any) -> float:
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """`value` as a bool; raises TypeError naming the argument.
+    """Returns `value` as a bool; raises TypeError naming the argument.
 
     >>> check_bool("use_bias", True)
     True
@@ -129,22 +129,22 @@ def check_bool(name: str, value: Any) -> bool:
 
 
 def check_pair(name: str, value: Any, least: int = 1) -> Pair:
-    """`value`, a number or a (vertical, horizontal) pair, as a pair of ints of at least `least`.
+    """Returns `value`, an int or a (vertical, horizontal) pair, as a pair of ints of at least `least`.
 
     >>> check_pair("stride", 2), check_pair("stride", (1, 3))
     ((2, 2), (1, 3))
     """
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
-            raise ValueError(f"{name}: expected a number or a pair, got {value!r}")
+            raise ValueError(f"{name}: expected an integer or a pair, got {value!r}")
         return check_int(name, value[0], least), check_int(name, value[1], least)
     return (check_int(name, value, least),) * 2
 
 
 def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Padding4:
-    """The zeros (top, bottom, left, right) that a convolution's `padding` puts around an image of that size.
+    """Returns the zeros (top, bottom, left, right) that a convolution's `padding` adds to an image of this size.
 
-    padding: a number or a pair; "valid": none; "same": as many as make ceil(size / stride) windows, the odd one behind.
+    padding: an int or a pair; "valid": none; "same": as needed for ceil(size / stride) windows, an odd zero at the end.
 
     >>> resolve_padding("same", (28, 28), (5, 5), (1, 1), (1, 1))
     (2, 2, 2, 2)
@@ -152,32 +152,32 @@ def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: P
     if padding == "valid":
         return 0, 0, 0, 0
     if padding == "same":
-        return *_same(size, kernel, stride, dilation, 0), *_same(size, kernel, stride, dilation, 1)
+        return *_pad_same(size, kernel, stride, dilation, 0), *_pad_same(size, kernel, stride, dilation, 1)
     if isinstance(padding, str):
-        raise ValueError(f"padding: expected a number, a pair, 'same' or 'valid', got {padding!r}")
+        raise ValueError(f"padding: expected an integer, a pair, 'same' or 'valid', got {padding!r}")
     vertical, horizontal = check_pair("padding", padding, least=0)
     return vertical, vertical, horizontal, horizontal
 
 
-def _same(size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair, axis: int) -> Pair:
+def _pad_same(size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair, axis: int) -> Pair:
     windows = -(-size[axis] // stride[axis])
     total = max((windows - 1) * stride[axis] + dilation[axis] * (kernel[axis] - 1) + 1 - size[axis], 0)
     return total // 2, total - total // 2
 
 
 def check_image_shape(shape: Shape) -> tuple[int, int, int]:
-    """`shape` as (channels, height, width); raises ValueError if it is anything else."""
+    """Returns `shape` as (channels, height, width); raises ValueError for any other number of axes."""
     if len(shape) != 3:
         hint = ""
         if len(shape) == 2:
             signal = f"a signal (c, length) becomes an image of height 1 by Reshape(({shape[0]}, 1, {shape[1]})), for "
-            hint = f": of X (n, h, w), X[:, np.newaxis] has one channel; {signal}Conv2D(filters, (1, k)) and the like"
+            hint = f": for X (n, h, w), X[:, np.newaxis] has one channel; {signal}Conv2D(filters, (1, k)) and the like"
         raise ValueError(f"expected (channels, height, width), got {shape}{hint}")
     return shape
 
 
 def check_input_shape(value: Any) -> Shape:
-    """A model's input shape as a tuple of ints of at least 1."""
+    """Returns a model's input shape as a tuple of ints of at least 1; raises TypeError or ValueError otherwise."""
     if not isinstance(value, (tuple, list)):
         raise TypeError(f"input_shape: expected a tuple such as (1, 28, 28), got {value!r}")
     if not value:

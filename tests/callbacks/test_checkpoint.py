@@ -131,15 +131,15 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
     ("arguments", "error", "said"),
     [
         ({"path": None}, TypeError, "path: expected a str or os.PathLike, got None"),
-        ({"path": "{step:04d}"}, ValueError, "and no more, got {step:04d}"),
-        ({"path": "{step}-{loss}", "max_to_keep": 2}, ValueError, "and no more, got {loss}"),
+        ({"path": "{step:04d}"}, ValueError, "in the file's name, got {step:04d}"),
+        ({"path": "{step}-{loss}", "max_to_keep": 2}, ValueError, "in the file's name, got {loss}"),
         ({"path": "a", "monitor": "mse"}, ValueError, "monitor: expected one of .*, got 'mse'"),
         ({"path": 3}, TypeError, "path: expected a str"),
         ({"path": "a", "max_to_keep": 2}, ValueError, "max_to_keep: expected None for a path without"),
         ({"path": "a{step}", "max_to_keep": 0}, ValueError, "max_to_keep: expected at least 1"),
-        ({"path": "{step}/a"}, ValueError, "in the file's name, and no more"),
+        ({"path": "{step}/a"}, ValueError, "in the file's name, got {step}"),
         ({"path": "a", "every_n_steps": 0}, ValueError, "every_n_steps: expected at least 1"),
-        ({"path": "a", "every_n_steps": 2.0}, TypeError, "every_n_steps: expected a whole number"),
+        ({"path": "a", "every_n_steps": 2.0}, TypeError, "every_n_steps: expected an integer"),
         ({"path": "a", "monitor": True}, TypeError, "monitor: expected a name"),
         ({"path": "a", "monitor": "loss", "every_n_steps": 2}, ValueError, "every_n_steps: expected None with monitor"),
         ({"path": "a", "lower_is_better": True}, ValueError, "lower_is_better: expected None without monitor"),
@@ -184,7 +184,7 @@ def test_a_path_that_is_a_folder_is_told_before_the_first_step(tmp_path):
 
 def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):
     trainer = trainer_of()
-    with pytest.raises(OSError, match=r"path: expected a folder that is there, to write into: .*missing"):
+    with pytest.raises(OSError, match=r"path: expected an existing folder to write into: .*missing"):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "missing" / "a")])
     assert trainer.step == 0
 

@@ -87,7 +87,7 @@ def test_measured_behind_each_epoch():
 
 def test_averages_are_copies():
     average = ExponentialMovingAverage()
-    with pytest.raises(ValueError, match="averages: expected a fit in which a step was seen"):
+    with pytest.raises(ValueError, match="averages: expected a fit with an averaged step"):
         assert average.averages
     normed().fit(X, Y, **FIT, callbacks=[average])
     before = exactly(average.averages)

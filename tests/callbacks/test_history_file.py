@@ -168,7 +168,7 @@ def test_a_file_of_another_kind_is_refused_and_stays(path, kind):
 def test_a_refused_fit_changes_no_file(path, kind):
     first = native()
     first.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
-    with pytest.raises(OSError, match="expected a folder"):
+    with pytest.raises(OSError, match="expected an existing folder"):
         native().fit(X, Y, **FIT, callbacks=[logged(path, kind), Checkpoint(path.parent / "missing" / "a")])
     assert path.read_text() == expected(first, kind)
 

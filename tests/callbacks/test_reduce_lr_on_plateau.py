@@ -104,7 +104,7 @@ def test_a_second_fit_begins_anew_with_the_rate_it_finds():
         ({"factor": "x"}, TypeError, "factor: expected a number"),
         ({"patience": -1}, ValueError, "patience: expected at least 0"),
         ({"threshold": -1}, ValueError, "threshold: expected a number of at least 0"),
-        ({"cooldown": 0.5}, TypeError, "cooldown: expected a whole number"),
+        ({"cooldown": 0.5}, TypeError, "cooldown: expected an integer"),
         ({"min_lr": -1}, ValueError, "min_lr: expected a number of at least 0"),
     ],
 )
@@ -116,7 +116,7 @@ def test_arguments(arguments, error, said):
 def test_a_rate_that_is_a_function_is_told_before_the_first_step():
     trainer = normed()
     trainer.optimizer = SGD(lambda step: 0.1)
-    with pytest.raises(ValueError, match="optimizer: expected an lr that is a number, which ReduceLROnPlateau lowers"):
+    with pytest.raises(ValueError, match="optimizer: expected a number as lr, for ReduceLROnPlateau to lower"):
         trainer.fit(X, Y, **FIT, callbacks=[ReduceLROnPlateau("loss")])
     assert trainer.step == 0
     trainer.optimizer.lr = 0.1

@@ -64,7 +64,7 @@ def test_a_crafted_state_is_refused_by_name_or_trains_on(tmp_path, kind):
             resumed.fit(X, Y, **FIT, callbacks=[CALLBACKS[kind](tmp_path)])
             assert resumed.epoch == 6
         except ValueError as error:
-            assert str(error).startswith(f"callback {key}: cannot go on from what the checkpoint holds: "), error
+            assert str(error).startswith(f"callback {key}: cannot load its state from the checkpoint: "), error
             assert resumed.step == step
             refused += 1
     assert refused > len(ODD)
@@ -92,7 +92,7 @@ def test_errors_of_a_users_callback_are_told_with_its_name(tmp_path):
 
     trainer, _ = broken_off(Mine())
     trainer.save_checkpoint(tmp_path / "ck")
-    with pytest.raises(ValueError, match="callback Mine: cannot go on from what the checkpoint holds: no 'saw'"):
+    with pytest.raises(ValueError, match="callback Mine: cannot load its state from the checkpoint: no 'saw'"):
         Trainer.resume(tmp_path / "ck").fit(X, Y, **FIT, callbacks=[Mine()])
 
 

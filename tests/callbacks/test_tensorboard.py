@@ -86,7 +86,7 @@ def test_sigterm_closes_the_file(writers, tmp_path):
 
 
 def test_a_refused_fit_writes_nothing(writers, tmp_path):
-    with pytest.raises(OSError, match="expected a folder"):
+    with pytest.raises(OSError, match="expected an existing folder"):
         native().fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path), Checkpoint(tmp_path / "missing" / "a")])
     assert writers == []
 

@@ -64,7 +64,7 @@ def change(value: Any, rng: random.Random) -> None:
 
 def sealed(text: str, tensors: bytes) -> bytes:
     """A file with this header, whose digest is right."""
-    return safetensors_file._seal(safetensors_file._framed(text.encode("utf-8", "surrogatepass"))) + tensors
+    return safetensors_file._seal(safetensors_file._add_length(text.encode("utf-8", "surrogatepass"))) + tensors
 
 
 def dump(value: Any, sort_keys: bool = False) -> str:

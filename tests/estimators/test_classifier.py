@@ -120,7 +120,7 @@ def test_a_loss_of_one_score_makes_a_model_of_one(loss):
 def test_losses_of_numbers_are_refused(loss):
     """Scores would mean something else than predict takes them for."""
     for model, y in (([Dense(1)], NUMBERS == 2), ([Dense(3)], NUMBERS)):
-        with pytest.raises(ValueError, match="loss: expected one for one label a row, got"):
+        with pytest.raises(ValueError, match="loss: expected one for one label per row, got"):
             classifier(model, loss=loss).fit(X, y)
     with pytest.raises(ValueError, match="loss: expected one for an indicator matrix"):
         classifier(loss=loss).fit(MANY_X, MANY_Y)

@@ -93,7 +93,7 @@ def test_nan_and_infinity_are_refused_in_fit_and_predict(value):
 
 
 def test_numbers_that_the_dtype_cannot_hold_are_refused():
-    with pytest.raises(ValueError, match=r"X: expected numbers of at most 3.4e\+38 \(float32\)"):
+    with pytest.raises(ValueError, match=r"X: expected values of at most 3.4e\+38 \(float32\)"):
         classifier(dtype="float32").fit(X.astype(float) * 1e300, Y)
 
 

@@ -134,7 +134,7 @@ def refusals(fitted, y, **more):
 CASES = [
     (classifier, Y, {"an unknown label": {"y": np.where(Y == "a", "z", Y)}, "numbers": {"y": np.arange(70) % 3},
                      "an indicator matrix": {"y": MANY}}),
-    (classifier, MANY, {"one label a row": {"y": Y}, "another number of labels": {"y": MANY[:, :2]},
+    (classifier, MANY, {"one label per row": {"y": Y}, "another number of labels": {"y": MANY[:, :2]},
                         "classes": {"y": np.stack([np.arange(70) % 3] * 3, axis=1)}}),
     (regressor, NUMBERS, {"two targets": {"y": np.stack([NUMBERS] * 2, axis=1)}, "words": {"y": Y}}),
 ]  # fmt: skip
@@ -155,7 +155,7 @@ def test_a_refused_call_changes_nothing(make, y, more):
 
 def test_a_first_call_without_classes_is_refused():
     fresh = classifier()
-    with pytest.raises(ValueError, match="classes: expected all labels that will come, in the first call"):
+    with pytest.raises(ValueError, match="classes: expected all labels of all calls, in the first call"):
         fresh.partial_fit(X, Y)
     with pytest.raises(ValueError, match=r"classes: expected at least two classes, got one class, \['a'\]"):
         fresh.partial_fit(X, Y, classes=["a"])
@@ -268,7 +268,7 @@ def test_a_warm_start_on_other_data_is_refused_where_it_does_not_fit():
     for given, y, said in (
         (X[:, :4], Y, "4 features"),
         (X, np.where(Y == "a", "z", Y), r"y: expected classes \['a', 'b', 'c'\], got \['z'\] as well"),
-        (X, MANY, "y: expected one label a row, as before"),
+        (X, MANY, "y: expected one label per row, as before"),
     ):
         with pytest.raises(ValueError, match=said):
             fitted.fit(given, y)

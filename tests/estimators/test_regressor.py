@@ -106,7 +106,7 @@ def test_refused_targets(y, said):
 def test_other_numbers_of_targets_than_before_are_refused():
     fitted = regressor(epochs=1).fit(X, Y)
     for y in (np.stack([Y, Y], axis=1), np.stack([Y, Y, Y], axis=1)):
-        with pytest.raises(ValueError, match="y: expected 1 targets a row, as before, got shape"):
+        with pytest.raises(ValueError, match="y: expected 1 targets per row, as before, got shape"):
             fitted.partial_fit(X, y)
 
 

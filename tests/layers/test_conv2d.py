@@ -101,7 +101,7 @@ def test_without_bias_it_is_a_bias_of_zero(n, rng):
     [
         ({"filters": 0}, ValueError, "filters.*at least 1, got 0"),
         ({"filters": -2}, ValueError, "filters.*got -2"),
-        ({"filters": 2.5}, TypeError, "filters.*whole number, got 2.5"),
+        ({"filters": 2.5}, TypeError, "filters.*integer, got 2.5"),
         ({"filters": None}, TypeError, "filters.*got None"),
         ({"filters": True}, TypeError, "filters.*got True"),
         ({"kernel_size": 0}, ValueError, "kernel_size.*got 0"),

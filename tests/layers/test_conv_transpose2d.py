@@ -51,7 +51,7 @@ def test_first_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
         ({"kernel_size": 0}, ValueError, "kernel_size.*got 0"),
         ({"kernel_size": (3, 3, 3)}, ValueError, r"kernel_size.*pair, got \(3, 3, 3\)"),
         ({"stride": -1}, ValueError, "stride.*got -1"),
-        ({"padding": "same"}, TypeError, "padding.*whole number, got 'same'"),
+        ({"padding": "same"}, TypeError, "padding.*integer, got 'same'"),
         ({"padding": -1}, ValueError, "padding.*at least 0, got -1"),
         ({"padding": 5}, ValueError, r"padding: expected to keep at least 1 x 1, got \(5, 5\), which keeps 0 x 0"),
         ({"output_padding": 1}, ValueError, r"output_padding: expected less than the stride \(1, 1\) or the dilation"),

@@ -65,7 +65,7 @@ def test_weight_lies_in_memory_as_its_kernel_reads_it(rng):
     [
         (0, ValueError, "units: expected at least 1, got 0"),
         (-3, ValueError, "units.*got -3"),
-        (1.0, TypeError, "units.*whole number, got 1.0"),
+        (1.0, TypeError, "units.*integer, got 1.0"),
         ("10", TypeError, "units.*got '10'"),
         (None, TypeError, "units.*got None"),
     ],

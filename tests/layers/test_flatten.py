@@ -53,15 +53,15 @@ def test_an_image_of_a_vector_goes_through_a_convolution():
 @pytest.mark.parametrize(
     ("shape", "error", "said"),
     [
-        ((5, 5), ValueError, r"shape: expected 24 numbers, got \(5, 5\)"),
+        ((5, 5), ValueError, r"shape: expected 24 elements, got \(5, 5\)"),
         ((5, -1), ValueError, r"shape: expected sizes that divide 24, got \(5, -1\)"),
         ((-1, -1), ValueError, r"shape: expected at most one -1, got \(-1, -1\)"),
         ((24, 0), ValueError, "shape: expected at least 1, got 0"),
         ((-24, -1), ValueError, "shape: expected at least -1, got -24"),
-        ((2**62, 2**62, 2**62), ValueError, "shape: expected 24 numbers"),
+        ((2**62, 2**62, 2**62), ValueError, "shape: expected 24 elements"),
         ((), TypeError, "shape: expected a tuple such as"),
         (24, TypeError, "shape: expected a tuple such as .* got 24"),
-        ((4.0, 6), TypeError, "shape: expected a whole number, got 4.0"),
+        ((4.0, 6), TypeError, "shape: expected an integer, got 4.0"),
         (None, TypeError, "shape.*None"),
     ],
     ids=str,

@@ -91,8 +91,8 @@ def test_a_memory_map_is_never_copied_whole(tmp_path, rng):
     [
         (np.zeros(5), ValueError, r"X: expected examples \(n, channels, ...\), at least one, got shape \(5,\)"),
         (np.zeros((0, 3)), ValueError, r"got shape \(0, 3\)"),
-        ([[1.0, np.nan]], ValueError, "X: expected finite numbers, got NaN or infinity"),
-        ([[1e200], [-1e200]], ValueError, "X: expected numbers whose squares float64 can hold"),
+        ([[1.0, np.nan]], ValueError, "X: expected finite values, got NaN or infinity"),
+        ([[1e200], [-1e200]], ValueError, "X: expected values whose squares float64 can hold"),
         (None, TypeError, "X: expected an array, got None"),
         ([["a"]], TypeError, "X: expected real numbers"),
         (np.ma.array([[1, 2]], mask=[[0, 1]]), TypeError, "X: expected an array without a mask"),
@@ -118,17 +118,17 @@ def test_it_trains_and_is_saved(tmp_path, rng):
 def test_a_long_list_shows_short():
     assert repr(Normalize([0.5, 1.0], 2)) == "Normalize(mean=[0.5, 1.0], std=2)"
     long = Normalize(list(range(784)), [1] * 784)
-    assert repr(long) == "Normalize(mean=[0, 1, 2, ... 784 numbers], std=[1, 1, 1, ... 784 numbers])"
+    assert repr(long) == "Normalize(mean=[0, 1, 2, ... 784 values], std=[1, 1, 1, ... 784 values])"
 
 
 @pytest.mark.parametrize(
     ("mean", "std", "error", "said"),
     [
         (np.nan, 1, ValueError, "mean: expected a finite number.* got nan"),
-        (0, -1, ValueError, "std: expected numbers of at least 0, got -1"),
-        ([0, 0], [1, -2.5], ValueError, "std: expected numbers of at least 0, got -2.5"),
-        ([0, 0, 0], 1, ValueError, "mean: expected 2 numbers, one a channel, got 3"),
-        (0, [1], ValueError, "std: expected 2 numbers, one a channel, got 1"),
+        (0, -1, ValueError, "std: expected values of at least 0, got -1"),
+        ([0, 0], [1, -2.5], ValueError, "std: expected values of at least 0, got -2.5"),
+        ([0, 0, 0], 1, ValueError, "mean: expected 2 values, one per channel, got 3"),
+        (0, [1], ValueError, "std: expected 2 values, one per channel, got 1"),
         (0, 1e-40, ValueError, "can hold and divide, got 0.0 and 1e-40"),
         ("0", 1, TypeError, "mean.*'0'"),
         (0, [1, None], TypeError, "std.*None"),

@@ -38,7 +38,7 @@ def test_zeros_are_what_a_convolution_pads_with(rng):
         ((-1,), ValueError, "padding: expected at least 0, got -1"),
         (((1, 2, 3),), ValueError, r"padding: .* or \(top, bottom, left, right\), got \(1, 2, 3\)"),
         (((1, 0, 0, -2),), ValueError, "padding: expected at least 0, got -2"),
-        ((1.5,), TypeError, "padding: expected a whole number, got 1.5"),
+        ((1.5,), TypeError, "padding: expected an integer, got 1.5"),
         ((None,), TypeError, "padding.*None"),
         ((1, np.inf), ValueError, "value: expected a finite number.* got inf"),
         ((1, 1e39), ValueError, "value.*float32"),

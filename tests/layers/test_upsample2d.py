@@ -29,8 +29,8 @@ def test_pooling_undoes_it(rng):
     [
         (0, ValueError, "scale: expected at least 1, got 0"),
         ((2, -1), ValueError, "scale.*got -1"),
-        (1.5, TypeError, "scale: expected a whole number, got 1.5"),
-        ((1, 2, 3), ValueError, r"scale: expected a number or a pair, got \(1, 2, 3\)"),
+        (1.5, TypeError, "scale: expected an integer, got 1.5"),
+        ((1, 2, 3), ValueError, r"scale: expected an integer or a pair, got \(1, 2, 3\)"),
     ],
 )
 def test_scales_that_make_no_sense(scale, error, said):

@@ -46,7 +46,7 @@ def test_targets_are_int64_whatever_integers_come(dtype):
         ([True, False], TypeError, "integer labels, got dtype bool"),
         (["a"], TypeError, "integer labels, got dtype"),
         (np.array([0, 1], object), TypeError, "integer labels, got dtype object"),
-        ([[0], [1]], ValueError, r"one label an example, shape \(n,\), got \(2, 1\)"),
+        ([[0], [1]], ValueError, r"one label per example, shape \(n,\), got \(2, 1\)"),
         ([0, 3], ValueError, "labels from 0 to 2 .* got labels from 0 to 3"),
         ([-1, 2], ValueError, "labels from 0 to 2 .* got labels from -1 to 2"),
         (np.array([2**63], "u8"), ValueError, "labels from 0 to 2 .*9223372036854775808"),

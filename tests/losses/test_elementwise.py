@@ -63,9 +63,9 @@ def test_one_output_takes_a_vector():
         (np.zeros((3, 4, 1)), (4,), ValueError, r".* got \(3, 4, 1\): y.reshape\(-1, 4\)"),
         (np.zeros((3, 8)), (2, 2, 2), ValueError, r".* got \(3, 8\): y.reshape\(-1, 2, 2, 2\)"),
         (np.zeros((3, 8, 8, 3)), (3, 8, 8), ValueError, r".* channels come first, y.transpose\(0, 3, 1, 2\)"),
-        ([1.0, np.nan, 2.0], (1,), ValueError, r"finite numbers, got NaN or infinity \(first in example 1\)"),
-        ([1.0, 2.0, -np.inf], (1,), ValueError, r"finite numbers, got NaN or infinity \(first in example 2\)"),
-        ([1.0, 1e39], (1,), ValueError, "numbers that float32 can hold, got larger ones"),
+        ([1.0, np.nan, 2.0], (1,), ValueError, r"finite values, got NaN or infinity \(first in example 1\)"),
+        ([1.0, 2.0, -np.inf], (1,), ValueError, r"finite values, got NaN or infinity \(first in example 2\)"),
+        ([1.0, 1e39], (1,), ValueError, "values that float32 can hold, got larger ones"),
     ],
 )
 def test_targets_that_make_no_sense(y, shape, error, said):
@@ -84,12 +84,12 @@ def test_targets_that_make_no_sense(y, shape, error, said):
     ],
 )
 def test_binary_cross_entropy_wants_probabilities(y, said):
-    with pytest.raises(ValueError, match=f"^y: .* or probabilities from 0 to 1, got numbers {said}"):
+    with pytest.raises(ValueError, match=f"^y: .* or probabilities from 0 to 1, got values {said}"):
         binary_cross_entropy.targets(y, (1,), "float32")
 
 
 def test_poisson_wants_counts():
-    with pytest.raises(ValueError, match=r"^y: expected counts, numbers of at least 0, got -0\.5"):
+    with pytest.raises(ValueError, match=r"^y: expected counts of at least 0, got -0\.5"):
         poisson.targets([3, -0.5], (1,), "float32")
 
 

@@ -87,5 +87,5 @@ def test_one_that_only_overrides_the_call_is_called():
 
 
 def test_one_without_an_op_says_what_is_missing():
-    with pytest.raises(NotImplementedError, match="NativeLoss: a native loss writes op"):
+    with pytest.raises(NotImplementedError, match="NativeLoss: a native loss must define op"):
         NativeLoss()(np.zeros((3, 1)), np.zeros(3))

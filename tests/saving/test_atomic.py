@@ -187,7 +187,7 @@ def test_what_can_be_written_is_told_before_and_nothing_is_made(path):
 @pytest.mark.parametrize("wrong", [".", "missing/file", "file/file", "/dev/null"])
 def test_what_cannot_be_written_is_told_before(path, wrong):
     path.write_bytes(OLD)
-    with pytest.raises(OSError, match=r"directory|expected a folder that is there|regular file|Not a dir"):
+    with pytest.raises(OSError, match=r"directory|expected an existing folder|regular file|Not a dir"):
         atomic.check_writable(path.parent / wrong)
     with pytest.raises(OSError):
         write(path.parent / wrong)
@@ -233,7 +233,7 @@ def test_what_killed_processes_left_goes_at_the_next_call(path, remove):
 
 
 def test_a_pipe_of_such_a_name_is_not_waited_for(path):
-    os.mkfifo(path.parent / (atomic._start(str(path)) + "0123456789abcdef.tmp"))
+    os.mkfifo(path.parent / (atomic._temporary_prefix(str(path)) + "0123456789abcdef.tmp"))
     script = f"from minidl.saving import atomic; atomic.write({str(path)!r}, [memoryview(b'new')])"
     subprocess.run([sys.executable, "-c", script], timeout=60, check=True)  # against hanging
     assert path.read_bytes() == b"new"
@@ -242,11 +242,11 @@ def test_a_pipe_of_such_a_name_is_not_waited_for(path):
 def test_what_another_machine_writes_stays(path, monkeypatch):
     """Locks may be a matter of each machine alone: a file without one may belong to a save that is still going on."""
     with monkeypatch.context() as patch:
-        patch.setattr(atomic, "_machine", lambda: "another one")
-        theirs = os.path.basename(atomic._start(str(path))) + "0123456789abcdef.tmp"
+        patch.setattr(atomic, "_machine_id", lambda: "another one")
+        theirs = os.path.basename(atomic._temporary_prefix(str(path))) + "0123456789abcdef.tmp"
     (path.parent / theirs).write_bytes(b"half")
     mine = killed(path)
-    assert mine.startswith(atomic._start(str(path)))
+    assert mine.startswith(atomic._temporary_prefix(str(path)))
     atomic.clean(path)
     write(path)
     assert sorted(os.listdir(path.parent)) == sorted([theirs, "file"])

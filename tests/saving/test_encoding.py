@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from minidl.saving.json_codec import DEEPEST, decode, encode
+from minidl.saving.json_codec import MAX_DEPTH, decode, encode
 
 
 def nothing(value, where):
@@ -68,7 +68,7 @@ def test_what_cannot_be_saved_is_named(value):
 def test_what_holds_itself_is_refused():
     endless = []
     endless.append(endless)
-    with pytest.raises(TypeError, match=f"nested at most {DEEPEST} deep"):
+    with pytest.raises(TypeError, match=f"nested at most {MAX_DEPTH} deep"):
         encode(endless, "value", nothing)
 
 

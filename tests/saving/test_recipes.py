@@ -9,7 +9,7 @@ import pytest
 from minidl import Layer
 from minidl.initializers import damped_he_uniform, zeros
 from minidl.layers import Dense, ReLU
-from minidl.saving.object_codec import MOST, ObjectCodec, check_names, checked_custom, decode
+from minidl.saving.object_codec import MAX_OBJECTS, ObjectCodec, check_names, checked_custom, decode
 
 
 def ours_function():
@@ -107,9 +107,9 @@ class Star:
     [
         (np.zeros(3), "got array"),
         (object, "got the class object"),
-        (Lost(3), "takes 'size' and has to keep it in self.size"),
-        (Star(), "takes 'sizes' and has to keep it in self.sizes"),
-        (Loose(), "arguments without a name"),
+        (Lost(3), "takes 'size' and must store it in self.size"),
+        (Star(), "takes 'sizes' and must store it in self.sizes"),
+        (Loose(), r"positional-only arguments or \*\*kwargs"),
         (Mine(Star()), "what: cannot be saved"),
         (1j, "cannot be saved"),
         (b"x", "cannot be saved"),
@@ -158,8 +158,8 @@ def test_nonsense_is_refused(recipe):
 
 
 def test_too_many_layers_are_refused():
-    with pytest.raises(ValueError, match=f"at most {MOST} layers"):
-        check_names([{"minidl": "ReLU"}] * (MOST + 1), OURS, {})
+    with pytest.raises(ValueError, match=f"at most {MAX_OBJECTS} layers"):
+        check_names([{"minidl": "ReLU"}] * (MAX_OBJECTS + 1), OURS, {})
 
 
 @pytest.mark.parametrize("custom", [[Mine], "Mine", {"Mine": "Mine"}, {1: Mine}, {"Mine": None}], ids=repr)

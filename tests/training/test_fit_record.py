@@ -61,7 +61,7 @@ def test_a_fit_that_never_began_does_not_lose_the_position(path, tmp_path):
     whole.fit(X, Y, **FIT)
     broken_off(native(), 16).save_checkpoint(path)
     trainer = Trainer.resume(path)
-    with pytest.raises(OSError, match="expected a folder"):
+    with pytest.raises(OSError, match="expected an existing folder"):
         trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(tmp_path / "missing" / "a")])
     assert trainer.interrupted is not None
     trainer.fit(X, Y, **FIT)

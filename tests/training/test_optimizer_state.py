@@ -292,7 +292,7 @@ ZEROS = np.zeros((4, 3), "float32")
         ({"w": 3}, TypeError, r"state\['w'\]: expected a dict, by the name of a parameter, got int"),
         ({"w": {"steps": 1}}, ValueError, r"state\['w'\]: expected \['steps', 'mean', 'squares'\], got \['steps'\]"),
         ({"w": {"steps": -1, "mean": ZEROS, "squares": ZEROS}}, ValueError, "steps.*: expected at least 0, got -1"),
-        ({"w": {"steps": 1.0, "mean": ZEROS, "squares": ZEROS}}, TypeError, "steps.*: expected a whole number"),
+        ({"w": {"steps": 1.0, "mean": ZEROS, "squares": ZEROS}}, TypeError, "steps.*: expected an integer"),
         ({"w": {"steps": 1, "mean": ZEROS, "squares": ZEROS[1:]}}, ValueError, r"squares.*, got float32 \(3, 3\)"),
         ({"w": {"steps": 1, "mean": ZEROS, "squares": [1.0]}}, TypeError, r"squares.*expected an array of float32"),
         ({"w": {"steps": 1, "mean": ZEROS.astype(int), "squares": ZEROS}}, TypeError, "mean.*expected an array"),

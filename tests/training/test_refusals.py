@@ -159,7 +159,7 @@ def test_usual_mistakes(make, said):
 @pytest.mark.parametrize(
     ("y", "said"),
     [
-        (np.eye(3)[[0, 1]], "of one-hot rows, y.argmax"),
+        (np.eye(3)[[0, 1]], "for one-hot rows, y.argmax"),
         (np.zeros((2, 1), int), "y.ravel()"),
         (np.zeros((2, 4)), "shape (n,)"),
     ],
@@ -171,5 +171,5 @@ def test_labels_of_another_shape(y, said):
 
 
 def test_images_without_a_channel():
-    with pytest.raises(ValueError, match=r"one channel is X\[:, np.newaxis\]"):
+    with pytest.raises(ValueError, match=r"for one channel, X\[:, np.newaxis\]"):
         Sequential([Conv2D(3, 3)], (1, 4, 4)).predict(np.zeros((5, 4, 4)))

@@ -15,7 +15,7 @@ class Dense(Layer):
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
 
     Parameters: weight (units, inputs), damped He-uniform; bias (units,), zero.
-    Raises TypeError or ValueError in build for units below 1 or an input that is not a vector (put a Flatten before it).
+    Raises TypeError or ValueError in build for units below 1 or an input that is no vector (put a Flatten before it).
     """
 
     def __init__(

@@ -12,8 +12,8 @@ MAX_CELLS = 2**31 - 1  # of a window: an index has 32 bits
 def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
     """Checks the arguments of a convolution.
 
-    Returns ((C, H, W), filters, groups, kernel, stride, padding, dilation, padded, window), where padded and window are the
-    sizes of the padded input and of the dilated kernel. Raises TypeError, ValueError.
+    Returns ((C, H, W), filters, groups, kernel, stride, padding, dilation, padded, window), where padded and window are
+    the sizes of the padded input and of the dilated kernel. Raises TypeError, ValueError.
     """
     C, H, W = whole_numbers("input shape", in_shape, 3, 1)
     filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)
@@ -54,7 +54,7 @@ def pooling(in_shape, kernel, stride, padding, ceil_mode):
         raise ValueError(f"kernel: expected fewer than 2**31 cells in a window, got {kernel}")
     axes = zip(("height", "width"), size, kernel, stride, padding, strict=True)
     windows = [_windows(*axis, ceil_mode) for axis in axes]
-    stride = [min(s, n + p) for s, n, p in zip(stride, size, padding, strict=True)]  # a longer one leaves one window too
+    stride = [min(s, n + p) for s, n, p in zip(stride, size, padding, strict=True)]  # a longer one: one window too
     tiled = list(kernel) == stride and padding == (0, 0)
     tiled = tiled and all(n * k >= s for n, k, s in zip(windows, kernel, size, strict=True))
     return C, *size, *windows, *kernel, *stride, *padding, tiled

@@ -1,8 +1,7 @@
-"""The door for arrays: whatever a function of this package reads or writes comes in through here, or is refused by name.
+"""Validation of array arguments: every buffer that a function reads or writes is checked here; errors name the argument.
 
-Taken are NumPy arrays as they lie in memory: numbers of a dtype that kernels know, in this machine's byte order,
-C-contiguous and aligned, without a mask or fields, writable if they are outputs. An output shares no memory with any other
-argument.
+Accepted are NumPy arrays as they lie in memory: numbers of a dtype that kernels know, in this machine's byte order, C-contiguous
+and aligned, without a mask or fields, writable if they are outputs. An output shares no memory with any other argument.
 """
 from cpython.buffer cimport PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer
 from numpy import asarray, ndarray
@@ -10,7 +9,7 @@ from numpy.ma import MaskedArray
 
 
 cdef str kind_of(const Py_buffer *view):
-    """The dtype as kernels know it, or None; formats of other byte orders and of fields are longer than one letter."""
+    """Returns the name of a dtype that kernels know, or None; formats of other byte orders and fields have several letters."""
     cdef char code = view.format[0]
     if code == 0 or view.format[1] != 0:
         return None
@@ -20,7 +19,7 @@ cdef str kind_of(const Py_buffer *view):
 
 
 cdef int check_plain(object array, str name) except -1:
-    """Raises TypeError for anything that is not an array, or is more than its numbers."""
+    """Raises TypeError for anything that is not an array, and for arrays with a mask or fields."""
     if not isinstance(array, ndarray):
         raise TypeError(f"{name}: expected an array, got {type(array).__name__}")
     if isinstance(array, MaskedArray):
@@ -31,7 +30,7 @@ cdef int check_plain(object array, str name) except -1:
 
 
 cdef class ArrayArgs:
-    """The arrays of one call. They are held until they are given back: nobody can free or resize them meanwhile."""
+    """The arrays of one call. Until `release`, it holds their buffers: NumPy cannot free or resize them."""
 
     def __cinit__(self):
         self.names = ()
@@ -40,24 +39,23 @@ cdef class ArrayArgs:
         self.release()
 
     cdef void release(self) noexcept:
-        """Lets all of them go."""
+        """Releases all buffers."""
         while self.n:
             self.n -= 1
             PyBuffer_Release(&self.views[self.n])
         self.names = ()
 
     cdef char *acquire(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, bint write, str name) except? NULL:
-        """Where an array of this dtype and size lies: `rows` rows of `width` numbers.
+        """Returns the address of an array with this dtype and size: `rows` rows of `width` elements.
 
-        kind None: any that kernels know; rows -1: as many as it has; width -1: of any width. Raises TypeError or ValueError
-        for any other array.
+        kind None: any dtype that kernels know; rows -1, width -1: any number. Raises TypeError or ValueError for other arrays.
         """
         cdef Py_buffer *view = &self.views[self.n]
         cdef Py_ssize_t numbers
         if type(array) is not ndarray or array.dtype.names is not None:
             check_plain(array, name)
-        if self.n == MOST_ARRAYS:
-            raise ValueError(f"{name}: expected at most {MOST_ARRAYS} arrays in a call")
+        if self.n == MAX_ARRAYS:
+            raise ValueError(f"{name}: expected at most {MAX_ARRAYS} arrays in a call")
         try:
             PyObject_GetBuffer(array, view, PyBUF_FORMAT | PyBUF_STRIDES)
         except ValueError as error:                           # dates have no buffer
@@ -81,9 +79,9 @@ cdef class ArrayArgs:
 
     cdef int check_no_overlap(self) except -1:
         """Raises ValueError if an output shares memory with another argument."""
-        return self.apart_from(self)
+        return self.check_no_overlap_with(self)
 
-    cdef int apart_from(self, ArrayArgs other) except -1:
+    cdef int check_no_overlap_with(self, ArrayArgs other) except -1:
         """Raises ValueError if an output here shares memory with an argument there."""
         cdef int i, k
         cdef const Py_buffer *a
@@ -96,15 +94,15 @@ cdef class ArrayArgs:
         return 0
 
 
-cdef list arrays(dict inputs, dict outputs):
-    """The arrays behind the typed memoryviews of a kernel's arguments, checked as those of a plan; None stays None."""
-    cdef ArrayArgs taken = ArrayArgs()
+cdef list check_arrays(dict inputs, dict outputs):
+    """Returns the arrays of a kernel's typed memoryviews, checked as those of a plan; None stays None."""
+    cdef ArrayArgs arguments = ArrayArgs()
     found = []
     for name, view in [*inputs.items(), *outputs.items()]:
         if view is not None:
             check_plain(view.base, name)
             view = asarray(view.base)
-            taken.acquire(view, None, -1, -1, name in outputs, name)
+            arguments.acquire(view, None, -1, -1, name in outputs, name)
         found.append(view)
-    taken.check_no_overlap()
+    arguments.check_no_overlap()
     return found

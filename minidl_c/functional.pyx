@@ -5,7 +5,7 @@ model: it runs the layer's op (see kernels/) as a plan of one op (see runtime/si
 """
 from numpy import zeros_like
 
-from minidl_c.array_args cimport arrays
+from minidl_c.array_args cimport check_arrays
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
@@ -38,7 +38,7 @@ def conv2d_forward(
 
     Raises ValueError for shapes that do not belong together, before y is touched.
     """
-    x_, w_, b_, y_ = arrays({"x": x, "w": w, "b": b}, {"y": y})
+    x_, w_, b_, y_ = check_arrays({"x": x, "w": w, "b": b}, {"y": y})
     forward_batch(_conv2d_op(x_, stride, padding, dilation, groups, w=w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
 
 
@@ -52,7 +52,7 @@ def conv2d_backward(
     stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, num_threads=1,
 ):
     """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as conv2d_forward."""
-    dy_, x_, w_, dx_, dw_, db_ = arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
+    dy_, x_, w_, dx_, dw_, db_ = check_arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
     op = _conv2d_op(x_, stride, padding, dilation, groups, w=w_, dy=dy_, dw=dw_, db=db_)
     backward_batch(op, dy_, x_, dx_, (w_, zeros_like(db_)), (dw_, db_), num_threads)
 
@@ -75,7 +75,7 @@ def maxpool2d_forward(
 
     Raises ValueError for a window that does not fit, padding above half the kernel, or another shape of y.
     """
-    x_, y_ = arrays({"x": x}, {"y": y})
+    x_, y_ = check_arrays({"x": x}, {"y": y})
     forward_batch(_maxpool2d_op(x_, "y", y_, kernel, stride, padding, ceil_mode), x_, y_, (), num_threads)
 
 
@@ -86,7 +86,7 @@ def maxpool2d_backward(
     kernel, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
 ):
     """dx = dy, each number added to the cell that won its window in that example. Raises as maxpool2d_forward."""
-    dy_, x_, dx_ = arrays({"dy": dy, "x": x}, {"dx": dx})
+    dy_, x_, dx_ = check_arrays({"dy": dy, "x": x}, {"dx": dx})
     backward_batch(_maxpool2d_op(x_, "dy", dy_, kernel, stride, padding, ceil_mode), dy_, x_, dx_, (), (), num_threads)
 
 
@@ -114,7 +114,7 @@ def dense_forward(
 
     Raises ValueError for shapes that do not belong together, before y is touched.
     """
-    x_, w_, b_, y_ = arrays({"x": x, "w": w, "b": b}, {"y": y})
+    x_, w_, b_, y_ = check_arrays({"x": x, "w": w, "b": b}, {"y": y})
     forward_batch(_dense_op(x_, w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
 
 
@@ -128,6 +128,6 @@ def dense_backward(
     num_threads=1,
 ):
     """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as dense_forward."""
-    dy_, x_, w_, dx_, dw_, db_ = arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
+    dy_, x_, w_, dx_, dw_, db_ = check_arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
     op = _dense_op(x_, w_, dy=dy_, dw=dw_, db=db_)
     backward_batch(op, dy_, x_, dx_, (w_, zeros_like(db_)), (dw_, db_), num_threads)

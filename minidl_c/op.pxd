@@ -119,17 +119,17 @@ cdef inline int init_op(Op self, tuple in_shape, tuple out_shape, object dtype) 
 
 
 cdef inline bint has_per_example_grad(const op *o) noexcept nogil:
-    """Whether the gradients of single examples can be taken from a tile: from the lanes of sums, or from the op's functions."""
+    """Whether a tile gives the gradient of each example: as lanes of its sums, or from the op's own functions."""
     cdef bint in_lanes = o.reduce.backward == NULL and o.reduce.forward == NULL and o.reduce.n_sums == o.n_param
     return o.reduce.n_items > 0 and (in_lanes or o.per_example.gradient != NULL)
 
 
 cdef inline void split_range(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py_ssize_t *start, Py_ssize_t *end) noexcept nogil:
-    """Sets start..end to the range of part `part`, where n things are divided into `parts` parts."""
+    """Sets start..end to part `part` of `parts` nearly equal ranges of 0..n."""
     start[0] = n * part // parts
     end[0] = n * (part + 1) // parts
 
 
 cdef inline char *aligned(void *memory) noexcept nogil:
-    """The first address in `memory` where a tile may begin; leave 64 bytes for it. All arrays an op sees begin on such."""
+    """The first address in `memory` that is a multiple of 64, as of all arrays of a tile; it may skip up to 63 bytes."""
     return <char *> ((<size_t> memory + 63) // 64 * 64)

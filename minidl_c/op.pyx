@@ -7,20 +7,20 @@ from libc.string cimport memset
 cdef object MAX_ELEMENTS = 2**40        # of an example: 4 TB; products of sizes stay far from overflow
 
 
-def whole_numbers(name, values, count, least):
-    """`values` as a tuple of `count` ints of at least `least`; raises TypeError or ValueError naming the argument."""
+def check_ints(name, values, count, minimum):
+    """Returns `values` as a tuple of `count` ints of at least `minimum`; raises TypeError or ValueError naming the argument."""
     if not isinstance(values, (tuple, list)) or len(values) != count:
         raise TypeError(f"{name}: expected {count} whole numbers, got {values!r}")
     try:
         numbers = tuple(index(value) for value in values)
     except TypeError:
         raise TypeError(f"{name}: expected {count} whole numbers, got {values!r}") from None
-    if min(numbers) < least or max(numbers) >= 2**63:
-        raise ValueError(f"{name}: expected numbers from {least} to {2**63 - 1}, got {values!r}")
+    if min(numbers) < minimum or max(numbers) >= 2**63:
+        raise ValueError(f"{name}: expected numbers from {minimum} to {2**63 - 1}, got {values!r}")
     return numbers
 
 
-def product_of(name, sizes):
+def check_element_count(name, sizes):
     """Returns the product of integers; raises ValueError beyond MAX_ELEMENTS."""
     product = prod(sizes)
     if product > MAX_ELEMENTS:
@@ -29,9 +29,9 @@ def product_of(name, sizes):
 
 
 cdef class Op:
-    """A C `op` (see op.h) and the shapes around it. A kernel's class derives from this and fills `c`.
+    """A C `op` (see op.h) with its shapes. The class of a kernel derives from this and fills `c`.
 
-    An Op is read-only once it is made, and may belong to several plans.
+    An Op is read-only after its constructor, and may belong to several plans.
     """
 
     def __cinit__(self):
@@ -40,12 +40,13 @@ cdef class Op:
 
     cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1:
         if self.c.size:
-            raise TypeError(f"{type(self).__name__}: made already; plans may use it")
+            raise TypeError(f"{type(self).__name__}: constructed already; plans may use it")
         if dtype not in ("float32", "float64"):
             raise ValueError(f"dtype: expected 'float32' or 'float64', got {dtype!r}")
-        in_shape = whole_numbers("input shape", in_shape, len(in_shape), 1)
-        out_shape = whole_numbers("output shape", out_shape, len(out_shape), 1)
-        self.c.in_size, self.c.out_size = product_of("input shape", in_shape), product_of("output shape", out_shape)
+        in_shape = check_ints("input shape", in_shape, len(in_shape), 1)
+        out_shape = check_ints("output shape", out_shape, len(out_shape), 1)
+        self.c.in_size = check_element_count("input shape", in_shape)
+        self.c.out_size = check_element_count("output shape", out_shape)
         self.in_shape, self.out_shape = in_shape, out_shape
         self.c.work = self.c.in_size + self.c.out_size
         self.c.real_bytes = 4 if dtype == "float32" else 8
@@ -53,7 +54,7 @@ cdef class Op:
         return 0
 
     cdef int check(self, str name, int real_bytes) except -1:
-        """Raises ValueError if no plan could run it, whatever ops stand around it."""
+        """Raises ValueError if no plan could run the op, with any other ops."""
         cdef const op *o = &self.c
         if o.size != sizeof(op):
             raise ValueError(f"{name}: compiled against another minidl (its op has {o.size} bytes, "
@@ -76,27 +77,27 @@ cdef class Op:
 
     @property
     def couples_examples(self):
-        """Whether training looks at a whole batch on its way forward: an example's output depends on the others."""
+        """Whether an example's output in training depends on the other examples of the batch."""
         return self.c.reduce.forward != NULL
 
     @property
     def has_per_example_grad(self):
-        """Whether the gradients of single examples can be taken from a batch: from lanes, or because the op says them."""
+        """Whether a batch gives the gradient of each example: as lanes of its sums, or from the op's own functions."""
         return self.c.n_param == 0 or has_per_example_grad(&self.c)
 
     @property
     def n_param(self):
-        """How many parameters the op reads, in the order in which the layer made them."""
+        """The number of elements of all parameters, which the op reads in the order in which the layer made them."""
         return self.c.n_param
 
     @property
     def n_state(self):
-        """How many numbers behind the parameters are the op's own, in the order in which the layer made its buffers."""
+        """The number of elements of running statistics, which follow the parameters, in the order of the layer's buffers."""
         return self.c.n_state
 
 
 cdef int check_memory(str name, const op *o) except -1:
-    """Checks whose memory y and dx have."""
+    """Checks the aliases of y and dx."""
     cdef Py_ssize_t skip = o.branch.skip_size or o.in_size, dskip = o.branch.dskip_size or o.in_size
     cdef bint y_is_x = o.memory.y_alias == ALIAS_X or o.memory.y_alias == ALIAS_NONE and o.forward_tile == NULL
     cdef bint dx_is_dy = o.memory.dx_alias == ALIAS_X or o.memory.dx_alias == ALIAS_NONE and o.backward_tile == NULL

@@ -156,7 +156,7 @@ def _step_bytes(network: Network, batch_size: int, num_threads: int | None) -> i
     def bytes_of(stage: Segment) -> int:
         between = 2 * batch_size * item * math.prod(stage.out_shape)  # its output, and the gradient of it
         if isinstance(stage, NativeSegment):
-            return between + int(stage.plan.step_bytes(batch_size, num_threads, by_hand=True))
+            return between + int(stage.plan.step_bytes(batch_size, num_threads, manual=True))
         if isinstance(stage, BranchSegment):
             return between + sum(bytes_of(inner) for one in stage.networks for inner in one.segments)
         return between

@@ -12,7 +12,7 @@ second. More than two branches are nested: the first of two has branches itself.
 from libc.string cimport memcpy
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, init_op, op, real, split_range, tile
-from minidl_c.op import whole_numbers
+from minidl_c.op import check_ints
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -71,7 +71,7 @@ cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef int check_index(object value) except -1:
-    return whole_numbers("value", (value,), 1, 0)[0]
+    return check_ints("value", (value,), 1, 0)[0]
 
 
 cdef class SplitOp(Op):
@@ -95,7 +95,7 @@ cdef class RecallOp(Op):
         self.c.splits = 1
         self.c.branch.skip, self.c.branch.skip_size, self.c.memory.y_alias = check_index(split), self.c.out_size, ALIAS_SKIP
         self.c.branch.dskip = check_index(meeting)
-        self.c.branch.dskip_size, = whole_numbers("meeting_size", (meeting_size,), 1, 1)
+        self.c.branch.dskip_size, = check_ints("meeting_size", (meeting_size,), 1, 1)
         if self.c.branch.dskip_size == self.c.in_size:
             self.c.memory.dx_alias = ALIAS_SKIP
         else:

@@ -11,7 +11,7 @@ read and write it for every tile. Its lanes hold outputs, so each tile saves a t
 from libc.string cimport memset
 
 from minidl_c.op cimport LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch_view, init_op, op, real, split_range, tile
-from minidl_c.op import product_of, whole_numbers
+from minidl_c.op import check_element_count, check_ints
 
 cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
     void project(Py_ssize_t outputs, Py_ssize_t n, const void *x, const void *w, Py_ssize_t w_output, Py_ssize_t w_input,
@@ -207,11 +207,11 @@ cdef class DenseOp(Op):
 
     def __cinit__(self, in_shape, outputs, dtype="float32", *, bint use_bias=True):
         cdef dense_dims *d = &self.d
-        d.inputs, d.outputs = whole_numbers("inputs and outputs", (*in_shape, outputs), 2, 1)
+        d.inputs, d.outputs = check_ints("inputs and outputs", (*in_shape, outputs), 2, 1)
         init_op(self, (d.inputs,), (d.outputs,), dtype)
         d.row = (d.outputs + 2 * LANES - 1) // (2 * LANES) * (2 * LANES)      # whole register tiles on every machine
         self.c.reduce.n_items = d.inputs + use_bias
-        self.c.n_param = product_of("weights", (self.c.reduce.n_items, d.outputs))
+        self.c.n_param = check_element_count("weights", (self.c.reduce.n_items, d.outputs))
         self.c.work = d.inputs * d.outputs
         self.c.memory.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1

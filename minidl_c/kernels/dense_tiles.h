@@ -161,7 +161,7 @@ INLINE void FN(project_small_batch)(ptrdiff_t outputs, ptrdiff_t n, const REAL *
  * chain over its examples; the slots are combined in the tree of reduction.h. */
 INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const ptrdiff_t *starts, const REAL *x, const REAL *dy,
                                     REAL *dw, ptrdiff_t columns) {
-  V node[SLOT_LEVELS][GRADIENT_INPUTS][2];                   /* unfinished nodes of the tree over slots */
+  V node[TREE_LEVELS][GRADIENT_INPUTS][2];                   /* unfinished nodes of the tree over slots */
   for (ptrdiff_t slot = 0; slot < walk->slots; slot++) {
     V sum[GRADIENT_INPUTS][2];
     UNROLL for (int p = 0; p < MR; p++) sum[p][0] = sum[p][1] = (V){0};
@@ -179,7 +179,7 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
       }
     }
     int level = 0;
-    for (ptrdiff_t k = slot; k & 1; k >>= 1, level++) {
+    COMPLETED_LEVELS(level, slot) {
       UNROLL for (int p = 0; p < MR; p++) {
         sum[p][0] = node[level][p][0] + sum[p][0];
         sum[p][1] = node[level][p][1] + sum[p][1];
@@ -188,8 +188,7 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
     UNROLL for (int p = 0; p < MR; p++) { node[level][p][0] = sum[p][0]; node[level][p][1] = sum[p][1]; }
   }
   int level = lowest_node(walk->slots);
-  for (int up = level + 1; up < SLOT_LEVELS; up++) {
-    if (!(walk->slots >> up & 1)) continue;
+  UNFINISHED_LEVELS(up, level, walk->slots) {
     UNROLL for (int p = 0; p < MR; p++) {
       node[level][p][0] = node[up][p][0] + node[level][p][0];
       node[level][p][1] = node[up][p][1] + node[level][p][1];

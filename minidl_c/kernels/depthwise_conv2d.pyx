@@ -14,7 +14,7 @@ from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.correlate cimport direction
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
-from minidl_c.op import whole_numbers
+from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
     ctypedef struct depthwise_walk:
@@ -234,8 +234,8 @@ cdef class DepthwiseConv2DOp(Op):
                   dtype="float32", *, bint use_bias=True):
         cdef depthwise_dims *d = &self.d
         cdef conv2d_dims *v = &d.conv
-        channels, *_ = whole_numbers("input shape", in_shape, 3, 1)
-        multiplier, = whole_numbers("multiplier", (multiplier,), 1, 1)
+        channels, *_ = check_ints("input shape", in_shape, 3, 1)
+        multiplier, = check_ints("multiplier", (multiplier,), 1, 1)
         conv2d_init_dims(v, in_shape, channels * multiplier, kernel, stride, padding, dilation, channels, None)
         d.multiplier = multiplier
         d.forward, d.back = find_segments(&v.forward.columns, &d.n_forward), find_segments(&v.back.columns, &d.n_back)

@@ -9,7 +9,7 @@ Hinton, "Layer Normalization", arXiv:1607.06450.) A NaN or an infinity makes its
 from libc.float cimport DBL_MIN, FLT_MAX, FLT_MIN
 
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
-from minidl_c.op import whole_numbers
+from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/groupnorm_tiles.h" nogil:
     ctypedef struct group:
@@ -134,7 +134,7 @@ cdef class GroupNormOp(Op):
         cdef Py_ssize_t all_channels
         in_shape = tuple(in_shape)
         init_op(self, in_shape, in_shape, dtype)
-        pair = whole_numbers("groups, channels", (groups, channels), 2, 1)
+        pair = check_ints("groups, channels", (groups, channels), 2, 1)
         d.groups, all_channels = pair[0], pair[1]
         if all_channels % d.groups or self.c.in_size % all_channels:
             raise ValueError(f"groups, channels: expected divisors of the channels and of the size of {in_shape}, got {pair}")

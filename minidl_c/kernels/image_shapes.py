@@ -7,33 +7,33 @@ from math import prod
 
 from numpy import finfo
 
-from minidl_c.op import product_of, whole_numbers
+from minidl_c.op import check_element_count, check_ints
 
 MAX_PIXELS = 2**24  # of an image for a random crop: an index of its elements in a tile fits in 32 bits
 
 
 def padded(in_shape, padding):
     """Returns C, H, W, OH, OW, top, left for a padding of (top, bottom, left, right) pixels."""
-    c, h, w = whole_numbers("input shape", in_shape, 3, 1)
-    top, bottom, left, right = whole_numbers("padding", padding, 4, 0)
-    product_of("output shape", (c, top + h + bottom, left + w + right))
+    c, h, w = check_ints("input shape", in_shape, 3, 1)
+    top, bottom, left, right = check_ints("padding", padding, 4, 0)
+    check_element_count("output shape", (c, top + h + bottom, left + w + right))
     return c, h, w, top + h + bottom, left + w + right, top, left
 
 
 def upsampled(in_shape, scale):
     """Returns C, H, W, OH, OW, and the (vertical, horizontal) scale."""
-    c, h, w = whole_numbers("input shape", in_shape, 3, 1)
-    vertical, horizontal = whole_numbers("scale", scale, 2, 1)
-    product_of("output shape", (c, h * vertical, w * horizontal))
+    c, h, w = check_ints("input shape", in_shape, 3, 1)
+    vertical, horizontal = check_ints("scale", scale, 2, 1)
+    check_element_count("output shape", (c, h * vertical, w * horizontal))
     return c, h, w, h * vertical, w * horizontal, vertical, horizontal
 
 
 def cropping(in_shape, size, first, last):
     """Returns C, H, W, OH, OW, first row, first column, and the number of choices for the row and the column."""
-    c, h, w = whole_numbers("input shape", in_shape, 3, 1)
-    size = whole_numbers("size", size, 2, 1)
-    first = whole_numbers("first", first, 2, -MAX_PIXELS)
-    last = whole_numbers("last", last, 2, -MAX_PIXELS)
+    c, h, w = check_ints("input shape", in_shape, 3, 1)
+    size = check_ints("size", size, 2, 1)
+    first = check_ints("first", first, 2, -MAX_PIXELS)
+    last = check_ints("last", last, 2, -MAX_PIXELS)
     if max(h * w, prod(size), *last) > MAX_PIXELS:
         raise ValueError(f"size: expected at most {MAX_PIXELS} pixels, got {size} of {h} x {w}, beginning at {last}")
     if first[0] > last[0] or first[1] > last[1]:

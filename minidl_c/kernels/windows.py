@@ -2,7 +2,7 @@
 
 from math import prod
 
-from minidl_c.op import product_of, whole_numbers
+from minidl_c.op import check_element_count, check_ints
 
 MAX_TAPS = 2**24  # kernel size times input size, along one axis: limits the time to build an op
 MAX_WEIGHTS = 2**20  # of a filter
@@ -15,10 +15,10 @@ def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
     Returns ((C, H, W), filters, groups, kernel, stride, padding, dilation, padded, window), where padded and window are
     the sizes of the padded input and of the dilated kernel. Raises TypeError, ValueError.
     """
-    C, H, W = whole_numbers("input shape", in_shape, 3, 1)
-    filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)
-    kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
-    padding, dilation = whole_numbers("padding", padding, 4, 0), whole_numbers("dilation", dilation, 2, 1)
+    C, H, W = check_ints("input shape", in_shape, 3, 1)
+    filters, groups = check_ints("filters and groups", (filters, groups), 2, 1)
+    kernel, stride = check_ints("kernel", kernel, 2, 1), check_ints("stride", stride, 2, 1)
+    padding, dilation = check_ints("padding", padding, 4, 0), check_ints("dilation", dilation, 2, 1)
     if C % groups or filters % groups:
         raise ValueError(f"groups: expected a divisor of {C} input channels and {filters} filters, got {groups}")
     padded = H + padding[0] + padding[1], W + padding[2] + padding[3]
@@ -32,8 +32,8 @@ def convolution(in_shape, filters, kernel, stride, padding, dilation, groups):
         raise ValueError(
             f"kernel: expected at most {MAX_WEIGHTS} weights a filter, got {C // groups * prod(kernel)}"
         )
-    product_of("padded input", (C, *padded))
-    product_of("weights", (filters, C // groups, *kernel))
+    check_element_count("padded input", (C, *padded))
+    check_element_count("weights", (filters, C // groups, *kernel))
     stride = [min(s, n) for s, n in zip(stride, padded, strict=True)]  # a longer stride leaves the same single window
     dilation = [min(e, n) for e, n in zip(dilation, padded, strict=True)]  # only a kernel of 1 can have a longer one
     return (C, H, W), filters, groups, kernel, stride, padding, dilation, padded, window
@@ -46,10 +46,10 @@ def pooling(in_shape, kernel, stride, padding, ceil_mode):
     padded input by less than a stride, and a last window that would start in the padding after the input is dropped.
     Raises TypeError, ValueError.
     """
-    C, *size = whole_numbers("input shape", in_shape, 3, 1)
-    product_of("input shape", (C, *size))
-    kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
-    padding = whole_numbers("padding", padding, 2, 0)
+    C, *size = check_ints("input shape", in_shape, 3, 1)
+    check_element_count("input shape", (C, *size))
+    kernel, stride = check_ints("kernel", kernel, 2, 1), check_ints("stride", stride, 2, 1)
+    padding = check_ints("padding", padding, 2, 0)
     if prod(kernel) > MAX_CELLS:
         raise ValueError(f"kernel: expected fewer than 2**31 cells in a window, got {kernel}")
     axes = zip(("height", "width"), size, kernel, stride, padding, strict=True)
@@ -82,11 +82,11 @@ def transposed(in_shape, filters, kernel, stride, padding, output_padding, dilat
 
     Raises TypeError or ValueError. `convolution`, from output to input, checks the rest.
     """
-    C, H, W = whole_numbers("input shape", in_shape, 3, 1)
-    filters, groups = whole_numbers("filters and groups", (filters, groups), 2, 1)
-    kernel, stride = whole_numbers("kernel", kernel, 2, 1), whole_numbers("stride", stride, 2, 1)
-    padding, dilation = whole_numbers("padding", padding, 2, 0), whole_numbers("dilation", dilation, 2, 1)
-    output_padding = whole_numbers("output_padding", output_padding, 2, 0)
+    C, H, W = check_ints("input shape", in_shape, 3, 1)
+    filters, groups = check_ints("filters and groups", (filters, groups), 2, 1)
+    kernel, stride = check_ints("kernel", kernel, 2, 1), check_ints("stride", stride, 2, 1)
+    padding, dilation = check_ints("padding", padding, 2, 0), check_ints("dilation", dilation, 2, 1)
+    output_padding = check_ints("output_padding", output_padding, 2, 0)
     if C % groups or filters % groups:
         raise ValueError(f"groups: expected a divisor of {C} input channels and {filters} filters, got {groups}")
     if any(extra >= max(s, e) for extra, s, e in zip(output_padding, stride, dilation, strict=True)):

@@ -76,7 +76,7 @@ cdef class SoftmaxCrossEntropyOp(Op):
         d.classes, = in_shape
         init_op(self, (d.classes,), (d.classes,), dtype)
         if not 0 <= label_smoothing <= 1:
-            raise ValueError(f"label_smoothing: expected a share from 0 to 1, got {label_smoothing!r}")
+            raise ValueError(f"label_smoothing: expected a number in [0, 1], got {label_smoothing!r}")
         d.smoothing = label_smoothing
         self.c.work = 20 * d.classes                          # an exponential is about 20 multiply-adds
         self.c.reads, self.c.memory.in_place, self.c.loss.is_loss = READS_Y, 1, 1

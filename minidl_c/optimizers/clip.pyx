@@ -24,7 +24,7 @@ cdef extern from "minidl_c/simd/lanes.h" nogil:
 cdef double DOWNSCALE = 2.0**-600       # factor with which the squares of all doubles are finite
 
 
-cdef int ask(clipping *c, object norm, object value) except -1:
+cdef int set_limits(clipping *c, object norm, object value) except -1:
     """Sets the limits; None: no clipping. Raises TypeError or ValueError unless they are finite numbers above 0."""
     for name, limit in (("clip_norm", norm), ("clip_value", value)):
         if limit is not None and not 0 < float(limit) < INFINITY:
@@ -84,7 +84,7 @@ def clip(grad, clip_norm=None, clip_value=None):
     cdef clipping c
     if arguments.kind not in ("float32", "float64"):
         raise TypeError(f"grad: expected float32 or float64, got {arguments.kind}")
-    ask(&c, clip_norm, clip_value)
+    set_limits(&c, clip_norm, clip_value)
     cdef unsigned before = flush_subnormals()
     for block in range(BLOCKS):
         clip_block(&c, real_bytes, g, size, block)

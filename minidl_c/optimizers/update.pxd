@@ -18,4 +18,4 @@ cdef class Update:
     cdef dict arrays                    # the state by name: arrays as large as the flat parameters
     cdef int begin(self, Py_ssize_t size, dtype) except -1
     cdef object add_state(self, int i, name)
-    cdef int belong(self, ArrayArgs arguments, Py_ssize_t size, str dtype, int64_t late) except -1
+    cdef int bind(self, ArrayArgs arguments, Py_ssize_t size, str dtype, int64_t skipped_steps) except -1

@@ -50,24 +50,28 @@ cdef class Update:
             raise ValueError(f"steps: expected from 0 to 2**62 - 1, got {steps}")
         self.c.steps = steps
 
-    cdef int belong(self, ArrayArgs arguments, Py_ssize_t size, str dtype, int64_t late) except -1:
-        """Raises TypeError or ValueError unless made for `size` parameters of this dtype, after at least `late` steps."""
+    cdef int bind(self, ArrayArgs arguments, Py_ssize_t size, str dtype, int64_t skipped_steps) except -1:
+        """Binds the state to a call; raises TypeError or ValueError unless made for `size` parameters of this dtype.
+
+        skipped_steps: the most steps that an op has skipped; more than the optimizer has done raise ValueError.
+        """
         if self.c.update == NULL:
             raise TypeError(f"update: expected that of an optimizer, got {type(self).__name__}")
         if self.size != size or self.c.real_bytes != (4 if dtype == "float32" else 8):
             got = f"{self.size} of float{8 * self.c.real_bytes}"
             raise ValueError(f"update: expected one made for {size} parameters of {dtype}, got one for {got}")
-        if late > self.c.steps:                               # the step of a formula would be negative
-            raise ValueError(f"late: expected at most the {self.c.steps} steps that the optimizer has done, got {late}")
+        if skipped_steps > self.c.steps:                      # the step of a formula would be negative
+            raise ValueError(f"skipped_steps: expected at most the {self.c.steps} steps that the optimizer has done, "
+                             f"got {skipped_steps}")
         for array in self.arrays.values():
             arguments.acquire(array, dtype, size, 1, True, "update")
         return 0
 
-    def apply(self, param, grad, double rate, count=None, ranges=None):
+    def apply(self, param, grad, double rate, step_counter=None, ranges=None):
         """Updates the flat parameters once, outside a plan: param IN and OUT, grad IN, of one size and dtype.
 
         ranges: the (start, end, factor of the rate, skipped steps) to update; None: all parameters, with factor 1.
-        count (1,) int64 IN and OUT, or None: incremented together with the update; a signal cannot separate the two.
+        step_counter (1,) int64 IN and OUT, or None: incremented together with the update; a signal cannot separate the two.
         Raises TypeError or ValueError for other arrays.
         """
         cdef ArrayArgs a = ArrayArgs()
@@ -76,11 +80,11 @@ cdef class Update:
         cdef Py_ssize_t size = a.rows
         cdef char *g = a.acquire(grad, dtype, size, 1, False, "grad")
         cdef int64_t *steps = NULL
-        if count is not None:
-            steps = <int64_t *> a.acquire(count, "int64", 1, 1, True, "count")
+        if step_counter is not None:
+            steps = <int64_t *> a.acquire(step_counter, "int64", 1, 1, True, "step_counter")
         ranges = [(0, size, 1, 0)] if ranges is None else ranges
         ranges = [(index(start), index(end), float(factor), index(skipped)) for start, end, factor, skipped in ranges]
-        self.belong(a, size, dtype, max([skipped for *_, skipped in ranges], default=0))
+        self.bind(a, size, dtype, max([skipped for *_, skipped in ranges], default=0))
         a.check_no_overlap()
         for start, end, factor, skipped in ranges:
             if not 0 <= start <= end <= size or skipped < 0:

@@ -1,4 +1,4 @@
-"""Steps that several processes do together. See exchange.pyx."""
+"""Steps that several processes run together. See exchange.pyx."""
 from minidl_c.runtime.run_state cimport partition, run_state
 
-cdef int run_shared(run_state *run, partition *s, list rooms, Py_ssize_t rounds, object comm) except -1
+cdef int run_distributed(run_state *run, partition *s, list buffers, Py_ssize_t n_steps, object comm) except -1

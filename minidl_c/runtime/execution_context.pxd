@@ -1,38 +1,44 @@
-"""ExecutionContext: one call of a plan. See execution_context.pyx."""
+"""ExecutionContext: the state of one call of a plan. See execution_context.pyx."""
 from libc.stdint cimport int64_t
 
 from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport op
-from minidl_c.runtime.arena cimport Arena, value
+from minidl_c.runtime.arena cimport Arena
+from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.run_state cimport instr_kind, partition, phase_kind, run_state
 
 
 cdef class ExecutionContext:
-    cdef object plan                    # whose call it is; None: it waits for one
-    cdef bint running                   # backward is at work in it
-    cdef Arena memory
+    cdef object plan                    # that uses it; None: it is in the pool
+    cdef bint in_backward               # a thread runs backward in it
+    cdef Arena arena
     cdef ArrayArgs arguments            # the arrays of this call
-    cdef ArrayArgs kept                 # and those of all calls with this context
+    cdef ArrayArgs kept_arguments       # arrays kept from forward to backward
     cdef Py_ssize_t n_x                 # rows of x
     cdef run_state run
-    cdef int cuts, keep_all
+    cdef int barriers, keep_all         # keep_all: every array of a tile has a copy per tile
     cdef partition partition
-    cdef list rooms                     # of what a shared batch exchanges
-    cdef int bind(self, const op *ops, const value *values, int n_ops, int cuts) except -1
-    cdef void clear(self) noexcept
+    cdef list exchange_buffers          # of the last distributed call
+    # ---- arguments
+    cdef int bind(self, const op *ops, const value *values, int n_ops, int barriers) except -1
+    cdef void reset(self) noexcept
+    cdef Py_ssize_t bind_inputs(self, object x, object rows, object param, str dtype, bint write) except -1
+    cdef int bind_targets(self, object targets, Py_ssize_t m) except -1
+    # ---- memory
+    cdef void split_batch(self, Py_ssize_t examples, int threads, int manual) noexcept
+    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual) except -1
+    cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1
+    # ---- instructions
     cdef void add_instr(self, instr_kind kind, int op) noexcept
-    cdef void add_phase(self, phase_kind kind, int first, int last, Py_ssize_t items) noexcept
-    cdef void add_stage(self, int first, int last) noexcept
-    cdef bint statistics(self, const op *o) noexcept
-    cdef void stages(self) noexcept
-    cdef void split_batch(self, Py_ssize_t examples, int threads, int by_hand) noexcept
-    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int by_hand) except -1
-    cdef int begin(self, Py_ssize_t examples, int threads, int by_hand, int backward) except -1
-    cdef Py_ssize_t read(self, object x, object rows, object param, str dtype, bint write) except -1
-    cdef int read_targets(self, object targets, Py_ssize_t m) except -1
-    cdef int want(self, int want_dx) except -1
-    cdef bint asked_for(self, int k) noexcept
     cdef void add_forward(self, int has_loss) noexcept
+    cdef int find_wanted(self, int want_dx) except -1
+    cdef bint is_requested(self, int k) noexcept
     cdef void add_backward(self) noexcept
+    # ---- phases
+    cdef void add_phase(self, phase_kind kind, int first, int last, Py_ssize_t tasks) noexcept
+    cdef bint reduces_forward(self, const op *o) noexcept
+    cdef bint ends_stage(self, int k) noexcept
+    cdef void add_stage(self, int first, int last) noexcept
+    cdef void add_stages(self) noexcept
 
-cdef int check_range(str name, const int64_t *numbers, const int64_t *rows, Py_ssize_t n, Py_ssize_t end) except -1
+cdef int check_range(str name, const int64_t *indices, const int64_t *rows, Py_ssize_t n, Py_ssize_t end) except -1

@@ -1,4 +1,4 @@
-"""Rows of a batch into tiles, and back. See gather.pyx."""
+"""Packing rows of a batch into tiles, and back. See gather.pyx."""
 from libc.stdint cimport int64_t, uint8_t
 
 from minidl_c.op cimport real
@@ -9,5 +9,5 @@ ctypedef fused number:
     double
 
 cdef void pack_tile(const number *x, Py_ssize_t size, const int64_t *rows, Py_ssize_t examples,
-                              real *tile, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil
+                    real *tile, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil
 cdef void unpack_tile(const real *tile, Py_ssize_t size, Py_ssize_t examples, real *y) noexcept nogil

@@ -5,13 +5,13 @@ pass, and no shuffled copy of the data ever exists.
 """
 from libc.stdint cimport int64_t, uint8_t
 
-from minidl_c.array_args cimport arrays
+from minidl_c.array_args cimport check_arrays
 from minidl_c.op cimport LANES, real
 
 cdef extern from "minidl_c/runtime/gather_tiles.h" nogil:
     void fetch_rows(const char *x, Py_ssize_t item_bytes, const int64_t *rows, Py_ssize_t examples)
-    void gather_bytes_f32(const uint8_t **rows, float *tile)
-    void gather_bytes_f64(const uint8_t **rows, double *tile)
+    void transpose_bytes_f32(const uint8_t **rows, float *tile)
+    void transpose_bytes_f64(const uint8_t **rows, double *tile)
 
 
 cdef void pack_tile(
@@ -20,7 +20,7 @@ cdef void pack_tile(
     const int64_t *rows,                # IN  [examples] which rows of x
     Py_ssize_t examples,
     real *tile,                         # OUT [size][16]; lanes without an example are zero
-    Py_ssize_t i0, Py_ssize_t i1,       # only numbers i0 to i1 of each example
+    Py_ssize_t i0, Py_ssize_t i1,       # only elements i0 to i1 of each example
 ) noexcept nogil:
     cdef Py_ssize_t start = i0, end, i, lane
     cdef const number *row
@@ -31,12 +31,12 @@ cdef void pack_tile(
             for lane in range(LANES):
                 bytes[lane] = x + rows[lane] * size + start
             if real is float:
-                gather_bytes_f32(bytes, tile + start * LANES)
+                transpose_bytes_f32(bytes, tile + start * LANES)
             else:
-                gather_bytes_f64(bytes, tile + start * LANES)
+                transpose_bytes_f64(bytes, tile + start * LANES)
             start += 16
     while start < i1:
-        end = min(start + 32, i1)       # as many numbers of an example at a time as keep its rows of the tile in L1
+        end = min(start + 32, i1)       # 32 elements at a time: their rows of the tile stay in L1
         for lane in range(examples):
             row = x + rows[lane] * size
             for i in range(start, end):
@@ -58,17 +58,17 @@ cdef void unpack_tile(
             y[lane * size + i] = tile[i * LANES + lane]
 
 
-def gather_forward(
+def pack_tiles(
     const number[:, ::1] x not None,    # IN  (n, size)
     const int64_t[::1] rows not None,   # IN  (m,)
     real[:, :, ::1] tiles not None,     # OUT (ceil(m / 16), size, 16)
 ):
-    """Row rows[k] of x becomes lane k % 16 of tile k // 16; lanes without a row become zero.
+    """Packs row rows[k] of x into lane k % 16 of tile k // 16; lanes without a row become zero.
 
-    Raises ValueError for a wrong shape of `tiles` or a row number outside x.
+    Raises ValueError for a wrong shape of `tiles`, or an index of a row outside x.
     """
     cdef Py_ssize_t m = rows.shape[0], k, t
-    arrays({"x": x, "rows": rows}, {"tiles": tiles})
+    check_arrays({"x": x, "rows": rows}, {"tiles": tiles})
     if tiles.shape[0] != (m + LANES - 1) // LANES or tiles.shape[1] != x.shape[1] or tiles.shape[2] != LANES:
         raise ValueError(f"tiles: expected shape {((m + LANES - 1) // LANES, x.shape[1], LANES)}, "
                          f"got {(tiles.shape[0], tiles.shape[1], tiles.shape[2])}")
@@ -78,16 +78,16 @@ def gather_forward(
     for t in range(tiles.shape[0]):
         if x.shape[1]:
             pack_tile(&x[0, 0], x.shape[1], &rows[t * LANES], min(m - t * LANES, <Py_ssize_t> LANES),
-                                &tiles[t, 0, 0], 0, x.shape[1])
+                      &tiles[t, 0, 0], 0, x.shape[1])
 
 
-def gather_backward(
+def unpack_tiles(
     const real[:, :, ::1] tiles not None,      # IN  (ceil(m / 16), size, 16)
     real[:, ::1] y not None,                   # OUT (m, size)
 ):
-    """Lane k % 16 of tile k // 16 becomes row k of y. Raises ValueError for a wrong shape of `tiles`."""
+    """Unpacks lane k % 16 of tile k // 16 into row k of y. Raises ValueError for a wrong shape of `tiles`."""
     cdef Py_ssize_t m = y.shape[0], t
-    arrays({"tiles": tiles}, {"y": y})
+    check_arrays({"tiles": tiles}, {"y": y})
     if tiles.shape[0] != (m + LANES - 1) // LANES or tiles.shape[1] != y.shape[1] or tiles.shape[2] != LANES:
         raise ValueError(f"tiles: expected shape {((m + LANES - 1) // LANES, y.shape[1], LANES)}, "
                          f"got {(tiles.shape[0], tiles.shape[1], tiles.shape[2])}")

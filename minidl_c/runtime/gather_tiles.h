@@ -1,4 +1,4 @@
-/* gather_tiles.h: rows of the data that arrive in time, and 16 bytes of 16 rows, transposed at once. */
+/* gather_tiles.h: prefetches the rows of a tile, and transposes blocks of 16 bytes of 16 rows. */
 #ifndef MINIDL_GATHER_TILES_H
 #define MINIDL_GATHER_TILES_H
 #include <string.h>
@@ -8,42 +8,42 @@
 #include <emmintrin.h>
 #endif
 
-#define FETCH_BYTES 4096               /* of a row; after so many the hardware prefetcher follows */
+#define FETCH_BYTES 4096               /* of a row; the hardware prefetcher follows after these */
 
-/* Asks for the rows of a tile, all at once: they lie anywhere in memory, and one after the other each would be waited for. */
+/* Prefetches all rows of a tile at once: they lie anywhere in memory, and each would miss the cache in turn. */
 static inline void fetch_rows(const char *x, ptrdiff_t item_bytes, const int64_t *rows, ptrdiff_t examples) {
   ptrdiff_t bytes = item_bytes < FETCH_BYTES ? item_bytes : FETCH_BYTES;
   for (ptrdiff_t lane = 0; lane < examples; lane++) fetch(x + rows[lane] * item_bytes, bytes);
 }
 
-/* turned [16][16]: [i][lane] = byte i of rows[lane] */
-static inline void turn_bytes(const uint8_t *const rows[LANES], uint8_t *turned) {
+/* OUT transposed [16][16]: [i][lane] = byte i of rows[lane] */
+static inline void transpose_16x16(const uint8_t *const rows[LANES], uint8_t *transposed) {
 #if defined(__SSE2__)
   __m128i a[16], b[16];
   UNROLL for (int i = 0; i < 16; i++) a[i] = _mm_loadu_si128((const __m128i *)rows[i]);
-  UNROLL for (int round = 0; round < 4; round++) {        /* each moves a bit of the row's number into that of the byte */
+  UNROLL for (int bit = 0; bit < 4; bit++) {        /* each moves one bit of the row index into the byte index */
     UNROLL for (int i = 0; i < 8; i++) {
       b[2 * i] = _mm_unpacklo_epi8(a[i], a[i + 8]);
       b[2 * i + 1] = _mm_unpackhi_epi8(a[i], a[i + 8]);
     }
     UNROLL for (int i = 0; i < 16; i++) a[i] = b[i];
   }
-  memcpy(turned, a, sizeof a);
+  memcpy(transposed, a, sizeof a);
 #else
   for (int i = 0; i < 16; i++)
-    for (int lane = 0; lane < LANES; lane++) turned[i * LANES + lane] = rows[lane][i];
+    for (int lane = 0; lane < LANES; lane++) transposed[i * LANES + lane] = rows[lane][i];
 #endif
 }
 
-/* OUT tile [16][16] = 16 bytes of 16 rows. */
-static inline void gather_bytes_f32(const uint8_t *const rows[LANES], float *tile) {
-  uint8_t turned[16 * LANES];
-  turn_bytes(rows, turned);
-  for (int i = 0; i < 16 * LANES; i++) tile[i] = turned[i];
+/* OUT tile [16][16] = 16 bytes of 16 rows, converted. */
+static inline void transpose_bytes_f32(const uint8_t *const rows[LANES], float *tile) {
+  uint8_t transposed[16 * LANES];
+  transpose_16x16(rows, transposed);
+  for (int i = 0; i < 16 * LANES; i++) tile[i] = transposed[i];
 }
-static inline void gather_bytes_f64(const uint8_t *const rows[LANES], double *tile) {
-  uint8_t turned[16 * LANES];
-  turn_bytes(rows, turned);
-  for (int i = 0; i < 16 * LANES; i++) tile[i] = turned[i];
+static inline void transpose_bytes_f64(const uint8_t *const rows[LANES], double *tile) {
+  uint8_t transposed[16 * LANES];
+  transpose_16x16(rows, transposed);
+  for (int i = 0; i < 16 * LANES; i++) tile[i] = transposed[i];
 }
 #endif

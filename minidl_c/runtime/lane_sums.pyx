@@ -1,10 +1,12 @@
-"""The sums over a batch: of a tile's lanes, of a slot's tiles, then of slots (see reduction.h).
+"""Sums over a batch that the plan computes: over the lanes of a tile, the tiles of a slot, then over slots (see reduction.h).
 
-An op adds a tile's sums to [n_lane][16], example by example. A thread has one room for that, which stays in its cache: what
-leaves it is one number a sum and slot. Where threads share a tile, every slot has a room. Ops with more sums than a cache
-holds (convolutions) add up the lanes of each tile themselves, and hand over one number: no room for them.
+An op adds a tile's sums to [n_sums][16], lane by lane. Each thread has one such array, which stays in its cache; one number per
+sum and slot leaves it. If threads share a tile, each slot has an array. Ops with more sums than a cache holds (convolutions)
+add up the lanes of each tile themselves and need no array.
 """
 from libc.string cimport memset
+
+from minidl_c.runtime.run_state cimport op_of
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     void sum_lanes_f32(const float *, float *, Py_ssize_t)
@@ -14,7 +16,9 @@ cdef extern from "minidl_c/simd/reduction.h" nogil:
     void sum_nodes_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, double *, Py_ssize_t, Py_ssize_t)
 
 
-cdef void clear_slot_sums(const run_state *run, const op *o, Py_ssize_t slot) noexcept nogil:
+# ---- one op
+
+cdef void clear_slot(const run_state *run, const op *o, Py_ssize_t slot) noexcept nogil:
     memset(slot_sums_of(run, o, slot), 0, o.reduce.n_sums * run.program.real_bytes)
 
 
@@ -24,60 +28,66 @@ cdef void clear_lanes(const run_state *run, const op *o, Py_ssize_t slot, int th
 
 
 cdef void add_lanes(const run_state *run, const op *o, Py_ssize_t slot, int thread, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    """Adds a tile's sums a to b to those of its slot, for an op that has not done it."""
-    cdef char *sums = sums_of(run, o, slot, thread)
-    cdef char *part = slot_sums_of(run, o, slot)
+    """Adds a tile's sums a to b to those of its slot, unless the op has done it."""
+    cdef char *lanes = sums_of(run, o, slot, thread)
+    cdef char *slot_sums = slot_sums_of(run, o, slot)
     if o.reduce.sums_lanes:
         return
     if run.program.real_bytes == 4:
-        sum_lanes_f32(<float *> sums + a * LANES, <float *> part + a, b - a)
+        sum_lanes_f32(<float *> lanes + a * LANES, <float *> slot_sums + a, b - a)
     else:
-        sum_lanes_f64(<double *> sums + a * LANES, <double *> part + a, b - a)
+        sum_lanes_f64(<double *> lanes + a * LANES, <double *> slot_sums + a, b - a)
 
 
-cdef void begin_slot(const run_state *run, const phase *f, Py_ssize_t slot) noexcept nogil:
-    """Zero for a slot's sums of a stage."""
-    cdef int i
-    for i in range(f.first, f.last):
-        if has_sums(&run.program.ops[run.program.instrs[i].op], run.program.instrs[i].kind):
-            clear_slot_sums(run, &run.program.ops[run.program.instrs[i].op], slot)
+# ---- all ops of a stage
+
+cdef void clear_slot_sums(const run_state *run, const phase *f, Py_ssize_t slot) noexcept nogil:
+    """Sets the sums of a slot to zero."""
+    cdef int k
+    for k in range(f.first, f.last):
+        if has_sums(op_of(run, &run.program.instrs[k]), run.program.instrs[k].kind):
+            clear_slot(run, op_of(run, &run.program.instrs[k]), slot)
 
 
-cdef void begin_tile(const run_state *run, const phase *f, Py_ssize_t slot, int thread) noexcept nogil:
-    """Zero for a tile's sums of a stage."""
-    cdef int i
-    for i in range(f.first, f.last):
-        if has_sums(&run.program.ops[run.program.instrs[i].op], run.program.instrs[i].kind):
-            clear_lanes(run, &run.program.ops[run.program.instrs[i].op], slot, thread)
+cdef void clear_tile_sums(const run_state *run, const phase *f, Py_ssize_t slot, int thread) noexcept nogil:
+    """Sets the sums of a tile to zero."""
+    cdef int k
+    for k in range(f.first, f.last):
+        if has_sums(op_of(run, &run.program.instrs[k]), run.program.instrs[k].kind):
+            clear_lanes(run, op_of(run, &run.program.instrs[k]), slot, thread)
 
 
-cdef void end_tile(const run_state *run, const phase *f, Py_ssize_t slot, int thread) noexcept nogil:
-    """Adds the sums of a tile that went through a stage to those of its slot."""
+cdef void add_tile_sums(const run_state *run, const phase *f, Py_ssize_t slot, int thread) noexcept nogil:
+    """Adds the sums of a tile to those of its slot."""
     cdef const op *o
-    cdef int i
-    for i in range(f.first, f.last):
-        o = &run.program.ops[run.program.instrs[i].op]
-        if has_sums(o, run.program.instrs[i].kind):
+    cdef int k
+    for k in range(f.first, f.last):
+        o = op_of(run, &run.program.instrs[k])
+        if has_sums(o, run.program.instrs[k].kind):
             add_lanes(run, o, slot, thread, 0, o.reduce.n_sums)
 
 
-cdef void begin_shared(const run_state *run, Py_ssize_t slot) noexcept nogil:
-    """Zero for all sums of a tile that several threads share, if there are any: inference has none."""
+# ---- all ops of a plan
+
+cdef void clear_split_tile_sums(const run_state *run, Py_ssize_t slot) noexcept nogil:
+    """Sets all sums of a tile that threads share to zero; inference without statistics has none."""
     cdef int k
-    for k in range(run.program.n_ops if run.memory.slot_sums_bytes else 0):
-        clear_slot_sums(run, &run.program.ops[k], slot)
+    for k in range(run.program.n_ops if run.memory.slot_sums.bytes else 0):
+        clear_slot(run, &run.program.ops[k], slot)
         clear_lanes(run, &run.program.ops[k], slot, 0)
 
 
-cdef void sum_items(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total, Py_ssize_t a, Py_ssize_t b) noexcept nogil:
-    """total = the sums over slots s0 to s1, which are a node of the tree or all of a batch, for rows a to b of an op."""
-    cdef Py_ssize_t width = o.reduce.n_sums // o.reduce.n_items, slot
-    cdef char *parts = slot_sums_of(run, o, s0)
-    a, b = a * width, b * width
-    if run.part.tiles < run.threads:                                     # several threads did shares of a tile, which is a slot
+# ---- after all tiles
+
+cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total,
+                    Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    """total = the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
+    cdef Py_ssize_t width = o.reduce.n_sums // o.reduce.n_items, slot, a = i0 * width, b = i1 * width
+    cdef char *slot_sums = slot_sums_of(run, o, s0)
+    if tiles_are_split(run):                                  # threads have added parts of a tile, which is a slot
         for slot in range(s0, s1):
             add_lanes(run, o, slot, 0, a, b)
     if run.program.real_bytes == 4:
-        sum_nodes_f32(<float *> parts, run.memory.slot_sums_bytes // 4, single_slots, s1 - s0, <float *> total, a, b)
+        sum_nodes_f32(<float *> slot_sums, run.memory.slot_sums.stride // 4, single_slots, s1 - s0, <float *> total, a, b)
     else:
-        sum_nodes_f64(<double *> parts, run.memory.slot_sums_bytes // 8, single_slots, s1 - s0, <double *> total, a, b)
+        sum_nodes_f64(<double *> slot_sums, run.memory.slot_sums.stride // 8, single_slots, s1 - s0, <double *> total, a, b)

@@ -1,7 +1,8 @@
-"""The gradients of single examples, which a training step sums.
+"""Per-example gradients: those that a training step sums, written out before the sum.
 
 After backward_tile of an op, lane i of its sums [n_param][16] is the gradient of the tile's example i: it is copied out, or its
-square is. A dense layer's weights have no sums. The gradient of an example is x dy^T there, and its norm needs no gradient:
+sum of squares is. The weights of a dense layer have no sums. Their gradient for an example is x dy^T, whose norm does not need
+the gradient itself:
 
     |x dy^T|^2 = |x|^2 |dy|^2          (Goodfellow: "Efficient per-example gradient computations", arXiv:1510.01799)
 """
@@ -9,9 +10,9 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from numpy import empty
 
-from minidl_c.array_args cimport arrays
+from minidl_c.array_args cimport check_arrays
 from minidl_c.op cimport LANES, aligned, dtype_of, has_per_example_grad, real
-from minidl_c.op import whole_numbers
+from minidl_c.op import check_ints
 from minidl_c.runtime.gather cimport unpack_tile
 
 cdef extern from "minidl_c/simd/squares.h" nogil:
@@ -30,16 +31,16 @@ cdef extern from "minidl_c/simd/lanes.h" nogil:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef char *fresh_lanes(const run_state *run, const op *o, int thread) noexcept nogil:
-    """A thread's room for the sums of an op on one tile, example by example."""
+cdef char *cleared_lanes(const run_state *run, const op *o, int thread) noexcept nogil:
+    """Returns the thread's array for the sums of an op over one tile, [n_sums][16], set to zero."""
     cdef char *lanes = run.per_example.lanes + thread * run.per_example.lanes_bytes
     memset(lanes, 0, o.reduce.n_sums * LANES * run.program.real_bytes)
     return lanes
 
 
-cdef void take_gradient(
+cdef void write_gradient(
     const example_output *out, const op *o, const tile *t,
-    const real *lanes,                  # IN  [n_param][16], but of ops that say it themselves
+    const real *lanes,                  # IN  [n_param][16], unless the op has per_example.gradient
     real *grads,                        # OUT [examples][size]
 ) noexcept nogil:
     cdef Py_ssize_t width = o.n_param // o.reduce.n_items, lane
@@ -50,7 +51,11 @@ cdef void take_gradient(
         o.per_example.gradient(o, t, lane, out.start // width, (out.start + out.size) // width, grads + lane * out.size)
 
 
-cdef void take_squares(const example_output *out, const op *o, const tile *t, const real *lanes, double *found) noexcept nogil:
+cdef void write_squares(
+    const example_output *out, const op *o, const tile *t,
+    const real *lanes,                  # IN  as in write_gradient
+    double *found,                      # OUT [examples]
+) noexcept nogil:
     cdef Py_ssize_t width = o.n_param // o.reduce.n_items, lane
     cdef double squares[16]
     if o.per_example.squares != NULL:
@@ -63,8 +68,8 @@ cdef void take_squares(const example_output *out, const op *o, const tile *t, co
         found[lane] = squares[lane]
 
 
-cdef void take_examples(const run_state *run, const op *o, const tile *t) noexcept nogil:
-    """Takes what is wanted of an op's gradients, right behind its backward of a tile."""
+cdef void write_example_grads(const run_state *run, const op *o, const tile *t) noexcept nogil:
+    """Writes the requested gradients of an op, right after its backward of a tile."""
     cdef Py_ssize_t first = t.index * LANES
     cdef const example_output *out
     cdef int i
@@ -73,23 +78,23 @@ cdef void take_examples(const run_state *run, const op *o, const tile *t) noexce
         if out.op != <int> (o - run.program.ops):
             continue
         if out.squares != NULL and run.program.real_bytes == 4:
-            take_squares(out, o, t, <const float *> t.sums, out.squares + first)
+            write_squares(out, o, t, <const float *> t.sums, out.squares + first)
         elif out.squares != NULL:
-            take_squares(out, o, t, <const double *> t.sums, out.squares + first)
+            write_squares(out, o, t, <const double *> t.sums, out.squares + first)
         if out.grads != NULL and run.program.real_bytes == 4:
-            take_gradient(out, o, t, <const float *> t.sums, <float *> out.grads + first * out.size)
+            write_gradient(out, o, t, <const float *> t.sums, <float *> out.grads + first * out.size)
         elif out.grads != NULL:
-            take_gradient(out, o, t, <const double *> t.sums, <double *> out.grads + first * out.size)
+            write_gradient(out, o, t, <const double *> t.sums, <double *> out.grads + first * out.size)
 
 
 # ---- a call --------------------------------------------------------------------------------------------------------------
 
 cdef class PerExampleOutputs:
-    """Which parameters' gradients are wanted, and where they go: (place, size, grads, squares) for each of them."""
+    """The requested parameters and the arrays of their gradients: (offset, size, grads, squares) for each parameter."""
 
-    def __cinit__(self, wanted):
-        self.wanted, self.taken = tuple(wanted), []
-        self.outputs = <example_output *> calloc(len(self.wanted) + 1, sizeof(example_output))
+    def __cinit__(self, requests):
+        self.requests, self.arguments = tuple(requests), []
+        self.outputs = <example_output *> calloc(len(self.requests) + 1, sizeof(example_output))
         if self.outputs == NULL:
             raise MemoryError()
 
@@ -97,66 +102,68 @@ cdef class PerExampleOutputs:
         free(self.outputs)
 
     cdef int bind(self, const op *ops, int n_ops, run_state *run) except -1:
-        """Checks all of it against the ops of a plan, and gives it to a job. Raises TypeError or ValueError."""
+        """Checks the requests against the ops of a plan, and binds their arrays to a call. Raises TypeError or ValueError."""
         cdef str dtype = dtype_of(run.program.real_bytes)
         cdef example_output *out
-        cdef Py_ssize_t most = 0
+        cdef Py_ssize_t max_sums = 0
         cdef int k
-        for i, (place, size, grads, squares) in enumerate(self.wanted):
+        for i, (offset, size, grads, squares) in enumerate(self.requests):
             out = &self.outputs[i]
-            place, size = whole_numbers("outputs: place and size", (place, size), 2, 0)
-            find(out, ops, n_ops, place, size)
+            offset, size = check_ints("outputs: offset and size", (offset, size), 2, 0)
+            find_op(out, ops, n_ops, offset, size)
             if grads is not None:
-                out.grads = self.take(grads, dtype, run.batch.examples, out.size, "grads")
+                out.grads = self.acquire(grads, dtype, run.batch.examples, out.size, "grads")
             if squares is not None:
-                out.squares = <double *> self.take(squares, "float64", run.batch.examples, 1, "squares")
+                out.squares = <double *> self.acquire(squares, "float64", run.batch.examples, 1, "squares")
         for k in range(n_ops):
-            most = max(most, ops[k].reduce.n_sums)
-        run.per_example.lanes_bytes = (most * LANES * run.program.real_bytes + 63) // 64 * 64
-        run.per_example.lanes = aligned(self.take(empty(run.per_example.lanes_bytes * run.threads + 64, "uint8"), "uint8", -1, 1, "lanes"))
-        run.per_example.outputs, run.per_example.n_outputs = self.outputs, <int> len(self.wanted)
+            max_sums = max(max_sums, ops[k].reduce.n_sums)
+        run.per_example.lanes_bytes = (max_sums * LANES * run.program.real_bytes + 63) // 64 * 64
+        lanes = empty(run.per_example.lanes_bytes * run.threads + 64, "uint8")
+        run.per_example.lanes = aligned(self.acquire(lanes, "uint8", -1, 1, "lanes"))
+        run.per_example.outputs, run.per_example.n_outputs = self.outputs, <int> len(self.requests)
         return 0
 
     cdef int check_no_overlap(self, ArrayArgs others) except -1:
         """Raises ValueError if an array shares memory with another one, or with one of the other arguments."""
         cdef ArrayArgs one, other
-        for i, one in enumerate(self.taken):
-            one.apart_from(others)
-            for other in self.taken[:i]:
-                one.apart_from(other)
+        for i, one in enumerate(self.arguments):
+            one.check_no_overlap_with(others)
+            for other in self.arguments[:i]:
+                one.check_no_overlap_with(other)
         return 0
 
-    cdef char *take(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, str name) except? NULL:
-        cdef ArrayArgs one = ArrayArgs()                      # of any number of arrays
-        self.taken.append(one)
+    cdef char *acquire(self, object array, str kind, Py_ssize_t rows, Py_ssize_t width, str name) except? NULL:
+        cdef ArrayArgs one = ArrayArgs()                      # one for each array, since their number has no limit
+        self.arguments.append(one)
         return one.acquire(array, kind, rows, width, True, name)
 
 
-cdef int find(example_output *out, const op *ops, int n_ops, Py_ssize_t place, Py_ssize_t size) except -1:
-    """The op whose parameters these numbers of the flat buffer are, and where they begin in it."""
+cdef int find_op(example_output *out, const op *ops, int n_ops, Py_ssize_t offset, Py_ssize_t size) except -1:
+    """Finds the op that has this range of the flat buffer. Raises ValueError."""
     cdef const op *o
     cdef Py_ssize_t width
     for k in range(n_ops):
         o = &ops[k]
-        if o.plan.param <= place and 0 < size <= o.plan.param + o.n_param - place and has_per_example_grad(o) and not o.plan.frozen:
-            out.op, out.start, out.size, width = k, place - o.plan.param, size, o.n_param // o.reduce.n_items
+        if (o.plan.param <= offset and 0 < size <= o.plan.param + o.n_param - offset
+                and has_per_example_grad(o) and not o.plan.frozen):
+            out.op, out.start, out.size, width = k, offset - o.plan.param, size, o.n_param // o.reduce.n_items
             if o.per_example.gradient == NULL or out.start % width == size % width == 0:
                 return 0
-    raise ValueError(f"outputs: expected parameters of a trained op with per-example gradients, got {size} from place {place} on")
+    raise ValueError(f"outputs: expected parameters of a trained op with per-example gradients, got {size} at offset {offset}")
 
 
 def batch_sum(
     const real[:, ::1] x not None,             # IN  (n, size)
     real[::1] total not None,                  # OUT (size,)
 ):
-    """total = the sum of the rows of x, examples of a batch, in the order in which training adds them up (see reduction.h).
+    """Sums the rows of x, the examples of a batch, in the order in which training adds them up (see reduction.h).
 
-    Raises ValueError for a total of another size, or one that shares memory with x.
+    Raises ValueError for a `total` of another size, or one that shares memory with x.
     """
     cdef unsigned before
     cdef Py_ssize_t starts[17]
     cdef Py_ssize_t slots = find_slots((x.shape[0] + LANES - 1) // LANES, starts), row = x.shape[1]
-    arrays({"x": x}, {"total": total})
+    check_arrays({"x": x}, {"total": total})
     if total.shape[0] != x.shape[1]:
         raise ValueError(f"batch_sum: total: expected shape {(x.shape[1],)}, got {(total.shape[0],)}")
     if x.shape[1] == 0:

@@ -1,11 +1,17 @@
 """Plan: the ops of a model, run over the tiles of a batch. See plan.pyx."""
+from libc.stdint cimport int64_t
+
+from minidl_c.optimizers.update cimport Update
 from minidl_c.runtime.execution_context cimport ExecutionContext
 from minidl_c.runtime.program cimport Program
 
 
 cdef class Plan(Program):
-    cdef list context_pool                      # contexts that no call uses at the moment
-    cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t rounds) except -1
+    cdef list context_pool              # contexts that no call uses
+    cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1
     cdef ExecutionContext new_context(self)
     cdef ExecutionContext acquire_context(self, bint trains)
     cdef void release_context(self, ExecutionContext p)
+    cdef int64_t *bind_training(self, ExecutionContext p, Py_ssize_t m, Py_ssize_t n_steps, targets, weights, example_ids,
+                                losses, scores, total_weights, lrs, grad, Update update, step_counter) except NULL
+    cdef int schedule_steps(self, ExecutionContext p, Update update) except -1

@@ -1,28 +1,32 @@
-"""What a run of slots leaves of an op's rows. See reduction_tree.pyx."""
+"""The nodes of a batch's reduction tree. See reduction_tree.pyx."""
 from minidl_c.op cimport batch_view, op, split_range
 from minidl_c.runtime.lane_sums cimport has_sums
-from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, ITEMS_AT_ONCE, RANGES, instr, run_state
+from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, ITEM_BLOCK, REDUCE_TASKS, instr, op_of, run_state
 
-cdef inline void item_range(const op *o, Py_ssize_t item, Py_ssize_t *a, Py_ssize_t *b) noexcept nogil:
-    """The rows of an op that an item of REDUCE does: whole register tiles of a dense layer, but for the last."""
-    split_range((o.reduce.n_items + ITEMS_AT_ONCE - 1) // ITEMS_AT_ONCE, item, RANGES, a, b)
-    a[0], b[0] = a[0] * ITEMS_AT_ONCE, min(b[0] * ITEMS_AT_ONCE, o.reduce.n_items)
-
-
-cdef inline bint has_reduction(const op *o, const instr *c) noexcept nogil:
-    """Whether a call leaves something of its rows."""
-    return (c.kind == BACKWARD or c.kind == FORWARD) and o.reduce.n_items > 0 and not o.plan.frozen and (
-        c.kind == BACKWARD or o.reduce.forward != NULL)
+cdef inline void items_of_task(const op *o, Py_ssize_t task, Py_ssize_t *i0, Py_ssize_t *i1) noexcept nogil:
+    """Sets i0..i1 to an op's reduction items in a REDUCE task: whole register tiles of a dense layer, except the last."""
+    split_range((o.reduce.n_items + ITEM_BLOCK - 1) // ITEM_BLOCK, task, REDUCE_TASKS, i0, i1)
+    i0[0], i1[0] = i0[0] * ITEM_BLOCK, min(i1[0] * ITEM_BLOCK, o.reduce.n_items)
 
 
-cdef inline Py_ssize_t item_bytes(const run_state *run, const op *o, const instr *c) noexcept nogil:
-    """How many bytes a row of an op leaves of a node."""
-    if o.reduce.partial != NULL and c.kind == FORWARD:
+cdef inline bint has_reduction(const run_state *run, const instr *i) noexcept nogil:
+    """Whether a reduction follows an instruction when all tiles are done."""
+    cdef const op *o = op_of(run, i)
+    return (i.kind == BACKWARD or i.kind == FORWARD) and o.reduce.n_items > 0 and not o.plan.frozen and (
+        i.kind == BACKWARD or o.reduce.forward != NULL)
+
+
+cdef inline Py_ssize_t item_bytes(const run_state *run, const instr *i) noexcept nogil:
+    """The bytes of one item in a partial result."""
+    cdef const op *o = op_of(run, i)
+    if o.reduce.partial != NULL and i.kind == FORWARD:
         return o.reduce.partial_bytes
-    return (o.reduce.n_sums if has_sums(o, c.kind) else o.n_param) // o.reduce.n_items * run.program.real_bytes
+    return (o.reduce.n_sums if has_sums(o, i.kind) else o.n_param) // o.reduce.n_items * run.program.real_bytes
 
 
-cdef void fill_batch_view(const run_state *run, const instr *c, Py_ssize_t s0, Py_ssize_t s1, batch_view *w, Py_ssize_t *starts) noexcept nogil
-cdef void emit_partial(const run_state *run, const instr *c, Py_ssize_t s0, Py_ssize_t s1, char *out, Py_ssize_t a, Py_ssize_t b) noexcept nogil
-cdef void combine_nodes(const run_state *run, const instr *c, const char *nodes, Py_ssize_t stride, const Py_ssize_t *first, Py_ssize_t n,
-                     char *out, Py_ssize_t a, Py_ssize_t b) noexcept nogil
+cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, batch_view *w,
+                          Py_ssize_t *starts) noexcept nogil
+cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,
+                       Py_ssize_t i0, Py_ssize_t i1) noexcept nogil
+cdef void combine_nodes(const run_state *run, const instr *i, const char *nodes, Py_ssize_t stride, const Py_ssize_t *first,
+                        Py_ssize_t n_nodes, char *out, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil

@@ -1,30 +1,30 @@
-"""The state of one call of a plan, as its threads see it: structs alone, which all of the runtime reads."""
+"""The state of one call of a plan, as its threads see it: the structs that the modules of the runtime share."""
 from libc.stdint cimport int64_t
 
 from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clipping
 from minidl_c.optimizers.update cimport optimizer
-from minidl_c.runtime.arena cimport room, value
+from minidl_c.runtime.layout cimport buffer, value
 
 ctypedef enum instr_kind:
-    GATHER_X                            # rows of x into tiles
+    GATHER_X                            # packs rows of x into tiles
     FORWARD
-    SCATTER_Y                           # the last value (of a plan with a loss: the one before) out to y
-    GATHER_DY                           # rows of dy into tiles
+    SCATTER_Y                           # unpacks the scores (the last value, or the one before a loss) into y
+    GATHER_DY                           # packs rows of dy into tiles
     BACKWARD
-    SCATTER_DX                          # the gradient of value 0 out to dx
+    SCATTER_DX                          # unpacks the gradient of value 0 into dx
 
 ctypedef enum phase_kind:
-    PREPARE                             # items: ops
-    TILES                               # items: slots, each a run of tiles, all instructions of a stage depth first
-    SPLIT_TILES                         # items: (tile, part of the channels), one instruction: fewer tiles than threads
-    PARTIALS                            # items: those of REDUCE, of what a process has of them, before the exchange
-    COMBINE                             # items: those of REDUCE, of what came in the exchange
-    REDUCE                              # items: ranges of the reduction of every op of the stage
-    CLIP                                # items: blocks of the flat gradient
-    CHECK                               # one item: was all of it finite?
-    UPDATE                              # items: those of REDUCE
-    COMMIT                              # items: ops
+    PREPARE                             # a task: an op
+    TILES                               # a task: a slot, which is a run of tiles; all instructions of a stage, depth first
+    SPLIT_TILES                         # a task: (tile, part of the channels), one instruction; for fewer tiles than threads
+    PARTIALS                            # a task as of REDUCE: this process's partial results, before the exchange
+    COMBINE                             # a task as of REDUCE: the batch's results, from the partial results of all processes
+    REDUCE                              # a task: a range of the reduction items of each op of the stage
+    CLIP                                # a task: a block of the flat gradient
+    CHECK                               # one task: are all losses and gradients finite?
+    UPDATE                              # a task as of REDUCE
+    COMMIT                              # a task: an op
 
 ctypedef enum number_kind:
     UINT8
@@ -32,8 +32,8 @@ ctypedef enum number_kind:
     FLOAT64
 
 cdef enum:
-    RANGES = 16                         # items of REDUCE and UPDATE: never a matter of threads
-    ITEMS_AT_ONCE = 8                   # of an op's reduction, which a range does not split
+    REDUCE_TASKS = 16                   # of a REDUCE or UPDATE phase, for any number of threads
+    ITEM_BLOCK = 8                      # reduction items of an op that stay in one task
 
 ctypedef struct instr:
     instr_kind kind
@@ -42,48 +42,47 @@ ctypedef struct instr:
 ctypedef struct phase:
     phase_kind kind
     int first, last                     # instructions first..last
-    Py_ssize_t items
-    Py_ssize_t at[17]                   # REDUCE of a shared batch: where each item's bytes begin, and where the last ends
+    Py_ssize_t tasks                    # the number of tasks
+    Py_ssize_t offsets[17]              # of each REDUCE task in the bytes of a node, and their end: see partition.pyx
 
-ctypedef struct program_state:          # what is run
+ctypedef struct program_state:          # what runs
     const op *ops
     const value *values
     const int *wanted                   # by value: whether its gradient is needed
     int n_ops, real_bytes, n_instrs, n_phases
     instr *instrs
     phase *phases
-    Py_ssize_t *items                   # of each phase
+    Py_ssize_t *tasks                   # the number of tasks of each phase
 
-ctypedef struct memory_state:           # of this call
-    room *data
-    room *grad
-    room *saved
-    char **packed
-    char *scratch
-    char *sums                          # of each thread, or of each slot: [n_sums][16]
-    char *slot_sums                     # of each slot: [n_sums]
-    char *batch_sums                    # [n_sums]
-    char **combined                     # of each op with reduce.partial: [n_items][partial_bytes]
-    Py_ssize_t scratch_bytes, sums_bytes, slot_sums_bytes
+ctypedef struct memory_state:           # arrays in the arena
+    const buffer *data                  # by value
+    const buffer *grad                  # by value
+    const buffer *saved                 # by op
+    const buffer *packed                # by op
+    const buffer *combined              # by op: the batch's results of reduce.partial, [n_items][partial_bytes]
+    buffer scratch                      # by thread
+    buffer sums                         # by thread, or by slot: [n_sums][16]
+    buffer slot_sums                    # by slot: [n_sums]
+    buffer batch_sums                   # [n_sums]
 
-ctypedef struct example_output:         # where a parameter's gradients go, example by example: see per_example.pyx
+ctypedef struct example_output:         # the destination of a parameter's per-example gradients: see per_example.pyx
     int op
-    Py_ssize_t start, size              # which of the op's parameters
-    char *grads                         # [examples][size] OUT, or NULL
-    double *squares                     # [examples] OUT, or NULL: the sum of the squares of each one's
+    Py_ssize_t start, size              # range in the op's parameters
+    char *grads                         # OUT [examples][size], or NULL
+    double *squares                     # OUT [examples], or NULL: the sum of squares of each example's gradient
 
 ctypedef struct per_example_state:
     const example_output *outputs       # NULL: gradients are summed
     int n_outputs
-    char *lanes                         # of each thread, with outputs: [n_param][16] of an op
+    char *lanes                         # by thread: [n_param][16] of an op
     Py_ssize_t lanes_bytes
 
 ctypedef struct batch_state:            # arrays of the caller
-    Py_ssize_t total_examples, examples # rows of a step, and those of this process
+    Py_ssize_t total_examples, examples # examples of a step, and those of this process
     number_kind x_kind
     const char *x
     const int64_t *rows
-    const int64_t *example_ids          # by position: tile.example_ids
+    const int64_t *example_ids          # by position in the batch: tile.example_ids
     const int64_t *labels               # by row of x
     const char *targets                 # by row of x: n_target elements, for a loss without labels
     const char *weights                 # by row of x, or NULL
@@ -94,17 +93,17 @@ ctypedef struct batch_state:            # arrays of the caller
 
 ctypedef struct partition:              # a batch's slots, divided among processes
     Py_ssize_t rank, size               # of this process, and the number of processes
-    Py_ssize_t n_own, n_all
-    Py_ssize_t own[17]                  # the first of this process's slots in each of its nodes, and their end
-    Py_ssize_t all[17]                  # the first of the batch's slots in the nodes of all processes, and their end
-    char *local                         # what PARTIALS, the exchange and COMBINE leave: see partition.pyx
-    char *remote
-    char *combined
+    Py_ssize_t n_local_nodes, n_nodes
+    Py_ssize_t local_nodes[17]          # the first of this process's slots in each of its nodes, and their end
+    Py_ssize_t nodes[17]                # the first of the batch's slots in the nodes of all processes, and their end
+    char *local                         # partial results of this process: what PARTIALS writes
+    char *received                      # partial results of all processes: what COMBINE reads
+    char *combined                      # the batch's results: what COMBINE writes and REDUCE reads
 
-ctypedef struct part_state:             # the tiles of this process
+ctypedef struct local_state:            # the tiles of this process
     Py_ssize_t tiles, slots
-    Py_ssize_t first_tile
-    Py_ssize_t starts[17]               # of each slot: its first tile, counted from first_tile; and where the last one ends
+    Py_ssize_t first_tile               # in the batch
+    Py_ssize_t starts[17]               # the first tile of each slot, counted from first_tile, and their end
     const partition *partition          # NULL: they are the whole batch
 
 ctypedef struct train_state:
@@ -114,10 +113,10 @@ ctypedef struct train_state:
     char *grad
     Py_ssize_t n                        # elements of each of the two
     clipping clip
-    const optimizer *update             # NULL: the parameters stay
+    const optimizer *update             # NULL: parameters are not updated
     const double *lrs                   # by step
-    const double *total_weights         # by step: what the sums are divided by; NULL: they stay sums
-    int not_finite[16]                  # by item of REDUCE: whether a gradient was not finite
+    const double *total_weights         # by step: divisors of the sums of gradients; NULL: no division
+    int not_finite[16]                  # by REDUCE task: whether a gradient was not finite
     Py_ssize_t stopped                  # the step that was not finite and changed nothing, or -1
 
 ctypedef struct run_state:
@@ -125,8 +124,18 @@ ctypedef struct run_state:
     memory_state memory
     per_example_state per_example
     batch_state batch
-    part_state part
+    local_state local
     train_state train
     int threads
-    Py_ssize_t step_offset              # of the steps and phases that the threads run now: see exchange.pyx
+    Py_ssize_t step_offset              # of the steps and phases that run now: see exchange.pyx
     int phase_offset
+
+
+cdef inline const op *op_of(const run_state *run, const instr *i) noexcept nogil:
+    """The op of a FORWARD or BACKWARD instruction."""
+    return &run.program.ops[i.op]
+
+
+cdef inline bint tiles_are_split(const run_state *run) noexcept nogil:
+    """Whether several threads share a tile, which is a slot then."""
+    return run.local.tiles < run.threads

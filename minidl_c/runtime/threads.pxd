@@ -1,2 +1,2 @@
-"""How many threads a call may use."""
-cdef int threads_for(object num_threads, double work, double rounds) except -1
+"""The number of threads of a call. See threads.pyx."""
+cdef int threads_for(object num_threads, double work, double n_steps) except -1

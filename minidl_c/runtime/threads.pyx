@@ -1,8 +1,8 @@
-"""How many threads a call may use: the only setting of this package.
+"""The number of threads of a call: the only setting of this package.
 
-An explicit number and OMP_NUM_THREADS are taken as they are, up to 1024 threads. Only the default is limited: to the processors this process
-may run on (affinity, cgroup quota), and to one thread for little work. OpenMP's own limit is read at each call, so that
-threadpoolctl and joblib act on it.
+An explicit number and OMP_NUM_THREADS hold as given, up to 1024 threads. Only the default is limited: to the processors on
+which this process may run (affinity, cgroup quota), and to one thread for little work. OpenMP's own limit is read at each call,
+so that threadpoolctl and joblib have their effect.
 """
 import os
 from operator import index
@@ -23,15 +23,15 @@ cdef extern from *:
 
 MAX_THREADS = 1024
 
-cdef double LITTLE_ROUND = 2e6          # multiply-adds, about 40 us: threads would wait for each other longer than they work
-cdef double LITTLE_CALL = 16e6          # about 0.3 ms: a second thread saves less than a busy machine takes to run it
-_told = "OMP_NUM_THREADS" in os.environ          # read once, as OpenMP does: dask sets it later on, for its workers
-_chosen = None          # what set_num_threads was given
-_forked = False         # libgomp's threads do not survive a fork: a child that opens a region hangs for ever
+cdef double MIN_STEP_WORK = 2e6         # multiply-adds, about 40 us: in less, threads wait for each other longer than they work
+cdef double MIN_CALL_WORK = 16e6        # about 0.3 ms: in less, a second thread saves less than a busy machine takes to run it
+_limit_is_set = "OMP_NUM_THREADS" in os.environ  # read once, as OpenMP does: dask sets it later, for its workers
+_num_threads = None     # the argument of set_num_threads
+_forked = False         # libgomp's threads do not survive a fork: a child that opened a region would hang
 
 
 def _processors():
-    """The processors this process may use: affinity, and the quota of its cgroup."""
+    """Returns the number of processors this process may use: its affinity, and the quota of its cgroup."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         with open("/sys/fs/cgroup/cpu.max") as file:
@@ -39,7 +39,7 @@ def _processors():
         if quota != "max":
             count = min(count, max(1, -(-int(quota) // int(period))))
     except (OSError, ValueError):
-        pass                                                  # no cgroup v2, or no limit in it
+        pass                                                  # no cgroup v2, or no quota in it
     return count
 
 
@@ -56,7 +56,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def openmp():
-    """Whether this build can use more than one thread."""
+    """Returns True if this build can use more than one thread."""
     return bool(MINIDL_OPENMP)
 
 
@@ -71,23 +71,23 @@ def check_num_threads(num_threads):
 
 
 def set_num_threads(num_threads):
-    """Sets the number of threads of every call that names none. None returns to the default.
+    """Sets the number of threads of every call without num_threads. None restores the default.
 
-    Raises TypeError or ValueError for anything but None or a whole number from 1 to 1024.
+    Raises TypeError or ValueError for anything except None or a whole number from 1 to 1024.
     """
-    global _chosen
-    _chosen = None if num_threads is None else check_num_threads(num_threads)
+    global _num_threads
+    _num_threads = None if num_threads is None else check_num_threads(num_threads)
 
 
 def get_num_threads():
-    """The number of threads of a call that names none, as things stand now."""
-    return threads_for(None, LITTLE_CALL, 1)
+    """Returns the number of threads of a call without num_threads."""
+    return threads_for(None, MIN_CALL_WORK, 1)
 
 
 def limit_default(share):
-    """Lets the default be this share of the processors, at least one: other processes run on them as well.
+    """Limits the default to this share of the processors, at least one: other processes run on them as well.
 
-    Raises ValueError for a share that is not above 0 and at most 1.
+    Raises ValueError unless 0 < share <= 1.
     """
     global _available
     if not 0 < share <= 1:
@@ -95,15 +95,15 @@ def limit_default(share):
     _available = max(1, int(_processors() * share + 1e-6))
 
 
-cdef int threads_for(object num_threads, double work, double rounds) except -1:
-    """The number of threads for a call of so many rounds, of `work` multiply-adds each, that asks for `num_threads`."""
+cdef int threads_for(object num_threads, double work, double n_steps) except -1:
+    """Returns the number of threads of a call with n_steps steps of `work` multiply-adds each; num_threads: its argument."""
     if num_threads is not None:
         num_threads = check_num_threads(num_threads)
-    elif _chosen is not None:
-        num_threads = _chosen
+    elif _num_threads is not None:
+        num_threads = _num_threads
     else:
-        num_threads = max(1, min(openmp_limit(), MAX_THREADS))         # of a number too large for it, OpenMP takes any
-        if not _told:
-            little = work < LITTLE_ROUND or work * rounds < LITTLE_CALL
-            num_threads = 1 if little else min(num_threads, _available)
+        num_threads = max(1, min(openmp_limit(), MAX_THREADS))         # OpenMP may return any number if its limit is too large
+        if not _limit_is_set:
+            is_small = work < MIN_STEP_WORK or work * n_steps < MIN_CALL_WORK
+            num_threads = 1 if is_small else min(num_threads, _available)
     return 1 if _forked or not MINIDL_OPENMP else num_threads

@@ -1,7 +1,7 @@
-"""UsageGuard: who is at work on a model, so that nobody trains what another thread reads.
+"""UsageGuard: a readers-writer lock for a model, so that no thread trains what another one reads.
 
-Compiled, because then neither a signal nor another thread comes between looking and marking, or between marking and the
-`with` block that takes the mark away: an interrupted predict leaves nothing behind that would refuse a fit for ever.
+It is compiled so that neither a signal nor another thread can come between check and acquisition, or between acquisition and
+the `with` block that releases: an interrupted predict never leaves a model locked.
 """
 import os
 
@@ -25,75 +25,75 @@ if hasattr(os, "register_at_fork"):
 
 
 cdef class UsageGuard:
-    """Many readers or one writer, told apart by thread; nobody waits, who comes at a wrong time gets a RuntimeError.
+    """A non-blocking readers-writer lock, reentrant per thread: a conflicting acquisition raises RuntimeError.
 
-    Each method returns a context, entered and left by one thread. The thread that writes may read and write meanwhile
-    (callbacks predict, and load weights), but not begin to train once more. A forked child starts free: the threads that
-    were at work do not exist in it.
+    Each method returns a context manager for one thread. Inside its own lock, the thread that writes may read and write
+    (callbacks predict, and load weights), but not start to train again. A forked child starts unlocked: the threads that held
+    the lock do not exist in it.
     """
 
     cdef unsigned long owner            # the thread that writes, while depth > 0
     cdef Py_ssize_t depth, readers
-    cdef long forks                     # how many forks lay before what the other fields say
-    cdef object doing                   # what the owner began with
+    cdef long forks                     # the number of forks when the other fields were set
+    cdef object doing                   # the name of the owner's outermost call
 
     def reading(self, what):
-        """For what only looks: refused while another thread writes."""
-        return _use(self, what, READ)
+        """Returns a lock for reading: refused while another thread writes. what: the caller's name, for messages."""
+        return _usage(self, what, READ)
 
     def writing(self, what):
-        """For what changes the model: refused while another thread is at work on it."""
-        return _use(self, what, WRITE)
+        """Returns a lock for writing: refused while another thread reads or writes."""
+        return _usage(self, what, WRITE)
 
     def training(self, what):
-        """As `writing`, and refused inside itself."""
-        return _use(self, what, TRAIN)
+        """Returns a lock as `writing` does, which is also refused while the same thread writes."""
+        return _usage(self, what, TRAIN)
 
 
-cdef Usage _use(UsageGuard busy, object what, int kind):
-    cdef Usage use = Usage.__new__(Usage)
-    use.busy, use.what, use.kind = busy, what, kind
-    return use
+cdef Usage _usage(UsageGuard guard, object what, int kind):
+    cdef Usage usage = Usage.__new__(Usage)
+    usage.guard, usage.what, usage.kind = guard, what, kind
+    return usage
 
 
 cdef class Usage:
-    """The context that UsageGuard's methods return."""
+    """The context manager that UsageGuard's methods return."""
 
-    cdef UsageGuard busy
+    cdef UsageGuard guard
     cdef object what
-    cdef int kind, entered              # entered: how often, and not left yet
+    cdef int kind, entered              # entered: the number of times without the exit
     cdef long forks
 
     def __enter__(self):
-        cdef UsageGuard busy = self.busy
-        if busy is None:
+        cdef UsageGuard guard = self.guard
+        if guard is None:
             raise TypeError("expected a context of UsageGuard's methods, got one that was made by itself")
         cdef unsigned long me = PyThread_get_thread_ident()
-        if busy.forks != _forks:
-            busy.forks, busy.depth, busy.readers = _forks, 0, 0
-        if busy.depth and busy.owner != me:
-            raise RuntimeError(f"{self.what}: another thread is at work on this model, in {busy.doing}; "
+        if guard.forks != _forks:
+            guard.forks, guard.depth, guard.readers = _forks, 0, 0
+        if guard.depth and guard.owner != me:
+            raise RuntimeError(f"{self.what}: another thread is at work on this model, in {guard.doing}; "
                                "wait for its end, or use a copy made before")
-        if busy.depth and self.kind == TRAIN:
-            raise RuntimeError(f"{self.what}: this model is training already, in {busy.doing}; wait for its end")
-        if busy.readers and not busy.depth and self.kind != READ:
+        if guard.depth and self.kind == TRAIN:
+            raise RuntimeError(f"{self.what}: this model is training already, in {guard.doing}; wait for its end")
+        if guard.readers and not guard.depth and self.kind != READ:
             raise RuntimeError(f"{self.what}: this model is predicting just now; wait for its end, or use a copy")
         self.forks = _forks
         self.entered += 1
         if self.kind == READ:
-            busy.readers += 1
+            guard.readers += 1
             return
-        if not busy.depth:
-            busy.owner, busy.doing = me, self.what
-        busy.depth += 1
+        if not guard.depth:
+            guard.owner, guard.doing = me, self.what
+        guard.depth += 1
 
     def __exit__(self, *error):
         if not self.entered:
             return
         self.entered -= 1
-        if self.forks != self.busy.forks:                     # entered before a fork, which set everything free
+        if self.forks != self.guard.forks:                     # entered before a fork, which unlocked everything
             return
         if self.kind == READ:
-            self.busy.readers -= 1
+            self.guard.readers -= 1
         else:
-            self.busy.depth -= 1
+            self.guard.depth -= 1

@@ -11,7 +11,7 @@
 #include "minidl_c/simd/lanes.h"
 
 #define MAX_SLOTS 16
-#define SLOT_LEVELS 5                  /* of the tree over at most 16 slots */
+#define TREE_LEVELS 5                  /* of the tree over at most 16 slots */
 
 INLINE ptrdiff_t slots_of(ptrdiff_t tiles) { return tiles < MAX_SLOTS ? tiles : MAX_SLOTS; }
 /* The first tile of a slot; slot_start of slot + 1 is its end. */
@@ -23,14 +23,23 @@ INLINE ptrdiff_t find_slots(ptrdiff_t tiles, ptrdiff_t *starts) {
   return slots;
 }
 /* `first` of sum_nodes for nodes of one slot each. */
-static const ptrdiff_t single_slots[MAX_SLOTS + 1] __attribute__((unused)) = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+static const ptrdiff_t single_slots[MAX_SLOTS + 1] __attribute__((unused)) = {
+  0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16,
+};
 /* The tree is traversed slot by slot as a binary counter: level l has an unfinished node if bit l of the number of slots so far
- * is 1. At the end these nodes are combined from the lowest level upwards; returns that level. */
+ * is 1. So the sum over a run of slots goes, with `level` = lowest_node(the number of its slots), through
+ *     COMPLETED_LEVELS(level, its first slot) sum = node[level] + sum;
+ *     node[level] = sum;
+ * and at the end, with `level` = lowest_node(slots), the unfinished nodes are combined from the lowest level upwards:
+ *     UNFINISHED_LEVELS(up, level, slots) node[level] = node[up] + node[level]; */
 INLINE int lowest_node(ptrdiff_t slots) {
   int level = 0;
   while (!(slots >> level & 1)) level++;
   return level;
 }
+#define COMPLETED_LEVELS(level, first) for (ptrdiff_t slot_ = (first) >> level; slot_ & 1; slot_ >>= 1, level++)
+#define UNFINISHED_LEVELS(up, level, slots) \
+  for (int up = level + 1; up < TREE_LEVELS; up++) if ((slots) >> up & 1)
 
 #define add_sum(lanes, sum, sum_stride) BY_DTYPE(add_sum, sum)(lanes, sum, sum_stride)
 #define sum_examples(x, examples, starts, slots, example_stride, tile_stride, total, size) \
@@ -70,20 +79,19 @@ NOINLINE void FN(sum_lanes)(const REAL *lanes, REAL *totals, ptrdiff_t n) {
  * first[k] to first[k + 1]: their number is a power of two, and first[k] a multiple of it. */
 INLINE void FN(sum_nodes_block)(const REAL *nodes, ptrdiff_t stride, const ptrdiff_t *first, ptrdiff_t n_nodes, REAL *total,
                                 const ptrdiff_t n) {
-  REAL node[SLOT_LEVELS][16];
+  REAL node[TREE_LEVELS][16];
   for (ptrdiff_t k = 0; k < n_nodes; k++, nodes += stride) {
     REAL sum[16];
     for (ptrdiff_t i = 0; i < n; i++) sum[i] = nodes[i];
     int level = lowest_node(first[k + 1] - first[k]);
-    for (ptrdiff_t s = first[k] >> level; s & 1; s >>= 1, level++)
+    COMPLETED_LEVELS(level, first[k])
       for (ptrdiff_t i = 0; i < n; i++) sum[i] = node[level][i] + sum[i];
     for (ptrdiff_t i = 0; i < n; i++) node[level][i] = sum[i];
   }
   ptrdiff_t slots = first[n_nodes];
   int level = lowest_node(slots);
-  for (int up = level + 1; up < SLOT_LEVELS; up++)
-    if (slots >> up & 1)
-      for (ptrdiff_t i = 0; i < n; i++) node[level][i] = node[up][i] + node[level][i];
+  UNFINISHED_LEVELS(up, level, slots)
+    for (ptrdiff_t i = 0; i < n; i++) node[level][i] = node[up][i] + node[level][i];
   for (ptrdiff_t i = 0; i < n; i++) total[i] = node[level][i];
 }
 

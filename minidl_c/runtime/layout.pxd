@@ -1,0 +1,59 @@
+"""Layout: where the arrays of a running plan lie. See layout.pyx."""
+from minidl_c.op cimport op
+
+ctypedef struct buffer:                 # an array in the arena, in `copies` copies
+    char *base                          # set by the arena: its first byte + offset
+    Py_ssize_t offset
+    Py_ssize_t bytes                    # of one copy
+    Py_ssize_t stride                   # bytes from copy to copy
+    Py_ssize_t copies
+    int per_tile                        # 1: a copy for each tile of the batch, 0: for each thread
+
+cdef extern from "minidl_c/runtime/optimize.h" nogil:
+    ctypedef struct value:
+        Py_ssize_t size, bytes
+        int alias_of, grad_alias_of, is_reduced, grad_is_reduced
+
+cdef enum array_kind:                   # arrays of a tile
+    DATA                                # of a value
+    GRAD                                # of a value
+    SAVED                               # of an op
+
+
+cdef class Layout:
+    cdef const op *ops
+    cdef const value *values
+    cdef int n_ops, keep_all, with_backward
+    cdef tuple modes                    # (keep_all, with_backward) of the next four
+    cdef list per_thread, offsets       # arrays (kind, index) with a copy per thread, and their offsets in a thread's memory
+    cdef list per_tile                  # arrays (kind, index) with a copy per tile
+    cdef Py_ssize_t thread_bytes        # of one thread's memory
+    cdef Py_ssize_t used                # bytes placed so far
+    cdef Py_ssize_t n_buffers
+    cdef buffer *buffers                # all of the following
+    cdef buffer *data
+    cdef buffer *grad
+    cdef buffer *saved
+    cdef buffer *packed
+    cdef buffer *combined
+    cdef buffer *scratch
+    cdef buffer *sums
+    cdef buffer *slot_sums
+    cdef buffer *batch_sums
+    cdef int bind(self, const op *ops, const value *values, int n_ops) except -1
+    cdef buffer *array_of(self, int kind, int index) noexcept
+    cdef int choose_copies(self) except -1
+    cdef int plan_tiles(self, int keep_all, int with_backward) except -1
+    cdef void place(self, buffer *b, Py_ssize_t bytes, Py_ssize_t copies) noexcept
+    cdef void place_tiles(self, Py_ssize_t tiles, int threads) noexcept
+    cdef void place_sums(self, Py_ssize_t tiles, int threads) noexcept
+    cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1
+
+
+cdef inline char *copy_of(const buffer *b, Py_ssize_t tile, int thread) noexcept nogil:
+    """The copy of an array that a thread uses for a tile."""
+    return b.base + (tile if b.per_tile else thread) * b.stride
+
+
+cdef inline char *nth_copy(const buffer *b, Py_ssize_t i) noexcept nogil:
+    return b.base + i * b.stride

@@ -1,0 +1,170 @@
+"""Layout: where the arrays of a running plan lie in its arena, as offsets. Nothing is allocated here.
+
+A value that is read after its stage, or after all tiles, has a copy for each tile of the batch. Any other lives and dies inside
+one tile, so one copy for each thread is enough; and those whose lifetimes do not overlap share their memory, so that a thread's
+tile stays in its core's cache.
+"""
+from libc.stdlib cimport calloc, free
+
+from minidl_c.op cimport LANES, READS_X, READS_Y, op
+from minidl_c.runtime.memory_planner import plan_offsets
+
+cdef extern from "minidl_c/simd/reduction.h" nogil:
+    const int MAX_SLOTS
+
+cdef extern from "minidl_c/runtime/asan.h":
+    const Py_ssize_t RED_ZONE
+
+cdef enum:
+    ALIGNMENT = 64                      # bytes: a cache line, and the widest vector
+
+cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # more than any machine has; sums of such sizes do not overflow
+
+
+cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_backward):
+    """Returns the first and last use of each array of a tile: {(DATA or GRAD, value) or (SAVED, op): (first, last)}.
+
+    A time is the index of an instruction: gather x, forward of each op, scatter y and gather dy, backward of each op, scatter dx.
+    """
+    cdef int k, forward, backward
+    cdef const op *o
+    uses = [(0, DATA, values[0].alias_of), (n_ops + 1, DATA, values[n_ops].alias_of)]
+    for k in range(n_ops):
+        o, forward = &ops[k], k + 1
+        uses += [(forward, DATA, values[v].alias_of) for v in (o.plan.input, o.plan.output, o.branch.skip) if v >= 0]
+        uses.append((forward, SAVED, k))
+    for k in range(n_ops if with_backward else 0):
+        o, backward = &ops[k], 2 * n_ops + 1 - k
+        read = (o.plan.input if o.reads & READS_X else -1, o.plan.output if o.reads & READS_Y else -1, o.branch.skip)
+        uses += [(backward, DATA, values[v].alias_of) for v in read if v >= 0]
+        uses += [(backward, GRAD, values[v].grad_alias_of) for v in (o.plan.input, o.plan.output, o.branch.dskip) if v >= 0]
+        uses.append((backward, SAVED, k))
+    if with_backward:
+        uses += [(n_ops + 1, GRAD, values[n_ops].grad_alias_of), (2 * n_ops + 2, GRAD, values[0].grad_alias_of)]
+    found = {}
+    for time, kind, index in uses:
+        first, last = found.get((kind, index), (time, time))
+        found[kind, index] = min(first, time), max(last, time)
+    return found
+
+
+cdef inline Py_ssize_t round_up(Py_ssize_t bytes) noexcept:
+    return (bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
+cdef class Layout:
+    """The buffers of one plan: `lay_out` computes their offsets for a batch, and the number of bytes of all of them."""
+
+    cdef int bind(self, const op *ops, const value *values, int n_ops) except -1:
+        """Sets the ops of the plan; once."""
+        self.ops, self.values, self.n_ops = ops, values, n_ops
+        self.n_buffers = 2 * (n_ops + 1) + 3 * n_ops + 4
+        self.buffers = <buffer *> calloc(self.n_buffers, sizeof(buffer))
+        if self.buffers == NULL:
+            raise MemoryError()
+        self.data, self.grad = self.buffers, self.buffers + n_ops + 1
+        self.saved = self.grad + n_ops + 1
+        self.packed, self.combined = self.saved + n_ops, self.saved + 2 * n_ops
+        self.scratch = self.saved + 3 * n_ops
+        self.sums, self.slot_sums, self.batch_sums = self.scratch + 1, self.scratch + 2, self.scratch + 3
+        return 0
+
+    def __dealloc__(self):
+        free(self.buffers)
+
+    cdef buffer *array_of(self, int kind, int index) noexcept:
+        return &self.data[index] if kind == DATA else &self.grad[index] if kind == GRAD else &self.saved[index]
+
+    cdef int choose_copies(self) except -1:
+        """Sets the size of each array of a tile, and whether it has a copy per tile. An alias has the memory of another array."""
+        cdef int v, k
+        for v in range(self.n_ops + 1):
+            self.data[v].per_tile = self.grad[v].per_tile = self.keep_all
+            self.data[v].bytes = self.grad[v].bytes = self.values[v].bytes
+        for v in range(self.n_ops + 1 if self.with_backward else 0):
+            if self.values[v].is_reduced:
+                self.data[self.values[v].alias_of].per_tile = 1
+            if self.values[v].grad_is_reduced:
+                self.grad[self.values[v].grad_alias_of].per_tile = 1
+        for k in range(self.n_ops):
+            self.saved[k].per_tile = self.keep_all or (self.with_backward and self.ops[k].reduce.backward != NULL)
+            self.saved[k].bytes = self.ops[k].memory.saved
+        return 0
+
+    cdef int plan_tiles(self, int keep_all, int with_backward) except -1:
+        """Finds which arrays of a tile there are, and the offsets of those with a copy per thread; once for each mode."""
+        if self.modes == (keep_all, with_backward):
+            return 0
+        self.modes = None
+        self.keep_all, self.with_backward = keep_all, with_backward
+        self.choose_copies()
+        alive = lifetimes(self.ops, self.n_ops, self.values, with_backward)
+        self.per_tile = [array for array in alive if self.array_of(array[0], array[1]).per_tile]
+        self.per_thread = [array for array in alive if not self.array_of(array[0], array[1]).per_tile]
+        self.offsets, self.thread_bytes = plan_offsets(
+            [(round_up(self.array_of(kind, index).bytes) + RED_ZONE, *((0, 0) if RED_ZONE else alive[kind, index]))
+             for kind, index in self.per_thread])
+        self.modes = keep_all, with_backward
+        return 0
+
+    cdef void place(self, buffer *b, Py_ssize_t bytes, Py_ssize_t copies) noexcept:
+        """Gives an array the next free bytes."""
+        b.offset, b.bytes, b.copies, b.stride = self.used, bytes, copies, round_up(bytes) + RED_ZONE
+        if b.stride > (MAX_BYTES - self.used) // max(copies, <Py_ssize_t> 1):
+            self.used = MAX_BYTES
+        else:
+            self.used += b.stride * copies
+
+    cdef void place_tiles(self, Py_ssize_t tiles, int threads) noexcept:
+        """Places the arrays of tiles: the memory of each thread, then those with a copy per tile, then aliases."""
+        cdef buffer per_thread
+        cdef buffer *b
+        cdef Py_ssize_t offset
+        cdef int v
+        self.place(&per_thread, self.thread_bytes, threads)
+        for (kind, index), offset in zip(self.per_thread, self.offsets):
+            b = self.array_of(kind, index)
+            b.offset, b.stride, b.copies = per_thread.offset + offset, per_thread.stride, threads
+        for kind, index in self.per_tile:
+            b = self.array_of(kind, index)
+            self.place(b, b.bytes, tiles)
+        for v in range(self.n_ops + 1):
+            copy_place(&self.data[v], &self.data[self.values[v].alias_of])
+            if self.with_backward:
+                copy_place(&self.grad[v], &self.grad[self.values[v].grad_alias_of])
+            else:
+                self.grad[v].copies = 0
+
+    cdef void place_sums(self, Py_ssize_t tiles, int threads) noexcept:
+        """Places the sums over the batch; inference without statistics has none."""
+        cdef Py_ssize_t n_sums = 0, n_in_lanes = 0, real_bytes = self.ops[0].real_bytes
+        cdef int k, has_sums = self.with_backward
+        for k in range(self.n_ops):
+            n_sums += self.ops[k].reduce.n_sums
+            n_in_lanes += 0 if self.ops[k].reduce.sums_lanes else self.ops[k].reduce.n_sums
+            has_sums = has_sums or self.ops[k].reduce.forward != NULL
+        self.place(self.sums, n_in_lanes * LANES * real_bytes * has_sums, min(tiles, <Py_ssize_t> threads))
+        self.place(self.slot_sums, n_sums * real_bytes * has_sums, min(tiles, <Py_ssize_t> MAX_SLOTS))
+        self.place(self.batch_sums, n_sums * real_bytes, 1)
+
+    cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
+        """Computes the offsets of all buffers for a batch; returns their bytes, or MAX_BYTES if there are more."""
+        cdef Py_ssize_t scratch = 0
+        cdef int k
+        self.plan_tiles(keep_all, with_backward)
+        self.used = 0
+        self.place_tiles(tiles, threads)
+        for k in range(self.n_ops):
+            if self.ops[k].memory.shares_packed:
+                self.packed[k] = self.packed[k - 1]
+            else:
+                self.place(&self.packed[k], self.ops[k].memory.packed, 1)
+            self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
+            scratch = max(scratch, self.ops[k].memory.scratch)
+        self.place(self.scratch, scratch, threads)
+        self.place_sums(tiles, threads)
+        return self.used
+
+
+cdef inline void copy_place(buffer *b, const buffer *other) noexcept:
+    b.offset, b.stride, b.copies, b.per_tile = other.offset, other.stride, other.copies, other.per_tile

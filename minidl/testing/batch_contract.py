@@ -55,7 +55,7 @@ def check_sums(name: str, net: Network, samples: Samples) -> None:
         what = f"the grad of {key!r}"
         assert np.allclose(grads, [single[what] for single in singles], RTOL, ATOL), (
             f"{name}: {what} of the examples in a batch is not that of single examples (an op that sums lanes must "
-            "obey `apart`)"
+            "leave them separate if tile.sum_stride is 16)"
         )
 
 

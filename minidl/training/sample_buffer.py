@@ -83,9 +83,9 @@ class SampleBuffer:
             self._blocks.clear()
             self._key = key
         rows = order[_positions(len(order), size, count, min(each, size))]
-        X, at = data.examples.gather(rows)
+        gathered = data.examples.gather(rows)
         weights = None if data.weights is None else data.weights[rows]
-        self._blocks.append((Sample(X[at], data.targets[rows], weights, None, size), count))
+        self._blocks.append((Sample(gathered.x[gathered.rows], data.targets[rows], weights, None, size), count))
         while len(self._blocks) > 1 and len(self._blocks) * len(rows) > min(MAX_EXAMPLES, _capacity(data)):
             self._blocks.popleft()
 

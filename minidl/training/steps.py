@@ -131,12 +131,12 @@ class FusedSteps:
         first, end = local_range(b.batch_size, comm.rank, comm.size)
         local = np.arange(len(b.rows)).reshape(-1, b.batch_size)[:, first : max(end, first + 1)].reshape(-1)
         local_rows = b.rows[local]
-        x, rows_of_x = b.examples.gather(local_rows)
-        if rows_of_x is local_rows:
-            return x, b.rows, b.targets, b.weights
-        rows = np.zeros_like(b.rows)  # x is a converted copy of the rows of this process, which reads no others
-        rows[local] = rows_of_x
-        return x, rows, b.targets[local_rows], None if b.weights is None else b.weights[local_rows]
+        gathered = b.examples.gather(local_rows)
+        if not gathered.is_copy:
+            return gathered.x, b.rows, b.targets, b.weights
+        rows = np.zeros_like(b.rows)  # a copy has the rows of this process, which reads no others
+        rows[local] = gathered.rows
+        return gathered.x, rows, b.targets[local_rows], None if b.weights is None else b.weights[local_rows]
 
 
 class SegmentedSteps:

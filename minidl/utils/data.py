@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,14 @@ Index = NDArray[np.int64]
 READABLE = {np.dtype(name) for name in ("uint8", "float32", "float64")}  # by kernels, without conversion
 CHUNK = 4096  # examples processed at a time when all of X is read
 CHUNK_BYTES = 2**26  # limit of a converted chunk
+
+
+class GatheredRows(NamedTuple):
+    """Rows of X in an array that kernels can read."""
+
+    x: Array  # (m, size)
+    rows: Index  # their indices in x
+    is_copy: bool  # x has these rows only
 
 
 class ArraySource:
@@ -60,13 +68,13 @@ class ArraySource:
         """The number of examples copied at a time: smaller for large examples, to limit the copy."""
         return max(1, min(CHUNK, CHUNK_BYTES // (self.size * np.dtype(self.dtype).itemsize)))
 
-    def gather(self, rows: Index) -> tuple[Array, Index]:
-        """Returns an array (m, size) that kernels can read, and the indices of these rows in it."""
+    def gather(self, rows: Index) -> GatheredRows:
+        """Returns these rows in an array (m, size) that kernels can read: all of the data, or a converted copy."""
         if isinstance(self._array, SparseRows) or not self._zero_copy:
-            return self.gather_copy(rows), np.arange(len(rows))
+            return GatheredRows(self.gather_copy(rows), np.arange(len(rows)), True)
         if self._is_memmap:
             self._check(self._array[rows])
-        return self._array.reshape(len(self._array), self.size), rows
+        return GatheredRows(self._array.reshape(len(self._array), self.size), rows, False)
 
     def chunk(self, start: int, stop: int) -> Array:
         """Returns rows start to stop as an array (m, size) that kernels can read: a view if possible."""

@@ -4,10 +4,10 @@ from bisect import bisect_left, bisect_right
 
 
 def plan_offsets(spans):
-    """Returns offsets for arrays (bytes, first, last), and the end of the last one; arrays alive at one time do not overlap.
+    """Returns the offsets of arrays (bytes, first, last) without overlap at any time, and the end of the last array.
 
-    The largest array comes first, each at the lowest offset that is free ("greedy by size": Pisarchyk, Lee: "Efficient memory
-    management for deep neural net inference", 2020, arXiv:2001.03288).
+    The largest array comes first, each at the lowest offset that is free ("greedy by size": Pisarchyk, Lee: "Efficient
+    memory management for deep neural net inference", 2020, arXiv:2001.03288).
 
     >>> plan_offsets([(64, 0, 1), (128, 1, 2), (64, 2, 3)])
     ([128, 0, 128], 192)
@@ -25,8 +25,8 @@ def plan_offsets(spans):
 class Occupancy:
     """The occupied bytes at each time: a segment tree, in which a span of time consists of a few nodes.
 
-    Node 1 is all times, node k the halves 2k and 2k + 1. A node has the bytes occupied during all of it (`throughout`) and
-    during any part of it (`ever`), as ascending edges: the start of a run of occupied bytes, its end, the next start, ...
+    Node 1 is all times, node k the halves 2k and 2k + 1. A node has the bytes occupied during all of it (`throughout`)
+    and during any part of it (`ever`), as ascending edges: the start of a run of occupied bytes, its end, and so on.
     """
 
     def __init__(self, times):

@@ -7,7 +7,7 @@
 
 #define MAX_PARTIAL_BYTES 64
 
-/* OUT out = the partial result of one item over n_nodes nodes, which are `stride` bytes apart. first: as in sum_nodes. */
+/* OUT out = the partial result of one item over n_nodes nodes, one every `stride` bytes. first: as in sum_nodes. */
 static void combine_partials(const op *o, const char *nodes, ptrdiff_t stride, const ptrdiff_t *first, ptrdiff_t n_nodes,
                              char *out) {
   char node[TREE_LEVELS][MAX_PARTIAL_BYTES];

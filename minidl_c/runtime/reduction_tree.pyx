@@ -59,7 +59,7 @@ cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_s
 
 cdef void combine_nodes(const run_state *run, const instr *i, const char *nodes, Py_ssize_t stride, const Py_ssize_t *first,
                         Py_ssize_t n_nodes, char *out, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """out = items i0 to i1 over the whole batch, from nodes `stride` bytes apart; node k begins with slot first[k]."""
+    """out = items i0 to i1 over the whole batch, from nodes, one every `stride` bytes; node k begins with slot first[k]."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t width = item_bytes(run, i) // run.program.real_bytes, item
     if o.reduce.partial != NULL and i.kind == FORWARD:

@@ -35,7 +35,7 @@ from minidl.layers import (
     Tanh,
     Upsample2D,
 )
-from minidl_c.runtime.gather import gather_forward
+from minidl_c.runtime.gather import pack_tiles
 
 LANES = 16  # examples in a tile
 ROWS_TILES = 4  # dense weight gradients: of a batch of 64
@@ -146,7 +146,7 @@ def gathering(least, images=256):
     def seconds():
         begin, runs = time.thread_time(), 0
         while time.thread_time() - begin < least:
-            gather_forward(X, rows, tiles)
+            pack_tiles(X, rows, tiles)
             runs += 1
         return (time.thread_time() - begin) / runs
 

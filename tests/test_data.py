@@ -60,7 +60,7 @@ def test_every_way_to_read_gives_the_same_numbers(X, dtype):
     copied = examples.gather_copy(ROWS)
     np.testing.assert_array_equal(copied, expected[ROWS])
     assert copied.dtype == dtype and copied.flags.c_contiguous and copied.flags.aligned
-    array, rows = examples.gather(ROWS)
+    array, rows, _ = examples.gather(ROWS)
     np.testing.assert_array_equal(array[rows], expected[ROWS])
     block = examples.chunk(33, 50)  # beyond the end
     np.testing.assert_array_equal(block, expected[33:])
@@ -74,7 +74,7 @@ def test_every_way_to_read_gives_the_same_numbers(X, dtype):
 def test_plain_arrays_are_read_where_they_lie(dtype):
     X = PIXELS.astype(dtype)
     examples = ArraySource(X, (1, 3, 4), "float32")
-    array, rows = examples.gather(ROWS)
+    array, rows, _ = examples.gather(ROWS)
     assert np.shares_memory(array, X) and rows is ROWS
     assert np.shares_memory(examples.chunk(5, 9), X)
 

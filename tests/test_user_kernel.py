@@ -445,8 +445,11 @@ def test_an_op_of_another_version_is_refused(user, surplus):
 @pytest.mark.parametrize(
     ("ops", "said"),
     [
-        (lambda f: [DenseOp((3,), 2), f.AddOp((2,), 0)], "op 1, AddOp: skip: expected 2 numbers .* value 0 has 3"),
-        (lambda f: [f.SplitOp((3,), 2), DenseOp((3,), 4)], "op 0, SplitOp: dskip: expected 3 numbers .* value 2 has 4"),
+        (lambda f: [DenseOp((3,), 2), f.AddOp((2,), 0)], "op 1, AddOp: skip: expected 2 elements .* value 0 has 3"),
+        (
+            lambda f: [f.SplitOp((3,), 2), DenseOp((3,), 4)],
+            "op 0, SplitOp: dskip: expected 3 elements .* value 2 has 4",
+        ),
         (lambda f: [ReLUOp((3,)), f.SplitOp((3,), 1)], "op 1, SplitOp: dskip: expected a value from 2 to 2, got 1"),
         (lambda f: [f.SplitOp((3,), 3), ReLUOp((3,))], "op 0, SplitOp: dskip: expected a value from 1 to 2, got 3"),
     ],
@@ -459,7 +462,7 @@ def test_second_values_of_another_size_are_refused(user, ops, said):
 
 def test_an_op_is_made_once(user):
     op = user.swish.SwishOp((3,))
-    with pytest.raises(TypeError, match="SwishOp: made already"):
+    with pytest.raises(TypeError, match="SwishOp: constructed already"):
         op.__init__((300,))
     assert op.in_shape == (3,)
 

@@ -30,7 +30,7 @@ from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.optimizers.sgd import SGDUpdate
-from minidl_c.runtime.gather import gather_backward, gather_forward
+from minidl_c.runtime.gather import pack_tiles, unpack_tiles
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 
@@ -210,8 +210,8 @@ def gather(rng):
     rows = rng.integers(0, max(n, 1), m)
 
     def run(a, threads):
-        gather_forward(a.x, a.rows, a.tiles)
-        gather_backward(a.tiles, a.y)
+        pack_tiles(a.x, a.rows, a.tiles)
+        unpack_tiles(a.tiles, a.y)
 
     def oracle():
         yield "y", x[rows].astype(dtype), 0
@@ -270,7 +270,7 @@ def dropout(rng):
     numbers = rng.integers(0, 2**40, n)
 
     def run(a, threads):
-        options = {"seed": seed, "step": step, "numbers": a.numbers, "num_threads": threads}
+        options = {"seed": seed, "step": step, "example_ids": a.example_ids, "num_threads": threads}
         forward_batch(DropoutOp((size,), rate, path, dtype), a.x, a.y, training=True, **options)
         backward_batch(DropoutOp((size,), rate, path, dtype), a.dy, a.x, a.dx, **options)
 
@@ -278,7 +278,7 @@ def dropout(rng):
         for name, value in zip(("y", "dx"), values, strict=True):
             yield name, ref.dropout(value.astype(dtype), rate, rows=numbers, seed=seed, step=step, path=path), 0
 
-    inputs, outputs = named("x dy", values, dtype) | {"numbers": numbers}, {"y": (n, size), "dx": (n, size)}
+    inputs, outputs = named("x dy", values, dtype) | {"example_ids": numbers}, {"y": (n, size), "dx": (n, size)}
     yield Trial(f"{kind} {(n, size)} {rate}", dtype, inputs, outputs, run, 2, None if kind == "special" else oracle)
 
 

@@ -110,8 +110,8 @@ def augment(rng):
     numbers = rng.integers(0, 2**40, n)
 
     def run(a, threads):
-        forward_batch(op, a.x, a.y, training=True, **what, numbers=a.numbers, num_threads=threads)
-        backward_batch(op, a.dy, a.x, a.dx, **what, numbers=a.numbers, num_threads=threads)
+        forward_batch(op, a.x, a.y, training=True, **what, example_ids=a.example_ids, num_threads=threads)
+        backward_batch(op, a.dy, a.x, a.dx, **what, example_ids=a.example_ids, num_threads=threads)
 
     def oracle():
         draws = images.augment_draws(numbers, first, last, flips, **what, path="1")
@@ -119,7 +119,7 @@ def augment(rng):
             yield "y", images.pieces(x, size, draws), 0
         yield "dx", images.pieces_backward(dy, shape, draws), 0
 
-    inputs, outputs = named("x dy", (x, dy), dtype) | {"numbers": numbers}, {"y": dy.shape, "dx": x.shape}
+    inputs, outputs = named("x dy", (x, dy), dtype) | {"example_ids": numbers}, {"y": dy.shape, "dx": x.shape}
     yield Trial(f"{kind} {x.shape} {size} {first} {last}", dtype, inputs, outputs, run, 2, oracle)
 
 

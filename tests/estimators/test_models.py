@@ -189,7 +189,7 @@ REFUSED = {
     "for images": (
         [Conv2D(2, 3), Flatten(), Dense(3)],
         ValueError,
-        r"model: layer 0, Conv2D, cannot take input \(4,\).*: input_shape=\(channels, height, width\) says",
+        r"model: layer 0, Conv2D, cannot take input \(4,\).*: for images in rows, set input_shape=\(channels, height,",
     ),
     "a layer's own error": ([Wrong(), Dense(3)], ValueError, "model: layer 0, Wrong, .*this and that"),
     "a function of something else": (lambda width: layers(), TypeError, r"model: expected a function of input_shape"),

@@ -60,9 +60,9 @@ def test_against_numpy(check, dtype, n):
         op = op_for(x, path, **options)
         for threads in THREADS:
             told = f"{dtype} {shape} {options} {threads} threads"
-            y = forward(check, op, x, **run, numbers=numbers, num_threads=threads)
+            y = forward(check, op, x, **run, example_ids=numbers, num_threads=threads)
             check.same_bits(y, expected, f"y {told}")
-            dx = backward(check, op, dy, **run, numbers=numbers, num_threads=threads)
+            dx = backward(check, op, dy, **run, example_ids=numbers, num_threads=threads)
             check.same_bits(dx, gradient, f"dx {told}")
         check.count("augment", dtype)
 
@@ -137,7 +137,7 @@ def test_draws_are_independent():
     what = {"seed": 1, "step": 1, "path": "1"}
     draws = drawn(2**14, **what)
     others = [{"step": 2}, {"step": 1 + 2**32}, {"seed": 2}, {"seed": 1 + 2**32}, {"path": "2"}, {"path": "1.0"}]
-    others += [{"seed": 2, "step": 0}, {"numbers": np.arange(2**14) + 2**32}]
+    others += [{"seed": 2, "step": 0}, {"example_ids": np.arange(2**14) + 2**32}]
     for other in others:
         for values, again in zip(draws, drawn(2**14, **what | other), strict=True):
             assert correlation(values, again) <= 4, other
@@ -157,8 +157,8 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
         check.same_bits(backward(check, op, dy, num_threads=threads), dx, f"dx {threads} threads")
     for i in range(40):
         row, numbers = slice(i, i + 1), np.array([i])
-        check.same_bits(forward(check, op, x[row], numbers=numbers), y[row], f"y row {i}")
-        check.same_bits(backward(check, op, dy[row], numbers=numbers), dx[row], f"dx row {i}")
+        check.same_bits(forward(check, op, x[row], example_ids=numbers), y[row], f"y row {i}")
+        check.same_bits(backward(check, op, dy[row], example_ids=numbers), dx[row], f"dx row {i}")
 
 
 # ---- refusals --------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ def test_random_numbers_are_those_of_a_plan(check):
     op = DropoutOp((7,), 0.5)
     for seed, step, given in ((0, 0, None), (3, 5, numbers)):
         y, dx, expected, expected_dx = (np.empty_like(x) for _ in range(4))
-        options = {"seed": seed, "step": step, "numbers": given}
+        options = {"seed": seed, "step": step, "example_ids": given}
         forward_batch(op, x, y, training=True, **options)
         backward_batch(op, x, x, dx, **options)
         plan = Plan([op], [0])

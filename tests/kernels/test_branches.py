@@ -64,7 +64,7 @@ def test_a_way_past_a_branch(check, n):
 def test_what_cannot_meet_is_refused():
     with pytest.raises(ValueError, match="differ along the first axis alone"):
         ConcatOp((3, 2, 2), (3, 2, 3), 0)
-    with pytest.raises(ValueError, match="skip: expected 12 numbers"):
+    with pytest.raises(ValueError, match="skip: expected 12 elements"):
         Plan([ActivationOp((6,), "tanh"), DenseOp((6,), 12), AddOp((12,), 0)], [0, 0, 0])
     for wrong in (-1, "a", 1.5):
         with pytest.raises((TypeError, ValueError)):
@@ -86,10 +86,10 @@ def trained(**options):
 
 
 def test_frozen_ops_and_factors_of_the_rate():
-    moved, frozen, half = trained(), trained(frozen=[False, True, False]), trained(rates=[0.0, 1.0, 1.0])
+    moved, frozen, half = trained(), trained(frozen=[False, True, False]), trained(lr_scales=[0.0, 1.0, 1.0])
     assert moved[0].any() and moved[1].any()
     assert frozen[0].any() and not frozen[1].any()
     assert not half[0].any() and half[1].any()
-    for wrong in ({"frozen": [True]}, {"rates": [1.0, -1.0, 1.0]}, {"rates": [np.nan] * 3}):
+    for wrong in ({"frozen": [True]}, {"lr_scales": [1.0, -1.0, 1.0]}, {"lr_scales": [np.nan] * 3}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             trained(**wrong)

@@ -41,15 +41,15 @@ FUNCTIONS = {
         {"dy": given(20, 4), "x": given(20, 3), "w": given(3, 4), "dx": given(20, 3), "dw": given(3, 4),
          "db": given(4)}, "dx dw db"),
     "runtime.per_example.batch_sum": ({"x": given(20, 3), "total": given(3)}, "total"),
-    "runtime.gather.gather_forward": (
+    "runtime.gather.pack_tiles": (
         {"x": given(5, 3), "rows": given(20, dtype="i8"), "tiles": given(2, 3, 16)}, "tiles"),
-    "runtime.gather.gather_backward": ({"tiles": given(2, 3, 16), "y": given(20, 3)}, "y"),
+    "runtime.gather.unpack_tiles": ({"tiles": given(2, 3, 16), "y": given(20, 3)}, "y"),
     "functional.maxpool2d_forward": ({"x": given(3, 2, 4, 4), "y": given(3, 2, 2, 2), **POOL}, "y"),
     "functional.maxpool2d_backward": (
         {"dy": given(3, 2, 2, 2), "x": given(3, 2, 4, 4), "dx": given(3, 2, 4, 4), **POOL}, "dx"),
 }  # fmt: skip
 WITHOUT_ARRAYS = {
-    "op.whole_numbers", "op.product_of", "runtime.threads.openmp", "runtime.threads.check_num_threads",
+    "op.check_ints", "op.check_element_count", "runtime.threads.openmp", "runtime.threads.check_num_threads",
     "runtime.threads.set_num_threads",
     "runtime.threads.get_num_threads", "runtime.threads.limit_default", "runtime.partition.local_range",
 }  # fmt: skip
@@ -64,8 +64,8 @@ def predict(**arguments):
     dense_plan().predict(**arguments)
 
 
-def forward(x, param, y, numbers):
-    dense_plan().forward(x, param, y, 2, 0, 0, numbers)
+def forward(x, param, y, example_ids):
+    dense_plan().forward(x, param, y, 2, 0, 0, example_ids)
 
 
 def backward(dy, dx, param, grad):
@@ -106,29 +106,32 @@ def number_loss(**arguments):
 SCORED = {"scores": given(20, 3), "losses": given(20), "dscores": given(20, 3), "weights": given(20)}
 
 
-def apply(param, grad, count):
-    SGDUpdate(SIZE, "float32", 0.5).apply(param, grad, 0.5, count)
+def apply(param, grad, step_counter):
+    SGDUpdate(SIZE, "float32", 0.5).apply(param, grad, 0.5, step_counter)
 
 
 METHODS = {
     "runtime.single_op.forward_batch": (
         convolve, {"x": given(*IMAGE), "y": given(3, 4, 3, 3), "weight": given(*FILTERS), "bias": given(4),
-                   "numbers": np.arange(3)}, "y"),
+                   "example_ids": np.arange(3)}, "y"),
     "runtime.single_op.backward_batch": (
         convolve_back, {"dy": given(3, 4, 3, 3), "x": given(*IMAGE), "dx": given(*IMAGE), "weight": given(*FILTERS),
-                        "bias": given(4), "dw": given(*FILTERS), "db": given(4), "numbers": np.arange(3)}, "dx dw db"),
+                        "bias": given(4), "dw": given(*FILTERS), "db": given(4), "example_ids": np.arange(3)},
+        "dx dw db"),
     "runtime.single_op.loss_batch": (label_loss, SCORED | {"targets": given(20, dtype="i8")}, "losses dscores"),
     "runtime.single_op.loss_batch,numbers": (number_loss, SCORED | {"targets": given(20, 3)}, "losses dscores"),
     "Plan.predict": (predict, predicting(), "y"),
     "Plan.forward": (forward, {k: v for k, v in predicting().items() if k in ("x", "param", "y")}
-                     | {"numbers": np.arange(N)}, "y"),
+                     | {"example_ids": np.arange(N)}, "y"),
     "Plan.backward": (backward, {"dy": given(N, OUT), "dx": given(N, 4), "param": given(SIZE), "grad": given(SIZE)},
                       "dx grad"),
     "Plan.backward_examples": (
         backward_examples, {"dy": given(N, OUT), "dx": given(N, 4), "param": given(SIZE), "weights": given(N, 4 * OUT),
                             "bias": given(N, OUT), "squares": given(N, dtype="f8")}, "dx weights bias squares"),
-    "Plan.train": (train, {k: v for k, v in training().items() if k != "update"}, "losses scores param grad count"),
-    "Update.apply": (apply, {"param": given(SIZE), "grad": given(SIZE), "count": given(1, dtype="i8")}, "param count"),
+    "Plan.train": (
+        train, {k: v for k, v in training().items() if k != "update"}, "losses scores param grad step_counter"),
+    "Update.apply": (
+        apply, {"param": given(SIZE), "grad": given(SIZE), "step_counter": given(1, dtype="i8")}, "param step_counter"),
 }  # fmt: skip
 CALLS = {name: (function(name), *rest) for name, rest in FUNCTIONS.items()} | METHODS
 TAKEN = ("read-only", "memory map", "subclass", "view of a freed parent")  # the same numbers in the same places

@@ -106,7 +106,7 @@ def test_a_mask_is_of_the_number_of_an_example(check, dtype, n):
         numbers = rng.integers(0, most, n, endpoint=True)
         expected = ref.dropout(x, 0.3, rows=numbers, seed=5, step=6, path="2")
         for threads in THREADS:
-            options = {"seed": 5, "step": 6, "path": "2", "numbers": numbers, "num_threads": threads}
+            options = {"seed": 5, "step": 6, "path": "2", "example_ids": numbers, "num_threads": threads}
             check.same_bits(forward(check, x, 0.3, **options), expected, f"y {most} {threads}")
             check.same_bits(backward(check, x, 0.3, **options), expected, f"dx {most} {threads}")
 
@@ -226,10 +226,10 @@ def right_call(check, kernel):
         ({"step": 0.5}, "step"),
         ({"step": -1}, "step"),
         ({"path": 3}, "path: expected a string, got 3"),
-        ({"numbers": range(17)}, "numbers: expected an array, got range"),
-        ({"numbers": np.arange(16)}, "numbers: expected 17 rows"),
-        ({"numbers": np.arange(17).reshape(1, 17)}, "numbers: expected 17 rows"),
-        ({"numbers": np.arange(17.0)}, "numbers: expected int64, got float64"),
+        ({"example_ids": range(17)}, "example_ids: expected an array, got range"),
+        ({"example_ids": np.arange(16)}, "example_ids: expected 17 rows"),
+        ({"example_ids": np.arange(17).reshape(1, 17)}, "example_ids: expected 17 rows"),
+        ({"example_ids": np.arange(17.0)}, "example_ids: expected int64, got float64"),
         ({"num_threads": 0}, None),
     ],
     ids=str,

@@ -153,7 +153,7 @@ def test_places_that_are_no_parameters_are_refused():
     plan, x, param = Plan([DenseOp((4,), 3)], [2]), np.ones((20, 4), "f4"), np.ones(20, "f4")
     kept, dy = plan.forward(x, param, np.empty((20, 3), "f4"), 2), np.ones((20, 3), "f4")
     for place, size in ((0, 12), (2, 16), (3, 3), (2, 4), (2, 0), (2, -3), (-1, 3), (17, 3), (2**62, 3), (2, 2**62)):
-        with pytest.raises(ValueError, match=r"outputs: (expected parameters of a trained op|place and size)"):
+        with pytest.raises(ValueError, match=r"outputs: (expected parameters of a trained op|offset and size)"):
             rows = np.empty((20, max(min(size, 99), 0)), "f4")
             plan.backward_examples(kept, dy, None, param, [(place, size, rows, None)])
     frozen = Plan([DenseOp((4,), 3)], [0], frozen=[True])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from minidl_c.runtime.gather import gather_backward, gather_forward
+from minidl_c.runtime.gather import pack_tiles, unpack_tiles
 
 DTYPES = ("float32", "float64")
 WITHOUT_LOSS = [
@@ -39,11 +39,11 @@ def test_rows_ride_in_lanes(check, dtype, x_dtype, m):
         x = check.input(draw(rng, (41, size), x_dtype), x_dtype)
         rows = check.input(rng.integers(0, 41, m), "i8")  # with repetitions
         tiles = check.output((-(-m // 16), size, 16), dtype)
-        gather_forward(x, rows, tiles)
+        pack_tiles(x, rows, tiles)
         what = f"{x_dtype} to {dtype} m={m} size={size}"
         check.same_bits(tiles, expected_tiles(x, rows, dtype), f"tiles {what}")
         y = check.output((m, size), dtype)
-        gather_backward(check.input(tiles, dtype), y)
+        unpack_tiles(check.input(tiles, dtype), y)
         check.same_bits(y, x[rows].astype(dtype), f"y {what}")
         check.count("gather", dtype)
 
@@ -51,7 +51,7 @@ def test_rows_ride_in_lanes(check, dtype, x_dtype, m):
 def test_float64_is_rounded_to_the_nearest_float32(check):
     x = np.random.default_rng(0).standard_normal((40, 33))
     rows, tiles = np.arange(39, -1, -1), check.output((3, 33, 16), "f4")
-    gather_forward(x, rows, tiles)
+    pack_tiles(x, rows, tiles)
     check.same_bits(tiles, expected_tiles(x.astype("f4"), rows, "f4"), "tiles")
 
 
@@ -61,16 +61,16 @@ def test_what_rides_in_empty_lanes_stays_there(check, dtype):
     tiles[1, :, 1:] = 12345
     tiles[0], tiles[1, :, 0] = 1, 2
     y = check.output((17, 5), dtype)
-    gather_backward(tiles, y)
+    unpack_tiles(tiles, y)
     check.equal(y, np.repeat([[1.0], [2.0]], [16, 1], axis=0) * np.ones(5), "y")
 
 
 def right_call(check, kernel):
     tiles = np.ones((2, 5, 16), "f4")
     if kernel == "backward":
-        return check.call(gather_backward, ("y",), tiles=tiles, y=np.ones((17, 5), "f4"))
+        return check.call(unpack_tiles, ("y",), tiles=tiles, y=np.ones((17, 5), "f4"))
     x, rows = np.ones((40, 5), "u1"), np.arange(17)
-    return check.call(gather_forward, ("tiles",), x=x, rows=rows, tiles=tiles)
+    return check.call(pack_tiles, ("tiles",), x=x, rows=rows, tiles=tiles)
 
 
 def test_wrong_arrays_are_refused(check):

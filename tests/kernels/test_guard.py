@@ -20,7 +20,7 @@ from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.optimizers.update import Update
-from minidl_c.runtime.gather import gather_backward, gather_forward
+from minidl_c.runtime.gather import pack_tiles, unpack_tiles
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch, forward_batch, loss_batch
 from minidl_c.runtime.threads import check_num_threads, set_num_threads
@@ -56,7 +56,7 @@ def a_plan_runs():
     plan.predict(**given)
     assert (given["y"] == 5).all()
     trained = training()
-    assert loss_plan().train(**trained) == 5 and trained["count"][0] == 5
+    assert loss_plan().train(**trained) == 5 and trained["step_counter"][0] == 5
 
 
 @case
@@ -103,17 +103,17 @@ def train_with_every_wrong_number():
 
 
 def train_wrongly(plan, right, names):
-    optional = ("rows", "weights", "scores", "numbers")
+    optional = ("rows", "weights", "scores", "example_ids")
     for name in names:
         for wrong in wrong_sizes(right()[name]):
             if name in optional and wrong is None:
                 continue
             given = right()
-            before = given["param"].copy(), given["count"].copy()
+            before = given["param"].copy(), given["step_counter"].copy()
             if name == "x" and longer(wrong, given["x"]):
                 continue
             refused(plan().train, **given | {name: wrong})
-            assert np.array_equal(given["param"], before[0]) and given["count"][0] == 0
+            assert np.array_equal(given["param"], before[0]) and given["step_counter"][0] == 0
 
 
 @case
@@ -124,7 +124,7 @@ def numbers_outside():
         refused(dense_plan().predict, **predicting() | {"rows": rows})
         refused(loss_plan().train, **training() | {"rows": rows})
         refused(loss_plan().train, **training() | {"targets": np.where(np.arange(N) == 7, bad, 0)})
-        loss_plan().train(**training() | {"numbers": rows})  # numbers are told, nobody follows them
+        loss_plan().train(**training() | {"example_ids": rows})  # numbers are told, nobody follows them
     refused(loss_plan().train, **training() | {"targets": np.full(N, OUT)})
 
 
@@ -140,7 +140,7 @@ def batches_that_make_no_sense():
         refused(loss_plan().train, **training() | {"batch": batch})
     empty = {name: value[:0] if isinstance(value, np.ndarray) else value for name, value in training().items()}
     for batch in (0, 1, 8):
-        refused(loss_plan().train, **empty | {"batch": batch, "count": np.zeros(1, "i8")})
+        refused(loss_plan().train, **empty | {"batch": batch, "step_counter": np.zeros(1, "i8")})
 
 
 @case
@@ -149,7 +149,7 @@ def other_arguments_of_train():
         for wrong in ("a", 1.5, 2**80, object()):
             refused(loss_plan().train, **training() | {name: wrong})
     for wrong in (np.zeros(0, "i8"), np.zeros(2, "i8"), None, 0):
-        refused(loss_plan().train, **training() | {"count": wrong})
+        refused(loss_plan().train, **training() | {"step_counter": wrong})
 
 
 @case
@@ -182,15 +182,15 @@ def updates_that_cannot_be():
 @case
 def apply_with_every_wrong_array():
     def apply(update, **changes):
-        given = {"param": np.ones(6, "f4"), "grad": np.ones(6, "f4"), "count": np.zeros(1, "i8")} | changes
-        update.apply(given["param"], given["grad"], 0.1, given["count"])
+        given = {"param": np.ones(6, "f4"), "grad": np.ones(6, "f4"), "step_counter": np.zeros(1, "i8")} | changes
+        update.apply(given["param"], given["grad"], 0.1, given["step_counter"])
 
     apply(SGDUpdate(6, "float32"))
     for name in ("param", "grad"):
         for wrong in wrong_sizes(np.ones(6, "f4")):
             refused(apply, SGDUpdate(6, "float32"), **{name: wrong})
     for wrong in (np.zeros(0, "i8"), np.zeros(2, "i8"), 3):
-        refused(apply, SGDUpdate(6, "float32"), count=wrong)
+        refused(apply, SGDUpdate(6, "float32"), step_counter=wrong)
     refused(apply, Update())
     same = np.ones(6, "f4")
     refused(apply, SGDUpdate(6, "float32"), param=same, grad=same)
@@ -224,7 +224,7 @@ def outputs_have_memory_of_their_own():
         shared = {name: room[:size].reshape(given[name].shape) for name, size in sizes.items()}
         refused(loss_plan().train, **given | shared)
     rates = np.zeros(5)
-    refused(loss_plan().train, **given | {"rates": rates, "losses": rates.view("f4").repeat(4)[:0]})
+    refused(loss_plan().train, **given | {"lrs": rates, "losses": rates.view("f4").repeat(4)[:0]})
     plan, p, given = kept()
     refused(back, plan, p, given, dx=data[: N * IN].reshape(N, IN), dy=data[: N * OUT].reshape(N, OUT))
     refused(back, plan, p, given, grad=given["param"])
@@ -252,8 +252,8 @@ def kernels_and_memory_of_their_own():
     refused(update.apply, flat, update.state["velocity"], 0.1)
     refused(update.apply, update.state["velocity"], flat, 0.1)
     room = np.zeros((2, 3, 16), "f4")
-    refused(gather_forward, room.reshape(-1)[:60].reshape(20, 3), np.arange(20), room)
-    refused(gather_backward, room, room.reshape(-1)[:60].reshape(20, 3))
+    refused(pack_tiles, room.reshape(-1)[:60].reshape(20, 3), np.arange(20), room)
+    refused(unpack_tiles, room, room.reshape(-1)[:60].reshape(20, 3))
 
 
 # ---- threads

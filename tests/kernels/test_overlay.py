@@ -1,4 +1,4 @@
-"""overlay: arrays that live at the same time never share a byte, and those that do not, do."""
+"""plan_offsets: arrays that live at the same time never share a byte, and those that do not, do."""
 
 import sys
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minidl_c.runtime import memory_planner as module
-from minidl_c.runtime.memory_planner import overlay
+from minidl_c.runtime.memory_planner import plan_offsets
 
 
 def random_spans(rng, n):
@@ -17,7 +17,7 @@ def random_spans(rng, n):
 def test_what_lives_at_the_same_time_lies_apart(rng):
     for n in [0, 1, 2, *rng.integers(3, 40, 200)]:
         spans = random_spans(rng, n)
-        places, end = overlay(spans)
+        places, end = plan_offsets(spans)
         for i, (size, first, last) in enumerate(spans):
             assert 0 <= places[i] <= places[i] + size <= end
             for k in range(i):
@@ -31,7 +31,7 @@ def test_memory_is_little_more_than_what_ever_lives_at_once(rng):
     for _ in range(100):
         spans = random_spans(rng, 40)
         most = max(sum(size for size, first, last in spans if first <= now <= last) for now in range(40))
-        shares.append(overlay(spans)[1] / most)
+        shares.append(plan_offsets(spans)[1] / most)
     assert min(shares) >= 1
     assert np.median(shares) < 1.15
 
@@ -53,7 +53,7 @@ def first_fit(spans):
 def test_places_are_those_of_first_fit(rng):
     for n in [0, 1, 2, *rng.integers(3, 80, 300)]:
         spans = random_spans(rng, n)
-        assert overlay(spans) == first_fit(spans)
+        assert plan_offsets(spans) == first_fit(spans)
 
 
 SIZES = (64, 128, 192, 512, 1024)
@@ -80,7 +80,7 @@ def lines_run(spans):
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        overlay(spans)
+        plan_offsets(spans)
     finally:
         sys.settrace(before)
     return count

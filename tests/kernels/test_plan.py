@@ -72,13 +72,13 @@ def test_an_optimizer_that_did_fewer_steps_than_went_by_is_refused(late, steps):
     given["update"] = update = AdamUpdate(SIZE, "float32")
     update.steps = steps
     ops = [DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))]
-    with pytest.raises(ValueError, match=f"late: expected at most the {steps} steps .* got {late[0]}"):
-        Plan(ops, [0, 0], True, late=(*late, 0)).train(**given)
-    assert (update.steps, given["count"][0]) == (steps, 0) and not given["param"].any()
-    frozen = Plan(ops, [0, 0], True, frozen=(True, False), late=(*late, 0))
-    assert frozen.train(**given) == len(given["rates"])  # it is not updated
-    with pytest.raises(ValueError, match="late: expected steps, at least 0, got -1"):
-        Plan(ops, [0, 0], True, late=(-1, 0))
+    with pytest.raises(ValueError, match=f"skipped_steps: expected at most the {steps} steps .* got {late[0]}"):
+        Plan(ops, [0, 0], True, skipped_steps=(*late, 0)).train(**given)
+    assert (update.steps, given["step_counter"][0]) == (steps, 0) and not given["param"].any()
+    frozen = Plan(ops, [0, 0], True, frozen=(True, False), skipped_steps=(*late, 0))
+    assert frozen.train(**given) == len(given["lrs"])  # it is not updated
+    with pytest.raises(ValueError, match="skipped_steps: expected numbers of at least 0, got -1"):
+        Plan(ops, [0, 0], True, skipped_steps=(-1, 0))
 
 
 @pytest.mark.parametrize("offsets", [(0, 0), (0, 14), (7, 0), (1, 0), (100, 93), (0, 3)])
@@ -117,14 +117,14 @@ def test_steps_in_one_call_are_steps_one_by_one(kind):
     for given in (together, apart):
         given["x"] = np.random.default_rng(0).standard_normal(given["x"].shape).astype("f4")
         given["update"] = kind(SIZE, "float32", **options)
-    steps = len(together["rates"])
+    steps = len(together["lrs"])
     assert Plan(ops, [0, 0], True).train(**together) == steps
-    by_position = ("rows", "losses", "scores", "numbers")
+    by_position = ("rows", "losses", "scores", "example_ids")
     for k in range(steps):
         part = {name: apart[name][8 * k : 8 * k + 8] for name in by_position}
-        one = apart | part | {name: apart[name][k : k + 1] for name in ("totals", "rates")}
+        one = apart | part | {name: apart[name][k : k + 1] for name in ("total_weights", "lrs")}
         assert Plan(ops, [0, 0], True).train(**one) == 1
     for given in (together, apart):
-        assert (given["count"][0], given["update"].steps) == (steps, steps)
+        assert (given["step_counter"][0], given["update"].steps) == (steps, steps)
     for name in ("param", "grad", "losses", "scores"):
         assert together[name].tobytes() == apart[name].tobytes(), name

@@ -143,7 +143,7 @@ def test_estimators():
         ({"X": np.zeros((2, 1, 12, 13))}, r"X: expected shape \(n, 1, 12, 12\)"),
         ({"X": np.zeros((1, 12, 12))}, r"for a single example, X\[np.newaxis\]"),
         ({"X": np.zeros((0, 1, 12, 12))}, "X: expected at least one example, got none"),
-        ({"X": np.full((1, 1, 12, 12), np.nan)}, "X: expected finite numbers"),
+        ({"X": np.full((1, 1, 12, 12), np.nan)}, "X: expected finite values"),
         ({"max_examples": 0}, "max_examples: expected at least 1"),
         ({"model": Sequential([Conv2D(2, 3)])}, "model: expected a built one"),
         ({"model": "net"}, "model: expected a Sequential"),

@@ -332,7 +332,7 @@ def test_many_examples_are_as_many_as_fit():
         ({"max_examples": 0}, "max_examples: expected at least 1"),
         ({"region": (0, 0, 9, 2)}, "region: expected .* within 8 x 8 cells"),
         ({"X": np.zeros((3, 1, 8, 9))}, r"X: expected shape \(n, 1, 8, 8\)"),
-        ({"X": np.full((3, 1, 8, 8), np.nan)}, "X: expected finite numbers"),
+        ({"X": np.full((3, 1, 8, 8), np.nan)}, "X: expected finite values"),
         ({"X": np.zeros((0, 1, 8, 8)), "y": np.zeros(0, int)}, "X: expected at least one example, got none"),
         ({"y": [0, 1]}, "y: expected 3 targets"),
         ({"y": [0, 1, 7]}, "y: "),

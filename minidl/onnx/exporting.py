@@ -1,7 +1,7 @@
-"""From a model to a graph: each layer writes its nodes, containers those of their layers and where these meet.
+"""Export: from a model to a graph. Each layer writes its nodes; a container writes its layers and their join.
 
-The layers themselves, with all that matters in training alone, stand in the graph's metadata: `minidl.onnx.importing`
-makes them again if they still are what the graph says.
+The config of the model, with what matters only in training, is stored in the graph's metadata: `minidl.onnx.importing`
+restores the same layers if they still compute what the graph does.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from minidl.layers import Block, Parallel, Residual
 from minidl.layers.base import Layer
 from minidl.layers.container import CONCAT, Container, child_path
 from minidl.onnx.graph import Graph, Node, Value
-from minidl.onnx.node_writer import Place
+from minidl.onnx.node_writer import NodeWriter
 from minidl.onnx.operators import WRITE
 from minidl.sequential import Sequential
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
-RECIPE = "minidl"  # the entry of the metadata in which the layers are told
-COUNTERS = "counters"  # in it, what the graph has no use for: how many batches a norm has seen
+METADATA_KEY = "minidl"  # of the metadata: the config of the model
+COUNTERS_KEY = "counters"  # of the config: buffers that the graph does not use, such as num_batches_tracked
 
 
-def in_dtype(model: Sequential, dtype: str | None) -> Sequential:
-    """The model, or a copy in another dtype; raises ValueError for what is none, and weights too large for it."""
+def cast_model(model: Sequential, dtype: str | None) -> Sequential:
+    """Returns the model, or a copy in another dtype. Raises ValueError for another name, or too large weights."""
     if dtype in (None, model.dtype):
         return model
     copy = Sequential(from_spec(to_spec(model.layers)), model.input_shape, model.seed, dtype)
@@ -31,16 +31,15 @@ def in_dtype(model: Sequential, dtype: str | None) -> Sequential:
     return copy
 
 
-def graph_of(model: Sequential) -> Graph:
-    """The model as a graph, with copies of its weights.
+def to_graph(model: Sequential) -> Graph:
+    """Returns the model as a graph, with copies of its weights.
 
-    Raises ValueError, naming layer and place, for a layer that ONNX has no operators for; and for a model that is not
-    built.
+    Raises ValueError, naming the layer, for a layer without operators in ONNX, and for a model that is not built.
     """
     state, nodes, x = model.state_dict(), list[Node](), INPUT
     for i, layer in enumerate(model.layers):
-        x = _written(nodes, layer, str(i), layer_name(i, layer), x)
-    _rename(nodes, x, OUTPUT)
+        x = _write_layer(nodes, layer, str(i), layer_name(i, layer), x)
+    _rename_output(nodes, x, OUTPUT)
     used = {value for node in nodes for value in node.inputs}
     tensors = {key: array for key, array in state.items() if key in used}
     counters = {key: float(array) for key, array in state.items() if key not in used}
@@ -53,38 +52,38 @@ def graph_of(model: Sequential) -> Graph:
     )
 
 
-def _written(nodes: list[Node], layer: Layer, path: str, told: str, x: str) -> str:
-    """Adds the nodes of a layer, or of those in it; returns the name of its output. told: what errors call it."""
-    place = Place(nodes, path, layer)
+def _write_layer(nodes: list[Node], layer: Layer, path: str, name: str, x: str) -> str:
+    """Adds the nodes of a layer and its children; returns the name of its output. name: of the layer in errors."""
+    writer = NodeWriter(nodes, path, layer)
     if type(layer) in WRITE:
         try:
-            return WRITE[type(layer)](place, x)
+            return WRITE[type(layer)](writer, x)
         except ValueError as error:
-            raise ValueError(f"{told}: {error}") from error
+            raise ValueError(f"{name}: {error}") from error
     if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual):
-        raise ValueError(f"{told}: expected one of minidl's layers, got one that ONNX has no operator for")
+        raise ValueError(f"{name}: expected one of minidl's layers, got one that ONNX has no operator for")
     ends = []
     for branch, layers in layer.named_branches().items():
         end = x
         for i, (part, what) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
-            end = _written(nodes, part, f"{path}.{child_path(branch, i)}", f"{told}: {what}", end)
+            end = _write_layer(nodes, part, f"{path}.{child_path(branch, i)}", f"{name}: {what}", end)
         ends.append(end)
     if isinstance(layer, Block):
         return ends[0]
     if layer.join == CONCAT:
-        return place.node("Concat", *ends, axis=1)
-    return place.node("Add" if isinstance(layer, Residual) else "Sum", *ends)
+        return writer.add_node("Concat", *ends, axis=1)
+    return writer.add_node("Add" if isinstance(layer, Residual) else "Sum", *ends)
 
 
-def _rename(nodes: list[Node], old: str, new: str) -> None:
-    """Gives the output of the last node another name."""
+def _rename_output(nodes: list[Node], old: str, new: str) -> None:
+    """Renames the output of the last node."""
     nodes[-1].outputs = [new if value == old else value for value in nodes[-1].outputs]
 
 
 def _metadata(model: Sequential, counters: dict[str, float]) -> dict[str, str]:
-    """The layers as a model file has them; nothing for those that it cannot have."""
+    """Returns the config of the model as metadata; nothing if a layer has no config."""
     try:
-        recipe = {**model.get_config(), COUNTERS: counters}
+        config = {**model.get_config(), COUNTERS_KEY: counters}
     except (TypeError, ValueError):
         return {}
-    return {RECIPE: json.dumps(recipe, separators=(",", ":"), sort_keys=True)}
+    return {METADATA_KEY: json.dumps(config, separators=(",", ":"), sort_keys=True)}

@@ -1,4 +1,4 @@
-"""A graph as plain data: what an ONNX file says, without the library onnx."""
+"""A graph as plain data: the content of an ONNX file, without the library onnx."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 
 from minidl.utils.arrays import Array
 
-LEAST_OPSET, OPSET, MOST_OPSET = 11, 21, 28  # that can be read, that is written, that can be read
+MIN_OPSET, OPSET, MAX_OPSET = 11, 21, 28  # the oldest read, the one written, the newest read
 IR = 10
-BATCH = -(2**40)  # the batch's size, in shapes: any number of examples
+BATCH = -(2**40)  # the batch size in shapes: any number of examples
 
 
 @dataclass
 class Node:
-    """One operation. Values have names; an input that is left out is ""."""
+    """One operation. Values have names; an omitted input is ""."""
 
     op: str
     name: str
@@ -25,14 +25,14 @@ class Node:
     domain: str = ""
 
     def __str__(self) -> str:
-        """What errors call it."""
+        """The name of the node in error messages."""
         place = f"node {self.name!r}" if self.name else f"the node of {self.outputs[0] if self.outputs else ''!r}"
         return f"{place} ({self.domain}.{self.op})" if self.domain else f"{place} ({self.op})"
 
 
 @dataclass
 class Value:
-    """An input or output: a name, and the sizes of its axes, the batch first; None where the file does not say."""
+    """An input or output: its name and shape, batch first; None for a size that the file leaves open."""
 
     name: str
     dtype: str
@@ -41,7 +41,7 @@ class Value:
 
 @dataclass
 class Graph:
-    """Nodes in the order in which they can be computed, and the constants that they read."""
+    """Nodes in topological order, and the constants that they read."""
 
     nodes: list[Node]
     tensors: dict[str, Array]
@@ -49,11 +49,11 @@ class Graph:
     outputs: list[Value]
     opset: int = OPSET
     metadata: dict[str, str] = field(default_factory=dict)
-    shapes: dict[str, list[int | str | None] | None] = field(default_factory=dict)  # of values, as the file tells them
+    shapes: dict[str, list[int | str | None] | None] = field(default_factory=dict)  # of values, as declared in the file
 
 
-class Refused(ValueError):
-    """A node that no layer can stand for, and why."""
+class UnsupportedNodeError(ValueError):
+    """A node that no layer computes, and the reason."""
 
     def __init__(self, node: Node, why: object) -> None:
         super().__init__(f"{node}: {why}")
@@ -61,5 +61,5 @@ class Refused(ValueError):
 
 
 def refuse(node: Node, why: object) -> NoReturn:
-    """Raises the error for a node that no layer can stand for."""
-    raise Refused(node, why)
+    """Raises UnsupportedNodeError for a node that no layer computes."""
+    raise UnsupportedNodeError(node, why)

@@ -1,4 +1,4 @@
-"""From a graph to a model: the one that minidl exported, or else layers for each node."""
+"""Import: from a graph to a model, either the exported one or layers for each node."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 
 from minidl.engine.layer_list import MAX_PIXELS
 from minidl.onnx import model_file
-from minidl.onnx.branches import Chain, Join, series
+from minidl.onnx.branches import Join, Series, parse_graph
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.exporting import COUNTERS, RECIPE, graph_of
-from minidl.onnx.graph import BATCH, Graph, Node, Refused, Value, refuse
-from minidl.onnx.joins import branches_of, composed, container
-from minidl.onnx.layer_fusion import merged
-from minidl.onnx.node_reader import Made, Operator
+from minidl.onnx.exporting import COUNTERS_KEY, METADATA_KEY, to_graph
+from minidl.onnx.graph import BATCH, Graph, Node, UnsupportedNodeError, Value, refuse
+from minidl.onnx.joins import joined_branches, make_container, match_activation
+from minidl.onnx.layer_fusion import fuse
+from minidl.onnx.node_reader import LayerWithWeights, NodeReader
 from minidl.onnx.operators import READ
-from minidl.onnx.shared_weights import warn_of_shared
+from minidl.onnx.shared_weights import warn_shared_weights
 from minidl.onnx.unsupported import UNKNOWN, Survey
 from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential
@@ -27,52 +27,52 @@ from minidl.utils.validation import Shape, check_input_shape
 DTYPES = ("float32", "float64")
 
 
-def model_of(graph: Graph, input_shape: Shape | None) -> Sequential:
-    """The model that a graph is. Raises ValueError naming all nodes, one of a kind, that no layer can stand for."""
-    model = exported(graph) if input_shape is None else None
+def to_model(graph: Graph, input_shape: Shape | None) -> Sequential:
+    """Returns the model of a graph. Raises ValueError that lists each kind of node that no layer computes."""
+    model = reimport(graph) if input_shape is None else None
     if model is not None:
         return model
     try:
-        return Importer(graph, input_shape).model()
-    except Refused as first:
+        return Importer(graph, input_shape).build()
+    except UnsupportedNodeError as first:
         importer = Importer(graph, input_shape)
-        survey = Survey(graph, importer.constants, importer.batch, importer.tried)
-        raise ValueError(survey.told(first, importer.shape)) from first
+        survey = Survey(graph, importer.constants, importer.batch, importer.infer_shape)
+        raise ValueError(survey.report(first, importer.shape)) from first
 
 
-def exported(graph: Graph) -> Sequential | None:
-    """The model that minidl exported, if the file tells one and that is what the graph computes; else None.
+def reimport(graph: Graph) -> Sequential | None:
+    """Returns the model whose config is in the metadata, if it computes what the graph does; else None.
 
-    What a file says of itself is not believed: the model is exported again, and has to give the same graph.
+    The metadata are not trusted: the model is exported again and must give the same graph.
     """
-    told = graph.metadata.get(RECIPE, "")
+    told = graph.metadata.get(METADATA_KEY, "")
     if len(told) > MAX_HEADER or len(graph.inputs) != 1 or graph.inputs[0].dtype not in DTYPES:
         return None
     try:
         recipe = json.loads(told)
-        counters = {name: np.array(number, graph.inputs[0].dtype) for name, number in recipe.pop(COUNTERS).items()}
+        counters = {name: np.array(number, graph.inputs[0].dtype) for name, number in recipe.pop(COUNTERS_KEY).items()}
         model = Sequential.from_config(recipe, {**graph.tensors, **counters}, {})
-        same = _plain(graph_of(model)) == _plain(graph)
+        same = _computation(to_graph(model)) == _computation(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
     return model if same else None
 
 
-def _plain(graph: Graph) -> bytes:
-    """All that the graph computes; anybody may have written something into its metadata."""
+def _computation(graph: Graph) -> bytes:
+    """Returns the graph without metadata as bytes, for comparison."""
     return model_file.to_bytes(replace(graph, metadata={}))
 
 
 @dataclass
-class Placed:
-    """A layer in its place: what it was made of, and the shape of what goes into it."""
+class PlacedLayer:
+    """A layer in its sequence, with its input shape."""
 
-    made: Made
+    made: LayerWithWeights
     in_shape: Shape
 
 
 class Importer:
-    """Makes layers of the nodes, one after the other, with the shapes that they really get."""
+    """Makes the layers of the nodes in order, with inferred shapes."""
 
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
         self.graph, self.constants, self.pixels = graph, Constants(graph), 0
@@ -82,79 +82,79 @@ class Importer:
         (self.input,) = graph.inputs
         if self.input.dtype not in DTYPES:
             raise ValueError(f"input {self.input.name!r}: expected float or double, got {self.input.dtype}")
-        self.dtype, self.shape = self.input.dtype, shape_of(self.input, input_shape)
+        self.dtype, self.shape = self.input.dtype, example_shape(self.input, input_shape)
         first = self.input.shape[0] if self.input.shape else None
         self.batch = first if isinstance(first, int) else BATCH
 
-    def model(self) -> Sequential:
-        """The model. Raises Refused with the first node that no layer can stand for."""
+    def build(self) -> Sequential:
+        """Returns the model. Raises UnsupportedNodeError for the first node that no layer computes."""
         self.constants.shapes[self.input.name] = (self.batch, *self.shape)
-        placed, shape = self.chain(series(self.graph, self.constants), self.shape)
+        placed, shape = self.read_series(parse_graph(self.graph, self.constants), self.shape)
         if not placed:
-            raise ValueError("expected at least one node that does something, got a graph that does nothing")
+            raise ValueError("expected at least one node that computes something, got only identities")
         output = self.graph.outputs[0]
-        if output.shape is not None and not fits(output.shape[1:], shape):
+        if output.shape is not None and not is_compatible(output.shape[1:], shape):
             raise ValueError(
-                f"output {output.name!r}: expected layers that give {output.shape}, got {shape}, without the batch"
+                f"output {output.name!r}: declared with shape {output.shape}, but the layers give {shape} per example"
             )
         model = Sequential([made.layer for made in placed], self.shape, dtype=self.dtype)
         model.load_state_dict(
             {f"{i}.{name}": array for i, made in enumerate(placed) for name, array in made.weights.items()}
         )
-        warn_of_shared([source for made in placed if made.weights for source in made.sources], self.constants)
+        warn_shared_weights([source for made in placed if made.weights for source in made.sources], self.constants)
         return model
 
-    def chain(self, items: Chain, shape: Shape) -> tuple[list[Made], Shape]:
-        """The layers of nodes that stand one behind the other, and the shape in which they leave an example."""
-        placed: list[Placed] = []
+    def read_series(self, items: Series, shape: Shape) -> tuple[list[LayerWithWeights], Shape]:
+        """Returns the layers of nodes in sequence, and their output shape."""
+        placed: list[PlacedLayer] = []
         for item in items:
             node = item if isinstance(item, Node) else item.node
-            for made in self.join(item, shape) if isinstance(item, Join) else self.read(item, shape):
-                shape = self.put(placed, made, shape, node)
+            for made in self.read_join(item, shape) if isinstance(item, Join) else self.read_node(item, shape):
+                shape = self.append_layer(placed, made, shape, node)
             self.constants.shapes[node.outputs[0]] = (self.batch, *shape)
         return [one.made for one in placed], shape
 
-    def read(self, node: Node, shape: Shape) -> list[Made]:
-        """The layers of a node that has one input from the examples."""
+    def read_node(self, node: Node, shape: Shape) -> list[LayerWithWeights]:
+        """Returns the layers of a node with one input that depends on the examples."""
         if node.domain or node.op not in READ:
             refuse(node, UNKNOWN)
         (x,) = (i for i, name in enumerate(node.inputs) if name and name not in self.constants)
-        operator = Operator(node, x, shape, self.dtype, self.graph.opset, self.batch, self.constants)
-        made = READ[node.op](operator)
-        operator.done()
+        reader = NodeReader(node, x, shape, self.dtype, self.graph.opset, self.batch, self.constants)
+        made = READ[node.op](reader)
+        reader.check_consumed()
         for one in made:
-            one.sources = [(node, name) for name in operator.trained]
+            one.sources = [(node, name) for name in reader.trained]
         return made
 
-    def tried(self, node: Node, shape: Shape) -> Shape:
-        """The shape behind a node that has one input from the examples; raises Refused."""
-        for made in self.read(node, shape):
-            shape = self.built(made, shape, node)
+    def infer_shape(self, node: Node, shape: Shape) -> Shape:
+        """Returns the output shape of such a node. Raises UnsupportedNodeError."""
+        for made in self.read_node(node, shape):
+            shape = self.output_shape(made, shape, node)
         return shape
 
-    def join(self, join: Join, shape: Shape) -> list[Made]:
-        """The container of branches that meet."""
-        if (made := composed(join, self.constants)) is not None:
+    def read_join(self, join: Join, shape: Shape) -> list[LayerWithWeights]:
+        """Returns the container of branches that join."""
+        if (made := match_activation(join, self.constants)) is not None:
             return made
-        branches = [self.chain(branch, shape)[0] for branch in branches_of(join, len(shape) + 1)]
+        branches = [self.read_series(branch, shape)[0] for branch in joined_branches(join, len(shape) + 1)]
         try:
-            return [container(join.node.op, branches)]
+            return [make_container(join.node.op, branches)]
         except (TypeError, ValueError) as error:
             refuse(join.node, error)
 
-    def put(self, placed: list[Placed], made: Made, shape: Shape, node: Node) -> Shape:
-        """Adds a layer, or changes the last one; returns the shape behind it."""
-        if placed and (both := merged(placed[-1].made, made, placed[-1].in_shape, shape[0])) is not None:
+    def append_layer(self, placed: list[PlacedLayer], made: LayerWithWeights, shape: Shape, node: Node) -> Shape:
+        """Adds a layer, or fuses it with the last one; returns the output shape."""
+        if placed and (both := fuse(placed[-1].made, made, placed[-1].in_shape, shape[0])) is not None:
             shape, sources = placed[-1].in_shape, placed.pop().made.sources + made.sources
             for one in both:
                 one.sources = sources
-                shape = self.put(placed, one, shape, node)
+                shape = self.append_layer(placed, one, shape, node)
             return shape
-        placed.append(Placed(made, shape))
-        return self.built(made, shape, node)
+        placed.append(PlacedLayer(made, shape))
+        return self.output_shape(made, shape, node)
 
-    def built(self, made: Made, shape: Shape, node: Node) -> Shape:
-        """The shape behind a layer, which is built for that and forgets it again."""
+    def output_shape(self, made: LayerWithWeights, shape: Shape, node: Node) -> Shape:
+        """Returns the output shape of a layer, which is built for this and unbuilt again."""
         self.pixels += sum(shape[1:])
         if self.pixels > MAX_PIXELS:
             refuse(node, f"expected at most {MAX_PIXELS} rows and columns in all layers together, got more")
@@ -166,20 +166,20 @@ class Importer:
             made.layer.unbuild()
 
 
-def shape_of(value: Value, given: Shape | None) -> Shape:
-    """The shape of an example, as the file tells it or as it is given, where the file leaves it open."""
+def example_shape(value: Value, given: Shape | None) -> Shape:
+    """Returns the shape of an example: the declared one, or `given` if the file leaves sizes open."""
     told = value.shape[1:] if value.shape else None
     if given is not None:
         shape = check_input_shape(given)
-        if told is not None and not fits(told, shape):
-            raise ValueError(f"input_shape: expected one that fits {value.shape}, the batch first, got {shape}")
+        if told is not None and not is_compatible(told, shape):
+            raise ValueError(f"input_shape: expected one that matches {value.shape} after the batch axis, got {shape}")
         return shape
     if not told or not all(isinstance(size, int) and size > 0 for size in told):
-        expected = "expected a batch, and sizes for all axes behind it"
+        expected = "expected a batch axis, and sizes of all axes after it"
         raise ValueError(f"input {value.name!r}: {expected}, got {value.shape}: pass input_shape if they are open")
     return tuple(size for size in told if isinstance(size, int))
 
 
-def fits(told: Sequence[int | str | None], shape: Shape) -> bool:
-    """Whether a shape is one that the file tells, where sizes may be left open."""
+def is_compatible(told: Sequence[int | str | None], shape: Shape) -> bool:
+    """Returns True if a shape matches the declared one, in which sizes may be open."""
     return len(told) == len(shape) and all(a == b for a, b in zip(told, shape, strict=True) if isinstance(a, int))

@@ -1,4 +1,4 @@
-"""Two layers that are one: exporters write a bias as an Add, and shapes in several steps."""
+"""Fusion of two consecutive layers into one: exporters write a bias as an Add, and a reshape in several steps."""
 
 from __future__ import annotations
 
@@ -8,40 +8,44 @@ import numpy as np
 
 from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten, Normalize, Rescale, Reshape
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import Made, spread
+from minidl.onnx.node_reader import LayerWithWeights, broadcast_channels
 from minidl.utils.arguments import construct
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
 
-def merged(front: Made, back: Made, in_shape: Shape, channels: int) -> list[Made] | None:
-    """The layers that do what the two do, one behind the other; None if these are the two.
+def fuse(
+    first: LayerWithWeights, second: LayerWithWeights, in_shape: Shape, channels: int
+) -> list[LayerWithWeights] | None:
+    """Returns layers that compute the same as the two in sequence; None if they cannot be fused.
 
-    in_shape: of an example that comes in; channels: of what goes from one to the other.
+    in_shape: input shape of the first; channels: of its output.
     """
-    match front.layer, back.layer:
+    match first.layer, second.layer:
         case Reshape() | Flatten(), Reshape() | Flatten():
-            shape = (math.prod(in_shape),) if isinstance(back.layer, Flatten) else tuple(back.layer.shape)
-            return [] if shape == in_shape else [back]
-        case Dense() | Conv2D() | DepthwiseConv2D() | ConvTranspose2D(), _ if not front.layer.use_bias:
-            bias = _added(back.layer, channels, front.weights["weight"].dtype)
-            return None if bias is None else [Made(_with_bias(front.layer), {**front.weights, "bias": bias})]
+            shape = (math.prod(in_shape),) if isinstance(second.layer, Flatten) else tuple(second.layer.shape)
+            return [] if shape == in_shape else [second]
+        case Dense() | Conv2D() | DepthwiseConv2D() | ConvTranspose2D(), _ if not first.layer.use_bias:
+            bias = _channel_offsets(second.layer, channels, first.weights["weight"].dtype)
+            return (
+                None if bias is None else [LayerWithWeights(_with_bias(first.layer), {**first.weights, "bias": bias})]
+            )
         case Rescale(offset=0.0), Rescale(scale=1.0):
-            return [Made(Rescale(front.layer.scale, back.layer.offset))]
+            return [LayerWithWeights(Rescale(first.layer.scale, second.layer.offset))]
         case Rescale(scale=2.0, offset=0.0), Rescale(scale=0.5, offset=0.0):
             return []
         case Normalize(), Normalize():
-            return _normalized(front.layer, back.layer)
+            return _fuse_normalize(first.layer, second.layer)
     return None
 
 
-def _added(layer: Layer, channels: int, dtype: np.dtype) -> Array | None:
-    """What a layer adds to each channel, if it does nothing else."""
+def _channel_offsets(layer: Layer, channels: int, dtype: np.dtype) -> Array | None:
+    """Returns what a layer adds to each channel, if it does nothing else; else None."""
     match layer:
         case Rescale(scale=1.0):
             return np.full(channels, layer.offset, dtype)
         case Normalize(std=std) if set(np.ravel(std)) == {1.0}:
-            return spread(-np.ravel(layer.mean).astype(dtype), channels)
+            return broadcast_channels(-np.ravel(layer.mean).astype(dtype), channels)
     return None
 
 
@@ -50,7 +54,7 @@ def _with_bias(layer: Layer) -> Layer:
     return made
 
 
-def _normalized(front: Normalize, back: Normalize) -> list[Made] | None:
-    """(x - mean) / std in two steps."""
-    only_shifts, only_scales = set(np.ravel(front.std)) == {1.0}, set(np.ravel(back.mean)) == {0.0}
-    return [Made(Normalize(front.mean, back.std))] if only_shifts and only_scales else None
+def _fuse_normalize(first: Normalize, second: Normalize) -> list[LayerWithWeights] | None:
+    """Fuses (x - mean) and x / std."""
+    only_shifts, only_scales = set(np.ravel(first.std)) == {1.0}, set(np.ravel(second.mean)) == {0.0}
+    return [LayerWithWeights(Normalize(first.mean, second.std))] if only_shifts and only_scales else None

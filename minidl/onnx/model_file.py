@@ -1,6 +1,6 @@
-"""ONNX files: graphs as bytes and back. The one place that knows the library onnx.
+"""ONNX files: graphs as bytes and back. Only this module uses the package onnx.
 
-What ONNX can say and a Graph cannot is refused here: subgraphs, sparse tensors, tensors in other files.
+Features of ONNX that a Graph does not have are refused here: subgraphs, sparse tensors, tensors in other files.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from minidl.onnx.graph import IR, LEAST_OPSET, MOST_OPSET, Graph, Node, Value
+from minidl.onnx.graph import IR, MAX_OPSET, MIN_OPSET, Graph, Node, Value
 from minidl.saving.safetensors_file import FileError
 from minidl.utils.arrays import Array
 from minidl_c import __version__
 
 PRODUCER = "minidl"
-MOST_NODES = 20_000
-MOST_BYTES = 2**31 - 1  # of a protobuf message
+MAX_NODES = 20_000
+MAX_BYTES = 2**31 - 1  # of a protobuf message
 CONVERT = "convert it with onnx.version_converter, or export it for another opset"
-LITTLE = {"float32": "<f4", "float64": "<f8", "int64": "<i8"}
+LITTLE_ENDIAN = {"float32": "<f4", "float64": "<f8", "int64": "<i8"}
 
 
-def library() -> Any:
-    """The module onnx; raises ImportError saying how to get it."""
+def import_onnx() -> Any:
+    """Returns the module onnx. Raises ImportError with the command that installs it."""
     try:
         import onnx
     except ImportError as error:
@@ -34,17 +34,17 @@ def library() -> Any:
 
 
 def to_bytes(graph: Graph) -> bytes:
-    """The graph as the content of a file; the same graph gives the same bytes.
+    """Returns the graph as the content of a file; the same graph gives the same bytes.
 
     Raises ValueError for more than 2 GB.
     """
-    onnx = library()
+    onnx = import_onnx()
     size = sum(array.nbytes for array in graph.tensors.values())
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise ValueError(
             f"model: expected parameters of less than 2 GB, which is what an ONNX file holds, got {size} bytes"
         )
-    inside = onnx.helper.make_graph(
+    graph_proto = onnx.helper.make_graph(
         [_to_node(onnx, node) for node in graph.nodes],
         PRODUCER,
         [_to_value(onnx, value) for value in graph.inputs],
@@ -52,12 +52,12 @@ def to_bytes(graph: Graph) -> bytes:
         [_to_tensor(onnx, name, array) for name, array in graph.tensors.items()],
     )
     model = onnx.helper.make_model(
-        inside,
+        graph_proto,
         ir_version=IR,
         opset_imports=[onnx.helper.make_opsetid("", graph.opset)],
         producer_name=PRODUCER,
         producer_version=__version__,
-        doc_string="A model of minidl, for inference: numbers in, scores out",
+        doc_string="A model of minidl, for inference",
     )
     onnx.helper.set_model_props(model, graph.metadata)
     content: bytes = model.SerializeToString(deterministic=True)
@@ -80,7 +80,7 @@ def _to_value(onnx: Any, value: Value) -> Any:
 
 
 def _to_tensor(onnx: Any, name: str, array: Array) -> Any:
-    kind, little = onnx.helper.np_dtype_to_tensor_dtype(array.dtype), np.asarray(array, LITTLE[array.dtype.name])
+    kind, little = onnx.helper.np_dtype_to_tensor_dtype(array.dtype), np.asarray(array, LITTLE_ENDIAN[array.dtype.name])
     return onnx.helper.make_tensor(name, kind, array.shape, little.tobytes(), raw=True)
 
 
@@ -88,30 +88,30 @@ def _to_tensor(onnx: Any, name: str, array: Array) -> Any:
 
 
 def from_bytes(content: bytes) -> Graph:
-    """The graph in a file's content.
+    """Returns the graph in the content of a file.
 
-    Raises FileError for what is no valid ONNX, ValueError for what a Graph does not hold.
+    Raises FileError for invalid ONNX, ValueError for features that a Graph does not have.
     """
-    onnx = library()
+    onnx = import_onnx()
     from google.protobuf.message import DecodeError
 
     try:
         return _from_model(onnx, onnx.load_model_from_string(content))
     except (DecodeError, UnicodeDecodeError) as error:
-        raise FileError(f"expected an ONNX file, got a damaged or another one: {error}") from error
+        raise FileError(f"expected an ONNX file, got a damaged one or another format: {error}") from error
     except onnx.checker.ValidationError as error:
         raise FileError(f"expected a valid ONNX graph: {_first_line(error)}") from error
 
 
 def _from_model(onnx: Any, model: Any) -> Graph:
     if not model.graph.node or not model.opset_import:
-        raise FileError("expected an ONNX file, got one that holds no graph")
+        raise FileError("expected an ONNX file with a graph, got one without")
     if model.functions:
         raise ValueError(
-            f"expected ONNX's operators alone, got the function {model.functions[0].name!r} of the file's own"
+            f"expected only ONNX's operators, got the function {model.functions[0].name!r} defined in the file"
         )
-    _name_domain(model)
-    opset = _checked_opset(model)
+    _normalize_domain(model)
+    opset = _check_opset(model)
     _check_plain(onnx, model.graph)
     onnx.checker.check_model(model)
     tensors = {utf8(tensor.name): _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer}
@@ -126,28 +126,28 @@ def _from_model(onnx: Any, model: Any) -> Graph:
     )
 
 
-def _name_domain(model: Any) -> None:
-    """Calls ONNX's own operators "", as the library onnx does: files may say "ai.onnx", which its checker refuses."""
+def _normalize_domain(model: Any) -> None:
+    """Renames the domain "ai.onnx" to "": both mean ONNX's operators, but the checker of onnx knows only the second."""
     for named in (*model.opset_import, *model.graph.node):
         if named.domain == "ai.onnx":
             named.domain = ""
 
 
-def _checked_opset(model: Any) -> int:
-    """The version of ONNX's operators, which may be told twice; nodes of other domains are refused where they stand."""
+def _check_opset(model: Any) -> int:
+    """Returns the version of ONNX's operators. Raises ValueError for several, or one that is not supported."""
     versions = sorted({int(entry.version) for entry in model.opset_import if not entry.domain})
-    told = " and ".join(map(str, versions)) or "none"
+    found = " and ".join(map(str, versions)) or "none"
     if len(versions) > 1:
-        raise ValueError(f"expected one version of ONNX's operators, got {told} in one file: export it again")
-    if not versions or not LEAST_OPSET <= versions[0] <= MOST_OPSET:
-        raise ValueError(f"expected an opset of ONNX, from {LEAST_OPSET} to {MOST_OPSET}, got {told}: {CONVERT}")
+        raise ValueError(f"expected one version of ONNX's operators, got {found} in one file: export it again")
+    if not versions or not MIN_OPSET <= versions[0] <= MAX_OPSET:
+        raise ValueError(f"expected an opset of ONNX, from {MIN_OPSET} to {MAX_OPSET}, got {found}: {CONVERT}")
     return versions[0]
 
 
 def _check_plain(onnx: Any, graph: Any) -> None:
-    """Raises ValueError for what a Graph does not hold, before anything looks at it more closely."""
-    if len(graph.node) > MOST_NODES:
-        raise ValueError(f"expected at most {MOST_NODES} nodes, got {len(graph.node)}")
+    """Raises ValueError for features that a Graph does not have, before the file is parsed further."""
+    if len(graph.node) > MAX_NODES:
+        raise ValueError(f"expected at most {MAX_NODES} nodes, got {len(graph.node)}")
     if graph.sparse_initializer:
         raise ValueError(f"expected dense tensors, got {graph.sparse_initializer[0].values.name!r}, a sparse one")
     if graph.quantization_annotation:
@@ -155,29 +155,29 @@ def _check_plain(onnx: Any, graph: Any) -> None:
     kinds = onnx.AttributeProto
     plain = (kinds.INT, kinds.FLOAT, kinds.STRING, kinds.TENSOR, kinds.INTS, kinds.FLOATS, kinds.STRINGS)
     for tensor in graph.initializer:
-        _check_inside(onnx, tensor, tensor.name)
+        _check_embedded(onnx, tensor, tensor.name)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type not in plain:
-                told = Node(node.op_type, node.name, [], list(node.output), domain=node.domain)
+                found = Node(node.op_type, node.name, [], list(node.output), domain=node.domain)
                 raise ValueError(
-                    f"{told}: expected numbers, strings or a tensor for {attribute.name!r}, got another kind"
+                    f"{found}: expected numbers, strings or a tensor for {attribute.name!r}, got another kind"
                 )
             if attribute.type == kinds.TENSOR:
-                _check_inside(onnx, attribute.t, node.output[0] if node.output else node.name)
+                _check_embedded(onnx, attribute.t, node.output[0] if node.output else node.name)
 
 
-def _check_inside(onnx: Any, tensor: Any, name: str) -> None:
+def _check_embedded(onnx: Any, tensor: Any, name: str) -> None:
     if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
         raise ValueError(
-            f"tensor {name!r}: expected its numbers in this file, got a reference to another (external data): "
-            "export with torch.onnx.export(..., external_data=False), or bring all into one file with "
+            f"tensor {name!r}: expected its data in this file, got a reference to another (external data): "
+            "export with torch.onnx.export(..., external_data=False), or merge both files with "
             "onnx.save(onnx.load(path), other)"
         )
 
 
 def utf8(value: str | bytes) -> str:
-    """A string of a file; protobuf gives bytes for what is no UTF-8."""
+    """Returns a string of a file. Raises FileError for bytes, which protobuf gives if it is not UTF-8."""
     if isinstance(value, bytes):
         raise FileError(f"expected names in UTF-8, got {value[:100]!r}")
     return value
@@ -195,16 +195,16 @@ def _from_attribute(onnx: Any, attribute: Any) -> Any:
     if attribute.type == kinds.TENSOR:
         return _from_tensor(onnx, value, attribute.name)
     if attribute.type == kinds.FLOAT:
-        return _shortest(value)
+        return _shortest_float(value)
     if attribute.type == kinds.STRING:
         return value.decode(errors="replace")
     if attribute.type == kinds.FLOATS:
-        return [_shortest(one) for one in value]
+        return [_shortest_float(one) for one in value]
     return list(value) if attribute.type in (kinds.INTS, kinds.STRINGS) else value
 
 
-def _shortest(value: float) -> float:
-    """ONNX's attributes are float32: 0.1 for the 0.10000000149011612 that was meant to be 0.1."""
+def _shortest_float(value: float) -> float:
+    """Returns the shortest decimal with the same float32, as of ONNX's attributes: 0.1 for 0.10000000149011612."""
     return float(str(np.float32(value)))
 
 

@@ -1,4 +1,4 @@
-"""How a layer writes its nodes: what the functions in operators/ are given."""
+"""Writing the nodes of a layer: the argument of the `write_*` functions in operators/."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from minidl.onnx.graph import Node
 from minidl.utils.arrays import Array
 
 
-def in_float32(value: float) -> float:
-    """What is left of a number in float32."""
+def round_to_float32(value: float) -> float:
+    """Returns a number rounded to float32."""
     with np.errstate(over="ignore", under="ignore"):
         return float(np.float32(value))
 
 
-class Place:
-    """The place of one layer in the graph: nodes get names such as "3.body.0.Conv"."""
+class NodeWriter:
+    """Adds the nodes of one layer to a graph, with names such as "3.body.0.Conv"."""
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
         self._nodes, self._layer, self._doc = nodes, layer, title(layer)
@@ -30,34 +30,34 @@ class Place:
         self.arguments: Mapping[str, Any] = layer.config()
 
     def __getitem__(self, name: str) -> Any:
-        """An argument of the layer's constructor, as it was when the layer was built."""
+        """Returns an argument of the layer's constructor, as it was when the layer was built."""
         return self.arguments[name]
 
-    def node(self, op: str, *inputs: str, **attributes: Any) -> str:
+    def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
         """Adds a node; returns the name of its output. Raises ValueError for a float that ONNX cannot hold."""
         name = f"{self.path}.{op}"
         for key, value in attributes.items():
-            if isinstance(value, float) and not math.isclose(in_float32(value), value, rel_tol=1e-6):
+            if isinstance(value, float) and not math.isclose(round_to_float32(value), value, rel_tol=1e-6):
                 raise ValueError(
                     f"{key}: expected a number that float32 can hold, as ONNX's attributes are, got {value}"
                 )
         self._nodes.append(Node(op, name, list(inputs), [name], attributes, self._doc))
         return name
 
-    def param(self, name: str) -> str:
-        """The name of a parameter or buffer in the file; "" if the layer has none of this name."""
+    def param_name(self, name: str) -> str:
+        """Returns the name of a parameter or buffer in the file; "" if the layer has none of this name."""
         return f"{self.path}.{name}" if name in self._layer.params or name in self._layer.buffers else ""
 
-    def constant(self, name: str, value: Any, dtype: str | None = None) -> str:
-        """Adds a constant, of the model's dtype if no other is given; returns its name."""
+    def add_constant(self, name: str, value: Any, dtype: str | None = None) -> str:
+        """Adds a constant, by default of the model's dtype; returns its name."""
         array: Array = np.asarray(value, dtype or self.dtype)
         path = f"{self.path}.{name}"
         self._nodes.append(Node("Constant", path, [], [path], {"value": array}))
         return path
 
-    def whole(self, name: str, numbers: Any) -> str:
-        """As `constant`, of integers: shapes, axes."""
-        return self.constant(name, numbers, "int64")
+    def add_ints(self, name: str, numbers: Any) -> str:
+        """Adds a constant of integers, such as a shape or axes; returns its name."""
+        return self.add_constant(name, numbers, "int64")
 
 
-Write = Callable[[Place, str], str]  # from the place of a layer and the name of its input to that of its output
+WriteFunction = Callable[[NodeWriter, str], str]  # (writer, name of the input) -> name of the output

@@ -1,59 +1,60 @@
-"""All that keeps a graph from becoming layers, told at once: a user sees whether it can come over at all."""
+"""The list of all unsupported nodes of a graph, so that one error shows whether an import is possible at all."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 
-from minidl.onnx.branches import NO_CONSTANT, Chain, Join
+from minidl.onnx.branches import NO_CONSTANT, Join, Series
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import Graph, Node, Refused
-from minidl.onnx.joins import branches_of, composed
+from minidl.onnx.graph import Graph, Node, UnsupportedNodeError
+from minidl.onnx.joins import joined_branches, match_activation
 from minidl.onnx.operators import READ
 from minidl.utils.validation import Shape
 
 UNKNOWN = "no layer of minidl does that"
-MOST_TOLD = 12
-LONGEST = 3  # nodes before a product that are one layer with it
-BY_NUMBER = {"Abs", "Clip", "Erf", "Exp", "HardSigmoid", "LogSoftmax", "Mish", "Neg", "Selu", "Softplus", "Sqrt"}
+MAX_LINES = 12
+MAX_ACTIVATION_NODES = 3  # before a product that make one layer with it
+ELEMENTWISE = {"Abs", "Clip", "Erf", "Exp", "HardSigmoid", "LogSoftmax", "Mish", "Neg", "Selu", "Softplus", "Sqrt"}
 
-Try = Callable[[Node, Shape], Shape]
+InferShape = Callable[[Node, Shape], Shape]
 
 
 class Survey:
-    """Looks at each node that the output needs, whatever is wrong with those in front.
+    """Checks each node on which the output depends, even after unsupported nodes.
 
-    tried: gives the shape behind a node with one input from the examples; raises Refused. Where a shape is not known,
-    as what stands in front has no layer and the file does not tell, only the operator is looked at.
+    infer_shape: returns the output shape of a node with one input that depends on the examples; raises
+    UnsupportedNodeError. If an input shape is unknown, because an earlier node is unsupported and the file does not
+    declare it, only the operator is checked.
     """
 
-    def __init__(self, graph: Graph, constants: Constants, batch: int, tried: Try) -> None:
-        self.graph, self.constants, self.batch, self.tried = graph, constants, batch, tried
-        self.shapes: dict[str, Shape | None] = {}  # of values that are computed from the examples
-        self.makers: dict[str, Node] = {}  # of these values
-        self.lost: set[str] = set()  # values that depend on nothing that is known
-        self.found: dict[int, Refused] = {}
-        self.blind = False
+    def __init__(self, graph: Graph, constants: Constants, batch: int, tried: InferShape) -> None:
+        self.graph, self.constants, self.batch, self.infer_shape = graph, constants, batch, tried
+        self.shapes: dict[str, Shape | None] = {}  # of values that depend on the examples
+        self.producers: dict[str, Node] = {}  # of these values
+        self.unknown: set[str] = set()  # values that depend on no known input
+        self.found: dict[int, UnsupportedNodeError] = {}
+        self.has_unknown_shapes = False
 
-    def told(self, first: Refused, shape: Shape) -> str:
-        """What is in the way, one line for each kind; `first` alone if that is all. shape: of an example."""
-        self._know(self.graph.inputs[0].name, shape)
+    def report(self, first: UnsupportedNodeError, shape: Shape) -> str:
+        """Returns one line for each kind of unsupported node, or `first` if it is the only one. shape: of examples."""
+        self._set_shape(self.graph.inputs[0].name, shape)
         for node in self._needed():
-            self._look(node)
+            self._check_node(node)
         found = list(self.found.values())
         if not any(str(one.node) == str(first.node) for one in found):
             found.insert(0, first)
-        kinds: dict[tuple[str, str, str], list[Refused]] = {}
+        kinds: dict[tuple[str, str, str], list[UnsupportedNodeError]] = {}
         for one in found:
-            kinds.setdefault((one.node.domain, one.node.op, _kind(one.why)), []).append(one)
+            kinds.setdefault((one.node.domain, one.node.op, _reason_kind(one.why)), []).append(one)
         lines = [f"{one}{f' ({len(more) + 1} such nodes)' if more else ''}" for one, *more in kinds.values()]
-        more = [f"and {len(lines) - MOST_TOLD} other kinds"] if len(lines) > MOST_TOLD else []
-        blind = ["where shapes are not known, only operators were looked at"] if self.blind else []
-        head = f"expected nodes that layers can stand for, got {len(lines)} kinds of others:"
-        return "\n  ".join([*[head][: len(lines) - 1], *lines[:MOST_TOLD], *more, *blind])
+        more = [f"and {len(lines) - MAX_LINES} other kinds"] if len(lines) > MAX_LINES else []
+        note = ["nodes with unknown input shapes: only their operators were checked"] if self.has_unknown_shapes else []
+        head = f"expected nodes that layers compute, got {len(lines)} kinds of unsupported nodes:"
+        return "\n  ".join([*[head][: len(lines) - 1], *lines[:MAX_LINES], *more, *note])
 
     def _needed(self) -> list[Node]:
-        """The nodes that the output is computed from, in their order, but those of constants."""
+        """Returns the nodes on which the output depends, in order, without those that compute constants."""
         needed, kept = {self.graph.outputs[0].name}, list[Node]()
         for node in reversed(self.graph.nodes):
             if needed & set(node.outputs) and not any(name in self.constants for name in node.outputs):
@@ -62,69 +63,69 @@ class Survey:
         self.used = needed
         return kept[::-1]
 
-    def _look(self, node: Node) -> None:
+    def _check_node(self, node: Node) -> None:
         names = [name for name in node.inputs if name in self.shapes]
         shape = None
         try:
             if names:
-                shape = self._behind(node, names)
-            elif not self.lost & set(node.inputs):
-                raise Refused(node, NO_CONSTANT)
-        except Refused as error:
-            if error.node.op != "Shape":  # of a value whose shape is not known here: not what is in the way
+                shape = self._output_shape(node, names)
+            elif not self.unknown & set(node.inputs):
+                raise UnsupportedNodeError(node, NO_CONSTANT)
+        except UnsupportedNodeError as error:
+            if error.node.op != "Shape":  # of a value of unknown shape: not unsupported itself
                 self.found[id(node)] = error
         if not names:
-            self.lost.update(node.outputs)
+            self.unknown.update(node.outputs)
             return
         for name in node.outputs:
-            self.makers[name] = node
-            self._know(name, (shape if name == node.outputs[0] else None) or self._told_by_file(name))
+            self.producers[name] = node
+            self._set_shape(name, (shape if name == node.outputs[0] else None) or self._declared_shape(name))
 
-    def _know(self, name: str, shape: Shape | None) -> None:
+    def _set_shape(self, name: str, shape: Shape | None) -> None:
         self.shapes[name] = shape
         if shape is not None:
             self.constants.shapes[name] = (self.batch, *shape)
 
-    def _behind(self, node: Node, names: list[str]) -> Shape | None:
-        """The shape behind a node, None if it is not known; raises Refused."""
+    def _output_shape(self, node: Node, names: list[str]) -> Shape | None:
+        """Returns the output shape of a node, or None. Raises UnsupportedNodeError."""
         if len(names) > 1:
-            return self._met(node, names)
+            return self._join_shape(node, names)
         if node.domain or node.op not in READ:
-            same = node.op in BY_NUMBER and not node.domain
-            self.found[id(node)] = Refused(node, UNKNOWN)
+            same = node.op in ELEMENTWISE and not node.domain
+            self.found[id(node)] = UnsupportedNodeError(node, UNKNOWN)
             return self.shapes[names[0]] if same else None
         if others := [name for name in node.outputs[1:] if name in self.used]:
-            raise Refused(node, f"expected its first output alone to be used, got {others[0]!r}")
+            raise UnsupportedNodeError(node, f"expected only its first output to be used, got {others[0]!r}")
         shape = self.shapes[names[0]]
-        if shape is None or self.lost & set(node.inputs):
-            self.blind = True
+        if shape is None or self.unknown & set(node.inputs):
+            self.has_unknown_shapes = True
             return None
-        return self.tried(node, shape)
+        return self.infer_shape(node, shape)
 
-    def _met(self, node: Node, names: list[str]) -> Shape | None:
-        """The shape behind a node in which branches meet."""
+    def _join_shape(self, node: Node, names: list[str]) -> Shape | None:
+        """Returns the output shape of a node in which branches join."""
         if node.op == "Mul" and not node.domain and len(names) == 2:
             for start, end in (names, names[::-1]):
-                branch = self._between(start, end)
-                if branch is not None and composed(Join(node, [[], branch]), self.constants) is not None:
+                branch = self._path_between(start, end)
+                if branch is not None and match_activation(Join(node, [[], branch]), self.constants) is not None:
                     for one in branch:
                         self.found.pop(id(one), None)
                     return self.shapes[start]
         shapes = [self.shapes[name] for name in names]
         known = [shape for shape in shapes if shape is not None]
-        branches_of(Join(node, [[] for _ in names]), len(known[0]) + 1 if known else 0)
+        joined_branches(Join(node, [[] for _ in names]), len(known[0]) + 1 if known else 0)
         if node.op != "Concat":
             return known[0] if known else None
         if len(known) < len(shapes):
             return None
         return sum(shape[0] for shape in known), *known[0][1:]
 
-    def _between(self, start: str, end: str) -> Chain | None:
-        """The few nodes that lead from one value to another."""
-        chain: Chain = []
+    def _path_between(self, start: str, end: str) -> Series | None:
+        """Returns the nodes between two values if they are few and in sequence; else None."""
+        chain: Series = []
         while end != start:
-            node = self.makers.get(end)
-            if node is None or len(chain) == LONGEST:
+            node = self.producers.get(end)
+            if node is None or len(chain) == MAX_ACTIVATION_NODES:
                 return None
             chain.insert(0, node)
             (end, *others) = [name for name in node.inputs if name in self.shapes]
@@ -132,13 +133,13 @@ class Survey:
                 return None
         return chain
 
-    def _told_by_file(self, name: str) -> Shape | None:
-        """What the file says of a value, without the batch."""
+    def _declared_shape(self, name: str) -> Shape | None:
+        """Returns the declared shape of a value without the batch, if it is complete."""
         sizes = (self.graph.shapes.get(name) or [])[1:]
         known = tuple(size for size in sizes if isinstance(size, int) and size > 0)
         return known if sizes and len(known) == len(sizes) else None
 
 
-def _kind(why: str) -> str:
-    """A reason without the names and numbers that make it that of one node."""
+def _reason_kind(why: str) -> str:
+    """Returns a reason without names and numbers, which differ from node to node."""
     return re.sub(r"'[^']*'|\(?-?\d[-\d., ()]*", "#", why)

@@ -1,4 +1,4 @@
-"""curves: what training was measured by, over the epochs."""
+"""curves: losses, metrics and learning rates over the epochs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from minidl.callbacks.monitor import LOWER_IS_BETTER
-from minidl.plots.figures import BLUE, GREY, SMALL, VERMILLION, ready, room
+from minidl.plots.figures import BLUE, GREY, SMALL, VERMILLION, figure_size, prepare_figure
 from minidl.utils.arrays import Array
 
 if TYPE_CHECKING:
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 Series = Mapping[str, Sequence[float]]
 
 PANEL = (3.45, 2.3)  # inches: width of two panels or fewer, height
-SHAPE = 4 / 3  # of a panel, width by height, where there is a choice
-FEW = 25  # epochs that get a dot each
+SHAPE = 4 / 3  # width by height of a panel, as far as possible
+MAX_DOTS = 25  # epochs; more are drawn without dots
 KINDS = (("", "training", BLUE, "-"), ("val_", "validation", VERMILLION, "--"))
 BEST = "best validation"
 
 
 def curves(history: Series, names: Sequence[str] | None, figure: Figure | SubFigure | None) -> Figure:
-    """The figure that `History.plot` describes."""
+    """Returns the figure of `History.plot`."""
     panels = _panels(history, names)
-    width, height = room(figure)
+    width, height = figure_size(figure)
     n = len(panels)
     columns = (n if n < 4 else 2 if n == 4 else 3) if height is None else _columns(n, width / height)
     rows = -(-n // columns)
-    drawn: Figure = ready(figure, min(width, PANEL[0] * columns), 0.35 + PANEL[1] * rows)
+    drawn: Figure = prepare_figure(figure, min(width, PANEL[0] * columns), 0.35 + PANEL[1] * rows)
     for i, name in enumerate(panels):
         axes = drawn.add_subplot(rows, columns, i + 1)
         _panel(axes, history, name)
@@ -45,7 +45,7 @@ def curves(history: Series, names: Sequence[str] | None, figure: Figure | SubFig
 
 
 def _panels(history: Series, names: Sequence[str] | None) -> list[str]:
-    """The names of the panels; raises TypeError or ValueError for what cannot be drawn."""
+    """Returns the names of the panels. Raises TypeError or ValueError."""
     if len({len(values) for values in history.values()}) > 1:
         lengths = ", ".join(f"{len(values)} of {name}" for name, values in history.items())
         raise ValueError(f"history: expected lists with an entry for each epoch, got {lengths}")
@@ -64,7 +64,7 @@ def _panels(history: Series, names: Sequence[str] | None) -> list[str]:
 
 
 def _columns(panels: int, shape: float) -> int:
-    """How many panels side by side make them well shaped and leave no room empty; shape: width by height of all."""
+    """Returns the number of columns with well-shaped panels and few empty places; shape: width by height of all."""
 
     def distance(columns: int) -> float:
         rows = -(-panels // columns)
@@ -74,7 +74,7 @@ def _columns(panels: int, shape: float) -> int:
 
 
 def _panel(axes: Any, history: Series, name: str) -> None:
-    """The lines of one name, and a ring for the best validation."""
+    """Draws the lines of one name, and a ring at the best validation value."""
     count = len(next(iter(history.values())))
     epochs = np.asarray(history.get("epoch", range(count)), np.int64) + 1
     for prefix, label, colour, style in KINDS:
@@ -98,7 +98,7 @@ def _panel(axes: Any, history: Series, name: str) -> None:
 
 
 def _best(name: str, values: Array) -> int | None:
-    """The place of the best validation; None: there is none, or nobody knows which one is the best."""
+    """Returns the index of the best validation value; None without one, or for a metric without a known direction."""
     if name not in LOWER_IS_BETTER or not np.isfinite(values).any():
         return None
     return int(np.nanargmin(values) if LOWER_IS_BETTER[name] else np.nanargmax(values))
@@ -111,15 +111,15 @@ def _finite(values: Sequence[float]) -> Array:
 
 
 def _dots(values: Array) -> list[int]:
-    """The places of epochs that get a dot: all of a few; of many, those without neighbours, which no line shows."""
+    """Returns the indices of epochs with a dot: all of a few, else those without neighbours, which no line shows."""
     there = np.isfinite(values)
     padded = np.pad(there, 1)
     alone = there & ~padded[:-2] & ~padded[2:]
-    return [int(place) for place in np.flatnonzero(there if len(values) <= FEW else alone)]
+    return [int(place) for place in np.flatnonzero(there if len(values) <= MAX_DOTS else alone)]
 
 
 def _ticks(axes: Any, first: int, last: int) -> None:
-    """Round numbers of epochs, and the first one; or every other one from there."""
+    """Sets ticks at the first epoch and at round ones, or at every other epoch."""
     from matplotlib.ticker import MaxNLocator
 
     ticks = MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True).tick_values(first, max(last, first + 1))
@@ -130,7 +130,7 @@ def _ticks(axes: Any, first: int, last: int) -> None:
 
 
 def _style(axes: Any, name: str) -> None:
-    """Names of the axes, and no more lines than needed."""
+    """Sets labels and removes lines that are not needed."""
     axes.set_xlabel("epoch", fontsize=SMALL)
     axes.set_ylabel(name, fontsize=SMALL)
     axes.tick_params(labelsize=SMALL)

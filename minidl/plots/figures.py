@@ -1,4 +1,4 @@
-"""Figures: new ones, or those to draw into; sizes and colours for a notebook and for a printed page."""
+"""Figures: new ones or given ones, and sizes and colours for a notebook and a printed page."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 WIDTH = 6.9  # inches: both columns of a printed page, and 690 pixels of a notebook
-PAD = 0.06  # inches around everything in it
-TEXT, SMALL = 8.0, 7.0  # points: of titles, and of all other text
-BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#707070"  # Okabe and Ito: everybody can tell them apart
+PAD = 0.06  # inches around the content
+TEXT, SMALL = 8.0, 7.0  # points: of titles, of other text
+BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#707070"  # Okabe and Ito: safe for colour-blind readers
 
 
-def room(figure: Figure | SubFigure | None) -> tuple[float, float | None]:
-    """Width and height, in inches, of the figure to draw into; of a new one (None) the width alone.
+def figure_size(figure: Figure | SubFigure | None) -> tuple[float, float | None]:
+    """Returns width and height of a figure in inches; (width, None) for a new one.
 
-    Raises ImportError without matplotlib, TypeError for what is no figure, ValueError for one with something in it.
+    Raises ImportError without matplotlib, TypeError unless it is a figure, ValueError unless it is empty.
     """
     try:
         from matplotlib.figure import Figure, SubFigure
@@ -29,12 +29,12 @@ def room(figure: Figure | SubFigure | None) -> tuple[float, float | None]:
     if not isinstance(figure, (Figure, SubFigure)):
         raise TypeError(f"figure: expected a Figure or SubFigure of matplotlib, or None, got {type(figure).__name__}")
     if figure.axes or figure.texts or figure.subfigs:
-        raise ValueError("figure: expected an empty one, got one with something in it: call its clear()")
+        raise ValueError("figure: expected an empty one, got one with content: call its clear()")
     return figure.bbox.width / figure.dpi, figure.bbox.height / figure.dpi
 
 
-def ready(figure: Figure | SubFigure | None, width: float, height: float) -> Any:
-    """The figure to draw into, or a new one of that size; one that has no layout engine gets the constrained layout."""
+def prepare_figure(figure: Figure | SubFigure | None, width: float, height: float) -> Any:
+    """Returns the given figure, with constrained layout unless it has a layout engine; or a new one of this size."""
     if figure is None:
         return _new(width, height)
     root: Any = figure.figure
@@ -44,12 +44,12 @@ def ready(figure: Figure | SubFigure | None, width: float, height: float) -> Any
 
 
 def _new(width: float, height: float) -> Figure:
-    """A figure that pyplot does not know: nobody has to close it, and a notebook shows it once."""
+    """Returns a figure that is not registered in pyplot: it need not be closed, and a notebook shows it once."""
     from matplotlib.figure import Figure
 
     figure = Figure((width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)  # type: ignore[union-attr,call-arg]
-    # Notebooks know how to show a Figure only if somebody has imported pyplot.
+    # IPython can show a Figure only after pyplot was imported.
     figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined]
     return figure
 
@@ -60,8 +60,8 @@ def _png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def inches(text: str, size: float = SMALL) -> float:
-    """How wide a line of text will be."""
+def text_width(text: str, size: float = SMALL) -> float:
+    """Returns the width of a line of text in inches."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -69,31 +69,31 @@ def inches(text: str, size: float = SMALL) -> float:
     return float(width) / 72
 
 
-def shortened(text: Any, width: float, size: float = SMALL) -> str:
-    """One line of text, cut where it would be wider than so many inches."""
+def shorten(text: Any, width: float, size: float = SMALL) -> str:
+    """Returns text as one line, shortened to at most `width` inches."""
     line = " ".join(str(text).split())
-    if inches(line, size) <= width:
+    if text_width(line, size) <= width:
         return line
-    while line and inches(line + "…", size) > width:
+    while line and text_width(line + "…", size) > width:
         line = line[:-1].rstrip()
     return line + "…"
 
 
-def counted(n: int, what: str, shown: int | None = None) -> str:
-    """How many of something there are, and how many of them are shown.
+def count_label(n: int, what: str, shown: int | None = None) -> str:
+    """Returns a label with a count, and the number shown if it is smaller.
 
-    >>> counted(1, "filter"), counted(64, "filter", 16)
+    >>> count_label(1, "filter"), count_label(64, "filter", 16)
     ('1 filter', 'the first 16 of 64 filters')
     """
     return ("" if shown in (None, n) else f"the first {shown} of ") + f"{n} {what}" + "s" * (n != 1)
 
 
-def wrapped(text: str, width: float, size: float = TEXT) -> str:
-    """Text in lines that are no wider than so many inches, where its words allow it."""
+def wrap(text: str, width: float, size: float = TEXT) -> str:
+    """Returns text in lines of at most `width` inches, broken between words."""
     lines = [""]
     for word in text.split():
         longer = f"{lines[-1]} {word}".strip()
-        if inches(longer, size) > width and lines[-1]:
+        if text_width(longer, size) > width and lines[-1]:
             lines.append(word)
         else:
             lines[-1] = longer

@@ -1,4 +1,4 @@
-"""Tiles: many small images in one pair of axes, which stays quick with hundreds of them."""
+"""Tiles: many small images in one Axes, which stays fast with hundreds of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidl.plots.figures import GREY, PAD, SMALL, TEXT, ready, room, wrapped
+from minidl.plots.figures import GREY, PAD, SMALL, TEXT, figure_size, prepare_figure, wrap
 from minidl.utils.arrays import Array
 
 if TYPE_CHECKING:
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
     from matplotlib.text import Text
 
-GAP, LABEL, BAR, MARGIN = 0.06, 0.14, 0.8, 2 * PAD  # inches: between tiles, for a line of text, for a bar of colours
-RISE = 0.03  # inches of text above a tile
-LEAST, LARGEST = 0.22, 0.95  # inches that a tile is wide
-NARROWEST = 3.3  # inches: of a new figure, one column of a printed page
-LOW, TALL = 3.0, 6.75  # inches that the tiles of a new figure take, and may take if they would not fit into less
+GAP, LABEL, BAR, MARGIN = 0.06, 0.14, 0.8, 2 * PAD  # inches: between tiles, of a line of text, of a colour bar
+RISE = 0.03  # inches between a tile and the text above it
+MIN_TILE, MAX_TILE = 0.22, 0.95  # inches: widths of a tile
+MIN_WIDTH = 3.3  # inches: of a new figure, one column of a printed page
+TARGET_HEIGHT, MAX_HEIGHT = 3.0, 6.75  # inches: of the tiles of a new figure; the second if they do not fit
 
 
 @dataclass(frozen=True)
 class Grid:
-    """How units are laid out: `shown` of them, in columns and rows, each of one or more tiles of `cell` inches."""
+    """A layout of units: `shown` of them, in columns and rows, each of one or more tiles of `cell` inches."""
 
     shown: int
     columns: int
@@ -33,7 +33,7 @@ class Grid:
     cell: float
 
 
-def arranged(
+def fit_grid(
     n: int,
     width: float,
     height: float | None,
@@ -43,19 +43,20 @@ def arranged(
     side: float = 0.0,
     above: float = LABEL,
     text: float = 0.0,
-    least: float = LEAST,
+    least: float = MIN_TILE,
     blocks: int = 1,
-    tallest: float = TALL,
+    tallest: float = MAX_HEIGHT,
 ) -> Grid:
-    """The grid of n units that shows most of them, in large tiles and full rows.
+    """Returns the grid that shows the most of n units, with large tiles and full rows.
 
-    height: None: as much as is needed, up to `tallest`. ratio: of a tile, its height by its width. across: the tiles of
-    a unit, side by side; lead: tiles in front of all columns; side, above: inches for text beside and above a unit;
-    text: how wide that above it is; least: inches of a tile; blocks: such grids, one below the other.
+    height: None: as needed, up to `tallest`. ratio: height by width of a tile. across: tiles side by side in a unit;
+    lead: tiles before the first column; side, above: inches of text beside and above a unit; text: the width of that
+    above;
+    least: the least width of a tile; blocks: the number of such grids, one below the other.
     """
 
     def grid(columns: int, height: float) -> Grid | None:
-        cell = min(LARGEST, (width - columns * side) / (columns * across + lead) - GAP)
+        cell = min(MAX_TILE, (width - columns * side) / (columns * across + lead) - GAP)
         rows = -(-n // columns)
         if (height / rows - above - GAP) / ratio < least:
             rows = int(height / (least * ratio + above + GAP))
@@ -64,7 +65,7 @@ def arranged(
         cell = min(cell, (height / rows - above - GAP) / ratio)
         return Grid(min(n, rows * columns), min(n, columns), -(-min(n, rows * columns) // columns), cell)
 
-    best, most = Grid(1, 1, 1, least), LOW if height is None else height
+    best, most = Grid(1, 1, 1, least), TARGET_HEIGHT if height is None else height
     while True:
         found = filter(None, (grid(columns, most / blocks) for columns in range(1, n + 1)))
         best = max(found, default=best, key=lambda g: (g.shown, g.cell * (g.shown / g.columns / g.rows) ** 2))
@@ -73,57 +74,57 @@ def arranged(
         most *= 1.5
 
 
-def area(figure: Figure | SubFigure | None, bar: bool = False) -> tuple[float, float | None]:
+def tile_area(figure: Figure | SubFigure | None, bar: bool = False) -> tuple[float, float | None]:
     """Width and height for tiles in a figure, below a title of two lines, as `room` has them; raises as `room`."""
-    width, height = room(figure)
+    width, height = figure_size(figure)
     return width - MARGIN - BAR * bar, None if height is None else height - MARGIN - 3 * LABEL
 
 
 class Tiles:
-    """Images and text at places in inches, from the upper left corner of an area in a figure.
+    """Images and text at positions in inches from the upper left corner of a figure's content.
 
-    figure: None makes a new one that fits; bar: whether there will be a bar of colours.
+    figure: None: a new one of the right size; bar: leave space for a colour bar.
     """
 
     def __init__(
         self, figure: Figure | SubFigure | None, width: float, height: float, title: str, bar: bool = False
     ) -> None:
-        whole = max(width + BAR * bar + MARGIN, NARROWEST) if figure is None else figure.bbox.width / figure.dpi
-        title = wrapped(title, whole - 2 * MARGIN)
+        whole = max(width + BAR * bar + MARGIN, MIN_WIDTH) if figure is None else figure.bbox.width / figure.dpi
+        title = wrap(title, whole - 2 * MARGIN)
         lines = title.count("\n") + 1
-        self.figure: Figure = ready(figure, whole, height + 1.3 * lines * TEXT / 72 + 0.06 + MARGIN)
+        self.figure: Figure = prepare_figure(figure, whole, height + 1.3 * lines * TEXT / 72 + 0.06 + MARGIN)
         self.axes: Axes = self.figure.add_subplot()
         self.axes.set_axis_off()
         self.axes.set_title(title, loc="left", fontsize=TEXT, parse_math=False)
         self.width, self.height = width + BAR * bar, height
 
     def image(
-        self, pixels: Array, x: float, y: float, width: float, height: float, framed: bool = True, **colours: Any
+        self, pixels: Array, x: float, y: float, width: float, height: float, framed: bool = True, **color_scale: Any
     ) -> AxesImage:
-        """An image (h, w) in these colours, or (h, w, 3) in its own, with a thin frame."""
+        """Draws an image (h, w) on a color scale, or (h, w, 3) in its own colours, with a thin frame."""
         image = self.axes.imshow(
-            pixels, extent=(x, x + width, y + height, y), interpolation="nearest", aspect="auto", **colours
+            pixels, extent=(x, x + width, y + height, y), interpolation="nearest", aspect="auto", **color_scale
         )
         if framed:
             self.frame(x, y, width, height)
         return image
 
     def frame(self, x: float, y: float, width: float, height: float) -> None:
-        """A thin frame."""
+        """Draws a thin frame."""
         from matplotlib.patches import Rectangle
 
         self.axes.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=GREY, linewidth=0.4))
 
     def text(self, text: str, x: float, y: float, ha: str = "center", va: str = "baseline") -> Text:
-        """Text at a place, as it is."""
+        """Draws text without interpreting markup."""
         return self.axes.text(x, y, text, fontsize=SMALL, ha=ha, va=va, linespacing=1.15, parse_math=False)
 
     def heading(self, text: str, y: float) -> None:
-        """Text above a place on the left, perhaps as wide as all of it: the layout makes no room for more."""
+        """Draws text above a position at the left edge; the layout reserves no space beyond its width."""
         self.text(text, 0, y - RISE, ha="left", va="bottom").set_in_layout(False)
 
     def finish(self, image: AxesImage | None = None, label: str = "") -> Figure:
-        """Sets the limits, and a bar with the colours of an image; returns the figure."""
+        """Sets the limits, adds the colour bar of an image, and returns the figure."""
         self.axes.set(xlim=(0, self.width), ylim=(self.height, 0))
         self.axes.set_aspect("equal", anchor="NW")
         if image is not None:
@@ -137,8 +138,8 @@ class Tiles:
         return self.figure
 
 
-def colours(numbers: Array, signed: bool = False) -> dict[str, Any]:
-    """Colours for numbers: blue to red, with white for 0, if some may be below 0; else dark to bright, 0 being dark."""
+def color_scale(numbers: Array, signed: bool = False) -> dict[str, Any]:
+    """Returns the color scale of values: blue, white (0), red with negative ones; else dark (0) to bright."""
     finite = numbers[np.isfinite(numbers)].astype(np.float64)
     most = float(np.abs(finite).max(initial=0)) or 1.0
     if signed or finite.min(initial=0) < 0:
@@ -146,11 +147,11 @@ def colours(numbers: Array, signed: bool = False) -> dict[str, Any]:
     return {"cmap": "viridis", "vmin": 0, "vmax": most}
 
 
-def pictures(images: Array) -> tuple[Array, dict[str, Any]]:
-    """Images (n, c, h, w) as they are seen: of 3 channels (n, h, w, 3) in 0..1, else (n, h, w) in grey, and in which.
+def displayed_images(images: Array) -> tuple[Array, dict[str, Any]]:
+    """Returns images (n, c, h, w) for display: (n, h, w, 3) in 0..1 or (n, h, w); and arguments of imshow.
 
-    Of colours, bytes and numbers in 0..1 are what they say. Of all others, the numbers of all images together decide
-    what is black and what is white; 0 is between them. Of another number of channels than 1 and 3, the mean is seen.
+    uint8 colours and colours in 0..1 are kept. Others are scaled by the range of all images together, which includes 0.
+    With another number of channels than 1 and 3, the mean is shown in grey.
     """
     numbers = images.astype(np.float64)
     if images.shape[1] != 3:
@@ -166,5 +167,5 @@ def pictures(images: Array) -> tuple[Array, dict[str, Any]]:
 
 
 def tile_ratio(h: int, w: int) -> float:
-    """Height by width of a tile for images of that size; very long ones are squeezed."""
+    """Returns height by width of a tile for images of this size, from 1/4 to 4."""
     return min(max(h / w, 1 / 4), 4.0)

@@ -1,4 +1,4 @@
-"""Models that are drawn: what their layers compute, and what their inputs look like."""
+"""What plots need of models: outputs of layers, their titles, and the shapes of images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from minidl.utils.validation import Shape, check_int
 
 
 def model_in(model: object) -> Sequential:
-    """The built Sequential that this is, or that a fitted estimator has; raises TypeError or ValueError for none."""
+    """Returns a built Sequential, or that of a fitted estimator. Raises TypeError or ValueError for anything else."""
     found = getattr(model, "model_", model)
     if not isinstance(found, Sequential):
         raise TypeError(f"model: expected a Sequential or a fitted estimator of one, got {type(model).__name__}")
@@ -26,13 +26,13 @@ def model_in(model: object) -> Sequential:
     return found
 
 
-def called(name: str, layer: Layer) -> str:
-    """What titles call a layer, as `model.summary()` does."""
+def layer_title(name: str, layer: Layer) -> str:
+    """Returns the name of a layer in titles, as in `model.summary()`."""
     return f"{name} {title(layer)}"
 
 
-def outputs(model: Sequential, way: LayerPath, x: Array) -> Array:
-    """What the last layer of a way makes of examples x (n, *model.input_shape), in inference."""
+def layer_outputs(model: Sequential, way: LayerPath, x: Array) -> Array:
+    """Returns the outputs in inference of the last layer of a path, for examples x (n, *model.input_shape)."""
     network = model.network
     assert network is not None
     names = [type(layer).__name__ for layer in way]
@@ -40,9 +40,9 @@ def outputs(model: Sequential, way: LayerPath, x: Array) -> Array:
         return Network(way, names, network.parameters, network.trained).predict(x)
 
 
-def image_in_front(way: LayerPath) -> Shape | None:
-    """The shape of the image that a Flatten in front of a way's last layer has made a row of; None: there is none."""
-    for layer in _unrolled(reversed(way[:-1])):
+def flattened_image(way: LayerPath) -> Shape | None:
+    """Returns the shape of the image that a Flatten before the last layer of a path has flattened; None without one."""
+    for layer in _reversed_leaves(reversed(way[:-1])):
         if isinstance(layer, Flatten):
             return layer.in_shape if len(layer.in_shape) == 3 else None
         if isinstance(layer, Container) or layer.macs or layer.in_shape != way[-1].in_shape:
@@ -50,28 +50,28 @@ def image_in_front(way: LayerPath) -> Shape | None:
     return None
 
 
-def _unrolled(layers: Iterable[Layer]) -> Iterator[Layer]:
-    """Layers from behind, the parts of a Block in its place."""
+def _reversed_leaves(layers: Iterable[Layer]) -> Iterator[Layer]:
+    """Yields layers in reverse order, the layers of a Block instead of it."""
     for layer in layers:
         if isinstance(layer, Block):
-            yield from _unrolled(reversed(layer.layers))
+            yield from _reversed_leaves(reversed(layer.layers))
         else:
             yield layer
 
 
 def first_convolution(found: Mapping[str, LayerPath]) -> str | None:
-    """The name of the first layer whose weights are images; None: there is none."""
+    """Returns the name of the first layer whose weights are images, or None."""
     for name, way in found.items():
         if "weight" in way[-1].params and way[-1].params["weight"].value.ndim == 4:
             return name
     return None
 
 
-def image_of(image_shape: object, size: int) -> Shape:
-    """`image_shape` as (channels, height, width) of so many numbers; raises TypeError or ValueError for another one."""
+def check_image(image_shape: object, size: int) -> Shape:
+    """Returns image_shape if it is (channels, height, width) of `size` numbers; else raises TypeError or ValueError."""
     if not isinstance(image_shape, (tuple, list)) or len(image_shape) != 3:
         raise TypeError(f"image_shape: expected (channels, height, width), got {image_shape!r}")
     shape = tuple(check_int("image_shape", one) for one in image_shape)
     if math.prod(shape) != size:
-        raise ValueError(f"image_shape: expected one of {size} numbers, got {shape}")
+        raise ValueError(f"image_shape: expected a shape of {size} numbers, got {shape}")
     return shape

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.losses import probabilities
-from minidl.plots.figures import SMALL, TEXT, counted, inches, ready, room, shortened
-from minidl.plots.image_grid import GAP, LABEL, LEAST, RISE, Tiles, area, arranged, pictures, tile_ratio
-from minidl.plots.models import image_of, model_in
+from minidl.plots.figures import SMALL, TEXT, count_label, figure_size, prepare_figure, shorten, text_width
+from minidl.plots.image_grid import GAP, LABEL, MIN_TILE, RISE, Tiles, displayed_images, fit_grid, tile_area, tile_ratio
+from minidl.plots.models import check_image, model_in
 from minidl.sequential import Sequential
 from minidl.utils.arrays import REAL, Array, as_array, check_array
 from minidl.utils.data import as_numbers
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 LINES = 2 * LABEL  # inches: two lines above an image
-TICKS = 0.45  # inches: beside a matrix, without the names of classes
-WIDE, LARGE = 1.4, 0.6  # inches: of the text above an image, at most; of an image where there is room
+TICKS = 0.45  # inches: beside a matrix, besides the names of classes
+MAX_TEXT, MIN_IMAGE = 1.4, 0.6  # inches: widths of the text above an image, and of an image in a new figure
 
 
 class Classifier(Protocol):
-    """What scikit-learn calls a classifier."""
+    """A classifier as scikit-learn defines it."""
 
     classes_: Array
 
@@ -38,18 +38,18 @@ class Classifier(Protocol):
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What a model predicts, beside what is true: numbers of classes, and the probabilities of all of them."""
+class Predictions:
+    """Predictions and true labels as indices of classes, and the probabilities of all classes."""
 
     names: list[str]
     true: Array
-    found: Array
+    predicted: Array
     probabilities: Array
 
     @property
-    def sure(self) -> Array:
-        """The probability of the class that was found."""
-        return self.probabilities[np.arange(len(self.found)), self.found]
+    def confidence(self) -> Array:
+        """The probability of the predicted class."""
+        return self.probabilities[np.arange(len(self.predicted)), self.predicted]
 
 
 def misclassified(
@@ -61,47 +61,52 @@ def misclassified(
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """The images that a classifier gets wrong, those first of which it is surest; returns the figure.
+    """Plots misclassified images, the most confident errors first; returns the figure.
 
-    model: a Sequential with a score for each class, or one score; or what has `predict_proba` and `classes_`.
-    X, y: as in `fit`, y with labels of classes. class_names: of all classes, in their order; None: the labels.
-    max_examples: how many to draw at most.
-    image_shape: (channels, height, width), where X has rows of numbers and the model does not know better.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
+    model: a Sequential with a score for each class, or one score; or an object with `predict_proba` and `classes_`.
+    X, y: as in `fit`, y with labels of classes. class_names: of all classes in order; None: the labels.
+    max_examples: the largest number of images.
+    image_shape: (channels, height, width), if X has rows of numbers and the model has no image shape.
+    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered in pyplot.
 
-    Above each image stand the class that was found and its probability, and the true class. If all are right, the
+    The text above an image is the predicted class, its probability, and the true class. If there are no errors, the
     figure says so.
 
-    Raises TypeError or ValueError, saying what was expected, for an X that has no images, labels that are no classes,
-    names of another number, or a model that does not classify.
+    Raises TypeError or ValueError for an X without images, labels that are no classes, another number of names, or a
+    model that does not classify.
     """
     max_examples, shape = check_int("max_examples", max_examples), _image_shape(model, X, image_shape)
-    judged = _judged(model, X, y, class_names)
-    width, height = area(figure)
-    wrong = np.flatnonzero(judged.found != judged.true)
-    truth = judged.probabilities[wrong, judged.true[wrong]]
-    worst = wrong[np.lexsort((truth, -judged.sure[wrong]))][:max_examples]
+    predictions = _predict(model, X, y, class_names)
+    width, height = tile_area(figure)
+    wrong = np.flatnonzero(predictions.predicted != predictions.true)
+    truth = predictions.probabilities[wrong, predictions.true[wrong]]
+    worst = wrong[np.lexsort((truth, -predictions.confidence[wrong]))][:max_examples]
     if not len(worst):
-        return Tiles(figure, 3.0, 0.3, f"None of {counted(len(judged.found), 'example')} misclassified").finish()
+        return Tiles(
+            figure, 3.0, 0.3, f"None of {count_label(len(predictions.predicted), 'example')} misclassified"
+        ).finish()
     lines = [
-        ((judged.names[judged.found[i]], f": {judged.sure[i]:.0%}"), ("true ", judged.names[judged.true[i]]))
+        (
+            (predictions.names[predictions.predicted[i]], f": {predictions.confidence[i]:.0%}"),
+            ("true ", predictions.names[predictions.true[i]]),
+        )
         for i in worst
     ]
-    text = min(WIDE, max(inches("".join(line)) for pair in lines for line in pair))
-    ratio, least = tile_ratio(*shape[1:]), LARGE if figure is None else LEAST
-    grid = arranged(len(worst), width, height, ratio, above=LINES, text=text, least=least, tallest=math.inf)
+    text = min(MAX_TEXT, max(text_width("".join(line)) for pair in lines for line in pair))
+    ratio, least = tile_ratio(*shape[1:]), MIN_IMAGE if figure is None else MIN_TILE
+    grid = fit_grid(len(worst), width, height, ratio, above=LINES, text=text, least=least, tallest=math.inf)
     wide, high = max(grid.cell, text), grid.cell * ratio
 
-    first = f"; the {grid.shown} of which the model is surest" if grid.shown < len(wrong) else ""
-    title = f"{len(wrong)} of {counted(len(judged.found), 'example')} misclassified{first}"
+    first = f"; the {grid.shown} with the highest confidence" if grid.shown < len(wrong) else ""
+    title = f"{len(wrong)} of {count_label(len(predictions.predicted), 'example')} misclassified{first}"
     tiles = Tiles(figure, grid.columns * (wide + GAP), grid.rows * (high + LINES + GAP), title)
-    images, grey = pictures(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
+    images, grey = displayed_images(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
     for k, image in enumerate(images):
         below, column = divmod(k, grid.columns)
         x, y_image = column * (wide + GAP), below * (high + LINES + GAP) + LINES
-        (name, sure), (true, true_name) = lines[k]
-        name, true_name = shortened(name, wide - inches(sure)), shortened(true_name, wide - inches(true))
-        tiles.text(f"{name}{sure}\n{true}{true_name}", x, y_image - RISE, ha="left", va="bottom")
+        (name, confidence), (true, true_name) = lines[k]
+        name, true_name = shorten(name, wide - text_width(confidence)), shorten(true_name, wide - text_width(true))
+        tiles.text(f"{name}{confidence}\n{true}{true_name}", x, y_image - RISE, ha="left", va="bottom")
         tiles.image(image, x, y_image, grid.cell, high, **grey)
     return tiles.finish()
 
@@ -114,21 +119,21 @@ def confusion_matrix(
     normalize: str | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """How often each class (row) was taken for each class (column), by scikit-learn's ConfusionMatrixDisplay.
+    """Plots how often each class (row) was predicted as each class (column), with ConfusionMatrixDisplay.
 
     model, X, y, class_names, figure: as of `misclassified`; X need not be images.
-    normalize: "true", shares of each row; "pred", of each column; "all", of all examples; None: counts.
+    normalize: "true", fractions of each row; "pred", of each column; "all", of all examples; None: counts.
 
-    Where numbers would not fit into the cells, a bar of colours takes their place. Returns the figure; raises as
-    `misclassified`, and ValueError for another normalize.
+    If numbers do not fit into the cells, a colour bar replaces them. Returns the figure; raises as `misclassified`, and
+    ValueError for another normalize.
     """
     if normalize not in (None, "true", "pred", "all"):
         raise ValueError(f"normalize: expected 'true', 'pred', 'all' or None, got {normalize!r}")
-    judged = _judged(model, X, y, class_names)
-    names = [shortened(name, WIDE) for name in judged.names]
-    number = inches("0.00" if normalize else str(np.bincount(judged.true).max())) + GAP
-    longest = max(map(inches, names))
-    width, height = room(figure)
+    predictions = _predict(model, X, y, class_names)
+    names = [shorten(name, MAX_TEXT) for name in predictions.names]
+    number = text_width("0.00" if normalize else str(np.bincount(predictions.true).max())) + GAP
+    longest = max(map(text_width, names))
+    width, height = figure_size(figure)
     if height is None:
         side = min(max(2.2, len(names) * max(number, 0.3)), width - longest - TICKS)
         width, height = side + longest + TICKS, side + TICKS + (longest if longest > side / len(names) else 0)
@@ -138,9 +143,9 @@ def confusion_matrix(
     bar = cell < number
     cell = max(cell - bar * 0.5 / len(names), 0.01)
 
-    drawn: Figure = ready(figure, width, height)
+    drawn: Figure = prepare_figure(figure, width, height)
     axes = drawn.add_subplot()
-    _draw_matrix(axes, judged, normalize, bar)
+    _draw_matrix(axes, predictions, normalize, bar)
     every = slice(None, None, math.ceil(1.15 * SMALL / 72 / cell))  # names that do not touch
     axes.set_yticks(range(len(names))[every], names[every], parse_math=False)
     axes.set_xticks(range(len(names))[every], names[every], parse_math=False, rotation=90 * upright)
@@ -151,14 +156,14 @@ def confusion_matrix(
     return drawn
 
 
-def _draw_matrix(axes: Axes, judged: Judged, normalize: str | None, bar: bool) -> None:
-    """The cells, of all classes, with numbers or a bar of colours."""
+def _draw_matrix(axes: Axes, predictions: Predictions, normalize: str | None, bar: bool) -> None:
+    """Draws the cells of all classes with numbers, or with a colour bar."""
     from sklearn.metrics import ConfusionMatrixDisplay
 
     ConfusionMatrixDisplay.from_predictions(
-        judged.true,
-        judged.found,
-        labels=np.arange(len(judged.names)),
+        predictions.true,
+        predictions.predicted,
+        labels=np.arange(len(predictions.names)),
         normalize=normalize,
         include_values=not bar,
         values_format=".2f" if normalize else "d",
@@ -169,8 +174,10 @@ def _draw_matrix(axes: Axes, judged: Judged, normalize: str | None, bar: bool) -
     )
 
 
-def _judged(model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_names: Sequence[str] | None) -> Judged:
-    """Predictions beside the truth; raises TypeError or ValueError for what does not fit together."""
+def _predict(
+    model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_names: Sequence[str] | None
+) -> Predictions:
+    """Returns predictions and true labels. Raises TypeError or ValueError."""
     if hasattr(model, "classes_") and hasattr(model, "predict_proba"):
         classes, chances = np.asarray(model.classes_), as_array(model.predict_proba(X), "model: predict_proba(X)")
         if chances.ndim != 2 or chances.shape[1:] != classes.shape:
@@ -188,11 +195,11 @@ def _judged(model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_na
         found = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
     if not len(found):
         raise ValueError("X: expected at least one example, got none")
-    return Judged(_names(class_names, classes), class_numbers(y, classes, len(found)), found, chances)
+    return Predictions(_names(class_names, classes), class_indices(y, classes, len(found)), found, chances)
 
 
-def class_numbers(y: ArrayLike, classes: Array, n: int) -> Array:
-    """The number of each label's class; raises TypeError or ValueError for labels of none."""
+def class_indices(y: ArrayLike, classes: Array, n: int) -> Array:
+    """Returns the index of each label's class. Raises TypeError or ValueError for other labels."""
     labels = as_array(y, "y") if classes.dtype.kind in REAL else check_array(y, "y")
     labels = labels[:, 0] if labels.shape[1:] == (1,) else labels
     if labels.shape != (n,):
@@ -215,10 +222,10 @@ def _names(class_names: Sequence[str] | None, classes: Array) -> list[str]:
 
 
 def _image_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shape | None) -> Shape:
-    """(channels, height, width) of the examples; raises ValueError if nobody says that they are images."""
+    """Returns (channels, height, width) of the examples. Raises ValueError if it is unknown."""
     array = as_numbers(X, "X")
     if image_shape is not None:
-        return image_of(image_shape, int(np.prod(array.shape[1:])))
+        return check_image(image_shape, int(np.prod(array.shape[1:])))
     if array.ndim == 4:
         return array.shape[1:]
     if array.ndim == 3:
@@ -227,6 +234,6 @@ def _image_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shap
     if array.ndim == 2 and len(shape) == 3 and np.prod(shape) == array.shape[1]:
         return shape
     raise ValueError(
-        f"X: expected images, got shape {array.shape}: image_shape=(1, 28, 28) says that rows of 784 numbers are "
-        "images; of other rows, confusion_matrix tells what they are taken for"
+        f"X: expected images, got shape {array.shape}: for rows of 784 numbers that are images, set "
+        "image_shape=(1, 28, 28); for other data, use confusion_matrix"
     )

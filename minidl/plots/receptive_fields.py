@@ -1,4 +1,4 @@
-"""What comes by at a max-pool: its inputs, the gradients of its output and input, and the cells that win windows."""
+"""A trace of a max-pool: its input, the gradients w.r.t. output and input, and the winner of each window."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from minidl.engine.network import Network
 from minidl.layers.base import Layer
 from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
 from minidl.losses import Loss, checked_loss
-from minidl.plots.models import outputs
+from minidl.plots.models import layer_outputs
 from minidl.plots.windows import View
 from minidl.sequential import Sequential
 from minidl.training.labeled_data import LabeledData
@@ -26,24 +26,24 @@ from minidl_c.kernels.maxpool2d import MaxPool2DOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 POOLS = (MaxPool2D, GlobalMaxPool2D)
-MOST_EXAMPLES, MOST_NUMBERS = 256, 2**23  # that go through a pool at a time
+MAX_EXAMPLES, MAX_ELEMENTS = 256, 2**23  # processed at a time
 
 
 @dataclass(frozen=True)
-class Routes:
-    """What came by: of the first examples all of it, of all examples what became of it together."""
+class PoolTrace:
+    """Arrays recorded at a max-pool: of the first n examples, and sums over all `count` examples."""
 
-    x: Array  # (n, c, h, w): what went in
-    dy: Array  # (n, c, oh, ow): the gradient of each example's own loss for what came out
-    dx: Array  # (n, c, h, w): and for what went in
+    x: Array  # (n, c, h, w): the input
+    dy: Array  # (n, c, oh, ow): the gradient of each example's loss w.r.t. the output
+    dx: Array  # (n, c, h, w): and w.r.t. the input
     total: NDArray[np.float64]  # (c, h, w): the sum of dx over all examples
-    times: Index  # (c, h, w): in how many of them dx is not 0
-    count: int  # of them
+    n_reached: Index  # (c, h, w): the number of examples in which dx is not 0
+    count: int  # of examples
 
-    def telling(self) -> NDArray[np.float64]:
-        """How much there is to see at each input (n, c, h, w): the size of dx, as a share of all in its example.
+    def saliency(self) -> NDArray[np.float64]:
+        """Returns |dx| as a fraction of its sum over the example (n, c, h, w); 0 where x is the minimum of its map.
 
-        Where a map is smallest, 0: a ReLU in front of the pool has set most such inputs to 0, and lets nothing through.
+        A ReLU before the pool has set most such inputs to 0 and blocks their gradient.
         """
         sizes = np.nan_to_num(np.abs(self.dx.astype(np.float64)), posinf=0)
         sizes[self.x <= self.x.min(axis=(2, 3), keepdims=True)] = 0
@@ -51,8 +51,8 @@ class Routes:
         return np.divide(sizes, sums, out=np.zeros_like(sizes), where=sums > 0)
 
 
-class Watched(Layer):
-    """A max-pool's kernel as a layer in NumPy, which remembers what came by in the last forward and backward."""
+class PoolRecorder(Layer):
+    """A layer that runs a max-pool's kernel and records the arrays of the last forward and backward."""
 
     def __init__(self, pool: Layer) -> None:
         self.pool = pool
@@ -63,7 +63,7 @@ class Watched(Layer):
         return self.pool.out_shape
 
     def forward(self, x: Array, training: bool) -> Array:
-        """As Layer.forward; x stays."""
+        """As Layer.forward; records x."""
         (op,) = self.pool.ops
         self.x = x
         y = np.empty((len(x), *op.out_shape), x.dtype)
@@ -71,7 +71,7 @@ class Watched(Layer):
         return y.reshape(len(x), *self.out_shape)
 
     def backward(self, dy: Array) -> Array:
-        """As Layer.backward; dy and dx stay."""
+        """As Layer.backward; records dy and dx."""
         (op,) = self.pool.ops
         self.dy = np.ascontiguousarray(dy).reshape(len(dy), *op.out_shape)
         self.dx = np.empty_like(self.x)
@@ -79,40 +79,42 @@ class Watched(Layer):
         return self.dx
 
 
-def routes(model: Sequential, way: LayerPath, place: int, data: LabeledData, loss: Loss, max_examples: int) -> Routes:
-    """What comes by at the max-pool at the end of a way, which begins at a place of the model.
+def trace_pool(
+    model: Sequential, way: LayerPath, place: int, data: LabeledData, loss: Loss, max_examples: int
+) -> PoolTrace:
+    """Returns the trace of the max-pool at the end of a path, which starts at layer `place` of the model.
 
-    max_examples: of which copies are kept.
+    max_examples: the number of examples whose arrays are kept.
 
-    Forward and backward are those of the model's own network, on copies of the layers from that place on. Raises what
-    a layer or loss of a user raises, TypeError for layers that cannot be copied, RuntimeError while another thread
-    trains the model.
+    Forward and backward are those of the model's own network, on copies of the layers from that one on. Raises what a
+    user's layer or loss raises, TypeError for layers that cannot be copied, RuntimeError while another thread trains
+    the model.
     """
     network, kept, count = model.network, [], len(data.examples)
     assert network is not None
     with model.busy.reading("pool_routing"), np.errstate(all="ignore"):
-        watched = Watched(way[-1])
+        watched = PoolRecorder(way[-1])
         rest = _settled(network, place, watched)
-        total, times = np.zeros(watched.in_shape), np.zeros(watched.in_shape, np.int64)
+        total, n_reached = np.zeros(watched.in_shape), np.zeros(watched.in_shape, np.int64)
         front, size = tuple(network.layers[:place]), _at_once(network.layers[place:])
         for start in range(0, count, size):
             rows = np.arange(start, min(start + size, count))
             images = data.examples.gather_copy(rows).reshape(-1, *model.input_shape)
-            scores, tape = rest.forward(outputs(model, front, images))
+            scores, tape = rest.forward(layer_outputs(model, front, images))
             rest.backward(tape, checked_loss(loss, scores, data.targets[rows])[1], want_dx=True)
             rest.release(tape)
             total += watched.dx.sum(axis=0, dtype=np.float64)
-            times += (watched.dx != 0).sum(axis=0)
+            n_reached += (watched.dx != 0).sum(axis=0)
             if start < max_examples:
                 kept.append([array[: max_examples - start].copy() for array in (watched.x, watched.dy, watched.dx)])
     x, dy, dx = map(np.concatenate, zip(*kept, strict=True))
-    return Routes(x, dy, dx, total, times, count)
+    return PoolTrace(x, dy, dx, total, n_reached, count)
 
 
 def winners(pool: Layer, x: Array, view: View) -> Index:
-    """Which cell of x (h, w), counted row by row, won each window of a view: where the kernel leaves its gradient.
+    """Returns the flat index in x (h, w) of the winner of each window of a view: the cell that gets the gradient.
 
-    Each window is an image of its own here, without its padding, so nothing is added up.
+    The kernel runs on each window as an image of its own, without padding, so no gradients are added up.
     """
     boxes, width = np.array(list(view.boxes())), x.shape[1]
     found = np.empty(len(boxes), np.int64)
@@ -120,7 +122,7 @@ def winners(pool: Layer, x: Array, view: View) -> Index:
     for size in np.unique(sizes, axis=0):
         op = MaxPool2DOp((1, *map(int, size)), tuple(map(int, size)), tuple(map(int, size)), dtype=pool.dtype)
         same = np.flatnonzero((sizes == size).all(axis=1))
-        for some in np.array_split(same, -(-same.size * int(size.prod()) // MOST_NUMBERS)):
+        for some in np.array_split(same, -(-same.size * int(size.prod()) // MAX_ELEMENTS)):
             windows = np.stack([x[top:bottom, left:right] for top, left, bottom, right in boxes[some]])[:, np.newaxis]
             dx = np.empty_like(windows)
             backward_batch(op, np.ones((len(some), 1, 1, 1), x.dtype), windows, dx, num_threads=None)
@@ -129,20 +131,20 @@ def winners(pool: Layer, x: Array, view: View) -> Index:
     return found
 
 
-def _settled(network: Network, place: int, watched: Watched) -> Network:
-    """Copies of the layers from a place on, that compute as in inference; `watched` stands for its pool."""
+def _settled(network: Network, place: int, watched: PoolRecorder) -> Network:
+    """Returns copies of the layers from `place` on, in inference mode; the recorder replaces its pool."""
     try:
         layers = eval_copies(network.layers[place:], {id(watched.pool): watched})
     except TypeError as error:
         raise TypeError(f"pool_routing: {error}") from error
     for layer in layers:
-        layer.trainable = False  # nothing is learned
+        layer.trainable = False  # no parameter gradients
     return Network(layers, network.names[place:], FlatParameters(layers, network.dtype))
 
 
 def _at_once(layers: list[Layer]) -> int:
-    """How many examples go through layers together: one, where a layer in NumPy might look at the others."""
+    """Returns the number of examples per batch: one with layers in NumPy, which might couple examples."""
     leaves = [leaf for layer in layers for leaf in layer.leaves()]
     if not all(leaf.native for leaf in leaves):
         return 1
-    return max(1, min(MOST_EXAMPLES, MOST_NUMBERS // max(math.prod(leaf.in_shape) for leaf in leaves)))
+    return max(1, min(MAX_EXAMPLES, MAX_ELEMENTS // max(math.prod(leaf.in_shape) for leaf in leaves)))

@@ -1,4 +1,4 @@
-"""pool_routing: which pixel wins in each window of a max-pool, example by example, and where the gradient goes."""
+"""pool_routing: the winner of each window of a max-pool, example by example, and the way of the gradient."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from minidl.engine.layer_paths import LayerPath, layer_paths, resolve_path
 from minidl.layers.base import Layer
 from minidl.losses import Loss
 from minidl.losses import get as loss_named
-from minidl.plots.figures import SMALL, counted, wrapped
-from minidl.plots.image_grid import GAP, LABEL, LEAST, MARGIN, NARROWEST, RISE, Tiles, area, colours
-from minidl.plots.models import called, model_in
+from minidl.plots.figures import SMALL, count_label, wrap
+from minidl.plots.image_grid import GAP, LABEL, MARGIN, MIN_TILE, MIN_WIDTH, RISE, Tiles, color_scale, tile_area
+from minidl.plots.models import layer_title, model_in
 from minidl.plots.panels import Panel
-from minidl.plots.predictions import class_numbers
-from minidl.plots.receptive_fields import POOLS, Routes, routes, winners
-from minidl.plots.windows import View, Windows, asked_for, telling
+from minidl.plots.predictions import class_indices
+from minidl.plots.receptive_fields import POOLS, PoolTrace, trace_pool, winners
+from minidl.plots.windows import View, Windows, check_region, most_informative_region
 from minidl.sequential import Sequential
 from minidl.training.labeled_data import LabeledData
 from minidl.utils.arrays import Array
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
 NARROW, WIDE = 0.66, 1.7  # inches: a column of maps
-CELL = 0.13, 0.16  # inches that a cell takes at least if it is up to us; where windows overlap
-SMALLEST = 0.05  # inches that it takes where there is no room for more
-SPACE = 0.12  # inches between rows, and between the examples and what comes of all of them
-ENOUGH = 0.75  # inches: of maps that leave room for more than a few words
+CELL = 0.13, 0.16  # inches: the preferred least width of a cell; with overlapping windows
+SMALLEST = 0.05  # inches: the least width of a cell in a small figure
+SPACE = 0.12  # inches between rows, and before the column of all examples
+MIN_MAP = 0.75  # inches: the least height of maps below long texts
 
 
 def pool_routing(
@@ -45,36 +45,36 @@ def pool_routing(
     loss: str | Loss | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Which pixel wins in each window of a max-pool, in several examples, and where the gradient goes; a figure.
+    """Plots which pixel wins in each window of a max-pool, and where the gradient goes; returns the figure.
 
     model: a Sequential, or a fitted estimator of one.
-    X, y: as in `fit`; the first `max_examples` are drawn, as many as fit, and what comes of them together.
-    layer: the place of a MaxPool2D or GlobalMaxPool2D, such as 3, or its name, such as "3.body.1"; None: the first.
-    channel: which one is drawn; None: that to which most of the gradient comes, but for inputs as small as any there,
-        since in front of most pools is a ReLU, through which nothing goes back to those that it has set to 0.
-    region: (top, left, height, width), in cells, of the part of the pool's input that is drawn; None: all of it, or of
-        a large one the part to which most of that comes.
-    loss: as Trainer takes it; None: an estimator's own, of a Sequential softmax_cross_entropy.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, which pyplot does not know.
+    X, y: as in `fit`; the first `max_examples` are drawn, as far as they fit, and the sum over all.
+    layer: the index of a MaxPool2D or GlobalMaxPool2D, such as 3, or its name, such as "3.body.1"; None: the first.
+    channel: the channel to draw; None: the one with the largest gradients, without those at the minimum of their map,
+        which the ReLU before most pools blocks.
+    region: (top, left, height, width) in cells of the part of the pool's input to draw; None: all of it, or the part of
+        a large one with the largest gradients.
+    loss: as in Trainer; None: that of the estimator, or softmax_cross_entropy for a Sequential.
+    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered in pyplot.
 
-    A column is an example. Above: what goes into the pool, its windows (blue; neighbours that overlap also purple;
-    padding left out), and the pixel that wins in each (orange); = marks pixels as large that come later: they get none.
-    Where windows overlap, a line leads from the middle of each to its winner. In the middle: the gradient of the pool's
-    output, one number for each window. Below: the gradient of the pool's input, which is those numbers at the pixels
-    that won, their sum where one has won several windows, and 0 elsewhere. Blue is below 0, red above, on a scale of
-    each example's own, since the gradient of one may be a thousandth of another's. "Reached" is the share of the
-    channel's inputs to which anything but 0 came. The last column is of all examples: how often a gradient came to each
-    input, and the sum of the gradients, with the share that was reached in any example. Where the others show a region,
-    this one shows all, with a box around it.
+    Each column is an example. Top: the input, its windows (blue; overlapping neighbours also purple; without padding)
+    and the winner of each window (orange); = marks pixels of the same value that come later and get no gradient. If
+    windows overlap, a line connects the centre of each with its winner. Middle: the gradient w.r.t. the output, one
+    value per window. Bottom: the gradient w.r.t. the input, which is these values at the winners (summed if a pixel
+    wins several windows) and 0 elsewhere. Blue is below 0, red above, on one scale per example, since gradients of
+    examples may differ by a factor of a thousand. "Reached" is the fraction of the channel's inputs with a gradient
+    other than 0.
+    The last column is for all examples: the number of examples that reach each input, and the sum of the gradients. If
+    the other columns show a region, this one shows the whole input with a box around the region.
 
-    A gradient is that of the loss of its example by itself, not divided by anything. Forward and backward are the
-    model's own, on copies of its layers, as in inference: batch norm takes its running statistics, dropout drops
-    nothing, random crops, flips and shifts stay where they are. Layers in NumPy behind the pool, or in a container with
-    it, compute as in training, one example at a time. Nothing in the model changes.
+    Gradients are those of each example's own loss, without division. Forward and backward are the model's own, on
+    copies
+    of its layers, in inference mode: batch norm uses running statistics, dropout and augmentation are off. Layers in
+    NumPy after the pool, or in a container with it, run in training mode, one example at a time. The model is
+    unchanged.
 
-    Raises TypeError or ValueError, saying what was expected, for a layer that is no max-pool, a channel or region that
-    there is not, X and y that do not fit, a model that is not built or layers that cannot be copied; RuntimeError while
-    another thread trains it.
+    Raises TypeError or ValueError for a layer that is not a max-pool, an unknown channel or region, X and y of another
+    shape, a model that is not built or layers that cannot be copied; RuntimeError while another thread trains it.
     """
     net = model_in(model)
     name, way = _pool(net, layer)
@@ -82,25 +82,25 @@ def pool_routing(
     channels = pool.in_shape[0]
     if channel is not None and check_int("channel", channel, least=0) >= channels:
         raise ValueError(f"channel: expected a number from 0 to {channels - 1}, got {channel}")
-    asked = None if region is None else asked_for(region, windows)
+    asked = None if region is None else check_region(region, windows)
     data, loss = _examples(model, net, X, y, loss)
-    width, height = area(figure)
+    width, height = tile_area(figure)
     n = min(max_examples, len(data.examples), max(1, int((width - SPACE - GAP) / (NARROW + GAP)) - 1))
-    seen = routes(net, way, int(name.partition(".")[0]), data, loss, n)
-    there = seen.telling().sum(axis=0)
+    trace = trace_pool(net, way, int(name.partition(".")[0]), data, loss, n)
+    there = trace.saliency().sum(axis=0)
     if channel is None:
         channel = int(there.sum(axis=(1, 2)).argmax())
-    page = Page(n, seen.count, width, height, windows.layers)
-    view = View(windows, asked or telling(windows, there[channel], page.cells))
-    title = f"{called(name, pool)}: channel {channel} of {channels}, {counted(seen.count, 'example', n)}"
+    page = Page(n, trace.count, width, height, windows.layers)
+    view = View(windows, asked or most_informative_region(windows, there[channel], page.cells))
+    title = f"{layer_title(name, pool)}: channel {channel} of {channels}, {count_label(trace.count, 'example', n)}"
     if not view.whole:
         (top, left, high, wide), (h, w) = view.region, windows.shape
         title += f"; rows {top} to {top + high - 1} and columns {left} to {left + wide - 1} of {h} x {w}"
-    return _drawn(figure, title, page, view, seen, pool, channel)
+    return _draw(figure, title, page, view, trace, pool, channel)
 
 
 def _pool(net: Sequential, layer: int | str | None) -> tuple[str, LayerPath]:
-    """The name of a max-pool and the way to it; raises TypeError or ValueError if there is none at that place."""
+    """Returns the name of a max-pool and the path to it. Raises TypeError or ValueError for another layer."""
     found = layer_paths(net.layers)
     if layer is None:
         name = next((name for name, way in found.items() if isinstance(way[-1], POOLS)), None)
@@ -109,18 +109,18 @@ def _pool(net: Sequential, layer: int | str | None) -> tuple[str, LayerPath]:
         return name, found[name]
     name = resolve_path(found, layer)
     if not isinstance(found[name][-1], POOLS):
-        raise ValueError(f"layer: expected a MaxPool2D or GlobalMaxPool2D, got {called(name, found[name][-1])}")
+        raise ValueError(f"layer: expected a MaxPool2D or GlobalMaxPool2D, got {layer_title(name, found[name][-1])}")
     return name, found[name]
 
 
 def _examples(
     model: Any, net: Sequential, X: ArrayLike, y: ArrayLike, loss: str | Loss | None
 ) -> tuple[LabeledData, Loss]:
-    """X and y as the loss takes them, and the loss; raises TypeError or ValueError for what does not fit."""
+    """Returns X and y in the form of the loss, and the loss. Raises TypeError or ValueError."""
     if loss is None:
         loss = getattr(getattr(model, "trainer_", None), "loss", "softmax_cross_entropy")
     if hasattr(model, "classes_") and np.ndim(y) == 1:
-        y = class_numbers(y, np.asarray(model.classes_), np.shape(y)[0])
+        y = class_indices(y, np.asarray(model.classes_), np.shape(y)[0])
     loss = loss_named(loss)
     data = LabeledData.from_arrays(net, loss, X, y)
     if not len(data.examples):
@@ -129,43 +129,43 @@ def _examples(
 
 
 class Page:
-    """How three rows of maps lie on a page, with text above each: n columns for examples and one for all of them."""
+    """The layout of three rows of maps with text above each: n columns for examples and one for all of them."""
 
     def __init__(self, n: int, count: int, width: float, height: float | None, layers: int) -> None:
-        self.n, self.least, self.columns = n, CELL[layers > 1], n + (count > 1)
-        self.side = min(WIDE, (width - SPACE - GAP) / self.columns - GAP)  # room for a map
+        self.n, self.min_cell, self.columns = n, CELL[layers > 1], n + (count > 1)
+        self.map_width = min(WIDE, (width - SPACE - GAP) / self.columns - GAP)  # width of a map
         blue = ("the windows (blue)", "the windows (blue, purple)", "one of the windows (blue)")[min(layers, 3) - 1]
-        leads = "; lines lead from the middle of each window to its winner" * (layers > 1)
-        told = (
-            f"x, the input: {blue}, the pixel that wins in each (orange), those as large that come later (=){leads}",
-            "dy, the gradient of the output: one number for each window; blue is below 0, red above",
-            "dx, the gradient of x: dy at the pixels that won" + ", and its sum where one won several" * (layers > 1),
+        leads = "; lines connect the centre of each window with its winner" * (layers > 1)
+        long = (
+            f"x, the input: {blue}, the winner of each (orange), later pixels of the same value (=){leads}",
+            "dy, the gradient w.r.t. the output: one value per window; blue is below 0, red above",
+            "dx, the gradient w.r.t. the input: dy at the winners" + ", summed for winners of several" * (layers > 1),
         )
-        brief = ("x: windows and winners", "dy: of the output", "dx: of the input")
-        self._take(told, width, height)
-        if height is not None and self.tall < ENOUGH:
-            self._take(brief, width, height)
-            self.least = SMALLEST
+        brief = ("x: windows and winners", "dy: w.r.t. output", "dx: w.r.t. input")
+        self._set_texts(long, width, height)
+        if height is not None and self.map_height < MIN_MAP:
+            self._set_texts(brief, width, height)
+            self.min_cell = SMALLEST
 
-    def _take(self, texts: Sequence[str], width: float, height: float | None) -> None:
-        """Texts above the rows; what is left is for maps."""
-        whole = 0.96 * max(self.left(self.columns) - GAP, min(width, NARROWEST - MARGIN))  # hinting may make it wider
+    def _set_texts(self, texts: Sequence[str], width: float, height: float | None) -> None:
+        """Sets the texts above the rows; the rest of the height is for maps."""
+        whole = 0.96 * max(self.left(self.columns) - GAP, min(width, MIN_WIDTH - MARGIN))  # hinting may widen it
         beside = 0.96 * (self.left(self.n) - SPACE - GAP) if self.columns > self.n else whole  # the last column's text
         first, *others = texts
-        self.texts = [wrapped(first, whole, SMALL), *(wrapped(text, beside, SMALL) for text in others)]
-        self.tall = self.side if height is None else max((height - self.tops(0.0)[-1]) / 3, LEAST)
+        self.texts = [wrap(first, whole, SMALL), *(wrap(text, beside, SMALL) for text in others)]
+        self.map_height = self.map_width if height is None else max((height - self.tops(0.0)[-1]) / 3, MIN_TILE)
 
     @property
     def cells(self) -> tuple[float, float]:
-        """How many cells a map may have, vertically and horizontally, to be read."""
-        return self.tall / self.least, self.side / self.least
+        """The largest numbers of cells of a readable map, vertical and horizontal."""
+        return self.map_height / self.min_cell, self.map_width / self.min_cell
 
     def left(self, column: int) -> float:
-        """Where a column begins."""
-        return column * (self.side + GAP) + SPACE * (column >= self.n)
+        """Returns the left edge of a column."""
+        return column * (self.map_width + GAP) + SPACE * (column >= self.n)
 
     def tops(self, high: float) -> list[float]:
-        """Where the three rows begin, with maps of that height, and where all of it ends."""
+        """Returns the upper edges of three rows of maps of this height, and the lower end."""
         tops, y = [], 0.0
         for row, text in enumerate(self.texts):
             tops.append(y + LABEL * (text.count("\n") + 1) + LABEL * (row == 0))
@@ -173,29 +173,29 @@ class Page:
         return [*tops, y - SPACE + 2 * LABEL + RISE]
 
 
-def _drawn(
-    figure: Figure | SubFigure | None, title: str, page: Page, view: View, seen: Routes, pool: Layer, channel: int
+def _draw(
+    figure: Figure | SubFigure | None, title: str, page: Page, view: View, trace: PoolTrace, pool: Layer, channel: int
 ) -> Figure:
-    """A column for each example, and one for all of them."""
+    """Draws a column for each example, and one for all of them."""
     _, _, rows, columns = view.region
-    high = min(page.side / columns, page.tall / rows) * rows
+    high = min(page.map_width / columns, page.map_height / rows) * rows
     *tops, end = page.tops(high)
     tiles = Tiles(figure, page.left(page.columns), end, title)
     for row, text in enumerate(page.texts):
         tiles.heading(text, tops[row] - LABEL * (row == 0))
-    inputs = seen.x[:, channel]
+    inputs = trace.x[:, channel]
     finite = inputs[np.isfinite(inputs)]
     grey = {"cmap": "gray", "vmin": finite.min(initial=0), "vmax": finite.max(initial=0)}
     for i in range(page.n):
-        top, middle, low = (Panel(tiles, view, page.left(i), y, page.side, high) for y in tops)
-        dx, dy = seen.dx[i, channel], seen.dy[i, channel]
+        top, middle, low = (Panel(tiles, view, page.left(i), y, page.map_width, high) for y in tops)
+        dx, dy = trace.dx[i, channel], trace.dy[i, channel]
         cells = winners(pool, inputs[i], view)
         both = np.concatenate([dx.ravel(), dy.ravel()])
-        scale = colours(both, signed=True)
+        scale = color_scale(both, signed=True)
         top.image(inputs[i], grey)
         top.outlines()
         if view.windows.layers > 1:
-            top.leads(cells)
+            top.winner_lines(cells)
         top.ties(inputs[i], cells)
         top.frames(cells)
         middle.outputs(dy, scale)
@@ -203,29 +203,31 @@ def _drawn(
         if view.windows.layers == 1:
             low.grid()
         low.frames(cells)
-        _say(top, f"example {i}")
-        _say(low, None, _told(both, dx))
-    if seen.count > 1:
-        _draw_all(tiles, page, view, seen, channel, tops, high)
+        _add_text(top, f"example {i}")
+        _add_text(low, None, _summary(both, dx))
+    if trace.count > 1:
+        _draw_all(tiles, page, view, trace, channel, tops, high)
     return tiles.finish()
 
 
-def _draw_all(tiles: Tiles, page: Page, view: View, seen: Routes, channel: int, tops: list[float], high: float) -> None:
-    """The last column: how often a gradient came to each input, and the sum of all gradients."""
-    times, sums = seen.times[channel], seen.total[channel]
-    scale, often = colours(sums, signed=True), {"cmap": "Oranges", "vmin": 0, "vmax": max(int(times.max()), 1)}
+def _draw_all(
+    tiles: Tiles, page: Page, view: View, trace: PoolTrace, channel: int, tops: list[float], high: float
+) -> None:
+    """Draws the last column: the number of examples that reach each input, and the sum of all gradients."""
+    n_reached, sums = trace.n_reached[channel], trace.total[channel]
+    scale, often = color_scale(sums, signed=True), {"cmap": "Oranges", "vmin": 0, "vmax": max(int(n_reached.max()), 1)}
     everything = View(view.windows, (0, 0, *view.windows.shape))
-    top, low = (Panel(tiles, everything, page.left(page.n), y, page.side, high) for y in (tops[0], tops[2]))
-    top.image(times, often)
+    top, low = (Panel(tiles, everything, page.left(page.n), y, page.map_width, high) for y in (tops[0], tops[2]))
+    top.image(n_reached, often)
     low.image(sums, scale)
     for panel in (top, low) if not view.whole else ():
         panel.region(view.region)
-    _say(top, f"all {seen.count}", f"↑ how often:\nup to {times.max()}")
-    _say(low, "↓ sum of dx", _told(sums, times))
+    _add_text(top, f"all {trace.count}", f"↑ times reached:\nup to {n_reached.max()}")
+    _add_text(low, "↓ sum of dx", _summary(sums, n_reached))
 
 
-def _say(panel: Panel, above: str | None, below: str | None = None) -> None:
-    """Text at the edges of a panel."""
+def _add_text(panel: Panel, above: str | None, below: str | None = None) -> None:
+    """Draws text at the edges of a panel."""
     middle = panel.x + panel.width / 2
     if above is not None:
         panel.tiles.text(above, middle, panel.y - RISE)
@@ -233,8 +235,8 @@ def _say(panel: Panel, above: str | None, below: str | None = None) -> None:
         panel.tiles.text(below, middle, panel.y + panel.height + RISE, va="top")
 
 
-def _told(gradients: Array, reached: Array) -> str:
-    """The largest of some gradients, and the share of inputs that were reached: not 0."""
+def _summary(gradients: Array, reached: Array) -> str:
+    """Returns the largest gradient, and the fraction of inputs that were reached."""
     most = np.abs(gradients).max()
     largest = f"±{most:.2g}" if np.isfinite(most) else "not finite"
     share = float((reached != 0).mean())

@@ -1,4 +1,4 @@
-"""Windows of a pool: where they lie in its input, and which region of a large input is worth a look."""
+"""Windows of a pool: their positions in its input, and the most informative region of a large input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Region = tuple[int, int, int, int]  # of an input: top, left, height, width, in 
 
 @dataclass(frozen=True)
 class Windows:
-    """Where the windows of a pool lie: (vertical, horizontal) pairs of numbers of cells; axis 0 is the vertical one."""
+    """Geometry of a pool's windows, as (vertical, horizontal) pairs in cells; axis 0 is vertical."""
 
     shape: Pair  # of the input
     count: Pair  # of the output
@@ -28,7 +28,7 @@ class Windows:
 
     @classmethod
     def of(cls, pool: Layer) -> Windows:
-        """Those of a built pool; one without a pool_size has one window."""
+        """Returns the windows of a built pool; one without a pool_size has one window."""
         told, (op,) = pool.config(), pool.ops
         shape, count = check_pair("shape", op.in_shape[1:]), check_pair("count", op.out_shape[1:])
         size = check_pair("pool_size", told.get("pool_size", shape))
@@ -37,27 +37,27 @@ class Windows:
 
     @property
     def depth(self) -> Pair:
-        """In how many of them, one behind the other along an axis, a cell may lie."""
+        """The largest number of windows along each axis that contain the same cell."""
         pairs = zip(self.size, self.stride, self.count, strict=True)
         down, across = (min(-(-size // stride), count) for size, stride, count in pairs)
         return down, across
 
     @property
     def layers(self) -> int:
-        """The larger depth; 1: they do not overlap."""
+        """The larger depth; 1: windows do not overlap."""
         return max(self.depth)
 
-    def begin(self, number: int, axis: int) -> int:
-        """Where the windows of that number along an axis begin; below 0: in the padding."""
+    def start(self, number: int, axis: int) -> int:
+        """Returns the first cell of window `number` along an axis; below 0: in the padding."""
         return number * self.stride[axis] - self.padding[axis]
 
     def cells(self, number: int, axis: int) -> tuple[int, int]:
-        """The first cell of those windows, and the one behind their last: without the padding."""
-        begin = self.begin(number, axis)
+        """Returns the range of cells of window `number` along an axis, without the padding."""
+        begin = self.start(number, axis)
         return max(begin, 0), min(begin + self.size[axis], self.shape[axis])
 
-    def touching(self, first: int, end: int, axis: int) -> range:
-        """The numbers, along an axis, of windows that have a cell from `first` to before `end`."""
+    def overlapping(self, first: int, end: int, axis: int) -> range:
+        """Returns the numbers of the windows along an axis that overlap cells first..end."""
         cells = [self.cells(i, axis) for i in range(self.count[axis])]
         numbers = [i for i, (low, high) in enumerate(cells) if low < end and high > first]
         return range(numbers[0], numbers[-1] + 1) if numbers else range(0)
@@ -72,40 +72,40 @@ class View:
 
     @property
     def whole(self) -> bool:
-        """Whether it is all of the input."""
+        """True if it is all of the input."""
         return self.region == (0, 0, *self.windows.shape)
 
     @property
     def down(self) -> range:
-        """The numbers of the windows along the vertical axis."""
-        return self.windows.touching(self.region[0], self.region[0] + self.region[2], 0)
+        """Numbers of the windows along the vertical axis."""
+        return self.windows.overlapping(self.region[0], self.region[0] + self.region[2], 0)
 
     @property
     def across(self) -> range:
-        """The numbers of the windows along the horizontal axis."""
-        return self.windows.touching(self.region[1], self.region[1] + self.region[3], 1)
+        """Numbers of the windows along the horizontal axis."""
+        return self.windows.overlapping(self.region[1], self.region[1] + self.region[3], 1)
 
     def boxes(self) -> Iterator[tuple[int, int, int, int]]:
-        """The cells of each of them: top, left, and the row and column behind its last."""
+        """Yields the cells of each window: top, left, bottom and right, the last two exclusive."""
         for i in self.down:
             for j in self.across:
                 (top, bottom), (left, right) = self.windows.cells(i, 0), self.windows.cells(j, 1)
                 yield top, left, bottom, right
 
     def inside(self, cells: Index) -> Index:
-        """Of cells of the input, counted row by row, those in the region."""
+        """Returns the cells in the region, of flat indices of cells in the input."""
         top, left, height, width = self.region
         rows, columns = np.divmod(cells, self.windows.shape[1])
         return cells[(rows >= top) & (rows < top + height) & (columns >= left) & (columns < left + width)]
 
-    def cut(self, values: Array) -> Array:
-        """The region of a map (h, w)."""
+    def crop(self, values: Array) -> Array:
+        """Returns the region of a map (h, w)."""
         top, left, height, width = self.region
         return values[top : top + height, left : left + width]
 
 
-def asked_for(region: Any, windows: Windows) -> Region:
-    """A region that a user asked for; raises TypeError or ValueError for one that has no window in it."""
+def check_region(region: Any, windows: Windows) -> Region:
+    """Returns the argument `region` if it has a window in it; else raises TypeError or ValueError."""
     if not isinstance(region, (tuple, list)) or len(region) != 4:
         raise TypeError(f"region: expected (top, left, height, width) in cells, got {region!r}")
     top, left = (check_int("region: top and left", one, least=0) for one in region[:2])
@@ -115,14 +115,14 @@ def asked_for(region: Any, windows: Windows) -> Region:
         raise ValueError(f"region: expected (top, left, height, width) within {h} x {w} cells, got {tuple(region)}")
     view = View(windows, (top, left, height, width))
     if not (view.down and view.across):
-        raise ValueError(f"region: expected one with a cell of a window in it, got {tuple(region)}")
+        raise ValueError(f"region: expected one that overlaps a window, got {tuple(region)}")
     return view.region
 
 
-def telling(windows: Windows, sizes: Array, most: tuple[float, float]) -> Region:
-    """The whole input, or the region of at most so many cells, (vertical, horizontal), in which `sizes` are largest.
+def most_informative_region(windows: Windows, sizes: Array, most: tuple[float, float]) -> Region:
+    """Returns the whole input, or the region of at most `most` cells per axis with the largest sum of `sizes`.
 
-    It begins with a window and ends with one; one window fits into it always.
+    A region starts and ends with a window, and has at least one.
     """
     (height, tops), (width, lefts) = (_span(windows, axis, int(most[axis])) for axis in (0, 1))
     sums = np.pad(sizes.cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
@@ -137,10 +137,10 @@ def telling(windows: Windows, sizes: Array, most: tuple[float, float]) -> Region
 
 
 def _span(windows: Windows, axis: int, most: int) -> tuple[int, list[int]]:
-    """How many cells a region has along an axis, and where it may begin."""
+    """Returns the number of cells of a region along an axis, and its possible starts."""
     shape, size, stride = windows.shape[axis], windows.size[axis], windows.stride[axis]
-    if shape <= max(1.25 * most, size):  # a quarter more is better than a part
+    if shape <= max(1.25 * most, size):  # rather a quarter more than a part
         return shape, [0]
     length = size + max(most - size, 0) // stride * stride
-    begins = [windows.begin(i, axis) for i in range(windows.count[axis])]
+    begins = [windows.start(i, axis) for i in range(windows.count[axis])]
     return length, [begin for begin in begins if 0 <= begin <= shape - length] or [0]

@@ -323,7 +323,10 @@ CASES = ACTIVATIONS | NORMS | WINDOWS | ARITHMETIC | SHAPES
 
 # Where a default, or the order of inputs, is nothing that a layer does.
 REFUSED = {
-    f"{op} of a constant and x, {what}": (Case(op, None, (array,), at=1), "expected what is computed from the examples")
+    f"{op} of a constant and x, {what}": (
+        Case(op, None, (array,), at=1),
+        "expected its first input to depend on the examples",
+    )
     for op in ("Sub", "Div")
     for what, array in (("a number", np.abs(NUMBER)), ("channels", CHANNELS))
 } | {
@@ -362,7 +365,7 @@ REFUSED = {
     ),
     "Reshape to zeros": (
         Case("Reshape", None, (whole(0, 0, -1),), {"allowzero": 1}),
-        "that leaves them apart, got [0, 0, -1]",
+        "separate, got [0, 0, -1]",
     ),
-    "Squeeze of the batch": (Case("Squeeze", None, (whole(0),)), "expected axes of size 1 behind the batch"),
+    "Squeeze of the batch": (Case("Squeeze", None, (whole(0),)), "expected axes of size 1 after the batch"),
 }

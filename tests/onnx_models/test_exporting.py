@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from exchange.nets import DRAWS, DTYPES, NETS, PUBLIC, by_onnxruntime, by_reference, distance, drawn, net
+from onnx_models.nets import DRAWS, DTYPES, NETS, PUBLIC, by_onnxruntime, by_reference, distance, drawn, net
 
 import minidl
 from minidl import FileError, Layer, Sequential
@@ -240,7 +240,7 @@ def test_other_refusals(tmp_path, monkeypatch):
         minidl.onnx.import_model(tmp_path / "missing.onnx")
     with pytest.raises(IsADirectoryError):
         minidl.onnx.import_model(tmp_path)
-    monkeypatch.setattr(model_file, "MOST_BYTES", 59)  # of the 60 that the parameters have
+    monkeypatch.setattr(model_file, "MAX_BYTES", 59)  # of the 60 that the parameters have
     with pytest.raises(ValueError, match="model: expected parameters of less than 2 GB"):
         minidl.onnx.export(model, path)
     assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from exchange.graphs import Graph, check, computed
+from onnx_models.graphs import Graph, check, computed
 
 from minidl.onnx import import_model
 
@@ -369,9 +369,9 @@ def test_open_sizes_need_an_input_shape(tmp_path):
     ):
         import_model(path)
     assert import_model(path, input_shape=(3, 9, 7)).input_shape == (3, 9, 7)
-    with pytest.raises(ValueError, match=r"input_shape: expected one that fits .* got \(4, 9, 7\)"):
+    with pytest.raises(ValueError, match=r"input_shape: expected one that matches .* got \(4, 9, 7\)"):
         import_model(path, input_shape=(4, 9, 7))
-    with pytest.raises(ValueError, match=r"input_shape: expected one that fits"):
+    with pytest.raises(ValueError, match=r"input_shape: expected one that matches"):
         import_model(path, input_shape=(3, 9))
     with pytest.raises(TypeError, match="input_shape: expected a tuple"):
         import_model(path, input_shape=3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from minidl.onnx.graph import Graph, Node, Value
-from minidl.onnx.importing import model_of
+from minidl.onnx.importing import to_model
 
 CHANNELS = np.array([0.5, 2.0, 3.0]).reshape(3, 1, 1)
 NUMPY = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}
@@ -22,7 +22,7 @@ def imported(front, steps, shape):
         tensors |= dict(zip(names, arrays, strict=True))
         nodes.append(Node(op, f"n{i}", [last, *names], [f"v{i}"]))
         last = f"v{i}"
-    return model_of(Graph(nodes, tensors, [Value("x", "float64", ["N", *shape])], [Value(last, "float64", None)]), None)
+    return to_model(Graph(nodes, tensors, [Value("x", "float64", ["N", *shape])], [Value(last, "float64", None)]), None)
 
 
 def check(front, steps, x, y):

@@ -5,8 +5,8 @@ import threading
 
 import numpy as np
 import pytest
-from exchange.graphs import Graph
-from exchange.nets import models
+from onnx_models.graphs import Graph
+from onnx_models.nets import models
 
 from minidl import FileError, Sequential
 from minidl.layers import Dense, ReLU
@@ -115,7 +115,7 @@ def test_numbers_in_another_file_are_not_read(where, path, tmp_path):
     model = g.chain("MatMul", "w").model(out_shape=(None, 2))
     if where == "initializer":
         model.graph.initializer.append(tensor)
-    with pytest.raises(ValueError, match=r"tensor 'w': expected its numbers in this file, got a reference to") as error:
+    with pytest.raises(ValueError, match=r"tensor 'w': expected its data in this file, got a reference to") as error:
         import_model(put(path, model))
     message = str(error.value)
     assert "torch.onnx.export(..., external_data=False)" in message and "onnx.save(onnx.load(path), other)" in message
@@ -147,7 +147,7 @@ def test_sparse_tensors_functions_and_subgraphs(path):
     model = g.model()
     body = [helper.make_node("Tanh", ["a"], ["b"])]
     model.functions.append(helper.make_function("", "Relu", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
-    with pytest.raises(ValueError, match="expected ONNX's operators alone, got the function 'Relu'"):
+    with pytest.raises(ValueError, match="expected only ONNX's operators, got the function 'Relu'"):
         import_model(put(path, model))
     g = Graph((4,))
     then = helper.make_graph([helper.make_node("Relu", ["x"], ["t"])], "then", [], [])

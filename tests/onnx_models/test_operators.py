@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from exchange.operator_cases import CASES, REFUSED, STATISTICS, VECTOR, Case
+from onnx_models.operator_cases import CASES, REFUSED, STATISTICS, VECTOR, Case
 
 from minidl.onnx.graph import Graph, Node, Value
-from minidl.onnx.importing import model_of
+from minidl.onnx.importing import to_model
 from minidl.onnx.model_file import to_bytes
 from minidl.onnx.operators import READ
 
@@ -24,7 +24,7 @@ def close(found, expected):
 @pytest.mark.parametrize("name", CASES)
 def test_beside_numpy(name):
     case = CASES[name]
-    close(model_of(case.graph(), None).predict(case.x()), case.y())
+    close(to_model(case.graph(), None).predict(case.x()), case.y())
 
 
 def check_numpy(case, dtype, run):
@@ -57,7 +57,7 @@ def test_numpy_beside_onnxruntime(name):
 def test_refused(name):
     case, told = REFUSED[name]
     with pytest.raises(ValueError) as error:
-        model_of(case.graph(), None)
+        to_model(case.graph(), None)
     assert f"node 'node' ({case.op}): " in str(error.value) and told in str(error.value)
 
 
@@ -79,7 +79,7 @@ def test_all_operators_are_in_the_table():
     ],
 )
 def test_what_matters_in_training_alone(case, argument, value):
-    (layer,) = model_of(case.graph(), None).layers
+    (layer,) = to_model(case.graph(), None).layers
     assert getattr(layer, argument) == value
 
 
@@ -93,7 +93,7 @@ def test_a_product_that_is_hardswish():
     """The default of beta is that of Hardswish, that of alpha is not."""
     x = np.linspace(-5, 5, 30).reshape(10, 3)
     for attributes in ({"alpha": 1 / 6}, {"alpha": 1 / 6, "beta": 0.5}):
-        close(model_of(product(**attributes), None).predict(x), x * np.clip(x / 6 + 0.5, 0, 1))
+        close(to_model(product(**attributes), None).predict(x), x * np.clip(x / 6 + 0.5, 0, 1))
     for attributes in ({}, {"beta": 0.5}, {"alpha": 1 / 6, "beta": 0.4}):
-        with pytest.raises(ValueError, match=r"node 'product' \(Mul\): expected branches that meet"):
-            model_of(product(**attributes), None)
+        with pytest.raises(ValueError, match=r"node 'product' \(Mul\): expected branches that join"):
+            to_model(product(**attributes), None)

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from exchange.graphs import Graph
+from onnx_models.graphs import Graph
 
 from minidl import FileError
 from minidl.onnx import import_model
@@ -60,10 +60,10 @@ ONE_NODE = {
         pool("MaxPool", pads=[2, 2, 2, 2]),
         "node 'MaxPool_0' (MaxPool): MaxPool2D cannot take input (3, 8, 8): ",
     ),
-    "padding behind": (pool("MaxPool", pads=[0, 0, 2, 2]), "expected as many pads on both sides, got [0, 0, 2, 2]"),
+    "padding behind": (pool("MaxPool", pads=[0, 0, 2, 2]), "expected equal pads on both sides, got [0, 0, 2, 2]"),
     "ceil and counted padding": (
         pool("AveragePool", pads=[0, 0, 1, 1], ceil_mode=1, count_include_pad=1),
-        "expected ceil_mode=0 where pads that count are not the same on both sides",
+        "expected ceil_mode=0 with uneven pads that count",
     ),
     "1-D convolution": (conv(2, 3, 3), "expected shape ('any', 'any', 'any', 'any') for input 1, 'c0', got (2, 3, 3)"),
     "channels": (conv(2, 4, 3, 3), "node 'Conv_0' (Conv): Conv2D cannot take input (3, 8, 8): "),
@@ -71,7 +71,7 @@ ONE_NODE = {
     "negative pads": (conv(2, 3, 3, 3, pads=[-1, 0, 0, 0]), "expected four pads of at least 0, got [-1, 0, 0, 0]"),
     "sides of a transposed convolution": (
         lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), pads=[0, 0, 1, 1]),
-        "node 'ConvTranspose_0' (ConvTranspose): expected as many pads on both sides, got [0, 0, 1, 1]",
+        "node 'ConvTranspose_0' (ConvTranspose): expected equal pads on both sides, got [0, 0, 1, 1]",
     ),
     "two pads of a transposed convolution": (
         lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), pads=[1, 1]),
@@ -79,7 +79,7 @@ ONE_NODE = {
     ),
     "windows that end before the image": (
         lambda g: g.chain("MaxPool", kernel_shape=[1, 1], strides=[3, 3], auto_pad="SAME_UPPER"),
-        "node 'MaxPool_0' (MaxPool): expected windows up to the end of 8 pixels",
+        "node 'MaxPool_0' (MaxPool): expected windows that reach the end of 8 pixels",
     ),
     "output_shape": (
         lambda g: g.chain("ConvTranspose", g.normal(3, 2, 3, 3), output_shape=[10, 10]),
@@ -94,25 +94,25 @@ ONE_NODE = {
         "node 'BatchNormalization_0' (BatchNormalization): expected training_mode=0, got 1",
     ),
     "Softmax": (lambda g: g.chain("Softmax"), "node 'Softmax_0' (Softmax): expected axis=1, the channels, got 3"),
-    "Flatten": (lambda g: g.chain("Flatten", axis=2), "expected axis=1, which leaves examples apart, got 2"),
+    "Flatten": (lambda g: g.chain("Flatten", axis=2), "expected axis=1, which keeps examples separate, got 2"),
     "LayerNormalization": (
         lambda g: g.chain("LayerNormalization", g.normal(8), axis=-1),
         "expected axis=1, all numbers of an example of (3, 8, 8), got 3",
     ),
     "Reshape across examples": (
         lambda g: g.chain("Reshape", g.whole(1, -1)),
-        "node 'Reshape_0' (Reshape): expected a shape for examples of (3, 8, 8) that leaves them apart, got [1, -1]",
+        "node 'Reshape_0' (Reshape): expected a shape that keeps examples of (3, 8, 8) separate, got [1, -1]",
     ),
-    "Reshape of pairs": (lambda g: g.chain("Reshape", g.whole(-1, 384)), "that leaves them apart, got [-1, 384]"),
-    "Reshape to nothing": (lambda g: g.chain("Reshape", g.whole(-1)), "that leaves them apart, got [-1]"),
-    "Squeeze of all": (lambda g: g.chain("Squeeze"), "expected axes of size 1 behind the batch, got None"),
+    "Reshape of pairs": (lambda g: g.chain("Reshape", g.whole(-1, 384)), "separate, got [-1, 384]"),
+    "Reshape to nothing": (lambda g: g.chain("Reshape", g.whole(-1)), "separate, got [-1]"),
+    "Squeeze of all": (lambda g: g.chain("Squeeze"), "expected axes of size 1 after the batch, got None"),
     "Unsqueeze of the batch": (
         lambda g: g.chain("Unsqueeze", g.whole(0)),
-        "expected new axes behind the batch, got (0,)",
+        "expected new axes after the batch, got (0,)",
     ),
     "Pad of channels": (
         lambda g: g.chain("Pad", g.whole(0, 1, 0, 0, 0, 1, 0, 0)),
-        "expected pads of at least 0 around height and width alone",
+        "expected pads of at least 0, for height and width only",
     ),
     "Pad that cuts": (lambda g: g.chain("Pad", g.whole(0, 0, -1, 0, 0, 0, 0, 0)), "expected pads of at least 0"),
     "Pad with mirrors": (
@@ -131,20 +131,23 @@ ONE_NODE = {
     ),
     "Resize by a half": (
         lambda g: g.chain("Resize", "", g.constant([1, 1, 1.5, 2]), mode="nearest"),
-        "expected whole scales for height and width, got [1.0, 1.0, 1.5, 2.0]",
+        "expected integer scales for height and width, got [1.0, 1.0, 1.5, 2.0]",
     ),
-    "Resize of channels": (lambda g: g.chain("Resize", "", g.constant([1, 2, 1, 1]), mode="nearest"), "expected whole"),
+    "Resize of channels": (
+        lambda g: g.chain("Resize", "", g.constant([1, 2, 1, 1]), mode="nearest"),
+        "expected integer",
+    ),
     "slopes of pixels": (
         lambda g: g.chain("PRelu", g.normal(8)),
-        "expected one slope, or one a channel, got shape (8,)",
+        "expected one slope, or one per channel, got shape (8,)",
     ),
     "an offset of pixels": (
         lambda g: g.chain("Add", g.normal(8)),
-        "node 'Add_0' (Add): expected one number, or one a channel of (3, 8, 8), got a constant of shape (8,)",
+        "node 'Add_0' (Add): expected one number, or one per channel of (3, 8, 8), got a constant of shape (8,)",
     ),
     "1 / x": (
         lambda g: g.add("Div", g.constant(1), g.last),
-        "expected what is computed from the examples as its first input, got a constant",
+        "expected its first input to depend on the examples, got a constant",
     ),
     "division by 0": (lambda g: g.chain("Div", g.constant(0)), "expected to divide by numbers above 0, got others"),
     "Clip": (
@@ -164,7 +167,7 @@ ONE_NODE = {
     "MatMul of images": (lambda g: g.chain("MatMul", g.normal(8, 4)), "expected vectors, got (3, 8, 8): put a Flatten"),
     "a constant in front": (
         lambda g: g.add("Conv", g.normal(1, 3, 8, 8), g.last),
-        "expected a constant for input 1, 'x', got one that is computed from the examples",
+        "expected a constant for input 1, 'x', got a value that depends on the examples",
     ),
 }
 VECTORS = {
@@ -197,17 +200,17 @@ def test_a_node_of_vectors(what, tmp_path):
 
 
 @pytest.mark.parametrize(("batch", "size", "told"), [
-    ("N", 1, "expected sizes for a batch of any size, got [1, 3, 16, 16], which gives 1 whatever comes in"),
-    ("N", 4, "expected sizes for a batch of any size, got [4, 3, 16, 16], which gives 4 whatever comes in"),
-    (4, 1, "expected sizes for the graph's batch of 4, got [1, 3, 16, 16], which gives 1 whatever comes in"),
-    (1, 4, "expected sizes for the graph's batch of 1, got [4, 3, 16, 16], which gives 4 whatever comes in"),
+    ("N", 1, "expected sizes for a batch of any size, got [1, 3, 16, 16], which always gives 1 examples"),
+    ("N", 4, "expected sizes for a batch of any size, got [4, 3, 16, 16], which always gives 4 examples"),
+    (4, 1, "expected sizes for the graph's batch of 4, got [1, 3, 16, 16], which always gives 1 examples"),
+    (1, 4, "expected sizes for the graph's batch of 1, got [4, 3, 16, 16], which always gives 4 examples"),
 ])  # fmt: skip
 def test_resize_to_another_number_of_examples(batch, size, told, tmp_path):
     g = Graph(batch=batch)
     g.chain("Resize", "", "", g.whole(size, 3, 16, 16), mode="nearest")
     message = refusal(g, tmp_path, out_shape=(None,))
     assert f"node 'Resize_0' (Resize): {told}" in message
-    assert "export it with scales in place of sizes, or from an input with a batch of 1" in message
+    assert "export it with scales instead of sizes, or with a batch of 1" in message
 
 
 # ---- graphs
@@ -232,7 +235,7 @@ def test_constants_that_depend_on_the_number_of_examples(how, tmp_path):
     else:
         g.add("Gather", g.normal(100, 12), g.add("Cast", count, to=6))
     g.add("Add", "x", g.last)
-    assert "expected numbers that do not depend on how many examples come" in refusal(g, tmp_path, out_shape=(None, 12))
+    assert "expected numbers that do not depend on the batch size" in refusal(g, tmp_path, out_shape=(None, 12))
 
 
 def test_axes_left_out_are_all_axes(tmp_path):
@@ -243,28 +246,28 @@ def test_axes_left_out_are_all_axes(tmp_path):
 def test_branches_that_meet_in_another_way(op, tmp_path):
     g = Graph()
     g.add(op, g.add("Relu", "x"), g.add("Tanh", "x"))
-    assert f"node '{op}_2' ({op}): expected branches that meet in Add, Sum or Concat" in refusal(g, tmp_path)
+    assert f"node '{op}_2' ({op}): expected branches that join in Add, Sum or Concat" in refusal(g, tmp_path)
 
 
 def test_squeeze_and_excitation(tmp_path):
     g = Graph()
     g.add("Mul", "x", g.add("Sigmoid", g.add("GlobalAveragePool", "x")))
-    assert "node 'Mul_2' (Mul): expected branches that meet" in refusal(g, tmp_path)
+    assert "node 'Mul_2' (Mul): expected branches that join" in refusal(g, tmp_path)
 
 
 def test_what_is_nearly_an_activation(tmp_path):
     g = Graph()
     g.add("Mul", "x", g.add("HardSigmoid", "x"))  # slope 0.2
-    assert "node 'Mul_1' (Mul): expected branches that meet" in refusal(g, tmp_path)
+    assert "node 'Mul_1' (Mul): expected branches that join" in refusal(g, tmp_path)
     for scale, one in ((2.0, 1.0), (2**0.5, 2.0)):
         g = Graph()
         erf = g.add("Erf", g.add("Div", "x", g.constant(scale)))
         g.add("Mul", "x", g.add("Add", erf, g.constant(one)))
-        assert "node 'Mul_3' (Mul): expected branches that meet" in refusal(g, tmp_path)
+        assert "node 'Mul_3' (Mul): expected branches that join" in refusal(g, tmp_path)
     g = Graph()
     erf = g.add("Erf", g.add("Div", g.constant(2**0.5), "x"))
     g.add("Mul", "x", g.add("Add", erf, g.constant(1.0)))
-    assert "node 'Mul_3' (Mul): expected branches that meet" in refusal(g, tmp_path)
+    assert "node 'Mul_3' (Mul): expected branches that join" in refusal(g, tmp_path)
 
 
 def test_concat_of_rows(tmp_path):
@@ -276,7 +279,7 @@ def test_concat_of_rows(tmp_path):
 def test_concat_with_a_constant(tmp_path):
     g = Graph(batch=1)
     g.add("Concat", "x", g.add("Relu", "x"), g.normal(1, 3, 8, 8), axis=1)
-    assert "node 'Concat_1' (Concat): expected branches alone, got a constant beside them" in refusal(g, tmp_path)
+    assert "node 'Concat_1' (Concat): expected only branches as inputs, got a constant as well" in refusal(g, tmp_path)
 
 
 @pytest.mark.parametrize(("op", "attributes"), [("Sum", {}), ("Concat", {"axis": 1})])
@@ -298,29 +301,30 @@ def test_branches_that_part_within_branches(tmp_path):
     c1 = g.add("Relu", "x")
     j1 = g.add("Concat", "x", c1, axis=1)
     g.add("Concat", c1, "x", g.add("Tanh", j1), axis=1)
-    assert "node 'Relu_0' (Relu): its output goes into branches that do not part there" in refusal(g, tmp_path)
+    assert "node 'Relu_0' (Relu): its output goes to branches that do not fork there" in refusal(g, tmp_path)
 
 
 def test_branches_too_deep(tmp_path):
     g, end = Graph(), "x"
     for _ in range(17):
         end = g.add("Add", "x", g.add("Relu", end))
-    assert "expected branches in branches at most 16 deep" in refusal(g, tmp_path)
+    assert "expected branches nested at most 16 deep" in refusal(g, tmp_path)
 
 
 def test_the_second_output_of_a_node(tmp_path):
     g = Graph()
     g.add("MaxPool", "x", outputs=["y", "places"], kernel_shape=[2, 2])
     g.add("Cast", "places", to=1)
-    assert "node 'MaxPool_0' (MaxPool): expected its first output alone to be used, got 'places'" in refusal(
-        g, tmp_path
-    )
+    assert "node 'MaxPool_0' (MaxPool): expected only its first output to be used, got 'places'" in refusal(g, tmp_path)
 
 
 def test_an_output_that_no_input_leads_to(tmp_path):
     g = Graph()
     g.add("RandomNormal", shape=[2, 2])
-    assert "node 'RandomNormal_0' (RandomNormal): expected examples, or constants that" in refusal(g, tmp_path)
+    assert (
+        "node 'RandomNormal_0' (RandomNormal): expected inputs that depend on the examples, or constants that"
+        in refusal(g, tmp_path)
+    )
     g = Graph()
     g.add("Relu", "x")
     g.add("Transpose", g.normal(2, 3))
@@ -330,16 +334,17 @@ def test_an_output_that_no_input_leads_to(tmp_path):
 def test_noise_beside_the_examples(tmp_path):
     g = Graph()
     g.add("Add", "x", g.add("RandomNormal", shape=[1, 3, 8, 8]))
-    assert "node 'RandomNormal_0' (RandomNormal): expected examples, or constants" in refusal(g, tmp_path)
+    assert "node 'RandomNormal_0' (RandomNormal): expected inputs that depend on the examples, or constants" in refusal(
+        g, tmp_path
+    )
 
 
 def test_what_cannot_be_computed_of_constants(tmp_path):
     g = Graph()
     many = g.add("ConstantOfShape", g.whole(2**40, 2**40))
     g.add("Reshape", "x", many)
-    assert (
-        "node 'ConstantOfShape_0' (ConstantOfShape): expected to be computed from constants: expected a shape"
-        in refusal(g, tmp_path)
+    assert "node 'ConstantOfShape_0' (ConstantOfShape): cannot be computed from constants: expected a shape" in refusal(
+        g, tmp_path
     )
 
 
@@ -429,9 +434,9 @@ def test_an_output_of_another_shape_than_the_file_says(tmp_path):
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 191
     g.model = lambda: model
     path = g.save(tmp_path)
-    with pytest.raises(ValueError, match=r"output 'v1': expected layers that give \[.*191\], got \(192,\)"):
+    with pytest.raises(ValueError, match=r"output 'v1': declared with shape \[.*191\], but the layers give \(192,\)"):
         import_model(path)
 
 
 def test_a_graph_that_does_nothing(tmp_path):
-    assert refusal(Graph().chain("Identity"), tmp_path).startswith("expected at least one node that does something")
+    assert refusal(Graph().chain("Identity"), tmp_path).startswith("expected at least one node that computes something")

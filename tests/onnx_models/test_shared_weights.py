@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from exchange.graphs import Graph
+from onnx_models.graphs import Graph
 
 from minidl.onnx import import_model
 
@@ -29,8 +29,8 @@ def test_a_convolution_applied_twice(tmp_path):
     weight, bias = g.normal(3, 3, 3, 3), g.normal(3)
     g.chain("Conv", weight, bias, pads=[1] * 4).chain("Relu").chain("Conv", weight, bias, pads=[1] * 4)
     assert told(g, tmp_path) == (
-        "weights that nodes of the graph share become a copy for each layer: predictions are the same, but training "
-        "changes each copy by itself, and differs from a framework that ties them: "
+        "weights that nodes of the graph share are copied for each layer: predictions are the same, but training "
+        "changes each copy separately, unlike a framework that ties them: "
         "'c0' in node 'Conv_0' (Conv) and node 'Conv_2' (Conv); 'c1' in node 'Conv_0' (Conv) and node 'Conv_2' (Conv)"
     )
 

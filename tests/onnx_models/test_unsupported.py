@@ -3,13 +3,13 @@
 import re
 
 import pytest
-from exchange.graphs import Graph
+from onnx_models.graphs import Graph
 
 from minidl.onnx import import_model
-from minidl.onnx.importing import model_of
+from minidl.onnx.importing import to_model
 from minidl.onnx.model_file import from_bytes
 
-BLIND = "where shapes are not known, only operators were looked at"
+BLIND = "nodes with unknown input shapes: only their operators were checked"
 
 pytestmark = pytest.mark.oracle("onnx")
 
@@ -20,11 +20,11 @@ def lines(graph, without_shapes=False):
     if without_shapes:
         plain.shapes.clear()
     with pytest.raises(ValueError) as error:
-        model_of(plain, None)
+        to_model(plain, None)
     head, *found = str(error.value).split("\n  ")
     if head.startswith("node "):
         return [head, *found]
-    told = re.fullmatch(r"expected nodes that layers can stand for, got (\d+) kinds of others:", head)
+    told = re.fullmatch(r"expected nodes that layers compute, got (\d+) kinds of unsupported nodes:", head)
     kinds = [line for line in found if line.startswith("node ")]
     assert int(told[1]) == len(kinds) or len(kinds) == 12
     return found
@@ -44,10 +44,11 @@ def test_what_hides_after_the_first(tmp_path):
     g = Graph()
     attention(g)
     assert lines(g) == [
-        "node 'Div_2' (Div): expected examples, or constants that can be computed here, got something else",
+        "node 'Div_2' (Div): expected inputs that depend on the examples, or constants that can be computed at import, "
+        "got another",
         "node 'Transpose_5' (Transpose): no layer of minidl does that (2 such nodes)",
         "node 'Clip_8' (Clip): no layer of minidl does that",
-        "node 'MatMul_12' (MatMul): expected branches that meet in Add, Sum or Concat: "
+        "node 'MatMul_12' (MatMul): expected branches that join in Add, Sum or Concat: "
         "no container of minidl does that",
         BLIND,
     ]
@@ -58,7 +59,9 @@ def test_the_file_is_told_of_by_its_name(tmp_path):
     path = g.save(tmp_path)
     with pytest.raises(ValueError) as error:
         import_model(path)
-    assert str(error.value).startswith(f"{path}: expected nodes that layers can stand for, got 2 kinds of others:\n  ")
+    assert str(error.value).startswith(
+        f"{path}: expected nodes that layers compute, got 2 kinds of unsupported nodes:\n  "
+    )
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -90,7 +93,8 @@ def test_kinds_are_counted_whatever_their_numbers():
         g.chain("Resize", "", g.constant([1, 1, 1.5, size]), mode="nearest").chain("Relu")
     g.chain("Clip")
     assert lines(g) == [
-        "node 'Resize_0' (Resize): expected whole scales for height and width, got [1.0, 1.0, 1.5, 8.0] (3 such nodes)",
+        "node 'Resize_0' (Resize): expected integer scales for height and width, got [1.0, 1.0, 1.5, 8.0] "
+        "(3 such nodes)",
         "node 'Clip_6' (Clip): no layer of minidl does that",
     ]
 
@@ -157,7 +161,7 @@ def test_branches_and_outputs():
         "node 'Concat_4' (Concat)",
         "node 'MaxPool_5' (MaxPool)",
     ]
-    assert "expected branches that meet" in found[0] and "expected axis=1" in found[1] and "'places'" in found[2]
+    assert "expected branches that join" in found[0] and "expected axis=1" in found[1] and "'places'" in found[2]
 
 
 def test_a_node_is_told_once():

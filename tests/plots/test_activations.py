@@ -147,7 +147,7 @@ def test_estimators():
         ({"max_examples": 0}, "max_examples: expected at least 1"),
         ({"model": Sequential([Conv2D(2, 3)])}, "model: expected a built one"),
         ({"model": "net"}, "model: expected a Sequential"),
-        ({"model": Sequential([ReLU()], (1, 12, 12))}, "layer: expected a place, since the model has no convolution"),
+        ({"model": Sequential([ReLU()], (1, 12, 12))}, "layer: expected a layer, since the model has no convolution"),
         ({"figure": 3}, "figure: expected a Figure"),
     ],
 )

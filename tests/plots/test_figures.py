@@ -12,7 +12,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
-from minidl.plots.figures import counted, inches, ready, room, shortened, wrapped
+from minidl.plots.figures import count_label, figure_size, prepare_figure, shorten, text_width, wrap
 from minidl.training.history import History
 
 HISTORY = History(epoch=[0, 1], loss=[1.0, 0.5])
@@ -53,7 +53,7 @@ def test_a_figure_of_pyplot_is_drawn_into():
 def test_a_layout_engine_stays():
     figure = Figure(layout="compressed")
     engine = figure.get_layout_engine()
-    ready(figure, 1, 1)
+    prepare_figure(figure, 1, 1)
     assert figure.get_layout_engine() is engine
 
 
@@ -61,43 +61,43 @@ def test_what_is_no_empty_figure_is_refused():
     figure = Figure()
     axes = figure.add_subplot()
     with pytest.raises(TypeError, match="figure: expected a Figure or SubFigure of matplotlib, or None, got Axes"):
-        room(axes)
+        figure_size(axes)
     with pytest.raises(ValueError, match="figure: expected an empty one"):
         HISTORY.plot(figure=figure)
     figure.clear()
     figure.subfigures(1, 2)
     with pytest.raises(ValueError, match="figure: expected an empty one"):
-        room(figure)
+        figure_size(figure)
 
 
 def test_room_is_in_inches():
     figure = Figure((5, 4), dpi=200)
-    assert room(figure) == (5, 4)
+    assert figure_size(figure) == (5, 4)
     left, _ = figure.subfigures(1, 2)
-    assert room(left) == (pytest.approx(2.5), 4)
-    assert room(None) == (6.9, None)
+    assert figure_size(left) == (pytest.approx(2.5), 4)
+    assert figure_size(None) == (6.9, None)
 
 
 def test_text_is_as_wide_as_told():
     figure = Figure(dpi=720)
     text = figure.text(0, 0, "Ankle boot: 98%", fontsize=7)
-    assert text.get_window_extent().width / 720 == pytest.approx(inches("Ankle boot: 98%"), rel=0.02)
+    assert text.get_window_extent().width / 720 == pytest.approx(text_width("Ankle boot: 98%"), rel=0.02)
 
 
 def test_names_are_cut_to_a_width():
-    assert shortened("cat", 1) == "cat"
-    assert shortened("two\n lines", 5) == "two lines"
-    cut = shortened("a very long name of a class", 0.5)
-    assert cut.endswith("…") and "a very long name".startswith(cut[:-1]) and 0.35 < inches(cut) <= 0.5
-    assert shortened("anything", 0.01) == "…"
+    assert shorten("cat", 1) == "cat"
+    assert shorten("two\n lines", 5) == "two lines"
+    cut = shorten("a very long name of a class", 0.5)
+    assert cut.endswith("…") and "a very long name".startswith(cut[:-1]) and 0.35 < text_width(cut) <= 0.5
+    assert shorten("anything", 0.01) == "…"
 
 
 def test_titles_are_broken_between_words():
-    lines = wrapped("weights of the first 40 of 128 filters", 1.0).split("\n")
+    lines = wrap("weights of the first 40 of 128 filters", 1.0).split("\n")
     assert len(lines) > 1 and " ".join(lines) == "weights of the first 40 of 128 filters"
-    assert all(inches(line, 8) <= 1.0 for line in lines)
-    assert wrapped("unbreakablewords", 0.1) == "unbreakablewords"
+    assert all(text_width(line, 8) <= 1.0 for line in lines)
+    assert wrap("unbreakablewords", 0.1) == "unbreakablewords"
 
 
 def test_counts_in_words():
-    assert counted(2, "filter", 2) == "2 filters" and counted(1, "filter", 1) == "1 filter"
+    assert count_label(2, "filter", 2) == "2 filters" and count_label(1, "filter", 1) == "1 filter"

@@ -5,7 +5,17 @@ import math
 import numpy as np
 import pytest
 
-from minidl.plots.image_grid import GAP, LABEL, LARGEST, LEAST, TALL, arranged, colours, pictures, tile_ratio
+from minidl.plots.image_grid import (
+    GAP,
+    LABEL,
+    MAX_HEIGHT,
+    MAX_TILE,
+    MIN_TILE,
+    color_scale,
+    displayed_images,
+    fit_grid,
+    tile_ratio,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -16,50 +26,50 @@ RNG = np.random.default_rng(0)
 @pytest.mark.parametrize("across", [1, 3])
 def test_a_grid_fits(n, ratio, width, height, across):
     side = 0.2 * (across > 1)
-    grid = arranged(n, width, height, ratio, across, side=side)
+    grid = fit_grid(n, width, height, ratio, across, side=side)
     assert 1 <= grid.shown <= n and grid.columns * (grid.rows - 1) < grid.shown <= grid.columns * grid.rows
-    assert LEAST - 1e-9 <= grid.cell <= LARGEST
+    assert MIN_TILE - 1e-9 <= grid.cell <= MAX_TILE
     assert grid.columns * (side + across * (grid.cell + GAP)) <= width + 1e-9
-    if ratio * LEAST + GAP + LABEL <= (height or TALL):
-        assert grid.rows * (grid.cell * ratio + GAP + LABEL) <= (height or 1.5 * TALL) + 1e-9
+    if ratio * MIN_TILE + GAP + LABEL <= (height or MAX_HEIGHT):
+        assert grid.rows * (grid.cell * ratio + GAP + LABEL) <= (height or 1.5 * MAX_HEIGHT) + 1e-9
     if height is None and n <= 16 and ratio <= 1:
         assert grid.shown == n
 
 
 def test_what_was_asked_for_is_shown_however_tall():
-    assert arranged(500, 6.0, None, text=1.4, least=0.6, tallest=math.inf).shown == 500
+    assert fit_grid(500, 6.0, None, text=1.4, least=0.6, tallest=math.inf).shown == 500
 
 
 def test_rows_are_full_where_possible():
     for n in (4, 6, 8, 16, 32, 64):
-        grid = arranged(n, 6.0, None)
+        grid = fit_grid(n, 6.0, None)
         assert grid.columns * grid.rows <= 1.02 * n
 
 
 def test_text_keeps_columns_apart():
-    wide, narrow = (arranged(12, 6.0, 3.0, text=text) for text in (1.4, 0.4))
+    wide, narrow = (fit_grid(12, 6.0, 3.0, text=text) for text in (1.4, 0.4))
     assert wide.columns * (1.4 + GAP) <= 6.0 and wide.columns < narrow.columns
 
 
 def test_weights_are_white_at_zero():
-    scale = colours(np.array([0.5, -0.25, np.nan]), signed=True)
+    scale = color_scale(np.array([0.5, -0.25, np.nan]), signed=True)
     assert (scale["cmap"], scale["vmin"], scale["vmax"]) == ("RdBu_r", -0.5, 0.5)
-    assert colours(np.array([0.5, 1.0]), signed=True)["vmin"] == -1
-    assert colours(np.array([-0.5, 0.25])) == {"cmap": "RdBu_r", "vmin": -0.5, "vmax": 0.5}
-    assert colours(np.array([0.5, 0.25])) == {"cmap": "viridis", "vmin": 0, "vmax": 0.5}
-    assert colours(np.zeros(3)) == {"cmap": "viridis", "vmin": 0, "vmax": 1}
-    assert colours(np.array([np.inf, 0.0]), signed=True)["vmax"] == 1
+    assert color_scale(np.array([0.5, 1.0]), signed=True)["vmin"] == -1
+    assert color_scale(np.array([-0.5, 0.25])) == {"cmap": "RdBu_r", "vmin": -0.5, "vmax": 0.5}
+    assert color_scale(np.array([0.5, 0.25])) == {"cmap": "viridis", "vmin": 0, "vmax": 0.5}
+    assert color_scale(np.zeros(3)) == {"cmap": "viridis", "vmin": 0, "vmax": 1}
+    assert color_scale(np.array([np.inf, 0.0]), signed=True)["vmax"] == 1
 
 
 def test_colours_of_images():
     bytes_ = RNG.integers(0, 100, (5, 3, 4, 6), dtype=np.uint8)
-    shown, how = pictures(bytes_)
+    shown, how = displayed_images(bytes_)
     assert how == {} and shown.shape == (5, 4, 6, 3)
     np.testing.assert_allclose(shown, bytes_.transpose(0, 2, 3, 1) / 255)
     unit = RNG.random((5, 3, 4, 6)) / 2
-    np.testing.assert_allclose(pictures(unit)[0], unit.transpose(0, 2, 3, 1))
+    np.testing.assert_allclose(displayed_images(unit)[0], unit.transpose(0, 2, 3, 1))
     for scaled in (unit * 600, unit * 8 - 2, -unit, unit.astype("f4") * 1e30):
-        shown, _ = pictures(scaled)
+        shown, _ = displayed_images(scaled)
         assert shown.min() == pytest.approx(0, abs=0.01) and shown.max() == pytest.approx(1, abs=0.01)
         line = np.polyfit(scaled.astype(float).ravel() / abs(scaled).max(), shown.transpose(0, 3, 1, 2).ravel(), 1)
         assert line[0] > 0  # bright stays bright
@@ -67,12 +77,12 @@ def test_colours_of_images():
 
 def test_grey_images():
     grey = RNG.integers(0, 17, (5, 1, 4, 6), dtype=np.uint8)
-    shown, how = pictures(grey)
+    shown, how = displayed_images(grey)
     assert np.array_equal(shown, grey[:, 0]) and how == {"cmap": "gray", "vmin": 0, "vmax": 16}
-    assert pictures(grey - 20.0)[1]["vmin"] < -15 and pictures(grey - 20.0)[1]["vmax"] == 0
-    assert pictures(grey * 0)[1] == {"cmap": "gray", "vmin": 0, "vmax": 1}
+    assert displayed_images(grey - 20.0)[1]["vmin"] < -15 and displayed_images(grey - 20.0)[1]["vmax"] == 0
+    assert displayed_images(grey * 0)[1] == {"cmap": "gray", "vmin": 0, "vmax": 1}
     many = RNG.random((2, 5, 4, 4))
-    np.testing.assert_allclose(pictures(many)[0], many.mean(axis=1))
+    np.testing.assert_allclose(displayed_images(many)[0], many.mean(axis=1))
 
 
 def test_long_images_are_squeezed():

@@ -9,7 +9,7 @@ from test_places import branched
 from minidl import Sequential
 from minidl.engine.layer_paths import layer_paths
 from minidl.layers import Block, Conv2D, Dense, Dropout, Flatten, ReLU, Residual
-from minidl.plots.models import image_in_front, image_of, model_in, outputs
+from minidl.plots.models import check_image, flattened_image, layer_outputs, model_in
 
 RNG = np.random.default_rng(0)
 
@@ -40,7 +40,7 @@ def test_outputs_are_those_of_the_layers_by_hand(own):
         "1": joined + alone("1.shortcut.0", first), "4": model.predict(x),
     }  # fmt: skip
     for name, y in expected.items():
-        np.testing.assert_allclose(outputs(model, found[name], x), y, rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(layer_outputs(model, found[name], x), y, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
 def test_looking_changes_nothing():
@@ -50,7 +50,7 @@ def test_looking_changes_nothing():
     model.backward(np.ones((4, 3)))
     before = [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()]
     stages = model.network.segments
-    outputs(model, layer_paths(model.layers)["1.body.1"], np.ones((2, 3, 8, 8), "f4"))
+    layer_outputs(model, layer_paths(model.layers)["1.body.1"], np.ones((2, 3, 8, 8), "f4"))
     assert [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()] == before
     assert model.network.segments is stages
 
@@ -58,7 +58,7 @@ def test_looking_changes_nothing():
 def test_a_model_that_another_thread_trains_is_not_looked_at():
     model, x = branched(), np.ones((2, 3, 8, 8), "f4")
     with model.busy.training("fit"), ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(outputs, model, layer_paths(model.layers)["0"], x)
+        looking = pool.submit(layer_outputs, model, layer_paths(model.layers)["0"], x)
         with pytest.raises(RuntimeError, match="feature_maps"):
             looking.result()
 
@@ -66,21 +66,21 @@ def test_a_model_that_another_thread_trains_is_not_looked_at():
 def test_images_in_front_of_dense_layers():
     layers = [Conv2D(2, 3), Flatten(), Dropout(0.5), ReLU(), Dense(4), Dense(4)]
     found = layer_paths(Sequential(layers, (1, 6, 6)).layers)
-    assert image_in_front(found["4"]) == (2, 4, 4)
-    assert image_in_front(found["5"]) is None
+    assert flattened_image(found["4"]) == (2, 4, 4)
+    assert flattened_image(found["5"]) is None
     body = Sequential([Conv2D(2, 3), Flatten()])
-    assert image_in_front(layer_paths(Sequential([body, Block(ReLU(), Dense(4))], (1, 6, 6)).layers)["1.1"]) == (
+    assert flattened_image(layer_paths(Sequential([body, Block(ReLU(), Dense(4))], (1, 6, 6)).layers)["1.1"]) == (
         2,
         4,
         4,
     )
     assert (
-        image_in_front(layer_paths(Sequential([Flatten(), Residual(Dense(8)), Dense(2)], (2, 2, 2)).layers)["2"])
+        flattened_image(layer_paths(Sequential([Flatten(), Residual(Dense(8)), Dense(2)], (2, 2, 2)).layers)["2"])
         is None
     )
-    assert image_in_front(layer_paths(Sequential([Flatten(), Dense(8), Dense(2)], (2, 2, 2)).layers)["2"]) is None
-    assert image_in_front(layer_paths(Sequential([Flatten(), Dense(2)], (8,)).layers)["1"]) is None
-    assert image_in_front(layer_paths(Sequential([Dense(2)], (8,)).layers)["0"]) is None
+    assert flattened_image(layer_paths(Sequential([Flatten(), Dense(8), Dense(2)], (2, 2, 2)).layers)["2"]) is None
+    assert flattened_image(layer_paths(Sequential([Flatten(), Dense(2)], (8,)).layers)["1"]) is None
+    assert flattened_image(layer_paths(Sequential([Dense(2)], (8,)).layers)["0"]) is None
 
 
 def test_models():
@@ -97,12 +97,12 @@ def test_models():
 
 
 def test_image_shapes():
-    assert image_of([1, 2, 3], 6) == (1, 2, 3)
+    assert check_image([1, 2, 3], 6) == (1, 2, 3)
     for wrong, kind, said in [
         ((2, 3), TypeError, "expected \\(channels, height, width\\), got \\(2, 3\\)"),
         (6, TypeError, "got 6"),
-        ((1, 2, 4), ValueError, "expected one of 6 numbers, got \\(1, 2, 4\\)"),
+        ((1, 2, 4), ValueError, "expected a shape of 6 numbers, got \\(1, 2, 4\\)"),
         ((1, -2, -3), ValueError, "at least 1"),
     ]:
         with pytest.raises(kind, match=f"image_shape: {said}" if said[0] == "e" else said):
-            image_of(wrong, 6)
+            check_image(wrong, 6)

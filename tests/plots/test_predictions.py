@@ -54,7 +54,7 @@ def test_the_surest_mistakes_come_first():
     figure = plots.misclassified(model, X, Y)
     check_worst(figure, chances, Y, 16)
     wrong = int((chances.argmax(axis=1) != Y).sum())
-    assert title(figure) == f"{wrong} of 200 examples misclassified; the 16 of which the model is surest"
+    assert title(figure) == f"{wrong} of 200 examples misclassified; the 16 with the highest confidence"
     check_worst(plots.misclassified(model, X, Y, max_examples=3), chances, Y, 3)
     check_worst(plots.misclassified(model, X, Y, max_examples=1000), chances, Y, 1000)
     assert title(plots.misclassified(model, X, Y, max_examples=1000)) == f"{wrong} of 200 examples misclassified"
@@ -135,7 +135,7 @@ def test_colours():
 
 def test_rows_are_images_where_somebody_says_so():
     model, rows = net(shape=(36,)), X.reshape(200, 36)
-    with pytest.raises(ValueError, match=r"X: expected images, got shape \(200, 36\): image_shape=.*confusion_matrix"):
+    with pytest.raises(ValueError, match=r"X: expected images, got shape \(200, 36\): for rows .*image_shape=.*confusion_matrix"):
         plots.misclassified(model, rows, Y)
     check_worst(plots.misclassified(model, rows, Y, image_shape=(1, 6, 6)), model.predict_proba(rows), Y, 16)
     check_worst(plots.misclassified(net(), rows, Y), net().predict_proba(rows), Y, 16)  # the model says so
@@ -289,7 +289,7 @@ def test_more_refusals():
         plots.confusion_matrix(net(), X, Y, normalize="rows")
     with pytest.raises(ValueError, match="max_examples: expected at least 1, got 0"):
         plots.misclassified(net(), X, Y, max_examples=0)
-    with pytest.raises(ValueError, match="image_shape: expected one of 36 numbers"):
+    with pytest.raises(ValueError, match="image_shape: expected a shape of 36 numbers"):
         plots.misclassified(net(), X, Y, image_shape=(1, 5, 5))
 
     class Wrong(Estimator):

@@ -29,7 +29,7 @@ from minidl.layers import (
     Residual,
 )  # fmt: skip
 from minidl.plots import receptive_fields as module
-from minidl.plots.receptive_fields import routes, winners
+from minidl.plots.receptive_fields import trace_pool, winners
 from minidl.plots.windows import View, Windows
 from minidl.training.labeled_data import LabeledData
 from minidl_c.runtime.single_op import forward_batch
@@ -67,7 +67,7 @@ def winners_by_numpy(pool, x):
 def seen(model, X, y, layer, loss="mean_squared_error", max_examples=3):
     found = layer_paths(model.layers)[layer]
     data = LabeledData.from_arrays(model, losses.get(loss), X, y)
-    return found[-1], routes(model, found, int(layer.split(".")[0]), data, losses.get(loss), max_examples)
+    return found[-1], trace_pool(model, found, int(layer.split(".")[0]), data, losses.get(loss), max_examples)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -161,7 +161,7 @@ def check_routed(pool, found):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("pool", [MaxPool2D(2), MaxPool2D(3, 1, 1), MaxPool2D(9)], ids=repr)
 def test_they_are_those_of_the_model_by_hand(pool, dtype, monkeypatch):
-    monkeypatch.setattr(module, "MOST_EXAMPLES", 4)  # in parts
+    monkeypatch.setattr(module, "MAX_EXAMPLES", 4)  # in parts
     pool = MaxPool2D(**pool.config())
     layers = [Conv2D(3, 2), ReLU(), pool, Conv2D(4, 1), ReLU(), Flatten(), Dense(5)]
     model = Sequential(layers, (1, 10, 10), dtype=dtype)
@@ -177,7 +177,7 @@ def test_they_are_those_of_the_model_by_hand(pool, dtype, monkeypatch):
     np.testing.assert_array_equal(found.dx, dx[:6])
     np.testing.assert_array_equal(found.dy, behind.backward(dscores)[:6])
     np.testing.assert_allclose(found.total, dx.astype("f8").sum(axis=0), rtol=1e-12, atol=1e-15)
-    np.testing.assert_array_equal(found.times, (dx != 0).sum(axis=0))
+    np.testing.assert_array_equal(found.n_reached, (dx != 0).sum(axis=0))
     assert found.count == 11
     check_routed(model.layers[2], found)
 
@@ -236,7 +236,7 @@ def test_nothing_changes(own, frozen):
         raise KeyError("no loss")
 
     with pytest.raises(KeyError):
-        routes(model, layer_paths(model.layers)["2.1"], 2, LabeledData.from_arrays(model, broken, X, y), broken, 2)
+        trace_pool(model, layer_paths(model.layers)["2.1"], 2, LabeledData.from_arrays(model, broken, X, y), broken, 2)
     assert everything(model) == before and all(layer.trainable for layer in model.layers[1:])
     np.testing.assert_array_equal(model.backward(y), other.backward(y))  # of the forward before
     np.testing.assert_array_equal(model.forward(X, training=True), other.forward(X, training=True))  # the same masks
@@ -260,5 +260,5 @@ def test_what_there_is_to_see():
     """Shares of an example's gradient; none where a map is smallest, or a number is not finite."""
     dx = np.array([[[[1.0, 3.0], [4.0, 0.0]]], [[[np.nan, 2.0], [0.0, -2.0]]]])
     x = np.array([[[[5.0, 1.0], [2.0, 1.0]]], [[[1.0, 1.0], [0.0, 1.0]]]])
-    found = module.Routes(x, dx, dx, dx[0], dx[0] != 0, 2).telling()
+    found = module.PoolTrace(x, dx, dx, dx[0], dx[0] != 0, 2).saliency()
     np.testing.assert_array_equal(found, [[[[0.2, 0], [0.8, 0]]], [[[0, 0.5], [0, 0.5]]]])

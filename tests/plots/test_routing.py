@@ -107,7 +107,7 @@ def test_scales_are_each_examples_own_and_told():
         assert all(one.get_clim() == (-most, most) for one in gradients)
         assert f"±{most:.2g}\n{(dx[i] != 0).mean():.0%} reached" in labels(figure)
     times, total = (dx != 0).sum(axis=0), dx.sum(axis=0)
-    assert f"↑ how often:\nup to {times.max()}" in labels(figure)
+    assert f"↑ times reached:\nup to {times.max()}" in labels(figure)
     assert f"±{np.abs(total).max():.2g}\n{(times != 0).mean():.0%} reached" in labels(figure)
     assert axes.images[-2].get_clim() == (0, times.max())
 

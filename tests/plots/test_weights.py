@@ -155,9 +155,9 @@ def test_estimators():
     ("arguments", "said"),
     [
         ({"layer": 2}, r"layer: expected a convolution, or a dense layer on images, got 2 ReLU\(\)"),
-        ({"layer": 9}, r"expected one whose inputs are images, got 9 Dense\(units=3\), of 5 numbers: image_shape="),
+        ({"layer": 9}, r"expected one whose inputs are images, got 9 Dense\(units=3\), of 5 numbers: set image_shape="),
         ({"layer": 10}, "layer: expected a place from 0 to 9"),
-        ({"layer": 7, "image_shape": (1, 2, 2)}, "image_shape: expected one of 16 numbers"),
+        ({"layer": 7, "image_shape": (1, 2, 2)}, "image_shape: expected a shape of 16 numbers"),
         ({"layer": 1, "image_shape": (1, 2, 2)}, r"layer: expected a dense layer on images, got 1 Conv2D"),
         ({"layer": 1.5}, "layer: expected a place such as"),
         ({"figure": 3}, "figure: expected a Figure"),
@@ -171,7 +171,7 @@ def test_refusals(arguments, said):
 @pytest.mark.parametrize(
     ("layers", "shape", "said"),
     [
-        ([Dense(3), ReLU()], (4,), "layer: expected a model with a convolution, or with a dense layer behind"),
+        ([Dense(3), ReLU()], (4,), "layer: expected a model with a convolution, or with a dense layer after"),
         ([BatchNorm2D(), Scale()], (2, 4, 4), "layer: expected a model with a convolution"),
         ([Conv2D(2, 3)], None, "model: expected a built one"),
     ],

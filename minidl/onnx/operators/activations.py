@@ -6,104 +6,104 @@ import numpy as np
 
 from minidl.layers import ELU, GELU, Hardswish, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import Made, Operator, Read, by_channel
-from minidl.onnx.node_writer import Place, Write
+from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction, per_channel
+from minidl.onnx.node_writer import NodeWriter, WriteFunction
 
 
-def same(op: str) -> Write:
-    """Writes a layer that is one operator without attributes."""
-    return lambda at, x: at.node(op, x)
+def write_as(op: str) -> WriteFunction:
+    """Returns the function that writes a layer as one operator without attributes."""
+    return lambda writer, x: writer.add_node(op, x)
 
 
-def plain(cls: type[Layer]) -> Read:
-    """Reads an operator that is one layer without arguments."""
-    return lambda operator: [Made(cls())]
+def read_as(cls: type[Layer]) -> ReadFunction:
+    """Returns the function that reads an operator as one layer without arguments."""
+    return lambda reader: [LayerWithWeights(cls())]
 
 
-def write_leaky_relu(at: Place, x: str) -> str:
-    return at.node("LeakyRelu", x, alpha=float(at["negative_slope"]))
+def write_leaky_relu(writer: NodeWriter, x: str) -> str:
+    return writer.add_node("LeakyRelu", x, alpha=float(writer["negative_slope"]))
 
 
-def read_leaky_relu(operator: Operator) -> list[Made]:
-    return [Made(LeakyReLU(operator.attribute("alpha", 0.01)))]
+def read_leaky_relu(reader: NodeReader) -> list[LayerWithWeights]:
+    return [LayerWithWeights(LeakyReLU(reader.attribute("alpha", 0.01)))]
 
 
-def write_elu(at: Place, x: str) -> str:
-    return at.node("Elu", x, alpha=float(at["alpha"]))
+def write_elu(writer: NodeWriter, x: str) -> str:
+    return writer.add_node("Elu", x, alpha=float(writer["alpha"]))
 
 
-def read_elu(operator: Operator) -> list[Made]:
-    return [Made(ELU(operator.attribute("alpha", 1.0)))]
+def read_elu(reader: NodeReader) -> list[LayerWithWeights]:
+    return [LayerWithWeights(ELU(reader.attribute("alpha", 1.0)))]
 
 
-def write_gelu(at: Place, x: str) -> str:
-    return at.node("Gelu", x, approximate=at["approximate"])
+def write_gelu(writer: NodeWriter, x: str) -> str:
+    return writer.add_node("Gelu", x, approximate=writer["approximate"])
 
 
-def read_gelu(operator: Operator) -> list[Made]:
-    return [Made(GELU(operator.expect("approximate", "none", "tanh")))]
+def read_gelu(reader: NodeReader) -> list[LayerWithWeights]:
+    return [LayerWithWeights(GELU(reader.expect("approximate", "none", "tanh")))]
 
 
-def write_silu(at: Place, x: str) -> str:
-    """x * Sigmoid(x): the operator Swish is younger than the opset. `minidl.onnx.joins` reads it."""
-    return at.node("Mul", x, at.node("Sigmoid", x))
+def write_silu(writer: NodeWriter, x: str) -> str:
+    """Writes x * Sigmoid(x), since the operator Swish is newer than the opset. `minidl.onnx.joins` reads it."""
+    return writer.add_node("Mul", x, writer.add_node("Sigmoid", x))
 
 
-def read_swish(operator: Operator) -> list[Made]:
-    operator.expect("alpha", 1.0)
-    return [Made(SiLU())]
+def read_swish(reader: NodeReader) -> list[LayerWithWeights]:
+    reader.expect("alpha", 1.0)
+    return [LayerWithWeights(SiLU())]
 
 
-def write_prelu(at: Place, x: str) -> str:
-    """ONNX's slopes belong to the last axes, minidl's to the first: axes of 1 go behind them."""
-    slope, axes = at.param("weight"), len(at.in_shape) - 1
-    if axes and not at["shared"]:
-        slope = at.node("Unsqueeze", slope, at.whole("axes", range(1, axes + 1)))
-    return at.node("PRelu", x, slope)
+def write_prelu(writer: NodeWriter, x: str) -> str:
+    """Writes PRelu with axes of size 1 appended to the slopes: ONNX broadcasts them to the last axes."""
+    slope, axes = writer.param_name("weight"), len(writer.in_shape) - 1
+    if axes and not writer["shared"]:
+        slope = writer.add_node("Unsqueeze", slope, writer.add_ints("axes", range(1, axes + 1)))
+    return writer.add_node("PRelu", x, slope)
 
 
-def read_prelu(operator: Operator) -> list[Made]:
-    slope = by_channel(operator, 1)
+def read_prelu(reader: NodeReader) -> list[LayerWithWeights]:
+    slope = per_channel(reader, 1)
     if slope is None:
-        operator.refuse(f"expected one slope, or one a channel, got shape {operator.constant(1).shape}")
-    return [Made(PReLU(shared=slope.size == 1), {"weight": np.array(slope)})]
+        reader.refuse(f"expected one slope, or one per channel, got shape {reader.constant(1).shape}")
+    return [LayerWithWeights(PReLU(shared=slope.size == 1), {"weight": np.array(slope)})]
 
 
-def write_softmax(at: Place, x: str) -> str:
-    return at.node("Softmax", x, axis=1)
+def write_softmax(writer: NodeWriter, x: str) -> str:
+    return writer.add_node("Softmax", x, axis=1)
 
 
-def read_softmax(operator: Operator) -> list[Made]:
-    """Before opset 13 all axes from this one on are one."""
-    axis = operator.axis(operator.attribute("axis", 1 if operator.opset < 13 else -1))
+def read_softmax(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads Softmax; before opset 13, it treats all axes from this one on as one."""
+    axis = reader.normalize_axis(reader.attribute("axis", 1 if reader.opset < 13 else -1))
     if axis != 1:
-        operator.refuse(f"expected axis=1, the channels, got {axis}: no layer of minidl does that")
-    if operator.opset < 13 and any(size > 1 for size in operator.shape[1:]):
-        operator.refuse(f"expected vectors, got {operator.shape}: before opset 13 all numbers of an example are summed")
-    return [Made(Softmax())]
+        reader.refuse(f"expected axis=1, the channels, got {axis}: no layer of minidl does that")
+    if reader.opset < 13 and any(size > 1 for size in reader.shape[1:]):
+        reader.refuse(f"expected vectors, got {reader.shape}: before opset 13 all numbers of an example are summed")
+    return [LayerWithWeights(Softmax())]
 
 
-WRITE: dict[type[Layer], Write] = {
+WRITE: dict[type[Layer], WriteFunction] = {
     ELU: write_elu,
     GELU: write_gelu,
-    Hardswish: same("HardSwish"),
+    Hardswish: write_as("HardSwish"),
     LeakyReLU: write_leaky_relu,
     PReLU: write_prelu,
-    ReLU: same("Relu"),
+    ReLU: write_as("Relu"),
     SiLU: write_silu,
-    Sigmoid: same("Sigmoid"),
+    Sigmoid: write_as("Sigmoid"),
     Softmax: write_softmax,
-    Tanh: same("Tanh"),
+    Tanh: write_as("Tanh"),
 }
-READ: dict[str, Read] = {
+READ: dict[str, ReadFunction] = {
     "Elu": read_elu,
     "Gelu": read_gelu,
-    "HardSwish": plain(Hardswish),
+    "HardSwish": read_as(Hardswish),
     "LeakyRelu": read_leaky_relu,
     "PRelu": read_prelu,
-    "Relu": plain(ReLU),
-    "Sigmoid": plain(Sigmoid),
+    "Relu": read_as(ReLU),
+    "Sigmoid": read_as(Sigmoid),
     "Softmax": read_softmax,
     "Swish": read_swish,
-    "Tanh": plain(Tanh),
+    "Tanh": read_as(Tanh),
 }

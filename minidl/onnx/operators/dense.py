@@ -6,34 +6,34 @@ import numpy as np
 
 from minidl.layers import Dense
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import Made, Operator, Read
-from minidl.onnx.node_writer import Place, Write
+from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
+from minidl.onnx.node_writer import NodeWriter, WriteFunction
 
 
-def write_dense(at: Place, x: str) -> str:
-    return at.node("Gemm", x, *filter(None, (at.param("weight"), at.param("bias"))), transB=1)
+def write_dense(writer: NodeWriter, x: str) -> str:
+    return writer.add_node("Gemm", x, *filter(None, (writer.param_name("weight"), writer.param_name("bias"))), transB=1)
 
 
-def read_gemm(operator: Operator) -> list[Made]:
+def read_gemm(reader: NodeReader) -> list[LayerWithWeights]:
     for name, only in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
-        operator.expect(name, only)
-    weight = operator.weight(1, None, None)
-    weight = weight if operator.expect("transB", 0, 1) else weight.T
+        reader.expect(name, only)
+    weight = reader.weight(1, None, None)
+    weight = weight if reader.expect("transB", 0, 1) else weight.T
     weights = {"weight": weight}
-    if operator.given(2):
-        bias = operator.weight(2)
+    if reader.has_input(2):
+        bias = reader.weight(2)
         if bias.ndim > 2 or bias.shape not in ((), (1,), (1, 1), (len(weight),), (1, len(weight))):
-            operator.refuse(f"expected a bias of {len(weight)} numbers, got shape {bias.shape}")
+            reader.refuse(f"expected a bias of {len(weight)} numbers, got shape {bias.shape}")
         weights["bias"] = np.array(np.broadcast_to(bias.reshape(-1), (len(weight),)))
-    return [Made(Dense(len(weight), use_bias=operator.given(2)), weights)]
+    return [LayerWithWeights(Dense(len(weight), use_bias=reader.has_input(2)), weights)]
 
 
-def read_matmul(operator: Operator) -> list[Made]:
-    if len(operator.shape) != 1:
-        operator.refuse(f"expected vectors, got {operator.shape}: put a Flatten in front")
-    weight = operator.weight(1, operator.shape[0], None).T
-    return [Made(Dense(len(weight), use_bias=False), {"weight": weight})]
+def read_matmul(reader: NodeReader) -> list[LayerWithWeights]:
+    if len(reader.shape) != 1:
+        reader.refuse(f"expected vectors, got {reader.shape}: put a Flatten before it")
+    weight = reader.weight(1, reader.shape[0], None).T
+    return [LayerWithWeights(Dense(len(weight), use_bias=False), {"weight": weight})]
 
 
-WRITE: dict[type[Layer], Write] = {Dense: write_dense}
-READ: dict[str, Read] = {"Gemm": read_gemm, "MatMul": read_matmul}
+WRITE: dict[type[Layer], WriteFunction] = {Dense: write_dense}
+READ: dict[str, ReadFunction] = {"Gemm": read_gemm, "MatMul": read_matmul}

@@ -6,84 +6,84 @@ import numpy as np
 
 from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import Made, Operator, Read
-from minidl.onnx.node_writer import Place, Write
+from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
+from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.utils.validation import Shape
 
 
-def affine(at: Place, shape: Shape) -> tuple[str, str]:
-    """Weight and bias; ONNX knows no norm without."""
-    weight = at.param("weight") or at.constant("ones", np.ones(shape))
-    return weight, at.param("bias") or at.constant("zeros", np.zeros(shape))
+def affine(writer: NodeWriter, shape: Shape) -> tuple[str, str]:
+    """Returns the names of weight and bias, which ONNX requires; ones and zeros if the layer has none."""
+    weight = writer.param_name("weight") or writer.add_constant("ones", np.ones(shape))
+    return weight, writer.param_name("bias") or writer.add_constant("zeros", np.zeros(shape))
 
 
-def write_batch_norm(at: Place, x: str) -> str:
-    """ONNX's momentum is the share of the old statistics."""
-    statistics = at.param("running_mean"), at.param("running_var")
-    options = {"epsilon": float(at["eps"]), "momentum": 1 - float(at["momentum"])}
-    return at.node("BatchNormalization", x, *affine(at, at.in_shape[:1]), *statistics, **options)
+def write_batch_norm(writer: NodeWriter, x: str) -> str:
+    """Writes BatchNormalization; ONNX's momentum is the weight of the old statistics, 1 - minidl's."""
+    statistics = writer.param_name("running_mean"), writer.param_name("running_var")
+    options = {"epsilon": float(writer["eps"]), "momentum": 1 - float(writer["momentum"])}
+    return writer.add_node("BatchNormalization", x, *affine(writer, writer.in_shape[:1]), *statistics, **options)
 
 
-def read_batch_norm(operator: Operator) -> list[Made]:
-    operator.expect("training_mode", 0)
-    if any(operator.node.outputs[1:]):
-        operator.refuse("expected one output: with others it is the norm of training, by the statistics of a batch")
-    if len(operator.shape) not in (1, 3):
-        operator.refuse(f"expected vectors or images, got {operator.shape}")
-    cls = BatchNorm1D if len(operator.shape) == 1 else BatchNorm2D
-    momentum = round(1 - operator.attribute("momentum", 0.9), 7)  # as exact as a float32 tells it
+def read_batch_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    reader.expect("training_mode", 0)
+    if any(reader.node.outputs[1:]):
+        reader.refuse("expected one output: several mean training mode, with the statistics of the batch")
+    if len(reader.shape) not in (1, 3):
+        reader.refuse(f"expected vectors or images, got {reader.shape}")
+    cls = BatchNorm1D if len(reader.shape) == 1 else BatchNorm2D
+    momentum = round(1 - reader.attribute("momentum", 0.9), 7)  # float32 has 7 digits
     names = ("weight", "bias", "running_mean", "running_var")
-    weights = {
-        name: operator.weight(place, operator.shape[0], trained=place < 3) for place, name in enumerate(names, 1)
-    }
-    weights["num_batches_tracked"] = np.zeros((), operator.dtype)
-    return [Made(cls(eps=operator.attribute("epsilon", 1e-5), momentum=momentum), weights)]
+    weights = {name: reader.weight(place, reader.shape[0], trained=place < 3) for place, name in enumerate(names, 1)}
+    weights["num_batches_tracked"] = np.zeros((), reader.dtype)
+    return [LayerWithWeights(cls(eps=reader.attribute("epsilon", 1e-5), momentum=momentum), weights)]
 
 
-def write_group_norm(at: Place, x: str) -> str:
-    """Its means are computed in float32, if it is not told to take float64; LayerNormalization cannot be told."""
-    options = {"num_groups": int(at["groups"]), "epsilon": float(at["eps"])}
-    precision = {"stash_type": 11} if at.dtype == "float64" else {}
-    return at.node("GroupNormalization", x, *affine(at, at.in_shape[:1]), **options, **precision)
+def write_group_norm(writer: NodeWriter, x: str) -> str:
+    """Writes GroupNormalization. stash_type makes its means float64, an option that LayerNormalization lacks."""
+    options = {"num_groups": int(writer["groups"]), "epsilon": float(writer["eps"])}
+    precision = {"stash_type": 11} if writer.dtype == "float64" else {}
+    return writer.add_node("GroupNormalization", x, *affine(writer, writer.in_shape[:1]), **options, **precision)
 
 
-def read_group_norm(operator: Operator) -> list[Made]:
-    """Before opset 21 weights belonged to groups, and ONNX did not say which channels are in one."""
-    if operator.opset < 21:
-        operator.refuse(f"expected opset 21 or later, got {operator.opset}")
-    operator.attribute("stash_type", 1)  # in which precision means are computed
-    return group_norm(operator, operator.attribute("num_groups", 0))
+def read_group_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    """Reads GroupNormalization since opset 21: before, weights belonged to groups, whose channels were not defined."""
+    if reader.opset < 21:
+        reader.refuse(f"expected opset 21 or later, got {reader.opset}")
+    reader.attribute("stash_type", 1)  # the precision of the means
+    return group_norm(reader, reader.attribute("num_groups", 0))
 
 
-def read_instance_norm(operator: Operator) -> list[Made]:
-    return group_norm(operator, operator.shape[0])
+def read_instance_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    return group_norm(reader, reader.shape[0])
 
 
-def group_norm(operator: Operator, groups: int) -> list[Made]:
-    weights = {name: operator.weight(place, operator.shape[0]) for place, name in enumerate(("weight", "bias"), 1)}
-    return [Made(GroupNorm(groups, eps=operator.attribute("epsilon", 1e-5)), weights)]
+def group_norm(reader: NodeReader, groups: int) -> list[LayerWithWeights]:
+    weights = {name: reader.weight(place, reader.shape[0]) for place, name in enumerate(("weight", "bias"), 1)}
+    return [LayerWithWeights(GroupNorm(groups, eps=reader.attribute("epsilon", 1e-5)), weights)]
 
 
-def write_layer_norm(at: Place, x: str) -> str:
-    return at.node("LayerNormalization", x, *affine(at, at.in_shape), axis=1, epsilon=float(at["eps"]))
+def write_layer_norm(writer: NodeWriter, x: str) -> str:
+    return writer.add_node(
+        "LayerNormalization", x, *affine(writer, writer.in_shape), axis=1, epsilon=float(writer["eps"])
+    )
 
 
-def read_layer_norm(operator: Operator) -> list[Made]:
-    operator.attribute("stash_type", 1)
-    if (axis := operator.axis(operator.attribute("axis", -1))) != 1:
-        operator.refuse(f"expected axis=1, all numbers of an example of {operator.shape}, got {axis}")
-    weights = {"weight": operator.weight(1, *operator.shape)}
-    weights["bias"] = operator.weight(2, *operator.shape) if operator.given(2) else np.zeros_like(weights["weight"])
-    return [Made(LayerNorm(eps=operator.attribute("epsilon", 1e-5)), weights)]
+def read_layer_norm(reader: NodeReader) -> list[LayerWithWeights]:
+    reader.attribute("stash_type", 1)
+    if (axis := reader.normalize_axis(reader.attribute("axis", -1))) != 1:
+        reader.refuse(f"expected axis=1, all numbers of an example of {reader.shape}, got {axis}")
+    weights = {"weight": reader.weight(1, *reader.shape)}
+    weights["bias"] = reader.weight(2, *reader.shape) if reader.has_input(2) else np.zeros_like(weights["weight"])
+    return [LayerWithWeights(LayerNorm(eps=reader.attribute("epsilon", 1e-5)), weights)]
 
 
-WRITE: dict[type[Layer], Write] = {
+WRITE: dict[type[Layer], WriteFunction] = {
     BatchNorm1D: write_batch_norm,
     BatchNorm2D: write_batch_norm,
     GroupNorm: write_group_norm,
     LayerNorm: write_layer_norm,
 }
-READ: dict[str, Read] = {
+READ: dict[str, ReadFunction] = {
     "BatchNormalization": read_batch_norm,
     "GroupNormalization": read_group_norm,
     "InstanceNormalization": read_instance_norm,

@@ -26,7 +26,7 @@ class InstrumentedMPI(MPI):
         self.sent = self.exchanges = self.row_bytes = 0
 
     def alltoallv(self, mine, sent, everyones, received):
-        self._wait()
+        self._barrier()
         began = time.perf_counter()
         super().alltoallv(mine, sent, everyones, received)
         self._scattered = time.perf_counter()
@@ -35,7 +35,7 @@ class InstrumentedMPI(MPI):
 
     def allgatherv(self, joined, counts):
         self.seconds["joining"] += time.perf_counter() - self._scattered
-        self._wait()
+        self._barrier()
         began = time.perf_counter()
         super().allgatherv(joined, counts)
         self.seconds["gather"] += time.perf_counter() - began
@@ -43,7 +43,7 @@ class InstrumentedMPI(MPI):
         self.row_bytes += sum(counts)
         self.exchanges += 1
 
-    def _wait(self):
+    def _barrier(self):
         if self.barriers:
             began = time.perf_counter()
             self.comm.Barrier()

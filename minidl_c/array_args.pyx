@@ -31,7 +31,7 @@ cdef int check_plain(object array, str name) except -1:
 
 
 cdef class ArrayArgs:
-    """The arrays of one call. They are held until they are given back: nobody can free or resize them meanwhile."""
+    """The arrays of one call. Until they are released they cannot be freed or resized."""
 
     def __cinit__(self):
         self.names = ()
@@ -97,7 +97,7 @@ cdef class ArrayArgs:
 
 
 cdef list arrays(dict inputs, dict outputs):
-    """The arrays behind the typed memoryviews of a kernel's arguments, checked as those of a plan; None stays None."""
+    """Returns the arrays that own a kernel's typed memoryviews, checked like those of a plan; None stays None."""
     cdef ArrayArgs taken = ArrayArgs()
     found = []
     for name, view in [*inputs.items(), *outputs.items()]:

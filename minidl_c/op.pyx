@@ -91,7 +91,7 @@ cdef class Op:
 
     @property
     def n_state(self):
-        """How many numbers behind the parameters are the op's own, in the order in which the layer made its buffers."""
+        """The number of elements after the parameters that are the op's own, in the order of the layer's buffers."""
         return self.c.n_state
 
 

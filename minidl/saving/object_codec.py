@@ -28,7 +28,7 @@ class ObjectCodec:
     """Encodes objects as JSON. `ours`: the classes, functions and objects of minidl that may occur, by name.
 
     met: collects the user's classes and functions by name; the second of a name gets a number appended. None: a second
-        one of a name is an error, because the user of a file could not tell them apart.
+        one of a name is an error, because the user of a file could not distinguish them.
     """
 
     def __init__(self, ours: Mapping[str, Any], met: dict[str, Any] | None = None) -> None:

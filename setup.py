@@ -4,9 +4,9 @@
 
 This file is the only place with compiler flags and Cython directives. Environment variables:
 
-    MINIDL_BUILD_ISA   native (the default), all, or some of v2,v3,v4 (other processors: base)
+    MINIDL_BUILD_ISA   native (the default), all, or a list of v2,v3,v4 (other processors: base)
     MINIDL_NO_OPENMP   1 builds without OpenMP: every kernel runs on one thread
-    MINIDL_SANITIZE    address or thread: with sanitizers, slow; see tests/conformance
+    MINIDL_SANITIZE    address or thread: builds with sanitizers, slow; see tests/conformance
 """
 
 import json
@@ -30,28 +30,28 @@ DIRECTIVES = {
     "wraparound": False,
     "cdivision": True,
     "initializedcheck": False,
-    "auto_pickle": False,  # an op, a plan, a pass is nothing to pickle
+    "auto_pickle": False,  # ops and plans hold pointers
 }
 
-# Without this one a compiler fuses a*b+c as it likes, and builds differ in their bits.
+# Without this flag, compilers contract a*b+c at their discretion, and builds differ in their bits.
 SAME_BITS = "-ffp-contract=off"
-# Each flag is tried first and left out where the compiler does not know it.
+# Flags that the compiler does not accept are skipped.
 FLAGS = [
     SAME_BITS,
     "-O3",
-    "-fstrict-overflow",  # Python's own flags say -fwrapv: index arithmetic would not be hoisted
+    "-fstrict-overflow",  # overrides Python's -fwrapv, which keeps index arithmetic from being hoisted
     "-fno-wrapv",
     "-fno-math-errno",
     "-fno-trapping-math",
-    "-fno-strict-aliasing",  # Cython's code and ours read one buffer as several types
-    "-fno-predictive-commoning",  # both would carry loads between iterations in registers that
-    "-fno-tree-pre",  # the register tiles need for their sums
+    "-fno-strict-aliasing",  # Cython's code and the kernels read one buffer as several types
+    "-fno-predictive-commoning",  # this and the next carry loads between iterations in registers
+    "-fno-tree-pre",  # that the register tiles need for their sums
     "-g0",
-    "-fno-asynchronous-unwind-tables",  # nothing here throws; a tenth of the size
-    "-Wno-psabi",  # vectors of 64 bytes are passed inside one file only
-    "-Wno-unused-function",  # Cython writes helpers that not every module calls
+    "-fno-asynchronous-unwind-tables",  # nothing throws; saves a tenth of the size
+    "-Wno-psabi",  # vectors of 64 bytes are passed within one file only
+    "-Wno-unused-function",  # Cython generates helpers that not every module calls
 ]
-# Behind the flags above, the last of two counts. ThreadSanitizer cannot see into libgomp: see team.h.
+# Appended to the flags above: the last of two conflicting flags wins. For MINIDL_PTHREADS see team.h.
 SANITIZE = ["-O1", "-g", "-fno-omit-frame-pointer"]
 SANITIZERS = {
     "": [],
@@ -63,14 +63,14 @@ SANITIZERS = {
     ],
     "thread": [*SANITIZE, "-fsanitize=thread", "-DMINIDL_PTHREADS"],
 }
-# Modules that walk through lists and not through numbers: a third smaller, and no slower.
+# Modules without numerical loops, compiled with -Os: a third smaller, and no slower.
 FOR_SIZE = {"array_args", "functional", "op", "optimizers.update"}
 FOR_SIZE |= {f"kernels.{name}" for name in ("axes", "conv2d_dims", "conv_transpose2d")}
 FOR_SIZE |= {f"runtime.{name}" for name in ("arena", "execution_context", "plan", "program", "single_op", "threads")}
-# A sixth of a module's bytes are names and gaps between its parts, which nobody needs to run it.
+# Strip symbols and the gaps between segments: a sixth of a module's bytes.
 LINK_FLAGS = ["-Wl,-s", "-Wl,-z,noseparate-code"]
 ISA_FLAGS = {
-    "v2": ["-march=x86-64-v2", "-mprfchw"],  # prefetchw: a no-op where a processor does not know it
+    "v2": ["-march=x86-64-v2", "-mprfchw"],  # prefetchw: a no-op on processors without it
     "v3": ["-march=x86-64-v3", "-mprfchw"],
     "v4": ["-march=x86-64-v4", "-mprfchw", "-mprefer-vector-width=512"],
     "base": [],
@@ -80,7 +80,7 @@ PACKAGE = Path("minidl_c")
 SOURCES = {".".join(path.relative_to(PACKAGE).with_suffix("").parts): path for path in sorted(PACKAGE.rglob("*.pyx"))}
 HEADERS = sorted(str(path) for path in PACKAGE.rglob("*.h"))
 FOLDERS = sorted({path.parent.name for suffix in ("pyx", "h") for path in PACKAGE.glob(f"*/*.{suffix}")})
-SHARED = "minidl_c._cyutility"  # Cython's memoryview code, compiled once and not in every module
+SHARED = "minidl_c._cyutility"  # Cython's memoryview code, compiled once instead of in every module
 C_FILES = Path("build", f"cython-{Cython.__version__}")
 INFO = "build.json"
 
@@ -89,7 +89,7 @@ OPENMP_PROGRAM = "#include <omp.h>\nint main(void) { return omp_get_max_threads(
 
 
 def wanted_isas() -> list[str]:
-    """The instruction sets that MINIDL_BUILD_ISA asks for."""
+    """Returns the instruction sets that MINIDL_BUILD_ISA asks for."""
     cpu = runpy.run_path(str(PACKAGE / "cpu.py"))
     known, wanted = cpu["known"](), os.environ.get("MINIDL_BUILD_ISA") or "native"
     if wanted == "all":
@@ -105,7 +105,7 @@ def wanted_isas() -> list[str]:
 
 
 def extensions(isas: list[str]) -> list[Extension]:
-    """One extension per module and instruction set; their C files are written by `build_ext`."""
+    """Returns one extension per module and instruction set; `build_ext` writes their C files."""
     modules = [
         Extension(f"minidl_c.{isa}.{name}", [str(C_FILES / isa / f"{name}.c")], depends=HEADERS)
         for isa in isas
@@ -115,13 +115,13 @@ def extensions(isas: list[str]) -> list[Extension]:
 
 
 def translate(force: bool) -> None:
-    """Write the C files that are out of date, or all of them."""
+    """Writes the C files that are out of date, or all of them with `force`."""
     shared = C_FILES / "_cyutility.c"
     if not shared.exists():
         C_FILES.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "cython", f"--generate-shared={shared}"]
         subprocess.run(command, check=True)
-    directives_changed = os.path.getmtime(__file__)  # Cython looks at the sources only
+    directives_changed = os.path.getmtime(__file__)  # Cython only looks at the sources
     written = [C_FILES / path.with_suffix(".c") for path in SOURCES.values()]
     old = any(path.exists() and path.stat().st_mtime < directives_changed for path in written)
     cythonize(
@@ -135,7 +135,7 @@ def translate(force: bool) -> None:
 
 
 def sanitizer_flags() -> list[str]:
-    """The flags that MINIDL_SANITIZE asks for."""
+    """Returns the flags that MINIDL_SANITIZE asks for."""
     wanted = os.environ.get("MINIDL_SANITIZE", "")
     if wanted not in SANITIZERS:
         raise OptionError(f"MINIDL_SANITIZE={wanted}: expected address or thread")
@@ -143,7 +143,7 @@ def sanitizer_flags() -> list[str]:
 
 
 class Probe:
-    """Asks the compiler what it can do."""
+    """Tests which flags the compiler accepts."""
 
     def __init__(self, compiler):
         if not hasattr(compiler, "compiler_so"):
@@ -151,21 +151,21 @@ class Probe:
         self.compile, self.link = compiler.compiler_so, compiler.linker_so
 
     def accepts(self, *flags: str) -> bool:
-        """Whether it compiles with these flags, and without a warning about them."""
+        """True if the compiler accepts these flags without a warning."""
         return self._builds(EMPTY_PROGRAM, ["-Werror", *flags])
 
     def links(self, *flags: str) -> bool:
-        """Whether it links a program with these flags."""
+        """True if a program links with these flags."""
         return self._builds(EMPTY_PROGRAM, [], list(flags))
 
     def openmp(self) -> list[str]:
-        """Flags for OpenMP, none where it is missing or not wanted."""
+        """Returns the flags for OpenMP, or none if it is missing or disabled."""
         if os.environ.get("MINIDL_NO_OPENMP", "0") not in ("", "0"):
             return []
         return ["-fopenmp"] if self._builds(OPENMP_PROGRAM, ["-fopenmp"], ["-fopenmp"]) else []
 
     def version(self) -> str:
-        """The first line of what the compiler says of itself."""
+        """Returns the first line of the compiler's version message."""
         run = subprocess.run([self.compile[0], "--version"], capture_output=True, text=True)
         return (run.stdout.splitlines() or [self.compile[0]])[0]
 
@@ -180,14 +180,14 @@ class Probe:
 
 
 class BuildKernels(build_ext):
-    """Finds the flags, translates, compiles on all processors and keeps what has not changed."""
+    """Determines the flags, translates, compiles in parallel and keeps what has not changed."""
 
     def finalize_options(self):
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self):
-        if self.editable_mode:  # pip builds in a new folder each time: begin with what stands here
+        if self.editable_mode:  # pip builds in a new folder each time: reuse the modules of the last build
             for there, here in self.get_output_mapping().items():
                 if os.path.exists(here):
                     os.makedirs(os.path.dirname(there), exist_ok=True)
@@ -199,9 +199,9 @@ class BuildKernels(build_ext):
         translate(bool(self.force))
         for ext in self.extensions:
             isa, _, name = ext.name.removeprefix("minidl_c.").partition(".")
-            if isa in builds:  # a copy of the C file for each, so that object files do not collide
+            if isa in builds:  # one copy of the C file per instruction set: otherwise object files collide
                 update(Path(ext.sources[0]), (C_FILES / SOURCES[name].with_suffix(".c")).read_text())
-                ext.include_dirs = ["."]  # headers are named as users name them: "minidl_c/simd/lanes.h"
+                ext.include_dirs = ["."]  # as in users' kernels: #include "minidl_c/simd/lanes.h"
                 ext.define_macros = [("MINIDL_ISA", f'"{isa}"')]
                 build, isa_args = builds[isa], builds[isa]["isa_args"]
             else:  # SHARED, for every instruction set
@@ -214,9 +214,9 @@ class BuildKernels(build_ext):
         self.finish(self.build_lib)
 
     def describe(self) -> dict[str, dict]:
-        """What is to be built with which flags, per instruction set; also written to a file.
+        """Returns compiler and flags for each instruction set, and writes them to a file.
 
-        Every extension depends on that file: other flags, another compiler build it anew.
+        Every extension depends on that file, so other flags or another compiler trigger a new build.
         """
         probe = Probe(self.compiler)
         for isa in ISAS:
@@ -251,9 +251,9 @@ class BuildKernels(build_ext):
         self.finish("")
 
     def finish(self, root: str) -> None:
-        """Puts the description into each folder, which says that the folder is complete.
+        """Copies the description into each folder, which marks the folder as complete.
 
-        Removes what an earlier build left: other instruction sets, modules that are gone.
+        Removes leftovers of earlier builds: other instruction sets, modules that no longer exist.
         """
         for isa in ISA_FLAGS:
             folder = Path(root, PACKAGE, isa)
@@ -277,12 +277,12 @@ class BuildKernels(build_ext):
 
 
 def info_path(isa: str) -> Path:
-    """Where the description of a build is kept between builds."""
+    """Returns the path at which the description of a build is kept between builds."""
     return Path("build", isa, INFO)
 
 
 def update(path: Path, text: str) -> None:
-    """Write the file if that changes it: what was compiled from it stays up to date otherwise."""
+    """Writes the file only if its text changes, so that nothing compiled from it becomes out of date otherwise."""
     if not path.exists() or path.read_text() != text:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

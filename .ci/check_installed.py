@@ -1,4 +1,4 @@
-"""Checks an installed minidl from outside: what was shipped, and that it trains.
+"""Checks an installed minidl: the installed files, a custom kernel, and training.
 
 `make sdist-check` runs this in a fresh environment, in a folder without the source.
 """
@@ -20,7 +20,7 @@ from minidl.optimizers import SGD
 
 
 def check_files() -> list[str]:
-    """Kernels and headers are there; returns the names of the modules with a .pxd."""
+    """Checks that kernels and headers are installed; returns the names of the modules with a .pxd."""
     package = Path(minidl_c.__file__).parent
     assert package.is_relative_to(sys.prefix), f"{package} is not in {sys.prefix}"
     assert Path(minidl.__file__).is_relative_to(sys.prefix), minidl.__file__
@@ -31,7 +31,7 @@ def check_files() -> list[str]:
 
 
 def check_user_kernel(names: list[str]) -> None:
-    """A module of a user's own can cimport every module of ours, which needs all headers."""
+    """Checks that a user's module can cimport every module, which needs all headers."""
     lines = [f"cimport minidl_c.{name}" for name in names]
     Path("user_kernel.pyx").write_text("\n".join([*lines, "answer = 42", ""]))
     flags = minidl_c.build_flags()
@@ -51,7 +51,7 @@ def check_user_kernel(names: list[str]) -> None:
 
 
 def check_training() -> float:
-    """A small convolutional net learns the embedded digits; returns its test accuracy."""
+    """Trains a small convolutional net on the embedded digits; returns its test accuracy."""
     digits = load_digits()
     layers = [Rescale(1 / 16), Conv2D(16, 3, padding=1), ReLU(), MaxPool2D(2)]
     layers += [Flatten(), Dense(64), ReLU(), Dense(10)]
@@ -69,7 +69,7 @@ def check_training() -> float:
 
 
 def main() -> None:
-    """Run all checks; an AssertionError names the one that failed."""
+    """Runs all checks; raises AssertionError if one fails."""
     info = minidl_c.build_info()
     if os.environ.get("MINIDL_NO_OPENMP") == "1":
         assert not info["openmp"], info
@@ -79,7 +79,7 @@ def main() -> None:
     accuracy = check_training()
     print(
         f"installed minidl {minidl.__version__}, {info['isa']}, OpenMP {info['openmp']}: "
-        f"{len(names)} modules, a user's kernel builds, digits learnt to {accuracy:.1%}"
+        f"{len(names)} modules, a user's kernel builds, test accuracy on digits {accuracy:.1%}"
     )
 
 

@@ -1,4 +1,4 @@
-"""A bar chart of what train_step.py measured: how many times faster than PyTorch's best mode each side is.
+"""Draws the results of train_step.py: the speed of each side as a multiple of PyTorch's best mode.
 
 python benchmarks/chart.py results.json chart.png
 """
@@ -9,12 +9,12 @@ from pathlib import Path
 
 from nets import NETS
 
-# The sides of the chart and their colours; PyTorch's modes are the line at 1 that all are measured by.
+# Sides and their colours; PyTorch's best mode is the line at 1.
 COLOURS = {"minidl fit": "#1b6ca8", "minidl train_batch": "#8ab8d9", "scikit-learn": "#e09f3e", "JAX jit": "#7f9c6c"}
 
 
 def draw(results, path):
-    """Draw `results`, as train_step.py writes them, into a PNG file; says so and returns False if it cannot."""
+    """Draws `results`, as written by train_step.py, into a PNG file; if it cannot, prints why and returns False."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -23,7 +23,7 @@ def draw(results, path):
         return False
     compared = [m for m in results["measurements"] if m["pytorch_best"]]
     if not compared:
-        print("No chart: nothing was measured beside PyTorch.")
+        print("No chart: PyTorch was not measured.")
         return False
     nets = list(dict.fromkeys(m["net"] for m in compared))
     figure = Figure(figsize=(4 * len(nets) + 0.5, 3.6), layout="constrained")
@@ -33,22 +33,22 @@ def draw(results, path):
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=len(handles), frameon=False)
     if not all(m["steady"] for m in compared):
         figure.suptitle("* unsteady: the machine was busy", fontsize=8)
-    figure.axes[0].set_ylabel("train steps: times PyTorch's best mode")
+    figure.axes[0].set_ylabel("training speed relative to PyTorch")
     FigureCanvasAgg(figure).print_png(path)
     return True
 
 
 def draw_net(measurements, axes):
-    """The bars of one net: a group for each batch size, a bar for each side."""
+    """Draws the bars of one net: one group per batch size, one bar per side."""
     names = [name for name in COLOURS if any(name in m["sides"] for m in measurements)]
     width = 0.8 / len(names)
     for k, name in enumerate(names):
-        places = [i for i, m in enumerate(measurements) if name in m["sides"]]
-        speeds = [measurements[i]["sides"][name]["speed"] for i in places]
-        left = [i + (k - (len(names) - 1) / 2) * width for i in places]
+        positions = [i for i, m in enumerate(measurements) if name in m["sides"]]
+        speeds = [measurements[i]["sides"][name]["speed"] for i in positions]
+        left = [i + (k - (len(names) - 1) / 2) * width for i in positions]
         bars = axes.bar(left, speeds, width, label=name, color=COLOURS[name])
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
-    axes.axhline(1, color="black", linewidth=1, label="PyTorch, its best mode")
+    axes.axhline(1, color="black", linewidth=1, label="PyTorch, best mode")
     ticks = [f"batch {m['batch_size']}{'' if m['steady'] else '*'}" for m in measurements]
     axes.set_xticks(range(len(measurements)), ticks)
     axes.set_title(NETS[measurements[0]["net"]].title, fontsize=10)

@@ -1,6 +1,6 @@
-"""The same work under other conditions: one image, a busy neighbour, other threads, batch sizes and channels.
+"""Speed under other conditions: a single image, a busy machine, numbers of threads, batch sizes and channels.
 
-README.md in this folder says what is measured and how.
+README.md in this folder describes the method.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CHANNELS = (4, 8, 16, 32, 64)
 
 
 class MinidlPredict:
-    """The scores of one image after the other."""
+    """Predicts one image per step."""
 
     def __init__(self, model, image):
         self.model, self.image = model, image
@@ -32,8 +32,8 @@ class MinidlPredict:
             self.model.predict(self.image)
 
 
-def predict_one(args):
-    """`predict` of one image: bytes for minidl, float32 in eager mode without gradients for PyTorch."""
+def measure_predict(args):
+    """Times `predict` of one image: uint8 for minidl, float32 in eager mode without gradients for PyTorch."""
     sides = []
     for net in args.nets:
         model = NETS[net].model()
@@ -43,13 +43,13 @@ def predict_one(args):
             try:
                 from torch_steps import TorchPredict
             except ImportError as error:
-                print(f"PyTorch is left out ({error})")
+                print(f"PyTorch is skipped ({error})")
                 continue
             torch_side = TorchPredict(model, image.astype(np.float32) / 255, args.threads)
             sides.append(Side(f"{net}, PyTorch eager", torch_side.run))
     settle(sides, 10 * args.steps, args.seconds)
     alternate(sides, args.rounds)
-    print("\nScores of one image: us\n")
+    print("\npredict of one image: us\n")
     for side in sides:
         print(f"{side.name:24}{1000 * side.median:9.1f}")
     return {side.name: spread([1000 * ms for ms in side.rounds]) for side in sides}
@@ -57,18 +57,21 @@ def predict_one(args):
 
 @contextmanager
 def busy_neighbour():
-    """A process that never rests, for as long as the block runs."""
+    """Keeps one core busy with another process while the block runs."""
     neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        time.sleep(0.1)  # until it is at it
+        time.sleep(0.1)  # until it has started
         yield
     finally:
         neighbour.kill()
         neighbour.wait()
 
 
-def beside_a_busy_process(args):
-    """A LeNet-5 step at batch 64, quiet and beside one busy process, by turns. The mean: waiting is the point."""
+def measure_busy(args):
+    """Times a LeNet-5 step at batch 64, alternating between a quiet machine and one with a busy process.
+
+    Reports means, because the waits that a busy core causes are rare and long.
+    """
     task = Task(NETS["lenet"], 64, args.steps, args.threads)
     sides = {mode: Side(mode, side.run) for mode, side in prepare(args.modes, task).items()}
     settle(sides.values(), args.steps, args.seconds)
@@ -80,7 +83,7 @@ def beside_a_busy_process(args):
             with busy_neighbour():
                 side.run(2)
                 found[name]["busy"].append(side.time(side.steps))
-    print("\nLeNet-5, batch 64, beside one busy process: mean ms a step\n")
+    print("\nLeNet-5, batch 64, with one busy process: mean ms per step\n")
     print(f"{'':30}{'quiet':>9}{'busy':>9}{'ratio':>8}")
     for name, times in found.items():
         quiet, busy = statistics.mean(times["quiet"]), statistics.mean(times["busy"])
@@ -88,8 +91,8 @@ def beside_a_busy_process(args):
     return found
 
 
-def many_channels(channels):
-    """A net of two 3x3 convolutions with so many channels."""
+def make_channel_net(channels):
+    """Returns a net of two 3x3 convolutions with this number of channels."""
 
     def layers():
         convolutions = [Conv2D(channels, 3, padding=1), ReLU(), Conv2D(channels, 3, padding=1), ReLU()]
@@ -98,63 +101,63 @@ def many_channels(channels):
     return Net(f"{channels} channels", layers)
 
 
-def fit_steps(tasks, args):
-    """A step inside `fit` of several (name, task, num_threads), in turn; returns the sides."""
+def time_fit_steps(tasks, args):
+    """Times a step inside `fit` for several (name, task, num_threads), alternating; returns the sides."""
     sides = [Side(name, MinidlFit(task, threads).run) for name, task, threads in tasks]
     settle(sides, args.steps, args.seconds)
     alternate(sides, args.rounds)
     return sides
 
 
-def over_threads(args):
-    """LeNet-5 at batch 64 on 1, 2, ... threads."""
+def measure_threads(args):
+    """Times LeNet-5 at batch 64 on 1, 2, ... threads."""
     task = Task(NETS["lenet"], 64, args.steps, args.threads)
-    sides = fit_steps([(str(n), task, n) for n in range(1, args.threads + 1)], args)
-    print("\nLeNet-5, batch 64, over threads\n")
+    sides = time_fit_steps([(str(n), task, n) for n in range(1, args.threads + 1)], args)
+    print("\nLeNet-5, batch 64, by number of threads\n")
     print(f"{'threads':>10}{'ms/step':>10}{'speed':>8}")
     for side in sides:
         print(f"{side.name:>10}{side.median:10.3f}{sides[0].median / side.median:7.2f}x")
     return {side.name: spread(side.rounds) for side in sides}
 
 
-def over_sizes(title, tasks, args):
-    """A line for each of several tasks: milliseconds a step, microseconds an image, GFLOP/s."""
+def measure_sizes(title, tasks, args):
+    """Times several tasks; prints milliseconds per step, microseconds per image and GFLOP/s."""
     print(f"\n{title}\n\n{'':>10}{'ms/step':>10}{'us/image':>10}{'GFLOP/s':>10}")
-    for side, (_, task, _) in zip(found := fit_steps(tasks, args), tasks, strict=True):
+    for side, (_, task, _) in zip(found := time_fit_steps(tasks, args), tasks, strict=True):
         gflops = 2e-6 * step_macs(task.model()) * task.batch_size / side.median
         print(f"{side.name:>10}{side.median:10.3f}{1000 * side.median / task.batch_size:10.2f}{gflops:10.1f}")
     return {side.name: spread(side.rounds) for side in found}
 
 
-def over_batch_sizes(args):
+def measure_batch_sizes(args):
     tasks = [(str(size), Task(NETS["lenet"], size, args.steps, args.threads), None) for size in BATCH_SIZES]
-    return over_sizes(f"{NETS['lenet'].title}, over batch sizes", tasks, args)
+    return measure_sizes(f"{NETS['lenet'].title}, by batch size", tasks, args)
 
 
-def over_channels(args):
-    tasks = [(str(c), Task(many_channels(c), 64, args.steps, args.threads), None) for c in CHANNELS]
-    return over_sizes("two 3x3 convolutions of 28x28, batch 64, over their channels", tasks, args)
+def measure_channels(args):
+    tasks = [(str(c), Task(make_channel_net(c), 64, args.steps, args.threads), None) for c in CHANNELS]
+    return measure_sizes("two 3x3 convolutions of 28x28, batch 64, by number of channels", tasks, args)
 
 
 PARTS = {
-    "predict": predict_one,
-    "busy": beside_a_busy_process,
-    "threads": over_threads,
-    "batch": over_batch_sizes,
-    "channels": over_channels,
+    "predict": measure_predict,
+    "busy": measure_busy,
+    "threads": measure_threads,
+    "batch": measure_batch_sizes,
+    "channels": measure_channels,
 }
 
 
 def main():
-    """Measure the parts that are asked for, print them, and write the file if one is named."""
+    """Measures the requested parts, prints them and writes the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS), help="for predict")
     parser.add_argument("--modes", nargs="+", default=["minidl fit", "eager"], help="as for train_step.py")
     parser.add_argument("--threads", type=positive, default=usable_cores())
     parser.add_argument("--rounds", type=positive, default=15)
-    parser.add_argument("--steps", type=positive, default=200, help="in a round, at most (default 200)")
-    parser.add_argument("--seconds", type=float, default=0.3, help="of a round of one side, about (default 0.3)")
+    parser.add_argument("--steps", type=positive, default=200, help="maximum per round (default 200)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per round of one side (default 0.3)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
     limit_threads(args.threads)

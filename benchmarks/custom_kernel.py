@@ -1,6 +1,6 @@
-"""What a kernel of one's own costs: LeNet-5 with the SiLU of examples/custom_kernel and with minidl's own, in turn.
+"""Cost of a custom kernel: LeNet-5 with the SiLU of examples/custom_kernel, compared with the built-in SiLU.
 
-The kernel is built as a user would: in a folder of its own, against the minidl that this Python has.
+The kernel is built as a user builds it: in its own folder, against the installed minidl.
 """
 
 import argparse
@@ -13,7 +13,18 @@ import tempfile
 from importlib import import_module
 from pathlib import Path
 
-from measure import Side, alternate, limit_threads, machine, positive, settle, spread, tell, usable_cores, write_json
+from measure import (
+    Side,
+    alternate,
+    limit_threads,
+    machine,
+    positive,
+    print_machine,
+    settle,
+    spread,
+    usable_cores,
+    write_json,
+)
 from nets import Net
 from sides import MinidlFit, Task
 
@@ -23,8 +34,8 @@ from minidl import layers
 SOURCE = Path(__file__).parents[1] / "examples" / "custom_kernel"
 
 
-def built(folder):
-    """The program of the example, beside its kernel."""
+def build_example(folder):
+    """Builds the example's kernel in `folder`; returns its module `train`."""
     shutil.copytree(SOURCE, folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"), dirs_exist_ok=True)
     command = [sys.executable, "setup.py", "--quiet", "build_ext", "--inplace"]
     environment = {"PYTHONPATH": str(Path(minidl.__file__).parents[1])}
@@ -34,7 +45,7 @@ def built(folder):
 
 
 def measure(example, args):
-    """Milliseconds of a training step with each of the two, and the median of the rounds' ratios."""
+    """Returns the milliseconds of a training step with each of the two, and the median of the ratios by round."""
     sides = []
     for name, activation in (("minidl's SiLU", layers.SiLU), ("your SiLU", example.SiLU)):
         net = Net(name, lambda layer=activation: [layers.Rescale(1 / 255), *example.lenet5(layer)])
@@ -49,20 +60,20 @@ def measure(example, args):
 
 
 def main():
-    """Build, measure, print, and write the file if one is named."""
+    """Builds, measures, prints and writes the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--batch-size", type=positive, default=64)
     parser.add_argument("--threads", type=positive, default=usable_cores())
     parser.add_argument("--rounds", type=positive, default=31)
-    parser.add_argument("--steps", type=positive, default=200, help="steps in a round, at most (default 200)")
-    parser.add_argument("--seconds", type=float, default=0.1, help="of a round of one side, about (default 0.1)")
+    parser.add_argument("--steps", type=positive, default=200, help="maximum number of steps per round (default 200)")
+    parser.add_argument("--seconds", type=float, default=0.1, help="seconds per round of one side (default 0.1)")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
     limit_threads(args.threads)
     facts = machine() | {"threads": args.threads}
-    tell(facts)
+    print_machine(facts)
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(built(folder), args)
+        found = measure(build_example(folder), args)
     print(f"\nLeNet-5 with SiLU, a step of fit at batch {args.batch_size}: ms, {args.rounds} rounds\n")
     print(f"{'':20}{'median':>10}{'fastest':>10}{'slowest':>10}")
     for name, ms in found["sides"].items():

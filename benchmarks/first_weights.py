@@ -1,8 +1,8 @@
-"""Which first weights train best: accuracy on MNIST over nets, inputs, optimizers, learning rates and seeds.
+"""Comparison of initial weights: accuracy on MNIST over nets, inputs, optimizers, learning rates and seeds.
 
-python benchmarks/first_weights.py --results build/bench/first_weights.jsonl            # 1.5 hours; can be stopped
-python benchmarks/first_weights.py --results ... --nets lenet --inputs standardized     # some of it
-python benchmarks/first_weights.py --results ... --table                                # the tables of it
+python benchmarks/first_weights.py --results build/bench/first_weights.jsonl            # 1.5 hours; can be interrupted
+python benchmarks/first_weights.py --results ... --nets lenet --inputs standardized     # a part of it
+python benchmarks/first_weights.py --results ... --table                                # print the tables only
 """
 
 import argparse
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from first_weights_table import tables
+from first_weights_table import format_tables
 from nets import cnn, lenet5, make_model, mlp, resnet20, vgg
 
 from minidl import Trainer, initializers
@@ -39,13 +39,13 @@ DECADES = {optimizer: rates[::2] for optimizer, rates in HALF_DECADES.items()}
 
 
 def deep_mlp():
-    """Twelve hidden layers of 64."""
+    """Returns the layers of an MLP with twelve hidden layers of 64."""
     return [Flatten(), *(layer for _ in range(12) for layer in (Dense(64), ReLU())), Dense(10)]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A net, whose Rescale is left out, and how it is trained: on 60,000 images with MNIST's own test images."""
+    """A net, used without its Rescale, and its training. With 60,000 images, MNIST's own test set is used."""
 
     layers: Callable
     images: int
@@ -66,7 +66,7 @@ CASES = {
 
 
 def torch_uniform(rng, shape):
-    """torch.nn.Linear's and Conv2d's: kaiming_uniform_(a=sqrt(5)), which is uniform up to 1 / sqrt(inputs)."""
+    """The default of torch.nn.Linear and Conv2d: kaiming_uniform_(a=sqrt(5)), uniform with limit 1 / sqrt(inputs)."""
     limit = 1 / math.sqrt(math.prod(shape[1:]))
     return rng.uniform(-limit, limit, shape)
 
@@ -76,18 +76,18 @@ def spectral_uniform(rng, shape):
     return initializers.he_uniform(rng, shape) * math.sqrt(min(1.0, shape[0] / shape[1]))
 
 
-INITS = {  # and what the last layer's weights are multiplied by
+INITS = {  # name: initializer, factor of the last layer's weights
     "he": (initializers.he_uniform, 1.0),
     "he_small_last": (initializers.he_uniform, 0.1),
     "damped": (initializers.damped_he_uniform, 1.0),
     "spectral": (spectral_uniform, 1.0),
     "glorot": (initializers.glorot_uniform, 1.0),
-    "torch": (torch_uniform, 1.0),  # biases too, as there; those of the others begin with zero
+    "torch": (torch_uniform, 1.0),  # biases too, as in PyTorch; all others start with zero biases
 }
 
 
-def draw(model, init, last, seed):
-    """Gives every weight of a convolution or dense layer its first values; those of the last layer times `last`."""
+def draw_weights(model, init, last, seed):
+    """Initializes the weights of all convolutions and dense layers; those of the last layer are scaled by `last`."""
     weights = [name for name, param in model.params.items() if param.value.ndim > 1]
     for i, name in enumerate(weights):
         param, rng = model.params[name], np.random.default_rng([seed, i])
@@ -98,27 +98,27 @@ def draw(model, init, last, seed):
             bias.value = rng.uniform(-limit, limit, bias.value.shape)
 
 
-def pooled(images):
-    """Images of half the size: means of 2 x 2 pixels, rounded."""
+def halve_images(images):
+    """Halves the size of images: means of 2 x 2 pixels, rounded."""
     n, c, h, w = images.shape
     return images.reshape(n, c, h // 2, 2, w // 2, 2).mean(axis=(3, 5)).round().astype(np.uint8)
 
 
-def split(mnist, case, first):
-    """Images and labels to train on, then those to test with: training images from `first` on, or all there is."""
+def split_images(mnist, case, first):
+    """Returns X, y, X_test, y_test: a part of MNIST's training set that starts at `first`, or all of MNIST."""
     if case.images == len(mnist.X_train):
         return mnist.X_train, mnist.y_train, mnist.X_test, mnist.y_test
     X, y = (values[first : first + TEST + 10_000] for values in (mnist.X_train, mnist.y_train))
-    X = pooled(X) if case.pooled else X
+    X = halve_images(X) if case.pooled else X
     return X[TEST:], y[TEST:], X[:TEST], y[:TEST]
 
 
-def accuracy(case, data, inputs, optimizer, lr, init, seed):
-    """Test accuracy after a run whose rate falls to 0 in a line; 0 where it met a number that is not finite."""
+def run_case(case, data, inputs, optimizer, lr, init, seed):
+    """Returns the test accuracy of a run whose learning rate falls linearly to 0; 0 if the run diverged."""
     X, y, X_test, y_test = data
     layers = [layer for layer in case.layers() if not isinstance(layer, Rescale)]
     model = make_model([*INPUTS[inputs](X), *layers], X.shape[1:], seed)
-    draw(model, *INITS[init], seed)
+    draw_weights(model, *INITS[init], seed)
     falling = Polynomial(lr, case.epochs * math.ceil(case.images / BATCH))
     trainer = Trainer(model, "softmax_cross_entropy", OPTIMIZERS[optimizer](falling), ["accuracy"], seed=seed)
     try:
@@ -129,34 +129,34 @@ def accuracy(case, data, inputs, optimizer, lr, init, seed):
 
 
 def measure(args, found):
-    """Adds to `found`, and to the file, what is not there yet: all first weights of a rate together."""
+    """Runs what `found` lacks, and adds it to `found` and to the file; all initial weights of a rate come together."""
     mnist = load_mnist()
     seeds = range(100, 100 + args.seeds) if args.confirm else range(args.seeds)
     args.results.parent.mkdir(parents=True, exist_ok=True)
     with args.results.open("a", encoding="utf-8") as file:
         for net in args.nets:
             case = CASES[net]
-            data = split(mnist, case, 30_000 if args.confirm else 0)
+            data = split_images(mnist, case, 30_000 if args.confirm else 0)
             for inputs, optimizer in itertools.product(args.inputs, case.rates):
                 rates = case.rates[optimizer] if args.rates is None else args.rates
                 for lr, init, seed in itertools.product(rates, args.inits, seeds):
                     key = (net, inputs, optimizer, lr, init, seed)
                     if key not in found:
-                        found[key] = accuracy(case, data, *key[1:])
+                        found[key] = run_case(case, data, *key[1:])
                         file.write(json.dumps([*key, found[key]]) + "\n")
                         file.flush()
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--results", type=Path, required=True, help="a file of JSON lines, which grows")
+    parser.add_argument("--results", type=Path, required=True, help="a file of JSON lines, to which runs are appended")
     parser.add_argument("--nets", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--inputs", nargs="+", default=list(INPUTS), choices=list(INPUTS))
     parser.add_argument("--inits", nargs="+", default=list(INITS), choices=list(INITS))
-    parser.add_argument("--rates", nargs="+", type=float, help="instead of each optimizer's own")
+    parser.add_argument("--rates", nargs="+", type=float, help="default: the grid of each optimizer")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--confirm", action="store_true", help="other images and seeds; give it a file of its own")
-    parser.add_argument("--table", action="store_true", help="print the tables of what is there, and no more")
+    parser.add_argument("--confirm", action="store_true", help="other images and seeds; use a separate file")
+    parser.add_argument("--table", action="store_true", help="print the tables without running anything")
     args = parser.parse_args()
     found = {}
     if args.results.exists():
@@ -164,7 +164,7 @@ def main():
         found = {tuple(row[:-1]): row[-1] for row in rows}
     if not args.table:
         measure(args, found)
-    print(tables(found, list(INITS)))
+    print(format_tables(found, list(INITS)))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
-"""How much memory a fit takes, in a process of its own: footprint.py starts it. Linux only: it reads /proc/self.
+"""Memory of one fit, measured in a separate process that footprint.py starts. Linux only: it reads /proc/self.
 
 python benchmarks/fit_memory.py {minidl,torch} {lenet,cnn,...} [--batch-size 64] [--steps 200]
 python benchmarks/fit_memory.py {norms,gradients,...} {lenet,cnn,mlp} [--batch-size 64] [--steps 200]
 python benchmarks/fit_memory.py flat {lenet,cnn,...} [--batch-size 16] [--steps 10000]
 
-Prints a line of JSON, in kilobytes. `getrusage` would not do: the high-water mark that it tells begins with that of the
-process which started this one.
+Prints a line of JSON, in kilobytes. `getrusage` is not used: its high-water mark starts at that of the parent process.
 """
 
 import argparse
@@ -18,26 +17,26 @@ from per_example import SIDES
 from sides import MODES, MinidlTrainBatch, Task
 
 
-def status(name):
-    """VmRSS: what the process has in memory now; VmHWM: the most it had since the last reset."""
+def read_status(name):
+    """Returns a field of /proc/self/status in kB: VmRSS is the resident memory, VmHWM its peak since the last reset."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name):
             return int(line.split()[1])
     raise KeyError(name)
 
 
-def fit_peak(mode, net, batch_size, steps):
-    """What so many steps need beyond the imports and the images, model and optimizer included."""
+def measure_peak(mode, net, batch_size, steps):
+    """Returns the peak memory of `steps` steps beyond imports and images, model and optimizer included."""
     if mode.startswith("PyTorch"):
-        import torch  # noqa: F401 - it is not the fit that pays for it
-    imports = status("VmRSS")
+        import torch  # noqa: F401 - counts as imports
+    imports = read_status("VmRSS")
     task = Task(net, batch_size, steps, usable_cores())
     if mode.startswith("PyTorch"):
-        task.scaled  # noqa: B018 - its images
-    before = status("VmRSS")
+        task.scaled  # noqa: B018 - counts as images
+    before = read_status("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # resets VmHWM
     (MODES | SIDES)[mode](task).run(steps)
-    found = {"imports": imports, "images": before - imports, "fit": status("VmHWM") - before}
+    found = {"imports": imports, "images": before - imports, "fit": read_status("VmHWM") - before}
     if mode == "minidl fit":
         summary = task.model().summary(batch_size)
         found["summary"] = (summary.training_bytes + summary.parameter_bytes) // 1024  # with the momentum
@@ -45,17 +44,17 @@ def fit_peak(mode, net, batch_size, steps):
 
 
 class Recorder:
-    """A callback that notes the memory behind each epoch."""
+    """A callback that records the resident memory after each epoch."""
 
     def __init__(self):
         self.seen = []
 
     def on_epoch_end(self, trainer, epoch, logs):
-        self.seen.append(status("VmRSS"))
+        self.seen.append(read_status("VmRSS"))
 
 
-def growth(net, batch_size, steps, parts=10):
-    """By how much memory grows from a tenth of the steps to all, in `fit` and in `train_batch`."""
+def measure_growth(net, batch_size, steps, parts=10):
+    """Returns the growth of memory between a tenth of the steps and all of them, in `fit` and in `train_batch`."""
     task = Task(net, batch_size, steps // parts, usable_cores())
     recorder = Recorder()
     make_trainer(task.model()).fit(
@@ -64,12 +63,12 @@ def growth(net, batch_size, steps, parts=10):
     side, seen = MinidlTrainBatch(task), []
     for _ in range(parts):
         side.run(steps // parts)
-        seen.append(status("VmRSS"))
+        seen.append(read_status("VmRSS"))
     return {"steps": steps, "fit": recorder.seen[-1] - recorder.seen[0], "train_batch": seen[-1] - seen[0]}
 
 
 def main():
-    """Measure one thing and print it."""
+    """Measures one quantity and prints it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["minidl", "torch", "flat", *SIDES])
     parser.add_argument("net", choices=NETS)
@@ -78,10 +77,10 @@ def main():
     args = parser.parse_args()
     net = NETS[args.net]
     if args.what == "flat":
-        found = growth(net, args.batch_size, args.steps)
+        found = measure_growth(net, args.batch_size, args.steps)
     else:
         mode = {"minidl": "minidl fit", "torch": "PyTorch eager"}.get(args.what, args.what)
-        found = fit_peak(mode, net, args.batch_size, args.steps)
+        found = measure_peak(mode, net, args.batch_size, args.steps)
     print(json.dumps(found))
 
 

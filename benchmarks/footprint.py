@@ -1,6 +1,6 @@
-"""What minidl costs before it is fast: time to import it, size on disk, memory of a fit, memory over many steps.
+"""Footprint: import time, size on disk, memory of a fit, growth of memory over many steps.
 
-README.md in this folder says what is measured and how.
+README.md in this folder describes the method.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
-from measure import machine, positive, spread, tell, write_json
+from measure import machine, positive, print_machine, spread, write_json
 from nets import NETS
 
 import minidl
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def import_times(packages, rounds):
-    """Milliseconds of fresh interpreters that import one package each, in turn."""
+    """Times fresh interpreters that import one package each, alternating; returns milliseconds."""
     found = {package: [] for package in packages}
     for number in range(rounds + 1):
         for package in packages:
@@ -33,7 +33,7 @@ def import_times(packages, rounds):
 
 
 def measure_imports(peers, rounds):
-    """Of numpy, of minidl, and of the other frameworks that are installed."""
+    """Measures and prints the import time of numpy, of minidl and of the installed peers."""
     found = import_times(["numpy", "minidl", *peers], rounds)
     numpy = found["numpy"]["median"]
     print(f"\nA fresh interpreter that imports one package: ms, {rounds} rounds\n")
@@ -45,14 +45,14 @@ def measure_imports(peers, rounds):
 
 
 def size_of(path):
-    """Bytes of a file, or of all files in a folder but Python's caches."""
+    """Returns the bytes of a file, or of all files in a folder except Python's caches."""
     if path.is_file():
         return path.stat().st_size
     return sum(f.stat().st_size for f in path.rglob("*") if f.is_file() and "__pycache__" not in f.parts)
 
 
 def measure_size():
-    """What the two packages take on disk, with one entry for each instruction set that is built."""
+    """Measures and prints the size of the two packages on disk, with one entry per instruction set."""
     python, compiled = (Path(package.__file__).parent for package in (minidl, minidl_c))
     isas = [folder for folder in sorted(compiled.iterdir()) if (folder / "build.json").is_file()]
     found = {"minidl": size_of(python), "minidl_c, common": size_of(compiled) - sum(map(size_of, isas))}
@@ -64,46 +64,46 @@ def measure_size():
     return found
 
 
-def fresh(*args):
-    """What fit_memory.py finds in a process of its own."""
+def run_fit_memory(*args):
+    """Runs fit_memory.py in a separate process; returns its result."""
     command = [sys.executable, str(HERE / "fit_memory.py"), *map(str, args)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def measure_memory(nets, peers, steps):
-    """The peak of one epoch at batch 64 beyond imports and images."""
+    """Measures and prints the peak memory of one epoch at batch 64 beyond imports and images."""
     found = {}
     print(f"\nMemory of a process that trains {steps} steps of batch 64: MB\n")
     print(f"{'':42}{'imports':>9}{'images':>9}{'fit':>9}{'summary':>9}")
     for net in nets:
         for package in ["minidl", *peers]:
-            kilobytes = found[f"{net}, {package}"] = fresh(package, net, "--steps", steps)
+            kilobytes = found[f"{net}, {package}"] = run_fit_memory(package, net, "--steps", steps)
             row = "".join(f"{kilobytes[name] / 1024:9.1f}" for name in ("imports", "images", "fit"))
             print(f"{NETS[net].title:32}{package:10}{row}", flush=True)
     return found
 
 
 def measure_growth(steps):
-    """What many steps add."""
-    found = fresh("flat", "lenet", "--batch-size", 16, "--steps", steps)
-    print(f"\nMemory gained from a tenth of {steps:,} steps to all, LeNet-5, batch 16: ", end="")
+    """Measures and prints the growth of memory over many steps."""
+    found = run_fit_memory("flat", "lenet", "--batch-size", 16, "--steps", steps)
+    print(f"\nMemory growth between a tenth of {steps:,} steps and all of them, LeNet-5, batch 16: ", end="")
     print(f"fit {found['fit']} kB, train_batch {found['train_batch']} kB")
     return found
 
 
 def main():
-    """Measure, print, and write the file if one is named."""
+    """Measures, prints and writes the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=positive, default=15, help="of the imports")
-    parser.add_argument("--steps", type=positive, default=10_000, help="over which memory has to stay (default 10000)")
-    parser.add_argument("--fit-steps", type=positive, default=50, help="of the fit whose peak is told (default 50)")
+    parser.add_argument("--steps", type=positive, default=10_000, help="for the growth of memory (default 10000)")
+    parser.add_argument("--fit-steps", type=positive, default=50, help="of the fit whose peak is measured (default 50)")
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
     parser.add_argument("--no-peers", action="store_true", help="minidl alone, without PyTorch")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
     peers = [] if args.no_peers or find_spec("torch") is None else ["torch"]
     results = {"machine": machine()}
-    tell(results["machine"])
+    print_machine(results["machine"])
     results["import_milliseconds"] = measure_imports(peers, args.rounds)
     results["bytes"] = measure_size()
     results["memory_kilobytes"] = measure_memory(args.nets, peers, args.fit_steps)

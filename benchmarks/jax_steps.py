@@ -1,4 +1,4 @@
-"""The train step in JAX, compiled with jit. JAX takes as many threads as it likes."""
+"""The training step in JAX, compiled with jit. JAX chooses its own number of threads."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 
 
 def scores_of(model, params, x):
-    """What the layers of a minidl model make of images that are scaled already, with these parameters."""
+    """Returns the scores of a minidl model's layers for scaled images, with these parameters."""
     for i, layer in enumerate(model.layers):
         match layer:
             case Conv2D():
@@ -35,7 +35,7 @@ def scores_of(model, params, x):
 
 
 class JaxSteps:
-    """Train steps on batches that lie ready in memory, scaled, in float32."""
+    """Training steps on batches that are already in memory, scaled, in float32."""
 
     def __init__(self, task):
         model = task.model()
@@ -59,7 +59,7 @@ class JaxSteps:
         return float(loss)
 
     def run(self, steps):
-        """Do `steps` train steps, round and round through the batches."""
+        """Runs `steps` training steps, cycling through the batches."""
         for x, y in itertools.islice(itertools.cycle(self.batches), steps):
             loss, self.params, self.velocity = self.step(self.params, self.velocity, x, y)
         loss.block_until_ready()

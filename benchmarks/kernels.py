@@ -1,6 +1,6 @@
-"""Every kernel of the nets by itself, on one thread: its share of the peak of multiply-adds, or its bytes a second.
+"""Kernel benchmark, one thread: each kernel's share of the peak of multiply-adds, or of the memory bandwidth.
 
-README.md in this folder says what is measured and how.
+README.md in this folder describes the method.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field
 
 import numpy as np
-from measure import limit_threads, machine, positive, tell, write_json
+from measure import limit_threads, machine, positive, print_machine, write_json
 from nets import make_model
 from peak import Peak, probe_or_notice
 
@@ -37,8 +37,8 @@ from minidl.layers import (
 )
 from minidl_c.runtime.gather import pack_tiles
 
-LANES = 16  # examples in a tile
-ROWS_TILES = 4  # dense weight gradients: of a batch of 64
+LANES = 16  # examples per tile
+ROWS_TILES = 4  # tiles per dense weight gradient: a batch of 64
 
 MULTIPLYING = {
     "conv 1->6 5x5 pad 2, 28x28": (Conv2D(6, 5, padding=2), (1, 28, 28)),
@@ -55,8 +55,8 @@ MULTIPLYING = {
     "dense 784->256": (Dense(256), (784,)),
     "dense 9216->128": (Dense(128), (9216,)),
 }
-SMALL, IMAGE = (6, 28, 28), (32, 16, 16)  # of which a tile is half a megabyte
-MOVING = {  # a layer, its input, and what its backward reads besides dy
+SMALL, IMAGE = (6, 28, 28), (32, 16, 16)  # input shapes; a tile of IMAGE is half a megabyte
+MOVING = {  # layer, input shape, the array that backward reads besides dy
     "max-pool 2 of 6x28x28": (MaxPool2D(2), SMALL, "saved"),
     "max-pool 2 of 64x24x24": (MaxPool2D(2), (64, 24, 24), "saved"),
     "average-pool 2 of 32x16x16": (AvgPool2D(2), IMAGE, None),
@@ -91,24 +91,24 @@ class Kernel:
         return statistics.median(self.rounds)
 
 
-def built(layer, shape):
-    """The layer in a model of its own."""
+def build_layer(layer, shape):
+    """Returns the layer, built as the only one of a model."""
     return make_model([layer], shape).layers[0]
 
 
-def multiplying(probe, least):
-    """Convolutions and dense layers; what a backward does besides the weight gradient comes out in `main`."""
+def multiplying_kernels(probe, least):
+    """Yields kernels of convolutions and dense layers; `split_backward` separates their two gradients later."""
     for name, (layer, shape) in MULTIPLYING.items():
-        layer = built(layer, shape)
+        layer = build_layer(layer, shape)
         flops, x, y = 2 * LANES * layer.macs, *(tile_bytes(s) for s in (layer.in_shape, layer.out_shape))
         directions = {"forward": (flops, x + y)}
-        if isinstance(layer, Dense):  # the tile's backward is the input gradient, and turning dy for the rows
+        if isinstance(layer, Dense):  # a tile's backward: the input gradient, and transposing dy for the reduction
             directions |= {"backward": (flops, 0), "rows": (ROWS_TILES * flops, 0)}
         else:
             directions |= {"backward without dx": (flops, x + y), "backward": (2 * flops, 2 * (x + y))}
         for direction, (flops_done, moved) in directions.items():
             tiled = probe.TiledOp(layer.op, direction, ROWS_TILES if direction == "rows" else 1)
-            moved *= isinstance(layer, DepthwiseConv2D)  # the others have many multiply-adds for a number
+            moved *= isinstance(layer, DepthwiseConv2D)  # the others are bound by arithmetic
             yield Kernel(name, direction, lambda tiled=tiled: tiled.seconds(least), flops=flops_done, bytes=moved)
 
 
@@ -116,28 +116,28 @@ def tile_bytes(shape):
     return 4 * LANES * math.prod(shape)
 
 
-def moving(probe, least):
-    """Pools and elementwise ops: bytes of the arrays that have to be read and written."""
-    for name, (layer, shape, again) in MOVING.items():
-        layer = built(layer, shape)
+def moving_kernels(probe, least):
+    """Yields kernels of pools and elementwise ops, with the bytes of the arrays that must be read and written."""
+    for name, (layer, shape, reread) in MOVING.items():
+        layer = build_layer(layer, shape)
         x, y = tile_bytes(layer.in_shape), tile_bytes(layer.out_shape)
-        saved = y if again == "saved" else 0  # which cell won
-        directions = {"forward": x + y + saved, "backward": x + y + {None: 0, "x": x, "y": y, "saved": saved}[again]}
+        saved = y if reread == "saved" else 0  # the indices of the maxima
+        directions = {"forward": x + y + saved, "backward": x + y + {None: 0, "x": x, "y": y, "saved": saved}[reread]}
         if saved:
             directions["ReLU forward"] = x + y + saved
         for direction, moved in directions.items():
             tiled = probe.TiledOp(layer.op, direction)
             yield Kernel(name, direction, lambda tiled=tiled: tiled.seconds(least), bytes=moved)
-    batch_norm = zip(("statistics of 32x16x16", "batch norm of 32x16x16"), built(BatchNorm2D(), IMAGE).ops, strict=True)
+    names, ops = ("statistics of 32x16x16", "batch norm of 32x16x16"), build_layer(BatchNorm2D(), IMAGE).ops
     arrays = {"statistics": {"forward": 1, "backward": 3}, "batch norm": {"forward": 2, "backward": 2}}
-    for name, op in batch_norm:
+    for name, op in zip(names, ops, strict=True):
         for direction, count in arrays[name.partition(" of")[0]].items():
             tiled = probe.TiledOp(op, direction)
             yield Kernel(name, direction, lambda tiled=tiled: tiled.seconds(least), bytes=count * tile_bytes(IMAGE))
 
 
-def gathering(least, images=256):
-    """Rows of bytes into tiles of float32, through the function that Python calls."""
+def gather_kernels(least, images=256):
+    """Yields the kernel that gathers rows of bytes into tiles of float32, called through its Python function."""
     rng = np.random.default_rng(0)
     X = rng.integers(0, 256, (10_000, 784), dtype=np.uint8)
     rows = rng.permutation(len(X))[:images]
@@ -153,8 +153,8 @@ def gathering(least, images=256):
     yield Kernel(f"gather {images} of 784 bytes", "forward", seconds, bytes=images * 784 * 5)
 
 
-def input_gradients(kernels):
-    """What the backward of a convolution takes longer than without dx, round by round."""
+def split_backward(kernels):
+    """Separates the gradients: the input gradient is the backward's time less that without dx, round by round."""
     for i, kernel in enumerate(kernels):
         if kernel.direction == "backward" and kernels[i - 1].direction == "backward without dx":
             weights = kernels[i - 1]
@@ -167,8 +167,8 @@ def input_gradients(kernels):
             kernel.direction = named.get(kernel.direction, kernel.direction)
 
 
-def facts_of(kernel, peak, bandwidth):
-    """The figures of one kernel, for the file and the table."""
+def summarize_kernel(kernel, peak, bandwidth):
+    """Returns the figures of one kernel, for the file and the table."""
     facts = {"kernel": kernel.name, "direction": kernel.direction, "microseconds": 1e6 * kernel.median}
     if kernel.flops:
         flops = kernel.flops / kernel.median
@@ -179,20 +179,20 @@ def facts_of(kernel, peak, bandwidth):
     return facts
 
 
-def line(facts):
-    """A line for people."""
-    said = f"{facts['kernel']:35}{facts['direction']:28}{facts['microseconds']:10.1f}"
-    said += f"{facts['gflops']:10.1f}{facts['share_of_peak']:9.0%}" if "gflops" in facts else " " * 19
+def format_row(facts):
+    """Returns a line of the table."""
+    row = f"{facts['kernel']:35}{facts['direction']:28}{facts['microseconds']:10.1f}"
+    row += f"{facts['gflops']:10.1f}{facts['share_of_peak']:9.0%}" if "gflops" in facts else " " * 19
     if "gigabytes_per_second" in facts:
-        said += f"{facts['gigabytes_per_second']:8.1f}{facts['share_of_bandwidth']:7.0%}"
-    return said
+        row += f"{facts['gigabytes_per_second']:8.1f}{facts['share_of_bandwidth']:7.0%}"
+    return row
 
 
 def main():
-    """Measure all kernels in turn, print a table, write the file if one is named."""
+    """Measures all kernels, alternating; prints a table and writes the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=positive, default=15)
-    parser.add_argument("--seconds", type=float, default=0.01, help="of a round of one kernel, at least")
+    parser.add_argument("--seconds", type=float, default=0.01, help="minimum duration of a round of one kernel")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()
     limit_threads(1)
@@ -200,22 +200,23 @@ def main():
         raise SystemExit(1)
     probe.count_own_time()
     results = {"machine": machine() | {"threads": 1}}
-    tell(results["machine"])
-    kernels = [*multiplying(probe, args.seconds), *moving(probe, args.seconds), *gathering(args.seconds)]
+    print_machine(results["machine"])
+    kernels = [*multiplying_kernels(probe, args.seconds), *moving_kernels(probe, args.seconds)]
+    kernels += gather_kernels(args.seconds)
     peak, bandwidths = Peak(probe, 1, args.seconds), []
     for _ in range(args.rounds):
         peak.measure()
         bandwidths.append(probe.bandwidth(args.seconds))
         for kernel in kernels:
             kernel.rounds.append(kernel.seconds())
-    input_gradients(kernels)
+    split_backward(kernels)
     bandwidth = statistics.median(bandwidths)
     results |= {"peak_gflops": peak.flops / 1e9, "gigabytes_per_second": bandwidth / 1e9}
-    results["kernels"] = [facts_of(kernel, peak, bandwidth) for kernel in kernels]
+    results["kernels"] = [summarize_kernel(kernel, peak, bandwidth) for kernel in kernels]
     bounds = f"{peak.flops / 1e9:.1f} GFLOP/s in float32, {bandwidth / 1e9:.1f} GB/s"
     print(f"\none thread: {bounds}; a tile is {LANES} images\n")
     print(f"{'':63}{'us':>10}{'GFLOP/s':>10}{'of peak':>9}{'GB/s':>8}{'of it':>7}")
-    print("\n".join(line(facts) for facts in results["kernels"]))
+    print("\n".join(format_row(facts) for facts in results["kernels"]))
     write_json(args.json, results)
 
 

@@ -1,4 +1,4 @@
-"""Timing of several ways to do the same work: in one run and in turn."""
+"""Timing of several implementations of the same work, alternating within one run."""
 
 import argparse
 import json
@@ -18,7 +18,7 @@ PACKAGES = ("numpy", "scikit-learn", "torch", "jax")
 
 @dataclass
 class Side:
-    """One way to do the work: `run(steps)` does so many steps; `rounds` are milliseconds a step."""
+    """One implementation: `run(steps)` does that number of steps; `rounds` holds milliseconds per step."""
 
     name: str
     run: object
@@ -30,42 +30,42 @@ class Side:
         return statistics.median(self.rounds)
 
     def time(self, steps):
-        """Do so many steps; returns the milliseconds a step took."""
+        """Runs `steps` steps; returns the milliseconds per step."""
         begin = time.perf_counter()
         self.run(steps)
         return 1000 * (time.perf_counter() - begin) / steps
 
 
 def settle(sides, steps, seconds):
-    """Warm every side up, and choose its steps of a round: as many as `seconds` allow, from 2 to `steps`.
+    """Warms up every side and sets its steps per round: as many as fit into `seconds`, from 2 to `steps`.
 
-    A side that is more than five times slower than the best gets a fifth of that time.
+    A side that is more than five times slower than the fastest gets a fifth of that time.
     """
     found = []
     for side in sides:
         side.time(2)
         found.append(min(side.time(2), side.time(min(5, steps))))
     for side, milliseconds in zip(sides, found, strict=True):
-        share = 1 if milliseconds <= 5 * min(found) else 0.2
-        side.steps = min(steps, max(2, int(1000 * share * seconds / milliseconds)))
+        budget = seconds if milliseconds <= 5 * min(found) else 0.2 * seconds
+        side.steps = min(steps, max(2, int(1000 * budget / milliseconds)))
 
 
 def alternate(sides, rounds, between=lambda: None):
-    """Time each side's steps, `rounds` times over, back and forth through the sides; `between` runs once a round."""
+    """Times all sides in each of `rounds` rounds, in alternating order; calls `between` once per round."""
     for number in range(rounds):
         between()
         for side in sides if number % 2 == 0 else reversed(sides):
-            side.run(max(1, min(5, side.steps // 4)))  # warm caches, wake threads
+            side.run(max(1, min(5, side.steps // 4)))  # warms caches, wakes threads
             side.rounds.append(side.time(side.steps))
 
 
 def spread(values):
-    """Median, smallest and largest, for a file."""
+    """Returns median, smallest and largest value, for the JSON file."""
     return {"median": statistics.median(values), "smallest": min(values), "largest": max(values)}
 
 
 def positive(text):
-    """A whole number above 0, for argparse."""
+    """Parses an integer above 0, for argparse."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"expected at least 1, got {number}")
@@ -77,14 +77,14 @@ def usable_cores():
 
 
 def limit_threads(threads):
-    """Let nobody who is loaded use more threads, neither OpenMP nor BLAS; to take fewer is everybody's own choice."""
+    """Sets an upper limit on the threads of all loaded OpenMP and BLAS libraries; each may use fewer."""
     import minidl_c.runtime.threads  # noqa: F401 - loads OpenMP
 
     threadpool_limits(threads)
 
 
 def machine():
-    """What the figures were taken on: processor, number of usable cores, versions."""
+    """Returns the facts of the machine: processor, number of usable cores, versions."""
     import minidl_c
 
     processor = platform.processor() or platform.machine()
@@ -103,22 +103,22 @@ def machine():
     return facts
 
 
-def tell(facts):
-    """Print the facts of the machine in a line or two."""
+def print_machine(facts):
+    """Prints the facts of the machine."""
     print(", ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
 
 
 def run_parts(parts, args):
-    """Do the parts that `args` names, each a function of it, and write what they return after each one."""
+    """Runs the functions that `args.parts` names; writes their results to the JSON file after each one."""
     results = {"machine": machine() | {"threads": args.threads}}
-    tell(results["machine"])
+    print_machine(results["machine"])
     for part in args.parts:
         results[part] = parts[part](args)
         write_json(args.json, results)
 
 
 def write_json(path, results):
-    """Write results to a file, if one is named."""
+    """Writes results to a file; does nothing if `path` is None."""
     if path:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(json.dumps(results, indent=1) + "\n")

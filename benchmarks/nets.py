@@ -1,4 +1,4 @@
-"""The nets that are measured: as minidl models, the same nets in PyTorch, and their multiply-adds.
+"""The benchmarked nets: as minidl models and PyTorch modules, with their multiply-adds.
 
 `python benchmarks/nets.py` lists them.
 """
@@ -25,7 +25,7 @@ LR, MOMENTUM = 0.01, 0.9
 
 
 def lenet5():
-    """LeNet-5 for MNIST, as in examples/models.py."""
+    """Returns the layers of LeNet-5 for MNIST, as in examples/models.py."""
     return [
         Rescale(1 / 255),
         Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2),
@@ -38,7 +38,7 @@ def lenet5():
 
 
 def cnn():
-    """A net of 3x3 convolutions."""
+    """Returns the layers of a net of 3x3 convolutions."""
     return [
         Rescale(1 / 255),
         Conv2D(32, 3), ReLU(),
@@ -50,12 +50,12 @@ def cnn():
 
 
 def mlp():
-    """Dense layers alone, 784-256-128-10."""
+    """Returns the layers of an MLP, 784-256-128-10."""
     return [Rescale(1 / 255), Flatten(), Dense(256), ReLU(), Dense(128), ReLU(), Dense(10)]
 
 
 def vgg():
-    """A small VGG with batch norm behind every convolution."""
+    """Returns the layers of a small VGG with batch norm after every convolution."""
     layers = [Rescale(1 / 255)]
     for filters in (32, 64, 128):
         for _ in range(2):
@@ -65,7 +65,7 @@ def vgg():
 
 
 def resnet20():
-    """ResNet-20 for CIFAR-10: He et al. (2015), section 4.2, with projections where the shape changes (option B)."""
+    """Returns the layers of ResNet-20 for CIFAR-10: He et al. (2015), section 4.2, with projections (option B)."""
 
     def normed(filters, kernel=3, stride=1):
         return [Conv2D(filters, kernel, stride, padding=kernel // 2, use_bias=False), BatchNorm2D()]
@@ -81,14 +81,14 @@ def resnet20():
 
 @dataclass(frozen=True)
 class Net:
-    """A net that is measured: its title, what makes its layers, and the shape of its images."""
+    """A benchmarked net: its title, a function that returns its layers, and its image shape."""
 
     title: str
     layers: Callable
     image: tuple = IMAGE
 
     def model(self):
-        """A model of it; every call begins with the same weights."""
+        """Returns a new model of this net; every call starts from the same weights."""
         return make_model(self.layers(), self.image)
 
 
@@ -102,25 +102,25 @@ NETS = {
 
 
 def make_model(layers, input_shape=IMAGE, seed=0):
-    """A model of these layers; every call with a seed begins with the same weights."""
+    """Returns a model of these layers; the initial weights depend only on the seed."""
     return Sequential(layers, input_shape=input_shape, seed=seed)
 
 
 def make_trainer(model, num_threads=None, distributed=None):
-    """The trainer that every program here uses: SGD with momentum, no metrics."""
+    """Returns the trainer that all benchmarks use: SGD with momentum, no metrics."""
     loss, optimizer = "softmax_cross_entropy", SGD(LR, momentum=MOMENTUM)
     return Trainer(model, loss=loss, optimizer=optimizer, num_threads=num_threads, distributed=distributed)
 
 
 def leaves(model):
-    """The layers of a model; of what is made of layers, those."""
+    """Returns the layers of a model; containers are replaced by the layers in them."""
     return [leaf for layer in model.layers for leaf in layer.leaves()]
 
 
 def step_macs(model):
-    """Multiply-adds of a train step, per example: forward, weight gradient, input gradient.
+    """Returns the multiply-adds of a training step, per example: forward, weight gradient, input gradient.
 
-    The first layer with weights has no input gradient: nobody asks for that of the images.
+    The first layer with weights has no input gradient, because the gradient of the images is not needed.
     """
     macs = [leaf.macs for leaf in leaves(model)]
     first = next(count for count in macs if count)
@@ -128,17 +128,17 @@ def step_macs(model):
 
 
 def has_images(model):
-    """Whether the net has layers for which the layout of images matters."""
+    """True if the net has layers for which the image layout matters."""
     return any(isinstance(layer, Conv2D) for layer in leaves(model))
 
 
 def torch_module(model):
-    """The same net in PyTorch with the same weights, for images that are scaled already."""
+    """Returns the same net in PyTorch, with the same weights, for images that are already scaled."""
     import torch
     from torch import nn
 
     class Sum(nn.Module):
-        """A residual block."""
+        """Residual block."""
 
         def __init__(self, body, shortcut):
             super().__init__()
@@ -176,7 +176,7 @@ def torch_module(model):
 
 
 def main():
-    """Print each net with its parameters and multiply-adds."""
+    """Prints each net with its parameters and multiply-adds."""
     for name, net in NETS.items():
         model = net.model()
         parameters = sum(param.value.size for param in model.params.values())

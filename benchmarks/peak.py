@@ -1,7 +1,7 @@
-"""The multiply-adds that this machine can do at its best, measured beside everything else.
+"""Peak multiply-add throughput of this machine, measured in the same run as everything else.
 
-The measuring code is probe.pyx, compiled on first use for the instruction set in use. That takes Cython, setuptools and
-a C compiler, as building minidl does; what is built is kept in the user's cache folder.
+The measuring code, probe.pyx, is compiled on first use for the instruction set in use, and kept in the user's cache
+folder. Like building minidl, this needs Cython, setuptools and a C compiler.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ def cache_folder():
 
 
 def fingerprint(flags):
-    """Changes with everything that the compiled probe depends on."""
+    """Returns a hash of everything that the compiled probe depends on."""
     folder = Path(minidl_c.__file__).parent
     parts = [path.read_bytes() for path in [SOURCE, *sorted(folder.glob("op.*")), folder / "simd" / "lanes.h"]]
     parts.append(json.dumps([flags, DIRECTIVES, sys.version]).encode())
@@ -47,7 +47,7 @@ def fingerprint(flags):
 
 
 def build_probe():
-    """The module `probe`, compiled if it is not there yet. Raises RuntimeError where it cannot be built."""
+    """Returns the module `probe`, compiling it if necessary. Raises RuntimeError if it cannot be built."""
     flags = minidl_c.build_flags(minidl_c.isa)
     name = "probe" + sysconfig.get_config_var("EXT_SUFFIX")
     built = cache_folder() / fingerprint(flags) / name
@@ -56,7 +56,7 @@ def build_probe():
         built.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=built.parent) as folder:
             compile_in(Path(folder), flags)
-            os.replace(Path(folder, name), built)  # whole or not at all
+            os.replace(Path(folder, name), built)  # atomic
     spec = importlib.util.spec_from_file_location("probe", built)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -64,7 +64,7 @@ def build_probe():
 
 
 def compile_in(folder, flags):
-    """Compile probe.pyx in a folder of its own."""
+    """Compiles probe.pyx in `folder`."""
     (folder / "probe.pyx").write_text(SOURCE.read_text())
     (folder / "flags.json").write_text(json.dumps([flags, DIRECTIVES]))
     run = subprocess.run([sys.executable, "-c", SETUP], cwd=folder, capture_output=True, text=True, check=False)
@@ -73,7 +73,7 @@ def compile_in(folder, flags):
 
 
 def probe_or_notice():
-    """The probe, or None and a notice where it cannot be built."""
+    """Returns the probe; if it cannot be built, prints a notice and returns None."""
     try:
         return build_probe()
     except (RuntimeError, OSError) as error:
@@ -82,7 +82,7 @@ def probe_or_notice():
 
 
 class Peak:
-    """float32 FLOP/s of `threads` threads at once; `measure` adds a round, `flops` is the median of the rounds.
+    """Peak float32 FLOP/s of `threads` concurrent threads; `measure` adds a round, `flops` is the median of the rounds.
 
     Without a probe nothing is measured, and `flops` is None.
     """

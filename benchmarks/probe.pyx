@@ -1,4 +1,4 @@
-"""Times one op without Python in between, and the machine's multiply-adds. Built by peak.py."""
+"""Times single ops without Python overhead, and measures peak throughput and bandwidth. Built by peak.py."""
 from libc.stdint cimport uint8_t
 from libc.string cimport memset
 from numpy import random, zeros
@@ -14,29 +14,29 @@ cdef extern from *:
     #include "minidl_c/simd/lanes.h"
     enum { CHAINS = VECTOR_REGISTERS == 32 ? 24 : 12, FLOPS = 2 * CHAINS * VECTOR_BYTES / 4 };
 
-    /* Independent chains of multiply-adds: as fast as this machine can. */
-    static float multiply_add(ptrdiff_t rounds) {
+    /* Independent chains of multiply-adds: the peak throughput of this machine. */
+    static float multiply_add(ptrdiff_t iterations) {
       vector_f32 sum[CHAINS], a = broadcast_f32(0.5f), total = {0};
       UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = broadcast_f32((float)i);
-      ROLL for (ptrdiff_t r = 0; r < rounds; r++) {
+      ROLL for (ptrdiff_t r = 0; r < iterations; r++) {
         UNROLL for (int i = 0; i < CHAINS; i++) sum[i] = fma_f32(sum[i], a, a);
       }
       UNROLL for (int i = 0; i < CHAINS; i++) total += sum[i];
       return total[0];
     }
 
-    enum { NUMBERS = 1 << 16 };        /* two such arrays fill a quarter of 2 MB */
+    enum { NUMBERS = 1 << 16 };        /* elements; two such arrays take 512 KB, a quarter of a 2 MB cache */
 
     static void increase(const float *x, float *y) {
       const vector_f32 one = broadcast_f32(1);
       for (const float *end = x + NUMBERS; x < end; x += VECTOR_BYTES / 4, y += VECTOR_BYTES / 4)
         *(vector_f32 *)y = *(const vector_f32 *)x + one;
-      __asm__ volatile("" ::: "memory");         /* or it would be done once and for all */
+      __asm__ volatile("" ::: "memory");         /* keeps the compiler from hoisting the loop */
     }
     """
     const int FLOPS
     enum: NUMBERS
-    float multiply_add(Py_ssize_t rounds) nogil
+    float multiply_add(Py_ssize_t iterations) nogil
     void increase(const float *x, float *y) nogil
 
 DIRECTIONS = ("forward", "backward", "backward without dx", "rows", "ReLU forward", "ReLU backward")
@@ -46,7 +46,7 @@ cdef clockid_t clock = CLOCK_MONOTONIC
 
 
 def count_own_time():
-    """From now on a second is one that the thread runs: a neighbour who takes the processor away is not in it."""
+    """Switches to CPU time of the thread, which excludes time that the processor spends on other processes."""
     global clock
     clock = CLOCK_THREAD_CPUTIME_ID
 
@@ -58,20 +58,20 @@ cdef double now() noexcept nogil:
 
 
 def peak(double seconds):
-    """float32 FLOP/s of one thread, sustained for so many seconds."""
+    """Returns the float32 FLOP/s of one thread, sustained for `seconds` seconds."""
     cdef double start = now(), done = 0
-    cdef float kept = 0
+    cdef float total = 0
     with nogil:
         while done == 0 or now() - start < seconds:
-            kept += multiply_add(20000)
+            total += multiply_add(20000)
             done += 20000.0 * FLOPS
-    return done / (now() - start) + 0 * kept
+    return done / (now() - start) + 0 * total
 
 
 def bandwidth(double seconds):
-    """Bytes a second that one thread reads and writes in its second-level cache, sustained for so many seconds."""
-    cdef uint8_t[::1] room = zeros(2 * NUMBERS * sizeof(float) + 64, "uint8")
-    cdef float *x = <float *> aligned(&room[0])
+    """Returns the bytes per second that one thread reads and writes in its L2 cache, sustained for `seconds` seconds."""
+    cdef uint8_t[::1] buffer = zeros(2 * NUMBERS * sizeof(float) + 64, "uint8")
+    cdef float *x = <float *> aligned(&buffer[0])
     cdef double start = now(), done = 0
     cdef int i
     with nogil:
@@ -83,23 +83,23 @@ def bandwidth(double seconds):
 
 
 cdef class TiledOp:
-    """An op and all its arrays: one tile, or `tiles` of them for the rows that follow behind all tiles.
+    """An op with all its arrays: one tile, or `tiles` of them for the reduction that follows the last tile.
 
-    direction: one of DIRECTIONS; "rows" is the reduction of backward, the ReLU ones do the ReLU before the op as well. Raises
-    ValueError if the op has no such thing.
+    direction: one of DIRECTIONS. "rows" is the reduction of backward; the ReLU directions include a fused ReLU before the op.
+    Raises ValueError if the op lacks that direction.
     """
     cdef Op source
     cdef tile t
     cdef batch_view w
     cdef Py_ssize_t starts[17]
-    cdef list kept
+    cdef list arrays
     cdef void (*one_tile)(const op *, const tile *) noexcept nogil
-    cdef void (*rows)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
+    cdef void (*reduce)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
 
     def __init__(self, Op source not None, str direction, Py_ssize_t tiles=1):
         cdef const op *o = &source.c
-        self.source, self.kept = source, []
-        self.one_tile, self.rows = o.forward_tile, NULL
+        self.source, self.arrays = source, []
+        self.one_tile, self.reduce = o.forward_tile, NULL
         if direction == "ReLU forward":
             self.one_tile = o.fusion.forward_tile
         elif direction == "ReLU backward":
@@ -107,52 +107,52 @@ cdef class TiledOp:
         elif direction != "forward":
             self.one_tile = o.backward_tile
         if direction == "rows":
-            self.rows = o.reduce.backward
-        if direction not in DIRECTIONS or self.one_tile == NULL or direction == "rows" and self.rows == NULL:
+            self.reduce = o.reduce.backward
+        if direction not in DIRECTIONS or self.one_tile == NULL or direction == "rows" and self.reduce == NULL:
             raise ValueError(f"{type(source).__name__}: has no {direction}")
         self.fill(o, direction != "backward without dx", tiles)
 
     cdef int fill(self, const op *o, bint want_dx, Py_ssize_t tiles) except -1:
-        """Arrays for the op, and what its forward leaves in them."""
+        """Allocates the arrays of the op and runs its forward, which fills some of them."""
         cdef tile *t = &self.t
         cdef batch_view *w = &self.w
         cdef Py_ssize_t number = o.real_bytes, row = o.real_bytes * LANES
         memset(t, 0, sizeof(tile))
         memset(w, 0, sizeof(batch_view))
-        t.x, t.y, t.dy = self.numbers(tiles * o.in_size * row), self.room(o.out_size * row), self.numbers(tiles * o.out_size * row)
-        t.dx = self.room(o.in_size * row) if want_dx else NULL
-        t.saved, t.scratch = self.numbers(tiles * o.memory.saved), self.room(o.memory.scratch)
-        t.sums = self.room(o.reduce.n_sums * row)
-        t.param, t.packed = self.numbers((o.n_param + o.n_state) * number), self.room(o.memory.packed)
+        t.x, t.y, t.dy = self.allocate_random(tiles * o.in_size * row), self.allocate(o.out_size * row), self.allocate_random(tiles * o.out_size * row)
+        t.dx = self.allocate(o.in_size * row) if want_dx else NULL
+        t.saved, t.scratch = self.allocate_random(tiles * o.memory.saved), self.allocate(o.memory.scratch)
+        t.sums = self.allocate(o.reduce.n_sums * row)
+        t.param, t.packed = self.allocate_random((o.n_param + o.n_state) * number), self.allocate(o.memory.packed)
         t.examples, t.parts, t.training = LANES, 1, 1
-        w.x, w.dy, w.saved, w.param, w.grad = t.x, t.dy, t.saved, t.param, self.room(o.n_param * number)
+        w.x, w.dy, w.saved, w.param, w.grad = t.x, t.dy, t.saved, t.param, self.allocate(o.n_param * number)
         w.x_tile, w.dy_tile, w.saved_tile = o.in_size * row, o.out_size * row, o.memory.saved
         w.starts, w.slots = self.starts, find_slots(tiles, self.starts)
         w.tiles, w.examples, w.training = tiles, tiles * LANES, 1
         if o.memory.prepare != NULL:
             o.memory.prepare(o, t.param, <void *> t.packed)
-        if self.rows == NULL:
+        if self.reduce == NULL:
             o.forward_tile(o, t)
         return 0
 
-    cdef void *room(self, Py_ssize_t bytes) except NULL:
-        """Zeros, aligned as a plan would."""
+    cdef void *allocate(self, Py_ssize_t bytes) except NULL:
+        """Returns zeroed memory with the alignment of a plan's arrays."""
         array = zeros(bytes + 64, "uint8")
         cdef uint8_t[::1] view = array
-        self.kept.append(array)
+        self.arrays.append(array)
         return aligned(&view[0])
 
-    cdef void *numbers(self, Py_ssize_t bytes) except NULL:
-        """Small random numbers of the op's dtype."""
-        cdef char *at = <char *> self.room(bytes)
-        cdef uint8_t[::1] view = self.kept[len(self.kept) - 1]
+    cdef void *allocate_random(self, Py_ssize_t bytes) except NULL:
+        """Returns memory with normal random numbers of the op's dtype."""
+        cdef char *at = <char *> self.allocate(bytes)
+        cdef uint8_t[::1] view = self.arrays[len(self.arrays) - 1]
         start = <Py_ssize_t> (at - <char *> &view[0])
-        part = self.kept[len(self.kept) - 1][start:start + bytes].view(self.source.dtype)
+        part = self.arrays[len(self.arrays) - 1][start:start + bytes].view(self.source.dtype)
         part[:] = random.default_rng(0).standard_normal(part.size)
         return at
 
     def seconds(self, double least):
-        """Seconds for one run of the op, the mean over at least so many seconds, behind a run that fills the caches."""
+        """Returns the mean seconds of one run of the op over at least `least` seconds, after a run that fills the caches."""
         cdef double start, end
         cdef Py_ssize_t n = 0, batch = 1, i
         with nogil:
@@ -166,7 +166,7 @@ cdef class TiledOp:
         return (end - start) / n
 
     cdef inline void run(self) noexcept nogil:
-        if self.rows != NULL:
-            self.rows(&self.source.c, &self.w, 0, self.source.c.reduce.n_items)
+        if self.reduce != NULL:
+            self.reduce(&self.source.c, &self.w, 0, self.source.c.reduce.n_items)
         else:
             self.one_tile(&self.source.c, &self.t)

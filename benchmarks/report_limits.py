@@ -1,9 +1,9 @@
-"""How often `trainer.report()` is wrong: its findings in healthy runs, and planted faults that it does not find.
+"""Error rates of `trainer.report()`: false alarms in healthy runs, and planted faults that it misses.
 
     python benchmarks/report_limits.py --seeds 3 --images 1442 --data digits
 
-A healthy run is one that ends with a validation accuracy of 0.8; findings in others are told apart.
-minidl/training/report/thresholds.py has the thresholds that stand or fall with these counts.
+A run is healthy if it ends with a validation accuracy of at least 0.8; findings in other runs are counted separately.
+These counts justify the thresholds in minidl/training/report/thresholds.py.
 """
 
 import argparse
@@ -85,50 +85,50 @@ OPTIMIZERS = {
     "RMSprop(0.001)": lambda: RMSprop(0.001),
     "Adagrad(0.01)": Adagrad,
 }
-WELL = 0.8  # validation accuracy of a run that learned
+LEARNED_ACCURACY = 0.8  # validation accuracy of a healthy run, at least
 EPOCHS = {"digits": (1, 2, 5, 10, 20, 50), "mnist": (1, 2, 5)}
 
 
-def trainer_of(layers, shape, optimizer, seed):
+def make_trainer(layers, shape, optimizer, seed):
     model = Sequential(layers, input_shape=shape, seed=seed)
     return Trainer(model, "softmax_cross_entropy", optimizer, ["accuracy"], seed=seed)
 
 
-def findings(trainer):
+def report_quietly(trainer):
     with contextlib.redirect_stdout(io.StringIO()):
         return trainer.report()
 
 
-def healthy(data, scale, epochs, seeds):
-    """Every net with every optimizer, reported on at several ages; prints what is found.
+def report_on_healthy_runs(data, scale, epochs, seeds):
+    """Trains every net with every optimizer and reports after several numbers of epochs; prints the findings.
 
-    Returns how many reports there were, and how many findings, of runs that ended well and of those that did not.
+    Returns the number of reports and the findings, each by whether the run was healthy.
     """
     reports, found = Counter(), {True: Counter(), False: Counter()}
     for net, name, seed in itertools.product(NETS, OPTIMIZERS, range(seeds)):
-        trainer = trainer_of([Rescale(scale), *NETS[net]()], data.X_train.shape[1:], OPTIMIZERS[name](), seed)
+        trainer = make_trainer([Rescale(scale), *NETS[net]()], data.X_train.shape[1:], OPTIMIZERS[name](), seed)
         validation, run = (data.X_test[:2000], data.y_test[:2000]), []
         for more in np.diff([0, *epochs]):
             trainer.fit(data.X_train, data.y_train, int(more), validation_data=validation, verbose=0)
-            run.append((trainer.epoch, findings(trainer)))
+            run.append((trainer.epoch, report_quietly(trainer)))
         accuracy = trainer.history["val_accuracy"][-1]
-        reports[accuracy >= WELL] += len(run)
+        reports[accuracy >= LEARNED_ACCURACY] += len(run)
         for epoch, finding in ((epoch, finding) for epoch, found_then in run for finding in found_then):
-            found[accuracy >= WELL][finding.symptom] += 1
-            print(f"{net}, {name}, seed {seed} (in the end {accuracy:.2f}), epoch {epoch}: {finding}", flush=True)
+            found[accuracy >= LEARNED_ACCURACY][finding.symptom] += 1
+            print(f"{net}, {name}, seed {seed} (final accuracy {accuracy:.2f}), epoch {epoch}: {finding}", flush=True)
     return reports, found
 
 
 class Faults:
-    """One training for each fault, with `seed` in everything that is random; a name is the symptom with spaces."""
+    """One training run per planted fault. The name of a method is the expected symptom, with underscores."""
 
     def __init__(self, data, scale, seed):
         self.X, self.y, self.data, self.scale, self.seed = data.X_train, data.y_train, data, scale, seed
 
     def fit(self, layers, optimizer, X=None, y=None, epochs=5, **options):
         X, y = self.X if X is None else X, self.y if y is None else y
-        trainer = trainer_of(layers, X.shape[1:], optimizer, self.seed)
-        with contextlib.suppress(FloatingPointError):  # the weights before that step are what there is to look at
+        trainer = make_trainer(layers, X.shape[1:], optimizer, self.seed)
+        with contextlib.suppress(FloatingPointError):  # the report looks at the weights before that step
             trainer.fit(X, y, epochs, verbose=0, **options)
         return trainer
 
@@ -174,13 +174,13 @@ class Faults:
         return self.fit([Rescale(self.scale), *mlp(ReLU, 64)], SGD(0.05), X=self.X[rows], y=self.y[rows])
 
     def overfitting(self):
-        return self.few(epochs=60)
+        return self.fit_few(epochs=60)
 
     def rising_validation_loss(self):
-        return self.few(epochs=150, noise=0.3)
+        return self.fit_few(epochs=150, noise=0.3)
 
-    def few(self, epochs, noise=0.0):
-        """Sixty examples, some with a wrong label."""
+    def fit_few(self, epochs, noise=0.0):
+        """Trains on sixty examples, a fraction `noise` of them with random labels."""
         rng = np.random.default_rng(self.seed)
         rows = rng.permutation(len(self.X))[:60]
         y = np.where(rng.random(60) < noise, rng.integers(0, 10, 60), self.y[rows])
@@ -206,27 +206,27 @@ class Faults:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", choices=EPOCHS, default="digits")
-    parser.add_argument("--images", type=positive, default=10_000, help="of MNIST, to train on")
+    parser.add_argument("--images", type=positive, default=10_000, help="size of the training set from MNIST")
     parser.add_argument("--seeds", type=positive, default=3)
-    parser.add_argument("--epochs", type=positive, nargs="+", help="at which to report on healthy runs")
+    parser.add_argument("--epochs", type=positive, nargs="+", help="after which healthy runs are reported on")
     args = parser.parse_args()
     data, scale = (load_digits(), 1 / 16) if args.data == "digits" else (load_mnist(), 1 / 255)
     data.X_train, data.y_train = data.X_train[: args.images], data.y_train[: args.images]
     names = [
-        name for name, method in vars(Faults).items() if name not in ("__init__", "fit", "few") and callable(method)
+        name for name, method in vars(Faults).items() if name not in ("__init__", "fit", "fit_few") and callable(method)
     ]
     for name in names:
         symptom, others, found = name.replace("_", " "), Counter(), 0
         for seed in range(args.seeds):
-            symptoms = {finding.symptom for finding in findings(getattr(Faults(data, scale, seed), name)())}
+            symptoms = {finding.symptom for finding in report_quietly(getattr(Faults(data, scale, seed), name)())}
             found += symptom in symptoms
             others.update(symptoms - {symptom})
-        beside = ", ".join(f"{other} {count}" for other, count in others.items()) or "nothing else"
-        print(f"planted {symptom}: found in {found} of {args.seeds}; beside it {beside}", flush=True)
-    reports, found = healthy(data, scale, sorted(args.epochs or EPOCHS[args.data]), args.seeds)
+        extra = ", ".join(f"{other} {count}" for other, count in others.items()) or "nothing else"
+        print(f"planted {symptom}: found in {found} of {args.seeds}; also found: {extra}", flush=True)
+    reports, found = report_on_healthy_runs(data, scale, sorted(args.epochs or EPOCHS[args.data]), args.seeds)
     for well, end in ((True, "at least"), (False, "below")):
         counts = f"{reports[well]} reports, {found[well].total()} findings {dict(found[well])}"
-        print(f"runs that end {end} {WELL}: {counts}")
+        print(f"runs that end {end} {LEARNED_ACCURACY}: {counts}")
 
 
 if __name__ == "__main__":

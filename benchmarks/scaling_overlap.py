@@ -1,4 +1,4 @@
-"""What the MPI of this machine does: messages between two ranks, and exchanges while something is computed."""
+"""MPI microbenchmarks: latency and bandwidth between two ranks, and overlap of an exchange with a computation."""
 
 import statistics
 import time
@@ -6,16 +6,16 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-PIECES = 8  # of a computation between which MPI is called
-EXCHANGE, COMPUTATION, BEHIND = "exchange", "computation", "one behind the other"
-AT_ONCE, CALLING = "at once", "at once, MPI called in between"
+PIECES = 8  # pieces of a computation; MPI is polled between them
+EXCHANGE, COMPUTATION, IN_SEQUENCE = "exchange", "computation", "one after the other"
+OVERLAPPED, OVERLAPPED_POLLING = "overlapped", "overlapped, polling MPI"
 
 
 def link(comm, size, rounds=50):
-    """Latency in seconds, and bytes a second: messages of this size, both ways, between the first and the last rank.
+    """Returns latency in seconds and bandwidth in bytes/s, for messages of `size` bytes between first and last rank.
 
-    The fastest of some; each is written just before, as gradients are: what lies in the other's cache already comes ten
-    times as fast.
+    Takes the fastest of `rounds` exchanges, both ways. Each message is written just before, as gradients are: one that
+    is already in the receiver's cache would arrive ten times as fast.
     """
     found, other = {}, {0: comm.size - 1, comm.size - 1: 0}.get(comm.rank)
     for n in (1, size):
@@ -32,14 +32,14 @@ def link(comm, size, rounds=50):
 
 
 class Exchange:
-    """As many bytes as a step of minidl exchanges, each rank having left one node of the tree."""
+    """An exchange of as many bytes as in a training step, with one tree node per rank."""
 
     def __init__(self, comm, row_bytes):
         self.comm, self.width = comm, row_bytes // comm.size
         self.mine, self.everyones, self.joined = (np.ones(self.width * comm.size, np.uint8) for _ in range(3))
 
     def write(self):
-        """New numbers in what is sent."""
+        """Writes new numbers into the send buffers."""
         self.mine += 1
         self.joined += 1
 
@@ -55,13 +55,13 @@ class Exchange:
         self.comm.Allgatherv(*gather)
 
     def begin(self):
-        """Starts both at once, which a step cannot: the best case. Returns what is to be waited for."""
+        """Starts both calls at once: the best case, which a step cannot reach. Returns the requests."""
         scatter, gather = self.arguments()
         return [self.comm.Ialltoallv(*scatter), self.comm.Iallgatherv(*gather)]
 
 
 class Computation:
-    """Products of matrices that fit a core's cache, for so many seconds, in some pieces."""
+    """Matrix products that fit into a core's cache, taking `seconds` seconds in PIECES pieces."""
 
     def __init__(self, seconds):
         self.a, self.b, self.c = (np.ones((96, 96), np.float32) for _ in range(3))
@@ -87,19 +87,19 @@ def wait(requests):
 
 
 def overlap(comm, row_bytes, seconds, rounds):
-    """Milliseconds, medians, of an exchange of all ranks, of a computation, of the two together in three ways."""
+    """Returns the median milliseconds of an exchange, of a computation, and of both in sequence and overlapped."""
     exchange = Exchange(comm, row_bytes)
 
-    def behind():
+    def in_sequence():
         computation.run()
         exchange.run()
 
-    def at_once():
+    def overlapped():
         requests = exchange.begin()
         computation.run()
         wait(requests)
 
-    def calling():
+    def overlapped_polling():
         requests = exchange.begin()
         computation.run(lambda: [request.Test() for request in requests])
         wait(requests)
@@ -112,9 +112,9 @@ def overlap(comm, row_bytes, seconds, rounds):
         ways = {
             EXCHANGE: exchange.run,
             COMPUTATION: computation.run,
-            BEHIND: behind,
-            AT_ONCE: at_once,
-            CALLING: calling,
+            IN_SEQUENCE: in_sequence,
+            OVERLAPPED: overlapped,
+            OVERLAPPED_POLLING: overlapped_polling,
         }
         found = {name: [] for name in ways}
         for number in range(rounds + 1):
@@ -123,8 +123,8 @@ def overlap(comm, row_bytes, seconds, rounds):
                 comm.Barrier()
                 began = time.perf_counter()
                 ways[name]()
-                slowest = np.array([time.perf_counter() - began])
-                everyones = np.empty(comm.size)
-                comm.Allgather(slowest, everyones)
-                found[name].append(1000 * everyones.max())
-    return {name: statistics.median(values[1:]) for name, values in found.items()}  # the first one warmed up
+                elapsed = np.array([time.perf_counter() - began])
+                seconds_by_rank = np.empty(comm.size)
+                comm.Allgather(elapsed, seconds_by_rank)
+                found[name].append(1000 * seconds_by_rank.max())
+    return {name: statistics.median(values[1:]) for name, values in found.items()}  # without the warm-up

@@ -1,4 +1,4 @@
-"""Inside an MPI job: the sides that scaling.py compares, what an exchange takes, and the bytes that are sent."""
+"""The sides that scaling.py compares inside an MPI job, and a communicator that times exchanges and counts bytes."""
 
 import statistics
 import time
@@ -8,11 +8,11 @@ from nets import make_trainer
 
 from minidl.distributed import MPI
 
-PARTS = ("waiting", "scatter", "joining", "gather")  # of a step, in Counted
+PARTS = ("waiting", "scatter", "joining", "gather")  # of a step, in InstrumentedMPI
 
 
-class Counted(MPI):
-    """The processes of a job, with clocks and counts in what a step exchanges."""
+class InstrumentedMPI(MPI):
+    """A communicator that times the exchanges of a step and counts their bytes."""
 
     def __init__(self, comm):
         super().__init__(comm)
@@ -20,13 +20,13 @@ class Counted(MPI):
         self.begin()
 
     def begin(self, barriers=False):
-        """Counts anew. barriers: one comes before each exchange, whose time then is none of waiting for others."""
+        """Resets clocks and counts. barriers: adds one before each exchange, so that waiting is timed separately."""
         self.barriers = barriers
         self.seconds = dict.fromkeys(PARTS, 0.0)
         self.sent = self.exchanges = self.row_bytes = 0
 
     def alltoallv(self, mine, sent, everyones, received):
-        self._wait()
+        self._barrier()
         began = time.perf_counter()
         super().alltoallv(mine, sent, everyones, received)
         self._scattered = time.perf_counter()
@@ -35,7 +35,7 @@ class Counted(MPI):
 
     def allgatherv(self, joined, counts):
         self.seconds["joining"] += time.perf_counter() - self._scattered
-        self._wait()
+        self._barrier()
         began = time.perf_counter()
         super().allgatherv(joined, counts)
         self.seconds["gather"] += time.perf_counter() - began
@@ -43,36 +43,36 @@ class Counted(MPI):
         self.row_bytes += sum(counts)
         self.exchanges += 1
 
-    def _wait(self):
+    def _barrier(self):
         if self.barriers:
             began = time.perf_counter()
             self.comm.Barrier()
             self.seconds["waiting"] += time.perf_counter() - began
 
     def milliseconds(self, steps):
-        """Of each part of a step: the mean of all ranks."""
+        """Returns the milliseconds of each part of a step, averaged over the ranks."""
         found = np.array([self.seconds[part] for part in PARTS])
-        return dict(zip(PARTS, (1000 * self.everyones(found).mean(axis=0) / steps).tolist(), strict=True))
+        return dict(zip(PARTS, (1000 * self.allgather_array(found).mean(axis=0) / steps).tolist(), strict=True))
 
     def counts(self, steps):
-        """Of a step: the bytes that each rank sends to others, the exchanges, the bytes of all rows."""
-        numbers = self.everyones(np.array([self.sent, self.exchanges, self.row_bytes])) // steps
+        """Returns, per step, the bytes that each rank sends, the number of exchanges and the bytes of all rows."""
+        numbers = self.allgather_array(np.array([self.sent, self.exchanges, self.row_bytes])) // steps
         return {"sent": numbers[:, 0].tolist(), "exchanges": int(numbers[0, 1]), "row_bytes": int(numbers[0, 2])}
 
-    def everyones(self, array):
-        """The array of each rank."""
+    def allgather_array(self, array):
+        """Returns the arrays of all ranks, stacked."""
         found = np.empty((self.size, *array.shape), array.dtype)
         self.comm.Allgather(array, found)
         return found
 
-    def agreed(self, number):
-        """The number that the first rank has."""
+    def broadcast_number(self, number):
+        """Returns rank 0's number on all ranks."""
         found = np.array([number], np.float64)
         self.comm.Bcast(found)
         return float(found[0])
 
-    def first_alone(self, work):
-        """The first rank works while the others sleep. (MPI's own waiting keeps a processor busy.)"""
+    def run_on_first(self, work):
+        """Calls `work` on rank 0 while the others sleep, since waiting inside MPI keeps a core busy."""
         if self.rank == 0:
             work()
         request = self.comm.Ibarrier()
@@ -81,7 +81,7 @@ class Counted(MPI):
 
 
 class Side:
-    """Epochs of `fit`. rounds: milliseconds a step; parts: those of its parts; counted: what a step exchanges."""
+    """Epochs of `fit`. rounds: milliseconds per step; parts: those of its parts; counted: bytes and exchanges."""
 
     def __init__(self, name, comm, task, trainer):
         self.name, self.comm, self.task, self.trainer = name, comm, task, trainer
@@ -92,9 +92,9 @@ class Side:
         return statistics.median(self.rounds)
 
     def settle(self, seconds):
-        """How many steps take about so long, as the first rank finds: at most as many as there are batches."""
+        """Returns the number of steps that take about `seconds` on rank 0, at most the number of batches."""
         steps = 1
-        for _ in range(2):  # the first one, of a single step, says little about quick steps
+        for _ in range(2):  # the first estimate, from a single step, is poor for quick steps
             steps = max(1, min(self.task.batches, int(1000 * seconds / self.run(min(steps, 5))[0])))
             if steps < 4:
                 break
@@ -106,68 +106,68 @@ class Side:
         self.parts.append(parts)
 
 
-class Together(Side):
-    """All ranks do each step together; barriers: with one before each exchange."""
+class JointRanks(Side):
+    """All ranks compute each step together. barriers: adds one before each exchange."""
 
     def __init__(self, comm, task, threads, barriers=False):
-        name = named(comm.size, threads) + (", barriers" if barriers else "")
+        name = name_side(comm.size, threads) + (", barriers" if barriers else "")
         super().__init__(name, comm, task, make_trainer(task.model(), threads, comm))
         self.barriers = barriers
 
     def run(self, steps):
         self.comm.comm.Barrier()
         self.comm.begin(self.barriers)
-        found = milliseconds(self.trainer, self.task, steps)
+        found = time_step(self.trainer, self.task, steps)
         self.counted = self.comm.counts(steps)
-        return self.comm.agreed(found), self.comm.milliseconds(steps)
+        return self.comm.broadcast_number(found), self.comm.milliseconds(steps)
 
 
-class Apart(Side):
-    """Without exchanges: the first rank alone, or each of them by itself at the same time."""
+class SeparateRanks(Side):
+    """Steps without exchanges: on rank 0 alone, or with `each` on every rank independently at the same time."""
 
     def __init__(self, comm, task, threads, each=False):
         name = f"{comm.size} times " if each else ""
-        super().__init__(name + named(1, threads), comm, task, make_trainer(task.model(), threads))
+        super().__init__(name + name_side(1, threads), comm, task, make_trainer(task.model(), threads))
         self.each = each
 
     def run(self, steps):
         found = [0.0]
 
         def work():
-            found[0] = milliseconds(self.trainer, self.task, steps)
+            found[0] = time_step(self.trainer, self.task, steps)
 
         if not self.each:
-            self.comm.first_alone(work)
-            return self.comm.agreed(found[0]), {}
+            self.comm.run_on_first(work)
+            return self.comm.broadcast_number(found[0]), {}
         self.comm.comm.Barrier()
         work()
-        return float(self.comm.everyones(np.array(found)).mean()), {}
+        return float(self.comm.allgather_array(np.array(found)).mean()), {}
 
 
-def named(ranks, threads):
-    """Such as "1 rank x 2 threads"."""
+def name_side(ranks, threads):
+    """Returns the name of a side, such as "1 rank x 2 threads"."""
     return " x ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in ((ranks, "rank"), (threads, "thread")))
 
 
-def milliseconds(trainer, task, steps):
-    """Those of a step of one epoch, by fit's own clock: without what is compared and hashed before the first one."""
+def time_step(trainer, task, steps):
+    """Returns milliseconds per step by fit's own clock, which excludes the checks before the first step."""
     n = steps * task.batch_size
     history = trainer.fit(task.X[:n], task.y[:n], epochs=1, batch_size=task.batch_size, verbose=0)
     return 1000 * task.batch_size / history["images_per_second"][-1]
 
 
 def alternate(sides, rounds, seconds):
-    """Times all sides by turns; a round of one lasts about so many seconds."""
+    """Times all sides, alternating; a round of one side lasts about `seconds` seconds."""
     steps = {side: side.settle(seconds) for side in sides}
     for number in range(rounds):
         for side in sides if number % 2 == 0 else reversed(sides):
             if steps[side] >= 4:
-                side.run(min(5, steps[side] // 4))  # warm caches, wake threads
+                side.run(min(5, steps[side] // 4))  # warms caches, wakes threads
             side.measure(steps[side])
 
 
 def check_same_weights(sides):
-    """Raises AssertionError unless the first steps of all sides lead to the same weights, to the last bit."""
+    """Raises AssertionError unless all sides have the same weights after one step, bit for bit."""
     states = []
     for side in sides:
         side.run(1)
@@ -177,11 +177,11 @@ def check_same_weights(sides):
             np.testing.assert_array_equal(state[name], expected, err_msg=name)
 
 
-def neighbours(comm):
-    """How many ranks share the first one's machine."""
+def count_local_ranks(comm):
+    """Returns the number of ranks on the machine of rank 0."""
     from mpi4py import MPI as mpi
 
-    near = comm.comm.Split_type(mpi.COMM_TYPE_SHARED)
-    (count,) = comm.broadcast([near.size])
-    near.Free()
+    local = comm.comm.Split_type(mpi.COMM_TYPE_SHARED)
+    (count,) = comm.broadcast([local.size])
+    local.Free()
     return count

@@ -1,6 +1,6 @@
-"""The ways to train a net that train_step.py compares.
+"""The implementations of a training step that train_step.py compares.
 
-Each has `step_loss()`, which does one step on the first batch and returns its loss, and `run(steps)`.
+Each has `step_loss()`, which runs one step on the first batch and returns its loss, and `run(steps)`.
 """
 
 import itertools
@@ -16,7 +16,7 @@ from minidl.layers import Dense
 
 @dataclass
 class Task:
-    """A net, random images for so many batches, and a limit of threads; the same for every side."""
+    """The work of every side: a net, random images for `batches` batches, and a limit on the number of threads."""
 
     net: Net
     batch_size: int
@@ -30,22 +30,22 @@ class Task:
         self.y = rng.integers(0, CLASSES, n)
 
     def model(self):
-        """The net with its first weights."""
+        """Returns the net with its initial weights."""
         return self.net.model()
 
     @cached_property
     def scaled(self):
-        """The images as float32 from 0 to 1, for those who cannot take bytes."""
+        """The images as float32 from 0 to 1, for sides that do not take uint8."""
         return self.X.astype(np.float32) / 255
 
     def cut(self, *arrays):
-        """A list of batches; each is a tuple with a piece of every array."""
+        """Returns a list of batches; each is a tuple with a slice of every array."""
         pieces = [[a[i : i + self.batch_size] for i in range(0, len(a), self.batch_size)] for a in arrays]
         return list(zip(*pieces, strict=True))
 
 
 class MinidlFit:
-    """`fit`: the steps of one shuffled epoch, its history included; gathers batches from bytes and scales them."""
+    """`fit`: the steps of one shuffled epoch, its history included; gathers batches from uint8 and scales them."""
 
     def __init__(self, task, num_threads=None):
         self.task, self.trainer = task, make_trainer(task.model(), num_threads)
@@ -63,7 +63,7 @@ class MinidlFit:
 
 
 class MinidlTrainBatch:
-    """`train_batch`: a Python call a step, on bytes."""
+    """`train_batch`: one Python call per step, on uint8."""
 
     def __init__(self, task):
         self.trainer, self.batches = make_trainer(task.model()), task.cut(task.X, task.y)
@@ -77,7 +77,7 @@ class MinidlTrainBatch:
 
 
 def mlp_classifier(hidden, lr, batch_size, seed=0, **options):
-    """MLPClassifier with minidl's SGD, without its own L2 term."""
+    """Returns an MLPClassifier with the same SGD as minidl, without its default L2 term."""
     from sklearn.neural_network import MLPClassifier
 
     return MLPClassifier(
@@ -94,7 +94,7 @@ def mlp_classifier(hidden, lr, batch_size, seed=0, **options):
 
 
 class ScikitLearn:
-    """MLPClassifier: `partial_fit` on so many batches, an epoch in its own shuffled order."""
+    """MLPClassifier: `partial_fit`, one epoch in its own shuffled order."""
 
     def __init__(self, task):
         limit_threads(task.threads)
@@ -117,7 +117,7 @@ class ScikitLearn:
 
 
 def torch_steps(mode):
-    """Makes the side of a PyTorch mode; importing PyTorch waits until then."""
+    """Returns a function that makes the side of a PyTorch mode; PyTorch is imported only then."""
 
     def make(task):
         from torch_steps import TorchSteps
@@ -146,7 +146,7 @@ MODES = {
 
 
 def chosen_modes(words, model):
-    """The modes in whose names one of the words occurs, as far as they mean something for the model."""
+    """Returns the modes whose names contain one of the words and which apply to the model."""
     modes = [mode for mode in MODES if any(word.lower() in mode.lower() for word in words)]
     if has_images(model):
         modes = [mode for mode in modes if mode != "scikit-learn"]
@@ -156,9 +156,9 @@ def chosen_modes(words, model):
 
 
 def prepare(words, task):
-    """The chosen sides by name, each with its first step done; one that does not work here is left out with a notice.
+    """Returns the chosen sides by name, each after its first step; a side that fails is skipped with a notice.
 
-    Raises AssertionError if a side does not start from minidl's loss: then it would not do the same work.
+    Raises AssertionError if the first loss of a side is not minidl's: then it does not do the same work.
     """
     expected = MinidlTrainBatch(task).step_loss()
     ready = {}
@@ -170,7 +170,7 @@ def prepare(words, task):
             loss = side.step_loss()
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            print(f"  {mode} is left out ({reason})", flush=True)
+            print(f"  {mode} is skipped ({reason})", flush=True)
             continue
         if not np.isclose(loss, expected, rtol=1e-4):
             raise AssertionError(f"the first loss is {loss} in {mode}, {expected} in minidl")

@@ -1,11 +1,11 @@
-"""What examples/mnist_fast.py does, in PyTorch: the same net and first weights, schedule, batch size, epochs.
+"""examples/mnist_fast.py in PyTorch: the same net, initial weights, schedule, batch size and number of epochs.
 
-accuracy.py starts it. The images are scaled once, in memory; an epoch's are shuffled at once, with no DataLoader.
+accuracy.py starts it. The images are scaled once and shuffled once per epoch, in memory, without a DataLoader.
 """
 
 import time
 
-BEGIN = time.perf_counter()  # before the imports, which count
+BEGIN = time.perf_counter()  # before the imports, which are part of the measurement
 
 import argparse  # noqa: E402
 import math  # noqa: E402
@@ -25,19 +25,19 @@ from torch import nn  # noqa: E402
 from minidl.datasets import load_mnist  # noqa: E402
 
 
-def images(X):
-    """Scaled, in the layout that was fastest for this net and batch size."""
+def scale_images(X):
+    """Returns scaled images in the layout that is fastest for this net and batch size."""
     return torch.from_numpy(X.astype(np.float32) / 255).to(memory_format=torch.channels_last)
 
 
 def main():
-    """Load, train, test; print the accuracy and how long it took."""
+    """Loads, trains, tests; prints the accuracy and the time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=0)
     seed = parser.parse_args().seed
     torch.manual_seed(seed)
     data = load_mnist()
-    X, y = images(data.X_train), torch.from_numpy(data.y_train.astype(np.int64))
+    X, y = scale_images(data.X_train), torch.from_numpy(data.y_train.astype(np.int64))
     model = torch_module(lenet5(seed=seed)).to(memory_format=torch.channels_last)
     rate = one_cycle(PEAK, EPOCHS * math.ceil(len(X) / BATCH_SIZE))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, fused=True)
@@ -51,7 +51,7 @@ def main():
             optimizer.step()
             step += 1
     with torch.no_grad():
-        guesses = model(images(data.X_test)).argmax(1).numpy()
+        guesses = model(scale_images(data.X_test)).argmax(1).numpy()
     print(f"test accuracy {(guesses == data.y_test).mean():.2%}, {time.perf_counter() - BEGIN:.2f} s")
 
 

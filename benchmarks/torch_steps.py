@@ -1,4 +1,4 @@
-"""The train step in PyTorch, in each of the modes that might be its fastest."""
+"""The training step in PyTorch, in each of the modes that might be the fastest."""
 
 import itertools
 import math
@@ -9,9 +9,9 @@ from torch import nn
 
 
 class TorchSteps:
-    """Train steps on batches that lie ready in memory, scaled, in float32 and in the mode's layout.
+    """Training steps on batches that are already in memory, scaled, in float32 and in the mode's layout.
 
-    `mode` is "eager" or "compile", with or without " channels_last"; the optimizer is fused SGD.
+    mode: "eager" or "compile", optionally followed by " channels_last". The optimizer is fused SGD.
     """
 
     def __init__(self, task, mode):
@@ -27,12 +27,12 @@ class TorchSteps:
 
         if mode.startswith("compile"):
             if "channels_last" not in mode:
-                torch.compiler.reset()  # else other batch sizes, seen before, would make it compile for any size
+                torch.compiler.reset()  # otherwise earlier batch sizes lead to dynamic shapes
             loss_of = torch.compile(loss_of, dynamic=False)
         self.loss_of = loss_of
 
     def step(self, x, y):
-        """Do one train step; returns the loss, a tensor."""
+        """Runs one training step; returns the loss, a tensor."""
         self.optimizer.zero_grad()
         loss = self.loss_of(x, y)
         loss.backward()
@@ -43,7 +43,7 @@ class TorchSteps:
         return self.step(*self.batches[0]).item()
 
     def run(self, steps):
-        """Do `steps` train steps, round and round through the batches."""
+        """Runs `steps` training steps, cycling through the batches."""
         for x, y in itertools.islice(itertools.cycle(self.batches), steps):
             loss = self.step(x, y)
         if not math.isfinite(loss.item()):
@@ -51,7 +51,7 @@ class TorchSteps:
 
 
 class TorchPerExample:
-    """The gradients of every example of a batch, by torch.func, on batches as above, in NCHW layout."""
+    """Per-example gradients by torch.func, on the same batches in NCHW layout."""
 
     def __init__(self, task):
         torch.set_num_threads(task.threads)
@@ -65,16 +65,16 @@ class TorchPerExample:
 
         self.gradients = torch.func.vmap(torch.func.grad(loss_of), (None, 0, 0))
 
-    def found(self, x, y):
+    def compute(self, x, y):
         return self.gradients(self.params, x, y)
 
     def run(self, steps):
         for x, y in itertools.islice(itertools.cycle(self.batches), steps):
-            self.found(x, y)
+            self.compute(x, y)
 
 
 class TorchPredict:
-    """The scores of one image after the other, without gradients."""
+    """Predicts one image per step, without gradients."""
 
     def __init__(self, model, image, threads):
         torch.set_num_threads(threads)

@@ -1,9 +1,9 @@
-"""The step, and why its gradient is that of a batch: the last two claims of max_pool_batch.py, each one computed.
+"""The optimizer's step, and why it uses a batch: the last two claims of max_pool_batch.py, each one computed.
 
 Run it with: python examples/batch_and_step.py
 
-Each optimizer's formula stands here a second time, in NumPy, and is compared with minidl's own. The digits are
-embedded, so nothing is downloaded. All numbers are float64.
+The formula of each optimizer is written in NumPy and compared with minidl's own. The digits are embedded, so nothing is
+downloaded. All numbers are float64.
 """
 
 import copy
@@ -22,8 +22,8 @@ from minidl.optimizers import SGD, Adagrad, Adam, RMSprop
 N = 100
 
 
-def trained(pool):
-    """A trainer that has seen the training digits once; all the data."""
+def train_net(pool):
+    """Trains a net with this pool for one epoch on the digits; returns its trainer and the data."""
     data = load_digits()
     layers = [Rescale(1 / 16), Conv2D(8, 3, padding=1), ReLU(), pool, Flatten(), Dense(10)]
     model = Sequential(layers, input_shape=(1, 8, 8), seed=0, dtype="float64")
@@ -32,21 +32,21 @@ def trained(pool):
     return trainer, data
 
 
-def prepared():
-    """The net, 100 digits that it has not seen, and 1,024 that it has."""
-    trainer, data = trained(MaxPool2D(2))
+def prepare():
+    """Returns the net, 100 digits that it was not trained on, and 1,024 that it was."""
+    trainer, data = train_net(MaxPool2D(2))
     X, y = data.X_test[:N], data.y_test[:N]  # (100, 1, 8, 8), (100,)
     many = data.X_train[:1024], data.y_train[:1024]
-    return SimpleNamespace(trainer=trainer, model=trainer.model, X=X, y=y, many=many, batches=batches)
+    return SimpleNamespace(trainer=trainer, model=trainer.model, X=X, y=y, many=many, batches=shuffle_batches)
 
 
-def batches(n):
-    """Five epochs of 1,024 shuffled examples in batches of n: (5120 / n, n)."""
+def shuffle_batches(n):
+    """Returns the indices of five epochs of 1,024 shuffled examples in batches of n: (5120 / n, n)."""
     rng = np.random.default_rng(0)
     return np.concatenate([rng.permutation(1024).reshape(-1, n) for _ in range(5)])
 
 
-# ---- the formulas: w from w, the mean gradient g, and the memory m that starts empty
+# ---- the formulas: the new w from w, the mean gradient g and the state m, which starts empty
 
 
 def sgd(w, g, m):
@@ -84,7 +84,7 @@ OPTIMIZERS = {
 }
 
 
-# ---- the walk: a function a claim, its docstring says it
+# ---- the claims: one function each, stated by its docstring
 
 
 def the_step_takes_the_mean(b):
@@ -92,7 +92,7 @@ def the_step_takes_the_mean(b):
     two images by hand, and three with the digits.
     """
     for name, (formula, optimizer) in OPTIMIZERS.items():
-        trainer, weights, losses, w, memory = two_images(optimizer), [1.0], [], 1.0, {}
+        trainer, weights, losses, w, memory = make_hand_trainer(optimizer), [1.0], [], 1.0, {}
         for _ in range(2):
             losses.append(trainer.train_batch(*IMAGES))  # the mean loss before the step
             weights.append(trainer.model.params["2.weight"].value.item())
@@ -102,12 +102,12 @@ def the_step_takes_the_mean(b):
     check(losses[1] < losses[0], f"each first step takes the mean loss from {losses[0]:.4f} to {losses[1]:.4f}")
     for name, (formula, optimizer) in OPTIMIZERS.items():
         trainer, memory = Trainer(copy.deepcopy(b.model), "softmax_cross_entropy", copy.deepcopy(optimizer)), {}
-        w = flat(trainer.model.state_dict())
+        w = flatten(trainer.model.state_dict())
         for _ in range(3):
             gradients = trainer.per_example_gradients(b.X, b.y)
-            w = formula(w, flat({key: each.mean(axis=0) for key, each in gradients.items()}), memory)
+            w = formula(w, flatten({key: each.mean(axis=0) for key, each in gradients.items()}), memory)
             trainer.train_batch(b.X, b.y)
-        right(f"{name}, {w.size:,} weights after 3 steps with {N} digits", flat(trainer.model.state_dict()), w)
+        check_equal(f"{name}, {w.size:,} weights after 3 steps with {N} digits", flatten(trainer.model.state_dict()), w)
 
 
 def a_batch_is_a_better_guess(b):
@@ -126,33 +126,33 @@ def a_batch_is_a_better_guess(b):
         cosine = (means @ true / np.linalg.norm(means, axis=1) / np.linalg.norm(true)).mean()
         holds = abs(variance / expected - 1) < 0.1
         check(holds, f"batches of {n}: variance {variance:.2f}, expected {expected:.2f}; mean cosine {cosine:.2f}")
-    example, once = multiply_adds(b.model), 2 * each.shape[1]
+    example, once = count_multiply_adds(b.model), 2 * each.shape[1]
     arithmetic = f"{example:,} multiply-adds an example, and {once:,} for the step itself"
     grows = (64 * example + once) / (example + once)
     check(grows < 64, f"{arithmetic}: with 64 examples {grows:.0f} times as many as with 1")
 
 
-# ---- what they use
+# ---- helpers
 
 IMAGES = np.array([[[[0, 1], [-1, 0]]], [[[4, 2], [1, 0]]]]), np.array([[-1], [5]])
 
 
-def two_images(optimizer):
-    """A trainer for the two images by hand, with the loss (s - t)^2 / 2: Huber's, for errors up to delta."""
+def make_hand_trainer(optimizer):
+    """Returns a trainer for the two images by hand, with the loss (s - t)^2 / 2: Huber's, for errors up to delta."""
     layers = [MaxPool2D(2), Flatten(), Dense(1, use_bias=False, kernel_initializer=ones)]
     model = Sequential(layers, input_shape=(1, 2, 2), dtype="float64")
     return Trainer(model, Huber(delta=10), copy.deepcopy(optimizer))
 
 
-def multiply_adds(model):
-    """Of an example, forward and backward: y and dW of each layer, and dx of all layers except the first."""
+def count_multiply_adds(model):
+    """Returns the multiply-adds of an example: y and dW of each layer, and dx of all layers except the first."""
     convolution, dense = 8 * 9 * 8 * 8, 10 * 8 * 4 * 4
     assert model.summary().macs == convolution + dense
     return 2 * convolution + 3 * dense
 
 
-def flat(arrays):
-    """The numbers of several arrays in one row."""
+def flatten(arrays):
+    """Returns several arrays as one vector."""
     return np.concatenate([array.ravel() for array in arrays.values()])
 
 
@@ -160,25 +160,25 @@ checked = []
 
 
 def check(holds, claim):
-    """Print a claim with its numbers, or stop if it is false."""
+    """Prints a claim with its numbers; raises AssertionError if it is false."""
     if not holds:
         raise AssertionError(claim)
     checked.append(claim)
     print(f"  - {claim}")
 
 
-def off(found, true):
-    """How wrong: the length of the difference, as a share of the true length (a relative L2 norm)."""
+def relative_error(found, true):
+    """Returns the relative error in the L2 norm: the length of the difference divided by the true length."""
     return np.linalg.norm(found - true) / np.linalg.norm(true)
 
 
-def right(what, found, true, within=1e-13):
-    """Check that what was found is true, up to rounding (or up to the error of finite differences)."""
-    check(off(found, true) < within, f"{what}: right to {off(found, true):.0e}")
+def check_equal(what, found, true, within=1e-13):
+    """Checks that `found` equals `true` up to rounding (or up to the error of finite differences)."""
+    check(relative_error(found, true) < within, f"{what}: right to {relative_error(found, true):.0e}")
 
 
 def walk(claims, b):
-    """Check one claim after the other."""
+    """Checks the claims in order."""
     for claim in claims:
         print(inspect.getdoc(claim))
         claim(b)
@@ -187,4 +187,4 @@ def walk(claims, b):
 
 
 if __name__ == "__main__":
-    walk([the_step_takes_the_mean, a_batch_is_a_better_guess], prepared())
+    walk([the_step_takes_the_mean, a_batch_is_a_better_guess], prepare())

@@ -1,8 +1,8 @@
-"""Training on data beyond memory: a generator makes batches, train_batch learns from each.
+"""Training on data that does not fit into memory: a generator makes batches for train_batch.
 
 Run it with: python examples/beyond_memory.py
 
-The data could be read from anywhere; here each batch is drawn anew, and there is no end to it. (An array on a disk
+A generator can read its data from anywhere; this one draws new images for each batch, without end. (An array on a disk
 needs no generator: `fit` reads a memory map, np.load(path, mmap_mode="r"), batch by batch.)
 """
 
@@ -18,8 +18,8 @@ from minidl.schedules import Cosine
 STEPS, BATCH_SIZE, SIZE = 1000, 64, 16
 
 
-def batches(seed):
-    """Bright discs and squares of any size and place in noise; their kinds."""
+def draw_batches(seed):
+    """Yields batches of bright discs and squares, of random size and position, in noise; and their labels."""
     rng = np.random.default_rng(seed)
     rows, columns = np.mgrid[:SIZE, :SIZE]
     while True:
@@ -38,10 +38,10 @@ model = Sequential(
 )
 trainer = Trainer(model, "softmax_cross_entropy", Adam(Cosine(0.005, STEPS)), ["accuracy"])
 losses = []
-for X, y in itertools.islice(batches(seed=0), STEPS):
+for X, y in itertools.islice(draw_batches(seed=0), STEPS):
     losses.append(trainer.train_batch(X, y))
     if trainer.step % 200 == 0:
         print(f"step {trainer.step}: loss {np.mean(losses[-200:]):.4f}")
 
-X, y = (np.concatenate(parts) for parts in zip(*itertools.islice(batches(seed=1), 20), strict=True))
+X, y = (np.concatenate(parts) for parts in zip(*itertools.islice(draw_batches(seed=1), 20), strict=True))
 print(f"Test accuracy {trainer.evaluate(X, y)['accuracy']:.2%} on {len(X):,} new images")

@@ -1,8 +1,8 @@
-"""ResNet-20 learns photographs: CIFAR-10, Fashion-MNIST, or ten shapes that are drawn here and need no download.
+"""ResNet-20 on CIFAR-10, Fashion-MNIST, or ten synthetic shapes that need no download.
 
-Run it with: python examples/cifar10.py --short (the shapes, less than a minute); without --short it takes CIFAR-10, and
-hours. --help lists the options. Images are shifted and mirrored at random in each step, and the learning rate rises for
-an epoch and then follows a cosine.
+Run it with: python examples/cifar10.py --short (the shapes, less than a minute). Without --short it trains on CIFAR-10,
+for hours. --help lists the options. Images are shifted and mirrored at random in each step. The learning rate rises for
+one epoch and then follows a cosine.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from minidl.layers import RandomCrop, RandomFlip
 from minidl.optimizers import SGD
 from minidl.schedules import Cosine
 
-# Whether a point (u, v) lies inside of a shape of about the size of 1. In a mirror they stay what they are.
+# Predicates: True if a point (u, v) lies inside a shape of about radius 1. Mirroring does not change the class.
 SHAPES = (
     lambda u, v: np.hypot(u, v) < 1,  # a disc
     lambda u, v: abs(np.hypot(u, v) - 0.8) < 0.2,  # a ring
@@ -33,13 +33,14 @@ SHAPES = (
 )
 
 
-def drawn(n, seed, size=32):
-    """n images, uint8 (n, 3, size, size), of shapes of any place, size and colours, in noise; and which they are."""
+def draw_shapes(n, seed, size=32):
+    """Draws n noisy images, uint8 (n, 3, size, size), of shapes with random position, size and colours; and labels."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, len(SHAPES), n)
     rows, columns = np.mgrid[:size, :size]
-    place, radius = rng.uniform(0.35 * size, 0.65 * size, (2, n, 1, 1)), rng.uniform(0.2 * size, 0.35 * size, (n, 1, 1))
-    v, u = (rows - place[0]) / radius, (columns - place[1]) / radius
+    centre = rng.uniform(0.35 * size, 0.65 * size, (2, n, 1, 1))
+    radius = rng.uniform(0.2 * size, 0.35 * size, (n, 1, 1))
+    v, u = (rows - centre[0]) / radius, (columns - centre[1]) / radius
     inside = np.zeros((n, 1, size, size), bool)
     for label, shape in enumerate(SHAPES):
         inside[y == label, 0] = shape(u[y == label], v[y == label])
@@ -49,22 +50,22 @@ def drawn(n, seed, size=32):
 
 
 def load_synthetic(n_train=20_000, n_test=1000):
-    """The shapes, as a data set."""
-    (X_train, y_train), (X_test, y_test) = drawn(n_train, seed=0), drawn(n_test, seed=1)
+    """Returns the shapes as a data set."""
+    (X_train, y_train), (X_test, y_test) = draw_shapes(n_train, seed=0), draw_shapes(n_test, seed=1)
     return Bunch(X_train=X_train, y_train=y_train, X_test=X_test, y_test=y_test)
 
 
 DATA = {"cifar10": load_cifar10, "fashion_mnist": load_fashion_mnist, "synthetic": load_synthetic}
 
 
-def augmented(net, input_shape, seed):
-    """A net of models.py for ten classes, behind layers that show it each image in another way in each step."""
+def make_augmented(net, input_shape, seed):
+    """Returns a net of models.py for ten classes, after augmentation layers that change each image in each step."""
     layers = MODELS[net](10, input_shape=None, seed=seed).layers
     return Sequential([RandomCrop(input_shape[1:], padding=4), RandomFlip(), *layers], input_shape, seed)
 
 
 def main():
-    """Train and test."""
+    """Trains and tests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--net", choices=MODELS, default="resnet20")
     parser.add_argument("--data", choices=DATA, help="default: cifar10; with --short, synthetic")
@@ -81,9 +82,9 @@ def main():
     except DatasetUnavailable as error:
         raise SystemExit(f"{error}\n--data synthetic needs no download.") from None
     X, y = (data.X_train[:2000], data.y_train[:2000]) if args.short else (data.X_train, data.y_train)
-    model = augmented(args.net, X.shape[1:], args.seed)
+    model = make_augmented(args.net, X.shape[1:], args.seed)
     summary = model.summary(batch_size)
-    print(f"{args.net}: {summary.parameters:,} parameters, {summary.macs:,} multiply-adds an image")
+    print(f"{args.net}: {summary.parameters:,} parameters, {summary.macs:,} multiply-adds per image")
 
     steps = math.ceil(len(X) / batch_size)
     rate = Cosine(0.1 * batch_size / 128, total_steps=epochs * steps, warmup_steps=steps)

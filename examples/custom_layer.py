@@ -1,4 +1,4 @@
-"""A layer of one's own, in NumPy: written, checked against finite differences, trained.
+"""A custom layer in NumPy: written, checked against finite differences, trained.
 
 Run it with: python examples/custom_layer.py
 """
@@ -12,16 +12,16 @@ from minidl.testing import check_layer
 
 
 class Scale(Layer):
-    """Multiply each channel by a number that is learned: y[n, c] = gain[c] * x[n, c]."""
+    """Multiplies each channel by a learned number: y[n, c] = gain[c] * x[n, c]."""
 
     def build(self, in_shape):
-        """Create the gains, (c,), for inputs (c, h, w); the output has the shape of the input."""
+        """Creates the gains, (c,), for inputs (c, h, w); the output has the shape of the input."""
         self.gain = self.param("gain", (in_shape[0],), ones)
         return in_shape
 
     def forward(self, x, training):
         if training:
-            self.x = x  # backward will need it; without training, a layer leaves no trace
+            self.x = x  # for backward; without training, a layer stores nothing
         return x * self.gain.value[:, None, None]
 
     def backward(self, dy):
@@ -30,7 +30,7 @@ class Scale(Layer):
 
 
 def main():
-    """Check the layer, then train a network that has it between the native ones."""
+    """Checks the layer, then trains a net that combines it with built-in layers."""
     check_layer(Scale(), in_shape=(3, 4, 5))
     print("Scale keeps the contract of a layer, and its gradients are right.\n")
 

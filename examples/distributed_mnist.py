@@ -1,10 +1,10 @@
-"""LeNet-5 learns MNIST in several processes, with the bits of one: 8x8 digits where MNIST is out of reach.
+"""LeNet-5 on MNIST in several processes, with the same bits as in one; without MNIST, on 8x8 digits.
 
 Run it with: mpiexec -n 2 python examples/distributed_mnist.py
 
-Each process needs mpi4py, pip install "minidl[mpi]", and the MPI whose mpiexec starts it. Without mpiexec it is one
-process. Whatever the number, the last line is the same; so it is if the job is broken off and started again with
-another number of processes and --resume.
+Each process needs mpi4py, pip install "minidl[mpi]", and the MPI whose mpiexec starts it. Without mpiexec there is one
+process. The weights in the last line do not depend on the number of processes, not even if the job is interrupted and
+continued with another number and --resume.
 """
 
 import argparse
@@ -21,24 +21,24 @@ from minidl.optimizers import SGD
 
 
 def main():
-    """Train, test, and print a hash of the weights."""
+    """Trains, tests and prints a hash of the weights."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=256)
-    parser.add_argument("--threads", type=int, help="of each process; default: its share of the machine's cores")
+    parser.add_argument("--threads", type=int, help="per process; default: its share of the machine's cores")
     parser.add_argument("--checkpoint", default="distributed.checkpoint", metavar="PATH", help="default: %(default)s")
-    parser.add_argument("--resume", action="store_true", help="go on where the checkpoint is")
+    parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
     parser.add_argument("--digits", action="store_true", help="the embedded 8x8 digits, not MNIST")
     args = parser.parse_args()
 
     processes = MPI()
-    with contextlib.redirect_stdout(sys.stdout if processes.rank == 0 else None):  # one of them says what it reads
-        data, network, _ = load(args.digits)  # each reads all, and trains on its share of every batch
+    with contextlib.redirect_stdout(sys.stdout if processes.rank == 0 else None):  # only rank 0 prints
+        data, network, _ = load(args.digits)  # every process reads all data, and trains on its part of every batch
     if args.resume:
         trainer = Trainer.resume(args.checkpoint, num_threads=args.threads, distributed=processes)
     else:
         trainer = Trainer(
-            network(seed=0),  # the same weights in all of them
+            network(seed=0),  # the same weights in all processes
             loss="softmax_cross_entropy",
             optimizer=SGD(0.05, momentum=0.9),
             metrics=["accuracy"],

@@ -1,9 +1,9 @@
-"""Weights to PyTorch and back: a state_dict has the same names and layouts in both, so nothing is renamed or turned.
+"""Weights to PyTorch and back: a state_dict has the same names and layouts in both, so nothing has to be converted.
 
 Run it with: python examples/from_torch.py (needs PyTorch)
 
-The same net is written twice. minidl trains it on the digits, PyTorch takes the weights and sees the same, trains on
-for some steps, and hands the weights back.
+The same net is defined twice. minidl trains it on the digits; PyTorch loads the weights, predicts the same scores and
+continues training; minidl loads the weights again.
 """
 
 import sys
@@ -16,8 +16,8 @@ from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, ReLU, 
 from minidl.optimizers import SGD
 
 
-def net():
-    """The net in minidl."""
+def make_net():
+    """Returns the net in minidl."""
     return Sequential(
         [
             Conv2D(16, 3, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
@@ -30,12 +30,12 @@ def net():
     )  # fmt: skip
 
 
-def torch_net():
-    """The same net in PyTorch: layers at the same places have the same names."""
+def make_torch_net():
+    """Returns the same net in PyTorch: layers at the same positions have the same names."""
     from torch import nn
 
     class Residual(nn.Module):
-        """What the layers add to their input; `body` is also what minidl calls them."""
+        """Residual block; the layers are named `body`, as in minidl."""
 
         def __init__(self, *layers):
             super().__init__()
@@ -53,20 +53,20 @@ def torch_net():
     )  # fmt: skip
 
 
-def to_torch(model, module):
-    """Copy the weights of a model into a module."""
+def copy_to_torch(model, module):
+    """Copies the weights of a model into a module."""
     import torch
 
     module.load_state_dict({name: torch.tensor(array) for name, array in model.state_dict().items()})
 
 
-def from_torch(module, model):
-    """Copy the weights of a module into a model."""
+def copy_from_torch(module, model):
+    """Copies the weights of a module into a model."""
     model.load_state_dict({name: tensor.numpy() for name, tensor in module.state_dict().items()})
 
 
-def scores(module, X):
-    """What PyTorch predicts."""
+def predict_in_torch(module, X):
+    """Returns PyTorch's predictions."""
     import torch
 
     module.eval()
@@ -74,8 +74,8 @@ def scores(module, X):
         return module(torch.tensor(X)).numpy()
 
 
-def train_on(module, X, y, steps=20):
-    """Some steps of training in PyTorch."""
+def train_in_torch(module, X, y, steps=20):
+    """Trains for some steps in PyTorch."""
     import torch
 
     module.train()
@@ -90,7 +90,7 @@ def train_on(module, X, y, steps=20):
 
 
 def main():
-    """Train in minidl, move the weights, train in PyTorch, move them back."""
+    """Trains in minidl, moves the weights, trains in PyTorch, moves them back."""
     try:
         import torch
     except ImportError:
@@ -99,15 +99,15 @@ def main():
     data = load_digits()
     X, X_test = (X.astype(np.float32) / 16 for X in (data.X_train, data.X_test))
 
-    model, module = net(), torch_net()
+    model, module = make_net(), make_torch_net()
     Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9)).fit(X, data.y_train, epochs=3, verbose=0)
-    to_torch(model, module)
-    found, expected = scores(module, X_test), model.predict(X_test)
+    copy_to_torch(model, module)
+    found, expected = predict_in_torch(module, X_test), model.predict(X_test)
     print(f"PyTorch with minidl's weights: scores differ by at most {np.abs(found - expected).max():.1e}")
 
-    train_on(module, X, data.y_train)
-    from_torch(module, model)
-    found, expected = model.predict(X_test), scores(module, X_test)
+    train_in_torch(module, X, data.y_train)
+    copy_from_torch(module, model)
+    found, expected = model.predict(X_test), predict_in_torch(module, X_test)
     print(f"minidl with PyTorch's weights: scores differ by at most {np.abs(found - expected).max():.1e}")
     state = module.state_dict()
     same = all(np.array_equal(state[name].numpy(), array) for name, array in model.state_dict().items())

@@ -1,9 +1,9 @@
-"""Finding wrong labels: an example with a wrong label pulls hard at the weights, and against all the others.
+"""Finding wrong labels by per-example gradients: a mislabelled example has a large gradient.
 
-Run it with: python examples/mislabelled.py (--data digits: the embedded ones, in seconds; --picture FILE draws)
+Run it with: python examples/mislabelled.py (--data digits takes seconds; --picture FILE draws the suspects)
 
-Some labels are flipped at random, a net learns from all of them, and then the examples are ranked by the norm of each
-one's own gradient. The ranking by loss stands beside it.
+Some labels are flipped at random, a net is trained on all examples, and the examples are ranked by the norm of their
+gradient. A ranking by loss is shown for comparison.
 """
 
 import argparse
@@ -26,7 +26,7 @@ BATCH_SIZE, DRAWN = 32, 20
 
 @dataclass(frozen=True)
 class Task:
-    """Data, the net that learns them, and how many examples, wrong labels and epochs there are."""
+    """A data set, a net, and the numbers of examples, wrong labels and epochs."""
 
     load: Callable
     network: Callable
@@ -38,8 +38,8 @@ class Task:
 TASKS = {"mnist": Task(load_mnist, lenet5, 10_000, 50, 3), "digits": Task(load_digits, small_lenet, 1_000, 10, 10)}
 
 
-def flipped(data, task, seed):
-    """Some of the training images, their labels, a few of which are flipped to another class; and the rows of these."""
+def flip_labels(data, task, seed):
+    """Returns a sample of the training images, their labels with some flipped, and the indices of the flipped ones."""
     rng = np.random.default_rng(seed)
     rows = rng.choice(len(data.X_train), task.examples, replace=False)
     X, y = data.X_train[rows], data.y_train[rows]
@@ -48,8 +48,8 @@ def flipped(data, task, seed):
     return X, y, wrong
 
 
-def learned(X, y, task, seed):
-    """A trainer that has learned these labels, the wrong ones too."""
+def train_on(X, y, task, seed):
+    """Trains a net on these labels, including the wrong ones; returns the trainer."""
     steps = task.epochs * -(-len(X) // BATCH_SIZE)
     optimizer = SGD(Cosine(0.02, steps), momentum=0.9)
     trainer = Trainer(task.network(seed=seed), "softmax_cross_entropy", optimizer, seed=seed)
@@ -57,16 +57,16 @@ def learned(X, y, task, seed):
     return trainer
 
 
-def rankings(trainer, X, y):
-    """The rows of X, those first that are most likely wrong: by the norm of their gradient, and by their loss."""
+def rank_suspects(trainer, X, y):
+    """Returns the indices of X, most suspicious first: by gradient norm, and by loss."""
     norms = trainer.per_example_gradients(X, y, reduce="norm")  # by parameter, (n,) each
     norm = np.linalg.norm(list(norms.values()), axis=0)  # of all parameters together
     losses, _ = softmax_cross_entropy(trainer.model.predict(X), y)
     return np.argsort(-norm), np.argsort(-losses)
 
 
-def draw(trainer, X, y, wrong, rows, path):
-    """The images of these rows, with the labels that they have and that the net finds; flipped ones in red."""
+def draw_images(trainer, X, y, wrong, rows, path):
+    """Draws the images of these rows with their label and the predicted one; flipped labels in red."""
     from matplotlib.figure import Figure
 
     read = trainer.model.predict(X[rows]).argmax(axis=1)
@@ -80,11 +80,11 @@ def draw(trainer, X, y, wrong, rows, path):
 
 
 def main():
-    """Flip, learn, rank and count, for each seed."""
+    """Flips labels, trains, ranks and counts, for each seed."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--data", choices=TASKS, default="mnist", help="default: mnist; digits, if it is out of reach")
+    parser.add_argument("--data", choices=TASKS, default="mnist", help="default: mnist, or digits if it is unavailable")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of labels, weights and order")
-    parser.add_argument("--picture", metavar="FILE", help="draw the first ones of the last seed (needs matplotlib)")
+    parser.add_argument("--picture", metavar="FILE", help="draw the top suspects of the last seed (needs matplotlib)")
     args = parser.parse_args()
     if args.picture and find_spec("matplotlib") is None:
         raise SystemExit('matplotlib is not installed: pip install "minidl[plot]"')
@@ -96,16 +96,16 @@ def main():
         task = TASKS["digits"]
         data = task.load()
 
-    most = 2 * task.wrong
-    print(f"{task.wrong} of {task.examples:,} labels are flipped. Of these, found among the first {most}:\n")
+    n_first = 2 * task.wrong
+    print(f"{task.wrong} of {task.examples:,} labels are flipped. Of these, found among the first {n_first}:\n")
     print("seed   by gradient norm   by loss")
     for seed in args.seeds:
-        X, y, wrong = flipped(data, task, seed)
-        trainer = learned(X, y, task, seed)
-        by_norm, by_loss = (ranking[:most] for ranking in rankings(trainer, X, y))
+        X, y, wrong = flip_labels(data, task, seed)
+        trainer = train_on(X, y, task, seed)
+        by_norm, by_loss = (ranking[:n_first] for ranking in rank_suspects(trainer, X, y))
         print(f"{seed:4}{np.isin(by_norm, wrong).sum():19}{np.isin(by_loss, wrong).sum():10}", flush=True)
     if args.picture:
-        draw(trainer, X, y, wrong, by_norm[:DRAWN], args.picture)
+        draw_images(trainer, X, y, wrong, by_norm[:DRAWN], args.picture)
 
 
 if __name__ == "__main__":

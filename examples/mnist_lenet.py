@@ -1,8 +1,8 @@
-"""LeNet-5 learns handwritten digits: MNIST to 99 % in five epochs, or, without MNIST, 8x8 digits.
+"""LeNet-5 on handwritten digits: MNIST to 99 % in five epochs or, without MNIST, 8x8 digits.
 
-Run it with: python examples/mnist_lenet.py (--help lists its few options).
+Run it with: python examples/mnist_lenet.py (--help lists the options).
 
-The network stands in models.py, beside others.
+The net is defined in models.py.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from minidl.optimizers import SGD
 
 
 def small_lenet(seed):
-    """The same idea for the embedded digits, 8x8 pixels of 0 to 16: 13,706 parameters."""
+    """Returns a smaller net for the embedded digits, 8x8 pixels from 0 to 16: 13,706 parameters."""
     return Sequential(
         [
             Rescale(1 / 16),
@@ -36,7 +36,7 @@ def small_lenet(seed):
 
 
 def one_cycle(peak, steps, warm_up=0.2):
-    """A learning rate that rises to `peak` in the first fifth of `steps` and then falls to zero."""
+    """Returns a schedule that rises to `peak` in the first fifth of `steps` and then falls to zero."""
 
     def lr(step):
         done = min((step + 1) / steps, 1)
@@ -48,7 +48,7 @@ def one_cycle(peak, steps, warm_up=0.2):
 
 
 def confusion_table(y, predicted):
-    """How often each digit (row) was taken for each digit (column)."""
+    """Returns a table of how often each digit (row) was predicted as each digit (column)."""
     counts = np.bincount(10 * y + predicted, minlength=100).reshape(10, 10)
     lines = ["      " + "".join(f"{digit:6d}" for digit in range(10))]
     for digit, row in enumerate(counts):
@@ -58,15 +58,18 @@ def confusion_table(y, predicted):
 
 
 def text_art(image):
-    """The lines of an image in characters, each twice as high as wide: light is dense."""
-    large = len(image) > 14  # two rows of pixels a line, or two characters a pixel
+    """Returns an image as lines of text, with denser characters for lighter pixels.
+
+    Characters are twice as high as wide: a line is two rows of pixels, or a pixel of a small image is two characters.
+    """
+    large = len(image) > 14
     image = image.reshape(-1, 2, image.shape[1]).mean(axis=1) if large else image.repeat(2, axis=1)
     shades = np.array(list(" .:-=+*#%@"))
     return ["".join(row) for row in shades[(image * 9.99 / image.max()).astype(int)]]
 
 
 def show_mistakes(X, y, probabilities, count=3):
-    """Print the images the network misread with the greatest confidence, side by side."""
+    """Prints the images that were misclassified with the greatest confidence, side by side."""
     predicted = probabilities.argmax(axis=1)
     wrong = np.flatnonzero(predicted != y)
     surest = wrong[np.argsort(-probabilities[wrong, predicted[wrong]])][:count]
@@ -82,7 +85,7 @@ def show_mistakes(X, y, probabilities, count=3):
 
 
 def load(digits):
-    """The data, a function that makes its network, and how many epochs it wants."""
+    """Returns the data, a function that makes the net for it, and the number of epochs."""
     if not digits:
         try:
             print("Loading MNIST (the first time takes up to a minute) ...", flush=True)
@@ -93,7 +96,7 @@ def load(digits):
 
 
 def main():
-    """Train, test, and show what the network cannot read."""
+    """Trains, tests and shows the mistakes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, help="default: 5 for MNIST, 20 for the 8x8 digits")
     parser.add_argument("--batch-size", type=int, default=64)
@@ -135,13 +138,13 @@ def main():
     print(f"\nTest accuracy {result['accuracy']:.2%} after {epochs} epoch{'s' * (epochs > 1)}, {seconds:.1f} s in all")
 
     probabilities = model.predict_proba(data.X_test)
-    print("\nWhat each digit (row) was read as (column):\n")
+    print("\nConfusion matrix, digit (row) and prediction (column):\n")
     print(confusion_table(data.y_test, probabilities.argmax(axis=1)))
-    print("\nThe mistakes it was surest of:\n")
+    print("\nThe most confident mistakes:\n")
     show_mistakes(data.X_test, data.y_test, probabilities)
 
     model.save(args.save)
-    print(f"\nThe model is in {args.save}: Sequential.load({args.save!r}) gives it back.")
+    print(f"\nThe model is in {args.save}: load it with Sequential.load({args.save!r}).")
 
 
 if __name__ == "__main__":

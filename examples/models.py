@@ -1,7 +1,7 @@
-"""Nets that everybody knows, as code to read, to change and to train: functions that return a Sequential.
+"""Well-known architectures as functions that return a Sequential, to read, to change and to train.
 
-Run it with: python examples/models.py (prints a table of each one). They take images of 0 to 255 and give a score for
-each class; tests/test_models.py compares their sizes with those that others have counted.
+Run it with: python examples/models.py (prints a summary of each). The nets take images from 0 to 255 and return a score
+per class. tests/test_models.py compares their sizes with published ones.
 """
 
 from minidl import Sequential
@@ -58,13 +58,13 @@ def mnist_cnn(classes=10, input_shape=(1, 28, 28), seed=0):
 
 
 def conv_norm(filters, kernel_size=3, stride=1):
-    """A convolution and the batch norm behind it, which makes a bias needless."""
+    """Returns a convolution followed by batch norm, which makes a bias redundant."""
     convolution = Conv2D(filters, kernel_size, stride, padding=kernel_size // 2, use_bias=False)
     return [convolution, BatchNorm2D()]
 
 
 def vgg_bn(classes=10, input_shape=(3, 32, 32), widths=((32, 32), (64, 64), (128, 128)), seed=0):
-    """Groups of 3x3 convolutions with batch norm, a max-pooling behind each group: 288,746 parameters.
+    """A small VGG: groups of 3x3 convolutions with batch norm, max-pooling after each group: 288,746 parameters.
 
     widths: the filters of each convolution, group by group. VGG-16, without its three dense layers, is
         vgg_bn(widths=((64,) * 2, (128,) * 2, (256,) * 3, (512,) * 3, (512,) * 3)).
@@ -80,7 +80,7 @@ def vgg_bn(classes=10, input_shape=(3, 32, 32), widths=((32, 32), (64, 64), (128
 
 
 def residual_block(filters, stride=1):
-    """y = relu(body(x) + x); where the body changes the shape, a convolution of 1x1 takes the place of x."""
+    """Returns relu(body(x) + x); if the body changes the shape, a 1x1 convolution of x replaces x."""
     body = [*conv_norm(filters, stride=stride), ReLU(), *conv_norm(filters)]
     shortcut = conv_norm(filters, kernel_size=1, stride=stride) if stride > 1 else None
     return [Residual(*body, shortcut=shortcut), ReLU()]
@@ -89,7 +89,7 @@ def residual_block(filters, stride=1):
 def resnet20(classes=10, input_shape=(3, 32, 32), blocks=3, seed=0):
     """The residual net for CIFAR-10 with 20 layers: 272,474 parameters, 2,752 of them in its two shortcuts of 1x1.
 
-    blocks: of each of the three widths, which makes 6 * blocks + 2 layers: 5 for ResNet-32, 9 for ResNet-56.
+    blocks: the number per width, for 6 * blocks + 2 layers: 5 for ResNet-32, 9 for ResNet-56.
 
     K. He, X. Zhang, S. Ren, J. Sun: "Deep residual learning for image recognition" (2015), section 4.2; these shortcuts
     are its option B.
@@ -102,7 +102,7 @@ def resnet20(classes=10, input_shape=(3, 32, 32), blocks=3, seed=0):
 
 
 def separable(filters, stride=1):
-    """A convolution in two steps: 3x3 within each channel, then 1x1 across the channels."""
+    """Returns a depthwise separable convolution: 3x3 within each channel, then 1x1 across the channels."""
     depthwise = DepthwiseConv2D(3, stride, padding=1, use_bias=False)
     return Block(depthwise, BatchNorm2D(), ReLU(), *conv_norm(filters, kernel_size=1), ReLU())
 
@@ -110,8 +110,8 @@ def separable(filters, stride=1):
 def mobilenet(classes=10, input_shape=(3, 32, 32), width=0.5, first_stride=1, seed=0):
     """MobileNet (version 1), for small images: 823,722 parameters.
 
-    width: a factor of all numbers of filters; first_stride: 2 for large images. The paper's are mobilenet(1000,
-        (3, 224, 224), width=1.0, first_stride=2) and thinner ones.
+    width: a factor for all numbers of filters; first_stride: 2 for large images. The paper's net is mobilenet(1000,
+        (3, 224, 224), width=1.0, first_stride=2), or with a smaller width.
 
     A. Howard et al.: "MobileNets: efficient convolutional neural networks for mobile vision applications" (2017).
     """
@@ -125,7 +125,7 @@ MODELS = {"lenet5": lenet5, "mnist_cnn": mnist_cnn, "vgg_bn": vgg_bn, "resnet20"
 
 
 def main():
-    """Print a table for each of them."""
+    """Prints a summary of each net."""
     for name, model in MODELS.items():
         print(f"{name}\n{model().summary()}\n")
 

@@ -1,9 +1,9 @@
-"""Pictures of a training: its curves, what the net has learned, what it sees, and where it is wrong.
+"""All plots of a training run: learning curves, filters, feature maps, mistakes, confusions, gradients of a max-pool.
 
 Run it with: python examples/seeing.py [folder]
 
-It trains a small net on the embedded digits for some seconds and writes six PNG files into the folder, "pictures" if
-none is given. It needs matplotlib: pip install "minidl[plot]".
+Trains a small net on the embedded digits for some seconds and writes six PNG files into the folder, by default
+"pictures". Needs matplotlib: pip install "minidl[plot]".
 """
 
 import argparse
@@ -20,7 +20,7 @@ EPOCHS, BATCH_SIZE = 40, 64
 
 
 def main():
-    """Train, then draw."""
+    """Trains, then draws."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", nargs="?", type=Path, default=Path("pictures"), help="default: pictures")
     folder = parser.parse_args().folder

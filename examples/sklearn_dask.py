@@ -1,17 +1,17 @@
-"""A grid search on a cluster: dask's workers share its fits, and find what one process finds, to the last bit.
+"""A grid search on a dask cluster, with the same results as in one process, bit for bit.
 
 Run it with: python examples/sklearn_dask.py
 It needs dask: pip install "dask[distributed]"
 
-The cluster is two processes on this machine, or one of your own, all of whose machines have minidl:
+By default the cluster is two processes on this machine. To use your own, install minidl on all machines and run
 
     dask scheduler                                            # on one of them
     dask worker tcp://that-one:8786 --nworkers -1             # on each: as many workers as cores
     python examples/sklearn_dask.py --scheduler tcp://that-one:8786
 
-Dask starts workers with OMP_NUM_THREADS=1, so that fits side by side are no more threads than cores. Where fits are
-few and long, start fewer workers, `--nworkers 4 --nthreads 1`, and give the classifier their share of the cores as
-num_threads. The scores stay the same.
+Dask starts workers with OMP_NUM_THREADS=1, so that concurrent fits do not use more threads than there are cores. For a
+few long fits, start fewer workers, `--nworkers 4 --nthreads 1`, and set num_threads of the classifier. The scores stay
+the same.
 """
 
 import argparse
@@ -28,17 +28,17 @@ from minidl.layers import BatchNorm2D, Conv2D, Dense, Dropout, Flatten, MaxPool2
 
 
 def dense_net(outputs):
-    """One hidden layer, with dropout."""
+    """Returns one hidden layer, with dropout."""
     return [Flatten(), Dense(64), ReLU(), Dropout(0.2), Dense(outputs)]
 
 
 def conv_net(outputs):
-    """A convolution with batch norm in front of it."""
+    """Returns the same after a convolution with batch norm."""
     return [Conv2D(16, 3, padding=1), BatchNorm2D(), ReLU(), MaxPool2D(2), *dense_net(outputs)]
 
 
-def cluster(scheduler):
-    """A client of the scheduler at this address, or of two processes that end with it."""
+def connect(scheduler):
+    """Returns a client of the scheduler at this address, or of two local processes that end with the client."""
     try:
         from distributed import Client
     except ImportError:
@@ -48,14 +48,14 @@ def cluster(scheduler):
     try:
         client = Client(scheduler)
         client.wait_for_workers(1, timeout=30)
-        client.run_on_scheduler(minidl.show_config)  # it unpacks what it hands out: without minidl a search would hang
+        client.run_on_scheduler(minidl.show_config)  # the scheduler unpickles tasks: without minidl a search would hang
     except (ImportError, OSError, ValueError) as error:
         raise SystemExit(f"cannot search on {scheduler}: {error}") from None
     return client
 
 
 def search(X, y):
-    """A grid search: without n_jobs, it runs in this process, or where joblib's parallel_config says."""
+    """Runs a grid search, in this process or where joblib's parallel_config says; returns it and its seconds."""
     net = SequentialClassifier(input_shape=(1, 8, 8), epochs=15, random_state=0)
     grid = {"model": [dense_net, conv_net], "lr": [0.001, 0.01]}
     start = perf_counter()
@@ -63,20 +63,20 @@ def search(X, y):
     return found, perf_counter() - start
 
 
-def same_bits(these, those):
-    """Whether arrays by name are the same."""
+def have_same_bits(these, those):
+    """True if two dicts of arrays have the same names and bits."""
     return these.keys() == those.keys() and all(these[name].tobytes() == those[name].tobytes() for name in these)
 
 
 def main():
-    """Search on the cluster and in this process, and compare."""
+    """Searches on the cluster and in this process, and compares."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--scheduler", metavar="ADDRESS", help="of a cluster of your own, such as tcp://10.0.0.1:8786")
     scheduler = parser.parse_args().scheduler
     X, y = load_digits(return_X_y=True)
     X = (X / 16).astype(np.float32)
 
-    with cluster(scheduler) as client:
+    with connect(scheduler) as client:
         for address, config in client.run(minidl.show_config).items():
             print(f"worker {address}: minidl {config.minidl}, {config.instruction_set}, threads: {config.threads}")
         with parallel_config("dask", scatter=[X, y]):  # the data go to each worker once
@@ -90,9 +90,9 @@ def main():
 
     print(f"In one process {seconds_here:.1f} s, on the cluster {seconds_there:.1f} s")
     scores = [{k: v for k, v in s.cv_results_.items() if k.endswith("_test_score")} for s in (here, there)]
-    print(f"All {len(scores[0])} columns of scores are the same, to the last bit: {same_bits(*scores)}")
+    print(f"All {len(scores[0])} columns of scores are the same, to the last bit: {have_same_bits(*scores)}")
     weights = [s.best_estimator_.model_.state_dict() for s in (here, there)]
-    print(f"The weights of the best net are the same, to the last bit: {same_bits(*weights)}")
+    print(f"The weights of the best net are the same, to the last bit: {have_same_bits(*weights)}")
 
 
 if __name__ == "__main__":  # the workers of a cluster on this machine import this file

@@ -1,9 +1,9 @@
-"""What a convolutional net has learned of five digits are features of the other five, for a logistic regression.
+"""Feature extraction: a convolutional net trained on five digits makes features of the other five.
 
 Run it with: python examples/sklearn_features.py
 
-The regression sees a few examples of each of the digits 5 to 9: as pixels, or as what the net's convolutions make of
-them. Both pipelines are scikit-learn's; `transform` is what makes features of a classifier.
+A logistic regression learns a few examples of each of the digits 5 to 9, from pixels or from the net's features, which
+`transform` returns. Both are scikit-learn pipelines.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ layers = [
     Flatten(), Dense(64), ReLU(), Dense(5),
 ]  # fmt: skip
 net = SequentialClassifier(layers, input_shape=(1, 8, 8), epochs=30, random_state=0).fit(X[low], y[low])
-features = FunctionTransformer(lambda X: net.transform(X, layer=6))  # behind Flatten
+features = FunctionTransformer(lambda X: net.transform(X, layer=6))  # the output of Flatten
 
 for each in (3, 10, 30):
     draws = StratifiedShuffleSplit(10, train_size=5 * each, random_state=0)

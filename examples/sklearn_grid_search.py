@@ -1,8 +1,8 @@
-"""Two architectures and two learning rates, searched by scikit-learn in two processes.
+"""A grid search over two architectures and two learning rates, in two processes.
 
 Run it with: python examples/sklearn_grid_search.py
 
-Each process takes half of the cores; the scores do not depend on how many there are, to the last bit.
+Each process uses half of the cores. The scores do not depend on the number of processes, bit for bit.
 """
 
 import numpy as np
@@ -14,17 +14,17 @@ from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 
 
 def dense_net(outputs):
-    """One hidden layer."""
+    """Returns one hidden layer."""
     return [Flatten(), Dense(64), ReLU(), Dense(outputs)]
 
 
 def conv_net(outputs):
-    """A convolution in front of it."""
+    """Returns the same after a convolution."""
     return [Conv2D(16, 3, padding=1), ReLU(), MaxPool2D(2), *dense_net(outputs)]
 
 
 def main():
-    """Search, and show what was found."""
+    """Searches and prints the results."""
     X, y = load_digits(return_X_y=True)
     X = (X / 16).astype(np.float32)
     net = SequentialClassifier(input_shape=(1, 8, 8), epochs=15, random_state=0)

@@ -1,4 +1,4 @@
-"""LeNet-5 as a scikit-learn classifier beside scikit-learn's MLPClassifier on MNIST, each for the same time.
+"""LeNet-5 as a scikit-learn classifier, compared with MLPClassifier on MNIST after the same time.
 
 Run it with: python examples/sklearn_mnist.py (--seconds N for another time; the first load of MNIST takes a minute)
 """
@@ -15,15 +15,15 @@ from minidl.datasets import DatasetUnavailable, load_mnist
 from minidl.estimators import SequentialClassifier
 
 
-def of_sequential(X, y, seconds):
-    """LeNet-5, which scales its inputs itself, in small batches until the time is over."""
+def train_sequential(X, y, seconds):
+    """Trains LeNet-5, which scales its own inputs, until the time is over."""
     limit = TimeLimit(seconds)
     net = SequentialClassifier(lenet5(), batch_size=64, epochs=10_000, tol=None, callbacks=[limit], random_state=0)
     return net.fit(X, y)
 
 
-def of_scikit_learn(X, y, seconds):
-    """Hidden layers of 256 and 128 units, on scaled inputs; shuffled, in portions after which it looks at the clock."""
+def train_mlp_classifier(X, y, seconds):
+    """Trains hidden layers of 256 and 128 units on scaled inputs; checks the time after each thirtieth of an epoch."""
     net, rng = MLPClassifier((256, 128), batch_size=64, random_state=0), np.random.default_rng(0)
     began = time.perf_counter()
     while True:
@@ -34,7 +34,7 @@ def of_scikit_learn(X, y, seconds):
 
 
 def main():
-    """Train both, test both; print accuracies and times."""
+    """Trains and tests both; prints accuracies and times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=20, help="for each of the two")
     seconds = parser.parse_args().seconds
@@ -46,8 +46,8 @@ def main():
     X, X_test = (images.reshape(len(images), -1) for images in (data.X_train, data.X_test))
     scaled, scaled_test = (rows.astype("float32") / 255 for rows in (X, X_test))
     for name, train, train_on, test_on in (
-        ("SequentialClassifier, LeNet-5", of_sequential, X, X_test),
-        ("MLPClassifier, 784-256-128-10", of_scikit_learn, scaled, scaled_test),
+        ("SequentialClassifier, LeNet-5", train_sequential, X, X_test),
+        ("MLPClassifier, 784-256-128-10", train_mlp_classifier, scaled, scaled_test),
     ):
         began = time.perf_counter()
         net = train(train_on, data.y_train, seconds)

@@ -1,8 +1,8 @@
-"""Learning from data that comes in portions, with scikit-learn's partial_fit.
+"""Incremental training with scikit-learn's partial_fit, on data that arrives in portions.
 
 Run it with: python examples/sklearn_partial_fit.py
 
-Each portion is predicted before it is learned from, so that the accuracy is that on examples never seen.
+Each portion is predicted before it is trained on, so the accuracy is that on unseen examples.
 """
 
 import pickle
@@ -19,15 +19,15 @@ X, y = X[order], y[order]
 
 layers = [Rescale(1 / 16), Conv2D(16, 3, padding=1), ReLU(), MaxPool2D(2), Flatten(), Dense(64), ReLU(), Dense(10)]
 net = SequentialClassifier(layers, input_shape=(1, 8, 8), batch_size=16, lr=0.003, dtype="float32", random_state=0)
-classes = np.unique(y)  # all that will ever come
+classes = np.unique(y)  # all labels that will occur
 right = []
 for start in range(0, len(X), 100):
     portion = slice(start, start + 100)
     if start:
         right.append((net.predict(X[portion]) == y[portion]).mean())
-        print(f"behind {start:4} examples: {right[-1]:5.1%} of the next {len(X[portion])} are right")
+        print(f"after {start:4} examples: {right[-1]:5.1%} of the next {len(X[portion])} are right")
     if start == 900:
-        net = pickle.loads(pickle.dumps(net))  # as if the program had ended: the optimizer goes on as well
+        net = pickle.loads(pickle.dumps(net))  # as after a restart: the optimizer's state is kept too
     net.partial_fit(X[portion], y[portion], classes)
 
 print(f"Accuracy on the last portions {np.mean(right[-5:]):.1%}")

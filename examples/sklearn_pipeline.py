@@ -1,4 +1,4 @@
-"""A convolutional net in a scikit-learn pipeline, behind a scaler, and scikit-learn's own tools on top of it.
+"""A convolutional net after a scaler in a scikit-learn pipeline, with cross-validation and a classification report.
 
 Run it with: python examples/sklearn_pipeline.py
 """
@@ -12,7 +12,7 @@ from sklearn.preprocessing import MinMaxScaler
 from minidl.estimators import SequentialClassifier
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 
-X, y = load_digits(return_X_y=True)  # (1797, 64): scalers want rows, the net wants images
+X, y = load_digits(return_X_y=True)  # (1797, 64): scalers take rows, the net takes images
 X_train, X_test, y_train, y_test = train_test_split(X, y, stratify=y, random_state=0)
 
 layers = [Conv2D(16, 3, padding=1), ReLU(), MaxPool2D(2), Flatten(), Dense(64), ReLU(), Dense(10)]

@@ -1,4 +1,4 @@
-"""minidl: convolutional networks and MLPs on CPUs, with layers of your own in NumPy or Cython.
+"""minidl: convolutional networks and MLPs on CPUs, with custom layers in NumPy or Cython.
 
 >>> import minidl
 >>> from minidl.layers import Dense, ReLU
@@ -38,11 +38,11 @@ __all__ = [
 ]
 
 
-_LATE = ("estimators", "onnx", "plots")
+_LAZY_MODULES = ("estimators", "onnx", "plots")
 
 
 def __getattr__(name: str) -> Any:
-    """What not every program needs is imported when it is asked for, so that `import minidl` stays quick."""
-    if name in _LATE:
+    """Imports optional modules on first access, which keeps `import minidl` fast."""
+    if name in _LAZY_MODULES:
         return _import_module(f"minidl.{name}")
     raise AttributeError(f"module 'minidl' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""python -m minidl: prints versions and build options of this installation."""
+"""Prints the versions and build options of this installation: python -m minidl."""
 
 from minidl.utils.config import show_config
 

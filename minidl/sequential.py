@@ -1,4 +1,4 @@
-"""Sequential: layers one after the other."""
+"""Sequential: a model made of a list of layers."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from minidl.utils.data import ArraySource
 from minidl.utils.validation import Shape, check_count, check_input_shape, check_int
 from minidl_c.runtime.usage_guard import UsageGuard
 
-CHUNK = 1024  # examples that NumPy layers, or data that has to be converted, go through predict with
+CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
 
 
 class Sequential:
-    """Layers one after the other; shapes are inferred, so layers only name their output sizes.
+    """A model that applies its layers in order. Shapes are inferred, so layers only name their output sizes.
 
-    layers: Layer objects, each for this model alone; a Sequential among them becomes a Block of copies of its layers,
-        with its weights if it is built.
-    input_shape: of one example, (channels, height, width) or (features,); None: taken from the data of the first fit.
-    seed: the initial weights are a function of it and of each layer's place.
-    dtype: "float32", or "float64" throughout.
+    layers: Layer objects that no other model uses. A Sequential in the list becomes a Block with copies of its layers,
+        and of its weights if it is built.
+    input_shape: the shape of one example, (channels, height, width) or (features,); None: inferred by the first fit.
+    seed: determines the initial weights, together with each layer's position.
+    dtype: "float32" or "float64", for all computations.
 
-    Raises TypeError or ValueError, naming layer and place, if the layers do not fit together.
+    Raises TypeError or ValueError, naming the layer and its position, if the layers do not fit together.
 
     >>> from minidl.layers import Dense, ReLU
     >>> model = Sequential([Dense(4), ReLU(), Dense(2)], input_shape=(3,))
@@ -49,11 +49,9 @@ class Sequential:
     (5, 2)
     """
 
-    seed = Validated(
-        check_count, doc="The initial weights are a function of it, and what is random in a forward by hand."
-    )
+    seed = Validated(check_count, doc="Determines the initial weights, and the random numbers of a forward by hand.")
     dtype = Validated(
-        layer_list.dtype_of, layer_list.check_dtype, "The dtype of weights and outputs; it stays in a built model."
+        layer_list.dtype_of, layer_list.check_dtype, "The dtype of weights and outputs; fixed once the model is built."
     )
 
     def __init__(
@@ -62,20 +60,20 @@ class Sequential:
         self.layers = layer_list.check_layers(layers)
         self.dtype, self.seed = dtype, seed
         self.network: Network | None = None
-        self.busy = UsageGuard()  # who is at work on the model: it predicts in many threads, and trains in one
+        self.busy = UsageGuard()  # allows predictions in many threads, or training in one
         self._manual: ManualPass | None = None
-        self._claimed = False  # whether the layers are this model's
+        self._claimed = False  # True once `_build` has taken the layers for this model
         if input_shape is not None:
             self.build(input_shape)
 
     def build(self, input_shape: Shape) -> None:
-        """Infers all shapes, makes all parameters; warns of channels last. Raises as the constructor, and if built."""
+        """Infers all shapes, creates all parameters; warns of channels last. Raises as the constructor; or if built."""
         if self.network is None:
             channel_order.warn(layer_list.named_layers(self.layers), check_input_shape(input_shape))
         self._build(input_shape, None)
 
     def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
-        """Builds the model with new parameters, or with `state`; then nothing larger than that is allocated."""
+        """Builds the model with new parameters, or with those of `state`, allocating no more memory than they need."""
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
         shape = check_input_shape(input_shape)
@@ -88,7 +86,7 @@ class Sequential:
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:
-        """A context: if it ends in an error, a model that was not built before is not built after it."""
+        """Context manager that undoes a build if its block raises; it leaves a model that was already built alone."""
         if self.network is not None:
             yield
             return
@@ -100,7 +98,7 @@ class Sequential:
                 raise
 
     def discard(self) -> None:
-        """Undoes `build`: shapes and parameters are forgotten."""
+        """Undoes `build`: discards shapes and parameters."""
         self.network = self._manual = None
         if self._claimed:
             layer_list.unbuild(self.layers)
@@ -113,19 +111,19 @@ class Sequential:
 
     @property
     def input_shape(self) -> Shape:
-        """The shape of one example. Raises ValueError before the model is built, as all that needs shapes."""
+        """The shape of one example. Raises ValueError if the model is not built."""
         self._built()
         return self.layers[0].in_shape
 
     @property
     def output_shape(self) -> Shape:
-        """The shape of one example's output."""
+        """The shape of one example's output. Raises ValueError if the model is not built."""
         self._built()
         return self.layers[-1].out_shape
 
     @property
     def trainable(self) -> bool:
-        """Whether no layer is frozen; setting it freezes or thaws them all (see Layer.trainable)."""
+        """True if no layer is frozen; setting it freezes or unfreezes all layers (see Layer.trainable)."""
         return all(layer.trainable for layer in self.layers)
 
     @trainable.setter
@@ -135,17 +133,17 @@ class Sequential:
 
     @property
     def params(self) -> dict[str, Param]:
-        """All parameters by name, "0.weight" being the weight of layer 0."""
+        """All parameters by name; "0.weight" is the weight of layer 0."""
         self._built()
         return {f"{i}.{name}": p for i, layer in enumerate(self.layers) for name, p in layer.params.items()}
 
     # ---- computing
 
     def predict(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """The outputs (scores) for X: (n, *output_shape). Row i does not depend on the other rows, to the last bit.
+        """Returns the outputs (scores) for X, (n, *output_shape). Each row is independent of the others, bit for bit.
 
-        X: real numbers (n, *input_shape), or 2-D of the same width, then also sparse. Raises TypeError or ValueError.
-        Many threads may predict at the same time; while another one trains this model, it is a RuntimeError.
+        X: real numbers, (n, *input_shape) or 2-D rows of the same size; rows may be sparse. Raises TypeError or
+        ValueError for other X, RuntimeError while another thread trains this model. Many threads may predict at a time.
         """
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)
@@ -156,16 +154,17 @@ class Sequential:
         return out
 
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
-        """softmax of the scores: (n, classes), rows that sum to 1. Raises ValueError for outputs of another shape.
+        """Returns the softmax of the scores, (n, classes); each row sums to 1.
 
-        Of a single score s, as binary_cross_entropy has it, (n, 2): 1 - sigmoid(s) and sigmoid(s).
+        For a single score s, as with binary_cross_entropy, returns (n, 2): 1 - sigmoid(s) and sigmoid(s). Raises
+        ValueError if the outputs are not of shape (classes,).
         """
         if len(self.output_shape) != 1:
             raise ValueError(f"predict_proba: expected a model with outputs (classes,), got {self.output_shape}")
         return losses.probabilities(self.predict(X, num_threads))
 
     def forward(self, X: ArrayLike, training: bool = False) -> Array:
-        """The outputs for a batch X, by hand. With `training`, what `backward` needs is kept until the next forward."""
+        """Returns the outputs for a batch X. With `training`, keeps what `backward` needs until the next forward."""
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)
         x = examples.chunk(0, len(examples)).reshape(len(examples), *self.input_shape)
@@ -178,10 +177,10 @@ class Sequential:
             return self._manual.forward(x, self.seed)
 
     def backward(self, dy: ArrayLike) -> Array:
-        """The gradient dx of the last training forward's X, from the gradient dy of its outputs.
+        """Returns the gradient dx of X in the last training forward, from the gradient dy of its outputs.
 
-        Every param.grad becomes the plain sum over the batch. Raises RuntimeError without a training forward before it,
-        TypeError or ValueError for a dy of another kind or shape.
+        Overwrites every param.grad with the plain sum over the batch. Raises RuntimeError if there was no training
+        forward, TypeError or ValueError for a dy of another kind or shape.
         """
         network = self._built()
         with self.busy.writing("backward"):
@@ -190,16 +189,16 @@ class Sequential:
     # ---- weights
 
     def state_dict(self) -> dict[str, Array]:
-        """Copies of all parameters and buffers by name, in PyTorch's names and layouts."""
+        """Returns copies of all parameters and buffers by name, with PyTorch's names and layouts."""
         self._built()
         with self.busy.reading("state_dict"):
             return copies(self.layers)
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Copies parameters and buffers by name.
+        """Copies parameters and buffers into the model, by name.
 
-        Raises ValueError for missing, unknown or misshapen ones and for numbers too large for the model's dtype,
-        TypeError for numbers that are not real, and then changes nothing.
+        Raises ValueError for missing or unknown names, wrong shapes and numbers too large for the model's dtype;
+        TypeError for numbers that are not real. The model is then unchanged.
         """
         self._built()
         with self.busy.writing("load_state_dict"):
@@ -208,50 +207,48 @@ class Sequential:
     # ---- files
 
     def save(self, path: Path) -> None:
-        """Writes the model, layers and weights, to a safetensors file; its path holds the whole old or new one.
+        """Writes layers and weights to a safetensors file, atomically: a failed save leaves an existing file unchanged.
 
-        Of a layer, the class's name and the constructor's arguments are kept: JSON values, tuples, NumPy scalars and
-        layers. Raises TypeError naming layer and argument for others, ValueError for a model that is not built, OSError
-        naming the path.
+        A layer is stored as class name and constructor arguments: JSON values, tuples, NumPy scalars and layers. Raises
+        TypeError, naming layer and argument, for others; ValueError if the model is not built; OSError with the path.
         """
         safetensors_file.write(path, "model", self.get_config(), self.state_dict())
 
     @classmethod
     def load(cls, path: Path, custom_objects: Mapping[str, Any] | None = None) -> Sequential:
-        """The model that `save` wrote; it predicts the same, to the last bit.
+        """Returns the model that `save` wrote; its predictions are the same, bit for bit.
 
-        custom_objects: classes of layers that are not minidl's, by name. Only they are made; the file brings no code.
-        Raises `minidl.FileError`, a ValueError, naming the path for whatever is wrong with its content; OSError if it
-        cannot be read.
+        custom_objects: classes of layers that are not minidl's, by name. Only these and minidl's layers are created.
+        Raises `minidl.FileError`, a ValueError that names the path, for invalid content; OSError for unreadable files.
         """
         classes = checked_custom(custom_objects)
-        recipe, tensors = safetensors_file.read(path, "model")
+        config, tensors = safetensors_file.read(path, "model")
         try:
-            return cls.from_config(recipe, tensors, classes)
+            return cls.from_config(config, tensors, classes)
         except (TypeError, ValueError, OverflowError) as error:
             raise safetensors_file.FileError(f"{os.fsdecode(path)}: {error}") from error
 
     def get_config(self, custom_objects: dict[str, Any] | None = None) -> dict[str, Any]:
-        """What this model is besides its state, as JSON; `custom_objects` takes a user's classes. Raises as `save`."""
+        """Returns everything except the state as JSON; adds users' classes to `custom_objects`. Raises as `save`."""
         layers = layer_list.get_config(self.layers, custom_objects)
         return {"layers": layers, "input_shape": list(self.input_shape), "seed": self.seed, "dtype": self.dtype}
 
     @classmethod
     def from_config(
-        cls, recipe: dict[str, Any], state: Mapping[str, Array], custom_objects: Mapping[str, Any]
+        cls, config: dict[str, Any], state: Mapping[str, Array], custom_objects: Mapping[str, Any]
     ) -> Sequential:
-        """A model of new layers with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
-        if set(recipe) != {"layers", "input_shape", "seed", "dtype"}:
-            raise ValueError(f"expected the recipe of a model, got {sorted(recipe)}")
-        model = cls(layer_list.from_config(recipe["layers"], custom_objects), None, recipe["seed"], recipe["dtype"])
+        """Returns a new model with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
+        if set(config) != {"layers", "input_shape", "seed", "dtype"}:
+            raise ValueError(f"expected the config of a model, got {sorted(config)}")
+        model = cls(layer_list.from_config(config["layers"], custom_objects), None, config["seed"], config["dtype"])
         check_dtype(state, model.dtype)
-        model._build(recipe["input_shape"], state)
+        model._build(config["input_shape"], state)
         return model
 
     def summary(self, batch_size: int = 64, num_threads: int | None = None) -> Summary:
-        """Layers, shapes, parameters, multiply-adds and memory, as an object that prints as a table.
+        """Returns layers, shapes, parameters, multiply-adds and memory, as an object that prints as a table.
 
-        batch_size, num_threads: of the training whose memory is told; None: the threads that a fit takes by default.
+        batch_size, num_threads: for the memory of training; num_threads=None: the default of a fit.
         """
         return summarize(self._built(), check_int("batch_size", batch_size), num_threads)
 
@@ -259,29 +256,29 @@ class Sequential:
         return len(self.layers)
 
     @overload
-    def __getitem__(self, place: int) -> Layer: ...
+    def __getitem__(self, index: int) -> Layer: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequential: ...
-    def __getitem__(self, place: int | slice) -> Layer | Sequential:
-        """model[i] is a layer; model[a:b] a new model of copies of these layers, with their weights."""
-        if not isinstance(place, slice):
-            return layer_list.layer_at(self.layers, place)
-        chosen = self.layers[place]
+    def __getitem__(self, index: slice) -> Sequential: ...
+    def __getitem__(self, index: int | slice) -> Layer | Sequential:
+        """Returns the layer model[i], or a new model model[a:b] of copies of these layers, with their weights."""
+        if not isinstance(index, slice):
+            return layer_list.layer_at(self.layers, index)
+        chosen = self.layers[index]
         if self.network is None:
-            return _rebuilt(layer_list.to_spec(chosen), None, self.seed, self.dtype, {})
-        layer_list.check_slice(chosen, place)
+            return _rebuild(layer_list.to_spec(chosen), None, self.seed, self.dtype, {})
+        layer_list.check_slice(chosen, index)
         shape = chosen[0].in_shape if chosen else None
         with self.busy.reading("a slice"):
             state = copies(chosen)
-        return _rebuilt(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state)
+        return _rebuild(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copy and pickle: layers by class and arguments, and copies of the state."""
+        """Supports copy and pickle: stores layers by class and arguments, and a copy of the state."""
         state, shape = ({}, None) if self.network is None else (self.state_dict(), self.input_shape)
-        return _rebuilt, (layer_list.to_spec(self.layers), shape, self.seed, self.dtype, state)
+        return _rebuild, (layer_list.to_spec(self.layers), shape, self.seed, self.dtype, state)
 
     def as_layer(self) -> Block:
-        """Copies of the layers as one layer of another model, which begins with this one's weights if it is built."""
+        """Returns copies of the layers as one Block for another model, with this model's weights if it is built."""
         state = None if self.network is None else self.state_dict()
         return Block.of(layer_list.from_spec(layer_list.to_spec(self.layers)), state)
 
@@ -290,11 +287,11 @@ class Sequential:
         return "Sequential(" + "".join(f"\n{line}" for line in lines).replace("\n", "\n  ") + "\n)"
 
 
-def _rebuilt(
-    parts: tuple[layer_list.LayerSpec, ...], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
+def _rebuild(
+    specs: tuple[layer_list.LayerSpec, ...], shape: Shape | None, seed: int, dtype: str, state: Mapping[str, Array]
 ) -> Sequential:
-    """A model of new layers with this state; not built where shape is None."""
-    model = Sequential(layer_list.from_spec(parts), None, seed, dtype)
+    """Returns a model of new layers with this state; it is not built if shape is None."""
+    model = Sequential(layer_list.from_spec(specs), None, seed, dtype)
     if shape is not None:
         model._build(shape, state)
     return model

@@ -1,10 +1,9 @@
 """The compiled arithmetic of minidl.
 
-Every module here (`minidl_c.kernels.conv2d`, ...) is compiled once per instruction set, into the folders
-v2, v3 and v4 (x86-64) or base (other processors). On import the best folder that this processor
-can run goes first into the package's `__path__`, so that every `import minidl_c.kernels.conv2d`, and every
-`cimport minidl_c.kernels.conv2d` of a user's own kernel, means the same build. The environment variable
-MINIDL_ISA forces a folder.
+Every module (`minidl_c.kernels.conv2d`, ...) is compiled once per instruction set, into the folders v2, v3 and v4
+(x86-64) or base (other processors). On import, the best folder that this processor can run is put first into the
+package's `__path__`. So `import minidl_c.kernels.conv2d`, and the cimports of a user's kernel, all use the same build.
+The environment variable MINIDL_ISA selects another folder.
 """
 
 import json
@@ -18,7 +17,7 @@ __all__ = ["__version__", "build_flags", "build_info", "get_include", "isa"]
 __version__ = "0.1.0"
 
 _HERE = Path(__file__).resolve().parent
-_INFO = "build.json"  # written last into each folder, with what setup.py knew
+_INFO = "build.json"  # compiler and flags; setup.py writes it last, so a folder with it is complete
 
 
 def _built() -> list[str]:
@@ -55,35 +54,33 @@ __path__.insert(0, str(_HERE / isa))
 
 
 def build_info() -> dict[str, Any]:
-    """How the folder in use was built.
+    """Returns how the folder in use was built.
 
-    Returns a dict with the keys isa, compiler, cython, openmp (bool), compile_args, isa_args and
-    link_args.
+    The keys are isa, compiler, cython, openmp (bool), compile_args, isa_args and link_args.
     """
     return _info(isa)
 
 
 def get_include() -> str:
-    """The folder from which a kernel of your own includes our headers and cimports our .pxd files.
+    """Returns the include directory for custom kernels.
 
-    In C `#include "minidl_c/simd/lane_math.h"`, in Cython `from minidl_c.op cimport op`.
+    In C: `#include "minidl_c/simd/lane_math.h"`; in Cython: `from minidl_c.op cimport op`.
     """
     return str(_HERE.parent)
 
 
 def build_flags(isa: str | None = None) -> dict[str, Any]:
-    """Keyword arguments of `setuptools.Extension` for a kernel of your own.
+    """Returns keyword arguments of `setuptools.Extension` for a custom kernel.
 
-    They hold the folder of `get_include`, and the flags that equal bits depend on (`-ffp-contract=off` above all)::
+    They contain the folder of `get_include`, and the flags that equal bits depend on, above all `-ffp-contract=off`::
 
         kernel = Extension("swish", ["swish.pyx"], **minidl_c.build_flags())
         setup(ext_modules=cythonize(kernel, include_path=[minidl_c.get_include()]))
 
-    Without `isa` the kernel runs on every processor of this kind. `isa=minidl_c.isa` compiles it
-    for the instruction set in use here: faster, and only for processors that have it. The bits are
-    the same, x86-64-v2 apart.
+    isa: None compiles for every processor of this architecture. `minidl_c.isa` compiles for the instruction set in use,
+        which is faster but needs a processor that has it. The bits are the same, except on x86-64-v2.
 
-    Raises ValueError when this installation has no such `isa`.
+    Raises ValueError if this installation does not have `isa`.
     """
     if isa is not None and isa not in _built():
         raise ValueError(f"isa: expected one of {', '.join(_built())}, got {isa!r}")

@@ -1,12 +1,11 @@
-"""Which instruction sets minidl knows, and which of them this processor has.
+"""Detection of the instruction sets that this processor supports.
 
-`setup.py` reads this file as well, before anything is built, so it imports nothing of the package.
+`setup.py` also runs this file, before anything is built, so it imports nothing from the package.
 """
 
 import platform
 
-# What the compiler may use at each level of x86-64, as /proc/cpuinfo calls it. A level includes
-# the ones below it.
+# CPU features of each level of x86-64, by their names in /proc/cpuinfo. A level includes those below it.
 _V2 = {"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}
 _V3 = _V2 | {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}
 _V4 = _V3 | {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}
@@ -14,12 +13,12 @@ _X86 = {"v4": _V4, "v3": _V3, "v2": _V2}
 
 
 def known() -> list[str]:
-    """Names of the instruction sets for this kind of processor, the best first."""
+    """Returns the names of the instruction sets for this architecture, best first."""
     return list(_X86) if platform.machine().lower() in ("x86_64", "amd64") else ["base"]
 
 
 def supported() -> list[str]:
-    """Those of `known()` that this processor can run, the best first."""
+    """Returns those of `known()` that this processor can run, best first."""
     features = _features()
     if features is None:  # not Linux: the lowest level is safe on every processor since 2009
         return known()[-1:]

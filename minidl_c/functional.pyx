@@ -1,7 +1,7 @@
 """Convolution, max-pooling and dense layers as functions of NCHW arrays, in parallel over the batch.
 
-Each takes typed memoryviews of float or double, checks shapes before it writes, and has the bits of the same layer in a
-model: it runs the layer's op (see kernels/) as a plan of one op (see runtime/single_op.pyx).
+Each function takes typed memoryviews of float or double and checks shapes before it writes. It returns the same bits as the
+layer in a model, because it runs the layer's op (see kernels/) as a plan of one op (see runtime/single_op.pyx).
 """
 from numpy import zeros_like
 
@@ -16,7 +16,7 @@ from minidl_c.runtime.single_op import backward_batch, forward_batch
 # ---- convolution ---------------------------------------------------------------------------------------------------------
 
 def _conv2d_op(x, stride, padding, dilation, groups, w, **others):
-    """The Conv2DOp for x and w; raises ValueError if the shapes of the others do not belong to them."""
+    """Returns the Conv2DOp for x and w; raises ValueError if the other arrays have the wrong shapes."""
     op = Conv2DOp(x.shape[1:], w.shape[0], w.shape[2:], stride, padding, dilation, groups, x.dtype.name)
     weight = (w.shape[0], x.shape[1] // groups, *w.shape[2:])
     expected = {"w": weight, "dw": weight, "b": weight[:1], "db": weight[:1], "y": (x.shape[0], *op.out_shape)}
@@ -34,9 +34,9 @@ def conv2d_forward(
     real[:, :, :, ::1] y not None,             # OUT (n, k, oh, ow)
     stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, num_threads=1,
 ):
-    """y = the convolution of every image of x, in parallel over the batch; padding is (top, bottom, left, right).
+    """Computes y, the convolution of every image of x; padding is (top, bottom, left, right).
 
-    Raises ValueError for shapes that do not belong together, before y is touched.
+    Raises ValueError for inconsistent shapes, before y is written.
     """
     x_, w_, b_, y_ = check_arrays({"x": x, "w": w, "b": b}, {"y": y})
     forward_batch(_conv2d_op(x_, stride, padding, dilation, groups, w=w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
@@ -51,7 +51,7 @@ def conv2d_backward(
     real[::1] db not None,                     # OUT (k,)
     stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1, num_threads=1,
 ):
-    """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as conv2d_forward."""
+    """Computes dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as conv2d_forward."""
     dy_, x_, w_, dx_, dw_, db_ = check_arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
     op = _conv2d_op(x_, stride, padding, dilation, groups, w=w_, dy=dy_, dw=dw_, db=db_)
     backward_batch(op, dy_, x_, dx_, (w_, zeros_like(db_)), (dw_, db_), num_threads)
@@ -71,9 +71,9 @@ def maxpool2d_forward(
     real[:, :, :, ::1] y not None,             # OUT (n, c, oh, ow)
     kernel, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
 ):
-    """y = the maximum of each window, in parallel over the batch; kernel, stride and padding are pairs.
+    """Computes y, the maximum of each window; kernel, stride and padding are pairs.
 
-    Raises ValueError for a window that does not fit, padding above half the kernel, or another shape of y.
+    Raises ValueError for a window that does not fit, padding above half the kernel, or a wrong shape of y.
     """
     x_, y_ = check_arrays({"x": x}, {"y": y})
     forward_batch(_maxpool2d_op(x_, "y", y_, kernel, stride, padding, ceil_mode), x_, y_, (), num_threads)
@@ -85,7 +85,7 @@ def maxpool2d_backward(
     real[:, :, :, ::1] dx not None,            # OUT (n, c, h, w)
     kernel, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
 ):
-    """dx = dy, each number added to the cell that won its window in that example. Raises as maxpool2d_forward."""
+    """Computes dx: adds each number of dy to the maximum of its window in that example. Raises as maxpool2d_forward."""
     dy_, x_, dx_ = check_arrays({"dy": dy, "x": x}, {"dx": dx})
     backward_batch(_maxpool2d_op(x_, "dy", dy_, kernel, stride, padding, ceil_mode), dy_, x_, dx_, (), (), num_threads)
 
@@ -93,7 +93,7 @@ def maxpool2d_backward(
 # ---- dense layers --------------------------------------------------------------------------------------------------------
 
 def _dense_op(x, w, **others):
-    """The DenseOp for x and w; raises ValueError if the shapes of the others do not belong to them."""
+    """Returns the DenseOp for x and w; raises ValueError if the other arrays have the wrong shapes."""
     op = DenseOp(x.shape[1:], w.shape[1], x.dtype.name)
     weight, bias, out = (x.shape[1], w.shape[1]), (w.shape[1],), (x.shape[0], w.shape[1])
     expected = {"w": weight, "dw": weight, "b": bias, "db": bias, "y": out, "dy": out}
@@ -110,9 +110,9 @@ def dense_forward(
     real[:, ::1] y not None,                   # OUT (n, outputs)
     num_threads=1,
 ):
-    """y = x w + b, in parallel over the batch.
+    """Computes y = x w + b.
 
-    Raises ValueError for shapes that do not belong together, before y is touched.
+    Raises ValueError for inconsistent shapes, before y is written.
     """
     x_, w_, b_, y_ = check_arrays({"x": x, "w": w, "b": b}, {"y": y})
     forward_batch(_dense_op(x_, w_, b=b_, y=y_), x_, y_, (w_, b_), num_threads)
@@ -127,7 +127,7 @@ def dense_backward(
     real[::1] db not None,                     # OUT (outputs,)
     num_threads=1,
 ):
-    """dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as dense_forward."""
+    """Computes dx, and the sums over the batch dw and db, from the gradient dy of the output. Raises as dense_forward."""
     dy_, x_, w_, dx_, dw_, db_ = check_arrays({"dy": dy, "x": x, "w": w}, {"dx": dx, "dw": dw, "db": db})
     op = _dense_op(x_, w_, dy=dy_, dw=dw_, db=db_)
     backward_batch(op, dy_, x_, dx_, (w_, zeros_like(db_)), (dw_, db_), num_threads)

@@ -256,7 +256,7 @@ def test_first_weights_are_drawn_as_they_are_called(monkeypatch):
 
     def drawn(init):
         model = first_weights.make_model([Conv2D(8, 3), Flatten(), Dense(50), Dense(20)], (4, 5, 5))
-        first_weights.draw(model, *first_weights.INITS[init], seed=1)
+        first_weights.draw_weights(model, *first_weights.INITS[init], seed=1)
         return {name: param.value for name, param in model.params.items()}
 
     he, small, torch = drawn("he"), drawn("he_small_last"), drawn("torch")

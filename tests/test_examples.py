@@ -206,9 +206,9 @@ def test_shapes_differ_and_repeat():
     for i, shape in enumerate(inside):
         assert 0.1 < shape.mean() < 0.9
         assert all((shape != other).mean() > 0.05 for other in inside[:i])
-    X, y = cifar10.drawn(50, seed=3)
+    X, y = cifar10.draw_shapes(50, seed=3)
     assert X.shape == (50, 3, 32, 32) and X.dtype == np.uint8 and set(y) <= set(range(10))
-    assert np.array_equal(X, cifar10.drawn(50, seed=3)[0])
+    assert np.array_equal(X, cifar10.draw_shapes(50, seed=3)[0])
 
 
 # ---- pictures
@@ -312,7 +312,7 @@ def test_sklearn_features(tmp_path):
 
 def test_sklearn_partial_fit(tmp_path):
     said = run("sklearn_partial_fit.py", home=tmp_path)
-    assert len(re.findall(r"^behind +\d+00 examples: ", said, re.M)) == 17
+    assert len(re.findall(r"^after +\d+00 examples: ", said, re.M)) == 17
     assert float(re.search(r"last portions ([\d.]+)%", said)[1]) > 85
 
 

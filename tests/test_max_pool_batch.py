@@ -81,7 +81,7 @@ def prepared():
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "examples")
         walk = importlib.import_module("max_pool_batch")
-        yield walk, walk.prepared()
+        yield walk, walk.prepare()
     del sys.modules["max_pool_batch"], sys.modules["batch_and_step"]
 
 
@@ -105,21 +105,21 @@ def all_have_the_same_error(walk, b, monkeypatch):
 
 
 def who_won_somewhere_counts(walk, b, monkeypatch):
-    won = np.eye(4)[walk.windows(b.maps).argmax(axis=-1)].any(axis=0)
-    b.slopes = walk.convolution(b, won / won.sum(axis=-1, keepdims=True))
+    won = np.eye(4)[walk.split_windows(b.maps).argmax(axis=-1)].any(axis=0)
+    b.slopes = walk.convolution_gradient(b, won / won.sum(axis=-1, keepdims=True))
 
 
 def parts_are_added_in_turn(walk, b, monkeypatch):
     def summed(b, size):
         parts = [slice(i, i + size) for i in range(0, walk.N, size)]
-        return sum(walk.flat(walk.back(b.model, b.X[part], b.dscores[part])[1]) for part in parts)
+        return sum(walk.flatten(walk.backpropagate(b.model, b.X[part], b.dscores[part])[1]) for part in parts)
 
-    monkeypatch.setattr(walk, "summed", summed)
+    monkeypatch.setattr(walk, "sum_in_parts", summed)
 
 
 def all_equals_get_everything(walk, b, monkeypatch):
-    cells = walk.windows(b.maps)
-    b.slopes = walk.convolution(b, cells == cells.max(axis=-1, keepdims=True))
+    cells = walk.split_windows(b.maps)
+    b.slopes = walk.convolution_gradient(b, cells == cells.max(axis=-1, keepdims=True))
 
 
 def a_step_is_too_long(walk, b, monkeypatch):

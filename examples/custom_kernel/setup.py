@@ -1,11 +1,11 @@
-"""Builds silu.pyx against the minidl that this Python has: python setup.py build_ext --inplace"""
+"""Builds silu.pyx against the installed minidl: python setup.py build_ext --inplace"""
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 import minidl_c
 
-flags = minidl_c.build_flags(minidl_c.isa)  # our headers, the flags that equal bits depend on; for this processor
+flags = minidl_c.build_flags(minidl_c.isa)  # headers and flags for equal bits, for this processor
 kernel = Extension("silu", ["silu.pyx"], **flags)
 directives = {"language_level": 3, "boundscheck": False, "cdivision": True}
 setup(

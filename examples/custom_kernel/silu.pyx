@@ -1,9 +1,9 @@
-"""SiLU, y = x * sigmoid(x), as a kernel of your own: everything that an op needs, from the bottom up."""
+"""SiLU, y = x * sigmoid(x), as a custom kernel: everything that an op needs, from the bottom up."""
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, split_range, tile
 
-# 16 examples make a tile, in which the same number of all 16 is a row: an activation of shape (c, h, w) is an array
-# [c][h][w][16]. A vector is as much of a row as this processor computes with at once. The headers of minidl bring its
-# type, for both dtypes, and functions of it that give the same bits everywhere, as libm's exp and tanh do not.
+# A tile holds 16 examples: an activation of shape (c, h, w) is an array [c][h][w][16]. A vector is as many of the 16 as this
+# processor computes with at once. minidl's headers define its type for both dtypes, and functions of vectors that give the
+# same bits everywhere, unlike libm's exp and tanh.
 cdef extern from "minidl_c/simd/lane_math.h" nogil:
     const int VECTOR_BYTES
     ctypedef float vector_f32
@@ -23,7 +23,7 @@ cdef inline vector sigmoid(vector x) noexcept nogil:
         return sigmoid_f64(x)
 
 
-# ---- the formulas, for one tile: vectors start to end of it
+# ---- the formulas, for the vectors start to end of one tile
 
 cdef void silu_forward(const vector *x, vector *y, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
     cdef Py_ssize_t i
@@ -39,10 +39,10 @@ cdef void silu_backward(const vector *dy, const vector *x, vector *dx, Py_ssize_
         dx[i] = dy[i] * s * (1 + x[i] * (1 - s))
 
 
-# ---- what a plan calls, from any of its threads: no Python, no allocation, no exception
+# ---- called by a plan, from any of its threads: no Python, no allocation, no exception
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
-    cdef Py_ssize_t start = 0, end = 0                       # a small batch is shared out inside its tiles: see `splits`
+    cdef Py_ssize_t start = 0, end = 0                       # threads split the tiles of a small batch: see `splits`
     split_range(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
     if o.real_bytes == 4:
         silu_forward(<const vector_f32 *> t.x, <vector_f32 *> t.y, start, end)
@@ -52,7 +52,7 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t start = 0, end = 0
-    if t.dx == NULL:                                         # the first layer of a model: nobody asks for dx
+    if t.dx == NULL:                                         # the first layer of a model: dx is not needed
         return
     split_range(o.in_size * LANES * o.real_bytes // VECTOR_BYTES, t.part, t.parts, &start, &end)
     if o.real_bytes == 4:
@@ -62,12 +62,12 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class SiLUOp(Op):
-    """SiLU of any shape: the C struct that is explained in minidl_c/op.h, filled."""
+    """SiLU of any shape: fills the C struct that minidl_c/op.h explains."""
 
     def __cinit__(self, in_shape, dtype):
-        init_op(self, tuple(in_shape), tuple(in_shape), dtype)              # always first: shapes in and out, and dtype
+        init_op(self, tuple(in_shape), tuple(in_shape), dtype)              # always first: input shape, output shape, dtype
         self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.reads = READS_X                               # backward reads x again (READS_Y: y), so the plan keeps it
-        self.c.splits = 1                                    # obeys part of parts
-        self.c.memory.in_place = 1                           # y may be x, and dx may be dy: the plan knows when that is safe
-        self.c.work = 20 * self.c.in_size                    # multiply-adds of an example, about: how many threads are worth it
+        self.c.reads = READS_X                               # backward reads x (READS_Y: y), so the plan keeps it
+        self.c.splits = 1                                    # computes part t.part of t.parts
+        self.c.memory.in_place = 1                           # y may alias x, and dx may alias dy, if the plan chooses so
+        self.c.work = 20 * self.c.in_size                    # multiply-adds per example, roughly: determines the number of threads

@@ -1,4 +1,4 @@
-"""LeNet-5 with a SiLU of one's own in place of its ReLUs learns the digits that come with scikit-learn, in seconds.
+"""LeNet-5 with a custom SiLU in place of ReLU, trained on scikit-learn's digits in seconds.
 
 Run it with: python train.py, after python setup.py build_ext --inplace
 """
@@ -14,7 +14,7 @@ from minidl.testing import check_layer
 
 
 class SiLU(Layer):
-    """y = x * sigmoid(x), by the kernel in silu.pyx. All else a layer has from its op, files and resuming included."""
+    """y = x * sigmoid(x), computed by the kernel in silu.pyx. Files and resuming work without further code."""
 
     def build(self, in_shape):
         self.op = silu.SiLUOp(in_shape, self.dtype)
@@ -22,7 +22,7 @@ class SiLU(Layer):
 
 
 def lenet5(activation):
-    """The layers of LeNet-5 for images (1, 28, 28), with another activation."""
+    """Returns the layers of LeNet-5 for images (1, 28, 28), with this activation."""
     return [
         Conv2D(6, 5, padding=2), activation(), MaxPool2D(2),
         Conv2D(16, 5), activation(), MaxPool2D(2),
@@ -34,20 +34,20 @@ def lenet5(activation):
 
 
 def net(activation):
-    """LeNet-5 for the 8x8 digits, enlarged to 28x28."""
+    """Returns LeNet-5 for the 8x8 digits, enlarged to 28x28."""
     enlarge = [Rescale(1 / 16), Upsample2D(3), Pad2D(2)]
     return Sequential([*enlarge, *lenet5(activation)], input_shape=(1, 8, 8), seed=0)
 
 
 def main():
-    """Check the layer, compare it with minidl's own SiLU, and train."""
+    """Checks the layer, compares it with the built-in SiLU, and trains."""
     check_layer(SiLU(), in_shape=(3, 4, 5))
     print("The layer keeps the contract, and its gradients are right.")
 
     data = load_digits()
     model = net(SiLU)
     difference = np.abs(model.predict(data.X_test) - net(layers.SiLU).predict(data.X_test)).max()
-    print(f"Its scores differ from those of minidl's own SiLU by {difference:.1g} at most.")
+    print(f"Its scores differ from those of the built-in SiLU by at most {difference:.1g}.")
 
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9), metrics=["accuracy"])
     trainer.fit(data.X_train, data.y_train, epochs=10)

@@ -1,8 +1,8 @@
 """The taps of a convolution that lie inside its input, along one axis. See axes.pyx."""
 
 ctypedef struct axis_run:               # output coordinates with the same taps inside the input
-    Py_ssize_t out, n                   # the first of them, their number (they are axis.out_step apart)
-    Py_ssize_t tap, taps                # the first tap inside the input, the number of taps (axis.tap_step apart)
+    Py_ssize_t out, n                   # the first of them, their number (their stride is axis.out_step)
+    Py_ssize_t tap, taps                # the first tap inside the input, the number of taps (their stride is axis.tap_step)
     Py_ssize_t source                   # the input coordinate that the first output reads with its first tap
 
 ctypedef struct axis:

@@ -1,8 +1,8 @@
 """The taps of a convolution that lie inside its input, along one axis.
 
 Forward, output o reads input o * stride - padding + tap * dilation. Backward, input i gets a gradient from every output that
-read it, o = (i + padding - tap * dilation) / stride if that is an integer and inside. The taps of one i are then
-stride / gcd(stride, dilation) apart. Coordinates with the same taps form a run, which register tiles process together.
+read it, o = (i + padding - tap * dilation) / stride if that is an integer and inside. The taps of one i then have
+the stride stride / gcd(stride, dilation). Coordinates with the same taps form a run, which register tiles process together.
 
 Backward, the roles change: the input is what is computed ("out" below), and the output is what is read ("source").
 """
@@ -15,7 +15,7 @@ ctypedef struct window:                 # of a convolution, along one axis
     Py_ssize_t gcd                      # of stride and dilation
     Py_ssize_t inverse                  # of dilation / gcd modulo stride / gcd
 
-ctypedef struct tap_range:              # the taps of one coordinate, tap_step apart
+ctypedef struct tap_range:              # the taps of one coordinate, with stride tap_step
     Py_ssize_t first, n, source         # source: what the first tap reads
 
 

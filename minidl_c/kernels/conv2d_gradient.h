@@ -14,7 +14,7 @@ typedef struct {
   ptrdiff_t dy_channel;                          /* dy: to the next channel; its pixels are contiguous */
   ptrdiff_t dw_channel;                          /* dw: to the next output channel; its taps are contiguous */
   ptrdiff_t sum_stride;                          /* dw: to the next tap: 1, or 16 if the lanes stay separate */
-  int triples;                                   /* taps come in threes that read neighbouring pixels, x_column apart */
+  int triples;                                   /* taps come in threes that read neighbouring pixels, with stride x_column */
 } gradient_walk;
 
 /* The register tiles: outputs x taps, and outputs x triples of taps. Accumulators, inputs and one output gradient have to fit in

@@ -31,7 +31,7 @@ typedef struct {
 #else
 
 /* y[l][p] = bias + sum over channels c and taps (r, s) of w[c][r][s] * x[c][r][s][l][p], for two lines l and NR neighbouring
- * pixels p. NR, TAPS and STEP are constants wherever this is inlined: rows of TAPS taps, with output pixels STEP taps apart, so
+ * pixels p. NR, TAPS and STEP are constants wherever this is inlined: rows of TAPS taps, with output pixels at every STEP-th tap, so
  * that they share inputs. TAPS 0: rows of any number of taps, without shared loads. */
 INLINE void FN(depthwise_body)(const int NR, const int TAPS, const int STEP, const depthwise_walk *k, int clip_first, int clip_last,
                                ptrdiff_t x_line, ptrdiff_t y_line, const REAL *x, const REAL *w, REAL bias, REAL *y) {

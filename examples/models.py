@@ -1,7 +1,7 @@
 """Nets that everybody knows, as code to read, to change and to train: functions that return a Sequential.
 
 Run it with: python examples/models.py (prints a table of each one). They take images of 0 to 255 and give a score for
-each class; tests/test_models.py compares their sizes with those that others have counted.
+each class; tests/test_example_models.py compares their sizes with those that others have counted.
 """
 
 from minidl import Sequential

@@ -6,7 +6,7 @@ import pytest
 pytest.importorskip("matplotlib")
 
 import matplotlib.pyplot as plt
-from drawn import SIZES, check_readable, figure_of, images, title
+from figure_checks import SIZES, check_readable, figure_of, images, title
 from matplotlib.figure import Figure
 from sklearn.metrics import confusion_matrix
 from sklearn.naive_bayes import GaussianNB

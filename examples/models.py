@@ -1,7 +1,7 @@
 """Well-known architectures as functions that return a Sequential, to read, to change and to train.
 
 Run it with: python examples/models.py (prints a summary of each). The nets take images from 0 to 255 and return a score
-per class. tests/test_models.py compares their sizes with published ones.
+per class. tests/test_example_models.py compares their sizes with published ones.
 """
 
 from minidl import Sequential

@@ -1,9 +1,9 @@
 """Trainer: epochs, history, validation, evaluation. What breaks a fit off is in test_steps.py."""
 
-import formulas
 import numpy as np
 import pytest
 import reference
+import reference_optimizers as formulas
 
 from minidl import Layer, Sequential, Trainer
 from minidl.datasets import load_digits

@@ -4,7 +4,7 @@ import csv
 import math
 
 import numpy as np
-from broken_off import FIT, X, Y, native
+from interrupted_fits import FIT, X, Y, native
 
 from minidl import Trainer
 from minidl.callbacks import CSVLogger

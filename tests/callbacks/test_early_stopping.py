@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from broken_off import FIT, Counts, X, Y, broken_off, completed, everything, exactly, normed
+from interrupted_fits import FIT, Counts, X, Y, broken_off, completed, everything, exactly, normed
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from broken_off import FIT, Break, X, Y, broken_off, completed, everything, exactly, native, normed, staged
+from interrupted_fits import FIT, Break, X, Y, broken_off, completed, everything, exactly, native, normed, staged
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage

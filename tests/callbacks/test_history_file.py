@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 import pytest
-from broken_off import FIT, X, Y, broken_off, completed, native
+from interrupted_fits import FIT, X, Y, broken_off, completed, native
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, CSVLogger, JSONLLogger

@@ -3,7 +3,7 @@
 import json
 import math
 
-from broken_off import FIT, X, Y, native
+from interrupted_fits import FIT, X, Y, native
 
 from minidl import Trainer
 from minidl.callbacks import JSONLLogger

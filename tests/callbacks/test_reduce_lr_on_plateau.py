@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from broken_off import FIT, X, Y, broken_off, completed, everything, normed
+from interrupted_fits import FIT, X, Y, broken_off, completed, everything, normed
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, ReduceLROnPlateau

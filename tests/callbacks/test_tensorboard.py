@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from broken_off import FIT, X, Y, broken_off, everything, native
+from interrupted_fits import FIT, X, Y, broken_off, everything, native
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, TensorBoard

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from broken_off import FIT, X, Y, broken_off, everything, native
+from interrupted_fits import FIT, X, Y, broken_off, everything, native
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, TimeLimit

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 
 import numpy as np
-from ranks import Rank, played
+from threaded_ranks import Rank, played
 
 import minidl
 from minidl import Sequential, Trainer

@@ -2,15 +2,15 @@
 
 from functools import partial
 
-import formulas
 import numpy as np
 import reference as ref
+import reference_optimizers as formulas
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, sizes, small_batch, within_rounding
 from conformance.trials_images import IMAGES
 from conformance.trials_losses import LOSSES
 from conformance.trials_pointwise import POINTWISE
-from examples_apart import check_sums
 from geometries import CONV_FORMS, POOL_FORMS, conv_cases, depthwise_cases, pool_cases, transposed_cases
+from per_example_checks import check_sums
 
 from minidl_c.functional import (
     conv2d_backward,

@@ -7,7 +7,7 @@ import pytest
 import reference as ref
 import reference_images as images
 from geometries import Pool, pool_cases
-from subsets import slow_after
+from slow_marks import slow_after
 
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch

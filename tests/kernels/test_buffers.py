@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from apart import REFUSALS, Cases
 from odd_arrays import KINDS, NEVER, plain
 from plans import OUT, SIZE, N, dense_plan, loss_plan, predicting, training
+from subprocess_cases import REFUSALS, Cases
 
 import minidl_c
 from minidl_c.kernels.conv2d import Conv2DOp

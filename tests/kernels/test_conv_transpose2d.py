@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference as ref
 from geometries import Conv, Transposed, transposed_cases
-from subsets import slow_after
+from slow_marks import slow_after
 
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp

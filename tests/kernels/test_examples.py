@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from examples_apart import check_alone, check_sums, examples_of, sum_of
 from geometries import conv_cases, depthwise_cases, transposed_cases
+from per_example_checks import check_alone, check_sums, examples_of, sum_of
 
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.conv2d import Conv2DOp

@@ -8,8 +8,8 @@ import sys
 
 import numpy as np
 import pytest
-from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, regression, regression_plan, training
+from subprocess_cases import REFUSALS, Cases, refused
 
 from minidl_c.functional import dense_forward
 from minidl_c.kernels.dense import DenseOp

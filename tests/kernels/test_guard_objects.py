@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from apart import REFUSALS, Cases, refused
 from plans import IN, OUT, SIZE, N, back, dense_plan, kept, loss_plan, predicting, training
+from subprocess_cases import REFUSALS, Cases, refused
 
 import minidl_c
 from minidl_c.kernels.activations import ActivationOp

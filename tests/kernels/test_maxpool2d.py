@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import reference as ref
 from geometries import Pool, pool_cases
-from subsets import slow_after
+from slow_marks import slow_after
 
 from minidl_c.functional import maxpool2d_backward, maxpool2d_forward
 

@@ -5,7 +5,7 @@ import functools
 
 import numpy as np
 import pytest
-from ranks import played
+from threaded_ranks import played
 
 from minidl import Sequential, Trainer
 from minidl.layers import (

@@ -1,8 +1,8 @@
 """What every native optimizer does in the same way: the formula's bits, any part of the buffer, refusals, its count."""
 
-import formulas
 import numpy as np
 import pytest
+import reference_optimizers as formulas
 
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.optimizers.sgd import SGDUpdate

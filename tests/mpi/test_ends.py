@@ -12,7 +12,7 @@ import time
 import pytest
 from mpi.jobs import needs_mpi, run, start
 from mpi.lasting import EPOCHS, STEPS
-from subsets import slow, slow_after
+from slow_marks import slow, slow_after
 
 pytestmark = needs_mpi
 KILLS = int(os.environ.get("MINIDL_KILLS", "2"))

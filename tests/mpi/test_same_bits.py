@@ -6,7 +6,7 @@ import re
 import pytest
 from mpi.jobs import ROOT, needs_mpi, run
 from mpi.nets import CASES
-from subsets import slow
+from slow_marks import slow
 
 import minidl_c
 

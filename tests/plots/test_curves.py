@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from drawn import SIZES, check_readable, figure_of, texts
+from figure_checks import SIZES, check_readable, figure_of, texts
 from matplotlib.figure import Figure
 
 from minidl.training.history import History

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from test_places import branched
+from engine.test_layer_paths import branched
 
 from minidl import Sequential
 from minidl.engine.layer_paths import layer_paths

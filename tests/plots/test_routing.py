@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from drawn import SIZES, check_readable, figure_of, images, title
+from figure_checks import SIZES, check_readable, figure_of, images, title
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 

@@ -5,8 +5,8 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from drawn import SIZES, check_readable, figure_of, images, numbers, title
 from faulty_layers import Scale
+from figure_checks import SIZES, check_readable, figure_of, images, numbers, title
 from matplotlib.figure import Figure
 
 from minidl import Sequential, plots

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from broken_off import (
+from interrupted_fits import (
     CUSTOM,
     FIT,
     MAKERS,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from broken_off import FIT, WEIGHTS, Break, Counts, X, Y, broken_off, everything, native
+from interrupted_fits import FIT, WEIGHTS, Break, Counts, X, Y, broken_off, everything, native
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from broken_off import FIT, X, Y, broken_off, everything
+from interrupted_fits import FIT, X, Y, broken_off, everything
 
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, ReLU

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from broken_off import FIT, MAKERS, WEIGHTS, X, Y, broken_off, everything, normed
+from interrupted_fits import FIT, MAKERS, WEIGHTS, X, Y, broken_off, everything, normed
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import EarlyStopping

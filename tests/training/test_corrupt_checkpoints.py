@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from broken_off import X, Y, broken_off, native
+from interrupted_fits import X, Y, broken_off, native
 
 from minidl import Sequential, Trainer
 from minidl.layers import Dense

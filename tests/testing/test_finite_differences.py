@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from subsets import slow_after
+from slow_marks import slow_after
 
 from minidl import Layer
 from minidl.initializers import ones

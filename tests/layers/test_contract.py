@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from subsets import slow_after
+from slow_marks import slow_after
 
 import minidl_c
 from minidl import Sequential, layers
 from minidl.testing import check_layer
 from minidl_c import cpu
 
-OTHERS = {"case", "losses", "optimizers"}  # losses/test_contract.py and test_optimizers.py read the last two
-FAMILIES = sorted({path.stem for path in (Path(__file__).parent / "contract").glob("*.py")} - OTHERS)
+OTHERS = {"case", "losses", "optimizers"}  # losses/test_contract.py and optimizers/test_optimizers.py read the last two
+FAMILIES = sorted({path.stem for path in (Path(__file__).parents[1] / "contract").glob("*.py")} - OTHERS)
 DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
 GEOMETRIES = 500
 BATCHES = (1, 2, 3, 15, 16, 17, 33)

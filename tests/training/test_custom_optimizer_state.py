@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from broken_off import FIT, X, Y, everything, normed
+from interrupted_fits import FIT, X, Y, everything, normed
 
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten

@@ -2,9 +2,9 @@
 
 import copy
 
-import formulas
 import numpy as np
 import pytest
+import reference_optimizers as formulas
 from contract.optimizers import DRAWS
 
 from minidl import Param, Sequential, Trainer, optimizers

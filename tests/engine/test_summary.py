@@ -193,7 +193,7 @@ print(1024 * (status("VmHWM") - before), summary.training_bytes + summary.parame
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_is_what_a_training_takes():
-    root = Path(__file__).parents[1]
+    root = Path(__file__).parents[2]
     path = os.pathsep.join(str(folder) for folder in (root, root / "examples", root / "benchmarks"))
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=True)

@@ -11,7 +11,7 @@ import pytest
 import minidl
 import minidl_c
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def run(*args, **env):

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from broken_off import X, Y, everything
+from interrupted_fits import X, Y, everything
 
 from minidl import Sequential, Trainer
 from minidl.layers import Dense, Flatten

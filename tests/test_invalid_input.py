@@ -1,4 +1,4 @@
-"""What makes no sense is refused by name and changes nothing. Arrays that work: test_data.py.
+"""What makes no sense is refused by name and changes nothing. Arrays that work: utils/test_data.py.
 
 Layers' own arguments are in tests/layers/. After each refusal a step is taken beside a twin that
 never saw the bad call, so that a change of weights, velocity, counters or history would show.

@@ -9,8 +9,8 @@ import sys
 
 import numpy as np
 import pytest
-from apart import Cases
 from odd_arrays import ALWAYS, KINDS, NEVER, plain
+from subprocess_cases import Cases
 
 import minidl
 from minidl import Param, Sequential, Trainer, plots

@@ -5,7 +5,7 @@ import re
 
 import numpy as np
 from matplotlib.figure import Figure
-from subsets import slow
+from slow_marks import slow
 
 NOTEBOOK, COLUMN = None, (3.3, 2.8)  # a new figure, and one column of a printed page
 SIZES = (COLUMN, *slow([NOTEBOOK]))  # what fits into a column fits into a notebook, as a rule

@@ -1,4 +1,4 @@
-"""check_layer: passes what keeps the contract, and names what is wrong with what does not (ours: test_contract.py)."""
+"""check_layer: passes layers that keep the contract and names each fault. Built-in layers: layers/test_contract.py."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ from faulty_layers import (
     WrongInFloat32,
     WrongShape,
 )
-from subsets import slow_after
+from slow_marks import slow_after
 
 from minidl import Sequential
 from minidl.layers import BatchNorm2D, Block, Conv2D, Dense, Dropout, Flatten, MaxPool2D, Parallel, ReLU, Residual

@@ -113,7 +113,7 @@ WATCH = Watch()
 
 @contextlib.contextmanager
 def memory_limited(more: int) -> Iterator[None]:
-    """At most so many bytes beyond what the process has now."""
+    """Limits memory to `more` bytes beyond what the process has now."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))

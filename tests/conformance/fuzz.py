@@ -1,7 +1,7 @@
 """Random calls of every kernel that Python can call, and random nets, judged call by call.
 
 Each trial runs twice: with another number of threads, on other arrays (once between guards, once alone, where
-AddressSanitizer sees their ends), which held something else before. All bits have to be equal, but for those of NaN,
+AddressSanitizer sees their ends), which held something else before. All bits have to be equal, except those of NaN,
 so an output left unwritten shows as well. One in ten is also compared with tests/reference.py, within bounds that
 follow from rounding alone.
 
@@ -40,7 +40,7 @@ BLOCKS = 40  # of kernels, before one that is a net
 
 # ---- one trial -----------------------------------------------------------------------------------
 def guarded(trial: Trial, check: Check) -> SimpleNamespace:
-    """Its arrays between guards: NaN around inputs, and around outputs what nobody may change."""
+    """Its arrays between guards: NaN around inputs, and a pattern around outputs that must not change."""
     arrays = {name: check.input(values, values.dtype) for name, values in trial.inputs.items()}
     return SimpleNamespace(**arrays, **{n: check.output(s, trial.dtype) for n, s in trial.outputs.items()})
 
@@ -90,7 +90,7 @@ def run_block(number: int, check: Check) -> Counter:
 
 
 def work(first: int, step: int, calls: int, progress: str) -> None:
-    """Runs blocks first, first + step, ... until so many kernels were called; prints the counts as JSON."""
+    """Runs blocks first, first + step, ... until the given number of kernels was called; prints the counts as JSON."""
     check, counts, number = Check(Counter()), Counter(), first
     with open(progress, "w") as file:
         while counts.total() - counts["nets"] < calls:

@@ -1,4 +1,4 @@
-"""Kills training runs at random instants and resumes them: the end is that of a run that nobody killed, bit for bit.
+"""Kills training runs at random instants and resumes them: the end is that of an undisturbed run, bit for bit.
 
     python tests/conformance/kills.py --kills 200
 
@@ -157,7 +157,7 @@ def still_running(process, folder, window, rng):
 
 
 def killed_run(kind, epochs, window, kills, rng, forget=False):
-    """A run that is killed so many times, each time in a window of seconds behind its start, unless it ends before.
+    """Kills a run `kills` times, each time within a window of seconds after its start, unless it ends before.
 
     window: None kills as soon as there is a checkpoint. Returns its digest and how often it was killed.
     """
@@ -197,7 +197,7 @@ def main():
         kills, runs, wrong = kills + done, runs + 1, wrong + (found != expected[kind])
     noticed = killed_run("native", args.epochs, None, 1, rng, forget=True)[0] != expected["native"]
     print(
-        f"kills: {kills} kills in {runs} runs, {runs - wrong} of {runs} equal to the run that nobody killed; "
+        f"kills: {kills} kills in {runs} runs, {runs - wrong} of {runs} equal to the undisturbed run; "
         f"canary (velocity forgotten): {'noticed' if noticed else 'NOT noticed'} ({time.perf_counter() - began:.0f} s)"
     )
     return 1 if wrong or not noticed else 0

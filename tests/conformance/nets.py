@@ -79,7 +79,7 @@ class Net:
 
 
 def trained_by(ranks: int, seed: int, threads: int = 1) -> list[np.ndarray]:
-    """Losses and weights of a net that so many processes, which threads play, have trained: the same in all of them."""
+    """Losses and weights of a net trained by `ranks` processes, simulated by threads: the same in all of them."""
 
     def process(comm: Rank) -> list[np.ndarray]:
         net, losses = Net(seed), []

@@ -4,8 +4,8 @@
     python tests/conformance/processes.py --forks 100 --interrupts 100 --predictions 10000
 
 Forks: a child of a process that trains with two threads predicts and trains on, with the parent's bits. Interrupts:
-SIGINT and SIGTERM at random times; the process stops, and its model is that of so many whole steps. Predictions: eight
-threads and one model. Every part first shows that it sees the defect that it is looking for.
+SIGINT and SIGTERM at random times; the process stops, and its model is that of a number of complete steps.
+Predictions: eight threads and one model. Every part first shows that it sees the defect that it is looking for.
 """
 
 import argparse
@@ -251,7 +251,7 @@ def train_until_interrupted(kind, path):
 
 
 def uninterrupted(kind, steps):
-    """What such a process should tell after so many steps."""
+    """What such a process should report after this number of steps."""
 
     class Stop:
         def on_step_end(self, trainer, step, loss):
@@ -295,7 +295,7 @@ class Child:
         assert self.line(STARTING) == "ready"
 
     def interrupted(self, delay, limit=LIMIT):
-        """What it tells when it is interrupted so many seconds after it began, and how long it took to stop."""
+        """What it reports when interrupted `delay` seconds after its start, and how long it took to stop."""
         self.begin()
         time.sleep(delay)
         start = time.perf_counter()
@@ -420,7 +420,7 @@ def main():
     """Exit with 1 if anything hung or differed, or if a canary was missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--forks", type=int, default=12)
-    parser.add_argument("--interrupts", type=int, default=20, help="so many SIGINTs, and as many SIGTERMs")
+    parser.add_argument("--interrupts", type=int, default=20, help="the number of SIGINTs, and of SIGTERMs")
     parser.add_argument("--predictions", type=int, default=1000, help="of each of 8 threads")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)

@@ -1,8 +1,8 @@
 """Training, prediction and kernels in a build with ThreadSanitizer, on 2 to 8 threads: no report.
 
-In this build the team of a plan runs on pthreads, each thread does its own share of every phase, and nothing but a
-phase's end orders what they do (see minidl_c/runtime/team.h). So two threads' items that touch one number are reported,
-whoever came first.
+In this build the team of a plan runs on pthreads, each thread executes its own share of every phase, and only the end
+of a phase orders them (see minidl_c/runtime/team.h). So tasks of two threads that access the same number are
+reported, in whichever order they ran.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The kernel tests and fuzz.py in a build with AddressSanitizer and UndefinedBehaviorSanitizer: no report.
 
-A report ends the process it is about, so no failure means no report. In this build each array of an arena has a gap
-behind it that nobody may touch, and holds garbage at first: see minidl_c/runtime/asan.h.
+A report ends its process, so no failure means no report. In this build each array of an arena is followed by a red zone
+and starts with garbage: see minidl_c/runtime/asan.h.
 """
 
 import argparse

@@ -3,9 +3,9 @@
     python tests/conformance/saves.py [--no-strace]
 
 For the first file at a path and for one that replaces another: SIGKILL before and after each call, each errno at each
-call, once and from then on, and short writes. A failure has to be an OSError that names the path, and to leave nothing
-behind. The calls are met by a library (saves.c, compiled here with $CC or gcc) that is loaded before the C library;
-where strace is installed, it kills at the system calls themselves. A save that writes in place has to be found, too.
+call, once and from then on, and short writes. A failure has to be an OSError that names the path, and to leave no
+other file. A library (saves.c, compiled here with $CC or gcc), loaded before the C library, intercepts the calls; with
+strace, the kills are at the system calls themselves. A save that writes in place has to be detected, too.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def in_place() -> Iterator[None]:
 
 
 def preloaded(folder: Path) -> None:
-    """Starts this program again with the library in front of the C library."""
+    """Starts this program again with the library preloaded."""
     library = folder / "saves.so"
     command = [*os.environ.get("CC", "gcc").split(), "-shared", "-fPIC", "-O1", "-o", str(library)]
     subprocess.run([*command, str(HERE / "saves.c"), "-ldl"], check=True)

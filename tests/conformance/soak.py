@@ -95,7 +95,7 @@ class Soak:
                     self.attempt(number, w, "junk", call, PROPER, what=what)
             minidl.set_num_threads(2)
             if left := [path.name for path in Path(folder).glob(".minidl*")]:
-                self.note(number, "files", f"left behind: {left}")
+                self.note(number, "files", f"left over: {left}")
 
 
 def resources():

@@ -14,7 +14,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-40, -1e-45)
 
 @dataclass
 class Trial:
-    """So many calls of a kernel. `run` gets arrays by name; `oracle` yields name, exact numbers, allowed error."""
+    """Calls of a kernel. `run` gets arrays by name; `oracle` yields name, exact numbers, allowed error."""
 
     about: str
     dtype: str
@@ -52,7 +52,7 @@ def draw_dtype(rng):
 
 
 def within_rounding(names, results, terms, dtype, kind):
-    """What an oracle yields, for sums of so many terms; `results` are the exact numbers, and those of |x|, |w| ..."""
+    """What an oracle yields, for sums of `terms` terms; `results` are the exact numbers, and those of |x|, |w| ..."""
     for name, exact, magnitude, count in zip(names.split(), *results, terms, strict=True):
         yield name, exact, 0 if kind == "whole" else ref.rounding(count, dtype) * magnitude
 

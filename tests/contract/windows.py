@@ -15,7 +15,7 @@ def drawn(cases, rng):
 
 
 def symmetric(case):
-    """The geometry with as many zeros behind as in front: PyTorch knows no other."""
+    """The geometry with equal zeros on both sides, the only one of PyTorch."""
     top, bottom, left, right = case.padding
     vertical, horizontal = max(top, bottom), max(left, right)
     return replace(case, padding=(vertical, vertical, horizontal, horizontal))

@@ -11,7 +11,7 @@ DTYPES = ("float32", "float64")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
 def test_a_constant_gradient_has_no_variance(alpha, dtype):
-    """The difference below the root becomes 0 but for rounding, which may make it negative; PyTorch's is NaN then."""
+    """The difference below the root becomes 0 except for rounding; if negative, PyTorch's step is NaN."""
     gradients = np.random.default_rng(0).standard_normal(2000).astype(dtype)
     w, update = np.zeros(2000, dtype), RMSpropUpdate(2000, dtype, alpha, eps=0.1, centered=True)
     negative = 0

@@ -107,7 +107,7 @@ def test_a_last_window_that_would_start_in_the_padding_is_dropped(check):
     [
         (5, 2, 2, 0, [2, 2, 1], [2, 2, 1]),  # the last window reaches beyond the end: never counted
         (5, 3, 2, 1, [3, 3, 3], [2, 3, 2]),
-        (6, 3, 2, 1, [3, 3, 3, 2], [2, 3, 3, 1]),  # of what it has behind the end, one is padding
+        (6, 3, 2, 1, [3, 3, 3, 2], [2, 3, 3, 1]),  # of its cells beyond the end, one is padding
         (4, 2, 3, 1, [2, 2], [1, 2]),
         (1, 2, 2, 1, [2], [1]),
         (1, 5, 5, 0, [1], [1]),  # the window is larger than all there is

@@ -18,7 +18,7 @@ each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def step(dtype, batch, size, weight=None, place=None, spoiled=None, target=0.0, threads=1):
-    """One step of so many slopes: (steps done, count, slopes, gradient), with the gradient at `place` spoiled."""
+    """One step of `size` pairs of slopes: (steps done, count, slopes, gradient), the gradient at `place` spoiled."""
     op = PReLUOp((size, 2), dtype=dtype)
     plan = Plan([op, ElementwiseLossOp((size * 2,), "mean_squared_error", dtype=dtype)], [0, 0], has_loss=True)
     x, targets = np.zeros((batch, size, 2), dtype), np.full((batch, size, 2), target, dtype)

@@ -124,7 +124,7 @@ def numbers_outside():
         refused(dense_plan().predict, **predicting() | {"rows": rows})
         refused(loss_plan().train, **training() | {"rows": rows})
         refused(loss_plan().train, **training() | {"targets": np.where(np.arange(N) == 7, bad, 0)})
-        loss_plan().train(**training() | {"example_ids": rows})  # numbers are told, nobody follows them
+        loss_plan().train(**training() | {"example_ids": rows})  # ids may have any value: they are no indices
     refused(loss_plan().train, **training() | {"targets": np.full(N, OUT)})
 
 

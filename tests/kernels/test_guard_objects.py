@@ -1,4 +1,4 @@
-"""No object of minidl_c can be made, made again, half made, shared or taken apart so that a call crashes.
+"""No object of minidl_c can be constructed (twice, or only half), shared or pickled so that a call crashes.
 
 The cases run in a process of their own, as those of test_guard.py.
 """
@@ -72,7 +72,7 @@ def plans_that_cannot_be():
         refused(Plan, [dense], offsets)
     for offsets in ([0, 0], [0, 14], [4, 0], [4, 18], [2**62, 2**62]):
         refused(Plan, [dense, DenseOp((OUT,), OUT)], offsets)
-    Plan([dense, DenseOp((OUT,), OUT)], [12, 0])  # any order, as long as they lie apart
+    Plan([dense, DenseOp((OUT,), OUT)], [12, 0])  # in any order, without overlap
     refused(Plan, [dense, DenseOp((OUT + 1,), OUT)], [0, 15])
     refused(Plan, [dense, DenseOp((OUT,), OUT, "float64")], [0, 15])
     refused(Plan, [dense, loss], [0, 0])

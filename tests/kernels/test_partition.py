@@ -50,7 +50,7 @@ NETS = {"lenet": lenet, "statistics": with_statistics}
 
 
 def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
-    """What each of so many processes has after three steps: its state, what it did, and its losses; bytes exchanged."""
+    """What each of `ranks` processes has after three steps: state, steps and losses; and the bytes exchanged."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3 * batch, *SHAPE)).astype(dtype), rng.integers(0, CLASSES, 3 * batch)
     if spoil is not None:
@@ -151,7 +151,7 @@ def test_a_process_with_a_single_example_clips_it_as_the_others_would():
 
 @pytest.mark.parametrize("ranks, nodes", [(2, 2), (4, 4), (8, 8), (3, 7), (5, 9)])
 def test_whole_nodes_of_the_tree_are_exchanged_and_not_slots(ranks, nodes):
-    """Nodes as large as can be: they go to those who join them, but for their own; then all get the sums."""
+    """Each process sends the largest nodes to their owners, except its own; then all receive the sums."""
     net = NETS["lenet"]
     numbers = sum(param.value.size for param in Sequential(net(), SHAPE).params.values())
     _, sent = trained("lenet", "float32", 256, ranks)

@@ -1,4 +1,4 @@
-"""What a plan makes of its ops: a ReLU that the op behind it does on its way gives the bits of the two alone."""
+"""Optimizations of a plan: a ReLU fused with the op after it gives the bits of the two ops."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""UsageGuard: many readers or one writer, told apart by thread; a fork and an error set free."""
+"""UsageGuard: many readers or one writer per thread; a fork and an error unlock it."""
 
 import os
 import threading
@@ -41,7 +41,7 @@ def refused(busy, method, in_thread=True):
 )
 def test_who_is_refused(held, elsewhere, here):
     busy = UsageGuard()
-    for _ in range(2):  # a refused use changes nothing, and nothing stays behind
+    for _ in range(2):  # a refused acquisition changes nothing
         assert not any(refused(busy, method) for method in (READ, WRITE, TRAIN))
         with getattr(busy, held)("holds"):
             for method in (READ, WRITE, TRAIN):
@@ -97,7 +97,7 @@ def test_an_error_sets_free():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("held", [READ, WRITE, TRAIN])
 def test_a_forked_child_starts_free(held):
-    """And what it left behind when it leaves the parent's use does not disturb its own."""
+    """Leaving the context of the parent does not disturb its own lock."""
     busy = UsageGuard()
     use = getattr(busy, held)("holds")
     with use:

@@ -15,7 +15,7 @@ from minidl.distributed import MPI
 from minidl.optimizers import SGD
 
 EPOCHS, STEPS = 3, 8  # an epoch
-HELD = 20  # the step behind which a job that is disturbed from outside waits until that was done
+HELD = 20  # after this step, a job that is disturbed from outside waits for the disturbance
 
 
 class Slowly:
@@ -79,7 +79,7 @@ def main(folder, deed="", pause="0", held=""):
         trainer.fit(X, y, epochs=EPOCHS, batch_size=30, callbacks=callbacks, verbose=0)
     except MemoryError:  # a script that goes on by itself, while others wait in fit
         time.sleep(1000)
-    if deed == "raise behind" and last:
+    if deed == "raise after the fit" and last:
         raise ZeroDivisionError("something went wrong")
     found = hashlib.sha256(b"".join(value.tobytes() for value in trainer.model.state_dict().values()))
     found.update(repr([trainer.history[name] for name in ("loss", "accuracy")]).encode())

@@ -1,4 +1,4 @@
-"""Ranks that disagree: each case is refused in all of them; a good fit goes through behind it. Prints what they say."""
+"""Ranks that disagree: each case is refused in all of them; a valid fit succeeds after it. Prints the messages."""
 
 import sys
 

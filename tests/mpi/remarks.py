@@ -1,4 +1,4 @@
-"""Fits that have less of several ranks than somebody may think, and a good one: prints what they say."""
+"""Fits that gain less from several ranks than expected, and a good one: prints the warnings."""
 
 import sys
 

@@ -21,7 +21,7 @@ SECONDS = 100  # after which a job that should end counts as one that hangs
 
 @functools.cache
 def uninterrupted():
-    """The hash of a training that nobody disturbs, in one process."""
+    """The hash of an undisturbed training, in one process."""
     with tempfile.TemporaryDirectory() as folder:
         return hashes(run(None, "lasting.py", folder), 1)
 
@@ -65,7 +65,7 @@ def begun(job, ranks):
             [
                 ("raise before", "ZeroDivisionError: something went wrong"),
                 ("fail in a step", "MemoryError: no room"),
-                ("raise behind", "ZeroDivisionError: something went wrong"),
+                ("raise after the fit", "ZeroDivisionError: something went wrong"),
                 ("leave before", "rank 1 has ended"),
                 ("exit in a callback", "rank 1 of 2: SystemExit: 3"),
             ]
@@ -75,7 +75,7 @@ def begun(job, ranks):
 def test_a_rank_that_fails_ends_all(tmp_path, deed, told):
     _, err = ended(start(2, "lasting.py", tmp_path, deed))
     assert told in err and "rank 1" in err, err
-    if deed in ("raise in a callback", "exit in a callback", "fail in a step"):  # behind step 12, which was saved
+    if deed in ("raise in a callback", "exit in a callback", "fail in a step"):  # after step 12, which was saved
         assert hashes(run(3, "lasting.py", tmp_path), 3) == uninterrupted()
 
 
@@ -84,7 +84,7 @@ def test_one_rank_stops_all(tmp_path):
 
 
 def test_one_rank_stops_all_from_outside(tmp_path):
-    """Between the hooks of two steps: all of them behind the same step, the one then being done or the next one."""
+    """Between the hooks of two steps: all ranks stop after the same step, the current one or the next."""
     _, _, step = hashes(run(2, "lasting.py", tmp_path, "stop from outside"), 2).rpartition(" ")
     assert int(step) in (12, 13, 14)
 

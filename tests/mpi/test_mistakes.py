@@ -69,7 +69,7 @@ def test_all_ranks_refuse_what_one_does(case):
 
 @needs_mpi
 def test_rank_0_alone_tells_writes_and_watches(tmp_path):
-    """But for the trainer that knows of no others. Fits that gain less than one may think say so."""
+    """Except a trainer without a communicator. Fits that gain less than expected warn."""
     code, out, err = run(3, "remarks.py", tmp_path)
     assert code == 0, err
     assert [out.count(f"distributed: {said}") for said in REMARKS.values()] == [1, 1, 3]

@@ -1,4 +1,4 @@
-"""Graphs as other programs write them, made by hand: nodes one behind the other, or with names of their own."""
+"""Graphs as other programs write them, made by hand: nodes in sequence, or with given names."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from minidl.onnx import import_model
 
 @dataclass
 class Graph:
-    """Nodes and tensors; `chain` adds a node behind the last one."""
+    """Nodes and tensors; `chain` adds a node after the last one."""
 
     shape: tuple = (3, 8, 8)
     opset: int = 17

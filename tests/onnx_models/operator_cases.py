@@ -234,7 +234,7 @@ WINDOWS = {
     "MaxPool": Case("MaxPool", max_pool(), (), SQUARE),
     "MaxPool strides and pads": Case("MaxPool", max_pool((2, 1), (1, 0, 1, 0)), (), {**SQUARE, **POOLED}),
     "MaxPool ceil_mode": Case("MaxPool", max_pool((2, 2), (0, 0, 1, 1)), (), {**CEILED, "ceil_mode": 1}),
-    "MaxPool ceil_mode without a window in the padding behind": Case(
+    "MaxPool ceil_mode without a window in the padding at the end": Case(
         "MaxPool",
         max_pool((2, 4), (1, 1, 2, 1)),
         (),
@@ -298,7 +298,7 @@ def mean(keeps):
 PADS, AXES = whole(0, 0, 1, 0, 0, 0, 2, 3), whole(2, 3)
 SHAPES = {
     "Flatten": Case("Flatten", lambda x: x.reshape(len(x), -1)),
-    "Flatten from behind": Case("Flatten", lambda x: x.reshape(len(x), -1), (), {"axis": -3}),
+    "Flatten with a negative axis": Case("Flatten", lambda x: x.reshape(len(x), -1), (), {"axis": -3}),
     "Reshape": Case("Reshape", lambda x, shape: x.reshape(5, 4, 42), (whole(0, 0, -1),)),
     "Pad": Case("Pad", padded(0.0), (PADS,)),
     "Pad value": Case("Pad", padded(0.5), (PADS, np.array(0.5))),

@@ -22,7 +22,7 @@ def graph(*nodes, tensors=None, opset=21):
 
 
 def told(chain):
-    """A chain as a string: operators, and in brackets the branches in front of a join."""
+    """A series as a string: operators, and in brackets the branches of a join."""
     parts = []
     for item in chain:
         if isinstance(item, Join):
@@ -62,7 +62,7 @@ def told(chain):
             "[ | Relu]Concat [ | Tanh]Concat [ | Elu]Concat",
         ),
         (["a = Relu(x)", "b = Concat(x, a)", "c = Concat(x, a)", "y = Tanh(c)"], "[ | Relu]Concat Concat Tanh"),
-        (["z = Tanh(x)", "a = Relu(x)"], "Relu"),  # what nobody needs
+        (["z = Tanh(x)", "a = Relu(x)"], "Relu"),  # an unused node
         (["z = Shape(x)", "y = Reshape(x, z)"], "Reshape"),
     ],
 )

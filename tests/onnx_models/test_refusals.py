@@ -60,7 +60,7 @@ ONE_NODE = {
         pool("MaxPool", pads=[2, 2, 2, 2]),
         "node 'MaxPool_0' (MaxPool): MaxPool2D cannot take input (3, 8, 8): ",
     ),
-    "padding behind": (pool("MaxPool", pads=[0, 0, 2, 2]), "expected equal pads on both sides, got [0, 0, 2, 2]"),
+    "padding at the end": (pool("MaxPool", pads=[0, 0, 2, 2]), "expected equal pads on both sides, got [0, 0, 2, 2]"),
     "ceil and counted padding": (
         pool("AveragePool", pads=[0, 0, 1, 1], ceil_mode=1, count_include_pad=1),
         "expected ceil_mode=0 with uneven pads that count",

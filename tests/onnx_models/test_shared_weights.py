@@ -50,7 +50,7 @@ def matmuls(g):
 
 
 def biases(g):
-    """A bias that is an Add of its own, in front of the weights or behind."""
+    """A bias that is an Add of its own, before or after the weights."""
     bias = g.normal(6)
     g.chain("MatMul", g.normal(6, 6)).chain("Add", bias).chain("MatMul", g.normal(6, 6))
     g.add("Add", bias, g.last)
@@ -148,7 +148,7 @@ def a_bias_and_an_offset(g):
 
 
 def pieces(g):
-    """Parts of one array that do not overlap are changed apart by any framework."""
+    """Parts of one array that do not overlap are trained separately by any framework."""
     weight = g.normal(12, 6)
     first, second = sliced(g, weight, 0), sliced(g, weight, 6)
     g.add("MatMul", "x", first)

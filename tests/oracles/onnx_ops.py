@@ -1,7 +1,7 @@
 """ONNX's nodes in minidl: a function for each op type, from a node and its inputs to its outputs.
 
-What ONNX calls an input may be a weight here. Axes in front of the one that an op works on are batch to minidl; images
-of one dimension are images of height 1; padding that a layer does not have is a Pad2D in front of it. An attribute that
+What ONNX calls an input may be a weight here. Axes before the one that an op works on are batch to minidl; images
+of one dimension are images of height 1; padding that a layer does not have is a Pad2D before it. An attribute that
 a function does not ask for is an error: nothing of a node is overlooked.
 """
 
@@ -61,7 +61,7 @@ def run(chain, x, **state):
 
 
 def examples(x, axis):
-    """x with all that is in front of an axis as the batch."""
+    """x with all axes before `axis` as the batch."""
     axis %= x.ndim
     return x.reshape(int(np.prod(x.shape[:axis])), *x.shape[axis:])
 

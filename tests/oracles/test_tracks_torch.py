@@ -1,6 +1,6 @@
 """Training beside PyTorch: the same net, first weights and batches, step for step in float64.
 
-`cd tests; python -m oracles.test_tracks_torch` prints how far apart the two are after some steps.
+`cd tests; python -m oracles.test_tracks_torch` prints the difference between the two after some steps.
 """
 
 import itertools
@@ -87,7 +87,7 @@ def apart(model, module):
 
 
 def drift(net, kind):
-    """How far apart the two are after each of SEEN; and PyTorch's loss in the last step."""
+    """The difference between the two after each of SEEN; and PyTorch's loss in the last step."""
     (ours, theirs), arguments = net(), OPTIMIZERS[kind]
     model, module = Sequential(ours, input_shape=IMAGE, dtype="float64"), nn.Sequential(*theirs).double()
     module.load_state_dict({name: torch.tensor(value) for name, value in model.state_dict().items()})

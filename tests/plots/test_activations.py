@@ -26,7 +26,7 @@ def batch(n, channels=1):
 
 
 def check_drawn(figure, inputs, maps):
-    """A picture of inputs (n, h, w) or (n, h, w, 3), each in front of its maps (n, c, h, w)."""
+    """A picture of inputs (n, h, w) or (n, h, w, 3), each before its maps (n, c, h, w)."""
     found, n, c = images(figure), *maps.shape[:2]
     assert len(found) == n * (1 + c)
     for i in range(n):

@@ -17,7 +17,7 @@ from minidl.optimizers import SGD
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.integers(0, 17, (200, 1, 6, 6), dtype=np.uint8), RNG.integers(0, 5, 200)
-LONG = ["a disc of one colour", "square", "triangle that points up", "$x^2$", "a name that nobody would give a class"]
+LONG = ["a disc of one colour", "square", "triangle that points up", "$x^2$", "a name that is too long for any class"]
 
 
 def net(outputs=5, shape=(1, 6, 6)):
@@ -75,7 +75,7 @@ def test_one_score():
 
 
 def test_mistakes_are_those_of_the_metric():
-    """Where probabilities are too coarse to tell two scores apart, the scores decide, as in accuracy."""
+    """If probabilities are too coarse to distinguish two scores, the scores decide, as in accuracy."""
     model = Sequential([Dense(2, use_bias=False)], (1,))
     model.params["0.weight"].value = [[1.0], [1.0 + 1e-6]]
     X = np.full((1, 1), 1e-3)
@@ -213,7 +213,7 @@ def test_all_classes_are_there_even_those_that_nobody_saw():
 
 
 class Many:
-    """A classifier with so many classes."""
+    """A classifier with n classes."""
 
     def __init__(self, classes):
         self.classes_ = np.arange(classes)

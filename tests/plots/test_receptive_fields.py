@@ -114,7 +114,7 @@ class Nudge(Layer):
 
 
 def nested(nudge=()):
-    """A pool in the middle of things that compute in another way in training; behind the pool may stand a Nudge."""
+    """A pool among layers that behave differently in training; a Nudge may follow the pool."""
     inner = Parallel([MaxPool2D(3, 2), *nudge, BatchNorm2D(), Dropout(0.5)], [Conv2D(2, 3, stride=2), ReLU()])
     block = Block(RandomCrop(9, padding=1), RandomShift(1), BatchNorm2D(), Residual(Conv2D(4, 3, padding=1)), inner)
     layers = [Rescale(1 / 4), Dropout(0.3), Conv2D(4, 3), block, RandomFlip(), Conv2D(3, 2), Flatten(), Dense(2)]
@@ -122,13 +122,13 @@ def nested(nudge=()):
 
 
 def test_gradients_are_slopes_of_what_inference_makes():
-    """Inside containers, behind batch norm, dropout and crops: dy by finite differences of the loss of `predict`."""
+    """Inside containers, after batch norm, dropout and crops: dy by finite differences of the loss of `predict`."""
     nudge = Nudge()
     model, nudged = nested(), nested([nudge])
     state = {name: RNG.normal(0.1, 0.5, value.shape) for name, value in model.state_dict().items()}
     state = {name: np.abs(value) + 0.1 if "var" in name else value for name, value in state.items()}
     model.load_state_dict(state)
-    moved = {name: name for name in state}  # what stands behind the Nudge has the next number
+    moved = {name: name for name in state}  # layers after the Nudge have the next index
     for name in state:
         if name.startswith("3.4.branches.0.1."):
             moved[name] = name.replace("3.4.branches.0.1.", "3.4.branches.0.2.")
@@ -250,7 +250,7 @@ def test_layers_that_cannot_be_copied_are_named():
     Stuck.place, Stuck.by = (0,), 0.0
     model = Sequential([Stuck(), MaxPool2D(2), Flatten(), Dense(2)], (1, 4, 4))
     X, y = RNG.random((3, 1, 4, 4)), RNG.random((3, 2))
-    seen(model, X, y, "1")  # in front of the pool nothing is copied
+    seen(model, X, y, "1")  # layers before the pool are not copied
     model = Sequential([MaxPool2D(2), Stuck(), Flatten(), Dense(2)], (1, 4, 4))
     with pytest.raises(TypeError, match="pool_routing: expected layers that can be copied: an open file"):
         seen(model, X, y, "0")

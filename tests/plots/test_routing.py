@@ -211,7 +211,7 @@ def test_the_channel_is_that_of_most_gradient():
     model, (X, y) = net(filters=4), batch(5)
     model.params["1.weight"].value[[0, 2, 3]] = 0
     model.params["1.bias"].value[...] = [-1, 0, 0, 0]
-    figure = plots.pool_routing(model, X, y)  # in the others all is 0 behind the ReLU
+    figure = plots.pool_routing(model, X, y)  # in the others all is 0 after the ReLU
     assert "channel 1 of 4" in title(figure)
     assert "channel 3 of 4" in title(plots.pool_routing(model, X, y, channel=np.int64(3)))
     assert "all 5" in labels(figure) and "all 1" not in labels(plots.pool_routing(model, X[:1], y[:1]))

@@ -13,7 +13,7 @@ def test_how_deep_they_lie_upon_each_other():
     assert TILED.depth == (1, 1) and TILED.layers == 1
     assert LAPPED.depth == (2, 2) and LAPPED.layers == 2
     assert Windows((8, 8), (6, 3), (3, 2), (1, 2), (0, 0)).depth == (3, 1)
-    assert Windows((3, 8), (1, 3), (3, 2), (1, 2), (0, 0)).layers == 1  # a stride that nobody takes
+    assert Windows((3, 8), (1, 3), (3, 2), (1, 2), (0, 0)).layers == 1  # a stride that is never taken
     assert Windows((9, 9), (3, 3), (2, 2), (3, 3), (0, 0)).layers == 1
 
 

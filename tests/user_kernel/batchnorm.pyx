@@ -6,7 +6,7 @@
     Apply, backward    dgain = sum of dy * xhat, dshift = sum of dy, and their means over the batch
     Stats, backward    dx = gain / sqrt(variance + 1e-5) * (dy - mean of dy - xhat * mean of dy * xhat)
 
-Apply reads the value in front of Stats, Stats the gradient of Apply's output; the value between them is not used. Both work
+Apply reads the value before Stats, Stats the gradient of Apply's output; the value between them is not used. Both work
 on the statistics that Stats owns, so a plan with them serves one call at a time.
 """
 from libc.math cimport sqrt
@@ -212,7 +212,7 @@ cdef class StatsOp(Op):
         at = <double *> <size_t> self.room.ctypes.data
         s.mean, s.inverse, s.slope = at, at + s.channels, at + 2 * s.channels
         s.mean_dy, s.mean_dy_xhat = at + 3 * s.channels, at + 4 * s.channels
-        init_op(self, tuple(in_shape), (1,), dtype)             # nobody reads its output
+        init_op(self, tuple(in_shape), (1,), dtype)             # its output is not read
         self.c.reduce.barrier, self.c.reads, self.c.splits = BARRIER_FORWARD, READS_X, 1
         self.c.reduce.n_sums = self.c.reduce.n_items = s.channels
         self.c.memory.saved = 2 * s.channels * sizeof(double)

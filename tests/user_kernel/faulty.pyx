@@ -6,7 +6,7 @@ cdef enum fault:
     READS_UNSAID                        # backward reads y, and does not say so
     DIRTY_LANES                         # dx holds numbers where there is no example
     TOGETHER                            # leaves sums, and not the gradients of single examples, when asked for them
-    LAZY                                # backward does nothing when nobody asks for dx: not even the gradient of `gain`
+    LAZY                                # backward does nothing without dx: not even the gradient of `gain`
     UNASKED                             # backward writes dx also where it is NULL
     NO_LOSS                             # backward writes into `losses`, which only a loss has
 

@@ -64,7 +64,7 @@ cdef void recall_backward_gate(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class SplitOp(Op):
-    """y is x, which somebody else reads as well: dx is dy plus the gradient of value `dskip`."""
+    """y is x, which another op reads as well: dx is dy plus the gradient of value `dskip`."""
 
     def __init__(self, in_shape, dskip, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)

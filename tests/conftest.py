@@ -1,6 +1,6 @@
-"""What tests share: random numbers, threads, kernels of a user, MNIST if it is at hand, skipping without an oracle.
+"""Shared fixtures: random numbers, threads, custom kernels, MNIST if it is cached; skips tests whose oracle is missing.
 
-The number of geometries that were compared with a reference is printed at the end of the run.
+Prints at the end of the run how many geometries were compared with a reference.
 """
 
 import fcntl
@@ -30,7 +30,7 @@ def pytest_configure(config):
 
 
 def pytest_sessionfinish(session):
-    """Sends what a worker of pytest-xdist compared to the process that prints the summary."""
+    """Sends the counts of a pytest-xdist worker to the process that prints the summary."""
     config = session.config
     if hasattr(config, "workeroutput"):
         config.workeroutput["compared"] = [[*key, count] for key, count in config.stash[COMPARED].items()]
@@ -38,7 +38,7 @@ def pytest_sessionfinish(session):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    """Adds what a worker compared; a worker that crashed sent nothing."""
+    """Adds the counts of a worker; a crashed worker sent none."""
     for operation, dtype, count in getattr(node, "workeroutput", {}).get("compared", ()):
         node.config.stash[COMPARED][operation, dtype] += count
 
@@ -51,7 +51,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def pytest_collection_modifyitems(items):
-    """An oracle is PyTorch, if the mark names no other module."""
+    """Skips oracle tests whose module is missing; the default oracle is PyTorch."""
     for item in items:
         oracle = item.get_closest_marker("oracle")
         for name in (oracle.args or ("torch",)) if oracle else ():
@@ -61,7 +61,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def compared(pytestconfig):
-    """The number of geometries that were compared, by operation and dtype."""
+    """The number of geometries compared with a reference, by operation and dtype."""
     return pytestconfig.stash[COMPARED]
 
 
@@ -72,7 +72,7 @@ def rng():
 
 @pytest.fixture
 def restless():
-    """Python changes threads as often as it can."""
+    """Makes Python switch threads as often as it can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield
@@ -93,7 +93,7 @@ def build_user_kernels(folder):
 
 @pytest.fixture(scope="session")
 def user(tmp_path_factory):
-    """The modules of user_kernel/, built in a folder that has nothing to do with the package."""
+    """The modules of user_kernel/, built in a folder outside the package."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "user_kernel"
     with open(folder.with_suffix(".lock"), "w") as lock:  # one worker builds, the others wait for it
@@ -109,10 +109,10 @@ def user(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def mnist():
-    """MNIST from the local cache. Skips where there is none: a test never downloads."""
+    """MNIST from the local cache. Skips if it is not there: a test never downloads."""
     home = Path(os.environ.get("SCIKIT_LEARN_DATA") or "~/scikit_learn_data").expanduser()
     copies = (*home.glob("minidl/mnist_784*"), *home.glob("openml/**/*mnist_784*"))
-    if not any(path.is_file() for path in copies):  # a fetch that failed leaves folders
+    if not any(path.is_file() for path in copies):  # a failed fetch leaves folders
         pytest.skip(f"no MNIST in {home}")
     from minidl.datasets import load_mnist
 

@@ -1,4 +1,4 @@
-"""Layers in NumPy that keep the contract, and layers with one thing wrong, for check_layer to find."""
+"""NumPy layers that keep the layer contract, and layers with one fault each for check_layer to find."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from minidl.initializers import glorot_uniform, ones, zeros
 
 # ---- layers that keep the contract -----------------------------------------------------------------
 class Scale(Layer):
-    """y = gain * x + bias, feature by feature; the bugs below are this layer with one thing wrong."""
+    """y = gain * x + bias, feature by feature. Most faulty layers below are this one with a single change."""
 
     def build(self, in_shape):
         self.gain, self.bias = self.param("gain", in_shape, ones), self.param("bias", in_shape, zeros)
@@ -26,7 +26,7 @@ class Scale(Layer):
 
 
 class Project(Layer):
-    """y = weight x, without a bias."""
+    """y = weight @ x, without a bias."""
 
     def __init__(self, units=2):
         self.units = units
@@ -46,7 +46,7 @@ class Project(Layer):
 
 
 class Drop(Layer):
-    """Dropout from self.rng."""
+    """Dropout with masks from self.rng."""
 
     def forward(self, x, training):
         if not training:
@@ -59,7 +59,7 @@ class Drop(Layer):
 
 
 class Center(Layer):
-    """x minus the mean of the batch: its examples see each other, and may."""
+    """x minus the batch mean: examples depend on each other, as in batch norm."""
 
     def forward(self, x, training):
         return x - x.mean(0) if len(x) else x
@@ -69,7 +69,7 @@ class Center(Layer):
 
 
 class Pool(Layer):
-    """Max-pooling (c, n) -> (c, n - 2) of windows of three, one apart."""
+    """Max-pooling (c, n) -> (c, n - 2) over windows of three with stride 1."""
 
     def build(self, in_shape):
         return (in_shape[0], in_shape[1] - 2)
@@ -91,7 +91,7 @@ class Pool(Layer):
 
 
 class Columns(Layer):
-    """Hands on the features from `start` to `stop`, as a view."""
+    """Returns the features from `start` to `stop` as a view."""
 
     def __init__(self, start, stop):
         self.start, self.stop = start, stop
@@ -109,7 +109,7 @@ class Columns(Layer):
 
 
 class Embedding(Layer):
-    """Words (l,), numbers from 0 to vocabulary - 1, become vectors (l, units)."""
+    """Maps word indices (l,) from 0 to vocabulary - 1 to vectors (l, units)."""
 
     def __init__(self, vocabulary, units):
         self.vocabulary, self.units = vocabulary, units
@@ -130,13 +130,13 @@ class Embedding(Layer):
         return np.zeros((len(dy), *self.in_shape), dy.dtype)
 
 
-# ---- layers with a bug ---------------------------------------------------------------------------
+# ---- layers with a fault -------------------------------------------------------------------------
 class WrongDx(Scale):
     def backward(self, dy):
         return 1.001 * super().backward(dy)
 
 
-class WrongDxInOnePlace(Scale):
+class WrongSingleDx(Scale):
     def backward(self, dy):
         dx = super().backward(dy)
         dx[-1:, -1:] *= 0.99
@@ -145,7 +145,7 @@ class WrongDxInOnePlace(Scale):
 
 class ForgottenFactor(Project):
     def backward(self, dy):
-        self.weight.grad = dy.T @ self.x / max(len(dy), 1)  # the mean, where the sum is asked for
+        self.weight.grad = dy.T @ self.x / max(len(dy), 1)  # the mean instead of the sum
         return dy @ self.weight.value
 
 
@@ -162,7 +162,7 @@ class ForgottenBias(Scale):
         return dy * self.gain.value
 
 
-class HalfAGrad(Scale):
+class HalfGrad(Scale):
     def backward(self, dy):
         self.gain.grad = (dy * self.x).sum(0)
         self.bias.grad[1:] = dy.sum(0)[1:]
@@ -176,7 +176,7 @@ class Accumulates(Scale):
         return dy * self.gain.value
 
 
-class AccumulatesByItself(Scale):
+class AccumulatesInOwnBuffer(Scale):
     total = 0.0
 
     def backward(self, dy):
@@ -233,7 +233,7 @@ class PeeksBackward(Scale):
         return super().backward(dy) + 0.1 * dy.sum(0)
 
 
-class LooksAtOthersDy(Scale):
+class ReadsOtherDy(Scale):
     def backward(self, dy):
         return super().backward(dy) * (1 + 0.1 * np.abs(dy).sum(0))
 
@@ -266,8 +266,8 @@ class LazyWithoutDx(Scale):
         return super().backward(dy)
 
 
-class InferenceInBetween(Scale):
-    """Keeps what backward needs in an object of its own, also in inference."""
+class CachesInInference(Scale):
+    """Keeps what backward needs in a separate object, also in inference."""
 
     def build(self, in_shape):
         self.box = Box()
@@ -316,7 +316,7 @@ class ReturnsNothing(Scale):
         super().backward(dy)
 
 
-class BatchInTheShape(Scale):
+class BatchInShape(Scale):
     def forward(self, x, training):
         return super().forward(x, training).reshape(3, *self.out_shape)
 
@@ -326,7 +326,7 @@ class WrongDtype(Scale):
         return super().forward(x, training).astype("float32")
 
 
-class LostOverlap(Pool):
+class LosesOverlap(Pool):
     def hand_back(self, dx, places, dy):
         dx[places] = dy
 
@@ -346,8 +346,8 @@ class WrongInFloat32(Scale):
         return super().forward(x, training) * (1.01 if self.dtype == "float32" else 1)
 
 
-class WrongBehindSixteen(Scale):
-    """A kernel that has only ever seen one tile of examples."""
+class WrongAfterSixteen(Scale):
+    """A layer that is only correct for the first tile of 16 examples."""
 
     def forward(self, x, training):
         y = super().forward(x, training)
@@ -355,7 +355,7 @@ class WrongBehindSixteen(Scale):
         return y
 
 
-class WrongGradBehindSixteen(Scale):
+class WrongGradAfterSixteen(Scale):
     def backward(self, dy):
         dx = super().backward(dy)
         self.bias.grad = dy[:16].sum(0)
@@ -370,7 +370,7 @@ class ThreeExamples(Scale):
         return y
 
 
-class GlobalNumbers(Drop):
+class GlobalRandomNumbers(Drop):
     def forward(self, x, training):
         if not training:
             return x
@@ -378,14 +378,14 @@ class GlobalNumbers(Drop):
         return x * self.mask
 
 
-class SeedsTheGlobalGenerator(GlobalNumbers):
+class SeedsTheGlobalGenerator(GlobalRandomNumbers):
     def forward(self, x, training):
         np.random.seed(0)  # noqa: NPY002
         return super().forward(x, training)
 
 
 class ReplacesBuffer(Scale):
-    """A running mean that is another array after each training forward."""
+    """A running mean that is a new array after each training forward."""
 
     def build(self, in_shape):
         self.mean = self.buffer("mean", in_shape, zeros)
@@ -397,8 +397,8 @@ class ReplacesBuffer(Scale):
         return super().forward(x, training)
 
 
-class LostRepeats(Embedding):
-    """Of a word that comes twice, only the last gradient stays."""
+class LosesRepeats(Embedding):
+    """Keeps only the last gradient of a repeated word."""
 
     def backward(self, dy):
         dx = super().backward(dy)
@@ -424,13 +424,13 @@ class WidensVectors(Embedding):
         return super().forward(x, training).astype("float64")
 
 
-class LooksAtNeighbours(Embedding):
+class ReadsNeighbors(Embedding):
     def forward(self, x, training):
         return super().forward(x, training) + x.sum(dtype=x.dtype)
 
 
-class NoRows(Scale):
-    """Cannot do with a batch of none."""
+class RejectsEmptyBatch(Scale):
+    """Fails on an empty batch."""
 
     def forward(self, x, training):
         return super().forward(x, training).reshape(len(x), -1)

@@ -1,4 +1,4 @@
-"""What is in a figure: its texts where they are drawn, its images, and whether all of it can be read."""
+"""Inspection of figures: their texts with positions, their images, and whether all text is readable."""
 
 import itertools
 import re
@@ -8,22 +8,22 @@ from matplotlib.figure import Figure
 from slow_marks import slow
 
 NOTEBOOK, COLUMN = None, (3.3, 2.8)  # a new figure, and one column of a printed page
-SIZES = (COLUMN, *slow([NOTEBOOK]))  # what fits into a column fits into a notebook, as a rule
+SIZES = (COLUMN, *slow([NOTEBOOK]))  # what fits a column nearly always fits a notebook
 
 
 def figure_of(size):
-    """What goes in as `figure`."""
+    """Returns the `figure` argument for a size."""
     return None if size is None else Figure(size, dpi=300)
 
 
 def all_axes(figure):
-    """The axes of a figure, with those inside others."""
+    """Returns the axes of a figure, including child axes."""
     return [one for axes in figure.axes for one in (axes, *axes.child_axes)]
 
 
 def texts(figure):
-    """(text, size in points, box in pixels) of all that is drawn."""
-    figure.figure.draw_without_rendering()  # which sets everything in its place
+    """Returns (text, size in points, box in pixels) of all visible text."""
+    figure.figure.draw_without_rendering()  # computes the layout
     found = [*figure.texts, *([figure._suptitle] if figure._suptitle else [])]
     for legend in figure.legends:
         found += legend.get_texts()
@@ -39,7 +39,7 @@ def texts(figure):
 
 
 def check_readable(figure):
-    """Fails for text below 7 points, outside the figure, or upon other text."""
+    """Asserts that no text is smaller than 7 points, outside the figure or overlapping other text."""
     found, whole = texts(figure), figure.bbox
     assert found
     slack = 0.01 * figure.dpi
@@ -54,18 +54,18 @@ def check_readable(figure):
 
 
 def images(figure):
-    """The arrays of the images of a figure's only axes, in order."""
+    """Returns the image arrays of the figure's single axes, in order."""
     (axes,) = figure.axes
     return [np.asarray(image.get_array()) for image in axes.images]
 
 
 def numbers(figure):
-    """The labels of tiles that are numbers, in order."""
+    """Returns the numeric tile labels, in order."""
     (axes,) = figure.axes
     return [int(text.get_text()) for text in axes.texts if re.fullmatch(r"\d+", text.get_text())]
 
 
 def title(figure):
-    """The title of a figure's only axes, in one line."""
+    """Returns the title of the figure's single axes on one line."""
     (axes,) = figure.axes
     return axes.get_title(loc="left").replace("\n", " ")

@@ -1,10 +1,10 @@
-"""Geometries of convolutions and max-pooling, and thousands of random ones to try the kernels on."""
+"""Geometries of convolutions and max-pooling: hand-picked forms and thousands of random cases."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-BATCHES = (0, 1, 1, 2, 3, 15, 15, 16, 16, 17, 17, 33, 33)  # around the tile of 16 examples
+BATCHES = (0, 1, 1, 2, 3, 15, 15, 16, 16, 17, 17, 33, 33)  # around the tile size of 16 examples
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Conv:
 
     @property
     def spare(self):
-        """How far the dilated kernel can travel in the padded input, (rows, columns)."""
+        """How far the dilated kernel can move in the padded input, (rows, columns)."""
         top, bottom, left, right = self.padding
         padded = (self.height + top + bottom, self.width + left + right)
         reach = [d * (k - 1) + 1 for d, k in zip(self.dilation, self.kernel, strict=True)]
@@ -52,7 +52,7 @@ class Conv:
 
     @property
     def terms(self):
-        """Products in one output pixel."""
+        """The number of products per output pixel."""
         return int(np.prod(self.w_shape[1:]))
 
     @property
@@ -86,7 +86,7 @@ class Transposed:
 
     @property
     def spread(self):
-        """The rows and columns of the output before its padding is cut off."""
+        """The rows and columns of the output before its padding is cropped."""
         parts = zip(self.x_shape[2:], self.stride, self.dilation, self.kernel, self.output_padding, strict=True)
         return tuple((n - 1) * step + d * (k - 1) + 1 + extra for n, step, d, k, extra in parts)
 
@@ -119,7 +119,7 @@ class Pool:
 
     @property
     def has_windows(self):
-        """Whether at least one fits; in ceil mode it may reach beyond the padding, by less than a stride."""
+        """Whether at least one window fits. In ceil mode it may extend past the padding by less than a stride."""
         return min(self.out_size) > 0
 
     @property
@@ -129,7 +129,7 @@ class Pool:
 
     @property
     def out_size(self):
-        """Rounded up in ceil mode, but no window starts in the padding at the end (PyTorch)."""
+        """Rounded up in ceil mode, except that no window starts in the end padding (as in PyTorch)."""
         sizes = []
         for axis, size in enumerate((self.height, self.width)):
             spare, stride = self.spare[axis], self.stride[axis]
@@ -223,7 +223,7 @@ POOL_FORMS = {
     "1xN": lambda rng, c: {"height": 1, "kernel": (1, c.kernel[1]), "padding": (0, c.padding[1])},
     "kernel = input": lambda rng, c: {"kernel": (c.height, c.width), "padding": (0, 0)},
     "most padding": lambda rng, c: {"padding": _ints(k // 2 for k in c.kernel)},
-    "large window": lambda rng, c: {  # more cells than a byte can number
+    "large window": lambda rng, c: {  # more cells than a byte can index
         "height": c.height + 17,
         "width": c.width + 17,
         "kernel": _ints(rng.integers(16, 20, 2)),
@@ -237,7 +237,7 @@ POOL_FORMS = {
 
 
 def _cases(draw, forms, seed, count, fits):
-    """`count` geometries, form after form; what does not fit or costs too much is drawn again."""
+    """Returns `count` geometries, cycling through the forms; redraws what does not fit or costs too much."""
     rng = np.random.default_rng(seed)
     fixed = list(forms.values())
     for index in range(count):
@@ -249,12 +249,12 @@ def _cases(draw, forms, seed, count, fits):
 
 
 def conv_cases(seed, count):
-    """Random convolutions: every form of CONV_FORMS in turn, the rest of the geometry free."""
+    """Returns random convolutions: each form of CONV_FORMS in turn, the rest of the geometry random."""
     return _cases(_draw_conv, CONV_FORMS, seed, count, lambda c: np.prod(c.y_shape) * c.terms <= 300_000)
 
 
 def pool_cases(seed, count):
-    """Random max-poolings: every form of POOL_FORMS in turn, the rest of the geometry free."""
+    """Returns random max-pooling cases: each form of POOL_FORMS in turn, the rest of the geometry random."""
     return _cases(
         _draw_pool,
         POOL_FORMS,
@@ -268,14 +268,14 @@ def pool_cases(seed, count):
 
 
 def depthwise_cases(seed, count):
-    """The geometries of `conv_cases` as depthwise convolutions: a group a channel, of 1 to 3 filters."""
+    """Returns the geometries of `conv_cases` as depthwise convolutions: one group per channel, 1 to 3 filters each."""
     rng = np.random.default_rng(seed)
     for case in conv_cases(seed, count):
         yield replace(case, groups=case.channels, filters=case.channels * int(rng.choice([1, 1, 2, 3])))
 
 
 def transposed_cases(seed, count):
-    """The geometries of `conv_cases` the other way round, from what they would have made."""
+    """Returns the geometries of `conv_cases` transposed: from their output shapes back to their inputs."""
     rng = np.random.default_rng(seed)
     for case in conv_cases(seed, count):
         extra = _ints(rng.integers(0, max(s, d)) for s, d in zip(case.stride, case.dilation, strict=True))

@@ -1,4 +1,4 @@
-"""Trainers of three kinds whose fits are broken off, for tests of what a checkpoint holds and what completes a fit."""
+"""Trainers of several kinds and helpers that interrupt their fits: for tests of checkpoints and of resuming."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ FIT = {"epochs": 4, "batch_size": 7, "verbose": 0}
 
 
 class Draws(Layer):
-    """A layer in NumPy with a parameter and random numbers."""
+    """A NumPy layer with a parameter and random numbers."""
 
     def build(self, in_shape):
         self.gain = self.param("gain", (), lambda rng, shape: np.ones(shape))
@@ -32,7 +32,7 @@ class Draws(Layer):
 
 
 class AdamByHand:
-    """An optimizer in Python that remembers numbers and arrays by name, and has no state_dict."""
+    """A Python optimizer that keeps its state by parameter name and has no state_dict."""
 
     def __init__(self, lr):
         self.lr, self.t, self.m, self.v = lr, 0, {}, {}
@@ -46,7 +46,7 @@ class AdamByHand:
 
 
 class Schedule:
-    """A learning rate as an object, with an argument."""
+    """A learning-rate schedule as an object with arguments."""
 
     def __init__(self, first, every):
         self.first, self.every = first, every
@@ -56,7 +56,7 @@ class Schedule:
 
 
 class Counts:
-    """A callback that remembers, and lets what it remembers act on the training."""
+    """A callback whose state affects training."""
 
     def __init__(self):
         self.steps, self.losses = 0, []
@@ -97,13 +97,13 @@ def staged(dtype="float32"):
 
 
 def half(dtype="float32"):
-    """A layer in Python, and an optimizer of ours."""
+    """A NumPy layer with a built-in optimizer."""
     model = Sequential([Draws(), Flatten(), Dense(3)], (1, 6, 6), dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.05, momentum=0.5))
 
 
 def normed(dtype="float32"):
-    """With running statistics, and a rate that makes losses go up and down."""
+    """A net with running statistics, and a learning rate at which the loss goes up and down."""
     layers = [Conv2D(4, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
     model = Sequential(layers, (1, 6, 6), seed=2, dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.2, momentum=0.9), ["accuracy"], seed=1)
@@ -119,13 +119,13 @@ def everything(trainer):
 
 
 class Break:
-    """Breaks a fit off behind a step, when all callbacks in front of it have seen and saved it."""
+    """Interrupts the fit after a step, once all preceding callbacks have seen and saved it."""
 
     def __init__(self, step):
         self.step = step
 
     def on_step_end(self, trainer, step, loss):
-        """There is one, so that each step ends a chunk."""
+        """Defined so that every step ends a chunk."""
 
     def on_save(self, trainer):
         if trainer.step == self.step + 1:
@@ -139,9 +139,9 @@ def broken_off(trainer, step, **fit):
 
 
 def completed(make, step, callbacks, path, **fit):
-    """A trainer whose fit was broken off behind a step and completed from the file; and the callbacks that saw it.
+    """Returns a trainer whose fit was interrupted and completed from its checkpoint, and the callbacks of that fit.
 
-    callbacks() makes new ones, as a program does that is started again.
+    `callbacks()` makes new ones, as a restarted program does.
     """
     fit = {**FIT, **fit}
     broken_off(make(), step, **fit, callbacks=[Checkpoint(path, every_n_steps=step + 1), *callbacks()])
@@ -152,7 +152,7 @@ def completed(make, step, callbacks, path, **fit):
 
 
 def exactly(state):
-    """A state of callbacks, with bytes in the place of arrays: to be compared."""
+    """Returns a callback's state with arrays replaced by their bytes, for exact comparison."""
     if isinstance(state, dict):
         return {name: exactly(value) for name, value in state.items()}
     return (state.dtype, state.shape, state.tobytes()) if isinstance(state, np.ndarray) else state

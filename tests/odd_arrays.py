@@ -1,14 +1,14 @@
-"""Thirty kinds of array that a caller may bring, and what a call may do with them: refuse, or give the right answer."""
+"""Over thirty kinds of array that a caller may pass; a function must reject each or return the correct result."""
 
 import tempfile
 
 import numpy as np
 
-HUGE = 2**45  # rows, by broadcasting one: an array made of them is larger than any address
+HUGE = 2**45  # rows, made by broadcasting one: a copy would exceed the address space
 
 
 class Subclass(np.ndarray):
-    """An ndarray by another name."""
+    """A trivial ndarray subclass."""
 
 
 def read_only(a):
@@ -83,9 +83,9 @@ KINDS = {
     "infinity": spoiled(np.inf),
     "view of a freed parent": view_of_freed_parent,
 }
-# No number is what these say: there is no right answer.
+# These hold no real numbers: no result is correct.
 NEVER = ("object", "complex", "dates", "masked", "masked, nothing hidden", "structured", "text", "texts", "ragged list")
-# These are the same numbers, and writable or not, they have to work wherever an array is read in Python.
+# These hold the same numbers: they must work wherever Python code reads an array.
 ALWAYS = (
     "read-only", "Fortran order", "strided", "negative stride", "byte-swapped", "unaligned", "memory map", "subclass",
     "view of a freed parent",
@@ -93,7 +93,7 @@ ALWAYS = (
 
 
 def plain(odd, dtype):
-    """The numbers of an odd array as a plain one of this dtype; None if that cannot be."""
+    """Returns the numbers of an odd array as a contiguous array of this dtype, or None if that is impossible."""
     if odd is None or getattr(odd, "size", 0) > 10**6:
         return None
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""The gradients of single examples that an op gives, beside those of the batch and of each example alone."""
+"""Checks of an op's per-example gradients against the batch gradient and against batches of one example."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from minidl_c.runtime.single_op import backward_batch
 
 
 def examples_of(op, dy, x, dx, params, threads=1, norms=False):
-    """For each parameter (n, size) gradients, and the squares of their norms if asked for; dx is written."""
+    """Returns the gradients (n, size) of each parameter and, with `norms`, their squared norms. Writes dx."""
     n, dtype = len(x), x.dtype
     flat = np.concatenate([p.reshape(-1) for p in params])
     plan, starts = Plan([op], [0]), np.cumsum([0] + [p.size for p in params])
@@ -28,7 +28,7 @@ def sum_of(rows):
 
 
 def check_sums(op, dy, x, dx, params, grads, threads):
-    """What examples add up to is what the batch gave, to the last bit but for a dense layer's weights; dx is its dx."""
+    """Checks that per-example gradients sum to the batch's, bit for bit except in dense weights; dx must be equal."""
     if not len(x):
         return
     found = np.full_like(dx, 7)
@@ -39,15 +39,15 @@ def check_sums(op, dy, x, dx, params, grads, threads):
         elif np.isfinite(grad).all():
             size = np.abs(rows).sum(axis=0).reshape(grad.shape)
             assert (np.abs(total - grad) <= 100 * np.finfo(x.dtype).eps * size).all(), "examples do not add up"
-    assert np.array_equal(found, dx, equal_nan=True), "another dx where examples are apart"
+    assert np.array_equal(found, dx, equal_nan=True), "dx differs when per-example gradients are computed"
 
 
 def check_alone(op, dy, x, params):
-    """Each example's gradient is what a batch of it alone gives, to the last bit; and so is its norm, to rounding."""
+    """Checks that each example's gradient has the bits of a batch of one, and that its norm agrees to rounding."""
     grads, squares = examples_of(op, dy, x, None, params, norms=True)
     for i in range(len(x)):
         alone = [np.empty_like(p) for p in params]
         backward_batch(op, dy[i : i + 1], x[i : i + 1], None, params, alone)
         for rows, one, square in zip(grads, alone, squares, strict=True):
-            assert rows[i].tobytes() == one.tobytes(), f"example {i} alone has another gradient"  # -0 is not 0
+            assert rows[i].tobytes() == one.tobytes(), f"example {i} alone has a different gradient"  # -0 is not 0
             assert np.isclose(square[i], np.square(one, dtype="f8").sum(), 1e-5 if x.dtype == "f4" else 1e-13, 0)

@@ -1,4 +1,4 @@
-"""A plan that predicts and one that trains, with right arguments to be spoiled."""
+"""Small plans for prediction and training, with valid arguments that tests make invalid."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.runtime.plan import Plan
 
 N, IN, OUT = 40, 4, 3
-SIZE = (IN + 1) * OUT  # of the parameters
+SIZE = (IN + 1) * OUT  # of the flat parameters
 
 
 def dense_plan():

@@ -1,8 +1,8 @@
-"""The oracle: every kernel once more in NumPy and float64, written to be read.
+"""The reference implementation of every kernel, in NumPy and float64, written for clarity.
 
-Nothing here knows minidl; `case` is a geometry, see geometries.py. Convolution and pooling exist
-twice: tap by tap over whole arrays (fast enough for thousands of geometries) and as bare loops from
-the definition, which the fast ones are checked against.
+It does not import minidl; `case` is a geometry, see geometries.py. Convolution and pooling exist twice: tap by tap over
+whole arrays (fast enough for thousands of geometries) and as plain loops from the definition, which check the fast
+ones.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import numpy as np
 
 # ---- rounding ------------------------------------------------------------------------------------
 def rounding(terms, dtype):
-    """Relative error of a sum of `terms` products in any order, of the kernel and of this oracle.
+    """Returns the relative error of a sum of `terms` products in any order, of the kernel and of this reference.
 
     |computed - exact| <= gamma(terms) * sum(|a||b|), gamma(n) = n u / (1 - n u), u = eps / 2
     (Higham, Accuracy and Stability of Numerical Algorithms, 3.1).
@@ -22,7 +22,7 @@ def rounding(terms, dtype):
 
 
 def finite_differences(function, array, step):
-    """Central differences of a scalar function of `array`, entry by entry; `array` is restored."""
+    """Returns central differences of a scalar function of `array`, entry by entry; `array` is restored."""
     gradient = np.zeros(array.shape)
     for place in np.ndindex(array.shape):
         value = array[place]
@@ -42,7 +42,7 @@ def _pad(x, case):
 
 
 def _taps(image, case):
-    """For each kernel position (i, j) the view of the padded image it meets, (n, c, oh, ow)."""
+    """Yields for each kernel position (i, j) the view of the padded image that it meets, (n, c, oh, ow)."""
     (sh, sw), (dh, dw), (oh, ow) = case.stride, case.dilation, case.out_size
     for i in range(case.kernel[0]):
         for j in range(case.kernel[1]):
@@ -55,7 +55,7 @@ def _grouped(a, groups, axis):
 
 
 def conv2d_forward(x, w, b, case):
-    """y[n,k] = b[k] + sum over c, i, j of w[k,c,i,j] x[n,c] moved by (i, j): cross-correlation."""
+    """y[n,k] = b[k] + sum over c, i, j of w[k,c,i,j] x[n,c] shifted by (i, j): cross-correlation."""
     wg = _grouped(w.astype(np.float64), case.groups, 0)
     y = np.zeros(case.y_shape)
     y += b.astype(np.float64)[:, None, None]
@@ -66,7 +66,7 @@ def conv2d_forward(x, w, b, case):
 
 
 def conv2d_backward(dy, x, w, case):
-    """(dx, dw, db): every product of the forward pass hands dy on to its two factors."""
+    """Returns (dx, dw, db): every product of the forward pass passes dy on to its two factors."""
     wg = _grouped(w.astype(np.float64), case.groups, 0)
     dyg = _grouped(dy.astype(np.float64), case.groups, 1)
     image = _pad(x, case)
@@ -82,7 +82,7 @@ def conv2d_backward(dy, x, w, case):
 
 
 def conv2d_loops(x, w, b, dy, case):
-    """(y, dx, dw, db) by loops over every product; taps in the padding are products with zero."""
+    """Returns (y, dx, dw, db) by loops over every product; taps in the padding are products with zero."""
     y, dx, dw, db = (np.zeros(shape) for shape in (case.y_shape, x.shape, w.shape, b.shape))
     top, _, left, _ = case.padding
     for n, k, p, q in np.ndindex(case.y_shape):
@@ -100,7 +100,7 @@ def conv2d_loops(x, w, b, dy, case):
 
 
 def _landings(case, spread):
-    """For each kernel position (i, j) the view of an image of size `spread` in which the inputs land."""
+    """Yields for each kernel position (i, j) the view of an image of size `spread` in which the inputs land."""
     (sh, sw), (dh, dw) = case.stride, case.dilation
     for i, j in np.ndindex(case.kernel):
         rows = slice(i * dh, i * dh + (case.height - 1) * sh + 1, sh)
@@ -108,7 +108,7 @@ def _landings(case, spread):
 
 
 def conv_transpose2d_forward(x, w, b, case):
-    """Every input spreads w[c,k] times itself, `stride` apart; then the padding is cut off."""
+    """Every input adds w[c,k] times itself to the output, `stride` pixels from the next; padding is cropped."""
     xg = _grouped(x.astype(np.float64), case.groups, 1)
     wg = _grouped(w.astype(np.float64), case.groups, 0)
     spread = np.zeros((case.batch, case.filters, *case.spread))
@@ -119,7 +119,7 @@ def conv_transpose2d_forward(x, w, b, case):
 
 
 def conv_transpose2d_backward(dy, x, w, case):
-    """(dx, dw, db): what was spread is collected again."""
+    """Returns (dx, dw, db): gathers what the forward pass spread."""
     xg = _grouped(x.astype(np.float64), case.groups, 1)
     wg = _grouped(w.astype(np.float64), case.groups, 0)
     (top, left), (height, width) = case.padding, case.y_shape[2:]
@@ -135,9 +135,9 @@ def conv_transpose2d_backward(dy, x, w, case):
 
 # ---- max-pooling ---------------------------------------------------------------------------------
 def maxpool2d_forward(x, case):
-    """(y, winner): the maximum of each window and its place in the image, row * width + column.
+    """Returns (y, winner): the maximum of each window and its position in the image, row * width + column.
 
-    Cells are met in row-major order; one takes the lead if it is the first inside, is greater, or
+    Cells are visited in row-major order; a cell becomes the winner if it is the first inside the image, is greater, or
     is the first NaN.
     """
     y, winner = np.zeros(case.y_shape, x.dtype), np.full(case.y_shape, -1)
@@ -154,7 +154,7 @@ def maxpool2d_forward(x, case):
 
 
 def maxpool2d_backward(dy, winner, case):
-    """dx: the winner of each window takes its whole gradient; overlapping windows add up."""
+    """Returns dx: the winner of each window receives its whole gradient; overlapping windows add up."""
     planes = case.batch * case.channels
     dx = np.zeros((planes, case.height * case.width))
     winner = winner.reshape(planes, int(np.prod(case.out_size)))
@@ -163,7 +163,7 @@ def maxpool2d_backward(dy, winner, case):
 
 
 def maxpool2d_loops(x, dy, case):
-    """(y, dx) by loops over every cell of every window."""
+    """Returns (y, dx) by loops over every cell of every window."""
     y, dx = np.zeros(case.y_shape, x.dtype), np.zeros(x.shape)
     for n, c, p, q in np.ndindex(case.y_shape):
         best = None
@@ -180,31 +180,31 @@ def maxpool2d_loops(x, dy, case):
     return y, dx
 
 
-# ---- the small ones ------------------------------------------------------------------------------
+# ---- dense layers and softmax --------------------------------------------------------------------
 def dense_forward(x, w, b):
     return x.astype(np.float64) @ w.astype(np.float64) + b
 
 
 def dense_backward(dy, x, w):
-    """(dx, dw, db)."""
+    """Returns (dx, dw, db)."""
     dy = dy.astype(np.float64)
     return dy @ w.T.astype(np.float64), x.T.astype(np.float64) @ dy, dy.sum(axis=0)
 
 
 def softmax(scores):
-    """exp(s - max) / sum, so that no exponential overflows."""
+    """Returns exp(s - max) / sum, so that no exponential overflows."""
     scores = scores.astype(np.float64)
     powers = np.exp(scores - scores.max(axis=1, keepdims=True))
     return powers / powers.sum(axis=1, keepdims=True)
 
 
 def smoothed(labels, classes, smoothing):
-    """One-hot rows, a share of which is spread over all classes."""
+    """Returns one-hot rows with a fraction `smoothing` spread over all classes."""
     return (1 - smoothing) * np.eye(classes)[labels] + smoothing / classes
 
 
 def softmax_cross_entropy_forward(scores, labels, smoothing=0.0):
-    """losses[i] = log(sum exp(scores[i])) - scores[i, labels[i]], or the mean of that over smoothed labels."""
+    """losses[i] = log(sum exp(scores[i])) - scores[i, labels[i]], or its mean under smoothed labels."""
     scores = scores.astype(np.float64)
     shifted = scores - scores.max(axis=1, keepdims=True)
     q = smoothed(labels, scores.shape[1], smoothing)
@@ -220,10 +220,11 @@ def softmax_cross_entropy_backward(scores, labels, weights, smoothing=0.0):
 
 # ---- normalization -------------------------------------------------------------------------------
 def normalized(x, groups, eps):
-    """x (n, ...) with every group of an example at mean 0 and variance 1, and what it was divided by.
+    """Returns x (n, ...) with every group of an example scaled to mean 0 and variance 1, and the divisors.
 
-    Centered at the first number, and then twice at the mean: of equal numbers, and of numbers far from
-    zero, NumPy's mean alone is less exact than the kernel.
+    Centers at the first value, then twice at the mean: for equal values and for values far from zero, NumPy's mean
+    alone
+    is less exact than the kernel.
     """
     rows = x.astype(np.float64).reshape(len(x), groups, x[:1].size // groups or 1)
     rows = rows - rows[:, :, :1]
@@ -239,7 +240,7 @@ def groupnorm_forward(x, w, b, groups, eps):
 
 
 def groupnorm_backward(dy, x, w, groups, eps):
-    """(dx, dw, db): what g = w * dy does to the mean and to the deviation of its group is taken out of it."""
+    """Returns (dx, dw, db): from g = w * dy, its effect on the mean and deviation of its group is subtracted."""
     n, deviation = normalized(x, groups, eps)
     g = w[:, None] * dy.astype(np.float64)
     rows = (len(x), groups, x[:1].size // groups or 1)
@@ -249,7 +250,7 @@ def groupnorm_backward(dy, x, w, groups, eps):
 
 
 def batchnorm_statistics(x):
-    """Mean and unbiased variance of each channel of x (n, channels, pixels)."""
+    """Returns mean and unbiased variance of each channel of x (n, channels, pixels)."""
     rows = x.astype(np.float64).swapaxes(0, 1).reshape(x.shape[1], -1)
     mean = rows.mean(axis=1)
     return mean, ((rows - mean[:, None]) ** 2).sum(axis=1) / (rows.shape[1] - 1)
@@ -261,7 +262,7 @@ def batchnorm_forward(x, w, b, eps):
 
 
 def batchnorm_backward(dy, x, w, eps):
-    """(dx, dw, db), as those of groupnorm."""
+    """Returns (dx, dw, db), as groupnorm_backward does."""
     n, deviation = (a.swapaxes(0, 1) for a in normalized(x.swapaxes(0, 1), 1, eps))
     g = w[:, None] * dy.astype(np.float64)
     mean_g, mean_gn = (a.mean(axis=(0, 2), keepdims=True) for a in (g, g * n))
@@ -274,7 +275,7 @@ ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 
 
 def threefry(key, counter):
-    """Threefry-2x32 with 20 rounds, of pairs of 32-bit words in uint64 arrays (or numbers).
+    """Threefry-2x32 with 20 rounds, on pairs of 32-bit words in uint64 arrays (or integers).
 
     Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011, 3.3.
     """
@@ -292,12 +293,12 @@ def threefry(key, counter):
 
 
 def words(number):
-    """A 64-bit number as two words, the low one first."""
+    """Splits a 64-bit integer into two words, the low one first."""
     return number & WORD, number >> 32
 
 
 def dropout_bits(size, rows, seed=0, step=0, path=""):
-    """The 32 bits of each number of the examples with these row numbers: (len(rows), size)."""
+    """Returns the 32 random bits of each element of the examples with these ids: (len(rows), size)."""
     rows = np.asarray(rows).astype(np.uint64)[:, None]
     digest = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=8).digest(), "little")
     key = words(seed)

@@ -1,7 +1,7 @@
-"""The oracle of activations: functions and derivatives in NumPy and float64, written to be read.
+"""Reference activations: functions and derivatives in NumPy and float64, written for clarity.
 
-FUNCTIONS: name -> (f(x, a), its derivative f'(x, a)); `a` is the function's argument, where it has one. At infinity
-both are their limits.
+FUNCTIONS: name -> (f(x, a), its derivative f'(x, a)); `a` is the function's argument, if it has one. At infinity
+both return their limits.
 """
 
 import math
@@ -12,7 +12,7 @@ DENSITY = 1 / math.sqrt(2 * math.pi)
 
 
 def at_infinity(f, low, high):
-    """f, with its limits for -inf and inf: what infinity times 0 would not tell."""
+    """Returns f with its limits at -inf and inf, where the formula would give infinity times 0."""
 
     def everywhere(x, a):
         with np.errstate(all="ignore"):
@@ -31,7 +31,7 @@ def sigmoid(x):
 
 
 def cubic(x):
-    """2 u of gelu_tanh, and its derivative. Beyond +-100 its sigmoid is 0 or 1."""
+    """Returns 2 u of gelu_tanh, and its derivative. Beyond +-100 its sigmoid is 0 or 1."""
     x, factor = np.clip(x, -100, 100), 2 * math.sqrt(2 / math.pi)
     return factor * (x + 0.044715 * x**3), factor * (1 + 3 * 0.044715 * x**2)
 
@@ -72,10 +72,10 @@ FUNCTIONS = {
 
 
 def error(name, x, a, dtype):
-    """Allowed errors of (y, f'(x)) for x of that dtype.
+    """Returns the allowed errors of (y, f'(x)) for x of that dtype.
 
-    y is good to so many units in its last place, and what the argument of an exponential is off by; where a factor of
-    x is flushed to zero, y is zero. f' is good to so many units of 1.
+    y is accurate to a few units in the last place plus the error of the exponential's argument; where a factor of x is
+    flushed to zero, y is zero. f' is accurate to a few units of 1.
     """
     unit, flushed = np.finfo(dtype).eps, np.finfo(dtype).tiny * np.clip(np.abs(x), max(1, abs(a)), 100)
     with np.errstate(all="ignore"):

@@ -1,4 +1,4 @@
-"""More of the oracle: average-pooling, and what augmentation makes of images. See reference.py."""
+"""Reference average-pooling and image augmentation; see reference.py."""
 
 import numpy as np
 from reference import dropout_bits
@@ -6,7 +6,7 @@ from reference import dropout_bits
 
 # ---- average-pooling -----------------------------------------------------------------------------
 def _cells(case):
-    """For each place (i, j) in a window: rows, columns and whether they are inside, for all windows."""
+    """Yields for each position (i, j) in a window: rows, columns and whether they are inside, for all windows."""
     oh, ow = case.out_size
     for i, j in np.ndindex(case.kernel):
         rows = np.arange(oh)[:, None] * case.stride[0] - case.padding[0] + i
@@ -17,7 +17,7 @@ def _cells(case):
 
 
 def avgpool2d_divisors(case, count_include_pad):
-    """How many cells of each window count: those inside, or also those in the padding; never any behind it."""
+    """Returns the number of cells of each window that count: those inside, optionally those in the padding."""
     return sum((framed if count_include_pad else inside).astype(int) for _, _, inside, framed in _cells(case))
 
 
@@ -29,7 +29,7 @@ def avgpool2d_forward(x, case, count_include_pad):
 
 
 def avgpool2d_backward(dy, case, count_include_pad):
-    """dx: every cell of a window gets an equal share; overlapping windows add up."""
+    """Returns dx: every cell of a window gets an equal share; overlapping windows add up."""
     dx, share = np.zeros(case.x_shape), dy / avgpool2d_divisors(case, count_include_pad)
     for rows, columns, inside, _ in _cells(case):
         np.add.at(dx, (slice(None), slice(None), rows, columns), np.where(inside, share, 0))
@@ -38,15 +38,15 @@ def avgpool2d_backward(dy, case, count_include_pad):
 
 # ---- augmentation --------------------------------------------------------------------------------
 def augment_draws(rows, first, last, flips, **what):
-    """(top, left, vertical flip, horizontal flip) of the examples with these row numbers; `what` as in dropout_bits."""
-    bits = [column.astype(object) for column in dropout_bits(4, rows, **what).T]  # Python's whole numbers
+    """Returns (top, left, vertical flip, horizontal flip) of the examples with these ids; `what` as in dropout_bits."""
+    bits = [column.astype(object) for column in dropout_bits(4, rows, **what).T]  # Python ints
     top, left = (f + (b * (z - f + 1) >> 32) for b, f, z in zip(bits, first, last, strict=False))
     vertical, horizontal = (f & (b >> 31) for b, f in zip(bits[2:], flips, strict=True))
     return [tuple(int(n) for n in drawn) for drawn in zip(top, left, vertical, horizontal, strict=True)]
 
 
 def piece(image, size, top, left, vertical, horizontal):
-    """(c, *size) of an image (c, h, w), from (top, left) on, zeros outside, turned round where it is flipped."""
+    """Returns (c, *size) cropped from an image (c, h, w) at (top, left), zero outside, then flipped."""
     axes = zip((top, left), size, image.shape[1:], strict=True)
     frame = [(max(0, -at), max(0, at + n - have)) for at, n, have in axes]
     framed = np.pad(image, ((0, 0), *frame))
@@ -56,12 +56,12 @@ def piece(image, size, top, left, vertical, horizontal):
 
 
 def pieces(x, size, draws):
-    """What becomes of a batch (n, c, h, w)."""
+    """Returns the augmented batch of x (n, c, h, w)."""
     return np.stack([piece(image, size, *drawn) for image, drawn in zip(x, draws, strict=True)])
 
 
 def pieces_backward(dy, in_shape, draws):
-    """dx: the number of each pixel goes where the pixel came from."""
+    """Returns dx: the gradient of each pixel goes back to where the pixel came from."""
     number = np.arange(1, np.prod(in_shape) + 1).reshape(in_shape)  # 0: from outside
     dx = np.zeros((len(dy), number.size + 1), dy.dtype)
     for row, gradient, drawn in zip(dx, dy, draws, strict=True):

@@ -1,4 +1,4 @@
-"""The element-wise losses in NumPy, float64: of one output x and its target t, and the mean over an example's."""
+"""The element-wise losses in NumPy, float64: functions of one output x and its target t, averaged per example."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def huber(x, t, delta):
     return np.where(d <= delta, 0.5 * d * d, delta * (d - 0.5 * delta))
 
 
-# By name: the loss, and its derivative by x.
+# By name: the loss and its derivative with respect to x.
 FUNCTIONS = {
     "mean_squared_error": (lambda x, t, delta: (x - t) ** 2, lambda x, t, delta: 2 * (x - t)),
     "mean_absolute_error": (lambda x, t, delta: np.abs(x - t), lambda x, t, delta: np.sign(x - t)),
@@ -30,7 +30,7 @@ FUNCTIONS = {
 
 
 def mean_of(name, scores, targets, delta=1.0):
-    """(losses (n,), dscores) of any shape."""
+    """Returns (losses (n,), dscores), for scores of any shape."""
     x, t = scores.astype(np.float64), targets.astype(np.float64)
     f, slope = FUNCTIONS[name]
     size = int(np.prod(x.shape[1:]))

@@ -1,6 +1,7 @@
-"""The optimizers' formulas in NumPy, in the dtype of their arrays, each rounding where the kernels have it.
+"""Update formulas of the optimizers in NumPy, in the dtype of their arrays and with the kernels' rounding.
 
-formula(w, g, state, lr, step, ...) is one step, counted from 0: the new parameters and the new state by name.
+formula(w, g, state, lr, step, ...) is one step, counted from 0; it returns the new parameters and the new state by
+name.
 """
 
 import math
@@ -28,14 +29,14 @@ def rmsprop(w, g, state, lr, step, alpha=0.99, eps=1e-8, weight_decay=0.0, momen
     real = w.dtype.type
     g = g + real(weight_decay) * w
     s = real(alpha) * state["squares"] + real(1 - alpha) * g * g
-    after, below = {"squares": s}, s
+    new_state, denominator = {"squares": s}, s
     if centered:
-        a = after["mean"] = real(alpha) * state["mean"] + real(1 - alpha) * g
-        below = np.maximum(s - a * a, 0)
-    change = g / (np.sqrt(below) + real(eps))
+        a = new_state["mean"] = real(alpha) * state["mean"] + real(1 - alpha) * g
+        denominator = np.maximum(s - a * a, 0)
+    change = g / (np.sqrt(denominator) + real(eps))
     if momentum:
-        change = after["velocity"] = real(momentum) * state["velocity"] + change
-    return w - real(lr) * change, after
+        change = new_state["velocity"] = real(momentum) * state["velocity"] + change
+    return w - real(lr) * change, new_state
 
 
 def adam(
@@ -47,16 +48,16 @@ def adam(
     else:
         g = g + real(weight_decay) * w
     m = real(beta1) * state["mean"] + real(1 - beta1) * g
-    s = below = real(beta2) * state["squares"] + real(1 - beta2) * g * g
-    after = {"mean": m, "squares": s}
+    s = denominator = real(beta2) * state["squares"] + real(1 - beta2) * g * g
+    new_state = {"mean": m, "squares": s}
     if amsgrad:
-        below = after["largest"] = np.maximum(state["largest"], s)
+        denominator = new_state["largest"] = np.maximum(state["largest"], s)
     rate, scale = lr / (1 - power(beta1, step + 1)), 1 / math.sqrt(1 - power(beta2, step + 1))
-    return w - real(rate) * (m / (np.sqrt(below) * real(scale) + real(eps))), after
+    return w - real(rate) * (m / (np.sqrt(denominator) * real(scale) + real(eps))), new_state
 
 
 def power(base, exponent):
-    """By repeated squaring: math.pow may differ in the last bit."""
+    """Returns base ** exponent by repeated squaring; math.pow may differ in the last bit."""
     result = 1.0
     while exponent:
         result = result * base if exponent & 1 else result

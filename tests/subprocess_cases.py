@@ -1,4 +1,4 @@
-"""Cases that may crash the process: they run in one of their own, so that a crash is a failure like any other."""
+"""Test cases that may crash the process: they run in a subprocess, where a crash is an ordinary failure."""
 
 import os
 import subprocess
@@ -9,31 +9,31 @@ REFUSALS = (TypeError, ValueError, RuntimeError, OverflowError, MemoryError, Buf
 
 
 def refused(call, *args, **options):
-    """The call raises an error that says something."""
+    """Asserts that the call raises an error with a message."""
     try:
         call(*args, **options)
     except REFUSALS as error:
         assert str(error) or isinstance(error, MemoryError)
         return
     given = f"{str(args)[:200]}, {str(options)[:200]}"
-    raise AssertionError(f"taken: {getattr(call, '__name__', call)}({given})")
+    raise AssertionError(f"accepted: {getattr(call, '__name__', call)}({given})")
 
 
 class Cases(dict):
-    """Functions by name, in order; `add` is the decorator. Their file is run as a script that calls `main`."""
+    """Case functions by name, in order. `add` is their decorator; the file that holds them calls `main` as a script."""
 
     def add(self, function):
-        """One more case."""
+        """Registers a case."""
         self[function.__name__] = function
         return function
 
     def main(self, start):
-        """Runs the cases from number `start` on; prints a line for each, its name first: that shows where it died."""
+        """Runs the cases from index `start` on. Prints each name before its case runs, which locates a crash."""
         for name in list(self)[start:]:
             print(name, end=" ", flush=True)
             try:
                 self[name]()
-            except BaseException as error:  # whatever it is, it belongs to this case
+            except BaseException as error:  # any error belongs to this case
                 where = error.__traceback__
                 while where.tb_next is not None and where.tb_next.tb_frame.f_code is not refused.__code__:
                     where = where.tb_next
@@ -42,7 +42,7 @@ class Cases(dict):
                 print("ok", flush=True)
 
     def run(self, file):
-        """What each case said; where the process dies, another one goes on behind that case."""
+        """Returns the result of each case by name. After a crash a new process continues with the next case."""
         found, path = {}, str(Path(__file__).parent)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
         while len(found) < len(self):

@@ -1,4 +1,4 @@
-"""Odd arrays for every array argument of minidl: refused, leaving no trace, or the answer that their numbers have."""
+"""Odd arrays for every array argument of minidl: each is refused without a trace or gives the result of its values."""
 
 import contextlib
 import importlib
@@ -27,7 +27,7 @@ REFUSALS = (TypeError, ValueError, MemoryError)
 RNG = np.random.default_rng(0)
 SHAPE = (1, 6, 6)
 X, Y, WEIGHTS = RNG.integers(0, 2, (20, *SHAPE)).astype("f4"), np.arange(20) % 3, np.arange(1.0, 21)
-Y[0] = 1  # of labels that an odd array makes equal, one that exists
+Y[0] = 1  # one that exists among labels that an odd array makes equal
 SCORES = RNG.integers(0, 2, (20, 3)).astype("f4")
 
 
@@ -40,15 +40,15 @@ def trainer_of(loss="softmax_cross_entropy"):
 
 
 def state(trainer):
-    """All that a trainer holds: weights, gradients, velocity, counters, history."""
+    """Returns everything a trainer holds: weights, gradients, velocity, counters, history."""
     params = trainer.model.params.values()
     arrays = [(p.value.tobytes(), p.grad.tobytes()) for p in params]
     velocity = trainer.steps().update.state["velocity"].tobytes()
     return arrays, velocity, trainer.step, trainer.epoch, {k: v for k, v in trainer.history.items() if "_per_" not in k}
 
 
-def trained(do):
-    """An entry that works on a trainer; its answer is what it returned, and what the trainer became."""
+def on_trainer(do):
+    """Makes an entry that changes a trainer; its outcome is the return value and the trainer's new state."""
 
     def call(trainer, value):
         returned = do(trainer, value)
@@ -57,8 +57,8 @@ def trained(do):
     return call
 
 
-def alone(do):
-    """An entry that no trainer has to do with."""
+def without_trainer(do):
+    """Makes an entry that needs no trainer."""
     return lambda trainer, value: do(value)
 
 
@@ -96,8 +96,8 @@ def step(value):
     return param.value
 
 
-def returns(what):
-    """A loss of a user that returns odd losses or odd gradients."""
+def loss_returning(what):
+    """Returns a user's loss that returns odd losses or odd gradients."""
 
     def call(trainer, value):
         losses, dscores = np.ones(20, "f4"), np.ones((20, 3), "f4")
@@ -118,14 +118,14 @@ def read(X):
     return x[rows].astype("f4")
 
 
-def drawn(draw, name):
-    """The images and texts of a picture; it needs matplotlib."""
+def plotted(draw, name):
+    """Returns an entry for a plot: its images and texts. Needs matplotlib."""
 
     def call(trainer, value):
         (axes,) = draw(trainer.model, **{"X": X, "y": Y, name: value}).axes
         return [image.get_array() for image in axes.images], [text.get_text() for text in axes.texts]
 
-    return trained(call)
+    return on_trainer(call)
 
 
 def maps(model, X, y):
@@ -134,74 +134,75 @@ def maps(model, X, y):
 
 W = RNG.integers(0, 2, (3, 12)).astype("f4")
 GRAD = RNG.integers(0, 2, (3, 4)).astype("f4")
-# By function and argument: a right array, and a call with (trainer, array).
+# By function and argument: a valid array, and a call with (trainer, array).
 ENTRIES = {
-    "sequential.Sequential.predict:X": (X, trained(lambda t, v: t.model.predict(v))),
-    "sequential.Sequential.predict_proba:X": (X, trained(lambda t, v: t.model.predict_proba(v))),
-    "sequential.Sequential.forward:X": (X, trained(lambda t, v: t.model.forward(v, training=True))),
-    "sequential.Sequential.backward:dy": (SCORES, trained(backward)),
-    "sequential.Sequential.load_state_dict:state": (W, trained(load)),
-    "trainer.Trainer.fit:X": (X, trained(lambda t, v: fit(t, v))),
-    "trainer.Trainer.fit:y": (Y, trained(lambda t, v: fit(t, X, v))),
-    "trainer.Trainer.fit:sample_weight": (WEIGHTS, trained(lambda t, v: fit(t, sample_weight=v))),
-    "trainer.Trainer.fit:validation_data": (X, trained(lambda t, v: fit(t, validation_data=(v, Y)))),
-    "trainer.Trainer.fit:validation_data, y": (Y, trained(lambda t, v: fit(t, validation_data=(X, v)))),
+    "sequential.Sequential.predict:X": (X, on_trainer(lambda t, v: t.model.predict(v))),
+    "sequential.Sequential.predict_proba:X": (X, on_trainer(lambda t, v: t.model.predict_proba(v))),
+    "sequential.Sequential.forward:X": (X, on_trainer(lambda t, v: t.model.forward(v, training=True))),
+    "sequential.Sequential.backward:dy": (SCORES, on_trainer(backward)),
+    "sequential.Sequential.load_state_dict:state": (W, on_trainer(load)),
+    "trainer.Trainer.fit:X": (X, on_trainer(lambda t, v: fit(t, v))),
+    "trainer.Trainer.fit:y": (Y, on_trainer(lambda t, v: fit(t, X, v))),
+    "trainer.Trainer.fit:sample_weight": (WEIGHTS, on_trainer(lambda t, v: fit(t, sample_weight=v))),
+    "trainer.Trainer.fit:validation_data": (X, on_trainer(lambda t, v: fit(t, validation_data=(v, Y)))),
+    "trainer.Trainer.fit:validation_data, y": (Y, on_trainer(lambda t, v: fit(t, validation_data=(X, v)))),
     "trainer.Trainer.fit:validation_data, sample_weight": (
-        WEIGHTS, trained(lambda t, v: fit(t, validation_data=(X, Y, v)))),
-    "trainer.Trainer.report:X": (X, trained(lambda t, v: report(t, v, Y))),
-    "trainer.Trainer.report:y": (Y, trained(lambda t, v: report(t, X, v))),
-    "trainer.Trainer.per_example_gradients:X": (X, trained(lambda t, v: t.per_example_gradients(v, Y))),
-    "trainer.Trainer.per_example_gradients:y": (Y, trained(lambda t, v: t.per_example_gradients(X, v))),
+        WEIGHTS, on_trainer(lambda t, v: fit(t, validation_data=(X, Y, v)))),
+    "trainer.Trainer.report:X": (X, on_trainer(lambda t, v: report(t, v, Y))),
+    "trainer.Trainer.report:y": (Y, on_trainer(lambda t, v: report(t, X, v))),
+    "trainer.Trainer.per_example_gradients:X": (X, on_trainer(lambda t, v: t.per_example_gradients(v, Y))),
+    "trainer.Trainer.per_example_gradients:y": (Y, on_trainer(lambda t, v: t.per_example_gradients(X, v))),
     "trainer.Trainer.per_example_gradients:sample_weight": (
-        WEIGHTS, trained(lambda t, v: t.per_example_gradients(X, Y, sample_weight=v))),
-    "batch_sum.batch_sum:g": (SCORES, alone(minidl.batch_sum)),
-    "batch_sum.batch_sum:g, dict": (SCORES, alone(lambda v: minidl.batch_sum({"w": v})["w"])),
-    "base_trainer.BaseTrainer.train_batch:X": (X, trained(lambda t, v: t.train_batch(v, Y))),
-    "base_trainer.BaseTrainer.train_batch:y": (Y, trained(lambda t, v: t.train_batch(X, v))),
-    "base_trainer.BaseTrainer.train_batch:sample_weight": (WEIGHTS, trained(lambda t, v: t.train_batch(X, Y, v))),
-    "base_trainer.BaseTrainer.evaluate:X": (X, trained(lambda t, v: t.evaluate(v, Y))),
-    "base_trainer.BaseTrainer.evaluate:y": (Y, trained(lambda t, v: t.evaluate(X, v))),
-    "base_trainer.BaseTrainer.evaluate:sample_weight": (WEIGHTS, trained(lambda t, v: t.evaluate(X, Y, v))),
-    "labeled_data.LabeledData.from_arrays:X": (X, trained(lambda t, v: labeled(t, v, Y).active_rows)),
-    "labeled_data.LabeledData.from_arrays:y": (Y, trained(lambda t, v: labeled(t, X, v).targets)),
-    "labeled_data.LabeledData.from_arrays:sample_weight": (WEIGHTS, trained(lambda t, v: labeled(t, X, Y, v).weights)),
-    "param.Param.value:value": (W, trained(lambda t, v: assign(t, "value", v))),
-    "param.Param.grad:grad": (W, trained(lambda t, v: assign(t, "grad", v))),
-    "param.Param.__init__:value": (W, alone(lambda v: Param(v).value)),
-    "native.NativeLoss.__call__:scores": (SCORES, alone(lambda v: softmax_cross_entropy(v, Y))),
-    "native.NativeLoss.__call__:scores, numbers": (SCORES, alone(lambda v: huber(v, SCORES))),
-    "native.NativeLoss.__call__:y": (Y, alone(lambda v: softmax_cross_entropy(SCORES, v))),
-    "native.NativeLoss.__call__:y, numbers": (SCORES, alone(lambda v: huber(SCORES, v))),
-    "native.NativeLoss.targets:y": (SCORES, alone(lambda v: huber.targets(v, (3,), "float32"))),
-    "native.as_float_targets:y": (SCORES, alone(lambda v: as_float_targets(v, (3,), "float64"))),
+        WEIGHTS, on_trainer(lambda t, v: t.per_example_gradients(X, Y, sample_weight=v))),
+    "batch_sum.batch_sum:g": (SCORES, without_trainer(minidl.batch_sum)),
+    "batch_sum.batch_sum:g, dict": (SCORES, without_trainer(lambda v: minidl.batch_sum({"w": v})["w"])),
+    "base_trainer.BaseTrainer.train_batch:X": (X, on_trainer(lambda t, v: t.train_batch(v, Y))),
+    "base_trainer.BaseTrainer.train_batch:y": (Y, on_trainer(lambda t, v: t.train_batch(X, v))),
+    "base_trainer.BaseTrainer.train_batch:sample_weight": (WEIGHTS, on_trainer(lambda t, v: t.train_batch(X, Y, v))),
+    "base_trainer.BaseTrainer.evaluate:X": (X, on_trainer(lambda t, v: t.evaluate(v, Y))),
+    "base_trainer.BaseTrainer.evaluate:y": (Y, on_trainer(lambda t, v: t.evaluate(X, v))),
+    "base_trainer.BaseTrainer.evaluate:sample_weight": (WEIGHTS, on_trainer(lambda t, v: t.evaluate(X, Y, v))),
+    "labeled_data.LabeledData.from_arrays:X": (X, on_trainer(lambda t, v: labeled(t, v, Y).active_rows)),
+    "labeled_data.LabeledData.from_arrays:y": (Y, on_trainer(lambda t, v: labeled(t, X, v).targets)),
+    "labeled_data.LabeledData.from_arrays:sample_weight": (
+        WEIGHTS, on_trainer(lambda t, v: labeled(t, X, Y, v).weights)),
+    "param.Param.value:value": (W, on_trainer(lambda t, v: assign(t, "value", v))),
+    "param.Param.grad:grad": (W, on_trainer(lambda t, v: assign(t, "grad", v))),
+    "param.Param.__init__:value": (W, without_trainer(lambda v: Param(v).value)),
+    "native.NativeLoss.__call__:scores": (SCORES, without_trainer(lambda v: softmax_cross_entropy(v, Y))),
+    "native.NativeLoss.__call__:scores, numbers": (SCORES, without_trainer(lambda v: huber(v, SCORES))),
+    "native.NativeLoss.__call__:y": (Y, without_trainer(lambda v: softmax_cross_entropy(SCORES, v))),
+    "native.NativeLoss.__call__:y, numbers": (SCORES, without_trainer(lambda v: huber(SCORES, v))),
+    "native.NativeLoss.targets:y": (SCORES, without_trainer(lambda v: huber.targets(v, (3,), "float32"))),
+    "native.as_float_targets:y": (SCORES, without_trainer(lambda v: as_float_targets(v, (3,), "float64"))),
     "cross_entropy.SoftmaxCrossEntropy.targets:y": (
-        Y, alone(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
+        Y, without_trainer(lambda v: softmax_cross_entropy.targets(v, (3,), "float32"))),
     "elementwise.BinaryCrossEntropy.targets:y": (
-        SCORES, alone(lambda v: binary_cross_entropy.targets(v, (3,), "float32"))),
-    "elementwise.Poisson.targets:y": (SCORES, alone(lambda v: poisson.targets(v, (3,), "float32"))),
-    "losses.checked_loss:losses": (SCORES[:, 0], returns("losses")),
-    "losses.checked_loss:dscores": (SCORES, returns("dscores")),
-    "losses.probabilities:scores": (SCORES, alone(probabilities)),
-    "metrics.accuracy:y": (Y, alone(lambda v: accuracy(v, SCORES))),
-    "metrics.accuracy:scores": (SCORES, alone(lambda v: accuracy(Y, v))),
-    "base.Optimizer.step:params": (GRAD, alone(step)),
-    "data.ArraySource.__init__:X": (X, alone(examples)),
-    "data.ArraySource.__init__:X, read": (X, alone(read)),
-    "data.as_numbers:X": (X, alone(lambda v: as_numbers(v, "X"))),
-    "data.as_weights:weights": (WEIGHTS, alone(lambda v: as_weights(v, 20))),
-    "data.class_weights:y": (Y, alone(lambda v: class_weights("balanced", v))),
-    "activations.feature_maps:X": (X, drawn(maps, "X")),
-    "predictions.misclassified:X": (X, drawn(plots.misclassified, "X")),
-    "predictions.misclassified:y": (Y, drawn(plots.misclassified, "y")),
-    "predictions.confusion_matrix:X": (X, drawn(plots.confusion_matrix, "X")),
-    "predictions.confusion_matrix:y": (Y, drawn(plots.confusion_matrix, "y")),
-    "routing.pool_routing:X": (X, drawn(plots.pool_routing, "X")),
-    "routing.pool_routing:y": (Y, drawn(plots.pool_routing, "y")),
-    "arrays.as_array:value": (W, alone(lambda v: as_array(v, "w"))),
-    "arrays.as_floats:value": (W, alone(lambda v: as_floats(v, "w"))),
-    "arrays.as_dtype:array": (W, alone(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
+        SCORES, without_trainer(lambda v: binary_cross_entropy.targets(v, (3,), "float32"))),
+    "elementwise.Poisson.targets:y": (SCORES, without_trainer(lambda v: poisson.targets(v, (3,), "float32"))),
+    "losses.checked_loss:losses": (SCORES[:, 0], loss_returning("losses")),
+    "losses.checked_loss:dscores": (SCORES, loss_returning("dscores")),
+    "losses.probabilities:scores": (SCORES, without_trainer(probabilities)),
+    "metrics.accuracy:y": (Y, without_trainer(lambda v: accuracy(v, SCORES))),
+    "metrics.accuracy:scores": (SCORES, without_trainer(lambda v: accuracy(Y, v))),
+    "base.Optimizer.step:params": (GRAD, without_trainer(step)),
+    "data.ArraySource.__init__:X": (X, without_trainer(examples)),
+    "data.ArraySource.__init__:X, read": (X, without_trainer(read)),
+    "data.as_numbers:X": (X, without_trainer(lambda v: as_numbers(v, "X"))),
+    "data.as_weights:weights": (WEIGHTS, without_trainer(lambda v: as_weights(v, 20))),
+    "data.class_weights:y": (Y, without_trainer(lambda v: class_weights("balanced", v))),
+    "activations.feature_maps:X": (X, plotted(maps, "X")),
+    "predictions.misclassified:X": (X, plotted(plots.misclassified, "X")),
+    "predictions.misclassified:y": (Y, plotted(plots.misclassified, "y")),
+    "predictions.confusion_matrix:X": (X, plotted(plots.confusion_matrix, "X")),
+    "predictions.confusion_matrix:y": (Y, plotted(plots.confusion_matrix, "y")),
+    "routing.pool_routing:X": (X, plotted(plots.pool_routing, "X")),
+    "routing.pool_routing:y": (Y, plotted(plots.pool_routing, "y")),
+    "arrays.as_array:value": (W, without_trainer(lambda v: as_array(v, "w"))),
+    "arrays.as_floats:value": (W, without_trainer(lambda v: as_floats(v, "w"))),
+    "arrays.as_dtype:array": (W, without_trainer(lambda v: as_dtype(as_array(v, "w"), "float64", "w"))),
 }  # fmt: skip
-# What these get has come through one of the above, or is what the names say: anything without a mask.
+# These receive what one of the above has checked, or accept any array without a mask.
 INSIDE = (
     *(
         "config",
@@ -231,7 +232,7 @@ INSIDE = (
     *("figures", "image_grid", "models", "panels", "receptive_fields", "windows"),
     "initializers",
 )
-INSIDE_PACKAGES = tuple(  # tests of their own, such as tests/estimators/test_inputs.py
+INSIDE_PACKAGES = tuple(  # have tests of their own, such as tests/estimators/test_inputs.py
     f"minidl.{name}" for name in ("callbacks", "distributed", "estimators", "layers", "onnx", "saving", "testing")
 )
 INSIDE_TOO = {
@@ -253,7 +254,7 @@ INSIDE_TOO = {
     "labeled_data.LabeledData.__init__:examples", "labeled_data.LabeledData.to_validate:given",
     "metrics.measure:y", "metrics.measure:scores",
 }  # fmt: skip
-ANY_SIZE = (  # where nothing says how many rows there should be
+ANY_SIZE = (  # no other argument determines the number of rows
     "activations.feature_maps:X",
     "arrays.as_array:value", "data.as_numbers:X", "data.class_weights:y", "cross_entropy.SoftmaxCrossEntropy.targets:y",
     "native.as_float_targets:y", "native.NativeLoss.targets:y", "elementwise.BinaryCrossEntropy.targets:y",
@@ -263,29 +264,29 @@ CASES = Cases()
 
 
 def outcome(call, value):
-    """The answer of a call, or the error that refused the value and left no trace."""
+    """Returns the result of a call, or the error that refused the value without a trace."""
     trainer = trainer_of()
     before = state(trainer)
     try:
         return call(trainer, value)
     except REFUSALS as error:
         assert str(error)
-        assert state(trainer) == before, f"refused, but something changed: {error}"
+        assert state(trainer) == before, f"refused, but the trainer changed: {error}"
         return error
 
 
-def same(a, b, exact):
+def equal(a, b, exact):
     if isinstance(a, (tuple, list)):
-        return len(a) == len(b) and all(same(x, y, exact) for x, y in zip(a, b, strict=True))
+        return len(a) == len(b) and all(equal(x, y, exact) for x, y in zip(a, b, strict=True))
     if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[key], b[key], exact) for key in a)
+        return a.keys() == b.keys() and all(equal(a[key], b[key], exact) for key in a)
     if isinstance(a, np.ndarray):
         a, b, tolerance = a.astype("f8"), b.astype("f8"), 0 if exact else 1e-6
         return a.shape == b.shape and np.allclose(a, b, tolerance, tolerance, equal_nan=True)
     return a == b or (a != a and b != b)
 
 
-def check(entry, kind):
+def check_kind(entry, kind):
     if kind == "huge" and entry in ANY_SIZE:
         return
     right, call = ENTRIES[entry]
@@ -296,24 +297,24 @@ def check(entry, kind):
         assert kind not in ALWAYS or entry == "param.Param.__init__:value", f"{kind} was refused: {found}"
         return
     optional = entry.endswith("sample_weight")
-    assert numbers is not None or (kind == "None" and optional), f"{kind} was taken"
+    assert numbers is not None or (kind == "None" and optional), f"{kind} was accepted"
     if numbers is not None:
         expected = outcome(call, numbers)
-        assert not isinstance(expected, Exception), f"{kind} was taken, its numbers are not: {expected}"
-        assert same(found, expected, kind in ALWAYS), f"{kind}: another answer"
+        assert not isinstance(expected, Exception), f"{kind} was accepted, its values are not: {expected}"
+        assert equal(found, expected, kind in ALWAYS), f"{kind}: a different result"
 
 
-def add(entry):
+def add_case(entry):
     def case():
         for kind in KINDS:
-            check(entry, kind)
+            check_kind(entry, kind)
 
     case.__name__ = entry.replace(" ", "_")
-    CASES.add(case)
+    CASES.add_case(case)
 
 
 for entry in ENTRIES:
-    add(entry)
+    add_case(entry)
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +329,7 @@ def test_odd_arrays(name, results):
     assert results[name] == "ok"
 
 
-def test_targets_of_a_users_loss_may_be_anything_but_masked():
+def test_targets_of_a_custom_loss_may_be_anything_but_masked():
     for targets in (Y.astype(str), Y.astype(object), Y.astype(complex)):
         assert check_array(targets, "y") is targets
     trainer = trainer_of(lambda scores, y: softmax_cross_entropy(scores, np.asarray(y).astype(int)))
@@ -336,8 +337,8 @@ def test_targets_of_a_users_loss_may_be_anything_but_masked():
         trainer.train_batch(X, np.ma.masked_array(Y))
 
 
-def arguments_that_are_arrays():
-    """module.function:argument of everything public in minidl whose annotation speaks of arrays, or of anything."""
+def array_arguments():
+    """Yields module.function:argument for all public arguments of minidl annotated as arrays or as anything."""
     for info in pkgutil.walk_packages(minidl.__path__, "minidl."):
         short = info.name.rpartition(".")[2]
         if short in (*INSIDE, "__main__") or info.name.startswith(INSIDE_PACKAGES):
@@ -359,9 +360,9 @@ def arguments_that_are_arrays():
                             yield f"{short}.{qualified}:{argument.name}"
 
 
-def test_no_argument_is_forgotten():
+def test_every_array_argument_is_covered():
     covered = {entry.split(",")[0] for entry in ENTRIES} | INSIDE_TOO
-    assert set(arguments_that_are_arrays()) - covered == set()
+    assert set(array_arguments()) - covered == set()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every benchmark runs, in its shortest form and without PyTorch, and writes what it measured. No speed is asserted."""
+"""Runs every benchmark in its shortest form, without PyTorch, and checks what it writes. Asserts no speed."""
 
 import json
 import os
@@ -37,7 +37,7 @@ PROGRAMS = {
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """Runs a program; returns the finished process. The probe is built once."""
+    """Returns a function that runs a program and returns the finished process. The probe is built once."""
     cache = tmp_path_factory.mktemp("cache")
 
     def start_program(name, *args):
@@ -55,7 +55,7 @@ def start(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def run(start):
-    """Runs a program; returns what it printed, and what it wrote if `json` is asked for."""
+    """Returns a function that runs a program and returns what it printed, and what it wrote if `json` is requested."""
 
     def run_program(name, *args, json_file=None):
         done = start(name, *args, *(["--json", json_file] if json_file else []))
@@ -65,21 +65,21 @@ def run(start):
     return run_program
 
 
-def positive(numbers):
+def assert_positive(numbers):
     return all(number > 0 for number in numbers)
 
 
-def test_every_program_is_run_here():
-    found = {path.name for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text(encoding="utf-8")}
-    assert found == PROGRAMS
+def test_every_program_is_tested_here():
+    result = {path.name for path in FOLDER.glob("*.py") if '__name__ == "__main__"' in path.read_text(encoding="utf-8")}
+    assert result == PROGRAMS
 
 
-def test_readme_tells_every_program():
+def test_readme_lists_every_program():
     readme = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert [name for name in sorted(PROGRAMS) if name not in readme] == []
 
 
-def test_nets_have_the_multiply_adds_that_one_counts_by_hand(run):
+def test_nets_have_the_multiply_adds_counted_by_hand(run):
     said, _ = run("nets.py")
     counts = {line.split()[0]: int(line.split()[-4].replace(",", "")) for line in said.splitlines()}
     expected = {"lenet": 1_131_960, "cnn": 35_782_656, "mlp": 503_552, "vgg": 115_077_120, "resnet20": 121_997_184}
@@ -96,30 +96,30 @@ def test_train_step(run, tmp_path):
     lenet, mlp = results["measurements"]
     assert set(lenet["sides"]) == {"minidl fit", "minidl train_batch"}
     assert set(mlp["sides"]) == {"minidl fit", "minidl train_batch", "scikit-learn"}
-    for found in (lenet, mlp):
-        assert found["batch_size"] == 5
-        assert found["pytorch_best"] is None
-        for name, side in found["sides"].items():
+    for result in (lenet, mlp):
+        assert result["batch_size"] == 5
+        assert result["pytorch_best"] is None
+        for name, side in result["sides"].items():
             assert name in said
             assert len(side["rounds"]) == 1
-            assert positive([*side["rounds"], side["images_per_second"], side["gflops"], side["share_of_peak"]])
+            assert assert_positive([*side["rounds"], side["images_per_second"], side["gflops"], side["share_of_peak"]])
 
 
 @pytest.mark.oracle
-def test_train_step_beside_pytorch(run, tmp_path):
+def test_train_step_next_to_pytorch(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--batch-sizes", 4, "--modes", "minidl", "eager"]
     _, results = run("train_step.py", *shortest, "--nets", *NETS, json_file=tmp_path / "r.json")
-    assert [found["net"] for found in results["measurements"]] == list(NETS)
-    for found in results["measurements"]:  # each of the same first loss
-        assert found["pytorch_best"].startswith("PyTorch eager")
-        assert found["sides"][found["pytorch_best"]]["speed"] == 1
+    assert [result["net"] for result in results["measurements"]] == list(NETS)
+    for result in results["measurements"]:  # all with the same first loss
+        assert result["pytorch_best"].startswith("PyTorch eager")
+        assert result["sides"][result["pytorch_best"]]["speed"] == 1
 
 
 @pytest.mark.slow
-def test_a_mode_that_does_not_exist_is_an_error(start):
+def test_an_unknown_mode_is_an_error(start):
     done = start("train_step.py", "--modes", "abacus", "--steps", 2)
     assert done.returncode != 0
-    assert "minidl fit" in done.stderr  # the choice there is
+    assert "minidl fit" in done.stderr  # the valid choices
 
 
 def test_chart(run, tmp_path):
@@ -138,13 +138,13 @@ def test_chart(run, tmp_path):
 def test_kernels(run, tmp_path):
     _, results = run("kernels.py", "--rounds", 1, "--seconds", 0.001, json_file=tmp_path / "r.json")
     assert results["peak_gflops"] > 0
-    found = {(kernel["kernel"], kernel["direction"]): kernel for kernel in results["kernels"]}
+    result = {(kernel["kernel"], kernel["direction"]): kernel for kernel in results["kernels"]}
     for direction in ("forward", "weight gradient", "input gradient"):
-        assert "share_of_peak" in found["conv 6->16 5x5, 14x14", direction]
-    assert found["dense 400->120", "weight gradient, 64 images"]["share_of_peak"] > 0
-    assert found["ReLU of 6x28x28", "backward"]["gigabytes_per_second"] > 0
-    assert found["batch norm of 32x16x16", "forward"]["share_of_bandwidth"] > 0
-    assert {"share_of_peak", "share_of_bandwidth"} < found["depthwise 32 3x3 pad 1, 16x16", "input gradient"].keys()
+        assert "share_of_peak" in result["conv 6->16 5x5, 14x14", direction]
+    assert result["dense 400->120", "weight gradient, 64 images"]["share_of_peak"] > 0
+    assert result["ReLU of 6x28x28", "backward"]["gigabytes_per_second"] > 0
+    assert result["batch norm of 32x16x16", "forward"]["share_of_bandwidth"] > 0
+    assert {"share_of_peak", "share_of_bandwidth"} < result["depthwise 32 3x3 pad 1, 16x16", "input gradient"].keys()
 
 
 def test_footprint(run, tmp_path):
@@ -163,7 +163,7 @@ def test_conditions(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "mlp", "--modes", "minidl", "--threads", 2]
     _, results = run("conditions.py", *shortest, json_file=tmp_path / "r.json")
     assert results["predict"]["mlp, minidl"]["median"] > 0
-    assert positive(results["busy"]["minidl fit"]["busy"])
+    assert assert_positive(results["busy"]["minidl fit"]["busy"])
     assert set(results["threads"]) == {"1", "2"}
     assert len(results["batch"]) == 9
     assert len(results["channels"]) == 5
@@ -173,22 +173,22 @@ def test_conditions(run, tmp_path):
 def test_per_example(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "lenet", "--no-peers"]
     said, results = run("per_example.py", *shortest, "--batch-sizes", 5, 17, json_file=tmp_path / "r.json")
-    assert [found["batch_size"] for found in results["measurements"]] == [5, 17]
-    for found in results["measurements"]:
-        assert list(found["sides"]) == ["train_batch", "norms", "gradients", "clipped"]
-        assert positive(side["kilobytes"] for side in found["sides"].values())
-        assert found["sides"]["train_batch"]["steps"] == 1
-        assert found["gradients_kilobytes"] == found["batch_size"] * 61_706 * 4 // 1024
-        assert found["times_of_vmap"] is None
+    assert [result["batch_size"] for result in results["measurements"]] == [5, 17]
+    for result in results["measurements"]:
+        assert list(result["sides"]) == ["train_batch", "norms", "gradients", "clipped"]
+        assert assert_positive(side["kilobytes"] for side in result["sides"].values())
+        assert result["sides"]["train_batch"]["steps"] == 1
+        assert result["gradients_kilobytes"] == result["batch_size"] * 61_706 * 4 // 1024
+        assert result["times_of_vmap"] is None
     assert said.count("MB are the gradients themselves") == 2
 
 
 @pytest.mark.oracle
-def test_per_example_beside_pytorch(run, tmp_path):
+def test_per_example_next_to_pytorch(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--batch-sizes", 3]
     said, results = run("per_example.py", *shortest, json_file=tmp_path / "r.json")
-    assert [found["net"] for found in results["measurements"]] == ["lenet", "cnn", "mlp"]  # each of the same norms
-    assert positive(found["times_of_vmap"] for found in results["measurements"])
+    assert [result["net"] for result in results["measurements"]] == ["lenet", "cnn", "mlp"]  # all with the same norms
+    assert assert_positive(result["times_of_vmap"] for result in results["measurements"])
     assert said.count("PyTorch vmap(grad)") == 3
 
 
@@ -233,12 +233,12 @@ def test_first_weights(run, tmp_path, mnist):
     file = tmp_path / "results" / "r.jsonl"
     small = ["--results", file, "--nets", "mlp", "--inputs", "0 to 1", "--rates", 0.1, "--seeds", 1]
     run("first_weights.py", *small, "--inits", "he", "torch")
-    found = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [row[:-1] for row in found] == [
+    result = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row[:-1] for row in result] == [
         ["mlp", "0 to 1", optimizer, 0.1, init, 0] for optimizer in ("SGD", "Adam") for init in ("he", "torch")
     ]
-    assert found[0][-1] > 0.9
-    file.write_text(json.dumps([*found[0][:-1], 0.5]) + "\n")  # what stands there is not run again
+    assert result[0][-1] > 0.9
+    file.write_text(json.dumps([*result[0][:-1], 0.5]) + "\n")  # existing results are not run again
     said, _ = run("first_weights.py", *small, "--inits", "he")
     assert json.loads(file.read_text().splitlines()[0])[-1] == 0.5
     assert len(file.read_text().splitlines()) == 2
@@ -247,10 +247,10 @@ def test_first_weights(run, tmp_path, mnist):
     other = tmp_path / "confirm.jsonl"
     run("first_weights.py", "--results", other, *small[2:], "--inits", "he", "--confirm")
     rows = list(map(json.loads, other.read_text().splitlines()))
-    assert [row[5] for row in rows] == [100, 100] and rows[0][-1] not in (found[0][-1], 0.5)
+    assert [row[5] for row in rows] == [100, 100] and rows[0][-1] not in (result[0][-1], 0.5)
 
 
-def test_first_weights_are_drawn_as_they_are_called(monkeypatch):
+def test_initializers_draw_what_their_names_say(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     import first_weights
 
@@ -271,7 +271,7 @@ def test_first_weights_are_drawn_as_they_are_called(monkeypatch):
 
 
 def nodes_by_halves(first, end, low=0, size=16):
-    """How many nodes of the tree over 16 slots make up a run of them: the root, or those of its two halves."""
+    """Returns the number of tree nodes over 16 slots that make up a run: the root, or those of its two halves."""
     if end <= low or low + size <= first:
         return 0
     if first <= low and low + size <= end:
@@ -279,7 +279,7 @@ def nodes_by_halves(first, end, low=0, size=16):
     return sum(nodes_by_halves(first, end, at, size // 2) for at in (low, low + size // 2))
 
 
-def test_the_model_of_scaling(monkeypatch):
+def test_scaling_model(monkeypatch):
     monkeypatch.syspath_prepend(str(FOLDER))
     import scaling_model as model
 
@@ -288,7 +288,7 @@ def test_the_model_of_scaling(monkeypatch):
             expected = [nodes_by_halves(slots * r // ranks, slots * (r + 1) // ranks) for r in range(ranks)]
             assert model.nodes(slots, ranks) == expected
     assert [model.slots_of(n) for n in (1, 16, 17, 241, 256, 4096)] == [1, 1, 2, 16, 16, 16]
-    for ranks in (2, 4, 8, 16):  # a node each: reduce-scatter and allgather
+    for ranks in (2, 4, 8, 16):  # one node each: reduce-scatter and allgather
         assert model.sent(1600, 16, ranks) == [2 * 1600 * (ranks - 1) / ranks] * ranks
         assert model.busiest(1600, 16, ranks) == 2 * 1600 * (ranks - 1) / ranks
     step = model.Step(0.5, 1.0, 16, 1600, 0.0, 1, 1)
@@ -328,20 +328,20 @@ def test_scaling(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "lenet", "--batch-sizes", 20, 250]
     said, results = run("scaling.py", *shortest, "--ranks", 2, 3, json_file=tmp_path / "r.json")
     assert list(results) == ["2 ranks", "3 ranks"]
-    counted = [found["bytes"] for found in results["2 ranks"].get("measurements", [])]
-    for found in [*counted, *results["2 ranks"].get("bytes", []), *results["3 ranks"]["bytes"]]:
-        assert sum(found["sent"]) == pytest.approx(sum(found["formula"]), rel=0.05)
-        assert found["row_bytes"] == pytest.approx(found["parameters"], rel=0.05)
-        assert found["exchanges"] == 1
+    counted = [result["bytes"] for result in results["2 ranks"].get("measurements", [])]
+    for result in [*counted, *results["2 ranks"].get("bytes", []), *results["3 ranks"]["bytes"]]:
+        assert sum(result["sent"]) == pytest.approx(sum(result["formula"]), rel=0.05)
+        assert result["row_bytes"] == pytest.approx(result["parameters"], rel=0.05)
+        assert result["exchanges"] == 1
     if not counted:
         assert "bytes are counted, and nothing is timed" in said  # fewer than two processors
         return
     assert (said.count("MODEL, not measured"), said.count("MODEL")) == (1, 2)
-    for found in results["2 ranks"]["measurements"]:
+    for result in results["2 ranks"]["measurements"]:
         names = ["2 ranks x 1 thread", "1 rank x 2 threads", "1 rank x 1 thread", "2 times 1 rank x 1 thread"]
-        assert list(found["sides"]) == [*names, "2 ranks x 1 thread, barriers"]
-        assert positive([found["ratio"], *found["step"].values()])
-    for found in results["2 ranks"]["overlap"]:
-        assert positive(found["milliseconds"].values())
-    for found in results["2 ranks"]["model"]:
-        assert all(positive(row.values()) for row in found["images_per_second"].values())
+        assert list(result["sides"]) == [*names, "2 ranks x 1 thread, barriers"]
+        assert assert_positive([result["ratio"], *result["step"].values()])
+    for result in results["2 ranks"]["overlap"]:
+        assert assert_positive(result["milliseconds"].values())
+    for result in results["2 ranks"]["model"]:
+        assert all(assert_positive(row.values()) for row in result["images_per_second"].values())

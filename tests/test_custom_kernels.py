@@ -1,7 +1,7 @@
-"""Kernels of a user's own, built outside the tree and run inside plans beside ours.
+"""Custom kernels, built outside the tree and run inside plans next to built-in ones.
 
-They use what our own layers of today do not: forks (skip, dskip), cuts with rows in both directions, sums in forward.
-Every plan is compared with the same formulas in NumPy, whose derivatives come from complex steps, exact to rounding.
+They use what no built-in layer does: forks (skip, dskip), cuts with rows in both directions, sums in forward.
+Every plan is compared with the same formulas in NumPy, whose derivatives are complex steps, exact to rounding.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ SIZE = 3 * 4 * 4
 
 # ---- the same formulas in NumPy, also for complex numbers ----------------------------------------
 def conv(x, take, filters, size):
-    """A convolution with zeros around, so that the image keeps its size."""
+    """A convolution with zero padding that keeps the image size."""
     w, b = take(filters, x.shape[1], size, size), take(filters)
     padded = np.pad(x, ((0, 0), (0, 0), *[(size // 2, size // 2)] * 2))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3))
@@ -74,7 +74,7 @@ def chain_formula(x, take):
 
 
 def residual(user, dtype):
-    """The body ends with an op that works in place, right in front of an Add that hands its gradient on as it is."""
+    """The body ends with an in-place op directly before an Add that passes its gradient on unchanged."""
     return [
         conv_op(SHAPE, dtype),
         ReLUOp(WIDE, dtype),
@@ -91,8 +91,8 @@ def residual_formula(x, take):
     return dense(x + relu(conv(x, take, 3, 3)), take, CLASSES)
 
 
-def before_split(user, dtype):
-    """The body begins with an op that works in place, and Add reads the value under its name in front of the Split."""
+def inplace_before_split(user, dtype):
+    """The body begins with an in-place op, and Add reads the value that the Split received."""
     return [
         conv_op(SHAPE, dtype),
         user.fork.SplitOp(WIDE, 5, dtype),
@@ -103,13 +103,13 @@ def before_split(user, dtype):
     ]
 
 
-def before_split_formula(x, take):
+def inplace_before_split_formula(x, take):
     x = conv(x, take, 3, 3)
     return dense(x + conv(relu(x), take, 3, 3), take, CLASSES)
 
 
-def behind_flatten(user, dtype):
-    """Between the Split and the op in place stands one that only gives the value another name."""
+def alias_after_split(user, dtype):
+    """Between the Split and the in-place op is one that only makes an alias of the value."""
     return [
         conv_op(SHAPE, dtype),
         user.fork.SplitOp(WIDE, 6, dtype),
@@ -122,13 +122,13 @@ def behind_flatten(user, dtype):
     ]
 
 
-def behind_flatten_formula(x, take):
+def alias_after_split_formula(x, take):
     x = conv(x, take, 3, 3).reshape(len(x), -1)
     return dense(relu(x + dense(relu(x), take, SIZE)), take, CLASSES)
 
 
 def nested(user, dtype):
-    """A fork inside a fork; both begin at one value, and the inner one ends right in front of an op in place."""
+    """A fork inside a fork: both begin at one value, and the inner one ends directly before an in-place op."""
     return [
         conv_op(SHAPE, dtype),
         user.fork.SplitOp(WIDE, 8, dtype),
@@ -148,7 +148,7 @@ def nested_formula(x, take):
 
 
 def projection(user, dtype):
-    """Two branches with a convolution each."""
+    """Two branches with one convolution each."""
     return [
         conv_op(SHAPE, dtype),
         user.swish.SwishOp(WIDE, dtype),
@@ -169,7 +169,7 @@ def projection_formula(x, take):
 
 
 def gated(user, dtype):
-    """One branch multiplies the other: each needs the other's values for its gradient."""
+    """One branch multiplies the other: each gradient needs the other branch's values."""
     return [
         conv_op(SHAPE, dtype),
         user.fork.SplitOp(WIDE, 5, dtype),
@@ -188,7 +188,7 @@ def gated_formula(x, take):
 
 
 def shifted(user, dtype):
-    """An op in place whose rows read dy, which the op in front of it would overwrite in place as well."""
+    """An in-place op whose rows read dy, which the preceding op would also overwrite in place."""
     shifts = user.shift.ShiftOp(WIDE, dtype), user.shift.ShiftOp(WIDE, dtype)
     return [conv_op(SHAPE, dtype), ReLUOp(WIDE, dtype), *shifts, *tail(dtype)]
 
@@ -211,7 +211,7 @@ def normalized_formula(x, take):
 
 
 def first_and_last(user, dtype):
-    """Batch norm reads the plan's input, and writes its output."""
+    """Batch norm reads the plan's input and writes its output."""
     return [*norm_ops(user, SHAPE, 0, dtype), conv_op(SHAPE, dtype), *norm_ops(user, WIDE, 3, dtype)]
 
 
@@ -219,7 +219,7 @@ def first_and_last_formula(x, take):
     return norm(conv(norm(x, take), take, 3, 3), take)
 
 
-def everything(user, dtype):
+def combined(user, dtype):
     return [
         conv_op(SHAPE, dtype),
         user.fork.SplitOp(WIDE, 8, dtype),
@@ -234,7 +234,7 @@ def everything(user, dtype):
     ]
 
 
-def everything_formula(x, take):
+def combined_formula(x, take):
     x = conv(x, take, 3, 3)
     x = relu(x + conv(swish(norm(conv(x, take, 3, 3), take)), take, 3, 3))
     return dense(norm(x, take), take, CLASSES)
@@ -243,22 +243,22 @@ def everything_formula(x, take):
 FORMULAS = {
     chain: chain_formula,
     residual: residual_formula,
-    before_split: before_split_formula,
-    behind_flatten: behind_flatten_formula,
+    inplace_before_split: inplace_before_split_formula,
+    alias_after_split: alias_after_split_formula,
     nested: nested_formula,
     projection: projection_formula,
     gated: gated_formula,
     shifted: shifted_formula,
     normalized: normalized_formula,
     first_and_last: first_and_last_formula,
-    everything: everything_formula,
+    combined: combined_formula,
 }
 each_net = pytest.mark.parametrize("net", FORMULAS, ids=lambda net: net.__name__)
 
 
-# ---- running them ----------------------------------------------------------------------------------
+# ---- running the plans -----------------------------------------------------------------------------
 class Case:
-    """A plan, its parameters in a flat buffer without gaps, and numbers to put in."""
+    """A plan, its parameters in a flat buffer without gaps, and inputs."""
 
     def __init__(self, net, user, dtype, loss=False):
         rng = np.random.default_rng(5)
@@ -274,7 +274,7 @@ class Case:
         self.labels = rng.integers(0, CLASSES, max(BATCHES))
 
     def by_hand(self, n, threads, dy=None):
-        """(y, dx, grad) of the first n examples."""
+        """Returns (y, dx, grad) of the first n examples."""
         dy = np.ascontiguousarray(self.dy[:n] if dy is None else dy)
         y, dx, grad = np.empty_like(dy), np.empty_like(self.x[:n]), np.empty_like(self.param)
         kept = self.plan.forward(self.x[:n].reshape(n, -1), self.param, y.reshape(n, -1), threads)
@@ -282,7 +282,7 @@ class Case:
         return y, dx, grad
 
     def train(self, n, threads, steps, update=True):
-        """(param, grad, losses) after some steps of n examples."""
+        """Returns (param, grad, losses) after some steps of n examples."""
         param, grad = self.param.copy(), np.empty_like(self.param)
         rows = np.arange(steps * n) % len(self.x)
         losses = np.empty(len(rows), self.dtype)
@@ -307,14 +307,14 @@ class Case:
         return y
 
     def slope(self, n, towards_param, towards_x):
-        """The derivative of sum(dy * y) in a direction, from a complex step."""
+        """Returns the derivative of sum(dy * y) in a direction, from a complex step."""
         step = 1e-30j
         y = self.reference(self.param + step * towards_param, self.x[:n] + step * towards_x)
         return (self.dy[:n] * y).sum().imag / 1e-30
 
 
 @each_net
-def test_values_and_every_gradient_are_right(net, user):
+def test_values_and_all_gradients_are_correct(net, user):
     case, n = Case(net, user, "float64"), 5
     y, dx, grad = case.by_hand(n, 2)
     np.testing.assert_allclose(y, case.reference(case.param, case.x[:n]), 0, 1e-12)
@@ -327,7 +327,7 @@ def test_values_and_every_gradient_are_right(net, user):
 
 @each_net
 @pytest.mark.parametrize("n", BATCHES)
-def test_gradients_of_larger_batches_are_right(net, n, user, rng):
+def test_gradients_of_larger_batches_are_correct(net, n, user, rng):
     case = Case(net, user, "float64")
     y, dx, grad = case.by_hand(n, 3)
     np.testing.assert_allclose(y, case.reference(case.param, case.x[:n]), 0, 1e-12)
@@ -340,7 +340,7 @@ def test_gradients_of_larger_batches_are_right(net, n, user, rng):
 
 @each_net
 @pytest.mark.parametrize("n", BATCHES)
-def test_threads_do_not_change_a_bit(net, n, user):
+def test_number_of_threads_changes_no_bit(net, n, user):
     case = Case(net, user, "float32")
     expected = case.by_hand(n, 1)
     np.testing.assert_allclose(expected[0], case.reference(case.param, case.x[:n]), 1e-3, 1e-4)
@@ -354,7 +354,7 @@ def test_threads_do_not_change_a_bit(net, n, user):
 
 @pytest.mark.parametrize("net", [net for net in FORMULAS if net is not first_and_last], ids=lambda net: net.__name__)
 @pytest.mark.parametrize("n", BATCHES)
-def test_training_steps_and_steps_by_hand_give_the_same_bits(net, n, user):
+def test_training_and_steps_by_hand_give_the_same_bits(net, n, user):
     by_hand, case = Case(net, user, "float32"), Case(net, user, "float32", loss=True)
     scores, dscores = by_hand.by_hand(n, 1)[0], np.empty((n, CLASSES), "float32")
     loss_batch(SoftmaxCrossEntropyOp((CLASSES,)), scores, case.labels[:n], np.empty(n, "float32"), dscores)
@@ -367,8 +367,8 @@ def test_training_steps_and_steps_by_hand_give_the_same_bits(net, n, user):
             assert np.array_equal(found, array)
 
 
-def test_backward_may_be_called_again(user):
-    case, n = Case(everything, user, "float32"), 40
+def test_backward_can_be_called_again(user):
+    case, n = Case(combined, user, "float32"), 40
     y, dx, grad = case.by_hand(n, 2)
     dy = case.dy[:n]
     kept = case.plan.forward(case.x[:n].reshape(n, -1), case.param, y, 2)
@@ -379,7 +379,7 @@ def test_backward_may_be_called_again(user):
 
 
 @each_net
-def test_a_plan_takes_one_batch_size_after_another(net, user):
+def test_a_plan_runs_batches_of_varying_size(net, user):
     case = Case(net, user, "float32")
     for n in (300, 5, 40, 16, 33, 7):
         fresh = Case(net, user, "float32")
@@ -388,17 +388,17 @@ def test_a_plan_takes_one_batch_size_after_another(net, user):
 
 
 @each_net
-def test_rows_that_add_up_in_an_order_of_their_own_are_not_shared_out(net, user):
+def test_rows_reduced_in_a_custom_order_are_not_distributed(net, user):
     assert Case(net, user, "float32").plan.is_distributable == (
-        net not in (shifted, normalized, first_and_last, everything)
+        net not in (shifted, normalized, first_and_last, combined)
     )
 
 
-# ---- a layer of one's own --------------------------------------------------------------------------
+# ---- a custom layer --------------------------------------------------------------------------------
 @pytest.fixture
 def swish_layer(user):
     class Swish(Layer):
-        """A layer whose kernel is the user's."""
+        """A layer with a custom kernel."""
 
         def build(self, in_shape):
             self.op = user.swish.SwishOp(in_shape, self.dtype)
@@ -428,7 +428,7 @@ def test_the_layer_trains_inside_the_plan(swish_layer, dtype, rng):
         assert np.array_equal(weights[0], other)
 
 
-def test_the_layer_is_the_formula(swish_layer, rng):
+def test_the_layer_computes_the_formula(swish_layer, rng):
     x = rng.standard_normal((35, 6))
     model = Sequential([Dense(8), swish_layer(), ReLU()], input_shape=(6,), dtype="float64")
     weight, bias = (p.value for p in model.params.values())
@@ -454,20 +454,20 @@ def test_an_op_of_another_version_is_refused(user, surplus):
         (lambda f: [f.SplitOp((3,), 3), ReLUOp((3,))], "op 0, SplitOp: dskip: expected a value from 1 to 2, got 3"),
     ],
 )
-def test_second_values_of_another_size_are_refused(user, ops, said):
+def test_skip_values_of_another_size_are_refused(user, ops, said):
     ops = ops(user.fork)
     with pytest.raises(ValueError, match=said):
         Plan(ops, [0] * len(ops))
 
 
-def test_an_op_is_made_once(user):
+def test_an_op_cannot_be_initialized_twice(user):
     op = user.swish.SwishOp((3,))
     with pytest.raises(TypeError, match="SwishOp: constructed already"):
         op.__init__((300,))
     assert op.in_shape == (3,)
 
 
-def test_kernels_build_for_one_instruction_set_as_well():
+def test_kernels_build_for_a_single_instruction_set():
     flags = minidl_c.build_flags(isa=minidl_c.isa)
     assert set(minidl_c.build_flags()["extra_compile_args"]) <= set(flags["extra_compile_args"])
     with pytest.raises(ValueError, match=r"isa: expected one of .* got 'v9'"):

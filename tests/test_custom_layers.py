@@ -1,4 +1,4 @@
-"""Layers of one's own, in NumPy and with a kernel, are saved, resumed and repeated without a line of theirs for it."""
+"""Custom layers, in NumPy and with a kernel, are saved, resumed and reproduced without any code of their own for it."""
 
 import os
 import runpy
@@ -28,7 +28,7 @@ FIT = {"epochs": 3, "batch_size": 20, "verbose": 0}
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    """A clean folder with what examples/custom_kernel holds, built as its README.md says."""
+    """A clean folder with the files of examples/custom_kernel, built as its README.md says."""
     folder = tmp_path_factory.mktemp("elsewhere") / "kernel"
     shutil.copytree(EXAMPLES / "custom_kernel", folder, ignore=shutil.ignore_patterns("*.c", "*.so", "build"))
     command = [sys.executable, "setup.py", "build_ext", "--inplace"]
@@ -51,7 +51,7 @@ def native(kernel):
 
 @pytest.fixture(params=["NumPy", "kernel"])
 def layer(request):
-    """The class of a layer that is not minidl's."""
+    """The class of a custom layer."""
     if request.param == "kernel":
         return request.getfixturevalue("native").SiLU
     return runpy.run_path(str(EXAMPLES / "custom_layer.py"))["Scale"]
@@ -68,13 +68,13 @@ def weights(model):
     return b"".join(array.tobytes() for array in model.state_dict().values())
 
 
-class Breaks:
+class Interrupt:
     def on_step_end(self, trainer, step, loss):
         if step == 7:
             raise KeyboardInterrupt
 
 
-def test_runs_repeat_themselves_for_any_number_of_threads(layer):
+def test_runs_are_reproducible_for_any_number_of_threads(layer):
     found = set()
     for threads in (1, 2, 3):
         one = trainer(layer, threads)
@@ -83,12 +83,12 @@ def test_runs_repeat_themselves_for_any_number_of_threads(layer):
     assert len(found) == 1
 
 
-def test_a_run_that_is_broken_off_ends_as_if_it_had_not_been(layer, tmp_path):
+def test_an_interrupted_and_resumed_run_has_the_same_end(layer, tmp_path):
     whole = trainer(layer)
     whole.fit(X, Y, **FIT)
     path, broken = tmp_path / "run.safetensors", trainer(layer)
     with pytest.raises(KeyboardInterrupt):
-        broken.fit(X, Y, callbacks=[Checkpoint(path, every_n_steps=3), Breaks()], **FIT)
+        broken.fit(X, Y, callbacks=[Checkpoint(path, every_n_steps=3), Interrupt()], **FIT)
     resumed = Trainer.resume(path, custom_objects={layer.__name__: layer})
     assert resumed.step == 6
     resumed.num_threads = 1
@@ -114,7 +114,7 @@ def test_the_kernel_passes_the_check(native, shape):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [1, 16, 17, 33])
-def test_the_kernel_computes_what_minidl_computes(native, dtype, n, rng):
+def test_the_kernel_matches_the_built_in_one(native, dtype, n, rng):
     x = rng.normal(0, 4, (n, 3, 4, 5)).astype(dtype)
     found = []
     for layer in (native.SiLU(), OurSiLU()):
@@ -124,11 +124,11 @@ def test_the_kernel_computes_what_minidl_computes(native, dtype, n, rng):
     np.testing.assert_allclose(*[dx for _, dx in found], rtol=1e-5, atol=1e-6)
 
 
-def test_lenet5_with_it_is_one_plan(native):
+def test_lenet5_with_it_is_a_single_plan(native):
     assert native.net(native.SiLU).network.native
 
 
-def test_it_trains_as_its_program_says(kernel):
+def test_its_program_trains(kernel):
     command = [sys.executable, "-W", "error", "train.py"]
     done = subprocess.run(command, cwd=kernel, env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

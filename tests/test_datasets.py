@@ -1,4 +1,4 @@
-"""Tests of minidl.datasets, on small data sets in the layout of scikit-learn's OpenML cache."""
+"""minidl.datasets, on small data sets in the layout of scikit-learn's OpenML cache."""
 
 import errno
 import gzip
@@ -32,7 +32,7 @@ MNIST_COPY = (
 
 @pytest.fixture(autouse=True)
 def no_network(monkeypatch):
-    """Make every look-up of a host name fail, as it does on a machine without a network."""
+    """Makes every host name look-up fail, as on a machine without a network."""
 
     def fail(*args, **kwargs):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -41,14 +41,14 @@ def no_network(monkeypatch):
 
 
 def rows_of(source):
-    """Return varied pixels (n, c * h * w) and labels (n,) of `source`, always the same ones."""
+    """Returns varied pixels (n, c * h * w) and labels (n,) of `source`, always the same."""
     rng = np.random.default_rng(0)
     pixels = rng.permutation(np.resize(np.arange(256), (source.n, np.prod(source.image_shape))))
     return pixels.astype(np.uint8), rng.permutation(np.resize(np.arange(10), source.n))
 
 
 def assert_is(bunch, source):
-    """Assert that `bunch` holds the rows of `rows_of(source)`, split and shaped as promised."""
+    """Asserts that `bunch` holds the rows of `rows_of(source)`, split and shaped as documented."""
     X, y = rows_of(source)
     X = X.reshape(-1, *source.image_shape)
     assert list(bunch) == NAMES
@@ -62,7 +62,7 @@ def assert_is(bunch, source):
 
 
 def write_openml_cache(home, source, quote="'"):
-    """Write `rows_of(source)` as the files that fetch_openml keeps below `home`."""
+    """Writes `rows_of(source)` as the files that fetch_openml keeps below `home`."""
     X, y = rows_of(source)
     columns = [f"pixel{i + 1}" for i in range(X.shape[1])]
     classes = ",".join(f"{quote}{label}{quote}" for label in range(10))
@@ -117,7 +117,7 @@ def write_openml_cache(home, source, quote="'"):
 
 
 def replace_fetch(monkeypatch, source=GREY, **changes):
-    """Make fetch_openml return the rows of `source`, with `changes`; return its calls."""
+    """Makes fetch_openml return the rows of `source`, with `changes`; returns its calls."""
     X, y = rows_of(source)
     fetched = {"data": X.astype(np.float64), "target": y.astype(str).astype(object)} | changes
     calls = []
@@ -188,7 +188,7 @@ class TestDigits:
         theirs = np.column_stack([images, labels])
         np.testing.assert_array_equal(ours[np.lexsort(ours.T)], theirs[np.lexsort(theirs.T)])
 
-    def test_split_never_changes(self):
+    def test_split_is_deterministic(self):
         digits = load_digits()
         digest = hashlib.sha256(digits.X_test.tobytes() + digits.y_test.tobytes()).hexdigest()
         assert digest == "6150ffb38b98d9ee00309dd12030a2c3061964989f8c0f6bb5f1c161d7065e3c"
@@ -197,7 +197,7 @@ class TestDigits:
 class TestOpenML:
     @pytest.mark.parametrize("source", [GREY, COLOUR], ids=lambda source: source.title)
     @pytest.mark.parametrize("quote", ["", "'"], ids=["plain", "quoted"])
-    def test_first_and_next_load_from_the_cache(self, tmp_path, source, quote):
+    def test_first_and_later_loads_use_the_cache(self, tmp_path, source, quote):
         write_openml_cache(tmp_path, source, quote)
         assert_is(load_silently(source, tmp_path), source)
         assert list((tmp_path / "minidl").iterdir()) == [copy_in(tmp_path, source)]
@@ -228,7 +228,7 @@ class TestOpenML:
         assert options["parser"] == "liac-arff"
         assert options["as_frame"] is False
 
-    def test_next_load_imports_neither_sklearn_nor_scipy(self, monkeypatch, tmp_path):
+    def test_later_loads_import_neither_sklearn_nor_scipy(self, monkeypatch, tmp_path):
         replace_fetch(monkeypatch)
         datasets._load(GREY, tmp_path)
         program = (
@@ -254,20 +254,20 @@ class TestOpenML:
 
 
 class TestUnavailable:
-    def test_without_cache_and_network_it_says_so_at_once(self, tmp_path, monkeypatch):
+    def test_without_cache_and_network_it_fails_at_once(self, tmp_path, monkeypatch):
         waits = []
         monkeypatch.setattr(time, "sleep", waits.append)
         with pytest.raises(DatasetUnavailable) as caught, warnings.catch_warnings():
             warnings.simplefilter("error")
             datasets.load_mnist(tmp_path / "home")
-        assert sum(waits) < 0.1  # it does not try again and again
+        assert sum(waits) < 0.1  # it does not keep retrying
         assert isinstance(caught.value, OSError)
         for part in (f"MNIST is not in {tmp_path}", "load_mnist()", "data_home=", "load_digits()"):
             assert part in str(caught.value)
         assert not (tmp_path / "home" / "minidl").exists()
         assert socket.getdefaulttimeout() is None
 
-    def test_a_silent_server_is_not_waited_for_for_ever(self, monkeypatch, tmp_path):
+    def test_an_unresponsive_server_times_out(self, monkeypatch, tmp_path):
         seen = []
 
         def fetch(*args, **options):
@@ -295,7 +295,7 @@ class TestUnavailable:
             {"target": None},
         ],
     )
-    def test_wrong_source_is_refused_and_not_kept(self, monkeypatch, tmp_path, changes):
+    def test_a_wrong_source_is_refused_and_not_stored(self, monkeypatch, tmp_path, changes):
         replace_fetch(monkeypatch, **changes)
         with pytest.raises(DatasetUnavailable, match="Grey"):
             datasets._load(GREY, tmp_path)
@@ -326,7 +326,7 @@ class TestCopy:
             "labels", "label-dtype", "label-range", "pickle",
         ],
     )  # fmt: skip
-    def test_bad_copy_is_made_anew(self, monkeypatch, tmp_path, content):
+    def test_a_damaged_copy_is_replaced(self, monkeypatch, tmp_path, content):
         replace_fetch(monkeypatch)
         copy_in(tmp_path).parent.mkdir()
         copy_in(tmp_path).write_bytes(content)
@@ -334,8 +334,8 @@ class TestCopy:
             assert_is(datasets._load(GREY, tmp_path), GREY)
         assert_is(load_silently(GREY, tmp_path), GREY)
 
-    def test_no_damage_is_ever_loaded(self, monkeypatch, tmp_path):
-        """Flip a bit of any byte, cut the file anywhere: the arrays are right all the same."""
+    def test_damaged_data_is_never_loaded(self, monkeypatch, tmp_path):
+        """Flips one bit of any byte, or truncates the file anywhere: the arrays are correct all the same."""
         replace_fetch(monkeypatch)
         monkeypatch.setattr(datasets, "_write_copy", lambda *args: None)
         copy_in(tmp_path).parent.mkdir()
@@ -351,13 +351,13 @@ class TestCopy:
                 rebuilt += bool(caught)
         assert rebuilt > len(sound) / 2
 
-    def test_bad_copy_without_network_is_an_error(self, tmp_path):
+    def test_a_damaged_copy_without_network_is_an_error(self, tmp_path):
         copy_in(tmp_path).parent.mkdir()
         copy_in(tmp_path).write_bytes(b"no archive")
         with pytest.warns(UserWarning), pytest.raises(DatasetUnavailable):
             datasets._load(GREY, tmp_path)
 
-    def test_folder_that_cannot_be_made(self, monkeypatch, tmp_path):
+    def test_a_folder_that_cannot_be_made_is_an_error(self, monkeypatch, tmp_path):
         replace_fetch(monkeypatch)
         (tmp_path / "minidl").write_text("in the way")
         with pytest.warns(UserWarning, match="no compact copy could be saved"):
@@ -365,7 +365,7 @@ class TestCopy:
 
     @pytest.mark.parametrize("call", ["fsync", "replace"])
     @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
-    def test_interrupted_writing_leaves_nothing(self, monkeypatch, tmp_path, call, error):
+    def test_an_interrupted_write_leaves_nothing(self, monkeypatch, tmp_path, call, error):
         replace_fetch(monkeypatch)
         copy_in(tmp_path).parent.mkdir()
         copy_in(tmp_path).write_bytes(b"old")
@@ -406,7 +406,7 @@ class TestCopy:
 
 @pytest.mark.skipif(not MNIST_COPY.is_file(), reason="no compact copy of MNIST in the data folder")
 def test_mnist_itself(monkeypatch):
-    monkeypatch.delattr(sklearn.datasets, "fetch_openml")  # which takes long
+    monkeypatch.delattr(sklearn.datasets, "fetch_openml")  # slow
     mnist = datasets.load_mnist()
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert np.bincount(mnist.y_train).tolist() == counts

@@ -1,8 +1,8 @@
-"""README.md and docs/ are true: their Python runs and prints what they say; what they quote, name and link exists.
+"""Checks README.md and docs/: their Python code runs and prints what they say; quotes, names and links are valid.
 
-Each page of docs/ and each chapter of README.md is one program, which runs in a folder of its own. A block whose first
-line is `# name.ext` is a file of that name. A comment after a print is what it prints, a text block what the Python
-before it prints by itself. A page is found by its place: a new one is run without a change here.
+Each page of docs/ and each chapter of README.md is one program, run in a folder of its own. A block whose first
+line is `# name.ext` is a file of that name. A comment after a print is its output; a text block is the output of the
+Python block before it. Pages are found by location: a new one needs no change here.
 """
 
 import ast
@@ -28,12 +28,12 @@ PAGES = {
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
 }
 LINKING = [*PAGES, "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "examples/custom_kernel/README.md"]
-RUN_ELSEWHERE = {  # page: the tests that run it
+RUN_ELSEWHERE = {  # page: the test file that runs it
     "docs/errors.md": "tests/test_errors.py",
     "docs/how-a-batch-is-backpropagated.md": "tests/test_max_pool_batch.py",
 }
 SCRIPTS = {  # file: the test that runs it
-    "weights.py": ("tests/test_docs.py", "test_weights_have_the_hash_that_is_promised"),
+    "weights.py": ("tests/test_docs.py", "test_weights_have_the_documented_hash"),
     "train.py": ("tests/mpi/test_same_bits.py", "test_docs_print_what_they_say"),
 }
 
@@ -48,11 +48,11 @@ NAMED = re.compile(r"(?<![\w./-])((?:minidl|minidl_c|examples|benchmarks|tests)/
 needs_fma = pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of its own")
 
 
-# ---- what runs
+# ---- programs
 
 
 def programs():
-    """Name of a program -> its blocks, as pairs of language and text."""
+    """Returns the blocks of each program by name, as pairs of language and text."""
     found = {}
     for page, text in PAGES.items():
         chapters = re.split(r"^## ", text, flags=re.M) if page == "README.md" else [text]
@@ -67,7 +67,7 @@ PROGRAMS = programs()
 
 
 def files_of(program):
-    """Name -> text of the files that a program's blocks are."""
+    """Returns the text of the files that a program's blocks define, by name."""
     return {name[1]: text for _, text in PROGRAMS[program] if (name := FILE.match(text))}
 
 
@@ -111,8 +111,8 @@ def run_program(program, folder):
     assert printed == expected
 
 
-def runs(program):
-    """A program as a parameter; one about ONNX or dask is for where that is installed."""
+def as_param(program):
+    """Returns a program as a parameter; one about ONNX or dask needs that package."""
     statements = statements_of(program)
     marks = [pytest.mark.oracle("onnx")] if "minidl.onnx" in statements else []
     if "from distributed import" in statements:
@@ -124,7 +124,7 @@ def runs(program):
     return pytest.param(program, marks=marks)
 
 
-@pytest.mark.parametrize("program", [runs(p) for p in PROGRAMS if p not in RUN_ELSEWHERE and statements_of(p)])
+@pytest.mark.parametrize("program", [as_param(p) for p in PROGRAMS if p not in RUN_ELSEWHERE and statements_of(p)])
 def test_program(program, tmp_path, request):
     if "load_mnist" in statements_of(program):
         request.getfixturevalue("mnist")
@@ -138,23 +138,23 @@ def test_every_block_is_run():
         assert len(FENCE.findall(text)) == 2 * len(BLOCK.findall(text)), f"{page}: a block without a language"
     for program, blocks in PROGRAMS.items():
         languages, statements = {language for language, _ in blocks}, statements_of(program)
-        assert languages <= {"python", "cython", "text", "c"}, f"{program}: in what language is that?"
+        assert languages <= {"python", "cython", "text", "c"}, f"{program}: a block without a language"
         assert all(FILE.match(text) for language, text in blocks if language == "cython"), program
         if program in RUN_ELSEWHERE:
             assert Path(program).name in (ROOT / RUN_ELSEWHERE[program]).read_text(encoding="utf-8")
             continue
-        assert statements or "text" not in languages, f"{program}: what prints that?"
+        assert statements or "text" not in languages, f"{program}: no Python block before this output"
         for name in files_of(program):
             imported = re.search(rf"^(?:import|from) {Path(name).stem}\b", statements, re.M)
-            assert name == "setup.py" or name in SCRIPTS or imported, f"{program}: what runs {name}?"
+            assert name == "setup.py" or name in SCRIPTS or imported, f"{program}: no test runs {name}"
     for name, (module, test) in SCRIPTS.items():
         body = (ROOT / module).read_text(encoding="utf-8").partition(f"def {test}(")[2].partition("\n\n\n")[0]
-        assert f'"{name}"' in body, f"{name}: what runs it?"
+        assert f'"{name}"' in body, f"{name}: its test does not exist"
         assert sum(name in files_of(program) for program in PROGRAMS) == 1
 
 
 @needs_fma
-def test_weights_have_the_hash_that_is_promised(tmp_path):
+def test_weights_have_the_documented_hash(tmp_path):
     write_files("docs/promises.md", tmp_path)
     hashes = {python("weights.py", str(threads), cwd=tmp_path).strip() for threads in (1, 2, 3, 8)}
     assert len(hashes) == 1
@@ -162,7 +162,7 @@ def test_weights_have_the_hash_that_is_promised(tmp_path):
     assert hashes == {promised}
 
 
-# ---- what is quoted
+# ---- quotes
 
 QUOTED = [text.strip() for text in PAGES.values() for language, text in BLOCK.findall(text) if language == "c"]
 
@@ -173,12 +173,12 @@ def test_quoted_line_is_in_the_code(line):
 
 
 @pytest.mark.parametrize("name", ["silu.pyx", "setup.py"])
-def test_the_kernel_shown_is_that_of_the_example(name):
+def test_the_kernel_shown_is_the_examples(name):
     shown = files_of("docs/custom-kernels.md")[name].partition("\n")[2]
     assert shown == (ROOT / "examples" / "custom_kernel" / name).read_text(encoding="utf-8")
 
 
-def test_speeds_in_the_readme_are_those_of_the_page():
+def test_speeds_in_the_readme_are_those_of_docs():
     """For each net, in the order of the batch sizes."""
 
     def speeds(rows, column):
@@ -198,7 +198,7 @@ def test_speeds_in_the_readme_are_those_of_the_page():
 
 
 def calls_in(page):
-    """The calls in the first column of tables about a module of minidl, as pairs of that module and the call."""
+    """Returns the calls in the first column of tables about a module of minidl, as pairs of module and call."""
     module = None
     for line in PAGES[page].splitlines():
         if about := re.match(r"\| `(minidl\.\w+)`", line):
@@ -225,10 +225,14 @@ def test_arguments_and_defaults_in_tables(module, call):
         positional = [ast.unparse(a).lstrip("*") for a in tree.args]
         rest = list(parameters)[len(positional) + len(named) :]
         assert list(parameters)[: len(positional) + len(named)] == [*positional, *named]
-        assert set(rest) <= {"use_bias", "kernel_initializer", "bias_initializer"}  # said below the table of layers
+        assert set(rest) <= {
+            "use_bias",
+            "kernel_initializer",
+            "bias_initializer",
+        }  # documented below the table of layers
 
 
-BASES = {"Layer", "Loss", "NativeLoss", "NativeOptimizer", "Optimizer", "Schedule"}  # to derive from
+BASES = {"Layer", "Loss", "NativeLoss", "NativeOptimizer", "Optimizer", "Schedule"}  # base class
 
 
 @pytest.mark.parametrize("module", sorted({module for module, _ in CALLS}))
@@ -245,10 +249,10 @@ def test_arguments_of_checkpoint():
     assert rows == [(p.name, "" if p.default is p.empty else str(p.default)) for p in parameters]
 
 
-# ---- what is named and linked
+# ---- names and links
 
 
-def test_every_target_of_make_exists():
+def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = {target for text in PAGES.values() for target in re.findall(r"(?:`|^    )make\s+(\w[\w-]*)", text, re.M)}
     assert {"mnist", "test", "bench", "oracles"} <= named
@@ -257,25 +261,25 @@ def test_every_target_of_make_exists():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_file_it_names_exists(page):
+def test_named_files_exist(page):
     for path in NAMED.findall(BLOCK.sub("", PAGES[page])):
         assert (ROOT / path).exists(), path
 
 
-def test_every_extra_can_be_installed():
+def test_named_extras_are_installable():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = {extra for text in PAGES.values() for extra in re.findall(r'"(?:minidl|\.)\[(\w+)\]"', text)}
     assert named == project["optional-dependencies"].keys() - {"test"}
 
 
 def anchors(text):
-    """What a heading is called in a link, as GitHub and the generators of sites do it."""
+    """Returns the anchors of a page's headings, as GitHub and site generators make them."""
     headings = [re.sub(r"\[([^]]*)\]\([^)]*\)|[`*]", r"\1", title) for title in HEADING.findall(BLOCK.sub("", text))]
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in headings}
 
 
 @pytest.mark.parametrize("page", LINKING)
-def test_every_link_leads_somewhere(page):
+def test_links_have_a_target(page):
     path = ROOT / page
     for link in LINK.findall(BLOCK.sub("", path.read_text(encoding="utf-8"))):
         if re.match(r"https?://|mailto:", link):
@@ -286,25 +290,25 @@ def test_every_link_leads_somewhere(page):
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link
 
 
-def test_links_between_pages_of_docs_stay_there():
-    """A site is made of docs/ alone."""
+def test_links_between_pages_stay_in_docs():
+    """A site is made from docs/ alone."""
     for page in PAGES.keys() - {"README.md"}:
         assert not [link for link in LINK.findall(PAGES[page]) if link.startswith("..")], page
 
 
-# ---- the door and the index
+# ---- README and index
 
 
 def test_readme_is_short():
     assert PAGES["README.md"].count("\n") <= 200
 
 
-def test_index_has_every_page():
+def test_index_lists_every_page():
     linked = [link for link in LINK.findall(PAGES["docs/README.md"]) if "#" not in link]
     assert sorted(f"docs/{link}" for link in linked) == sorted(PAGES.keys() - {"README.md", "docs/README.md"})
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.startswith("docs/")])
-def test_a_page_begins_with_its_title_and_what_is_in_it(page):
+def test_pages_begin_with_a_title_and_a_summary(page):
     title, blank, lead, *_ = PAGES[page].split("\n")
     assert title.startswith("# ") and not blank and re.match(r"[\w`]", lead)

@@ -1,4 +1,4 @@
-"""docs/errors.md is true: each mistake on that page gives that error, word for word."""
+"""Checks docs/errors.md: each mistake on that page raises the error it quotes, word for word."""
 
 import re
 from pathlib import Path
@@ -10,12 +10,12 @@ CODE, TEXT = re.compile(r"^```python\n(.*?)^```$", re.M | re.S), re.compile(r"^`
 PREAMBLE, *MISTAKES = re.split(r"^## ", PAGE, flags=re.M)
 
 
-def test_there_are_twenty():
+def test_the_page_has_twenty_mistakes():
     assert len(MISTAKES) >= 20
 
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda text: text.partition("\n")[0])
-def test_a_mistake_gets_its_answer(mistake, tmp_path, monkeypatch):
+def test_a_mistake_raises_the_quoted_error(mistake, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     program, names = CODE.findall(PREAMBLE)[0], {}
     exec(program, names)

@@ -1,4 +1,4 @@
-"""examples/models.py: the nets have the sizes that others have counted, and they learn."""
+"""examples/models.py: the nets have the published sizes, and they learn."""
 
 import sys
 from pathlib import Path
@@ -26,24 +26,24 @@ def test_lenet5():
 
 
 def test_mnist_cnn():
-    """Keras's summary of examples/mnist_cnn.py, and that of PyTorch's examples/mnist, say 1,199,882."""
+    """1,199,882, as in Keras's summary of examples/mnist_cnn.py and PyTorch's examples/mnist."""
     assert sizes(models.mnist_cnn())[0] == 1_199_882
 
 
 def test_vgg16():
-    """Keras's VGG16 without dense layers: 14,714,688. In place of 4,224 biases ours has 8,448 numbers of batch norm."""
+    """Keras's VGG16 without dense layers has 14,714,688; batch norm (8,448) replaces its 4,224 biases here."""
     classifier = 512 * 10 + 10
     assert sizes(models.vgg_bn(widths=VGG16))[0] == 14_714_688 - 4_224 + 8_448 + classifier
 
 
 @pytest.mark.parametrize(("blocks", "parameters"), [(3, 269_722), (5, 464_154), (9, 853_018)])
 def test_resnets(blocks, parameters):
-    """He et al. (2015), table 6: 0.27, 0.46 and 0.85 million, with shortcuts that have none; ours have 2,752."""
+    """He et al. (2015), table 6: 0.27, 0.46 and 0.85 million, with parameter-free shortcuts; here those have 2,752."""
     assert sizes(models.resnet20(blocks=blocks))[0] == parameters + 2_752
 
 
 def test_resnet20_multiply_adds():
-    """40.55 million, as everybody counts its convolutions and its dense layer; and two shortcuts of 131,072."""
+    """40.55 million, the usual count of convolutions and dense layer, plus two shortcuts of 131,072."""
     assert sizes(models.resnet20())[1] == 40_551_040 + 2 * 131_072
 
 
@@ -53,7 +53,7 @@ def test_resnet20_multiply_adds():
 def test_mobilenet(width, parameters, millions):
     """Howard et al. (2017), table 6: 4.2, 2.6 and 1.3 million parameters, 569, 325 and 149 million multiply-adds.
 
-    The exact counts are those of Keras's MobileNet (4,253,864 for width 1) less the statistics of its batch norms.
+    The exact counts are those of Keras's MobileNet (4,253,864 for width 1) minus its batch-norm statistics.
     """
     found = sizes(models.mobilenet(1000, (3, 224, 224), width, first_stride=2))
     assert found[0] == parameters
@@ -61,7 +61,7 @@ def test_mobilenet(width, parameters, millions):
 
 
 @pytest.mark.parametrize("name", models.MODELS)
-def test_every_net_takes_other_classes_and_shapes_and_learns(name, rng):
+def test_every_net_accepts_other_classes_and_shapes_and_learns(name, rng):
     shape = (2, 28, 28) if name in ("lenet5", "mnist_cnn") else (2, 16, 16)
     make = models.MODELS[name]
     model = make(4, shape, seed=3)

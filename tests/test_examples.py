@@ -1,4 +1,4 @@
-"""Every example runs, with settings that take seconds."""
+"""Runs every example, with settings that take seconds."""
 
 import os
 import re
@@ -33,7 +33,7 @@ minidl.Trainer.fit = lambda trainer, *args, epochs, **options: fit(
 )
 """
 RUN = 'runpy.run_path(sys.argv[0], run_name="__main__")'
-FEW = {"cifar_10": (200, 40), "fashion-mnist": (150, 30)}  # images to train and to test with, in place of thousands
+FEW = {"cifar_10": (200, 40), "fashion-mnist": (150, 30)}  # training and test images, instead of thousands
 SMALL = f"""
 from dataclasses import replace
 from minidl import datasets
@@ -45,14 +45,14 @@ for source in (datasets._CIFAR10, datasets._FASHION_MNIST):
 """
 
 
-def started(name, *args, home, epochs=99, before=""):
-    """An example in a fresh installation: no data but in `home`, no network beyond this machine; few epochs."""
+def start_example(name, *args, home, epochs=99, before=""):
+    """Starts an example as in a fresh installation: data only in `home`, no external network, few epochs."""
     script = str(ROOT / "examples" / name)
     path = os.pathsep.join([str(ROOT), str(ROOT / "examples")])
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", BEFORE + before + RUN, str(epochs), script, *args],
         env={**os.environ, "PYTHONPATH": path, "SCIKIT_LEARN_DATA": str(home)},
-        cwd=home,  # what it saves goes there
+        cwd=home,  # where it saves its files
         capture_output=True,
         text=True,
         timeout=300,
@@ -61,8 +61,8 @@ def started(name, *args, home, epochs=99, before=""):
 
 
 def run(*args, **options):
-    """What an example prints."""
-    done = started(*args, **options)
+    """Returns a function that runs an example and returns what it prints."""
+    done = start_example(*args, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -71,14 +71,14 @@ def accuracy_in(said):
     return float(re.search(r"Test accuracy ([\d.]+)%", said)[1])
 
 
-def test_every_example_is_run_here():
+def test_every_example_is_tested_here():
     lines = Path(__file__).read_text(encoding="utf-8")
     assert [path.name for path in EXAMPLES if f'("{path.name}"' not in lines] == []
     assert {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()} - {"__pycache__"} == {"custom_kernel"}
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_says_how_to_run_it(path):
+def test_docstring_says_how_to_run_it(path):
     assert f"python examples/{path.name}" in path.read_text(encoding="utf-8")
 
 
@@ -101,7 +101,7 @@ def test_mnist_lenet_on_digits(tmp_path):
     assert abs(100 * (predicted == data.y_test).mean() - accuracy_in(said)) < 0.01
 
 
-def test_mnist_lenet_out_of_reach_says_so_and_learns_digits(tmp_path):
+def test_mnist_lenet_without_network_says_so_and_learns_digits(tmp_path):
     path = tmp_path / "elsewhere.safetensors"
     said = run("mnist_lenet.py", "--epochs", "1", "--save", str(path), home=tmp_path)
     assert "MNIST is out of reach" in said and f"The model is in {path}" in said and path.exists()
@@ -109,8 +109,8 @@ def test_mnist_lenet_out_of_reach_says_so_and_learns_digits(tmp_path):
 
 
 @pytest.mark.parametrize("epochs", ["0", "-1"])
-def test_mnist_lenet_refuses_to_train_nothing(epochs, tmp_path):
-    done = started("mnist_lenet.py", "--digits", "--epochs", epochs, home=tmp_path)
+def test_mnist_lenet_refuses_zero_epochs(epochs, tmp_path):
+    done = start_example("mnist_lenet.py", "--digits", "--epochs", epochs, home=tmp_path)
     assert done.returncode == 2 and f"--epochs: expected at least 1, got {epochs}" in done.stderr
 
 
@@ -125,14 +125,14 @@ def test_custom_layer(tmp_path):
     assert accuracy_in(said) > 60
 
 
-def test_mnist_fast_out_of_reach_says_so(tmp_path):
-    done = started("mnist_fast.py", home=tmp_path)
+def test_mnist_fast_without_network_says_so(tmp_path):
+    done = start_example("mnist_fast.py", home=tmp_path)
     assert done.returncode == 1 and "MNIST is not in" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("mnist")
-def test_mnist_fast_learns_what_it_promises():
+def test_mnist_fast_reaches_its_documented_accuracy():
     said = run("mnist_fast.py", home=DATA_HOME)
     assert float(re.search(r"test accuracy ([\d.]+)%, [\d.]+ s$", said, re.M)[1]) >= 99.0
 
@@ -157,7 +157,7 @@ def test_batch_and_step(tmp_path):
     assert said.endswith(f"\nAll {said.count('  - ')} assertions passed.\n")
 
 
-# ---- CIFAR-10 and Fashion-MNIST: small data sets in their place, in the format of their compact copies
+# ---- CIFAR-10 and Fashion-MNIST: replaced by small data sets in the format of their compact copies
 def write_copy(home, name, shape):
     rng, n = np.random.default_rng(0), sum(FEW[name.lower()])
     (home / "minidl").mkdir()
@@ -169,13 +169,13 @@ def write_copy(home, name, shape):
     ("data", "name", "shape", "parameters"),
     [("cifar10", "CIFAR_10", (3, 32, 32), 272_474), ("fashion_mnist", "Fashion-MNIST", (1, 28, 28), 272_186)],
 )
-def test_cifar10_on_the_copy_of_a_data_set(tmp_path, data, name, shape, parameters):
+def test_cifar10_on_a_small_data_set(tmp_path, data, name, shape, parameters):
     write_copy(tmp_path, name, shape)
     said = run("cifar10.py", "--data", data, "--epochs", "2", home=tmp_path, before=SMALL)
     assert f"resnet20: {parameters:,} parameters" in said
     assert re.findall(r"^epoch (\d)/2 .*loss .*accuracy .*images", said, re.M) == ["1", "2"]
     right = accuracy_in(said) / 100 * FEW[name.lower()][1]
-    assert abs(right - round(right)) < 0.01  # a number of all test images
+    assert abs(right - round(right)) < 0.01  # over all test images
 
 
 @pytest.mark.slow
@@ -186,18 +186,18 @@ def test_cifar10_trains_other_nets(tmp_path, net):
     assert accuracy_in(said) >= 0
 
 
-def test_cifar10_out_of_reach_says_so(tmp_path):
-    done = started("cifar10.py", home=tmp_path)
+def test_cifar10_without_network_says_so(tmp_path):
+    done = start_example("cifar10.py", home=tmp_path)
     assert done.returncode == 1 and "CIFAR-10 is not in" in done.stderr and "--data synthetic" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
-def test_cifar10_learns_the_shapes(tmp_path):
+def test_cifar10_learns_the_drawn_shapes(tmp_path):
     assert accuracy_in(run("cifar10.py", "--short", home=tmp_path)) >= 95
 
 
-def test_shapes_differ_and_repeat():
+def test_drawn_shapes_vary_and_are_reproducible():
     sys.path.insert(0, str(ROOT / "examples"))
     import cifar10
 
@@ -211,7 +211,7 @@ def test_shapes_differ_and_repeat():
     assert np.array_equal(X, cifar10.draw_shapes(50, seed=3)[0])
 
 
-# ---- pictures
+# ---- plots
 @pytest.mark.slow
 def test_seeing(tmp_path):
     pytest.importorskip("matplotlib")
@@ -224,26 +224,26 @@ def test_seeing(tmp_path):
 
 
 @pytest.mark.slow
-def test_max_pool_batch_draws_what_it_says(tmp_path):
+def test_max_pool_batch_saves_its_plots(tmp_path):
     pytest.importorskip("matplotlib")
     assert run("max_pool_batch.py", "--plot", "routing.png", home=tmp_path).endswith("assertions passed.\n")
     assert (tmp_path / "routing.png").read_bytes().startswith(b"\x89PNG")
 
 
-# ---- the gradients of single examples
-def found_wrong(said):
-    """By seed, how many wrong labels are found by gradient norm."""
+# ---- per-example gradients
+def wrong_labels_found(said):
+    """Returns by seed how many wrong labels the gradient norms find."""
     return [int(found) for found in re.findall(r"^ +\d+ +(\d+) +\d+$", said, re.M)]
 
 
 def test_mislabelled_on_digits(tmp_path):
     said = run("mislabelled.py", "--data", "digits", "--seeds", "0", "3", "4", home=tmp_path)
     assert "10 of 1,000 labels are flipped. Of these, found among the first 20:" in said
-    assert min(found_wrong(said)) >= 9 and len(found_wrong(said)) == 3
+    assert min(wrong_labels_found(said)) >= 9 and len(wrong_labels_found(said)) == 3
 
 
 @pytest.mark.slow
-def test_mislabelled_draws_what_it_finds(tmp_path):
+def test_mislabelled_plots_its_result(tmp_path):
     pytest.importorskip("matplotlib")
     said = run("mislabelled.py", "--seeds", "0", "--picture", "top.png", home=tmp_path, epochs=3)
     assert "MNIST is out of reach" in said and "are in top.png" in said
@@ -252,12 +252,12 @@ def test_mislabelled_draws_what_it_finds(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("mnist")
-def test_mislabelled_finds_what_it_promises():
-    found = found_wrong(run("mislabelled.py", home=DATA_HOME))
+def test_mislabelled_finds_the_documented_number():
+    found = wrong_labels_found(run("mislabelled.py", home=DATA_HOME))
     assert min(found) >= 40 and len(found) == 3
 
 
-# ---- parts of one's own
+# ---- custom parts
 def test_custom_parts(tmp_path):
     said = run("custom_parts.py", home=tmp_path)
     assert "completes the fit that was interrupted" in said
@@ -272,7 +272,7 @@ def test_transfer_learning(tmp_path):
     assert nothing < frozen < trained_on
 
 
-# ---- beside scikit-learn
+# ---- with scikit-learn
 def test_sklearn_pipeline(tmp_path):
     assert accuracy_in(run("sklearn_pipeline.py", home=tmp_path)) > 97
 
@@ -298,7 +298,7 @@ def test_sklearn_dask(tmp_path):
 
 
 def test_sklearn_dask_without_dask_says_so(tmp_path):
-    done = started("sklearn_dask.py", home=tmp_path, before="sys.modules['distributed'] = None\n")
+    done = start_example("sklearn_dask.py", home=tmp_path, before="sys.modules['distributed'] = None\n")
     assert done.returncode == 1 and done.stderr == 'dask is not installed: pip install "dask[distributed]"\n'
 
 
@@ -323,8 +323,8 @@ def test_beyond_memory(tmp_path):
     assert accuracy_in(said) > 85
 
 
-def test_distributed_mnist_alone(tmp_path):
-    """In more processes than one: tests/mpi/test_same_bits.py."""
+def test_distributed_mnist_on_one_rank(tmp_path):
+    """On several ranks: tests/mpi/test_same_bits.py."""
     pytest.importorskip("mpi4py.MPI")
     said = run("distributed_mnist.py", "--digits", "--epochs", "2", home=tmp_path).splitlines()
     assert re.fullmatch(r"Test accuracy [\d.]+% in 1 processes, weights \w{16}", said[-1]) and len(said) == 3
@@ -332,15 +332,15 @@ def test_distributed_mnist_alone(tmp_path):
     assert again == ["nothing is left to do: this fit had come to its end when it was saved", said[-1]]
 
 
-def test_sklearn_mnist_out_of_reach_says_so(tmp_path):
-    done = started("sklearn_mnist.py", home=tmp_path)
+def test_sklearn_mnist_without_network_says_so(tmp_path):
+    done = start_example("sklearn_mnist.py", home=tmp_path)
     assert done.returncode == 1 and "MNIST is not in" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("mnist")
 def test_sklearn_mnist():
-    """How much they learn in the time depends on the machine; both learn, and for as long as they are told."""
+    """How much they learn in the time depends on the machine; both must learn, for the requested time."""
     said = run("sklearn_mnist.py", "--seconds", "4", home=DATA_HOME)
     found = re.findall(r"test accuracy ([\d.]+)% after ([\d.]+) s", said)
     assert len(found) == 2 and all(float(accuracy) > 30 and float(took) >= 4 for accuracy, took in found)
@@ -357,5 +357,5 @@ def test_from_torch(tmp_path):
 
 
 def test_from_torch_without_torch_says_so(tmp_path):
-    done = started("from_torch.py", home=tmp_path, before="sys.modules['torch'] = None\n")
+    done = start_example("from_torch.py", home=tmp_path, before="sys.modules['torch'] = None\n")
     assert done.returncode == 1 and done.stderr == "PyTorch is not installed: pip install torch\n"

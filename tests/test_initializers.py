@@ -1,4 +1,4 @@
-"""Initializers: ranges, moments, shapes, and nothing but the generator that is given."""
+"""Initializers: ranges, moments, shapes, and no random source except the given generator."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from minidl.initializers import (
 from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten
 
 SHAPES = [(300, 400), (40, 30, 5, 3)]
-VARIANCES = {  # by numbers of inputs and outputs, as torch.nn.init counts them
+VARIANCES = {  # by fan-in and fan-out, as torch.nn.init counts them
     he_uniform: lambda inputs, outputs: 2 / inputs,
     glorot_uniform: lambda inputs, outputs: 2 / (inputs + outputs),
     damped_he_uniform: lambda inputs, outputs: 2 / inputs * np.sqrt(min(1, outputs / inputs)),
@@ -63,14 +63,14 @@ def test_orthogonal_rows_or_columns(shape, rng):
     np.testing.assert_allclose(product, np.eye(len(product)), atol=1e-12)
 
 
-def test_no_sign_of_an_orthogonal_matrix_is_more_likely():
-    """LAPACK alone would give all of them the same sign in the first place (Mezzadri 2007, arXiv:math-ph/0609050)."""
+def test_signs_of_an_orthogonal_matrix_are_equally_likely():
+    """LAPACK alone would give the first entries all the same sign (Mezzadri 2007, arXiv:math-ph/0609050)."""
     signs = [orthogonal(np.random.default_rng(seed), (4, 4))[0, 0] > 0 for seed in range(60)]
     assert 15 < sum(signs) < 45
 
 
 @pytest.mark.parametrize("init", layer_list.INITIALIZERS[:7])
-def test_draws_from_the_generator_alone(init):
+def test_only_the_given_generator_is_used(init):
     state = np.random.get_state()[1].copy()  # noqa: NPY002
     first, again = (init(np.random.default_rng(7), (3, 4)) for _ in range(2))
     other = init(np.random.default_rng(8), (3, 4))
@@ -86,7 +86,7 @@ def test_constants(init, value, rng):
     assert (values == value).all()
 
 
-def test_files_know_all_of_them():
+def test_all_initializers_can_be_saved():
     public = {
         name for name, made in vars(initializers).items() if getattr(made, "__module__", "") == initializers.__name__
     }
@@ -97,7 +97,7 @@ def test_files_know_all_of_them():
 
 # ---- in layers
 NARROWING = np.sqrt(16 / 64)
-FIRST_VARIANCES = {  # of 64 channels or numbers, as docs/first-weights.md says it: inputs, outputs
+FIRST_VARIANCES = {  # of 64 channels or features, as in docs/first-weights.md: fan-in, fan-out
     "Dense": (Dense(16), 2 / 64 * NARROWING),
     "Dense, wider": (Dense(256), 2 / 64),
     "Conv2D": (Conv2D(16, 3), 2 / (64 * 9) * NARROWING),
@@ -109,7 +109,7 @@ FIRST_VARIANCES = {  # of 64 channels or numbers, as docs/first-weights.md says 
 
 
 @pytest.mark.parametrize("name", FIRST_VARIANCES)
-def test_layers_begin_damped_where_they_narrow(name):
+def test_layers_are_damped_where_they_narrow(name):
     layer, variance = FIRST_VARIANCES[name]
     shape = (64,) if name.startswith("Dense") else (64, 9, 9)
     value = Sequential([layer], shape, dtype="float64").params["0.weight"].value
@@ -129,7 +129,7 @@ SIZES = {Conv2D: (4, 3), ConvTranspose2D: (4, 3), Dense: (4,), DepthwiseConv2D: 
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_a_layer_takes_any_function(kind, tmp_path):
+def test_a_layer_accepts_any_function(kind, tmp_path):
     layer = kind(*SIZES[kind], kernel_initializer=halves, bias_initializer=ones)
     model = Sequential([*([Flatten()] if kind is Dense else []), layer], (2, 5, 5))
     assert all((param.value == (1 if name.endswith("bias") else 0.5)).all() for name, param in model.params.items())
@@ -145,21 +145,21 @@ def test_a_layer_takes_any_function(kind, tmp_path):
 @pytest.mark.parametrize("wrong", [3, None, "zeros", Dense])
 @pytest.mark.parametrize("argument", ["kernel_initializer", "bias_initializer"])
 @pytest.mark.parametrize("kind", SIZES)
-def test_what_is_no_function_is_refused(kind, argument, wrong):
+def test_non_functions_are_refused(kind, argument, wrong):
     layer = kind(*SIZES[kind], **{argument: wrong})
     with pytest.raises(TypeError, match=rf"layer 0, .*{argument}: expected a function f\(rng, shape\)"):
         Sequential([layer], (5,) if kind is Dense else (2, 5, 5))
 
 
-def test_a_shape_of_its_own_is_refused():
+def test_a_wrong_shape_is_refused():
     for kind in (Conv2D, ConvTranspose2D):
         with pytest.raises(ValueError, match="init of 'weight': expected shape"):
             Sequential([kind(4, 3, kernel_initializer=lambda rng, shape: np.zeros(3))], (2, 5, 5))
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_a_transposed_convolution_asks_as_a_convolution_does(groups):
-    """For (filters, channels / groups, ...): all axes but the first feed one output."""
+def test_a_transposed_convolution_calls_it_like_a_convolution(groups):
+    """With (filters, channels / groups, ...): all axes but the first feed one output."""
     model = Sequential([ConvTranspose2D(6, (1, 2), groups=groups, kernel_initializer=numbered)], (4, 5, 5))
     weight, asked = model.params["0.weight"].value, numbered(None, (6, 4 // groups, 1, 2))
     for channel in range(4):
@@ -170,8 +170,8 @@ def test_a_transposed_convolution_asks_as_a_convolution_does(groups):
 
 @pytest.mark.parametrize("init", initializers.FAN_IN_INITIALIZERS)
 @pytest.mark.parametrize("stride", [1, 2, (1, 4)])
-def test_a_transposed_convolution_counts_the_taps_that_meet(init, stride):
-    """An output of stride s sees one in s of the taps: so much larger is what each of them begins with."""
+def test_a_transposed_convolution_counts_only_the_taps_that_meet(init, stride):
+    """With stride s an output sees one in s of the taps, so each tap starts larger by that factor."""
     strides = stride if isinstance(stride, tuple) else (stride, stride)
     model = Sequential([ConvTranspose2D(64, 4, stride, kernel_initializer=init)], (64, 5, 5), dtype="float64")
     plain = init(np.random.default_rng(0), (64, 64, 4, 4)).std()
@@ -181,19 +181,19 @@ def test_a_transposed_convolution_counts_the_taps_that_meet(init, stride):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
-def test_values_that_are_not_finite_are_refused(value):
+def test_non_finite_values_are_refused(value):
     with pytest.raises(ValueError, match=r"layer 0, Dense.*init of 'weight': expected (finite values|values)"):
         Sequential([Dense(2, kernel_initializer=lambda rng, shape: np.full(shape, value))], (3,))
 
 
 @pytest.mark.parametrize("init", [glorot_uniform, glorot_normal, damped_he_uniform])
-def test_a_bias_has_no_inputs_to_count(init):
+def test_a_bias_has_no_fan_in(init):
     with pytest.raises(ValueError, match=r"layer 0, Dense.*: expected a shape \(outputs, inputs, \.\.\.\), got \(2,\)"):
         Sequential([Dense(2, bias_initializer=init)], (3,))
 
 
 @pytest.mark.parametrize("kind", SIZES)
-def test_masked_first_values_are_refused(kind):
+def test_masked_initial_values_are_refused(kind):
     layer = kind(*SIZES[kind], kernel_initializer=lambda rng, shape: np.ma.masked_equal(np.zeros(shape), 0))
     with pytest.raises(TypeError, match="init of 'weight': expected an array without a mask"):
         Sequential([layer], (5,) if kind is Dense else (2, 5, 5))

@@ -1,7 +1,7 @@
-"""What makes no sense is refused by name and changes nothing. Arrays that work: utils/test_data.py.
+"""Invalid input is refused by name and changes nothing. Arrays that must work: utils/test_data.py.
 
-Layers' own arguments are in tests/layers/. After each refusal a step is taken beside a twin that
-never saw the bad call, so that a change of weights, velocity, counters or history would show.
+Layers' own arguments are tested in tests/layers/. After each refusal a step is compared with that of a twin trainer
+that never saw the bad call, so a change of weights, velocity, counters or history would show.
 """
 
 import re
@@ -40,7 +40,7 @@ def state(trainer):
 
 @pytest.fixture
 def refuses():
-    """Calls with a trained trainer; checks the error, and that it left no trace."""
+    """Makes calls with a trained trainer; checks the error, and that it left no trace."""
 
     def check(call, error, said):
         __tracebackhide__ = True
@@ -98,14 +98,14 @@ ENTRIES = {
 }
 
 
-def kind(value):
+def case_id(value):
     if isinstance(value, np.ndarray):
         return f"{value.dtype}{value.shape}"
     return type(value).__name__
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize(("bad", "error", "said"), BAD_X, ids=kind)
+@pytest.mark.parametrize(("bad", "error", "said"), BAD_X, ids=case_id)
 def test_x(refuses, entry, bad, error, said):
     refuses(lambda trainer: ENTRIES[entry](trainer, bad), error, f"^X: .*{said}")
 
@@ -130,7 +130,7 @@ TRAINING = ["fit", "train_batch", "evaluate"]
 
 
 @pytest.mark.parametrize("entry", TRAINING)
-@pytest.mark.parametrize(("bad", "error", "said"), BAD_Y, ids=kind)
+@pytest.mark.parametrize(("bad", "error", "said"), BAD_Y, ids=case_id)
 def test_y(refuses, entry, bad, error, said):
     options = {"verbose": 0} if entry == "fit" else {}
     refuses(lambda t: getattr(t, entry)(X, bad, **options), error, f"^y: expected .*{said}")
@@ -151,13 +151,13 @@ def test_y(refuses, entry, bad, error, said):
         (np.ones(40, complex), TypeError, "real numbers, got dtype complex128"),
         (np.ones(40, object), TypeError, "real numbers, got dtype object"),
     ],
-    ids=kind,
+    ids=case_id,
 )
 def test_sample_weight(refuses, entry, bad, error, said):
     refuses(lambda t: getattr(t, entry)(X, Y, sample_weight=bad), error, f"^sample_weight: .*{said}")
 
 
-# ---- the other arguments of fit
+# ---- other arguments of fit
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
@@ -203,7 +203,7 @@ def test_arguments_of_fit(refuses, options, error, said):
 @pytest.mark.parametrize(
     ("lr", "error"), [(lambda s: -1, ValueError), (lambda s: np.nan, ValueError), ("x", TypeError)]
 )
-def test_a_rate_that_makes_no_sense(refuses, lr, error):
+def test_invalid_learning_rates(refuses, lr, error):
     def call(trainer):
         good, trainer.optimizer.lr = trainer.optimizer.lr, lr
         try:
@@ -234,7 +234,7 @@ def test_num_threads(refuses, threads, error):
         (np.ones((40, 3), complex), TypeError, "real numbers, got dtype complex128"),
         (np.full((40, 3), "a"), TypeError, "real numbers, got dtype <U1"),
     ],
-    ids=kind,
+    ids=case_id,
 )
 def test_dy(refuses, dy, error, said):
     def call(trainer):
@@ -265,7 +265,7 @@ def test_load_state_dict(refuses, change, error, said):
     refuses(call, error, f"state.*{said}")
 
 
-# ---- an unbuilt model stays one
+# ---- an unbuilt model stays unbuilt
 @pytest.mark.parametrize(
     ("data", "options"),
     [
@@ -294,7 +294,7 @@ def test_an_error_in_the_first_fit_leaves_the_model_unbuilt(data, options):
     assert model.input_shape == (2, 5, 5)
 
 
-def test_errors_of_layers_name_place_class_expected_and_got():
+def test_layer_errors_name_path_class_expected_and_got():
     for layers, said in (
         ([Conv2D(3, 3), Flatten(), Conv2D(2, 3)], r"layer 2, Conv2D.*\(48,\).*\(channels, height"),
         ([Conv2D(3, 3), ReLU(), Conv2D(2, 5)], r"layer 2, Conv2D.*\(3, 4, 4\).*5.*4"),

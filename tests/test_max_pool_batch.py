@@ -1,4 +1,4 @@
-"""docs/how-a-batch-is-backpropagated.md is true, and so is the walk it quotes: a claim that is made false fails."""
+"""Checks docs/how-a-batch-is-backpropagated.md and the example it quotes: a claim that is made false is found."""
 
 import copy
 import importlib
@@ -21,7 +21,9 @@ IN_THE_CODE = (ROOT / "docs" / "backpropagation-in-the-code.md").read_text(encod
 CODE, TEXT = (re.compile(rf"^```{language}\n(.*?)^```$", re.M | re.S) for language in ("python", "text"))
 PRINTED = re.compile(r"^print\(.*\) +# (.*)$", re.M)
 ROUNDING = re.compile(r"\d(?:\.\d)?e-(\d\d)")
-POINTER = re.compile(r"`(minidl(?:_c)?/[\w/]+\.\w+)`(.*?)(?=`minidl|\n- |\n\n)", re.S)  # a file, and what is said of it
+POINTER = re.compile(
+    r"`(minidl(?:_c)?/[\w/]+\.\w+)`(.*?)(?=`minidl|\n- |\n\n)", re.S
+)  # a file, and a statement about it
 
 
 # ---- the page
@@ -33,8 +35,8 @@ def test_the_images_by_hand(capsys):
     assert capsys.readouterr().out.splitlines() == PRINTED.findall(program)
 
 
-def test_what_it_quotes_is_what_the_walk_prints(tmp_path):
-    """Word for word; of what is rounding, which depends on the processor, the power of ten may be one off."""
+def test_quotes_are_what_the_example_prints(tmp_path):
+    """Word for word. Rounding errors depend on the processor: their power of ten may be off by one."""
     script = [sys.executable, ROOT / "examples" / "max_pool_batch.py"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(script, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300, check=True)
@@ -44,7 +46,7 @@ def test_what_it_quotes_is_what_the_walk_prints(tmp_path):
     assert len(powers[0]) >= 5 and np.abs(powers[0] - powers[1]).max() <= 1
 
 
-def test_every_function_it_names_is_there():
+def test_named_functions_exist():
     found = [(path, name) for path, said in POINTER.findall(IN_THE_CODE) for name in re.findall(r"`(\w+)`", said)]
     assert len(found) >= 25
     for path, name in found:
@@ -52,27 +54,27 @@ def test_every_function_it_names_is_there():
         assert re.search(rf"(?:void|int|REAL|ptrdiff_t|def) (?:FN\()?{name}\)?\(", source), f"{path}: {name}"
 
 
-def test_every_picture_and_file_it_names_exists():
+def test_named_pictures_and_files_exist():
     named = re.findall(r"\]\(([\w/.]+)\)", PAGE)
     assert named
     for path in [ROOT / "docs" / name for name in named] + [ROOT / name for name in re.findall(r"`(tests/\S+)`", PAGE)]:
         assert path.exists(), path
 
 
-def test_the_kernels_have_a_page_of_their_own():
-    """A reader who learns is not interrupted; and the list of four is the page's skeleton."""
+def test_kernels_have_a_page_of_their_own():
+    """The page teaches without digressions; its skeleton is the list of four."""
     assert not POINTER.findall(PAGE) and POINTER.findall(IN_THE_CODE)
     assert re.findall(r"^(\d)\. \*\*", PAGE, re.M) == re.findall(r"^## (\d)\. ", PAGE, re.M) == list("1234")
     assert re.findall(r"^### \((\w)\)", PAGE, re.M) == list("abcdefghi")
 
 
-def test_the_table_of_steps_has_the_weights_of_the_walk():
+def test_the_table_of_steps_has_the_examples_weights():
     rows = re.findall(r"^\| (\w+)[^|]*\|.*\| 1, 1.1, ([\d.]+) \|$", PAGE, re.M)
     assert rows == [(name, w) for name, w in re.findall(r"- (\w+).*: w = 1.0000 -> 1.1000 -> ([\d.]+)", PAGE)]
     assert len(rows) == 5
 
 
-# ---- the walk, and for each of its claims something that makes it false
+# ---- the example, and for each of its claims a change that makes it false
 
 
 @pytest.fixture(scope="module")
@@ -85,31 +87,31 @@ def prepared():
     del sys.modules["max_pool_batch"], sys.modules["batch_and_step"]
 
 
-def all_are_the_first(walk, b, monkeypatch):
+def first_example_wins_for_all(walk, b, monkeypatch):
     """No example has a winner of its own."""
     b.maps = np.repeat(b.maps[:1], walk.N, axis=0)
 
 
-def all_pixels_share(walk, b, monkeypatch):
+def gradient_goes_to_all_pixels(walk, b, monkeypatch):
     b.pool = Sequential([AvgPool2D(2)], input_shape=b.maps.shape[1:], dtype="float64")
 
 
-def each_gets_anothers_gradient(walk, b, monkeypatch):
+def gradients_go_to_other_examples(walk, b, monkeypatch):
     found = {name: np.roll(g, 1, axis=0) for name, g in b.trainer.per_example_gradients(b.X, b.y).items()}
     monkeypatch.setattr(b.trainer, "per_example_gradients", lambda X, y: found, raising=False)
 
 
-def all_have_the_same_error(walk, b, monkeypatch):
-    """Then its mean is enough for a linear layer."""
+def all_errors_are_equal(walk, b, monkeypatch):
+    """The mean error is then enough for a linear layer."""
     b.dscores = np.repeat(b.dscores[:1], walk.N, axis=0)
 
 
-def who_won_somewhere_counts(walk, b, monkeypatch):
+def winners_are_merged_over_examples(walk, b, monkeypatch):
     won = np.eye(4)[walk.split_windows(b.maps).argmax(axis=-1)].any(axis=0)
     b.slopes = walk.convolution_gradient(b, won / won.sum(axis=-1, keepdims=True))
 
 
-def parts_are_added_in_turn(walk, b, monkeypatch):
+def partial_sums_are_added_in_turn(walk, b, monkeypatch):
     def summed(b, size):
         parts = [slice(i, i + size) for i in range(0, walk.N, size)]
         return sum(walk.flatten(walk.backpropagate(b.model, b.X[part], b.dscores[part])[1]) for part in parts)
@@ -117,37 +119,37 @@ def parts_are_added_in_turn(walk, b, monkeypatch):
     monkeypatch.setattr(walk, "sum_in_parts", summed)
 
 
-def all_equals_get_everything(walk, b, monkeypatch):
+def ties_all_get_the_gradient(walk, b, monkeypatch):
     cells = walk.split_windows(b.maps)
     b.slopes = walk.convolution_gradient(b, cells == cells.max(axis=-1, keepdims=True))
 
 
-def a_step_is_too_long(walk, b, monkeypatch):
+def step_is_too_long(walk, b, monkeypatch):
     step = walk.batch_and_step
     monkeypatch.setitem(step.OPTIMIZERS, "RMSprop", (step.rmsprop, RMSprop(0.011)))
 
 
-def the_digits_are_not_shuffled(walk, b, monkeypatch):
-    """Then a batch holds few different digits, and its mean stays noisy."""
+def digits_are_not_shuffled(walk, b, monkeypatch):
+    """A batch then holds few different digits, and its mean stays noisy."""
     order = np.argsort(b.many[1], kind="stable")
     b.batches = lambda n: order.reshape(-1, n)
 
 
 LIES = {
-    "forward_keeps_every_example": all_are_the_first,
-    "backward_goes_to_the_winner": all_pixels_share,
-    "gradients_are_summed_at_the_end": each_gets_anothers_gradient,
-    "the_mean_error_is_not_enough": all_have_the_same_error,
-    "no_share_for_the_winners_of_others": who_won_somewhere_counts,
-    "a_batch_may_come_in_parts": parts_are_added_in_turn,
-    "ties_and_overlaps": all_equals_get_everything,
-    "the_step_takes_the_mean": a_step_is_too_long,
-    "a_batch_is_a_better_guess": the_digits_are_not_shuffled,
+    "forward_keeps_every_example": first_example_wins_for_all,
+    "backward_goes_to_the_winner": gradient_goes_to_all_pixels,
+    "gradients_are_summed_at_the_end": gradients_go_to_other_examples,
+    "the_mean_error_is_not_enough": all_errors_are_equal,
+    "no_share_for_the_winners_of_others": winners_are_merged_over_examples,
+    "a_batch_may_come_in_parts": partial_sums_are_added_in_turn,
+    "ties_and_overlaps": ties_all_get_the_gradient,
+    "the_step_takes_the_mean": step_is_too_long,
+    "a_batch_is_a_better_guess": digits_are_not_shuffled,
 }
 
 
 @pytest.mark.parametrize("name", LIES)
-def test_a_claim_that_is_made_false_is_found(prepared, name, monkeypatch):
+def test_a_false_claim_is_found(prepared, name, monkeypatch):
     walk, b = prepared[0], copy.copy(prepared[1])
     claim = getattr(walk, name, None) or getattr(walk.batch_and_step, name)
     claim(b)

@@ -1,4 +1,4 @@
-"""Metrics: accuracy, and how metrics are chosen."""
+"""Metrics: accuracy, and how metrics are given."""
 
 import math
 
@@ -23,7 +23,7 @@ def test_accuracy_of_a_tie_goes_to_the_first():
     assert accuracy(np.array([0, 1]), np.zeros((2, 2))) == 0.5
 
 
-def test_accuracy_of_nothing_is_nan():
+def test_accuracy_of_no_examples_is_nan():
     assert math.isnan(accuracy(np.empty(0, int), np.empty((0, 3))))
 
 
@@ -35,7 +35,7 @@ def test_names_and_functions():
     assert get([]) == {}
 
 
-def test_an_object_goes_by_the_name_of_its_class():
+def test_an_object_is_named_after_its_class():
     class Brier:
         def __call__(self, y, scores):
             return 0.0
@@ -52,13 +52,13 @@ def test_an_object_goes_by_the_name_of_its_class():
         ([None], TypeError, r"metrics: .* got None"),
     ],
 )
-def test_refuses(chosen, error, said):
+def test_invalid_metrics_are_refused(chosen, error, said):
     with pytest.raises(error, match=said):
         get(chosen)
 
 
 @pytest.mark.parametrize("value", [None, np.zeros(3), "0.5", [0.5]])
-def test_a_metric_that_gives_no_number_is_named(value):
+def test_a_metric_that_returns_no_number_is_named(value):
     def odd(y, scores):
         return value
 
@@ -68,19 +68,19 @@ def test_a_metric_that_gives_no_number_is_named(value):
         trainer.evaluate(np.ones((4, 3)), np.array([0, 1, 0, 1]))
 
 
-def test_accuracy_wants_classes():
+def test_accuracy_needs_classes():
     for shape in ((4,), (4, 0), (4, 2, 2)):
         with pytest.raises(ValueError, match=r"accuracy: expected scores \(n, classes\), got"):
             accuracy(np.zeros(4), np.zeros(shape))
 
 
 @pytest.mark.parametrize("y", [[0, 1, 1, 0], [[0], [1], [1], [0]], [False, True, True, False], [0.0, 1.0, 1.0, 0.0]])
-def test_accuracy_of_a_single_score_asks_whether_it_is_above_zero(y):
+def test_accuracy_of_a_single_score_thresholds_at_zero(y):
     assert accuracy(np.array(y), np.array([[-1.0], [1e-9], [-3.0], [0.0]])) == 0.75
     assert math.isnan(accuracy(np.empty(0), np.empty((0, 1))))
 
 
-def test_accuracy_of_a_single_score_wants_zeros_and_ones():
+def test_accuracy_of_a_single_score_needs_zeros_and_ones():
     for y in ([0, 2], [-1, 1], [0.5, 1], [np.nan, 1]):
         with pytest.raises(ValueError, match="accuracy: expected labels 0 and 1 with a single score"):
             accuracy(np.array(y), np.zeros((2, 1)))
@@ -89,7 +89,7 @@ def test_accuracy_of_a_single_score_wants_zeros_and_ones():
 
 
 def test_accuracy_compares_row_by_row():
-    """A column of labels would be compared with every row."""
+    """A column of labels would broadcast against every row."""
     scores = np.eye(3)
     assert accuracy(np.arange(3), scores) == 1
     for y in (np.arange(3)[:, None], np.arange(1), np.arange(4), 1):
@@ -97,7 +97,7 @@ def test_accuracy_compares_row_by_row():
             accuracy(y, scores)
 
 
-# ---- functions of others, which may want labels
+# ---- third-party functions, which may need labels
 def label_accuracy(y, predicted):
     if predicted.ndim != 1:
         raise ValueError("expected labels")
@@ -113,13 +113,13 @@ def fitted_with(metric, y, outputs=3, loss="softmax_cross_entropy", **how):
     return trainer
 
 
-def test_a_metric_of_labels_says_that_it_gets_scores():
+def test_the_error_of_a_label_metric_says_that_it_gets_scores():
     with pytest.raises(ValueError, match=r"^metrics: label_accuracy" + NEEDS):
         fitted_with(label_accuracy, np.arange(60) % 3)
 
 
 @pytest.mark.parametrize("name", ["accuracy_score", "f1_score", "balanced_accuracy_score"])
-def test_those_of_scikit_learn_say_it_before_the_first_step(name):
+def test_label_metrics_of_scikit_learn_are_refused_before_the_first_step(name):
     steps = []
     watch = type("Watch", (), {"on_step_end": lambda self, trainer, step, loss: steps.append(step)})()
     with pytest.raises(ValueError, match=f"^metrics: {name}" + NEEDS):
@@ -127,7 +127,7 @@ def test_those_of_scikit_learn_say_it_before_the_first_step(name):
     assert steps == []
 
 
-def test_those_of_scikit_learn_that_take_scores_do(rng):
+def test_score_metrics_of_scikit_learn_work(rng):
     y = np.arange(600) // 200  # sorted: the first rows are of one class
     assert len(fitted_with(sklearn.metrics.top_k_accuracy_score, y).history["top_k_accuracy_score"]) == 1
     trainer = fitted_with(sklearn.metrics.r2_score, rng.normal(size=(50, 2)), 2, "mean_squared_error")
@@ -136,7 +136,7 @@ def test_those_of_scikit_learn_that_take_scores_do(rng):
     assert len(trainer.history["roc_auc_score"]) == 1
 
 
-def test_accuracy_of_many_labels_tells_the_way_out():
+def test_accuracy_with_multilabel_targets_suggests_an_alternative():
     y = np.arange(60).reshape(20, 3) % 2
     with pytest.raises(
         ValueError, match=r"accuracy: .*got \(20, 3\): for several labels .* \(\(scores > 0\) == y\)\.mean\(\)"

@@ -1,4 +1,4 @@
-"""The same bits, whoever computes them: threads, instruction sets, neighbours, chunks, by hand."""
+"""Bit-identical results for any threads, instruction set, batch neighbors and chunks, and for steps by hand."""
 
 import hashlib
 import os
@@ -43,7 +43,7 @@ DTYPES = ("float32", "float64")
 
 
 def net(dtype, rate=0.2):
-    """Windows that overlap, strides, dilations and groups; without a rate, no mask."""
+    """Overlapping windows, strides, dilations and groups; with rate None, no random mask."""
     layers = [Rescale(1 / 255, -0.5), Conv2D(6, 3, padding=1), ReLU(), MaxPool2D(3, 2, padding=1)]
     layers += [Conv2D(6, 3, padding=2, dilation=2), ReLU(), Dropout(rate)]
     layers += [Conv2D(8, 3, stride=2, dilation=(2, 1), groups=2, padding=1), ReLU(), Flatten()]
@@ -52,7 +52,7 @@ def net(dtype, rate=0.2):
 
 
 def blocks(dtype, rate=0.2):
-    """Layers that normalize, over the batch and otherwise, and branches that part and meet."""
+    """Layers that normalize, over the batch and otherwise, and branches that fork and join."""
     body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), GELU(), Conv2D(6, 1, use_bias=False), GroupNorm(3)]
     layers = [Rescale(1 / 255, -0.5), Conv2D(6, 3, stride=2, padding=1, use_bias=False), BatchNorm2D(), ReLU()]
     layers += [Residual(*body), Parallel([Conv2D(5, 1), PReLU()], MaxPool2D(3, 1, padding=1)), Flatten()]
@@ -66,7 +66,7 @@ def trainer_of(dtype, threads=None, rate=0.2, make=net):
 
 
 def digest(model, *more):
-    """One hash of weights, gradients, running statistics and whatever else."""
+    """Returns one hash of weights, gradients, running statistics and all other state."""
     found = hashlib.sha256()
     for name, param in sorted(model.params.items()):
         for array in (param.value, param.grad):
@@ -79,8 +79,8 @@ def digest(model, *more):
 PRINTED = [(make, dtype) for make in (net, blocks) for dtype in DTYPES]  # as a script
 
 
-def after_100_steps(dtype, batch_size, threads=None, make=net):
-    """600 rows: the number of epochs that make at least 100 steps, the last batch partial."""
+def train_100_steps(dtype, batch_size, threads=None, make=net):
+    """Trains on 600 rows for at least 100 steps, in whole epochs with a partial last batch."""
     trainer = trainer_of(dtype, threads, make=make)
     epochs = -(-100 // -(-len(X) // batch_size))
     history = trainer.fit(X, Y, epochs, batch_size, verbose=0)
@@ -93,18 +93,18 @@ def after_100_steps(dtype, batch_size, threads=None, make=net):
 @pytest.mark.parametrize("batch_size", [5, 64, 290])  # fewer tiles than threads, more, above 16
 @pytest.mark.parametrize("make", [net, blocks])
 def test_weights_do_not_depend_on_the_number_of_threads(make, batch_size, dtype):
-    found = {threads: after_100_steps(dtype, batch_size, threads, make) for threads in THREADS}
+    found = {threads: train_100_steps(dtype, batch_size, threads, make) for threads in THREADS}
     assert len(set(found.values())) == 1, found
 
 
-def test_another_run_of_other_data_has_other_bits():
-    """What is compared above is not a constant."""
-    assert after_100_steps("float32", 64) != after_100_steps("float32", 63)
+def test_other_data_gives_other_bits():
+    """The digests compared above are not constants."""
+    assert train_100_steps("float32", 64) != train_100_steps("float32", 63)
 
 
 @pytest.fixture(scope="module")
 def digests_of():
-    """What this file prints as a script, under an instruction set; skips where there is none."""
+    """Returns what this file prints as a script under an instruction set; skips if that is not available."""
 
     def run(isa):
         built = (Path(minidl_c.__file__).parent / isa / "build.json").is_file()
@@ -131,10 +131,10 @@ def test_v3_and_v4_give_the_same_weights(digests_of):
 
 
 def test_another_process_gives_the_same_weights(digests_of):
-    assert digests_of(minidl_c.isa) == [after_100_steps(dtype, 64, make=make) for make, dtype in PRINTED]
+    assert digests_of(minidl_c.isa) == [train_100_steps(dtype, 64, make=make) for make, dtype in PRINTED]
 
 
-# ---- neighbours in the batch
+# ---- neighbors in the batch
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("make", [net, blocks])
@@ -149,7 +149,7 @@ def test_a_row_of_predict_does_not_depend_on_its_batch(make, dtype, threads):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_row_does_not_feel_what_its_neighbours_hold(dtype):
+def test_a_row_does_not_depend_on_its_neighbors_values(dtype):
     model, x = net(dtype), X[:16].astype(dtype)
     before = model.predict(x)
     x[3] = 1e30
@@ -160,7 +160,7 @@ def test_a_row_does_not_feel_what_its_neighbours_hold(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_predict_in_blocks_of_1024_is_predict(dtype):
+def test_predict_is_equal_in_blocks_of_1024(dtype):
     model, x = net(dtype), np.tile(X, (4, 1, 1, 1))
     assert model.predict(x).tobytes() == model.predict(x[:600]).tobytes() * 4
 
@@ -183,15 +183,15 @@ def test_by_hand_gives_the_gradients_of_train_batch(make, n, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [*BATCHES, 290])
-def test_what_is_trained_is_what_predicts(n, dtype):
-    """Without a mask, that is."""
+def test_training_and_prediction_compute_the_same_scores(n, dtype):
+    """Without random masks."""
     model = net(dtype, rate=0)
     assert model.predict(X[:n]).tobytes() == model.forward(X[:n], training=True).tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_gradient_is_the_sum_over_its_examples(dtype):
-    """Not a bit's matter but a sum's: each example alone, added up in float64."""
+    """To rounding: each example alone, added up in float64."""
     model, total = net(dtype, rate=0), {}
     for i in range(20):
         scores = model.forward(X[i : i + 1], training=True)
@@ -206,8 +206,8 @@ def test_a_gradient_is_the_sum_over_its_examples(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_fit_in_chunks_is_train_batch_step_by_step(dtype):
-    """Without masks: a row of fit's X has another number than one of a batch."""
+def test_fit_in_chunks_equals_train_batch_step_by_step(dtype):
+    """Without random masks: in fit's X a row has another example id than in a batch."""
     chunked, stepped = trainer_of(dtype, rate=0), trainer_of(dtype, rate=0)
     history = chunked.fit(X, Y, epochs=2, batch_size=7, shuffle=False, verbose=0)
     for epoch in range(2):
@@ -219,8 +219,8 @@ def test_fit_in_chunks_is_train_batch_step_by_step(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_two_fits_are_one(dtype):
-    """Velocity, learning rate and the order of the examples go on where they were."""
+def test_two_fits_equal_one(dtype):
+    """Velocity, learning rate and the order of the examples continue."""
     once, twice = trainer_of(dtype), trainer_of(dtype)
     once.fit(X, Y, epochs=3, verbose=0)
     twice.fit(X, Y, epochs=1, verbose=0)
@@ -229,8 +229,8 @@ def test_two_fits_are_one(dtype):
 
 
 # ---- few examples, which kernels compute one by one
-def gradients(model, x, dy):
-    """y, dx and all parameters' gradients of a batch, by hand."""
+def gradients_by_hand(model, x, dy):
+    """Returns y, dx and all parameter gradients of a batch, by hand."""
     y = model.forward(x, training=True)
     dx = model.backward(dy)
     return [y, dx, *(param.grad.copy() for param in model.params.values())]
@@ -238,7 +238,7 @@ def gradients(model, x, dy):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("seed", range(12))
-def test_few_examples_have_the_bits_of_a_tile(dtype, seed):
+def test_small_batches_have_the_bits_of_a_tile(dtype, seed):
     """A batch of n, and the same n in a batch of 9 whose other gradients are zero: the sums over both are equal."""
     rng = np.random.default_rng(seed)
     shape = (int(rng.choice([1, 2, 6, 16, 32])), int(rng.integers(5, 14)), int(rng.integers(5, 14)))
@@ -249,15 +249,15 @@ def test_few_examples_have_the_bits_of_a_tile(dtype, seed):
     layers = [Conv2D(filters, kernel, **options), ReLU(), Flatten(), Dense(int(rng.choice([5, 16, 130, 300])))]
     model = Sequential(layers, input_shape=shape, dtype=dtype, seed=seed)
     for param in model.params.values():
-        param.value = rng.standard_normal(param.value.shape)  # biases are zero at first, and hide what is forgotten
+        param.value = rng.standard_normal(param.value.shape)  # biases start at zero, which hides missing terms
     x = rng.standard_normal((9, *shape)).astype(dtype)
     dy = rng.standard_normal((9, *model.output_shape)).astype(dtype)
     for n in (1, 2, 3, 4, 5):
-        few = gradients(model, x[:n], dy[:n])
-        y, dx, *grads = gradients(model, x, np.where(np.arange(9)[:, None] < n, dy, 0))
+        few = gradients_by_hand(model, x[:n], dy[:n])
+        y, dx, *grads = gradients_by_hand(model, x, np.where(np.arange(9)[:, None] < n, dy, 0))
         for a, b in zip(few, [y[:n], dx[:n], *grads], strict=True):
             np.testing.assert_array_equal(a, b, err_msg=f"{n} examples, {model!r} of {shape}")
 
 
 if __name__ == "__main__":
-    print(minidl_c.isa, *(after_100_steps(dtype, 64, make=make) for make, dtype in PRINTED))
+    print(minidl_c.isa, *(train_100_steps(dtype, 64, make=make) for make, dtype in PRINTED))

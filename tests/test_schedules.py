@@ -1,4 +1,4 @@
-"""Learning rates as functions of the step: PyTorch's, what is behind the last step, arguments, texts."""
+"""Learning rates as functions of the step: PyTorch's values, the rate after the last step, arguments, reprs."""
 
 import math
 
@@ -21,7 +21,7 @@ each = pytest.mark.parametrize("schedule", SEVERAL, ids=repr)
 
 
 def of_pytorch(schedule, optimizer):
-    """PyTorch's scheduler, and how many steps it is the same thing for."""
+    """Returns PyTorch's scheduler, and for how many steps both agree."""
     from torch.optim import lr_scheduler as theirs
 
     s, forever = schedule, 60
@@ -47,7 +47,7 @@ def of_pytorch(schedule, optimizer):
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore")
 @each
-def test_each_step_is_pytorchs(schedule):
+def test_each_step_has_pytorchs_rate(schedule):
     import torch
 
     first = schedule.max_lr if isinstance(schedule, OneCycle) else schedule.lr
@@ -62,7 +62,7 @@ def test_each_step_is_pytorchs(schedule):
 
 
 @each
-def test_behind_the_last_step_the_rate_stays(schedule):
+def test_after_the_last_step_the_rate_is_constant(schedule):
     if hasattr(schedule, "total_steps"):
         assert {schedule(step) for step in (schedule.total_steps, schedule.total_steps + 1, 10**9)} == {
             schedule(schedule.total_steps)
@@ -72,14 +72,14 @@ def test_behind_the_last_step_the_rate_stays(schedule):
 
 
 @each
-def test_told_as_the_call_that_makes_it(schedule):
+def test_repr_is_the_constructor_call(schedule):
     again = eval(repr(schedule))
     assert repr(again) == repr(schedule)
     assert [again(step) for step in range(70)] == [schedule(step) for step in range(70)]
 
 
 @each
-def test_an_optimizer_takes_it(schedule):
+def test_an_optimizer_accepts_it(schedule):
     assert rate_at(SGD(schedule), 3) == schedule(3)
     assert type(schedule(np.int64(3))) is float
 
@@ -95,7 +95,7 @@ def test_one_cycle_of_one_step():
     assert OneCycle(0.5, 10, pct_start=0.1)(0) == 0.5  # PyTorch divides by zero
 
 
-def test_arguments_may_be_changed():
+def test_arguments_can_be_changed():
     schedule = Exponential(0.5, 0.5)
     schedule.lr = 1.0
     assert schedule(1) == 0.5
@@ -126,7 +126,7 @@ def test_arguments_may_be_changed():
         (lambda: Exponential(0.1, 10)(1000), "lr: .*got inf"),
     ],
 )
-def test_refuses(make, said):
+def test_invalid_arguments_are_refused(make, said):
     with pytest.raises(ValueError, match=said):
         make()
 
@@ -147,7 +147,7 @@ def test_refuses(make, said):
         (lambda: SGD(Cosine), "lr"),
     ],
 )
-def test_refuses_what_is_no_number(make, name):
+def test_non_numbers_are_refused(make, name):
     with pytest.raises(TypeError, match=f"^{name}: "):
         make()
 

@@ -1,4 +1,4 @@
-"""The table of docs/semantics.md, line by line, on whole models. Expected values are NumPy's."""
+"""The table of docs/semantics.md, line by line, on whole models. Expected values come from NumPy."""
 
 import numpy as np
 import pytest
@@ -27,8 +27,8 @@ def trainer_of(model, loss="softmax_cross_entropy"):
     return Trainer(model, loss, SGD(0.1, momentum=0.9), ["accuracy"])
 
 
-def everything(trainer, history):
-    """Weights, gradients and history without timings, to the last bit."""
+def full_state(trainer, history):
+    """Returns weights, gradients and history without timings, as bytes."""
     params = trainer.model.params
     arrays = {name: (p.value.tobytes(), p.grad.tobytes()) for name, p in params.items()}
     return arrays, {name: v for name, v in history.items() if name != "images_per_second"}
@@ -36,7 +36,7 @@ def everything(trainer, history):
 
 # ---- gradient and loss of a batch
 @DTYPES
-def test_one_division_by_the_sum_of_weights_after_everything_is_summed(dtype):
+def test_one_division_by_the_sum_of_weights_after_the_reduction(dtype):
     """In float32 only this order of operations gives these bits."""
     w = RNG.uniform(0, 2, 50).astype(dtype)
     model, trainer = net(dtype), trainer_of(net(dtype))
@@ -52,31 +52,31 @@ def test_one_division_by_the_sum_of_weights_after_everything_is_summed(dtype):
 
 @DTYPES
 @LOSSES
-def test_weights_of_ones_are_no_weights(loss, dtype):
+def test_weights_of_one_equal_no_weights(loss, dtype):
     found = []
     for weight in (None, np.ones(50), [1] * 50, np.ones(50, bool)):
         trainer = trainer_of(net(dtype), loss)
-        found.append(everything(trainer, trainer.fit(X, Y, 3, 16, sample_weight=weight, verbose=0)))
+        found.append(full_state(trainer, trainer.fit(X, Y, 3, 16, sample_weight=weight, verbose=0)))
     assert found[0] == found[1] == found[2] == found[3]
 
 
 @DTYPES
 @pytest.mark.parametrize("split", [0.0, 0.3])
 @LOSSES
-def test_a_weight_of_zero_is_a_row_that_is_not_there(loss, split, dtype):
+def test_a_weight_of_zero_removes_a_row(loss, split, dtype):
     one, other = trainer_of(net(dtype), loss), trainer_of(net(dtype), loss)
     weight = np.zeros(50)
     weight[KEEP] = RNG.uniform(0.5, 2, len(KEEP))
     options = {"epochs": 3, "batch_size": 8, "validation_split": split, "verbose": 0}
     with_zeros = one.fit(X, Y, sample_weight=weight, **options)
     without = other.fit(X[KEEP], Y[KEEP], sample_weight=weight[KEEP], **options)
-    assert everything(one, with_zeros) == everything(other, without)
+    assert full_state(one, with_zeros) == full_state(other, without)
     assert one.step == other.step
     assert one.evaluate(X, Y, weight) == other.evaluate(X[KEEP], Y[KEEP], weight[KEEP])
     assert one.train_batch(X, Y, weight) == other.train_batch(X[KEEP], Y[KEEP], weight[KEEP])
 
 
-def test_a_weight_of_two_is_a_row_that_is_there_twice():
+def test_a_weight_of_two_repeats_a_row():
     one, other = trainer_of(net("float64")), trainer_of(net("float64"))
     weight = np.ones(20)
     weight[:4] = 2
@@ -87,7 +87,7 @@ def test_a_weight_of_two_is_a_row_that_is_there_twice():
         np.testing.assert_allclose(param.value, other.model.params[name].value, rtol=1e-11)
 
 
-def test_class_weights_are_weights_and_multiply_them():
+def test_class_weights_multiply_sample_weights():
     by_class, sample = {0: 0.5, 2: 3.0}, RNG.uniform(0.5, 2, 50)
     expected = np.array([by_class.get(label, 1.0) for label in Y])
     balanced = len(Y) / (3 * np.bincount(Y))[Y]
@@ -100,11 +100,11 @@ def test_class_weights_are_weights_and_multiply_them():
         one, other = trainer_of(net()), trainer_of(net())
         a = one.fit(X, Y, 2, 16, class_weight=class_weight, sample_weight=given, verbose=0)
         b = other.fit(X, Y, 2, 16, sample_weight=weight, verbose=0)
-        assert everything(one, a) == everything(other, b)
+        assert full_state(one, a) == full_state(other, b)
 
 
 def test_an_epochs_loss_weights_its_batches():
-    """Batches of 20, 20 and 10 of unequal weight; a rate of 0 keeps the model as it is."""
+    """Batches of 20, 20 and 10 of unequal weight; a rate of 0 leaves the model unchanged."""
     model, weight = net("float64"), RNG.uniform(0, 3, 50)
     losses = reference.softmax_cross_entropy_forward(model.predict(X), Y)
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.0))
@@ -114,9 +114,9 @@ def test_an_epochs_loss_weights_its_batches():
     assert history["loss"][-1] == pytest.approx(expected, rel=1e-12)
 
 
-# ---- numbers in X
+# ---- values in X
 @DTYPES
-def test_numbers_in_x_mean_what_they_say(dtype):
+def test_values_in_x_are_not_rescaled(dtype):
     model = Sequential([Dense(1)], input_shape=(2,), dtype=dtype)
     model.params["0.weight"].value = [[1, 2]]
     for kind in ("uint8", "int16", "float16", "float32", "float64"):
@@ -126,7 +126,7 @@ def test_numbers_in_x_mean_what_they_say(dtype):
 # ---- max-pooling: per example, ties, NaN, -inf
 @DTYPES
 def test_each_example_routes_its_gradient_to_its_own_maximum(dtype):
-    """The question the project was born from: every example chose another maximum."""
+    """The question that started the project: every example chose a different maximum."""
     n = 20
     x = np.zeros((n, 1, 2, 2))
     winner = np.arange(n) % 4
@@ -154,25 +154,25 @@ def test_the_first_maximum_of_a_tie_takes_all_and_overlaps_add_up(dtype):
 
 @DTYPES
 def test_nan_wins_and_windows_of_minus_infinity_keep_an_index(dtype):
-    """X must be finite, so a convolution of weight 1 brings them in through its bias."""
+    """X must be finite, so a convolution with weight 1 introduces them through its bias."""
     for bias, expected in ((np.nan, np.nan), (-np.inf, -np.inf)):
         model = Sequential([Conv2D(1, 1), MaxPool2D(2, padding=1)], input_shape=(1, 4, 4), dtype=dtype)
         model.params["0.bias"].value = [bias]
         y = model.forward(np.ones((17, 1, 4, 4)), training=True)
         np.testing.assert_array_equal(y, np.full((17, 1, 3, 3), expected))  # padding never wins
         model.backward(np.ones(y.shape))
-        assert model.params["0.bias"].grad == [17 * 9]  # every gradient arrives somewhere inside
+        assert model.params["0.bias"].grad == [17 * 9]  # every gradient arrives inside
 
 
-def test_padding_of_a_pool_is_at_most_half():
+def test_pool_padding_is_at_most_half_the_window():
     with pytest.raises(ValueError, match=r"layer 0, MaxPool2D.*at most half"):
         Sequential([MaxPool2D(3, padding=2)], input_shape=(1, 6, 6))
 
 
-# ---- the other layers, the loss, the optimizer
+# ---- other layers, the loss, the optimizer
 @DTYPES
-def test_relu_of_zero_has_no_gradient_and_one_in_front_of_a_pool_changes_no_bit(dtype):
-    """Alone or next to other layers: fused or not, the same bits."""
+def test_relu_has_zero_gradient_at_zero_and_fusion_with_a_pool_changes_no_bit(dtype):
+    """Alone or next to other layers, fused or not: the same bits."""
     apart = net(dtype).layers
     model, x = net(dtype), X.astype(dtype)
     x[:, :, :3] = 0
@@ -216,7 +216,7 @@ def test_initial_weights_are_damped_he_uniform_with_zero_bias(name):
 
 
 def test_the_last_partial_batch_counts_like_any_other():
-    """33 examples by 16: three steps, the last of a single example."""
+    """33 examples in batches of 16: three steps, the last with a single example."""
     one, other = trainer_of(net("float64")), trainer_of(net("float64"))
     one.fit(X[:33], Y[:33], 1, 16, shuffle=False, verbose=0)
     for rows in (slice(0, 16), slice(16, 32), slice(32, 33)):
@@ -226,8 +226,8 @@ def test_the_last_partial_batch_counts_like_any_other():
         assert param.value.tobytes() == other.model.params[name].value.tobytes()
 
 
-def test_averaging_first_is_another_gradient():
-    """The mean of products is not the product of means: why activations are kept per example."""
+def test_averaging_activations_first_gives_a_different_gradient():
+    """The mean of products is not the product of means: hence activations are kept per example."""
     x, dy = np.array([[1.0], [3.0]]), np.array([[2.0], [-2.0]])
     model = Sequential([Dense(1)], input_shape=(1,), dtype="float64")
     model.forward(x, training=True)
@@ -237,7 +237,7 @@ def test_averaging_first_is_another_gradient():
 
 
 @DTYPES
-def test_a_model_is_of_one_dtype_throughout(dtype):
+def test_a_model_has_one_dtype_throughout(dtype):
     model = net(dtype, front=[Rescale(0.5)])
     trainer = trainer_of(model)
     trainer.train_batch(X.astype("float64" if dtype == "float32" else "float32"), Y)

@@ -1,4 +1,4 @@
-"""Sequential: building, computing by hand, weights in and out, slices."""
+"""Sequential: building, forward and backward by hand, weights in and out, slices."""
 
 import copy
 import pickle
@@ -27,7 +27,7 @@ def model(request):
 
 
 def expected_scores(model, x):
-    """The same net once more, in float64, from the oracle's parts."""
+    """Returns the scores of the same net in float64, from the reference functions."""
     state = {name: value.astype(np.float64) for name, value in model.state_dict().items()}
     case = Conv(len(x), 2, 8, 8, 4, (3, 3))
     y = reference.conv2d_forward(x * 0.5, state["1.weight"], state["1.bias"], case)
@@ -44,7 +44,7 @@ def test_shapes_are_inferred(model):
     assert len(model) == 6 and model[1] is model.layers[1] and model[-1] is model.layers[5]
 
 
-def test_weights_are_a_function_of_seed_and_place():
+def test_weights_are_a_function_of_seed_and_path():
     first, again, other = (Sequential(layers(), (2, 8, 8), seed=s) for s in (4, 4, 5))
     longer = Sequential([*layers(), ReLU(), Dense(2)], (2, 8, 8), seed=4)
     moved = Sequential([ReLU(), *layers()], (2, 8, 8), seed=4)
@@ -62,7 +62,7 @@ def test_float32_weights_are_the_float64_ones_rounded():
         np.testing.assert_array_equal(single.params[name].value, value.astype("float32"))
 
 
-def test_an_unbuilt_model_says_so(model):
+def test_an_unbuilt_model_is_refused(model):
     fresh = Sequential(layers())
     calls = [
         *(lambda n=n: getattr(fresh, n) for n in ("input_shape", "output_shape", "params")),
@@ -104,12 +104,12 @@ def test_a_failed_build_leaves_nothing_behind():
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
+def test_invalid_arguments(arguments, error, said):
     with pytest.raises(error, match=said):
         Sequential(**{"layers": layers(), "input_shape": (2, 8, 8)} | arguments)
 
 
-def test_a_layer_belongs_to_one_place_in_one_model(model):
+def test_a_layer_can_be_used_only_once(model):
     shared = Dense(4)
     with pytest.raises(ValueError, match="layer 1, Dense: "):
         Sequential([shared, shared], input_shape=(4,))
@@ -120,9 +120,9 @@ def test_a_layer_belongs_to_one_place_in_one_model(model):
         np.testing.assert_array_equal(value, before[name])
 
 
-# ---- computing
-@pytest.mark.parametrize("n", [0, 1, 17, 1025, 2048])  # 1024 go through at a time
-def test_predict_and_forward_agree_with_the_oracle(model, n, rng):
+# ---- forward and backward
+@pytest.mark.parametrize("n", [0, 1, 17, 1025, 2048])  # blocks of 1024
+def test_predict_and_forward_agree_with_the_reference(model, n, rng):
     x = rng.normal(size=(n, 2, 8, 8)).astype(model.dtype)
     scores = model.predict(x)
     assert scores.dtype == model.dtype and scores.shape == (n, 3)
@@ -135,12 +135,12 @@ def test_predict_and_forward_agree_with_the_oracle(model, n, rng):
     assert probabilities.dtype == model.dtype
 
 
-def test_two_dimensional_data_of_the_right_width_is_reshaped(model, rng):
+def test_two_dimensional_data_of_matching_width_is_reshaped(model, rng):
     x = rng.normal(size=(5, 2, 8, 8))
     assert model.predict(x.reshape(5, 128)).tobytes() == model.predict(x).tobytes()
 
 
-def test_probabilities_want_one_score_a_class():
+def test_probabilities_need_one_score_per_class():
     images = Sequential([ReLU()], input_shape=(3, 2, 2))
     with pytest.raises(ValueError, match=r"predict_proba: .*\(classes,\).*got \(3, 2, 2\)"):
         images.predict_proba(np.zeros((1, 3, 2, 2)))
@@ -167,7 +167,7 @@ def test_backward_is_the_derivative_of_forward(rng):
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("n", [1, 16, 37])
-def test_gradients_of_a_whole_net_are_pytorchs(n, rng):
+def test_gradients_of_a_whole_net_match_pytorch(n, rng):
     import torch
     from torch import nn
 
@@ -192,7 +192,7 @@ def test_gradients_of_a_whole_net_are_pytorchs(n, rng):
         np.testing.assert_allclose(model.params[name].grad, param.grad.numpy(), **tolerance)
 
 
-def test_backward_may_come_twice_and_wants_a_forward(model, rng):
+def test_backward_can_be_repeated_but_needs_a_forward(model, rng):
     dy = rng.normal(size=(4, 3)).astype(model.dtype)
     with pytest.raises(RuntimeError, match=r"forward\(X, training=True\) before it"):
         model.backward(dy)
@@ -202,7 +202,7 @@ def test_backward_may_come_twice_and_wants_a_forward(model, rng):
         model.backward(dy)
     model.forward(x, training=True)
     dx = model.backward(dy)
-    model.predict(-x)  # inference leaves what is kept alone
+    model.predict(-x)  # inference does not touch the kept activations
     assert model.backward(dy).tobytes() == dx.tobytes()
     np.testing.assert_allclose(model.backward(3 * dy), 3 * dx, rtol=1e-4, atol=1e-6)
 
@@ -216,7 +216,7 @@ def test_an_empty_batch_has_zero_gradients(model, rng):
 
 
 # ---- weights
-def test_state_goes_out_as_copies_and_comes_back(model, rng):
+def test_state_dict_returns_copies_that_can_be_loaded(model, rng):
     state = model.state_dict()
     assert {name: value.shape for name, value in state.items()} == {
         "1.weight": (4, 2, 3, 3),
@@ -253,7 +253,7 @@ def test_a_slice_is_a_copy_with_its_weights(model, part, rng):
         np.testing.assert_array_equal(value, before[name])
 
 
-def test_a_slice_keeps_a_users_layer_and_an_unbuilt_model_unbuilt():
+def test_a_slice_keeps_a_custom_layer_and_an_unbuilt_model_unbuilt():
     class Gain(Layer):
         def __init__(self, start):
             self.start = start
@@ -278,7 +278,7 @@ def test_a_slice_keeps_a_users_layer_and_an_unbuilt_model_unbuilt():
         _ = model[7]
 
 
-def test_repr_can_be_read():
+def test_repr_is_readable():
     assert repr(Sequential([Dense(4), ReLU()])) == "Sequential(\n  (0): Dense(units=4)\n  (1): ReLU()\n)"
 
 
@@ -288,7 +288,7 @@ def pickled(model):
 
 
 @pytest.mark.parametrize("make", [copy.copy, copy.deepcopy, pickled, lambda model: model[:]])
-def test_a_copy_predicts_the_same_and_goes_its_own_way(make, rng):
+def test_a_copy_predicts_the_same_and_is_independent(make, rng):
     model = Sequential(layers(), input_shape=(2, 8, 8), seed=3, dtype="float64")
     for param in model.params.values():
         param.value = rng.standard_normal(param.value.shape)
@@ -302,18 +302,18 @@ def test_a_copy_predicts_the_same_and_goes_its_own_way(make, rng):
     assert (twin.seed, twin.dtype) == (3, "float64")
 
 
-def test_a_model_that_is_not_built_can_be_copied():
+def test_an_unbuilt_model_can_be_copied():
     assert repr(copy.deepcopy(Sequential([Dense(3)]))) == repr(Sequential([Dense(3)]))
 
 
-def test_a_slice_of_layers_that_do_not_fit_is_refused():
+def test_a_slice_of_incompatible_layers_is_refused():
     model = Sequential([Dense(4), Dense(5), Dense(3)], input_shape=(2,))
     with pytest.raises(ValueError, match=r"model\[None:None:2\]: Dense\(units=3\) takes \(5,\).*gives \(4,\)"):
         model[::2]
 
 
-# ---- by hand, in hard cases
-def test_a_refused_build_leaves_the_layers_of_another_model_alone():
+# ---- by hand, hard cases
+def test_a_refused_build_does_not_change_another_models_layers():
     shared = Dense(3)
     owner, other = Sequential([shared], input_shape=(4,)), Sequential([shared])
     before = owner.state_dict()
@@ -323,7 +323,7 @@ def test_a_refused_build_leaves_the_layers_of_another_model_alone():
     assert all(np.array_equal(before[name], value) for name, value in owner.state_dict().items())
 
 
-def test_backward_by_hand_in_many_threads_is_right_or_refused():
+def test_backward_by_hand_in_many_threads_is_correct_or_refused():
     model = Sequential(layers(), input_shape=(2, 8, 8))
     X, wrong = np.ones((300, 2, 8, 8), "f4"), []
 
@@ -349,12 +349,12 @@ def test_a_released_pass_is_refused():
     param, y = np.zeros(1000, "f4"), np.empty((4, 3), "f4")
     kept = plan.forward(np.ones((4, 128), "f4"), param, y)
     plan.release(kept)
-    plan.release(kept)  # a second time is nothing
+    plan.release(kept)  # a second release does nothing
     with pytest.raises(RuntimeError, match="released"):
         plan.backward(kept, y, None, param, np.zeros(1000, "f4"))
 
 
-def test_what_forward_returns_may_be_written_into():
+def test_outputs_of_forward_are_writable():
     class Tanh(Layer):
         def forward(self, x, training):
             self.y = np.tanh(x)
@@ -372,7 +372,7 @@ def test_what_forward_returns_may_be_written_into():
     np.testing.assert_array_equal(model.backward(np.ones((2, 3))), expected)
 
 
-def test_weights_may_be_views_of_each_other_and_have_to_fit():
+def test_weights_may_be_views_of_each_other_but_must_fit():
     model = Sequential([Dense(3), Dense(3)], input_shape=(3,))
     one, two = model.state_dict()["0.weight"], model.state_dict()["1.weight"]
     values = {name: param.value for name, param in model.params.items()}
@@ -384,7 +384,7 @@ def test_weights_may_be_views_of_each_other_and_have_to_fit():
     assert all(np.array_equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_a_parameter_that_cannot_be_written_is_refused_before_any_is(model):
+def test_a_read_only_parameter_is_refused_before_any_is_written(model):
     state, before = {name: value + 1 for name, value in model.state_dict().items()}, model.state_dict()
     locked = list(model.params)[-1]
     model.params[locked].value.flags.writeable = False
@@ -393,7 +393,7 @@ def test_a_parameter_that_cannot_be_written_is_refused_before_any_is(model):
     assert all(np.array_equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_a_list_that_a_layer_was_given_may_change_afterwards(rng, tmp_path):
+def test_a_list_given_to_a_layer_may_change_later(rng, tmp_path):
     dilation = [1, 1]
     model = Sequential([Conv2D(2, [3, 3], padding="same", dilation=dilation)], input_shape=(1, 6, 6))
     x, dilation[0] = rng.standard_normal((3, 1, 6, 6)), 2
@@ -412,9 +412,9 @@ def test_a_list_that_a_layer_was_given_may_change_afterwards(rng, tmp_path):
         ((0, 1), TypeError, r"model\[\(0, 1\)\]: expected a place"),
     ],
 )
-def test_places_without_a_layer_are_refused(place, error, said):
+def test_indices_without_a_layer_are_refused(place, error, said):
     model = Sequential([Dense(3), ReLU()], (4,))
     with pytest.raises(error, match=said):
         model[place]
-    assert [type(layer) for layer in model] == [Dense, ReLU]  # which asks for places until there is none
+    assert [type(layer) for layer in model] == [Dense, ReLU]  # which indexes until there is an IndexError
     assert model[np.int64(1)] is model[1] is model[-1]

@@ -1,4 +1,4 @@
-"""One model in many threads: predictions are those of one thread; training is for one thread alone."""
+"""One model in many threads: predictions are bit-identical, and training is exclusive."""
 
 import threading
 
@@ -15,8 +15,8 @@ X, Y = RNG.integers(0, 256, (300, 1, 10, 10)).astype(np.uint8), RNG.integers(0, 
 WAIT = 300
 
 
-class Centre(Layer):
-    """A layer in NumPy: its forward keeps something in training alone."""
+class Center(Layer):
+    """A NumPy layer whose forward keeps state only in training."""
 
     def forward(self, x, training):
         if training:
@@ -41,8 +41,8 @@ def weights(model):
     return {name: value.tobytes() for name, value in model.state_dict().items()}
 
 
-def in_threads(*works):
-    """Runs them all at the same time; raises the first error of any."""
+def run_in_threads(*works):
+    """Runs all functions at the same time; raises the first error."""
     errors, start = [], threading.Barrier(len(works))
 
     def run(work):
@@ -62,8 +62,8 @@ def in_threads(*works):
         raise errors[0]
 
 
-class Held:
-    """A callback that holds a fit, from its first step until it is let go."""
+class BlockingCallback:
+    """Blocks a fit in its first step until it is released."""
 
     def __init__(self):
         self.begun, self.go = threading.Event(), threading.Event()
@@ -73,9 +73,9 @@ class Held:
         assert self.go.wait(WAIT)
 
 
-def during_a_fit(trainer, work):
-    """Does `work` while another thread is inside a fit of this trainer."""
-    held = Held()
+def run_during_fit(trainer, work):
+    """Runs `work` while another thread is inside a fit of this trainer."""
+    held = BlockingCallback()
     fit = threading.Thread(target=lambda: trainer.fit(X, Y, verbose=0, callbacks=[held]))
     fit.start()
     try:
@@ -86,10 +86,10 @@ def during_a_fit(trainer, work):
         fit.join(WAIT)
 
 
-# ---- predicting
-@pytest.mark.parametrize("front", [(), (Centre,)], ids=["native", "staged"])
-def test_eight_threads_predict_as_one(front, restless):
-    """Batches of all kinds, each thread in another order, with one thread and with two below each call."""
+# ---- prediction
+@pytest.mark.parametrize("front", [(), (Center,)], ids=["native", "segmented"])
+def test_eight_threads_predict_like_one(front, restless):
+    """Batches of all kinds, in a different order per thread, with one and with two threads per call."""
     model = net([layer() for layer in front])
     jobs = [(n, num_threads) for n in (1, 3, 16, 17, 45, 300) for num_threads in (1, 2)]
     inputs = {n: [X[:n], X[:n].astype("float64"), X[::-1][:n]] for n, _ in jobs}
@@ -102,10 +102,10 @@ def test_eight_threads_predict_as_one(front, restless):
             kind = int(rng.integers(3))
             assert model.predict(inputs[n][kind], num_threads).tobytes() == expected[n][kind]
 
-    in_threads(*(lambda seed=seed: work(seed) for seed in range(8)))
+    run_in_threads(*(lambda seed=seed: work(seed) for seed in range(8)))
 
 
-def test_other_ways_to_look_are_safe_in_threads(restless):
+def test_other_inspection_is_thread_safe(restless):
     model = net()
     trainer = trainer_of(model)
     expected = trainer.evaluate(X, Y)
@@ -119,20 +119,20 @@ def test_other_ways_to_look_are_safe_in_threads(restless):
             assert np.array_equal(model[:-1].predict(X[:5]), model[:-1].predict(X[:5]))
             assert weights(model) == state
 
-    in_threads(*[work] * 8)
+    run_in_threads(*[work] * 8)
 
 
-def test_gradients_that_are_first_looked_at_in_threads_have_one_home(restless):
+def test_gradients_first_accessed_in_threads_share_one_buffer(restless):
     for _ in range(30):
         model = Sequential([Dense(200), Dense(200)], input_shape=(200,))
         params = model.params
-        in_threads(*[lambda params=params: [param.grad for param in params.values()]] * 8)
+        run_in_threads(*[lambda params=params: [param.grad for param in params.values()]] * 8)
         for name, param in params.items():
             assert np.shares_memory(param.grad, model.network.parameters.grads), name
 
 
 # ---- training
-def test_all_else_is_refused_during_a_fit():
+def test_everything_else_is_refused_during_a_fit():
     model = net()
     trainer, other = trainer_of(model), trainer_of(model)
     state = model.state_dict()
@@ -156,15 +156,15 @@ def test_all_else_is_refused_during_a_fit():
                 attempt()
         assert other.step == 0 and other.history == {} and trainer.step == 1
 
-    during_a_fit(trainer, work)
+    run_during_fit(trainer, work)
     twin = net()
     trainer_of(twin).fit(X, Y, verbose=0)
-    assert weights(model) == weights(twin)  # what was refused changed nothing
-    other.fit(X, Y, verbose=0)  # and it is free again
+    assert weights(model) == weights(twin)  # refused calls changed nothing
+    other.fit(X, Y, verbose=0)  # and the model is free again
     model.predict(X)
 
 
-def test_training_is_refused_during_a_predict():
+def test_training_is_refused_during_predict():
     begun, go = threading.Event(), threading.Event()
 
     class Slow(Layer):
@@ -197,8 +197,8 @@ def test_training_is_refused_during_a_predict():
     trainer.train_batch(X, Y)
 
 
-def test_a_model_that_is_being_built_is_not_lost_to_another_thread(restless):
-    """Two first fits at once: one of them builds and trains, the other is refused or comes behind it."""
+def test_concurrent_first_fits_build_the_model_once(restless):
+    """Of two first fits at once, one builds and trains; the other is refused or runs after it."""
     for _ in range(10):
         model = Sequential([Flatten(), Dense(4)])
         done = []
@@ -210,11 +210,11 @@ def test_a_model_that_is_being_built_is_not_lost_to_another_thread(restless):
             except RuntimeError as error:
                 assert "another thread is at work on this model" in str(error)
 
-        in_threads(*[work] * 3)
+        run_in_threads(*[work] * 3)
         assert done and model.predict(X).shape == (300, 4)
 
 
-def test_callbacks_may_look_at_and_write_into_the_model():
+def test_callbacks_may_read_and_write_the_model():
     class Look:
         def on_step_end(self, trainer, step, loss):
             trainer.model.predict(X[:2])
@@ -231,7 +231,7 @@ def test_callbacks_may_look_at_and_write_into_the_model():
     assert weights(looked) == weights(plain)
 
 
-def test_what_breaks_off_sets_the_model_free():
+def test_an_interrupted_call_frees_the_model():
     class Break:
         def on_step_end(self, trainer, step, loss):
             raise KeyboardInterrupt
@@ -241,11 +241,11 @@ def test_what_breaks_off_sets_the_model_free():
         trainer.fit(X, Y, callbacks=[Break()], verbose=0)
     with pytest.raises(ValueError, match="labels"):
         trainer.fit(X, Y + 1, verbose=0)
-    in_threads(lambda: trainer.train_batch(X, Y))
+    run_in_threads(lambda: trainer.train_batch(X, Y))
 
 
 def test_two_models_train_at_the_same_time(restless):
-    """With the bits that each has when it trains alone; in threads that are not the main one."""
+    """Each has the same bits as when it trains alone; both run in threads other than the main one."""
 
     def trained(seed, front):
         model = net(front)
@@ -253,12 +253,12 @@ def test_two_models_train_at_the_same_time(restless):
         return weights(model), history["loss"], history["val_accuracy"]
 
     jobs = [(seed, front) for seed in (0, 1) for front in (False, True)]
-    alone = [trained(seed, [Centre()] if front else []) for seed, front in jobs]
+    alone = [trained(seed, [Center()] if front else []) for seed, front in jobs]
     together = {}
 
     def work(job):
         seed, front = job
-        together[job] = trained(seed, [Centre()] if front else [])
+        together[job] = trained(seed, [Center()] if front else [])
 
-    in_threads(*(lambda job=job: work(job) for job in jobs))
+    run_in_threads(*(lambda job=job: work(job) for job in jobs))
     assert [together[job] for job in jobs] == alone

@@ -1,4 +1,4 @@
-"""Trainer: epochs, history, validation, evaluation. What breaks a fit off is in test_steps.py."""
+"""Trainer: epochs, history, validation, evaluation. Interrupted fits are tested in training/test_steps.py."""
 
 import numpy as np
 import pytest
@@ -26,8 +26,8 @@ def weights(trainer):
     return {name: value.tobytes() for name, value in trainer.model.state_dict().items()}
 
 
-class Watch(Layer):
-    """A first layer that writes down the first number of every row, in training and not."""
+class RowRecorder(Layer):
+    """A first layer that records the first value of every row, in training and not."""
 
     def __init__(self):
         self.trained, self.looked_at = [], []
@@ -40,8 +40,8 @@ class Watch(Layer):
         return dy
 
 
-def numbered(n):
-    """Rows whose first number is their number."""
+def numbered_rows(n):
+    """Returns rows whose first value is their index."""
     return np.column_stack([np.arange(n), np.zeros((n, 3))])
 
 
@@ -55,7 +55,7 @@ def test_learns_digits():
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_follows_numpy_step_by_step(nesterov):
+def test_matches_numpy_step_by_step(nesterov):
     """One dense layer and softmax, written out: order of rows, last partial batch, loss, rate."""
     model = Sequential([Dense(3)], input_shape=(4,), dtype="float64")
     w, b = model.state_dict().values()
@@ -85,7 +85,7 @@ def test_follows_numpy_step_by_step(nesterov):
 
 
 # ---- history, metrics, evaluation
-def test_history_is_a_dict_of_lists_that_goes_on():
+def test_history_is_a_dict_of_lists_that_later_fits_extend():
     def wrong(y, scores):
         return (scores.argmax(axis=1) != y).mean()
 
@@ -105,7 +105,7 @@ def test_history_is_a_dict_of_lists_that_goes_on():
     assert min(history["images_per_second"]) > 0
 
 
-def test_history_has_an_entry_for_each_epoch_whatever_fits_differ_in():
+def test_history_has_an_entry_for_every_epoch_even_if_fits_differ():
     trainer = trainer_of()
     trainer.fit(X, Y, epochs=2, verbose=0)
     history = trainer.fit(X, Y, epochs=1, validation_data=(X, Y), verbose=0)
@@ -123,7 +123,7 @@ def test_validation_data_may_have_weights():
         assert twin.evaluate(X[:9], Y[:9])["loss"] != loss
 
 
-def test_metrics_see_the_scores_of_each_step_in_its_order():
+def test_metrics_get_the_scores_of_each_step_in_order():
     seen = []
 
     def look(y, scores):
@@ -154,11 +154,11 @@ def test_evaluate_is_the_mean_over_all_rows():
 
 
 # ---- the order of the data, validation_split
-def test_every_example_once_an_epoch_in_an_order_of_seed_and_epoch():
+def test_every_epoch_has_each_example_once_in_an_order_of_seed_and_epoch():
     def orders(seed, shuffle=True):
-        trainer = trainer_of(seed=seed, front=[Watch()])
+        trainer = trainer_of(seed=seed, front=[RowRecorder()])
         state = np.random.get_state()[1].copy()  # noqa: NPY002
-        trainer.fit(numbered(53), Y, 2, 20, shuffle=shuffle, verbose=0)
+        trainer.fit(numbered_rows(53), Y, 2, 20, shuffle=shuffle, verbose=0)
         np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
         return trainer.model.layers[0].trained
 
@@ -178,8 +178,8 @@ def test_validation_split_is_stratified_and_never_trained_on(share):
     y = np.repeat([0, 1, 2], [100, 60, 40])
 
     def split(seed):
-        trainer = trainer_of(seed=seed, front=[Watch()])
-        history = trainer.fit(numbered(n), y, 2, validation_split=share, verbose=0)
+        trainer = trainer_of(seed=seed, front=[RowRecorder()])
+        history = trainer.fit(numbered_rows(n), y, 2, validation_split=share, verbose=0)
         watch = trainer.model.layers[0]
         assert len(history["val_loss"]) == 2
         held = np.concatenate(watch.looked_at).astype(int).reshape(2, -1)
@@ -196,20 +196,20 @@ def test_validation_split_is_stratified_and_never_trained_on(share):
     assert (np.diff(held) > 1).sum() > 10  # shuffled, not the end of the data
 
 
-def test_validation_split_of_what_is_no_label():
-    """Whole numbers as targets of a user's loss are no classes: nothing to stratify."""
+def test_validation_split_of_non_labels_is_not_stratified():
+    """Integer targets of a custom loss are not classes: nothing to stratify."""
 
     def squares(scores, y):
         return (scores[:, 0] - y) ** 2, 2 * (scores - y[:, None])
 
     for y in (np.arange(40), np.arange(40) / 7):
         model = Sequential([Dense(1)], input_shape=(4,))
-        history = Trainer(model, squares, SGD(1e-6)).fit(numbered(40), y, validation_split=0.25, verbose=0)
+        history = Trainer(model, squares, SGD(1e-6)).fit(numbered_rows(40), y, validation_split=0.25, verbose=0)
         assert np.isfinite(history["val_loss"]).all()
 
 
-# ---- small and empty
-def test_no_epochs_change_nothing():
+# ---- small and empty data
+def test_zero_epochs_change_nothing():
     trainer = trainer_of()
     before = weights(trainer)
     assert trainer.fit(X, Y, epochs=0, verbose=0) == {}
@@ -219,7 +219,7 @@ def test_no_epochs_change_nothing():
     assert fresh.model.input_shape == (4,)
 
 
-def test_no_examples_are_refused():
+def test_an_empty_data_set_is_refused():
     trainer = trainer_of(["accuracy"])
     before = weights(trainer)
     none = np.zeros((0, 4)), np.zeros(0, int)
@@ -238,7 +238,7 @@ def test_a_batch_larger_than_the_data_is_all_of_it():
     assert weights(one) == weights(other)
 
 
-def test_an_unbuilt_model_is_built_for_its_first_data_and_keeps_to_it():
+def test_an_unbuilt_model_is_built_for_its_first_data():
     trainer = Trainer(Sequential([Flatten(), Dense(3)]), "softmax_cross_entropy", SGD(0.1))
     trainer.fit(np.zeros((6, 2, 5)), Y[:6], verbose=0)
     assert trainer.model.input_shape == (2, 5)
@@ -265,14 +265,14 @@ def test_an_unbuilt_model_is_built_for_its_first_data_and_keeps_to_it():
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
+def test_invalid_arguments(arguments, error, said):
     right = {"model": Sequential([Dense(3)]), "loss": "softmax_cross_entropy"}
     with pytest.raises(error, match=said):
         Trainer(**right | {"optimizer": SGD(0.1)} | arguments)
 
 
-# ---- what is exchanged between fits
-def test_an_optimizer_may_be_exchanged_and_its_momentum_is_fixed():
+# ---- changes between fits
+def test_an_optimizer_can_be_replaced_but_its_momentum_is_fixed():
     one, other = trainer_of(), trainer_of()
     one.optimizer = SGD(0.25)
     other.optimizer = SGD(0.25)
@@ -285,7 +285,7 @@ def test_an_optimizer_may_be_exchanged_and_its_momentum_is_fixed():
         one.optimizer.momentum = 0.0
 
 
-def test_a_subclass_of_a_loss_that_overrides_its_call_is_heard():
+def test_a_loss_subclass_that_overrides_call_is_used():
     class Twice(SoftmaxCrossEntropy):
         def __call__(self, scores, y):
             losses, dscores = super().__call__(scores, y)
@@ -298,7 +298,7 @@ def test_a_subclass_of_a_loss_that_overrides_its_call_is_heard():
     assert weights(once) != weights(twice)
 
 
-def test_scores_cannot_be_written_into():
+def test_scores_are_read_only():
     def spoils(scores, y):
         scores -= 1
         return (scores**2).sum(axis=1), 2 * scores
@@ -322,7 +322,7 @@ def test_a_loss_is_checked_in_evaluate_as_in_fit(returned):
             call(X, Y)
 
 
-def test_what_the_dtype_cannot_hold_is_refused_before_the_first_step():
+def test_values_the_dtype_cannot_hold_are_refused_before_the_first_step():
     trainer = trainer_of(dtype="float32")
     before = weights(trainer)
     for weight in (1e39, 1e-40):

@@ -1,4 +1,4 @@
-"""Processes that train together, played by threads: what MPI does for minidl/distributed/mpi.py, without MPI."""
+"""Ranks simulated by threads: implements minidl.distributed.communicator without MPI."""
 
 import threading
 
@@ -8,33 +8,33 @@ from minidl.distributed.communicator import Communicator
 
 
 class Rank(Communicator):
-    """One of them. `sent` holds the bytes that it sent to others, exchange by exchange."""
+    """The communicator of one simulated rank. `sent` holds the number of bytes sent to other ranks, by exchange."""
 
-    def __init__(self, rank, given, barrier):
-        self.rank, self.size, self.given, self.barrier, self.sent = rank, len(given), given, barrier, []
+    def __init__(self, rank, slots, barrier):
+        self.rank, self.size, self.slots, self.barrier, self.sent = rank, len(slots), slots, barrier, []
 
-    def swap(self, mine, sent=0):
-        """What all of them gave, when they have; nobody gives again before all have taken it."""
-        self.given[self.rank] = mine
+    def swap(self, data, sent=0):
+        """Returns what every rank contributed. A barrier delays the next exchange until all have read it."""
+        self.slots[self.rank] = data
         self.barrier.wait(300)
-        given = list(self.given)
+        slots = list(self.slots)
         self.barrier.wait(300)
         self.sent.append(sent)
-        return given
+        return slots
 
-    def alltoallv(self, mine, sent, everyones, received):
-        assert sum(sent) <= len(mine) and sum(received) <= len(everyones)
+    def alltoallv(self, data, sent, buffer, received):
+        assert sum(sent) <= len(data) and sum(received) <= len(buffer)
         ends = np.cumsum(sent)
-        parts = [mine[end - n : end].copy() for n, end in zip(sent, ends, strict=True)]
-        given = [parts[self.rank] for parts in self.swap(parts, sum(sent) - sent[self.rank])]
-        assert [len(part) for part in given] == received
-        everyones[: sum(received)] = np.concatenate(given)
+        parts = [data[end - n : end].copy() for n, end in zip(sent, ends, strict=True)]
+        slots = [parts[self.rank] for parts in self.swap(parts, sum(sent) - sent[self.rank])]
+        assert [len(part) for part in slots] == received
+        buffer[: sum(received)] = np.concatenate(slots)
 
     def allgatherv(self, joined, counts):
         end = np.cumsum(counts)[self.rank]
-        given = self.swap(joined[end - counts[self.rank] : end].copy(), (self.size - 1) * counts[self.rank])
-        assert [len(part) for part in given] == counts
-        joined[: sum(counts)] = np.concatenate(given)
+        slots = self.swap(joined[end - counts[self.rank] : end].copy(), (self.size - 1) * counts[self.rank])
+        assert [len(part) for part in slots] == counts
+        joined[: sum(counts)] = np.concatenate(slots)
 
     def allgather_rows(self, rows):
         rows[:] = np.concatenate(self.swap(rows[self.local_slice(len(rows))].copy()))
@@ -50,14 +50,14 @@ class Rank(Communicator):
         return self.swap(numbers)[0]
 
 
-def played(ranks, process):
-    """What process(comm) returns in each of so many ranks, and the bytes that they sent; raises what one raised."""
-    given, barrier, found, errors = [None] * ranks, threading.Barrier(ranks), [None] * ranks, []
-    teams = [Rank(rank, given, barrier) for rank in range(ranks)]
+def run_ranks(ranks, process):
+    """Runs process(comm) on each rank; returns the results and the total number of bytes sent. Re-raises an error."""
+    slots, barrier, results, errors = [None] * ranks, threading.Barrier(ranks), [None] * ranks, []
+    communicators = [Rank(rank, slots, barrier) for rank in range(ranks)]
 
     def run(rank):
         try:
-            found[rank] = process(teams[rank])
+            results[rank] = process(communicators[rank])
         except BaseException as error:
             errors.append(error)
             barrier.abort()
@@ -69,4 +69,4 @@ def played(ranks, process):
         thread.join()
     for error in sorted(errors, key=lambda error: isinstance(error, threading.BrokenBarrierError)):
         raise error
-    return found, sum(sum(comm.sent) for comm in teams)
+    return results, sum(sum(comm.sent) for comm in communicators)

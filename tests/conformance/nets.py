@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 
 import numpy as np
-from threaded_ranks import Rank, played
+from threaded_ranks import Rank, run_ranks
 
 import minidl
 from minidl import Sequential, Trainer
@@ -88,7 +88,7 @@ def trained_by(ranks: int, seed: int, threads: int = 1) -> list[np.ndarray]:
             losses += trainer.fit(net.X, net.y, **net.fit)["loss"]
         return [np.array([*losses, trainer.step]), *net.model.state_dict().values()]
 
-    found, _ = played(ranks, process)
+    found, _ = run_ranks(ranks, process)
     assert len({digest(one) for one in found}) == 1, "processes differ"
     return found[0]
 

@@ -1,4 +1,4 @@
-"""batch_sum: any array of examples, in the order of a batch's sums."""
+"""batch_sum: sums arrays of per-example values in the order of a batch's reduction."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("shape", [(), (3,), (4, 1), (2, 3, 3, 5)])
-def test_arrays_of_all_shapes_and_layouts_have_one_sum(dtype, shape):
+def test_arrays_of_all_shapes_and_layouts_have_the_same_sum(dtype, shape):
     g = RNG.standard_normal((70, *shape)).astype(dtype)
     total = minidl.batch_sum(g)
     assert np.shape(total) == shape and total.dtype == dtype
@@ -30,7 +30,7 @@ def test_a_dict_gives_a_dict():
     assert minidl.batch_sum({}) == {}
 
 
-def test_no_examples_add_up_to_zero():
+def test_empty_batch_sums_to_zero():
     assert np.array_equal(minidl.batch_sum(np.empty((0, 2, 3), "f4")), np.zeros((2, 3)))
     assert minidl.batch_sum(np.empty((4, 0, 3))).shape == (0, 3)
 
@@ -46,12 +46,12 @@ def test_no_examples_add_up_to_zero():
         (np.ma.masked_array(np.ones(3), [0, 1, 0]), TypeError, "without a mask"),
     ],
 )
-def test_anything_else_is_refused_by_name(g, error, told):
+def test_other_types_are_refused_by_name(g, error, told):
     with pytest.raises(error, match=told):
         minidl.batch_sum(g)
 
 
-def test_infinity_and_nan_stay_where_they_are():
+def test_infinity_and_nan_propagate():
     g = np.ones((20, 3))
     g[7, 1], g[9, 2] = np.inf, np.nan
     assert np.array_equal(minidl.batch_sum(g), [20, np.inf, np.nan], equal_nan=True)

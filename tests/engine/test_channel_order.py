@@ -1,4 +1,4 @@
-"""Images with their channels last: what looks at them first warns, once, at the user's line; nothing else does."""
+"""Images with channels last: the first function to read them warns, once, at the user's line; nothing else does."""
 
 import warnings
 
@@ -32,8 +32,8 @@ from minidl.optimizers import SGD
 SAID = r"images are \(n, channels, height, width\), with channels last X\.transpose\(0, 3, 1, 2\)"
 
 
-class Turned(Layer):
-    """Channels first, of images with channels last."""
+class ToChannelsFirst(Layer):
+    """Moves the channels of channels-last images to the front."""
 
     def build(self, in_shape):
         return (in_shape[2], *in_shape[:2])
@@ -45,7 +45,7 @@ class Turned(Layer):
         return dy.transpose(0, 2, 3, 1)
 
 
-LOOKING = {
+ENTRY_POINTS = {
     "conv": (lambda: [Conv2D(4, 3, padding=1)], "layer 0, Conv2D"),
     "depthwise": (lambda: [DepthwiseConv2D(3, padding=1)], "layer 0, DepthwiseConv2D"),
     "max": (lambda: [MaxPool2D((2, 1), padding=0, stride=1), Flatten()], None),
@@ -65,13 +65,13 @@ LOOKING = {
     "column": (lambda: [Conv2D(4, (5, 1))], None),
     "flat": (lambda: [Rescale(0.1), Flatten(), Dense(3)], None),
     "reshaped": (lambda: [Reshape((3, 16, 16)), Conv2D(4, 3)], None),
-    "turned": (lambda: [Turned(), Conv2D(4, 3)], None),
-    "turned inside": (lambda: [Block(Rescale(0.1), Turned()), Conv2D(4, 3)], None),
+    "turned": (lambda: [ToChannelsFirst(), Conv2D(4, 3)], None),
+    "turned inside": (lambda: [Block(Rescale(0.1), ToChannelsFirst()), Conv2D(4, 3)], None),
 }  # fmt: skip
-NAMES = pytest.mark.parametrize(("layers", "name"), LOOKING.values(), ids=LOOKING)
+NAMES = pytest.mark.parametrize(("layers", "name"), ENTRY_POINTS.values(), ids=ENTRY_POINTS)
 
 
-def heard(call):
+def record_warnings(call):
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
         call()
@@ -79,8 +79,8 @@ def heard(call):
 
 
 @NAMES
-def test_a_first_look_at_channels_last_warns_once_at_the_users_line(layers, name):
-    found = heard(lambda: Sequential(layers(), input_shape=(16, 16, 3)))
+def test_first_use_of_channels_last_images_warns_once_at_the_users_line(layers, name):
+    found = record_warnings(lambda: Sequential(layers(), input_shape=(16, 16, 3)))
     assert len(found) == (name is not None)
     for one in found:
         assert one.category is UserWarning and one.filename == __file__
@@ -89,12 +89,12 @@ def test_a_first_look_at_channels_last_warns_once_at_the_users_line(layers, name
         )
 
 
-def test_so_does_the_first_fit_of_a_model_without_a_shape(rng):
+def test_first_fit_of_a_model_without_a_shape_warns(rng):
     X, y = rng.random((20, 12, 16, 1)), rng.integers(0, 3, 20)
     trainer = Trainer(Sequential([Conv2D(4, 1), Flatten(), Dense(3)]), "softmax_cross_entropy", SGD(0.1))
-    found = heard(lambda: trainer.fit(X, y, verbose=0))
+    found = record_warnings(lambda: trainer.fit(X, y, verbose=0))
     assert [one.filename for one in found] == [__file__]
-    assert heard(lambda: trainer.fit(X, y, verbose=0)) == []
+    assert record_warnings(lambda: trainer.fit(X, y, verbose=0)) == []
     assert next(finding.symptom for finding in trainer.report()) == "channels last"
 
 
@@ -103,20 +103,20 @@ def test_so_does_the_first_fit_of_a_model_without_a_shape(rng):
     [(3, 32, 32), (1, 28, 28), (4, 64, 64), (64, 4, 4), (128, 7, 4), (2, 64, 1), (64, 8, 1), (1, 64, 3), (16, 16, 2)],
     ids=str,
 )
-def test_other_shapes_are_no_images_with_channels_last(shape):
-    assert heard(lambda: Sequential([Conv2D(4, 1)], input_shape=shape)) == []
+def test_other_shapes_are_not_taken_for_channels_last_images(shape):
+    assert record_warnings(lambda: Sequential([Conv2D(4, 1)], input_shape=shape)) == []
 
 
-def test_deeper_layers_see_what_they_see(rng):
-    """Also where they begin a model that was cut off, copied or loaded."""
+def test_inner_layers_do_not_warn(rng):
+    """Not even where they come first in a model that was sliced, copied or loaded."""
     model = Sequential([Conv2D(16, 3, stride=(2, 8), padding=1), Conv2D(4, 1), Flatten(), Dense(3)], (1, 32, 32))
     assert model.layers[1].in_shape == (16, 16, 4)
-    assert heard(lambda: model[1:]) == []
+    assert record_warnings(lambda: model[1:]) == []
 
 
 @pytest.mark.filterwarnings("ignore:.*images are:UserWarning")
 @NAMES
-def test_a_report_says_it_too(layers, name, rng):
+def test_report_warns_too(layers, name, rng):
     trainer = Trainer(Sequential([*layers(), Flatten(), Dense(3)], (16, 16, 3)), "softmax_cross_entropy", SGD(0.01))
     found = {finding.symptom: finding for finding in trainer.report(rng.random((40, 16, 16, 3)), np.arange(40) % 3)}
     assert ("channels last" in found) == (name is not None)
@@ -125,19 +125,19 @@ def test_a_report_says_it_too(layers, name, rng):
         assert "X.transpose(0, 3, 1, 2)" in found["channels last"].message
 
 
-def test_as_an_error_it_leaves_a_model_unbuilt():
+def test_warning_raised_as_an_error_leaves_the_model_unbuilt():
     layers = [Conv2D(4, 1)]
     with pytest.raises(UserWarning, match=SAID):
         Sequential(layers, input_shape=(32, 32, 3))
     assert Sequential(layers, input_shape=(3, 32, 32)).output_shape == (4, 32, 32)
 
 
-def test_a_layer_that_does_not_fit_warns_before_it_fails():
+def test_a_layer_that_rejects_the_shape_warns_before_it_fails():
     with pytest.warns(UserWarning, match=SAID), pytest.raises(ValueError, match="layer 1, RandomCrop"):
         Sequential([Rescale(1 / 255), RandomCrop(28), Conv2D(4, 3)], input_shape=(32, 32, 3))
 
 
-def test_code_without_a_module_hears_it_too():
+def test_code_without_a_module_is_warned_too():
     program = "Sequential([Conv2D(4, 3)], (32, 32, 3))"
     with pytest.warns(UserWarning, match=SAID):
         exec(program, {"Sequential": Sequential, "Conv2D": Conv2D})

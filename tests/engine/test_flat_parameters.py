@@ -1,4 +1,4 @@
-"""All parameters in one flat buffer, and what users see of it."""
+"""All parameters in one flat buffer, and the views that users see."""
 
 import copy
 import pickle
@@ -12,8 +12,8 @@ from minidl.initializers import he_uniform, ones
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 
 
-class Two(Layer):
-    """Two parameters of odd sizes, the second laid out transposed."""
+class TwoParams(Layer):
+    """Two parameters of odd sizes, the second stored transposed."""
 
     def build(self, in_shape):
         self.param("a", (3, 5), he_uniform)
@@ -29,12 +29,12 @@ class Two(Layer):
 
 @pytest.fixture(params=["float32", "float64"])
 def model(request):
-    layers = [Conv2D(3, 3), Two(), ReLU(), Flatten(), Dense(5), Dense(2)]
+    layers = [Conv2D(3, 3), TwoParams(), ReLU(), Flatten(), Dense(5), Dense(2)]
     return Sequential(layers, input_shape=(1, 5, 5), dtype=request.param)
 
 
-def test_moving_in_changes_no_value(model):
-    for i, fresh in ((0, Conv2D(3, 3)), (1, Two()), (4, Dense(5))):
+def test_moving_into_the_buffer_changes_no_value(model):
+    for i, fresh in ((0, Conv2D(3, 3)), (1, TwoParams()), (4, Dense(5))):
         fresh.setup(model.layers[i].in_shape, model.dtype, model.seed, str(i))
         for name, param in fresh.params.items():
             np.testing.assert_array_equal(model.params[f"{i}.{name}"].value, param.value)
@@ -48,13 +48,13 @@ def test_values_and_gradients_are_views_of_two_flat_buffers(model):
         for param in model.params.values():
             view = getattr(param, kind)
             assert np.shares_memory(view, flat)
-            assert np.isnan(view).all()  # nobody was here before
+            assert np.isnan(view).all()  # not written by any call yet
             view[...] = 1
         count = sum(param.value.size for param in model.params.values())
         assert np.nansum(flat) == count
 
 
-def test_each_layer_begins_on_a_cache_line(model):
+def test_each_layer_starts_on_a_cache_line(model):
     parameters = model.network.parameters
     offsets = [parameters.offsets[id(layer)] for layer in model.layers]
     assert [offset % ALIGN for offset in offsets] == [0] * len(model.layers)
@@ -65,7 +65,7 @@ def test_each_layer_begins_on_a_cache_line(model):
         assert distance == begin * parameters.values.itemsize
 
 
-def test_order_f_lies_transposed(model):
+def test_fortran_order_is_stored_transposed(model):
     a, b = model.params["1.a"].value, model.params["1.b"].value
     assert a.flags.c_contiguous and b.T.flags.c_contiguous
     assert model.params["1.b"].grad.T.flags.c_contiguous
@@ -75,7 +75,7 @@ def test_order_f_lies_transposed(model):
     np.testing.assert_array_equal(flat[:3], [1, 9, 1])
 
 
-def test_a_model_that_only_predicts_has_no_gradients(model):
+def test_a_model_that_only_predicts_allocates_no_gradients(model):
     model.predict(np.zeros((3, 1, 5, 5)))
     assert model.network.parameters._made == {}
 
@@ -104,12 +104,12 @@ def test_gradients_by_hand_are_overwritten_not_added(model, rng):
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, copy.copy, lambda param: pickle.loads(pickle.dumps(param))])
-def test_a_copy_of_a_parameter_has_its_own_value_and_gradient(copied, rng):
+def test_a_copied_parameter_has_its_own_value_and_gradient(copied, rng):
     model = Sequential([Dense(3)], (4,))
     model.forward(rng.normal(size=(2, 4)), training=True)
     model.backward(rng.normal(size=(2, 3)))
     param = model.params["0.weight"]
-    other = copied(param)  # before the gradient is looked at, which gives it a place
+    other = copied(param)  # before the first access to the gradient, which allocates it
     value, grad = param.value.copy(), param.grad.copy()
     np.testing.assert_array_equal(other.value, value)
     np.testing.assert_array_equal(other.grad, grad)

@@ -1,4 +1,4 @@
-"""Layers by their places."""
+"""Paths of layers."""
 
 import numpy as np
 import pytest
@@ -9,31 +9,31 @@ from minidl.engine.layer_paths import layer_paths, resolve_path
 from minidl.layers import BatchNorm2D, Block, Conv2D, Dense, Flatten, MaxPool2D, Parallel, ReLU, Residual
 
 
-def branched(own=False):
-    """Containers in containers; own: with a layer in NumPy in the innermost."""
-    inner = Parallel(Conv2D(2, 1), [ReLU(), Scale() if own else ReLU(), Conv2D(3, 3, padding=1)])
+def branched(custom=False):
+    """Returns a model of nested containers; `custom` puts a NumPy layer into the innermost one."""
+    inner = Parallel(Conv2D(2, 1), [ReLU(), Scale() if custom else ReLU(), Conv2D(3, 3, padding=1)])
     block = Residual(Conv2D(4, 3, padding=1), BatchNorm2D(), Block(ReLU(), inner), shortcut=Conv2D(5, 1))
     return Sequential([Conv2D(4, 3), block, MaxPool2D(2), Flatten(), Dense(3)], (3, 8, 8))
 
 
-def test_every_layer_has_the_name_of_its_parameters():
+def test_every_parameter_is_named_after_its_layer():
     model = branched()
     found = layer_paths(model.layers)
     assert {name.rpartition(".")[0] for name in model.state_dict()} <= set(found)
     for name, param in model.params.items():
-        layer, _, own = name.rpartition(".")
-        assert found[layer][-1].params[own] is param
+        layer, _, custom = name.rpartition(".")
+        assert found[layer][-1].params[custom] is param
 
 
 @pytest.mark.parametrize(
     ("place", "name"), [(0, "0"), (-1, "4"), (np.int64(2), "2"), ("1.body.2.0", "1.body.2.0"), ("3", "3")]
 )
-def test_places(place, name):
+def test_paths_resolve_to_names(place, name):
     assert resolve_path(layer_paths(branched().layers), place) == name
 
 
 @pytest.mark.parametrize("place", [5, -6, "5", "1.body", "body.0", "1.body.2.1.branches.2.0", ""])
-def test_wrong_places_are_refused_with_those_there_are(place):
+def test_unknown_paths_are_refused_with_the_valid_ones(place):
     with pytest.raises(
         ValueError, match=r"layer: expected a place from 0 to 4, or of a layer in them such as '1.body.0"
     ):
@@ -43,6 +43,6 @@ def test_wrong_places_are_refused_with_those_there_are(place):
 
 
 @pytest.mark.parametrize("place", [1.0, True, None, ReLU()])
-def test_what_is_no_place_is_refused(place):
+def test_other_types_are_refused(place):
     with pytest.raises(TypeError, match="layer: expected a place such as"):
         resolve_path(layer_paths(branched().layers), place)

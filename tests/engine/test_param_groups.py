@@ -1,4 +1,4 @@
-"""layer.trainable and layer.lr_mult: what a step leaves alone, and how fast it changes the rest."""
+"""layer.trainable and layer.lr_mult: which layers a step updates, and how fast."""
 
 import copy
 
@@ -18,7 +18,7 @@ X, Y = RNG.standard_normal((50, *SHAPE)).astype("f4"), RNG.integers(0, 3, 50)
 
 
 class Scale(Layer):
-    """In NumPy: a parameter, and a buffer that each training forward changes."""
+    """A NumPy layer with a parameter and a buffer that each training forward changes."""
 
     def build(self, in_shape):
         self.gain, self.steps = self.param("gain", (1,), ones), self.buffer("steps", (1,), zeros)
@@ -36,7 +36,7 @@ class Scale(Layer):
 
 
 class PlainSGD:
-    """A user's optimizer in Python, that notes which parameters it was given."""
+    """A user's Python optimizer that records the parameters it was given."""
 
     def __init__(self, lr):
         self.lr = lr
@@ -81,7 +81,7 @@ def test_a_step_leaves_frozen_layers_alone(kind, frozen):
 
 
 @pytest.mark.parametrize("optimizer", [SGD(0.1), Adam(0.01), PlainSGD(0.1)])
-def test_frozen_layers_in_numpy(optimizer):
+def test_frozen_numpy_layers(optimizer):
     model = net([Scale()])
     model.layers[3].trainable = model.layers[0].trainable = False
     before = model.state_dict()
@@ -105,14 +105,14 @@ def test_frozen_batch_norm_computes_as_in_inference():
     assert not np.array_equal(model.forward(X, training=True), model.predict(X))
 
 
-def test_what_has_nothing_to_freeze_goes_on():
+def test_layers_without_parameters_can_be_frozen():
     model = Sequential([Residual(Dropout(0.5)), Flatten(), Dense(3)], SHAPE)
     model.layers[0].trainable = False
     assert not np.array_equal(model.forward(X, training=True), model.predict(X))
 
 
 def test_freezing_and_thawing_between_steps():
-    """What the optimizer remembers of the others goes on; a thawed layer goes on where it stood."""
+    """The optimizer's state of the other layers is kept up; a thawed layer continues with its old state."""
     model, other = net(), net()
     trainer, straight = (Trainer(m, "softmax_cross_entropy", SGD(0.05, momentum=0.9)) for m in (model, other))
     for t in (trainer, straight):
@@ -122,25 +122,25 @@ def test_freezing_and_thawing_between_steps():
     trainer.train_batch(X[20:40], Y[20:40])
     straight.train_batch(X[20:40], Y[20:40])
     assert np.array_equal(model.params["0.weight"].value, kept)
-    assert np.array_equal(model.params["5.weight"].value, other.params["5.weight"].value)  # velocity and all
+    assert np.array_equal(model.params["5.weight"].value, other.params["5.weight"].value)  # including its velocity
     model.layers[0].trainable = True
     trainer.train_batch(X[20:40], Y[20:40])
     assert not np.array_equal(model.params["0.weight"].value, kept)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_container_freezes_all_that_is_in_it(kind):
+def test_freezing_a_container_freezes_its_layers(kind):
     model = net()
     model.layers[3].trainable = False
-    assert model.layers[3].layers[0].trainable  # its own setting stays
+    assert model.layers[3].layers[0].trainable  # its own setting is unchanged
     before = model.state_dict()
     fitted(model, KINDS[kind])
     assert not {name for name in changed(model, before) if name.startswith("3.")}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_factors_of_the_rate(kind):
-    """Without momentum a step is -lr * factor * grad; factors of a container and of what is in it are multiplied."""
+def test_learning_rate_multipliers(kind):
+    """Without momentum a step is -lr * factor * grad; the factors of a container and of its layers multiply."""
     model = net()
     model.layers[0].lr_mult, model.layers[3].lr_mult, model.layers[3].layers[0].lr_mult = 0.5, 3, 0.25
     model.layers[5].lr_mult = 0
@@ -153,7 +153,7 @@ def test_factors_of_the_rate(kind):
         assert np.array_equal(param.value, before[name] - rate * param.grad), name
 
 
-def test_a_users_optimizer_knows_one_rate():
+def test_a_custom_optimizer_with_a_single_rate_refuses_multipliers():
     model = net()
     model.layers[0].lr_mult = 0.5
     with pytest.raises(ValueError, match=r"lr_mult: expected an optimizer of minidl.*got PlainSGD"):
@@ -170,7 +170,7 @@ def test_a_users_optimizer_knows_one_rate():
         ("lr_mult", "x", TypeError),
     ],
 )
-def test_settings_that_make_no_sense(name, value, error):
+def test_invalid_settings_are_refused(name, value, error):
     layer = Dense(3)
     with pytest.raises(error, match=f"^{name}: "):
         setattr(layer, name, value)
@@ -193,7 +193,7 @@ def test_copies_files_and_checkpoints_keep_the_settings(tmp_path):
         assert other.layers[4].layers[0].lr_mult == 0.5 and other.layers[4].lr_mult == 1
 
 
-def test_all_layers_frozen_is_refused():
+def test_freezing_all_layers_is_refused():
     model = net()
     for layer in model.layers:
         layer.trainable = False
@@ -201,16 +201,16 @@ def test_all_layers_frozen_is_refused():
         fitted(model)
 
 
-class Bottle(Residual):
-    """A container of a user's, that makes its layers itself."""
+class Bottleneck(Residual):
+    """A user's container that makes its layers itself."""
 
     def __init__(self, channels):
         self.channels = channels
         super().__init__(Conv2D(channels, 1), ReLU())
 
 
-def test_settings_inside_a_users_container_are_kept(tmp_path):
-    model = Sequential([Bottle(2), Flatten(), Dense(3)], SHAPE)
+def test_settings_inside_a_custom_container_are_kept(tmp_path):
+    model = Sequential([Bottleneck(2), Flatten(), Dense(3)], SHAPE)
     model.layers[0].layers[0].trainable, model.layers[0].lr_mult = False, 0.5
     trainer = fitted(model)
     model.save(tmp_path / "m.safetensors")
@@ -219,9 +219,9 @@ def test_settings_inside_a_users_container_are_kept(tmp_path):
         *(
             copy.deepcopy(model),
             model[:],
-            Sequential.load(tmp_path / "m.safetensors", custom_objects={"Bottle": Bottle}),
+            Sequential.load(tmp_path / "m.safetensors", custom_objects={"Bottle": Bottleneck}),
         ),
-        Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Bottle": Bottle}).model,
+        Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Bottle": Bottleneck}).model,
     ):
         assert not other.layers[0].layers[0].trainable
         assert other.layers[0].lr_mult == 0.5 and other.layers[0].trainable
@@ -230,7 +230,7 @@ def test_settings_inside_a_users_container_are_kept(tmp_path):
 @pytest.mark.parametrize(
     "settings", [[], {"weights": {}}, {"layers": []}, {"layers": {"body.0": {"trainable": 1}}}, {"layers": {"x": {}}}]
 )
-def test_settings_in_a_file_that_make_no_sense(settings):
+def test_invalid_settings_in_a_file_are_refused(settings):
     recipe = {"minidl": ["Residual", {"layers": {"tuple": [{"minidl": ["ReLU", {}]}]}, "shortcut": None}, settings]}
     whole = {"layers": [recipe], "input_shape": [2, 5, 5], "seed": 0, "dtype": "float32"}
     with pytest.raises((TypeError, ValueError), match=r"setting|trainable|class and its arguments"):
@@ -238,7 +238,7 @@ def test_settings_in_a_file_that_make_no_sense(settings):
 
 
 class Thaw:
-    """Thaws layer 0 at an epoch."""
+    """Unfreezes layer 0 at an epoch."""
 
     def __init__(self, epoch, stop=None):
         self.epoch, self.stop = epoch, stop
@@ -254,29 +254,29 @@ class Thaw:
 
 @pytest.mark.parametrize("optimizer", [SGD(0.05, momentum=0.9), Adam(0.01)])
 @pytest.mark.parametrize("stop", [1, 4, 5, 8])
-def test_a_resume_knows_what_was_thawed(optimizer, stop, tmp_path):
-    """With the program's own model, which begins frozen each time: the way of docs/saving.md."""
+def test_resuming_restores_which_layers_were_thawed(optimizer, stop, tmp_path):
+    """With the program's own model, which starts frozen each time, as in docs/saving.md."""
 
-    def begin():
+    def make_trainer():
         model = net()
         model.layers[0].trainable = False
         return model
 
     fit = {"epochs": 4, "batch_size": 20, "verbose": 0}
-    whole = Trainer(begin(), "softmax_cross_entropy", copy.deepcopy(optimizer))
+    whole = Trainer(make_trainer(), "softmax_cross_entropy", copy.deepcopy(optimizer))
     whole.fit(X, Y, callbacks=[Thaw(1)], **fit)
-    broken = Trainer(begin(), "softmax_cross_entropy", copy.deepcopy(optimizer))
+    broken = Trainer(make_trainer(), "softmax_cross_entropy", copy.deepcopy(optimizer))
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, callbacks=[Thaw(1, stop)], **fit)
     broken.save_checkpoint(tmp_path / "c.safetensors")
-    for model in (begin(), None):
+    for model in (make_trainer(), None):
         again = Trainer.resume(tmp_path / "c.safetensors", model=model)
         assert again.model.layers[0].trainable == (stop > 2)
         again.fit(X, Y, callbacks=[Thaw(1)], **fit)
         assert not changed(again.model, whole.model.state_dict())
 
 
-def test_a_resume_with_another_model_names_the_layer(tmp_path):
+def test_resuming_with_a_different_model_names_the_layer(tmp_path):
     trainer = fitted(net())
     trainer.save_checkpoint(tmp_path / "c.safetensors")
     other = Sequential([Conv2D(4, 3), BatchNorm2D(eps=1e-3)], SHAPE)
@@ -299,8 +299,8 @@ def test_a_resume_with_another_model_names_the_layer(tmp_path):
         (SGD(0.05, momentum=0.9), "SGD", {"lr": 0.05, "momentum": 0.9}),
     ],
 )
-def test_steps_are_counted_layer_by_layer(optimizer, name, arguments, kind, tmp_path):
-    """Trained, frozen and thawed at different steps, as PyTorch's parameters that want no gradient meanwhile."""
+def test_steps_are_counted_per_layer(optimizer, name, arguments, kind, tmp_path):
+    """Trains, freezes and thaws at different steps; compares with PyTorch parameters whose requires_grad is toggled."""
     torch = pytest.importorskip("torch")
     from torch import nn
 
@@ -330,8 +330,8 @@ def test_steps_are_counted_layer_by_layer(optimizer, name, arguments, kind, tmp_
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("thawed", [False, True], ids=["still frozen", "thawed"])
 @pytest.mark.parametrize("make", [lambda: Adam(0.01), lambda: AdamW(0.01), lambda: Adagrad(0.1, lr_decay=0.1)])
-def test_another_optimizer_knows_nothing_of_steps_before_it(make, thawed, kind):
-    """The steps that a layer was frozen for are the first optimizer's: the second one counts all from its own first."""
+def test_a_new_optimizer_counts_no_earlier_steps(make, thawed, kind):
+    """Steps while a layer was frozen belong to the first optimizer; the second one counts from its own first step."""
     model = net()
     trainer = Trainer(model, KINDS[kind], make())
     trainer.train_batch(X[:20], Y[:20])
@@ -361,7 +361,7 @@ def test_frozen_batch_norm_takes_a_single_example():
 
 
 @pytest.mark.parametrize("fault", ["frozen", "rates"])
-def test_a_refusal_leaves_nothing_behind(fault):
+def test_a_refused_fit_changes_nothing(fault):
     model = net()
     trainer = Trainer(model, "softmax_cross_entropy", PlainSGD(0.1) if fault == "rates" else SGD(0.1))
     if fault == "frozen":
@@ -389,7 +389,7 @@ def test_a_frozen_trainer_can_be_saved(tmp_path):
     assert not changed(Trainer.resume(tmp_path / "c.safetensors").model, trainer.model.state_dict())
 
 
-def test_check_layer_looks_at_a_thawed_copy():
+def test_check_layer_works_on_a_thawed_copy():
     for layer in (Dense(3), Residual(Dense(4))):
         layer.trainable = False
         check_layer(layer, (4,))

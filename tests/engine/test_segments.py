@@ -1,4 +1,4 @@
-"""Stages: native runs and NumPy layers between them, forward, backward, and what layers return."""
+"""Native segments and NumPy layers between them: forward, backward, and what layers return."""
 
 import faulty_layers
 import numpy as np
@@ -13,7 +13,7 @@ from minidl.optimizers import SGD
 
 
 class Same(Layer):
-    """Hands on what comes; counts its calls."""
+    """Returns its input; counts its calls."""
 
     def __init__(self):
         self.calls = []
@@ -28,7 +28,7 @@ class Same(Layer):
 
 
 class NumpyDense(Layer):
-    """Dense, written in NumPy."""
+    """A dense layer in NumPy."""
 
     def __init__(self, units):
         self.units = units
@@ -49,7 +49,7 @@ class NumpyDense(Layer):
 
 
 def layers_with(*places):
-    """A small convolutional net with Same at these places."""
+    """Returns a small convolutional net with Same at these positions."""
     layers = [Conv2D(4, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(8), ReLU(), Dense(3)]
     for place in sorted(places, reverse=True):
         layers.insert(place, Same())
@@ -64,8 +64,8 @@ def kinds(model):
     ("places", "expected"),
     [((), "C"), ((0,), "PC"), ((7,), "CP"), ((2, 5), "CPCPC"), ((3, 3), "CPPC"), ((0, 7), "PCP")],
 )
-def test_numpy_layers_cut_the_model_and_change_no_bit(places, expected, rng):
-    """Weights are copied by order, since places, and so names and first values, differ."""
+def test_numpy_layers_split_the_model_without_changing_a_bit(places, expected, rng):
+    """Weights are copied in order: positions differ, and with them names and initial values."""
     X, y = rng.normal(size=(35, 1, 8, 8)), rng.integers(0, 3, 35)
     plain = Sequential(layers_with(), input_shape=(1, 8, 8))
     model = Sequential(layers_with(*places), input_shape=(1, 8, 8))
@@ -85,7 +85,7 @@ def test_numpy_layers_cut_the_model_and_change_no_bit(places, expected, rng):
         assert mine.grad.tobytes() == theirs.grad.tobytes()
 
 
-def test_a_numpy_layer_trains_as_its_native_twin(rng):
+def test_a_numpy_layer_trains_like_its_native_counterpart(rng):
     """Between native layers, first and last; in float64, where only rounding may differ."""
     X, y = rng.normal(size=(50, 4)), rng.integers(0, 3, 50)
     states = []
@@ -103,7 +103,7 @@ def test_a_numpy_layer_trains_as_its_native_twin(rng):
             np.testing.assert_allclose(other[name], value, rtol=1e-9, atol=1e-11, err_msg=name)
 
 
-def test_training_is_told_from_inference(rng):
+def test_layers_can_distinguish_training_from_inference(rng):
     model = Sequential([Same(), Dense(3)], input_shape=(4,))
     X, same = rng.normal(size=(6, 4)), model.layers[0]
     model.predict(X)
@@ -118,14 +118,14 @@ def test_training_is_told_from_inference(rng):
     assert same.calls[0] == ("forward", True)
 
 
-def test_backward_stops_where_nobody_wants_a_gradient(rng):
+def test_backward_stops_where_no_gradient_is_needed(rng):
     model = Sequential([Same(), ReLU(), Same(), Dense(3), Same()], input_shape=(4,))
     Trainer(model, "softmax_cross_entropy", SGD(0.1)).train_batch(rng.normal(size=(6, 4)), [0] * 6)
     backward = ["backward" in model.layers[i].calls for i in (0, 2, 4)]
     assert backward == [False, False, True]
 
 
-def test_values_between_stages_have_the_models_dtype(rng):
+def test_values_between_segments_have_the_models_dtype(rng):
     class Other(Same):
         def forward(self, x, training):
             self.seen = x.dtype
@@ -145,7 +145,7 @@ def test_values_between_stages_have_the_models_dtype(rng):
 
 
 @pytest.mark.parametrize("returned", [None, 3.0, np.zeros((5, 3)), np.zeros(4), [[0.0] * 4] * 5])
-def test_a_wrong_result_names_the_layer_and_not_the_next_one(returned):
+def test_a_wrong_result_is_blamed_on_the_layer_that_returned_it(returned):
     class Wrong(Same):
         bad = "forward"
 
@@ -168,7 +168,7 @@ def test_a_wrong_result_names_the_layer_and_not_the_next_one(returned):
 
 # ---- what a layer returns may be a view -----------------------------------------------------------
 class Columns(faulty_layers.Columns):
-    """Hands on a part of the first axis, as a view; backward returns a part of a wider array."""
+    """Returns part of the first axis as a view; backward returns part of a larger array."""
 
     def backward(self, dy):
         wider = np.zeros((len(dy), self.in_shape[0] + 2, *self.in_shape[1:]), dy.dtype)
@@ -176,8 +176,8 @@ class Columns(faulty_layers.Columns):
         return wider[:, 1:-1]
 
 
-class Taken(Columns):
-    """The same, in arrays of its own."""
+class CopiedColumns(Columns):
+    """The same, but returns arrays of its own."""
 
     def forward(self, x, training):
         return super().forward(x, training).copy()
@@ -186,7 +186,7 @@ class Taken(Columns):
         return super().backward(dy).copy()
 
 
-VIEWED = {
+VIEW_CASES = {
     "dense": ((6,), lambda cut: [Dense(6), cut(1, 4), Dense(3)]),
     "first": ((6,), lambda cut: [cut(1, 4), Dense(3)]),
     "last": ((6,), lambda cut: [Dense(6), cut(1, 4)]),
@@ -199,11 +199,11 @@ VIEWED = {
 }
 
 
-@pytest.mark.parametrize(("shape", "layers"), VIEWED.values(), ids=VIEWED)
-def test_views_that_a_layer_returns_give_the_bits_of_copies(shape, layers, rng):
+@pytest.mark.parametrize(("shape", "layers"), VIEW_CASES.values(), ids=VIEW_CASES)
+def test_returned_views_give_the_same_bits_as_copies(shape, layers, rng):
     X, y = rng.normal(size=(35, *shape)), rng.integers(0, 3, 35)
     found = []
-    for cut in (Columns, Taken):
+    for cut in (Columns, CopiedColumns):
         model = Sequential(layers(cut), input_shape=shape)
         Trainer(model, "softmax_cross_entropy", SGD(0.1)).fit(X, y, batch_size=16, epochs=2, verbose=0)
         scores = model.forward(X, training=True)

@@ -1,4 +1,4 @@
-"""model.summary(): numbers, table and notebook."""
+"""model.summary(): counts, table and notebook display."""
 
 import os
 import re
@@ -79,7 +79,7 @@ def test_multiply_adds(layer, in_shape, macs):
     assert Sequential([layer], in_shape).summary().macs == layer.macs == macs
 
 
-def test_a_layer_of_ones_own_says_its_multiply_adds_in_build():
+def test_a_custom_layer_sets_its_multiply_adds_in_build():
     class Mix(Scale):
         def build(self, in_shape):
             self.macs = in_shape[0] ** 2
@@ -105,7 +105,7 @@ def test_pytorch_counts_the_same_multiply_adds(kind):
 
 
 # ---- containers
-def test_a_container_has_its_numbers_and_the_rows_of_its_layers():
+def test_a_container_has_totals_and_the_rows_of_its_layers():
     summary = with_branches().summary()
     assert [(row.name, row.depth, row.parameters, row.macs) for row in summary.rows] == [
         ("0 Parallel()", 0, 8 + 112 + 8 + 16, 25 * (6 + 108 + 12)),
@@ -125,7 +125,7 @@ def test_a_container_has_its_numbers_and_the_rows_of_its_layers():
     assert lines[7].startswith("    0.branches.1.1.body.0 Conv2D(")
 
 
-def test_a_container_shows_a_layer_a_line():
+def test_a_container_shows_one_layer_per_line():
     assert repr(with_branches()) == (
         "Sequential(\n"
         "  (0): Parallel(\n"
@@ -145,7 +145,7 @@ def test_a_container_shows_a_layer_a_line():
 
 
 # ---- memory
-def test_memory_follows_the_batch_where_a_layer_needs_all_of_it():
+def test_memory_grows_with_the_batch_where_a_layer_needs_all_of_it():
     normed = Sequential([Conv2D(16, 3, padding=1), BatchNorm2D(), Flatten(), Dense(4)], (3, 16, 16))
     steps = [normed.summary(n, num_threads=1).step_bytes for n in (16, 64, 256)]
     kept = 4 * 16 * 16 * 16  # one output of one example
@@ -153,14 +153,14 @@ def test_memory_follows_the_batch_where_a_layer_needs_all_of_it():
         assert 3 * batch * kept < high - low < 6 * batch * kept
 
 
-def test_memory_does_not_follow_the_batch_where_tiles_go_by():
+def test_memory_is_independent_of_the_batch_where_tiles_are_processed_in_turn():
     model = Sequential([Conv2D(16, 3, padding=1), ReLU(), MaxPool2D(2)], (3, 32, 32))
     small, large = (model.summary(n, num_threads=1).step_bytes for n in (256, 4096))
     assert large < 1.1 * small
     assert model.summary(256, num_threads=2).step_bytes >= 1.5 * small
 
 
-def test_a_layer_in_numpy_costs_arrays_of_the_batch():
+def test_a_numpy_layer_needs_arrays_of_the_whole_batch():
     native, mixed = (Sequential([Conv2D(4, 1), *extra], (1, 20, 20)) for extra in ([], [Scale(), Residual(Scale())]))
     array = 128 * 4 * 400 * 4  # one output of all examples
     assert mixed.summary(128).step_bytes > native.summary(128).step_bytes + 9 * array  # and what its plan keeps
@@ -192,7 +192,7 @@ print(1024 * (status("VmHWM") - before), summary.training_bytes + summary.parame
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_memory_is_what_a_training_takes():
+def test_memory_estimate_matches_training():
     root = Path(__file__).parents[2]
     path = os.pathsep.join(str(folder) for folder in (root, root / "examples", root / "benchmarks"))
     environment = {**os.environ, "PYTHONPATH": path}
@@ -211,13 +211,13 @@ def test_memory_is_what_a_training_takes():
         ({"batch_size": 2**62}, "examples: expected at most"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments, said):
+def test_invalid_arguments_are_refused(arguments, said):
     with pytest.raises((TypeError, ValueError), match=said):
         lenet5().summary(**arguments)
 
 
 # ---- how it looks
-def test_table_has_a_line_a_layer():
+def test_table_has_one_line_per_layer():
     summary = lenet5().summary(batch_size=32)
     text = str(summary)
     lines = text.splitlines()
@@ -228,10 +228,10 @@ def test_table_has_a_line_a_layer():
     assert len(lines) == 3 + 13 + 2
     assert lines[-1].startswith("61,706 parameters (247 kB), 416,520 multiply-adds an example; ")
     assert re.search(r"; training with batches of 32: [\d.]+ MB$", lines[-1])
-    assert len({len(line) for line in lines[3:-2]}) == 1  # columns stand below each other
+    assert len({len(line) for line in lines[3:-2]}) == 1  # columns are aligned
 
 
-def test_notebooks_get_a_table_with_names_escaped():
+def test_notebook_table_escapes_names():
     class Odd(Layer):
         def __init__(self, note):
             self.note = note
@@ -246,7 +246,7 @@ def test_notebooks_get_a_table_with_names_escaped():
 
 
 class Table(HTMLParser):
-    """The cells of a table, (tag, style, text) by line; fails unless what is opened is closed, in order."""
+    """Parses a table into cells (tag, style, text) by line; asserts that tags are closed in order."""
 
     def __init__(self, text):
         super().__init__()
@@ -270,25 +270,25 @@ class Table(HTMLParser):
             self.lines[-1][-1] = (tag, style, text + data)
 
 
-def test_notebooks_show_what_the_table_shows():
+def test_notebook_shows_the_cells_of_the_text_table():
     summary = with_branches().summary()
     head, *lines = Table(summary._repr_html_()).lines
     assert [text for _, _, text in head] == ["layer", "output", "parameters", "multiply-adds", "memory"]
     assert {tag for tag, _, _ in head} == {"th"} and {tag for line in lines for tag, _, _ in line} == {"td"}
     told = [re.split(r"  +", line.strip()) for line in str(summary).splitlines()[2:-2]]
     assert [[text for _, _, text in line if text] for line in lines] == told
-    for line in [head, *lines]:  # words left, numbers right: what a notebook does by itself depends on the notebook
+    for line in [head, *lines]:  # words left, numbers right: the notebook's default alignment varies
         assert [style.split(";")[0] for _, style, _ in line] == ["text-align: left"] * 2 + ["text-align: right"] * 3
     indents = [float(re.search(r"padding-left: ([\d.]+)em", line[0][1])[1]) for line in lines]
     assert indents == [0.5 + 1.5 * depth for depth in (0, *(row.depth for row in summary.rows))] and max(indents) == 3.5
 
 
-def test_needs_a_built_model():
+def test_unbuilt_model_is_refused():
     with pytest.raises(ValueError, match="not built yet"):
         Sequential([Dense(3)]).summary()
 
 
-def test_what_is_frozen_is_told():
+def test_frozen_layers_are_marked():
     model = with_branches()
     assert model.summary().trainable == model.summary().parameters and "frozen" not in str(model.summary())
     model.layers[0].trainable = False

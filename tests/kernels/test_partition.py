@@ -1,11 +1,11 @@
-"""A batch shared out over processes, here played by threads: their number changes no bit."""
+"""A batch shared out over processes, here simulated by threads: their number changes no bit."""
 
 import contextlib
 import functools
 
 import numpy as np
 import pytest
-from threaded_ranks import played
+from threaded_ranks import run_ranks
 
 from minidl import Sequential, Trainer
 from minidl.layers import (
@@ -69,7 +69,7 @@ def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
             )  # fmt: skip
         return {k: v.tobytes() for k, v in model.state_dict().items()}, done, losses
 
-    return played(ranks, process)
+    return run_ranks(ranks, process)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -114,7 +114,7 @@ def test_an_exchange_that_fails_leaves_whole_steps():
             trainer.run(trainer.batches(data, np.arange(128 if fails else 64), 32, comm=comm))
         return trainer.step, trainer.steps().update.steps, trainer.model.params["0.weight"].value.tobytes()
 
-    assert played(2, process)[0] == played(2, functools.partial(process, fails=False))[0]
+    assert run_ranks(2, process)[0] == run_ranks(2, functools.partial(process, fails=False))[0]
 
 
 def test_a_process_reads_its_own_rows_alone(monkeypatch):
@@ -130,7 +130,7 @@ def test_a_process_reads_its_own_rows_alone(monkeypatch):
     monkeypatch.setattr(
         ArraySource, "gather_copy", lambda examples, rows: read.append(len(rows)) or copy(examples, rows)
     )
-    played(3, process)
+    run_ranks(3, process)
     assert sum(read) == 192
 
 
@@ -146,7 +146,7 @@ def test_a_process_with_a_single_example_clips_it_as_the_others_would():
         trainer.fit(X, y, epochs=3, batch_size=32, verbose=0)  # the last batch has 3 examples
         return b"".join(value.tobytes() for value in model.state_dict().values())
 
-    assert len({state for ranks in (1, 2, 3) for state in played(ranks, process)[0]}) == 1
+    assert len({state for ranks in (1, 2, 3) for state in run_ranks(ranks, process)[0]}) == 1
 
 
 @pytest.mark.parametrize("ranks, nodes", [(2, 2), (4, 4), (8, 8), (3, 7), (5, 9)])
@@ -172,7 +172,7 @@ def test_an_infinite_loss_of_one_process_stops_all_though_gradients_are_finite(r
             trainer.fit(X, y, batch_size=64, shuffle=False, verbose=0)
         return trainer.step
 
-    assert played(ranks, process)[0] == [1] * ranks
+    assert run_ranks(ranks, process)[0] == [1] * ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

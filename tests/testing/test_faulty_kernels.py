@@ -1,4 +1,4 @@
-"""check_layer and kernels of a user's with one thing wrong, built outside the tree."""
+"""check_layer on custom kernels with one fault each, built outside the tree."""
 
 import os
 
@@ -39,7 +39,7 @@ def test_a_kernel_without_a_fault_passes(faulty):
         ("lazy", "the grad of 'gain' changes if dx is not needed"),
     ],
 )
-def test_the_check_finds_faults_that_show_among_other_layers_alone(faulty, fault, said):
+def test_faults_that_show_only_among_other_layers_are_found(faulty, fault, said):
     with pytest.raises(AssertionError, match=said):
         check_layer(faulty(fault), (2, 3, 3))
 
@@ -52,7 +52,7 @@ def test_the_check_finds_faults_that_show_among_other_layers_alone(faulty, fault
         ("no loss", r"Faulty: its kernel kills the process \(.*\): it accesses memory that it does not have"),
     ],
 )
-def test_the_check_survives_kernels_that_kill(faulty, fault, said):
+def test_the_check_survives_kernels_that_kill_the_process(faulty, fault, said):
     with pytest.raises(AssertionError, match=f"^{said}"):
         check_layer(faulty(fault), (2, 3, 3))
     with pytest.raises(AssertionError, match=f"^Block: 1, {said}"):

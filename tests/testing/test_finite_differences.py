@@ -1,4 +1,4 @@
-"""differences: slopes, kinks and ties; what is wrong on one side of a kink, or close to it, is found."""
+"""check_gradient: slopes, kinks and ties. Gradients that are wrong on one side of a kink, or close to it, are found."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from minidl.testing.samples import draw
 
 
 class Kinked(Layer):
-    """y = max(x, 0); the bugs below are this layer with another gradient."""
+    """y = max(x, 0). Several faults below are this layer with another gradient."""
 
     def forward(self, x, training):
         if training:
@@ -29,7 +29,7 @@ class Kinked(Layer):
 
 
 class Threshold(Kinked):
-    """y = x beyond 0.5, else 0: a jump."""
+    """y = x above 0.5, else 0: a jump."""
 
     def forward(self, x, training):
         super().forward(x, training)
@@ -40,7 +40,7 @@ class Threshold(Kinked):
 
 
 class Pool(Layer):
-    """The maximum of neighbours: (c, 2 n) becomes (c, n)."""
+    """The maximum of neighboring values: (c, 2 n) -> (c, n)."""
 
     def build(self, in_shape):
         return (in_shape[0], in_shape[1] // 2)
@@ -56,12 +56,12 @@ class Pool(Layer):
         return (np.stack([share, 1 - share], -1) * dy[..., None]).reshape(len(dy), *self.in_shape)
 
     def share(self, lead):
-        """How much of the gradient goes to the first of two."""
+        """Returns the fraction of the gradient that the first of two values receives."""
         return lead >= 0
 
 
 class Bend(Layer):
-    """y = |x - bend|: parameters have kinks too."""
+    """y = |x - bend|: its parameter has kinks too."""
 
     def build(self, in_shape):
         self.bend = self.param("bend", in_shape, ones)
@@ -78,7 +78,7 @@ class Bend(Layer):
 
 
 def function_of_x(layer, x, rows=None):
-    """What check_layer looks at, for an x of our own."""
+    """Returns the function that check_layer differentiates, for a given x."""
     layer = type(layer)(**layer.config())
     model = Sequential([layer], input_shape=x.shape[1:], dtype="float64")
     net = model.network
@@ -91,8 +91,8 @@ def function_of_x(layer, x, rows=None):
     return Function(name, x, lambda values: net.forward(values, 1)[0], gradient, dy, len(x) if rows is None else rows)
 
 
-def ties(shape):
-    """Whole numbers: zeros, and neighbours that are equal."""
+def make_ties(shape):
+    """Returns integers: with zeros, and with equal neighbors."""
     return np.random.default_rng(0).integers(-1, 2, shape).astype(float)
 
 
@@ -100,7 +100,7 @@ def check(layer, x, **options):
     check_gradient(function_of_x(layer, x, **options), np.random.default_rng(0))
 
 
-# ---- layers that are right
+# ---- correct layers
 @pytest.mark.parametrize("seed", slow_after(8, range(40)))
 @pytest.mark.parametrize(
     ("layer", "shape"),
@@ -115,7 +115,7 @@ def check(layer, x, **options):
     ],
     ids=str,
 )
-def test_kinks_are_no_false_alarms(layer, shape, seed):
+def test_kinks_cause_no_false_alarms(layer, shape, seed):
     check_layer(layer, shape, seed=seed)
 
 
@@ -131,18 +131,18 @@ def test_kinks_are_no_false_alarms(layer, shape, seed):
     ],
     ids=str,
 )
-def test_ties_and_zeros_are_no_false_alarms(layer, shape, rows):
-    check(layer, ties((3, *shape)), rows=rows)
+def test_ties_and_zeros_cause_no_false_alarms(layer, shape, rows):
+    check(layer, make_ties((3, *shape)), rows=rows)
 
 
 @pytest.mark.parametrize("offset", [0, 1e-7, -1e-7, 9e-7, -9e-7, 1e-6, -1e-6, 1.1e-6, -1.1e-6])
 @pytest.mark.parametrize("layer", [Kinked(), Threshold(), Bend()], ids=str)
-def test_a_kink_anywhere_within_a_step(layer, offset):
+def test_a_kink_anywhere_within_a_step_is_recognized(layer, offset):
     at = {"Kinked": 0.0, "Threshold": 0.5, "Bend": 1.0}[type(layer).__name__]
     check(layer, np.full((2, 3), at + offset))
 
 
-# ---- layers that are wrong
+# ---- faulty layers
 class WrongBelow(Kinked):
     def slope(self, x):
         return np.where(x > 0, 1, 0.01)
@@ -169,7 +169,7 @@ class WrongCloseBelow(Kinked):
 
 
 class SmoothNear(Kinked):
-    """A gradient of another function near its kink."""
+    """Has the gradient of another function near its kink."""
 
     def slope(self, x):
         return (x / 2e-3 + 0.5).clip(0, 1)
@@ -206,21 +206,21 @@ WRONG = [
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(("bug", "shape"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
-def test_wrong_gradients_do_not_pass_for_kinks(bug, shape, seed):
+def test_wrong_gradients_are_not_mistaken_for_kinks(bug, shape, seed):
     said = rf"^{bug.__name__}: dx\[.*\]: expected .* \(finite differences\), got .*, a relative error of .*, at "
     with pytest.raises(AssertionError, match=said):
         check_layer(bug(), shape, seed=seed)
 
 
 @pytest.mark.parametrize("bug", [WrongBelow, WrongAbove, OtherSide, WrongCloseAbove, WrongCloseBelow, Loser])
-def test_a_tie_is_no_place_to_hide(bug):
-    """Every number is at a kink, and would be right if kinks were left out."""
+def test_a_wrong_gradient_at_ties_is_found(bug):
+    """Every value is at a kink, so skipping kinks would hide the fault."""
     x = np.ones((3, 2, 6)) if issubclass(bug, Pool) else np.zeros((3, 6))
     with pytest.raises(AssertionError, match=rf"^{bug.__name__}: dx\[\d, .*\]: expected"):
         check(bug(), x)
 
 
-def test_the_error_tells_layer_parameter_place_and_size():
+def test_the_error_names_layer_parameter_index_and_size():
     with pytest.raises(AssertionError) as caught:
         check_layer(WrongBend(), (6,))
     told = r"expected -?\d\S* \(finite differences\), got \S+, a relative error of 0.0001, at \d\S+$"
@@ -228,7 +228,7 @@ def test_the_error_tells_layer_parameter_place_and_size():
 
 
 class Steps(Kinked):
-    """Rounded, and trained as if it were not."""
+    """Rounds, with the gradient of the identity."""
 
     def forward(self, x, training):
         super().forward(x, training)
@@ -239,7 +239,7 @@ class Steps(Kinked):
 
 
 class Rough(Layer):
-    """Many copies of a number, each with kinks of its own, finer than any step."""
+    """Sums many copies of a number, each with its own kinks finer than any step."""
 
     def build(self, in_shape):
         return (50, *in_shape)
@@ -260,7 +260,7 @@ def test_a_rough_layer_fails():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_wrong(value):
+def test_non_finite_gradients_are_wrong(value):
     class Spoiled(Kinked):
         def slope(self, x):
             return np.full_like(x, value)
@@ -269,8 +269,8 @@ def test_what_is_not_finite_is_wrong(value):
         check(Spoiled(), np.ones((2, 2)))
 
 
-# ---- the numbers that are tried
-def test_some_numbers_are_close_to_where_kinks_often_are():
+# ---- sampled values
+def test_some_samples_are_close_to_common_kinks():
     x = draw(np.random.default_rng(0), (3, 10, 10))
     beside = np.minimum(np.abs(np.diff(x, axis=1)).min(), np.abs(np.diff(x, axis=2)).min())
     assert np.sum(np.abs(x) < 3e-3) > 20 and np.sum(np.abs(x) > 6) > 5

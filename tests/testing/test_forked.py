@@ -1,4 +1,4 @@
-"""Calls that are tried in a forked child: who dies is told, and nothing else is seen of it."""
+"""Calls that are tried in a forked child: a fatal signal is reported, and nothing else of the child is seen."""
 
 import os
 import signal
@@ -25,19 +25,19 @@ def raises():
     ],
     ids=["lives", "raises", "segv", "kill", "exit"],
 )
-def test_deaths_are_told_and_exceptions_are_none(call, death, capfd):
+def test_fatal_signals_are_reported_and_exceptions_are_not(call, death, capfd):
     assert death_of(call) == death
     assert capfd.readouterr() == ("", "")
 
 
-def test_the_child_keeps_what_it_changes():
+def test_changes_stay_in_the_child():
     seen = []
     assert death_of(lambda: seen.append(1)) is None
     assert seen == []
 
 
-def test_where_something_else_waits_for_the_child_nothing_is_told():
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system waits for children, and waitpid finds none
+def test_nothing_is_reported_if_the_child_was_already_reaped():
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system reaps children, so waitpid finds none
     try:
         assert death_of(lambda: os._exit(3)) is None
     finally:
@@ -61,6 +61,6 @@ def test_an_interrupt_leaves_no_child(monkeypatch):
         waited(children[0], 0)
 
 
-def test_without_fork_nothing_is_tried(monkeypatch):
+def test_without_fork_the_call_is_not_tried(monkeypatch):
     monkeypatch.delattr(os, "fork")
     assert death_of(lambda: os.kill(os.getpid(), signal.SIGKILL)) is None

@@ -1,4 +1,4 @@
-"""show_config and python -m minidl, the number of threads, and what an import costs."""
+"""show_config and python -m minidl, the number of threads, and the cost of an import."""
 
 import os
 import subprocess
@@ -14,11 +14,11 @@ import minidl_c
 ROOT = Path(__file__).parents[2]
 
 
-def run(*args, **env):
-    """A fresh interpreter with this minidl; its standard output."""
+def run_python(*args, **env):
+    """Runs code in a fresh interpreter with this minidl; returns its standard output."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run(
+    done = subprocess.run_python(
         [sys.executable, *args],
         env={**inherited, "PYTHONPATH": path, **env},
         capture_output=True,
@@ -29,7 +29,7 @@ def run(*args, **env):
     return done.stdout
 
 
-def facts(text):
+def parse_facts(text):
     return dict(line.split("  ", 1) for line in text.strip().splitlines())
 
 
@@ -39,10 +39,10 @@ def default_threads():
     minidl.set_num_threads(None)
 
 
-def test_says_what_runs_here(default_threads):
+def test_show_config_describes_the_environment(default_threads):
     minidl.set_num_threads(3)
     config = minidl.show_config()
-    said = {name: value.strip() for name, value in facts(str(config)).items()}
+    said = {name: value.strip() for name, value in parse_facts(str(config)).items()}
     assert said["minidl"] == minidl.__version__ == minidl_c.__version__
     assert said["numpy"] == np.__version__
     assert said["python"] == ".".join(map(str, sys.version_info[:3]))
@@ -54,24 +54,24 @@ def test_says_what_runs_here(default_threads):
     assert repr(config) == str(config)
 
 
-def test_a_build_without_openmp_says_so():
+def test_show_config_reports_a_build_without_openmp():
     config = minidl.show_config()
     serial = type(config)(**{**vars(config), "openmp": False})
     assert "built without OpenMP" in str(serial)
 
 
-def test_as_a_module():
-    said = facts(run("-m", "minidl"))
+def test_running_the_module_prints_the_config():
+    said = parse_facts(run_python("-m", "minidl"))
     assert next(iter(said)) == "minidl"
     assert said["minidl"].strip() == minidl.__version__
 
 
-def test_import_takes_neither_scikit_learn_nor_scipy():
+def test_import_loads_neither_scikit_learn_nor_scipy():
     code = "import sys, minidl; print([m for m in ('sklearn', 'scipy') if m in sys.modules])"
-    assert run("-c", code).strip() == "[]"
+    assert run_python("-c", code).strip() == "[]"
 
 
-def test_training_takes_neither_scikit_learn_nor_scipy():
+def test_training_loads_neither_scikit_learn_nor_scipy():
     code = """if True:
         import sys, numpy as np
         from minidl import Sequential, Trainer
@@ -82,10 +82,10 @@ def test_training_takes_neither_scikit_learn_nor_scipy():
         trainer.fit(X, y, verbose=0, validation_data=(X, y))
         print([m for m in ("sklearn", "scipy") if m in sys.modules])
     """
-    assert run("-c", code).strip() == "[]"
+    assert run_python("-c", code).strip() == "[]"
 
 
-def test_threads_can_be_chosen(default_threads):
+def test_number_of_threads_can_be_set(default_threads):
     for count in (1, 2, 5):
         minidl.set_num_threads(count)
         assert minidl.get_num_threads() == (count if minidl.show_config().openmp else 1)
@@ -97,21 +97,21 @@ def test_threads_can_be_chosen(default_threads):
 
 
 @pytest.mark.skipif(not minidl.show_config().openmp, reason="built without OpenMP")
-def test_omp_num_threads_is_taken_as_it_is():
+def test_omp_num_threads_is_respected():
     code = "import minidl; print(minidl.get_num_threads())"
-    assert run("-c", code, OMP_NUM_THREADS="5").strip() == "5"
+    assert run_python("-c", code, OMP_NUM_THREADS="5").strip() == "5"
 
 
 @pytest.mark.skipif(not minidl.show_config().openmp, reason="built without OpenMP")
 @pytest.mark.parametrize("told", ["1025", "100000", "99999999999"])
 def test_omp_num_threads_has_the_bounds_of_num_threads(told):
-    assert run("-c", "import minidl; print(minidl.get_num_threads())", OMP_NUM_THREADS=told).strip() == "1024"
+    assert run_python("-c", "import minidl; print(minidl.get_num_threads())", OMP_NUM_THREADS=told).strip() == "1024"
 
 
-def test_default_keeps_to_the_processors_of_this_process():
+def test_default_is_limited_to_the_processors_of_this_process():
     code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); import minidl; print(minidl.get_num_threads())"  # noqa: E501
     env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run(
+    done = subprocess.run_python(
         [sys.executable, "-c", code],
         env={**env, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -140,21 +140,25 @@ print(started(1, None), started(1000, 1), started(10, 2), started(1000, None))
 
 @pytest.mark.skipif(not minidl_c.build_info()["openmp"], reason="a build of one thread")
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
-def test_little_work_stays_on_one_thread_unless_more_are_asked_for():
-    assert run("-c", COUNT_THREADS) == "False False True False\n"  # the third call started the threads of the fourth
-    assert run("-c", COUNT_THREADS.replace("started(10, 2), ", "")) == "False False True\n"
-    assert run("-c", COUNT_THREADS, OMP_NUM_THREADS="2").startswith("True")
-    too_late = COUNT_THREADS.replace("print(", 'os.environ["OMP_NUM_THREADS"] = "2"\nprint(')  # OpenMP has its number
-    assert run("-c", too_late) == "False False True False\n"
+def test_little_work_runs_on_one_thread_unless_more_are_requested():
+    assert (
+        run_python("-c", COUNT_THREADS) == "False False True False\n"
+    )  # the third call started the threads of the fourth
+    assert run_python("-c", COUNT_THREADS.replace("started(10, 2), ", "")) == "False False True\n"
+    assert run_python("-c", COUNT_THREADS, OMP_NUM_THREADS="2").startswith("True")
+    too_late = COUNT_THREADS.replace(
+        "print(", 'os.environ["OMP_NUM_THREADS"] = "2"\nprint('
+    )  # OpenMP has its own setting
+    assert run_python("-c", too_late) == "False False True False\n"
 
 
-def test_an_instruction_set_that_is_not_there():
+def test_a_missing_instruction_set_is_refused():
     code = """if True:
         try:
             import minidl
         except ImportError as error:
             print(error)
     """
-    said = run("-c", code, MINIDL_ISA="v9")
+    said = run_python("-c", code, MINIDL_ISA="v9")
     assert said.startswith("MINIDL_ISA=v9: this installation of minidl has")
     assert minidl_c.isa in said

@@ -1,4 +1,4 @@
-"""The door for arrays: Examples, weights, the order of an epoch; every array that works."""
+"""Array sources, weights and the order of an epoch; every kind of array that must work."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ X, Y = PIXELS.astype("float32"), np.random.default_rng(1).integers(0, 3, 40)
 ROWS = np.array([3, 39, 0, 3, 17])
 
 
-def spoiled(place, value=np.nan, dtype="float32"):
+def make_spoiled(place, value=np.nan, dtype="float32"):
     X = PIXELS.astype(dtype)
     X[place] = value
     return X
@@ -62,7 +62,7 @@ def test_every_way_to_read_gives_the_same_numbers(X, dtype):
     assert copied.dtype == dtype and copied.flags.c_contiguous and copied.flags.aligned
     array, rows, _ = examples.gather(ROWS)
     np.testing.assert_array_equal(array[rows], expected[ROWS])
-    block = examples.chunk(33, 50)  # beyond the end
+    block = examples.chunk(33, 50)  # past the end
     np.testing.assert_array_equal(block, expected[33:])
     for kernel_input in (array, block):
         assert kernel_input.dtype.name in ("uint8", "float32", "float64")
@@ -71,7 +71,7 @@ def test_every_way_to_read_gives_the_same_numbers(X, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "float64"])
-def test_plain_arrays_are_read_where_they_lie(dtype):
+def test_plain_arrays_are_read_without_a_copy(dtype):
     X = PIXELS.astype(dtype)
     examples = ArraySource(X, (1, 3, 4), "float32")
     array, rows, _ = examples.gather(ROWS)
@@ -81,22 +81,22 @@ def test_plain_arrays_are_read_where_they_lie(dtype):
 
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused_at_once(value, dtype):
+def test_non_finite_values_are_refused_at_once(value, dtype):
     for place in ((0, 0, 0, 0), (39, 0, 2, 3)):
         with pytest.raises(ValueError, match="X: expected finite values"):
-            ArraySource(spoiled(place, value, dtype), (1, 3, 4), "float32")
+            ArraySource(make_spoiled(place, value, dtype), (1, 3, 4), "float32")
 
 
-def test_a_number_too_large_for_the_model_is_not_finite():
-    X = spoiled((7, 0, 0, 0), 1e300, "float64")
+def test_a_number_that_overflows_the_models_dtype_is_refused():
+    X = make_spoiled((7, 0, 0, 0), 1e300, "float64")
     assert len(ArraySource(X, (1, 3, 4), "float64")) == 40
     with pytest.raises(ValueError, match="X: "):
         ArraySource(X, (1, 3, 4), "float32")
 
 
 @pytest.mark.parametrize("dtype", ["<f4", ">f8"])
-def test_a_memory_map_is_looked_at_when_it_is_read(dtype, tmp_path):
-    spoiled((20, 0, 1, 1), dtype=dtype).tofile(tmp_path / "X")
+def test_a_memory_map_is_checked_as_it_is_read(dtype, tmp_path):
+    make_spoiled((20, 0, 1, 1), dtype=dtype).tofile(tmp_path / "X")
     mapped = np.memmap(tmp_path / "X", dtype, "r", shape=PIXELS.shape)
     for X in (mapped, mapped[:, :, :, :], np.asarray(mapped)):  # views of a map are maps
         examples = ArraySource(X, (1, 3, 4), "float32")
@@ -109,7 +109,7 @@ def test_a_memory_map_is_looked_at_when_it_is_read(dtype, tmp_path):
                 getattr(examples, name)(*rows)
 
 
-def test_a_vector_names_its_shape_once():
+def test_a_vector_is_refused_with_its_shape():
     with pytest.raises(ValueError, match=r"^X: expected shape \(n, 7\), got \(5, 8\)$"):
         ArraySource(np.zeros((5, 8)), (7,), "float32")
     with pytest.raises(ValueError, match=r"\(n, 1, 3, 4\) or \(n, 12\), got \(5, 3, 4\): for one channel, X"):
@@ -125,7 +125,7 @@ def test_weights_become_float64():
     assert len(as_weights([], 0)) == 0
 
 
-def test_balanced_class_weights_are_scikit_learns():
+def test_balanced_class_weights_match_scikit_learn():
     y = np.array([0, 0, 0, 2, 2, 5])
     expected = dict(zip([0, 2, 5], compute_class_weight("balanced", classes=np.unique(y), y=y), strict=True))
     np.testing.assert_allclose(class_weights("balanced", y), [expected[label] for label in y])
@@ -143,7 +143,7 @@ def test_class_weights_from_a_dict():
 # ---- the order of an epoch
 def test_order_is_a_function_of_seed_and_epoch():
     order = epoch_order(100, 3, 4, True)
-    np.testing.assert_array_equal(np.sort(order), np.arange(100))  # every example once
+    np.testing.assert_array_equal(np.sort(order), np.arange(100))  # every example exactly once
     np.testing.assert_array_equal(order, epoch_order(100, 3, 4, True))
     for other in (epoch_order(100, 3, 5, True), epoch_order(100, 4, 4, True), np.arange(100)):
         assert (order != other).sum() > 80
@@ -153,9 +153,9 @@ def test_order_is_a_function_of_seed_and_epoch():
 
 # ---- a memory map is read batch by batch
 @pytest.mark.parametrize("kind", ["native", ">f4"])
-def test_nan_in_a_memory_map_is_met_before_its_step(kind, tmp_path):
+def test_nan_in_a_memory_map_is_found_before_its_step(kind, tmp_path):
     kind = "<f4" if kind == "native" else kind
-    spoiled((20, 0, 1, 1), dtype=kind).tofile(tmp_path / "X")
+    make_spoiled((20, 0, 1, 1), dtype=kind).tofile(tmp_path / "X")
     mapped = np.memmap(tmp_path / "X", kind, "r", shape=X.shape)
     trainer, twin = trainer_of(), trainer_of()
     with pytest.raises(ValueError, match="X: expected finite values"):
@@ -169,7 +169,7 @@ def test_nan_in_a_memory_map_is_met_before_its_step(kind, tmp_path):
             call(mapped)
 
 
-# ---- arrays that simply work
+# ---- arrays that must work
 def read_only(array):
     array = array.copy()
     array.flags.writeable = False
@@ -226,8 +226,8 @@ GOOD = {
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", GOOD)
-def test_arrays_that_simply_work(name, dtype, tmp_path):
-    """Predictions, evaluation and training are those of the plain uint8 array, bit for bit."""
+def test_supported_arrays_give_the_results_of_plain_ones(name, dtype, tmp_path):
+    """Predictions, evaluation and training are bit-identical to those of the plain uint8 array."""
     given = GOOD[name](tmp_path) if callable(GOOD[name]) else GOOD[name]
     results = []
     for data in (PIXELS, given):
@@ -247,15 +247,15 @@ def test_arrays_that_simply_work(name, dtype, tmp_path):
     + [Y.tolist(), tuple(Y), np.repeat(Y, 3)[::3], read_only(Y), unaligned(Y)],
     ids=lambda y: f"{y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__,
 )
-def test_labels_that_simply_work(y):
+def test_supported_labels(y):
     one, other = trainer_of(), trainer_of()
     one.fit(X, Y, 2, 16, verbose=0)
     other.fit(X, y, 2, 16, verbose=0)
     assert state(one) == state(other)
 
 
-def test_no_array_of_the_users_is_written_to():
-    """Plain arrays are read where they lie, so this could happen."""
+def test_user_arrays_are_not_modified():
+    """Plain arrays are read without a copy, so this could happen."""
     for x in (PIXELS.copy(), X.copy(), X.astype("f8")):
         before, y, weight = x.copy(), Y.copy(), np.ones(40)
         trainer = trainer_of()
@@ -269,19 +269,19 @@ def test_no_array_of_the_users_is_written_to():
         assert (weight == 1).all() and (dy == 1).all()
 
 
-def test_each_seed_and_epoch_has_an_order_of_its_own():
+def test_each_seed_and_epoch_has_its_own_order():
     orders = {tuple(epoch_order(20, seed, epoch, True)) for seed in range(12) for epoch in range(12)}
     assert len(orders) == 144
 
 
-def test_balanced_class_weights_have_all_digits():
+def test_balanced_class_weights_have_full_precision():
     y = np.repeat([0, 1, 2], [1, 3, 7])
     weights = class_weights("balanced", y)
     assert weights.dtype == np.float64 and weights[0] == 11 / 3
 
 
 @pytest.mark.parametrize("value", [1e39, -1e39])
-def test_numbers_that_float32_does_not_hold_are_refused(value):
+def test_integers_not_exact_in_float32_are_refused(value):
     with pytest.raises(ValueError, match=r"X: expected values of at most 3\.4e\+38 \(float32\), got larger ones"):
         ArraySource(np.array([[0.0, value]]), (2,), "float32")
     ArraySource(np.array([[0.0, value]]), (2,), "float64")

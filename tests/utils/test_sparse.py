@@ -1,4 +1,4 @@
-"""Sparse matrices as X: read some rows at a time, to the bits of the dense ones."""
+"""Sparse matrices as X: read a few rows at a time, bit-identical to dense ones."""
 
 import itertools
 import subprocess
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWa
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "uint64", "bool"])
-def test_rows_are_those_of_the_dense_matrix(kind, dtype):
+def test_rows_match_the_dense_matrix(kind, dtype):
     dense = abs(DENSE).astype(dtype)
     matrix = getattr(scipy.sparse, kind)(dense)
     rows = SparseRows(matrix, "X")
@@ -38,15 +38,15 @@ def test_rows_are_those_of_the_dense_matrix(kind, dtype):
         assert on_sparse.gather_copy(np.array([5, 1])).dtype == computed
 
 
-def test_numbers_that_stand_there_twice_are_added_up_and_zeros_may_stand_there():
+def test_duplicate_entries_are_summed_and_explicit_zeros_are_allowed():
     matrix = scipy.sparse.csr_matrix((np.array([1.0, 2.0, 0.0]), np.array([1, 1, 0]), np.array([0, 2, 3])), (2, 3))
     np.testing.assert_array_equal(SparseRows(matrix, "X")[0:2], [[0, 3, 0], [0, 0, 0]])
-    assert matrix.nnz == 3  # what was given stays as it is
+    assert matrix.nnz == 3  # the given matrix is not changed
     unsorted = scipy.sparse.csr_matrix((np.array([1.0, 2.0]), np.array([2, 0]), np.array([0, 2])), (1, 3))
     np.testing.assert_array_equal(SparseRows(unsorted, "X")[0:1], [[2, 0, 1]])
 
 
-def test_a_sum_too_large_for_the_dtype_is_refused():
+def test_a_sum_that_overflows_the_dtype_is_refused():
     huge = np.full(2, 3e38, "float32")
     matrix = scipy.sparse.csr_matrix((huge, np.array([1, 1]), np.array([0, 2])), (1, 3))
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="X: expected finite values"):
@@ -54,12 +54,12 @@ def test_a_sum_too_large_for_the_dtype_is_refused():
 
 
 @pytest.mark.parametrize("shape", [(12,), (5, 3, 4)])
-def test_other_axes_are_refused(shape):
+def test_other_numbers_of_axes_are_refused(shape):
     with pytest.raises(ValueError, match="X: expected a sparse matrix of two axes, got shape"):
         ArraySource(scipy.sparse.coo_array(np.ones(shape)), (12,), "float32")
 
 
-def trained(X, **options):
+def train(X, **options):
     layers = [Conv2D(2, 2), ReLU(), Flatten(), Dense(3)]
     trainer = Trainer(Sequential(layers, (3, 2, 2)), "softmax_cross_entropy", SGD(0.1, 0.9), ["accuracy"])
     trainer.fit(X, Y, epochs=3, batch_size=16, verbose=0, **options)
@@ -69,9 +69,9 @@ def trained(X, **options):
 @pytest.mark.parametrize(
     "options", [{}, {"validation_split": 0.2}, {"gradient_accumulation_steps": 2}, {"shuffle": False}], ids=str
 )
-def test_training_and_predicting_have_the_same_bits(options):
+def test_training_and_prediction_match_dense_input_bit_for_bit(options):
     matrix = scipy.sparse.csr_array(DENSE)
-    on_sparse, on_dense = trained(matrix, **options), trained(DENSE, **options)
+    on_sparse, on_dense = train(matrix, **options), train(DENSE, **options)
     assert {k: v for k, v in on_sparse.history.items() if "_per_" not in k} == {
         k: v for k, v in on_dense.history.items() if "_per_" not in k
     }
@@ -81,30 +81,30 @@ def test_training_and_predicting_have_the_same_bits(options):
     assert on_sparse.train_batch(matrix, Y) == on_dense.train_batch(DENSE, Y)
 
 
-def test_data_to_validate_on():
+def test_validation_data():
     matrix = scipy.sparse.csr_array(DENSE)
-    first, second = (trained(DENSE, validation_data=(held, Y)).history for held in (matrix, DENSE))
+    first, second = (train(DENSE, validation_data=(held, Y)).history for held in (matrix, DENSE))
     assert first["val_loss"] == second["val_loss"] and len(first["val_accuracy"]) == 3
 
 
-def test_an_unbuilt_model_is_built_for_its_columns():
+def test_an_unbuilt_model_is_built_for_the_number_of_columns():
     model = Sequential([Dense(3)])
     Trainer(model, "softmax_cross_entropy", SGD(0.1)).fit(scipy.sparse.csr_matrix(DENSE), Y, verbose=0)
     assert model.input_shape == (12,)
 
 
-class Break:
+class Interrupt:
     def on_step_end(self, trainer, step, loss):
         if step == 2:
             raise KeyboardInterrupt
 
 
-def test_a_fit_is_completed_with_the_same_matrix_alone():
-    """The same numbers in another format are the same; others are told."""
+def test_a_fit_is_completed_only_with_the_same_matrix():
+    """The same numbers in another format count as the same; different numbers are detected."""
     matrix = scipy.sparse.csr_matrix(DENSE)
     trainer = Trainer(Sequential([Dense(3)], (12,)), "softmax_cross_entropy", SGD(0.1))
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(matrix, Y, batch_size=10, verbose=0, callbacks=[Break()])
+        trainer.fit(matrix, Y, batch_size=10, verbose=0, callbacks=[Interrupt()])
     other, unsorted = matrix.copy(), matrix.copy()
     other.data[3] += 1
     for start, end in itertools.pairwise(matrix.indptr):
@@ -128,7 +128,7 @@ def test_nan_and_infinity_are_refused(value):
         ArraySource(matrix, (12,), "float32")
 
 
-def test_what_is_no_matrix_of_real_numbers_is_refused():
+def test_anything_but_a_real_matrix_is_refused():
     for given, kind, said in (
         (scipy.sparse.csr_matrix(DENSE * 1j), TypeError, "X: expected real numbers, got dtype complex64"),
         (scipy.sparse.csr_matrix(DENSE[:, :11]), ValueError, r"X: expected shape \(n, 12\), got \(50, 11\)"),
@@ -139,13 +139,13 @@ def test_what_is_no_matrix_of_real_numbers_is_refused():
     assert not is_sparse(DENSE) and not is_sparse(None) and not is_sparse([[1]])
 
 
-def test_targets_and_weights_are_dense():
+def test_targets_and_weights_must_be_dense():
     model = Sequential([Dense(12)], (12,))
     with pytest.raises(TypeError, match="y: expected a dense array, got csr_matrix: call its toarray"):
         Trainer(model, "mean_squared_error", SGD(0.1)).fit(DENSE, scipy.sparse.csr_matrix(DENSE), verbose=0)
 
 
-def test_few_rows_are_read_at_once_where_rows_are_large():
+def test_fewer_rows_are_read_at_once_where_rows_are_large():
     few = ArraySource(scipy.sparse.csr_matrix((10_000, 2**20), dtype="float32"), (2**20,), "float32")
     assert few.chunk_size == 16
     assert [block.shape for _, block in few.chunks(1024)][:1] == [(16, 2**20)]

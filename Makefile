@@ -1,4 +1,4 @@
-# Everything happens in .venv. Needed: Python 3.11 or newer, gcc or clang, make.
+# Everything is installed into .venv. Needs Python 3.11 or newer, gcc or clang, and make.
 PYTHON ?= python3
 ARGS ?=
 WORKERS ?= 2
@@ -12,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := setup.py pyproject.toml $(foreach folder,minidl_c minidl_c/*,$(wildcard $(addprefix $(folder)/*,.py .pyx .pxd .h)))
 
-# A stamp in .venv says what is installed there. `all` holds what `native` holds, and is kept up once made.
+# Stamp files in .venv record what is installed. `all` includes `native`, and is updated in its place once it exists.
 NATIVE := $(VENV)/$(if $(wildcard $(VENV)/all),all,native)
 ALL := $(VENV)/all
 ORACLE := $(VENV)/torch
@@ -20,68 +20,68 @@ CASES := $(VENV)/onnx
 OLD := $(VENV)/oldest
 OPENMPI := $(VENV)/openmpi
 RESULTS := build/bench
-# passive: OpenMP's threads sleep while they wait, for the cores are shared by the workers
+# passive: waiting OpenMP threads sleep, because the test workers share the cores
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
 .PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy bench-init bench-scaling clean
 
-help: ## this list
+help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
 
 mnist: $(NATIVE) ## train LeNet-5 on MNIST
 	$(BIN)/python examples/mnist_lenet.py $(ARGS)
 
-test: $(ALL) lint ## after each change: ruff, mypy, tests and docstring examples (ARGS="-k pool" for some)
+test: $(ALL) lint ## after each change: linters, tests and docstring examples (ARGS="-k pool" to select)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
-check: $(ALL) lint ## before a change goes in: the same and the tests marked slow
+check: $(ALL) lint ## before merging a change: the same and the tests marked slow
 	$(PYTEST) $(ARGS)
 
 lint: $(ALL) ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-oracles: $(ORACLE) $(CASES) ## the comparisons with PyTorch and with ONNX's test cases (installs both)
+oracles: $(ORACLE) $(CASES) ## compare with PyTorch and with ONNX's test cases (installs both)
 	$(BIN)/python -m pytest -m oracle $(ARGS)
 
-oldest: $(ALL) $(OLD)/bin/pytest ## estimators and files with the oldest versions of what minidl needs
+oldest: $(ALL) $(OLD)/bin/pytest ## test estimators and files with the oldest supported dependencies
 	PYTHONPATH=. $(OLD)/bin/python -m pytest -q tests/estimators tests/saving $(ARGS)
 
-openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## the tests of several ranks under Open MPI; `make check` has MPICH
+openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## run the tests of several ranks under Open MPI (`make check` uses MPICH)
 	PYTHONPATH=. $(OPENMPI)/bin/python -m pytest -q tests/mpi $(ARGS)
 
-same-bits: $(ALL) ## one hash of the weights for every number of threads, for v3 and v4: the table
+same-bits: $(ALL) ## print one hash of the weights per net, for all numbers of threads, v3 and v4
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
 
-conformance: $(ALL) ## bits, files, kills, signals, sanitizers, races, random calls, as a whole: an hour or two (ARGS="kills race": some)
+conformance: $(ALL) ## full tests of bits, files, kills, signals, sanitizers, races, random calls: an hour or two (ARGS="kills race" to select)
 	$(BIN)/python tests/conformance/run.py --whole $(ARGS)
 
-conformance-short: $(ALL) ## the same in some minutes
+conformance-short: $(ALL) ## the same, shortened to some minutes
 	$(BIN)/python tests/conformance/run.py $(ARGS)
 
-bench: $(ORACLE) ## a train step beside PyTorch's (ARGS="--modes minidl eager": without minutes of compiling)
+bench: $(ORACLE) ## measure training steps, compared with PyTorch (ARGS="--modes minidl eager" skips minutes of compiling)
 	$(BIN)/python benchmarks/train_step.py --json $(RESULTS)/train_step.json --chart $(RESULTS)/train_step.png $(ARGS)
 
-bench-kernels: $(ALL) ## each kernel's share of the machine's peak; a kernel of a user's beside ours
+bench-kernels: $(ALL) ## measure each kernel's share of the machine's peak, and a user's kernel compared with the built-in one
 	$(BIN)/python benchmarks/kernels.py --json $(RESULTS)/kernels.json $(ARGS)
 	$(BIN)/python benchmarks/custom_kernel.py --json $(RESULTS)/custom_kernel.json
 
-bench-footprint: $(ORACLE) ## import time, size, memory; then one image, a busy neighbour, threads, single gradients
+bench-footprint: $(ORACLE) ## measure import time, size, memory; single images, a busy machine, threads, per-example gradients
 	$(BIN)/python benchmarks/footprint.py --json $(RESULTS)/footprint.json
 	$(BIN)/python benchmarks/conditions.py --json $(RESULTS)/conditions.json
 	$(BIN)/python benchmarks/per_example.py --json $(RESULTS)/per_example.json
 
-bench-accuracy: $(ORACLE) ## MNIST to 99 % beside PyTorch, an epoch beside scikit-learn (some minutes)
+bench-accuracy: $(ORACLE) ## measure MNIST to 99 % and an epoch, compared with PyTorch and scikit-learn (some minutes)
 	$(BIN)/python benchmarks/accuracy.py --json $(RESULTS)/accuracy.json $(ARGS)
 
-bench-init: $(ALL) ## which first weights train best: nets, inputs, optimizers, rates, seeds (1.5 hours; it can be stopped)
+bench-init: $(ALL) ## compare initial weights over nets, inputs, optimizers, rates, seeds (1.5 hours; can be interrupted)
 	$(BIN)/python benchmarks/first_weights.py --results $(RESULTS)/first_weights.jsonl $(ARGS)
 
-bench-scaling: $(ALL) ## ranks beside threads, what they exchange, and a model of more machines
+bench-scaling: $(ALL) ## measure MPI ranks compared with threads, and model more machines
 	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json $(ARGS)
 
-sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a user's kernel
+sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a custom kernel
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \
 	$(BIN)/python setup.py --quiet sdist --dist-dir "$$elsewhere"; \
 	$(PYTHON) -m venv "$$elsewhere/venv"; \
@@ -90,7 +90,7 @@ sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, bui
 	../venv/bin/python setup.py --quiet build_ext --inplace --force; ../venv/bin/python train.py; \
 	cd ..; venv/bin/python check_installed.py
 
-clean: ## remove .venv and everything that was built
+clean: ## remove .venv and all build products
 	rm -rf $(VENV) build dist minidl.egg-info minidl_c/base minidl_c/v[234] minidl_c/*.so
 	rm -rf .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -99,7 +99,7 @@ $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "minidl needs Python 3.11 or newer")'
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-# The build requirements stay in .venv: in pip's own fresh environment each time, all would be translated again.
+# The build requirements are installed into .venv: pip's isolated environments would translate everything again each time.
 $(VENV)/tools: pyproject.toml | $(BIN)/python
 	@$(BIN)/python -c 'import tomllib; t = tomllib.load(open("pyproject.toml", "rb")); \
 	    print(*t["build-system"]["requires"], sep="\n")' > $@.txt

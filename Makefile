@@ -38,9 +38,10 @@ test: $(ALL) lint ## after each change: linters, tests and docstring examples (A
 check: $(ALL) lint ## before merging a change: the same and the tests marked slow
 	$(PYTEST) $(ARGS)
 
-lint: $(ALL) ## ruff and mypy
+lint: $(ALL) ## run ruff, mypy and the prose lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/python .ci/prose.py
 
 oracles: $(ORACLE) $(CASES) ## compare with PyTorch and with ONNX's test cases (installs both)
 	$(BIN)/python -m pytest -m oracle $(ARGS)

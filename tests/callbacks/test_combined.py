@@ -1,4 +1,4 @@
-"""All callbacks in one fit, which is broken off and resumed; and what `minidl.callbacks` offers."""
+"""All callbacks in one interrupted and resumed fit, and the exports of `minidl.callbacks`."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ LONG = {"epochs": 8, "validation_split": 0.3}
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_resumed_at_any_step_all_of_them_end_the_same(tmp_path, order):
+def test_all_of_them_resumed_at_any_step_end_the_same(tmp_path, order):
     def together():
         made = [
             EarlyStopping(patience=6),
@@ -43,5 +43,5 @@ def test_resumed_at_any_step_all_of_them_end_the_same(tmp_path, order):
         assert table["val_loss"].tolist() == whole.history["val_loss"]
 
 
-def test_all_of_them_are_offered():
+def test_all_callbacks_are_exported():
     assert sorted(callbacks.__all__) == [name for name in sorted(vars(callbacks)) if name[0].isupper()]

@@ -1,4 +1,4 @@
-"""CSVLogger: what the table looks like."""
+"""CSVLogger: the format of the table."""
 
 import csv
 import math
@@ -10,7 +10,7 @@ from minidl import Trainer
 from minidl.callbacks import CSVLogger
 
 
-def test_the_table_is_the_history(tmp_path):
+def test_the_table_equals_the_history(tmp_path):
     trainer = native()
     trainer.fit(X, Y, **FIT, validation_split=0.2, callbacks=[CSVLogger(tmp_path / "a.csv")])
     header, *rows = csv.reader((tmp_path / "a.csv").read_text().splitlines())
@@ -19,14 +19,14 @@ def test_the_table_is_the_history(tmp_path):
     assert [[float(row[i]) for row in rows] for i in range(len(header))] == list(trainer.history.values())
 
 
-def test_numpy_reads_it(tmp_path):
+def test_numpy_can_read_it(tmp_path):
     trainer = native()
     trainer.fit(X, Y, **FIT, callbacks=[CSVLogger(tmp_path / "a.csv")])
     table = np.genfromtxt(tmp_path / "a.csv", delimiter=",", names=True)
     assert table["loss"].tolist() == trainer.history["loss"]
 
 
-def test_odd_numbers_and_names(tmp_path):
+def test_unusual_numbers_and_names(tmp_path):
     def odd(y, scores):
         return next(values)
 

@@ -1,4 +1,4 @@
-"""EarlyStopping: when it stops, and which weights are left."""
+"""EarlyStopping: when it stops, and which weights it leaves."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from minidl import Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping
 
 NAN = float("nan")
-LONG = {"epochs": 12, "validation_split": 0.3}  # 9 steps an epoch
+LONG = {"epochs": 12, "validation_split": 0.3}  # 9 steps per epoch
 
 
 def weights(trainer):
@@ -16,7 +16,7 @@ def weights(trainer):
 
 
 class Weights:
-    """Notes the weights of each epoch."""
+    """Records the weights after each epoch."""
 
     def __init__(self):
         self.behind = []
@@ -26,7 +26,7 @@ class Weights:
 
 
 def fitted(monkeypatch, values, **arguments):
-    """A fit whose validation says these values; returns trainer, callback and the weights behind each epoch."""
+    """Fits with these validation values; returns trainer, callback and the weights after each epoch."""
     left, early, seen, trainer = iter(values), EarlyStopping(**arguments), Weights(), normed()
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
     trainer.fit(X, Y, len(values), 45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
@@ -40,7 +40,7 @@ def fitted(monkeypatch, values, **arguments):
         ([3, 2, 1, 2, 0], {"patience": 1}, 4, 2),
         ([3, 2, 1, 2, 0], {"patience": 2}, 5, 4),
         ([3, 2, 1, 2, 2, 0], {"patience": 2}, 5, 2),
-        ([3, 2, 2, 2, 0], {"patience": 2}, 4, 1),  # an equal value is no better, and the first one is kept
+        ([3, 2, 2, 2, 0], {"patience": 2}, 4, 1),  # an equal value is no improvement, and the first one is kept
         ([3, 2, 1, 2, 2], {"patience": 9}, 5, 2),  # to the last epoch
         ([1, 2, 3, 4, 5], {"lower_is_better": False}, 5, 4),
         ([5, 4, 3], {"lower_is_better": False}, 2, 0),
@@ -49,12 +49,12 @@ def fitted(monkeypatch, values, **arguments):
         ([NAN, 2, 1], {"patience": 2}, 3, 2),
         ([float("inf"), 2, 1], {}, 3, 2),
         ([9, 8.5, 8.1, 7.9, 7.6], {"patience": 3, "min_delta": 1}, 5, 4),  # slowly, but 7.9 is better than 9 by 1
-        ([9, 8.5, 8.1, 8.0, 7.0], {"patience": 3, "min_delta": 1}, 4, 3),  # too slowly; and yet the best weights
-        ([9, 8, 7], {"min_delta": 1}, 2, 1),  # by more than min_delta, and not as much
+        ([9, 8.5, 8.1, 8.0, 7.0], {"patience": 3, "min_delta": 1}, 4, 3),  # too slowly, and yet the best weights
+        ([9, 8, 7], {"min_delta": 1}, 2, 1),  # by more than min_delta, and by exactly min_delta
         ([1, 1.5, 2.1, 3], {"patience": 2, "min_delta": 1, "lower_is_better": False}, 4, 3),
     ],
 )  # fmt: skip
-def test_when_it_stops_and_what_is_left(monkeypatch, values, arguments, epochs, best):
+def test_when_it_stops_and_which_weights_it_leaves(monkeypatch, values, arguments, epochs, best):
     trainer, early, behind = fitted(monkeypatch, values, **arguments)
     assert len(trainer.history["loss"]) == epochs
     assert early.best_epoch == best
@@ -64,15 +64,15 @@ def test_when_it_stops_and_what_is_left(monkeypatch, values, arguments, epochs, 
     assert "1.running_mean" in trainer.model.state_dict()  # buffers too
 
 
-def test_it_did_not_stop(monkeypatch):
+def test_a_fit_that_it_does_not_stop(monkeypatch):
     _, early, _ = fitted(monkeypatch, [3, 1, 2], patience=5)
     assert early.stopped_epoch is None
 
 
-def test_what_others_stop_ends_with_the_best_weights_too():
+def test_a_fit_stopped_by_others_ends_with_the_best_weights():
     class Stop:
         def on_step_end(self, trainer, step, loss):
-            trainer.should_stop = step == 40  # in the middle of an epoch
+            trainer.should_stop = step == 40  # within an epoch
 
     trainer, early, seen = normed(), EarlyStopping(patience=99), Weights()
     trainer.fit(X, Y, **FIT | LONG, callbacks=[seen, early, Stop()])
@@ -81,7 +81,7 @@ def test_what_others_stop_ends_with_the_best_weights_too():
     assert weights(trainer) == seen.behind[early.best_epoch]
 
 
-def test_what_an_exception_breaks_off_keeps_its_newest_weights():
+def test_an_exception_leaves_the_latest_weights():
     whole, early = normed(), EarlyStopping(patience=99)
     broken_off(whole, 80, **LONG, callbacks=[early])
     plain = broken_off(normed(), 80, **LONG)
@@ -89,7 +89,7 @@ def test_what_an_exception_breaks_off_keeps_its_newest_weights():
     assert everything(whole) == everything(plain)
 
 
-def test_the_last_word_has_who_comes_last():
+def test_the_last_callback_in_the_list_wins():
     class Zeros:
         def on_fit_end(self, trainer):
             trainer.model.params["0.weight"].value[:] = 0
@@ -101,7 +101,7 @@ def test_the_last_word_has_who_comes_last():
 
 
 # ---- several fits
-def test_a_second_fit_begins_anew():
+def test_a_second_fit_starts_from_scratch():
     trainer, early = normed(), EarlyStopping("loss", patience=99)
     trainer.fit(X, Y, **FIT, callbacks=[early])
     first = early.best
@@ -114,7 +114,7 @@ def test_a_second_fit_begins_anew():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_resumed_at_any_step_it_ends_the_same(tmp_path, dtype):
+def test_resuming_at_any_step_has_the_same_result(tmp_path, dtype):
     def make():
         return normed(dtype)
 
@@ -142,7 +142,7 @@ def test_a_file_from_the_end_of_the_fit_holds_the_best_weights(tmp_path, every):
     assert everything(resumed) == everything(trainer)
 
 
-def test_a_file_from_behind_the_last_epoch_is_completed_with_the_best_weights(tmp_path):
+def test_a_file_from_after_the_last_epoch_is_completed_with_the_best_weights(tmp_path):
     class Saves:
         def on_save(self, trainer):
             if trainer.epoch == 4 and trainer.step == 36:
@@ -150,7 +150,7 @@ def test_a_file_from_behind_the_last_epoch_is_completed_with_the_best_weights(tm
 
     fit, trainer = {**LONG, "epochs": 4}, normed()
     trainer.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9), Saves()])
-    assert len(list(tmp_path.iterdir())) == 2  # behind the epoch, and at the end
+    assert len(list(tmp_path.iterdir())) == 2  # after the epoch, and at the end
     assert weights(Trainer.resume(tmp_path / "0")) != weights(Trainer.resume(tmp_path / "1"))
     for file in tmp_path.iterdir():
         resumed = Trainer.resume(file)
@@ -158,7 +158,7 @@ def test_a_file_from_behind_the_last_epoch_is_completed_with_the_best_weights(tm
         assert everything(resumed) == everything(trainer)
 
 
-def test_a_fit_that_could_not_begin_in_between_takes_nothing_away(tmp_path):
+def test_a_fit_that_fails_to_start_in_between_has_no_effect(tmp_path):
     whole, early = normed(), EarlyStopping(patience=5)
     whole.fit(X, Y, **FIT | LONG, callbacks=[early])
     trainer, same = normed(), EarlyStopping(patience=5)
@@ -174,7 +174,7 @@ def test_a_fit_that_could_not_begin_in_between_takes_nothing_away(tmp_path):
     assert exactly(same.state_dict()) == exactly(early.state_dict())
 
 
-def test_several_are_told_apart_by_what_they_watch(tmp_path):
+def test_several_are_distinguished_by_their_monitor(tmp_path):
     def callbacks():
         return [EarlyStopping(patience=5), EarlyStopping("accuracy", patience=99)]
 
@@ -187,7 +187,7 @@ def test_several_are_told_apart_by_what_they_watch(tmp_path):
     assert [exactly(a.state_dict()) for a in again] == [exactly(a.state_dict()) for a in (accuracy, loss)]
 
 
-def test_a_resume_without_it_is_refused(tmp_path):
+def test_resuming_without_it_is_refused(tmp_path):
     path = tmp_path / "c"
     broken_off(normed(), 2, **LONG, callbacks=[EarlyStopping(), Checkpoint(path, every_n_steps=1)])
     for callbacks in ([], [EarlyStopping("loss")]):
@@ -195,7 +195,7 @@ def test_a_resume_without_it_is_refused(tmp_path):
             Trainer.resume(path).fit(X, Y, **FIT | LONG, callbacks=callbacks)
 
 
-def test_callbacks_of_users_beside_it_change_nothing(tmp_path):
+def test_custom_callbacks_next_to_it_change_nothing(tmp_path):
     """Nor does their order."""
     found = []
     for callbacks in ([EarlyStopping(patience=3), Counts()], [Counts(), EarlyStopping(patience=3)]):
@@ -218,12 +218,12 @@ def test_callbacks_of_users_beside_it_change_nothing(tmp_path):
         ({"lower_is_better": 1}, TypeError, "lower_is_better: expected True or False"),
     ],
 )
-def test_arguments(arguments, error, said):
+def test_invalid_arguments(arguments, error, said):
     with pytest.raises(error, match=said):
         EarlyStopping(**arguments)
 
 
-def test_what_nobody_measures_is_told_before_the_first_step():
+def test_an_unknown_monitor_is_reported_before_the_first_step():
     trainer = normed()
     with pytest.raises(ValueError, match=r"monitor: .*, got 'val_loss'; give fit validation_data"):
         trainer.fit(X, Y, **FIT, callbacks=[EarlyStopping()])

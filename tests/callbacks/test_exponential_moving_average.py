@@ -1,4 +1,4 @@
-"""ExponentialMovingAverage: the average's numbers, what becomes of them, and where they stand after a resume."""
+"""ExponentialMovingAverage: the averages, how they are used, and their state after a resume."""
 
 import copy
 
@@ -11,7 +11,7 @@ from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage
 
 
 class States:
-    """Notes the state behind each step."""
+    """Records the model's state after each step."""
 
     def __init__(self):
         self.behind = []
@@ -21,7 +21,7 @@ class States:
 
 
 def by_hand(states, decay, params):
-    """The same formula, tensor by tensor, in the tensors' own dtype."""
+    """The same formula, tensor by tensor, in each tensor's dtype."""
     average = {name: value.copy() for name, value in states[0].items()}
     for state in states[1:]:
         for name, value in state.items():
@@ -32,7 +32,7 @@ def by_hand(states, decay, params):
 @pytest.mark.parametrize("make", [native, normed, staged], ids=lambda make: make.__name__)
 @pytest.mark.parametrize(("decay", "every"), [(0.9, 1), (0.999, 1), (0.0, 1), (0.7, 5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_formula(make, decay, every, dtype):
+def test_it_matches_the_formula(make, decay, every, dtype):
     trainer, average, states = make(dtype), ExponentialMovingAverage(decay, every), States()
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
     expected = by_hand(states.behind[every - 1 :: every], decay, trainer.model.params)
@@ -42,7 +42,7 @@ def test_the_formula(make, decay, every, dtype):
 
 
 @pytest.mark.oracle
-def test_beside_torch():
+def test_it_matches_torch():
     import torch
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
@@ -59,7 +59,7 @@ def test_beside_torch():
         np.testing.assert_allclose(value, averaged.module.state_dict()[name].numpy(), rtol=1e-12, err_msg=name)
 
 
-def test_the_steps_do_not_see_it_and_apply_may_be_left_out():
+def test_steps_do_not_use_it_and_apply_is_optional():
     plain, trainer, average = normed(), normed(), ExponentialMovingAverage(0.9, apply=False)
     plain.fit(X, Y, **FIT)
     trainer.fit(X, Y, **FIT, callbacks=[average])
@@ -70,7 +70,7 @@ def test_the_steps_do_not_see_it_and_apply_may_be_left_out():
     assert everything(trainer) == everything(applied) != everything(plain)
 
 
-def test_measured_behind_each_epoch():
+def test_it_can_be_evaluated_after_each_epoch():
     class Measures:
         def __init__(self, model, average):
             self.copy, self.average, self.scores = copy.deepcopy(model), average, []
@@ -96,7 +96,7 @@ def test_averages_are_copies():
     assert exactly(average.averages) == before
 
 
-def test_no_step_was_seen():
+def test_without_a_step_there_is_no_average():
     trainer, plain, average = normed(), normed(), ExponentialMovingAverage(every_n_steps=1000)
     for each, callbacks in ((trainer, [average]), (plain, [])):
         each.fit(X, Y, **FIT, callbacks=callbacks)
@@ -105,7 +105,7 @@ def test_no_step_was_seen():
     assert everything(trainer) == everything(plain)
 
 
-def test_a_second_fit_begins_anew():
+def test_a_second_fit_starts_from_scratch():
     trainer, average, states = normed(), ExponentialMovingAverage(0.9), States()
     trainer.fit(X, Y, **FIT, callbacks=[average])
     trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[average, states])
@@ -113,7 +113,7 @@ def test_a_second_fit_begins_anew():
     assert exactly(average.averages) == exactly({name: expected[name] for name in average.averages})
 
 
-def test_what_an_exception_breaks_off_keeps_its_own_weights():
+def test_an_exception_leaves_the_models_own_weights():
     trainer, plain = normed(), broken_off(normed(), 20)
     broken_off(trainer, 20, callbacks=[ExponentialMovingAverage(0.5)])
     assert everything(trainer) == everything(plain)
@@ -121,7 +121,7 @@ def test_what_an_exception_breaks_off_keeps_its_own_weights():
 
 @pytest.mark.parametrize("make", [native, normed, staged], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("every", [1, 5])
-def test_resumed_at_any_step_it_ends_the_same(tmp_path, make, every):
+def test_resuming_at_any_step_has_the_same_result(tmp_path, make, every):
     def callbacks():
         return [ExponentialMovingAverage(0.9, every)]
 
@@ -133,7 +133,7 @@ def test_resumed_at_any_step_it_ends_the_same(tmp_path, make, every):
         assert exactly(again.averages) == exactly(average.averages)
 
 
-def test_a_file_from_the_end_holds_the_averages_and_a_resume_does_not_average_twice(tmp_path):
+def test_a_file_from_the_end_holds_the_averages_and_a_resume_averages_once(tmp_path):
     trainer, path = normed(), tmp_path / "c"
     trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path), ExponentialMovingAverage(0.9)])
     resumed = Trainer.resume(path)
@@ -142,7 +142,7 @@ def test_a_file_from_the_end_holds_the_averages_and_a_resume_does_not_average_tw
     assert everything(resumed) == everything(trainer)
 
 
-def test_in_one_process_the_same_object_goes_on():
+def test_in_one_process_the_same_object_continues():
     whole, trainer, average = normed(), normed(), ExponentialMovingAverage(0.9)
     whole.fit(X, Y, **FIT, callbacks=[ExponentialMovingAverage(0.9)])
     with pytest.raises(KeyboardInterrupt):
@@ -152,13 +152,13 @@ def test_in_one_process_the_same_object_goes_on():
 
 
 @pytest.mark.parametrize("other", [[], [ExponentialMovingAverage(0.8)], [ExponentialMovingAverage(0.9, 2)]], ids=repr)
-def test_a_resume_without_it_or_with_another_one_is_refused(tmp_path, other):
+def test_resuming_without_it_or_with_another_one_is_refused(tmp_path, other):
     broken_off(normed(), 3, callbacks=[ExponentialMovingAverage(0.9), Checkpoint(tmp_path / "c", every_n_steps=1)])
     with pytest.raises(ValueError, match=r"callbacks: expected ExponentialMovingAverage\(0.9, 1\) as well"):
         Trainer.resume(tmp_path / "c").fit(X, Y, **FIT, callbacks=other)
 
 
-def test_beside_early_stopping_the_last_one_has_the_last_word():
+def test_with_early_stopping_the_last_one_wins():
     for order in (1, -1):
         trainer, average, early = normed(), ExponentialMovingAverage(0.9), EarlyStopping("loss", patience=99)
         trainer.fit(X, Y, **FIT, callbacks=[average, early][::order])
@@ -177,7 +177,7 @@ def test_beside_early_stopping_the_last_one_has_the_last_word():
         ({"apply": 1}, TypeError, "apply: expected True or False"),
     ],
 )
-def test_arguments(arguments, error, said):
+def test_invalid_arguments(arguments, error, said):
     with pytest.raises(error, match=said):
         ExponentialMovingAverage(**arguments)
 

@@ -1,4 +1,4 @@
-"""CSVLogger and JSONLLogger: what they share. Their files say what the history says, whatever happened."""
+"""What CSVLogger and JSONLLogger share: their files always equal the history."""
 
 import csv
 import io
@@ -27,7 +27,7 @@ def path(tmp_path, kind):
 
 
 def expected(trainer, kind):
-    """The file that says what the history says."""
+    """Returns the file content that equals the history."""
     rows, text = list(zip(*trainer.history.values(), strict=True)), io.StringIO()
     if kind == "csv":
         csv.writer(text, lineterminator="\n").writerows([list(trainer.history), *rows])
@@ -40,7 +40,7 @@ def logged(path, kind):
 
 
 class Reads:
-    """Reads the file behind each epoch."""
+    """Reads the file after each epoch."""
 
     def __init__(self, path, kind):
         self.path, self.kind, self.read = path, kind, 0
@@ -50,7 +50,7 @@ class Reads:
         self.read += 1
 
 
-def test_a_whole_line_behind_each_epoch(path, kind):
+def test_a_complete_line_is_written_after_each_epoch(path, kind):
     trainer, reads = native(), Reads(path, kind)
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind), reads])
     assert reads.read == 4
@@ -58,7 +58,7 @@ def test_a_whole_line_behind_each_epoch(path, kind):
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_an_epoch_is_a_line_at_the_end_and_no_new_file(path, kind, monkeypatch):
+def test_an_epoch_is_appended_without_rewriting_the_file(path, kind, monkeypatch):
     written, write = [], atomic.write
     monkeypatch.setattr(atomic, "write", lambda path, parts: (written.append(path), write(path, parts)))
     native().fit(X, Y, **FIT, callbacks=[logged(path, kind)])
@@ -66,18 +66,18 @@ def test_an_epoch_is_a_line_at_the_end_and_no_new_file(path, kind, monkeypatch):
 
 
 @pytest.mark.parametrize("step", [0, 5, 12, 13, 14, 25, 26, 40, 50])
-def test_killed_and_resumed_from_an_older_checkpoint_no_epoch_is_twice_or_missing(path, kind, step):
+def test_killed_and_resumed_from_an_older_checkpoint_no_epoch_is_duplicated_or_missing(path, kind, step):
     def callbacks():
         return [logged(path, kind), Reads(path, kind)]
 
-    native().fit(X, Y, **FIT, callbacks=callbacks())  # this run came to its end, and yet its checkpoint is older
+    native().fit(X, Y, **FIT, callbacks=callbacks())  # this run completed, yet its checkpoint is older
     trainer, _ = completed(native, step, callbacks, path.parent / "c")
     assert path.read_text() == expected(trainer, kind)
     assert trainer.history["epoch"] == [0, 1, 2, 3]
 
 
-def test_lines_that_the_file_has_missed_come_back(path, kind):
-    """A checkpoint may know an epoch that the file does not: somebody saved before the logger's turn."""
+def test_lines_missing_in_the_file_are_restored(path, kind):
+    """A checkpoint may contain an epoch that the file does not: it was saved before the logger ran."""
     broken_off(native(), 30, callbacks=[Checkpoint(path.parent / "c", every_n_steps=31), logged(path, kind)])
     os.unlink(path)
     trainer = Trainer.resume(path.parent / "c")
@@ -86,7 +86,7 @@ def test_lines_that_the_file_has_missed_come_back(path, kind):
 
 
 @pytest.mark.parametrize("damage", ["half a line", "gone", "more"])
-def test_a_file_that_somebody_changed_in_between_is_written_anew(path, kind, damage):
+def test_a_file_modified_in_between_is_rewritten(path, kind, damage):
     class Changes:
         def on_epoch_begin(self, trainer, epoch):
             if epoch == 2 and damage == "gone":
@@ -100,7 +100,7 @@ def test_a_file_that_somebody_changed_in_between_is_written_anew(path, kind, dam
     assert path.read_text() == expected(trainer, kind)
 
 
-def test_nothing_left_to_do_still_gives_the_file(path, kind):
+def test_a_completed_fit_still_writes_the_file(path, kind):
     native().fit(X, Y, **FIT, callbacks=[Checkpoint(path.parent / "c")])
     trainer = Trainer.resume(path.parent / "c")
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
@@ -115,16 +115,16 @@ def test_several_fits_of_a_trainer_and_another_trainer(path, kind):
     trainer.fit(X, Y, **FIT, callbacks=[logger])
     assert path.read_text() == expected(trainer, kind)
     other = native()
-    other.fit(X, Y, **FIT, callbacks=[logger])  # a run that begins anew
+    other.fit(X, Y, **FIT, callbacks=[logger])  # a run that starts from scratch
     assert path.read_text() == expected(other, kind)
     one, two = native(), native()
     two.fit(X, Y, **FIT | {"epochs": 1})
-    for each in (one, two):  # an epoch more than the file has, but not of the same trainer
+    for each in (one, two):  # one epoch more than the file, but from another trainer
         each.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[logger])
         assert path.read_text() == expected(each, kind)
 
 
-def test_an_exception_in_another_callback_leaves_a_whole_file(path, kind):
+def test_an_exception_in_another_callback_leaves_a_complete_file(path, kind):
     class Fails:
         def on_epoch_end(self, trainer, epoch, logs):
             if epoch == 1:
@@ -132,7 +132,7 @@ def test_an_exception_in_another_callback_leaves_a_whole_file(path, kind):
 
     trainer, logger = native(), logged(path, kind)
     with pytest.raises(KeyError):
-        trainer.fit(X, Y, **FIT, callbacks=[Fails(), logger])  # who comes behind it misses the epoch
+        trainer.fit(X, Y, **FIT, callbacks=[Fails(), logger])  # callbacks after it miss the epoch
     assert len(path.read_text().splitlines()) == 1 + (kind == "csv")
     trainer.fit(X, Y, **FIT, callbacks=[logger])
     assert path.read_text() == expected(trainer, kind)
@@ -148,7 +148,7 @@ def test_a_partial_epoch_is_a_line(path, kind):
     assert path.read_text() == expected(trainer, kind) and trainer.epoch == 2
 
 
-def test_no_epochs_make_an_empty_file(path, kind):
+def test_zero_epochs_make_an_empty_file(path, kind):
     native().fit(X, Y, **FIT | {"epochs": 0}, callbacks=[logged(path, kind)])
     assert path.read_bytes() == b""
     trainer = native()
@@ -157,7 +157,7 @@ def test_no_epochs_make_an_empty_file(path, kind):
 
 
 # ---- refused
-def test_a_file_of_another_kind_is_refused_and_stays(path, kind):
+def test_a_file_of_another_kind_is_refused_and_unchanged(path, kind):
     path.write_text("x,y\n1,2\n")
     trainer = native()
     with pytest.raises(ValueError, match=f"path: expected a file of a {LOGGERS[kind].__name__}, none, or one that"):
@@ -173,7 +173,7 @@ def test_a_refused_fit_changes_no_file(path, kind):
     assert path.read_text() == expected(first, kind)
 
 
-def test_paths_that_cannot_be_written_are_told_before_the_first_step(path, kind):
+def test_unwritable_paths_are_reported_before_the_first_step(path, kind):
     trainer = native()
     for wrong in (path.parent, path.parent / "missing" / "log", "/dev/null"):
         with pytest.raises(OSError, match=r"missing|directory|regular file"):

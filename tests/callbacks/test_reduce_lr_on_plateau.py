@@ -1,4 +1,4 @@
-"""ReduceLROnPlateau: PyTorch's numbers, and where it stands after a resume."""
+"""ReduceLROnPlateau: PyTorch's rates, and its state after a resume."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ x, y = np.zeros((4, 3), "float32"), np.zeros(4, int)
 
 
 def rates(monkeypatch, values, lr=1.0, **arguments):
-    """The rate of each epoch, when validation says these values."""
+    """Returns the rate of each epoch for these validation values."""
     left, trainer = iter(values), Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(lr))
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
     trainer.fit(x, y, len(values), validation_data=(x, y), callbacks=[ReduceLROnPlateau(**arguments)], verbose=0)
@@ -42,7 +42,7 @@ def test_rates(monkeypatch, values, arguments, expected):
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("seed", range(40))
-def test_rates_beside_torch(monkeypatch, seed):
+def test_rates_match_torch(monkeypatch, seed):
     import torch
 
     rng = np.random.default_rng(seed)
@@ -66,7 +66,7 @@ def test_rates_beside_torch(monkeypatch, seed):
     assert len(set(found)) > 1
 
 
-def test_resumed_at_any_step_it_ends_the_same(tmp_path):
+def test_resuming_at_any_step_has_the_same_result(tmp_path):
     def callbacks():
         return [ReduceLROnPlateau(patience=0, factor=0.7, cooldown=1)]
 
@@ -80,13 +80,13 @@ def test_resumed_at_any_step_it_ends_the_same(tmp_path):
         assert again.state_dict() == plateau.state_dict()
 
 
-def test_a_resume_without_it_is_refused(tmp_path):
+def test_resuming_without_it_is_refused(tmp_path):
     broken_off(normed(), 3, **LONG, callbacks=[ReduceLROnPlateau(), Checkpoint(tmp_path / "c", every_n_steps=1)])
     with pytest.raises(ValueError, match="expected ReduceLROnPlateau 'val_loss' as well"):
         Trainer.resume(tmp_path / "c").fit(X, Y, **FIT | LONG)
 
 
-def test_a_second_fit_begins_anew_with_the_rate_it_finds():
+def test_a_second_fit_starts_over_with_the_current_rate():
     trainer, plateau = normed(), ReduceLROnPlateau("loss", patience=0, threshold=0.9)
     trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[plateau])
     assert trainer.optimizer.lr == 0.2 * 0.1
@@ -108,12 +108,12 @@ def test_a_second_fit_begins_anew_with_the_rate_it_finds():
         ({"min_lr": -1}, ValueError, "min_lr: expected a number of at least 0"),
     ],
 )
-def test_arguments(arguments, error, said):
+def test_invalid_arguments(arguments, error, said):
     with pytest.raises(error, match=said):
         ReduceLROnPlateau(**arguments)
 
 
-def test_a_rate_that_is_a_function_is_told_before_the_first_step():
+def test_a_schedule_is_refused_before_the_first_step():
     trainer = normed()
     trainer.optimizer = SGD(lambda step: 0.1)
     with pytest.raises(ValueError, match="optimizer: expected a number as lr, for ReduceLROnPlateau to lower"):

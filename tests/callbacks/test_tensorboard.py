@@ -1,4 +1,4 @@
-"""TensorBoard: what is written, with a writer that only notes it, and with tensorboardX where it is installed."""
+"""TensorBoard: what is written, with a recording writer and, if installed, with tensorboardX."""
 
 import os
 import struct
@@ -14,7 +14,7 @@ from minidl.callbacks import Checkpoint, TensorBoard
 
 @pytest.fixture
 def writers(monkeypatch):
-    """The writers that were made, each a list of what it was told."""
+    """The writers that were made, each as a list of its calls."""
     made = []
 
     class SummaryWriter(list):
@@ -34,7 +34,7 @@ def writers(monkeypatch):
     return made
 
 
-def test_the_numbers_of_each_epoch(writers, tmp_path):
+def test_values_of_each_epoch(writers, tmp_path):
     trainer = native()
     trainer.fit(X, Y, **FIT, validation_split=0.3, callbacks=[TensorBoard(tmp_path / "a" / "b")])
     (writer,) = writers
@@ -56,7 +56,7 @@ def test_losses_of_steps(writers, tmp_path):
     assert found == [(losses[step - 1], step) for step in range(5, 53, 5)]
 
 
-def test_a_resume_hides_what_comes_again(writers, tmp_path):
+def test_a_resume_hides_repeated_steps(writers, tmp_path):
     broken_off(native(), 30, callbacks=[TensorBoard(tmp_path, 1), Checkpoint(tmp_path / "c", every_n_steps=7)])
     trainer = Trainer.resume(tmp_path / "c")
     trainer.fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path, 1)])
@@ -70,7 +70,7 @@ def test_a_resume_hides_what_comes_again(writers, tmp_path):
     assert everything(trainer) == everything(whole)
 
 
-def test_in_one_process_the_file_of_a_broken_fit_is_closed(writers, tmp_path):
+def test_in_one_process_the_file_of_an_interrupted_fit_is_closed(writers, tmp_path):
     board = TensorBoard(tmp_path)
     trainer = broken_off(native(), 30, callbacks=[board])
     assert not writers[0].closed
@@ -91,7 +91,7 @@ def test_a_refused_fit_writes_nothing(writers, tmp_path):
     assert writers == []
 
 
-def test_arguments(writers, tmp_path):
+def test_invalid_arguments(writers, tmp_path):
     for wrong in (0, 1.5):
         with pytest.raises((TypeError, ValueError), match="every_n_steps: expected"):
             TensorBoard(tmp_path, wrong)
@@ -109,9 +109,9 @@ def test_without_tensorboardx_the_extra_is_named(monkeypatch):
         TensorBoard("runs")
 
 
-# ---- with the real one
+# ---- with tensorboardX
 def events(folder):
-    """The events of all files, in order; a record is its length, 4 bytes, the event, 4 bytes."""
+    """Returns the events of all files in order; a record is its length, 4 bytes, the event, 4 bytes."""
     from tensorboardX.proto.event_pb2 import Event
 
     found = []
@@ -124,7 +124,7 @@ def events(folder):
     return found
 
 
-def test_files_of_tensorboardx(tmp_path):
+def test_files_written_by_tensorboardx(tmp_path):
     pytest.importorskip("tensorboardX")
     folder, trainer = tmp_path / "runs", native()
     trainer.fit(X, Y, **FIT, callbacks=[TensorBoard(folder, every_n_steps=20)])

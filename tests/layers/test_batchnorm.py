@@ -1,4 +1,4 @@
-"""BatchNorm2D, BatchNorm1D: statistics of the whole batch, running ones, and numbers far from zero."""
+"""BatchNorm2D, BatchNorm1D: statistics of the whole batch, running statistics, and values far from zero."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ THREADS = (1, 2, 3, 8)
 
 
 def normalized(x, eps=1e-5):
-    """Each channel at mean 0 and variance 1, in float64; and mean, unbiased variance."""
+    """Returns each channel at mean 0 and variance 1, in float64, with mean and unbiased variance."""
     axes = (0, *range(2, x.ndim))
     x = x.astype("f8")
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
@@ -37,12 +37,12 @@ def test_statistics_are_those_of_the_whole_batch(layer, shape, n, rng):
     scale = np.sqrt(again["0.running_var"] + 1e-3).reshape(-1, *[1] * (len(shape) - 1))
     center = again["0.running_mean"].reshape(scale.shape)
     np.testing.assert_allclose(model.predict(x), (x - center) / scale, rtol=1e-12, atol=1e-12)
-    assert np.array_equal(model.state_dict()["0.running_mean"], again["0.running_mean"])  # predicting changes nothing
+    assert np.array_equal(model.state_dict()["0.running_mean"], again["0.running_mean"])  # prediction changes nothing
 
 
 @pytest.mark.parametrize("center", [1e3, 1e4, -1e5])
 def test_float32_far_from_zero(center, rng):
-    """A mean of so many standard deviations leaves the accuracy of x itself."""
+    """A mean of this many standard deviations leaves the accuracy of x itself."""
     x = (rng.standard_normal((64, 3, 8, 8)) + center).astype("f4")
     model = Sequential([BatchNorm2D()], input_shape=(3, 8, 8))
     y, (expected, _, variance) = model.forward(x, training=True), normalized(x)
@@ -73,7 +73,7 @@ def test_training_has_the_same_bits_for_any_number_of_threads(dtype, rng):
     assert len(found) == 1
 
 
-def test_a_step_that_is_not_finite_leaves_the_running_statistics(rng):
+def test_a_non_finite_step_leaves_the_running_statistics(rng):
     X, y = rng.standard_normal((40, 1, 6, 6)), rng.integers(0, 3, 40)
     model = net()
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
@@ -84,7 +84,7 @@ def test_a_step_that_is_not_finite_leaves_the_running_statistics(rng):
     assert all(np.array_equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_is_part_of_files_and_copies(rng, tmp_path):
+def test_running_statistics_are_saved_and_copied(rng, tmp_path):
     X = rng.standard_normal((40, 1, 6, 6))
     model = net()
     model.forward(X, training=True)
@@ -106,12 +106,12 @@ def test_is_part_of_files_and_copies(rng, tmp_path):
         (BatchNorm2D(), (2, 9), r"a signal \(c, length\) becomes an image of height 1 by Reshape\(\(2, 1, 9\)\)"),
     ],
 )
-def test_arguments_that_make_no_sense(layer, shape, said):
+def test_invalid_arguments(layer, shape, said):
     with pytest.raises(ValueError, match=f"layer 0, {type(layer).__name__}.*{said}"):
         Sequential([layer], input_shape=shape)
 
 
-def test_one_value_a_channel_is_refused_before_the_first_step(rng):
+def test_one_value_per_channel_is_refused_before_the_first_step(rng):
     X, y = rng.standard_normal((41, 1, 6, 6)), rng.integers(0, 3, 41)
     model = net()
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))

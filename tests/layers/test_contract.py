@@ -1,4 +1,4 @@
-"""Every layer in one table: gradients, PyTorch, equal bits. A public layer that is missing from the table fails."""
+"""All layers in one table: gradients, PyTorch, equal bits. A public layer missing from the table fails."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ from minidl import Sequential, layers
 from minidl.testing import check_layer
 from minidl_c import cpu
 
-OTHERS = {"case", "losses", "optimizers"}  # losses/test_contract.py and optimizers/test_optimizers.py read the last two
+OTHERS = {"case", "losses", "optimizers"}  # read by losses/test_contract.py and optimizers/test_optimizers.py
 FAMILIES = sorted({path.stem for path in (Path(__file__).parents[1] / "contract").glob("*.py")} - OTHERS)
 DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
 GEOMETRIES = 500
@@ -31,7 +31,7 @@ def seeded(name, number):
 
 
 def small(name, rng):
-    """A case that finite differences are quick for."""
+    """Returns a case small enough for finite differences."""
     while True:
         case = DRAWS[name](rng)
         if np.prod(case.in_shape) <= 200:
@@ -39,7 +39,7 @@ def small(name, rng):
 
 
 def with_parameters(case, rng, dtype):
-    """A model of this layer, whose parameters all have numbers of their own."""
+    """Returns a model of this layer with random parameter values."""
     model = Sequential([case.layer], input_shape=case.in_shape, dtype=dtype)
     for param in model.params.values():
         param.value = rng.standard_normal(param.value.shape)
@@ -66,7 +66,7 @@ def bits(model, x, dy, threads):
 
 @every_layer
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_threads_do_not_change_a_bit(name, dtype):
+def test_number_of_threads_changes_no_bit(name, dtype):
     for number in range(10):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
@@ -79,7 +79,7 @@ def test_threads_do_not_change_a_bit(name, dtype):
 
 
 def digest(name):
-    """A hash of all that a layer computes of some inputs, in both dtypes."""
+    """Returns a hash of everything that a layer computes from random inputs, in both dtypes."""
     found = hashlib.sha256()
     for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
         rng = seeded(name, number)
@@ -93,7 +93,7 @@ def digest(name):
 
 @pytest.fixture(scope="module")
 def digests_of():
-    """The digests of all layers under an instruction set, from this file run as a script; skips where there is none."""
+    """Runs this file as a script and returns the digests of all layers under an instruction set; skips without it."""
 
     def run(isa):
         if isa not in cpu.supported() or not (Path(minidl_c.__file__).parent / isa / "build.json").is_file():
@@ -109,13 +109,13 @@ def digests_of():
     return run
 
 
-def test_instruction_sets_do_not_change_a_bit(digests_of):
+def test_instruction_sets_give_the_same_bits(digests_of):
     assert digests_of("v3") == digests_of("v4")
 
 
 @every_layer
-def test_a_second_backward_finds_nothing_of_the_first(name):
-    """Gradients are written where those of the backward before lie: what only adds to them needs a zero first."""
+def test_a_second_backward_overwrites_the_first(name):
+    """Gradients are written over those of the previous backward: kernels that accumulate must zero them first."""
     for number in range(10):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
@@ -130,7 +130,7 @@ def test_a_second_backward_finds_nothing_of_the_first(name):
 
 
 def by_torch(case, model, x, dy):
-    """y, dx and the gradients of the parameters."""
+    """Returns y, dx and the gradients of the parameters, from PyTorch."""
     import torch
 
     leaf = torch.tensor(x, requires_grad=True)
@@ -143,7 +143,7 @@ def by_torch(case, model, x, dy):
 
 @pytest.fixture(scope="module")
 def one_torch_thread():
-    """PyTorch's threads spin between small calls and take the time of the others."""
+    """PyTorch's threads spin between small calls and slow the others down."""
     if find_spec("torch") is not None:
         import torch
 
@@ -152,7 +152,7 @@ def one_torch_thread():
 
 @every_layer
 @pytest.mark.oracle
-@pytest.mark.filterwarnings("ignore:.*images are:UserWarning")  # some drawn shapes look like channels last
+@pytest.mark.filterwarnings("ignore:.*images are:UserWarning")  # some random shapes look like channels last
 def test_agrees_with_pytorch(name, one_torch_thread):
     if DRAWS[name](seeded(name, 0)).torch is None:
         pytest.skip("PyTorch has no such layer")

@@ -1,4 +1,4 @@
-"""Every loss in one table: gradients, PyTorch, equal bits, weights. A public loss that is missing fails."""
+"""All losses in one table: gradients, PyTorch, equal bits, weights. A public loss missing from the table fails."""
 
 import hashlib
 import math
@@ -30,8 +30,8 @@ def seeded(name, number):
     return np.random.default_rng([number, *name.encode()])
 
 
-def drawn(name, number, sizes=BATCHES):
-    """A case, its generator, and the size of a batch."""
+def draw_case(name, number, sizes=BATCHES):
+    """Returns a case, its generator, and a batch size."""
     rng = seeded(name, number)
     return DRAWS[name](rng), rng, int(rng.choice(sizes))
 
@@ -44,7 +44,7 @@ def test_no_loss_is_missing():
 @every_loss
 @pytest.mark.parametrize("number", range(10))
 def test_each_row_is_the_gradient_of_its_loss(name, number):
-    case, rng, n = drawn(name, number)
+    case, rng, n = draw_case(name, number)
     scores, y = case.scores(rng, n), case.targets(rng, n)
     found, dscores = case.loss(scores, y)
     flat, step = scores.reshape(n, -1), 1e-6
@@ -59,8 +59,8 @@ def test_each_row_is_the_gradient_of_its_loss(name, number):
 
 
 @every_loss
-def test_a_row_does_not_feel_the_others(name):
-    case, rng, _ = drawn(name, 0)
+def test_a_row_does_not_depend_on_the_others(name):
+    case, rng, _ = draw_case(name, 0)
     scores, y = case.scores(rng, 20), case.targets(rng, 20)
     together = case.loss(scores, y)
     for rows in (slice(3, 4), slice(5, 20), slice(19, None, -2)):
@@ -70,7 +70,7 @@ def test_a_row_does_not_feel_the_others(name):
 
 @pytest.fixture(scope="module")
 def one_torch_thread():
-    """PyTorch's threads spin between small calls and take the time of the others."""
+    """PyTorch's threads spin between small calls and slow the others down."""
     if find_spec("torch") is not None:
         import torch
 
@@ -83,7 +83,7 @@ def test_agrees_with_pytorch(name, one_torch_thread):
     import torch
 
     for number in range(CASES):
-        case, rng, n = drawn(name, number)
+        case, rng, n = draw_case(name, number)
         scores, y = case.scores(rng, n), case.targets(rng, n)
         leaf = torch.tensor(scores, requires_grad=True)
         theirs = case.torch(leaf, torch.tensor(y)).reshape(n, -1).mean(axis=1)
@@ -102,17 +102,17 @@ def trainer_of(case, dtype, loss=None, threads=None):
 
 
 def outcome(trainer, *found):
-    """Weights, gradients and numbers, to the last bit."""
+    """Returns weights, gradients and losses, as bytes."""
     params = trainer.model.params.values()
     return [(p.value.tobytes(), p.grad.tobytes()) for p in params], *found
 
 
 @every_loss
 @each_dtype
-def test_threads_do_not_change_a_bit_and_neither_does_python(name, dtype):
-    """Inside the plan, on any number of threads, and called from Python between two halves of a step: shuffled rows."""
+def test_number_of_threads_and_python_change_no_bit(name, dtype):
+    """Inside the plan with any number of threads, and called from Python between forward and backward; shuffled."""
     for number in range(5):
-        case, rng, n = drawn(name, number, (1, 16, 37, 300))
+        case, rng, n = draw_case(name, number, (1, 16, 37, 300))
         X, y, weights = rng.standard_normal((n, 5)), case.targets(rng, n), rng.uniform(0.1, 2, n)
         for sample_weight in (None, weights):
             found = []
@@ -126,8 +126,8 @@ def test_threads_do_not_change_a_bit_and_neither_does_python(name, dtype):
 
 @every_loss
 @each_dtype
-def test_weights_of_ones_are_none_and_rows_of_weight_zero_are_not_there(name, dtype):
-    case, rng, _ = drawn(name, 0)
+def test_weights_of_one_change_nothing_and_zeros_remove_rows(name, dtype):
+    case, rng, _ = draw_case(name, 0)
     X, y, weights = rng.standard_normal((50, 5)), case.targets(rng, 50), rng.uniform(0.5, 2, 50)
     keep = rng.random(50) < 0.6
 
@@ -142,7 +142,7 @@ def test_weights_of_ones_are_none_and_rows_of_weight_zero_are_not_there(name, dt
 
 @every_loss
 def test_a_step_divides_once_by_the_sum_of_weights(name):
-    case, rng, _ = drawn(name, 1)
+    case, rng, _ = draw_case(name, 1)
     X, y, weights = rng.standard_normal((20, 5)), case.targets(rng, 20), rng.uniform(0.5, 2, 20)
     trainer, model = trainer_of(case, "float64"), trainer_of(case, "float64").model
     found, dscores = case.loss(model.forward(X, training=True), y)
@@ -153,8 +153,8 @@ def test_a_step_divides_once_by_the_sum_of_weights(name):
 
 
 @every_loss
-def test_a_checkpoint_brings_the_loss_back(name, tmp_path):
-    case, rng, n = drawn(name, 2)
+def test_a_checkpoint_restores_the_loss(name, tmp_path):
+    case, rng, n = draw_case(name, 2)
     X, y = rng.standard_normal((n, 5)), case.targets(rng, n)
     trainer = trainer_of(case, "float32")
     trainer.train_batch(X, y)
@@ -167,16 +167,16 @@ def test_a_checkpoint_brings_the_loss_back(name, tmp_path):
 
 # ---- instruction sets
 def digest(name):
-    """A hash of losses and gradients of some numbers, in both dtypes."""
+    """Returns a hash of losses and gradients of random inputs, in both dtypes."""
     found = hashlib.sha256()
     for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
-        case, rng, n = drawn(name, number)
+        case, rng, n = draw_case(name, number)
         for part in case.loss(case.scores(rng, n).astype(dtype), case.targets(rng, n)):
             found.update(part.tobytes())
     return found.hexdigest()
 
 
-def test_instruction_sets_do_not_change_a_bit():
+def test_instruction_sets_give_the_same_bits():
     found = []
     for isa in ("v3", "v4"):
         if isa not in cpu.supported() or not (Path(minidl_c.__file__).parent / isa / "build.json").is_file():

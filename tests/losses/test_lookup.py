@@ -1,4 +1,4 @@
-"""Losses: how one is chosen, and probabilities."""
+"""Losses by name, and probabilities."""
 
 import numpy as np
 import pytest
@@ -32,6 +32,6 @@ def test_a_loss_is_a_name_or_a_function():
             losses.get(wrong)
 
 
-def test_names_are_those_of_the_objects():
+def test_names_give_the_module_level_objects():
     assert all(loss is getattr(losses, name) for name, loss in losses.NAMES.items())
     assert [type(loss) for loss in losses.NAMES.values()] == list(losses.CLASSES)

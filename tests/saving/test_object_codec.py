@@ -1,4 +1,4 @@
-"""ObjectCodec: objects as JSON and back, by names that somebody has to give."""
+"""ObjectCodec: objects as JSON and back, by registered names."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ from minidl.saving.object_codec import MAX_OBJECTS, ObjectCodec, check_names, ch
 
 
 def ours_function():
-    """A function of ours."""
+    """A function that stands for a built-in one."""
 
 
 FUNCTIONS = {"damped_he_uniform": damped_he_uniform, "zeros": zeros, "ours_function": ours_function}
@@ -21,27 +21,27 @@ OURS = {"Dense": Dense, "ReLU": ReLU, **FUNCTIONS}
 
 
 class Mine(Layer):
-    """A layer of a user's own, whose arguments may be anything."""
+    """A custom layer with arguments of any kind."""
 
     def __init__(self, what=None):
         self.what = what
 
 
 class Holder:
-    """No layer, but it has arguments."""
+    """Not a layer, but has constructor arguments."""
 
     def __init__(self, inner, *, size=3):
         self.inner, self.size = inner, size
 
 
 def my_loss(scores, y):
-    """A function of a user's own."""
+    """A custom loss function."""
 
 
 CUSTOM = {"Mine": Mine, "Holder": Holder, "my_loss": my_loss}
 
 
-def there_and_back(value):
+def round_trip(value):
     return decode(json.loads(json.dumps(ObjectCodec(OURS).encode(value, "value"))), OURS, CUSTOM)
 
 
@@ -54,16 +54,16 @@ def there_and_back(value):
     ids=repr,
 )
 def test_layers(layer):
-    assert repr(there_and_back(layer)) == repr(layer)
+    assert repr(round_trip(layer)) == repr(layer)
 
 
 def test_objects_and_functions():
-    assert there_and_back(my_loss) is my_loss and there_and_back(ours_function) is ours_function
-    holder = there_and_back(Holder(my_loss, size=(4,)))
+    assert round_trip(my_loss) is my_loss and round_trip(ours_function) is ours_function
+    holder = round_trip(Holder(my_loss, size=(4,)))
     assert type(holder) is Holder and holder.inner is my_loss and holder.size == (4,)
 
 
-def test_a_users_class_never_loads_as_ours_nor_ours_as_his():
+def test_a_custom_class_never_loads_as_a_built_in_one_or_vice_versa():
     mine = type("Dense", (Mine,), {"__init__": Mine.__init__})
     recipe = ObjectCodec(OURS).encode([mine(), Dense(2)], "value")
     with pytest.raises(ValueError, match=r"custom_objects={'Dense': Dense}"):
@@ -82,21 +82,21 @@ def test_two_classes_of_one_name_are_refused():
 
 
 class Lost(Layer):
-    """Does not keep its argument."""
+    """Does not store its argument."""
 
     def __init__(self, size):
         pass
 
 
 class Loose:
-    """Has arguments without names."""
+    """Takes positional arguments without names."""
 
     def __init__(self, **options):
         pass
 
 
 class Star:
-    """Does not keep its arguments."""
+    """Does not store its arguments."""
 
     def __init__(self, *sizes):
         pass
@@ -119,22 +119,22 @@ class Star:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_what_cannot_be_saved_is_named(value, said):
-    if said is None:  # a function is its name, whatever it does
+def test_unsavable_objects_are_named(value, said):
+    if said is None:  # a function is saved by name, whatever it does
         assert ObjectCodec({}).encode(value, "layer") == {"custom": "open"}
         return
     with pytest.raises(TypeError, match=f"layer.*{said}"):
         ObjectCodec({}).encode(value, "layer")
 
 
-def test_a_layer_that_holds_itself_is_refused():
+def test_a_layer_that_contains_itself_is_refused():
     layer = Mine([])
     layer.what.append(layer)
     with pytest.raises(TypeError, match="nested at most"):
         ObjectCodec({}).encode(layer, "layer")
 
 
-def test_missing_names_are_told_together():
+def test_missing_names_are_reported_together():
     recipe = ObjectCodec(OURS).encode([Mine(Holder(my_loss))], "value")
     with pytest.raises(ValueError, match=r"custom_objects={'Holder': Holder, 'Mine': Mine, 'my_loss': my_loss}"):
         decode(recipe, OURS, {})
@@ -163,7 +163,7 @@ def test_too_many_layers_are_refused():
 
 
 @pytest.mark.parametrize("custom", [[Mine], "Mine", {"Mine": "Mine"}, {1: Mine}, {"Mine": None}], ids=repr)
-def test_custom_is_names_and_what_they_mean(custom):
+def test_custom_objects_must_map_names_to_objects(custom):
     with pytest.raises(TypeError, match="custom_objects: expected classes and functions by name"):
         checked_custom(custom)
     assert checked_custom(None) == {} and checked_custom({"Mine": Mine}) == {"Mine": Mine}

@@ -1,4 +1,4 @@
-"""Odd values, set where numbers may be changed: refused at once, or saved and resumed."""
+"""Odd values assigned to mutable attributes: refused at once, or saved and resumed."""
 
 from contextlib import suppress
 
@@ -30,7 +30,7 @@ SCHEDULED = [
 
 
 @pytest.mark.parametrize("made", SCHEDULED)
-def test_a_schedule_refuses_an_odd_value_or_goes_on_with_it(path, made):
+def test_a_schedule_refuses_an_odd_value_or_trains_on_with_it(path, made):
     names = list(vars(made()))
     refused = 0
     for name in names:
@@ -46,7 +46,7 @@ def test_a_schedule_refuses_an_odd_value_or_goes_on_with_it(path, made):
                 continue
             trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", SGD(schedule))
             for step in (0, 3, 59, 1000):
-                with suppress(ValueError):  # a rate beyond all numbers, which a training says
+                with suppress(ValueError):  # a rate too large for a float, which training reports
                     assert schedule(step) >= 0
             trainer.save_checkpoint(path)
             assert vars(Trainer.resume(path).optimizer.lr) == vars(schedule), (name, value)
@@ -54,7 +54,7 @@ def test_a_schedule_refuses_an_odd_value_or_goes_on_with_it(path, made):
 
 
 class Odd:
-    """What nothing in a trainer can be."""
+    """A value that is valid nowhere in a trainer."""
 
 
 PARTS = [*ODD, object(), Odd(), Odd, SGD, np.zeros(3), "huber", ["accuracy"], {"a": 3}, [Odd()], np.int64(3)]
@@ -76,8 +76,8 @@ PARTS = [*ODD, object(), Odd(), Odd, SGD, np.zeros(3), "huber", ["accuracy"], {"
         "model.dtype",
     ],
 )
-def test_every_attribute_of_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
-    """A value that is no odd one here but cannot be saved, such as a class, refuses the save."""
+def test_every_trainer_attribute_refuses_an_odd_value_or_trains_on_with_it(path, place):
+    """A value that is accepted but cannot be saved, such as a class, makes the save fail."""
     refused = 0
     for value in PARTS:
         model = Sequential([Flatten(), Dense(2)], (1, 6, 6))
@@ -94,7 +94,7 @@ def test_every_attribute_of_a_trainer_refuses_an_odd_value_or_goes_on_with_it(pa
         path.unlink(missing_ok=True)
         try:
             trainer.save_checkpoint(path)
-        except TypeError as error:  # a class in the place of an object, say
+        except TypeError as error:  # such as a class instead of an object
             assert f"{place}: cannot be saved" in str(error) and not path.exists()
             continue
         assert everything(Trainer.resume(path)) == everything(trainer), (place, value)
@@ -114,7 +114,7 @@ def test_metrics_are_set_as_the_constructor_takes_them():
 @pytest.mark.parametrize(
     "place", ["epoch", "step", "seed", "clip_norm", "clip_value", "per_example_clip_norm", "optimizer.lr", "model.seed"]
 )
-def test_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
+def test_a_trainer_refuses_an_odd_value_or_trains_on_with_it(path, place):
     for value in ODD:
         trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", Adam(0.1))
         trainer.train_batch(X, Y % 2)
@@ -133,7 +133,7 @@ def test_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
         assert everything(again) == everything(trainer)
 
 
-def test_a_loss_or_optimizer_that_cannot_be_made_again_refuses_the_save(path):
+def test_a_loss_or_optimizer_that_cannot_be_recreated_refuses_the_save(path):
     class Picky:
         def __init__(self, lr):
             if lr > 0.5:
@@ -151,7 +151,7 @@ def test_a_loss_or_optimizer_that_cannot_be_made_again_refuses_the_save(path):
 
 
 @pytest.mark.parametrize("name", ["step", "epoch"])
-def test_counters_have_room_to_count_on(name):
+def test_counters_stay_below_the_largest_integer(name):
     trainer = Trainer(Sequential([Dense(2)], (3,)), "mean_squared_error", SGD(0.1))
     setattr(trainer, name, 2**62 - 1)
     with pytest.raises(ValueError, match=f"{name}: expected at most {2**62 - 1}, got {2**62}"):

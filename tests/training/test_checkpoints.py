@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved and resumed goes on as if nothing had happened, to the last bit."""
+"""Checkpoints: a resumed fit continues as if it had never been interrupted, bit for bit."""
 
 import copy
 
@@ -35,11 +35,11 @@ def path(tmp_path):
     return tmp_path / "run.safetensors"
 
 
-# ---- going on
+# ---- resuming
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", MAKERS)
-def test_resumed_at_each_of_the_first_40_steps(path, kind, dtype):
-    """In the middle of epochs and at their ends; with weights, a split, and other numbers of threads."""
+def test_resuming_at_each_of_the_first_40_steps(path, kind, dtype):
+    """Within epochs and at their ends; with weights, a split, and different numbers of threads."""
     fit = {**FIT, "sample_weight": WEIGHTS, "validation_split": 0.2, "epochs": 5}
     whole = MAKERS[kind](dtype)
     whole.fit(X, Y, **fit)
@@ -53,10 +53,10 @@ def test_resumed_at_each_of_the_first_40_steps(path, kind, dtype):
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_what_callbacks_remember_goes_on(path, kind):
+def test_callback_state_is_resumed(path, kind):
     def maker():
         trainer = MAKERS[kind]()
-        trainer.optimizer.lr = 0.1  # a number, which the callback changes
+        trainer.optimizer.lr = 0.1  # a rate that the callback changes
         return trainer
 
     whole = maker()
@@ -81,8 +81,8 @@ OPTIMIZERS = [
 
 @pytest.mark.parametrize("kind", ["native", "half"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
-def test_each_optimizer_and_schedule_resumed_at_each_of_the_first_20_steps(path, optimizer, kind):
-    """None of them is in `custom`: they are minidl's own."""
+def test_resuming_each_optimizer_and_schedule_at_each_of_the_first_20_steps(path, optimizer, kind):
+    """None of them is in `custom_objects`: they are built in."""
 
     def trainer_of():
         trainer = MAKERS[kind]()
@@ -100,7 +100,7 @@ def test_each_optimizer_and_schedule_resumed_at_each_of_the_first_20_steps(path,
         assert everything(trainer) == everything(whole), step
 
 
-def test_an_optimizer_that_took_over_goes_on_where_it_was(path):
+def test_a_replaced_optimizer_is_resumed(path):
     def trainer_of(steps):
         trainer = native()
         for _ in range(steps):
@@ -120,7 +120,7 @@ def test_an_optimizer_that_took_over_goes_on_where_it_was(path):
     assert everything(resumed) == everything(whole)
 
 
-def test_steps_by_hand_of_every_optimizer_go_on(path):
+def test_steps_by_hand_of_every_optimizer_are_resumed(path):
     for optimizer in copy.deepcopy(OPTIMIZERS):
         trainer = native()
         trainer.optimizer = optimizer
@@ -135,7 +135,7 @@ def test_steps_by_hand_of_every_optimizer_go_on(path):
         assert everything(resumed) == everything(trainer)
 
 
-def test_resumed_again_and_again(path):
+def test_resuming_repeatedly(path):
     whole = native()
     whole.fit(X, Y, **FIT)
     trainer = broken_off(native(), 2)
@@ -144,13 +144,13 @@ def test_resumed_again_and_again(path):
         trainer = broken_off(Trainer.resume(path), step)
     trainer.save_checkpoint(path)
     trainer = Trainer.resume(path)
-    trainer.save_checkpoint(path)  # as it came: still in the middle of that fit
+    trainer.save_checkpoint(path)  # as loaded: still within that fit
     trainer = Trainer.resume(path)
     trainer.fit(X, Y, **FIT)
     assert everything(trainer) == everything(whole)
 
 
-def test_into_a_model_that_is_there(path):
+def test_resuming_into_an_existing_model(path):
     whole = half()
     whole.fit(X, Y, **FIT)
     broken_off(half(), 9).save_checkpoint(path)
@@ -162,7 +162,7 @@ def test_into_a_model_that_is_there(path):
         assert everything(trainer) == everything(whole)
 
 
-def test_after_a_fit_another_one_begins(path):
+def test_after_a_completed_fit_another_one_starts(path):
     whole, trainer = native(), native()
     whole.fit(X, Y, **FIT)
     trainer.fit(X, Y, **FIT)
@@ -183,13 +183,13 @@ def test_saved_at_the_end_of_the_last_epoch_nothing_is_left_to_do(path):
     trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])  # the second one trains on
     assert trainer.epoch == 8
     other = Trainer.resume(path)
-    Trainer.resume(path).fit(X, Y, epochs=1, batch_size=8, verbose=0)  # nor does it stand in another one's way
+    Trainer.resume(path).fit(X, Y, epochs=1, batch_size=8, verbose=0)  # nor does it block another one
     assert other.epoch == 8
 
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_saved_after_the_fit_nothing_is_left_to_do(path, kind):
-    """As a program does that trains until it is done: fit, save, and at its next start resume and fit again."""
+    """As in a program that trains until it is done: fit, save, and at its next start resume and fit again."""
     whole = MAKERS[kind]()
     whole.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
     whole.save_checkpoint(path)
@@ -207,7 +207,7 @@ OTHERS = [{"epochs": 5}, {"batch_size": 8}, {"sample_weight": WEIGHTS}, {"y": Y 
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=str)
-def test_saved_after_the_fit_another_one_trains_on(path, other):
+def test_saved_after_the_fit_a_different_fit_trains_on(path, other):
     trainer = native()
     trainer.fit(X, Y, **FIT)
     trainer.save_checkpoint(path)
@@ -216,7 +216,7 @@ def test_saved_after_the_fit_another_one_trains_on(path, other):
     assert resumed.epoch == 4 + other.get("epochs", 4)
 
 
-def test_saved_after_more_steps_or_at_will_the_fit_is_forgotten(path):
+def test_steps_by_hand_or_a_changed_step_discard_the_fit_record(path):
     for change in (lambda trainer: trainer.train_batch(X, Y), lambda trainer: setattr(trainer, "interrupted", None)):
         trainer = native()
         trainer.fit(X, Y, **FIT)
@@ -227,7 +227,7 @@ def test_saved_after_more_steps_or_at_will_the_fit_is_forgotten(path):
         assert resumed.epoch == 8
 
 
-def test_a_stop_is_not_forgotten(path):
+def test_should_stop_is_resumed(path):
     class Stop:
         def on_step_end(self, trainer, step, loss):
             trainer.should_stop = step >= 20
@@ -239,7 +239,7 @@ def test_a_stop_is_not_forgotten(path):
     assert everything(trainer) == everything(whole) and trainer.epoch == 2
 
 
-def test_steps_by_hand_and_their_optimizer_go_on(path):
+def test_steps_by_hand_and_their_optimizer_are_resumed(path):
     trainer = native()
     for step in range(5):
         trainer.train_batch(X[step:], Y[step:])
@@ -261,16 +261,16 @@ def test_the_same_state_gives_the_same_bytes(tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-# ---- what may be remembered, and saved from where
+# ---- which state can be saved, and from where
 class Halves:
-    """A callback that changes the rate where an epoch begins; a second time would show."""
+    """A callback that changes the rate at the beginning of an epoch; a repeated call would show."""
 
     def on_epoch_begin(self, trainer, epoch):
         trainer.optimizer.lr *= 0.5
 
 
 class Saves:
-    """Saves by hand, in one of the hooks."""
+    """Saves by hand in one of the hooks."""
 
     def __init__(self, path, hook, at):
         self.path, self.at = path, at
@@ -285,7 +285,7 @@ class Saves:
     ("hook", "step"),
     [("on_fit_begin", 0), ("on_epoch_begin", 13), ("on_step_end", 17), ("on_epoch_end", 26), ("on_fit_end", 52)],
 )
-def test_saved_in_any_hook(path, hook, step):
+def test_saving_in_any_hook(path, hook, step):
     def trainer_of():
         trainer = native()
         trainer.optimizer.lr = 0.1
@@ -301,7 +301,7 @@ def test_saved_in_any_hook(path, hook, step):
 
 
 class Norms:
-    """Remembers an array laid out by columns, whose sum depends on that; a mask; and a long list."""
+    """Its state is an array in Fortran order, whose sum depends on that, a mask and a long list."""
 
     def __init__(self, lr):
         self.lr, self.m, self.mask, self.norms = lr, {}, np.array([True, False]), [0.5] * 200000
@@ -315,7 +315,7 @@ class Norms:
 
 
 class Warm(SGD):
-    """An optimizer of ours that counts as well."""
+    """A built-in optimizer that also counts its steps."""
 
     t = 0
 
@@ -325,7 +325,7 @@ class Warm(SGD):
 
 
 class Plateau:
-    """A rate that depends on what it was asked before."""
+    """A rate that depends on earlier calls."""
 
     def __init__(self, rate):
         self.rate, self.asked = rate, 0
@@ -336,7 +336,7 @@ class Plateau:
 
 
 @pytest.mark.parametrize("optimizer", [lambda: Norms(0.1), lambda: Warm(0.1), lambda: Norms(Plateau(0.1))])
-def test_whatever_an_optimizer_and_its_schedule_remember(path, optimizer):
+def test_any_state_of_an_optimizer_and_its_schedule(path, optimizer):
     def trainer_of():
         model = Sequential([Conv2D(2, 3), Flatten(), Dense(50), ReLU(), Dense(3)], (1, 6, 6))
         return Trainer(model, "softmax_cross_entropy", optimizer())
@@ -349,7 +349,7 @@ def test_whatever_an_optimizer_and_its_schedule_remember(path, optimizer):
     assert everything(trainer) == everything(whole)
 
 
-def test_a_seed_that_was_changed_is_the_one_that_counts(path):
+def test_a_changed_seed_is_the_one_that_is_resumed(path):
     whole = broken_off(native(), 5)
     whole.seed = np.int64(77)
     whole.save_checkpoint(path)
@@ -360,7 +360,7 @@ def test_a_seed_that_was_changed_is_the_one_that_counts(path):
 
 
 # ---- refused
-def test_what_is_missing_in_custom_is_told_all_at_once(path):
+def test_all_classes_missing_in_custom_objects_are_named_at_once(path):
     broken_off(staged(), 3).save_checkpoint(path)
     with pytest.raises(ValueError, match=r"custom_objects: .*'AdamByHand'.*'Draws'.*'Schedule'.*'largest'.*'squares'"):
         Trainer.resume(path)
@@ -368,7 +368,7 @@ def test_what_is_missing_in_custom_is_told_all_at_once(path):
         Trainer.resume(path, custom_objects={name: part for name, part in CUSTOM.items() if name != "squares"})
 
 
-def test_a_model_with_other_layers_is_refused_and_stays(path):
+def test_a_model_with_other_layers_is_refused_and_unchanged(path):
     broken_off(half(), 9).save_checkpoint(path)
     model = Sequential([Flatten(), Dense(3)], (1, 6, 6))
     before = model.state_dict()
@@ -378,7 +378,7 @@ def test_a_model_with_other_layers_is_refused_and_stays(path):
 
 
 class Unsavable(AdamByHand):
-    """Remembers something that no file holds."""
+    """Has state that no file can hold."""
 
     def __init__(self, lr):
         super().__init__(lr)
@@ -386,7 +386,7 @@ class Unsavable(AdamByHand):
 
 
 class Momentum:
-    """Remembers views of the parameters, or one thing in two places, or without a __dict__."""
+    """Its state holds views of the parameters, or one object twice, or is in __slots__."""
 
     def __init__(self, lr, kind):
         self.lr, self.kind = lr, kind
@@ -416,7 +416,7 @@ class Slots:
     ],
     ids=["views", "value", "twice", "slots"],
 )
-def test_what_would_come_back_as_something_else_is_refused(path, optimizer, said):
+def test_state_that_would_be_restored_differently_is_refused(path, optimizer, said):
     trainer = staged()
     trainer.optimizer = optimizer
     trainer.train_batch(X, Y)
@@ -429,7 +429,7 @@ def test_what_would_come_back_as_something_else_is_refused(path, optimizer, said
     [{"in_epoch": False}, {"epochs_done": 5}, {"in_epoch": "x"}, {"should_stop": 1}, {"losses": None}],
     ids=str,
 )
-def test_a_position_that_contradicts_itself_is_refused(path, change):
+def test_an_inconsistent_position_is_refused(path, change):
     broken_off(native(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
     pairs = config["fit"]["dict"]
@@ -439,7 +439,7 @@ def test_a_position_that_contradicts_itself_is_refused(path, change):
         Trainer.resume(path)
 
 
-def test_an_unbuilt_model_stays_unbuilt_where_a_resume_is_refused(path):
+def test_an_unbuilt_model_stays_unbuilt_if_resuming_is_refused(path):
     broken_off(staged(), 3).save_checkpoint(path)
     model = Sequential([Conv2D(2, 3), Draws(), Flatten(), Dense(3)])
     with pytest.raises(FileError):
@@ -448,7 +448,7 @@ def test_an_unbuilt_model_stays_unbuilt_where_a_resume_is_refused(path):
 
 
 class NoName(AdamByHand):
-    """Does not keep what it was made with."""
+    """Does not store its constructor argument."""
 
     def __init__(self, rate):
         pass
@@ -463,7 +463,7 @@ class NoName(AdamByHand):
     ],
     ids=["state", "argument", "class"],
 )
-def test_what_cannot_be_saved_is_told_before_the_first_step(path, change, said):
+def test_what_cannot_be_saved_is_reported_before_the_first_step(path, change, said):
     trainer = staged()
     change(trainer)
     if not hasattr(trainer.optimizer, "lr"):

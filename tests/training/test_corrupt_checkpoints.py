@@ -1,4 +1,4 @@
-"""Checkpoints that nobody should have written: refused, or they do no harm."""
+"""Malformed checkpoints are refused or do no harm."""
 
 import json
 
@@ -19,7 +19,7 @@ def path(tmp_path):
     return tmp_path / "run.safetensors"
 
 
-def test_a_model_file_is_no_checkpoint(path):
+def test_a_model_file_is_not_a_checkpoint(path):
     trainer = native()
     trainer.model.save(path)
     with pytest.raises(FileError, match="expected a checkpoint"):
@@ -30,7 +30,7 @@ def test_a_model_file_is_no_checkpoint(path):
 
 
 def spoil(config, tensors, place, value):
-    """The configuration with something else at a place."""
+    """Returns the configuration with a value replaced."""
     *inner, last = place
     here = config
     for key in inner:
@@ -48,7 +48,7 @@ TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed",
 
 @pytest.mark.parametrize("place", TOP)
 @pytest.mark.parametrize("value", WRONG, ids=repr)
-def test_a_valid_file_of_nonsense_is_a_file_error_or_does_no_harm(path, place, value):
+def test_a_valid_file_with_nonsense_is_a_file_error_or_harmless(path, place, value):
     broken_off(native(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
     if json.dumps(config[place]) == json.dumps(value, default=str):
@@ -58,7 +58,7 @@ def test_a_valid_file_of_nonsense_is_a_file_error_or_does_no_harm(path, place, v
         trainer = Trainer.resume(path)
         trainer.train_batch(X, Y)
         trainer.fit(X, Y, epochs=1, verbose=0)
-    except ValueError:  # FileError, or a fit that is another one's
+    except ValueError:  # FileError, or the record of a different fit
         return
 
 
@@ -68,7 +68,7 @@ def test_tensors_that_do_not_fit_are_refused(path, which):
     config, tensors = safetensors_file.read(path, "checkpoint")
     for name in tensors:
         if which == "other shape" and name.startswith("history/"):
-            continue  # as many numbers as it likes
+            continue  # any number of floats is valid
         spoilt = dict(tensors)
         if which == "missing":
             del spoilt[name]
@@ -79,7 +79,7 @@ def test_tensors_that_do_not_fit_are_refused(path, which):
             Trainer.resume(path)
 
 
-def test_a_resume_removes_what_a_killed_save_left(path):
+def test_resuming_removes_what_a_killed_save_left(path):
     broken_off(native(), 3).save_checkpoint(path)
     left = path.parent / f"{atomic._start(str(path))}0123456789abcdef.tmp"
     left.write_bytes(b"half")
@@ -88,7 +88,7 @@ def test_a_resume_removes_what_a_killed_save_left(path):
 
 
 class Careful:
-    """A schedule of a user's that refuses what is no number."""
+    """A user's schedule that accepts numbers only."""
 
     def __init__(self, rate):
         self.rate = 1.0 * rate
@@ -97,8 +97,8 @@ class Careful:
         return self.rate
 
 
-def test_a_state_that_could_not_be_saved_again_is_refused(path):
-    """Attributes of a user's class come out of the file as they are; its constructor looks at them."""
+def test_state_that_could_not_be_saved_again_is_refused(path):
+    """Attributes of a user's class are restored unchecked; only its constructor checks them."""
     trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(Careful(0.1)))
     config, tensors = checkpoints.pack(trainer, None)
     config["remembered"]["dict"][0][1]["object"][1]["dict"][0][1] = "../../etc/passwd"

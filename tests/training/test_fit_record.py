@@ -1,4 +1,4 @@
-"""A fit that was interrupted: which call completes it, which is refused, which begins another."""
+"""Interrupted fits: which call completes one, which is refused, which starts another."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def path(tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
-def test_another_fit_is_refused_and_changes_nothing(path, changed, said):
+def test_a_different_fit_is_refused_and_changes_nothing(path, changed, said):
     broken_off(native(), 16).save_checkpoint(path)
     trainer = Trainer.resume(path)
     before = everything(trainer)
@@ -45,7 +45,7 @@ def test_another_fit_is_refused_and_changes_nothing(path, changed, said):
     assert everything(trainer) == everything(whole)
 
 
-def test_a_callback_that_remembers_has_to_be_there_and_new_ones_may_be(path):
+def test_callbacks_with_state_are_required_and_new_ones_allowed(path):
     whole = native()
     whole.fit(X, Y, **FIT, callbacks=[Counts()])
     broken_off(native(), 16, callbacks=[Counts()]).save_checkpoint(path)
@@ -56,7 +56,7 @@ def test_a_callback_that_remembers_has_to_be_there_and_new_ones_may_be(path):
     assert everything(trainer) == everything(whole)
 
 
-def test_a_fit_that_never_began_does_not_lose_the_position(path, tmp_path):
+def test_a_fit_that_never_started_keeps_the_position(path, tmp_path):
     whole = native()
     whole.fit(X, Y, **FIT)
     broken_off(native(), 16).save_checkpoint(path)
@@ -68,7 +68,7 @@ def test_a_fit_that_never_began_does_not_lose_the_position(path, tmp_path):
     assert everything(trainer) == everything(whole)
 
 
-def test_in_one_process_the_same_call_completes_and_another_begins(path):
+def test_in_one_process_the_same_call_completes_and_a_different_one_starts_over(path):
     whole = native()
     whole.fit(X, Y, **FIT)
     trainer, other = broken_off(native(), 16), broken_off(native(), 16)
@@ -81,7 +81,7 @@ def test_in_one_process_the_same_call_completes_and_another_begins(path):
         other.interrupted = 3
 
 
-def test_an_interrupted_fit_can_be_given_up(path):
+def test_an_interrupted_fit_can_be_abandoned(path):
     broken_off(native(), 16).save_checkpoint(path)
     trainer = Trainer.resume(path)
     trainer.interrupted = None
@@ -89,7 +89,7 @@ def test_an_interrupted_fit_can_be_given_up(path):
     assert trainer.epoch == 2
 
 
-def test_a_step_by_hand_ends_what_was_interrupted(path):
+def test_a_step_by_hand_ends_an_interrupted_fit(path):
     broken_off(native(), 16).save_checkpoint(path)
     trainer = Trainer.resume(path)
     trainer.train_batch(X, Y)
@@ -97,7 +97,7 @@ def test_a_step_by_hand_ends_what_was_interrupted(path):
     assert trainer.step == 17 + 1 + 12
 
 
-def test_layouts_and_byte_order_do_not_make_other_data(path):
+def test_layout_and_byte_order_do_not_matter(path):
     broken_off(native(), 16).save_checkpoint(path)
     for same in (np.asfortranarray(X), X.astype(">f4"), np.repeat(X, 2, axis=0)[::2], X.tolist()):
         trainer = Trainer.resume(path)
@@ -109,7 +109,7 @@ def test_layouts_and_byte_order_do_not_make_other_data(path):
 
 
 class Keyed(Counts):
-    """Told apart by what the user says; its repr changes with every step, as that of a dataclass."""
+    """Identified by a key from the user; its repr changes with every step, like that of a dataclass."""
 
     rank_zero_only = True
 
@@ -121,7 +121,7 @@ class Keyed(Counts):
         return f"Keyed({self.steps})"
 
 
-def test_callbacks_are_found_by_class_or_key_in_any_order(path):
+def test_callbacks_are_matched_by_class_or_key_in_any_order(path):
     first = [Counts(), Keyed("a"), Keyed("b")]
     broken_off(native(), 16, callbacks=first).save_checkpoint(path)
     first[1].steps = 100  # after the file was written
@@ -130,7 +130,7 @@ def test_callbacks_are_found_by_class_or_key_in_any_order(path):
     assert [callback.steps for callback in again] == [52, 52 - 17, 52]
 
 
-def test_a_checkpoint_may_write_to_another_place_or_be_left_out(path, tmp_path):
+def test_a_checkpoint_callback_may_change_its_path_or_be_omitted(path, tmp_path):
     whole = native()
     whole.fit(X, Y, **FIT)
     old, new = tmp_path / "old", tmp_path / "new"
@@ -144,7 +144,7 @@ def test_a_checkpoint_may_write_to_another_place_or_be_left_out(path, tmp_path):
     assert sorted(file.name for file in new.iterdir()) == ["50", "51", "52"]
 
 
-def test_what_a_fit_makes_of_the_one_before_is_told(path, capsys):
+def test_the_effect_of_a_fit_on_the_previous_one_is_reported(path, capsys):
     loud = FIT | {"verbose": 1}
     trainer = broken_off(native(), 16)
     trainer.fit(X, Y, **loud)
@@ -161,9 +161,9 @@ def test_what_a_fit_makes_of_the_one_before_is_told(path, capsys):
     assert capsys.readouterr().out.startswith("the fit before had come to its end; 2 more epochs\nepoch 1/2")
 
 
-# ---- what an optimizer in Python may do
+# ---- Python optimizers
 class Decays:
-    """Its rate depends on the steps that it has done."""
+    """Its rate depends on the number of its steps."""
 
     def __init__(self, lr):
         self.lr = lr
@@ -175,7 +175,7 @@ class Decays:
 
 
 class Watches:
-    """A hook that does nothing, but lets Python look at each step."""
+    """A no-op hook that makes Python see each step."""
 
     def on_step_end(self, trainer, step, loss):
         pass
@@ -186,7 +186,7 @@ def decaying():
     return Trainer(trainer.model, "softmax_cross_entropy", Decays(0.3), seed=5)
 
 
-def test_a_rate_that_a_step_changes_counts_for_the_next(path):
+def test_a_rate_changed_by_a_step_applies_to_the_next(path):
     trainers = [decaying() for _ in range(3)]
     for trainer, callbacks in zip(trainers, ([], [Watches()], [Checkpoint(path, every_n_steps=7)]), strict=True):
         trainer.fit(X, Y, **FIT, callbacks=callbacks)
@@ -204,7 +204,7 @@ def test_a_rate_that_a_step_changes_counts_for_the_next(path):
         np.testing.assert_allclose(change, -rate * by_hand.model.params["6.bias"].grad, rtol=1e-4)
 
 
-def test_nothing_is_saved_in_the_middle_of_a_step(path):
+def test_saving_within_a_step_is_refused(path):
     trainer = decaying()
     step = trainer.optimizer.step
 
@@ -221,8 +221,8 @@ def test_nothing_is_saved_in_the_middle_of_a_step(path):
     trainer.save_checkpoint(path)
 
 
-# ---- what the caller does meanwhile
-def test_data_that_is_written_into_behind_a_break_is_other_data():
+# ---- changes by the caller
+def test_data_modified_after_an_interrupt_is_different_data():
     for look in (False, True):
         data = X.copy()
         trainer = native()
@@ -234,7 +234,7 @@ def test_data_that_is_written_into_behind_a_break_is_other_data():
         assert trainer.epoch == 1 + 4
 
 
-def test_a_fit_whose_last_hook_fails_has_come_to_its_end():
+def test_a_fit_whose_last_hook_fails_is_complete():
     trainer = native()
 
     class Fails:
@@ -253,7 +253,7 @@ def rate_below_zero(step):
 
 
 @pytest.mark.parametrize("change", ["callback", "rate", "optimizer"])
-def test_a_first_fit_that_is_refused_leaves_the_model_unbuilt(change, tmp_path):
+def test_a_refused_first_fit_leaves_the_model_unbuilt(change, tmp_path):
     model = Sequential([Flatten(), Dense(3)])
     optimizer = SGD(rate_below_zero) if change == "rate" else SGD(0.1)
     if change == "optimizer":

@@ -1,4 +1,4 @@
-"""A Trainer in a pickle, or copied: a checkpoint with what it takes to resume from it."""
+"""A pickled or copied Trainer: a checkpoint together with everything needed to resume from it."""
 
 import copy
 import pickle
@@ -32,7 +32,7 @@ def test_a_copy_trains_on_with_the_same_bits(make, dtype, way):
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_a_fit_that_was_broken_off_is_completed_by_the_copy(make):
+def test_an_interrupted_fit_is_completed_by_the_copy(make):
     whole = make()
     whole.fit(X, Y, **FIT)
     copied = pickle.loads(pickle.dumps(broken_off(make(), 20)))
@@ -41,7 +41,7 @@ def test_a_fit_that_was_broken_off_is_completed_by_the_copy(make):
     assert everything(copied) == everything(whole)
 
 
-def test_a_copy_in_the_middle_of_a_fit():
+def test_a_copy_made_during_a_fit():
     class Copies:
         def __init__(self):
             self.copies = []
@@ -56,7 +56,7 @@ def test_a_copy_in_the_middle_of_a_fit():
     assert everything(copies.copies[1]) == everything(trainer)
 
 
-def test_callbacks_of_the_fit_that_is_completed_remember():
+def test_callbacks_of_the_completed_fit_have_their_state():
     whole, copied = (normed() for _ in range(2))
     rule = lambda: [EarlyStopping("loss", patience=1)]  # noqa: E731
     whole.fit(X, Y, **{**FIT, "epochs": 9}, callbacks=rule())
@@ -66,7 +66,7 @@ def test_callbacks_of_the_fit_that_is_completed_remember():
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["pickle", "deepcopy", "copy"])
-def test_a_trainer_whose_model_is_not_built(way):
+def test_a_trainer_with_an_unbuilt_model(way):
     def make():
         model = Sequential([Dense(5), ReLU(), Dense(3)], seed=4)
         return Trainer(model, "softmax_cross_entropy", Adam(0.01), ["accuracy"], 8, 2, 1.0, 0.5, 0.25)
@@ -81,7 +81,7 @@ def test_a_trainer_whose_model_is_not_built(way):
     assert found == expected
 
 
-def test_settings_of_trainer_and_layers_come_along():
+def test_settings_of_trainer_and_layers_are_copied():
     trainer = normed()
     trainer.model.layers[0].trainable, trainer.model.layers[4].lr_mult = False, 0.5
     trainer.num_threads, trainer.clip_norm = 2, 3.0
@@ -91,7 +91,7 @@ def test_settings_of_trainer_and_layers_come_along():
     assert not copied.model.layers[0].trainable and copied.model.layers[4].lr_mult == 0.5
 
 
-def test_a_class_derived_from_trainer_stays_one():
+def test_a_trainer_subclass_is_preserved():
     trainer = Special(Sequential([Dense(3)], (36,)), "softmax_cross_entropy", SGD(0.1))
     assert type(pickle.loads(pickle.dumps(trainer))) is Special
     unbuilt = Special(Sequential([Dense(3)]), "softmax_cross_entropy", SGD(0.1))
@@ -99,7 +99,7 @@ def test_a_class_derived_from_trainer_stays_one():
 
 
 class Special(Trainer):
-    """A user's."""
+    """A user's subclass."""
 
 
 def test_what_no_checkpoint_can_hold_is_refused():
@@ -117,7 +117,7 @@ def test_what_no_checkpoint_can_hold_is_refused():
         copy.deepcopy(trainer)
 
 
-def test_in_the_middle_of_a_step_there_is_no_whole_state():
+def test_pickling_within_a_step_is_refused():
     class Curious:
         lr, error = 0.1, None
 
@@ -132,7 +132,7 @@ def test_in_the_middle_of_a_step_there_is_no_whole_state():
     assert trainer.optimizer.error.startswith("pickle: a step is being done")
 
 
-def test_a_damaged_checkpoint_in_a_pickle_is_told():
+def test_a_damaged_checkpoint_in_a_pickle_is_detected():
     content = pickle.dumps(normed())
     weights = normed().model.state_dict()["0.weight"].tobytes()
     place = content.index(weights) + 5
@@ -140,8 +140,8 @@ def test_a_damaged_checkpoint_in_a_pickle_is_told():
         pickle.loads(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
 
 
-def test_functions_of_one_name_are_told_apart():
-    """A file is not: there, the user has to say which is which."""
+def test_functions_of_one_name_are_distinguished():
+    """In a file they are not: there the user has to say which is which."""
     one, other, third = (lambda rng, shape: np.full(shape, 0.25)), (lambda step: 0.5), (lambda y, scores: 3.0)
     trainer = Trainer(Sequential([Dense(3, kernel_initializer=one)], (36,)), "huber", SGD(other), [third])
     copied = copy.deepcopy(trainer)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 RULES = {
     r"behind|in front of": "after, before",
-    r"nobody|somebody|anybody|everybody|whoever|(?-i:he)|his": "name the code, or use the passive",
+    r"nobody|somebody|anybody|everybody|whoever|(?-i:(?<![\"`])he)|his": "name the code, or use the passive",
     r"so many": "a name for the count: n, the number of ...",
     r"anew": "again, from scratch",
     r"but for|but where|apart": "except, unless, separately",

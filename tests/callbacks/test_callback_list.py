@@ -117,8 +117,8 @@ def test_stopping_before_the_first_step_leaves_no_epoch(name):
 
 def test_hooks_may_read_everything():
     def look(trainer, epoch, logs):
-        found = trainer.evaluate(X, Y)
-        assert found["loss"] == logs["val_loss"] and found["accuracy"] == logs["val_accuracy"]
+        result = trainer.evaluate(X, Y)
+        assert result["loss"] == logs["val_loss"] and result["accuracy"] == logs["val_accuracy"]
         trainer.model.predict(X)
 
     callbacks = [callback_with("on_epoch_end", look)]
@@ -146,7 +146,7 @@ def test_a_step_hook_changes_no_bit():
 
 
 @pytest.mark.parametrize(
-    ("callback", "said"),
+    ("callback", "message"),
     [
         (object(), "with none of them"),
         (Recorder, "the class"),
@@ -155,10 +155,10 @@ def test_a_step_hook_changes_no_bit():
         (None, "with none of them"),
     ],
 )
-def test_non_callbacks_are_refused(callback, said):
+def test_non_callbacks_are_refused(callback, message):
     trainer = trainer_of()
     expected = re.escape("callbacks: expected objects with hooks from on_fit_begin, ")
-    with pytest.raises(TypeError, match=f"{expected}.*{said}"):
+    with pytest.raises(TypeError, match=f"{expected}.*{message}"):
         trainer.fit(X, Y, callbacks=[Recorder(), callback], verbose=0)
     assert trainer.step == 0
 

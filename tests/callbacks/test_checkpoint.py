@@ -128,7 +128,7 @@ def test_the_best_value_is_kept_by_a_resume(monkeypatch, saves, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"path": None}, TypeError, "path: expected a str or os.PathLike, got None"),
         ({"path": "{step:04d}"}, ValueError, "in the file's name, got {step:04d}"),
@@ -146,21 +146,21 @@ def test_the_best_value_is_kept_by_a_resume(monkeypatch, saves, tmp_path):
         ({"path": "a", "monitor": "loss", "lower_is_better": 1}, TypeError, "lower_is_better: expected True or False"),
     ],
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
         Checkpoint(**arguments)
 
 
 @pytest.mark.parametrize(
-    ("best", "said"),
+    ("best", "message"),
     [
         ("val_accuracy", r"monitor: .*\['loss', 'accuracy'\], got 'val_accuracy'; give fit validation_data or"),
         ("f1", r"monitor: expected one of \['loss', 'accuracy'\], got 'f1'$"),
     ],
 )
-def test_an_unknown_monitor_is_reported_before_the_first_step(tmp_path, best, said):
+def test_an_unknown_monitor_is_reported_before_the_first_step(tmp_path, best, message):
     trainer = trainer_of()
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", monitor=best, lower_is_better=False)])
     assert trainer.step == 0
     trainer.fit(X, Y, 1, **FIT, validation_split=0.2, callbacks=[Checkpoint(tmp_path / "a", monitor="val_accuracy")])

@@ -2,7 +2,17 @@
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, Counts, X, Y, broken_off, completed, everything, exactly, normed
+from interrupted_fits import (
+    FIT,
+    StepCounter,
+    X,
+    Y,
+    batchnorm_trainer,
+    comparable,
+    full_state,
+    interrupt_and_complete,
+    interrupt_fit,
+)
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping
@@ -12,25 +22,25 @@ LONG = {"epochs": 12, "validation_split": 0.3}  # 9 steps per epoch
 
 
 def weights(trainer):
-    return exactly(trainer.model.state_dict())
+    return comparable(trainer.model.state_dict())
 
 
 class Weights:
     """Records the weights after each epoch."""
 
     def __init__(self):
-        self.behind = []
+        self.after_epochs = []
 
     def on_epoch_end(self, trainer, epoch, logs):
-        self.behind.append(weights(trainer))
+        self.after_epochs.append(weights(trainer))
 
 
 def fitted(monkeypatch, values, **arguments):
     """Fits with these validation values; returns trainer, callback and the weights after each epoch."""
-    left, early, seen, trainer = iter(values), EarlyStopping(**arguments), Weights(), normed()
+    left, early, seen, trainer = iter(values), EarlyStopping(**arguments), Weights(), batchnorm_trainer()
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
     trainer.fit(X, Y, len(values), 45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
-    return trainer, early, seen.behind
+    return trainer, early, seen.after_epochs
 
 
 @pytest.mark.parametrize(
@@ -55,12 +65,12 @@ def fitted(monkeypatch, values, **arguments):
     ],
 )  # fmt: skip
 def test_when_it_stops_and_which_weights_it_leaves(monkeypatch, values, arguments, epochs, best):
-    trainer, early, behind = fitted(monkeypatch, values, **arguments)
+    trainer, early, after_epochs = fitted(monkeypatch, values, **arguments)
     assert len(trainer.history["loss"]) == epochs
     assert early.best_epoch == best
     assert early.best == (None if best is None else values[best])
     assert early.stopped_epoch == epochs - 1 or epochs == len(values)
-    assert weights(trainer) == behind[-1 if best is None else best]
+    assert weights(trainer) == after_epochs[-1 if best is None else best]
     assert "1.running_mean" in trainer.model.state_dict()  # buffers too
 
 
@@ -74,19 +84,19 @@ def test_a_fit_stopped_by_others_ends_with_the_best_weights():
         def on_step_end(self, trainer, step, loss):
             trainer.should_stop = step == 40  # within an epoch
 
-    trainer, early, seen = normed(), EarlyStopping(patience=99), Weights()
+    trainer, early, seen = batchnorm_trainer(), EarlyStopping(patience=99), Weights()
     trainer.fit(X, Y, **FIT | LONG, callbacks=[seen, early, Stop()])
     assert trainer.step == 41
     assert early.best_epoch == int(np.argmin(trainer.history["val_loss"])) < trainer.epoch - 1
-    assert weights(trainer) == seen.behind[early.best_epoch]
+    assert weights(trainer) == seen.after_epochs[early.best_epoch]
 
 
 def test_an_exception_leaves_the_latest_weights():
-    whole, early = normed(), EarlyStopping(patience=99)
-    broken_off(whole, 80, **LONG, callbacks=[early])
-    plain = broken_off(normed(), 80, **LONG)
+    uninterrupted, early = batchnorm_trainer(), EarlyStopping(patience=99)
+    interrupt_fit(uninterrupted, 80, **LONG, callbacks=[early])
+    plain = interrupt_fit(batchnorm_trainer(), 80, **LONG)
     assert early.best_epoch < 8
-    assert everything(whole) == everything(plain)
+    assert full_state(uninterrupted) == full_state(plain)
 
 
 def test_the_last_callback_in_the_list_wins():
@@ -95,14 +105,14 @@ def test_the_last_callback_in_the_list_wins():
             trainer.model.params["0.weight"].value[:] = 0
 
     for callbacks, expected in (([EarlyStopping(), Zeros()], False), ([Zeros(), EarlyStopping()], True)):
-        trainer = normed()
+        trainer = batchnorm_trainer()
         trainer.fit(X, Y, **FIT | LONG, callbacks=callbacks)
         assert trainer.model.params["0.weight"].value.any() == expected
 
 
 # ---- several fits
 def test_a_second_fit_starts_from_scratch():
-    trainer, early = normed(), EarlyStopping("loss", patience=99)
+    trainer, early = batchnorm_trainer(), EarlyStopping("loss", patience=99)
     trainer.fit(X, Y, **FIT, callbacks=[early])
     first = early.best
     trainer.optimizer.lr = 0.0
@@ -116,30 +126,32 @@ def test_a_second_fit_starts_from_scratch():
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_resuming_at_any_step_has_the_same_result(tmp_path, dtype):
     def make():
-        return normed(dtype)
+        return batchnorm_trainer(dtype)
 
-    whole, early = make(), EarlyStopping(patience=5)
-    whole.fit(X, Y, **FIT | LONG, callbacks=[early])
+    uninterrupted, early = make(), EarlyStopping(patience=5)
+    uninterrupted.fit(X, Y, **FIT | LONG, callbacks=[early])
     assert early.stopped_epoch is not None and 0 < early.best_epoch < early.stopped_epoch
-    for step in [0, 7, 8, 9, *range(10, whole.step, 4), whole.step - 2]:
-        trainer, (again,) = completed(make, step, lambda: [EarlyStopping(patience=5)], tmp_path / "c", **LONG)
-        assert everything(trainer) == everything(whole), step
-        assert exactly(again.state_dict()) == exactly(early.state_dict()), step
+    for step in [0, 7, 8, 9, *range(10, uninterrupted.step, 4), uninterrupted.step - 2]:
+        trainer, (again,) = interrupt_and_complete(
+            make, step, lambda: [EarlyStopping(patience=5)], tmp_path / "c", **LONG
+        )
+        assert full_state(trainer) == full_state(uninterrupted), step
+        assert comparable(again.state_dict()) == comparable(early.state_dict()), step
 
 
 @pytest.mark.parametrize("every", [None, 1])
 def test_a_file_from_the_end_of_the_fit_holds_the_best_weights(tmp_path, every):
     path = tmp_path / "c"
-    trainer, early = normed(), EarlyStopping(patience=2)
+    trainer, early = batchnorm_trainer(), EarlyStopping(patience=2)
     trainer.fit(X, Y, **FIT | LONG, callbacks=[Checkpoint(path, every_n_steps=every), early])
     assert early.best_epoch < early.stopped_epoch
     assert weights(Trainer.resume(path)) == weights(trainer)
     resumed, again = Trainer.resume(path), EarlyStopping(patience=2)
     resumed.fit(X, Y, **FIT | LONG, callbacks=[again])  # nothing is left to do
-    assert everything(resumed) == everything(trainer) and again.best == early.best
+    assert full_state(resumed) == full_state(trainer) and again.best == early.best
     for each in (trainer, resumed):
         each.fit(X, Y, **FIT | {"epochs": 1})
-    assert everything(resumed) == everything(trainer)
+    assert full_state(resumed) == full_state(trainer)
 
 
 def test_a_file_from_after_the_last_epoch_is_completed_with_the_best_weights(tmp_path):
@@ -148,21 +160,21 @@ def test_a_file_from_after_the_last_epoch_is_completed_with_the_best_weights(tmp
             if trainer.epoch == 4 and trainer.step == 36:
                 trainer.save_checkpoint(tmp_path / str(len(list(tmp_path.iterdir()))))
 
-    fit, trainer = {**LONG, "epochs": 4}, normed()
+    fit, trainer = {**LONG, "epochs": 4}, batchnorm_trainer()
     trainer.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9), Saves()])
     assert len(list(tmp_path.iterdir())) == 2  # after the epoch, and at the end
     assert weights(Trainer.resume(tmp_path / "0")) != weights(Trainer.resume(tmp_path / "1"))
     for file in tmp_path.iterdir():
         resumed = Trainer.resume(file)
         resumed.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9)])
-        assert everything(resumed) == everything(trainer)
+        assert full_state(resumed) == full_state(trainer)
 
 
 def test_a_fit_that_fails_to_start_in_between_has_no_effect(tmp_path):
-    whole, early = normed(), EarlyStopping(patience=5)
-    whole.fit(X, Y, **FIT | LONG, callbacks=[early])
-    trainer, same = normed(), EarlyStopping(patience=5)
-    broken_off(trainer, whole.step - 3, **LONG, callbacks=[same])
+    uninterrupted, early = batchnorm_trainer(), EarlyStopping(patience=5)
+    uninterrupted.fit(X, Y, **FIT | LONG, callbacks=[early])
+    trainer, same = batchnorm_trainer(), EarlyStopping(patience=5)
+    interrupt_fit(trainer, uninterrupted.step - 3, **LONG, callbacks=[same])
     assert same.best_epoch == early.best_epoch
     for epochs in (12, 3):
         with pytest.raises(OSError, match="expected an existing folder"):
@@ -170,26 +182,26 @@ def test_a_fit_that_fails_to_start_in_between_has_no_effect(tmp_path):
             trainer.fit(X, Y, **FIT | LONG | {"epochs": epochs}, callbacks=[same, missing])
         assert same.best is None
     trainer.fit(X, Y, **FIT | LONG, callbacks=[same])
-    assert everything(trainer) == everything(whole)
-    assert exactly(same.state_dict()) == exactly(early.state_dict())
+    assert full_state(trainer) == full_state(uninterrupted)
+    assert comparable(same.state_dict()) == comparable(early.state_dict())
 
 
 def test_several_are_distinguished_by_their_monitor(tmp_path):
     def callbacks():
         return [EarlyStopping(patience=5), EarlyStopping("accuracy", patience=99)]
 
-    path, whole = tmp_path / "c", normed()
+    path, uninterrupted = tmp_path / "c", batchnorm_trainer()
     loss, accuracy = callbacks()
-    whole.fit(X, Y, **FIT | LONG, callbacks=[loss, accuracy])
-    broken_off(normed(), 40, **LONG, callbacks=[*callbacks(), Checkpoint(path, every_n_steps=1)])
+    uninterrupted.fit(X, Y, **FIT | LONG, callbacks=[loss, accuracy])
+    interrupt_fit(batchnorm_trainer(), 40, **LONG, callbacks=[*callbacks(), Checkpoint(path, every_n_steps=1)])
     trainer, again = Trainer.resume(path), callbacks()[::-1]
     trainer.fit(X, Y, **FIT | LONG, callbacks=again)
-    assert [exactly(a.state_dict()) for a in again] == [exactly(a.state_dict()) for a in (accuracy, loss)]
+    assert [comparable(a.state_dict()) for a in again] == [comparable(a.state_dict()) for a in (accuracy, loss)]
 
 
 def test_resuming_without_it_is_refused(tmp_path):
     path = tmp_path / "c"
-    broken_off(normed(), 2, **LONG, callbacks=[EarlyStopping(), Checkpoint(path, every_n_steps=1)])
+    interrupt_fit(batchnorm_trainer(), 2, **LONG, callbacks=[EarlyStopping(), Checkpoint(path, every_n_steps=1)])
     for callbacks in ([], [EarlyStopping("loss")]):
         with pytest.raises(ValueError, match="callbacks: expected EarlyStopping 'val_loss' as well"):
             Trainer.resume(path).fit(X, Y, **FIT | LONG, callbacks=callbacks)
@@ -197,17 +209,17 @@ def test_resuming_without_it_is_refused(tmp_path):
 
 def test_custom_callbacks_next_to_it_change_nothing(tmp_path):
     """Nor does their order."""
-    found = []
-    for callbacks in ([EarlyStopping(patience=3), Counts()], [Counts(), EarlyStopping(patience=3)]):
-        trainer = normed()
+    result = []
+    for callbacks in ([EarlyStopping(patience=3), StepCounter()], [StepCounter(), EarlyStopping(patience=3)]):
+        trainer = batchnorm_trainer()
         trainer.fit(X, Y, **FIT | LONG, callbacks=callbacks)
-        found.append(everything(trainer))
-    assert found[0] == found[1]
+        result.append(full_state(trainer))
+    assert result[0] == result[1]
 
 
 # ---- refused
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"monitor": 3}, TypeError, "monitor: expected a name"),
         ({"monitor": "val_f1"}, ValueError, "monitor: expected one of .*, got 'val_f1'"),
@@ -218,13 +230,13 @@ def test_custom_callbacks_next_to_it_change_nothing(tmp_path):
         ({"lower_is_better": 1}, TypeError, "lower_is_better: expected True or False"),
     ],
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
         EarlyStopping(**arguments)
 
 
 def test_an_unknown_monitor_is_reported_before_the_first_step():
-    trainer = normed()
+    trainer = batchnorm_trainer()
     with pytest.raises(ValueError, match=r"monitor: .*, got 'val_loss'; give fit validation_data"):
         trainer.fit(X, Y, **FIT, callbacks=[EarlyStopping()])
     assert trainer.step == 0

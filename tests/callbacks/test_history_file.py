@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, X, Y, broken_off, completed, native
+from interrupted_fits import FIT, X, Y, interrupt_and_complete, interrupt_fit, native_trainer
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, CSVLogger, JSONLLogger
@@ -51,7 +51,7 @@ class Reads:
 
 
 def test_a_complete_line_is_written_after_each_epoch(path, kind):
-    trainer, reads = native(), Reads(path, kind)
+    trainer, reads = native_trainer(), Reads(path, kind)
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind), reads])
     assert reads.read == 4
     assert len(path.read_text().splitlines()) == 4 + (kind == "csv")
@@ -61,7 +61,7 @@ def test_a_complete_line_is_written_after_each_epoch(path, kind):
 def test_an_epoch_is_appended_without_rewriting_the_file(path, kind, monkeypatch):
     written, write = [], atomic.write
     monkeypatch.setattr(atomic, "write", lambda path, parts: (written.append(path), write(path, parts)))
-    native().fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    native_trainer().fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     assert written == [str(path)]
 
 
@@ -70,15 +70,15 @@ def test_killed_and_resumed_from_an_older_checkpoint_no_epoch_is_duplicated_or_m
     def callbacks():
         return [logged(path, kind), Reads(path, kind)]
 
-    native().fit(X, Y, **FIT, callbacks=callbacks())  # this run completed, yet its checkpoint is older
-    trainer, _ = completed(native, step, callbacks, path.parent / "c")
+    native_trainer().fit(X, Y, **FIT, callbacks=callbacks())  # this run completed, yet its checkpoint is older
+    trainer, _ = interrupt_and_complete(native_trainer, step, callbacks, path.parent / "c")
     assert path.read_text() == expected(trainer, kind)
     assert trainer.history["epoch"] == [0, 1, 2, 3]
 
 
 def test_lines_missing_in_the_file_are_restored(path, kind):
     """A checkpoint may contain an epoch that the file does not: it was saved before the logger ran."""
-    broken_off(native(), 30, callbacks=[Checkpoint(path.parent / "c", every_n_steps=31), logged(path, kind)])
+    interrupt_fit(native_trainer(), 30, callbacks=[Checkpoint(path.parent / "c", every_n_steps=31), logged(path, kind)])
     os.unlink(path)
     trainer = Trainer.resume(path.parent / "c")
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
@@ -95,29 +95,29 @@ def test_a_file_modified_in_between_is_rewritten(path, kind, damage):
                 content = path.read_bytes()
                 path.write_bytes(content[:-5] if damage == "half a line" else content + b"x\n")
 
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind), Changes()])
     assert path.read_text() == expected(trainer, kind)
 
 
 def test_a_completed_fit_still_writes_the_file(path, kind):
-    native().fit(X, Y, **FIT, callbacks=[Checkpoint(path.parent / "c")])
+    native_trainer().fit(X, Y, **FIT, callbacks=[Checkpoint(path.parent / "c")])
     trainer = Trainer.resume(path.parent / "c")
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     assert path.read_text() == expected(trainer, kind)
 
 
 def test_several_fits_of_a_trainer_and_another_trainer(path, kind):
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT)  # without a logger
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     logger = logged(path, kind)
     trainer.fit(X, Y, **FIT, callbacks=[logger])
     assert path.read_text() == expected(trainer, kind)
-    other = native()
+    other = native_trainer()
     other.fit(X, Y, **FIT, callbacks=[logger])  # a run that starts from scratch
     assert path.read_text() == expected(other, kind)
-    one, two = native(), native()
+    one, two = native_trainer(), native_trainer()
     two.fit(X, Y, **FIT | {"epochs": 1})
     for each in (one, two):  # one epoch more than the file, but from another trainer
         each.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[logger])
@@ -130,7 +130,7 @@ def test_an_exception_in_another_callback_leaves_a_complete_file(path, kind):
             if epoch == 1:
                 raise KeyError("x")
 
-    trainer, logger = native(), logged(path, kind)
+    trainer, logger = native_trainer(), logged(path, kind)
     with pytest.raises(KeyError):
         trainer.fit(X, Y, **FIT, callbacks=[Fails(), logger])  # callbacks after it miss the epoch
     assert len(path.read_text().splitlines()) == 1 + (kind == "csv")
@@ -143,15 +143,15 @@ def test_a_partial_epoch_is_a_line(path, kind):
         def on_step_end(self, trainer, step, loss):
             trainer.should_stop = step == 17
 
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[Stop(), logged(path, kind)])
     assert path.read_text() == expected(trainer, kind) and trainer.epoch == 2
 
 
 def test_zero_epochs_make_an_empty_file(path, kind):
-    native().fit(X, Y, **FIT | {"epochs": 0}, callbacks=[logged(path, kind)])
+    native_trainer().fit(X, Y, **FIT | {"epochs": 0}, callbacks=[logged(path, kind)])
     assert path.read_bytes() == b""
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     assert path.read_text() == expected(trainer, kind)
 
@@ -159,22 +159,22 @@ def test_zero_epochs_make_an_empty_file(path, kind):
 # ---- refused
 def test_a_file_of_another_kind_is_refused_and_unchanged(path, kind):
     path.write_text("x,y\n1,2\n")
-    trainer = native()
+    trainer = native_trainer()
     with pytest.raises(ValueError, match=f"path: expected a file of a {LOGGERS[kind].__name__}, none, or one that"):
         trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     assert trainer.step == 0 and path.read_text() == "x,y\n1,2\n"
 
 
 def test_a_refused_fit_changes_no_file(path, kind):
-    first = native()
+    first = native_trainer()
     first.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     with pytest.raises(OSError, match="expected an existing folder"):
-        native().fit(X, Y, **FIT, callbacks=[logged(path, kind), Checkpoint(path.parent / "missing" / "a")])
+        native_trainer().fit(X, Y, **FIT, callbacks=[logged(path, kind), Checkpoint(path.parent / "missing" / "a")])
     assert path.read_text() == expected(first, kind)
 
 
 def test_unwritable_paths_are_reported_before_the_first_step(path, kind):
-    trainer = native()
+    trainer = native_trainer()
     for wrong in (path.parent, path.parent / "missing" / "log", "/dev/null"):
         with pytest.raises(OSError, match=r"missing|directory|regular file"):
             trainer.fit(X, Y, **FIT, callbacks=[logged(wrong, kind)])
@@ -188,7 +188,7 @@ def test_repr(kind):
 
 
 def test_a_new_name_is_a_new_column(path, kind):
-    trainer, logger = native(), logged(path, kind)
+    trainer, logger = native_trainer(), logged(path, kind)
     trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[logger])
     trainer.fit(X, Y, **FIT | {"epochs": 1}, validation_split=0.2, callbacks=[logger])
     assert np.isnan(trainer.history["val_loss"][0])

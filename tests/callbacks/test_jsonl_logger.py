@@ -3,7 +3,7 @@
 import json
 import math
 
-from interrupted_fits import FIT, X, Y, native
+from interrupted_fits import FIT, X, Y, native_trainer
 
 from minidl import Trainer
 from minidl.callbacks import JSONLLogger
@@ -15,7 +15,7 @@ def parse_strictly(line):
 
 
 def test_the_lines_equal_the_history(tmp_path):
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT, validation_split=0.2, callbacks=[JSONLLogger(tmp_path / "a.jsonl")])
     lines = [parse_strictly(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert {name: [line[name] for line in lines] for name in lines[0]} == trainer.history
@@ -24,7 +24,9 @@ def test_the_lines_equal_the_history(tmp_path):
 
 def test_non_finite_numbers_are_null(tmp_path):
     values = iter([math.nan, math.inf, -math.inf, 1 / 3])
-    trainer = Trainer(native().model, "softmax_cross_entropy", native().optimizer, [lambda y, scores: next(values)])
+    trainer = Trainer(
+        native_trainer().model, "softmax_cross_entropy", native_trainer().optimizer, [lambda y, scores: next(values)]
+    )
     trainer.fit(X, Y, **FIT, callbacks=[JSONLLogger(tmp_path / "a.jsonl")])
     lines = [parse_strictly(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [line["<lambda>"] for line in lines] == [None, None, None, 1 / 3]

@@ -29,7 +29,7 @@ def test_which_value_is_better(name, lower, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "lower", "error", "said"),
+    ("name", "lower", "error", "message"),
     [
         (3, None, TypeError, "monitor: expected a name such as 'val_accuracy', got 3"),
         (None, None, TypeError, "monitor: expected a name"),
@@ -42,6 +42,6 @@ def test_which_value_is_better(name, lower, expected):
         ("loss", "yes", TypeError, "lower_is_better: expected True or False, got 'yes'"),
     ],
 )
-def test_invalid_monitors_are_refused(name, lower, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_monitors_are_refused(name, lower, error, message):
+    with pytest.raises(error, match=message):
         Monitor(name, lower)

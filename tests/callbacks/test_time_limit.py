@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 import pytest
-from interrupted_fits import FIT, X, Y, broken_off, everything, native
+from interrupted_fits import FIT, X, Y, full_state, interrupt_fit, native_trainer
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, TimeLimit
@@ -24,7 +24,7 @@ class Clock:
 
 def fitted(monkeypatch, seconds, cost, epochs=100):
     """Fits with a limit, at 13 steps per epoch; returns the trainer and the steps at which the limit was checked."""
-    limit, looks, trainer = TimeLimit(seconds), [], native()
+    limit, looks, trainer = TimeLimit(seconds), [], native_trainer()
     clock = Clock(monkeypatch, cost)
     clock.trainer = trainer
     look = limit.on_step_end
@@ -53,10 +53,10 @@ def test_after_which_step_it_stops(monkeypatch, seconds, cost, steps):
 
 def test_it_checks_rarely_and_more_often_near_the_limit(monkeypatch):
     _, looks = fitted(monkeypatch, 1.0, lambda step: 0.001)
-    apart = [b - a for a, b in pairwise([0, *looks])]
-    assert apart[:6] == [1, 2, 4, 8, 16, 32]
-    assert max(apart) in (49, 50) and len(apart) < 35
-    assert apart[-1] < 5
+    intervals = [b - a for a, b in pairwise([0, *looks])]
+    assert intervals[:6] == [1, 2, 4, 8, 16, 32]
+    assert max(intervals) in (49, 50) and len(intervals) < 35
+    assert intervals[-1] < 5
 
 
 def test_a_machine_that_slows_down(monkeypatch):
@@ -80,13 +80,13 @@ def test_validation_time_counts(monkeypatch):
         return evaluated(*args, **options)
 
     monkeypatch.setattr(Trainer, "evaluate_rows", slow)
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, 9, 7, validation_data=(X, Y), callbacks=[TimeLimit(15.0)], verbose=0)
     assert trainer.epoch == 2 and trainer.step == 26
 
 
 def test_each_fit_has_its_own_budget(monkeypatch):
-    clock, limit, trainer = Clock(monkeypatch, lambda step: 0.1), TimeLimit(0.25), native()
+    clock, limit, trainer = Clock(monkeypatch, lambda step: 0.1), TimeLimit(0.25), native_trainer()
     clock.trainer = trainer
     for steps in (3, 6, 9):
         trainer.fit(X, Y, 9, 7, callbacks=[limit], verbose=0)
@@ -95,23 +95,23 @@ def test_each_fit_has_its_own_budget(monkeypatch):
 
 def test_a_resume_gets_the_full_budget(monkeypatch, tmp_path):
     path = tmp_path / "c"
-    broken_off(native(), 16, callbacks=[TimeLimit(1000), Checkpoint(path, every_n_steps=1)])
+    interrupt_fit(native_trainer(), 16, callbacks=[TimeLimit(1000), Checkpoint(path, every_n_steps=1)])
     clock = Clock(monkeypatch, lambda step: 0.1)
     clock.trainer = trainer = Trainer.resume(path)
     trainer.fit(X, Y, **FIT, callbacks=[TimeLimit(0.45), Checkpoint(path)])
     assert trainer.step == 17 + 5 and trainer.epoch == 2
     clock.trainer = done = Trainer.resume(path)
     done.fit(X, Y, **FIT, callbacks=[TimeLimit(0.45)])  # it has completed
-    assert everything(done) == everything(trainer)
+    assert full_state(done) == full_state(trainer)
     done.fit(X, Y, **FIT)  # another fit
     assert done.epoch == 2 + 4
 
 
 def test_a_limit_that_is_not_reached_changes_no_bit():
-    whole, trainer = native(), native()
-    whole.fit(X, Y, **FIT)
+    uninterrupted, trainer = native_trainer(), native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
     trainer.fit(X, Y, **FIT, callbacks=[TimeLimit(1000)])
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "3", None])

@@ -23,9 +23,11 @@ def results(estimator):
     """Returns how many checks an estimator passes, and the failed ones."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of column targets and of constant features: intended
-        found = check_estimator(estimator, on_fail=None)
-    passed = sum(result["status"] == "passed" for result in found)
-    return passed, [f"{r['check_name']}: {r['exception']!r}" for r in found if r["status"] not in ("passed", "skipped")]
+        actual = check_estimator(estimator, on_fail=None)
+    passed = sum(result["status"] == "passed" for result in actual)
+    return passed, [
+        f"{r['check_name']}: {r['exception']!r}" for r in actual if r["status"] not in ("passed", "skipped")
+    ]
 
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])

@@ -36,11 +36,11 @@ LABELS = {
     "texts": np.array(["setosa", "versicolor", "virginica"]),
     "objects": np.array(["b", "c", "d"], dtype=object),
     "negative": np.array([-7, 0, 3]),
-    "whole floats": np.array([-1.0, 0.0, 5.0]),
+    "integral floats": np.array([-1.0, 0.0, 5.0]),
     "small": np.array([1, 2, 250], np.uint8),
     "big-endian": np.array([1, 2, 300], ">i4"),
     "large": np.array([-(2**62), 0, 2**62]),
-    "wide texts": np.array(["a" * 50, "b", "ä"]),
+    "long strings": np.array(["a" * 50, "b", "ä"]),
 }
 
 
@@ -169,9 +169,9 @@ def test_multilabel_targets(kind):
     scores = fitted.model_.predict(MANY_X)
     np.testing.assert_allclose(fitted.predict_proba(MANY_X), expit(scores), 1e-12)
     np.testing.assert_allclose(fitted.predict_log_proba(MANY_X), np.log(expit(scores)), 1e-9, 1e-12)
-    found = fitted.predict(MANY_X)
-    np.testing.assert_array_equal(found, (expit(scores) > 0.5).astype(int))
-    assert fitted.score(MANY_X, MANY_Y) == accuracy_score(MANY_Y, found) > 0.7
+    result = fitted.predict(MANY_X)
+    np.testing.assert_array_equal(result, (expit(scores) > 0.5).astype(int))
+    assert fitted.score(MANY_X, MANY_Y) == accuracy_score(MANY_Y, result) > 0.7
 
     plain = classifier(epochs=150).fit(MANY_X, MANY_Y)
     np.testing.assert_array_equal(scores, plain.model_.predict(MANY_X))
@@ -180,8 +180,8 @@ def test_multilabel_targets(kind):
 def test_a_label_that_no_row_has_and_one_that_all_have():
     y = MANY_Y.copy()
     y[:, 1], y[:, 2] = 0, 1
-    found = classifier(epochs=60).fit(MANY_X, y).predict(MANY_X)
-    assert not found[:, 1].any() and found[:, 2].all()
+    result = classifier(epochs=60).fit(MANY_X, y).predict(MANY_X)
+    assert not result[:, 1].any() and result[:, 2].all()
 
 
 # ---- refused input
@@ -189,10 +189,10 @@ REFUSED = {
     "no y": (None, "requires y to be passed"),
     "fractions": (NUMBERS + 0.5, "continuous"),
     "one class": (np.full(150, 3), r"y: expected at least two classes, got one class, \[3\]"),
-    "one row less": (NUMBERS[1:], r"inconsistent numbers of samples: \[150, 149\]"),
+    "one row fewer": (NUMBERS[1:], r"inconsistent numbers of samples: \[150, 149\]"),
     "NaN": (np.where(NUMBERS == 1, np.nan, NUMBERS), "y contains NaN"),
     "infinity": (np.where(NUMBERS == 1, np.inf, NUMBERS), "y contains infinity"),
-    "classes of many outputs": (np.stack([NUMBERS, NUMBERS], axis=1), "indicator matrix of 0 and 1"),
+    "multi-output classes": (np.stack([NUMBERS, NUMBERS], axis=1), "indicator matrix of 0 and 1"),
     "complex": (NUMBERS * 1j, "[Cc]omplex"),
     "mixed objects": (np.array([1, "a", None], object)[NUMBERS], "[Uu]nknown label type"),
     "three axes": (np.zeros((150, 2, 2)), "dim 3"),
@@ -200,9 +200,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("y, said", REFUSED.values(), ids=REFUSED)
-def test_invalid_targets_are_refused(y, said):
+def test_invalid_targets_are_refused(y, message):
     fresh = classifier()
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         fresh.fit(X, y)
     assert vars(fresh) == vars(classifier())
 
@@ -271,12 +271,12 @@ def test_invalid_arguments_are_refused_by_name_in_fit_only(name, value):
 
 
 def test_a_model_with_the_wrong_outputs_is_refused_with_the_expected_ones():
-    for y, outputs, said in (
+    for y, outputs, message in (
         (NUMBERS, 1, r"model: expected outputs of shape \(3,\), one for each class of y, got \(1,\)"),
         (NUMBERS, 4, r"\(3,\), one for each class of y, got \(4,\)"),
         (MANY_Y, 3, r"\(4,\), one for each label of y, got \(3,\)"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             classifier([Dense(outputs)]).fit(X if y is NUMBERS else MANY_X, y)
 
 

@@ -43,28 +43,28 @@ def search(jobs=None):
     return GridSearchCV(classifier(), grid, scoring=measured, refit="accuracy", cv=3, n_jobs=jobs).fit(X, Y)
 
 
-def columns_of(found, measure):
+def columns_of(result, measure):
     """Returns the columns of a search's results for one measure by name; rows are candidates."""
-    return {name: column for name, column in found.cv_results_.items() if name.endswith(f"_test_{measure}")}
+    return {name: column for name, column in result.cv_results_.items() if name.endswith(f"_test_{measure}")}
 
 
 def test_a_cluster_finds_what_one_process_finds(client):
     with parallel_config("dask", scatter=[X, Y]):
-        there = search()
-    here = search(jobs=1)
+        remote = search()
+    local = search(jobs=1)
 
-    scores, expected = columns_of(there, "accuracy"), columns_of(here, "accuracy")
+    scores, expected = columns_of(remote, "accuracy"), columns_of(local, "accuracy")
     assert list(scores) == list(expected) and len(scores) == 6
     for name, column in expected.items():
         assert scores[name].tobytes() == column.tobytes(), name
     assert len(np.unique(expected["mean_test_accuracy"])) > 2
 
-    assert there.best_params_ == here.best_params_
-    weights = there.best_estimator_.model_.state_dict()
-    for name, value in here.best_estimator_.model_.state_dict().items():
+    assert remote.best_params_ == local.best_params_
+    weights = remote.best_estimator_.model_.state_dict()
+    for name, value in local.best_estimator_.model_.state_dict().items():
         assert weights[name].tobytes() == value.tobytes(), name
 
-    processes = [columns_of(there, "process")[f"split{i}_test_process"] for i in range(3)]
+    processes = [columns_of(remote, "process")[f"split{i}_test_process"] for i in range(3)]
     assert {int(process) for process in np.ravel(processes)} == set(client.run(os.getpid).values()) - {os.getpid()}
 
 

@@ -82,8 +82,8 @@ def test_many_threads_can_predict_at_once():
     fitted = classifier().fit(X, Y)
     expected = fitted.predict_proba(X)
     with ThreadPoolExecutor(8) as pool:
-        for found in pool.map(lambda _: fitted.predict_proba(X), range(50)):
-            np.testing.assert_array_equal(found, expected)
+        for result in pool.map(lambda _: fitted.predict_proba(X), range(50)):
+            np.testing.assert_array_equal(result, expected)
 
 
 # ---- callbacks and output
@@ -142,8 +142,11 @@ def test_ctrl_c_ends_a_fit_and_leaves_nothing():
 
 
 def test_a_non_finite_loss_is_located():
-    for lr, said in ((1e9, "step 1: the loss of examples .* is infinite"), (1e30, "step 1: layer 2, Dense: its out")):
+    for lr, message in (
+        (1e9, "step 1: the loss of examples .* is infinite"),
+        (1e30, "step 1: layer 2, Dense: its out"),
+    ):
         fresh = SequentialRegressor([Dense(4), ReLU(), Dense(1)], optimizer="sgd", lr=lr, random_state=0)
-        with pytest.raises(FloatingPointError, match=said):
+        with pytest.raises(FloatingPointError, match=message):
             fresh.fit(X, 1e3 * X[:, 0])
         assert not hasattr(fresh, "trainer_")

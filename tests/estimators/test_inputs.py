@@ -55,16 +55,16 @@ def test_odd_arrays(method, kind):
     odd = KINDS[kind](IMAGES)
     right = classifier().fit(IMAGES, Y)
     try:
-        found = classifier().fit(odd, Y) if method == "fit" else right.predict_proba(odd)
+        result = classifier().fit(odd, Y) if method == "fit" else right.predict_proba(odd)
     except (TypeError, ValueError, MemoryError) as error:
         assert kind not in ALWAYS and str(error)
         return
     assert kind not in set(NEVER) - {"object"}
     if method == "fit":
-        expected = classifier().fit(plain(odd, found.model_.dtype), Y).predict_proba(IMAGES)
-        np.testing.assert_array_equal(found.predict_proba(IMAGES), expected)
+        expected = classifier().fit(plain(odd, result.model_.dtype), Y).predict_proba(IMAGES)
+        np.testing.assert_array_equal(result.predict_proba(IMAGES), expected)
     else:
-        np.testing.assert_array_equal(found, right.predict_proba(plain(odd, "float32")))
+        np.testing.assert_array_equal(result, right.predict_proba(plain(odd, "float32")))
 
 
 def test_lists_of_rows_and_of_images():
@@ -85,11 +85,11 @@ def test_a_memory_map_is_read_and_not_written(tmp_path):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_and_infinity_are_refused_in_fit_and_predict(value):
     fitted = classifier().fit(IMAGES, Y)
-    for spoiled in (X.copy(), IMAGES.copy(), scipy.sparse.csr_matrix(X)):
-        (spoiled.data if scipy.sparse.issparse(spoiled) else spoiled).reshape(-1)[7] = value
+    for invalid in (X.copy(), IMAGES.copy(), scipy.sparse.csr_matrix(X)):
+        (invalid.data if scipy.sparse.issparse(invalid) else invalid).reshape(-1)[7] = value
         for call in (lambda X: classifier().fit(X, Y), fitted.predict):
             with pytest.raises(ValueError, match=r"X contains (NaN|infinity)"):
-                call(spoiled)
+                call(invalid)
 
 
 def test_values_that_overflow_the_dtype_are_refused():
@@ -119,13 +119,13 @@ def test_rows_are_used_as_rows():
 
 def test_wrong_widths_and_shapes_are_refused():
     fitted = classifier().fit(IMAGES, Y)
-    for given, said in (
+    for given, message in (
         (X[:, :11], "X has 11 features, but SequentialClassifier is expecting 12 features"),
         (IMAGES.reshape(60, 1, 4, 3), r"X: expected examples of shape \(1, 3, 4\), got \(1, 4, 3\)"),
         (IMAGES.reshape(60, 3, 4, 1), r"got \(3, 4, 1\): channels come first, X.transpose\(0, 3, 1, 2\)"),
         (X[0], "Expected 2D array, got 1D array"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             fitted.predict(given)
     with pytest.raises(ValueError, match=r"X: expected 13 features, for examples of shape \(13,\), got 12"):
         classifier(input_shape=(13,)).fit(X, Y)

@@ -55,12 +55,12 @@ WAYS = {
     "a tuple": tuple(layers()),
     "an unbuilt model": Sequential(layers(), seed=5),
     "a function": layers,
-    "of nothing": lambda: layers(),
-    "of a shape": lambda input_shape: layers() if input_shape == (4,) else None,
-    "of outputs": lambda outputs: tuple(layers(outputs)),
-    "of both": lambda outputs, input_shape: layers(outputs) if input_shape == (4,) else None,
-    "of both in the other order": lambda input_shape, outputs: Sequential(layers(outputs)),
-    "by name alone": lambda *, outputs: layers(outputs),
+    "no argument": lambda: layers(),
+    "input shape": lambda input_shape: layers() if input_shape == (4,) else None,
+    "outputs": lambda outputs: tuple(layers(outputs)),
+    "both arguments": lambda outputs, input_shape: layers(outputs) if input_shape == (4,) else None,
+    "both arguments, reversed": lambda input_shape, outputs: Sequential(layers(outputs)),
+    "keyword-only": lambda *, outputs: layers(outputs),
     "with options": with_options,
     "a partial function": functools.partial(with_options, width=6),
     "a method": Net(6).__call__,
@@ -121,10 +121,10 @@ def test_settings_of_unbuilt_layers_are_kept():
 
 def test_a_pretrained_part():
     """A built model as the first layer of a list: its weights are used."""
-    front = SequentialRegressor([Dense(5), ReLU(), Dense(1)], **FIT).fit(X, X[:, 0]).model_[:2]
-    front.trainable = False
-    fitted = classifier([front, Dense(3)]).fit(X, Y)
-    for name, value in front.state_dict().items():
+    pretrained = SequentialRegressor([Dense(5), ReLU(), Dense(1)], **FIT).fit(X, X[:, 0]).model_[:2]
+    pretrained.trainable = False
+    fitted = classifier([pretrained, Dense(3)]).fit(X, Y)
+    for name, value in pretrained.state_dict().items():
         np.testing.assert_array_equal(fitted.model_.state_dict()[f"0.{name}"], value)
 
 
@@ -178,33 +178,37 @@ class Wrong(Layer):
 
 
 def broken(outputs):
-    raise KeyError("a bug of the user's")
+    raise KeyError("a bug in a custom layer")
 
 
 REFUSED = {
     "a layer": (Dense(3), TypeError, r"model: expected a Sequential, a list of layers, a function .* got Dense"),
     "no layers": ([], ValueError, "model: layers: expected at least one"),
     "no layer": ([Dense(3), "relu"], TypeError, "model: layers"),
-    "one that is there twice": ([ReLU()] * 2 + [Dense(3)], ValueError, "model: layer 1, ReLU: appears twice"),
+    "a repeated layer": ([ReLU()] * 2 + [Dense(3)], ValueError, "model: layer 1, ReLU: appears twice"),
     "for images": (
         [Conv2D(2, 3), Flatten(), Dense(3)],
         ValueError,
         r"model: layer 0, Conv2D, cannot take input \(4,\).*: input_shape=\(channels, height, width\) says",
     ),
     "a layer's own error": ([Wrong(), Dense(3)], ValueError, "model: layer 0, Wrong, .*this and that"),
-    "a function of something else": (lambda width: layers(), TypeError, r"model: expected a function of input_shape"),
+    "a function with another argument": (
+        lambda width: layers(),
+        TypeError,
+        r"model: expected a function of input_shape",
+    ),
     "a function that returns nothing": (lambda: None, TypeError, "model: expected a Sequential.* got None"),
     "a function that returns a function": (lambda: layers, TypeError, "model: expected a Sequential"),
-    "a function with a bug": (broken, KeyError, "a bug of the user's"),
+    "a function with a bug": (broken, KeyError, "a bug in a custom layer"),
     "a class": (Sequential, TypeError, "model: expected a function of input_shape and outputs, got one that needs"),
-    "nothing to train": ([Flatten(), ReLU()], ValueError, "model"),
+    "no parameters": ([Flatten(), ReLU()], ValueError, "model"),
 }
 
 
 @pytest.mark.parametrize("model, kind, said", REFUSED.values(), ids=REFUSED)
-def test_invalid_models_are_refused(model, kind, said):
+def test_invalid_models_are_refused(model, kind, message):
     given = classifier(model)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         given.fit(X, Y)
     assert given.get_params()["model"] is model and vars(given) == vars(classifier(model))
     assert not isinstance(model, list) or not any(getattr(layer, "built", False) for layer in model)

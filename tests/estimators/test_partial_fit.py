@@ -94,8 +94,8 @@ def test_classes_may_be_repeated_but_not_changed():
 
 
 def test_multilabel_targets_need_no_classes():
-    told = classifier().partial_fit(X, MANY, classes=[0, 1, 2])  # as for MLPClassifier
-    assert full_state(told) == full_state(classifier().partial_fit(X, MANY))
+    with_classes = classifier().partial_fit(X, MANY, classes=[0, 1, 2])  # as for MLPClassifier
+    assert full_state(with_classes) == full_state(classifier().partial_fit(X, MANY))
     with pytest.raises(ValueError, match=r"classes: expected \[0, 1, 2\], got \[0, 1, 2, 3\]"):
         classifier().partial_fit(X, MANY, classes=range(4))
 
@@ -117,12 +117,12 @@ def refusals(fitted, y, **more):
     def call(X=X, y=y, **options):
         return lambda: fitted.partial_fit(X, y, **options)
 
-    spoiled = X.copy()
-    spoiled[3, 2] = np.nan
+    invalid = X.copy()
+    invalid[3, 2] = np.nan
     return {
-        "other features": call(X[:, :4]),
-        "NaN": call(spoiled),
-        "a row less": call(X[1:]),
+        "a different number of features": call(X[:, :4]),
+        "NaN": call(invalid),
+        "one row fewer": call(X[1:]),
         "no rows": call(X[:0], y[:0]),
         "weights of zero": call(sample_weight=np.zeros(70)),
         "negative weights": call(sample_weight=-np.ones(70)),
@@ -134,9 +134,9 @@ def refusals(fitted, y, **more):
 CASES = [
     (classifier, Y, {"an unknown label": {"y": np.where(Y == "a", "z", Y)}, "numbers": {"y": np.arange(70) % 3},
                      "an indicator matrix": {"y": MANY}}),
-    (classifier, MANY, {"one label per row": {"y": Y}, "another number of labels": {"y": MANY[:, :2]},
+    (classifier, MANY, {"one label per row": {"y": Y}, "a different number of labels": {"y": MANY[:, :2]},
                         "classes": {"y": np.stack([np.arange(70) % 3] * 3, axis=1)}}),
-    (regressor, NUMBERS, {"two targets": {"y": np.stack([NUMBERS] * 2, axis=1)}, "words": {"y": Y}}),
+    (regressor, NUMBERS, {"two targets": {"y": np.stack([NUMBERS] * 2, axis=1)}, "strings": {"y": Y}}),
 ]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def test_a_refused_call_changes_nothing(make, y, more):
     for what, call in refusals(fitted, y, **more).items():
         with pytest.raises((ValueError, TypeError)):
             call()
-            pytest.fail(f"{what} was taken")
+            pytest.fail(f"{what} was accepted")
         assert full_state(fitted) == before, what
     np.testing.assert_array_equal(fitted.predict(X), predicted)
     assert full_state(fitted.partial_fit(X, y)) == full_state(make(epochs=4).fit(X, y))
@@ -170,9 +170,9 @@ def test_a_first_call_without_classes_is_refused():
      (regressor, {"early_stopping": True}, "early_stopping: expected False for partial_fit"),
      (classifier, {"class_weight": "balanced"}, "class_weight: expected weights by class for partial_fit")],
 )  # fmt: skip
-def test_options_that_need_all_data_are_refused(make, options, said):
+def test_options_that_need_all_data_are_refused(make, options, message):
     first = {"classes": CLASSES} if make is classifier else {}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         make(**options).partial_fit(X, Y if first else NUMBERS, **first)
 
 
@@ -265,12 +265,12 @@ def test_frozen_layers_stay_frozen_in_a_warm_start():
 def test_a_warm_start_on_incompatible_data_is_refused():
     fitted = classifier(warm_start=True).fit(X, Y)
     before = full_state(fitted)
-    for given, y, said in (
+    for given, y, message in (
         (X[:, :4], Y, "4 features"),
         (X, np.where(Y == "a", "z", Y), r"y: expected classes \['a', 'b', 'c'\], got \['z'\] as well"),
         (X, MANY, "y: expected one label per row, as before"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             fitted.fit(given, y)
         assert full_state(fitted) == before
     some = Y != "b"

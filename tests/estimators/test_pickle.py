@@ -149,9 +149,9 @@ def test_a_damaged_pickle_never_gives_wrong_weights():
     weight = fitted.model_.state_dict()["0.weight"].tobytes()
     assert weight in content[tensors:]
     end = content.rindex(weight) + len(weight)
-    for place in (*range(begin, tensors, 53), *range(tensors, end)):
+    for bit in (*range(begin, tensors, 53), *range(tensors, end)):
         damaged = bytearray(content)
-        damaged[place] ^= 1 << (place % 8)
+        damaged[bit] ^= 1 << (bit % 8)
         with pytest.raises((FileError, pickle.UnpicklingError, EOFError)):
             pickle.loads(damaged)
 
@@ -189,10 +189,10 @@ def test_lambdas_and_notebook_classes_reach_other_processes():
         loss = lambda scores, y: squares(scores, y)  # noqa: E731
         return SequentialClassifier(model, loss=loss, lr=lambda step: 0.01 / (1 + step), **OPTIONS)
 
-    here = [fitted_elsewhere(by).fit(X, Y) for by in (1.0, 2.0)]
+    local = [fitted_elsewhere(by).fit(X, Y) for by in (1.0, 2.0)]
     there = joblib.Parallel(n_jobs=2)(joblib.delayed(fitted_elsewhere(by).fit)(X, Y) for by in (1.0, 2.0))
-    for one, other in zip(here, there, strict=True):
+    for one, other in zip(local, there, strict=True):
         np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
         other.partial_fit(X, Y)
     with pytest.raises((AttributeError, pickle.PicklingError)):
-        pickle.dumps(here[0])
+        pickle.dumps(local[0])

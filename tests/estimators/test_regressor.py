@@ -22,10 +22,10 @@ def regressor(model=None, **options):
 
 def test_a_single_target_gives_one_axis():
     fitted = regressor(epochs=200).fit(X, Y)
-    found = fitted.predict(X)
-    assert found.shape == (200,) and found.dtype == "float64"
-    assert fitted.score(X, Y) == r2_score(Y, found) > 0.8
-    np.testing.assert_array_equal(found, fitted.model_.predict(X)[:, 0])
+    result = fitted.predict(X)
+    assert result.shape == (200,) and result.dtype == "float64"
+    assert fitted.score(X, Y) == r2_score(Y, result) > 0.8
+    np.testing.assert_array_equal(result, fitted.model_.predict(X)[:, 0])
 
 
 def test_a_line_matches_least_squares():
@@ -85,20 +85,20 @@ def test_poisson_rates_are_exponentials_and_match_poisson_regression():
 
 REFUSED = {
     "no y": (None, "requires y to be passed"),
-    "one row more": (np.append(Y, 1.0), r"inconsistent numbers of samples: \[200, 201\]"),
+    "one extra row": (np.append(Y, 1.0), r"inconsistent numbers of samples: \[200, 201\]"),
     "NaN": (np.where(Y > 14, np.nan, Y), "y contains NaN"),
     "infinity": (np.where(Y > 14, np.inf, Y), "y contains infinity"),
     "words": (np.where(Y > 14, "much", "little"), "y: expected real numbers"),
-    "words as objects": (np.where(Y > 14, "much", "little").astype(object), "could not convert"),
+    "strings as objects": (np.where(Y > 14, "much", "little").astype(object), "could not convert"),
     "complex": (Y * 1j, "[Cc]omplex"),
     "three axes": (np.zeros((200, 2, 2)), "dim 3"),
 }
 
 
 @pytest.mark.parametrize("y, said", REFUSED.values(), ids=REFUSED)
-def test_invalid_targets_are_refused(y, said):
+def test_invalid_targets_are_refused(y, message):
     fresh = regressor()
-    with pytest.raises((TypeError, ValueError), match=said):
+    with pytest.raises((TypeError, ValueError), match=message):
         fresh.fit(X, y)
     assert vars(fresh) == vars(regressor())
 

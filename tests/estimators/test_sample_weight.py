@@ -120,7 +120,7 @@ def test_integer_weights_repeat_rows_for_a_regressor():
 
 
 @pytest.mark.parametrize(
-    "class_weight", ["balanced", {0: 2.0, 3: 0.5}, {7: 0.0, 1: 3.0}], ids=["balanced", "some", "one without"]
+    "class_weight", ["balanced", {0: 2.0, 3: 0.5}, {7: 0.0, 1: 3.0}], ids=["balanced", "some", "one class without"]
 )
 @pytest.mark.parametrize("names", [np.arange(10), np.array(list("qwertyuiop"))], ids=["numbers", "strings"])
 def test_class_weights_multiply_sample_weights(class_weight, names):

@@ -43,11 +43,11 @@ def test_two_processes_find_what_one_finds():
 
 def thread_ticks():
     """Returns the processor time used by each thread of this process, in hundredths of a second."""
-    found = {}
+    result = {}
     for thread in os.listdir("/proc/self/task"):
         fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
-        found[thread] = int(fields[11]) + int(fields[12])
-    return found
+        result[thread] = int(fields[11]) + int(fields[12])
+    return result
 
 
 class BusyThreadCounter:
@@ -98,5 +98,5 @@ def _scores_of(weights):
 def test_a_forked_pool_can_train_after_its_parent():
     expected = _scores_of(0)  # opens a parallel region: libgomp would hang in a child that opened another
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        found = pool.map_async(_scores_of, [0, 0]).get(timeout=300)
-    assert all(np.array_equal(scores, expected) for scores in found)
+        result = pool.map_async(_scores_of, [0, 0]).get(timeout=300)
+    assert all(np.array_equal(scores, expected) for scores in result)

@@ -127,9 +127,9 @@ def test_after_encoded_columns_and_sparse_text():
 def test_cross_validation():
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     scoring = ["accuracy", "neg_log_loss"]
-    found = cross_validate(classifier(), X, NAMES, cv=folds, return_estimator=True, scoring=scoring)
+    result = cross_validate(classifier(), X, NAMES, cv=folds, return_estimator=True, scoring=scoring)
     for fitted, (train, test), accuracy in zip(
-        found["estimator"], folds.split(X, NAMES), found["test_accuracy"], strict=True
+        result["estimator"], folds.split(X, NAMES), result["test_accuracy"], strict=True
     ):
         alone = classifier().fit(X[train], NAMES[train])
         np.testing.assert_array_equal(fitted.predict_proba(X), alone.predict_proba(X))
@@ -141,10 +141,10 @@ def test_cross_validation():
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_folds_in_other_processes_give_the_same_scores(jobs):
-    found = cross_validate(classifier(), X, Y, cv=3, n_jobs=jobs, return_estimator=True)
+    result = cross_validate(classifier(), X, Y, cv=3, n_jobs=jobs, return_estimator=True)
     train, _ = next(StratifiedKFold(3).split(X, Y))
     expected = classifier().fit(X[train], Y[train])
-    np.testing.assert_array_equal(found["estimator"][0].predict_proba(X), expected.predict_proba(X))
+    np.testing.assert_array_equal(result["estimator"][0].predict_proba(X), expected.predict_proba(X))
 
 
 def test_curves():
@@ -266,11 +266,11 @@ def test_metadata_is_routed_where_requested():
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asking)
         fitted = pipeline.fit(X, Y, sample_weight=weights)
         assert set(fitted.predict(X)) <= {0, 2} and fitted[-1].classes_.tolist() == [0, 2]
-        found = cross_validate(asking, X, Y, params={"sample_weight": weights}, cv=3, return_estimator=True)
-        assert all(one.classes_.tolist() == [0, 2] for one in found["estimator"])
+        result = cross_validate(asking, X, Y, params={"sample_weight": weights}, cv=3, return_estimator=True)
+        assert all(one.classes_.tolist() == [0, 2] for one in result["estimator"])
         not_asking = flexible().set_fit_request(sample_weight=False)
-        found = cross_validate(not_asking, X, Y, params={}, cv=3, return_estimator=True)
-        assert all(one.classes_.tolist() == [0, 1, 2] for one in found["estimator"])
+        result = cross_validate(not_asking, X, Y, params={}, cv=3, return_estimator=True)
+        assert all(one.classes_.tolist() == [0, 1, 2] for one in result["estimator"])
         flexible().set_partial_fit_request(classes=True, sample_weight=True)
         with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError):
             cross_validate(flexible(), X, Y, params={"sample_weight": weights}, cv=3)

@@ -51,8 +51,8 @@ def test_a_fit_ends_by_that_rule_and_keeps_the_last_weights():
         fitted = SequentialClassifier(epochs=100, tol=tol, n_iter_no_change=patience, **options).fit(X, Y)
         assert fitted.n_iter_ == epochs_until(long.loss_curve_, tol, patience)
         assert fitted.loss_curve_ == long.loss_curve_[: fitted.n_iter_]
-        whole = SequentialClassifier(epochs=fitted.n_iter_, tol=None, **options).fit(X, Y)
-        np.testing.assert_array_equal(fitted.predict_proba(X), whole.predict_proba(X))
+        full = SequentialClassifier(epochs=fitted.n_iter_, tol=None, **options).fit(X, Y)
+        np.testing.assert_array_equal(fitted.predict_proba(X), full.predict_proba(X))
     assert long.n_iter_ == len(long.loss_curve_) == 100
     assert long.validation_scores_ is None and long.best_validation_score_ is None
 

@@ -30,9 +30,9 @@ def test_every_layer_matches_the_model_by_hand(fitted):
         x = fitted.model_[i : i + 1].predict(x)
         assert x.shape[1:] == layer.out_shape
         for place in (i, i - 8, np.int64(i)):
-            found = fitted.transform(IMAGES, layer=place)
-            assert found.dtype == "float32"
-            np.testing.assert_array_equal(found, x.reshape(40, -1))
+            result = fitted.transform(IMAGES, layer=place)
+            assert result.dtype == "float32"
+            np.testing.assert_array_equal(result, x.reshape(40, -1))
     np.testing.assert_array_equal(fitted.transform(X), fitted.transform(IMAGES, layer=6))
     np.testing.assert_array_equal(fitted.transform(X, layer=-1), fitted.model_.predict(X))
 
@@ -77,10 +77,10 @@ def test_features_as_a_data_frame():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, index=RNG.permutation(40)).rename(columns=str)
     estimator = SequentialClassifier(epochs=1, random_state=0).set_output(transform="pandas").fit(frame, Y)
-    found = estimator.transform(frame)
-    assert list(found.columns) == [f"sequentialclassifier{i}" for i in range(100)]
-    np.testing.assert_array_equal(found.index, frame.index)
-    np.testing.assert_array_equal(found, estimator.set_output(transform="default").transform(frame))
+    result = estimator.transform(frame)
+    assert list(result.columns) == [f"sequentialclassifier{i}" for i in range(100)]
+    np.testing.assert_array_equal(result.index, frame.index)
+    np.testing.assert_array_equal(result, estimator.set_output(transform="default").transform(frame))
     assert isinstance(estimator.predict(frame), np.ndarray)
 
 

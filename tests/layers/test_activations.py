@@ -12,7 +12,7 @@ ALL = (LeakyReLU, ELU, GELU, PReLU, *WITHOUT_ARGUMENTS)
 
 
 @pytest.mark.parametrize(
-    ("layer", "error", "said"),
+    ("layer", "error", "message"),
     [
         (LeakyReLU(np.inf), ValueError, "negative_slope: expected a finite number.*inf"),
         (LeakyReLU("0.1"), TypeError, "negative_slope: expected a number, got '0.1'"),
@@ -30,8 +30,8 @@ ALL = (LeakyReLU, ELU, GELU, PReLU, *WITHOUT_ARGUMENTS)
     ],
     ids=str,
 )
-def test_invalid_arguments(layer, error, said):
-    with pytest.raises(error, match=rf"layer 1, {type(layer).__name__}.*{said}"):
+def test_invalid_arguments(layer, error, message):
+    with pytest.raises(error, match=rf"layer 1, {type(layer).__name__}.*{message}"):
         Sequential([Dense(4), layer], input_shape=(4,))
 
 

@@ -108,16 +108,16 @@ def test_augmentation_depends_on_the_example_however_it_reaches_a_step(batch_siz
     for epoch, (rows, scores) in enumerate(watch.seen):
         assert np.array_equal(rows, np.arange(N)) is not shuffle
         for k in range(steps):
-            here = slice(k * batch_size, (k + 1) * batch_size)
+            batch = slice(k * batch_size, (k + 1) * batch_size)
             what = {"seed": 3, "step": epoch * steps + k, "path": "0"}
-            draws = images.augment_draws(rows[here], (-3, -3), (3, 3), (0, 0), **what)
-            left = images.pieces(X[rows[here]], (4, 4), draws).sum(axis=(1, 2, 3))  # integers
-            assert np.array_equal(scores[here], np.repeat(left[:, None], N, axis=1))
+            draws = images.augment_draws(rows[batch], (-3, -3), (3, 3), (0, 0), **what)
+            left = images.pieces(X[rows[batch]], (4, 4), draws).sum(axis=(1, 2, 3))  # integers
+            assert np.array_equal(scores[batch], np.repeat(left[:, None], N, axis=1))
 
 
 # ---- arguments ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("layer", "error", "said"),
+    ("layer", "error", "message"),
     [
         (RandomCrop(7), ValueError, r"size: \(7, 7\) does not fit into an image of 6 x 5 with padding \(0, 0\)"),
         (RandomCrop((6, 8), padding=1), ValueError, r"size: \(6, 8\) does not fit"),
@@ -131,8 +131,8 @@ def test_augmentation_depends_on_the_example_however_it_reaches_a_step(batch_siz
     ],
     ids=str,
 )
-def test_invalid_arguments(layer, error, said):
-    with pytest.raises(error, match=rf"layer 0, Random.*{said}"):
+def test_invalid_arguments(layer, error, message):
+    with pytest.raises(error, match=rf"layer 0, Random.*{message}"):
         Sequential([layer], input_shape=SHAPE)
 
 

@@ -47,7 +47,7 @@ def test_global_is_the_mean_of_each_channel(n, rng):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"pool_size": 0}, ValueError, "pool_size.*got 0"),
         ({"pool_size": "2"}, TypeError, "pool_size.*got '2'"),
@@ -58,8 +58,8 @@ def test_global_is_the_mean_of_each_channel(n, rng):
     ],
     ids=str,
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, AvgPool2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, AvgPool2D.*\(4, 8, 8\).*(?:{message})"):
         Sequential([AvgPool2D(**{"pool_size": 2} | arguments)], input_shape=(4, 8, 8))
 
 

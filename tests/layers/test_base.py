@@ -27,9 +27,9 @@ class Noise(Layer):
         return dy
 
 
-def drawn_in_training(seed, place, steps=2):
+def drawn_in_training(seed, position, steps=2):
     """Returns the random numbers of a Noise layer at this position, in each step of a training run."""
-    layers = [ReLU() for _ in range(place)] + [Noise()]
+    layers = [ReLU() for _ in range(position)] + [Noise()]
     model = Sequential([*layers, Dense(2)], input_shape=(3,), seed=seed)
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), seed=seed)
     for _ in range(steps):
@@ -64,7 +64,7 @@ def test_a_gradient_starts_at_zero_and_is_writable(param):
 
 @pytest.mark.parametrize("name", ["value", "grad"])
 @pytest.mark.parametrize(
-    ("new", "error", "said"),
+    ("new", "error", "message"),
     [
         (np.ones((3, 2)), ValueError, r"expected shape \(2, 3\), got \(3, 2\)"),
         (1.0, ValueError, r"expected shape \(2, 3\), got \(\)"),  # no accidental broadcasting
@@ -74,9 +74,9 @@ def test_a_gradient_starts_at_zero_and_is_writable(param):
         (None, (TypeError, ValueError), "got"),
     ],
 )
-def test_refuses_values_of_another_shape(param, name, new, error, said):
+def test_refuses_values_of_another_shape(param, name, new, error, message):
     before = param.value.copy(), param.grad.copy()
-    with pytest.raises(error, match=f"^{name}: .*{said}"):
+    with pytest.raises(error, match=f"^{name}: .*{message}"):
         setattr(param, name, new)
     np.testing.assert_array_equal([param.value, param.grad], before)
 
@@ -107,23 +107,23 @@ def test_param_makes_a_parameter_of_the_models_dtype(dtype):
 
 
 def test_initial_values_depend_only_on_seed_path_and_name():
-    def first(seed=0, place=0, name="gain"):
+    def first(seed=0, position=0, name="gain"):
         class Custom(Layer):
             def build(self, in_shape):
                 self.param(name, (3, 4), he_uniform)
                 self.param("other", (5,), zeros)
                 return in_shape
 
-        layers = [ReLU() for _ in range(place)] + [Custom()]
-        return Sequential(layers, input_shape=(4,), seed=seed).params[f"{place}.{name}"].value
+        layers = [ReLU() for _ in range(position)] + [Custom()]
+        return Sequential(layers, input_shape=(4,), seed=seed).params[f"{position}.{name}"].value
 
     np.testing.assert_array_equal(first(), first())
-    for other in (first(seed=1), first(place=1), first(name="loss")):
+    for other in (first(seed=1), first(position=1), first(name="loss")):
         assert (first() != other).all()
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         (lambda s, i: s.param("a", (2,), ones) and s.param("a", (2,), ones), "'a' already exists"),
         (lambda s, i: s.param("a", (2,), lambda r, n: np.ones(3)), r"'a'.*\(2,\), got \(3,\)"),
@@ -137,8 +137,8 @@ def test_initial_values_depend_only_on_seed_path_and_name():
         ),
     ],
 )
-def test_an_invalid_build_names_the_layer(build, said):
-    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{said}"):
+def test_an_invalid_build_names_the_layer(build, message):
+    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{message}"):
         built(build)
 
 
@@ -201,24 +201,24 @@ def test_config_holds_the_constructors_arguments():
 
 
 def test_needs_dx_tells_whether_the_gradient_is_used(rng):
-    class Told(Noise):
+    class ReportsNeedsDx(Noise):
         def backward(self, dy):
-            self.told = self.needs_dx
+            self.needed = self.needs_dx
             return dy if self.needs_dx else None
 
-    class Gain(Told):
+    class Gain(ReportsNeedsDx):
         def build(self, in_shape):
             self.param("gain", in_shape, ones)
             return in_shape
 
-    for layers, told in (([Gain()], False), ([Dense(3), Told()], True), ([Gain(), Told()], True)):
+    for layers, needed in (([Gain()], False), ([Dense(3), ReportsNeedsDx()], True), ([Gain(), ReportsNeedsDx()], True)):
         model = Sequential([*layers, Dense(2)], input_shape=(3,))
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
         trainer.train_batch(rng.normal(size=(4, 3)), [0, 1, 0, 1])
-        assert layers[-1].told is told
+        assert layers[-1].needed is needed
         model.forward(np.ones((2, 3)), training=True)
         model.backward(np.ones((2, 2)))
-        assert layers[-1].told is True  # by hand, the caller wants the gradient of X
+        assert layers[-1].needed is True  # by hand, the caller wants the gradient of X
 
 
 def test_a_layer_with_an_op_and_a_forward_is_refused():

@@ -63,14 +63,14 @@ def net(dtype="float32"):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_training_has_the_same_bits_for_any_number_of_threads(dtype, rng):
     X, y = rng.standard_normal((90, 1, 6, 6)), rng.integers(0, 3, 90)
-    found = set()
+    result = set()
     for threads in THREADS:
         model = net(dtype)
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=threads)
         trainer.fit(X, y, epochs=3, batch_size=40, verbose=0)
-        found.add(b"".join(value.tobytes() for value in model.state_dict().values()))
+        result.add(b"".join(value.tobytes() for value in model.state_dict().values()))
         assert model.state_dict()["1.num_batches_tracked"] == 9
-    assert len(found) == 1
+    assert len(result) == 1
 
 
 def test_a_non_finite_step_leaves_the_running_statistics(rng):
@@ -96,7 +96,7 @@ def test_running_statistics_are_saved_and_copied(rng, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "said"),
+    ("layer", "shape", "message"),
     [
         (BatchNorm2D(eps=0), (1, 2, 2), "eps: expected a number above 0, got 0"),
         (BatchNorm2D(momentum=1.5), (1, 2, 2), r"momentum: expected a number in \[0, 1\], got 1.5"),
@@ -106,8 +106,8 @@ def test_running_statistics_are_saved_and_copied(rng, tmp_path):
         (BatchNorm2D(), (2, 9), r"a signal \(c, length\) becomes an image of height 1 by Reshape\(\(2, 1, 9\)\)"),
     ],
 )
-def test_invalid_arguments(layer, shape, said):
-    with pytest.raises(ValueError, match=f"layer 0, {type(layer).__name__}.*{said}"):
+def test_invalid_arguments(layer, shape, message):
+    with pytest.raises(ValueError, match=f"layer 0, {type(layer).__name__}.*{message}"):
         Sequential([layer], input_shape=shape)
 
 
@@ -115,13 +115,13 @@ def test_one_value_per_channel_is_refused_before_the_first_step(rng):
     X, y = rng.standard_normal((41, 1, 6, 6)), rng.integers(0, 3, 41)
     model = net()
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
-    said = "layer 6, BatchNorm1D: expected at least 2 examples in every batch of training, got one of 1"
+    message = "layer 6, BatchNorm1D: expected at least 2 examples in every batch of training, got one of 1"
     for call in (
         lambda: trainer.fit(X, y, batch_size=40, verbose=0),
         lambda: trainer.train_batch(X[:1], y[:1]),
         lambda: model.forward(X[:1], training=True),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             call()
     assert trainer.step == 0
     trainer.fit(X, y, batch_size=21, verbose=0)

@@ -103,19 +103,19 @@ def test_a_slice_finds_them_under_another_path(model):
 
 def test_load_state_dict_is_all_or_nothing(model):
     home, state = model.layers[1].mean, model.state_dict()
-    wanted = {name: value + 1 for name, value in state.items()}
-    for change, said in [
+    changed = {name: value + 1 for name, value in state.items()}
+    for change, message in [
         ({"1.mean": np.ones(4)}, r"state\['1.mean'\]: expected shape \(3,\), got \(4,\)"),
         ({"1.more": np.ones(3)}, r"missing \[\], unknown \['1.more'\]"),
     ]:
-        with pytest.raises(ValueError, match=said):
-            model.load_state_dict(wanted | change)
+        with pytest.raises(ValueError, match=message):
+            model.load_state_dict(changed | change)
     with pytest.raises(ValueError, match=r"missing \['1.mean'\]"):
-        model.load_state_dict({name: value for name, value in wanted.items() if name != "1.mean"})
+        model.load_state_dict({name: value for name, value in changed.items() if name != "1.mean"})
     assert all(np.array_equal(value, state[name]) for name, value in model.state_dict().items())
-    model.load_state_dict(wanted)
+    model.load_state_dict(changed)
     assert model.layers[1].mean is home
-    np.testing.assert_array_equal(home, wanted["1.mean"])
+    np.testing.assert_array_equal(home, changed["1.mean"])
 
 
 def built(build):
@@ -123,7 +123,7 @@ def built(build):
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         (lambda s, i: s.param("a", i, ones) and s.buffer("a", i, ones), "buffer 'a' already exists"),
         (lambda s, i: s.buffer("a", i, ones).any() and s.param("a", i, ones), "param 'a' already exists"),
@@ -132,8 +132,8 @@ def built(build):
         (lambda s, i: s.buffer(3, i, ones), "buffer: expected a string as its name, got 3"),
     ],
 )
-def test_invalid_names_and_shapes(build, said):
-    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{said}"):
+def test_invalid_names_and_shapes(build, message):
+    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{message}"):
         built(build)
 
 
@@ -201,7 +201,7 @@ class IgnoresTheMeansGradient(Whiten):
 
 
 @pytest.mark.parametrize(
-    ("bug", "said"),
+    ("bug", "message"),
     [
         (MovesInInference, r"MovesInInference: inference changed buffers\['mean'\], mean"),
         (Replaces, r"Replaces: training replaces the array in self.mean; it must write into the buffer"),
@@ -209,18 +209,18 @@ class IgnoresTheMeansGradient(Whiten):
         (IgnoresTheMeansGradient, r"ForgetsTheMean: dx\[0, 0\]: expected"),
     ],
 )
-def test_check_layer_finds_faults(bug, said):
-    with pytest.raises(AssertionError, match=f"^{said}"):
+def test_check_layer_finds_faults(bug, message):
+    with pytest.raises(AssertionError, match=f"^{message}"):
         check_layer(bug(), (3,), couples_examples=True)
 
 
 def test_training_with_them_is_reproducible(rng):
     X, y = rng.standard_normal((40, 3)), rng.integers(0, 2, 40)
-    found = []
+    result = []
     for threads in (1, 3):
         model = Sequential([Dense(5), Whiten(), ReLU(), Dense(2)], input_shape=(3,))
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), num_threads=threads)
         trainer.fit(X, y, epochs=2, batch_size=8, verbose=0)
         assert model.state_dict()["1.count"] == 10
-        found.append({name: value.tobytes() for name, value in model.state_dict().items()})
-    assert all(one == other for one, other in pairwise(found))
+        result.append({name: value.tobytes() for name, value in model.state_dict().items()})
+    assert all(one == other for one, other in pairwise(result))

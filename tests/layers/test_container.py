@@ -96,7 +96,7 @@ def test_parameters_are_named_by_branch_and_index():
 
 
 @pytest.mark.parametrize(
-    ("layer", "said"),
+    ("layer", "message"),
     [
         (Residual(Conv2D(5, 1)), r"layer 0, Residual.*body returns \(5, 6, 6\), shortcut returns \(2, 6, 6\)"),
         (Parallel(Conv2D(5, 1), Conv2D(5, 3)), r"layer 0, Parallel.*branches.0 returns .*branches.1 returns"),
@@ -105,14 +105,14 @@ def test_parameters_are_named_by_branch_and_index():
         (Parallel([], [ReLU(), Block(Conv2D(2, 9))]), r"layer 0, Parallel.*branches.1.1, Block: 0, Conv2D: "),
     ],
 )
-def test_incompatible_layers_are_named_by_path(layer, said):
+def test_incompatible_layers_are_named_by_path(layer, message):
     for _ in range(2):  # refused the first time, not damaged
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             Sequential([layer], SHAPE)
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("make", "error", "message"),
     [
         (lambda: Residual(3), TypeError, "layers: expected Layer objects, got 3 at index 0"),
         (lambda: Residual(ReLU(), shortcut=[ReLU(), "x"]), TypeError, "shortcut: .*got 'x' at index 1"),
@@ -123,8 +123,8 @@ def test_incompatible_layers_are_named_by_path(layer, said):
         (lambda: Residual(ReLU), TypeError, "layers: expected Layer objects, got <class"),
     ],
 )
-def test_invalid_arguments(make, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(make, error, message):
+    with pytest.raises(error, match=message):
         make()
 
 
@@ -209,7 +209,7 @@ def test_copies_and_files_predict_the_same(extra, tmp_path):
 
 @pytest.mark.parametrize("at", [1, 2, 4, 7])
 def test_resuming_gives_the_same_bits(at, tmp_path):
-    whole = trained(blocks([Gain]))
+    uninterrupted = trained(blocks([Gain]))
 
     class Stop:
         def on_step_end(self, trainer, step, loss):
@@ -223,8 +223,8 @@ def test_resuming_gives_the_same_bits(at, tmp_path):
     trainer.save_checkpoint(tmp_path / "c.safetensors")
     again = Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Gain": Gain})
     again.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0)
-    expected, found = whole.state_dict(), again.model.state_dict()
-    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    expected, result = uninterrupted.state_dict(), again.model.state_dict()
+    assert all(np.array_equal(expected[name], result[name]) for name in expected)
 
 
 # ---- nested Sequentials

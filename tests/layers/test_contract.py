@@ -80,15 +80,15 @@ def test_number_of_threads_changes_no_bit(name, dtype):
 
 def digest(name):
     """Returns a hash of everything that a layer computes from random inputs, in both dtypes."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
         model = with_parameters(case, rng, dtype)
         x, dy = case.values(rng, (17, *case.in_shape)), rng.standard_normal((17, *model.output_shape))
         for part in bits(model, x.astype(dtype), dy.astype(dtype), 1):
-            found.update(part)
-    return found.hexdigest()
+            hasher.update(part)
+    return hasher.hexdigest()
 
 
 @pytest.fixture(scope="module")
@@ -122,11 +122,11 @@ def test_a_second_backward_overwrites_the_first(name):
         model, n = with_parameters(case, rng, "float32"), int(rng.choice([1, 16, 37]))
         _, tape = model.network.forward(case.values(rng, (n, *case.in_shape)).astype("f4"), 1)
         dy, other = (rng.standard_normal((n, *model.output_shape)).astype("f4") for _ in range(2))
-        found = []
+        result = []
         for gradient in (dy, other, dy):
             dx = model.network.backward(tape, gradient, want_dx=True)
-            found.append([dx.tobytes(), *(param.grad.tobytes() for param in model.params.values())])
-        assert found[0] == found[2], f"{case.layer!r} of {n} {case.in_shape}"
+            result.append([dx.tobytes(), *(param.grad.tobytes() for param in model.params.values())])
+        assert result[0] == result[2], f"{case.layer!r} of {n} {case.in_shape}"
 
 
 def by_torch(case, model, x, dy):
@@ -162,9 +162,9 @@ def test_agrees_with_pytorch(name, one_torch_thread):
         model, n = with_parameters(case, rng, "float64"), int(rng.choice(BATCHES))
         n = max(n, case.layer.min_batch_size)
         x, dy = case.values(rng, (n, *case.in_shape)), rng.standard_normal((n, *model.output_shape))
-        found = [model.forward(x, training=True), model.backward(dy), *(p.grad for p in model.params.values())]
+        result = [model.forward(x, training=True), model.backward(dy), *(p.grad for p in model.params.values())]
         what = ["y", "dx", *(f"grad of {key}" for key in model.params)]
-        for part, a, b in zip(what, found, by_torch(case, model, x, dy), strict=True):
+        for part, a, b in zip(what, result, by_torch(case, model, x, dy), strict=True):
             scale = max(float(np.abs(b).max(initial=0)), 1.0)
             np.testing.assert_allclose(
                 a, b.reshape(a.shape), rtol=1e-10, atol=1e-12 * scale,

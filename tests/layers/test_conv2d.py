@@ -97,7 +97,7 @@ def test_no_bias_equals_a_bias_of_zero(n, rng):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"filters": 0}, ValueError, "filters.*at least 1, got 0"),
         ({"filters": -2}, ValueError, "filters.*got -2"),
@@ -125,8 +125,8 @@ def test_no_bias_equals_a_bias_of_zero(n, rng):
     ],
     ids=str,
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, Conv2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, Conv2D.*\(4, 8, 8\).*(?:{message})"):
         Sequential([Conv2D(**{"filters": 4, "kernel_size": 3} | arguments)], input_shape=(4, 8, 8))
 
 
@@ -137,7 +137,7 @@ def test_needs_an_image(shape):
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "said"),
+    ("layer", "shape", "message"),
     [
         (Conv2D(1, (4096, 1), stride=(3, 1)), (1, 2**23, 1), "too large for"),
         (Conv2D(1, 1), (1, 2**24, 1), "at most 16777216 rows and columns in all layers together"),
@@ -145,6 +145,6 @@ def test_needs_an_image(shape):
         (Conv2D(1, 1), (2**32, 3, 2), "at most 1048576 weights a filter, got 4294967296"),
     ],
 )
-def test_oversized_layers_are_refused_at_once(layer, shape, said):
-    with pytest.raises(ValueError, match=f"layer 0, Conv2D.*{said}"):
+def test_oversized_layers_are_refused_at_once(layer, shape, message):
+    with pytest.raises(ValueError, match=f"layer 0, Conv2D.*{message}"):
         Sequential([layer], input_shape=shape)

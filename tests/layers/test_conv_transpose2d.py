@@ -21,9 +21,9 @@ def test_restores_the_input_size_of_a_convolution(size, kernel, stride, padding)
     built(back, conv.out_shape)
     extra = tuple(n - m for n, m in zip(size, back.out_shape[1:], strict=True))
     assert all(0 <= e < s for e, s in zip(extra, steps, strict=True))
-    whole = ConvTranspose2D(2, kernel, stride, padding, output_padding=extra)
-    built(whole, conv.out_shape)
-    assert whole.out_shape == (2, *size)
+    transposed = ConvTranspose2D(2, kernel, stride, padding, output_padding=extra)
+    built(transposed, conv.out_shape)
+    assert transposed.out_shape == (2, *size)
 
 
 def test_parameters_match_pytorch():
@@ -44,7 +44,7 @@ def test_initial_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"filters": 0}, ValueError, "filters.*at least 1, got 0"),
         ({"filters": None}, TypeError, "filters.*got None"),
@@ -64,8 +64,8 @@ def test_initial_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
     ],
     ids=str,
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, ConvTranspose2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, ConvTranspose2D.*\(4, 8, 8\).*(?:{message})"):
         built(ConvTranspose2D(**{"filters": 4, "kernel_size": 3} | arguments))
 
 

@@ -61,7 +61,7 @@ def test_weight_is_stored_as_its_kernel_reads_it(rng):
 
 
 @pytest.mark.parametrize(
-    ("units", "error", "said"),
+    ("units", "error", "message"),
     [
         (0, ValueError, "units: expected at least 1, got 0"),
         (-3, ValueError, "units.*got -3"),
@@ -70,8 +70,8 @@ def test_weight_is_stored_as_its_kernel_reads_it(rng):
         (None, TypeError, "units.*got None"),
     ],
 )
-def test_invalid_units(units, error, said):
-    with pytest.raises(error, match=rf"layer 0, Dense.*\(4,\).*{said}"):
+def test_invalid_units(units, error, message):
+    with pytest.raises(error, match=rf"layer 0, Dense.*\(4,\).*{message}"):
         Sequential([Dense(units)], input_shape=(4,))
 
 

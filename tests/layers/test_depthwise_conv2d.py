@@ -37,7 +37,7 @@ def test_parameters_match_pytorch():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"kernel_size": 0}, ValueError, "kernel_size.*got 0"),
         ({"kernel_size": "3"}, TypeError, "kernel_size.*got '3'"),
@@ -52,8 +52,8 @@ def test_parameters_match_pytorch():
     ],
     ids=str,
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, DepthwiseConv2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, DepthwiseConv2D.*\(4, 8, 8\).*(?:{message})"):
         built(DepthwiseConv2D(**{"kernel_size": 3} | arguments))
 
 

@@ -65,12 +65,12 @@ def test_gradients_of_other_layers_see_the_mask(rng):
     """y = (x w' + b) * m: dw = (m dy)' x, and two dropouts of one net differ."""
     model = Sequential([Dropout(0.2), Dense(6), Dropout(0.5)], input_shape=(4,), dtype="float64")
     x, dy = rng.normal(size=(33, 4)), rng.normal(size=(33, 6))
-    front, back = mask(33, (4,), 0.2, path="0") / 0.8, mask(33, (6,), 0.5, path="2") / 0.5
+    preceding, back = mask(33, (4,), 0.2, path="0") / 0.8, mask(33, (6,), 0.5, path="2") / 0.5
     weight = model.params["1.weight"]
-    np.testing.assert_allclose(model.forward(x, training=True), x * front @ weight.value.T * back, rtol=1e-12)
+    np.testing.assert_allclose(model.forward(x, training=True), x * preceding @ weight.value.T * back, rtol=1e-12)
     dx = model.backward(dy)
-    np.testing.assert_allclose(weight.grad, (dy * back).T @ (x * front), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(dx, dy * back @ weight.value * front, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(weight.grad, (dy * back).T @ (x * preceding), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(dx, dy * back @ weight.value * preceding, rtol=1e-10, atol=1e-12)
 
 
 def test_two_of_them_in_a_net_differ():
@@ -144,7 +144,7 @@ WAYS = {  # name -> (preceding layers, loss, dtype and layout of X)
     "fused, strided": ([], "softmax_cross_entropy", lambda X: np.asfortranarray(X)),
     "staged": ([Identity], "softmax_cross_entropy", lambda X: X),
     "staged, converted": ([Identity], "softmax_cross_entropy", lambda X: X.astype(">f8")),
-    "loss in Python": ([], python_loss, lambda X: X),
+    "Python loss": ([], python_loss, lambda X: X),
 }
 
 
@@ -153,9 +153,9 @@ WAYS = {  # name -> (preceding layers, loss, dtype and layout of X)
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_a_mask_belongs_to_the_example_however_it_reaches_a_step(way, batch_size, shuffle):
     """Labels identify rows; inputs are ones, and the dense layer, hardly changed, passes them on."""
-    front, loss, made = WAYS[way]
+    preceding, loss, made = WAYS[way]
     watch, dtype = ScoreRecorder(), "float32"
-    model = Sequential([*(layer() for layer in front), Dense(N), Dropout(0.4)], input_shape=(2,), dtype=dtype)
+    model = Sequential([*(layer() for layer in preceding), Dense(N), Dropout(0.4)], input_shape=(2,), dtype=dtype)
     weight, bias = model.params.values()
     weight.value, bias.value = np.zeros(weight.value.shape), np.ones(N)
     trainer = Trainer(model, loss, SGD(1e-30), [watch], seed=3)
@@ -166,10 +166,10 @@ def test_a_mask_belongs_to_the_example_however_it_reaches_a_step(way, batch_size
         assert np.array_equal(np.sort(rows), NUMBERED)
         assert np.array_equal(rows, NUMBERED) is not shuffle
         for k in range(steps):
-            here = slice(k * batch_size, (k + 1) * batch_size)
-            what = {"rows": rows[here], "seed": 3, "step": epoch * steps + k, "path": str(len(front) + 1)}
-            expected = ref.dropout(np.ones((len(rows[here]), N), dtype), 0.4, **what)
-            assert scores[here].tobytes() == expected.tobytes()
+            batch = slice(k * batch_size, (k + 1) * batch_size)
+            what = {"rows": rows[batch], "seed": 3, "step": epoch * steps + k, "path": str(len(preceding) + 1)}
+            expected = ref.dropout(np.ones((len(rows[batch]), N), dtype), 0.4, **what)
+            assert scores[batch].tobytes() == expected.tobytes()
 
 
 def test_fit_is_reproducible(digits):
@@ -187,7 +187,7 @@ def test_evaluate_drops_nothing(digits):
 
 # ---- arguments ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("rate", "error", "said"),
+    ("rate", "error", "message"),
     [
         (1, ValueError, "rate: expected at least 0 and less than 1 .*, got 1"),
         (1.5, ValueError, "rate.*got 1.5"),
@@ -199,8 +199,8 @@ def test_evaluate_drops_nothing(digits):
         (True, TypeError, "rate.*True"),
     ],
 )
-def test_invalid_rates(rate, error, said):
-    with pytest.raises(error, match=rf"layer 1, Dropout.*{said}"):
+def test_invalid_rates(rate, error, message):
+    with pytest.raises(error, match=rf"layer 1, Dropout.*{message}"):
         Sequential([ReLU(), Dropout(rate)], input_shape=(4,))
 
 

@@ -51,7 +51,7 @@ def test_a_vector_reshaped_to_an_image_goes_through_a_convolution():
 
 
 @pytest.mark.parametrize(
-    ("shape", "error", "said"),
+    ("shape", "error", "message"),
     [
         ((5, 5), ValueError, r"shape: expected 24 elements, got \(5, 5\)"),
         ((5, -1), ValueError, r"shape: expected sizes that divide 24, got \(5, -1\)"),
@@ -66,6 +66,6 @@ def test_a_vector_reshaped_to_an_image_goes_through_a_convolution():
     ],
     ids=str,
 )
-def test_invalid_shapes(shape, error, said):
-    with pytest.raises(error, match=rf"layer 0, Reshape.*{said}"):
+def test_invalid_shapes(shape, error, message):
+    with pytest.raises(error, match=rf"layer 0, Reshape.*{message}"):
         Sequential([Reshape(shape)], input_shape=(2, 3, 4))

@@ -53,15 +53,15 @@ def test_unused_lanes_cause_no_nan(layer):
     model.params["0.bias"].value = large
     x = np.stack([np.ones(16), np.arange(16)], axis=1)
     dy = (np.arange(16) < 6)[:, None] * np.ones(2)
-    found = []
+    result = []
     for n in (6, 16):
         model.forward(x[:n], training=True)
         model.backward(dy[:n])
-        found.append({name: param.grad.copy() for name, param in model.params.items()})
-    for name, grad in found[0].items():
-        np.testing.assert_array_equal(grad, found[1][name], name)
+        result.append({name: param.grad.copy() for name, param in model.params.items()})
+    for name, grad in result[0].items():
+        np.testing.assert_array_equal(grad, result[1][name], name)
         assert np.isfinite(grad).all()
-    np.testing.assert_array_equal(found[0]["2.bias"], 6)
+    np.testing.assert_array_equal(result[0]["2.bias"], 6)
 
 
 def test_a_net_learns_with_them(rng):
@@ -74,7 +74,7 @@ def test_a_net_learns_with_them(rng):
 
 
 @pytest.mark.parametrize(
-    ("layer", "error", "said"),
+    ("layer", "error", "message"),
     [
         (GroupNorm(0), ValueError, "groups: expected at least 1, got 0"),
         (GroupNorm(4), ValueError, "groups: expected a divisor of 6 channels, got 4"),
@@ -91,6 +91,6 @@ def test_a_net_learns_with_them(rng):
     ],
     ids=str,
 )
-def test_invalid_arguments(layer, error, said):
-    with pytest.raises(error, match=rf"layer 0, {type(layer).__name__}.*{said}"):
+def test_invalid_arguments(layer, error, message):
+    with pytest.raises(error, match=rf"layer 0, {type(layer).__name__}.*{message}"):
         Sequential([layer], input_shape=(6, 4, 4))

@@ -49,7 +49,7 @@ def test_has_no_parameters():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"pool_size": 0}, ValueError, "pool_size.*got 0"),
         ({"pool_size": (2, -1)}, ValueError, "pool_size.*got -1"),
@@ -66,8 +66,8 @@ def test_has_no_parameters():
     ],
     ids=str,
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, MaxPool2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, MaxPool2D.*\(4, 8, 8\).*(?:{message})"):
         Sequential([MaxPool2D(**{"pool_size": 2} | arguments)], input_shape=(4, 8, 8))
 
 

@@ -80,14 +80,14 @@ def test_a_memory_map_is_never_copied_as_a_whole(tmp_path, rng):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     tracemalloc.start()
     layer = Normalize.from_data(mapped)
-    most = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_allclose([layer.mean, layer.std], expected, rtol=1e-10)
-    assert most < 5 * 8 * CHUNK  # some chunks in float64; all of X is 6 times as much
+    assert peak < 5 * 8 * CHUNK  # some chunks in float64; all of X is 6 times as much
 
 
 @pytest.mark.parametrize(
-    ("X", "error", "said"),
+    ("X", "error", "message"),
     [
         (np.zeros(5), ValueError, r"X: expected examples \(n, channels, ...\), at least one, got shape \(5,\)"),
         (np.zeros((0, 3)), ValueError, r"got shape \(0, 3\)"),
@@ -99,8 +99,8 @@ def test_a_memory_map_is_never_copied_as_a_whole(tmp_path, rng):
     ],
     ids=str,
 )
-def test_invalid_data(X, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_data(X, error, message):
+    with pytest.raises(error, match=message):
         Normalize.from_data(X)
 
 
@@ -122,7 +122,7 @@ def test_repr_shortens_long_lists():
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "error", "said"),
+    ("mean", "std", "error", "message"),
     [
         (np.nan, 1, ValueError, "mean: expected a finite number.* got nan"),
         (0, -1, ValueError, "std: expected values of at least 0, got -1"),
@@ -136,6 +136,6 @@ def test_repr_shortens_long_lists():
     ],
     ids=str,
 )
-def test_invalid_arguments(mean, std, error, said):
-    with pytest.raises(error, match=rf"layer 0, Normalize.*{said}"):
+def test_invalid_arguments(mean, std, error, message):
+    with pytest.raises(error, match=rf"layer 0, Normalize.*{message}"):
         Sequential([Normalize(mean, std)], input_shape=(2, 3, 3))

@@ -25,7 +25,7 @@ def test_offset_defaults_to_zero():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ((np.nan,), ValueError, "scale: expected a finite number.* got nan"),
         ((np.inf,), ValueError, "scale.*got inf"),
@@ -34,6 +34,6 @@ def test_offset_defaults_to_zero():
         ((1, None), TypeError, "offset.*None"),
     ],
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, Rescale.*{said}"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, Rescale.*{message}"):
         Sequential([Rescale(*arguments)], input_shape=(4,))

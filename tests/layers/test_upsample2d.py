@@ -25,7 +25,7 @@ def test_average_pooling_inverts_it(rng):
 
 
 @pytest.mark.parametrize(
-    ("scale", "error", "said"),
+    ("scale", "error", "message"),
     [
         (0, ValueError, "scale: expected at least 1, got 0"),
         ((2, -1), ValueError, "scale.*got -1"),
@@ -33,8 +33,8 @@ def test_average_pooling_inverts_it(rng):
         ((1, 2, 3), ValueError, r"scale: expected an integer or a pair, got \(1, 2, 3\)"),
     ],
 )
-def test_invalid_scales(scale, error, said):
-    with pytest.raises(error, match=rf"layer 0, Upsample2D.*{said}"):
+def test_invalid_scales(scale, error, message):
+    with pytest.raises(error, match=rf"layer 0, Upsample2D.*{message}"):
         Sequential([Upsample2D(scale)], input_shape=(1, 4, 4))
 
 

@@ -46,7 +46,7 @@ def test_no_loss_is_missing():
 def test_each_row_is_the_gradient_of_its_loss(name, number):
     case, rng, n = draw_case(name, number)
     scores, y = case.scores(rng, n), case.targets(rng, n)
-    found, dscores = case.loss(scores, y)
+    losses, dscores = case.loss(scores, y)
     flat, step = scores.reshape(n, -1), 1e-6
     for k in range(flat.shape[1]):
         moved = [flat.copy(), flat.copy()]
@@ -54,7 +54,7 @@ def test_each_row_is_the_gradient_of_its_loss(name, number):
         moved[1][:, k] -= step
         above, below = (case.loss(m.reshape(scores.shape), y)[0] for m in moved)
         slope = dscores.reshape(n, -1)[:, k]
-        bound = 1e-6 * (1 + np.abs(slope)) + 1e-15 * np.abs(found) / step
+        bound = 1e-6 * (1 + np.abs(slope)) + 1e-15 * np.abs(losses) / step
         assert (np.abs((above - below) / (2 * step) - slope) <= bound).all(), f"{case.loss} {scores.shape}, output {k}"
 
 
@@ -101,10 +101,10 @@ def trainer_of(case, dtype, loss=None, threads=None):
     return Trainer(model, loss or case.loss, SGD(0.01, momentum=0.5), num_threads=threads)
 
 
-def outcome(trainer, *found):
+def outcome(trainer, *result):
     """Returns weights, gradients and losses, as bytes."""
     params = trainer.model.params.values()
-    return [(p.value.tobytes(), p.grad.tobytes()) for p in params], *found
+    return [(p.value.tobytes(), p.grad.tobytes()) for p in params], *result
 
 
 @every_loss
@@ -115,13 +115,13 @@ def test_number_of_threads_and_python_change_no_bit(name, dtype):
         case, rng, n = draw_case(name, number, (1, 16, 37, 300))
         X, y, weights = rng.standard_normal((n, 5)), case.targets(rng, n), rng.uniform(0.1, 2, n)
         for sample_weight in (None, weights):
-            found = []
+            result = []
             for threads, loss in ((1, case.loss), (2, case.loss), (3, case.loss), (1, case.loss.__call__)):
                 trainer = trainer_of(case, dtype, loss, threads)
                 assert type(trainer.steps()) is (FusedSteps if loss is case.loss else SegmentedSteps)
                 history = trainer.fit(X, y, 3, 128, sample_weight=sample_weight, verbose=0)
-                found.append(outcome(trainer, history["loss"]))
-            assert all(other == found[0] for other in found), f"{case.loss} of {case.shape}, {n} examples"
+                result.append(outcome(trainer, history["loss"]))
+            assert all(other == result[0] for other in result), f"{case.loss} of {case.shape}, {n} examples"
 
 
 @every_loss
@@ -145,9 +145,9 @@ def test_a_step_divides_once_by_the_sum_of_weights(name):
     case, rng, _ = draw_case(name, 1)
     X, y, weights = rng.standard_normal((20, 5)), case.targets(rng, 20), rng.uniform(0.5, 2, 20)
     trainer, model = trainer_of(case, "float64"), trainer_of(case, "float64").model
-    found, dscores = case.loss(model.forward(X, training=True), y)
+    losses, dscores = case.loss(model.forward(X, training=True), y)
     model.backward(weights.reshape(-1, *[1] * len(case.shape)) * dscores)
-    assert trainer.train_batch(X, y, weights) == pytest.approx((weights * found).sum() / weights.sum(), rel=1e-14)
+    assert trainer.train_batch(X, y, weights) == pytest.approx((weights * losses).sum() / weights.sum(), rel=1e-14)
     for ours, by_hand in zip(trainer.model.params.values(), model.params.values(), strict=True):
         assert ours.grad.tobytes() == (by_hand.grad / weights.sum()).tobytes()
 
@@ -168,16 +168,16 @@ def test_a_checkpoint_restores_the_loss(name, tmp_path):
 # ---- instruction sets
 def digest(name):
     """Returns a hash of losses and gradients of random inputs, in both dtypes."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
         case, rng, n = draw_case(name, number)
         for part in case.loss(case.scores(rng, n).astype(dtype), case.targets(rng, n)):
-            found.update(part.tobytes())
-    return found.hexdigest()
+            hasher.update(part.tobytes())
+    return hasher.hexdigest()
 
 
 def test_instruction_sets_give_the_same_bits():
-    found = []
+    result = []
     for isa in ("v3", "v4"):
         if isa not in cpu.supported() or not (Path(minidl_c.__file__).parent / isa / "build.json").is_file():
             pytest.skip(f"no {isa}: not built here, or not for this processor")
@@ -187,8 +187,8 @@ def test_instruction_sets_give_the_same_bits():
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
         used, *digests = done.stdout.split()
         assert used == isa
-        found.append(digests)
-    assert found[0] == found[1]
+        result.append(digests)
+    assert result[0] == result[1]
 
 
 if __name__ == "__main__":

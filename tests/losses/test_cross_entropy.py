@@ -13,13 +13,13 @@ LABELS = np.array([2, 0, 1])
 @pytest.mark.parametrize("n", [0, 1, 16, 33])
 def test_agrees_with_the_reference(n, dtype, rng):
     scores, y = rng.normal(0, 5, (n, 7)).astype(dtype), rng.integers(0, 7, n)
-    found, dscores = softmax_cross_entropy(scores, y)
+    result, dscores = softmax_cross_entropy(scores, y)
     tolerance = {"rtol": 0, "atol": 20 * np.finfo(dtype).eps}
     expected = reference.softmax_cross_entropy_forward(scores, y)
-    np.testing.assert_allclose(found, expected, **tolerance)
+    np.testing.assert_allclose(result, expected, **tolerance)
     expected = reference.softmax_cross_entropy_backward(scores, y, np.ones(n))
     np.testing.assert_allclose(dscores, expected, **tolerance)
-    assert found.shape == (n,) and found.dtype == dscores.dtype == dtype
+    assert result.shape == (n,) and result.dtype == dscores.dtype == dtype
 
 
 def test_accepts_scores_of_any_layout(rng):
@@ -39,7 +39,7 @@ def test_any_integer_targets_become_int64(dtype):
 
 
 @pytest.mark.parametrize(
-    ("y", "error", "said"),
+    ("y", "error", "message"),
     [
         (None, TypeError, "an array, got None"),
         ([0.0, 1.0], TypeError, "integer labels, got dtype float64"),
@@ -52,11 +52,11 @@ def test_any_integer_targets_become_int64(dtype):
         (np.array([2**63], "u8"), ValueError, "labels from 0 to 2 .*9223372036854775808"),
     ],
 )
-def test_invalid_targets(y, error, said):
-    with pytest.raises(error, match=f"^y: expected {said}"):
+def test_invalid_targets(y, error, message):
+    with pytest.raises(error, match=f"^y: expected {message}"):
         softmax_cross_entropy.targets(y, (3,), "float32")
     if y is not None:
-        with pytest.raises(error, match=f"^y: expected {said}"):
+        with pytest.raises(error, match=f"^y: expected {message}"):
             softmax_cross_entropy(np.zeros((len(y), 3)), y)
 
 

@@ -25,9 +25,9 @@ def fitted(layers, X, y, loss, epochs=30, lr=0.01, **options):
 @each_dtype
 def test_names_select_the_formulas(name, dtype, rng):
     scores, y = rng.normal(size=(20, 3)).astype(dtype), rng.random((20, 3)).astype(dtype)
-    found, dscores = losses.NAMES[name](scores, y)
-    assert found.dtype == dscores.dtype == dtype
-    for a, b in zip((found, dscores), mean_of(name, scores, y), strict=True):
+    result, dscores = losses.NAMES[name](scores, y)
+    assert result.dtype == dscores.dtype == dtype
+    for a, b in zip((result, dscores), mean_of(name, scores, y), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=30 * np.finfo(dtype).eps)
 
 
@@ -49,7 +49,7 @@ def test_one_output_accepts_a_vector():
 
 
 @pytest.mark.parametrize(
-    ("y", "shape", "error", "said"),
+    ("y", "shape", "error", "message"),
     [
         (None, (2,), TypeError, "an array, got None"),
         (["a", "b"], (1,), TypeError, "real numbers, got dtype <U1"),
@@ -68,14 +68,14 @@ def test_one_output_accepts_a_vector():
         ([1.0, 1e39], (1,), ValueError, "values that float32 can hold, got larger ones"),
     ],
 )
-def test_invalid_targets(y, shape, error, said):
+def test_invalid_targets(y, shape, error, message):
     for loss in (mean_squared_error, binary_cross_entropy, poisson):
-        with pytest.raises(error, match=f"^y: expected {said}"):
+        with pytest.raises(error, match=f"^y: expected {message}"):
             loss.targets(y, shape, "float32")
 
 
 @pytest.mark.parametrize(
-    ("y", "said"),
+    ("y", "message"),
     [
         ([0.0, 1.5], r"from 0 to 1\.5$"),
         ([-1, 1, -1], r"from -1 to 1: \(y \+ 1\) / 2"),
@@ -83,8 +83,8 @@ def test_invalid_targets(y, shape, error, said):
         (np.array([0, 255], "u1"), "from 0 to 255: y / 255"),
     ],
 )
-def test_binary_cross_entropy_needs_probabilities(y, said):
-    with pytest.raises(ValueError, match=f"^y: .* or probabilities from 0 to 1, got values {said}"):
+def test_binary_cross_entropy_needs_probabilities(y, message):
+    with pytest.raises(ValueError, match=f"^y: .* or probabilities from 0 to 1, got values {message}"):
         binary_cross_entropy.targets(y, (1,), "float32")
 
 
@@ -147,8 +147,8 @@ def test_counts_have_the_rates_of_a_poisson_regression(rng):
     X = rng.normal(size=(4000, 2))
     y = rng.poisson(np.exp(X @ [0.5, -0.3] + 1))
     _, trainer = fitted([Dense(1)], X, y, "poisson", epochs=20, lr=0.02)
-    found = [*trainer.model.params["0.weight"].value[0], trainer.model.params["0.bias"].value[0]]
-    np.testing.assert_allclose(found, [0.5, -0.3, 1], atol=0.05)
+    result = [*trainer.model.params["0.weight"].value[0], trainer.model.params["0.bias"].value[0]]
+    np.testing.assert_allclose(result, [0.5, -0.3, 1], atol=0.05)
 
 
 @pytest.mark.parametrize("loss", ["mean_squared_error", "binary_cross_entropy"])

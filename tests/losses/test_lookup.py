@@ -12,10 +12,10 @@ from minidl.losses import Huber, softmax_cross_entropy
 def test_probabilities(dtype, rng):
     scores = rng.normal(0, 30, (40, 10)).astype(dtype)
     scores[0], scores[1, :2] = 1e4, (1e4, -1e4)
-    found = losses.probabilities(scores)
-    np.testing.assert_allclose(found, reference.softmax(scores), rtol=1e-5, atol=1e-30)
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
-    assert found.dtype == dtype
+    result = losses.probabilities(scores)
+    np.testing.assert_allclose(result, reference.softmax(scores), rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(result.sum(axis=1), 1, rtol=1e-6)
+    assert result.dtype == dtype
 
 
 def test_a_loss_is_a_name_or_a_function():

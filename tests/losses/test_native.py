@@ -33,8 +33,8 @@ def formula(scores, y):
 def test_it_matches_its_formula(log_cosh, rng):
     for n in (0, 1, 16, 33):
         scores, y = rng.normal(size=(n, 5)), rng.normal(size=(n, 5))
-        for found, expected in zip(log_cosh()(scores, y), formula(scores, y), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
+        for result, expected in zip(log_cosh()(scores, y), formula(scores, y), strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -42,17 +42,17 @@ def test_it_matches_its_formula(log_cosh, rng):
 def test_trains_inside_the_plan(log_cosh, n, dtype, rng):
     """The same bits with any number of threads, and with scratch memory before the targets."""
     X, y, weights = rng.normal(size=(n, 4)), rng.normal(size=n), rng.uniform(0.5, 2, n)
-    found = []
+    result = []
     for threads, loss in ((1, log_cosh()), (2, log_cosh()), (3, log_cosh(1)), (1, log_cosh(1000)), (1, formula)):
         model = Sequential([Dense(8), ReLU(), Dense(1)], (4,), dtype=dtype)
         trainer = Trainer(model, loss, SGD(0.05, momentum=0.9), num_threads=threads)
         assert type(trainer.steps()) is (SegmentedSteps if loss is formula else FusedSteps)
         history = trainer.fit(X, y, 10, 32, sample_weight=weights, verbose=0)["loss"]
-        found.append((history, [p.value.copy() for p in model.params.values()]))
-    for history, params in found[1:-1]:
-        assert history == found[0][0]
-        assert all(np.array_equal(a, b) for a, b in zip(params, found[0][1], strict=True))
-    np.testing.assert_allclose(found[-1][0], found[0][0], rtol=1e-4 if dtype == "float32" else 1e-11)
+        result.append((history, [p.value.copy() for p in model.params.values()]))
+    for history, params in result[1:-1]:
+        assert history == result[0][0]
+        assert all(np.array_equal(a, b) for a, b in zip(params, result[0][1], strict=True))
+    np.testing.assert_allclose(result[-1][0], result[0][0], rtol=1e-4 if dtype == "float32" else 1e-11)
     assert history[-1] < history[0]
 
 

@@ -43,12 +43,12 @@ def test_str_and_pathlike_and_a_name_in_the_current_folder(path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "said"),
+    ("name", "error", "message"),
     [(3, TypeError, "path: expected a str or os.PathLike, got 3"), (None, TypeError, "path: .*None"),
      ("a\0b", ValueError, "path: expected no null character")],
 )  # fmt: skip
-def test_non_paths_are_refused(name, error, said):
-    with pytest.raises(error, match=said):
+def test_non_paths_are_refused(name, error, message):
+    with pytest.raises(error, match=message):
         write(name)
 
 
@@ -159,7 +159,7 @@ def test_short_writes_are_continued(path, monkeypatch):
 def test_content_is_synced_before_the_rename_and_the_folder_after(path, monkeypatch):
     calls = []
 
-    def told(call):
+    def recording(call):
         real = getattr(os, call)
 
         def tell(*args, **options):
@@ -170,7 +170,7 @@ def test_content_is_synced_before_the_rename_and_the_folder_after(path, monkeypa
         return tell
 
     for call in ("write", "fsync", "rename"):
-        monkeypatch.setattr(os, call, told(call))
+        monkeypatch.setattr(os, call, recording(call))
     write(path)
     assert calls == ["write", "write", "fsync", "rename", "fsync folder"]
 
@@ -225,10 +225,10 @@ def test_leftovers_of_killed_processes_are_removed_by_the_next_save(path, remove
     for _ in range(2):
         leave_temporary_file(path)
     other = leave_temporary_file(path.parent / "other")  # of another path
-    mine = path.parent / ".minidl-0123456789abcdef.tmp"
-    mine.write_bytes(b"of no save")
+    temporary = path.parent / ".minidl-0123456789abcdef.tmp"
+    temporary.write_bytes(b"of no save")
     remove(path)
-    assert sorted(os.listdir(path.parent)) == sorted(["file", other, mine.name])
+    assert sorted(os.listdir(path.parent)) == sorted(["file", other, temporary.name])
     assert path.read_bytes() == b"new content"
 
 
@@ -245,8 +245,8 @@ def test_files_of_another_machine_are_kept(path, monkeypatch):
         patch.setattr(atomic, "_machine_id", lambda: "another one")
         theirs = os.path.basename(atomic._temporary_prefix(str(path))) + "0123456789abcdef.tmp"
     (path.parent / theirs).write_bytes(b"half")
-    mine = leave_temporary_file(path)
-    assert mine.startswith(atomic._temporary_prefix(str(path)))
+    temporary = leave_temporary_file(path)
+    assert temporary.startswith(atomic._temporary_prefix(str(path)))
     atomic.clean(path)
     write(path)
     assert sorted(os.listdir(path.parent)) == sorted([theirs, "file"])

@@ -66,10 +66,10 @@ def test_unsavable_values_are_named(value):
 
 
 def test_self_references_are_refused():
-    endless = []
-    endless.append(endless)
+    cyclic = []
+    cyclic.append(cyclic)
     with pytest.raises(TypeError, match=f"nested at most {MAX_DEPTH} deep"):
-        encode(endless, "value", nothing)
+        encode(cyclic, "value", nothing)
 
 
 BAD = [

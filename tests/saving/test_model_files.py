@@ -97,10 +97,10 @@ def test_pytorchs_tools_read_names_and_layouts(model, path):
     from safetensors.numpy import load_file
 
     model.save(path)
-    found = load_file(path)
+    result = load_file(path)
     state = model.state_dict()
-    assert set(found) == set(state)
-    assert all(np.array_equal(found[name], state[name]) for name in state)
+    assert set(result) == set(state)
+    assert all(np.array_equal(result[name], state[name]) for name in state)
 
 
 def test_an_unbuilt_model_is_not_saved(path):
@@ -157,7 +157,7 @@ def test_files_without_a_newer_argument_load_with_its_default(path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"layers": []}, "layers: expected at least one"),
         ({"layers": None}, "expected the recipe of a model"),
@@ -190,13 +190,13 @@ def test_files_without_a_newer_argument_load_with_its_default(path):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_models_that_contradict_the_header(path, changes, said):
+def test_models_that_contradict_the_header(path, changes, message):
     write_changed(path)
     Sequential.load(path)
     write_changed(path, **changes)
     tracemalloc.start()
     begin = time.thread_time()  # of this thread alone: the machine may be busy
-    with pytest.raises(FileError, match=f"^{path}: .*{said}"):
+    with pytest.raises(FileError, match=f"^{path}: .*{message}"):
         Sequential.load(path)
     assert time.thread_time() - begin < 5
     assert tracemalloc.get_traced_memory()[1] < 2**24

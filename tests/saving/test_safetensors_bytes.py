@@ -39,9 +39,9 @@ def test_any_bytes_like_object_is_accepted():
 
 def test_every_flipped_bit_is_detected():
     content = safetensors_file.to_bytes("model", {}, {"w": np.arange(2, dtype="f4")})
-    for place in range(8 * len(content)):
+    for bit in range(8 * len(content)):
         damaged = bytearray(content)
-        damaged[place // 8] ^= 1 << place % 8
+        damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(FileError):
             safetensors_file.from_bytes(bytes(damaged), "model")
 

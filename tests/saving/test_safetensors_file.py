@@ -51,9 +51,9 @@ def seal(header, data=b""):
     return safetensors_file._seal(safetensors_file._add_length(text.encode())) + data
 
 
-def refused(path, content, said, kind="model"):
+def refused(path, content, message, kind="model"):
     path.write_bytes(content)
-    with pytest.raises(FileError, match=f"^{path}: .*{said}"):
+    with pytest.raises(FileError, match=f"^{path}: .*{message}"):
         safetensors_file.read(path, kind)
 
 
@@ -117,7 +117,7 @@ def test_kinds_are_distinguished(path, content):
 
 
 @pytest.mark.parametrize(
-    ("config", "tensors", "error", "said"),
+    ("config", "tensors", "error", "message"),
     [
         ({"x": float("nan")}, {}, ValueError, "not JSON compliant"),
         ({"x": [float("inf")]}, {}, ValueError, "not JSON compliant"),
@@ -135,18 +135,18 @@ def test_kinds_are_distinguished(path, content):
     ],
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
-def test_unsupported_content_is_refused_before_anything_is_written(path, config, tensors, error, said):
+def test_unsupported_content_is_refused_before_anything_is_written(path, config, tensors, error, message):
     path.write_bytes(b"old")
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         safetensors_file.write(path, "model", config, tensors)
     assert path.read_bytes() == b"old" and len(os.listdir(path.parent)) == 1
 
 
 # ---- damage
 def test_flipped_bits_are_detected(path, content):
-    for place in random.Random(0).sample(range(8 * len(content)), 1500):
+    for bit in random.Random(0).sample(range(8 * len(content)), 1500):
         damaged = bytearray(content)
-        damaged[place // 8] ^= 1 << place % 8
+        damaged[bit // 8] ^= 1 << bit % 8
         refused(path, damaged, "")
 
 
@@ -179,7 +179,7 @@ def test_a_sealed_header_is_read(path, content):
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"shape": [10**8, 10**8]}, "expected its bytes at"),
         ({"shape": [2**62, 2**62]}, "expected a shape"),
@@ -202,14 +202,14 @@ def test_a_sealed_header_is_read(path, content):
     ],
     ids=str,
 )
-def test_hostile_tensors(path, content, entry, said):
+def test_hostile_tensors(path, content, entry, message):
     header, data = parts(content)
     header["0.weight"] |= entry
-    refused(path, seal(header, data), f"tensor '0.weight': {said}")
+    refused(path, seal(header, data), f"tensor '0.weight': {message}")
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"format": "minidl 2"}, r"expected format 'minidl 1', got 'minidl 2' \(of another version of minidl\?\)"),
         ({"kind": "modell"}, "expected a model file, got a 'modell' file"),
@@ -230,10 +230,10 @@ def test_hostile_tensors(path, content, entry, said):
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_hostile_metadata(path, content, change, said):
+def test_hostile_metadata(path, content, change, message):
     header, data = parts(content)
     header["__metadata__"] |= change
-    refused(path, seal(header, data), said)
+    refused(path, seal(header, data), message)
 
 
 def test_missing_entries(path, content):
@@ -250,10 +250,10 @@ def test_hostile_json(path, content):
     header, data = parts(content)
     text = json.dumps(header, separators=(",", ":"))
     last = text[:-1] + ',"scalar":' + json.dumps(header["scalar"], separators=(",", ":")) + "}"
-    for evil in (last, text.replace(":[2,3]", ": [2,3]"), text + "x", text[:-1], text.replace("2,3", "2,03"),
+    for hostile in (last, text.replace(":[2,3]", ": [2,3]"), text + "x", text[:-1], text.replace("2,3", "2,03"),
                  text.replace("\\u00f6", "ö"), text.replace("[2,3]", "[" * 3000 + "]" * 3000)):  # fmt: skip
-        assert evil != text
-        refused(path, seal(evil, data), "")
+        assert hostile != text
+        refused(path, seal(hostile, data), "")
     refused(path, seal(text + " " * 8, data), "spaces up to a multiple of 8")
     refused(path, seal(text + " " * safetensors_file.MAX_HEADER, data), "expected a file of minidl, got 8")
 

@@ -4,7 +4,7 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from interrupted_fits import X, Y, everything
+from interrupted_fits import X, Y, full_state
 
 from minidl import Sequential, Trainer
 from minidl.layers import Dense, Flatten
@@ -61,7 +61,7 @@ PARTS = [*ODD, object(), Odd(), Odd, SGD, np.zeros(3), "huber", ["accuracy"], {"
 
 
 @pytest.mark.parametrize(
-    "place",
+    "attribute",
     [
         "model",
         "loss",
@@ -76,14 +76,14 @@ PARTS = [*ODD, object(), Odd(), Odd, SGD, np.zeros(3), "huber", ["accuracy"], {"
         "model.dtype",
     ],
 )
-def test_every_trainer_attribute_refuses_an_odd_value_or_trains_on_with_it(path, place):
+def test_every_trainer_attribute_refuses_an_odd_value_or_trains_on_with_it(path, attribute):
     """A value that is accepted but cannot be saved, such as a class, makes the save fail."""
     refused = 0
     for value in PARTS:
         model = Sequential([Flatten(), Dense(2)], (1, 6, 6))
         trainer = Trainer(model, "softmax_cross_entropy", Adam(0.1), ["accuracy"])
         trainer.train_batch(X, Y % 2)
-        owner, name = (trainer.model, "dtype") if place == "model.dtype" else (trainer, place)
+        owner, name = (trainer.model, "dtype") if attribute == "model.dtype" else (trainer, attribute)
         before = getattr(owner, name)
         try:
             setattr(owner, name, value)
@@ -95,9 +95,9 @@ def test_every_trainer_attribute_refuses_an_odd_value_or_trains_on_with_it(path,
         try:
             trainer.save_checkpoint(path)
         except TypeError as error:  # such as a class instead of an object
-            assert f"{place}: cannot be saved" in str(error) and not path.exists()
+            assert f"{attribute}: cannot be saved" in str(error) and not path.exists()
             continue
-        assert everything(Trainer.resume(path)) == everything(trainer), (place, value)
+        assert full_state(Trainer.resume(path)) == full_state(trainer), (attribute, value)
     assert refused >= len(PARTS) // 2
 
 
@@ -112,14 +112,15 @@ def test_metrics_are_set_as_the_constructor_takes_them():
 
 
 @pytest.mark.parametrize(
-    "place", ["epoch", "step", "seed", "clip_norm", "clip_value", "per_example_clip_norm", "optimizer.lr", "model.seed"]
+    "attribute",
+    ["epoch", "step", "seed", "clip_norm", "clip_value", "per_example_clip_norm", "optimizer.lr", "model.seed"],
 )
-def test_a_trainer_refuses_an_odd_value_or_trains_on_with_it(path, place):
+def test_a_trainer_refuses_an_odd_value_or_trains_on_with_it(path, attribute):
     for value in ODD:
         trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", Adam(0.1))
         trainer.train_batch(X, Y % 2)
         owner = trainer
-        *owners, name = place.split(".")
+        *owners, name = attribute.split(".")
         for one in owners:
             owner = getattr(owner, one)
         before = getattr(owner, name)
@@ -130,7 +131,7 @@ def test_a_trainer_refuses_an_odd_value_or_trains_on_with_it(path, place):
             assert getattr(owner, name) == before
         trainer.save_checkpoint(path)
         again = Trainer.resume(path)
-        assert everything(again) == everything(trainer)
+        assert full_state(again) == full_state(trainer)
 
 
 def test_a_loss_or_optimizer_that_cannot_be_recreated_refuses_the_save(path):

@@ -9,16 +9,16 @@ from interrupted_fits import (
     FIT,
     MAKERS,
     WEIGHTS,
-    AdamByHand,
-    Counts,
-    Draws,
+    NoiseLayer,
+    PythonAdam,
+    StepCounter,
     X,
     Y,
-    broken_off,
-    everything,
-    half,
-    native,
-    staged,
+    full_state,
+    interrupt_fit,
+    mixed_trainer,
+    native_trainer,
+    python_trainer,
 )
 
 from minidl import Sequential, Trainer
@@ -41,15 +41,17 @@ def path(tmp_path):
 def test_resuming_at_each_of_the_first_40_steps(path, kind, dtype):
     """Within epochs and at their ends; with weights, a split, and different numbers of threads."""
     fit = {**FIT, "sample_weight": WEIGHTS, "validation_split": 0.2, "epochs": 5}
-    whole = MAKERS[kind](dtype)
-    whole.fit(X, Y, **fit)
-    expected = everything(whole)
+    uninterrupted = MAKERS[kind](dtype)
+    uninterrupted.fit(X, Y, **fit)
+    expected = full_state(uninterrupted)
     for step in range(40):
-        broken_off(MAKERS[kind](dtype), step, **fit).save_checkpoint(path)
-        trainer = Trainer.resume(path, custom_objects=CUSTOM, num_threads=1 + step % (3 if kind == "native" else 2))
+        interrupt_fit(MAKERS[kind](dtype), step, **fit).save_checkpoint(path)
+        trainer = Trainer.resume(
+            path, custom_objects=CUSTOM, num_threads=1 + step % (3 if kind == "native_trainer" else 2)
+        )
         assert trainer.step == step + 1
         trainer.fit(X, Y, **fit)
-        assert everything(trainer) == expected, step
+        assert full_state(trainer) == expected, step
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -59,13 +61,13 @@ def test_callback_state_is_resumed(path, kind):
         trainer.optimizer.lr = 0.1  # a rate that the callback changes
         return trainer
 
-    whole = maker()
-    whole.fit(X, Y, **FIT, callbacks=[Counts()])
+    uninterrupted = maker()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[StepCounter()])
     for step in (0, 10, 11, 12, 13, 37):
-        broken_off(maker(), step, callbacks=[Counts(), Checkpoint(path, every_n_steps=1)])
+        interrupt_fit(maker(), step, callbacks=[StepCounter(), Checkpoint(path, every_n_steps=1)])
         trainer = Trainer.resume(path, custom_objects=CUSTOM)
-        trainer.fit(X, Y, **FIT, callbacks=[Counts(), Checkpoint(path, every_n_steps=1)])
-        assert everything(trainer) == everything(whole), step
+        trainer.fit(X, Y, **FIT, callbacks=[StepCounter(), Checkpoint(path, every_n_steps=1)])
+        assert full_state(trainer) == full_state(uninterrupted), step
 
 
 OPTIMIZERS = [
@@ -79,7 +81,7 @@ OPTIMIZERS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["native", "half"])
+@pytest.mark.parametrize("kind", ["native_trainer", "mixed_trainer"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
 def test_resuming_each_optimizer_and_schedule_at_each_of_the_first_20_steps(path, optimizer, kind):
     """None of them is in `custom_objects`: they are built in."""
@@ -89,40 +91,40 @@ def test_resuming_each_optimizer_and_schedule_at_each_of_the_first_20_steps(path
         trainer.optimizer = optimizer
         return trainer
 
-    whole, fit = trainer_of(), {**FIT, "epochs": 2}
-    whole.fit(X, Y, **fit)
+    uninterrupted, fit = trainer_of(), {**FIT, "epochs": 2}
+    uninterrupted.fit(X, Y, **fit)
     for step in range(20):
-        broken_off(trainer_of(), step, **fit).save_checkpoint(path)
-        trainer = Trainer.resume(path, custom_objects={"Draws": Draws}, num_threads=1 + step % 3)
+        interrupt_fit(trainer_of(), step, **fit).save_checkpoint(path)
+        trainer = Trainer.resume(path, custom_objects={"NoiseLayer": NoiseLayer}, num_threads=1 + step % 3)
         assert repr(trainer.optimizer) == repr(optimizer)
         assert trainer.steps().update.steps == step + 1
         trainer.fit(X, Y, **fit)
-        assert everything(trainer) == everything(whole), step
+        assert full_state(trainer) == full_state(uninterrupted), step
 
 
 def test_a_replaced_optimizer_is_resumed(path):
     def trainer_of(steps):
-        trainer = native()
+        trainer = native_trainer()
         for _ in range(steps):
             trainer.train_batch(X, Y)
         trainer.optimizer = Adam(0.01)
         return trainer
 
-    whole, broken = trainer_of(7), trainer_of(7)
+    uninterrupted, broken = trainer_of(7), trainer_of(7)
     for _ in range(3):
-        whole.train_batch(X, Y)
+        uninterrupted.train_batch(X, Y)
         broken.train_batch(X, Y)
     broken.save_checkpoint(path)
     resumed = Trainer.resume(path)
     assert (resumed.step, resumed.steps().update.steps) == (10, 3)
-    for trainer in (whole, resumed):
+    for trainer in (uninterrupted, resumed):
         trainer.train_batch(X, Y)
-    assert everything(resumed) == everything(whole)
+    assert full_state(resumed) == full_state(uninterrupted)
 
 
 def test_steps_by_hand_of_every_optimizer_are_resumed(path):
     for optimizer in copy.deepcopy(OPTIMIZERS):
-        trainer = native()
+        trainer = native_trainer()
         trainer.optimizer = optimizer
         trainer.train_batch(X, Y)
         for _ in range(3):
@@ -132,54 +134,54 @@ def test_steps_by_hand_of_every_optimizer_are_resumed(path):
         for each in (trainer, resumed):
             each.train_batch(X, Y)
             each.optimizer.step(each.model.params, 0.1)
-        assert everything(resumed) == everything(trainer)
+        assert full_state(resumed) == full_state(trainer)
 
 
 def test_resuming_repeatedly(path):
-    whole = native()
-    whole.fit(X, Y, **FIT)
-    trainer = broken_off(native(), 2)
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
+    trainer = interrupt_fit(native_trainer(), 2)
     for step in (5, 6, 19, 33):
         trainer.save_checkpoint(path)
-        trainer = broken_off(Trainer.resume(path), step)
+        trainer = interrupt_fit(Trainer.resume(path), step)
     trainer.save_checkpoint(path)
     trainer = Trainer.resume(path)
     trainer.save_checkpoint(path)  # as loaded: still within that fit
     trainer = Trainer.resume(path)
     trainer.fit(X, Y, **FIT)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 def test_resuming_into_an_existing_model(path):
-    whole = half()
-    whole.fit(X, Y, **FIT)
-    broken_off(half(), 9).save_checkpoint(path)
+    uninterrupted = mixed_trainer()
+    uninterrupted.fit(X, Y, **FIT)
+    interrupt_fit(mixed_trainer(), 9).save_checkpoint(path)
     for shape in (None, (1, 6, 6)):
-        model = Sequential([Draws(), Flatten(), Dense(3)], shape)
+        model = Sequential([NoiseLayer(), Flatten(), Dense(3)], shape)
         trainer = Trainer.resume(path, model=model)
         assert trainer.model is model
         trainer.fit(X, Y, **FIT)
-        assert everything(trainer) == everything(whole)
+        assert full_state(trainer) == full_state(uninterrupted)
 
 
 def test_after_a_completed_fit_another_one_starts(path):
-    whole, trainer = native(), native()
-    whole.fit(X, Y, **FIT)
+    uninterrupted, trainer = native_trainer(), native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
     trainer.fit(X, Y, **FIT)
     trainer.save_checkpoint(path)
     trainer = Trainer.resume(path)
     assert trainer.interrupted is None
-    for each in (whole, trainer):
+    for each in (uninterrupted, trainer):
         each.fit(X, Y, epochs=2, batch_size=9, verbose=0)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 def test_saved_at_the_end_of_the_last_epoch_nothing_is_left_to_do(path):
-    whole = native()
-    whole.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
     trainer = Trainer.resume(path)
     trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
     trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])  # the second one trains on
     assert trainer.epoch == 8
     other = Trainer.resume(path)
@@ -190,17 +192,17 @@ def test_saved_at_the_end_of_the_last_epoch_nothing_is_left_to_do(path):
 @pytest.mark.parametrize("kind", MAKERS)
 def test_saved_after_the_fit_nothing_is_left_to_do(path, kind):
     """As in a program that trains until it is done: fit, save, and at its next start resume and fit again."""
-    whole = MAKERS[kind]()
-    whole.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
-    whole.save_checkpoint(path)
+    uninterrupted = MAKERS[kind]()
+    uninterrupted.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
+    uninterrupted.save_checkpoint(path)
     for _ in range(2):
         trainer = Trainer.resume(path, custom_objects=CUSTOM)
         assert trainer.interrupted is None
         trainer.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
-        assert everything(trainer) == everything(whole)
+        assert full_state(trainer) == full_state(uninterrupted)
         trainer.save_checkpoint(path)
-    whole.fit(X, Y, **FIT)  # in the same process it trains on
-    assert whole.epoch == 8
+    uninterrupted.fit(X, Y, **FIT)  # in the same process it trains on
+    assert uninterrupted.epoch == 8
 
 
 OTHERS = [{"epochs": 5}, {"batch_size": 8}, {"sample_weight": WEIGHTS}, {"y": Y % 2}, {"X": X + 1}]
@@ -208,7 +210,7 @@ OTHERS = [{"epochs": 5}, {"batch_size": 8}, {"sample_weight": WEIGHTS}, {"y": Y 
 
 @pytest.mark.parametrize("other", OTHERS, ids=str)
 def test_saved_after_the_fit_a_different_fit_trains_on(path, other):
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT)
     trainer.save_checkpoint(path)
     resumed = Trainer.resume(path)
@@ -216,9 +218,9 @@ def test_saved_after_the_fit_a_different_fit_trains_on(path, other):
     assert resumed.epoch == 4 + other.get("epochs", 4)
 
 
-def test_steps_by_hand_or_a_changed_step_discard_the_fit_record(path):
+def test_steps_by_hand_or_an_explicit_reset_discard_the_fit_record(path):
     for change in (lambda trainer: trainer.train_batch(X, Y), lambda trainer: setattr(trainer, "interrupted", None)):
-        trainer = native()
+        trainer = native_trainer()
         trainer.fit(X, Y, **FIT)
         change(trainer)
         trainer.save_checkpoint(path)
@@ -232,15 +234,15 @@ def test_should_stop_is_resumed(path):
         def on_step_end(self, trainer, step, loss):
             trainer.should_stop = step >= 20
 
-    whole = native()
-    whole.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
     trainer = Trainer.resume(path)
     trainer.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
-    assert everything(trainer) == everything(whole) and trainer.epoch == 2
+    assert full_state(trainer) == full_state(uninterrupted) and trainer.epoch == 2
 
 
 def test_steps_by_hand_and_their_optimizer_are_resumed(path):
-    trainer = native()
+    trainer = native_trainer()
     for step in range(5):
         trainer.train_batch(X[step:], Y[step:])
     trainer.optimizer.step(trainer.model.params, 0.1)
@@ -249,12 +251,12 @@ def test_steps_by_hand_and_their_optimizer_are_resumed(path):
     for each in (trainer, resumed):
         each.train_batch(X, Y)
         each.optimizer.step(each.model.params, 0.1)
-    assert everything(resumed) == everything(trainer)
+    assert full_state(resumed) == full_state(trainer)
 
 
 def test_the_same_state_gives_the_same_bytes(tmp_path):
     for name in "ab":
-        trainer = native()
+        trainer = native_trainer()
         for step in range(3):
             trainer.train_batch(X[step:], Y[step:])
         trainer.save_checkpoint(tmp_path / name)
@@ -287,17 +289,17 @@ class Saves:
 )
 def test_saving_in_any_hook(path, hook, step):
     def trainer_of():
-        trainer = native()
+        trainer = native_trainer()
         trainer.optimizer.lr = 0.1
         return trainer
 
-    whole = trainer_of()
-    whole.fit(X, Y, **FIT, callbacks=[Halves(), Counts()])
-    trainer_of().fit(X, Y, **FIT, callbacks=[Halves(), Counts(), Saves(path, hook, step)])
+    uninterrupted = trainer_of()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[Halves(), StepCounter()])
+    trainer_of().fit(X, Y, **FIT, callbacks=[Halves(), StepCounter(), Saves(path, hook, step)])
     trainer = Trainer.resume(path)
     assert trainer.step == step
-    trainer.fit(X, Y, **FIT, callbacks=[Halves(), Counts()])
-    assert everything(trainer) == everything(whole)
+    trainer.fit(X, Y, **FIT, callbacks=[Halves(), StepCounter()])
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 class Norms:
@@ -341,35 +343,37 @@ def test_any_state_of_an_optimizer_and_its_schedule(path, optimizer):
         model = Sequential([Conv2D(2, 3), Flatten(), Dense(50), ReLU(), Dense(3)], (1, 6, 6))
         return Trainer(model, "softmax_cross_entropy", optimizer())
 
-    whole = trainer_of()
-    whole.fit(X, Y, **FIT)
-    broken_off(trainer_of(), 11).save_checkpoint(path)
+    uninterrupted = trainer_of()
+    uninterrupted.fit(X, Y, **FIT)
+    interrupt_fit(trainer_of(), 11).save_checkpoint(path)
     trainer = Trainer.resume(path, custom_objects={c.__name__: c for c in (Norms, Warm, Plateau)})
     trainer.fit(X, Y, **FIT)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 def test_a_changed_seed_is_the_one_that_is_resumed(path):
-    whole = broken_off(native(), 5)
-    whole.seed = np.int64(77)
-    whole.save_checkpoint(path)
+    uninterrupted = interrupt_fit(native_trainer(), 5)
+    uninterrupted.seed = np.int64(77)
+    uninterrupted.save_checkpoint(path)
     trainer = Trainer.resume(path)
-    for each in (whole, trainer):
+    for each in (uninterrupted, trainer):
         each.fit(X, Y, **FIT)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 # ---- refused
 def test_all_classes_missing_in_custom_objects_are_named_at_once(path):
-    broken_off(staged(), 3).save_checkpoint(path)
-    with pytest.raises(ValueError, match=r"custom_objects: .*'AdamByHand'.*'Draws'.*'Schedule'.*'largest'.*'squares'"):
+    interrupt_fit(python_trainer(), 3).save_checkpoint(path)
+    with pytest.raises(
+        ValueError, match=r"custom_objects: .*'NoiseLayer'.*'PythonAdam'.*'Schedule'.*'largest'.*'squares'"
+    ):
         Trainer.resume(path)
     with pytest.raises(ValueError, match=r"custom_objects={'squares': squares}"):
         Trainer.resume(path, custom_objects={name: part for name, part in CUSTOM.items() if name != "squares"})
 
 
 def test_a_model_with_other_layers_is_refused_and_unchanged(path):
-    broken_off(half(), 9).save_checkpoint(path)
+    interrupt_fit(mixed_trainer(), 9).save_checkpoint(path)
     model = Sequential([Flatten(), Dense(3)], (1, 6, 6))
     before = model.state_dict()
     with pytest.raises(ValueError, match="model: expected"):
@@ -377,7 +381,7 @@ def test_a_model_with_other_layers_is_refused_and_unchanged(path):
     assert all(np.array_equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-class Unsavable(AdamByHand):
+class Unsavable(PythonAdam):
     """Has state that no file can hold."""
 
     def __init__(self, lr):
@@ -407,7 +411,7 @@ class Slots:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "said"),
+    ("optimizer", "message"),
     [
         (Momentum(0.1, "views"), r"Momentum\['kept'\]\[0\]: cannot be saved, for it lies in the model's parameters"),
         (Momentum(0.1, "value"), r"Momentum\['kept'\]\['a'\]\[1\]: cannot be saved, for it lies in"),
@@ -416,11 +420,11 @@ class Slots:
     ],
     ids=["views", "value", "twice", "slots"],
 )
-def test_state_that_would_be_restored_differently_is_refused(path, optimizer, said):
-    trainer = staged()
+def test_state_that_would_be_restored_differently_is_refused(path, optimizer, message):
+    trainer = python_trainer()
     trainer.optimizer = optimizer
     trainer.train_batch(X, Y)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         trainer.save_checkpoint(path)
 
 
@@ -430,7 +434,7 @@ def test_state_that_would_be_restored_differently_is_refused(path, optimizer, sa
     ids=str,
 )
 def test_an_inconsistent_position_is_refused(path, change):
-    broken_off(native(), 16).save_checkpoint(path)
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
     pairs = config["fit"]["dict"]
     config["fit"]["dict"] = [[name, change.get(name, value)] for name, value in pairs]
@@ -440,14 +444,14 @@ def test_an_inconsistent_position_is_refused(path, change):
 
 
 def test_an_unbuilt_model_stays_unbuilt_if_resuming_is_refused(path):
-    broken_off(staged(), 3).save_checkpoint(path)
-    model = Sequential([Conv2D(2, 3), Draws(), Flatten(), Dense(3)])
+    interrupt_fit(python_trainer(), 3).save_checkpoint(path)
+    model = Sequential([Conv2D(2, 3), NoiseLayer(), Flatten(), Dense(3)])
     with pytest.raises(FileError):
-        Trainer.resume(path, model=model, custom_objects=CUSTOM | {"AdamByHand": half})
+        Trainer.resume(path, model=model, custom_objects=CUSTOM | {"PythonAdam": mixed_trainer})
     assert model.network is None
 
 
-class NoName(AdamByHand):
+class NoName(PythonAdam):
     """Does not store its constructor argument."""
 
     def __init__(self, rate):
@@ -455,7 +459,7 @@ class NoName(AdamByHand):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda t: setattr(t, "optimizer", Unsavable(0.1)), "optimizer.*'log'.*cannot be saved"),
         (lambda t: setattr(t, "optimizer", NoName(1)), "'rate'"),
@@ -463,14 +467,14 @@ class NoName(AdamByHand):
     ],
     ids=["state", "argument", "class"],
 )
-def test_what_cannot_be_saved_is_reported_before_the_first_step(path, change, said):
-    trainer = staged()
+def test_what_cannot_be_saved_is_reported_before_the_first_step(path, change, message):
+    trainer = python_trainer()
     change(trainer)
     if not hasattr(trainer.optimizer, "lr"):
         trainer.optimizer.lr = 0.1
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         trainer.save_checkpoint(path)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
     assert trainer.step == 0 and not path.exists()
 

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from interrupted_fits import X, Y, broken_off, native
+from interrupted_fits import X, Y, interrupt_fit, native_trainer
 
 from minidl import Sequential, Trainer
 from minidl.layers import Dense
@@ -20,7 +20,7 @@ def path(tmp_path):
 
 
 def test_a_model_file_is_not_a_checkpoint(path):
-    trainer = native()
+    trainer = native_trainer()
     trainer.model.save(path)
     with pytest.raises(FileError, match="expected a checkpoint"):
         Trainer.resume(path)
@@ -29,16 +29,16 @@ def test_a_model_file_is_not_a_checkpoint(path):
         Sequential.load(path)
 
 
-def spoil(config, tensors, place, value):
+def set_value(config, tensors, entry, value):
     """Returns the configuration with a value replaced."""
-    *inner, last = place
-    here = config
+    *inner, last = entry
+    node = config
     for key in inner:
-        here = here[key]
+        node = node[key]
     if value is KeyError:
-        del here[last]
+        del node[last]
     else:
-        here[last] = value
+        node[last] = value
     return config, tensors
 
 
@@ -46,14 +46,14 @@ WRONG = [None, -1, 2**70, "", "x", [], {}, 0.5, True, [1], {"made": 1}, {"custom
 TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed", "step", "epoch", "history", "fit")
 
 
-@pytest.mark.parametrize("place", TOP)
+@pytest.mark.parametrize("entry", TOP)
 @pytest.mark.parametrize("value", WRONG, ids=repr)
-def test_a_valid_file_with_nonsense_is_a_file_error_or_harmless(path, place, value):
-    broken_off(native(), 16).save_checkpoint(path)
+def test_a_valid_file_with_nonsense_is_a_file_error_or_harmless(path, entry, value):
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
-    if json.dumps(config[place]) == json.dumps(value, default=str):
+    if json.dumps(config[entry]) == json.dumps(value, default=str):
         return
-    safetensors_file.write(path, "checkpoint", *spoil(config, tensors, [place], value))
+    safetensors_file.write(path, "checkpoint", *set_value(config, tensors, [entry], value))
     try:
         trainer = Trainer.resume(path)
         trainer.train_batch(X, Y)
@@ -64,23 +64,23 @@ def test_a_valid_file_with_nonsense_is_a_file_error_or_harmless(path, place, val
 
 @pytest.mark.parametrize("which", ["missing", "other shape", "other dtype"])
 def test_tensors_that_do_not_fit_are_refused(path, which):
-    broken_off(native(), 16).save_checkpoint(path)
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
     for name in tensors:
         if which == "other shape" and name.startswith("history/"):
             continue  # any number of floats is valid
-        spoilt = dict(tensors)
+        damaged = dict(tensors)
         if which == "missing":
-            del spoilt[name]
+            del damaged[name]
         else:
-            spoilt[name] = np.zeros(3) if which == "other shape" else tensors[name].astype("int8")
-        safetensors_file.write(path, "checkpoint", config, spoilt)
+            damaged[name] = np.zeros(3) if which == "other shape" else tensors[name].astype("int8")
+        safetensors_file.write(path, "checkpoint", config, damaged)
         with pytest.raises(FileError):
             Trainer.resume(path)
 
 
 def test_resuming_removes_what_a_killed_save_left(path):
-    broken_off(native(), 3).save_checkpoint(path)
+    interrupt_fit(native_trainer(), 3).save_checkpoint(path)
     left = path.parent / f"{atomic._start(str(path))}0123456789abcdef.tmp"
     left.write_bytes(b"half")
     Trainer.resume(path)

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, X, Y, everything, normed
+from interrupted_fits import FIT, X, Y, batchnorm_trainer, full_state
 
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten
@@ -144,7 +144,7 @@ def flat_and_views(made):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "change", "said"),
+    ("optimizer", "change", "message"),
     [
         (Plain(), flat_and_views, r"views.*'a'.*shares its memory with Plain.*flat"),
         (Plain(), put(m=np.ones((4, 6))[:, ::2]), "m.*expected an array of NumPy, in one piece"),
@@ -159,9 +159,9 @@ def flat_and_views(made):
         (Around(), momentum_of_its_own, "Around.base: cannot be saved, for its momentum is 0.5, .* make it with 0.9"),
     ],
 )  # fmt: skip
-def test_state_that_would_be_restored_differently_is_refused(optimizer, change, said, tmp_path):
+def test_state_that_would_be_restored_differently_is_refused(optimizer, change, message, tmp_path):
     trainer = trained(copy.deepcopy(optimizer), change)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         trainer.save_checkpoint(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
@@ -190,13 +190,13 @@ def interrupted():
             if step == 3:
                 raise KeyboardInterrupt
 
-    trainer = normed()
+    trainer = batchnorm_trainer()
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[Stop()])
     return trainer
 
 
-def test_a_fit_whose_metrics_were_replaced_is_abandoned_when_saved(tmp_path):
+def test_a_fit_whose_metrics_were_replaced_is_saved_only_once_abandoned(tmp_path):
     trainer = interrupted()
     trainer.metrics = []
     with pytest.raises(
@@ -209,14 +209,14 @@ def test_a_fit_whose_metrics_were_replaced_is_abandoned_when_saved(tmp_path):
 
 
 def test_after_a_complete_fit_metrics_can_be_replaced(tmp_path):
-    trainer = normed()
+    trainer = batchnorm_trainer()
     trainer.fit(X, Y, **FIT | {"epochs": 1})
     trainer.metrics = []
     trainer.save_checkpoint(tmp_path / "a")
     resumed = Trainer.resume(tmp_path / "a")
     for one in (trainer, resumed):
         one.fit(X, Y, **FIT | {"epochs": 1})
-    assert everything(resumed) == everything(trainer)
+    assert full_state(resumed) == full_state(trainer)
 
 
 @pytest.mark.parametrize("values", [[2**70], [1j], ["a"], [[1.0]], [None, {}], 3.0])
@@ -239,11 +239,11 @@ def test_an_object_in_a_callbacks_state_is_refused(tmp_path):
             raise AssertionError
 
     with pytest.raises(TypeError, match=r"callback Holds: what its state_dict\(\) returns\['log'\]: cannot be saved"):
-        normed().fit(X, Y, **FIT | {"epochs": 1}, callbacks=[Holds()])
+        batchnorm_trainer().fit(X, Y, **FIT | {"epochs": 1}, callbacks=[Holds()])
 
 
 # ---- threads
-@pytest.mark.usefixtures("restless")
+@pytest.mark.usefixtures("frequent_thread_switches")
 def test_saving_while_a_thread_trains_is_consistent_or_refused(tmp_path):
     """Step, weights and the optimizer's step count are from the same moment."""
     steps, twin = 1000, trained(Adam(0.01))

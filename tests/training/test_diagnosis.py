@@ -52,13 +52,13 @@ class Inject(Layer):
         return self.now("dx", dy)
 
 
-def net(dtype, front=(), place=0):
+def net(dtype, first_layers=(), position=0):
     layers = [Conv2D(3, 3, padding=1), ReLU(), MaxPool2D(2), Conv2D(4, 3), Flatten(), Dense(6), ReLU(), Dense(3)]
-    return Sequential([*layers[:place], *front, *layers[place:]], input_shape=(1, 8, 8), dtype=dtype)
+    return Sequential([*layers[:position], *first_layers, *layers[position:]], input_shape=(1, 8, 8), dtype=dtype)
 
 
-def trainer_of(dtype, front=(), place=0, loss="softmax_cross_entropy"):
-    return Trainer(net(dtype, front, place), loss, SGD(0.01, momentum=0.9), seed=7)
+def trainer_of(dtype, first_layers=(), position=0, loss="softmax_cross_entropy"):
+    return Trainer(net(dtype, first_layers, position), loss, SGD(0.01, momentum=0.9), seed=7)
 
 
 def state(trainer):
@@ -66,10 +66,10 @@ def state(trainer):
     return trainer.step, {name: value.tobytes() for name, value in trainer.model.state_dict().items()}
 
 
-def assert_stops(trainer, said, X=X, Y=Y, **options):
+def assert_stops(trainer, expected_message, X=X, Y=Y, **options):
     """Asserts that the step is refused with a matching message and has changed nothing."""
     before = state(trainer)
-    with pytest.raises(FloatingPointError, match=said) as error:
+    with pytest.raises(FloatingPointError, match=expected_message) as error:
         trainer.train_batch(X, Y, **options)
     assert CLOSE in str(error.value)
     assert state(trainer) == before
@@ -91,8 +91,8 @@ def test_weights_of_every_layer(bad, staged, dtype):
         value = trainer.model.params[name].value
         kept = value.flat[-1]
         value.flat[-1] = bad
-        place, _, tensor = name.partition(".")
-        assert_stops(trainer, rf"step 1: layer {place}, \w+: .*because its {tensor} is .*give {name} finite numbers")
+        position, _, tensor = name.partition(".")
+        assert_stops(trainer, rf"step 1: layer {position}, \w+: .*because its {tensor} is .*give {name} finite numbers")
         value.flat[-1] = kept
         trainer.train_batch(X, Y)
         twin.train_batch(X, Y)
@@ -101,27 +101,27 @@ def test_weights_of_every_layer(bad, staged, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize("place", range(9))
-def test_outputs_and_gradients_of_a_numpy_layer(place, bad, dtype):
+@pytest.mark.parametrize("position", range(9))
+def test_outputs_and_gradients_of_a_numpy_layer(position, bad, dtype):
     """After every layer. The bits before and after equal those of a twin that injects nothing."""
-    for where, said in (
+    for where, expected_message in (
         ("y", rf"its output is {as_text(bad)} for example 3 of X, from finite inputs"),
         (
             "dx",
             rf"the gradient of its input is {as_text(bad)} for example 3 of X, from finite gradients of its output",
         ),
-        ("grad", rf"the gradient of {place}.gain is {as_text(bad)}"),
+        ("grad", rf"the gradient of {position}.gain is {as_text(bad)}"),
     ):
-        if place == 0 and where == "dx":
+        if position == 0 and where == "dx":
             continue  # not used
-        if place in (1, 6) and (where, bad) == ("y", -np.inf):
+        if position in (1, 6) and (where, bad) == ("y", -np.inf):
             continue  # before a ReLU it acts like a zero
         layer = Inject(where, bad, step=2)
-        trainer, twin = trainer_of(dtype, [layer], place), trainer_of(dtype, [Inject()], place)
+        trainer, twin = trainer_of(dtype, [layer], position), trainer_of(dtype, [Inject()], position)
         for each in (trainer, twin):
             each.train_batch(X, Y)
             each.train_batch(X, Y)
-        assert_stops(trainer, rf"^step 2: layer {place}, Inject: {said}")
+        assert_stops(trainer, rf"^step 2: layer {position}, Inject: {expected_message}")
         layer.where = ""
         trainer.train_batch(X, Y)
         twin.train_batch(X, Y)
@@ -131,14 +131,16 @@ def test_outputs_and_gradients_of_a_numpy_layer(place, bad, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("weights", [None, np.linspace(0, 3, 45)], ids=["plain", "weighted"])
 @pytest.mark.parametrize("bad", BAD)
-@pytest.mark.parametrize(("which", "said"), [(0, "the loss of"), (1, "the loss's gradient, dscores, of")])
-def test_return_values_of_a_custom_loss(which, said, bad, weights, dtype):
+@pytest.mark.parametrize(("which", "expected_message"), [(0, "the loss of"), (1, "the loss's gradient, dscores, of")])
+def test_return_values_of_a_custom_loss(which, expected_message, bad, weights, dtype):
     def loss(scores, y):
         returned = softmax_cross_entropy(scores, y)
         returned[which][[5, 7, -1]] = bad
         return returned
 
-    message = assert_stops(trainer_of(dtype, loss=loss), f"^step 0: {said} examples ", sample_weight=weights)
+    message = assert_stops(
+        trainer_of(dtype, loss=loss), f"^step 0: {expected_message} examples ", sample_weight=weights
+    )
     rows = [5, 7, 44] if weights is None else [6, 8, 44]  # the row of weight 0 is skipped
     assert f"{rows} of X is {as_text(bad)}, from finite scores (up to " in message
     assert message.endswith("see what the loss makes of such scores, or try a smaller lr")
@@ -162,8 +164,12 @@ def test_an_output_of_finite_inputs_and_weights_overflows(loss, dtype):
     x = np.tile(X, (4, 1, 1, 1)).astype(dtype)
     x[[91, 97]] = np.sign(x[[91, 97]]) * largest / 2
     trainer, twin = trainer_of(dtype, loss=loss), trainer_of(dtype, loss=loss)
-    said = r"^step 8: layer 0, Conv2D: its output is infinite for examples \[91, 97\] of X, from finite inputs \(up to "
-    with pytest.raises(FloatingPointError, match=said + r"[\d.e+]+\) and weights \(up to 0\.\d+\)\. .*smaller lr$"):
+    expected_message = (
+        r"^step 8: layer 0, Conv2D: its output is infinite for examples \[91, 97\] of X, from finite inputs \(up to "
+    )
+    with pytest.raises(
+        FloatingPointError, match=expected_message + r"[\d.e+]+\) and weights \(up to 0\.\d+\)\. .*smaller lr$"
+    ):
         trainer.fit(x, np.tile(Y, 4), batch_size=11, shuffle=False, verbose=0)
     twin.fit(x[:88], np.tile(Y, 4)[:88], batch_size=11, shuffle=False, verbose=0)
     assert state(trainer) == state(twin)
@@ -174,8 +180,8 @@ def constant(dscores):
     return lambda scores, y: (np.zeros(len(scores)), np.broadcast_to(dscores, scores.shape))
 
 
-def linear(loss, dtype="float32", *front):
-    return Trainer(Sequential([*front, Dense(4), Dense(3)], (5,), dtype=dtype), loss, SGD(0.1))
+def linear(loss, dtype="float32", *first_layers):
+    return Trainer(Sequential([*first_layers, Dense(4), Dense(3)], (5,), dtype=dtype), loss, SGD(0.1))
 
 
 HUGE = {"float32": 1e19, "float64": 1e154}
@@ -185,23 +191,23 @@ HUGE = {"float32": 1e19, "float64": 1e154}
 def test_a_gradient_that_single_examples_make_infinite(dtype):
     x = np.full((40, 5), 0.1)
     x[[4, 33]] = 1e3 * HUGE[dtype]
-    said = (
+    expected_message = (
         "^step 0: layer 1, Dense: the gradient of 1.weight is .*infinite, by examples .4, 33. of X alone, from finite"
     )
-    assert_stops(linear(constant(HUGE[dtype] * 1e-1), dtype), said, x, np.zeros(40))
+    assert_stops(linear(constant(HUGE[dtype] * 1e-1), dtype), expected_message, x, np.zeros(40))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_gradient_that_only_the_sum_makes_infinite(dtype):
     x = np.full((40, 5), 1.0)
     limit = float(np.finfo(dtype).max)
-    said = (
+    expected_message = (
         "layer 1, Dense: the gradient of 1.bias is infinite as a sum over the batch, in which each example's share is"
     )
     model = linear(constant(limit / 30), dtype)
     model.model.params["1.weight"].value *= 1e-3
     model.model.params["0.weight"].value *= 1e-3
-    assert_stops(model, said, x, np.zeros(40))
+    assert_stops(model, expected_message, x, np.zeros(40))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -220,8 +226,8 @@ def test_a_gradient_of_an_input_overflows(dtype):
 def test_a_gradient_that_the_division_makes_infinite(dtype):
     limit = float(np.finfo(dtype).max)
     trainer = linear(constant(limit / 4), dtype)
-    said = "^step 0: the gradient of .*1.weight.* is infinite when divided by the batch's weight, 2e-10"
-    assert_stops(trainer, said, np.full((2, 5), 100), np.zeros(2), sample_weight=[1e-10, 1e-10])
+    expected_message = "^step 0: the gradient of .*1.weight.* is infinite when divided by the batch's weight, 2e-10"
+    assert_stops(trainer, expected_message, np.full((2, 5), 100), np.zeros(2), sample_weight=[1e-10, 1e-10])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -326,10 +332,10 @@ def test_a_fault_that_does_not_recur_is_still_reported():
         losses, dscores = softmax_cross_entropy(scores, y)
         return losses * (np.nan if next(calls) == 0 else 1), dscores
 
-    said = (
+    expected_message = (
         r"^step 0: the loss of examples \[0, 1, 2, 3, 4\] and 40 more of X is NaN or infinite; it did not happen again"
     )
-    assert_stops(trainer_of("float32", loss=once), said)
+    assert_stops(trainer_of("float32", loss=once), expected_message)
 
 
 def test_a_layer_that_cannot_run_twice_hides_nothing():
@@ -347,8 +353,8 @@ def test_a_layer_that_cannot_run_twice_hides_nothing():
 def test_a_thousand_clean_steps_raise_no_error():
     """With large values, none too large."""
     x = X * np.linspace(1, 1e3, 45, dtype="float32").reshape(-1, 1, 1, 1)
-    for front in ([], [Inject()]):
-        trainer = Trainer(net("float32", front), "softmax_cross_entropy", SGD(1e-6, momentum=0.9))
+    for first_layers in ([], [Inject()]):
+        trainer = Trainer(net("float32", first_layers), "softmax_cross_entropy", SGD(1e-6, momentum=0.9))
         trainer.fit(x, Y, epochs=167, batch_size=8, verbose=0)
         assert trainer.step >= 1000
 

@@ -78,31 +78,31 @@ def fitted(layers, data, loss="softmax_cross_entropy", **options):
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
 def test_ids_are_the_same_for_every_way_into_a_step(number, memory_map, weights):
     ways = {
-        "read where it lies": ([number()], X),
+        "read without a copy": ([number()], X),
         "converted": ([number()], X.astype(">f8")),
         "strided": ([number()], np.repeat(X, 2, axis=1)[:, ::2]),
         "memory map": ([number()], memory_map("f8")),
         "memory map, converted": ([number()], memory_map("i4")),
         "stages": ([Same(), number()], X),
         "stages, converted": ([number(), Same()], X.astype("i8")),
-        "stages, memory map": ([Rescale(1.0), Same(), number()], memory_map("u1")),
-        "loss in Python": ([number()], X, wrapped_loss),
+        "segments, memory map": ([Rescale(1.0), Same(), number()], memory_map("u1")),
+        "Python loss": ([number()], X, wrapped_loss),
     }
     used = np.ones(N, bool) if weights is None else weights > 0
     numbers = np.cumsum(used) - 1
     expected = None
     for name, way in ways.items():
-        found = fitted(*way, sample_weight=weights)
-        for scores in found[0]:
+        result = fitted(*way, sample_weight=weights)
+        for scores in result[0]:
             assert np.array_equal(scores[:, 0], numbers[scores[:, 1].astype(int)]), name
             assert not np.array_equal(scores[:, 0], np.sort(scores[:, 0]))  # shuffled
-        expected = expected or found
-        assert found[1:] == expected[1:], name
+        expected = expected or result
+        assert result[1:] == expected[1:], name
 
 
-@pytest.mark.parametrize("front", [[], [Same]], ids=["plan", "segments"])
-def test_by_hand_ids_count_from_0(number, front):
-    model = Sequential([*(layer() for layer in front), number()], input_shape=(3,), dtype="float64")
+@pytest.mark.parametrize("first_layers", [[], [Same]], ids=["plan", "segments"])
+def test_by_hand_ids_count_from_0(number, first_layers):
+    model = Sequential([*(layer() for layer in first_layers), number()], input_shape=(3,), dtype="float64")
     assert np.array_equal(model.forward(X[7:], training=True)[:, 0], np.arange(N - 7))
     dy = np.random.default_rng(0).standard_normal((N - 7, 3))
     model.backward(dy)
@@ -110,9 +110,9 @@ def test_by_hand_ids_count_from_0(number, front):
     np.testing.assert_allclose(param.grad, [(dy[:, 0] * np.arange(N - 7)).sum()], rtol=1e-12)
 
 
-@pytest.mark.parametrize("front", [[], [Same]], ids=["plan", "segments"])
-def test_a_network_passes_them_to_forward_and_backward(number, front, rng):
-    network = Sequential([*(layer() for layer in front), number()], input_shape=(3,), dtype="float64").network
+@pytest.mark.parametrize("first_layers", [[], [Same]], ids=["plan", "segments"])
+def test_a_network_passes_them_to_forward_and_backward(number, first_layers, rng):
+    network = Sequential([*(layer() for layer in first_layers), number()], input_shape=(3,), dtype="float64").network
     numbers, dy = rng.permutation(10**6)[:N], rng.standard_normal((N, 3))
     kept = numbers.copy()
     y, tape = network.forward(X, example_ids=numbers)

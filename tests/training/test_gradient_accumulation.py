@@ -63,11 +63,11 @@ def test_accumulation_equals_the_large_batch(loss, weights, dtype):
     """Bit for bit, with a partial last step, a partial last batch, dropout and weights."""
     options = {"sample_weight": weights, "clip": {"clip_norm": 0.5, "clip_value": 0.1}}
     large, small = net(dtype=dtype), net(dtype=dtype)
-    whole = fitted(large, loss, batch_size=48, **options)
+    large_batch = fitted(large, loss, batch_size=48, **options)
     parts = fitted(small, loss, batch_size=16, gradient_accumulation_steps=3, **options)
-    assert whole.step == parts.step == 6
+    assert large_batch.step == parts.step == 6
     assert same(large, small)
-    assert whole.history["loss"] == parts.history["loss"]
+    assert large_batch.history["loss"] == parts.history["loss"]
 
 
 def test_numpy_layers_see_the_batches():
@@ -122,13 +122,13 @@ def test_batch_statistics_are_those_of_each_batch(extra):
             end, total = min(start + 48, 110), WEIGHTS[start : start + 48].sum()
             optimizer.zero_grad()
             for a in range(start, end, 16):
-                here = slice(a, min(a + 16, end))
-                ((cross_entropy(other(x[here]), y[here], reduction="none") * w[here]).sum() / total).backward()
+                chunk = slice(a, min(a + 16, end))
+                ((cross_entropy(other(x[chunk]), y[chunk], reduction="none") * w[chunk]).sum() / total).backward()
             optimizer.step()
     fitted(model, batch_size=16, gradient_accumulation_steps=3, shuffle=False, sample_weight=WEIGHTS)
-    found = other.state_dict()
+    result = other.state_dict()
     for name, value in model.state_dict().items():
-        np.testing.assert_allclose(value, found[name].numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(value, result[name].numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("extra", [[], [BatchNorm2D]])
@@ -152,11 +152,11 @@ def test_resuming_gives_the_same_bits(extra, at, tmp_path):
             if step == at:
                 raise KeyboardInterrupt
 
-    whole, broken = (
+    uninterrupted, broken = (
         Trainer(net([cls() for cls in extra]), "softmax_cross_entropy", SGD(0.05), clip_norm=0.3, clip_value=0.1)
         for _ in range(2)
     )
-    whole.fit(X, Y, **options)
+    uninterrupted.fit(X, Y, **options)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, callbacks=[Stop()], **options)
     broken.save_checkpoint(tmp_path / "c.safetensors")
@@ -165,7 +165,7 @@ def test_resuming_gives_the_same_bits(extra, at, tmp_path):
     with pytest.raises(ValueError, match="gradient_accumulation_steps: expected 3"):
         again.fit(X, Y, **{**options, "gradient_accumulation_steps": 2})
     again.fit(X, Y, **options)
-    assert same(whole.model, again.model)
+    assert same(uninterrupted.model, again.model)
 
 
 def test_clipping_limits_the_gradient():

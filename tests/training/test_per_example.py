@@ -136,10 +136,10 @@ def stepped(trainer, *batch):
     """Returns the gradients of a step of a trainer whose weights and step counter do not change."""
     before = trainer.model.state_dict()
     trainer.train_batch(*batch)
-    found = {name: param.grad.copy() for name, param in trainer.model.params.items()}
+    result = {name: param.grad.copy() for name, param in trainer.model.params.items()}
     trainer.model.load_state_dict(before)
     trainer.step -= 1
-    return found
+    return result
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -173,11 +173,11 @@ def test_their_sum_is_the_gradient_of_the_batch(net, n, dtype, near):
         g = minidl.batch_sum(trainer.per_example_gradients(X, y, sample_weight=sample_weight))
         total = np.dtype(dtype).type(n if sample_weight is None else weights.astype(dtype).astype("f8").sum())
         for name, grad in stepped(trainer, X, y, sample_weight).items():
-            found = g[name] / total
+            result = g[name] / total
             if name in dense:
-                assert np.abs(found - grad).max() <= near * np.abs(grad).max(), name
+                assert np.abs(result - grad).max() <= near * np.abs(grad).max(), name
             else:
-                assert np.array_equal(found, grad), name
+                assert np.array_equal(result, grad), name
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -217,10 +217,10 @@ def test_in_inference_mode_nothing_is_drawn_and_batch_norm_is_frozen(net):
 
 def test_numbers_of_threads_and_blocks_change_no_bit():
     X, y = data(530)  # blocks of 256
-    found = [trainer_of(all_layer_kinds(), threads=threads).per_example_gradients(X, y) for threads in (1, 3)]
+    result = [trainer_of(all_layer_kinds(), threads=threads).per_example_gradients(X, y) for threads in (1, 3)]
     some = trainer_of(all_layer_kinds()).per_example_gradients(X[:300], y[:300])
-    for name, g in found[0].items():
-        assert np.array_equal(g, found[1][name]) and np.array_equal(g[:300], some[name])
+    for name, g in result[0].items():
+        assert np.array_equal(g, result[1][name]) and np.array_equal(g[:300], some[name])
 
 
 def test_rows_of_weight_zero_have_zero_gradients():
@@ -265,7 +265,7 @@ def test_layers_are_selected_by_path():
 
 
 @pytest.mark.parametrize(
-    ("layers", "error", "told"),
+    ("layers", "error", "message"),
     [
         (1, ValueError, "layers: expected layers with parameters that are trained, got 1 RandomCrop"),
         ([2, 8], ValueError, "got 8 Dropout"),
@@ -279,9 +279,9 @@ def test_layers_are_selected_by_path():
         (b"0", TypeError, "layers: expected a place such as 1"),
     ],
 )
-def test_paths_without_trainable_parameters_are_refused(layers, error, told):
+def test_paths_without_trainable_parameters_are_refused(layers, error, message):
     trainer, (X, y) = trainer_of(all_layer_kinds()), data(20)
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         trainer.per_example_gradients(X, y, layers)
 
 
@@ -387,8 +387,8 @@ def test_X_may_be_anything_that_fit_takes(tmp_path):
     mapped[:] = X
     flat = X.reshape(20, -1)
     for other in (X.astype("f8"), X[::-1][::-1], flat, mapped, scipy.sparse.csr_array(flat.astype("f4")), X.tolist()):
-        found = trainer.per_example_gradients(other, list(y))
-        assert all(np.array_equal(found[name], g) for name, g in expected.items())
+        result = trainer.per_example_gradients(other, list(y))
+        assert all(np.array_equal(result[name], g) for name, g in expected.items())
     none = trainer.per_example_gradients(X[:0], y[:0])
     assert none["1.weight"].shape == (0, 6, 2, 3, 3) and none["1.weight"].dtype == np.float32
     assert trainer.per_example_gradients(X[:0], y[:0], reduce="norm")["1.bias"].shape == (0,)

@@ -117,10 +117,10 @@ def test_other_limits_apply_afterwards():
 
 
 def test_accumulated_batches_equal_one():
-    whole, parts = trainer_of(0.3), trainer_of(0.3)
-    whole.fit(X, Y, batch_size=48, verbose=0)
+    large_batches, parts = trainer_of(0.3), trainer_of(0.3)
+    large_batches.fit(X, Y, batch_size=48, verbose=0)
     parts.fit(X, Y, batch_size=16, gradient_accumulation_steps=3, verbose=0)
-    assert_same(whole, parts)
+    assert_same(large_batches, parts)
 
 
 def test_it_may_change_between_fits():
@@ -193,14 +193,14 @@ def test_a_checkpoint_keeps_it_and_a_resumed_fit_equals_the_whole_one(tmp_path):
             trainer.save_checkpoint(tmp_path / "half")
             raise KeyboardInterrupt
 
-    whole, broken = trainer_of(0.2), trainer_of(0.2)
-    whole.fit(X, Y, epochs=3, batch_size=20, verbose=0)
+    uninterrupted, broken = trainer_of(0.2), trainer_of(0.2)
+    uninterrupted.fit(X, Y, epochs=3, batch_size=20, verbose=0)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, epochs=3, batch_size=20, verbose=0, callbacks=[Stop()])
     resumed = Trainer.resume(tmp_path / "half")
     assert resumed.per_example_clip_norm == 0.2
     resumed.fit(X, Y, epochs=3, batch_size=20, verbose=0)
-    assert_same(whole, resumed)
+    assert_same(uninterrupted, resumed)
 
 
 def test_batch_norm_is_refused_before_the_first_step():

@@ -186,8 +186,8 @@ def test_sigterm_in_a_fit_calls_on_terminate_between_steps_and_exits_with_143():
 
 
 def test_sigterm_saves_and_the_fit_can_be_completed(tmp_path):
-    whole = trainer_of()
-    whole.fit(X, Y, 4, 8, verbose=0)
+    uninterrupted = trainer_of()
+    uninterrupted.fit(X, Y, 4, 8, verbose=0)
     checkpoint = Checkpoint(tmp_path / "c", every_n_steps=1000)
     with pytest.raises(SystemExit):
         terminate = At(4, lambda: signal.raise_signal(signal.SIGTERM))
@@ -195,7 +195,7 @@ def test_sigterm_saves_and_the_fit_can_be_completed(tmp_path):
     trainer = Trainer.resume(tmp_path / "c")
     assert trainer.step == 5
     trainer.fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint])
-    assert trainer.model.predict(X).tobytes() == whole.model.predict(X).tobytes()
+    assert trainer.model.predict(X).tobytes() == uninterrupted.model.predict(X).tobytes()
 
 
 PROGRAM = """

@@ -54,7 +54,7 @@ def weights(model):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("sample_weight", [None, WEIGHTS], ids=["plain", "weighted"])
 def test_a_python_loss_and_a_python_optimizer_change_no_bit(sample_weight, dtype):
-    found = []
+    result = []
     for loss, optimizer in (
         ("softmax_cross_entropy", SGD(0.25)),
         (wrapped_loss, SGD(0.25)),
@@ -65,8 +65,8 @@ def test_a_python_loss_and_a_python_optimizer_change_no_bit(sample_weight, dtype
         trainer = Trainer(model, loss, optimizer, ["accuracy"])
         history = trainer.fit(X, Y, 3, 20, sample_weight=sample_weight, verbose=0)
         grads = {name: param.grad.tobytes() for name, param in model.params.items()}
-        found.append((weights(model), grads, history["loss"], history["accuracy"]))
-    assert found[0] == found[1] == found[2] == found[3]
+        result.append((weights(model), grads, history["loss"], history["accuracy"]))
+    assert result[0] == result[1] == result[2] == result[3]
 
 
 def test_which_kind_of_step_is_used():
@@ -160,8 +160,8 @@ def test_a_loss_of_the_wrong_shape_is_refused(losses, dscores):
     model = net()
     before = weights(model)
     trainer = Trainer(model, lambda scores, y: (losses, dscores), SGD(0.1))
-    said = r"loss: expected losses of shape \(45,\) and dscores of shape \(45, 3\), got"
-    with pytest.raises(ValueError, match=said):
+    message = r"loss: expected losses of shape \(45,\) and dscores of shape \(45, 3\), got"
+    with pytest.raises(ValueError, match=message):
         trainer.train_batch(X, Y)
     assert weights(model) == before and trainer.step == 0
 
@@ -212,8 +212,8 @@ class Same(Layer):
         return dy
 
 
-def trainer_of(*front, dtype="float64"):
-    model = Sequential([*front, Flatten(), Dense(6), ReLU(), Dense(3)], (1, 6, 6), dtype=dtype)
+def trainer_of(*first_layers, dtype="float64"):
+    model = Sequential([*first_layers, Flatten(), Dense(6), ReLU(), Dense(3)], (1, 6, 6), dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9))
 
 
@@ -234,10 +234,10 @@ def test_an_interrupt_in_a_callback_leaves_complete_steps():
     assert weights(trainer.model) == weights(twin.model)
 
 
-@pytest.mark.parametrize("front", [0, 1], ids=["native", "segmented"])
-def test_ctrl_c_during_chunks_leaves_complete_steps(front):
+@pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
+def test_ctrl_c_during_chunks_leaves_complete_steps(first_layers):
     """A signal at any moment: the weights are exactly those of `trainer.step` steps."""
-    trainer, twin = (trainer_of(*[Same() for _ in range(front)]) for _ in range(2))
+    trainer, twin = (trainer_of(*[Same() for _ in range(first_layers)]) for _ in range(2))
 
     def interrupt():
         while trainer.step < 20:
@@ -255,12 +255,12 @@ def test_ctrl_c_during_chunks_leaves_complete_steps(front):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("front", [0, 1], ids=["native", "segmented"])
-def test_non_finite_values_leave_the_last_good_weights(front, dtype):
-    trainer, twin = (trainer_of(*[Same() for _ in range(front)], dtype=dtype) for _ in range(2))
+@pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
+def test_non_finite_values_leave_the_last_good_weights(first_layers, dtype):
+    trainer, twin = (trainer_of(*[Same() for _ in range(first_layers)], dtype=dtype) for _ in range(2))
     bad = np.tile(X, (3, 1, 1, 1)).astype(dtype)
     bad[100] = np.finfo(dtype).max  # finite itself; its scores are not
-    with pytest.raises(FloatingPointError, match=rf"step 5: layer {front + 1}, Dense: .* example 100 of X"):
+    with pytest.raises(FloatingPointError, match=rf"step 5: layer {first_layers + 1}, Dense: .* example 100 of X"):
         trainer.fit(bad, np.tile(Y, 3), 1, 20, shuffle=False, verbose=0)
     for start in range(0, 100, 20):
         twin.train_batch(bad[start : start + 20], np.tile(Y, 3)[start : start + 20])
@@ -374,12 +374,12 @@ def test_a_method_named_update_makes_no_native_optimizer():
         def update(self, param, lr):
             param.value -= lr * param.grad
 
-    found = []
+    result = []
     for optimizer in (Plain(0.1), Helped(0.1)):
         trainer = Trainer(net(), "softmax_cross_entropy", optimizer)
         trainer.fit(X, Y, batch_size=9, verbose=0)
-        found.append(weights(trainer.model))
-    assert found[0] == found[1]
+        result.append(weights(trainer.model))
+    assert result[0] == result[1]
 
 
 def test_targets_of_any_kind_are_compared_with_others():
@@ -388,14 +388,14 @@ def test_targets_of_any_kind_are_compared_with_others():
         assert fingerprint(y, np.arange(45)) != fingerprint(y[::-1], np.arange(45))
 
 
-@pytest.mark.parametrize("front", [0, 1], ids=["native", "segmented"])
-def test_a_refused_step_restores_the_buffers(front):
+@pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
+def test_a_refused_step_restores_the_buffers(first_layers):
     """Running statistics of a batch with a non-finite gradient: a step is completed or has no effect."""
-    layers = [*(Same() for _ in range(front)), Conv2D(3, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
+    layers = [*(Same() for _ in range(first_layers)), Conv2D(3, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
     model = Sequential(layers, input_shape=(1, 6, 6))
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
     trainer.train_batch(X, Y)
-    model.params[f"{front + 4}.weight"].value = np.full((3, 48), 1e38, "float32")
+    model.params[f"{first_layers + 4}.weight"].value = np.full((3, 48), 1e38, "float32")
     before = weights(model)
     with pytest.raises(FloatingPointError):
         trainer.train_batch(X, Y)

@@ -96,11 +96,11 @@ def test_shuffle_must_be_bool():
 
 
 def test_arguments_of_a_loss_are_kept_and_shown():
-    for loss, name, said in (
+    for loss, name, message in (
         (Huber(2.0), "delta", "Huber(delta=2.0)"),
         (SoftmaxCrossEntropy(0.1), "label_smoothing", "SoftmaxCrossEntropy(label_smoothing=0.1)"),
     ):
-        assert repr(loss) == said
+        assert repr(loss) == message
         with pytest.raises(AttributeError):
             setattr(loss, name, 0.5)
 
@@ -142,7 +142,7 @@ class InConstructor(Layer):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Sequential(Dense(3)), "layers: expected a list of them, Sequential"),
         (lambda: BatchNorm1D(16), "positional"),
@@ -151,22 +151,22 @@ class InConstructor(Layer):
         (lambda: EarlyStopping("val_acc"), "monitor: expected one of .*val_accuracy, got 'val_acc'"),
     ],
 )
-def test_common_mistakes(make, said):
-    with pytest.raises((TypeError, ValueError, RuntimeError), match=said):
+def test_common_mistakes(make, message):
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=message):
         make()
 
 
 @pytest.mark.parametrize(
-    ("y", "said"),
+    ("y", "message"),
     [
         (np.eye(3)[[0, 1]], "for one-hot rows, y.argmax"),
         (np.zeros((2, 1), int), "y.ravel()"),
         (np.zeros((2, 4)), "shape (n,)"),
     ],
 )
-def test_labels_of_the_wrong_shape(y, said):
+def test_labels_of_the_wrong_shape(y, message):
     trainer = Trainer(Sequential([Dense(3)], (4,)), "softmax_cross_entropy", SGD(0.1))
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         trainer.train_batch(X[:2], y)
 
 

@@ -158,24 +158,24 @@ def test_the_loss_of_a_constant_guess():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 500)
     shares = np.bincount(y) / 500
-    found = baseline_of(softmax_cross_entropy, y, None, (10,))
-    assert found.guess == pytest.approx(-(shares * np.log(shares)).sum())
-    assert found.right == pytest.approx(0, abs=1e-4)
+    result = baseline_of(softmax_cross_entropy, y, None, (10,))
+    assert result.guess == pytest.approx(-(shares * np.log(shares)).sum())
+    assert result.right == pytest.approx(0, abs=1e-4)
     assert baseline_of(SoftmaxCrossEntropy(0.1), y, None, (10,)).right > 0.3
     numbers, weights = rng.normal(size=(500, 3)), rng.random(500)
     mean = np.average(numbers, axis=0, weights=weights)
-    found = baseline_of(MeanSquaredError(), numbers, weights, (3,))
-    assert found.guess == pytest.approx(np.average(((numbers - mean) ** 2).mean(axis=1), weights=weights))
-    assert (found.right, found.learned(found.guess), found.learned(0.0)) == (0, 0, 1)
+    result = baseline_of(MeanSquaredError(), numbers, weights, (3,))
+    assert result.guess == pytest.approx(np.average(((numbers - mean) ** 2).mean(axis=1), weights=weights))
+    assert (result.right, result.learned(result.guess), result.learned(0.0)) == (0, 0, 1)
     even = (y % 2 == 0)[:, np.newaxis].astype(float)
-    found = baseline_of(BinaryCrossEntropy(), even, None, (1,))
+    result = baseline_of(BinaryCrossEntropy(), even, None, (1,))
     share = even.mean()
-    assert found.guess == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
-    assert found.right == pytest.approx(0, abs=1e-4)
+    assert result.guess == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
+    assert result.right == pytest.approx(0, abs=1e-4)
     counts = rng.poisson(3.0, (500, 1)).astype(float)
-    found = baseline_of(Poisson(), counts, None, (1,))
+    result = baseline_of(Poisson(), counts, None, (1,))
     nearby = [float(Poisson()(np.full((500, 1), np.log(3) + d), counts)[0].mean()) for d in np.linspace(-0.2, 0.2, 41)]
-    assert found.right < found.guess <= min(nearby)
+    assert result.right < result.guess <= min(nearby)
     assert baseline_of(Huber(), np.ones((5, 1)), None, (1,)) is None  # nothing to learn
     assert baseline_of(lambda scores, y: (scores[:, 0], scores), y, None, (10,)) is None
 
@@ -273,12 +273,12 @@ def test_training_continues_with_the_same_bits(training):
 
 
 def test_a_report_is_reproducible():
-    def told():
+    def run_report():
         trainer = trainer_of(long_net(), SGD(3.0))
         trainer.fit(X, Y, epochs=2, verbose=0)
         return [(f, f.measured) for f in trainer.report()], [(f, f.measured) for f in trainer.report()]
 
-    (one, again), (other, _) = told(), told()
+    (one, again), (other, _) = run_report(), run_report()
     assert one
     assert one == again == other
 
@@ -299,10 +299,10 @@ KINDS = {
     "questions": ([Flatten(), Dense(4)], "binary_cross_entropy", RNG.integers(0, 2, (len(X), 4))),
     "counts": ([Flatten(), Dense(1)], "poisson", Y),
     "images": ([Conv2D(4, 3, stride=2), GroupNorm(2), ConvTranspose2D(1, 4, stride=2)], "mean_squared_error", X / 16),
-    "own loss": ([Flatten(), Dense(10)], squared_error, Y),
+    "custom loss": ([Flatten(), Dense(10)], squared_error, Y),
     "strings": ([Flatten(), Dense(10)], lambda s, y: softmax_cross_entropy(s, y.astype(int)), Y.astype(str)),
     "no weights": ([Rescale(1.0)], "mean_squared_error", X / 16),
-    "branches of nothing": ([Parallel([], [Residual()], join="add"), Flatten(), Dense(10)], "softmax_cross_entropy", Y),
+    "empty branches": ([Parallel([], [Residual()], join="add"), Flatten(), Dense(10)], "softmax_cross_entropy", Y),
 }
 
 
@@ -352,13 +352,13 @@ def test_reports_without_data(tmp_path):
 
 
 def test_reports_at_an_invalid_moment():
-    trainer, said = trainer_of(long_net(), SGD(0.1)), []
+    trainer, output = trainer_of(long_net(), SGD(0.1)), []
 
     def report():
         try:
             trainer.report(X, Y)
         except RuntimeError as error:
-            said.append(str(error))
+            output.append(str(error))
 
     class Elsewhere:
         def on_epoch_end(self, *args):
@@ -373,9 +373,9 @@ def test_reports_at_an_invalid_moment():
     trainer.fit(X, Y, callbacks=[Elsewhere()], verbose=0)
     trainer.optimizer = Inside(0.1)
     trainer.train_batch(X, Y)
-    assert len(said) == 2
-    assert "report: another thread is at work on this model" in said[0]
-    assert "report: a step is being done" in said[1]
+    assert len(output) == 2
+    assert "report: another thread is at work on this model" in output[0]
+    assert "report: a step is being done" in output[1]
 
 
 def test_uncopyable_objects():

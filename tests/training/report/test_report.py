@@ -102,9 +102,11 @@ def test_no_findings_for_a_healthy_run(layers, optimizer, capsys):
     for more in (1, 4, 15):
         trainer.fit(X, Y, epochs=more, validation_data=(DATA.X_test, DATA.y_test), verbose=0)
         assert trainer.report() == []
-        said = capsys.readouterr().out
+        output = capsys.readouterr().out
         leaves = len([leaf for layer in trainer.model.layers for leaf in layer.leaves()])
-        assert said.startswith(f"Nothing looks wrong ({leaves} layers and 242 examples looked at, {trainer.step} steps")
+        assert output.startswith(
+            f"Nothing looks wrong ({leaves} layers and 242 examples looked at, {trainer.step} steps"
+        )
     assert trainer.history["val_accuracy"][-1] > 0.9
 
 
@@ -228,7 +230,7 @@ def test_vanishing_and_exploding_gradients(seed):
 
 
 @pytest.mark.parametrize(
-    ("front", "symptom", "told"),
+    ("first_layers", "symptom", "phrase"),
     [
         ([], "unscaled inputs", "root mean square of its inputs is 7.7"),
         ([Rescale(16)], "unscaled inputs", "up to 256"),
@@ -237,11 +239,11 @@ def test_vanishing_and_exploding_gradients(seed):
         ([Rescale(0.0, 1.0)], "constant inputs", "its input is the same for all 256 examples"),
     ],
 )  # fmt: skip
-def test_inputs(front, symptom, told):
-    trainer = trainer_of([*front, Conv2D(4, 3), ReLU(), Flatten(), Dense(10)], SGD(0.001))
+def test_inputs(first_layers, symptom, phrase):
+    trainer = trainer_of([*first_layers, Conv2D(4, 3), ReLU(), Flatten(), Dense(10)], SGD(0.001))
     finding = findings_of(trainer, X, Y)[symptom]
-    assert finding.layer == f"layer {len(front)}, Conv2D"
-    assert told in finding.message
+    assert finding.layer == f"layer {len(first_layers)}, Conv2D"
+    assert phrase in finding.message
 
 
 @pytest.mark.parametrize("norm", [LayerNorm, BatchNorm1D, lambda: LayerNorm(affine=False)])
@@ -373,11 +375,11 @@ def test_a_finding_is_a_sentence():
 
 def test_printed_and_returned_report(capsys):
     findings = trainer_of(mlp(64, scale=1.0), SGD(0.001)).report(X, Y)
-    said = capsys.readouterr().out
-    assert said == f"{findings}\n"
-    assert said.startswith("- unscaled inputs: layer 2, Dense: ")
-    assert all(len(line) <= 100 for line in said.splitlines()) and "\n  " in said
-    assert " ".join(said[2:].split()) == str(findings[0])
+    output = capsys.readouterr().out
+    assert output == f"{findings}\n"
+    assert output.startswith("- unscaled inputs: layer 2, Dense: ")
+    assert all(len(line) <= 100 for line in output.splitlines()) and "\n  " in output
+    assert " ".join(output[2:].split()) == str(findings[0])
     assert repr(findings) == "<1 finding>"
     nothing = trainer_of(mlp(64), SGD(0.001)).report(X, Y)
     assert (repr(nothing), bool(nothing), isinstance(nothing, list)) == ("<no findings>", False, True)

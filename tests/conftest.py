@@ -71,7 +71,7 @@ def rng():
 
 
 @pytest.fixture
-def restless():
+def frequent_thread_switches():
     """Makes Python switch threads as often as it can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)

@@ -24,30 +24,30 @@ def all_axes(figure):
 def texts(figure):
     """Returns (text, size in points, box in pixels) of all visible text."""
     figure.figure.draw_without_rendering()  # computes the layout
-    found = [*figure.texts, *([figure._suptitle] if figure._suptitle else [])]
+    shown_texts = [*figure.texts, *([figure._suptitle] if figure._suptitle else [])]
     for legend in figure.legends:
-        found += legend.get_texts()
+        shown_texts += legend.get_texts()
     for axes in all_axes(figure):
-        found += [*axes.texts, axes.title, axes._left_title, axes._right_title]
+        shown_texts += [*axes.texts, axes.title, axes._left_title, axes._right_title]
         if axes.axison:
-            for place, axis in enumerate((axes.xaxis, axes.yaxis)):
+            for i, axis in enumerate((axes.xaxis, axes.yaxis)):
                 low, high = sorted(axis.get_view_interval())
                 ticks = [*axis.get_majorticklabels(), *axis.get_minorticklabels()]
-                found += [axis.label, axis.offsetText, *(t for t in ticks if low <= t.get_position()[place] <= high)]
-    shown = [text for text in found if text.get_visible() and text.get_text()]
+                shown_texts += [axis.label, axis.offsetText, *(t for t in ticks if low <= t.get_position()[i] <= high)]
+    shown = [text for text in shown_texts if text.get_visible() and text.get_text()]
     return [(text.get_text(), text.get_fontsize(), text.get_window_extent()) for text in shown]
 
 
 def check_readable(figure):
     """Asserts that no text is smaller than 7 points, outside the figure or overlapping other text."""
-    found, whole = texts(figure), figure.bbox
-    assert found
+    shown_texts, bounds = texts(figure), figure.bbox
+    assert shown_texts
     slack = 0.01 * figure.dpi
-    for text, size, box in found:
+    for text, size, box in shown_texts:
         assert size >= 7, text
-        assert box.x0 >= whole.x0 - slack and box.x1 <= whole.x1 + slack, f"{text!r} leaves the figure"
-        assert box.y0 >= whole.y0 - slack and box.y1 <= whole.y1 + slack, f"{text!r} leaves the figure"
-    for (text, _, a), (other, _, b) in itertools.combinations(found, 2):
+        assert box.x0 >= bounds.x0 - slack and box.x1 <= bounds.x1 + slack, f"{text!r} leaves the figure"
+        assert box.y0 >= bounds.y0 - slack and box.y1 <= bounds.y1 + slack, f"{text!r} leaves the figure"
+    for (text, _, a), (other, _, b) in itertools.combinations(shown_texts, 2):
         across = min(a.x1, b.x1) - max(a.x0, b.x0)
         along = min(a.y1, b.y1) - max(a.y0, b.y0)
         assert min(across, along) < slack, f"{text!r} and {other!r} overlap"

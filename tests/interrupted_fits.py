@@ -15,7 +15,7 @@ WEIGHTS = RNG.uniform(0, 2, 90)
 FIT = {"epochs": 4, "batch_size": 7, "verbose": 0}
 
 
-class Draws(Layer):
+class NoiseLayer(Layer):
     """A NumPy layer with a parameter and random numbers."""
 
     def build(self, in_shape):
@@ -31,7 +31,7 @@ class Draws(Layer):
         return dy
 
 
-class AdamByHand:
+class PythonAdam:
     """A Python optimizer that keeps its state by parameter name and has no state_dict."""
 
     def __init__(self, lr):
@@ -55,7 +55,7 @@ class Schedule:
         return self.first * 0.9 ** (step // self.every)
 
 
-class Counts:
+class StepCounter:
     """A callback whose state affects training."""
 
     def __init__(self):
@@ -82,43 +82,43 @@ def largest(y, scores):
     return scores.max()
 
 
-CUSTOM = {c.__name__: c for c in (Draws, AdamByHand, Schedule, squares, largest)}
+CUSTOM = {c.__name__: c for c in (NoiseLayer, PythonAdam, Schedule, squares, largest)}
 
 
-def native(dtype="float32"):
+def native_trainer(dtype="float32"):
     layers = [Conv2D(4, 3), ReLU(), Dropout(0.3), Flatten(), Dense(6), ReLU(), Dense(3)]
     model = Sequential(layers, (1, 6, 6), seed=2, dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9, nesterov=True), ["accuracy"], seed=5)
 
 
-def staged(dtype="float32"):
-    model = Sequential([Conv2D(2, 3), Draws(), Flatten(), Dense(3)], (1, 6, 6), dtype=dtype)
-    return Trainer(model, squares, AdamByHand(Schedule(0.01, 9)), [accuracy, largest])
+def python_trainer(dtype="float32"):
+    model = Sequential([Conv2D(2, 3), NoiseLayer(), Flatten(), Dense(3)], (1, 6, 6), dtype=dtype)
+    return Trainer(model, squares, PythonAdam(Schedule(0.01, 9)), [accuracy, largest])
 
 
-def half(dtype="float32"):
+def mixed_trainer(dtype="float32"):
     """A NumPy layer with a built-in optimizer."""
-    model = Sequential([Draws(), Flatten(), Dense(3)], (1, 6, 6), dtype=dtype)
+    model = Sequential([NoiseLayer(), Flatten(), Dense(3)], (1, 6, 6), dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.05, momentum=0.5))
 
 
-def normed(dtype="float32"):
+def batchnorm_trainer(dtype="float32"):
     """A net with running statistics, and a learning rate at which the loss goes up and down."""
     layers = [Conv2D(4, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
     model = Sequential(layers, (1, 6, 6), seed=2, dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.2, momentum=0.9), ["accuracy"], seed=1)
 
 
-MAKERS = {maker.__name__: maker for maker in (native, staged, half)}
+MAKERS = {maker.__name__: maker for maker in (native_trainer, python_trainer, mixed_trainer)}
 
 
-def everything(trainer):
+def full_state(trainer):
     history = {k: np.array(v).tobytes() for k, v in trainer.history.items() if k != "images_per_second"}
     weights = {k: v.tobytes() for k, v in trainer.model.state_dict().items()}
     return weights, history, trainer.step, trainer.epoch, trainer.model.predict(X).tobytes()
 
 
-class Break:
+class InterruptAfter:
     """Interrupts the fit after a step, once all preceding callbacks have seen and saved it."""
 
     def __init__(self, step):
@@ -132,27 +132,27 @@ class Break:
             raise KeyboardInterrupt
 
 
-def broken_off(trainer, step, **fit):
+def interrupt_fit(trainer, step, **fit):
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(X, Y, **{**FIT, **fit, "callbacks": [*fit.get("callbacks", []), Break(step)]})
+        trainer.fit(X, Y, **{**FIT, **fit, "callbacks": [*fit.get("callbacks", []), InterruptAfter(step)]})
     return trainer
 
 
-def completed(make, step, callbacks, path, **fit):
+def interrupt_and_complete(make, step, callbacks, path, **fit):
     """Returns a trainer whose fit was interrupted and completed from its checkpoint, and the callbacks of that fit.
 
     `callbacks()` makes new ones, as a restarted program does.
     """
     fit = {**FIT, **fit}
-    broken_off(make(), step, **fit, callbacks=[Checkpoint(path, every_n_steps=step + 1), *callbacks()])
+    interrupt_fit(make(), step, **fit, callbacks=[Checkpoint(path, every_n_steps=step + 1), *callbacks()])
     trainer, again = Trainer.resume(path, custom_objects=CUSTOM), callbacks()
     assert trainer.step == step + 1
     trainer.fit(X, Y, **fit, callbacks=again)
     return trainer, again
 
 
-def exactly(state):
+def comparable(state):
     """Returns a callback's state with arrays replaced by their bytes, for exact comparison."""
     if isinstance(state, dict):
-        return {name: exactly(value) for name, value in state.items()}
+        return {name: comparable(value) for name, value in state.items()}
     return (state.dtype, state.shape, state.tobytes()) if isinstance(state, np.ndarray) else state

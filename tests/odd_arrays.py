@@ -31,7 +31,7 @@ def memory_map(a):
         return np.memmap(file.name, a.dtype, "c", shape=a.shape)
 
 
-def spoiled(value):
+def with_last_value(value):
     def kind(a):
         a = a.astype(a.dtype if a.dtype.kind == "f" else "f4")
         a[(-1,) * a.ndim] = value
@@ -62,29 +62,39 @@ KINDS = {
     "bool": lambda a: a.astype("?"),
     "object": lambda a: a.astype(object),
     "complex": lambda a: a.astype("c8"),
-    "dates": lambda a: a.astype("i8").astype("M8[s]"),
+    "datetime": lambda a: a.astype("i8").astype("M8[s]"),
     "masked": lambda a: np.ma.masked_array(a.copy(), np.arange(a.size).reshape(a.shape) % 3 == 0),
-    "masked, nothing hidden": lambda a: np.ma.masked_array(a.copy()),
+    "masked array without masked values": lambda a: np.ma.masked_array(a.copy()),
     "structured": lambda a: a.copy().view([("a", a.dtype)]),
     "unaligned": unaligned,
     "memory map": memory_map,
     "no rows": lambda a: a[:0].copy(),
-    "no axis": lambda a: a.reshape(-1)[0:1].reshape(()).copy(),
-    "an axis less": lambda a: a[0].copy(),
-    "an axis more": lambda a: a[None].copy(),
+    "no axes": lambda a: a.reshape(-1)[0:1].reshape(()).copy(),
+    "one axis fewer": lambda a: a[0].copy(),
+    "one axis more": lambda a: a[None].copy(),
     "one row more": lambda a: np.concatenate([a, a[:1]]),
     "list": lambda a: a.tolist(),
     "ragged list": lambda a: [[1.0], [1.0, 2.0]],
-    "text": lambda a: "array",
-    "texts": lambda a: a.astype(str),
+    "string": lambda a: "array",
+    "array of strings": lambda a: a.astype(str),
     "huge": lambda a: np.broadcast_to(a.astype("u1")[:1], (HUGE, *a.shape[1:])),
     "subclass": lambda a: a.copy().view(Subclass),
-    "NaN": spoiled(np.nan),
-    "infinity": spoiled(np.inf),
+    "NaN": with_last_value(np.nan),
+    "infinity": with_last_value(np.inf),
     "view of a freed parent": view_of_freed_parent,
 }
 # These hold no real numbers: no result is correct.
-NEVER = ("object", "complex", "dates", "masked", "masked, nothing hidden", "structured", "text", "texts", "ragged list")
+NEVER = (
+    "object",
+    "complex",
+    "datetime",
+    "masked",
+    "masked array without masked values",
+    "structured",
+    "string",
+    "array of strings",
+    "ragged list",
+)
 # These hold the same numbers: they must work wherever Python code reads an array.
 ALWAYS = (
     "read-only", "Fortran order", "strided", "negative stride", "byte-swapped", "unaligned", "memory map", "subclass",

@@ -31,15 +31,15 @@ def check_sums(op, dy, x, dx, params, grads, threads):
     """Checks that per-example gradients sum to the batch's, bit for bit except in dense weights; dx must be equal."""
     if not len(x):
         return
-    found = np.full_like(dx, 7)
-    for i, (rows, grad) in enumerate(zip(examples_of(op, dy, x, found, params, threads), grads, strict=True)):
+    result = np.full_like(dx, 7)
+    for i, (rows, grad) in enumerate(zip(examples_of(op, dy, x, result, params, threads), grads, strict=True)):
         total = sum_of(rows).reshape(grad.shape)
         if i > 0 or not isinstance(op, DenseOp):
             assert np.array_equal(total, grad, equal_nan=True), "examples do not add up to the batch"
         elif np.isfinite(grad).all():
             size = np.abs(rows).sum(axis=0).reshape(grad.shape)
             assert (np.abs(total - grad) <= 100 * np.finfo(x.dtype).eps * size).all(), "examples do not add up"
-    assert np.array_equal(found, dx, equal_nan=True), "dx differs when per-example gradients are computed"
+    assert np.array_equal(result, dx, equal_nan=True), "dx differs when per-example gradients are computed"
 
 
 def check_alone(op, dy, x, params):

@@ -24,14 +24,14 @@ def rounding(terms, dtype):
 def finite_differences(function, array, step):
     """Returns central differences of a scalar function of `array`, entry by entry; `array` is restored."""
     gradient = np.zeros(array.shape)
-    for place in np.ndindex(array.shape):
-        value = array[place]
-        array[place] = value + step
+    for index in np.ndindex(array.shape):
+        value = array[index]
+        array[index] = value + step
         above = function()
-        array[place] = value - step
+        array[index] = value - step
         below = function()
-        array[place] = value
-        gradient[place] = (above - below) / (2 * step)
+        array[index] = value
+        gradient[index] = (above - below) / (2 * step)
     return gradient
 
 
@@ -112,8 +112,8 @@ def conv_transpose2d_forward(x, w, b, case):
     xg = _grouped(x.astype(np.float64), case.groups, 1)
     wg = _grouped(w.astype(np.float64), case.groups, 0)
     spread = np.zeros((case.batch, case.filters, *case.spread))
-    for i, j, place in _landings(case, spread):
-        place += np.einsum("ngchw,gck->ngkhw", xg, wg[..., i, j]).reshape(place.shape)
+    for i, j, index in _landings(case, spread):
+        index += np.einsum("ngchw,gck->ngkhw", xg, wg[..., i, j]).reshape(index.shape)
     (top, left), (height, width) = case.padding, case.y_shape[2:]
     return spread[:, :, top : top + height, left : left + width] + b.astype(np.float64)[:, None, None]
 
@@ -126,10 +126,10 @@ def conv_transpose2d_backward(dy, x, w, case):
     spread = np.zeros((case.batch, case.filters, *case.spread))
     spread[:, :, top : top + height, left : left + width] = dy
     dx, dwg = np.zeros(x.shape), np.zeros(wg.shape)
-    for i, j, place in _landings(case, spread):
-        place = _grouped(place, case.groups, 1)
-        dx += np.einsum("ngkhw,gck->ngchw", place, wg[..., i, j]).reshape(x.shape)
-        dwg[..., i, j] = np.einsum("ngkhw,ngchw->gck", place, xg)
+    for i, j, index in _landings(case, spread):
+        index = _grouped(index, case.groups, 1)
+        dx += np.einsum("ngkhw,gck->ngchw", index, wg[..., i, j]).reshape(x.shape)
+        dwg[..., i, j] = np.einsum("ngkhw,ngchw->gck", index, xg)
     return dx, dwg.reshape(w.shape), dy.astype(np.float64).sum(axis=(0, 2, 3))
 
 

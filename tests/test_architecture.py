@@ -163,12 +163,12 @@ def test_layer_file_and_kernel_file_share_a_name(path):
 def compiled_imports() -> dict[str, set[str]]:
     """Returns the modules that each module of minidl_c cimports, imports or includes; a .pxd and its .pyx are one."""
     pattern = re.compile(r'^\s*(?:(?:from|cimport|import)\s+(minidl_c[\w.]*)|.*"(minidl_c/[\w/]+[.]h)")', re.M)
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for path in COMPILED:
         module = name_of(path) if path.suffix == ".h" else module_name(path)
         others = {a or b for a, b in pattern.findall(path.read_text(encoding="utf-8"))} - {module, "minidl_c"}
-        found.setdefault(module, set()).update(others)
-    return found
+        result.setdefault(module, set()).update(others)
+    return result
 
 
 def test_cimports_and_includes_point_down():
@@ -194,7 +194,7 @@ def test_every_pxd_is_cimported(path):
 
 
 def test_folders_of_minidl_c_are_namespace_packages():
-    """An empty __init__.py would hide v4/kernels behind kernels: see minidl_c/__init__.py."""
+    """An empty __init__.py would make kernels shadow v4/kernels: see minidl_c/__init__.py."""
     assert [name_of(path) for path in COMPILED if path.name == "__init__.py"] == ["minidl_c/__init__.py"]
 
 

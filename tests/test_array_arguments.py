@@ -292,16 +292,16 @@ def check_kind(entry, kind):
     right, call = ENTRIES[entry]
     odd = KINDS[kind](right)
     numbers = None if kind in NEVER else plain(odd, right.dtype)
-    found = outcome(call, odd)
-    if isinstance(found, Exception):
-        assert kind not in ALWAYS or entry == "param.Param.__init__:value", f"{kind} was refused: {found}"
+    result = outcome(call, odd)
+    if isinstance(result, Exception):
+        assert kind not in ALWAYS or entry == "param.Param.__init__:value", f"{kind} was refused: {result}"
         return
     optional = entry.endswith("sample_weight")
     assert numbers is not None or (kind == "None" and optional), f"{kind} was accepted"
     if numbers is not None:
         expected = outcome(call, numbers)
         assert not isinstance(expected, Exception), f"{kind} was accepted, its values are not: {expected}"
-        assert equal(found, expected, kind in ALWAYS), f"{kind}: a different result"
+        assert equal(result, expected, kind in ALWAYS), f"{kind}: a different result"
 
 
 def add_case(entry):
@@ -310,7 +310,7 @@ def add_case(entry):
             check_kind(entry, kind)
 
     case.__name__ = entry.replace(" ", "_")
-    CASES.add_case(case)
+    CASES.add(case)
 
 
 for entry in ENTRIES:

@@ -80,8 +80,8 @@ def test_readme_lists_every_program():
 
 
 def test_nets_have_the_multiply_adds_counted_by_hand(run):
-    said, _ = run("nets.py")
-    counts = {line.split()[0]: int(line.split()[-4].replace(",", "")) for line in said.splitlines()}
+    output, _ = run("nets.py")
+    counts = {line.split()[0]: int(line.split()[-4].replace(",", "")) for line in output.splitlines()}
     expected = {"lenet": 1_131_960, "cnn": 35_782_656, "mlp": 503_552, "vgg": 115_077_120, "resnet20": 121_997_184}
     assert counts == expected
 
@@ -90,8 +90,8 @@ def test_nets_have_the_multiply_adds_counted_by_hand(run):
 def test_train_step(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--nets", "lenet", "mlp", "--batch-sizes", 5]
     shortest += ["--modes", "minidl", "scikit-learn", "--chart", tmp_path / "chart.png"]
-    said, results = run("train_step.py", *shortest, json_file=tmp_path / "r.json")
-    assert "No chart" in said  # nothing to compare with
+    output, results = run("train_step.py", *shortest, json_file=tmp_path / "r.json")
+    assert "No chart" in output  # nothing to compare with
     assert results["machine"]["instruction set"] == minidl_c.isa
     lenet, mlp = results["measurements"]
     assert set(lenet["sides"]) == {"minidl fit", "minidl train_batch"}
@@ -100,7 +100,7 @@ def test_train_step(run, tmp_path):
         assert result["batch_size"] == 5
         assert result["pytorch_best"] is None
         for name, side in result["sides"].items():
-            assert name in said
+            assert name in output
             assert len(side["rounds"]) == 1
             assert assert_positive([*side["rounds"], side["images_per_second"], side["gflops"], side["share_of_peak"]])
 
@@ -172,7 +172,7 @@ def test_conditions(run, tmp_path):
 @pytest.mark.slow
 def test_per_example(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "lenet", "--no-peers"]
-    said, results = run("per_example.py", *shortest, "--batch-sizes", 5, 17, json_file=tmp_path / "r.json")
+    output, results = run("per_example.py", *shortest, "--batch-sizes", 5, 17, json_file=tmp_path / "r.json")
     assert [result["batch_size"] for result in results["measurements"]] == [5, 17]
     for result in results["measurements"]:
         assert list(result["sides"]) == ["train_batch", "norms", "gradients", "clipped"]
@@ -180,23 +180,23 @@ def test_per_example(run, tmp_path):
         assert result["sides"]["train_batch"]["steps"] == 1
         assert result["gradients_kilobytes"] == result["batch_size"] * 61_706 * 4 // 1024
         assert result["times_of_vmap"] is None
-    assert said.count("MB are the gradients themselves") == 2
+    assert output.count("MB are the gradients themselves") == 2
 
 
 @pytest.mark.oracle
 def test_per_example_next_to_pytorch(run, tmp_path):
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--batch-sizes", 3]
-    said, results = run("per_example.py", *shortest, json_file=tmp_path / "r.json")
+    output, results = run("per_example.py", *shortest, json_file=tmp_path / "r.json")
     assert [result["net"] for result in results["measurements"]] == ["lenet", "cnn", "mlp"]  # all with the same norms
     assert assert_positive(result["times_of_vmap"] for result in results["measurements"])
-    assert said.count("PyTorch vmap(grad)") == 3
+    assert output.count("PyTorch vmap(grad)") == 3
 
 
 @pytest.mark.slow
 def test_custom_kernel(run, tmp_path):
-    said, results = run("custom_kernel.py", "--rounds", 2, "--steps", 3, json_file=tmp_path / "r.json")
+    output, results = run("custom_kernel.py", "--rounds", 2, "--steps", 3, json_file=tmp_path / "r.json")
     assert list(results["sides"]) == ["minidl's SiLU", "your SiLU"]
-    assert f"takes {results['ratio']:.3f} times as long" in said
+    assert f"takes {results['ratio']:.3f} times as long" in output
 
 
 def test_critical_path(run, tmp_path):
@@ -210,12 +210,12 @@ def test_critical_path(run, tmp_path):
 
 @pytest.mark.slow
 def test_report_limits(run):
-    said, _ = run("report_limits.py", "--seeds", 1, "--images", 1442, "--epochs", 1)
-    planted = [line for line in said.splitlines() if line.startswith("planted ")]
+    output, _ = run("report_limits.py", "--seeds", 1, "--images", 1442, "--epochs", 1)
+    planted = [line for line in output.splitlines() if line.startswith("planted ")]
     assert len(planted) == 15
     assert all(": found in 1 of 1; " in line for line in planted)
-    assert "runs that end at least 0.8: " in said
-    assert "runs that end below 0.8: " in said
+    assert "runs that end at least 0.8: " in output
+    assert "runs that end below 0.8: " in output
 
 
 @pytest.mark.slow
@@ -239,11 +239,11 @@ def test_first_weights(run, tmp_path, mnist):
     ]
     assert result[0][-1] > 0.9
     file.write_text(json.dumps([*result[0][:-1], 0.5]) + "\n")  # existing results are not run again
-    said, _ = run("first_weights.py", *small, "--inits", "he")
+    output, _ = run("first_weights.py", *small, "--inits", "he")
     assert json.loads(file.read_text().splitlines()[0])[-1] == 0.5
     assert len(file.read_text().splitlines()) == 2
-    assert "| mlp | 0.1 | 50.0 (50.0) |" in said
-    assert run("first_weights.py", "--results", file, "--table")[0] == said
+    assert "| mlp | 0.1 | 50.0 (50.0) |" in output
+    assert run("first_weights.py", "--results", file, "--table")[0] == output
     other = tmp_path / "confirm.jsonl"
     run("first_weights.py", "--results", other, *small[2:], "--inits", "he", "--confirm")
     rows = list(map(json.loads, other.read_text().splitlines()))
@@ -266,8 +266,8 @@ def test_initializers_draw_what_their_names_say(monkeypatch):
     assert all(not value.any() for name, value in he.items() if name.endswith("bias"))
     for name, inputs in {"0": 4 * 3 * 3, "2": 8 * 3 * 3, "3": 50}.items():
         for part in ("weight", "bias"):
-            most = np.abs(torch[f"{name}.{part}"]).max()
-            assert 0.7 / np.sqrt(inputs) < most <= 1 / np.sqrt(inputs)
+            largest = np.abs(torch[f"{name}.{part}"]).max()
+            assert 0.7 / np.sqrt(inputs) < largest <= 1 / np.sqrt(inputs)
 
 
 def nodes_by_halves(first, end, low=0, size=16):
@@ -326,7 +326,7 @@ def test_scaling(run, tmp_path):
     if not (Path(sys.executable).with_name("mpiexec").exists() or shutil.which("mpiexec")):
         pytest.skip("mpiexec is missing")
     shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--nets", "lenet", "--batch-sizes", 20, 250]
-    said, results = run("scaling.py", *shortest, "--ranks", 2, 3, json_file=tmp_path / "r.json")
+    output, results = run("scaling.py", *shortest, "--ranks", 2, 3, json_file=tmp_path / "r.json")
     assert list(results) == ["2 ranks", "3 ranks"]
     counted = [result["bytes"] for result in results["2 ranks"].get("measurements", [])]
     for result in [*counted, *results["2 ranks"].get("bytes", []), *results["3 ranks"]["bytes"]]:
@@ -334,9 +334,9 @@ def test_scaling(run, tmp_path):
         assert result["row_bytes"] == pytest.approx(result["parameters"], rel=0.05)
         assert result["exchanges"] == 1
     if not counted:
-        assert "bytes are counted, and nothing is timed" in said  # fewer than two processors
+        assert "bytes are counted, and nothing is timed" in output  # fewer than two processors
         return
-    assert (said.count("MODEL, not measured"), said.count("MODEL")) == (1, 2)
+    assert (output.count("MODEL, not measured"), output.count("MODEL")) == (1, 2)
     for result in results["2 ranks"]["measurements"]:
         names = ["2 ranks x 1 thread", "1 rank x 2 threads", "1 rank x 1 thread", "2 times 1 rank x 1 thread"]
         assert list(result["sides"]) == [*names, "2 ranks x 1 thread, barriers"]

@@ -345,8 +345,8 @@ def test_number_of_threads_changes_no_bit(net, n, user):
     expected = case.by_hand(n, 1)
     np.testing.assert_allclose(expected[0], case.reference(case.param, case.x[:n]), 1e-3, 1e-4)
     for threads in THREADS:
-        for found, array in zip(case.by_hand(n, threads), expected, strict=True):
-            assert np.array_equal(found, array)
+        for result, array in zip(case.by_hand(n, threads), expected, strict=True):
+            assert np.array_equal(result, array)
         y = np.empty((n, int(np.prod(case.out_shape))), "float32")
         case.plan.predict(case.x.reshape(len(case.x), -1), np.arange(n), case.param, y, threads)
         assert np.array_equal(y, expected[0].reshape(y.shape))
@@ -363,8 +363,8 @@ def test_training_and_steps_by_hand_give_the_same_bits(net, n, user):
     expected = case.train(n, 1, 3)
     assert not np.array_equal(expected[0], case.param)
     for threads in THREADS:
-        for found, array in zip(case.train(n, threads, 3), expected, strict=True):
-            assert np.array_equal(found, array)
+        for result, array in zip(case.train(n, threads, 3), expected, strict=True):
+            assert np.array_equal(result, array)
 
 
 def test_backward_can_be_called_again(user):
@@ -374,8 +374,8 @@ def test_backward_can_be_called_again(user):
     kept = case.plan.forward(case.x[:n].reshape(n, -1), case.param, y, 2)
     for again in (2 * dy, dy):
         case.plan.backward(kept, np.ascontiguousarray(again), dx.reshape(n, -1), case.param, grad)
-    for found, array in zip((y, dx, grad), case.by_hand(n, 2), strict=True):
-        assert np.array_equal(found, array)
+    for result, array in zip((y, dx, grad), case.by_hand(n, 2), strict=True):
+        assert np.array_equal(result, array)
 
 
 @each_net
@@ -383,8 +383,8 @@ def test_a_plan_runs_batches_of_varying_size(net, user):
     case = Case(net, user, "float32")
     for n in (300, 5, 40, 16, 33, 7):
         fresh = Case(net, user, "float32")
-        for found, array in zip(case.by_hand(n, 2), fresh.by_hand(n, 2), strict=True):
-            assert np.array_equal(found, array)
+        for result, array in zip(case.by_hand(n, 2), fresh.by_hand(n, 2), strict=True):
+            assert np.array_equal(result, array)
 
 
 @each_net
@@ -443,7 +443,7 @@ def test_an_op_of_another_version_is_refused(user, surplus):
 
 
 @pytest.mark.parametrize(
-    ("ops", "said"),
+    ("ops", "message"),
     [
         (lambda f: [DenseOp((3,), 2), f.AddOp((2,), 0)], "op 1, AddOp: skip: expected 2 elements .* value 0 has 3"),
         (
@@ -454,9 +454,9 @@ def test_an_op_of_another_version_is_refused(user, surplus):
         (lambda f: [f.SplitOp((3,), 3), ReLUOp((3,))], "op 0, SplitOp: dskip: expected a value from 1 to 2, got 3"),
     ],
 )
-def test_skip_values_of_another_size_are_refused(user, ops, said):
+def test_skip_values_of_another_size_are_refused(user, ops, message):
     ops = ops(user.fork)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         Plan(ops, [0] * len(ops))
 
 

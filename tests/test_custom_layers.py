@@ -75,17 +75,17 @@ class Interrupt:
 
 
 def test_runs_are_reproducible_for_any_number_of_threads(layer):
-    found = set()
+    result = set()
     for threads in (1, 2, 3):
         one = trainer(layer, threads)
         one.fit(X, Y, **FIT)
-        found.add(weights(one.model))
-    assert len(found) == 1
+        result.add(weights(one.model))
+    assert len(result) == 1
 
 
 def test_an_interrupted_and_resumed_run_has_the_same_end(layer, tmp_path):
-    whole = trainer(layer)
-    whole.fit(X, Y, **FIT)
+    uninterrupted = trainer(layer)
+    uninterrupted.fit(X, Y, **FIT)
     path, broken = tmp_path / "run.safetensors", trainer(layer)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, callbacks=[Checkpoint(path, every_n_steps=3), Interrupt()], **FIT)
@@ -93,8 +93,8 @@ def test_an_interrupted_and_resumed_run_has_the_same_end(layer, tmp_path):
     assert resumed.step == 6
     resumed.num_threads = 1
     history = resumed.fit(X, Y, **FIT)
-    assert weights(resumed.model) == weights(whole.model)
-    assert history["loss"] == whole.history["loss"]
+    assert weights(resumed.model) == weights(uninterrupted.model)
+    assert history["loss"] == uninterrupted.history["loss"]
 
 
 def test_a_model_is_saved_and_loaded(layer, tmp_path):
@@ -116,12 +116,12 @@ def test_the_kernel_passes_the_check(native, shape):
 @pytest.mark.parametrize("n", [1, 16, 17, 33])
 def test_the_kernel_matches_the_built_in_one(native, dtype, n, rng):
     x = rng.normal(0, 4, (n, 3, 4, 5)).astype(dtype)
-    found = []
+    result = []
     for layer in (native.SiLU(), OurSiLU()):
         model = Sequential([layer], x.shape[1:], dtype=dtype)
-        found.append((model.forward(x, training=True), model.backward(np.cos(x))))
-    np.testing.assert_array_equal(*[y for y, _ in found])
-    np.testing.assert_allclose(*[dx for _, dx in found], rtol=1e-5, atol=1e-6)
+        result.append((model.forward(x, training=True), model.backward(np.cos(x))))
+    np.testing.assert_array_equal(*[y for y, _ in result])
+    np.testing.assert_allclose(*[dx for _, dx in result], rtol=1e-5, atol=1e-6)
 
 
 def test_lenet5_with_it_is_a_single_plan(native):

@@ -45,7 +45,7 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.M)
 NAMED = re.compile(r"(?<![\w./-])((?:minidl|minidl_c|examples|benchmarks|tests)/[\w./]*\w)")
 
-needs_fma = pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of its own")
+needs_fma = pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 has different bits")
 
 
 # ---- programs
@@ -53,14 +53,14 @@ needs_fma = pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of it
 
 def programs():
     """Returns the blocks of each program by name, as pairs of language and text."""
-    found = {}
+    result = {}
     for page, text in PAGES.items():
         chapters = re.split(r"^## ", text, flags=re.M) if page == "README.md" else [text]
         for chapter in chapters:
             title = f"{page}: {chapter.partition(chr(10))[0]}" if len(chapters) > 1 else page
             if blocks := BLOCK.findall(chapter):
-                found[title] = blocks
-    return found
+                result[title] = blocks
+    return result
 
 
 PROGRAMS = programs()
@@ -182,12 +182,12 @@ def test_speeds_in_the_readme_are_those_of_docs():
     """For each net, in the order of the batch sizes."""
 
     def speeds(rows, column):
-        found, net = {}, None
+        result, net = {}, None
         for row in rows:
             cells = [cell.strip() for cell in row.strip("|").split("|")]
             net = re.match(r"[\w-]+", cells[0])[0] if cells[0] else net
-            found.setdefault(net, []).extend(cell for cell in cells[column] if re.match(r"[\d.]+x", cell))
-        return found
+            result.setdefault(net, []).extend(cell for cell in cells[column] if re.match(r"[\d.]+x", cell))
+        return result
 
     rows = {page: re.findall(r"^\|.*[\d.]+x.*\|$", PAGES[page], re.M) for page in ("README.md", "docs/speed.md")}
     shown = speeds(rows["README.md"], slice(1, None))
@@ -217,8 +217,8 @@ CALLS = [pair for page in TABLES for pair in calls_in(page)]
 def test_arguments_and_defaults_in_tables(module, call):
     tree = ast.parse(call, mode="eval").body
     name = ast.unparse(tree.func)
-    found = reduce(getattr, name.split("."), import_module(module))
-    parameters = {p: d.default for p, d in inspect.signature(found).parameters.items()}
+    result = reduce(getattr, name.split("."), import_module(module))
+    parameters = {p: d.default for p, d in inspect.signature(result).parameters.items()}
     named = {k.arg: ast.literal_eval(k.value) for k in tree.keywords}
     assert {k: parameters.get(k, "missing") for k in named} == named
     if "..." not in call:
@@ -284,8 +284,8 @@ def test_links_have_a_target(page):
     for link in LINK.findall(BLOCK.sub("", path.read_text(encoding="utf-8"))):
         if re.match(r"https?://|mailto:", link):
             continue
-        place, _, anchor = link.partition("#")
-        target = (path.parent / place).resolve() if place else path
+        page_name, _, anchor = link.partition("#")
+        target = (path.parent / page_name).resolve() if page_name else path
         assert target.exists() and target.is_relative_to(ROOT), link
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), link
 

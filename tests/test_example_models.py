@@ -55,9 +55,9 @@ def test_mobilenet(width, parameters, millions):
 
     The exact counts are those of Keras's MobileNet (4,253,864 for width 1) minus its batch-norm statistics.
     """
-    found = sizes(models.mobilenet(1000, (3, 224, 224), width, first_stride=2))
-    assert found[0] == parameters
-    assert round(found[1] / 1e6) == millions
+    result = sizes(models.mobilenet(1000, (3, 224, 224), width, first_stride=2))
+    assert result[0] == parameters
+    assert round(result[1] / 1e6) == millions
 
 
 @pytest.mark.parametrize("name", models.MODELS)

@@ -67,8 +67,8 @@ def run(*args, **options):
     return done.stdout
 
 
-def accuracy_in(said):
-    return float(re.search(r"Test accuracy ([\d.]+)%", said)[1])
+def accuracy_in(output):
+    return float(re.search(r"Test accuracy ([\d.]+)%", output)[1])
 
 
 def test_every_example_is_tested_here():
@@ -83,29 +83,29 @@ def test_docstring_says_how_to_run_it(path):
 
 
 def test_mnist_lenet_on_digits(tmp_path):
-    said = run("mnist_lenet.py", "--digits", "--epochs", "2", "--threads", "2", home=tmp_path)
-    lines = re.findall(r"^epoch (\d)/2 .*loss .*accuracy .*val_accuracy .*images", said, re.M)
+    output = run("mnist_lenet.py", "--digits", "--epochs", "2", "--threads", "2", home=tmp_path)
+    lines = re.findall(r"^epoch (\d)/2 .*loss .*accuracy .*val_accuracy .*images", output, re.M)
     assert lines == ["1", "2"]
-    assert accuracy_in(said) > 60
-    table = re.findall(r"^ +\d(?: +(?:\d+|\.)){10}$", said, re.M)
+    assert accuracy_in(output) > 60
+    table = re.findall(r"^ +\d(?: +(?:\d+|\.)){10}$", output, re.M)
     assert len(table) == 10
     counts = [[int(c.replace(".", "0")) for c in row.split()[1:]] for row in table]
     assert sum(map(sum, counts)) == 355  # every test digit once
     right = sum(counts[i][i] for i in range(10))
-    assert abs(100 * right / 355 - accuracy_in(said)) < 0.01
-    assert "read as" in said
+    assert abs(100 * right / 355 - accuracy_in(output)) < 0.01
+    assert "read as" in output
     saved = tmp_path / "lenet5.safetensors"
-    assert f"The model is in {saved.name}" in said
+    assert f"The model is in {saved.name}" in output
     data = load_digits()
     predicted = Sequential.load(saved).predict(data.X_test).argmax(axis=1)
-    assert abs(100 * (predicted == data.y_test).mean() - accuracy_in(said)) < 0.01
+    assert abs(100 * (predicted == data.y_test).mean() - accuracy_in(output)) < 0.01
 
 
 def test_mnist_lenet_without_network_says_so_and_learns_digits(tmp_path):
     path = tmp_path / "elsewhere.safetensors"
-    said = run("mnist_lenet.py", "--epochs", "1", "--save", str(path), home=tmp_path)
-    assert "MNIST is out of reach" in said and f"The model is in {path}" in said and path.exists()
-    assert "epoch 1/1" in said
+    output = run("mnist_lenet.py", "--epochs", "1", "--save", str(path), home=tmp_path)
+    assert "MNIST is out of reach" in output and f"The model is in {path}" in output and path.exists()
+    assert "epoch 1/1" in output
 
 
 @pytest.mark.parametrize("epochs", ["0", "-1"])
@@ -120,9 +120,9 @@ def test_mnist_lenet_reaches_97_percent_of_digits(tmp_path):
 
 
 def test_custom_layer(tmp_path):
-    said = run("custom_layer.py", home=tmp_path, epochs=2)
-    assert "gradients are right" in said
-    assert accuracy_in(said) > 60
+    output = run("custom_layer.py", home=tmp_path, epochs=2)
+    assert "gradients are right" in output
+    assert accuracy_in(output) > 60
 
 
 def test_mnist_fast_without_network_says_so(tmp_path):
@@ -133,28 +133,28 @@ def test_mnist_fast_without_network_says_so(tmp_path):
 @pytest.mark.slow
 @pytest.mark.usefixtures("mnist")
 def test_mnist_fast_reaches_its_documented_accuracy():
-    said = run("mnist_fast.py", home=DATA_HOME)
-    assert float(re.search(r"test accuracy ([\d.]+)%, [\d.]+ s$", said, re.M)[1]) >= 99.0
+    output = run("mnist_fast.py", home=DATA_HOME)
+    assert float(re.search(r"test accuracy ([\d.]+)%, [\d.]+ s$", output, re.M)[1]) >= 99.0
 
 
 def test_models(tmp_path):
-    said = run("models.py", home=tmp_path)
-    assert said.count("multiply-adds an example; training with batches of 64") == 5
-    assert re.search(r"^resnet20\n", said, re.M) and "272,474 parameters" in said
+    output = run("models.py", home=tmp_path)
+    assert output.count("multiply-adds an example; training with batches of 64") == 5
+    assert re.search(r"^resnet20\n", output, re.M) and "272,474 parameters" in output
 
 
 def test_max_pool_batch(tmp_path):
-    said = run("max_pool_batch.py", home=tmp_path)
-    claims = re.findall(r"^  - .*\d", said, re.M)
-    assert re.findall(r"^\((\w)\)", said, re.M) == list("abcdefghi")
-    assert said.count("\n") <= 90 and len(claims) >= 40
-    assert said.endswith(f"\nAll {said.count('  - ')} assertions passed.\n")
+    output = run("max_pool_batch.py", home=tmp_path)
+    claims = re.findall(r"^  - .*\d", output, re.M)
+    assert re.findall(r"^\((\w)\)", output, re.M) == list("abcdefghi")
+    assert output.count("\n") <= 90 and len(claims) >= 40
+    assert output.endswith(f"\nAll {output.count('  - ')} assertions passed.\n")
 
 
 def test_batch_and_step(tmp_path):
-    said = run("batch_and_step.py", home=tmp_path)
-    assert re.findall(r"^\((\w)\)", said, re.M) == list("hi")
-    assert said.endswith(f"\nAll {said.count('  - ')} assertions passed.\n")
+    output = run("batch_and_step.py", home=tmp_path)
+    assert re.findall(r"^\((\w)\)", output, re.M) == list("hi")
+    assert output.endswith(f"\nAll {output.count('  - ')} assertions passed.\n")
 
 
 # ---- CIFAR-10 and Fashion-MNIST: replaced by small data sets in the format of their compact copies
@@ -171,19 +171,19 @@ def write_copy(home, name, shape):
 )
 def test_cifar10_on_a_small_data_set(tmp_path, data, name, shape, parameters):
     write_copy(tmp_path, name, shape)
-    said = run("cifar10.py", "--data", data, "--epochs", "2", home=tmp_path, before=SMALL)
-    assert f"resnet20: {parameters:,} parameters" in said
-    assert re.findall(r"^epoch (\d)/2 .*loss .*accuracy .*images", said, re.M) == ["1", "2"]
-    right = accuracy_in(said) / 100 * FEW[name.lower()][1]
+    output = run("cifar10.py", "--data", data, "--epochs", "2", home=tmp_path, before=SMALL)
+    assert f"resnet20: {parameters:,} parameters" in output
+    assert re.findall(r"^epoch (\d)/2 .*loss .*accuracy .*images", output, re.M) == ["1", "2"]
+    right = accuracy_in(output) / 100 * FEW[name.lower()][1]
     assert abs(right - round(right)) < 0.01  # over all test images
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("net", ["lenet5", "mnist_cnn", "vgg_bn", "mobilenet"])
 def test_cifar10_trains_other_nets(tmp_path, net):
-    said = run("cifar10.py", "--net", net, "--short", "--data", "synthetic", home=tmp_path, epochs=1)
-    assert said.startswith(f"{net}: ")
-    assert accuracy_in(said) >= 0
+    output = run("cifar10.py", "--net", net, "--short", "--data", "synthetic", home=tmp_path, epochs=1)
+    assert output.startswith(f"{net}: ")
+    assert accuracy_in(output) >= 0
 
 
 def test_cifar10_without_network_says_so(tmp_path):
@@ -215,8 +215,8 @@ def test_drawn_shapes_vary_and_are_reproducible():
 @pytest.mark.slow
 def test_seeing(tmp_path):
     pytest.importorskip("matplotlib")
-    said = run("seeing.py", "new/folder", home=tmp_path, epochs=3)
-    assert accuracy_in(said) > 40
+    output = run("seeing.py", "new/folder", home=tmp_path, epochs=3)
+    assert accuracy_in(output) > 40
     shown = {path.name for path in (ROOT / "docs" / "images").iterdir()} - {"train_step.png"}  # from `make bench`
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == shown and len(shown) == 6
     for path in (tmp_path / "new" / "folder").iterdir():
@@ -231,44 +231,44 @@ def test_max_pool_batch_saves_its_plots(tmp_path):
 
 
 # ---- per-example gradients
-def wrong_labels_found(said):
+def wrong_labels_found(output):
     """Returns by seed how many wrong labels the gradient norms find."""
-    return [int(found) for found in re.findall(r"^ +\d+ +(\d+) +\d+$", said, re.M)]
+    return [int(result) for result in re.findall(r"^ +\d+ +(\d+) +\d+$", output, re.M)]
 
 
 def test_mislabelled_on_digits(tmp_path):
-    said = run("mislabelled.py", "--data", "digits", "--seeds", "0", "3", "4", home=tmp_path)
-    assert "10 of 1,000 labels are flipped. Of these, found among the first 20:" in said
-    assert min(wrong_labels_found(said)) >= 9 and len(wrong_labels_found(said)) == 3
+    output = run("mislabelled.py", "--data", "digits", "--seeds", "0", "3", "4", home=tmp_path)
+    assert "10 of 1,000 labels are flipped. Of these, found among the first 20:" in output
+    assert min(wrong_labels_found(output)) >= 9 and len(wrong_labels_found(output)) == 3
 
 
 @pytest.mark.slow
 def test_mislabelled_plots_its_result(tmp_path):
     pytest.importorskip("matplotlib")
-    said = run("mislabelled.py", "--seeds", "0", "--picture", "top.png", home=tmp_path, epochs=3)
-    assert "MNIST is out of reach" in said and "are in top.png" in said
+    output = run("mislabelled.py", "--seeds", "0", "--picture", "top.png", home=tmp_path, epochs=3)
+    assert "MNIST is out of reach" in output and "are in top.png" in output
     assert (tmp_path / "top.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("mnist")
 def test_mislabelled_finds_the_documented_number():
-    found = wrong_labels_found(run("mislabelled.py", home=DATA_HOME))
-    assert min(found) >= 40 and len(found) == 3
+    result = wrong_labels_found(run("mislabelled.py", home=DATA_HOME))
+    assert min(result) >= 40 and len(result) == 3
 
 
 # ---- custom parts
 def test_custom_parts(tmp_path):
-    said = run("custom_parts.py", home=tmp_path)
-    assert "completes the fit that was interrupted" in said
-    assert said.endswith("to the last bit: True\n")
-    assert float(re.search(r"'accuracy': ([\d.]+)", said)[1]) > 0.95
+    output = run("custom_parts.py", home=tmp_path)
+    assert "completes the fit that was interrupted" in output
+    assert output.endswith("to the last bit: True\n")
+    assert float(re.search(r"'accuracy': ([\d.]+)", output)[1]) > 0.95
 
 
 @pytest.mark.slow
 def test_transfer_learning(tmp_path):
-    said = run("transfer_learning.py", home=tmp_path)
-    nothing, frozen, trained_on = (float(found) for found in re.findall(r"([\d.]+)%", said))
+    output = run("transfer_learning.py", home=tmp_path)
+    nothing, frozen, trained_on = (float(result) for result in re.findall(r"([\d.]+)%", output))
     assert nothing < frozen < trained_on
 
 
@@ -279,22 +279,22 @@ def test_sklearn_pipeline(tmp_path):
 
 @pytest.mark.slow
 def test_sklearn_grid_search(tmp_path):
-    said = run("sklearn_grid_search.py", home=tmp_path)
-    found = re.findall(r"^(dense_net|conv_net) +lr ([\d.]+) +accuracy ([\d.]+)%", said, re.M)
-    assert len(found) == len(set(found)) == 4
-    best = max(found, key=lambda row: float(row[2]))
-    assert f"The best: {best[0]}, lr {best[1]}" in said
+    output = run("sklearn_grid_search.py", home=tmp_path)
+    result = re.findall(r"^(dense_net|conv_net) +lr ([\d.]+) +accuracy ([\d.]+)%", output, re.M)
+    assert len(result) == len(set(result)) == 4
+    best = max(result, key=lambda row: float(row[2]))
+    assert f"The best: {best[0]}, lr {best[1]}" in output
 
 
 @pytest.mark.slow
 def test_sklearn_dask(tmp_path):
     pytest.importorskip("distributed")
-    said = run("sklearn_dask.py", home=tmp_path)
-    workers = re.findall(r"^worker (tcp://\S+): .*, threads: 1$", said, re.M)
+    output = run("sklearn_dask.py", home=tmp_path)
+    workers = re.findall(r"^worker (tcp://\S+): .*, threads: 1$", output, re.M)
     assert len(set(workers)) == 2
-    found = re.findall(r"^(dense_net|conv_net) +lr ([\d.]+) +accuracy ([\d.]+)%", said, re.M)
-    assert len(found) == len(set(found)) == 4
-    assert re.findall(r"the same, to the last bit: (\w+)$", said, re.M) == ["True", "True"]
+    result = re.findall(r"^(dense_net|conv_net) +lr ([\d.]+) +accuracy ([\d.]+)%", output, re.M)
+    assert len(result) == len(set(result)) == 4
+    assert re.findall(r"the same, to the last bit: (\w+)$", output, re.M) == ["True", "True"]
 
 
 def test_sklearn_dask_without_dask_says_so(tmp_path):
@@ -304,32 +304,32 @@ def test_sklearn_dask_without_dask_says_so(tmp_path):
 
 @pytest.mark.slow
 def test_sklearn_features(tmp_path):
-    said = run("sklearn_features.py", home=tmp_path)
-    pairs = re.findall(r"pixels ([\d.]+)%, features ([\d.]+)%", said)
+    output = run("sklearn_features.py", home=tmp_path)
+    pairs = re.findall(r"pixels ([\d.]+)%, features ([\d.]+)%", output)
     assert len(pairs) == 3
     assert all(float(pixels) < float(features) for pixels, features in pairs)
 
 
 def test_sklearn_partial_fit(tmp_path):
-    said = run("sklearn_partial_fit.py", home=tmp_path)
-    assert len(re.findall(r"^after +\d+00 examples: ", said, re.M)) == 17
-    assert float(re.search(r"last portions ([\d.]+)%", said)[1]) > 85
+    output = run("sklearn_partial_fit.py", home=tmp_path)
+    assert len(re.findall(r"^after +\d+00 examples: ", output, re.M)) == 17
+    assert float(re.search(r"last portions ([\d.]+)%", output)[1]) > 85
 
 
 def test_beyond_memory(tmp_path):
-    said = run("beyond_memory.py", home=tmp_path)
-    losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+)", said, re.M)]
+    output = run("beyond_memory.py", home=tmp_path)
+    losses = [float(loss) for loss in re.findall(r"^step \d+: loss ([\d.]+)", output, re.M)]
     assert losses == sorted(losses, reverse=True) and len(losses) == 5
-    assert accuracy_in(said) > 85
+    assert accuracy_in(output) > 85
 
 
 def test_distributed_mnist_on_one_rank(tmp_path):
     """On several ranks: tests/mpi/test_same_bits.py."""
     pytest.importorskip("mpi4py.MPI")
-    said = run("distributed_mnist.py", "--digits", "--epochs", "2", home=tmp_path).splitlines()
-    assert re.fullmatch(r"Test accuracy [\d.]+% in 1 processes, weights \w{16}", said[-1]) and len(said) == 3
+    output = run("distributed_mnist.py", "--digits", "--epochs", "2", home=tmp_path).splitlines()
+    assert re.fullmatch(r"Test accuracy [\d.]+% in 1 processes, weights \w{16}", output[-1]) and len(output) == 3
     again = run("distributed_mnist.py", "--digits", "--epochs", "2", "--resume", home=tmp_path).splitlines()
-    assert again == ["nothing is left to do: this fit had come to its end when it was saved", said[-1]]
+    assert again == ["nothing is left to do: this fit had come to its end when it was saved", output[-1]]
 
 
 def test_sklearn_mnist_without_network_says_so(tmp_path):
@@ -341,19 +341,19 @@ def test_sklearn_mnist_without_network_says_so(tmp_path):
 @pytest.mark.usefixtures("mnist")
 def test_sklearn_mnist():
     """How much they learn in the time depends on the machine; both must learn, for the requested time."""
-    said = run("sklearn_mnist.py", "--seconds", "4", home=DATA_HOME)
-    found = re.findall(r"test accuracy ([\d.]+)% after ([\d.]+) s", said)
-    assert len(found) == 2 and all(float(accuracy) > 30 and float(took) >= 4 for accuracy, took in found)
+    output = run("sklearn_mnist.py", "--seconds", "4", home=DATA_HOME)
+    result = re.findall(r"test accuracy ([\d.]+)% after ([\d.]+) s", output)
+    assert len(result) == 2 and all(float(accuracy) > 30 and float(took) >= 4 for accuracy, took in result)
 
 
 # ---- PyTorch
 @pytest.mark.oracle
 def test_from_torch(tmp_path):
-    said = run("from_torch.py", home=tmp_path)
-    assert "The weights are the same, to the last bit: True" in said
-    differences = [float(found) for found in re.findall(r"by at most (\S+)", said)]
+    output = run("from_torch.py", home=tmp_path)
+    assert "The weights are the same, to the last bit: True" in output
+    differences = [float(result) for result in re.findall(r"by at most (\S+)", output)]
     assert len(differences) == 2 and max(differences) < 1e-4
-    assert accuracy_in(said) > 90
+    assert accuracy_in(output) > 90
 
 
 def test_from_torch_without_torch_says_so(tmp_path):

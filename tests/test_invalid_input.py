@@ -20,9 +20,9 @@ X, Y = PIXELS.astype("float32"), RNG.integers(0, 3, 40)
 RAGGED = [[1, 2], [3]]
 
 
-def spoiled(array, place, value):
+def changed_at(array, index, value):
     array = np.array(array)
-    array[place] = value
+    array[index] = value
     return array
 
 
@@ -42,13 +42,13 @@ def state(trainer):
 def refuses():
     """Makes calls with a trained trainer; checks the error, and that it left no trace."""
 
-    def check(call, error, said):
+    def check(call, error, message):
         __tracebackhide__ = True
         trainer, twin = trainer_of(), trainer_of()
         for each in (trainer, twin):
             each.train_batch(X, Y)
         before = state(trainer)
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             call(trainer)
         assert state(trainer) == before
         for each in (trainer, twin):
@@ -71,9 +71,9 @@ BAD_X = [
     (X.transpose(0, 2, 3, 1), ValueError, r"got \(40, 6, 6, 1\)"),
     (X.reshape(40, 36)[:, :-1], ValueError, r"got \(40, 35\)"),
     (np.zeros((40, 0)), ValueError, r"got \(40, 0\)"),
-    (spoiled(X, (39, 0, 5, 5), np.nan), ValueError, "finite values, got NaN"),
-    (spoiled(X, (0, 0, 0, 0), np.inf), ValueError, "finite values"),
-    (spoiled(X, 7, -np.inf).astype("f2"), ValueError, "finite values"),
+    (changed_at(X, (39, 0, 5, 5), np.nan), ValueError, "finite values, got NaN"),
+    (changed_at(X, (0, 0, 0, 0), np.inf), ValueError, "finite values"),
+    (changed_at(X, 7, -np.inf).astype("f2"), ValueError, "finite values"),
     (X.astype(complex), TypeError, "real numbers, got dtype complex128"),
     (X.astype(object), TypeError, "real numbers, got dtype object"),
     (X.astype(str), TypeError, "real numbers, got dtype <U"),
@@ -86,7 +86,7 @@ BAD_X = [
     (np.ma.masked_array(X, X > 8), TypeError, "masked"),
     (csr_matrix(X.reshape(40, 36)[:, :30]), ValueError, r"shape \(n, 1, 6, 6\) or \(n, 36\), got \(40, 30\)"),
     (csr_matrix(X.reshape(40, 36).astype(complex)), TypeError, "real numbers, got dtype complex128"),
-    (csr_matrix(spoiled(X, (0, 0, 0, 0), np.nan).reshape(40, 36)), ValueError, "finite values, got NaN"),
+    (csr_matrix(changed_at(X, (0, 0, 0, 0), np.nan).reshape(40, 36)), ValueError, "finite values, got NaN"),
 ]
 ENTRIES = {
     "predict": lambda trainer, X: trainer.model.predict(X),
@@ -105,9 +105,9 @@ def case_id(value):
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
-@pytest.mark.parametrize(("bad", "error", "said"), BAD_X, ids=case_id)
-def test_x(refuses, entry, bad, error, said):
-    refuses(lambda trainer: ENTRIES[entry](trainer, bad), error, f"^X: .*{said}")
+@pytest.mark.parametrize(("bad", "error", "message"), BAD_X, ids=case_id)
+def test_x(refuses, entry, bad, error, message):
+    refuses(lambda trainer: ENTRIES[entry](trainer, bad), error, f"^X: .*{message}")
 
 
 # ---- y, weights
@@ -117,8 +117,8 @@ BAD_Y = [
     (Y[:-1], ValueError, "40 targets.*got 39"),
     (np.r_[Y, 0], ValueError, "40 targets.*got 41"),
     ([], ValueError, "40 targets.*got 0"),
-    (spoiled(Y, 39, 3), ValueError, r"labels from 0 to 2 .*3 outputs.* got labels from 0 to 3"),
-    (spoiled(Y, 0, -1), ValueError, "got labels from -1 to 2"),
+    (changed_at(Y, 39, 3), ValueError, r"labels from 0 to 2 .*3 outputs.* got labels from 0 to 3"),
+    (changed_at(Y, 0, -1), ValueError, "got labels from -1 to 2"),
     (Y.astype(float), TypeError, "integer labels, got dtype float64"),
     (Y > 0, TypeError, "integer labels, got dtype bool"),
     (Y.astype(str), TypeError, "integer labels, got dtype <U"),
@@ -130,22 +130,22 @@ TRAINING = ["fit", "train_batch", "evaluate"]
 
 
 @pytest.mark.parametrize("entry", TRAINING)
-@pytest.mark.parametrize(("bad", "error", "said"), BAD_Y, ids=case_id)
-def test_y(refuses, entry, bad, error, said):
+@pytest.mark.parametrize(("bad", "error", "message"), BAD_Y, ids=case_id)
+def test_y(refuses, entry, bad, error, message):
     options = {"verbose": 0} if entry == "fit" else {}
-    refuses(lambda t: getattr(t, entry)(X, bad, **options), error, f"^y: expected .*{said}")
+    refuses(lambda t: getattr(t, entry)(X, bad, **options), error, f"^y: expected .*{message}")
 
 
 @pytest.mark.parametrize("entry", TRAINING)
 @pytest.mark.parametrize(
-    ("bad", "error", "said"),
+    ("bad", "error", "message"),
     [
         (np.ones(39), ValueError, r"expected shape \(40,\), got \(39,\)"),
         (np.ones((40, 1)), ValueError, r"got \(40, 1\)"),
         (1.0, ValueError, r"got \(\)"),
-        (spoiled(np.ones(40), 3, -1), ValueError, "finite weights of at least 0"),
-        (spoiled(np.ones(40), 3, np.nan), ValueError, "finite weights"),
-        (spoiled(np.ones(40), 3, np.inf), ValueError, "finite weights"),
+        (changed_at(np.ones(40), 3, -1), ValueError, "finite weights of at least 0"),
+        (changed_at(np.ones(40), 3, np.nan), ValueError, "finite weights"),
+        (changed_at(np.ones(40), 3, np.inf), ValueError, "finite weights"),
         (np.zeros(40), ValueError, "above 0, got zeros"),
         (np.full(40, "1"), TypeError, "real numbers, got dtype <U1"),
         (np.ones(40, complex), TypeError, "real numbers, got dtype complex128"),
@@ -153,13 +153,13 @@ def test_y(refuses, entry, bad, error, said):
     ],
     ids=case_id,
 )
-def test_sample_weight(refuses, entry, bad, error, said):
-    refuses(lambda t: getattr(t, entry)(X, Y, sample_weight=bad), error, f"^sample_weight: .*{said}")
+def test_sample_weight(refuses, entry, bad, error, message):
+    refuses(lambda t: getattr(t, entry)(X, Y, sample_weight=bad), error, f"^sample_weight: .*{message}")
 
 
 # ---- other arguments of fit
 @pytest.mark.parametrize(
-    ("options", "error", "said"),
+    ("options", "error", "message"),
     [
         ({"epochs": -1}, ValueError, "epochs: .*got -1"),
         ({"epochs": 1.5}, TypeError, r"epochs: .*got 1\.5"),
@@ -196,8 +196,8 @@ def test_sample_weight(refuses, entry, bad, error, said):
     ],
     ids=lambda value: str(list(value)) if isinstance(value, dict) else None,
 )
-def test_arguments_of_fit(refuses, options, error, said):
-    refuses(lambda t: t.fit(X, Y, **{"verbose": 0} | options), error, said)
+def test_arguments_of_fit(refuses, options, error, message):
+    refuses(lambda t: t.fit(X, Y, **{"verbose": 0} | options), error, message)
 
 
 @pytest.mark.parametrize(
@@ -218,13 +218,13 @@ def test_invalid_learning_rates(refuses, lr, error):
     ("threads", "error"), [(0, ValueError), (-1, ValueError), (5000, ValueError), (1.5, TypeError)]
 )
 def test_num_threads(refuses, threads, error):
-    said = f"num_threads: .*got {re.escape(str(threads))}"
-    refuses(lambda t: t.model.predict(X, num_threads=threads), error, said)
+    message = f"num_threads: .*got {re.escape(str(threads))}"
+    refuses(lambda t: t.model.predict(X, num_threads=threads), error, message)
 
 
 # ---- by hand
 @pytest.mark.parametrize(
-    ("dy", "error", "said"),
+    ("dy", "error", "message"),
     [
         (None, TypeError, "got"),
         (np.ones((39, 3)), ValueError, r"expected shape \(40, 3\), got \(39, 3\)"),
@@ -236,16 +236,16 @@ def test_num_threads(refuses, threads, error):
     ],
     ids=case_id,
 )
-def test_dy(refuses, dy, error, said):
+def test_dy(refuses, dy, error, message):
     def call(trainer):
         trainer.model.forward(X, training=True)
         trainer.model.backward(dy)
 
-    refuses(call, error, f"^dy: .*{said}")
+    refuses(call, error, f"^dy: .*{message}")
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "said"),
+    ("change", "error", "message"),
     [
         (lambda s: s.pop("1.bias"), ValueError, r"missing \['1\.bias'\], unknown \[\]"),
         (lambda s: s.update({"9.bias": 0}), ValueError, r"missing \[\], unknown \['9\.bias'\]"),
@@ -256,13 +256,13 @@ def test_dy(refuses, dy, error, said):
         (lambda s: s.update({"5.bias": ["a"] * 3}), TypeError, r"'5\.bias'.*real numbers"),
     ],
 )
-def test_load_state_dict(refuses, change, error, said):
+def test_load_state_dict(refuses, change, error, message):
     def call(trainer):
-        wanted = {name: value + 1 for name, value in trainer.model.state_dict().items()}
-        change(wanted)
-        trainer.model.load_state_dict(wanted)
+        changed = {name: value + 1 for name, value in trainer.model.state_dict().items()}
+        change(changed)
+        trainer.model.load_state_dict(changed)
 
-    refuses(call, error, f"state.*{said}")
+    refuses(call, error, f"state.*{message}")
 
 
 # ---- an unbuilt model stays unbuilt
@@ -272,7 +272,7 @@ def test_load_state_dict(refuses, change, error, said):
         ((X[:, 0, 0, 0], Y), {}),
         ((np.zeros((40, 1, 0, 6)), Y), {}),
         ((X[:, :, :2], Y), {}),  # the kernel does not fit
-        ((spoiled(X, 3, np.nan), Y), {}),
+        ((changed_at(X, 3, np.nan), Y), {}),
         ((X, Y + 1), {}),
         ((X, Y[1:]), {}),
         ((X, Y), {"sample_weight": -np.ones(40)}),
@@ -295,12 +295,12 @@ def test_an_error_in_the_first_fit_leaves_the_model_unbuilt(data, options):
 
 
 def test_layer_errors_name_path_class_expected_and_got():
-    for layers, said in (
+    for layers, message in (
         ([Conv2D(3, 3), Flatten(), Conv2D(2, 3)], r"layer 2, Conv2D.*\(48,\).*\(channels, height"),
         ([Conv2D(3, 3), ReLU(), Conv2D(2, 5)], r"layer 2, Conv2D.*\(3, 4, 4\).*5.*4"),
         ([MaxPool2D(4), MaxPool2D(2)], r"layer 1, MaxPool2D.*\(1, 1, 1\).*2.*1"),
         ([Flatten(), Dense(3), MaxPool2D(2)], r"layer 2, MaxPool2D.*\(3,\)"),
         ([Conv2D(3, 3), Dense(3)], r"layer 1, Dense.*\(3, 4, 4\).*Flatten"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             Sequential(layers, input_shape=(1, 6, 6))

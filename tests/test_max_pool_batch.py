@@ -47,9 +47,9 @@ def test_quotes_are_what_the_example_prints(tmp_path):
 
 
 def test_named_functions_exist():
-    found = [(path, name) for path, said in POINTER.findall(IN_THE_CODE) for name in re.findall(r"`(\w+)`", said)]
-    assert len(found) >= 25
-    for path, name in found:
+    result = [(path, name) for path, output in POINTER.findall(IN_THE_CODE) for name in re.findall(r"`(\w+)`", output)]
+    assert len(result) >= 25
+    for path, name in result:
         source = (ROOT / path).read_text(encoding="utf-8")
         assert re.search(rf"(?:void|int|REAL|ptrdiff_t|def) (?:FN\()?{name}\)?\(", source), f"{path}: {name}"
 
@@ -97,8 +97,8 @@ def gradient_goes_to_all_pixels(walk, b, monkeypatch):
 
 
 def gradients_go_to_other_examples(walk, b, monkeypatch):
-    found = {name: np.roll(g, 1, axis=0) for name, g in b.trainer.per_example_gradients(b.X, b.y).items()}
-    monkeypatch.setattr(b.trainer, "per_example_gradients", lambda X, y: found, raising=False)
+    result = {name: np.roll(g, 1, axis=0) for name, g in b.trainer.per_example_gradients(b.X, b.y).items()}
+    monkeypatch.setattr(b.trainer, "per_example_gradients", lambda X, y: result, raising=False)
 
 
 def all_errors_are_equal(walk, b, monkeypatch):

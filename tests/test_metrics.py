@@ -44,7 +44,7 @@ def test_an_object_is_named_after_its_class():
 
 
 @pytest.mark.parametrize(
-    ("chosen", "error", "said"),
+    ("chosen", "error", "message"),
     [
         (["f1"], ValueError, r"metrics: .*'accuracy'.* got 'f1'"),
         ("accuracy", TypeError, r"metrics: expected a list .* got 'accuracy'"),
@@ -52,8 +52,8 @@ def test_an_object_is_named_after_its_class():
         ([None], TypeError, r"metrics: .* got None"),
     ],
 )
-def test_invalid_metrics_are_refused(chosen, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_metrics_are_refused(chosen, error, message):
+    with pytest.raises(error, match=message):
         get(chosen)
 
 

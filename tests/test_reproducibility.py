@@ -67,13 +67,13 @@ def trainer_of(dtype, threads=None, rate=0.2, make=net):
 
 def digest(model, *more):
     """Returns one hash of weights, gradients, running statistics and all other state."""
-    found = hashlib.sha256()
+    hasher = hashlib.sha256()
     for name, param in sorted(model.params.items()):
         for array in (param.value, param.grad):
-            found.update(name.encode() + np.ascontiguousarray(array).tobytes())
+            hasher.update(name.encode() + np.ascontiguousarray(array).tobytes())
     for array in (*model.state_dict().values(), *more):
-        found.update(np.asarray(array).tobytes())
-    return found.hexdigest()
+        hasher.update(np.asarray(array).tobytes())
+    return hasher.hexdigest()
 
 
 PRINTED = [(make, dtype) for make in (net, blocks) for dtype in DTYPES]  # as a script
@@ -93,8 +93,8 @@ def train_100_steps(dtype, batch_size, threads=None, make=net):
 @pytest.mark.parametrize("batch_size", [5, 64, 290])  # fewer tiles than threads, more, above 16
 @pytest.mark.parametrize("make", [net, blocks])
 def test_weights_do_not_depend_on_the_number_of_threads(make, batch_size, dtype):
-    found = {threads: train_100_steps(dtype, batch_size, threads, make) for threads in THREADS}
-    assert len(set(found.values())) == 1, found
+    result = {threads: train_100_steps(dtype, batch_size, threads, make) for threads in THREADS}
+    assert len(set(result.values())) == 1, result
 
 
 def test_other_data_gives_other_bits():

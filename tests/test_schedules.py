@@ -102,7 +102,7 @@ def test_arguments_can_be_changed():
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Step(-0.1, 3), "lr: .*got -0.1"),
         (lambda: Step(math.nan, 3), "lr: .*got nan"),
@@ -126,8 +126,8 @@ def test_arguments_can_be_changed():
         (lambda: Exponential(0.1, 10)(1000), "lr: .*got inf"),
     ],
 )
-def test_invalid_arguments_are_refused(make, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_arguments_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
         make()
 
 

@@ -18,8 +18,8 @@ X, Y = RNG.normal(size=(50, 1, 6, 6)), RNG.integers(0, 3, 50)
 KEEP = np.flatnonzero(RNG.random(50) < 0.6)
 
 
-def net(dtype="float32", front=()):
-    layers = [*front, Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(3)]
+def net(dtype="float32", first_layers=()):
+    layers = [*first_layers, Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(3)]
     return Sequential(layers, input_shape=(1, 6, 6), dtype=dtype)
 
 
@@ -53,11 +53,11 @@ def test_one_division_by_the_sum_of_weights_after_the_reduction(dtype):
 @DTYPES
 @LOSSES
 def test_weights_of_one_equal_no_weights(loss, dtype):
-    found = []
+    result = []
     for weight in (None, np.ones(50), [1] * 50, np.ones(50, bool)):
         trainer = trainer_of(net(dtype), loss)
-        found.append(full_state(trainer, trainer.fit(X, Y, 3, 16, sample_weight=weight, verbose=0)))
-    assert found[0] == found[1] == found[2] == found[3]
+        result.append(full_state(trainer, trainer.fit(X, Y, 3, 16, sample_weight=weight, verbose=0)))
+    assert result[0] == result[1] == result[2] == result[3]
 
 
 @DTYPES
@@ -173,11 +173,11 @@ def test_pool_padding_is_at_most_half_the_window():
 @DTYPES
 def test_relu_has_zero_gradient_at_zero_and_fusion_with_a_pool_changes_no_bit(dtype):
     """Alone or next to other layers, fused or not: the same bits."""
-    apart = net(dtype).layers
+    separate = net(dtype).layers
     model, x = net(dtype), X.astype(dtype)
     x[:, :, :3] = 0
     expected = x
-    for layer in apart:
+    for layer in separate:
         alone = Sequential([type(layer)(**layer.config())], expected.shape[1:], dtype=dtype)
         for name, param in layer.params.items():
             alone.params[f"0.{name}"].value = param.value
@@ -238,7 +238,7 @@ def test_averaging_activations_first_gives_a_different_gradient():
 
 @DTYPES
 def test_a_model_has_one_dtype_throughout(dtype):
-    model = net(dtype, front=[Rescale(0.5)])
+    model = net(dtype, first_layers=[Rescale(0.5)])
     trainer = trainer_of(model)
     trainer.train_batch(X.astype("float64" if dtype == "float32" else "float32"), Y)
     arrays = [model.predict(X), model.predict_proba(X), model.forward(X, training=True)]

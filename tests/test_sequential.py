@@ -91,7 +91,7 @@ def test_a_failed_build_leaves_nothing_behind():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"layers": []}, ValueError, "layers: expected at least one"),
         ({"layers": [Dense]}, TypeError, "layers: expected Layer objects, got .*Dense.* index 0"),
@@ -104,8 +104,8 @@ def test_a_failed_build_leaves_nothing_behind():
     ],
     ids=str,
 )
-def test_invalid_arguments(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
         Sequential(**{"layers": layers(), "input_shape": (2, 8, 8)} | arguments)
 
 
@@ -403,7 +403,7 @@ def test_a_list_given_to_a_layer_may_change_later(rng, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("place", "error", "said"),
+    ("index", "error", "message"),
     [
         (99, IndexError, r"model\[99\]: expected a place from -2 to 1, got 99"),
         (-3, IndexError, r"model\[-3\]: expected a place from -2 to 1"),
@@ -412,9 +412,9 @@ def test_a_list_given_to_a_layer_may_change_later(rng, tmp_path):
         ((0, 1), TypeError, r"model\[\(0, 1\)\]: expected a place"),
     ],
 )
-def test_indices_without_a_layer_are_refused(place, error, said):
+def test_indices_without_a_layer_are_refused(index, error, message):
     model = Sequential([Dense(3), ReLU()], (4,))
-    with pytest.raises(error, match=said):
-        model[place]
+    with pytest.raises(error, match=message):
+        model[index]
     assert [type(layer) for layer in model] == [Dense, ReLU]  # which indexes until there is an IndexError
     assert model[np.int64(1)] is model[1] is model[-1]

@@ -28,8 +28,18 @@ class Center(Layer):
         return dy
 
 
-def net(front=()):
-    layers = [Rescale(1 / 255), *front, Conv2D(6, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(20), ReLU(), Dense(4)]
+def net(first_layers=()):
+    layers = [
+        Rescale(1 / 255),
+        *first_layers,
+        Conv2D(6, 3),
+        ReLU(),
+        MaxPool2D(2),
+        Flatten(),
+        Dense(20),
+        ReLU(),
+        Dense(4),
+    ]
     return Sequential(layers, input_shape=(1, 10, 10))
 
 
@@ -87,10 +97,10 @@ def run_during_fit(trainer, work):
 
 
 # ---- prediction
-@pytest.mark.parametrize("front", [(), (Center,)], ids=["native", "segmented"])
-def test_eight_threads_predict_like_one(front, restless):
+@pytest.mark.parametrize("first_layers", [(), (Center,)], ids=["native", "segmented"])
+def test_eight_threads_predict_like_one(first_layers, frequent_thread_switches):
     """Batches of all kinds, in a different order per thread, with one and with two threads per call."""
-    model = net([layer() for layer in front])
+    model = net([layer() for layer in first_layers])
     jobs = [(n, num_threads) for n in (1, 3, 16, 17, 45, 300) for num_threads in (1, 2)]
     inputs = {n: [X[:n], X[:n].astype("float64"), X[::-1][:n]] for n, _ in jobs}
     expected = {n: [model.predict(x).tobytes() for x in inputs[n]] for n, _ in jobs}
@@ -105,7 +115,7 @@ def test_eight_threads_predict_like_one(front, restless):
     run_in_threads(*(lambda seed=seed: work(seed) for seed in range(8)))
 
 
-def test_other_inspection_is_thread_safe(restless):
+def test_other_inspection_is_thread_safe(frequent_thread_switches):
     model = net()
     trainer = trainer_of(model)
     expected = trainer.evaluate(X, Y)
@@ -122,7 +132,7 @@ def test_other_inspection_is_thread_safe(restless):
     run_in_threads(*[work] * 8)
 
 
-def test_gradients_first_accessed_in_threads_share_one_buffer(restless):
+def test_gradients_first_accessed_in_threads_share_one_buffer(frequent_thread_switches):
     for _ in range(30):
         model = Sequential([Dense(200), Dense(200)], input_shape=(200,))
         params = model.params
@@ -197,7 +207,7 @@ def test_training_is_refused_during_predict():
     trainer.train_batch(X, Y)
 
 
-def test_concurrent_first_fits_build_the_model_once(restless):
+def test_concurrent_first_fits_build_the_model_once(frequent_thread_switches):
     """Of two first fits at once, one builds and trains; the other is refused or runs after it."""
     for _ in range(10):
         model = Sequential([Flatten(), Dense(4)])
@@ -244,21 +254,21 @@ def test_an_interrupted_call_frees_the_model():
     run_in_threads(lambda: trainer.train_batch(X, Y))
 
 
-def test_two_models_train_at_the_same_time(restless):
+def test_two_models_train_at_the_same_time(frequent_thread_switches):
     """Each has the same bits as when it trains alone; both run in threads other than the main one."""
 
-    def trained(seed, front):
-        model = net(front)
+    def trained(seed, first_layers):
+        model = net(first_layers)
         history = trainer_of(model, seed).fit(X, Y, epochs=4, batch_size=32, validation_split=0.2, verbose=0)
         return weights(model), history["loss"], history["val_accuracy"]
 
-    jobs = [(seed, front) for seed in (0, 1) for front in (False, True)]
-    alone = [trained(seed, [Center()] if front else []) for seed, front in jobs]
+    jobs = [(seed, first_layers) for seed in (0, 1) for first_layers in (False, True)]
+    alone = [trained(seed, [Center()] if first_layers else []) for seed, first_layers in jobs]
     together = {}
 
     def work(job):
-        seed, front = job
-        together[job] = trained(seed, [Center()] if front else [])
+        seed, first_layers = job
+        together[job] = trained(seed, [Center()] if first_layers else [])
 
     run_in_threads(*(lambda job=job: work(job) for job in jobs))
     assert [together[job] for job in jobs] == alone

@@ -16,8 +16,8 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(53, 4)), RNG.integers(0, 3, 53)
 
 
-def trainer_of(metrics=(), seed=0, optimizer=None, dtype="float64", front=(), **options):
-    model = Sequential([*front, Dense(6), ReLU(), Dense(3)], (4,), dtype=dtype)
+def trainer_of(metrics=(), seed=0, optimizer=None, dtype="float64", first_layers=(), **options):
+    model = Sequential([*first_layers, Dense(6), ReLU(), Dense(3)], (4,), dtype=dtype)
     optimizer = optimizer or SGD(0.2, momentum=0.9)
     return Trainer(model, "softmax_cross_entropy", optimizer, metrics, seed, **options)
 
@@ -98,8 +98,8 @@ def test_history_is_a_dict_of_lists_that_later_fits_extend():
     for name, values in history.items():
         assert len(values) == 5 and all(type(v) in (int, float) for v in values), name
     np.testing.assert_allclose(np.add(history["accuracy"], history["wrong"]), 1)
-    found = trainer.evaluate(X[:9], Y[:9])
-    assert {f"val_{name}": value for name, value in found.items()} == {
+    result = trainer.evaluate(X[:9], Y[:9])
+    assert {f"val_{name}": value for name, value in result.items()} == {
         name: values[-1] for name, values in history.items() if name.startswith("val_")
     }
     assert min(history["images_per_second"]) > 0
@@ -144,19 +144,19 @@ def test_evaluate_is_the_mean_over_all_rows():
     scores = trainer.model.predict(X)
     losses = reference.softmax_cross_entropy_forward(scores, Y)
     before = weights(trainer)
-    found = trainer.evaluate(X, Y)
-    assert found["loss"] == pytest.approx(losses.mean(), rel=1e-12)
-    assert found["accuracy"] == (scores.argmax(axis=1) == Y).mean()
+    result = trainer.evaluate(X, Y)
+    assert result["loss"] == pytest.approx(losses.mean(), rel=1e-12)
+    assert result["accuracy"] == (scores.argmax(axis=1) == Y).mean()
     w = RNG.uniform(0, 2, 53)
-    found = trainer.evaluate(X, Y, sample_weight=w)
-    assert found["loss"] == pytest.approx((w * losses).sum() / w.sum(), rel=1e-12)
+    result = trainer.evaluate(X, Y, sample_weight=w)
+    assert result["loss"] == pytest.approx((w * losses).sum() / w.sum(), rel=1e-12)
     assert weights(trainer) == before and trainer.step == 0
 
 
 # ---- the order of the data, validation_split
 def test_every_epoch_has_each_example_once_in_an_order_of_seed_and_epoch():
     def orders(seed, shuffle=True):
-        trainer = trainer_of(seed=seed, front=[RowRecorder()])
+        trainer = trainer_of(seed=seed, first_layers=[RowRecorder()])
         state = np.random.get_state()[1].copy()  # noqa: NPY002
         trainer.fit(numbered_rows(53), Y, 2, 20, shuffle=shuffle, verbose=0)
         np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
@@ -178,7 +178,7 @@ def test_validation_split_is_stratified_and_never_trained_on(share):
     y = np.repeat([0, 1, 2], [100, 60, 40])
 
     def split(seed):
-        trainer = trainer_of(seed=seed, front=[RowRecorder()])
+        trainer = trainer_of(seed=seed, first_layers=[RowRecorder()])
         history = trainer.fit(numbered_rows(n), y, 2, validation_split=share, verbose=0)
         watch = trainer.model.layers[0]
         assert len(history["val_loss"]) == 2
@@ -250,7 +250,7 @@ def test_an_unbuilt_model_is_built_for_its_first_data():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"model": "lenet"}, TypeError, "model: expected a Sequential, got 'lenet'"),
         ({"loss": "mse"}, ValueError, "loss: .*got 'mse'"),
@@ -265,9 +265,9 @@ def test_an_unbuilt_model_is_built_for_its_first_data():
     ],
     ids=str,
 )
-def test_invalid_arguments(arguments, error, said):
+def test_invalid_arguments(arguments, error, message):
     right = {"model": Sequential([Dense(3)]), "loss": "softmax_cross_entropy"}
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         Trainer(**right | {"optimizer": SGD(0.1)} | arguments)
 
 

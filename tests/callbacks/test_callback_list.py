@@ -15,7 +15,7 @@ Y = np.arange(20) % 2
 
 
 class Recorder:
-    """Writes down every hook that is called."""
+    """Records every hook that is called."""
 
     def __init__(self):
         self.calls = []
@@ -45,12 +45,12 @@ def trainer_of(seed=0):
     return Trainer(model, "softmax_cross_entropy", SGD(0.5), ["accuracy"], seed=seed)
 
 
-def hook(name, function):
-    """A callback with this one hook."""
+def callback_with(name, function):
+    """Returns a callback with this one hook."""
     return type("Hook", (), {name: lambda self, *args: function(*args)})()
 
 
-def test_hooks_in_their_order_over_the_trainers_life():
+def test_hooks_are_called_in_order_over_the_trainers_life():
     recorder, trainer = Recorder(), trainer_of()
     trainer.fit(X, Y, epochs=1, batch_size=8, callbacks=[recorder], verbose=0)
     trainer.fit(X, Y, epochs=2, batch_size=16, callbacks=[recorder], verbose=0)
@@ -61,13 +61,13 @@ def test_hooks_in_their_order_over_the_trainers_life():
     ]
 
 
-def test_every_step_is_seen_with_its_loss_before_the_update():
+def test_every_step_is_reported_with_its_loss_before_the_update():
     seen, trainer = [], trainer_of()
 
     def look(trainer, step, loss):
         seen.append((loss, trainer.model.state_dict()["0.weight"].tobytes()))
 
-    trainer.fit(X, Y, batch_size=8, shuffle=False, verbose=0, callbacks=[hook("on_step_end", look)])
+    trainer.fit(X, Y, batch_size=8, shuffle=False, verbose=0, callbacks=[callback_with("on_step_end", look)])
     by_hand = trainer_of()
     for start, (loss, weights) in zip((0, 8, 16), seen, strict=True):
         rows = slice(start, start + 8)
@@ -77,65 +77,67 @@ def test_every_step_is_seen_with_its_loss_before_the_update():
         assert by_hand.model.state_dict()["0.weight"].tobytes() == weights
 
 
-def test_several_callbacks_are_called_one_after_the_other():
+def test_callbacks_are_called_in_list_order():
     calls = []
-    several = [hook("on_fit_end", lambda trainer, i=i: calls.append(i)) for i in range(3)]
+    several = [callback_with("on_fit_end", lambda trainer, i=i: calls.append(i)) for i in range(3)]
     trainer_of().fit(X, Y, callbacks=iter(several), verbose=0)
     assert calls == [0, 1, 2]
 
 
-def test_stop_in_the_middle_of_an_epoch():
+def test_stopping_within_an_epoch():
     def stop(trainer, step, loss):
         trainer.should_stop = step == 3
 
     trainer, recorder = trainer_of(), Recorder()
-    history = trainer.fit(X, Y, epochs=9, batch_size=8, verbose=0, callbacks=[hook("on_step_end", stop), recorder])
+    history = trainer.fit(
+        X, Y, epochs=9, batch_size=8, verbose=0, callbacks=[callback_with("on_step_end", stop), recorder]
+    )
     assert trainer.step == 4
     assert history["epoch"][0] == 0 and len(history["epoch"]) <= 2
     assert recorder.calls[-1] == "fit ends"
 
 
-def test_stop_behind_an_epoch_and_fit_again():
+def test_stopping_after_an_epoch_and_fitting_again():
     trainer = trainer_of()
-    stop = hook("on_epoch_end", lambda trainer, epoch, logs: setattr(trainer, "should_stop", epoch == 1))
+    stop = callback_with("on_epoch_end", lambda trainer, epoch, logs: setattr(trainer, "should_stop", epoch == 1))
     assert trainer.fit(X, Y, epochs=9, callbacks=[stop], verbose=0)["epoch"] == [0, 1]
     assert trainer.fit(X, Y, epochs=2, verbose=0)["epoch"] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("name", ["on_fit_begin", "on_epoch_begin"])
-def test_stop_before_a_first_step_leaves_no_epoch(name):
+def test_stopping_before_the_first_step_leaves_no_epoch(name):
     trainer = trainer_of()
     before = trainer.model.state_dict()["0.weight"]
-    stop = hook(name, lambda trainer, *epoch: setattr(trainer, "should_stop", True))
+    stop = callback_with(name, lambda trainer, *epoch: setattr(trainer, "should_stop", True))
     history = trainer.fit(X, Y, epochs=3, callbacks=[stop], verbose=0)
     assert trainer.step == 0
     assert not any(np.isnan(history.get("loss", [])))
     np.testing.assert_array_equal(trainer.model.state_dict()["0.weight"], before)
 
 
-def test_hooks_may_look_at_everything():
+def test_hooks_may_read_everything():
     def look(trainer, epoch, logs):
-        found = trainer.evaluate(X, Y)
-        assert found["loss"] == logs["val_loss"] and found["accuracy"] == logs["val_accuracy"]
+        result = trainer.evaluate(X, Y)
+        assert result["loss"] == logs["val_loss"] and result["accuracy"] == logs["val_accuracy"]
         trainer.model.predict(X)
 
-    callbacks = [hook("on_epoch_end", look)]
+    callbacks = [callback_with("on_epoch_end", look)]
     trainer_of().fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=callbacks, verbose=0)
 
 
 @pytest.mark.parametrize("again", ["fit", "train_batch"])
 def test_training_inside_a_hook_is_refused(again):
     trainer = trainer_of()
-    callback = hook("on_epoch_begin", lambda trainer, epoch: getattr(trainer, again)(X, Y))
+    callback = callback_with("on_epoch_begin", lambda trainer, epoch: getattr(trainer, again)(X, Y))
     with pytest.raises(RuntimeError, match="training already"):
         trainer.fit(X, Y, callbacks=[callback], verbose=0)
     trainer.fit(X, Y, verbose=0)  # and it is free again
 
 
-def test_a_hook_for_steps_changes_no_bit():
-    """Without one, steps run in chunks without Python between them."""
+def test_a_step_hook_changes_no_bit():
+    """Without one, steps run in chunks without Python in between."""
     states = []
-    for callbacks in ([], [hook("on_step_end", lambda *args: None)]):
+    for callbacks in ([], [callback_with("on_step_end", lambda *args: None)]):
         trainer = trainer_of()
         history = trainer.fit(X, Y, epochs=30, batch_size=3, callbacks=callbacks, verbose=0)
         losses = np.array(history["loss"]).tobytes()
@@ -144,19 +146,19 @@ def test_a_hook_for_steps_changes_no_bit():
 
 
 @pytest.mark.parametrize(
-    ("callback", "said"),
+    ("callback", "message"),
     [
         (object(), "with none of them"),
         (Recorder, "the class"),
-        (hook("on_epoch_ends", print), "on_epoch_ends"),
+        (callback_with("on_epoch_ends", print), "on_epoch_ends"),
         (print, "with none of them"),
         (None, "with none of them"),
     ],
 )
-def test_what_is_no_callback(callback, said):
+def test_non_callbacks_are_refused(callback, message):
     trainer = trainer_of()
     expected = re.escape("callbacks: expected objects with hooks from on_fit_begin, ")
-    with pytest.raises(TypeError, match=f"{expected}.*{said}"):
+    with pytest.raises(TypeError, match=f"{expected}.*{message}"):
         trainer.fit(X, Y, callbacks=[Recorder(), callback], verbose=0)
     assert trainer.step == 0
 
@@ -190,23 +192,23 @@ class OneTooMany:
         (OneTooMany, "on_step_end(trainer, step, loss)", "on_step_end(trainer, step, loss, more)"),
     ],
 )
-def test_a_hook_with_other_arguments_is_refused_before_a_step(kind, expected, got):
+def test_a_hook_with_wrong_arguments_is_refused_before_a_step(kind, expected, got):
     trainer = trainer_of()
     with pytest.raises(TypeError, match=re.escape(f"callbacks: expected {expected} of {kind.__name__}, got {got}")):
         trainer.fit(X, Y, callbacks=[kind()], verbose=0)
     assert trainer.step == 0
 
 
-def test_a_hook_may_take_more_arguments_with_defaults_and_be_a_function_in_c():
+def test_a_hook_may_have_extra_defaults_and_be_a_c_function():
     seen = []
-    callback = hook("on_fit_begin", seen.append)
+    callback = callback_with("on_fit_begin", seen.append)
     callback.on_epoch_end = lambda trainer, epoch, logs, more=1: seen.append(epoch)
     callback.on_fit_end = [].append
     trainer_of().fit(X, Y, epochs=1, callbacks=[callback], verbose=0)
     assert seen[1:] == [0]
 
 
-def test_a_hook_that_is_none_is_none():
+def test_a_hook_that_is_none_is_ignored():
     recorder = Recorder()
     recorder.on_step_end = None
     trainer_of().fit(X, Y, epochs=1, callbacks=[recorder], verbose=0)

@@ -1,4 +1,4 @@
-"""Checkpoint: when it saves, under which name, and what it keeps."""
+"""Checkpoint: when it saves, under which name, and which files it keeps."""
 
 import os
 
@@ -13,7 +13,7 @@ from minidl.saving import safetensors_file
 
 X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
 Y = np.arange(20) % 2
-FIT = {"batch_size": 8, "verbose": 0}  # 3 steps an epoch
+FIT = {"batch_size": 8, "verbose": 0}  # 3 steps per epoch
 
 
 def trainer_of():
@@ -23,7 +23,7 @@ def trainer_of():
 
 @pytest.fixture
 def saves(monkeypatch):
-    """Where trainers were when they were saved."""
+    """Records each trainer's step at a save."""
     seen, save = [], Trainer.save_checkpoint
 
     def noted(trainer, path):
@@ -34,13 +34,13 @@ def saves(monkeypatch):
     return seen
 
 
-def test_saves_behind_each_epoch_and_at_the_end(saves, tmp_path):
+def test_saves_after_each_epoch_and_at_the_end(saves, tmp_path):
     trainer_of().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a")])
     assert saves == [(3, "a"), (6, "a"), (9, "a"), (9, "a")]
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_saves_behind_each_nth_step_of_the_trainers_life(saves, tmp_path):
+def test_saves_after_every_nth_step_of_the_trainers_life(saves, tmp_path):
     trainer = trainer_of()
     trainer.train_batch(X, Y)
     trainer.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a", every_n_steps=4)])
@@ -48,7 +48,7 @@ def test_saves_behind_each_nth_step_of_the_trainers_life(saves, tmp_path):
 
 
 @pytest.mark.parametrize(("keep", "left"), [(1, [9]), (2, [8, 9]), (None, range(1, 10))])
-def test_keeps_the_newest(saves, tmp_path, keep, left):
+def test_keeps_the_latest_files(saves, tmp_path, keep, left):
     path = tmp_path / "at-{step}.ckpt"
     (tmp_path / "at-x.ckpt").touch()  # other files stay
     (tmp_path / "at-7").touch()
@@ -58,7 +58,7 @@ def test_keeps_the_newest(saves, tmp_path, keep, left):
     assert Trainer.resume(Checkpoint.latest(path)).step == 9
 
 
-def test_a_file_of_another_run_stays_and_is_not_newer(tmp_path):
+def test_a_file_of_another_run_stays_and_is_not_later(tmp_path):
     path = tmp_path / "{epoch}-{step}"
     (tmp_path / "70-900").touch()
     trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, max_to_keep=1)])
@@ -66,7 +66,7 @@ def test_a_file_of_another_run_stays_and_is_not_newer(tmp_path):
     assert Checkpoint.latest(path) == str(tmp_path / "2-6")
 
 
-def test_a_resumed_run_deletes_what_it_wrote_before(tmp_path):
+def test_a_resumed_run_deletes_its_earlier_files(tmp_path):
     path = tmp_path / "{step}"
     trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, max_to_keep=2)])
     trainer = Trainer.resume(Checkpoint.latest(path))
@@ -77,7 +77,7 @@ def test_a_resumed_run_deletes_what_it_wrote_before(tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["15", "3", "6"]
 
 
-def test_newest_of_nothing_is_none(tmp_path, monkeypatch):
+def test_latest_is_none_without_files(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert Checkpoint.latest("run-{step}") is None
     assert Checkpoint.latest("missing/run") is None
@@ -87,7 +87,7 @@ def test_newest_of_nothing_is_none(tmp_path, monkeypatch):
 
 
 class Scores:
-    """Makes validation say what a list says."""
+    """Makes validation return given values."""
 
     def __init__(self, monkeypatch, values):
         self.values = iter(values)
@@ -111,13 +111,13 @@ def test_nan_is_never_the_best(monkeypatch, saves, tmp_path):
     assert [step // 3 for step, _ in saves] == [2, 4]
 
 
-def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
+def test_the_best_value_is_kept_by_a_resume(monkeypatch, saves, tmp_path):
     class Break:
         def on_epoch_begin(self, trainer, epoch):
             if epoch == 3:
                 raise KeyboardInterrupt
 
-    def callbacks():  # "last" saves what "best" has just learnt
+    def callbacks():  # "last" saves what "best" has just learned
         return [Checkpoint(tmp_path / "last"), Checkpoint(tmp_path / "best", monitor="val_loss")]
 
     Scores(monkeypatch, [3.0, 1.0, 2.0, 1.5, 0.5])
@@ -128,7 +128,7 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"path": None}, TypeError, "path: expected a str or os.PathLike, got None"),
         ({"path": "{step:04d}"}, ValueError, "in the file's name, got {step:04d}"),
@@ -146,27 +146,27 @@ def test_the_best_so_far_is_known_after_a_resume(monkeypatch, saves, tmp_path):
         ({"path": "a", "monitor": "loss", "lower_is_better": 1}, TypeError, "lower_is_better: expected True or False"),
     ],
 )
-def test_arguments(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
         Checkpoint(**arguments)
 
 
 @pytest.mark.parametrize(
-    ("best", "said"),
+    ("best", "message"),
     [
         ("val_accuracy", r"monitor: .*\['loss', 'accuracy'\], got 'val_accuracy'; give fit validation_data or"),
         ("f1", r"monitor: expected one of \['loss', 'accuracy'\], got 'f1'$"),
     ],
 )
-def test_a_best_that_nobody_measures_is_told_before_the_first_step(tmp_path, best, said):
+def test_an_unknown_monitor_is_reported_before_the_first_step(tmp_path, best, message):
     trainer = trainer_of()
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", monitor=best, lower_is_better=False)])
     assert trainer.step == 0
     trainer.fit(X, Y, 1, **FIT, validation_split=0.2, callbacks=[Checkpoint(tmp_path / "a", monitor="val_accuracy")])
 
 
-def test_what_other_callbacks_make_of_the_weights_at_the_end_is_saved(tmp_path):
+def test_weights_changed_by_other_callbacks_at_the_end_are_saved(tmp_path):
     class Zeros:
         def on_fit_end(self, trainer):
             trainer.model.params["0.weight"].value[:] = 0
@@ -175,21 +175,21 @@ def test_what_other_callbacks_make_of_the_weights_at_the_end_is_saved(tmp_path):
     assert not Trainer.resume(tmp_path / "a").model.params["0.weight"].value.any()
 
 
-def test_a_path_that_is_a_folder_is_told_before_the_first_step(tmp_path):
+def test_a_path_that_is_a_folder_is_reported_before_the_first_step(tmp_path):
     trainer = trainer_of()
     with pytest.raises(IsADirectoryError, match=str(tmp_path)):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path)])
     assert trainer.step == 0
 
 
-def test_a_folder_that_is_missing_is_told_before_the_first_step(tmp_path):
+def test_a_missing_folder_is_reported_before_the_first_step(tmp_path):
     trainer = trainer_of()
     with pytest.raises(OSError, match=r"path: expected an existing folder to write into: .*missing"):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "missing" / "a")])
     assert trainer.step == 0
 
 
-# ---- large ones
+# ---- large files
 @pytest.mark.slow
 def test_a_deep_net_with_adam_is_saved_and_resumed(tmp_path):
     layers = [Dense(2) if i % 2 else LayerNorm() for i in range(2000)]
@@ -204,7 +204,7 @@ def test_a_deep_net_with_adam_is_saved_and_resumed(tmp_path):
 
 
 class Talkative:
-    """A callback that remembers more words than a file's header holds."""
+    """A callback with more state than a file's header can hold."""
 
     def on_epoch_end(self, trainer, epoch, logs):
         pass
@@ -216,7 +216,7 @@ class Talkative:
         pass
 
 
-def test_a_header_that_is_too_large_is_told_before_the_first_step(tmp_path):
+def test_a_header_that_is_too_large_is_reported_before_the_first_step(tmp_path):
     trainer = Trainer(Sequential([Dense(2)], (2,)), "softmax_cross_entropy", SGD(0.1))
     with pytest.raises(
         ValueError, match=f"header: expected at most {safetensors_file.MAX_HEADER} bytes, got .* fewer tensors"

@@ -1,8 +1,8 @@
-"""All callbacks in one fit, which is broken off and resumed; and what `minidl.callbacks` offers."""
+"""All callbacks in one interrupted and resumed fit, and the exports of `minidl.callbacks`."""
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, Counts, X, Y, completed, everything, exactly, normed
+from interrupted_fits import FIT, StepCounter, X, Y, batchnorm_trainer, comparable, full_state, interrupt_and_complete
 
 from minidl import callbacks
 from minidl.callbacks import (
@@ -18,7 +18,7 @@ LONG = {"epochs": 8, "validation_split": 0.3}
 
 
 @pytest.mark.parametrize("order", [1, -1])
-def test_resumed_at_any_step_all_of_them_end_the_same(tmp_path, order):
+def test_all_of_them_resumed_at_any_step_end_the_same(tmp_path, order):
     def together():
         made = [
             EarlyStopping(patience=6),
@@ -27,21 +27,21 @@ def test_resumed_at_any_step_all_of_them_end_the_same(tmp_path, order):
             CSVLogger(tmp_path / "log.csv"),
             JSONLLogger(tmp_path / "log.jsonl"),
             TimeLimit(1000),
-            Counts(),
+            StepCounter(),
         ]
         return made[::order]
 
-    whole, first = normed(), together()
-    whole.fit(X, Y, **FIT | LONG, callbacks=first)
-    states = {type(c): exactly(c.state_dict()) for c in first if hasattr(c, "state_dict")}
+    uninterrupted, first = batchnorm_trainer(), together()
+    uninterrupted.fit(X, Y, **FIT | LONG, callbacks=first)
+    states = {type(c): comparable(c.state_dict()) for c in first if hasattr(c, "state_dict")}
     assert len(states) == 4
-    for step in [1, 8, 9, 17, 30, 44, whole.step - 2]:
-        trainer, again = completed(normed, step, together, tmp_path / "c", **LONG)
-        assert everything(trainer) == everything(whole), step
-        assert {type(c): exactly(c.state_dict()) for c in again if hasattr(c, "state_dict")} == states, step
+    for step in [1, 8, 9, 17, 30, 44, uninterrupted.step - 2]:
+        trainer, again = interrupt_and_complete(batchnorm_trainer, step, together, tmp_path / "c", **LONG)
+        assert full_state(trainer) == full_state(uninterrupted), step
+        assert {type(c): comparable(c.state_dict()) for c in again if hasattr(c, "state_dict")} == states, step
         table = np.genfromtxt(tmp_path / "log.csv", delimiter=",", names=True)
-        assert table["val_loss"].tolist() == whole.history["val_loss"]
+        assert table["val_loss"].tolist() == uninterrupted.history["val_loss"]
 
 
-def test_all_of_them_are_offered():
+def test_all_callbacks_are_exported():
     assert sorted(callbacks.__all__) == [name for name in sorted(vars(callbacks)) if name[0].isupper()]

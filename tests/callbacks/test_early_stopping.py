@@ -1,36 +1,46 @@
-"""EarlyStopping: when it stops, and which weights are left."""
+"""EarlyStopping: when it stops, and which weights it leaves."""
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, Counts, X, Y, broken_off, completed, everything, exactly, normed
+from interrupted_fits import (
+    FIT,
+    StepCounter,
+    X,
+    Y,
+    batchnorm_trainer,
+    comparable,
+    full_state,
+    interrupt_and_complete,
+    interrupt_fit,
+)
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping
 
 NAN = float("nan")
-LONG = {"epochs": 12, "validation_split": 0.3}  # 9 steps an epoch
+LONG = {"epochs": 12, "validation_split": 0.3}  # 9 steps per epoch
 
 
 def weights(trainer):
-    return exactly(trainer.model.state_dict())
+    return comparable(trainer.model.state_dict())
 
 
 class Weights:
-    """Notes the weights of each epoch."""
+    """Records the weights after each epoch."""
 
     def __init__(self):
-        self.behind = []
+        self.after_epochs = []
 
     def on_epoch_end(self, trainer, epoch, logs):
-        self.behind.append(weights(trainer))
+        self.after_epochs.append(weights(trainer))
 
 
 def fitted(monkeypatch, values, **arguments):
-    """A fit whose validation says these values; returns trainer, callback and the weights behind each epoch."""
-    left, early, seen, trainer = iter(values), EarlyStopping(**arguments), Weights(), normed()
+    """Fits with these validation values; returns trainer, callback and the weights after each epoch."""
+    left, early, seen, trainer = iter(values), EarlyStopping(**arguments), Weights(), batchnorm_trainer()
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
     trainer.fit(X, Y, len(values), 45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
-    return trainer, early, seen.behind
+    return trainer, early, seen.after_epochs
 
 
 @pytest.mark.parametrize(
@@ -40,7 +50,7 @@ def fitted(monkeypatch, values, **arguments):
         ([3, 2, 1, 2, 0], {"patience": 1}, 4, 2),
         ([3, 2, 1, 2, 0], {"patience": 2}, 5, 4),
         ([3, 2, 1, 2, 2, 0], {"patience": 2}, 5, 2),
-        ([3, 2, 2, 2, 0], {"patience": 2}, 4, 1),  # an equal value is no better, and the first one is kept
+        ([3, 2, 2, 2, 0], {"patience": 2}, 4, 1),  # an equal value is no improvement, and the first one is kept
         ([3, 2, 1, 2, 2], {"patience": 9}, 5, 2),  # to the last epoch
         ([1, 2, 3, 4, 5], {"lower_is_better": False}, 5, 4),
         ([5, 4, 3], {"lower_is_better": False}, 2, 0),
@@ -49,60 +59,60 @@ def fitted(monkeypatch, values, **arguments):
         ([NAN, 2, 1], {"patience": 2}, 3, 2),
         ([float("inf"), 2, 1], {}, 3, 2),
         ([9, 8.5, 8.1, 7.9, 7.6], {"patience": 3, "min_delta": 1}, 5, 4),  # slowly, but 7.9 is better than 9 by 1
-        ([9, 8.5, 8.1, 8.0, 7.0], {"patience": 3, "min_delta": 1}, 4, 3),  # too slowly; and yet the best weights
-        ([9, 8, 7], {"min_delta": 1}, 2, 1),  # by more than min_delta, and not as much
+        ([9, 8.5, 8.1, 8.0, 7.0], {"patience": 3, "min_delta": 1}, 4, 3),  # too slowly, and yet the best weights
+        ([9, 8, 7], {"min_delta": 1}, 2, 1),  # by more than min_delta, and by exactly min_delta
         ([1, 1.5, 2.1, 3], {"patience": 2, "min_delta": 1, "lower_is_better": False}, 4, 3),
     ],
 )  # fmt: skip
-def test_when_it_stops_and_what_is_left(monkeypatch, values, arguments, epochs, best):
-    trainer, early, behind = fitted(monkeypatch, values, **arguments)
+def test_when_it_stops_and_which_weights_it_leaves(monkeypatch, values, arguments, epochs, best):
+    trainer, early, after_epochs = fitted(monkeypatch, values, **arguments)
     assert len(trainer.history["loss"]) == epochs
     assert early.best_epoch == best
     assert early.best == (None if best is None else values[best])
     assert early.stopped_epoch == epochs - 1 or epochs == len(values)
-    assert weights(trainer) == behind[-1 if best is None else best]
+    assert weights(trainer) == after_epochs[-1 if best is None else best]
     assert "1.running_mean" in trainer.model.state_dict()  # buffers too
 
 
-def test_it_did_not_stop(monkeypatch):
+def test_a_fit_that_it_does_not_stop(monkeypatch):
     _, early, _ = fitted(monkeypatch, [3, 1, 2], patience=5)
     assert early.stopped_epoch is None
 
 
-def test_what_others_stop_ends_with_the_best_weights_too():
+def test_a_fit_stopped_by_others_ends_with_the_best_weights():
     class Stop:
         def on_step_end(self, trainer, step, loss):
-            trainer.should_stop = step == 40  # in the middle of an epoch
+            trainer.should_stop = step == 40  # within an epoch
 
-    trainer, early, seen = normed(), EarlyStopping(patience=99), Weights()
+    trainer, early, seen = batchnorm_trainer(), EarlyStopping(patience=99), Weights()
     trainer.fit(X, Y, **FIT | LONG, callbacks=[seen, early, Stop()])
     assert trainer.step == 41
     assert early.best_epoch == int(np.argmin(trainer.history["val_loss"])) < trainer.epoch - 1
-    assert weights(trainer) == seen.behind[early.best_epoch]
+    assert weights(trainer) == seen.after_epochs[early.best_epoch]
 
 
-def test_what_an_exception_breaks_off_keeps_its_newest_weights():
-    whole, early = normed(), EarlyStopping(patience=99)
-    broken_off(whole, 80, **LONG, callbacks=[early])
-    plain = broken_off(normed(), 80, **LONG)
+def test_an_exception_leaves_the_latest_weights():
+    uninterrupted, early = batchnorm_trainer(), EarlyStopping(patience=99)
+    interrupt_fit(uninterrupted, 80, **LONG, callbacks=[early])
+    plain = interrupt_fit(batchnorm_trainer(), 80, **LONG)
     assert early.best_epoch < 8
-    assert everything(whole) == everything(plain)
+    assert full_state(uninterrupted) == full_state(plain)
 
 
-def test_the_last_word_has_who_comes_last():
+def test_the_last_callback_in_the_list_wins():
     class Zeros:
         def on_fit_end(self, trainer):
             trainer.model.params["0.weight"].value[:] = 0
 
     for callbacks, expected in (([EarlyStopping(), Zeros()], False), ([Zeros(), EarlyStopping()], True)):
-        trainer = normed()
+        trainer = batchnorm_trainer()
         trainer.fit(X, Y, **FIT | LONG, callbacks=callbacks)
         assert trainer.model.params["0.weight"].value.any() == expected
 
 
 # ---- several fits
-def test_a_second_fit_begins_anew():
-    trainer, early = normed(), EarlyStopping("loss", patience=99)
+def test_a_second_fit_starts_from_scratch():
+    trainer, early = batchnorm_trainer(), EarlyStopping("loss", patience=99)
     trainer.fit(X, Y, **FIT, callbacks=[early])
     first = early.best
     trainer.optimizer.lr = 0.0
@@ -114,55 +124,57 @@ def test_a_second_fit_begins_anew():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_resumed_at_any_step_it_ends_the_same(tmp_path, dtype):
+def test_resuming_at_any_step_has_the_same_result(tmp_path, dtype):
     def make():
-        return normed(dtype)
+        return batchnorm_trainer(dtype)
 
-    whole, early = make(), EarlyStopping(patience=5)
-    whole.fit(X, Y, **FIT | LONG, callbacks=[early])
+    uninterrupted, early = make(), EarlyStopping(patience=5)
+    uninterrupted.fit(X, Y, **FIT | LONG, callbacks=[early])
     assert early.stopped_epoch is not None and 0 < early.best_epoch < early.stopped_epoch
-    for step in [0, 7, 8, 9, *range(10, whole.step, 4), whole.step - 2]:
-        trainer, (again,) = completed(make, step, lambda: [EarlyStopping(patience=5)], tmp_path / "c", **LONG)
-        assert everything(trainer) == everything(whole), step
-        assert exactly(again.state_dict()) == exactly(early.state_dict()), step
+    for step in [0, 7, 8, 9, *range(10, uninterrupted.step, 4), uninterrupted.step - 2]:
+        trainer, (again,) = interrupt_and_complete(
+            make, step, lambda: [EarlyStopping(patience=5)], tmp_path / "c", **LONG
+        )
+        assert full_state(trainer) == full_state(uninterrupted), step
+        assert comparable(again.state_dict()) == comparable(early.state_dict()), step
 
 
 @pytest.mark.parametrize("every", [None, 1])
 def test_a_file_from_the_end_of_the_fit_holds_the_best_weights(tmp_path, every):
     path = tmp_path / "c"
-    trainer, early = normed(), EarlyStopping(patience=2)
+    trainer, early = batchnorm_trainer(), EarlyStopping(patience=2)
     trainer.fit(X, Y, **FIT | LONG, callbacks=[Checkpoint(path, every_n_steps=every), early])
     assert early.best_epoch < early.stopped_epoch
     assert weights(Trainer.resume(path)) == weights(trainer)
     resumed, again = Trainer.resume(path), EarlyStopping(patience=2)
     resumed.fit(X, Y, **FIT | LONG, callbacks=[again])  # nothing is left to do
-    assert everything(resumed) == everything(trainer) and again.best == early.best
+    assert full_state(resumed) == full_state(trainer) and again.best == early.best
     for each in (trainer, resumed):
         each.fit(X, Y, **FIT | {"epochs": 1})
-    assert everything(resumed) == everything(trainer)
+    assert full_state(resumed) == full_state(trainer)
 
 
-def test_a_file_from_behind_the_last_epoch_is_completed_with_the_best_weights(tmp_path):
+def test_a_file_from_after_the_last_epoch_is_completed_with_the_best_weights(tmp_path):
     class Saves:
         def on_save(self, trainer):
             if trainer.epoch == 4 and trainer.step == 36:
                 trainer.save_checkpoint(tmp_path / str(len(list(tmp_path.iterdir()))))
 
-    fit, trainer = {**LONG, "epochs": 4}, normed()
+    fit, trainer = {**LONG, "epochs": 4}, batchnorm_trainer()
     trainer.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9), Saves()])
-    assert len(list(tmp_path.iterdir())) == 2  # behind the epoch, and at the end
+    assert len(list(tmp_path.iterdir())) == 2  # after the epoch, and at the end
     assert weights(Trainer.resume(tmp_path / "0")) != weights(Trainer.resume(tmp_path / "1"))
     for file in tmp_path.iterdir():
         resumed = Trainer.resume(file)
         resumed.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9)])
-        assert everything(resumed) == everything(trainer)
+        assert full_state(resumed) == full_state(trainer)
 
 
-def test_a_fit_that_could_not_begin_in_between_takes_nothing_away(tmp_path):
-    whole, early = normed(), EarlyStopping(patience=5)
-    whole.fit(X, Y, **FIT | LONG, callbacks=[early])
-    trainer, same = normed(), EarlyStopping(patience=5)
-    broken_off(trainer, whole.step - 3, **LONG, callbacks=[same])
+def test_a_fit_that_fails_to_start_in_between_has_no_effect(tmp_path):
+    uninterrupted, early = batchnorm_trainer(), EarlyStopping(patience=5)
+    uninterrupted.fit(X, Y, **FIT | LONG, callbacks=[early])
+    trainer, same = batchnorm_trainer(), EarlyStopping(patience=5)
+    interrupt_fit(trainer, uninterrupted.step - 3, **LONG, callbacks=[same])
     assert same.best_epoch == early.best_epoch
     for epochs in (12, 3):
         with pytest.raises(OSError, match="expected an existing folder"):
@@ -170,44 +182,44 @@ def test_a_fit_that_could_not_begin_in_between_takes_nothing_away(tmp_path):
             trainer.fit(X, Y, **FIT | LONG | {"epochs": epochs}, callbacks=[same, missing])
         assert same.best is None
     trainer.fit(X, Y, **FIT | LONG, callbacks=[same])
-    assert everything(trainer) == everything(whole)
-    assert exactly(same.state_dict()) == exactly(early.state_dict())
+    assert full_state(trainer) == full_state(uninterrupted)
+    assert comparable(same.state_dict()) == comparable(early.state_dict())
 
 
-def test_several_are_told_apart_by_what_they_watch(tmp_path):
+def test_several_are_distinguished_by_their_monitor(tmp_path):
     def callbacks():
         return [EarlyStopping(patience=5), EarlyStopping("accuracy", patience=99)]
 
-    path, whole = tmp_path / "c", normed()
+    path, uninterrupted = tmp_path / "c", batchnorm_trainer()
     loss, accuracy = callbacks()
-    whole.fit(X, Y, **FIT | LONG, callbacks=[loss, accuracy])
-    broken_off(normed(), 40, **LONG, callbacks=[*callbacks(), Checkpoint(path, every_n_steps=1)])
+    uninterrupted.fit(X, Y, **FIT | LONG, callbacks=[loss, accuracy])
+    interrupt_fit(batchnorm_trainer(), 40, **LONG, callbacks=[*callbacks(), Checkpoint(path, every_n_steps=1)])
     trainer, again = Trainer.resume(path), callbacks()[::-1]
     trainer.fit(X, Y, **FIT | LONG, callbacks=again)
-    assert [exactly(a.state_dict()) for a in again] == [exactly(a.state_dict()) for a in (accuracy, loss)]
+    assert [comparable(a.state_dict()) for a in again] == [comparable(a.state_dict()) for a in (accuracy, loss)]
 
 
-def test_a_resume_without_it_is_refused(tmp_path):
+def test_resuming_without_it_is_refused(tmp_path):
     path = tmp_path / "c"
-    broken_off(normed(), 2, **LONG, callbacks=[EarlyStopping(), Checkpoint(path, every_n_steps=1)])
+    interrupt_fit(batchnorm_trainer(), 2, **LONG, callbacks=[EarlyStopping(), Checkpoint(path, every_n_steps=1)])
     for callbacks in ([], [EarlyStopping("loss")]):
         with pytest.raises(ValueError, match="callbacks: expected EarlyStopping 'val_loss' as well"):
             Trainer.resume(path).fit(X, Y, **FIT | LONG, callbacks=callbacks)
 
 
-def test_callbacks_of_users_beside_it_change_nothing(tmp_path):
+def test_custom_callbacks_next_to_it_change_nothing(tmp_path):
     """Nor does their order."""
-    found = []
-    for callbacks in ([EarlyStopping(patience=3), Counts()], [Counts(), EarlyStopping(patience=3)]):
-        trainer = normed()
+    result = []
+    for callbacks in ([EarlyStopping(patience=3), StepCounter()], [StepCounter(), EarlyStopping(patience=3)]):
+        trainer = batchnorm_trainer()
         trainer.fit(X, Y, **FIT | LONG, callbacks=callbacks)
-        found.append(everything(trainer))
-    assert found[0] == found[1]
+        result.append(full_state(trainer))
+    assert result[0] == result[1]
 
 
 # ---- refused
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"monitor": 3}, TypeError, "monitor: expected a name"),
         ({"monitor": "val_f1"}, ValueError, "monitor: expected one of .*, got 'val_f1'"),
@@ -218,13 +230,13 @@ def test_callbacks_of_users_beside_it_change_nothing(tmp_path):
         ({"lower_is_better": 1}, TypeError, "lower_is_better: expected True or False"),
     ],
 )
-def test_arguments(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
         EarlyStopping(**arguments)
 
 
-def test_what_nobody_measures_is_told_before_the_first_step():
-    trainer = normed()
+def test_an_unknown_monitor_is_reported_before_the_first_step():
+    trainer = batchnorm_trainer()
     with pytest.raises(ValueError, match=r"monitor: .*, got 'val_loss'; give fit validation_data"):
         trainer.fit(X, Y, **FIT, callbacks=[EarlyStopping()])
     assert trainer.step == 0

@@ -1,27 +1,39 @@
-"""ExponentialMovingAverage: the average's numbers, what becomes of them, and where they stand after a resume."""
+"""ExponentialMovingAverage: the averages, how they are used, and their state after a resume."""
 
 import copy
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, Break, X, Y, broken_off, completed, everything, exactly, native, normed, staged
+from interrupted_fits import (
+    FIT,
+    InterruptAfter,
+    X,
+    Y,
+    batchnorm_trainer,
+    comparable,
+    full_state,
+    interrupt_and_complete,
+    interrupt_fit,
+    native_trainer,
+    python_trainer,
+)
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage
 
 
 class States:
-    """Notes the state behind each step."""
+    """Records the model's state after each step."""
 
     def __init__(self):
-        self.behind = []
+        self.after_steps = []
 
     def on_step_end(self, trainer, step, loss):
-        self.behind.append(trainer.model.state_dict())
+        self.after_steps.append(trainer.model.state_dict())
 
 
 def by_hand(states, decay, params):
-    """The same formula, tensor by tensor, in the tensors' own dtype."""
+    """The same formula, tensor by tensor, in each tensor's dtype."""
     average = {name: value.copy() for name, value in states[0].items()}
     for state in states[1:]:
         for name, value in state.items():
@@ -29,29 +41,29 @@ def by_hand(states, decay, params):
     return {name: value if name in params else states[-1][name] for name, value in average.items()}
 
 
-@pytest.mark.parametrize("make", [native, normed, staged], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [native_trainer, batchnorm_trainer, python_trainer], ids=lambda make: make.__name__)
 @pytest.mark.parametrize(("decay", "every"), [(0.9, 1), (0.999, 1), (0.0, 1), (0.7, 5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_formula(make, decay, every, dtype):
+def test_it_matches_the_formula(make, decay, every, dtype):
     trainer, average, states = make(dtype), ExponentialMovingAverage(decay, every), States()
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
-    expected = by_hand(states.behind[every - 1 :: every], decay, trainer.model.params)
-    assert exactly(average.averages) == exactly({name: expected[name] for name in average.averages})
+    expected = by_hand(states.after_steps[every - 1 :: every], decay, trainer.model.params)
+    assert comparable(average.averages) == comparable({name: expected[name] for name in average.averages})
     assert average.averages.keys() == trainer.model.state_dict().keys()
     assert all(np.array_equal(value, expected[name]) for name, value in trainer.model.state_dict().items())
 
 
 @pytest.mark.oracle
-def test_beside_torch():
+def test_it_matches_torch():
     import torch
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-    trainer, average, states = normed("float64"), ExponentialMovingAverage(0.9, apply=False), States()
+    trainer, average, states = batchnorm_trainer("float64"), ExponentialMovingAverage(0.9, apply=False), States()
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
     layers = {"0": torch.nn.Conv2d(1, 4, 3), "1": torch.nn.BatchNorm2d(4), "4": torch.nn.Linear(64, 3)}
     theirs = torch.nn.ModuleDict(layers)
     averaged = AveragedModel(theirs.double(), multi_avg_fn=get_ema_multi_avg_fn(0.9))
-    for state in states.behind:
+    for state in states.after_steps:
         tensors = {name: torch.from_numpy(value) for name, value in state.items()}
         theirs.load_state_dict({**theirs.state_dict(), **tensors})
         averaged.update_parameters(theirs)
@@ -59,18 +71,18 @@ def test_beside_torch():
         np.testing.assert_allclose(value, averaged.module.state_dict()[name].numpy(), rtol=1e-12, err_msg=name)
 
 
-def test_the_steps_do_not_see_it_and_apply_may_be_left_out():
-    plain, trainer, average = normed(), normed(), ExponentialMovingAverage(0.9, apply=False)
+def test_steps_do_not_use_it_and_apply_is_optional():
+    plain, trainer, average = batchnorm_trainer(), batchnorm_trainer(), ExponentialMovingAverage(0.9, apply=False)
     plain.fit(X, Y, **FIT)
     trainer.fit(X, Y, **FIT, callbacks=[average])
-    assert everything(trainer) == everything(plain)
+    assert full_state(trainer) == full_state(plain)
     trainer.model.load_state_dict(average.averages)  # by hand
-    applied = normed()
+    applied = batchnorm_trainer()
     applied.fit(X, Y, **FIT, callbacks=[ExponentialMovingAverage(0.9)])
-    assert everything(trainer) == everything(applied) != everything(plain)
+    assert full_state(trainer) == full_state(applied) != full_state(plain)
 
 
-def test_measured_behind_each_epoch():
+def test_it_can_be_evaluated_after_each_epoch():
     class Measures:
         def __init__(self, model, average):
             self.copy, self.average, self.scores = copy.deepcopy(model), average, []
@@ -79,7 +91,7 @@ def test_measured_behind_each_epoch():
             self.copy.load_state_dict(self.average.averages)
             self.scores.append(self.copy.predict(X))
 
-    trainer, average = normed(), ExponentialMovingAverage(0.9)
+    trainer, average = batchnorm_trainer(), ExponentialMovingAverage(0.9)
     measures = Measures(trainer.model, average)
     trainer.fit(X, Y, **FIT, callbacks=[average, measures])
     assert np.array_equal(measures.scores[-1], trainer.model.predict(X))
@@ -89,87 +101,89 @@ def test_averages_are_copies():
     average = ExponentialMovingAverage()
     with pytest.raises(ValueError, match="averages: expected a fit with an averaged step"):
         assert average.averages
-    normed().fit(X, Y, **FIT, callbacks=[average])
-    before = exactly(average.averages)
+    batchnorm_trainer().fit(X, Y, **FIT, callbacks=[average])
+    before = comparable(average.averages)
     for array in average.averages.values():
         array[...] = 0
-    assert exactly(average.averages) == before
+    assert comparable(average.averages) == before
 
 
-def test_no_step_was_seen():
-    trainer, plain, average = normed(), normed(), ExponentialMovingAverage(every_n_steps=1000)
+def test_without_a_step_there_is_no_average():
+    trainer, plain, average = batchnorm_trainer(), batchnorm_trainer(), ExponentialMovingAverage(every_n_steps=1000)
     for each, callbacks in ((trainer, [average]), (plain, [])):
         each.fit(X, Y, **FIT, callbacks=callbacks)
-    assert everything(trainer) == everything(plain)
+    assert full_state(trainer) == full_state(plain)
     trainer.fit(X, Y, **FIT | {"epochs": 0}, callbacks=[ExponentialMovingAverage()])
-    assert everything(trainer) == everything(plain)
+    assert full_state(trainer) == full_state(plain)
 
 
-def test_a_second_fit_begins_anew():
-    trainer, average, states = normed(), ExponentialMovingAverage(0.9), States()
+def test_a_second_fit_starts_from_scratch():
+    trainer, average, states = batchnorm_trainer(), ExponentialMovingAverage(0.9), States()
     trainer.fit(X, Y, **FIT, callbacks=[average])
     trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[average, states])
-    expected = by_hand(states.behind, 0.9, trainer.model.params)
-    assert exactly(average.averages) == exactly({name: expected[name] for name in average.averages})
+    expected = by_hand(states.after_steps, 0.9, trainer.model.params)
+    assert comparable(average.averages) == comparable({name: expected[name] for name in average.averages})
 
 
-def test_what_an_exception_breaks_off_keeps_its_own_weights():
-    trainer, plain = normed(), broken_off(normed(), 20)
-    broken_off(trainer, 20, callbacks=[ExponentialMovingAverage(0.5)])
-    assert everything(trainer) == everything(plain)
+def test_an_exception_leaves_the_models_own_weights():
+    trainer, plain = batchnorm_trainer(), interrupt_fit(batchnorm_trainer(), 20)
+    interrupt_fit(trainer, 20, callbacks=[ExponentialMovingAverage(0.5)])
+    assert full_state(trainer) == full_state(plain)
 
 
-@pytest.mark.parametrize("make", [native, normed, staged], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", [native_trainer, batchnorm_trainer, python_trainer], ids=lambda make: make.__name__)
 @pytest.mark.parametrize("every", [1, 5])
-def test_resumed_at_any_step_it_ends_the_same(tmp_path, make, every):
+def test_resuming_at_any_step_has_the_same_result(tmp_path, make, every):
     def callbacks():
         return [ExponentialMovingAverage(0.9, every)]
 
-    (average,), whole = callbacks(), make()
-    whole.fit(X, Y, **FIT, callbacks=[average])
-    for step in [0, 3, 4, 11, 12, 13, *range(14, whole.step, 5), whole.step - 1]:
-        trainer, (again,) = completed(make, step, callbacks, tmp_path / "c")
-        assert everything(trainer) == everything(whole), step
-        assert exactly(again.averages) == exactly(average.averages)
+    (average,), uninterrupted = callbacks(), make()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[average])
+    for step in [0, 3, 4, 11, 12, 13, *range(14, uninterrupted.step, 5), uninterrupted.step - 1]:
+        trainer, (again,) = interrupt_and_complete(make, step, callbacks, tmp_path / "c")
+        assert full_state(trainer) == full_state(uninterrupted), step
+        assert comparable(again.averages) == comparable(average.averages)
 
 
-def test_a_file_from_the_end_holds_the_averages_and_a_resume_does_not_average_twice(tmp_path):
-    trainer, path = normed(), tmp_path / "c"
+def test_a_file_from_the_end_holds_the_averages_and_a_resume_averages_once(tmp_path):
+    trainer, path = batchnorm_trainer(), tmp_path / "c"
     trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path), ExponentialMovingAverage(0.9)])
     resumed = Trainer.resume(path)
-    assert exactly(resumed.model.state_dict()) == exactly(trainer.model.state_dict())
+    assert comparable(resumed.model.state_dict()) == comparable(trainer.model.state_dict())
     resumed.fit(X, Y, **FIT, callbacks=[ExponentialMovingAverage(0.9)])
-    assert everything(resumed) == everything(trainer)
+    assert full_state(resumed) == full_state(trainer)
 
 
-def test_in_one_process_the_same_object_goes_on():
-    whole, trainer, average = normed(), normed(), ExponentialMovingAverage(0.9)
-    whole.fit(X, Y, **FIT, callbacks=[ExponentialMovingAverage(0.9)])
+def test_in_one_process_the_same_object_continues():
+    uninterrupted, trainer, average = batchnorm_trainer(), batchnorm_trainer(), ExponentialMovingAverage(0.9)
+    uninterrupted.fit(X, Y, **FIT, callbacks=[ExponentialMovingAverage(0.9)])
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(X, Y, **FIT, callbacks=[average, Break(20)])
+        trainer.fit(X, Y, **FIT, callbacks=[average, InterruptAfter(20)])
     trainer.fit(X, Y, **FIT, callbacks=[average])
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 @pytest.mark.parametrize("other", [[], [ExponentialMovingAverage(0.8)], [ExponentialMovingAverage(0.9, 2)]], ids=repr)
-def test_a_resume_without_it_or_with_another_one_is_refused(tmp_path, other):
-    broken_off(normed(), 3, callbacks=[ExponentialMovingAverage(0.9), Checkpoint(tmp_path / "c", every_n_steps=1)])
+def test_resuming_without_it_or_with_another_one_is_refused(tmp_path, other):
+    interrupt_fit(
+        batchnorm_trainer(), 3, callbacks=[ExponentialMovingAverage(0.9), Checkpoint(tmp_path / "c", every_n_steps=1)]
+    )
     with pytest.raises(ValueError, match=r"callbacks: expected ExponentialMovingAverage\(0.9, 1\) as well"):
         Trainer.resume(tmp_path / "c").fit(X, Y, **FIT, callbacks=other)
 
 
-def test_beside_early_stopping_the_last_one_has_the_last_word():
+def test_with_early_stopping_the_last_one_wins():
     for order in (1, -1):
-        trainer, average, early = normed(), ExponentialMovingAverage(0.9), EarlyStopping("loss", patience=99)
+        trainer, average, early = batchnorm_trainer(), ExponentialMovingAverage(0.9), EarlyStopping("loss", patience=99)
         trainer.fit(X, Y, **FIT, callbacks=[average, early][::order])
-        is_average = exactly(trainer.model.state_dict()) == exactly(
+        is_average = comparable(trainer.model.state_dict()) == comparable(
             {name: average.averages[name] for name in trainer.model.state_dict()}
         )
         assert is_average == (order == -1)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"decay": 1.0}, ValueError, r"decay: expected a number in \[0, 1\), got 1.0"),
         ({"decay": "x"}, TypeError, "decay: expected a number"),
@@ -177,8 +191,8 @@ def test_beside_early_stopping_the_last_one_has_the_last_word():
         ({"apply": 1}, TypeError, "apply: expected True or False"),
     ],
 )
-def test_arguments(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
         ExponentialMovingAverage(**arguments)
 
 

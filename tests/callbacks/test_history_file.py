@@ -1,4 +1,4 @@
-"""CSVLogger and JSONLLogger: what they share. Their files say what the history says, whatever happened."""
+"""What CSVLogger and JSONLLogger share: their files always equal the history."""
 
 import csv
 import io
@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, X, Y, broken_off, completed, native
+from interrupted_fits import FIT, X, Y, interrupt_and_complete, interrupt_fit, native_trainer
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, CSVLogger, JSONLLogger
@@ -27,7 +27,7 @@ def path(tmp_path, kind):
 
 
 def expected(trainer, kind):
-    """The file that says what the history says."""
+    """Returns the file content that equals the history."""
     rows, text = list(zip(*trainer.history.values(), strict=True)), io.StringIO()
     if kind == "csv":
         csv.writer(text, lineterminator="\n").writerows([list(trainer.history), *rows])
@@ -40,7 +40,7 @@ def logged(path, kind):
 
 
 class Reads:
-    """Reads the file behind each epoch."""
+    """Reads the file after each epoch."""
 
     def __init__(self, path, kind):
         self.path, self.kind, self.read = path, kind, 0
@@ -50,35 +50,35 @@ class Reads:
         self.read += 1
 
 
-def test_a_whole_line_behind_each_epoch(path, kind):
-    trainer, reads = native(), Reads(path, kind)
+def test_a_complete_line_is_written_after_each_epoch(path, kind):
+    trainer, reads = native_trainer(), Reads(path, kind)
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind), reads])
     assert reads.read == 4
     assert len(path.read_text().splitlines()) == 4 + (kind == "csv")
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_an_epoch_is_a_line_at_the_end_and_no_new_file(path, kind, monkeypatch):
+def test_an_epoch_is_appended_without_rewriting_the_file(path, kind, monkeypatch):
     written, write = [], atomic.write
     monkeypatch.setattr(atomic, "write", lambda path, parts: (written.append(path), write(path, parts)))
-    native().fit(X, Y, **FIT, callbacks=[logged(path, kind)])
+    native_trainer().fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     assert written == [str(path)]
 
 
 @pytest.mark.parametrize("step", [0, 5, 12, 13, 14, 25, 26, 40, 50])
-def test_killed_and_resumed_from_an_older_checkpoint_no_epoch_is_twice_or_missing(path, kind, step):
+def test_killed_and_resumed_from_an_older_checkpoint_no_epoch_is_duplicated_or_missing(path, kind, step):
     def callbacks():
         return [logged(path, kind), Reads(path, kind)]
 
-    native().fit(X, Y, **FIT, callbacks=callbacks())  # this run came to its end, and yet its checkpoint is older
-    trainer, _ = completed(native, step, callbacks, path.parent / "c")
+    native_trainer().fit(X, Y, **FIT, callbacks=callbacks())  # this run completed, yet its checkpoint is older
+    trainer, _ = interrupt_and_complete(native_trainer, step, callbacks, path.parent / "c")
     assert path.read_text() == expected(trainer, kind)
     assert trainer.history["epoch"] == [0, 1, 2, 3]
 
 
-def test_lines_that_the_file_has_missed_come_back(path, kind):
-    """A checkpoint may know an epoch that the file does not: somebody saved before the logger's turn."""
-    broken_off(native(), 30, callbacks=[Checkpoint(path.parent / "c", every_n_steps=31), logged(path, kind)])
+def test_lines_missing_in_the_file_are_restored(path, kind):
+    """A checkpoint may contain an epoch that the file does not: it was saved before the logger ran."""
+    interrupt_fit(native_trainer(), 30, callbacks=[Checkpoint(path.parent / "c", every_n_steps=31), logged(path, kind)])
     os.unlink(path)
     trainer = Trainer.resume(path.parent / "c")
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
@@ -86,7 +86,7 @@ def test_lines_that_the_file_has_missed_come_back(path, kind):
 
 
 @pytest.mark.parametrize("damage", ["half a line", "gone", "more"])
-def test_a_file_that_somebody_changed_in_between_is_written_anew(path, kind, damage):
+def test_a_file_modified_in_between_is_rewritten(path, kind, damage):
     class Changes:
         def on_epoch_begin(self, trainer, epoch):
             if epoch == 2 and damage == "gone":
@@ -95,44 +95,44 @@ def test_a_file_that_somebody_changed_in_between_is_written_anew(path, kind, dam
                 content = path.read_bytes()
                 path.write_bytes(content[:-5] if damage == "half a line" else content + b"x\n")
 
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind), Changes()])
     assert path.read_text() == expected(trainer, kind)
 
 
-def test_nothing_left_to_do_still_gives_the_file(path, kind):
-    native().fit(X, Y, **FIT, callbacks=[Checkpoint(path.parent / "c")])
+def test_a_completed_fit_still_writes_the_file(path, kind):
+    native_trainer().fit(X, Y, **FIT, callbacks=[Checkpoint(path.parent / "c")])
     trainer = Trainer.resume(path.parent / "c")
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     assert path.read_text() == expected(trainer, kind)
 
 
 def test_several_fits_of_a_trainer_and_another_trainer(path, kind):
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT)  # without a logger
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     logger = logged(path, kind)
     trainer.fit(X, Y, **FIT, callbacks=[logger])
     assert path.read_text() == expected(trainer, kind)
-    other = native()
-    other.fit(X, Y, **FIT, callbacks=[logger])  # a run that begins anew
+    other = native_trainer()
+    other.fit(X, Y, **FIT, callbacks=[logger])  # a run that starts from scratch
     assert path.read_text() == expected(other, kind)
-    one, two = native(), native()
+    one, two = native_trainer(), native_trainer()
     two.fit(X, Y, **FIT | {"epochs": 1})
-    for each in (one, two):  # an epoch more than the file has, but not of the same trainer
+    for each in (one, two):  # one epoch more than the file, but from another trainer
         each.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[logger])
         assert path.read_text() == expected(each, kind)
 
 
-def test_an_exception_in_another_callback_leaves_a_whole_file(path, kind):
+def test_an_exception_in_another_callback_leaves_a_complete_file(path, kind):
     class Fails:
         def on_epoch_end(self, trainer, epoch, logs):
             if epoch == 1:
                 raise KeyError("x")
 
-    trainer, logger = native(), logged(path, kind)
+    trainer, logger = native_trainer(), logged(path, kind)
     with pytest.raises(KeyError):
-        trainer.fit(X, Y, **FIT, callbacks=[Fails(), logger])  # who comes behind it misses the epoch
+        trainer.fit(X, Y, **FIT, callbacks=[Fails(), logger])  # callbacks after it miss the epoch
     assert len(path.read_text().splitlines()) == 1 + (kind == "csv")
     trainer.fit(X, Y, **FIT, callbacks=[logger])
     assert path.read_text() == expected(trainer, kind)
@@ -143,38 +143,38 @@ def test_a_partial_epoch_is_a_line(path, kind):
         def on_step_end(self, trainer, step, loss):
             trainer.should_stop = step == 17
 
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[Stop(), logged(path, kind)])
     assert path.read_text() == expected(trainer, kind) and trainer.epoch == 2
 
 
-def test_no_epochs_make_an_empty_file(path, kind):
-    native().fit(X, Y, **FIT | {"epochs": 0}, callbacks=[logged(path, kind)])
+def test_zero_epochs_make_an_empty_file(path, kind):
+    native_trainer().fit(X, Y, **FIT | {"epochs": 0}, callbacks=[logged(path, kind)])
     assert path.read_bytes() == b""
-    trainer = native()
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     assert path.read_text() == expected(trainer, kind)
 
 
 # ---- refused
-def test_a_file_of_another_kind_is_refused_and_stays(path, kind):
+def test_a_file_of_another_kind_is_refused_and_unchanged(path, kind):
     path.write_text("x,y\n1,2\n")
-    trainer = native()
+    trainer = native_trainer()
     with pytest.raises(ValueError, match=f"path: expected a file of a {LOGGERS[kind].__name__}, none, or one that"):
         trainer.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     assert trainer.step == 0 and path.read_text() == "x,y\n1,2\n"
 
 
 def test_a_refused_fit_changes_no_file(path, kind):
-    first = native()
+    first = native_trainer()
     first.fit(X, Y, **FIT, callbacks=[logged(path, kind)])
     with pytest.raises(OSError, match="expected an existing folder"):
-        native().fit(X, Y, **FIT, callbacks=[logged(path, kind), Checkpoint(path.parent / "missing" / "a")])
+        native_trainer().fit(X, Y, **FIT, callbacks=[logged(path, kind), Checkpoint(path.parent / "missing" / "a")])
     assert path.read_text() == expected(first, kind)
 
 
-def test_paths_that_cannot_be_written_are_told_before_the_first_step(path, kind):
-    trainer = native()
+def test_unwritable_paths_are_reported_before_the_first_step(path, kind):
+    trainer = native_trainer()
     for wrong in (path.parent, path.parent / "missing" / "log", "/dev/null"):
         with pytest.raises(OSError, match=r"missing|directory|regular file"):
             trainer.fit(X, Y, **FIT, callbacks=[logged(wrong, kind)])
@@ -188,7 +188,7 @@ def test_repr(kind):
 
 
 def test_a_new_name_is_a_new_column(path, kind):
-    trainer, logger = native(), logged(path, kind)
+    trainer, logger = native_trainer(), logged(path, kind)
     trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[logger])
     trainer.fit(X, Y, **FIT | {"epochs": 1}, validation_split=0.2, callbacks=[logger])
     assert np.isnan(trainer.history["val_loss"][0])

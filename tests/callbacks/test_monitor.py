@@ -1,4 +1,4 @@
-"""Monitor: which name is watched, and what is better."""
+"""Monitor: which quantity is monitored, and which value is better."""
 
 import math
 
@@ -19,7 +19,7 @@ from minidl.callbacks.monitor import Monitor
         ("val_f1", True, True),
     ],
 )
-def test_what_is_better(name, lower, expected):
+def test_which_value_is_better(name, lower, expected):
     monitor = Monitor(name, lower)
     assert (monitor.lower_is_better, monitor.sign) == (expected, -1 if expected else 1)
     assert (monitor.is_better(1.0, 2.0), monitor.is_better(2.0, 1.0)) == (expected, not expected)
@@ -29,7 +29,7 @@ def test_what_is_better(name, lower, expected):
 
 
 @pytest.mark.parametrize(
-    ("name", "lower", "error", "said"),
+    ("name", "lower", "error", "message"),
     [
         (3, None, TypeError, "monitor: expected a name such as 'val_accuracy', got 3"),
         (None, None, TypeError, "monitor: expected a name"),
@@ -42,6 +42,6 @@ def test_what_is_better(name, lower, expected):
         ("loss", "yes", TypeError, "lower_is_better: expected True or False, got 'yes'"),
     ],
 )
-def test_refused(name, lower, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_monitors_are_refused(name, lower, error, message):
+    with pytest.raises(error, match=message):
         Monitor(name, lower)

@@ -1,8 +1,8 @@
-"""ReduceLROnPlateau: PyTorch's numbers, and where it stands after a resume."""
+"""ReduceLROnPlateau: PyTorch's rates, and its state after a resume."""
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, X, Y, broken_off, completed, everything, normed
+from interrupted_fits import FIT, X, Y, batchnorm_trainer, full_state, interrupt_and_complete, interrupt_fit
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint, ReduceLROnPlateau
@@ -15,7 +15,7 @@ x, y = np.zeros((4, 3), "float32"), np.zeros(4, int)
 
 
 def rates(monkeypatch, values, lr=1.0, **arguments):
-    """The rate of each epoch, when validation says these values."""
+    """Returns the rate of each epoch for these validation values."""
     left, trainer = iter(values), Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(lr))
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
     trainer.fit(x, y, len(values), validation_data=(x, y), callbacks=[ReduceLROnPlateau(**arguments)], verbose=0)
@@ -42,7 +42,7 @@ def test_rates(monkeypatch, values, arguments, expected):
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("seed", range(40))
-def test_rates_beside_torch(monkeypatch, seed):
+def test_rates_match_torch(monkeypatch, seed):
     import torch
 
     rng = np.random.default_rng(seed)
@@ -61,33 +61,35 @@ def test_rates_beside_torch(monkeypatch, seed):
     for value in values:
         expected.append(optimizer.param_groups[0]["lr"])
         scheduler.step(value)
-    found = rates(monkeypatch, values, 0.3, lower_is_better=lower, **arguments)
-    assert found == [*expected, optimizer.param_groups[0]["lr"]]
-    assert len(set(found)) > 1
+    result = rates(monkeypatch, values, 0.3, lower_is_better=lower, **arguments)
+    assert result == [*expected, optimizer.param_groups[0]["lr"]]
+    assert len(set(result)) > 1
 
 
-def test_resumed_at_any_step_it_ends_the_same(tmp_path):
+def test_resuming_at_any_step_has_the_same_result(tmp_path):
     def callbacks():
         return [ReduceLROnPlateau(patience=0, factor=0.7, cooldown=1)]
 
-    (whole, plateau) = normed(), callbacks()[0]
-    whole.fit(X, Y, **FIT | LONG, callbacks=[plateau])
-    assert len(set(whole.history["lr"])) > 3
-    for step in [0, 8, 9, 10, *range(11, whole.step - 1, 6)]:
-        trainer, (again,) = completed(normed, step, callbacks, tmp_path / "c", **LONG)
-        assert everything(trainer) == everything(whole), step
-        assert trainer.optimizer.lr == whole.optimizer.lr
+    (uninterrupted, plateau) = batchnorm_trainer(), callbacks()[0]
+    uninterrupted.fit(X, Y, **FIT | LONG, callbacks=[plateau])
+    assert len(set(uninterrupted.history["lr"])) > 3
+    for step in [0, 8, 9, 10, *range(11, uninterrupted.step - 1, 6)]:
+        trainer, (again,) = interrupt_and_complete(batchnorm_trainer, step, callbacks, tmp_path / "c", **LONG)
+        assert full_state(trainer) == full_state(uninterrupted), step
+        assert trainer.optimizer.lr == uninterrupted.optimizer.lr
         assert again.state_dict() == plateau.state_dict()
 
 
-def test_a_resume_without_it_is_refused(tmp_path):
-    broken_off(normed(), 3, **LONG, callbacks=[ReduceLROnPlateau(), Checkpoint(tmp_path / "c", every_n_steps=1)])
+def test_resuming_without_it_is_refused(tmp_path):
+    interrupt_fit(
+        batchnorm_trainer(), 3, **LONG, callbacks=[ReduceLROnPlateau(), Checkpoint(tmp_path / "c", every_n_steps=1)]
+    )
     with pytest.raises(ValueError, match="expected ReduceLROnPlateau 'val_loss' as well"):
         Trainer.resume(tmp_path / "c").fit(X, Y, **FIT | LONG)
 
 
-def test_a_second_fit_begins_anew_with_the_rate_it_finds():
-    trainer, plateau = normed(), ReduceLROnPlateau("loss", patience=0, threshold=0.9)
+def test_a_second_fit_starts_over_with_the_current_rate():
+    trainer, plateau = batchnorm_trainer(), ReduceLROnPlateau("loss", patience=0, threshold=0.9)
     trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[plateau])
     assert trainer.optimizer.lr == 0.2 * 0.1
     trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[plateau])
@@ -96,7 +98,7 @@ def test_a_second_fit_begins_anew_with_the_rate_it_finds():
 
 # ---- refused
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"monitor": "val_f1"}, ValueError, "monitor: expected one of .*, got 'val_f1'"),
         ({"factor": 0}, ValueError, r"factor: expected a number in \(0, 1\), got 0"),
@@ -108,13 +110,13 @@ def test_a_second_fit_begins_anew_with_the_rate_it_finds():
         ({"min_lr": -1}, ValueError, "min_lr: expected a number of at least 0"),
     ],
 )
-def test_arguments(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=message):
         ReduceLROnPlateau(**arguments)
 
 
-def test_a_rate_that_is_a_function_is_told_before_the_first_step():
-    trainer = normed()
+def test_a_schedule_is_refused_before_the_first_step():
+    trainer = batchnorm_trainer()
     trainer.optimizer = SGD(lambda step: 0.1)
     with pytest.raises(ValueError, match="optimizer: expected a number as lr, for ReduceLROnPlateau to lower"):
         trainer.fit(X, Y, **FIT, callbacks=[ReduceLROnPlateau("loss")])

@@ -1,4 +1,4 @@
-"""Crafted states: whatever a checkpoint holds for a callback is taken or refused by name, before the first step."""
+"""Crafted callback states in checkpoints are accepted or refused by name before the first step."""
 
 import numpy as np
 import pytest
@@ -21,8 +21,8 @@ ARRAYS = [np.zeros(3), np.zeros(7, "float32"), {"0.weight": np.zeros(2)}]
 ODD = [None, True, -1, 1.5, float("nan"), "x", [], ["x"], {}, {"x": 1}, ["../x-1"], *ARRAYS]
 
 
-def broken_off(callback):
-    """A trainer whose fit was interrupted in its third epoch, and the state that the callback had then."""
+def interrupt_fit(callback):
+    """Returns a trainer whose fit was interrupted in its third epoch, and the callback's state at that point."""
 
     class Stop(Exception):
         pass
@@ -38,8 +38,8 @@ def broken_off(callback):
     return trainer, callback.state_dict()
 
 
-def changed(state):
-    """The state without an entry, with another one, and with odd values at each place."""
+def mutations(state):
+    """Yields the state without an entry, with an extra one, and with odd values in each place."""
     yield None
     yield {**state, "more": 1}
     for name, value in state.items():
@@ -51,11 +51,11 @@ def changed(state):
 
 
 @pytest.mark.parametrize("kind", CALLBACKS)
-def test_a_crafted_state_is_refused_by_name_or_trains_on(tmp_path, kind):
-    trainer, good = broken_off(CALLBACKS[kind](tmp_path))
+def test_a_crafted_state_is_refused_by_name_or_training_continues(tmp_path, kind):
+    trainer, good = interrupt_fit(CALLBACKS[kind](tmp_path))
     trainer.save_checkpoint(tmp_path / "ck")
     refused = 0
-    for state in changed(good):
+    for state in mutations(good):
         resumed = Trainer.resume(tmp_path / "ck")
         ((key, _, needed),) = resumed.interrupted.callbacks
         resumed.interrupted.callbacks[0] = (key, state, needed)
@@ -70,8 +70,8 @@ def test_a_crafted_state_is_refused_by_name_or_trains_on(tmp_path, kind):
     assert refused > len(ODD)
 
 
-def test_no_file_of_others_is_deleted(tmp_path):
-    """A checkpoint that names a file which is none of this run's: `keep` would delete it."""
+def test_files_of_other_runs_are_not_deleted(tmp_path):
+    """A checkpoint names a file of another run, which `max_to_keep` would delete."""
     callback = CALLBACKS["checkpoint"](tmp_path)
     for name in ("../precious", "precious", "other-1/../../precious", "other-x", "other-1\n"):
         with pytest.raises(ValueError, match="saved: expected names of files of"):
@@ -79,7 +79,7 @@ def test_no_file_of_others_is_deleted(tmp_path):
     callback.load_state_dict({"record": None, "saved": ["other-1", "other-20"]})
 
 
-def test_errors_of_a_users_callback_are_told_with_its_name(tmp_path):
+def test_errors_of_a_custom_callback_carry_its_name(tmp_path):
     class Mine:
         def on_epoch_end(self, trainer, epoch, logs):
             self.seen = epoch
@@ -90,14 +90,14 @@ def test_errors_of_a_users_callback_are_told_with_its_name(tmp_path):
         def load_state_dict(self, state):
             self.seen = state["saw"]
 
-    trainer, _ = broken_off(Mine())
+    trainer, _ = interrupt_fit(Mine())
     trainer.save_checkpoint(tmp_path / "ck")
     with pytest.raises(ValueError, match="callback Mine: cannot load its state from the checkpoint: no 'saw'"):
         Trainer.resume(tmp_path / "ck").fit(X, Y, **FIT, callbacks=[Mine()])
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((3, 2), "float32"), np.zeros((2, 3)), [[0.0] * 3] * 2])
-def test_arrays_are_of_the_shapes_and_dtypes_of_the_model(wrong):
+def test_arrays_must_have_the_models_shapes_and_dtypes(wrong):
     check = arrays_like({"w": np.zeros((2, 3), "float32")})
     check("weights", {"w": np.ones((2, 3), "float32")})
     with pytest.raises(ValueError, match=r"weights\['w'\]: expected float32 \(2, 3\), got"):

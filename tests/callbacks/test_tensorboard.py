@@ -1,4 +1,4 @@
-"""TensorBoard: what is written, with a writer that only notes it, and with tensorboardX where it is installed."""
+"""TensorBoard: what is written, with a recording writer and, if installed, with tensorboardX."""
 
 import os
 import struct
@@ -6,7 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from interrupted_fits import FIT, X, Y, broken_off, everything, native
+from interrupted_fits import FIT, X, Y, full_state, interrupt_fit, native_trainer
 
 from minidl import Trainer
 from minidl.callbacks import Checkpoint, TensorBoard
@@ -14,7 +14,7 @@ from minidl.callbacks import Checkpoint, TensorBoard
 
 @pytest.fixture
 def writers(monkeypatch):
-    """The writers that were made, each a list of what it was told."""
+    """The writers that were made, each as a list of its calls."""
     made = []
 
     class SummaryWriter(list):
@@ -34,8 +34,8 @@ def writers(monkeypatch):
     return made
 
 
-def test_the_numbers_of_each_epoch(writers, tmp_path):
-    trainer = native()
+def test_values_of_each_epoch(writers, tmp_path):
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT, validation_split=0.3, callbacks=[TensorBoard(tmp_path / "a" / "b")])
     (writer,) = writers
     names = [name for name in trainer.history if name != "epoch"]
@@ -51,47 +51,49 @@ def test_losses_of_steps(writers, tmp_path):
             self.append(loss)
 
     losses = Losses()
-    native().fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path, every_n_steps=5), losses])
-    found = [(value, step) for name, value, step in writers[0] if name == "step/loss"]
-    assert found == [(losses[step - 1], step) for step in range(5, 53, 5)]
+    native_trainer().fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path, every_n_steps=5), losses])
+    result = [(value, step) for name, value, step in writers[0] if name == "step/loss"]
+    assert result == [(losses[step - 1], step) for step in range(5, 53, 5)]
 
 
-def test_a_resume_hides_what_comes_again(writers, tmp_path):
-    broken_off(native(), 30, callbacks=[TensorBoard(tmp_path, 1), Checkpoint(tmp_path / "c", every_n_steps=7)])
+def test_a_resume_hides_repeated_steps(writers, tmp_path):
+    interrupt_fit(
+        native_trainer(), 30, callbacks=[TensorBoard(tmp_path, 1), Checkpoint(tmp_path / "c", every_n_steps=7)]
+    )
     trainer = Trainer.resume(tmp_path / "c")
     trainer.fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path, 1)])
     first, second = writers
     shown = [point for point in first if point[2] < second.purge_step] + list(second)
-    whole = native()
-    whole.fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path, 1)])
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path, 1)])
     timeless = [[point for point in each if "_per_" not in point[0]] for each in (shown, writers[2])]
     assert timeless[0] == timeless[1]
     assert second.purge_step == 29
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
-def test_in_one_process_the_file_of_a_broken_fit_is_closed(writers, tmp_path):
+def test_in_one_process_the_file_of_an_interrupted_fit_is_closed(writers, tmp_path):
     board = TensorBoard(tmp_path)
-    trainer = broken_off(native(), 30, callbacks=[board])
+    trainer = interrupt_fit(native_trainer(), 30, callbacks=[board])
     assert not writers[0].closed
     trainer.fit(X, Y, **FIT, callbacks=[board])
     assert [writer.closed for writer in writers] == [True, True] and writers[1].purge_step == 32
 
 
 def test_sigterm_closes_the_file(writers, tmp_path):
-    board, trainer = TensorBoard(tmp_path, 1), native()
-    broken_off(trainer, 3, callbacks=[board])
+    board, trainer = TensorBoard(tmp_path, 1), native_trainer()
+    interrupt_fit(trainer, 3, callbacks=[board])
     board.on_terminate(trainer)
     assert writers[0].closed
 
 
 def test_a_refused_fit_writes_nothing(writers, tmp_path):
     with pytest.raises(OSError, match="expected an existing folder"):
-        native().fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path), Checkpoint(tmp_path / "missing" / "a")])
+        native_trainer().fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path), Checkpoint(tmp_path / "missing" / "a")])
     assert writers == []
 
 
-def test_arguments(writers, tmp_path):
+def test_invalid_arguments(writers, tmp_path):
     for wrong in (0, 1.5):
         with pytest.raises((TypeError, ValueError), match="every_n_steps: expected"):
             TensorBoard(tmp_path, wrong)
@@ -99,7 +101,7 @@ def test_arguments(writers, tmp_path):
         TensorBoard(3)
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
-        native().fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path / "file")])
+        native_trainer().fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path / "file")])
     assert repr(TensorBoard("runs")) == "TensorBoard('runs')"
 
 
@@ -109,29 +111,29 @@ def test_without_tensorboardx_the_extra_is_named(monkeypatch):
         TensorBoard("runs")
 
 
-# ---- with the real one
+# ---- with tensorboardX
 def events(folder):
-    """The events of all files, in order; a record is its length, 4 bytes, the event, 4 bytes."""
+    """Returns the events of all files in order; a record is its length, 4 bytes, the event, 4 bytes."""
     from tensorboardX.proto.event_pb2 import Event
 
-    found = []
+    result = []
     for file in sorted(folder.glob("*tfevents*")):
         content = file.read_bytes()
         while content:
             (size,) = struct.unpack("<Q", content[:8])
-            found.append(Event.FromString(content[12 : 12 + size]))
+            result.append(Event.FromString(content[12 : 12 + size]))
             content = content[16 + size :]
-    return found
+    return result
 
 
-def test_files_of_tensorboardx(tmp_path):
+def test_files_written_by_tensorboardx(tmp_path):
     pytest.importorskip("tensorboardX")
-    folder, trainer = tmp_path / "runs", native()
+    folder, trainer = tmp_path / "runs", native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[TensorBoard(folder, every_n_steps=20)])
-    found = [(value.tag, event.step, value.simple_value) for event in events(folder) for value in event.summary.value]
-    losses = [(step, value) for tag, step, value in found if tag == "epoch/loss"]
+    result = [(value.tag, event.step, value.simple_value) for event in events(folder) for value in event.summary.value]
+    losses = [(step, value) for tag, step, value in result if tag == "epoch/loss"]
     assert losses == [(13 * (i + 1), pytest.approx(loss)) for i, loss in enumerate(trainer.history["loss"])]
-    assert [step for tag, step, _ in found if tag == "step/loss"] == [20, 40]
-    assert {tag for tag, _, _ in found} >= {"epoch/accuracy", "epoch/lr", "epoch/images_per_second"}
+    assert [step for tag, step, _ in result if tag == "step/loss"] == [20, 40]
+    assert {tag for tag, _, _ in result} >= {"epoch/accuracy", "epoch/lr", "epoch/images_per_second"}
     trainer.fit(X, Y, **FIT, callbacks=[TensorBoard(folder)])
     assert [event.step for event in events(folder) if event.HasField("session_log")] == [1, 53]

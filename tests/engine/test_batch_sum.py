@@ -25,8 +25,8 @@ def test_arrays_of_all_shapes_and_layouts_have_the_same_sum(dtype, shape):
 
 def test_a_dict_gives_a_dict():
     g = {"a": RNG.standard_normal((5, 2)), "b": RNG.standard_normal((5,)).astype("f4")}
-    found = minidl.batch_sum(g)
-    assert list(found) == ["a", "b"] and all(np.array_equal(found[k], minidl.batch_sum(v)) for k, v in g.items())
+    result = minidl.batch_sum(g)
+    assert list(result) == ["a", "b"] and all(np.array_equal(result[k], minidl.batch_sum(v)) for k, v in g.items())
     assert minidl.batch_sum({}) == {}
 
 
@@ -36,7 +36,7 @@ def test_empty_batch_sums_to_zero():
 
 
 @pytest.mark.parametrize(
-    ("g", "error", "told"),
+    ("g", "error", "message"),
     [
         (np.arange(6).reshape(3, 2), TypeError, "g: expected float32 or float64, got int64"),
         (np.ones((3, 2), "f2"), TypeError, "g: expected float32 or float64, got float16"),
@@ -46,8 +46,8 @@ def test_empty_batch_sums_to_zero():
         (np.ma.masked_array(np.ones(3), [0, 1, 0]), TypeError, "without a mask"),
     ],
 )
-def test_other_types_are_refused_by_name(g, error, told):
-    with pytest.raises(error, match=told):
+def test_other_types_are_refused_by_name(g, error, message):
+    with pytest.raises(error, match=message):
         minidl.batch_sum(g)
 
 

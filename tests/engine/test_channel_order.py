@@ -59,7 +59,7 @@ ENTRY_POINTS = {
     "padded": (lambda: [Pad2D(2), Conv2D(4, 3)], "layer 0, Pad2D"),
     "nested": (lambda: [Block(Rescale(0.1), Residual(Conv2D(8, 1), shortcut=[Conv2D(8, 1)]))],
                "layer 0, Block: 1, Residual: body.0, Conv2D"),
-    "behind a block": (lambda: [Block(Rescale(0.1)), Conv2D(4, 1)], "layer 1, Conv2D"),
+    "after a block": (lambda: [Block(Rescale(0.1)), Conv2D(4, 1)], "layer 1, Conv2D"),
     "parallel": (lambda: [Parallel([Rescale(2.0)], [ReLU(), Conv2D(4, 1)])],
                  "layer 0, Parallel: branches.1.1, Conv2D"),
     "column": (lambda: [Conv2D(4, (5, 1))], None),
@@ -72,17 +72,17 @@ NAMES = pytest.mark.parametrize(("layers", "name"), ENTRY_POINTS.values(), ids=E
 
 
 def record_warnings(call):
-    with warnings.catch_warnings(record=True) as found:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         call()
-    return found
+    return caught
 
 
 @NAMES
 def test_first_use_of_channels_last_images_warns_once_at_the_users_line(layers, name):
-    found = record_warnings(lambda: Sequential(layers(), input_shape=(16, 16, 3)))
-    assert len(found) == (name is not None)
-    for one in found:
+    caught = record_warnings(lambda: Sequential(layers(), input_shape=(16, 16, 3)))
+    assert len(caught) == (name is not None)
+    for one in caught:
         assert one.category is UserWarning and one.filename == __file__
         assert str(one.message).startswith(
             f"{name}: an input of shape (16, 16, 3) is taken for 16 channels of 16 x 3: "
@@ -92,8 +92,8 @@ def test_first_use_of_channels_last_images_warns_once_at_the_users_line(layers, 
 def test_first_fit_of_a_model_without_a_shape_warns(rng):
     X, y = rng.random((20, 12, 16, 1)), rng.integers(0, 3, 20)
     trainer = Trainer(Sequential([Conv2D(4, 1), Flatten(), Dense(3)]), "softmax_cross_entropy", SGD(0.1))
-    found = record_warnings(lambda: trainer.fit(X, y, verbose=0))
-    assert [one.filename for one in found] == [__file__]
+    caught = record_warnings(lambda: trainer.fit(X, y, verbose=0))
+    assert [one.filename for one in caught] == [__file__]
     assert record_warnings(lambda: trainer.fit(X, y, verbose=0)) == []
     assert next(finding.symptom for finding in trainer.report()) == "channels last"
 
@@ -118,11 +118,11 @@ def test_inner_layers_do_not_warn(rng):
 @NAMES
 def test_report_warns_too(layers, name, rng):
     trainer = Trainer(Sequential([*layers(), Flatten(), Dense(3)], (16, 16, 3)), "softmax_cross_entropy", SGD(0.01))
-    found = {finding.symptom: finding for finding in trainer.report(rng.random((40, 16, 16, 3)), np.arange(40) % 3)}
-    assert ("channels last" in found) == (name is not None)
+    caught = {finding.symptom: finding for finding in trainer.report(rng.random((40, 16, 16, 3)), np.arange(40) % 3)}
+    assert ("channels last" in caught) == (name is not None)
     if name is not None:
-        assert found["channels last"].layer == name and found["channels last"].measured == 3
-        assert "X.transpose(0, 3, 1, 2)" in found["channels last"].message
+        assert caught["channels last"].layer == name and caught["channels last"].measured == 3
+        assert "X.transpose(0, 3, 1, 2)" in caught["channels last"].message
 
 
 def test_warning_raised_as_an_error_leaves_the_model_unbuilt():

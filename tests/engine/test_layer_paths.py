@@ -18,31 +18,31 @@ def branched(custom=False):
 
 def test_every_parameter_is_named_after_its_layer():
     model = branched()
-    found = layer_paths(model.layers)
-    assert {name.rpartition(".")[0] for name in model.state_dict()} <= set(found)
+    result = layer_paths(model.layers)
+    assert {name.rpartition(".")[0] for name in model.state_dict()} <= set(result)
     for name, param in model.params.items():
         layer, _, custom = name.rpartition(".")
-        assert found[layer][-1].params[custom] is param
+        assert result[layer][-1].params[custom] is param
 
 
 @pytest.mark.parametrize(
-    ("place", "name"), [(0, "0"), (-1, "4"), (np.int64(2), "2"), ("1.body.2.0", "1.body.2.0"), ("3", "3")]
+    ("path", "name"), [(0, "0"), (-1, "4"), (np.int64(2), "2"), ("1.body.2.0", "1.body.2.0"), ("3", "3")]
 )
-def test_paths_resolve_to_names(place, name):
-    assert resolve_path(layer_paths(branched().layers), place) == name
+def test_paths_resolve_to_names(path, name):
+    assert resolve_path(layer_paths(branched().layers), path) == name
 
 
-@pytest.mark.parametrize("place", [5, -6, "5", "1.body", "body.0", "1.body.2.1.branches.2.0", ""])
-def test_unknown_paths_are_refused_with_the_valid_ones(place):
+@pytest.mark.parametrize("path", [5, -6, "5", "1.body", "body.0", "1.body.2.1.branches.2.0", ""])
+def test_unknown_paths_are_refused_with_the_valid_ones(path):
     with pytest.raises(
         ValueError, match=r"layer: expected a place from 0 to 4, or of a layer in them such as '1.body.0"
     ):
-        resolve_path(layer_paths(branched().layers), place)
+        resolve_path(layer_paths(branched().layers), path)
     with pytest.raises(ValueError, match=r"from 0 to 0, got 7$"):
         resolve_path(layer_paths(Sequential([ReLU()], (3,)).layers), 7)
 
 
-@pytest.mark.parametrize("place", [1.0, True, None, ReLU()])
-def test_other_types_are_refused(place):
+@pytest.mark.parametrize("path", [1.0, True, None, ReLU()])
+def test_other_types_are_refused(path):
     with pytest.raises(TypeError, match="layer: expected a place such as"):
-        resolve_path(layer_paths(branched().layers), place)
+        resolve_path(layer_paths(branched().layers), path)

@@ -153,7 +153,7 @@ def test_learning_rate_multipliers(kind):
         assert np.array_equal(param.value, before[name] - rate * param.grad), name
 
 
-def test_a_custom_optimizer_with_a_single_rate_refuses_multipliers():
+def test_lr_mult_needs_a_built_in_optimizer():
     model = net()
     model.layers[0].lr_mult = 0.5
     with pytest.raises(ValueError, match=r"lr_mult: expected an optimizer of minidl.*got PlainSGD"):
@@ -232,9 +232,9 @@ def test_settings_inside_a_custom_container_are_kept(tmp_path):
 )
 def test_invalid_settings_in_a_file_are_refused(settings):
     recipe = {"minidl": ["Residual", {"layers": {"tuple": [{"minidl": ["ReLU", {}]}]}, "shortcut": None}, settings]}
-    whole = {"layers": [recipe], "input_shape": [2, 5, 5], "seed": 0, "dtype": "float32"}
+    config = {"layers": [recipe], "input_shape": [2, 5, 5], "seed": 0, "dtype": "float32"}
     with pytest.raises((TypeError, ValueError), match=r"setting|trainable|class and its arguments"):
-        Sequential.from_config(whole, {}, {})
+        Sequential.from_config(config, {}, {})
 
 
 class Thaw:
@@ -263,8 +263,8 @@ def test_resuming_restores_which_layers_were_thawed(optimizer, stop, tmp_path):
         return model
 
     fit = {"epochs": 4, "batch_size": 20, "verbose": 0}
-    whole = Trainer(make_trainer(), "softmax_cross_entropy", copy.deepcopy(optimizer))
-    whole.fit(X, Y, callbacks=[Thaw(1)], **fit)
+    uninterrupted = Trainer(make_trainer(), "softmax_cross_entropy", copy.deepcopy(optimizer))
+    uninterrupted.fit(X, Y, callbacks=[Thaw(1)], **fit)
     broken = Trainer(make_trainer(), "softmax_cross_entropy", copy.deepcopy(optimizer))
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, callbacks=[Thaw(1, stop)], **fit)
@@ -273,7 +273,7 @@ def test_resuming_restores_which_layers_were_thawed(optimizer, stop, tmp_path):
         again = Trainer.resume(tmp_path / "c.safetensors", model=model)
         assert again.model.layers[0].trainable == (stop > 2)
         again.fit(X, Y, callbacks=[Thaw(1)], **fit)
-        assert not changed(again.model, whole.model.state_dict())
+        assert not changed(again.model, uninterrupted.model.state_dict())
 
 
 def test_resuming_with_a_different_model_names_the_layer(tmp_path):

@@ -51,8 +51,8 @@ class NumpyDense(Layer):
 def layers_with(*places):
     """Returns a small convolutional net with Same at these positions."""
     layers = [Conv2D(4, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(8), ReLU(), Dense(3)]
-    for place in sorted(places, reverse=True):
-        layers.insert(place, Same())
+    for index in sorted(places, reverse=True):
+        layers.insert(index, Same())
     return layers
 
 
@@ -70,8 +70,8 @@ def test_numpy_layers_split_the_model_without_changing_a_bit(places, expected, r
     plain = Sequential(layers_with(), input_shape=(1, 8, 8))
     model = Sequential(layers_with(*places), input_shape=(1, 8, 8))
     assert kinds(model) == expected and model.network.native == (not places)
-    for mine, theirs in zip(model.params.values(), plain.params.values(), strict=True):
-        mine.value = theirs.value
+    for ours, theirs in zip(model.params.values(), plain.params.values(), strict=True):
+        ours.value = theirs.value
     assert model.predict(X).tobytes() == plain.predict(X).tobytes()
     scores = [m.forward(X, training=True) for m in (model, plain)]
     dy = softmax_cross_entropy(scores[0], y)[1]
@@ -80,9 +80,9 @@ def test_numpy_layers_split_the_model_without_changing_a_bit(places, expected, r
     assert dx[0].tobytes() == dx[1].tobytes()
     for m in (model, plain):
         Trainer(m, "softmax_cross_entropy", SGD(0.1, 0.9)).fit(X, y, 3, 16, verbose=0)
-    for mine, theirs in zip(model.params.values(), plain.params.values(), strict=True):
-        assert mine.value.tobytes() == theirs.value.tobytes()
-        assert mine.grad.tobytes() == theirs.grad.tobytes()
+    for ours, theirs in zip(model.params.values(), plain.params.values(), strict=True):
+        assert ours.value.tobytes() == theirs.value.tobytes()
+        assert ours.grad.tobytes() == theirs.grad.tobytes()
 
 
 def test_a_numpy_layer_trains_like_its_native_counterpart(rng):
@@ -156,13 +156,13 @@ def test_a_wrong_result_is_blamed_on_the_layer_that_returned_it(returned):
             return returned if self.bad == "backward" else dy
 
     model = Sequential([Dense(4), Wrong(), Dense(2)], input_shape=(3,))
-    said = r"layer 1, Wrong: expected {} to return shape \(5, 4\), got "
+    message = r"layer 1, Wrong: expected {} to return shape \(5, 4\), got "
     for forward in (model.predict, lambda x: model.forward(x, training=True)):
-        with pytest.raises(ValueError, match=said.format("forward")):
+        with pytest.raises(ValueError, match=message.format("forward")):
             forward(np.zeros((5, 3)))
     Wrong.bad = "backward"
     model.forward(np.zeros((5, 3)), training=True)
-    with pytest.raises(ValueError, match=said.format("backward")):
+    with pytest.raises(ValueError, match=message.format("backward")):
         model.backward(np.zeros((5, 2)))
 
 
@@ -202,11 +202,11 @@ VIEW_CASES = {
 @pytest.mark.parametrize(("shape", "layers"), VIEW_CASES.values(), ids=VIEW_CASES)
 def test_returned_views_give_the_same_bits_as_copies(shape, layers, rng):
     X, y = rng.normal(size=(35, *shape)), rng.integers(0, 3, 35)
-    found = []
+    result = []
     for cut in (Columns, CopiedColumns):
         model = Sequential(layers(cut), input_shape=shape)
         Trainer(model, "softmax_cross_entropy", SGD(0.1)).fit(X, y, batch_size=16, epochs=2, verbose=0)
         scores = model.forward(X, training=True)
         dx = model.backward(softmax_cross_entropy(scores, y)[1])
-        found.append([model.predict(X), scores, dx, *(p.value for p in model.params.values())])
-    assert [a.tobytes() for a in found[0]] == [a.tobytes() for a in found[1]]
+        result.append([model.predict(X), scores, dx, *(p.value for p in model.params.values())])
+    assert [a.tobytes() for a in result[0]] == [a.tobytes() for a in result[1]]

@@ -197,13 +197,13 @@ def test_memory_estimate_matches_training():
     path = os.pathsep.join(str(folder) for folder in (root, root / "examples", root / "benchmarks"))
     environment = {**os.environ, "PYTHONPATH": path}
     done = subprocess.run([sys.executable, "-c", RUN], env=environment, capture_output=True, text=True, check=True)
-    used, told = map(int, done.stdout.split())
-    assert told > 50e6
-    assert 0.9 < used / told < 1.1
+    used, estimated = map(int, done.stdout.split())
+    assert estimated > 50e6
+    assert 0.9 < used / estimated < 1.1
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"batch_size": 0}, "batch_size: expected at least 1, got 0"),
         ({"batch_size": 2.5}, "batch_size: expected an integer"),
@@ -211,8 +211,8 @@ def test_memory_estimate_matches_training():
         ({"batch_size": 2**62}, "examples: expected at most"),
     ],
 )
-def test_invalid_arguments_are_refused(arguments, said):
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         lenet5().summary(**arguments)
 
 
@@ -275,8 +275,8 @@ def test_notebook_shows_the_cells_of_the_text_table():
     head, *lines = Table(summary._repr_html_()).lines
     assert [text for _, _, text in head] == ["layer", "output", "parameters", "multiply-adds", "memory"]
     assert {tag for tag, _, _ in head} == {"th"} and {tag for line in lines for tag, _, _ in line} == {"td"}
-    told = [re.split(r"  +", line.strip()) for line in str(summary).splitlines()[2:-2]]
-    assert [[text for _, _, text in line if text] for line in lines] == told
+    displayed = [re.split(r"  +", line.strip()) for line in str(summary).splitlines()[2:-2]]
+    assert [[text for _, _, text in line if text] for line in lines] == displayed
     for line in [head, *lines]:  # words left, numbers right: the notebook's default alignment varies
         assert [style.split(";")[0] for _, style, _ in line] == ["text-align: left"] * 2 + ["text-align: right"] * 3
     indents = [float(re.search(r"padding-left: ([\d.]+)em", line[0][1])[1]) for line in lines]

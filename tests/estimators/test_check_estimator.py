@@ -1,4 +1,4 @@
-"""scikit-learn's own checks of an estimator, with default arguments: no failure, none expected."""
+"""scikit-learn's own estimator checks with default arguments: all pass, no failure is expected."""
 
 import os
 import subprocess
@@ -13,25 +13,27 @@ from minidl import estimators, get_num_threads
 
 
 class Wrong(estimators.SequentialClassifier):
-    """Its probabilities are not those of its predictions."""
+    """Its probabilities contradict its predictions."""
 
     def predict_proba(self, X):
         return super().predict_proba(X)[:, ::-1]
 
 
 def results(estimator):
-    """How many checks an estimator passes, and those that it does not."""
+    """Returns how many checks an estimator passes, and the failed ones."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of targets that are a column, of features that are constant: on purpose
-        found = check_estimator(estimator, on_fail=None)
-    passed = sum(result["status"] == "passed" for result in found)
-    return passed, [f"{r['check_name']}: {r['exception']!r}" for r in found if r["status"] not in ("passed", "skipped")]
+        warnings.simplefilter("ignore")  # of column targets and of constant features: intended
+        actual = check_estimator(estimator, on_fail=None)
+    passed = sum(result["status"] == "passed" for result in actual)
+    return passed, [
+        f"{r['check_name']}: {r['exception']!r}" for r in actual if r["status"] not in ("passed", "skipped")
+    ]
 
 
 @pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["SequentialClassifier", "SequentialRegressor"])
-def test_checks_of_scikit_learn(name, threads):
-    """In a process whose OpenMP has so many threads for all work, however little, and does not spin in between."""
+def test_scikit_learns_checks_pass(name, threads):
+    """In a process whose OpenMP uses this number of threads even for little work, without spinning in between."""
     root = str(Path(estimators.__file__).parents[2])
     options = {"PYTHONPATH": root, "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "passive"}
     command = [sys.executable, __file__, name]
@@ -43,7 +45,7 @@ def test_checks_of_scikit_learn(name, threads):
 
 
 @pytest.mark.slow
-def test_a_wrong_estimator_fails_them():
+def test_a_faulty_estimator_fails_them():
     assert "check_classifiers_train" in " ".join(results(Wrong())[1])
 
 

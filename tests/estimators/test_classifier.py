@@ -1,4 +1,4 @@
-"""SequentialClassifier: labels of every kind come back, probabilities are those of the scores, all else is refused."""
+"""SequentialClassifier: labels of every kind are restored, probabilities match the scores, invalid input is refused."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def two(outputs):
 
 @pytest.fixture(scope="module")
 def plain():
-    """Fitted to labels 0, 1, 2."""
+    """A classifier fitted to labels 0, 1, 2."""
     return classifier().fit(X, NUMBERS)
 
 
@@ -36,17 +36,17 @@ LABELS = {
     "texts": np.array(["setosa", "versicolor", "virginica"]),
     "objects": np.array(["b", "c", "d"], dtype=object),
     "negative": np.array([-7, 0, 3]),
-    "whole floats": np.array([-1.0, 0.0, 5.0]),
+    "integral floats": np.array([-1.0, 0.0, 5.0]),
     "small": np.array([1, 2, 250], np.uint8),
     "big-endian": np.array([1, 2, 300], ">i4"),
     "large": np.array([-(2**62), 0, 2**62]),
-    "wide texts": np.array(["a" * 50, "b", "ä"]),
+    "long strings": np.array(["a" * 50, "b", "ä"]),
 }
 
 
 @pytest.mark.parametrize("names", LABELS.values(), ids=LABELS)
-def test_labels_come_back_as_they_were(plain, names):
-    """Sorted as 0, 1, 2 are, they make the same model: the same bits."""
+def test_labels_are_restored(plain, names):
+    """Labels in the same sorted order as 0, 1, 2 give the same model, bit for bit."""
     fitted = classifier().fit(X, names[NUMBERS])
     np.testing.assert_array_equal(fitted.classes_, names)
     assert fitted.classes_.dtype == names.dtype and fitted.predict(X).dtype == names.dtype
@@ -75,8 +75,8 @@ def test_a_column_is_flattened_with_a_warning(plain):
     np.testing.assert_array_equal(fitted.predict_proba(X), plain.predict_proba(X))
 
 
-def test_rows_that_are_no_class_of_the_others_are_learned_all_the_same():
-    """A label that is there once."""
+def test_a_label_that_occurs_once_is_learned():
+    """It cannot be stratified."""
     y = NUMBERS.copy()
     y[17] = 9
     fitted = classifier().fit(X, y)
@@ -91,7 +91,7 @@ def test_two_examples_of_two_classes_are_enough():
 # ---- two classes
 @pytest.mark.parametrize("outputs", [1, 2])
 @pytest.mark.parametrize("labels", [(False, True), ("no", "yes"), (-1, 1), (0, 1)], ids=str)
-def test_two_classes_with_a_score_or_two(labels, outputs):
+def test_two_classes_with_one_or_two_scores(labels, outputs):
     labels = np.array(labels)
     y = labels[(NUMBERS == 2).astype(int)]
     fitted = classifier(two(outputs), epochs=100).fit(X, y)
@@ -106,8 +106,8 @@ def test_two_classes_with_a_score_or_two(labels, outputs):
 
 
 @pytest.mark.parametrize("loss", ["binary_cross_entropy", BinaryCrossEntropy()], ids=str)
-def test_a_loss_of_one_score_makes_a_model_of_one(loss):
-    """Where the model is not a list, and there are two classes."""
+def test_a_loss_of_one_score_gives_a_model_with_one(loss):
+    """If the model is not a list and there are two classes."""
     for model in (None, two, lambda outputs: two(outputs)):
         fitted = classifier(model, loss=loss).fit(X, NUMBERS == 2)
         assert fitted.model_.output_shape == (1,) and fitted.score(X, NUMBERS == 2) > 0.8
@@ -117,8 +117,8 @@ def test_a_loss_of_one_score_makes_a_model_of_one(loss):
 
 
 @pytest.mark.parametrize("loss", ["mean_squared_error", "mean_absolute_error", "huber", "poisson"])
-def test_losses_of_numbers_are_refused(loss):
-    """Scores would mean something else than predict takes them for."""
+def test_regression_losses_are_refused(loss):
+    """Their scores would not mean what predict takes them for."""
     for model, y in (([Dense(1)], NUMBERS == 2), ([Dense(3)], NUMBERS)):
         with pytest.raises(ValueError, match="loss: expected one for one label per row, got"):
             classifier(model, loss=loss).fit(X, y)
@@ -126,12 +126,12 @@ def test_losses_of_numbers_are_refused(loss):
         classifier(loss=loss).fit(MANY_X, MANY_Y)
 
 
-def test_one_score_learns_as_logistic_regression_does():
-    """With Dense(1) the optimum of the loss is scikit-learn's, without a penalty."""
+def test_one_score_learns_like_logistic_regression():
+    """With Dense(1) the optimum of the loss is scikit-learn's without penalty."""
     from sklearn.linear_model import LogisticRegression
 
     y = NUMBERS[50:] == 2
-    noisy = X[50:, :2]  # no line separates them
+    noisy = X[50:, :2]  # not linearly separable
     ours = classifier([Dense(1)], optimizer="sgd", lr=0.5, epochs=3000, batch_size=100).fit(noisy, y)
     theirs = LogisticRegression(C=1e12, tol=1e-10, max_iter=10_000).fit(noisy, y)
     np.testing.assert_allclose(ours.predict_proba(noisy), theirs.predict_proba(noisy), atol=1e-6)
@@ -148,30 +148,30 @@ def test_probabilities_are_the_softmax_of_the_scores(dtype):
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_logarithms_of_probabilities_do_not_underflow(outputs):
+def test_log_probabilities_do_not_underflow(outputs):
     fitted = classifier(two(outputs)).fit(X, NUMBERS == 2)
     np.testing.assert_allclose(fitted.predict_log_proba(X), np.log(fitted.predict_proba(X)), 1e-9, 1e-12)
     far = fitted.predict_log_proba(1e4 * X)
     assert np.isfinite(far).all() and far.min() < -1000
 
 
-# ---- many labels a row
+# ---- multilabel targets
 @pytest.mark.parametrize(
     "kind",
     [np.asarray, np.ndarray.tolist, lambda y: y.astype(bool), lambda y: y.astype(float), scipy.sparse.csr_matrix,
      scipy.sparse.csc_array, scipy.sparse.coo_matrix],
     ids=["ints", "lists", "bools", "floats", "csr", "csc", "coo"],
 )  # fmt: skip
-def test_many_labels_a_row(kind):
+def test_multilabel_targets(kind):
     fitted = classifier(epochs=150).fit(MANY_X, kind(MANY_Y))
     assert isinstance(fitted.trainer_.loss, BinaryCrossEntropy)
     assert fitted.classes_.tolist() == [0, 1, 2, 3]
     scores = fitted.model_.predict(MANY_X)
     np.testing.assert_allclose(fitted.predict_proba(MANY_X), expit(scores), 1e-12)
     np.testing.assert_allclose(fitted.predict_log_proba(MANY_X), np.log(expit(scores)), 1e-9, 1e-12)
-    found = fitted.predict(MANY_X)
-    np.testing.assert_array_equal(found, (expit(scores) > 0.5).astype(int))
-    assert fitted.score(MANY_X, MANY_Y) == accuracy_score(MANY_Y, found) > 0.7
+    result = fitted.predict(MANY_X)
+    np.testing.assert_array_equal(result, (expit(scores) > 0.5).astype(int))
+    assert fitted.score(MANY_X, MANY_Y) == accuracy_score(MANY_Y, result) > 0.7
 
     plain = classifier(epochs=150).fit(MANY_X, MANY_Y)
     np.testing.assert_array_equal(scores, plain.model_.predict(MANY_X))
@@ -180,19 +180,19 @@ def test_many_labels_a_row(kind):
 def test_a_label_that_no_row_has_and_one_that_all_have():
     y = MANY_Y.copy()
     y[:, 1], y[:, 2] = 0, 1
-    found = classifier(epochs=60).fit(MANY_X, y).predict(MANY_X)
-    assert not found[:, 1].any() and found[:, 2].all()
+    result = classifier(epochs=60).fit(MANY_X, y).predict(MANY_X)
+    assert not result[:, 1].any() and result[:, 2].all()
 
 
-# ---- what is refused
+# ---- refused input
 REFUSED = {
     "no y": (None, "requires y to be passed"),
     "fractions": (NUMBERS + 0.5, "continuous"),
     "one class": (np.full(150, 3), r"y: expected at least two classes, got one class, \[3\]"),
-    "one row less": (NUMBERS[1:], r"inconsistent numbers of samples: \[150, 149\]"),
+    "one row fewer": (NUMBERS[1:], r"inconsistent numbers of samples: \[150, 149\]"),
     "NaN": (np.where(NUMBERS == 1, np.nan, NUMBERS), "y contains NaN"),
     "infinity": (np.where(NUMBERS == 1, np.inf, NUMBERS), "y contains infinity"),
-    "classes of many outputs": (np.stack([NUMBERS, NUMBERS], axis=1), "indicator matrix of 0 and 1"),
+    "multi-output classes": (np.stack([NUMBERS, NUMBERS], axis=1), "indicator matrix of 0 and 1"),
     "complex": (NUMBERS * 1j, "[Cc]omplex"),
     "mixed objects": (np.array([1, "a", None], object)[NUMBERS], "[Uu]nknown label type"),
     "three axes": (np.zeros((150, 2, 2)), "dim 3"),
@@ -200,14 +200,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("y, said", REFUSED.values(), ids=REFUSED)
-def test_refused_targets(y, said):
+def test_invalid_targets_are_refused(y, message):
     fresh = classifier()
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         fresh.fit(X, y)
     assert vars(fresh) == vars(classifier())
 
 
-def test_masked_arrays_are_refused_for_nobody_would_look_at_the_mask():
+def test_masked_arrays_are_refused_because_masks_would_be_ignored():
     mask = NUMBERS == 1
     for argument, arguments in {
         "X": (np.ma.masked_array(X, mask=np.repeat(mask[:, np.newaxis], 4, axis=1)), NUMBERS),
@@ -224,13 +224,13 @@ ATTRIBUTES = [
 
 
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_log_proba", "transform"])
-def test_nothing_is_predicted_before_a_fit(method):
+def test_predict_before_fit_is_refused(method):
     with pytest.raises(NotFittedError):
         getattr(classifier(), method)(X)
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
-def test_attributes_are_there_after_a_fit_alone(name, plain):
+def test_fitted_attributes_exist_only_after_fit(name, plain):
     assert not hasattr(classifier(), name) and hasattr(plain, name)
     if name != "trainer_":
         with pytest.raises(NotFittedError):
@@ -262,26 +262,26 @@ REFUSED_ARGUMENTS = {
 @pytest.mark.parametrize(
     "name, value", [(name, value) for name, values in REFUSED_ARGUMENTS.items() for value in values]
 )
-def test_refused_arguments_are_named_and_refused_by_fit_alone(name, value):
-    """As scikit-learn has it: the constructor takes anything."""
+def test_invalid_arguments_are_refused_by_name_in_fit_only(name, value):
+    """As in scikit-learn: the constructor accepts anything."""
     fresh = SequentialClassifier(**{name: value})
     with pytest.raises((TypeError, ValueError), match="seed" if name == "random_state" else name):
         fresh.fit(X, NUMBERS)
     assert not hasattr(fresh, "trainer_") and not hasattr(fresh, "n_features_in_")
 
 
-def test_a_model_with_other_outputs_is_refused_and_told_what_is_expected():
-    for y, outputs, said in (
+def test_a_model_with_the_wrong_outputs_is_refused_with_the_expected_ones():
+    for y, outputs, message in (
         (NUMBERS, 1, r"model: expected outputs of shape \(3,\), one for each class of y, got \(1,\)"),
         (NUMBERS, 4, r"\(3,\), one for each class of y, got \(4,\)"),
         (MANY_Y, 3, r"\(4,\), one for each label of y, got \(3,\)"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             classifier([Dense(outputs)]).fit(X if y is NUMBERS else MANY_X, y)
 
 
 @pytest.mark.parametrize("weights", [[1, 2, 3], np.ones(3), 3, "heavy"], ids=str)
-def test_other_class_weights_are_refused_by_name(weights):
+def test_invalid_class_weights_are_refused_by_name(weights):
     with pytest.raises(
         (TypeError, ValueError), match=r"class_weight: expected a dict of weights by label, 'balanced' or None"
     ):

@@ -1,4 +1,4 @@
-"""Searches on a cluster of dask's: joblib's backend runs the fits, and the numbers are those of one process."""
+"""Searches on a dask cluster: joblib's backend runs the fits, with the same results as one process."""
 
 import os
 from unittest import mock
@@ -23,7 +23,7 @@ NORMED = [Conv2D(8, 3), BatchNorm2D(), ReLU(), MaxPool2D(2), Flatten(), Dense(10
 
 @pytest.fixture(scope="module")
 def client():
-    """Of two processes on this machine. What dask sets for them in os.environ ends with them."""
+    """A cluster of two processes on this machine. What dask sets in os.environ is restored afterwards."""
     with mock.patch.dict(os.environ):
         os.environ.pop("OMP_NUM_THREADS", None)
         with distributed.Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
@@ -43,37 +43,37 @@ def search(jobs=None):
     return GridSearchCV(classifier(), grid, scoring=measured, refit="accuracy", cv=3, n_jobs=jobs).fit(X, Y)
 
 
-def columns(found, measure):
-    """Each column of a search's table that is about this measure, by name; rows are candidates."""
-    return {name: column for name, column in found.cv_results_.items() if name.endswith(f"_test_{measure}")}
+def columns_of(result, measure):
+    """Returns the columns of a search's results for one measure by name; rows are candidates."""
+    return {name: column for name, column in result.cv_results_.items() if name.endswith(f"_test_{measure}")}
 
 
 def test_a_cluster_finds_what_one_process_finds(client):
     with parallel_config("dask", scatter=[X, Y]):
-        there = search()
-    here = search(jobs=1)
+        remote = search()
+    local = search(jobs=1)
 
-    scores, expected = columns(there, "accuracy"), columns(here, "accuracy")
+    scores, expected = columns_of(remote, "accuracy"), columns_of(local, "accuracy")
     assert list(scores) == list(expected) and len(scores) == 6
     for name, column in expected.items():
         assert scores[name].tobytes() == column.tobytes(), name
     assert len(np.unique(expected["mean_test_accuracy"])) > 2
 
-    assert there.best_params_ == here.best_params_
-    weights = there.best_estimator_.model_.state_dict()
-    for name, value in here.best_estimator_.model_.state_dict().items():
+    assert remote.best_params_ == local.best_params_
+    weights = remote.best_estimator_.model_.state_dict()
+    for name, value in local.best_estimator_.model_.state_dict().items():
         assert weights[name].tobytes() == value.tobytes(), name
 
-    processes = [columns(there, "process")[f"split{i}_test_process"] for i in range(3)]
+    processes = [columns_of(remote, "process")[f"split{i}_test_process"] for i in range(3)]
     assert {int(process) for process in np.ravel(processes)} == set(client.run(os.getpid).values()) - {os.getpid()}
 
 
-def test_a_worker_has_one_thread(client):
-    """OMP_NUM_THREADS=1, as dask sets it: two workers on two cores do not get into each other's way."""
+def test_a_worker_uses_one_thread(client):
+    """OMP_NUM_THREADS=1, as set by dask: two workers on two cores do not slow each other down."""
     with parallel_config("dask"):
-        assert set(columns(search(), "threads")["mean_test_threads"]) == {1}
+        assert set(columns_of(search(), "threads")["mean_test_threads"]) == {1}
 
 
-def test_what_a_worker_refuses_is_told_here(client):
+def test_errors_of_a_worker_are_reported_here(client):
     with parallel_config("dask"), pytest.raises(ValueError, match=r"^batch_size: .*got 0"):
         cross_val_score(classifier(model=DROPPING, batch_size=0), X, Y, cv=3, error_score="raise")

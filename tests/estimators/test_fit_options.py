@@ -1,4 +1,4 @@
-"""How a fit runs: random numbers, threads, callbacks, what is printed, Ctrl-C, many at a time."""
+"""Options of a fit: random state, threads, callbacks, output, Ctrl-C, concurrency."""
 
 import os
 import signal
@@ -26,13 +26,13 @@ def bits(fitted):
 
 
 # ---- random numbers
-def test_an_int_is_the_same_every_time_and_another_one_another_model():
+def test_an_int_random_state_determines_the_model():
     first, second, third = (classifier(random_state=seed).fit(X, Y) for seed in (0, 0, np.int64(0)))
     assert bits(first) == bits(second) == bits(third)
     assert bits(classifier(random_state=1).fit(X, Y)) != bits(classifier().fit(X, Y))
 
 
-def test_a_generator_goes_on():
+def test_a_generator_advances():
     same = np.random.RandomState(7)
     first, second = (classifier(random_state=same).fit(X, Y) for _ in range(2))
     assert bits(first) != bits(second)
@@ -40,8 +40,8 @@ def test_a_generator_goes_on():
     assert bits(classifier(random_state=again).fit(X, Y)) == bits(first)
 
 
-def test_without_one_numpys_own_seed_governs():
-    """As in scikit-learn; with one, NumPy's generator is left alone."""
+def test_without_random_state_numpys_global_seed_applies():
+    """As in scikit-learn; with one, NumPy's global generator is not used."""
     np.random.seed(5)  # noqa: NPY002
     first, second = (classifier(random_state=None).fit(X, Y) for _ in range(2))
     np.random.seed(5)  # noqa: NPY002
@@ -52,7 +52,7 @@ def test_without_one_numpys_own_seed_governs():
     assert np.random.get_state()[1].tobytes() == before  # noqa: NPY002
 
 
-def test_weights_order_and_dropout_follow_it():
+def test_weights_order_and_dropout_follow_random_state():
     start = {"epochs": 1, "lr": 0.0}
     assert bits(classifier(random_state=1, **start).fit(X, Y)) != bits(classifier(random_state=2, **start).fit(X, Y))
     losses = [classifier(random_state=s, shuffle=False).fit(X, Y).loss_curve_ for s in (1, 1, 2)]
@@ -61,14 +61,14 @@ def test_weights_order_and_dropout_follow_it():
 
 # ---- threads
 @pytest.mark.parametrize("early_stopping", [False, True])
-def test_threads_change_no_bit(early_stopping):
+def test_number_of_threads_changes_no_bit(early_stopping):
     one, two, three = (classifier(num_threads=n, early_stopping=early_stopping).fit(X, Y) for n in (1, 2, 3))
     assert bits(one) == bits(two) == bits(three)
     np.testing.assert_array_equal(one.predict_proba(X), three.predict_proba(X))
     assert one.trainer_.num_threads == 1
 
 
-def test_two_fits_in_two_threads_are_those_of_one():
+def test_concurrent_fits_in_two_threads_equal_sequential_ones():
     from joblib import Parallel, delayed
 
     alone = [classifier(random_state=s, epochs=20).fit(X, Y) for s in range(4)]
@@ -78,18 +78,18 @@ def test_two_fits_in_two_threads_are_those_of_one():
     assert [bits(fitted) for fitted in together] == [bits(fitted) for fitted in alone]
 
 
-def test_many_threads_predict_at_the_same_time():
+def test_many_threads_can_predict_at_once():
     fitted = classifier().fit(X, Y)
     expected = fitted.predict_proba(X)
     with ThreadPoolExecutor(8) as pool:
-        for found in pool.map(lambda _: fitted.predict_proba(X), range(50)):
-            np.testing.assert_array_equal(found, expected)
+        for result in pool.map(lambda _: fitted.predict_proba(X), range(50)):
+            np.testing.assert_array_equal(result, expected)
 
 
-# ---- callbacks and what is printed
-def test_callbacks_see_the_trainer_and_may_stop_it(tmp_path):
+# ---- callbacks and output
+def test_callbacks_get_the_trainer_and_may_stop_it(tmp_path):
     class Two:
-        """Stops behind the second epoch."""
+        """Stops after the second epoch."""
 
         def on_epoch_end(self, trainer, epoch, logs):
             trainer.should_stop = epoch == 1
@@ -100,7 +100,7 @@ def test_callbacks_see_the_trainer_and_may_stop_it(tmp_path):
     np.testing.assert_array_equal(rows["loss"], fitted.loss_curve_)
 
 
-def test_callbacks_that_write_into_the_model_come_before_early_stopping():
+def test_callbacks_that_change_the_model_run_before_early_stopping():
     average = ExponentialMovingAverage(0.9)
     averaged = classifier(callbacks=[average]).fit(X, Y)
     for name, value in average.averages.items():
@@ -110,13 +110,13 @@ def test_callbacks_that_write_into_the_model_come_before_early_stopping():
 
 
 @pytest.mark.parametrize("verbose, lines", [(0, 0), (1, 3), (False, 0), (True, 3)])
-def test_what_is_printed(verbose, lines, capfd):
+def test_output_by_verbosity(verbose, lines, capfd):
     classifier(verbose=verbose).fit(X, Y)
     out, err = capfd.readouterr()
     assert len((out + err).splitlines()) == lines
 
 
-def test_batches_are_of_200_and_of_no_example_alone():
+def test_default_batches_have_200_examples_and_never_one():
     automatic = [(300, "auto", 2), (202, "auto", 2), (201, "auto", 1), (200, "auto", 1), (7, "auto", 1)]
     for n, batch_size, steps in (*automatic, (300, 100, 3), (300, 1000, 1)):
         fitted = classifier(epochs=1, batch_size=batch_size).fit(X[:n], Y[:n])
@@ -128,7 +128,7 @@ def test_shuffle():
     assert bits(in_order) != bits(classifier().fit(X, Y))
 
 
-# ---- broken off
+# ---- interrupts
 def test_ctrl_c_ends_a_fit_and_leaves_nothing():
     class Interrupted:
         def on_fit_begin(self, trainer):
@@ -141,9 +141,12 @@ def test_ctrl_c_ends_a_fit_and_leaves_nothing():
     assert fresh.set_params(epochs=2, callbacks=[]).fit(X, Y).n_iter_ == 2
 
 
-def test_a_loss_that_is_not_finite_says_where():
-    for lr, said in ((1e9, "step 1: the loss of examples .* is infinite"), (1e30, "step 1: layer 2, Dense: its out")):
+def test_a_non_finite_loss_is_located():
+    for lr, message in (
+        (1e9, "step 1: the loss of examples .* is infinite"),
+        (1e30, "step 1: layer 2, Dense: its out"),
+    ):
         fresh = SequentialRegressor([Dense(4), ReLU(), Dense(1)], optimizer="sgd", lr=lr, random_state=0)
-        with pytest.raises(FloatingPointError, match=said):
+        with pytest.raises(FloatingPointError, match=message):
             fresh.fit(X, 1e3 * X[:, 0])
         assert not hasattr(fresh, "trainer_")

@@ -1,4 +1,4 @@
-"""X of every kind: the same numbers are the same model, to the last bit; other shapes are refused."""
+"""X of every kind: equal values give the same model, bit for bit; wrong shapes are refused."""
 
 import subprocess
 import sys
@@ -13,7 +13,7 @@ from minidl.estimators import SequentialClassifier, SequentialRegressor
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 
 RNG = np.random.default_rng(0)
-X, Y = RNG.integers(-3, 4, (60, 12)).astype("float32"), np.arange(60) % 3  # integers: float16 holds them
+X, Y = RNG.integers(-3, 4, (60, 12)).astype("float32"), np.arange(60) % 3  # integers: exact in float16
 IMAGES = X.reshape(60, 1, 3, 4)
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
 
@@ -33,7 +33,7 @@ def probabilities(X, **options):
      ("float32", "float32"), (">f4", "float32"), ("float64", "float64"), (">f8", "float64"), ("longdouble", "float64"),
      ("object", "float64")],
 )  # fmt: skip
-def test_dtypes_are_numbers_and_float64_is_computed_in_float64(dtype, computed):
+def test_dtypes_are_equivalent_and_float64_is_computed_in_float64(dtype, computed):
     given = abs(X).astype(dtype)
     fitted = classifier().fit(given, Y)
     assert fitted.model_.dtype == computed == fitted.predict_proba(given).dtype
@@ -41,7 +41,7 @@ def test_dtypes_are_numbers_and_float64_is_computed_in_float64(dtype, computed):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_dtype_that_was_asked_for_is_computed_in(dtype):
+def test_a_requested_dtype_is_used(dtype):
     for given in (X, X.astype("float64"), X.astype(int)):
         fitted = classifier(dtype=dtype).fit(given, Y)
         assert fitted.model_.dtype == dtype
@@ -51,20 +51,20 @@ def test_a_dtype_that_was_asked_for_is_computed_in(dtype):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("method", ["fit", "predict"])
 def test_odd_arrays(method, kind):
-    """What is the same numbers is the same answer, what is no number is refused; scikit-learn takes objects."""
+    """Arrays of the same values give the same result, others are refused; scikit-learn accepts object arrays."""
     odd = KINDS[kind](IMAGES)
     right = classifier().fit(IMAGES, Y)
     try:
-        found = classifier().fit(odd, Y) if method == "fit" else right.predict_proba(odd)
+        result = classifier().fit(odd, Y) if method == "fit" else right.predict_proba(odd)
     except (TypeError, ValueError, MemoryError) as error:
         assert kind not in ALWAYS and str(error)
         return
     assert kind not in set(NEVER) - {"object"}
     if method == "fit":
-        expected = classifier().fit(plain(odd, found.model_.dtype), Y).predict_proba(IMAGES)
-        np.testing.assert_array_equal(found.predict_proba(IMAGES), expected)
+        expected = classifier().fit(plain(odd, result.model_.dtype), Y).predict_proba(IMAGES)
+        np.testing.assert_array_equal(result.predict_proba(IMAGES), expected)
     else:
-        np.testing.assert_array_equal(found, right.predict_proba(plain(odd, "float32")))
+        np.testing.assert_array_equal(result, right.predict_proba(plain(odd, "float32")))
 
 
 def test_lists_of_rows_and_of_images():
@@ -85,20 +85,20 @@ def test_a_memory_map_is_read_and_not_written(tmp_path):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_and_infinity_are_refused_in_fit_and_predict(value):
     fitted = classifier().fit(IMAGES, Y)
-    for spoiled in (X.copy(), IMAGES.copy(), scipy.sparse.csr_matrix(X)):
-        (spoiled.data if scipy.sparse.issparse(spoiled) else spoiled).reshape(-1)[7] = value
+    for invalid in (X.copy(), IMAGES.copy(), scipy.sparse.csr_matrix(X)):
+        (invalid.data if scipy.sparse.issparse(invalid) else invalid).reshape(-1)[7] = value
         for call in (lambda X: classifier().fit(X, Y), fitted.predict):
             with pytest.raises(ValueError, match=r"X contains (NaN|infinity)"):
-                call(spoiled)
+                call(invalid)
 
 
-def test_numbers_that_the_dtype_cannot_hold_are_refused():
+def test_values_that_overflow_the_dtype_are_refused():
     with pytest.raises(ValueError, match=r"X: expected values of at most 3.4e\+38 \(float32\)"):
         classifier(dtype="float32").fit(X.astype(float) * 1e300, Y)
 
 
 # ---- shapes
-def test_images_are_seen_as_images_and_their_rows_as_the_same():
+def test_images_and_their_flattened_rows_are_equivalent():
     of_images = classifier().fit(IMAGES, Y)
     assert of_images.input_shape_ == of_images.model_.input_shape == (1, 3, 4) and of_images.n_features_in_ == 12
     of_rows = classifier(input_shape=(1, 3, 4)).fit(X, Y)
@@ -110,22 +110,22 @@ def test_images_are_seen_as_images_and_their_rows_as_the_same():
             np.testing.assert_array_equal(fitted.predict_proba(given), of_images.predict_proba(IMAGES))
 
 
-def test_rows_are_seen_as_rows():
+def test_rows_are_used_as_rows():
     fitted = classifier().fit(X, Y)
     assert fitted.input_shape_ == (12,)
     with pytest.raises(ValueError, match=r"X: expected examples of shape \(12,\), got \(1, 3, 4\)"):
         fitted.predict(IMAGES)
 
 
-def test_other_widths_and_shapes_are_refused():
+def test_wrong_widths_and_shapes_are_refused():
     fitted = classifier().fit(IMAGES, Y)
-    for given, said in (
+    for given, message in (
         (X[:, :11], "X has 11 features, but SequentialClassifier is expecting 12 features"),
         (IMAGES.reshape(60, 1, 4, 3), r"X: expected examples of shape \(1, 3, 4\), got \(1, 4, 3\)"),
         (IMAGES.reshape(60, 3, 4, 1), r"got \(3, 4, 1\): channels come first, X.transpose\(0, 3, 1, 2\)"),
         (X[0], "Expected 2D array, got 1D array"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             fitted.predict(given)
     with pytest.raises(ValueError, match=r"X: expected 13 features, for examples of shape \(13,\), got 12"):
         classifier(input_shape=(13,)).fit(X, Y)
@@ -133,7 +133,7 @@ def test_other_widths_and_shapes_are_refused():
         classifier(input_shape=(3, 2, 2)).fit(X.reshape(60, 2, 2, 3), Y)
 
 
-def test_the_input_shape_of_a_built_model_is_taken():
+def test_the_input_shape_of_a_built_model_is_used():
     model = Sequential([Conv2D(2, 3, padding=1), ReLU(), Flatten(), Dense(3)], input_shape=(1, 3, 4))
     of_rows, of_images = classifier(model).fit(X, Y), classifier(model).fit(IMAGES, Y)
     np.testing.assert_array_equal(of_rows.predict_proba(X), of_images.predict_proba(X))
@@ -143,7 +143,7 @@ def test_the_input_shape_of_a_built_model_is_taken():
         classifier(model, input_shape=(2, 6)).fit(X, Y)
 
 
-def test_no_examples_and_no_features_are_refused():
+def test_zero_examples_and_zero_features_are_refused():
     for given in (X[:0], IMAGES[:0]):
         with pytest.raises(ValueError, match=r"0 sample\(s\)"):
             classifier().fit(given, Y[:0])
@@ -153,7 +153,7 @@ def test_no_examples_and_no_features_are_refused():
 
 
 # ---- data frames
-def test_data_frames_and_the_names_of_their_columns():
+def test_data_frames_and_their_column_names():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X.astype(float), columns=[f"c{i}" for i in range(12)])
     labels = pandas.Series(np.array(["a", "b", "c"])[Y], index=RNG.permutation(60))
@@ -200,7 +200,7 @@ def test_sparse_matrices_have_the_bits_of_dense_ones(kind, dtype):
      {"shuffle": False}, {"optimizer": "sgd"}],
     ids=str,
 )  # fmt: skip
-def test_sparse_matrices_go_wherever_dense_ones_go(options):
+def test_sparse_matrices_work_wherever_dense_ones_do(options):
     sparse = scipy.sparse.csr_matrix(X)
     on_sparse, on_dense = (classifier(**options).fit(given, Y) for given in (sparse, X))
     np.testing.assert_array_equal(on_sparse.predict_proba(sparse), on_dense.predict_proba(X))
@@ -238,7 +238,7 @@ print(megabytes() - before)
 
 
 @pytest.mark.slow
-def test_a_wide_sparse_matrix_never_is_dense_as_a_whole():
-    """1.6 GB it would be."""
+def test_a_wide_sparse_matrix_is_never_dense_as_a_whole():
+    """It would take 1.6 GB."""
     run = subprocess.run([sys.executable, "-c", WIDE], capture_output=True, text=True, check=True)
     assert float(run.stdout) < 500

@@ -1,4 +1,4 @@
-"""Models that an estimator takes: what it makes of each, and that what it was given stays as it was."""
+"""Models given to an estimator: how each form is used, and that the given objects are not changed."""
 
 import functools
 
@@ -29,15 +29,15 @@ def state(estimator):
     return {name: value.tobytes() for name, value in estimator.model_.state_dict().items()}
 
 
-def by_trainer(fitted, model, **options):
-    """Trained without an estimator, with its seed."""
+def train_by_trainer(fitted, model, **options):
+    """Trains without an estimator, with the estimator's seed."""
     trainer = Trainer(model, "softmax_cross_entropy", Adam(), seed=fitted.trainer_.seed)
     trainer.fit(X, Y, epochs=4, batch_size=16, verbose=0, **options)
     return {name: value.tobytes() for name, value in trainer.model.state_dict().items()}
 
 
 class Net:
-    """A model as an object that is called."""
+    """A callable object that returns a model."""
 
     def __init__(self, width):
         self.width = width
@@ -55,12 +55,12 @@ WAYS = {
     "a tuple": tuple(layers()),
     "an unbuilt model": Sequential(layers(), seed=5),
     "a function": layers,
-    "of nothing": lambda: layers(),
-    "of a shape": lambda input_shape: layers() if input_shape == (4,) else None,
-    "of outputs": lambda outputs: tuple(layers(outputs)),
-    "of both": lambda outputs, input_shape: layers(outputs) if input_shape == (4,) else None,
-    "of both in the other order": lambda input_shape, outputs: Sequential(layers(outputs)),
-    "by name alone": lambda *, outputs: layers(outputs),
+    "no argument": lambda: layers(),
+    "input shape": lambda input_shape: layers() if input_shape == (4,) else None,
+    "outputs": lambda outputs: tuple(layers(outputs)),
+    "both arguments": lambda outputs, input_shape: layers(outputs) if input_shape == (4,) else None,
+    "both arguments, reversed": lambda input_shape, outputs: Sequential(layers(outputs)),
+    "keyword-only": lambda *, outputs: layers(outputs),
     "with options": with_options,
     "a partial function": functools.partial(with_options, width=6),
     "a method": Net(6).__call__,
@@ -69,34 +69,34 @@ WAYS = {
 
 
 @pytest.mark.parametrize("model", WAYS.values(), ids=WAYS)
-def test_ways_to_say_the_same_model(model):
-    """All of them are the model that a Trainer trains, with the weights of the estimator's seed."""
+def test_all_forms_give_the_same_model(model):
+    """All are the model that a Trainer trains, with initial weights from the estimator's seed."""
     fitted = classifier(model).fit(X, Y)
     seed = fitted.trainer_.seed
-    assert state(fitted) == by_trainer(fitted, Sequential(layers(), (4,), seed))
-    again = classifier(model).fit(X, Y)  # the same list, the same model
+    assert state(fitted) == train_by_trainer(fitted, Sequential(layers(), (4,), seed))
+    again = classifier(model).fit(X, Y)  # the same list gives the same model
     assert state(again) == state(fitted)
     assert again.model_ is not fitted.model_
 
 
-def test_layers_that_were_given_stay_unbuilt():
+def test_given_layers_stay_unbuilt():
     given = layers()
     classifier(given).fit(X, Y)
     assert not any(layer.built for layer in given)
     model = Sequential(given)
     classifier(model).fit(X, Y)
     assert model.network is None and not any(layer.built for layer in given)
-    Sequential(given, (9,))  # they belong to nobody
+    Sequential(given, (9,))  # they belong to no model
 
 
-def test_parameters_are_the_objects_that_were_given():
+def test_parameters_are_the_given_objects():
     given = {"model": layers(), "optimizer": SGD(0.1, momentum=0.9), "loss": SoftmaxCrossEntropy(), "callbacks": []}
     estimator = classifier(**given)
     estimator.fit(X, Y)
     assert all(estimator.get_params()[name] is value for name, value in given.items())
 
 
-def test_a_built_model_is_a_start_and_stays_as_it_is():
+def test_a_built_model_is_the_start_and_is_not_changed():
     model = Sequential(layers(), (4,), seed=9)
     model.layers[0].trainable = False
     model.layers[3].lr_mult = 0.25
@@ -105,12 +105,12 @@ def test_a_built_model_is_a_start_and_stays_as_it_is():
     assert {name: value.tobytes() for name, value in model.state_dict().items()} == before
     copy = model[:]
     assert not copy.layers[0].trainable and copy.layers[3].lr_mult == 0.25
-    assert state(fitted) == by_trainer(fitted, copy)
+    assert state(fitted) == train_by_trainer(fitted, copy)
     assert state(fitted)["0.weight"] == before["0.weight"] and state(fitted)["3.weight"] != before["3.weight"]
     assert not fitted.model_.layers[0].trainable and fitted.model_.layers[3].lr_mult == 0.25
 
 
-def test_settings_of_layers_that_are_not_built_stay():
+def test_settings_of_unbuilt_layers_are_kept():
     given = layers()
     given[0].trainable, given[3].lr_mult = False, 0.25
     fitted = classifier(given).fit(X, Y)
@@ -119,19 +119,19 @@ def test_settings_of_layers_that_are_not_built_stay():
     assert state(fitted)["0.weight"] == fresh.state_dict()["0.weight"].tobytes()
 
 
-def test_a_part_that_was_trained_before():
-    """A built model as the first layer of a list: its weights come along."""
-    front = SequentialRegressor([Dense(5), ReLU(), Dense(1)], **FIT).fit(X, X[:, 0]).model_[:2]
-    front.trainable = False
-    fitted = classifier([front, Dense(3)]).fit(X, Y)
-    for name, value in front.state_dict().items():
+def test_a_pretrained_part():
+    """A built model as the first layer of a list: its weights are used."""
+    pretrained = SequentialRegressor([Dense(5), ReLU(), Dense(1)], **FIT).fit(X, X[:, 0]).model_[:2]
+    pretrained.trainable = False
+    fitted = classifier([pretrained, Dense(3)]).fit(X, Y)
+    for name, value in pretrained.state_dict().items():
         np.testing.assert_array_equal(fitted.model_.state_dict()[f"0.{name}"], value)
 
 
 # ---- dtype
 @pytest.mark.parametrize("function", [False, True], ids=["itself", "by a function"])
 @pytest.mark.parametrize("built", [False, True], ids=["unbuilt", "built"])
-def test_a_model_in_float64_is_one(built, function):
+def test_a_float64_model_is_computed_in_float64(built, function):
     made = Sequential(layers(), (4,) if built else None, dtype="float64")
     given = (lambda: made) if function else made
     assert classifier(given).fit(X, Y).model_.dtype == "float64"
@@ -142,7 +142,7 @@ def test_a_model_in_float64_is_one(built, function):
         assert classifier(given, dtype="float32").fit(X, Y).model_.dtype == "float32"
 
 
-def test_a_built_model_in_float32_stays_so_for_data_in_float64():
+def test_a_built_float32_model_stays_float32_for_float64_data():
     model = Sequential(layers(), (4,))
     assert classifier(model).fit(X.astype(float), Y).model_.dtype == "float32"
     assert classifier(layers()).fit(X.astype(float), Y).model_.dtype == "float64"
@@ -165,9 +165,9 @@ def test_tables():
     assert classifier(epochs=1).fit(X[:, :1], Y).model_.input_shape == (1,)
 
 
-# ---- what is refused
+# ---- refused models
 class Wrong(Layer):
-    """A layer of a user's that raises an error of its own."""
+    """A user's layer that raises its own error."""
 
     class Error(ValueError):
         def __init__(self, one, two):
@@ -178,44 +178,48 @@ class Wrong(Layer):
 
 
 def broken(outputs):
-    raise KeyError("a bug of the user's")
+    raise KeyError("a bug in a custom layer")
 
 
 REFUSED = {
     "a layer": (Dense(3), TypeError, r"model: expected a Sequential, a list of layers, a function .* got Dense"),
     "no layers": ([], ValueError, "model: layers: expected at least one"),
     "no layer": ([Dense(3), "relu"], TypeError, "model: layers"),
-    "one that is there twice": ([ReLU()] * 2 + [Dense(3)], ValueError, "model: layer 1, ReLU: appears twice"),
+    "a repeated layer": ([ReLU()] * 2 + [Dense(3)], ValueError, "model: layer 1, ReLU: appears twice"),
     "for images": (
         [Conv2D(2, 3), Flatten(), Dense(3)],
         ValueError,
         r"model: layer 0, Conv2D, cannot take input \(4,\).*: for images in rows, set input_shape=\(channels, height,",
     ),
     "a layer's own error": ([Wrong(), Dense(3)], ValueError, "model: layer 0, Wrong, .*this and that"),
-    "a function of something else": (lambda width: layers(), TypeError, r"model: expected a function of input_shape"),
+    "a function with another argument": (
+        lambda width: layers(),
+        TypeError,
+        r"model: expected a function of input_shape",
+    ),
     "a function that returns nothing": (lambda: None, TypeError, "model: expected a Sequential.* got None"),
     "a function that returns a function": (lambda: layers, TypeError, "model: expected a Sequential"),
-    "a function with a bug": (broken, KeyError, "a bug of the user's"),
+    "a function with a bug": (broken, KeyError, "a bug in a custom layer"),
     "a class": (Sequential, TypeError, "model: expected a function of input_shape and outputs, got one that needs"),
-    "nothing to train": ([Flatten(), ReLU()], ValueError, "model"),
+    "no parameters": ([Flatten(), ReLU()], ValueError, "model"),
 }
 
 
 @pytest.mark.parametrize("model, kind, said", REFUSED.values(), ids=REFUSED)
-def test_refused_models(model, kind, said):
+def test_invalid_models_are_refused(model, kind, message):
     given = classifier(model)
-    with pytest.raises(kind, match=said):
+    with pytest.raises(kind, match=message):
         given.fit(X, Y)
     assert given.get_params()["model"] is model and vars(given) == vars(classifier(model))
     assert not isinstance(model, list) or not any(getattr(layer, "built", False) for layer in model)
 
 
-# ---- optimizers and rates
+# ---- optimizers and learning rates
 @pytest.mark.parametrize(
     "name, made",
     [("adam", Adam()), ("adamw", AdamW()), ("adagrad", Adagrad()), ("rmsprop", RMSprop()), ("sgd", SGD(0.01, 0.9))],
 )
-def test_optimizers_by_name_are_those_objects(name, made):
+def test_optimizers_by_name_equal_the_objects(name, made):
     by_name = classifier(layers(), optimizer=name).fit(X, Y)
     assert repr(by_name.trainer_.optimizer) == repr(made)
     assert state(by_name) == state(classifier(layers(), optimizer=made).fit(X, Y))
@@ -225,7 +229,7 @@ RATES = {"number": 0.03, "function": lambda step: 0.1 / (1 + step), "schedule": 
 
 
 @pytest.mark.parametrize("lr", RATES.values(), ids=RATES)
-def test_lr_is_that_of_the_optimizer(lr):
+def test_lr_sets_the_optimizers_rate(lr):
     by_name = classifier(layers(), optimizer="sgd", lr=lr).fit(X, Y)
     assert state(by_name) == state(classifier(layers(), optimizer=SGD(lr, momentum=0.9)).fit(X, Y))
     given = SGD(0.5, momentum=0.9)
@@ -235,7 +239,7 @@ def test_lr_is_that_of_the_optimizer(lr):
 
 
 class Momentum:
-    """An optimizer of a user's that remembers."""
+    """A custom optimizer with state."""
 
     def __init__(self, lr):
         self.lr, self.seen = lr, {}
@@ -246,7 +250,7 @@ class Momentum:
             p.value -= p.value.dtype.type(lr) * v
 
 
-def test_an_optimizer_of_a_users_own_begins_anew_in_every_fit():
+def test_a_custom_optimizer_starts_from_scratch_in_every_fit():
     given = Momentum(0.01)
     first, second = (classifier(layers(), optimizer=given).fit(X, Y) for _ in range(2))
     assert given.seen == {} and state(first) == state(second)
@@ -261,7 +265,7 @@ def squares(scores, y):
 
 
 class Double(Layer):
-    """A layer of a user's in NumPy."""
+    """A custom NumPy layer."""
 
     def forward(self, x, training):
         return 2 * x
@@ -270,7 +274,7 @@ class Double(Layer):
         return 2 * dy
 
 
-def test_layers_and_losses_of_a_users_own():
+def test_custom_layers_and_losses():
     fitted = classifier([Double(), Dense(3)], loss=squares).fit(X, Y)
     trainer = Trainer(
         Sequential([Double(), Dense(3)], (4,), fitted.trainer_.seed), squares, Adam(), seed=fitted.trainer_.seed
@@ -288,7 +292,7 @@ def test_containers_and_running_statistics():
 
 @pytest.mark.parametrize("early_stopping", [False, True])
 @pytest.mark.parametrize("n", [201, 401, 1001])
-def test_batch_norm_never_sees_one_example_alone(n, early_stopping):
+def test_batch_norm_never_gets_a_single_example(n, early_stopping):
     X = np.random.default_rng(0).normal(size=(n + 100 * early_stopping, 4))
     options = {"early_stopping": early_stopping, "validation_fraction": 100 / len(X), "epochs": 2}
     layers = [Dense(4), BatchNorm1D(), Dense(2)]

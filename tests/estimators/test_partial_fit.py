@@ -1,4 +1,4 @@
-"""partial_fit and warm_start: what goes on, what begins anew, and that a call that is refused changes nothing."""
+"""partial_fit and warm_start: what continues, what starts over, and that refused calls change nothing."""
 
 import copy
 
@@ -30,8 +30,8 @@ def regressor(**options):
     return SequentialRegressor(layers, **{"batch_size": 16, "random_state": 3, "epochs": 3, "tol": None, **options})
 
 
-def everything(fitted):
-    """All that a fitted estimator is, but for its trainer's timings."""
+def full_state(fitted):
+    """Returns all state of a fitted estimator, except the timings of its trainer."""
     trainer = fitted.trainer_
     weights = {name: value.tobytes() for name, value in fitted.model_.state_dict().items()}
     moments = {name: value.tobytes() for name, value in trainer.steps().update.state.items()}
@@ -40,19 +40,19 @@ def everything(fitted):
     return weights, moments, history, trainer.step, trainer.epoch, repr(noted), repr(fitted._targets)
 
 
-# ---- one epoch more, of a trainer that goes on
+# ---- one more epoch of the same trainer
 @pytest.mark.parametrize("options", [{}, {"optimizer": "sgd"}, {"shuffle": False}, {"batch_size": "auto"}], ids=str)
-def test_so_many_calls_on_all_data_are_a_fit_of_so_many_epochs(options):
-    """Moments, order and dropout go on: the same bits."""
+def test_n_calls_on_all_data_equal_a_fit_of_n_epochs(options):
+    """Moments, order and dropout continue: the same bits."""
     for make, y, first in ((classifier, Y, {"classes": CLASSES}), (classifier, MANY, {}), (regressor, NUMBERS, {})):
         at_once, by_and_by = make(**options).fit(X, y), make(**options)
         for _ in range(3):
             assert by_and_by.partial_fit(X, y, **first) is by_and_by
-        assert everything(by_and_by) == everything(at_once)
+        assert full_state(by_and_by) == full_state(at_once)
         assert by_and_by.n_iter_ == 3 and len(by_and_by.loss_curve_) == 3
 
 
-def test_a_call_is_an_epoch_of_a_trainer():
+def test_a_call_equals_one_epoch_of_a_trainer():
     fitted = classifier()
     model = None
     for rows in (slice(0, 30), slice(10, 70), slice(5, 6 + 33)):
@@ -65,16 +65,16 @@ def test_a_call_is_an_epoch_of_a_trainer():
     assert fitted.trainer_.step == trainer.step
 
 
-def test_partial_fit_goes_on_after_fit():
+def test_partial_fit_continues_after_fit():
     longer = classifier(epochs=4).fit(X, Y)
-    assert everything(classifier().fit(X, Y).partial_fit(X, Y)) == everything(longer)
+    assert full_state(classifier().fit(X, Y).partial_fit(X, Y)) == full_state(longer)
 
 
-def test_fit_begins_anew_after_partial_fit():
-    assert everything(classifier().partial_fit(X[:40], Y[:40], CLASSES).fit(X, Y)) == everything(classifier().fit(X, Y))
+def test_fit_starts_over_after_partial_fit():
+    assert full_state(classifier().partial_fit(X[:40], Y[:40], CLASSES).fit(X, Y)) == full_state(classifier().fit(X, Y))
 
 
-def test_classes_that_come_later():
+def test_classes_that_appear_later():
     only_two = np.isin(Y, ["a", "c"])
     fitted = classifier(lr=0.02).partial_fit(X[only_two], Y[only_two], classes=["c", "a", "b", "a"])
     assert fitted.classes_.tolist() == CLASSES and fitted.predict_proba(X).shape == (70, 3)
@@ -84,45 +84,45 @@ def test_classes_that_come_later():
     fitted.partial_fit(X[:1].repeat(2, axis=0), Y[:1].repeat(2))  # of one class
 
 
-def test_classes_may_be_told_again_but_not_others():
+def test_classes_may_be_repeated_but_not_changed():
     fitted = classifier().partial_fit(X, Y, CLASSES).partial_fit(X, Y, classes=np.array(["b", "a", "c"]))
-    before = everything(fitted)
+    before = full_state(fitted)
     for wrong in (["a", "b"], ["a", "b", "d"], [0, 1, 2]):
         with pytest.raises(ValueError, match=r"classes: expected \['a', 'b', 'c'\], got"):
             fitted.partial_fit(X, Y, wrong)
-    assert everything(fitted) == before
+    assert full_state(fitted) == before
 
 
-def test_many_labels_a_row_say_themselves_how_many_they_are():
-    told = classifier().partial_fit(X, MANY, classes=[0, 1, 2])  # as for MLPClassifier
-    assert everything(told) == everything(classifier().partial_fit(X, MANY))
+def test_multilabel_targets_need_no_classes():
+    with_classes = classifier().partial_fit(X, MANY, classes=[0, 1, 2])  # as for MLPClassifier
+    assert full_state(with_classes) == full_state(classifier().partial_fit(X, MANY))
     with pytest.raises(ValueError, match=r"classes: expected \[0, 1, 2\], got \[0, 1, 2, 3\]"):
         classifier().partial_fit(X, MANY, classes=range(4))
 
 
-def test_weights_of_classes_that_this_batch_does_not_have():
-    """Only weights beside each other in a batch make a difference: a batch of one class is as without weights."""
+def test_class_weights_for_classes_missing_in_this_batch():
+    """Only relative weights within a batch matter: a batch of one class is the same as without weights."""
     weights = {"a": 3.0, "b": 0.5}
     weighted, plain = (classifier(class_weight=w).partial_fit(X, Y, CLASSES) for w in (weights, weights))
     some = Y == "b"
     weighted.partial_fit(X[some], Y[some])
     plain.set_params(class_weight=None).partial_fit(X[some], Y[some], sample_weight=np.full(some.sum(), 0.5))
-    assert everything(weighted)[0] == everything(plain)[0]
+    assert full_state(weighted)[0] == full_state(plain)[0]
     with pytest.raises(ValueError, match=r"class_weight: expected labels of \['a', 'b', 'c'\], got \{'d'\}"):
         classifier(class_weight={"a": 1.0, "d": 2.0}).partial_fit(X, Y, CLASSES)
 
 
-# ---- refused
+# ---- refused calls
 def refusals(fitted, y, **more):
     def call(X=X, y=y, **options):
         return lambda: fitted.partial_fit(X, y, **options)
 
-    spoiled = X.copy()
-    spoiled[3, 2] = np.nan
+    invalid = X.copy()
+    invalid[3, 2] = np.nan
     return {
-        "other features": call(X[:, :4]),
-        "NaN": call(spoiled),
-        "a row less": call(X[1:]),
+        "a different number of features": call(X[:, :4]),
+        "NaN": call(invalid),
+        "one row fewer": call(X[1:]),
         "no rows": call(X[:0], y[:0]),
         "weights of zero": call(sample_weight=np.zeros(70)),
         "negative weights": call(sample_weight=-np.ones(70)),
@@ -134,23 +134,23 @@ def refusals(fitted, y, **more):
 CASES = [
     (classifier, Y, {"an unknown label": {"y": np.where(Y == "a", "z", Y)}, "numbers": {"y": np.arange(70) % 3},
                      "an indicator matrix": {"y": MANY}}),
-    (classifier, MANY, {"one label per row": {"y": Y}, "another number of labels": {"y": MANY[:, :2]},
+    (classifier, MANY, {"one label per row": {"y": Y}, "a different number of labels": {"y": MANY[:, :2]},
                         "classes": {"y": np.stack([np.arange(70) % 3] * 3, axis=1)}}),
-    (regressor, NUMBERS, {"two targets": {"y": np.stack([NUMBERS] * 2, axis=1)}, "words": {"y": Y}}),
+    (regressor, NUMBERS, {"two targets": {"y": np.stack([NUMBERS] * 2, axis=1)}, "strings": {"y": Y}}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("make, y, more", CASES, ids=["labels", "many labels", "numbers"])
 def test_a_refused_call_changes_nothing(make, y, more):
     fitted = make().fit(X, y)
-    before, predicted = everything(fitted), fitted.predict(X)
+    before, predicted = full_state(fitted), fitted.predict(X)
     for what, call in refusals(fitted, y, **more).items():
         with pytest.raises((ValueError, TypeError)):
             call()
-            pytest.fail(f"{what} was taken")
-        assert everything(fitted) == before, what
+            pytest.fail(f"{what} was accepted")
+        assert full_state(fitted) == before, what
     np.testing.assert_array_equal(fitted.predict(X), predicted)
-    assert everything(fitted.partial_fit(X, y)) == everything(make(epochs=4).fit(X, y))
+    assert full_state(fitted.partial_fit(X, y)) == full_state(make(epochs=4).fit(X, y))
 
 
 def test_a_first_call_without_classes_is_refused():
@@ -170,20 +170,20 @@ def test_a_first_call_without_classes_is_refused():
      (regressor, {"early_stopping": True}, "early_stopping: expected False for partial_fit"),
      (classifier, {"class_weight": "balanced"}, "class_weight: expected weights by class for partial_fit")],
 )  # fmt: skip
-def test_what_needs_all_data_is_refused(make, options, said):
+def test_options_that_need_all_data_are_refused(make, options, message):
     first = {"classes": CLASSES} if make is classifier else {}
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         make(**options).partial_fit(X, Y if first else NUMBERS, **first)
 
 
-def test_early_stopping_is_true_or_false():
+def test_early_stopping_must_be_bool():
     with pytest.raises(TypeError, match="early_stopping: expected True or False, got 'no'"):
         regressor(early_stopping="no").partial_fit(X, NUMBERS)
 
 
-# ---- broken off
-class Stop:
-    """Breaks off behind the n-th step of a trainer."""
+# ---- interrupts
+class Interrupt:
+    """Interrupts after the n-th step of a trainer."""
 
     def __init__(self, n):
         self.n = n
@@ -193,10 +193,10 @@ class Stop:
             raise KeyboardInterrupt
 
 
-def test_a_call_that_is_broken_off_is_not_completed_by_the_next():
-    """Its steps are done; the next call is an epoch of its own, of any data, also behind a pickle."""
+def test_an_interrupted_call_is_not_completed_by_the_next():
+    """Its steps count; the next call is a new epoch on any data, even after pickling."""
     fitted = classifier().fit(X, Y)  # 15 steps
-    fitted.set_params(callbacks=[Stop(17)])
+    fitted.set_params(callbacks=[Interrupt(17)])
     with pytest.raises(KeyboardInterrupt):
         fitted.partial_fit(X, Y)
     assert fitted.trainer_.step == 17 and fitted.n_iter_ == 3 and fitted.trainer_.interrupted is None
@@ -206,33 +206,33 @@ def test_a_call_that_is_broken_off_is_not_completed_by_the_next():
         assert again.trainer_.step == 17 + 3 and again.n_iter_ == 4
 
 
-def test_a_fit_that_is_broken_off_leaves_the_one_before():
+def test_an_interrupted_fit_leaves_the_previous_one():
     fitted = classifier().fit(X, Y)
-    before = everything(fitted)
+    before = full_state(fitted)
     too_fast = {"optimizer": "sgd", "lr": 1e30}
-    for options, error in (({"callbacks": [Stop(2)]}, KeyboardInterrupt), (too_fast, FloatingPointError)):
+    for options, error in (({"callbacks": [Interrupt(2)]}, KeyboardInterrupt), (too_fast, FloatingPointError)):
         for warm in (False, True):
             fitted.set_params(warm_start=warm, **options)
             with pytest.raises(error):
                 fitted.fit(10 * X, Y)
             fitted.set_params(**classifier().get_params(deep=False))
-            assert everything(fitted) == before
+            assert full_state(fitted) == before
 
 
-def test_a_fit_that_is_refused_leaves_the_one_before():
-    """The number of features and their names, too."""
+def test_a_refused_fit_leaves_the_previous_one():
+    """Including the number and names of its features."""
     fitted = classifier().fit(X, Y)
-    before = everything(fitted)
+    before = full_state(fitted)
     for given, y in ((X[:, :3], NUMBERS), (X[:, :3], np.where(Y == "a", "b", "b")), (X[:, :3], Y[1:]), (X, None)):
         with pytest.raises(ValueError):
             fitted.fit(given, y)
-        assert everything(fitted) == before
+        assert full_state(fitted) == before
     assert fitted.predict(X).shape == (70,)
 
 
 # ---- warm_start
-def test_warm_start_begins_with_the_weights_of_the_fit_before():
-    """A new trainer: moments, steps and seed are its own."""
+def test_warm_start_begins_with_the_previous_weights():
+    """With a new trainer: moments, steps and seed are its own."""
     fitted = classifier(warm_start=True, random_state=np.random.RandomState(0)).fit(X, Y)
     start, old = fitted.model_[:], fitted.trainer_
     kept = {name: value.tobytes() for name, value in old.model.state_dict().items()}
@@ -242,18 +242,18 @@ def test_warm_start_begins_with_the_weights_of_the_fit_before():
     trainer.fit(X, np.searchsorted(CLASSES, Y), epochs=5, batch_size=16, verbose=0)
     np.testing.assert_array_equal(fitted.model_.predict(X), start.predict(X))
     assert fitted.n_iter_ == 5 and len(fitted.loss_curve_) == 5
-    assert {name: value.tobytes() for name, value in old.model.state_dict().items()} == kept  # it is left alone
+    assert {name: value.tobytes() for name, value in old.model.state_dict().items()} == kept  # it is not changed
     assert fitted.trainer_.seed != old.seed
 
 
-def test_without_warm_start_a_fit_is_the_first_one_again():
+def test_without_warm_start_a_fit_repeats_the_first_one():
     fitted = classifier().fit(X, Y)
-    before = everything(fitted)
-    assert everything(fitted.fit(X, Y)) == before
+    before = full_state(fitted)
+    assert full_state(fitted.fit(X, Y)) == before
     assert fitted.fit(X[:, :4], Y).n_features_in_ == 4
 
 
-def test_frozen_layers_stay_so_in_a_warm_start():
+def test_frozen_layers_stay_frozen_in_a_warm_start():
     fitted = classifier(warm_start=True).fit(X, Y)
     fitted.model_.layers[0].trainable = False
     before = fitted.model_.state_dict()["0.weight"].tobytes()
@@ -262,20 +262,20 @@ def test_frozen_layers_stay_so_in_a_warm_start():
     assert not fitted.model_.layers[0].trainable
 
 
-def test_a_warm_start_on_other_data_is_refused_where_it_does_not_fit():
+def test_a_warm_start_on_incompatible_data_is_refused():
     fitted = classifier(warm_start=True).fit(X, Y)
-    before = everything(fitted)
-    for given, y, said in (
+    before = full_state(fitted)
+    for given, y, message in (
         (X[:, :4], Y, "4 features"),
         (X, np.where(Y == "a", "z", Y), r"y: expected classes \['a', 'b', 'c'\], got \['z'\] as well"),
         (X, MANY, "y: expected one label per row, as before"),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             fitted.fit(given, y)
-        assert everything(fitted) == before
+        assert full_state(fitted) == before
     some = Y != "b"
     assert fitted.fit(X[some], Y[some]).classes_.tolist() == CLASSES
 
 
-def test_the_first_fit_of_a_warm_start_is_a_fit():
-    assert everything(classifier(warm_start=True).fit(X, Y))[:5] == everything(classifier().fit(X, Y))[:5]
+def test_the_first_fit_with_warm_start_is_an_ordinary_fit():
+    assert full_state(classifier(warm_start=True).fit(X, Y))[:5] == full_state(classifier().fit(X, Y))[:5]

@@ -1,4 +1,4 @@
-"""Pickles and copies of estimators: the same bits now and in further training; damage is never silent."""
+"""Pickles and copies of estimators: bit-identical now and in further training; damage is always detected."""
 
 import copy
 import pickle
@@ -25,7 +25,7 @@ Y = np.array(["a", "b", "c"])[np.arange(60) % 3]
 
 
 class Scale(Layer):
-    """A layer of a user's, with an argument and a parameter."""
+    """A user's layer with an argument and a parameter."""
 
     def __init__(self, by=1.0):
         super().__init__()
@@ -92,8 +92,8 @@ WAYS = {
 }
 
 
-def looks(fitted):
-    """What can be seen of an estimator."""
+def observe(fitted):
+    """Returns everything observable about an estimator."""
     weights = {name: value.tobytes() for name, value in fitted.model_.state_dict().items()}
     history = {name: np.array(values).tobytes() for name, values in fitted.trainer_.history.items()}
     noted = (fitted.n_iter_, repr(fitted.validation_scores_), fitted.input_shape_, fitted.n_features_in_)
@@ -105,28 +105,28 @@ def looks(fitted):
 def test_a_copy_is_the_same_now_and_later(estimator, y, way, tmp_path):
     fitted = clone(estimator).fit(X, y)
     copied = way(fitted, tmp_path)
-    assert looks(copied) == looks(fitted)
+    assert observe(copied) == observe(fitted)
     if way is WAYS["copy"]:
         return  # it shares the trainer, as shallow copies do
     for one in (fitted, copied):
         one.set_params(early_stopping=False)  # for partial_fit
-    before = looks(fitted)
+    before = observe(fitted)
     copied.partial_fit(X, y)
-    assert looks(fitted) == before != looks(copied)
+    assert observe(fitted) == before != observe(copied)
     fitted.partial_fit(X, y)
     for trainer in (fitted.trainer_, copied.trainer_):
         del trainer.history["images_per_second"]
-    assert looks(copied) == looks(fitted)
+    assert observe(copied) == observe(fitted)
 
 
 @pytest.mark.parametrize("estimator, y", CASES.values(), ids=CASES)
-def test_estimators_that_are_not_fitted(estimator, y):
+def test_unfitted_estimators(estimator, y):
     for copied in (clone(estimator), pickle.loads(pickle.dumps(estimator)), copy.deepcopy(estimator)):
         assert not hasattr(copied, "trainer_")
         np.testing.assert_array_equal(copied.fit(X, y).predict(X), clone(estimator).fit(X, y).predict(X))
 
 
-def test_a_pickle_that_was_refused_by_a_partial_fit_goes_on():
+def test_a_copy_continues_after_a_refused_partial_fit():
     fitted = SequentialClassifier(net, **OPTIONS).fit(X, Y)
     with pytest.raises(ValueError, match="features"):
         fitted.partial_fit(X[:, :4], Y)
@@ -139,8 +139,8 @@ def test_sparse_data_and_pickles():
     assert pickle.loads(pickle.dumps(fitted)).predict(X).tolist() == fitted.predict(X).tolist()
 
 
-def test_a_damaged_pickle_never_gives_other_weights():
-    """The checkpoint in it is checked as a file: each bit of it, header or tensor, is told."""
+def test_a_damaged_pickle_never_gives_wrong_weights():
+    """The checkpoint in it is verified like a file: a flip of any bit, in header or tensors, is detected."""
     fitted = SequentialClassifier([Dense(3)], epochs=1, random_state=0).fit(X, Y)
     content = pickle.dumps(fitted)
     begin = content.index(b'{"__metadata__"') - 8
@@ -149,9 +149,9 @@ def test_a_damaged_pickle_never_gives_other_weights():
     weight = fitted.model_.state_dict()["0.weight"].tobytes()
     assert weight in content[tensors:]
     end = content.rindex(weight) + len(weight)
-    for place in (*range(begin, tensors, 53), *range(tensors, end)):
+    for bit in (*range(begin, tensors, 53), *range(tensors, end)):
         damaged = bytearray(content)
-        damaged[place] ^= 1 << (place % 8)
+        damaged[bit] ^= 1 << (bit % 8)
         with pytest.raises((FileError, pickle.UnpicklingError, EOFError)):
             pickle.loads(damaged)
 
@@ -167,8 +167,8 @@ pickle.dump((scores, fitted), open(sys.argv[1] + ".out", "wb"))
 """
 
 
-def test_another_process_reads_it_and_trains_on(tmp_path):
-    """With nothing imported but pickle."""
+def test_another_process_loads_it_and_trains_on(tmp_path):
+    """With no import but pickle."""
     fitted = SequentialClassifier([Dense(8), BatchNorm1D(), ReLU(), Dense(3)], **OPTIONS).fit(X, Y)
     path = tmp_path / "fitted.pickle"
     path.write_bytes(pickle.dumps((fitted, X, Y)))
@@ -178,8 +178,8 @@ def test_another_process_reads_it_and_trains_on(tmp_path):
     np.testing.assert_array_equal(trained.predict_proba(X), fitted.partial_fit(X, Y).predict_proba(X))
 
 
-def test_lambdas_and_classes_of_a_notebook_go_to_other_processes():
-    """joblib's processes, which pickle by value what no module has."""
+def test_lambdas_and_notebook_classes_reach_other_processes():
+    """joblib's processes pickle by value what belongs to no module."""
 
     class Local(Scale):
         pass
@@ -189,10 +189,10 @@ def test_lambdas_and_classes_of_a_notebook_go_to_other_processes():
         loss = lambda scores, y: squares(scores, y)  # noqa: E731
         return SequentialClassifier(model, loss=loss, lr=lambda step: 0.01 / (1 + step), **OPTIONS)
 
-    here = [fitted_elsewhere(by).fit(X, Y) for by in (1.0, 2.0)]
+    local = [fitted_elsewhere(by).fit(X, Y) for by in (1.0, 2.0)]
     there = joblib.Parallel(n_jobs=2)(joblib.delayed(fitted_elsewhere(by).fit)(X, Y) for by in (1.0, 2.0))
-    for one, other in zip(here, there, strict=True):
+    for one, other in zip(local, there, strict=True):
         np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
         other.partial_fit(X, Y)
     with pytest.raises((AttributeError, pickle.PicklingError)):
-        pickle.dumps(here[0])
+        pickle.dumps(local[0])

@@ -1,4 +1,4 @@
-"""SequentialRegressor: one target or many, R² and rates, and what is refused."""
+"""SequentialRegressor: one or many targets, R², Poisson rates, and what is refused."""
 
 import numpy as np
 import pytest
@@ -20,15 +20,15 @@ def regressor(model=None, **options):
     return SequentialRegressor(model, **{"epochs": 60, "lr": 0.02, "tol": None, "random_state": 0, **options})
 
 
-def test_one_target_has_one_axis():
+def test_a_single_target_gives_one_axis():
     fitted = regressor(epochs=200).fit(X, Y)
-    found = fitted.predict(X)
-    assert found.shape == (200,) and found.dtype == "float64"
-    assert fitted.score(X, Y) == r2_score(Y, found) > 0.8
-    np.testing.assert_array_equal(found, fitted.model_.predict(X)[:, 0])
+    result = fitted.predict(X)
+    assert result.shape == (200,) and result.dtype == "float64"
+    assert fitted.score(X, Y) == r2_score(Y, result) > 0.8
+    np.testing.assert_array_equal(result, fitted.model_.predict(X)[:, 0])
 
 
-def test_a_line_is_that_of_least_squares():
+def test_a_line_matches_least_squares():
     fitted = regressor([Dense(3)], optimizer="sgd", lr=0.2, epochs=400, batch_size=150).fit(X_MANY, Y_MANY)
     expected = LinearRegression().fit(X_MANY, Y_MANY)
     np.testing.assert_allclose(fitted.predict(X_MANY), expected.predict(X_MANY), atol=1e-6)
@@ -47,11 +47,11 @@ def test_a_column_is_flattened_with_a_warning():
 
 
 @pytest.mark.parametrize("kind", [np.ndarray.tolist, lambda y: y.astype(object), lambda y: y.astype(">f8")])
-def test_targets_of_other_kinds_are_the_same_numbers(kind):
+def test_targets_of_other_dtypes_are_equivalent(kind):
     np.testing.assert_array_equal(regressor().fit(X, kind(Y)).predict(X), regressor().fit(X, Y).predict(X))
 
 
-def test_whole_numbers_and_bools_are_numbers():
+def test_integers_and_bools_are_numbers():
     counts = np.round(Y).astype(int)
     np.testing.assert_array_equal(
         regressor().fit(X, counts).predict(X), regressor().fit(X, counts.astype(float)).predict(X)
@@ -71,7 +71,7 @@ def test_losses_by_name_and_object_are_those_of_a_trainer():
     assert not np.array_equal(regressor(loss="mean_absolute_error").fit(X, Y).predict(X), by_name.predict(X))
 
 
-def test_rates_are_exponentials_and_the_optimum_is_that_of_poisson_regression():
+def test_poisson_rates_are_exponentials_and_match_poisson_regression():
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(400, 3))
     counts = rng.poisson(np.exp(inputs @ [0.5, -0.3, 0.2] + 0.1))
@@ -85,32 +85,32 @@ def test_rates_are_exponentials_and_the_optimum_is_that_of_poisson_regression():
 
 REFUSED = {
     "no y": (None, "requires y to be passed"),
-    "one row more": (np.append(Y, 1.0), r"inconsistent numbers of samples: \[200, 201\]"),
+    "one extra row": (np.append(Y, 1.0), r"inconsistent numbers of samples: \[200, 201\]"),
     "NaN": (np.where(Y > 14, np.nan, Y), "y contains NaN"),
     "infinity": (np.where(Y > 14, np.inf, Y), "y contains infinity"),
     "words": (np.where(Y > 14, "much", "little"), "y: expected real numbers"),
-    "words as objects": (np.where(Y > 14, "much", "little").astype(object), "could not convert"),
+    "strings as objects": (np.where(Y > 14, "much", "little").astype(object), "could not convert"),
     "complex": (Y * 1j, "[Cc]omplex"),
     "three axes": (np.zeros((200, 2, 2)), "dim 3"),
 }
 
 
 @pytest.mark.parametrize("y, said", REFUSED.values(), ids=REFUSED)
-def test_refused_targets(y, said):
+def test_invalid_targets_are_refused(y, message):
     fresh = regressor()
-    with pytest.raises((TypeError, ValueError), match=said):
+    with pytest.raises((TypeError, ValueError), match=message):
         fresh.fit(X, y)
     assert vars(fresh) == vars(regressor())
 
 
-def test_other_numbers_of_targets_than_before_are_refused():
+def test_a_changed_number_of_targets_is_refused():
     fitted = regressor(epochs=1).fit(X, Y)
     for y in (np.stack([Y, Y], axis=1), np.stack([Y, Y, Y], axis=1)):
         with pytest.raises(ValueError, match="y: expected 1 targets per row, as before, got shape"):
             fitted.partial_fit(X, y)
 
 
-def test_a_model_with_other_outputs_is_refused():
+def test_a_model_with_the_wrong_outputs_is_refused():
     with pytest.raises(
         ValueError, match=r"model: expected outputs of shape \(3,\), one for each column of y, got \(1,"
     ):
@@ -120,7 +120,7 @@ def test_a_model_with_other_outputs_is_refused():
 
 
 @pytest.mark.parametrize("loss", ["softmax_cross_entropy", "binary_cross_entropy"])
-def test_losses_of_classes_are_refused(loss):
+def test_classification_losses_are_refused(loss):
     with pytest.raises(ValueError, match="loss: expected one for numbers, got"):
         regressor(loss=loss).fit(X, Y > 14)
 
@@ -130,7 +130,7 @@ def test_negative_counts_are_refused_by_the_loss():
         regressor(loss="poisson").fit(X, -Y)
 
 
-def test_nothing_is_predicted_before_a_fit():
+def test_predict_before_fit_is_refused():
     with pytest.raises(NotFittedError):
         regressor().predict(X)
     with pytest.raises(AttributeError):
@@ -138,7 +138,7 @@ def test_nothing_is_predicted_before_a_fit():
 
 
 @pytest.mark.parametrize("size", [1e160, 1e300])
-def test_huge_targets_are_to_be_scaled(size, rng):
+def test_the_error_for_huge_targets_suggests_scaling(size, rng):
     X = rng.normal(size=(50, 3))
     with pytest.raises(FloatingPointError, match=r"step 0: .* targets \(up to .*e\+.*scale the targets"):
         SequentialRegressor([Dense(1)], dtype="float64", random_state=0).fit(X, size * X[:, 0])

@@ -1,6 +1,6 @@
-"""What weights of examples are worth: ones are nothing, zeros are absence, whole numbers are repetition.
+"""Sample weights: ones change nothing, zeros remove rows, integers repeat rows.
 
-All of it bit for bit, but for repetition, whose sums have more terms.
+All bit for bit, except repetition, whose sums have more terms.
 """
 
 import numpy as np
@@ -27,8 +27,8 @@ def classifier(layers=CNN, **options):
     return SequentialClassifier(layers, **known)
 
 
-def trained(estimator, X, y, **weights):
-    """All that a fit comes to: weights and buffers, the losses of its epochs, scores on rows held back, predictions."""
+def fit_result(estimator, X, y, **weights):
+    """Returns the result of a fit: weights and buffers, losses of its epochs, validation scores, predictions."""
     estimator.fit(X, y, **weights)
     held_back = estimator.validation_scores_ or []
     state = estimator.model_.state_dict()
@@ -50,22 +50,22 @@ def layers(request):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_ones_are_no_weights(layers, dtype, stopping):
-    expected = trained(classifier(layers, dtype=dtype, **stopping), X, Y)
-    assert same(trained(classifier(layers, dtype=dtype, **stopping), X, Y, sample_weight=np.ones(N)), expected)
+def test_weights_of_one_change_nothing(layers, dtype, stopping):
+    expected = fit_result(classifier(layers, dtype=dtype, **stopping), X, Y)
+    assert same(fit_result(classifier(layers, dtype=dtype, **stopping), X, Y, sample_weight=np.ones(N)), expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_weight_of_zero_is_the_absence_of_the_row(layers, dtype, stopping):
-    """Also where masks and shifts are drawn by the number of a row, and rows are held back."""
+def test_a_weight_of_zero_removes_the_row(layers, dtype, stopping):
+    """Also where random masks and shifts depend on the example id, and where rows are held out."""
     there = WEIGHTS > 0
     assert not there.all()
-    weighted = trained(classifier(layers, dtype=dtype, **stopping), X, Y, sample_weight=WEIGHTS)[:-1]
-    without = trained(classifier(layers, dtype=dtype, **stopping), X[there], Y[there], sample_weight=WEIGHTS[there])
+    weighted = fit_result(classifier(layers, dtype=dtype, **stopping), X, Y, sample_weight=WEIGHTS)[:-1]
+    without = fit_result(classifier(layers, dtype=dtype, **stopping), X[there], Y[there], sample_weight=WEIGHTS[there])
     assert same(weighted, without[:-1])
 
 
-def test_a_weight_of_zero_is_the_absence_of_the_row_for_a_trainer():
+def test_a_weight_of_zero_removes_the_row_for_a_trainer():
     def state(X, y, **weights):
         model = Sequential(Sequential(RANDOM)[:].layers, input_shape=(1, 8, 8))
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9))
@@ -87,7 +87,7 @@ def test_a_class_whose_rows_all_have_weight_zero_does_not_exist():
 
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
 @pytest.mark.parametrize("made", [SequentialClassifier, SequentialRegressor])
-def test_zeros_alone_are_refused(made, method):
+def test_all_zero_weights_are_refused(made, method):
     estimator = made()
     more = {"classes": range(10)} if (method, made) == ("partial_fit", SequentialClassifier) else {}
     with pytest.raises(ValueError, match=r"at least one (weight above 0|non-zero number)"):
@@ -96,22 +96,22 @@ def test_zeros_alone_are_refused(made, method):
 
 
 @pytest.mark.parametrize("negative", [[-1.0], [np.nan], [np.inf]])
-def test_weights_that_are_none_are_refused(negative):
+def test_invalid_weights_are_refused(negative):
     with pytest.raises(ValueError, match=r"sample_weight|Negative values"):
         classifier().fit(X, Y, sample_weight=np.append(np.ones(N - 1), negative))
 
 
-def test_whole_numbers_are_repetition():
-    """In float64 and batches of everything, to 1e-9 of the largest number."""
+def test_integer_weights_repeat_rows():
+    """In float64 with full batches, to 1e-9 of the largest value."""
     options = {"dtype": "float64", "batch_size": 1000, "epochs": 30, "optimizer": "sgd", "lr": 0.1}
-    weighted = trained(classifier(**options), X, Y, sample_weight=WEIGHTS)
+    weighted = fit_result(classifier(**options), X, Y, sample_weight=WEIGHTS)
     rows = np.repeat(np.arange(N), WEIGHTS.astype(int))
-    repeated = trained(classifier(**options), X[rows], Y[rows])
+    repeated = fit_result(classifier(**options), X[rows], Y[rows])
     for one, other in zip(weighted[:-1], repeated[:-1], strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-9 * np.abs(other).max(initial=1e-30))
 
 
-def test_whole_numbers_are_repetition_for_a_regressor():
+def test_integer_weights_repeat_rows_for_a_regressor():
     options = {"epochs": 50, "batch_size": 1000, "random_state": 0}
     weighted = SequentialRegressor(**options).fit(X, Y, sample_weight=WEIGHTS)
     rows = np.repeat(np.arange(N), WEIGHTS.astype(int))
@@ -120,11 +120,11 @@ def test_whole_numbers_are_repetition_for_a_regressor():
 
 
 @pytest.mark.parametrize(
-    "class_weight", ["balanced", {0: 2.0, 3: 0.5}, {7: 0.0, 1: 3.0}], ids=["balanced", "some", "one without"]
+    "class_weight", ["balanced", {0: 2.0, 3: 0.5}, {7: 0.0, 1: 3.0}], ids=["balanced", "some", "one class without"]
 )
 @pytest.mark.parametrize("names", [np.arange(10), np.array(list("qwertyuiop"))], ids=["numbers", "strings"])
-def test_weights_of_classes_are_weights_of_their_examples(class_weight, names):
-    """Beside sample_weight too; the oracle counts by hand."""
+def test_class_weights_multiply_sample_weights(class_weight, names):
+    """With and without sample_weight; expected values are counted by hand."""
     y, used = names[Y], WEIGHTS > 0
     by_class = dict.fromkeys(range(10), 1.0)
     if class_weight == "balanced":
@@ -135,17 +135,17 @@ def test_weights_of_classes_are_weights_of_their_examples(class_weight, names):
         options = {names[k]: weight for k, weight in class_weight.items()}
     of_rows = np.array([by_class[k] for k in Y])
     layers = [Flatten(), Dense(24), ReLU(), Dense(10 - (class_weight == {7: 0.0, 1: 3.0}))]
-    with_classes = trained(classifier(layers, class_weight=options), X, y, sample_weight=WEIGHTS)
-    assert same(with_classes, trained(classifier(layers), X, y, sample_weight=WEIGHTS * of_rows))
+    with_classes = fit_result(classifier(layers, class_weight=options), X, y, sample_weight=WEIGHTS)
+    assert same(with_classes, fit_result(classifier(layers), X, y, sample_weight=WEIGHTS * of_rows))
 
 
-def test_weights_of_labels_multiply():
-    """Of an indicator matrix, as scikit-learn has it: an example's weight is the product of those of its labels."""
+def test_multilabel_class_weights_multiply():
+    """As in scikit-learn, an example's weight for an indicator matrix is the product over its labels."""
     y = np.stack([Y % 2, Y > 4], axis=1)
     of_rows = np.where(Y % 2, 3.0, 1.0) * np.where(Y > 4, 0.5, 2.0)
     layers = [Flatten(), Dense(2)]
-    with_classes = trained(classifier(layers, class_weight=[{0: 1.0, 1: 3.0}, {0: 2.0, 1: 0.5}]), X, y)
-    assert same(with_classes, trained(classifier(layers), X, y, sample_weight=of_rows))
+    with_classes = fit_result(classifier(layers, class_weight=[{0: 1.0, 1: 3.0}, {0: 2.0, 1: 0.5}]), X, y)
+    assert same(with_classes, fit_result(classifier(layers), X, y, sample_weight=of_rows))
 
 
 def test_labels_of_rows_of_weight_zero_may_be_anything():
@@ -156,7 +156,7 @@ def test_labels_of_rows_of_weight_zero_may_be_anything():
     np.testing.assert_array_equal(estimator.predict_proba(X), expected.predict_proba(X))
 
 
-def test_a_label_that_only_rows_of_weight_zero_have_is_no_class():
+def test_a_label_found_only_in_rows_of_weight_zero_is_no_class():
     weights = np.ones(N)
     weights[:5] = 0
     labels = np.where(np.arange(N) < 5, 99, Y)

@@ -1,4 +1,4 @@
-"""Searches and cross-validation in several processes: the same numbers, and no more threads than cores."""
+"""Searches and cross-validation in several processes: the same results, and no more threads than cores."""
 
 import multiprocessing
 import os
@@ -41,33 +41,33 @@ def test_two_processes_find_what_one_finds():
     assert len(np.unique(one.cv_results_["mean_test_score"])) > 2
 
 
-def ticks():
-    """The processor time of each thread of this process so far, in hundredths of a second."""
-    found = {}
+def thread_ticks():
+    """Returns the processor time used by each thread of this process, in hundredths of a second."""
+    result = {}
     for thread in os.listdir("/proc/self/task"):
         fields = Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()
-        found[thread] = int(fields[11]) + int(fields[12])
-    return found
+        result[thread] = int(fields[11]) + int(fields[12])
+    return result
 
 
-class ThreadsBusy:
-    """A callback that counts the threads of this process which were at work in a fit, for a twentieth of a second."""
+class BusyThreadCounter:
+    """Counts the threads of this process that used at least a twentieth of a second of processor time in a fit."""
 
     def __init__(self, path):
         self.path = path
 
     def on_fit_begin(self, trainer):
-        self.before = ticks()
+        self.before = thread_ticks()
 
     def on_fit_end(self, trainer):
-        busy = sum(after - self.before.get(thread, 0) >= 5 for thread, after in ticks().items())
+        busy = sum(after - self.before.get(thread, 0) >= 5 for thread, after in thread_ticks().items())
         with open(self.path, "a") as file:
             file.write(f"{os.getpid()} {minidl.get_num_threads()} {busy}\n")
 
 
-def threads_busy(jobs, path):
-    """For each fit: its process, minidl's threads there, and the threads that were at work."""
-    estimator = classifier(model=WIDE, callbacks=[ThreadsBusy(path)]).set_params(epochs=30)
+def count_busy_threads(jobs, path):
+    """Returns for each fit: its process, minidl's number of threads there, and the number of busy threads."""
+    estimator = classifier(model=WIDE, callbacks=[BusyThreadCounter(path)]).set_params(epochs=30)
     with parallel_config("loky"):
         cross_val_score(estimator, X, Y, cv=2, n_jobs=jobs)
     return [tuple(int(number) for number in line.split()) for line in path.read_text().splitlines()]
@@ -75,17 +75,17 @@ def threads_busy(jobs, path):
 
 @several_cores
 def test_the_processes_of_a_search_share_the_cores(tmp_path):
-    """Two processes, half of the cores each: all threads together are no more than the cores."""
-    fits = threads_busy(2, tmp_path / "two")
+    """Two processes get half of the cores each: all threads together do not exceed the cores."""
+    fits = count_busy_threads(2, tmp_path / "two")
     assert len({process for process, _, _ in fits} - {os.getpid()}) == 2
     assert {threads for _, threads, _ in fits} == {CORES // 2}
     assert all(1 <= busy <= CORES // 2 for _, _, busy in fits)
 
 
 @several_cores
-def test_one_process_has_all_cores(tmp_path):
-    """The measure sees more threads where there are more."""
-    fits = threads_busy(1, tmp_path / "one")
+def test_one_process_uses_all_cores(tmp_path):
+    """The measurement does see more threads when there are more."""
+    fits = count_busy_threads(1, tmp_path / "one")
     assert [process for process, _, _ in fits] == [os.getpid()] * 2
     assert all(busy > 1 for _, _, busy in fits)
 
@@ -94,9 +94,9 @@ def _scores_of(weights):
     return classifier(model=SMALL).fit(X[:200], Y[:200]).predict_proba(X[:20]) + weights
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12: that is what is tested
-def test_a_forked_pool_trains_after_the_parent_has():
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12: forking is what is tested
+def test_a_forked_pool_can_train_after_its_parent():
     expected = _scores_of(0)  # opens a parallel region: libgomp would hang in a child that opened another
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        found = pool.map_async(_scores_of, [0, 0]).get(timeout=300)
-    assert all(np.array_equal(scores, expected) for scores in found)
+        result = pool.map_async(_scores_of, [0, 0]).get(timeout=300)
+    assert all(np.array_equal(scores, expected) for scores in result)

@@ -1,4 +1,4 @@
-"""The estimators in scikit-learn's hands: pipelines, ensembles, meta-estimators, inspection, metadata, display."""
+"""The estimators in scikit-learn: pipelines, ensembles, meta-estimators, inspection, metadata, display."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def classifier(**options):
 
 
 def flexible(model=None, **options):
-    """For any number of classes."""
+    """Returns a model for any number of classes."""
     return SequentialClassifier(model or hidden, **{"epochs": 60, "lr": 0.05, "random_state": 0, **options})
 
 
@@ -65,8 +65,8 @@ def hidden(outputs):
     return [Dense(10), ReLU(), Dense(outputs)]
 
 
-# ---- what it is
-def test_what_scikit_learn_takes_them_for():
+# ---- as estimators
+def test_estimator_types_and_tags():
     assert is_classifier(classifier()) and not is_regressor(classifier())
     assert is_regressor(regressor()) and not is_classifier(regressor())
     tags = classifier().__sklearn_tags__()
@@ -85,14 +85,14 @@ def test_parameters():
         classifier().set_params(momentum=0.9)
 
 
-def test_clones_are_apart_from_what_they_come_from():
+def test_clones_are_independent():
     fitted = classifier().fit(X, Y)
     again = clone(fitted)
     assert not hasattr(again, "trainer_") and again.model[0] is not fitted.model[0]
     np.testing.assert_array_equal(again.fit(X, Y).predict_proba(X), fitted.predict_proba(X))
 
 
-def test_what_is_shown_of_them():
+def test_repr_and_html():
     assert repr(SequentialClassifier([Dense(3)], epochs=5)) == "SequentialClassifier(epochs=5, model=[Dense(units=3)])"
     assert repr(SequentialRegressor()) == "SequentialRegressor()"
     for estimator in (classifier(), classifier().fit(X, Y), make_pipeline(StandardScaler(), classifier())):
@@ -111,7 +111,7 @@ def test_in_a_pipeline():
     np.testing.assert_array_equal(pipeline.predict_log_proba(RAW), pipeline[-1].predict_log_proba(scaled))
 
 
-def test_behind_encoded_columns_and_sparse_text():
+def test_after_encoded_columns_and_sparse_text():
     words = ["spam", "ham", "eggs"]
     texts = [" ".join(np.random.default_rng(i).choice(words, 6)) for i in range(60)]
     y = [text.count("spam") > 2 for text in texts]
@@ -127,9 +127,9 @@ def test_behind_encoded_columns_and_sparse_text():
 def test_cross_validation():
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     scoring = ["accuracy", "neg_log_loss"]
-    found = cross_validate(classifier(), X, NAMES, cv=folds, return_estimator=True, scoring=scoring)
+    result = cross_validate(classifier(), X, NAMES, cv=folds, return_estimator=True, scoring=scoring)
     for fitted, (train, test), accuracy in zip(
-        found["estimator"], folds.split(X, NAMES), found["test_accuracy"], strict=True
+        result["estimator"], folds.split(X, NAMES), result["test_accuracy"], strict=True
     ):
         alone = classifier().fit(X[train], NAMES[train])
         np.testing.assert_array_equal(fitted.predict_proba(X), alone.predict_proba(X))
@@ -140,11 +140,11 @@ def test_cross_validation():
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_folds_in_other_processes_are_the_same(jobs):
-    found = cross_validate(classifier(), X, Y, cv=3, n_jobs=jobs, return_estimator=True)
+def test_folds_in_other_processes_give_the_same_scores(jobs):
+    result = cross_validate(classifier(), X, Y, cv=3, n_jobs=jobs, return_estimator=True)
     train, _ = next(StratifiedKFold(3).split(X, Y))
     expected = classifier().fit(X[train], Y[train])
-    np.testing.assert_array_equal(found["estimator"][0].predict_proba(X), expected.predict_proba(X))
+    np.testing.assert_array_equal(result["estimator"][0].predict_proba(X), expected.predict_proba(X))
 
 
 def test_curves():
@@ -156,7 +156,7 @@ def test_curves():
     assert scores[1].mean() > scores[0].mean()
 
 
-def test_halving_search_gives_epochs_as_a_resource():
+def test_halving_search_with_epochs_as_the_resource():
     search = HalvingGridSearchCV(
         classifier(), {"lr": [1e-6, 0.05]}, resource="epochs", max_resources=40, min_resources=10, cv=3, random_state=0
     ).fit(X, Y)
@@ -182,12 +182,12 @@ def test_ensembles_of_classifiers():
         assert p.shape == (150, 3) and np.allclose(p.sum(axis=1), 1, atol=1e-5)
 
 
-def test_labels_for_some_rows_alone():
+def test_semi_supervised_labels():
     some = np.where(np.arange(150) % 3 == 0, Y, -1)
     assert SelfTrainingClassifier(classifier()).fit(X, some).score(X, Y) > 0.9
 
 
-def test_bagging_in_two_processes_is_that_of_one():
+def test_bagging_in_two_processes_equals_one():
     one, two = (BaggingClassifier(classifier(), 4, random_state=0, n_jobs=n).fit(X, Y) for n in (1, 2))
     for first, second in zip(one.estimators_, two.estimators_, strict=True):
         np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
@@ -227,13 +227,13 @@ def test_many_outputs():
 def test_inspection():
     fitted = regressor().fit(RX, RY)
     importance = permutation_importance(fitted, RX, RY, n_repeats=3, random_state=0).importances_mean
-    assert importance[:5].min() > importance[5]  # the last feature says nothing
+    assert importance[:5].min() > importance[5]  # the last feature carries no information
     assert partial_dependence(fitted, RX, [3])["average"].shape[0] == 1
     slopes = np.diff(partial_dependence(fitted, RX, [3])["average"][0])
-    assert (slopes > 0).mean() > 0.9  # Friedman's function rises with it
+    assert (slopes > 0).mean() > 0.9  # Friedman's function increases with it
 
 
-def test_selection_of_features():
+def test_feature_selection():
     with pytest.raises((ValueError, AttributeError), match=r"coef_|feature_importances_"):
         RFE(classifier(), n_features_to_select=2).fit(X, Y)
     by_permutation = RFE(
@@ -259,25 +259,25 @@ def test_displays():
 
 
 # ---- metadata
-def test_metadata_is_routed_where_it_is_asked_for():
+def test_metadata_is_routed_where_requested():
     weights = np.where(Y == 1, 0.0, 1.0)
     with sklearn.config_context(enable_metadata_routing=True):
         asking = flexible().set_fit_request(sample_weight=True).set_score_request(sample_weight=False)
         pipeline = make_pipeline(StandardScaler().set_fit_request(sample_weight=False), asking)
         fitted = pipeline.fit(X, Y, sample_weight=weights)
         assert set(fitted.predict(X)) <= {0, 2} and fitted[-1].classes_.tolist() == [0, 2]
-        found = cross_validate(asking, X, Y, params={"sample_weight": weights}, cv=3, return_estimator=True)
-        assert all(one.classes_.tolist() == [0, 2] for one in found["estimator"])
+        result = cross_validate(asking, X, Y, params={"sample_weight": weights}, cv=3, return_estimator=True)
+        assert all(one.classes_.tolist() == [0, 2] for one in result["estimator"])
         not_asking = flexible().set_fit_request(sample_weight=False)
-        found = cross_validate(not_asking, X, Y, params={}, cv=3, return_estimator=True)
-        assert all(one.classes_.tolist() == [0, 1, 2] for one in found["estimator"])
+        result = cross_validate(not_asking, X, Y, params={}, cv=3, return_estimator=True)
+        assert all(one.classes_.tolist() == [0, 1, 2] for one in result["estimator"])
         flexible().set_partial_fit_request(classes=True, sample_weight=True)
         with pytest.raises(sklearn.exceptions.UnsetMetadataPassedError):
             cross_validate(flexible(), X, Y, params={"sample_weight": weights}, cv=3)
 
 
 @pytest.mark.parametrize("estimator", [classifier(epochs=1), regressor(epochs=1)], ids=["classifier", "regressor"])
-def test_a_data_frame_goes_through_everything(estimator):
+def test_a_data_frame_works_everywhere(estimator):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=list("abcd"))
     pipeline = make_pipeline(StandardScaler(), estimator).set_output(transform="pandas")

@@ -1,4 +1,4 @@
-"""When a fit ends: the plateau's rule beside a naive loop, early stopping beside scores computed by hand."""
+"""When a fit ends: the plateau rule against a naive loop, early stopping against scores computed by hand."""
 
 import math
 
@@ -23,7 +23,7 @@ class FakeTrainer:
 
 
 def epochs_until(losses, tol, patience):
-    """How many epochs the rule lets pass, read off the definition: no epoch of the last few improved on its past."""
+    """Returns after how many epochs the rule stops, by definition: none of the last few improved on earlier ones."""
     for end in range(1, len(losses) + 1):
         last = range(end - patience, end)
         if end >= patience and not any(losses[i] < min(losses[:i], default=math.inf) - tol for i in last):
@@ -36,7 +36,7 @@ def epochs_until(losses, tol, patience):
     st.sampled_from([0.0, 0.5, 1.0]),
     st.integers(1, 4),
 )
-def test_the_plateau_is_the_naive_rule(losses, tol, patience):
+def test_the_plateau_rule_matches_the_naive_one(losses, tol, patience):
     rule, trainer, seen = NoImprovement(tol, patience), FakeTrainer(), 0
     while seen < len(losses) and not trainer.should_stop:
         rule.on_epoch_end(trainer, seen, {"loss": losses[seen]})
@@ -51,8 +51,8 @@ def test_a_fit_ends_by_that_rule_and_keeps_the_last_weights():
         fitted = SequentialClassifier(epochs=100, tol=tol, n_iter_no_change=patience, **options).fit(X, Y)
         assert fitted.n_iter_ == epochs_until(long.loss_curve_, tol, patience)
         assert fitted.loss_curve_ == long.loss_curve_[: fitted.n_iter_]
-        whole = SequentialClassifier(epochs=fitted.n_iter_, tol=None, **options).fit(X, Y)
-        np.testing.assert_array_equal(fitted.predict_proba(X), whole.predict_proba(X))
+        full = SequentialClassifier(epochs=fitted.n_iter_, tol=None, **options).fit(X, Y)
+        np.testing.assert_array_equal(fitted.predict_proba(X), full.predict_proba(X))
     assert long.n_iter_ == len(long.loss_curve_) == 100
     assert long.validation_scores_ is None and long.best_validation_score_ is None
 
@@ -71,12 +71,12 @@ class Weights:
 
 
 def held_back(fitted, given, y):
-    """The rows that it trained on, and those that it held back."""
+    """Returns the training rows and the held-out rows."""
     data = LabeledData.from_arrays(fitted.model_, fitted.trainer_.loss, given, y)
     return data.split(fitted.validation_fraction, fitted.trainer_.seed)
 
 
-def test_early_stopping_holds_rows_back_by_class_and_keeps_the_best_weights():
+def test_early_stopping_holds_out_a_stratified_part_and_keeps_the_best_weights():
     noisy = np.where(np.random.default_rng(0).random(150) < 0.3, (Y + 1) % 3, Y)
     seen = Weights()
     names = np.array(["x", "a", "m"])
@@ -98,7 +98,7 @@ def test_early_stopping_holds_rows_back_by_class_and_keeps_the_best_weights():
     np.testing.assert_array_equal(fitted.model_.predict(X), seen.models[best].predict(X))
     assert fitted.score(X[held], names[noisy][held]) == max(expected) == fitted.best_validation_score_
 
-    blank = np.where(np.isin(np.arange(150), held)[:, np.newaxis], 0, X)  # no step saw them
+    blank = np.where(np.isin(np.arange(150), held)[:, np.newaxis], 0, X)  # not used in any step
     losses = SequentialClassifier(**{**fitted.get_params(), "callbacks": []}).fit(blank, names[noisy]).loss_curve_
     both = min(len(losses), fitted.n_iter_)
     assert losses[:both] == fitted.loss_curve_[:both]
@@ -114,7 +114,7 @@ def test_two_classes_with_one_score():
     assert y[held].sum() == 15
 
 
-def test_many_labels_are_right_only_all_together():
+def test_multilabel_rows_are_correct_only_if_all_labels_are():
     inputs, labels = make_multilabel_classification(200, 8, n_classes=3, random_state=0)
     fitted = SequentialClassifier(lr=0.02, epochs=50, early_stopping=True, random_state=0).fit(inputs, labels)
     _, held = held_back(fitted, inputs, labels)
@@ -124,7 +124,7 @@ def test_many_labels_are_right_only_all_together():
 
 
 @pytest.mark.parametrize("loss", ["auto", "huber", "poisson"])
-def test_a_regressor_looks_at_r2(loss):
+def test_a_regressor_uses_r2(loss):
     inputs, y = make_friedman1(200, random_state=0)
     fitted = SequentialRegressor(lr=0.02, epochs=80, loss=loss, early_stopping=True, random_state=0).fit(inputs, y)
     _, held = held_back(fitted, inputs, y)
@@ -132,14 +132,14 @@ def test_a_regressor_looks_at_r2(loss):
     assert max(fitted.validation_scores_) == pytest.approx(best, abs=1e-12) and best > 0.3
 
 
-def test_without_tol_early_stopping_still_ends_a_fit_that_gets_no_better():
+def test_without_tol_early_stopping_still_ends_a_stagnant_fit():
     fitted = SequentialClassifier(lr=0.05, epochs=500, early_stopping=True, tol=None, random_state=0).fit(X, Y)
     scores = fitted.validation_scores_
     assert fitted.n_iter_ == int(np.argmax(scores)) + 1 + 10
 
 
 @pytest.mark.parametrize("tol", [0.0, 0.02, 0.2])
-def test_early_stopping_waits_for_more_than_tol(tol):
+def test_early_stopping_requires_improvements_above_tol(tol):
     fitted = SequentialClassifier(
         lr=0.002, epochs=200, early_stopping=True, validation_fraction=0.4, tol=tol, n_iter_no_change=4, random_state=1
     ).fit(X, Y)
@@ -153,21 +153,21 @@ def test_early_stopping_waits_for_more_than_tol(tol):
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0, 1.5, -0.1, 0.005, "half", None])
-def test_refused_shares(share):
-    """0.005 of 150 is one row, which no score can be told from."""
+def test_invalid_validation_fractions_are_refused(share):
+    """0.005 of 150 is one row, too few for a score."""
     for estimator in (SequentialClassifier, SequentialRegressor):
         with pytest.raises((TypeError, ValueError), match="validation_fraction"):
             estimator(early_stopping=True, validation_fraction=share).fit(X, Y)
-        estimator(validation_fraction=share, epochs=1).fit(X, Y)  # as in scikit-learn, only what is used is looked at
+        estimator(validation_fraction=share, epochs=1).fit(X, Y)  # as in scikit-learn, unused arguments are not checked
 
 
-def test_too_few_of_a_class_to_hold_one_back():
+def test_a_class_too_small_to_hold_out():
     y = Y.copy()
     y[0] = 7
     with pytest.raises(ValueError, match="least populated class"):
         SequentialClassifier(early_stopping=True).fit(X, y)
 
 
-def test_a_class_too_rare_to_be_shared_out_is_told_of_by_the_estimators_own_word():
+def test_a_class_too_small_to_split_is_named_with_the_estimators_argument():
     with pytest.raises(ValueError, match=r"^validation_fraction: .*least populated class"):
         SequentialClassifier(early_stopping=True).fit(X, np.r_[5, Y[1:]])

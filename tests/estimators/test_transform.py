@@ -1,4 +1,4 @@
-"""transform: what a layer makes of X, under scikit-learn's names."""
+"""transform: a layer's output as features, under scikit-learn's names."""
 
 import numpy as np
 import pytest
@@ -22,17 +22,17 @@ def fitted():
     return SequentialClassifier(layers, epochs=2, batch_size=20, random_state=0).fit(IMAGES, Y)
 
 
-def test_every_layer_is_that_of_the_model_computed_by_hand(fitted):
-    x = fitted.model_.forward(IMAGES[:0])  # the model itself stays as it is
+def test_every_layer_matches_the_model_by_hand(fitted):
+    x = fitted.model_.forward(IMAGES[:0])  # the model itself is not changed
     assert x.shape == (0, 3)
     x = IMAGES
     for i, layer in enumerate(fitted.model_.layers):
         x = fitted.model_[i : i + 1].predict(x)
         assert x.shape[1:] == layer.out_shape
         for place in (i, i - 8, np.int64(i)):
-            found = fitted.transform(IMAGES, layer=place)
-            assert found.dtype == "float32"
-            np.testing.assert_array_equal(found, x.reshape(40, -1))
+            result = fitted.transform(IMAGES, layer=place)
+            assert result.dtype == "float32"
+            np.testing.assert_array_equal(result, x.reshape(40, -1))
     np.testing.assert_array_equal(fitted.transform(X), fitted.transform(IMAGES, layer=6))
     np.testing.assert_array_equal(fitted.transform(X, layer=-1), fitted.model_.predict(X))
 
@@ -46,26 +46,26 @@ def test_dropout_is_off_and_batch_norm_as_in_predictions(fitted):
 
 
 @pytest.mark.parametrize("layer", [8, -10, 1.5, "ReLU", None, True])
-def test_other_layers_are_refused(fitted, layer):
+def test_invalid_layers_are_refused(fitted, layer):
     with pytest.raises((TypeError, ValueError), match="layer: expected"):
         fitted.transform(X, layer=layer)
 
 
-def test_other_inputs_are_refused(fitted):
+def test_invalid_inputs_are_refused(fitted):
     with pytest.raises(ValueError, match="24 features"):
         fitted.transform(X[:, :24])
 
 
-def test_what_is_in_front_of_a_single_layer_is_the_input():
+def test_the_input_of_the_first_layer_is_x():
     single = SequentialClassifier([Dense(3)], epochs=1).fit(X, Y)
     for rows in (X, csr_array(X)):
         np.testing.assert_array_equal(single.transform(rows), X)
     assert len(single.get_feature_names_out()) == X.shape[1]
-    assert "transform" in dir(single)  # which asks each property, as notebooks do
+    assert "transform" in dir(single)  # which reads every property, as notebooks do
     np.testing.assert_array_equal(single.transform(X, layer=0), single.model_.predict(X))
 
 
-def test_names_of_features(fitted):
+def test_feature_names(fitted):
     assert fitted.get_feature_names_out().tolist() == [f"sequentialclassifier{i}" for i in range(7)]
     regressor = SequentialRegressor(epochs=1).fit(X, X[:, 0])
     assert regressor.get_feature_names_out().tolist()[-1] == "sequentialregressor99"
@@ -77,15 +77,15 @@ def test_features_as_a_data_frame():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, index=RNG.permutation(40)).rename(columns=str)
     estimator = SequentialClassifier(epochs=1, random_state=0).set_output(transform="pandas").fit(frame, Y)
-    found = estimator.transform(frame)
-    assert list(found.columns) == [f"sequentialclassifier{i}" for i in range(100)]
-    np.testing.assert_array_equal(found.index, frame.index)
-    np.testing.assert_array_equal(found, estimator.set_output(transform="default").transform(frame))
+    result = estimator.transform(frame)
+    assert list(result.columns) == [f"sequentialclassifier{i}" for i in range(100)]
+    np.testing.assert_array_equal(result.index, frame.index)
+    np.testing.assert_array_equal(result, estimator.set_output(transform="default").transform(frame))
     assert isinstance(estimator.predict(frame), np.ndarray)
 
 
-def test_in_front_of_another_estimator():
-    y = (np.linalg.norm(X[:, :2], axis=1) > 1.2).astype(int)  # no line separates them
+def test_before_another_estimator():
+    y = (np.linalg.norm(X[:, :2], axis=1) > 1.2).astype(int)  # not linearly separable
     net = SequentialClassifier([Dense(16), ReLU(), Dense(2)], epochs=200, tol=None, lr=0.01, random_state=0)
     pipeline = make_pipeline(StandardScaler(), net, LogisticRegression())
     pipeline.fit(X, y)
@@ -97,7 +97,7 @@ def test_in_front_of_another_estimator():
     np.testing.assert_array_equal(net.fit_transform(X, y), net.fit(X, y).transform(X))
 
 
-def test_beside_other_features():
+def test_next_to_other_features():
     net = SequentialRegressor([Dense(4), ReLU(), Dense(1)], epochs=1, random_state=0)
     union = FeatureUnion([("net", net), ("scaled", StandardScaler())]).fit(X, X[:, 0])
     assert union.transform(X).shape == (40, 29)

@@ -1,4 +1,4 @@
-"""The activations as layers: what they are given, how they show, and that they train."""
+"""The activations as layers: arguments, reprs and training."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ ALL = (LeakyReLU, ELU, GELU, PReLU, *WITHOUT_ARGUMENTS)
 
 
 @pytest.mark.parametrize(
-    ("layer", "error", "said"),
+    ("layer", "error", "message"),
     [
         (LeakyReLU(np.inf), ValueError, "negative_slope: expected a finite number.*inf"),
         (LeakyReLU("0.1"), TypeError, "negative_slope: expected a number, got '0.1'"),
@@ -30,19 +30,19 @@ ALL = (LeakyReLU, ELU, GELU, PReLU, *WITHOUT_ARGUMENTS)
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(layer, error, said):
-    with pytest.raises(error, match=rf"layer 1, {type(layer).__name__}.*{said}"):
+def test_invalid_arguments(layer, error, message):
+    with pytest.raises(error, match=rf"layer 1, {type(layer).__name__}.*{message}"):
         Sequential([Dense(4), layer], input_shape=(4,))
 
 
-def test_how_they_show():
+def test_reprs():
     relus = [LeakyReLU(), LeakyReLU(0.3), ELU(2.0), GELU(), GELU("tanh")]
     layers = [*relus, PReLU(), PReLU(init=0.1, shared=True), Tanh()]
     shown = "LeakyReLU() LeakyReLU(negative_slope=0.3) ELU(alpha=2.0) GELU() GELU(approximate='tanh')"
     assert str(layers) == f"[{shown} PReLU() PReLU(init=0.1, shared=True) Tanh()]".replace(") ", "), ")
 
 
-def test_prelu_begins_as_in_pytorch_and_counts_channels():
+def test_prelu_starts_as_in_pytorch_and_counts_channels():
     for shape, shared, count in (((3, 4, 5), False, 3), ((7,), False, 7), ((3, 4, 5), True, 1)):
         model = Sequential([PReLU(shared=shared)], input_shape=shape)
         weight = model.params["0.weight"].value
@@ -67,8 +67,8 @@ def test_a_slope_of_zero_is_a_relu(rng):
 
 
 @pytest.mark.parametrize("layer", ALL)
-def test_in_place_or_not_the_gradients_are_the_same(layer, rng):
-    """A plan may overwrite what nobody reads again: the first layer's x, and the second's unless the first reads y."""
+def test_in_place_execution_changes_no_gradient(layer, rng):
+    """A plan may overwrite what is not read again: the first layer's x, and the second's unless the first reads y."""
     x, dy = rng.normal(size=(33, 6)), rng.normal(size=(33, 6))
     layers = [Rescale(2.0, 0.5), layer(), layer(), Rescale(3.0)]
     model = Sequential(layers, input_shape=(6,), dtype="float64")
@@ -83,7 +83,7 @@ def test_in_place_or_not_the_gradients_are_the_same(layer, rng):
 
 @pytest.mark.parametrize("layer", ALL)
 def test_a_net_learns_with_it(layer, rng):
-    """Which of two rings a point is on: no line parts them."""
+    """Which of two rings a point is on: not linearly separable."""
     angle, y = rng.uniform(0, 2 * np.pi, 400), rng.integers(0, 2, 400)
     X = (y + 1)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
     layers = [Dense(32), layer(), Dense(32), layer(), Dense(2)]

@@ -1,4 +1,4 @@
-"""RandomCrop, RandomFlip, RandomShift: a matter of seed, place, step and row; nothing else, however one trains."""
+"""RandomCrop, RandomFlip, RandomShift: a function of seed, layer path, step and example id, for any way of training."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ every = pytest.mark.parametrize("name", LAYERS)
 @every
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_agrees_with_numpy(name, dtype, rng):
-    """Each training forward by hand is a step of its own; backward goes the ways of its forward."""
+    """Each training forward by hand is a new step; backward inverts the crop of its forward."""
     layer, size, *choices = LAYERS[name]
     model = Sequential([layer()], input_shape=SHAPE, dtype=dtype, seed=4)
     x, dy = rng.normal(size=(17, *SHAPE)).astype(dtype), rng.normal(size=(17, 2, *size)).astype(dtype)
@@ -43,7 +43,7 @@ def test_agrees_with_numpy(name, dtype, rng):
 
 @every
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_inference_takes_the_centre(name, dtype, rng):
+def test_inference_uses_the_center(name, dtype, rng):
     layer, size, *_ = LAYERS[name]
     x = rng.normal(size=(33, *SHAPE)).astype(dtype)
     model = Sequential([layer()], input_shape=SHAPE, dtype=dtype)
@@ -57,7 +57,7 @@ def test_two_of_them_in_a_net_differ(rng):
     x = rng.normal(size=(64, *SHAPE)).astype("f4")
     model = Sequential([RandomFlip(), RandomFlip()], input_shape=SHAPE)
     stayed = (model.forward(x, training=True) == x).all(axis=(1, 2, 3)).sum()
-    assert 16 < stayed < 48  # were they one, all would be as before
+    assert 16 < stayed < 48  # if they were equal, nothing would have changed
 
 
 # ---- in training -------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ def weights_after(X, y, seed=0, **options):
     return b"".join(array.tobytes() for array in trainer.model.state_dict().values())
 
 
-def test_fit_can_be_repeated_with_any_number_of_threads(rng):
+def test_fit_is_reproducible_for_any_number_of_threads(rng):
     X, y = rng.integers(0, 256, (N, 1, 8, 8), np.uint8), rng.integers(0, 10, N)
     first = weights_after(X, y)
     for threads in (1, 2, 3):
@@ -81,8 +81,8 @@ def test_fit_can_be_repeated_with_any_number_of_threads(rng):
     assert weights_after(X, y, seed=1) != first
 
 
-class Watch:
-    """A metric that keeps labels and scores of every epoch, in the order of the steps."""
+class ScoreRecorder:
+    """A metric that records labels and scores of every epoch, in step order."""
 
     __name__ = "watch"
 
@@ -96,9 +96,9 @@ class Watch:
 
 @pytest.mark.parametrize("batch_size", [1, 16, 23, N])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_it_is_of_the_row_however_that_comes_to_a_step(batch_size, shuffle, rng):
-    """Labels name the rows; a dense layer of ones, hardly moved, shows what is left of each image."""
-    X, watch = rng.integers(0, 256, (N, 1, 4, 4)).astype("f4"), Watch()
+def test_augmentation_depends_on_the_example_however_it_reaches_a_step(batch_size, shuffle, rng):
+    """Labels identify rows; a dense layer of ones, hardly changed, sums what is left of each image."""
+    X, watch = rng.integers(0, 256, (N, 1, 4, 4)).astype("f4"), ScoreRecorder()
     model = Sequential([RandomShift(3), Flatten(), Dense(N)], input_shape=(1, 4, 4))
     weight, bias = model.params.values()
     weight.value, bias.value = np.ones(weight.value.shape), np.zeros(N)
@@ -108,16 +108,16 @@ def test_it_is_of_the_row_however_that_comes_to_a_step(batch_size, shuffle, rng)
     for epoch, (rows, scores) in enumerate(watch.seen):
         assert np.array_equal(rows, np.arange(N)) is not shuffle
         for k in range(steps):
-            here = slice(k * batch_size, (k + 1) * batch_size)
+            batch = slice(k * batch_size, (k + 1) * batch_size)
             what = {"seed": 3, "step": epoch * steps + k, "path": "0"}
-            draws = images.augment_draws(rows[here], (-3, -3), (3, 3), (0, 0), **what)
-            left = images.pieces(X[rows[here]], (4, 4), draws).sum(axis=(1, 2, 3))  # whole numbers
-            assert np.array_equal(scores[here], np.repeat(left[:, None], N, axis=1))
+            draws = images.augment_draws(rows[batch], (-3, -3), (3, 3), (0, 0), **what)
+            left = images.pieces(X[rows[batch]], (4, 4), draws).sum(axis=(1, 2, 3))  # integers
+            assert np.array_equal(scores[batch], np.repeat(left[:, None], N, axis=1))
 
 
-# ---- what it is given --------------------------------------------------------------------------------
+# ---- arguments ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("layer", "error", "said"),
+    ("layer", "error", "message"),
     [
         (RandomCrop(7), ValueError, r"size: \(7, 7\) does not fit into an image of 6 x 5 with padding \(0, 0\)"),
         (RandomCrop((6, 8), padding=1), ValueError, r"size: \(6, 8\) does not fit"),
@@ -131,17 +131,17 @@ def test_it_is_of_the_row_however_that_comes_to_a_step(batch_size, shuffle, rng)
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(layer, error, said):
-    with pytest.raises(error, match=rf"layer 0, Random.*{said}"):
+def test_invalid_arguments(layer, error, message):
+    with pytest.raises(error, match=rf"layer 0, Random.*{message}"):
         Sequential([layer], input_shape=SHAPE)
 
 
 @pytest.mark.parametrize("layer", [RandomCrop(2), RandomFlip(), RandomShift(1)], ids=str)
-def test_wants_an_image(layer):
+def test_needs_an_image(layer):
     with pytest.raises(ValueError, match=r"layer 0, Random.*\(channels, height, width\)"):
         Sequential([layer], input_shape=(8,))
 
 
-def test_how_they_show():
+def test_reprs():
     assert repr(RandomCrop(32, padding=4)) == "RandomCrop(size=32, padding=4)"
     assert [repr(RandomFlip()), repr(RandomShift(2))] == ["RandomFlip()", "RandomShift(max_shift=2)"]

@@ -1,4 +1,4 @@
-"""AvgPool2D and GlobalAvgPool2D: shapes and arguments; numbers against the oracle, through a model."""
+"""AvgPool2D and GlobalAvgPool2D: shapes and arguments; values against the reference, through a model."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ CASES = [
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("count", [True, False])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_agrees_with_the_oracle(case, count, dtype, rng):
+def test_agrees_with_the_reference(case, count, dtype, rng):
     layer = AvgPool2D(case.kernel, case.stride, case.padding, case.ceil_mode, count)
     model = Sequential([layer], input_shape=case.x_shape[1:], dtype=dtype)
     x, dy = rng.normal(size=case.x_shape).astype(dtype), rng.normal(size=case.y_shape).astype(dtype)
@@ -47,7 +47,7 @@ def test_global_is_the_mean_of_each_channel(n, rng):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"pool_size": 0}, ValueError, "pool_size.*got 0"),
         ({"pool_size": "2"}, TypeError, "pool_size.*got '2'"),
@@ -58,13 +58,13 @@ def test_global_is_the_mean_of_each_channel(n, rng):
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, AvgPool2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, AvgPool2D.*\(4, 8, 8\).*(?:{message})"):
         Sequential([AvgPool2D(**{"pool_size": 2} | arguments)], input_shape=(4, 8, 8))
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 8), (1, 8, 8, 8)])
 @pytest.mark.parametrize("layer", [AvgPool2D(2), GlobalAvgPool2D()], ids=str)
-def test_wants_an_image(layer, shape):
+def test_needs_an_image(layer, shape):
     with pytest.raises(ValueError, match=r"layer 0, (Global)?AvgPool2D.*\(channels, height, width\)"):
         Sequential([type(layer)(**layer.config())], input_shape=shape)

@@ -1,4 +1,4 @@
-"""The layer contract: what Layer and Param give, and what they refuse."""
+"""The layer contract: what Layer and Param offer, and what they refuse."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from minidl_c.kernels.relu import ReLUOp
 
 
 class Noise(Layer):
-    """Adds random numbers in training, and remembers them."""
+    """Adds random numbers in training, and records them."""
 
     def __init__(self, size=1.0):
         self.size = size
@@ -27,9 +27,9 @@ class Noise(Layer):
         return dy
 
 
-def drawn_in_training(seed, place, steps=2):
-    """The random numbers of a Noise at this place, in each step of a training run."""
-    layers = [ReLU() for _ in range(place)] + [Noise()]
+def drawn_in_training(seed, position, steps=2):
+    """Returns the random numbers of a Noise layer at this position, in each step of a training run."""
+    layers = [ReLU() for _ in range(position)] + [Noise()]
     model = Sequential([*layers, Dense(2)], input_shape=(3,), seed=seed)
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), seed=seed)
     for _ in range(steps):
@@ -43,7 +43,7 @@ def param():
     return Param(np.arange(6.0).reshape(2, 3))
 
 
-def test_assigning_copies(param):
+def test_assignment_copies(param):
     home, new = param.value, np.ones((2, 3))
     param.value = new
     new[:] = 5
@@ -56,7 +56,7 @@ def test_assigning_copies(param):
     np.testing.assert_array_equal(grad, [[1, 2, 3], [4, 5, 6]])
 
 
-def test_a_gradient_begins_at_zero_and_can_be_written(param):
+def test_a_gradient_starts_at_zero_and_is_writable(param):
     np.testing.assert_array_equal(param.grad, np.zeros((2, 3)))
     param.grad[1, 2] = 7
     assert param.grad[1, 2] == 7
@@ -64,19 +64,19 @@ def test_a_gradient_begins_at_zero_and_can_be_written(param):
 
 @pytest.mark.parametrize("name", ["value", "grad"])
 @pytest.mark.parametrize(
-    ("new", "error", "said"),
+    ("new", "error", "message"),
     [
         (np.ones((3, 2)), ValueError, r"expected shape \(2, 3\), got \(3, 2\)"),
-        (1.0, ValueError, r"expected shape \(2, 3\), got \(\)"),  # no broadcasting by accident
+        (1.0, ValueError, r"expected shape \(2, 3\), got \(\)"),  # no accidental broadcasting
         (np.ones(3), ValueError, r"expected shape \(2, 3\), got \(3,\)"),
         (np.ones((2, 3), complex), TypeError, "real numbers, got dtype complex128"),
         (np.full((2, 3), "a"), TypeError, "real numbers, got dtype <U1"),
         (None, (TypeError, ValueError), "got"),
     ],
 )
-def test_refuses_what_is_no_tensor_of_its_shape(param, name, new, error, said):
+def test_refuses_values_of_another_shape(param, name, new, error, message):
     before = param.value.copy(), param.grad.copy()
-    with pytest.raises(error, match=f"^{name}: .*{said}"):
+    with pytest.raises(error, match=f"^{name}: .*{message}"):
         setattr(param, name, new)
     np.testing.assert_array_equal([param.value, param.grad], before)
 
@@ -87,7 +87,7 @@ def test_repr_shows_shape_and_dtype(param):
 
 # ---- building
 def built(build, in_shape=(4,), dtype="float32"):
-    """A model of one layer with this `build`."""
+    """Returns a model of one layer with this `build`."""
     layer = type("Custom", (Layer,), {"build": build, "forward": lambda self, x, training: x})()
     return Sequential([layer], input_shape=in_shape, dtype=dtype)
 
@@ -106,24 +106,24 @@ def test_param_makes_a_parameter_of_the_models_dtype(dtype):
     assert model.layers[0].gain.value is model.params["0.gain"].value
 
 
-def test_first_values_depend_on_seed_place_and_name_alone():
-    def first(seed=0, place=0, name="gain"):
+def test_initial_values_depend_only_on_seed_path_and_name():
+    def first(seed=0, position=0, name="gain"):
         class Custom(Layer):
             def build(self, in_shape):
                 self.param(name, (3, 4), he_uniform)
                 self.param("other", (5,), zeros)
                 return in_shape
 
-        layers = [ReLU() for _ in range(place)] + [Custom()]
-        return Sequential(layers, input_shape=(4,), seed=seed).params[f"{place}.{name}"].value
+        layers = [ReLU() for _ in range(position)] + [Custom()]
+        return Sequential(layers, input_shape=(4,), seed=seed).params[f"{position}.{name}"].value
 
     np.testing.assert_array_equal(first(), first())
-    for other in (first(seed=1), first(place=1), first(name="loss")):
+    for other in (first(seed=1), first(position=1), first(name="loss")):
         assert (first() != other).all()
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         (lambda s, i: s.param("a", (2,), ones) and s.param("a", (2,), ones), "'a' already exists"),
         (lambda s, i: s.param("a", (2,), lambda r, n: np.ones(3)), r"'a'.*\(2,\), got \(3,\)"),
@@ -137,18 +137,18 @@ def test_first_values_depend_on_seed_place_and_name_alone():
         ),
     ],
 )
-def test_a_build_that_makes_no_sense_names_the_layer(build, said):
-    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{said}"):
+def test_an_invalid_build_names_the_layer(build, message):
+    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{message}"):
         built(build)
 
 
 @pytest.mark.parametrize("returned", [None, 4, (0,), (2.5,), "4", (-1,)])
-def test_a_build_has_to_return_a_shape(returned):
+def test_build_must_return_a_shape(returned):
     with pytest.raises((TypeError, ValueError), match="layer 0, Custom"):
         built(lambda self, in_shape: returned)
 
 
-def test_a_layer_with_neither_op_nor_forward_says_so():
+def test_a_layer_with_neither_op_nor_forward_is_refused():
     class Empty(Layer):
         pass
 
@@ -157,7 +157,7 @@ def test_a_layer_with_neither_op_nor_forward_says_so():
         model.predict(np.zeros((1, 2)))
 
 
-def test_a_user_layer_may_bring_an_op(rng):
+def test_a_custom_layer_may_provide_an_op(rng):
     class Custom(Layer):
         def build(self, in_shape):
             self.op = ReLUOp(in_shape, self.dtype)
@@ -169,14 +169,14 @@ def test_a_user_layer_may_bring_an_op(rng):
 
 
 # ---- random numbers
-def test_random_numbers_depend_on_seed_place_and_step_alone():
+def test_random_numbers_depend_only_on_seed_path_and_step():
     first, again = drawn_in_training(0, 0), drawn_in_training(0, 0)
     np.testing.assert_array_equal(first, again)
     for other in (first[1], drawn_in_training(1, 0)[0], drawn_in_training(0, 1)[0]):
         assert (first[0] != other).all()
 
 
-def test_random_numbers_are_made_anew_in_each_training_forward():
+def test_random_numbers_are_new_in_each_training_forward():
     one, other = Noise(), Noise()
     for layer in (one, other):
         model = Sequential([layer], input_shape=(3,))
@@ -186,43 +186,43 @@ def test_random_numbers_are_made_anew_in_each_training_forward():
     assert (one.drawn[0] != one.drawn[1]).all()
 
 
-def test_numpys_global_generator_is_never_touched():
+def test_numpys_global_generator_is_never_used():
     before = np.random.get_state()[1].copy()  # noqa: NPY002
     drawn_in_training(0, 1)
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 
 # ---- config
-def test_config_is_the_constructors_arguments():
+def test_config_holds_the_constructors_arguments():
     assert Noise(0.5).config() == {"size": 0.5}
     assert repr(Noise(0.5)) == "Noise(size=0.5)"
     assert ReLU().config() == {} and repr(ReLU()) == "ReLU()"
     assert repr(Conv2D(6, 5, padding=2)) == "Conv2D(filters=6, kernel_size=5, padding=2)"
 
 
-def test_needs_dx_says_whether_anybody_uses_it(rng):
-    class Told(Noise):
+def test_needs_dx_tells_whether_the_gradient_is_used(rng):
+    class ReportsNeedsDx(Noise):
         def backward(self, dy):
-            self.told = self.needs_dx
+            self.needed = self.needs_dx
             return dy if self.needs_dx else None
 
-    class Gain(Told):
+    class Gain(ReportsNeedsDx):
         def build(self, in_shape):
             self.param("gain", in_shape, ones)
             return in_shape
 
-    for layers, told in (([Gain()], False), ([Dense(3), Told()], True), ([Gain(), Told()], True)):
+    for layers, needed in (([Gain()], False), ([Dense(3), ReportsNeedsDx()], True), ([Gain(), ReportsNeedsDx()], True)):
         model = Sequential([*layers, Dense(2)], input_shape=(3,))
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
         trainer.train_batch(rng.normal(size=(4, 3)), [0, 1, 0, 1])
-        assert layers[-1].told is told
+        assert layers[-1].needed is needed
         model.forward(np.ones((2, 3)), training=True)
         model.backward(np.ones((2, 2)))
-        assert layers[-1].told is True  # by hand, the caller wants the gradient of X
+        assert layers[-1].needed is True  # by hand, the caller wants the gradient of X
 
 
 def test_a_layer_with_an_op_and_a_forward_is_refused():
-    """Only one of them could be used, and the other would be ignored without a word."""
+    """Only one of them would be used, and the other silently ignored."""
 
     class Loud(ReLU):
         def forward(self, x, training):
@@ -232,7 +232,7 @@ def test_a_layer_with_an_op_and_a_forward_is_refused():
         Sequential([Loud()], input_shape=(2,))
 
 
-def test_a_constructor_that_does_not_store_its_argument_is_told():
+def test_a_constructor_that_does_not_store_its_argument_is_reported():
     class Forgetful(Layer):
         def __init__(self, size):
             self.width = size
@@ -241,10 +241,10 @@ def test_a_constructor_that_does_not_store_its_argument_is_told():
         Forgetful(3).config()
 
 
-def test_numbers_too_large_for_the_dtype_are_refused():
+def test_values_that_overflow_the_dtype_are_refused():
     param = Param(np.ones(2, "f4"))
     for name in ("value", "grad"):
         with pytest.raises(ValueError, match=f"{name}: expected values that float32 can hold"):
             setattr(param, name, [1e300, 1])
-        setattr(param, name, [np.inf, 1])  # said so
+        setattr(param, name, [np.inf, 1])  # explicitly given
     assert param.value[0] == np.inf

@@ -1,4 +1,4 @@
-"""BatchNorm2D, BatchNorm1D: statistics of the whole batch, running ones, and numbers far from zero."""
+"""BatchNorm2D, BatchNorm1D: statistics of the whole batch, running statistics, and values far from zero."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ THREADS = (1, 2, 3, 8)
 
 
 def normalized(x, eps=1e-5):
-    """Each channel at mean 0 and variance 1, in float64; and mean, unbiased variance."""
+    """Returns each channel at mean 0 and variance 1, in float64, with mean and unbiased variance."""
     axes = (0, *range(2, x.ndim))
     x = x.astype("f8")
     mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
@@ -37,12 +37,12 @@ def test_statistics_are_those_of_the_whole_batch(layer, shape, n, rng):
     scale = np.sqrt(again["0.running_var"] + 1e-3).reshape(-1, *[1] * (len(shape) - 1))
     center = again["0.running_mean"].reshape(scale.shape)
     np.testing.assert_allclose(model.predict(x), (x - center) / scale, rtol=1e-12, atol=1e-12)
-    assert np.array_equal(model.state_dict()["0.running_mean"], again["0.running_mean"])  # predicting changes nothing
+    assert np.array_equal(model.state_dict()["0.running_mean"], again["0.running_mean"])  # prediction changes nothing
 
 
 @pytest.mark.parametrize("center", [1e3, 1e4, -1e5])
 def test_float32_far_from_zero(center, rng):
-    """A mean of so many standard deviations leaves the accuracy of x itself."""
+    """A mean of this many standard deviations leaves the accuracy of x itself."""
     x = (rng.standard_normal((64, 3, 8, 8)) + center).astype("f4")
     model = Sequential([BatchNorm2D()], input_shape=(3, 8, 8))
     y, (expected, _, variance) = model.forward(x, training=True), normalized(x)
@@ -63,17 +63,17 @@ def net(dtype="float32"):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_training_has_the_same_bits_for_any_number_of_threads(dtype, rng):
     X, y = rng.standard_normal((90, 1, 6, 6)), rng.integers(0, 3, 90)
-    found = set()
+    result = set()
     for threads in THREADS:
         model = net(dtype)
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=threads)
         trainer.fit(X, y, epochs=3, batch_size=40, verbose=0)
-        found.add(b"".join(value.tobytes() for value in model.state_dict().values()))
+        result.add(b"".join(value.tobytes() for value in model.state_dict().values()))
         assert model.state_dict()["1.num_batches_tracked"] == 9
-    assert len(found) == 1
+    assert len(result) == 1
 
 
-def test_a_step_that_is_not_finite_leaves_the_running_statistics(rng):
+def test_a_non_finite_step_leaves_the_running_statistics(rng):
     X, y = rng.standard_normal((40, 1, 6, 6)), rng.integers(0, 3, 40)
     model = net()
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
@@ -84,7 +84,7 @@ def test_a_step_that_is_not_finite_leaves_the_running_statistics(rng):
     assert all(np.array_equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-def test_is_part_of_files_and_copies(rng, tmp_path):
+def test_running_statistics_are_saved_and_copied(rng, tmp_path):
     X = rng.standard_normal((40, 1, 6, 6))
     model = net()
     model.forward(X, training=True)
@@ -96,7 +96,7 @@ def test_is_part_of_files_and_copies(rng, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "said"),
+    ("layer", "shape", "message"),
     [
         (BatchNorm2D(eps=0), (1, 2, 2), "eps: expected a number above 0, got 0"),
         (BatchNorm2D(momentum=1.5), (1, 2, 2), r"momentum: expected a number in \[0, 1\], got 1.5"),
@@ -106,22 +106,22 @@ def test_is_part_of_files_and_copies(rng, tmp_path):
         (BatchNorm2D(), (2, 9), r"a signal \(c, length\) becomes an image of height 1 by Reshape\(\(2, 1, 9\)\)"),
     ],
 )
-def test_arguments_that_make_no_sense(layer, shape, said):
-    with pytest.raises(ValueError, match=f"layer 0, {type(layer).__name__}.*{said}"):
+def test_invalid_arguments(layer, shape, message):
+    with pytest.raises(ValueError, match=f"layer 0, {type(layer).__name__}.*{message}"):
         Sequential([layer], input_shape=shape)
 
 
-def test_one_value_a_channel_is_refused_before_the_first_step(rng):
+def test_one_value_per_channel_is_refused_before_the_first_step(rng):
     X, y = rng.standard_normal((41, 1, 6, 6)), rng.integers(0, 3, 41)
     model = net()
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
-    said = "layer 6, BatchNorm1D: expected at least 2 examples in every batch of training, got one of 1"
+    message = "layer 6, BatchNorm1D: expected at least 2 examples in every batch of training, got one of 1"
     for call in (
         lambda: trainer.fit(X, y, batch_size=40, verbose=0),
         lambda: trainer.train_batch(X[:1], y[:1]),
         lambda: model.forward(X[:1], training=True),
     ):
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             call()
     assert trainer.step == 0
     trainer.fit(X, y, batch_size=21, verbose=0)

@@ -1,4 +1,4 @@
-"""Buffers: state of a layer that is not trained goes wherever parameters go, and no optimizer sees it."""
+"""Buffers: non-trainable state of a layer is copied and saved like parameters, and not seen by optimizers."""
 
 import copy
 import pickle
@@ -15,7 +15,7 @@ from minidl.testing import check_layer
 
 
 class Whiten(Layer):
-    """y = gain * (x - mean), the mean a running one, which training moves before it is used."""
+    """y = gain * (x - mean), with a running mean that training updates before use."""
 
     def __init__(self, momentum=0.25):
         self.momentum = momentum
@@ -39,9 +39,9 @@ class Whiten(Layer):
 
     def backward(self, dy):
         self.gain.grad = (dy * self.centred).sum(0)
-        return self.through(dy * self.gain.value)
+        return self.dx_to_input(dy * self.gain.value)
 
-    def through(self, dx):
+    def dx_to_input(self, dx):
         return dx - self.momentum * dx.mean(0) if len(dx) else dx
 
 
@@ -67,7 +67,7 @@ def model(request, rng):
     return model
 
 
-def test_training_moves_them_and_inference_does_not(model, rng):
+def test_training_updates_them_and_inference_does_not(model, rng):
     layer = model.layers[1]
     before = layer.mean.copy()
     assert layer.buffers["count"] == 3 and before.any()
@@ -86,7 +86,7 @@ def test_names_are_pytorchs_and_params_has_parameters_only(model):
 
 
 @pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
-def test_every_copy_has_them_and_goes_its_own_way(model, make, tmp_path, rng):
+def test_every_copy_has_its_own(model, make, tmp_path, rng):
     X = rng.standard_normal((6, 4))
     twin, expected = make(model, tmp_path), model.predict(X)
     assert twin.predict(X).tobytes() == expected.tobytes()
@@ -96,26 +96,26 @@ def test_every_copy_has_them_and_goes_its_own_way(model, make, tmp_path, rng):
     assert (twin.predict(X) != expected).any() and model.predict(X).tobytes() == expected.tobytes()
 
 
-def test_a_slice_finds_them_at_another_place(model):
+def test_a_slice_finds_them_under_another_path(model):
     part = model[1:3]
     assert part.state_dict()["0.mean"].tobytes() == model.state_dict()["1.mean"].tobytes()
 
 
 def test_load_state_dict_is_all_or_nothing(model):
     home, state = model.layers[1].mean, model.state_dict()
-    wanted = {name: value + 1 for name, value in state.items()}
-    for change, said in [
+    changed = {name: value + 1 for name, value in state.items()}
+    for change, message in [
         ({"1.mean": np.ones(4)}, r"state\['1.mean'\]: expected shape \(3,\), got \(4,\)"),
         ({"1.more": np.ones(3)}, r"missing \[\], unknown \['1.more'\]"),
     ]:
-        with pytest.raises(ValueError, match=said):
-            model.load_state_dict(wanted | change)
+        with pytest.raises(ValueError, match=message):
+            model.load_state_dict(changed | change)
     with pytest.raises(ValueError, match=r"missing \['1.mean'\]"):
-        model.load_state_dict({name: value for name, value in wanted.items() if name != "1.mean"})
+        model.load_state_dict({name: value for name, value in changed.items() if name != "1.mean"})
     assert all(np.array_equal(value, state[name]) for name, value in model.state_dict().items())
-    model.load_state_dict(wanted)
+    model.load_state_dict(changed)
     assert model.layers[1].mean is home
-    np.testing.assert_array_equal(home, wanted["1.mean"])
+    np.testing.assert_array_equal(home, changed["1.mean"])
 
 
 def built(build):
@@ -123,7 +123,7 @@ def built(build):
 
 
 @pytest.mark.parametrize(
-    ("build", "said"),
+    ("build", "message"),
     [
         (lambda s, i: s.param("a", i, ones) and s.buffer("a", i, ones), "buffer 'a' already exists"),
         (lambda s, i: s.buffer("a", i, ones).any() and s.param("a", i, ones), "param 'a' already exists"),
@@ -132,12 +132,12 @@ def built(build):
         (lambda s, i: s.buffer(3, i, ones), "buffer: expected a string as its name, got 3"),
     ],
 )
-def test_names_and_shapes_that_make_no_sense(build, said):
-    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{said}"):
+def test_invalid_names_and_shapes(build, message):
+    with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{message}"):
         built(build)
 
 
-def test_their_first_values_are_a_function_of_seed_place_and_name():
+def test_initial_values_depend_on_seed_path_and_name():
     def draw(generator, shape):
         return generator.random(shape)
 
@@ -154,7 +154,7 @@ def test_their_first_values_are_a_function_of_seed_place_and_name():
     assert (first()["0.a"] != first()["0.b"]).all() and (first()["0.a"] != first(1)["0.a"]).all()
 
 
-def test_a_model_that_could_not_be_built_forgets_them():
+def test_a_failed_build_leaves_none():
     whiten = Whiten()
     model = Sequential([whiten, Dense(3)])
     with pytest.raises(ValueError, match="Flatten"):
@@ -164,7 +164,7 @@ def test_a_model_that_could_not_be_built_forgets_them():
     assert whiten.mean.shape == (2,)
 
 
-def test_a_step_that_is_not_finite_leaves_them(rng):
+def test_a_non_finite_step_leaves_them(rng):
     model = Sequential([Whiten(), Dense(2)], input_shape=(3,))
     trainer = Trainer(model, lambda scores, y: (np.full(len(y), np.nan), scores), SGD(0.1))
     before = model.state_dict()
@@ -174,7 +174,7 @@ def test_a_step_that_is_not_finite_leaves_them(rng):
 
 
 # ---- check_layer
-def test_check_layer_takes_them():
+def test_check_layer_accepts_them():
     check_layer(Whiten(), (3,), couples_examples=True)
     check_layer(Whiten(0.0), (2, 2))
 
@@ -190,37 +190,37 @@ class Replaces(Whiten):
         self.mean = self.mean + self.momentum * (x.mean(0) - self.mean)
 
 
-class ReplacesInTheDict(Whiten):
+class ReplacesInDict(Whiten):
     def move(self, x):
         self.buffers["mean"] = self.mean + 0 * x.mean(0)
 
 
-class ForgetsTheMean(Whiten):
-    def through(self, dx):
+class IgnoresTheMeansGradient(Whiten):
+    def dx_to_input(self, dx):
         return dx
 
 
 @pytest.mark.parametrize(
-    ("bug", "said"),
+    ("bug", "message"),
     [
         (MovesInInference, r"MovesInInference: inference changed buffers\['mean'\], mean"),
         (Replaces, r"Replaces: training replaces the array in self.mean; it must write into the buffer"),
-        (ReplacesInTheDict, r"ReplacesInTheDict: training replaces the array in buffers\['mean'\]"),
-        (ForgetsTheMean, r"ForgetsTheMean: dx\[0, 0\]: expected"),
+        (ReplacesInDict, r"ReplacesInTheDict: training replaces the array in buffers\['mean'\]"),
+        (IgnoresTheMeansGradient, r"ForgetsTheMean: dx\[0, 0\]: expected"),
     ],
 )
-def test_check_layer_finds_bugs(bug, said):
-    with pytest.raises(AssertionError, match=f"^{said}"):
+def test_check_layer_finds_faults(bug, message):
+    with pytest.raises(AssertionError, match=f"^{message}"):
         check_layer(bug(), (3,), couples_examples=True)
 
 
-def test_training_with_them_repeats(rng):
+def test_training_with_them_is_reproducible(rng):
     X, y = rng.standard_normal((40, 3)), rng.integers(0, 2, 40)
-    found = []
+    result = []
     for threads in (1, 3):
         model = Sequential([Dense(5), Whiten(), ReLU(), Dense(2)], input_shape=(3,))
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), num_threads=threads)
         trainer.fit(X, y, epochs=2, batch_size=8, verbose=0)
         assert model.state_dict()["1.count"] == 10
-        found.append({name: value.tobytes() for name, value in model.state_dict().items()})
-    assert all(one == other for one, other in pairwise(found))
+        result.append({name: value.tobytes() for name, value in model.state_dict().items()})
+    assert all(one == other for one, other in pairwise(result))

@@ -1,4 +1,4 @@
-"""Containers: Residual, Parallel, Block and a Sequential in another, as parts of a model."""
+"""Containers: Residual, Parallel, Block and nested Sequentials as parts of a model."""
 
 import copy
 import pickle
@@ -31,7 +31,7 @@ X, Y = RNG.standard_normal((40, *SHAPE)), RNG.integers(0, 3, 40)
 
 
 class Double(Layer):
-    """In NumPy, so that what is around it cannot be one plan."""
+    """A NumPy layer, so that the surrounding layers cannot be one plan."""
 
     def forward(self, x, training):
         return x * 2
@@ -41,7 +41,7 @@ class Double(Layer):
 
 
 class Gain(Layer):
-    """In NumPy, with a parameter and a buffer."""
+    """A NumPy layer with a parameter and a buffer."""
 
     def build(self, in_shape):
         self.gain, self.seen = self.param("gain", in_shape, ones), self.buffer("seen", (1,), ones)
@@ -81,7 +81,7 @@ def trained(layers, threads=None, dtype="float32", X=X, **options):
 
 
 # ---- names and shapes
-def test_parameters_are_named_by_branch_and_place():
+def test_parameters_are_named_by_branch_and_index():
     model = Sequential(blocks(), SHAPE)
     names = [name for name in model.params if name.startswith(("1.", "2.", "3."))]
     assert names == [
@@ -96,7 +96,7 @@ def test_parameters_are_named_by_branch_and_place():
 
 
 @pytest.mark.parametrize(
-    ("layer", "said"),
+    ("layer", "message"),
     [
         (Residual(Conv2D(5, 1)), r"layer 0, Residual.*body returns \(5, 6, 6\), shortcut returns \(2, 6, 6\)"),
         (Parallel(Conv2D(5, 1), Conv2D(5, 3)), r"layer 0, Parallel.*branches.0 returns .*branches.1 returns"),
@@ -105,14 +105,14 @@ def test_parameters_are_named_by_branch_and_place():
         (Parallel([], [ReLU(), Block(Conv2D(2, 9))]), r"layer 0, Parallel.*branches.1.1, Block: 0, Conv2D: "),
     ],
 )
-def test_what_does_not_fit_is_named_by_its_place(layer, said):
-    for _ in range(2):  # refused the first time, not spoilt
-        with pytest.raises(ValueError, match=said):
+def test_incompatible_layers_are_named_by_path(layer, message):
+    for _ in range(2):  # refused the first time, not damaged
+        with pytest.raises(ValueError, match=message):
             Sequential([layer], SHAPE)
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("make", "error", "message"),
     [
         (lambda: Residual(3), TypeError, "layers: expected Layer objects, got 3 at index 0"),
         (lambda: Residual(ReLU(), shortcut=[ReLU(), "x"]), TypeError, "shortcut: .*got 'x' at index 1"),
@@ -123,12 +123,12 @@ def test_what_does_not_fit_is_named_by_its_place(layer, said):
         (lambda: Residual(ReLU), TypeError, "layers: expected Layer objects, got <class"),
     ],
 )
-def test_arguments_that_make_no_sense(make, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments(make, error, message):
+    with pytest.raises(error, match=message):
         make()
 
 
-def test_a_layer_may_stand_in_one_place_alone():
+def test_a_layer_may_be_used_only_once():
     relu = ReLU()
     with pytest.raises(ValueError, match="layer 1, ReLU: appears twice"):
         Sequential([Residual(relu), relu], SHAPE)
@@ -140,7 +140,7 @@ def test_a_layer_may_stand_in_one_place_alone():
 
 
 # ---- arithmetic
-def test_an_identity_beside_nothing():
+def test_an_identity_next_to_an_empty_branch():
     x = X[:5].astype("f4")
     for layer, times in ((Residual(), 2), (Parallel([]), 1), (Parallel([], [], [], join="add"), 3)):
         model = Sequential([layer], SHAPE)
@@ -156,8 +156,8 @@ def test_concat_keeps_the_order_of_branches():
     assert np.array_equal(native.predict(X)[:, 2:], np.maximum(X, 0).astype("f4"))
 
 
-def test_a_layer_in_numpy_changes_nothing_around_it():
-    """The same net as one plan, and with branches that meet in NumPy: equal to rounding, masks of dropout included."""
+def test_a_numpy_layer_does_not_change_its_surroundings():
+    """The same net as one plan, and with branches that join in NumPy: equal to rounding, dropout masks included."""
 
     class Same(Layer):
         def forward(self, x, training):
@@ -174,19 +174,19 @@ def test_a_layer_in_numpy_changes_nothing_around_it():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("extra", [(), (Double, Gain)])
-def test_threads_do_not_change_a_bit(extra, dtype):
+def test_number_of_threads_changes_no_bit(extra, dtype):
     alone, *others = (trained(blocks(extra), n, dtype).state_dict() for n in (1, 2, 3, 8))
     for other in others:
         assert all(np.array_equal(alone[name], other[name]) for name in alone)
 
 
-def test_checked_like_any_layer():
+def test_containers_pass_check_layer():
     check_layer(Residual(Conv2D(2, 3, padding=1), ReLU()), SHAPE)
     check_layer(Parallel(Gain(), [Double(), Conv2D(2, 1)]), (2, 3, 3))
     check_layer(Residual(BatchNorm2D(), Gain()), (2, 3, 3), couples_examples=True)
 
 
-def test_batch_statistics_in_a_branch_want_two_numbers():
+def test_batch_statistics_in_a_branch_need_two_values():
     model = Sequential([Flatten(), Dense(2), Residual(Block(Dense(2)))], SHAPE)
     model.forward(X[:1], training=True)
     pooled = Sequential([GlobalAvgPool2D(), Dense(2)], SHAPE)
@@ -208,8 +208,8 @@ def test_copies_and_files_predict_the_same(extra, tmp_path):
 
 
 @pytest.mark.parametrize("at", [1, 2, 4, 7])
-def test_a_resume_has_the_same_bits(at, tmp_path):
-    whole = trained(blocks([Gain]))
+def test_resuming_gives_the_same_bits(at, tmp_path):
+    uninterrupted = trained(blocks([Gain]))
 
     class Stop:
         def on_step_end(self, trainer, step, loss):
@@ -223,12 +223,12 @@ def test_a_resume_has_the_same_bits(at, tmp_path):
     trainer.save_checkpoint(tmp_path / "c.safetensors")
     again = Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Gain": Gain})
     again.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0)
-    expected, found = whole.state_dict(), again.model.state_dict()
-    assert all(np.array_equal(expected[name], found[name]) for name in expected)
+    expected, result = uninterrupted.state_dict(), again.model.state_dict()
+    assert all(np.array_equal(expected[name], result[name]) for name in expected)
 
 
-# ---- a Sequential in another
-def test_a_sequential_nests():
+# ---- nested Sequentials
+def test_nested_sequential():
     inner = Sequential([Conv2D(2, 3, padding=1), ReLU()])
     model = Sequential([inner, Residual(inner), Parallel(inner, [inner, Sequential([ReLU()])]), Flatten()], SHAPE)
     assert isinstance(model.layers[0], Block) and model.output_shape == (4 * 36,)
@@ -238,7 +238,7 @@ def test_a_sequential_nests():
     assert inner.network is None  # its layers were copied
 
 
-def test_a_built_sequential_nests_with_its_weights():
+def test_a_built_sequential_is_nested_with_its_weights():
     base = trained([Conv2D(3, 3), BatchNorm2D(), ReLU(), GlobalAvgPool2D(), Dense(3)])[:-1]
     model = Sequential([base, Dense(5)], SHAPE)
     assert np.array_equal(model[:1].predict(X), base.predict(X))
@@ -263,7 +263,7 @@ def test_nested_weights_take_the_outer_dtype():
 
 
 # ---- limits
-def test_layers_nest_to_a_depth_that_a_file_can_hold(tmp_path):
+def test_layers_nest_to_the_depth_that_a_file_can_hold(tmp_path):
     def nested(levels):
         layer = Dense(3)
         for _ in range(levels):
@@ -289,25 +289,25 @@ def test_many_branches():
 @pytest.mark.parametrize(
     ("layer", "name"), [(Parallel(ReLU()), "join"), (Residual(ReLU()), "layers"), (Block(ReLU()), "layers")]
 )
-def test_arguments_stay(layer, name):
+def test_arguments_are_read_only(layer, name):
     with pytest.raises(AttributeError):
         setattr(layer, name, "add")
 
 
-def test_a_class_is_no_layer():
+def test_a_class_is_not_a_layer():
     for kind in (Sequential, Dense):
         with pytest.raises(TypeError, match="layers: expected Layer objects, got <class"):
             Sequential([kind], (3,))
 
 
-def test_weights_that_the_outer_dtype_cannot_hold_are_refused():
+def test_weights_that_overflow_the_outer_dtype_are_refused():
     base = Sequential([Dense(2)], (3,), dtype="float64")
     base.params["0.weight"].value[0, 0] = 1e300
     with pytest.raises(ValueError, match=r"layer 0, Block.*'weight'.*float32 can hold"):
         Sequential([base], (3,))
 
 
-def test_it_wants_as_many_examples_as_the_layer_in_it_that_wants_most():
+def test_it_needs_the_largest_minimum_batch_of_its_layers():
     layer = Residual(Dense(3), BatchNorm1D())
     Sequential([Dense(3), layer], (3,))
     assert layer.min_batch_size == 2

@@ -1,4 +1,4 @@
-"""Every layer in one table: gradients, PyTorch, equal bits. A public layer that is missing from the table fails."""
+"""All layers in one table: gradients, PyTorch, equal bits. A public layer missing from the table fails."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ from minidl import Sequential, layers
 from minidl.testing import check_layer
 from minidl_c import cpu
 
-OTHERS = {"case", "losses", "optimizers"}  # losses/test_contract.py and optimizers/test_optimizers.py read the last two
+OTHERS = {"case", "losses", "optimizers"}  # read by losses/test_contract.py and optimizers/test_optimizers.py
 FAMILIES = sorted({path.stem for path in (Path(__file__).parents[1] / "contract").glob("*.py")} - OTHERS)
 DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"contract.{family}").DRAWS.items()}
 GEOMETRIES = 500
@@ -31,7 +31,7 @@ def seeded(name, number):
 
 
 def small(name, rng):
-    """A case that finite differences are quick for."""
+    """Returns a case small enough for finite differences."""
     while True:
         case = DRAWS[name](rng)
         if np.prod(case.in_shape) <= 200:
@@ -39,7 +39,7 @@ def small(name, rng):
 
 
 def with_parameters(case, rng, dtype):
-    """A model of this layer, whose parameters all have numbers of their own."""
+    """Returns a model of this layer with random parameter values."""
     model = Sequential([case.layer], input_shape=case.in_shape, dtype=dtype)
     for param in model.params.values():
         param.value = rng.standard_normal(param.value.shape)
@@ -66,7 +66,7 @@ def bits(model, x, dy, threads):
 
 @every_layer
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_threads_do_not_change_a_bit(name, dtype):
+def test_number_of_threads_changes_no_bit(name, dtype):
     for number in range(10):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
@@ -79,21 +79,21 @@ def test_threads_do_not_change_a_bit(name, dtype):
 
 
 def digest(name):
-    """A hash of all that a layer computes of some inputs, in both dtypes."""
-    found = hashlib.sha256()
+    """Returns a hash of everything that a layer computes from random inputs, in both dtypes."""
+    hasher = hashlib.sha256()
     for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
         model = with_parameters(case, rng, dtype)
         x, dy = case.values(rng, (17, *case.in_shape)), rng.standard_normal((17, *model.output_shape))
         for part in bits(model, x.astype(dtype), dy.astype(dtype), 1):
-            found.update(part)
-    return found.hexdigest()
+            hasher.update(part)
+    return hasher.hexdigest()
 
 
 @pytest.fixture(scope="module")
 def digests_of():
-    """The digests of all layers under an instruction set, from this file run as a script; skips where there is none."""
+    """Runs this file as a script and returns the digests of all layers under an instruction set; skips without it."""
 
     def run(isa):
         if isa not in cpu.supported() or not (Path(minidl_c.__file__).parent / isa / "build.json").is_file():
@@ -109,28 +109,28 @@ def digests_of():
     return run
 
 
-def test_instruction_sets_do_not_change_a_bit(digests_of):
+def test_instruction_sets_give_the_same_bits(digests_of):
     assert digests_of("v3") == digests_of("v4")
 
 
 @every_layer
-def test_a_second_backward_finds_nothing_of_the_first(name):
-    """Gradients are written where those of the backward before lie: what only adds to them needs a zero first."""
+def test_a_second_backward_overwrites_the_first(name):
+    """Gradients are written over those of the previous backward: kernels that accumulate must zero them first."""
     for number in range(10):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
         model, n = with_parameters(case, rng, "float32"), int(rng.choice([1, 16, 37]))
         _, tape = model.network.forward(case.values(rng, (n, *case.in_shape)).astype("f4"), 1)
         dy, other = (rng.standard_normal((n, *model.output_shape)).astype("f4") for _ in range(2))
-        found = []
+        result = []
         for gradient in (dy, other, dy):
             dx = model.network.backward(tape, gradient, want_dx=True)
-            found.append([dx.tobytes(), *(param.grad.tobytes() for param in model.params.values())])
-        assert found[0] == found[2], f"{case.layer!r} of {n} {case.in_shape}"
+            result.append([dx.tobytes(), *(param.grad.tobytes() for param in model.params.values())])
+        assert result[0] == result[2], f"{case.layer!r} of {n} {case.in_shape}"
 
 
 def by_torch(case, model, x, dy):
-    """y, dx and the gradients of the parameters."""
+    """Returns y, dx and the gradients of the parameters, from PyTorch."""
     import torch
 
     leaf = torch.tensor(x, requires_grad=True)
@@ -143,7 +143,7 @@ def by_torch(case, model, x, dy):
 
 @pytest.fixture(scope="module")
 def one_torch_thread():
-    """PyTorch's threads spin between small calls and take the time of the others."""
+    """PyTorch's threads spin between small calls and slow the others down."""
     if find_spec("torch") is not None:
         import torch
 
@@ -152,7 +152,7 @@ def one_torch_thread():
 
 @every_layer
 @pytest.mark.oracle
-@pytest.mark.filterwarnings("ignore:.*images are:UserWarning")  # some drawn shapes look like channels last
+@pytest.mark.filterwarnings("ignore:.*images are:UserWarning")  # some random shapes look like channels last
 def test_agrees_with_pytorch(name, one_torch_thread):
     if DRAWS[name](seeded(name, 0)).torch is None:
         pytest.skip("PyTorch has no such layer")
@@ -162,9 +162,9 @@ def test_agrees_with_pytorch(name, one_torch_thread):
         model, n = with_parameters(case, rng, "float64"), int(rng.choice(BATCHES))
         n = max(n, case.layer.min_batch_size)
         x, dy = case.values(rng, (n, *case.in_shape)), rng.standard_normal((n, *model.output_shape))
-        found = [model.forward(x, training=True), model.backward(dy), *(p.grad for p in model.params.values())]
+        result = [model.forward(x, training=True), model.backward(dy), *(p.grad for p in model.params.values())]
         what = ["y", "dx", *(f"grad of {key}" for key in model.params)]
-        for part, a, b in zip(what, found, by_torch(case, model, x, dy), strict=True):
+        for part, a, b in zip(what, result, by_torch(case, model, x, dy), strict=True):
             scale = max(float(np.abs(b).max(initial=0)), 1.0)
             np.testing.assert_allclose(
                 a, b.reshape(a.shape), rtol=1e-10, atol=1e-12 * scale,

@@ -1,4 +1,4 @@
-"""Conv2D: shapes, parameters and arguments; numbers against the oracle, through a model."""
+"""Conv2D: shapes, parameters and arguments; values against the reference, through a model."""
 
 import numpy as np
 import pytest
@@ -43,13 +43,13 @@ def check_against_reference(layer, case, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_agrees_with_the_oracle(case, dtype):
+def test_agrees_with_the_reference(case, dtype):
     check_against_reference(layer_for(case), case, dtype)
 
 
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "dilation", "around"),
-    [  # around: top, bottom, left, right, as TensorFlow documents "SAME"
+    [  # padding as top, bottom, left, right, as TensorFlow documents "SAME"
         ((8, 8), (3, 3), (1, 1), (1, 1), (1, 1, 1, 1)),
         ((8, 8), (2, 4), (1, 1), (1, 1), (0, 1, 1, 2)),
         ((7, 8), (3, 3), (2, 2), (1, 1), (1, 1, 0, 1)),
@@ -57,7 +57,7 @@ def test_agrees_with_the_oracle(case, dtype):
         ((6, 6), (3, 2), (1, 1), (2, 3), (2, 2, 1, 2)),
     ],
 )
-def test_same_padding_keeps_the_size_and_puts_the_odd_zero_behind(size, kernel, stride, dilation, around):
+def test_same_padding_keeps_the_size_and_puts_the_odd_zero_last(size, kernel, stride, dilation, around):
     case = Conv(3, 2, *size, 4, kernel, stride, around, dilation)
     layer = Conv2D(4, kernel, stride, "same", dilation)
     check_against_reference(layer, case, "float64")
@@ -65,7 +65,7 @@ def test_same_padding_keeps_the_size_and_puts_the_odd_zero_behind(size, kernel, 
     assert layer.out_shape == (4, *rounded_up)
 
 
-def test_valid_is_no_padding_and_numbers_mean_pairs():
+def test_valid_means_no_padding_and_numbers_mean_pairs():
     numbers = Conv2D(2, 3, stride=2, padding=1, dilation=2)
     pairs = Conv2D(2, (3, 3), stride=(2, 2), padding=(1, 1), dilation=[2, 2])
     for layer in (numbers, pairs):
@@ -76,18 +76,18 @@ def test_valid_is_no_padding_and_numbers_mean_pairs():
     assert valid.out_shape == (2, 7, 10)
 
 
-def test_parameters_are_those_of_pytorch():
+def test_parameters_match_pytorch():
     model = Sequential([Conv2D(6, (5, 3), groups=2)], input_shape=(4, 9, 9))
     weight, bias = model.params["0.weight"].value, model.params["0.bias"].value
     assert list(model.params) == ["0.weight", "0.bias"]
     assert weight.shape == (6, 2, 5, 3)
     assert not bias.any() and bias.shape == (6,)
-    limit = np.sqrt(6 / (2 * 5 * 3))  # He: variance 2 / inputs
+    limit = np.sqrt(6 / (2 * 5 * 3))  # He: variance 2 / fan-in
     assert limit * 0.9 < np.abs(weight).max() <= limit
 
 
 @pytest.mark.parametrize("n", [1, 4, 33])
-def test_without_bias_it_is_a_bias_of_zero(n, rng):
+def test_no_bias_equals_a_bias_of_zero(n, rng):
     x, dy = rng.normal(size=(n, 32, 6, 5)), rng.normal(size=(n, 16, 6, 5))
     bare, biased = (Sequential([Conv2D(16, 3, padding=1, use_bias=b)], input_shape=x.shape[1:]) for b in (False, True))
     assert list(bare.params) == ["0.weight"]
@@ -97,7 +97,7 @@ def test_without_bias_it_is_a_bias_of_zero(n, rng):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"filters": 0}, ValueError, "filters.*at least 1, got 0"),
         ({"filters": -2}, ValueError, "filters.*got -2"),
@@ -125,19 +125,19 @@ def test_without_bias_it_is_a_bias_of_zero(n, rng):
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, Conv2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, Conv2D.*\(4, 8, 8\).*(?:{message})"):
         Sequential([Conv2D(**{"filters": 4, "kernel_size": 3} | arguments)], input_shape=(4, 8, 8))
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 8), (1, 8, 8, 8)])
-def test_wants_an_image(shape):
+def test_needs_an_image(shape):
     with pytest.raises(ValueError, match=r"layer 0, Conv2D.*expected \(channels, height, width\)"):
         Sequential([Conv2D(2, 3)], input_shape=shape)
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "said"),
+    ("layer", "shape", "message"),
     [
         (Conv2D(1, (4096, 1), stride=(3, 1)), (1, 2**23, 1), "too large for"),
         (Conv2D(1, 1), (1, 2**24, 1), "at most 16777216 rows and columns in all layers together"),
@@ -145,6 +145,6 @@ def test_wants_an_image(shape):
         (Conv2D(1, 1), (2**32, 3, 2), "at most 1048576 weights a filter, got 4294967296"),
     ],
 )
-def test_what_would_take_long_or_much_to_build_is_refused_at_once(layer, shape, said):
-    with pytest.raises(ValueError, match=f"layer 0, Conv2D.*{said}"):
+def test_oversized_layers_are_refused_at_once(layer, shape, message):
+    with pytest.raises(ValueError, match=f"layer 0, Conv2D.*{message}"):
         Sequential([layer], input_shape=shape)

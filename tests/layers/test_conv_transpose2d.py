@@ -1,4 +1,4 @@
-"""ConvTranspose2D: shapes, parameters and arguments; it undoes what a Conv2D does to a shape."""
+"""ConvTranspose2D: shapes, parameters and arguments; it inverts a Conv2D's change of shape."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def built(layer, shape=(4, 8, 8), **options):
 
 @pytest.mark.parametrize("size", [(8, 8), (9, 12), (7, 10)])
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (4, 2, 1), ((2, 3), (3, 1), 0), (5, 1, 2)])
-def test_leads_back_to_the_size_that_a_convolution_came_from(size, kernel, stride, padding):
+def test_restores_the_input_size_of_a_convolution(size, kernel, stride, padding):
     conv = Conv2D(3, kernel, stride, padding)
     built(conv, (2, *size))
     steps = stride if isinstance(stride, tuple) else (stride, stride)
@@ -21,12 +21,12 @@ def test_leads_back_to_the_size_that_a_convolution_came_from(size, kernel, strid
     built(back, conv.out_shape)
     extra = tuple(n - m for n, m in zip(size, back.out_shape[1:], strict=True))
     assert all(0 <= e < s for e, s in zip(extra, steps, strict=True))
-    whole = ConvTranspose2D(2, kernel, stride, padding, output_padding=extra)
-    built(whole, conv.out_shape)
-    assert whole.out_shape == (2, *size)
+    transposed = ConvTranspose2D(2, kernel, stride, padding, output_padding=extra)
+    built(transposed, conv.out_shape)
+    assert transposed.out_shape == (2, *size)
 
 
-def test_parameters_are_those_of_pytorch():
+def test_parameters_match_pytorch():
     model = built(ConvTranspose2D(6, (5, 3), groups=2))
     assert list(model.params) == ["0.weight", "0.bias"]
     assert model.params["0.weight"].value.shape == (4, 3, 5, 3)
@@ -36,15 +36,15 @@ def test_parameters_are_those_of_pytorch():
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(4, 2), (3, 1), (2, 2), (6, 3)])
-def test_first_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
-    """He: a variance of 2 / inputs keeps a ReLU's numbers as they are, whatever the stride, where nothing narrows."""
+def test_initial_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
+    """He: a variance of 2 / fan-in preserves the scale after a ReLU for any stride, where the layer does not narrow."""
     model = built(ConvTranspose2D(64, kernel, stride), (64, 12, 12))
     y = model.predict(np.maximum(rng.normal(size=(16, 64, 12, 12)), 0))
     assert 0.8 < y[:, :, 6:-6, 6:-6].var() < 1.25
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"filters": 0}, ValueError, "filters.*at least 1, got 0"),
         ({"filters": None}, TypeError, "filters.*got None"),
@@ -64,19 +64,19 @@ def test_first_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, ConvTranspose2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, ConvTranspose2D.*\(4, 8, 8\).*(?:{message})"):
         built(ConvTranspose2D(**{"filters": 4, "kernel_size": 3} | arguments))
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 8), (1, 8, 8, 8)])
-def test_wants_an_image(shape):
+def test_needs_an_image(shape):
     with pytest.raises(ValueError, match=r"layer 0, ConvTranspose2D.*expected \(channels, height, width\)"):
         built(ConvTranspose2D(2, 3), shape)
 
 
 @pytest.mark.oracle
-def test_weights_move_to_pytorch(rng):
+def test_weights_can_be_moved_to_pytorch(rng):
     import torch
 
     model = built(ConvTranspose2D(6, 3, 2, 1, output_padding=1, groups=2), dtype="float64")
@@ -86,8 +86,8 @@ def test_weights_move_to_pytorch(rng):
     np.testing.assert_allclose(model.predict(x), twin(torch.tensor(x)).detach().numpy(), atol=1e-12)
 
 
-def test_first_outputs_of_a_stride_that_is_no_square(rng):
-    """Of 6 x 2 taps at stride (3, 1), 3 x 1 and not 1 x 2 are left of one input: 4 of 12 are inputs of an output."""
+def test_initial_outputs_with_a_non_square_stride(rng):
+    """Of 6 x 2 taps with stride (3, 1) an output sees 2 x 2: 4 of 12."""
     model = built(ConvTranspose2D(64, (6, 2), (3, 1)), (64, 12, 12))
     y = model.predict(np.maximum(rng.normal(size=(16, 64, 12, 12)), 0))
     assert 0.8 < y[:, :, 6:-6, 3:-3].var() < 1.25

@@ -1,4 +1,4 @@
-"""Dense: shapes, parameters and arguments; numbers against NumPy, through a model."""
+"""Dense: shapes, parameters and arguments; values against NumPy, through a model."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_agrees_with_numpy(inputs, units, n, dtype, rng):
     np.testing.assert_allclose(model.params["0.bias"].grad, dy.sum(axis=0), **tolerance)
 
 
-def test_parameters_are_those_of_pytorch():
+def test_parameters_match_pytorch():
     model = Sequential([Dense(30)], input_shape=(40,))
     weight, bias = model.params["0.weight"], model.params["0.bias"]
     assert list(model.params) == ["0.weight", "0.bias"]
@@ -34,7 +34,7 @@ def test_parameters_are_those_of_pytorch():
 
 
 @pytest.mark.parametrize("n", [1, 4, 33])
-def test_without_bias_it_is_a_bias_of_zero(n, rng):
+def test_no_bias_equals_a_bias_of_zero(n, rng):
     x, dy = rng.normal(size=(n, 40)), rng.normal(size=(n, 30))
     bare, biased = (Sequential([Dense(30, use_bias=b)], input_shape=(40,)) for b in (False, True))
     assert list(bare.params) == ["0.weight"]
@@ -44,13 +44,13 @@ def test_without_bias_it_is_a_bias_of_zero(n, rng):
 
 
 @pytest.mark.parametrize("use_bias", [None, 1, "no"])
-def test_bias_or_not_is_said_plainly(use_bias):
+def test_use_bias_must_be_bool(use_bias):
     with pytest.raises(TypeError, match=r"layer 0, Dense.*use_bias: expected True or False"):
         Sequential([Dense(3, use_bias=use_bias)], input_shape=(4,))
 
 
-def test_weight_lies_in_memory_as_its_kernel_reads_it(rng):
-    """`value` is the transposed view of (in, out): nothing is packed, and a write is seen at once."""
+def test_weight_is_stored_as_its_kernel_reads_it(rng):
+    """`value` is the transposed view of (in, out): nothing is packed, and writes take effect at once."""
     model = Sequential([Dense(3)], input_shape=(4,), dtype="float64")
     weight = model.params["0.weight"].value
     assert weight.T.flags.c_contiguous
@@ -61,7 +61,7 @@ def test_weight_lies_in_memory_as_its_kernel_reads_it(rng):
 
 
 @pytest.mark.parametrize(
-    ("units", "error", "said"),
+    ("units", "error", "message"),
     [
         (0, ValueError, "units: expected at least 1, got 0"),
         (-3, ValueError, "units.*got -3"),
@@ -70,15 +70,15 @@ def test_weight_lies_in_memory_as_its_kernel_reads_it(rng):
         (None, TypeError, "units.*got None"),
     ],
 )
-def test_units_that_make_no_sense(units, error, said):
-    with pytest.raises(error, match=rf"layer 0, Dense.*\(4,\).*{said}"):
+def test_invalid_units(units, error, message):
+    with pytest.raises(error, match=rf"layer 0, Dense.*\(4,\).*{message}"):
         Sequential([Dense(units)], input_shape=(4,))
 
 
-def test_an_image_wants_a_flatten_in_front():
+def test_an_image_needs_a_flatten_first():
     with pytest.raises(ValueError, match=r"layer 0, Dense.*\(1, 8, 8\).*Flatten"):
         Sequential([Dense(3)], input_shape=(1, 8, 8))
 
 
-def test_takes_numpy_integers():
+def test_accepts_numpy_integers():
     assert Sequential([Dense(np.int64(3))], input_shape=(4,)).output_shape == (3,)

@@ -1,4 +1,4 @@
-"""DepthwiseConv2D: shapes, parameters and arguments; a Conv2D with as many groups as channels has the same weights."""
+"""DepthwiseConv2D: shapes, parameters and arguments; a Conv2D with one group per channel has the same weights."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def built(layer, shape=(4, 8, 8), **options):
 
 @pytest.mark.parametrize("multiplier", [1, 3])
 @pytest.mark.parametrize("padding", ["same", "valid", 1, (2, 0)], ids=str)
-def test_is_a_convolution_with_a_group_for_each_channel(padding, multiplier, rng):
+def test_equals_a_convolution_with_one_group_per_channel(padding, multiplier, rng):
     options = {"stride": (1, 2), "padding": padding, "dilation": (2, 1)}
     model = built(DepthwiseConv2D(3, **options, depth_multiplier=multiplier))
     twin = built(Conv2D(4 * multiplier, 3, **options, groups=4))
@@ -26,18 +26,18 @@ def test_is_a_convolution_with_a_group_for_each_channel(padding, multiplier, rng
         np.testing.assert_allclose(param.grad, twin.params[name].grad, rtol=1e-4, atol=1e-4)
 
 
-def test_parameters_are_those_of_pytorch():
+def test_parameters_match_pytorch():
     model = built(DepthwiseConv2D((5, 3), depth_multiplier=2))
     assert list(model.params) == ["0.weight", "0.bias"]
     weight, bias = model.params["0.weight"].value, model.params["0.bias"].value
     assert weight.shape == (8, 1, 5, 3)
-    assert np.abs(weight).max() <= np.sqrt(6 / 15)  # He: variance 2 / inputs
+    assert np.abs(weight).max() <= np.sqrt(6 / 15)  # He: variance 2 / fan-in
     assert not bias.any() and bias.shape == (8,)
     assert list(built(DepthwiseConv2D(3, use_bias=False)).params) == ["0.weight"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"kernel_size": 0}, ValueError, "kernel_size.*got 0"),
         ({"kernel_size": "3"}, TypeError, "kernel_size.*got '3'"),
@@ -52,19 +52,19 @@ def test_parameters_are_those_of_pytorch():
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, DepthwiseConv2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, DepthwiseConv2D.*\(4, 8, 8\).*(?:{message})"):
         built(DepthwiseConv2D(**{"kernel_size": 3} | arguments))
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 8), (1, 8, 8, 8)])
-def test_wants_an_image(shape):
+def test_needs_an_image(shape):
     with pytest.raises(ValueError, match=r"layer 0, DepthwiseConv2D.*expected \(channels, height, width\)"):
         built(DepthwiseConv2D(3), shape)
 
 
 @pytest.mark.oracle
-def test_weights_move_to_pytorch(rng):
+def test_weights_can_be_moved_to_pytorch(rng):
     import torch
 
     model = built(DepthwiseConv2D(3, padding=1, depth_multiplier=2), dtype="float64")

@@ -1,4 +1,4 @@
-"""Dropout: which numbers go is a matter of seed, place, step, row and element; nothing else, however one trains."""
+"""Dropout: a mask is a function of seed, layer path, step, example id and element, for any way of training."""
 
 import copy
 
@@ -16,11 +16,11 @@ from minidl.testing import check_layer
 
 DTYPES = ("float32", "float64")
 N = 90
-NUMBERED = np.arange(N)  # labels that name their row
+NUMBERED = np.arange(N)  # labels that identify their row
 
 
 def mask(n, shape, rate, **what):
-    """True where a number is kept, from the oracle."""
+    """Returns True where a value is kept, from the reference."""
     kept = ref.dropout(np.ones((n, int(np.prod(shape)))), rate, rows=range(n), **what) != 0
     return kept.reshape(n, *shape)
 
@@ -51,7 +51,7 @@ def test_it_keeps_the_contract(rate, shape):
 @pytest.mark.parametrize("shape", [(5,), (2, 3, 4), (3, 3)])
 @pytest.mark.parametrize("n", [0, 1, 17])
 def test_agrees_with_numpy(n, shape, dtype, rng):
-    """Each training forward by hand is a step of its own; backward drops what its forward dropped."""
+    """Each training forward by hand is a new step; backward uses the mask of its forward."""
     model = Sequential([Dropout(0.3)], input_shape=shape, dtype=dtype, seed=4)
     x, dy = (rng.normal(size=(n, *shape)).astype(dtype) for _ in range(2))
     for step in range(3):
@@ -61,16 +61,16 @@ def test_agrees_with_numpy(n, shape, dtype, rng):
     assert model.params == {} and model.output_shape == shape
 
 
-def test_gradients_of_other_layers_feel_the_mask(rng):
-    """y = (x w' + b) * m: dw = (m dy)' x, and two dropouts of one net are not the same."""
+def test_gradients_of_other_layers_see_the_mask(rng):
+    """y = (x w' + b) * m: dw = (m dy)' x, and two dropouts of one net differ."""
     model = Sequential([Dropout(0.2), Dense(6), Dropout(0.5)], input_shape=(4,), dtype="float64")
     x, dy = rng.normal(size=(33, 4)), rng.normal(size=(33, 6))
-    front, back = mask(33, (4,), 0.2, path="0") / 0.8, mask(33, (6,), 0.5, path="2") / 0.5
+    preceding, back = mask(33, (4,), 0.2, path="0") / 0.8, mask(33, (6,), 0.5, path="2") / 0.5
     weight = model.params["1.weight"]
-    np.testing.assert_allclose(model.forward(x, training=True), x * front @ weight.value.T * back, rtol=1e-12)
+    np.testing.assert_allclose(model.forward(x, training=True), x * preceding @ weight.value.T * back, rtol=1e-12)
     dx = model.backward(dy)
-    np.testing.assert_allclose(weight.grad, (dy * back).T @ (x * front), rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(dx, dy * back @ weight.value * front, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(weight.grad, (dy * back).T @ (x * preceding), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(dx, dy * back @ weight.value * preceding, rtol=1e-10, atol=1e-12)
 
 
 def test_two_of_them_in_a_net_differ():
@@ -79,14 +79,14 @@ def test_two_of_them_in_a_net_differ():
     assert abs(kept - 0.25) < 4 * np.sqrt(0.25 * 0.75 / 16000)
 
 
-def test_a_place_inside_another_layer_counts():
+def test_the_path_inside_a_container_counts():
     layer, x = Dropout(0.5), np.ones((20, 9))
     layer.setup((9,), "float64", 0, "3.body.0")
     y, _ = Network([layer], ["Dropout"], FlatParameters([layer], "float64")).forward(x, seed=8, step=2)
     assert np.array_equal(y != 0, mask(20, (9,), 0.5, seed=8, step=2, path="3.body.0"))
 
 
-def test_a_copy_drops_the_same(rng):
+def test_a_copy_drops_the_same_values(rng):
     model, x = classifier(), rng.random((20, 1, 8, 8))
     assert np.array_equal(model.forward(x, training=True), copy.deepcopy(model).forward(x, training=True))
 
@@ -110,8 +110,8 @@ def test_inference_is_the_identity(dtype, rng):
 
 
 # ---- in training -------------------------------------------------------------------------------------
-class Same(Layer):
-    """A layer in NumPy that changes nothing: with it, steps go stage by stage."""
+class Identity(Layer):
+    """A NumPy identity layer, with which steps run segment by segment."""
 
     def forward(self, x, training):
         return x.copy()
@@ -120,8 +120,8 @@ class Same(Layer):
         return dy
 
 
-class Watch:
-    """A metric that keeps labels and scores of every epoch, in the order of the steps."""
+class ScoreRecorder:
+    """A metric that records labels and scores of every epoch, in step order."""
 
     __name__ = "watch"
 
@@ -137,25 +137,25 @@ def python_loss(scores, y):
     return softmax_cross_entropy(scores, y)
 
 
-WAYS = {  # name -> (layers in front, loss, dtype and layout of X)
+WAYS = {  # name -> (preceding layers, loss, dtype and layout of X)
     "fused": ([], "softmax_cross_entropy", lambda X: X),
     "fused, float64": ([], "softmax_cross_entropy", lambda X: X.astype("f8")),
     "fused, converted": ([], "softmax_cross_entropy", lambda X: X.astype("i2")),
     "fused, strided": ([], "softmax_cross_entropy", lambda X: np.asfortranarray(X)),
-    "staged": ([Same], "softmax_cross_entropy", lambda X: X),
-    "staged, converted": ([Same], "softmax_cross_entropy", lambda X: X.astype(">f8")),
-    "loss in Python": ([], python_loss, lambda X: X),
+    "staged": ([Identity], "softmax_cross_entropy", lambda X: X),
+    "staged, converted": ([Identity], "softmax_cross_entropy", lambda X: X.astype(">f8")),
+    "Python loss": ([], python_loss, lambda X: X),
 }
 
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("batch_size", [1, 16, 23, N])
 @pytest.mark.parametrize("shuffle", [True, False])
-def test_a_mask_is_of_the_row_however_it_comes_to_a_step(way, batch_size, shuffle):
-    """Rows are told apart by their labels; ones go in, and the dense layer, hardly moved, leaves them as they are."""
-    front, loss, made = WAYS[way]
-    watch, dtype = Watch(), "float32"
-    model = Sequential([*(layer() for layer in front), Dense(N), Dropout(0.4)], input_shape=(2,), dtype=dtype)
+def test_a_mask_belongs_to_the_example_however_it_reaches_a_step(way, batch_size, shuffle):
+    """Labels identify rows; inputs are ones, and the dense layer, hardly changed, passes them on."""
+    preceding, loss, made = WAYS[way]
+    watch, dtype = ScoreRecorder(), "float32"
+    model = Sequential([*(layer() for layer in preceding), Dense(N), Dropout(0.4)], input_shape=(2,), dtype=dtype)
     weight, bias = model.params.values()
     weight.value, bias.value = np.zeros(weight.value.shape), np.ones(N)
     trainer = Trainer(model, loss, SGD(1e-30), [watch], seed=3)
@@ -166,16 +166,16 @@ def test_a_mask_is_of_the_row_however_it_comes_to_a_step(way, batch_size, shuffl
         assert np.array_equal(np.sort(rows), NUMBERED)
         assert np.array_equal(rows, NUMBERED) is not shuffle
         for k in range(steps):
-            here = slice(k * batch_size, (k + 1) * batch_size)
-            what = {"rows": rows[here], "seed": 3, "step": epoch * steps + k, "path": str(len(front) + 1)}
-            expected = ref.dropout(np.ones((len(rows[here]), N), dtype), 0.4, **what)
-            assert scores[here].tobytes() == expected.tobytes()
+            batch = slice(k * batch_size, (k + 1) * batch_size)
+            what = {"rows": rows[batch], "seed": 3, "step": epoch * steps + k, "path": str(len(preceding) + 1)}
+            expected = ref.dropout(np.ones((len(rows[batch]), N), dtype), 0.4, **what)
+            assert scores[batch].tobytes() == expected.tobytes()
 
 
-def test_fit_can_be_repeated(digits):
+def test_fit_is_reproducible(digits):
     first = weights_after(*digits)
     assert weights_after(*digits) == first
-    assert weights_after(*digits, seed=1, shuffle=False) != weights_after(*digits, shuffle=False)  # masks alone differ
+    assert weights_after(*digits, seed=1, shuffle=False) != weights_after(*digits, shuffle=False)  # only masks differ
     assert weights_after(*digits, rate=0.4) != first
 
 
@@ -185,9 +185,9 @@ def test_evaluate_drops_nothing(digits):
     assert trainer.evaluate(*digits)["loss"] == pytest.approx(by_hand, rel=1e-6)
 
 
-# ---- what it is given --------------------------------------------------------------------------------
+# ---- arguments ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("rate", "error", "said"),
+    ("rate", "error", "message"),
     [
         (1, ValueError, "rate: expected at least 0 and less than 1 .*, got 1"),
         (1.5, ValueError, "rate.*got 1.5"),
@@ -199,12 +199,12 @@ def test_evaluate_drops_nothing(digits):
         (True, TypeError, "rate.*True"),
     ],
 )
-def test_rates_that_make_no_sense(rate, error, said):
-    with pytest.raises(error, match=rf"layer 1, Dropout.*{said}"):
+def test_invalid_rates(rate, error, message):
+    with pytest.raises(error, match=rf"layer 1, Dropout.*{message}"):
         Sequential([ReLU(), Dropout(rate)], input_shape=(4,))
 
 
-def test_how_it_shows():
+def test_repr():
     model = Sequential([Dropout(0.25)], input_shape=(4,))
     assert repr(model[0]) == "Dropout(rate=0.25)"
     assert "0 Dropout(rate=0.25)" in str(model.summary())

@@ -1,4 +1,4 @@
-"""Flatten and Reshape: row-major order there, and the same way back."""
+"""Flatten and Reshape: row-major order, forward and backward."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from minidl.layers import Conv2D, Flatten, ReLU, Reshape
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [0, 1, 16, 17])
 @pytest.mark.parametrize("shape", [(2, 3, 4), (5, 2), (7,), (2, 2, 2, 2)])
-def test_is_a_reshape_both_ways(shape, n, dtype, rng):
+def test_is_a_reshape_in_both_directions(shape, n, dtype, rng):
     model = Sequential([Flatten()], input_shape=shape, dtype=dtype)
     x = rng.normal(size=(n, *shape)).astype(dtype)
     y = model.forward(x, training=True)
@@ -21,7 +21,7 @@ def test_is_a_reshape_both_ways(shape, n, dtype, rng):
 
 
 @pytest.mark.parametrize("n", [3, 17])
-def test_between_layers_changes_no_number(n, rng):
+def test_between_layers_it_changes_no_value(n, rng):
     x = rng.normal(size=(n, 2, 3, 4)).astype("float32")
     model = Sequential([ReLU(), Flatten(), ReLU()], input_shape=(2, 3, 4))
     np.testing.assert_array_equal(model.predict(x), np.maximum(x, 0).reshape(n, -1))
@@ -37,7 +37,7 @@ def test_between_layers_changes_no_number(n, rng):
         ((1,), (-1, 1), (1, 1)),
     ],
 )
-def test_reshape_is_one_both_ways(in_shape, shape, out_shape, rng):
+def test_reshape_is_one_in_both_directions(in_shape, shape, out_shape, rng):
     model = Sequential([Reshape(shape)], input_shape=in_shape)
     x = rng.normal(size=(17, *in_shape)).astype("f4")
     y = model.forward(x, training=True)
@@ -46,12 +46,12 @@ def test_reshape_is_one_both_ways(in_shape, shape, out_shape, rng):
     assert model.output_shape == out_shape
 
 
-def test_an_image_of_a_vector_goes_through_a_convolution():
+def test_a_vector_reshaped_to_an_image_goes_through_a_convolution():
     assert Sequential([Reshape((1, 8, 8)), Conv2D(4, 3)], input_shape=(64,)).output_shape == (4, 6, 6)
 
 
 @pytest.mark.parametrize(
-    ("shape", "error", "said"),
+    ("shape", "error", "message"),
     [
         ((5, 5), ValueError, r"shape: expected 24 elements, got \(5, 5\)"),
         ((5, -1), ValueError, r"shape: expected sizes that divide 24, got \(5, -1\)"),
@@ -66,6 +66,6 @@ def test_an_image_of_a_vector_goes_through_a_convolution():
     ],
     ids=str,
 )
-def test_shapes_that_make_no_sense(shape, error, said):
-    with pytest.raises(error, match=rf"layer 0, Reshape.*{said}"):
+def test_invalid_shapes(shape, error, message):
+    with pytest.raises(error, match=rf"layer 0, Reshape.*{message}"):
         Sequential([Reshape(shape)], input_shape=(2, 3, 4))

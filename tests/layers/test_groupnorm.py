@@ -1,4 +1,4 @@
-"""GroupNorm and LayerNorm: shapes, parameters and arguments; lanes without an example; training."""
+"""GroupNorm and LayerNorm: shapes, parameters and arguments; unused lanes; training."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from minidl.optimizers import SGD
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("groups", [1, 2, 6])
-def test_group_norm_agrees_with_the_oracle(groups, dtype, rng):
+def test_group_norm_agrees_with_the_reference(groups, dtype, rng):
     model = Sequential([GroupNorm(groups)], input_shape=(6, 4, 5), dtype=dtype)
     x = rng.normal(3, 2, (17, 6, 4, 5))
     expected = ref.groupnorm_forward(x.reshape(17, 6, 20), np.ones(6), np.zeros(6), groups, 1e-5).reshape(x.shape)
@@ -21,7 +21,7 @@ def test_group_norm_agrees_with_the_oracle(groups, dtype, rng):
 
 
 @pytest.mark.parametrize("shape", [(7,), (3, 2), (2, 3, 4)])
-def test_layer_norm_takes_any_shape(shape, rng):
+def test_layer_norm_accepts_any_shape(shape, rng):
     model = Sequential([LayerNorm()], input_shape=shape, dtype="float64")
     x = rng.normal(3, 2, (17, *shape))
     np.testing.assert_allclose(model.predict(x), ref.normalized(x, 1, 1e-5)[0], 1e-9, 1e-12)
@@ -37,7 +37,7 @@ def test_without_weights(layer, rng):
     assert abs(y.mean()) < 1e-6 and abs(y.std() - 1) < 1e-4
 
 
-def test_a_group_for_each_channel_is_an_instance_norm(rng):
+def test_one_group_per_channel_is_an_instance_norm(rng):
     x = rng.normal(5, 3, (17, 4, 6, 6))
     y = Sequential([GroupNorm(groups=4)], input_shape=(4, 6, 6)).predict(x)
     np.testing.assert_allclose(y.mean(axis=(2, 3)), 0, atol=1e-5)
@@ -45,23 +45,23 @@ def test_a_group_for_each_channel_is_an_instance_norm(rng):
 
 
 @pytest.mark.parametrize("layer", [LayerNorm(), GroupNorm(3)], ids=str)
-def test_lanes_without_an_example_leave_no_nan(layer):
-    """They hold the bias in front, so large that its mean overflows; the six examples themselves are near zero."""
+def test_unused_lanes_cause_no_nan(layer):
+    """They hold the preceding bias, so large that its mean overflows; the six examples themselves are near zero."""
     large = np.array([3e38, -3e38, 1e38, -2e38, 3e38, 0], "f4")
     model = Sequential([Dense(6), layer, Dense(2)], input_shape=(2,))
     model.params["0.weight"].value = np.stack([-large, np.arange(6)], axis=1)
     model.params["0.bias"].value = large
     x = np.stack([np.ones(16), np.arange(16)], axis=1)
     dy = (np.arange(16) < 6)[:, None] * np.ones(2)
-    found = []
+    result = []
     for n in (6, 16):
         model.forward(x[:n], training=True)
         model.backward(dy[:n])
-        found.append({name: param.grad.copy() for name, param in model.params.items()})
-    for name, grad in found[0].items():
-        np.testing.assert_array_equal(grad, found[1][name], name)
+        result.append({name: param.grad.copy() for name, param in model.params.items()})
+    for name, grad in result[0].items():
+        np.testing.assert_array_equal(grad, result[1][name], name)
         assert np.isfinite(grad).all()
-    np.testing.assert_array_equal(found[0]["2.bias"], 6)
+    np.testing.assert_array_equal(result[0]["2.bias"], 6)
 
 
 def test_a_net_learns_with_them(rng):
@@ -74,7 +74,7 @@ def test_a_net_learns_with_them(rng):
 
 
 @pytest.mark.parametrize(
-    ("layer", "error", "said"),
+    ("layer", "error", "message"),
     [
         (GroupNorm(0), ValueError, "groups: expected at least 1, got 0"),
         (GroupNorm(4), ValueError, "groups: expected a divisor of 6 channels, got 4"),
@@ -91,6 +91,6 @@ def test_a_net_learns_with_them(rng):
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(layer, error, said):
-    with pytest.raises(error, match=rf"layer 0, {type(layer).__name__}.*{said}"):
+def test_invalid_arguments(layer, error, message):
+    with pytest.raises(error, match=rf"layer 0, {type(layer).__name__}.*{message}"):
         Sequential([layer], input_shape=(6, 4, 4))

@@ -1,4 +1,4 @@
-"""MaxPool2D and GlobalMaxPool2D: shapes and arguments; numbers against the oracle, through a model."""
+"""MaxPool2D and GlobalMaxPool2D: shapes and arguments; values against the reference, through a model."""
 
 import numpy as np
 import pytest
@@ -25,9 +25,9 @@ def layer_for(case):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", CASES, ids=str)
-def test_agrees_with_the_oracle(case, dtype, rng):
+def test_agrees_with_the_reference(case, dtype, rng):
     model = Sequential([layer_for(case)], input_shape=case.x_shape[1:], dtype=dtype)
-    x = rng.integers(-3, 3, case.x_shape).astype(dtype)  # whole numbers: ties in most windows
+    x = rng.integers(-3, 3, case.x_shape).astype(dtype)  # integers: ties in most windows
     dy = rng.integers(-9, 9, case.y_shape).astype(dtype)
     expected, winner = reference.maxpool2d_forward(x, case)
     np.testing.assert_array_equal(model.forward(x, training=True), expected)
@@ -35,7 +35,7 @@ def test_agrees_with_the_oracle(case, dtype, rng):
     assert model.output_shape == case.y_shape[1:]
 
 
-def test_stride_is_the_window_unless_given():
+def test_stride_defaults_to_the_window():
     for layer in (MaxPool2D(3), MaxPool2D(3, stride=3), MaxPool2D((3, 3), (3, 3), (0, 0))):
         Sequential([layer], input_shape=(2, 9, 12))
         assert layer.out_shape == (2, 3, 4)
@@ -49,7 +49,7 @@ def test_has_no_parameters():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ({"pool_size": 0}, ValueError, "pool_size.*got 0"),
         ({"pool_size": (2, -1)}, ValueError, "pool_size.*got -1"),
@@ -66,17 +66,17 @@ def test_has_no_parameters():
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, MaxPool2D.*\(4, 8, 8\).*(?:{said})"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, MaxPool2D.*\(4, 8, 8\).*(?:{message})"):
         Sequential([MaxPool2D(**{"pool_size": 2} | arguments)], input_shape=(4, 8, 8))
 
 
-def test_half_the_window_is_the_most_padding():
+def test_padding_is_at_most_half_the_window():
     Sequential([MaxPool2D(3, padding=1), MaxPool2D(2, padding=1)], input_shape=(1, 5, 5))
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 8), (1, 8, 8, 8)])
-def test_wants_an_image(shape):
+def test_needs_an_image(shape):
     with pytest.raises(ValueError, match=r"layer 0, MaxPool2D.*\(channels, height, width\)"):
         Sequential([MaxPool2D(2)], input_shape=shape)
 

@@ -1,4 +1,4 @@
-"""Normalize: what NumPy computes; mean and std from data of any kind, as scikit-learn's StandardScaler finds them."""
+"""Normalize: values as in NumPy; mean and std from data of any kind, as scikit-learn's StandardScaler computes them."""
 
 import json
 
@@ -50,8 +50,8 @@ def test_of_agrees_with_numpy(kind, shape, rng):
     assert json.loads(json.dumps(layer.config())) == layer.config()
 
 
-def test_of_is_scikit_learns_standard_scaler(rng):
-    """Also where a feature is the same everywhere, but for what rounding makes of its mean."""
+def test_of_agrees_with_scikit_learns_standard_scaler(rng):
+    """Also for constant features, whose mean is exact only up to rounding."""
     preprocessing = pytest.importorskip("sklearn.preprocessing")
     X = rng.normal(size=(1000, 6)) * [1, 1e-8, 1e8, 1, 1, 1e-3] + [0, 1, 1e6, 0, 0, 1e5]
     X[:, 3], X[:, 4] = 0.1, -12345.678
@@ -64,15 +64,15 @@ def test_of_is_scikit_learns_standard_scaler(rng):
     np.testing.assert_allclose(y, scaler.transform(X), rtol=1e-7, atol=1e-7)
 
 
-def test_many_chunks_are_one(rng):
-    """Means far from zero, that change from chunk to chunk."""
+def test_many_chunks_equal_one(rng):
+    """Means far from zero that change from chunk to chunk."""
     X = rng.normal(size=(3 * CHUNK // 128 + 5, 2, 8, 8)) + 1e4 + np.arange(3 * CHUNK // 128 + 5).reshape(-1, 1, 1, 1)
     layer = Normalize.from_data(X)
     np.testing.assert_allclose(layer.mean, X.mean(axis=(0, 2, 3)), rtol=1e-14)
     np.testing.assert_allclose(layer.std, X.std(axis=(0, 2, 3)), rtol=1e-12)
 
 
-def test_a_memory_map_is_never_copied_whole(tmp_path, rng):
+def test_a_memory_map_is_never_copied_as_a_whole(tmp_path, rng):
     tracemalloc = pytest.importorskip("tracemalloc")
     X = rng.integers(0, 256, (40_000, 3, 16, 16), np.uint8)
     np.save(tmp_path / "X.npy", X)
@@ -80,14 +80,14 @@ def test_a_memory_map_is_never_copied_whole(tmp_path, rng):
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     tracemalloc.start()
     layer = Normalize.from_data(mapped)
-    most = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     np.testing.assert_allclose([layer.mean, layer.std], expected, rtol=1e-10)
-    assert most < 5 * 8 * CHUNK  # some chunks in float64; all of X is 6 times as much
+    assert peak < 5 * 8 * CHUNK  # some chunks in float64; all of X is 6 times as much
 
 
 @pytest.mark.parametrize(
-    ("X", "error", "said"),
+    ("X", "error", "message"),
     [
         (np.zeros(5), ValueError, r"X: expected examples \(n, channels, ...\), at least one, got shape \(5,\)"),
         (np.zeros((0, 3)), ValueError, r"got shape \(0, 3\)"),
@@ -99,8 +99,8 @@ def test_a_memory_map_is_never_copied_whole(tmp_path, rng):
     ],
     ids=str,
 )
-def test_data_that_makes_no_sense(X, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_data(X, error, message):
+    with pytest.raises(error, match=message):
         Normalize.from_data(X)
 
 
@@ -115,14 +115,14 @@ def test_it_trains_and_is_saved(tmp_path, rng):
     assert Sequential.load(tmp_path / "model.safetensors").predict(X).tobytes() == model.predict(X).tobytes()
 
 
-def test_a_long_list_shows_short():
+def test_repr_shortens_long_lists():
     assert repr(Normalize([0.5, 1.0], 2)) == "Normalize(mean=[0.5, 1.0], std=2)"
     long = Normalize(list(range(784)), [1] * 784)
     assert repr(long) == "Normalize(mean=[0, 1, 2, ... 784 values], std=[1, 1, 1, ... 784 values])"
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "error", "said"),
+    ("mean", "std", "error", "message"),
     [
         (np.nan, 1, ValueError, "mean: expected a finite number.* got nan"),
         (0, -1, ValueError, "std: expected values of at least 0, got -1"),
@@ -136,6 +136,6 @@ def test_a_long_list_shows_short():
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(mean, std, error, said):
-    with pytest.raises(error, match=rf"layer 0, Normalize.*{said}"):
+def test_invalid_arguments(mean, std, error, message):
+    with pytest.raises(error, match=rf"layer 0, Normalize.*{message}"):
         Sequential([Normalize(mean, std)], input_shape=(2, 3, 3))

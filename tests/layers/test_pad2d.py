@@ -1,4 +1,4 @@
-"""Pad2D: the three ways to say how much, and what is refused."""
+"""Pad2D: the three forms of its argument, and what is refused."""
 
 import numpy as np
 import pytest
@@ -23,17 +23,17 @@ def test_agrees_with_numpy(padding, frame, value, dtype, rng):
     assert np.array_equal(model.backward(dy), dy[:, :, top : top + 3, left : left + 4])
 
 
-def test_zeros_are_what_a_convolution_pads_with(rng):
+def test_zeros_equal_a_convolutions_own_padding(rng):
     x = rng.normal(size=(17, 2, 6, 5))
-    apart = Sequential([Pad2D((2, 1)), Conv2D(3, 3)], input_shape=(2, 6, 5), dtype="float64")
-    whole = Sequential([Conv2D(3, 3, padding=(2, 1))], input_shape=(2, 6, 5), dtype="float64")
-    for ours, theirs in zip(whole.params.values(), apart.params.values(), strict=True):
+    separate = Sequential([Pad2D((2, 1)), Conv2D(3, 3)], input_shape=(2, 6, 5), dtype="float64")
+    combined = Sequential([Conv2D(3, 3, padding=(2, 1))], input_shape=(2, 6, 5), dtype="float64")
+    for ours, theirs in zip(combined.params.values(), separate.params.values(), strict=True):
         ours.value = theirs.value
-    np.testing.assert_allclose(apart.predict(x), whole.predict(x), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(separate.predict(x), combined.predict(x), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ((-1,), ValueError, "padding: expected at least 0, got -1"),
         (((1, 2, 3),), ValueError, r"padding: .* or \(top, bottom, left, right\), got \(1, 2, 3\)"),
@@ -46,11 +46,11 @@ def test_zeros_are_what_a_convolution_pads_with(rng):
     ],
     ids=str,
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, Pad2D.*{said}"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, Pad2D.*{message}"):
         Sequential([Pad2D(*arguments)], input_shape=(1, 4, 4))
 
 
-def test_wants_an_image():
+def test_needs_an_image():
     with pytest.raises(ValueError, match=r"layer 0, Pad2D.*\(channels, height, width\)"):
         Sequential([Pad2D(1)], input_shape=(8,))

@@ -1,4 +1,4 @@
-"""ReLU: max(x, 0) of any shape, with the edge cases of the table of semantics."""
+"""ReLU: max(x, 0) of any shape, with the edge cases of docs/semantics.md."""
 
 import numpy as np
 import pytest
@@ -21,15 +21,15 @@ def test_agrees_with_numpy(n, shape, dtype, rng):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_nan_stays_and_the_gradient_at_zero_is_zero(dtype):
-    """NaN cannot come in as X, so a dense layer of identity weights makes it, from its bias."""
+def test_nan_is_kept_and_the_gradient_at_zero_is_zero(dtype):
+    """X may not contain NaN, so a dense layer with identity weights introduces it through its bias."""
     edges = np.array([*EDGES, np.nan], dtype)
     model = Sequential([Dense(edges.size), ReLU()], input_shape=(1,), dtype=dtype)
     model.params["0.weight"].value[:] = 0
     model.params["0.bias"].value = edges
     y = model.forward(np.zeros((3, 1)), training=True)
     model.backward(np.full((3, edges.size), 2.0))
-    tiny = np.abs(edges) < 1e-30  # whether these count as zero is the processor's mode
+    tiny = np.abs(edges) < 1e-30  # whether these count as zero depends on the processor's mode
     np.testing.assert_array_equal(y[0, ~tiny], np.maximum(edges, 0)[~tiny])
     passed = model.params["0.bias"].grad
     np.testing.assert_array_equal(passed[:5], 0)

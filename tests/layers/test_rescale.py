@@ -19,13 +19,13 @@ def test_agrees_with_numpy(scale, offset, shape, dtype, rng):
     np.testing.assert_allclose(model.backward(dy), dy * scale, **tolerance)
 
 
-def test_offset_is_zero_unless_given():
+def test_offset_defaults_to_zero():
     model = Sequential([Rescale(2)], input_shape=(1,))
     np.testing.assert_array_equal(model.predict([[0], [3]]), [[0], [6]])
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         ((np.nan,), ValueError, "scale: expected a finite number.* got nan"),
         ((np.inf,), ValueError, "scale.*got inf"),
@@ -34,6 +34,6 @@ def test_offset_is_zero_unless_given():
         ((1, None), TypeError, "offset.*None"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments, error, said):
-    with pytest.raises(error, match=rf"layer 0, Rescale.*{said}"):
+def test_invalid_arguments(arguments, error, message):
+    with pytest.raises(error, match=rf"layer 0, Rescale.*{message}"):
         Sequential([Rescale(*arguments)], input_shape=(4,))

@@ -1,4 +1,4 @@
-"""Every loss in one table: gradients, PyTorch, equal bits, weights. A public loss that is missing fails."""
+"""All losses in one table: gradients, PyTorch, equal bits, weights. A public loss missing from the table fails."""
 
 import hashlib
 import math
@@ -30,8 +30,8 @@ def seeded(name, number):
     return np.random.default_rng([number, *name.encode()])
 
 
-def drawn(name, number, sizes=BATCHES):
-    """A case, its generator, and the size of a batch."""
+def draw_case(name, number, sizes=BATCHES):
+    """Returns a case, its generator, and a batch size."""
     rng = seeded(name, number)
     return DRAWS[name](rng), rng, int(rng.choice(sizes))
 
@@ -44,9 +44,9 @@ def test_no_loss_is_missing():
 @every_loss
 @pytest.mark.parametrize("number", range(10))
 def test_each_row_is_the_gradient_of_its_loss(name, number):
-    case, rng, n = drawn(name, number)
+    case, rng, n = draw_case(name, number)
     scores, y = case.scores(rng, n), case.targets(rng, n)
-    found, dscores = case.loss(scores, y)
+    losses, dscores = case.loss(scores, y)
     flat, step = scores.reshape(n, -1), 1e-6
     for k in range(flat.shape[1]):
         moved = [flat.copy(), flat.copy()]
@@ -54,13 +54,13 @@ def test_each_row_is_the_gradient_of_its_loss(name, number):
         moved[1][:, k] -= step
         above, below = (case.loss(m.reshape(scores.shape), y)[0] for m in moved)
         slope = dscores.reshape(n, -1)[:, k]
-        bound = 1e-6 * (1 + np.abs(slope)) + 1e-15 * np.abs(found) / step
+        bound = 1e-6 * (1 + np.abs(slope)) + 1e-15 * np.abs(losses) / step
         assert (np.abs((above - below) / (2 * step) - slope) <= bound).all(), f"{case.loss} {scores.shape}, output {k}"
 
 
 @every_loss
-def test_a_row_does_not_feel_the_others(name):
-    case, rng, _ = drawn(name, 0)
+def test_a_row_does_not_depend_on_the_others(name):
+    case, rng, _ = draw_case(name, 0)
     scores, y = case.scores(rng, 20), case.targets(rng, 20)
     together = case.loss(scores, y)
     for rows in (slice(3, 4), slice(5, 20), slice(19, None, -2)):
@@ -70,7 +70,7 @@ def test_a_row_does_not_feel_the_others(name):
 
 @pytest.fixture(scope="module")
 def one_torch_thread():
-    """PyTorch's threads spin between small calls and take the time of the others."""
+    """PyTorch's threads spin between small calls and slow the others down."""
     if find_spec("torch") is not None:
         import torch
 
@@ -83,7 +83,7 @@ def test_agrees_with_pytorch(name, one_torch_thread):
     import torch
 
     for number in range(CASES):
-        case, rng, n = drawn(name, number)
+        case, rng, n = draw_case(name, number)
         scores, y = case.scores(rng, n), case.targets(rng, n)
         leaf = torch.tensor(scores, requires_grad=True)
         theirs = case.torch(leaf, torch.tensor(y)).reshape(n, -1).mean(axis=1)
@@ -101,33 +101,33 @@ def trainer_of(case, dtype, loss=None, threads=None):
     return Trainer(model, loss or case.loss, SGD(0.01, momentum=0.5), num_threads=threads)
 
 
-def outcome(trainer, *found):
-    """Weights, gradients and numbers, to the last bit."""
+def outcome(trainer, *result):
+    """Returns weights, gradients and losses, as bytes."""
     params = trainer.model.params.values()
-    return [(p.value.tobytes(), p.grad.tobytes()) for p in params], *found
+    return [(p.value.tobytes(), p.grad.tobytes()) for p in params], *result
 
 
 @every_loss
 @each_dtype
-def test_threads_do_not_change_a_bit_and_neither_does_python(name, dtype):
-    """Inside the plan, on any number of threads, and called from Python between two halves of a step: shuffled rows."""
+def test_number_of_threads_and_python_change_no_bit(name, dtype):
+    """Inside the plan with any number of threads, and called from Python between forward and backward; shuffled."""
     for number in range(5):
-        case, rng, n = drawn(name, number, (1, 16, 37, 300))
+        case, rng, n = draw_case(name, number, (1, 16, 37, 300))
         X, y, weights = rng.standard_normal((n, 5)), case.targets(rng, n), rng.uniform(0.1, 2, n)
         for sample_weight in (None, weights):
-            found = []
+            result = []
             for threads, loss in ((1, case.loss), (2, case.loss), (3, case.loss), (1, case.loss.__call__)):
                 trainer = trainer_of(case, dtype, loss, threads)
                 assert type(trainer.steps()) is (FusedSteps if loss is case.loss else SegmentedSteps)
                 history = trainer.fit(X, y, 3, 128, sample_weight=sample_weight, verbose=0)
-                found.append(outcome(trainer, history["loss"]))
-            assert all(other == found[0] for other in found), f"{case.loss} of {case.shape}, {n} examples"
+                result.append(outcome(trainer, history["loss"]))
+            assert all(other == result[0] for other in result), f"{case.loss} of {case.shape}, {n} examples"
 
 
 @every_loss
 @each_dtype
-def test_weights_of_ones_are_none_and_rows_of_weight_zero_are_not_there(name, dtype):
-    case, rng, _ = drawn(name, 0)
+def test_weights_of_one_change_nothing_and_zeros_remove_rows(name, dtype):
+    case, rng, _ = draw_case(name, 0)
     X, y, weights = rng.standard_normal((50, 5)), case.targets(rng, 50), rng.uniform(0.5, 2, 50)
     keep = rng.random(50) < 0.6
 
@@ -142,19 +142,19 @@ def test_weights_of_ones_are_none_and_rows_of_weight_zero_are_not_there(name, dt
 
 @every_loss
 def test_a_step_divides_once_by_the_sum_of_weights(name):
-    case, rng, _ = drawn(name, 1)
+    case, rng, _ = draw_case(name, 1)
     X, y, weights = rng.standard_normal((20, 5)), case.targets(rng, 20), rng.uniform(0.5, 2, 20)
     trainer, model = trainer_of(case, "float64"), trainer_of(case, "float64").model
-    found, dscores = case.loss(model.forward(X, training=True), y)
+    losses, dscores = case.loss(model.forward(X, training=True), y)
     model.backward(weights.reshape(-1, *[1] * len(case.shape)) * dscores)
-    assert trainer.train_batch(X, y, weights) == pytest.approx((weights * found).sum() / weights.sum(), rel=1e-14)
+    assert trainer.train_batch(X, y, weights) == pytest.approx((weights * losses).sum() / weights.sum(), rel=1e-14)
     for ours, by_hand in zip(trainer.model.params.values(), model.params.values(), strict=True):
         assert ours.grad.tobytes() == (by_hand.grad / weights.sum()).tobytes()
 
 
 @every_loss
-def test_a_checkpoint_brings_the_loss_back(name, tmp_path):
-    case, rng, n = drawn(name, 2)
+def test_a_checkpoint_restores_the_loss(name, tmp_path):
+    case, rng, n = draw_case(name, 2)
     X, y = rng.standard_normal((n, 5)), case.targets(rng, n)
     trainer = trainer_of(case, "float32")
     trainer.train_batch(X, y)
@@ -167,17 +167,17 @@ def test_a_checkpoint_brings_the_loss_back(name, tmp_path):
 
 # ---- instruction sets
 def digest(name):
-    """A hash of losses and gradients of some numbers, in both dtypes."""
-    found = hashlib.sha256()
+    """Returns a hash of losses and gradients of random inputs, in both dtypes."""
+    hasher = hashlib.sha256()
     for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
-        case, rng, n = drawn(name, number)
+        case, rng, n = draw_case(name, number)
         for part in case.loss(case.scores(rng, n).astype(dtype), case.targets(rng, n)):
-            found.update(part.tobytes())
-    return found.hexdigest()
+            hasher.update(part.tobytes())
+    return hasher.hexdigest()
 
 
-def test_instruction_sets_do_not_change_a_bit():
-    found = []
+def test_instruction_sets_give_the_same_bits():
+    result = []
     for isa in ("v3", "v4"):
         if isa not in cpu.supported() or not (Path(minidl_c.__file__).parent / isa / "build.json").is_file():
             pytest.skip(f"no {isa}: not built here, or not for this processor")
@@ -187,8 +187,8 @@ def test_instruction_sets_do_not_change_a_bit():
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
         used, *digests = done.stdout.split()
         assert used == isa
-        found.append(digests)
-    assert found[0] == found[1]
+        result.append(digests)
+    assert result[0] == result[1]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Losses of numbers: their targets, what they say of wrong ones, and models that learn by them."""
+"""Element-wise losses: their targets, errors for invalid ones, and models trained with them."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def fitted(layers, X, y, loss, epochs=30, lr=0.01, **options):
-    """The history of a fit without Python between its steps, and its trainer."""
+    """Fits without Python between steps; returns the history and the trainer."""
     trainer = Trainer(Sequential(layers, X.shape[1:], seed=3), loss, Adam(lr), options.pop("metrics", []))
     history = trainer.fit(X, y, epochs, 32, verbose=0, **options)
     assert type(trainer.steps()) is FusedSteps
@@ -23,18 +23,18 @@ def fitted(layers, X, y, loss, epochs=30, lr=0.01, **options):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @each_dtype
-def test_a_name_is_the_loss_of_that_formula(name, dtype, rng):
+def test_names_select_the_formulas(name, dtype, rng):
     scores, y = rng.normal(size=(20, 3)).astype(dtype), rng.random((20, 3)).astype(dtype)
-    found, dscores = losses.NAMES[name](scores, y)
-    assert found.dtype == dscores.dtype == dtype
-    for a, b in zip((found, dscores), mean_of(name, scores, y), strict=True):
+    result, dscores = losses.NAMES[name](scores, y)
+    assert result.dtype == dscores.dtype == dtype
+    for a, b in zip((result, dscores), mean_of(name, scores, y), strict=True):
         np.testing.assert_allclose(a, b, rtol=0, atol=30 * np.finfo(dtype).eps)
 
 
 # ---- targets
 @each_dtype
 @pytest.mark.parametrize("kind", ["int8", "uint64", ">i4", "float16", ">f8", "float32", "bool", "longdouble"])
-def test_targets_are_numbers_of_the_models_dtype(kind, dtype):
+def test_targets_are_converted_to_the_models_dtype(kind, dtype):
     y = np.array([[0, 1], [1, 0], [1, 1]], kind)
     for given in (y, np.asfortranarray(y), np.repeat(y, 2, axis=0)[::2]):
         targets = binary_cross_entropy.targets(given, (2,), dtype)
@@ -43,13 +43,13 @@ def test_targets_are_numbers_of_the_models_dtype(kind, dtype):
     assert binary_cross_entropy.targets(targets, (2,), dtype) is targets
 
 
-def test_one_output_takes_a_vector():
+def test_one_output_accepts_a_vector():
     for y in ([1, 2, 3], np.array([[1], [2], [3]])):
         np.testing.assert_array_equal(mean_squared_error.targets(y, (1,), "float32"), [[1], [2], [3]])
 
 
 @pytest.mark.parametrize(
-    ("y", "shape", "error", "said"),
+    ("y", "shape", "error", "message"),
     [
         (None, (2,), TypeError, "an array, got None"),
         (["a", "b"], (1,), TypeError, "real numbers, got dtype <U1"),
@@ -68,14 +68,14 @@ def test_one_output_takes_a_vector():
         ([1.0, 1e39], (1,), ValueError, "values that float32 can hold, got larger ones"),
     ],
 )
-def test_targets_that_make_no_sense(y, shape, error, said):
+def test_invalid_targets(y, shape, error, message):
     for loss in (mean_squared_error, binary_cross_entropy, poisson):
-        with pytest.raises(error, match=f"^y: expected {said}"):
+        with pytest.raises(error, match=f"^y: expected {message}"):
             loss.targets(y, shape, "float32")
 
 
 @pytest.mark.parametrize(
-    ("y", "said"),
+    ("y", "message"),
     [
         ([0.0, 1.5], r"from 0 to 1\.5$"),
         ([-1, 1, -1], r"from -1 to 1: \(y \+ 1\) / 2"),
@@ -83,23 +83,23 @@ def test_targets_that_make_no_sense(y, shape, error, said):
         (np.array([0, 255], "u1"), "from 0 to 255: y / 255"),
     ],
 )
-def test_binary_cross_entropy_wants_probabilities(y, said):
-    with pytest.raises(ValueError, match=f"^y: .* or probabilities from 0 to 1, got values {said}"):
+def test_binary_cross_entropy_needs_probabilities(y, message):
+    with pytest.raises(ValueError, match=f"^y: .* or probabilities from 0 to 1, got values {message}"):
         binary_cross_entropy.targets(y, (1,), "float32")
 
 
-def test_poisson_wants_counts():
+def test_poisson_needs_counts():
     with pytest.raises(ValueError, match=r"^y: expected counts of at least 0, got -0\.5"):
         poisson.targets([3, -0.5], (1,), "float32")
 
 
-def test_a_delta_that_is_none():
+def test_invalid_deltas():
     for delta in (0, -1.0, np.inf, np.nan, "1", None, True):
         with pytest.raises((ValueError, TypeError), match="delta: expected"):
             Huber(delta)
 
 
-def test_a_delta_that_the_models_dtype_does_not_hold():
+def test_a_delta_out_of_range_for_the_models_dtype():
     trainer = Trainer(Sequential([Dense(1)], (2,)), Huber(1e39), SGD(0.1))
     with pytest.raises(ValueError, match=r"delta: expected a number above 0 that float32 can hold, got 1e\+39"):
         trainer.train_batch(np.ones((3, 2)), np.ones(3))
@@ -115,7 +115,7 @@ def test_scores_without_outputs_are_refused():
     assert mean_squared_error(np.zeros((0, 2)), np.zeros((0, 2)))[0].shape == (0,)
 
 
-def test_nothing_is_changed_when_targets_are_refused():
+def test_refused_targets_change_nothing():
     model = Sequential([Dense(1)])
     with pytest.raises(ValueError, match=r"y: expected shape \(n, 1\)"):
         Trainer(model, "huber", SGD(0.1)).fit(np.ones((5, 3)), np.ones((5, 2)), verbose=0)
@@ -125,7 +125,7 @@ def test_nothing_is_changed_when_targets_are_refused():
 # ---- learning
 @pytest.mark.parametrize("loss", ["mean_squared_error", "mean_absolute_error", "huber", Huber(0.1)])
 def test_regression(loss, rng):
-    """Ten measurements and noise, as in scikit-learn's diabetes data; the noise is a tenth of the signal."""
+    """Ten features and noise, as in scikit-learn's diabetes data; the noise is a tenth of the signal."""
     X = rng.normal(size=(400, 10))
     clean = X @ rng.normal(size=10) + 5
     y = clean + 0.3 * rng.standard_normal(400)
@@ -134,7 +134,7 @@ def test_regression(loss, rng):
     assert np.sqrt((error**2).mean()) < 0.15 < 0.1 * clean.std()
 
 
-def test_least_squares_are_found(rng):
+def test_finds_the_least_squares_solution(rng):
     X, y = rng.normal(size=(64, 3)), rng.normal(size=(64, 2))
     trainer = Trainer(Sequential([Dense(2)], (3,), dtype="float64"), "mean_squared_error", SGD(0.3))
     for _ in range(300):
@@ -147,8 +147,8 @@ def test_counts_have_the_rates_of_a_poisson_regression(rng):
     X = rng.normal(size=(4000, 2))
     y = rng.poisson(np.exp(X @ [0.5, -0.3] + 1))
     _, trainer = fitted([Dense(1)], X, y, "poisson", epochs=20, lr=0.02)
-    found = [*trainer.model.params["0.weight"].value[0], trainer.model.params["0.bias"].value[0]]
-    np.testing.assert_allclose(found, [0.5, -0.3, 1], atol=0.05)
+    result = [*trainer.model.params["0.weight"].value[0], trainer.model.params["0.bias"].value[0]]
+    np.testing.assert_allclose(result, [0.5, -0.3, 1], atol=0.05)
 
 
 @pytest.mark.parametrize("loss", ["mean_squared_error", "binary_cross_entropy"])
@@ -175,7 +175,7 @@ def test_a_binary_classifier(kind, rng):
     assert trainer.evaluate(X, y)["accuracy"] == ((trainer.model.predict(X) > 0)[:, 0] == np.ravel(y)).mean()
 
 
-def test_two_softmax_outputs_are_one_logit(rng):
+def test_two_softmax_outputs_equal_one_logit(rng):
     """The loss of logits (0, x) is that of x."""
     x, y = rng.normal(0, 5, (50, 1)), rng.integers(0, 2, 50)
     two, dtwo = losses.softmax_cross_entropy(np.c_[np.zeros(50), x], y)
@@ -185,7 +185,7 @@ def test_two_softmax_outputs_are_one_logit(rng):
 
 
 @pytest.mark.parametrize("kind", [int, bool, "column"])
-def test_class_weights_look_at_the_labels_that_were_given(kind, rng):
+def test_class_weights_use_the_original_labels(kind, rng):
     X, y = rng.normal(size=(60, 3)), np.arange(60) % 4 == 0
     given = y[:, None].astype(int) if kind == "column" else y.astype(kind)
     for class_weight, weights in (({1: 3.0}, np.where(y, 3.0, 1.0)), ("balanced", np.where(y, 2.0, 2 / 3))):
@@ -194,13 +194,13 @@ def test_class_weights_look_at_the_labels_that_were_given(kind, rng):
         assert one["loss"] == other["loss"]
 
 
-def test_class_weights_want_labels(rng):
+def test_class_weights_need_labels(rng):
     trainer = Trainer(Sequential([Dense(1)], (3,)), "mean_squared_error", SGD(0.1))
     with pytest.raises(TypeError, match=r"class_weight: expected integer labels y of shape \(n,\)"):
         trainer.fit(np.ones((4, 3)), np.ones(4), class_weight="balanced", verbose=0)
 
 
-def test_a_split_keeps_labels_in_proportion_and_nothing_else(rng):
+def test_a_split_is_stratified_only_for_labels(rng):
     X, y = rng.normal(size=(40, 3)), np.arange(40) % 10 == 0
     seen = []
 

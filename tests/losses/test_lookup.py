@@ -1,4 +1,4 @@
-"""Losses: how one is chosen, and probabilities."""
+"""Losses by name, and probabilities."""
 
 import numpy as np
 import pytest
@@ -12,10 +12,10 @@ from minidl.losses import Huber, softmax_cross_entropy
 def test_probabilities(dtype, rng):
     scores = rng.normal(0, 30, (40, 10)).astype(dtype)
     scores[0], scores[1, :2] = 1e4, (1e4, -1e4)
-    found = losses.probabilities(scores)
-    np.testing.assert_allclose(found, reference.softmax(scores), rtol=1e-5, atol=1e-30)
-    np.testing.assert_allclose(found.sum(axis=1), 1, rtol=1e-6)
-    assert found.dtype == dtype
+    result = losses.probabilities(scores)
+    np.testing.assert_allclose(result, reference.softmax(scores), rtol=1e-5, atol=1e-30)
+    np.testing.assert_allclose(result.sum(axis=1), 1, rtol=1e-6)
+    assert result.dtype == dtype
 
 
 def test_a_loss_is_a_name_or_a_function():
@@ -32,6 +32,6 @@ def test_a_loss_is_a_name_or_a_function():
             losses.get(wrong)
 
 
-def test_names_are_those_of_the_objects():
+def test_names_give_the_module_level_objects():
     assert all(loss is getattr(losses, name) for name, loss in losses.NAMES.items())
     assert [type(loss) for loss in losses.NAMES.values()] == list(losses.CLASSES)

@@ -1,4 +1,4 @@
-"""A loss of a user's own with a kernel: built outside the tree, trained inside the plan."""
+"""A custom loss with a kernel, built outside the tree and trained inside the plan."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from minidl_c.runtime.plan import Plan
 @pytest.fixture
 def log_cosh(user):
     class LogCosh(NativeLoss):
-        """The sum of log(cosh(x - y)); scratch: bytes that the op asks for."""
+        """The sum of log(cosh(x - y)); scratch: bytes that the op requests."""
 
         def __init__(self, scratch=0):
             self.scratch = scratch
@@ -30,33 +30,33 @@ def formula(scores, y):
     return np.log(np.cosh(d)).sum(axis=1), np.tanh(d)
 
 
-def test_is_its_formula(log_cosh, rng):
+def test_it_matches_its_formula(log_cosh, rng):
     for n in (0, 1, 16, 33):
         scores, y = rng.normal(size=(n, 5)), rng.normal(size=(n, 5))
-        for found, expected in zip(log_cosh()(scores, y), formula(scores, y), strict=True):
-            np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-15)
+        for result, expected in zip(log_cosh()(scores, y), formula(scores, y), strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-13, atol=1e-15)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [5, 37, 300])
 def test_trains_inside_the_plan(log_cosh, n, dtype, rng):
-    """On any number of threads, and with scratch memory of its own in front of the targets, the same bits."""
+    """The same bits with any number of threads, and with scratch memory before the targets."""
     X, y, weights = rng.normal(size=(n, 4)), rng.normal(size=n), rng.uniform(0.5, 2, n)
-    found = []
+    result = []
     for threads, loss in ((1, log_cosh()), (2, log_cosh()), (3, log_cosh(1)), (1, log_cosh(1000)), (1, formula)):
         model = Sequential([Dense(8), ReLU(), Dense(1)], (4,), dtype=dtype)
         trainer = Trainer(model, loss, SGD(0.05, momentum=0.9), num_threads=threads)
         assert type(trainer.steps()) is (SegmentedSteps if loss is formula else FusedSteps)
         history = trainer.fit(X, y, 10, 32, sample_weight=weights, verbose=0)["loss"]
-        found.append((history, [p.value.copy() for p in model.params.values()]))
-    for history, params in found[1:-1]:
-        assert history == found[0][0]
-        assert all(np.array_equal(a, b) for a, b in zip(params, found[0][1], strict=True))
-    np.testing.assert_allclose(found[-1][0], found[0][0], rtol=1e-4 if dtype == "float32" else 1e-11)
+        result.append((history, [p.value.copy() for p in model.params.values()]))
+    for history, params in result[1:-1]:
+        assert history == result[0][0]
+        assert all(np.array_equal(a, b) for a, b in zip(params, result[0][1], strict=True))
+    np.testing.assert_allclose(result[-1][0], result[0][0], rtol=1e-4 if dtype == "float32" else 1e-11)
     assert history[-1] < history[0]
 
 
-def test_a_checkpoint_wants_its_class(log_cosh, tmp_path, rng):
+def test_a_checkpoint_needs_its_class(log_cosh, tmp_path, rng):
     X, y = rng.normal(size=(20, 4)), rng.normal(size=20)
     trainer = Trainer(Sequential([Dense(1)], (4,)), log_cosh(8), SGD(0.1))
     trainer.train_batch(X, y)
@@ -68,12 +68,12 @@ def test_a_checkpoint_wants_its_class(log_cosh, tmp_path, rng):
     assert other.train_batch(X, y) == trainer.train_batch(X, y)
 
 
-def test_targets_are_for_losses_alone(user):
+def test_only_losses_have_targets(user):
     with pytest.raises(ValueError, match=r"op 0, LogCoshOp: loss.n_target: expected .* for a loss, got 3"):
         Plan([user.logcosh.LogCoshOp((3,), is_loss=0)], [0])
 
 
-def test_one_that_only_overrides_the_call_is_called():
+def test_a_subclass_that_only_overrides_call_is_called():
     class Doubled(MeanSquaredError):
         def __call__(self, scores, y):
             losses, dscores = super().__call__(scores, y)
@@ -86,6 +86,6 @@ def test_one_that_only_overrides_the_call_is_called():
     assert trainer.evaluate(X, y)["loss"] == 2 * once
 
 
-def test_one_without_an_op_says_what_is_missing():
+def test_a_loss_without_an_op_says_what_is_missing():
     with pytest.raises(NotImplementedError, match="NativeLoss: a native loss must define op"):
         NativeLoss()(np.zeros((3, 1)), np.zeros(3))

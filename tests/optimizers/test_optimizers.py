@@ -12,7 +12,7 @@ from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU
 from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 from minidl.optimizers.base import Optimizer, rate_at
 
-# each with PyTorch's name for what it does: the arguments are the same
+# each with PyTorch's class for it: the arguments are the same
 FORMS = [
     *((SGD, arguments) for arguments in ({}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True})),
     (SGD, {"momentum": 0.5, "weight_decay": 0.05}),
@@ -32,7 +32,7 @@ def model_of(dtype="float64"):
 
 
 def formula_of(kind, arguments):
-    """The formula in NumPy with the arguments that it has names for."""
+    """Returns the NumPy formula with the arguments that it knows by name."""
     named = dict(arguments)
     if "betas" in named:
         named["beta1"], named["beta2"] = named.pop("betas")
@@ -49,7 +49,7 @@ def bits(model):
 
 # ---- formulas
 @each_form
-def test_steps_by_hand_follow_the_formula(kind, arguments, rng):
+def test_steps_by_hand_match_the_formula(kind, arguments, rng):
     model, optimizer, formula = model_of(), kind(0.1, **arguments), formula_of(kind, arguments)
     values = {name: p.value.copy() for name, p in model.params.items()}
     states = {n: {k: a.copy() for k, a in optimizer.update(v.size, "float64").state.items()} for n, v in values.items()}
@@ -65,8 +65,8 @@ def test_steps_by_hand_follow_the_formula(kind, arguments, rng):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @each_form
-def test_by_hand_and_inside_the_plan_are_the_same_bits(kind, arguments, dtype, rng):
-    """An object with `step` alone runs in Python, so both forms are seen."""
+def test_by_hand_and_inside_the_plan_give_the_same_bits(kind, arguments, dtype, rng):
+    """An object that only has `step` runs in Python, so both forms are tested."""
 
     class ByHand:
         def __init__(self):
@@ -88,21 +88,21 @@ def test_by_hand_and_inside_the_plan_are_the_same_bits(kind, arguments, dtype, r
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @each_form
-def test_threads_and_chunks_do_not_change_a_bit(kind, arguments, dtype):
+def test_threads_and_chunks_change_no_bit(kind, arguments, dtype):
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(100, 4)), rng.integers(0, 3, 100)
 
-    class Sees:  # each step, so that every step is a call of its own
+    class Sees:  # a hook for every step makes every step a call of its own
         def on_step_end(self, trainer, step, loss):
             pass
 
-    found = []
+    result = []
     for threads, callbacks in ((1, []), (2, []), (3, []), (8, []), (2, [Sees()])):
         model = Sequential([Dense(70), ReLU(), Dense(3)], input_shape=(4,), dtype=dtype)
         trainer = Trainer(model, "softmax_cross_entropy", kind(0.01, **arguments), num_threads=threads)
         trainer.fit(X, y, epochs=3, batch_size=33, callbacks=callbacks, verbose=0)
-        found.append(bits(model))
-    assert all(one == found[0] for one in found)
+        result.append(bits(model))
+    assert all(one == result[0] for one in result)
 
 
 def test_no_optimizer_is_missing():
@@ -113,7 +113,7 @@ def test_no_optimizer_is_missing():
 # ---- PyTorch
 @pytest.mark.oracle
 @pytest.mark.parametrize("kind", KINDS)
-def test_five_hundred_draws_are_pytorchs(kind):
+def test_five_hundred_random_cases_match_pytorch(kind):
     """Random arguments, sizes and gradients, five steps each."""
     import torch
 
@@ -133,7 +133,7 @@ def test_five_hundred_draws_are_pytorchs(kind):
 
 @pytest.mark.oracle
 @each_form
-def test_steps_on_a_net_are_pytorchs(kind, arguments, rng):
+def test_steps_on_a_net_match_pytorch(kind, arguments, rng):
     import torch
     from torch import nn
 
@@ -164,8 +164,8 @@ def test_steps_on_a_net_are_pytorchs(kind, arguments, rng):
 
 @pytest.mark.oracle
 @each_form
-def test_five_hundred_steps_on_a_quadratic_are_pytorchs(kind, arguments, rng):
-    """(w - c)' A (w - c) / 2 with random curvature and noise; the rate falls."""
+def test_five_hundred_steps_on_a_quadratic_match_pytorch(kind, arguments, rng):
+    """(w - c)' A (w - c) / 2 with random curvature and noise; the rate decays."""
     import torch
 
     a = rng.normal(size=(20, 20)) / 4
@@ -185,7 +185,7 @@ def test_five_hundred_steps_on_a_quadratic_are_pytorchs(kind, arguments, rng):
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("kind", KINDS)
-def test_defaults_are_pytorchs(kind):
+def test_defaults_match_pytorch(kind):
     import torch
 
     ours = kind(0.1) if kind is SGD else kind()
@@ -197,10 +197,10 @@ def test_defaults_are_pytorchs(kind):
     assert kind in (SGD, Adagrad, RMSprop) or ours.betas == theirs.defaults["betas"]
 
 
-# ---- counting
-def test_a_step_that_is_not_finite_does_not_count(rng):
+# ---- step counts
+def test_a_non_finite_step_does_not_count(rng):
     X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
-    found = []
+    result = []
     for bad in (False, True):
         model = model_of()
         trainer = Trainer(model, "softmax_cross_entropy", Adam(0.01))
@@ -210,13 +210,13 @@ def test_a_step_that_is_not_finite_does_not_count(rng):
                     trainer.train_batch(np.full((8, 4), 1e308), y)
             trainer.train_batch(X, y)
         assert trainer.step == trainer.steps().update.steps == 6
-        found.append(bits(model))
-    assert found[0] == found[1]
+        result.append(bits(model))
+    assert result[0] == result[1]
 
 
 @pytest.mark.parametrize("kind", [Adam, AdamW])
-def test_another_optimizer_counts_from_its_own_first_step(kind, rng):
-    """With the run's count its bias would pass for corrected: steps of 3 and more times the rate."""
+def test_a_new_optimizer_counts_from_its_own_first_step(kind, rng):
+    """With the run's count, its bias correction would be missing: steps of more than 3 times the rate."""
     X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
     trainer = Trainer(model_of(), "softmax_cross_entropy", SGD(0.01))
     for _ in range(100):
@@ -230,7 +230,7 @@ def test_another_optimizer_counts_from_its_own_first_step(kind, rng):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_models_of_one_optimizer_share_nothing(kind, rng):
+def test_two_models_of_one_optimizer_share_no_state(kind, rng):
     X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
     shared, states = kind(0.1), []
     for optimizer in (shared, shared, kind(0.1), copy.deepcopy(shared)):
@@ -242,7 +242,7 @@ def test_two_models_of_one_optimizer_share_nothing(kind, rng):
 
 # ---- arguments
 @pytest.mark.parametrize(
-    ("kinds", "arguments", "said"),
+    ("kinds", "arguments", "message"),
     [
         (KINDS, {"lr": -0.1}, "lr: .*got -0.1"),
         (KINDS, {"lr": np.nan}, "lr: .*got nan"),
@@ -262,9 +262,9 @@ def test_two_models_of_one_optimizer_share_nothing(kind, rng):
         ((Adam, AdamW), {"betas": (-0.1, 0.9)}, "betas: .*got -0.1"),
     ],
 )
-def test_refuses(kinds, arguments, said):
+def test_invalid_arguments_are_refused(kinds, arguments, message):
     for kind in kinds:
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             kind(**{"lr": 0.1} | arguments)
 
 
@@ -275,13 +275,13 @@ def test_refuses(kinds, arguments, said):
     + [(AdamW, {"betas": betas}) for betas in (0.9, (0.9,), (0.9, 0.9, 0.9), "ab", (0.9, None))],
     ids=str,
 )
-def test_refuses_what_is_no_number(kind, arguments):
+def test_non_numbers_are_refused(kind, arguments):
     with pytest.raises(TypeError, match=next(iter(arguments))):
         kind(**{"lr": 0.1} | arguments)
 
 
 @each_form
-def test_arguments_stay_and_are_told(kind, arguments):
+def test_arguments_are_kept_and_shown(kind, arguments):
     optimizer = kind(0.5, **arguments)
     for name, value in arguments.items():
         assert getattr(optimizer, name) == value
@@ -304,7 +304,7 @@ def test_rate_of_a_step():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_subclass_that_overrides_step_is_heard(kind):
+def test_a_subclass_that_overrides_step_is_used(kind):
     class Frozen(kind):
         def step(self, params, lr):
             super().step({name: param for name, param in params.items() if name == "1.bias"}, lr)
@@ -316,7 +316,7 @@ def test_a_subclass_that_overrides_step_is_heard(kind):
     assert changed == ["1.bias"]
 
 
-def test_a_schedule_has_to_take_a_step():
+def test_a_schedule_must_accept_a_step():
     with pytest.raises(TypeError, match=r"lr: expected a function of the step"):
         SGD(lambda: 0.1)
 
@@ -339,7 +339,7 @@ def test_a_step_by_hand_takes_a_dict(params):
 
 
 @pytest.mark.parametrize("optimizer", [SGD(0.5, momentum=0.9), Adam(0.5)])
-def test_a_step_by_hand_that_is_refused_changes_nothing(optimizer):
+def test_a_refused_step_by_hand_changes_nothing(optimizer):
     first, second = Param(np.ones(3, "f4")), Param(np.ones(4, "f4"))
     second.value.flags.writeable = False
     with pytest.raises(ValueError, match=r"params\['b'\]: expected a writable array, got a read-only one"):
@@ -351,7 +351,7 @@ def test_a_step_by_hand_that_is_refused_changes_nothing(optimizer):
     assert (first.value == 1).all() and optimizer.state_dict() == {}
 
 
-def test_a_state_of_masked_or_swapped_arrays():
+def test_masked_state_is_refused_and_byte_swapped_state_accepted():
     optimizer, param = SGD(0.5, momentum=0.9), Param(np.ones(2, "f4"))
     with pytest.raises(TypeError, match=r"state\['a'\]\['velocity'\]: expected an array of float32 or float64"):
         optimizer.load_state_dict({"a": {"steps": 1, "velocity": np.ma.masked_equal(np.zeros(2, "f4"), 0)}})

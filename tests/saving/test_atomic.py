@@ -1,4 +1,4 @@
-"""Files are written whole or not at all. tests/conformance/saves.py stops a save at every system call."""
+"""Files are written completely or not at all. tests/conformance/saves.py stops a save at every system call."""
 
 import errno
 import fcntl
@@ -43,12 +43,12 @@ def test_str_and_pathlike_and_a_name_in_the_current_folder(path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "said"),
+    ("name", "error", "message"),
     [(3, TypeError, "path: expected a str or os.PathLike, got 3"), (None, TypeError, "path: .*None"),
      ("a\0b", ValueError, "path: expected no null character")],
 )  # fmt: skip
-def test_what_is_no_path_is_refused(name, error, said):
-    with pytest.raises(error, match=said):
+def test_non_paths_are_refused(name, error, message):
+    with pytest.raises(error, match=message):
         write(name)
 
 
@@ -60,7 +60,7 @@ def test_permissions_are_those_of_the_umask_or_of_the_file_replaced(path, umask)
     assert stat.S_IMODE(path.stat().st_mode) == 0o604
 
 
-def test_a_symbolic_link_stays_one(tmp_path):
+def test_a_symbolic_link_is_kept(tmp_path):
     (tmp_path / "there").mkdir()
     link = tmp_path / "link"
     link.symlink_to(Path("there") / "file")
@@ -88,7 +88,7 @@ def refused(path, code):
     assert before is None or sorted(os.listdir(folder)) == before
 
 
-def test_places_where_no_file_can_be(path):
+def test_unwritable_places(path):
     refused(path / "in" / "a" / "missing" / "folder", errno.ENOENT)
     refused(path.parent, errno.EISDIR)
     path.write_bytes(OLD)
@@ -99,7 +99,7 @@ def test_places_where_no_file_can_be(path):
     loop.symlink_to(loop)
     refused(loop, errno.ELOOP)
     refused(path.with_name("x" * 300), errno.ENAMETOOLONG)
-    write(path.with_name("y" * 255))  # the temporary's name does not grow with it
+    write(path.with_name("y" * 255))  # the temporary file's name does not get longer
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -112,9 +112,9 @@ def test_no_permission(path):
     path.parent.chmod(0o755)
 
 
-def test_a_file_that_may_not_be_written_stays(path, monkeypatch):
+def test_a_read_only_file_is_kept(path, monkeypatch):
     path.write_bytes(OLD)
-    monkeypatch.setattr(os, "access", lambda name, mode: False)  # what anybody but root is told
+    monkeypatch.setattr(os, "access", lambda name, mode: False)  # the error for any user but root
     refused(path, errno.EACCES)
     assert path.read_bytes() == OLD
 
@@ -156,10 +156,10 @@ def test_short_writes_are_continued(path, monkeypatch):
     assert path.read_bytes() == b"new content"
 
 
-def test_content_reaches_the_disk_before_the_name_and_the_name_after(path, monkeypatch):
+def test_content_is_synced_before_the_rename_and_the_folder_after(path, monkeypatch):
     calls = []
 
-    def told(call):
+    def recording(call):
         real = getattr(os, call)
 
         def tell(*args, **options):
@@ -170,13 +170,13 @@ def test_content_reaches_the_disk_before_the_name_and_the_name_after(path, monke
         return tell
 
     for call in ("write", "fsync", "rename"):
-        monkeypatch.setattr(os, call, told(call))
+        monkeypatch.setattr(os, call, recording(call))
     write(path)
     assert calls == ["write", "write", "fsync", "rename", "fsync folder"]
 
 
-# ---- told before
-def test_what_can_be_written_is_told_before_and_nothing_is_made(path):
+# ---- checks before a save
+def test_the_check_of_a_writable_path_creates_nothing(path):
     atomic.check_writable(path)
     assert not path.exists()
     path.write_bytes(OLD)
@@ -185,7 +185,7 @@ def test_what_can_be_written_is_told_before_and_nothing_is_made(path):
 
 
 @pytest.mark.parametrize("wrong", [".", "missing/file", "file/file", "/dev/null"])
-def test_what_cannot_be_written_is_told_before(path, wrong):
+def test_unwritable_paths_are_reported_in_advance(path, wrong):
     path.write_bytes(OLD)
     with pytest.raises(OSError, match=r"directory|expected an existing folder|regular file|Not a dir"):
         atomic.check_writable(path.parent / wrong)
@@ -193,14 +193,14 @@ def test_what_cannot_be_written_is_told_before(path, wrong):
         write(path.parent / wrong)
 
 
-def test_a_folder_without_permission_is_told_with_its_name(path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda name, mode: False)  # what anybody but root is told
+def test_a_folder_without_permission_is_reported_in_advance(path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda name, mode: False)  # the error for any user but root
     with pytest.raises(PermissionError, match=f"a folder with permission to write into it: '{path.parent}'") as caught:
         atomic.check_writable(path)
     assert caught.value.errno == errno.EACCES
 
 
-# ---- what killed processes leave
+# ---- leftovers of killed processes
 KILLED = """
 import os, signal, sys
 from minidl.saving import atomic
@@ -209,8 +209,8 @@ atomic.write(sys.argv[1], [memoryview(b"half")])
 """
 
 
-def killed(path):
-    """Leaves the temporary file of a save that was killed; returns its name."""
+def leave_temporary_file(path):
+    """Leaves the temporary file of a killed save; returns its name."""
     before = set(os.listdir(path.parent))
     process = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)
     assert process.returncode == -signal.SIGKILL
@@ -220,40 +220,40 @@ def killed(path):
 
 
 @pytest.mark.parametrize("remove", [write, atomic.clean])
-def test_what_killed_processes_left_goes_at_the_next_call(path, remove):
+def test_leftovers_of_killed_processes_are_removed_by_the_next_save(path, remove):
     write(path)
     for _ in range(2):
-        killed(path)
-    other = killed(path.parent / "other")  # of another path
-    mine = path.parent / ".minidl-0123456789abcdef.tmp"
-    mine.write_bytes(b"of no save")
+        leave_temporary_file(path)
+    other = leave_temporary_file(path.parent / "other")  # of another path
+    temporary = path.parent / ".minidl-0123456789abcdef.tmp"
+    temporary.write_bytes(b"of no save")
     remove(path)
-    assert sorted(os.listdir(path.parent)) == sorted(["file", other, mine.name])
+    assert sorted(os.listdir(path.parent)) == sorted(["file", other, temporary.name])
     assert path.read_bytes() == b"new content"
 
 
-def test_a_pipe_of_such_a_name_is_not_waited_for(path):
+def test_a_named_pipe_in_place_of_a_leftover_does_not_block(path):
     os.mkfifo(path.parent / (atomic._temporary_prefix(str(path)) + "0123456789abcdef.tmp"))
     script = f"from minidl.saving import atomic; atomic.write({str(path)!r}, [memoryview(b'new')])"
-    subprocess.run([sys.executable, "-c", script], timeout=60, check=True)  # against hanging
+    subprocess.run([sys.executable, "-c", script], timeout=60, check=True)  # in case it hangs
     assert path.read_bytes() == b"new"
 
 
-def test_what_another_machine_writes_stays(path, monkeypatch):
-    """Locks may be a matter of each machine alone: a file without one may belong to a save that is still going on."""
+def test_files_of_another_machine_are_kept(path, monkeypatch):
+    """Locks may be local to a machine: a file without one may belong to a save that is still running."""
     with monkeypatch.context() as patch:
         patch.setattr(atomic, "_machine_id", lambda: "another one")
         theirs = os.path.basename(atomic._temporary_prefix(str(path))) + "0123456789abcdef.tmp"
     (path.parent / theirs).write_bytes(b"half")
-    mine = killed(path)
-    assert mine.startswith(atomic._temporary_prefix(str(path)))
+    temporary = leave_temporary_file(path)
+    assert temporary.startswith(atomic._temporary_prefix(str(path)))
     atomic.clean(path)
     write(path)
     assert sorted(os.listdir(path.parent)) == sorted([theirs, "file"])
 
 
-def test_what_a_living_process_writes_stays(path, monkeypatch):
-    """Another thread's save of the same path, at the moments where the file is written, synchronised and renamed."""
+def test_files_of_a_live_process_are_kept(path, monkeypatch):
+    """Another thread saves to the same path while the file is written, synced and renamed."""
     for call in ("write", "fsync", "rename"):
         real, seen = getattr(os, call), []
 
@@ -271,12 +271,12 @@ def test_what_a_living_process_writes_stays(path, monkeypatch):
         path.write_bytes(OLD)
 
 
-def test_a_file_that_was_removed_before_it_was_locked_is_made_again(path, monkeypatch):
+def test_a_temporary_file_removed_before_it_was_locked_is_recreated(path, monkeypatch):
     real, calls = fcntl.flock, []
 
     def late(file, operation):
         calls.append(operation)
-        if len(calls) == 1:  # the new file is not locked yet: another process takes it for a dead one's
+        if len(calls) == 1:  # the new file is not locked yet: another process takes it for a leftover
             (name,) = os.listdir(path.parent)
             os.unlink(path.parent / name)
         return real(file, operation)

@@ -1,4 +1,4 @@
-"""Values as JSON and back: what comes out has the type, the bits and the order of what went in."""
+"""Values as JSON: decoding restores type, bits and order."""
 
 import json
 import math
@@ -17,7 +17,7 @@ def unknown(kind, content):
     raise ValueError(f"unknown kind {kind!r}")
 
 
-def there_and_back(value):
+def round_trip(value):
     text = json.dumps(encode(value, "value", nothing), allow_nan=False)
     return decode(json.loads(text), unknown)
 
@@ -43,11 +43,11 @@ VALUES = [
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
-def test_there_and_back(value):
-    assert same(there_and_back(value), value)
+def test_round_trip(value):
+    assert same(round_trip(value), value)
 
 
-def test_kinds_of_the_caller():
+def test_custom_kinds():
     def other(value, where):
         return {"complex": [value.real, value.imag]} if isinstance(value, complex) else None
 
@@ -56,20 +56,20 @@ def test_kinds_of_the_caller():
 
 
 class Text(str):
-    """Not what a file could give back."""
+    """A str subclass, which a file could not restore."""
 
 
 @pytest.mark.parametrize("value", [1j, object(), b"x", {1}, Text("a"), np.zeros(2), len, np.longdouble(1)])
-def test_what_cannot_be_saved_is_named(value):
+def test_unsavable_values_are_named(value):
     with pytest.raises(TypeError, match=r"optimizer\['a'\]\[1\]: cannot be saved: .* got"):
         encode({"a": [0, value]}, "optimizer", nothing)
 
 
-def test_what_holds_itself_is_refused():
-    endless = []
-    endless.append(endless)
+def test_self_references_are_refused():
+    cyclic = []
+    cyclic.append(cyclic)
     with pytest.raises(TypeError, match=f"nested at most {MAX_DEPTH} deep"):
-        encode(endless, "value", nothing)
+        encode(cyclic, "value", nothing)
 
 
 BAD = [
@@ -80,6 +80,6 @@ BAD = [
 
 
 @pytest.mark.parametrize("encoded", BAD, ids=repr)
-def test_what_encode_cannot_have_written_is_refused(encoded):
+def test_input_that_encode_cannot_produce_is_refused(encoded):
     with pytest.raises(ValueError, match=r"."):
         decode(encoded, unknown)

@@ -1,4 +1,4 @@
-"""model.save and Sequential.load: the same model comes back, and whatever is wrong with a file is told."""
+"""model.save and Sequential.load: the model is restored exactly, and any fault of a file is reported."""
 
 import copy
 import hashlib
@@ -65,7 +65,7 @@ def model(request, rng):
 CUSTOM = {"Gain": Gain}
 
 
-def test_a_model_comes_back_as_it_was(model, path, rng):
+def test_a_loaded_model_equals_the_saved_one(model, path, rng):
     model.save(path)
     twin = Sequential.load(path, custom_objects=CUSTOM)
     assert repr(twin) == repr(model)
@@ -83,8 +83,8 @@ def test_a_model_comes_back_as_it_was(model, path, rng):
     assert again.read_bytes() == path.read_bytes()
 
 
-def test_files_stay_what_they_are(path):
-    """Another hash is another format, which needs a new FORMAT, or a layer got an argument: then old files load."""
+def test_the_file_format_is_stable(path):
+    """A new hash means a new format, which needs a new FORMAT, or a new layer argument: then old files must load."""
     model = Sequential([Rescale(0.5), Conv2D(2, (1, 2)), Flatten(), Dense(2)], input_shape=(1, 2, 2), seed=1)
     for i, param in enumerate(model.params.values()):
         param.value = np.arange(param.value.size).reshape(param.value.shape) + i
@@ -93,17 +93,17 @@ def test_files_stay_what_they_are(path):
     assert digest == "867dadf62531d69fecde7b3cfc08bcb9caf8959fd5fc9a6240e0e4c9c37a782e"
 
 
-def test_pytorchs_tools_find_the_names_and_layouts(model, path):
+def test_pytorchs_tools_read_names_and_layouts(model, path):
     from safetensors.numpy import load_file
 
     model.save(path)
-    found = load_file(path)
+    result = load_file(path)
     state = model.state_dict()
-    assert set(found) == set(state)
-    assert all(np.array_equal(found[name], state[name]) for name in state)
+    assert set(result) == set(state)
+    assert all(np.array_equal(result[name], state[name]) for name in state)
 
 
-def test_a_model_that_is_not_built_is_not_saved(path):
+def test_an_unbuilt_model_is_not_saved(path):
     with pytest.raises(ValueError, match="not built yet"):
         Sequential(layers()).save(path)
     assert not path.exists()
@@ -120,7 +120,7 @@ def test_an_argument_that_no_file_can_hold_is_named(path):
         Sequential([Gain(), twin()], input_shape=(3,)).save(path)
 
 
-def test_classes_that_are_missing_are_named(model, path):
+def test_missing_classes_are_named(model, path):
     model.save(path)
     with pytest.raises(FileError, match=rf"^{path}: .*custom_objects=\{{'Gain': Gain\}}"):
         Sequential.load(path)
@@ -130,9 +130,9 @@ def test_classes_that_are_missing_are_named(model, path):
         Sequential.load(path, custom_objects={"Gain": Three})
 
 
-# ---- files that hold other things than a model
-def written(path, **changes):
-    """A whole file with a recipe of a model that was changed."""
+# ---- files with other content
+def write_changed(path, **changes):
+    """Writes a valid file whose model description was changed."""
     model = Sequential([Conv2D(2, 1), Flatten(), Dense(3)], input_shape=(1, 2, 2))
     tensors = model.state_dict() | changes.pop("tensors", {})
     tensors = {name: array for name, array in tensors.items() if array is not None}
@@ -150,14 +150,14 @@ CONV = layer("Conv2D", filters=2, kernel_size=1, stride=1, padding="valid", dila
 FLAT = layer("Flatten")
 
 
-def test_files_of_before_a_layer_got_an_argument_load_with_its_default(path):
-    written(path, layers=[CONV, FLAT, layer("Dense", units=3)])
+def test_files_without_a_newer_argument_load_with_its_default(path):
+    write_changed(path, layers=[CONV, FLAT, layer("Dense", units=3)])
     conv, _, dense = Sequential.load(path).layers
     assert conv.use_bias is dense.use_bias is True
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"layers": []}, "layers: expected at least one"),
         ({"layers": None}, "expected the config of a model"),
@@ -190,21 +190,21 @@ def test_files_of_before_a_layer_got_an_argument_load_with_its_default(path):
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_other_models_than_the_header_says(path, changes, said):
-    written(path)
+def test_models_that_contradict_the_header(path, changes, message):
+    write_changed(path)
     Sequential.load(path)
-    written(path, **changes)
+    write_changed(path, **changes)
     tracemalloc.start()
-    begin = time.thread_time()  # of this thread alone: others may keep the machine busy
-    with pytest.raises(FileError, match=f"^{path}: .*{said}"):
+    begin = time.thread_time()  # of this thread alone: the machine may be busy
+    with pytest.raises(FileError, match=f"^{path}: .*{message}"):
         Sequential.load(path)
     assert time.thread_time() - begin < 5
     assert tracemalloc.get_traced_memory()[1] < 2**24
     tracemalloc.stop()
 
 
-def test_a_damaged_file_a_checkpoint_and_no_file(path):
-    written(path)
+def test_a_damaged_file_a_checkpoint_and_a_missing_file(path):
+    write_changed(path)
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
@@ -218,7 +218,7 @@ def test_a_damaged_file_a_checkpoint_and_no_file(path):
         Sequential.load(path)
 
 
-def test_loading_draws_no_weights(path, monkeypatch):
+def test_loading_initializes_no_weights(path, monkeypatch):
     model = Sequential([Dense(3)], input_shape=(2,))
     model.save(path)
     monkeypatch.setattr(Layer, "_generator", None)
@@ -226,8 +226,8 @@ def test_loading_draws_no_weights(path, monkeypatch):
         assert twin.state_dict()["0.weight"].tobytes() == model.state_dict()["0.weight"].tobytes()
 
 
-def test_what_an_op_was_built_with_is_what_is_saved(path):
-    """A later change of an attribute changes no prediction, and so no file and no copy; in NumPy it does."""
+def test_what_an_op_was_built_with_is_saved(path):
+    """Changing an attribute later changes neither predictions nor files nor copies; in a NumPy layer it does."""
     model = Sequential([Rescale(2.0), Gain(), Dense(2)], input_shape=(3,))
     model.layers[0].scale = 5.0
     model.layers[1].start = 7.0

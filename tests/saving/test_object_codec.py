@@ -1,4 +1,4 @@
-"""ObjectCodec: objects as JSON and back, by names that somebody has to give."""
+"""ObjectCodec: objects as JSON and back, by registered names."""
 
 import json
 import pathlib
@@ -12,105 +12,105 @@ from minidl.layers import Dense, ReLU
 from minidl.saving.object_codec import MAX_OBJECTS, ObjectCodec, check_names, checked_custom, decode
 
 
-def ours_function():
-    """A function of ours."""
+def built_in_function():
+    """A function that stands for a built-in one."""
 
 
-FUNCTIONS = {"damped_he_uniform": damped_he_uniform, "zeros": zeros, "ours_function": ours_function}
-OURS = {"Dense": Dense, "ReLU": ReLU, **FUNCTIONS}
+FUNCTIONS = {"damped_he_uniform": damped_he_uniform, "zeros": zeros, "ours_function": built_in_function}
+BUILT_IN = {"Dense": Dense, "ReLU": ReLU, **FUNCTIONS}
 
 
-class Mine(Layer):
-    """A layer of a user's own, whose arguments may be anything."""
+class CustomLayer(Layer):
+    """A custom layer with arguments of any kind."""
 
     def __init__(self, what=None):
         self.what = what
 
 
 class Holder:
-    """No layer, but it has arguments."""
+    """Not a layer, but has constructor arguments."""
 
     def __init__(self, inner, *, size=3):
         self.inner, self.size = inner, size
 
 
-def my_loss(scores, y):
-    """A function of a user's own."""
+def custom_loss(scores, y):
+    """A custom loss function."""
 
 
-CUSTOM = {"Mine": Mine, "Holder": Holder, "my_loss": my_loss}
+CUSTOM = {"CustomLayer": CustomLayer, "Holder": Holder, "custom_loss": custom_loss}
 
 
-def there_and_back(value):
-    return decode(json.loads(json.dumps(ObjectCodec(OURS).encode(value, "value"))), OURS, CUSTOM)
+def round_trip(value):
+    return decode(json.loads(json.dumps(ObjectCodec(BUILT_IN).encode(value, "value"))), BUILT_IN, CUSTOM)
 
 
 @pytest.mark.parametrize(
     "layer",
     [
-        *(Dense(3), ReLU(), Mine(), Mine((1, 2)), Mine([Dense(2), (Mine("x"),)])),
-        *(Mine({"a": Dense(1)}), Mine(np.float32(0.1))),
+        *(Dense(3), ReLU(), CustomLayer(), CustomLayer((1, 2)), CustomLayer([Dense(2), (CustomLayer("x"),)])),
+        *(CustomLayer({"a": Dense(1)}), CustomLayer(np.float32(0.1))),
     ],
     ids=repr,
 )
 def test_layers(layer):
-    assert repr(there_and_back(layer)) == repr(layer)
+    assert repr(round_trip(layer)) == repr(layer)
 
 
 def test_objects_and_functions():
-    assert there_and_back(my_loss) is my_loss and there_and_back(ours_function) is ours_function
-    holder = there_and_back(Holder(my_loss, size=(4,)))
-    assert type(holder) is Holder and holder.inner is my_loss and holder.size == (4,)
+    assert round_trip(custom_loss) is custom_loss and round_trip(built_in_function) is built_in_function
+    holder = round_trip(Holder(custom_loss, size=(4,)))
+    assert type(holder) is Holder and holder.inner is custom_loss and holder.size == (4,)
 
 
-def test_a_users_class_never_loads_as_ours_nor_ours_as_his():
-    mine = type("Dense", (Mine,), {"__init__": Mine.__init__})
-    recipe = ObjectCodec(OURS).encode([mine(), Dense(2)], "value")
+def test_a_custom_class_never_loads_as_a_built_in_one_or_vice_versa():
+    custom_dense = type("Dense", (CustomLayer,), {"__init__": CustomLayer.__init__})
+    recipe = ObjectCodec(BUILT_IN).encode([custom_dense(), Dense(2)], "value")
     with pytest.raises(ValueError, match=r"custom_objects={'Dense': Dense}"):
-        decode(recipe, OURS, {})
-    first, second = decode(recipe, OURS, {"Dense": mine})
-    assert (type(first), type(second)) == (mine, Dense)
+        decode(recipe, BUILT_IN, {})
+    first, second = decode(recipe, BUILT_IN, {"Dense": custom_dense})
+    assert (type(first), type(second)) == (custom_dense, Dense)
 
 
 def test_two_classes_of_one_name_are_refused():
-    other = type("Mine", (Mine,), {"__init__": Mine.__init__})
+    other = type("CustomLayer", (CustomLayer,), {"__init__": CustomLayer.__init__})
     recipes = ObjectCodec({})
-    recipes.encode(Mine(), "layer 0")
-    recipes.encode(Mine(), "layer 1")
-    with pytest.raises(ValueError, match="layer 2: cannot be saved: expected one 'Mine', got two"):
+    recipes.encode(CustomLayer(), "layer 0")
+    recipes.encode(CustomLayer(), "layer 1")
+    with pytest.raises(ValueError, match="layer 2: cannot be saved: expected one 'CustomLayer', got two"):
         recipes.encode(other(), "layer 2")
 
 
 class Lost(Layer):
-    """Does not keep its argument."""
+    """Does not store its argument."""
 
     def __init__(self, size):
         pass
 
 
 class Loose:
-    """Has arguments without names."""
+    """Takes positional arguments without names."""
 
     def __init__(self, **options):
         pass
 
 
 class Star:
-    """Does not keep its arguments."""
+    """Does not store its arguments."""
 
     def __init__(self, *sizes):
         pass
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (np.zeros(3), "got array"),
         (object, "got the class object"),
         (Lost(3), "takes 'size' and must store it in self.size"),
         (Star(), "takes 'sizes' and must store it in self.sizes"),
         (Loose(), r"positional-only arguments or \*\*kwargs"),
-        (Mine(Star()), "what: cannot be saved"),
+        (CustomLayer(Star()), "what: cannot be saved"),
         (1j, "cannot be saved"),
         (b"x", "cannot be saved"),
         (open, None),
@@ -119,57 +119,67 @@ class Star:
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
-def test_what_cannot_be_saved_is_named(value, said):
-    if said is None:  # a function is its name, whatever it does
+def test_unsavable_objects_are_named(value, message):
+    if message is None:  # a function is saved by name, whatever it does
         assert ObjectCodec({}).encode(value, "layer") == {"custom": "open"}
         return
-    with pytest.raises(TypeError, match=f"layer.*{said}"):
+    with pytest.raises(TypeError, match=f"layer.*{message}"):
         ObjectCodec({}).encode(value, "layer")
 
 
-def test_a_layer_that_holds_itself_is_refused():
-    layer = Mine([])
+def test_a_layer_that_contains_itself_is_refused():
+    layer = CustomLayer([])
     layer.what.append(layer)
     with pytest.raises(TypeError, match="nested at most"):
         ObjectCodec({}).encode(layer, "layer")
 
 
-def test_missing_names_are_told_together():
-    recipe = ObjectCodec(OURS).encode([Mine(Holder(my_loss))], "value")
-    with pytest.raises(ValueError, match=r"custom_objects={'Holder': Holder, 'Mine': Mine, 'my_loss': my_loss}"):
-        decode(recipe, OURS, {})
-    with pytest.raises(TypeError, match="expected the class Mine, got <function"):
-        decode(recipe, OURS, CUSTOM | {"Mine": my_loss})
+def test_missing_names_are_reported_together():
+    recipe = ObjectCodec(BUILT_IN).encode([CustomLayer(Holder(custom_loss))], "value")
+    with pytest.raises(ValueError, match=r"custom_objects={'CustomLayer': CustomLayer, 'Holder': Holder, .*}"):
+        decode(recipe, BUILT_IN, {})
+    with pytest.raises(TypeError, match="expected the class CustomLayer, got <function"):
+        decode(recipe, BUILT_IN, CUSTOM | {"CustomLayer": custom_loss})
 
 
 @pytest.mark.parametrize(
     "recipe",
     [
         *({"minidl": "os"}, {"minidl": ["eval", {}]}, {"minidl": 3}, {"minidl": [["Dense"], {}]}, {"minidl": None}),
-        *({"minidl": ["Dense", [3]]}, {"minidl": ["Dense"]}, {"custom": ["Mine", {}, 1]}, {"else": 1}, {"minidl": {}}),
-        *({"minidl": ["Dense", {"units": 1, "x": 2}]}, {"minidl": "Dense", "custom": "Mine"}),
-        {"custom": ["my_loss", {}]},
+        *(
+            {"minidl": ["Dense", [3]]},
+            {"minidl": ["Dense"]},
+            {"custom": ["CustomLayer", {}, 1]},
+            {"else": 1},
+            {"minidl": {}},
+        ),
+        *({"minidl": ["Dense", {"units": 1, "x": 2}]}, {"minidl": "Dense", "custom": "CustomLayer"}),
+        {"custom": ["custom_loss", {}]},
     ],
     ids=repr,
 )
 def test_nonsense_is_refused(recipe):
     with pytest.raises((ValueError, TypeError)):
-        decode(recipe, OURS, CUSTOM)
+        decode(recipe, BUILT_IN, CUSTOM)
 
 
 def test_too_many_layers_are_refused():
     with pytest.raises(ValueError, match=f"at most {MAX_OBJECTS} layers"):
-        check_names([{"minidl": "ReLU"}] * (MAX_OBJECTS + 1), OURS, {})
+        check_names([{"minidl": "ReLU"}] * (MAX_OBJECTS + 1), BUILT_IN, {})
 
 
-@pytest.mark.parametrize("custom", [[Mine], "Mine", {"Mine": "Mine"}, {1: Mine}, {"Mine": None}], ids=repr)
-def test_custom_is_names_and_what_they_mean(custom):
+@pytest.mark.parametrize(
+    "custom",
+    [[CustomLayer], "CustomLayer", {"CustomLayer": "CustomLayer"}, {1: CustomLayer}, {"CustomLayer": None}],
+    ids=repr,
+)
+def test_custom_objects_must_map_names_to_objects(custom):
     with pytest.raises(TypeError, match="custom_objects: expected classes and functions by name"):
         checked_custom(custom)
-    assert checked_custom(None) == {} and checked_custom({"Mine": Mine}) == {"Mine": Mine}
+    assert checked_custom(None) == {} and checked_custom({"CustomLayer": CustomLayer}) == {"CustomLayer": CustomLayer}
 
 
 def test_a_bare_name_is_never_a_class():
-    for recipe, custom in (({"minidl": "Dense"}, {}), ({"custom": "Mine"}, {"Mine": Mine})):
+    for recipe, custom in (({"minidl": "Dense"}, {}), ({"custom": "CustomLayer"}, {"CustomLayer": CustomLayer})):
         with pytest.raises(TypeError, match="expected a function or an object, got the class"):
-            decode({"minidl": ["Dense", {"units": 3, "kernel_initializer": recipe}]}, OURS, custom)
+            decode({"minidl": ["Dense", {"units": 3, "kernel_initializer": recipe}]}, BUILT_IN, custom)

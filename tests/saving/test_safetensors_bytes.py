@@ -1,4 +1,4 @@
-"""The content of a file without a file: the same bytes, the same checks."""
+"""File content in memory: the same bytes and the same checks as for files."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ TENSORS = {
 }
 
 
-def test_they_are_the_bytes_of_the_file(tmp_path):
+def test_they_equal_the_bytes_of_the_file(tmp_path):
     safetensors_file.write(tmp_path / "file", "model", CONFIG, TENSORS)
     assert safetensors_file.to_bytes("model", CONFIG, TENSORS) == (tmp_path / "file").read_bytes()
     (tmp_path / "other").write_bytes(safetensors_file.to_bytes("checkpoint", CONFIG, TENSORS))
     assert safetensors_file.read(tmp_path / "other", "checkpoint")[0] == CONFIG
 
 
-def test_what_goes_in_comes_out():
+def test_round_trip():
     config, tensors = safetensors_file.from_bytes(safetensors_file.to_bytes("model", CONFIG, TENSORS), "model")
     assert config == CONFIG and list(tensors) == list(TENSORS)
     for name, array in tensors.items():
@@ -31,22 +31,22 @@ def test_what_goes_in_comes_out():
         assert array.dtype.isnative and array.flags.writeable and array.flags.owndata
 
 
-def test_any_bytes_will_do():
+def test_any_bytes_like_object_is_accepted():
     content = safetensors_file.to_bytes("model", CONFIG, TENSORS)
     for kind in (bytearray, memoryview):
         np.testing.assert_array_equal(safetensors_file.from_bytes(kind(content), "model")[1]["big"], TENSORS["big"])
 
 
-def test_every_changed_bit_is_told():
+def test_every_flipped_bit_is_detected():
     content = safetensors_file.to_bytes("model", {}, {"w": np.arange(2, dtype="f4")})
-    for place in range(8 * len(content)):
+    for bit in range(8 * len(content)):
         damaged = bytearray(content)
-        damaged[place // 8] ^= 1 << place % 8
+        damaged[bit // 8] ^= 1 << bit % 8
         with pytest.raises(FileError):
             safetensors_file.from_bytes(bytes(damaged), "model")
 
 
-def test_other_lengths_and_kinds_are_refused():
+def test_wrong_lengths_and_kinds_are_refused():
     content = safetensors_file.to_bytes("model", CONFIG, TENSORS)
     for wrong in (b"", content[:7], content[:100], content[:-1], content + b"\0", b"\0" * 1000):
         with pytest.raises(FileError):
@@ -55,7 +55,7 @@ def test_other_lengths_and_kinds_are_refused():
         safetensors_file.from_bytes(content, "checkpoint")
 
 
-def test_what_a_file_cannot_hold_is_refused():
+def test_unsupported_content_is_refused():
     with pytest.raises(TypeError, match="tensor 'w': expected integers or real numbers"):
         safetensors_file.to_bytes("model", {}, {"w": np.array(["a"])})
     with pytest.raises(ValueError, match=r"(?i)nan|range"):

@@ -1,6 +1,6 @@
-"""The container: what goes in comes out, every changed bit is told, and hostile files are refused.
+"""The file container: exact round trips, detection of every flipped bit, and refusal of hostile files.
 
-tests/conformance/files.py does the same with every bit, and with thousands of hostile headers.
+tests/conformance/files.py flips every bit, and tries thousands of hostile headers.
 """
 
 import copy
@@ -40,24 +40,24 @@ def content(path):
 
 
 def parts(content):
-    """Header and tensors of a file."""
+    """Splits a file into header and tensors."""
     length = int.from_bytes(content[:8], "little")
     return json.loads(content[8 : 8 + length]), content[8 + length :]
 
 
-def sealed(header, data=b""):
-    """A file whose header's digest is right, whatever the header says."""
+def seal(header, data=b""):
+    """Returns a file whose header has a correct digest, whatever the header says."""
     text = header if isinstance(header, str) else json.dumps(header, separators=(",", ":"))
     return safetensors_file._seal(safetensors_file._add_length(text.encode())) + data
 
 
-def refused(path, content, said, kind="model"):
+def refused(path, content, message, kind="model"):
     path.write_bytes(content)
-    with pytest.raises(FileError, match=f"^{path}: .*{said}"):
+    with pytest.raises(FileError, match=f"^{path}: .*{message}"):
         safetensors_file.read(path, kind)
 
 
-# ---- what goes in comes out
+# ---- round trips
 def test_a_round_trip_keeps_everything(path, content):
     config, tensors = safetensors_file.read(path, "model")
     assert config == CONFIG and list(tensors) == list(TENSORS)
@@ -79,13 +79,13 @@ def test_every_dtype_and_any_layout(path, code):
         assert array.dtype == values.dtype
 
 
-def test_numbers_that_are_not_finite_are_kept_to_the_bit(path):
+def test_non_finite_values_are_kept_bit_for_bit(path):
     bits = np.array([0x7FC00001, 0xFFC12345, 0x7F800000, 0x80000000, 1], "u4")
     safetensors_file.write(path, "model", {}, {"x": bits.view("f4")})
     np.testing.assert_array_equal(safetensors_file.read(path, "model")[1]["x"].view("u4"), bits)
 
 
-def test_the_library_reads_it(path, content):
+def test_the_safetensors_library_reads_it(path, content):
     with safe_open(path, "np") as file:
         assert set(file.keys()) == set(TENSORS)
         assert json.loads(file.metadata()["config"]) == CONFIG
@@ -111,13 +111,13 @@ def test_no_tensors_at_all(path):
     assert safetensors_file.read(path, "checkpoint") == ({}, {})
 
 
-def test_kinds_are_told_apart(path, content):
+def test_kinds_are_distinguished(path, content):
     with pytest.raises(FileError, match=f"{path}: expected a checkpoint file, got a 'model' file"):
         safetensors_file.read(path, "checkpoint")
 
 
 @pytest.mark.parametrize(
-    ("config", "tensors", "error", "said"),
+    ("config", "tensors", "error", "message"),
     [
         ({"x": float("nan")}, {}, ValueError, "not JSON compliant"),
         ({"x": [float("inf")]}, {}, ValueError, "not JSON compliant"),
@@ -135,29 +135,29 @@ def test_kinds_are_told_apart(path, content):
     ],
     ids=lambda value: str(value)[:30],
 )  # fmt: skip
-def test_what_a_file_cannot_hold_is_refused_before_anything_is_written(path, config, tensors, error, said):
+def test_unsupported_content_is_refused_before_anything_is_written(path, config, tensors, error, message):
     path.write_bytes(b"old")
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         safetensors_file.write(path, "model", config, tensors)
     assert path.read_bytes() == b"old" and len(os.listdir(path.parent)) == 1
 
 
 # ---- damage
-def test_flipped_bits_are_told(path, content):
-    for place in random.Random(0).sample(range(8 * len(content)), 1500):
+def test_flipped_bits_are_detected(path, content):
+    for bit in random.Random(0).sample(range(8 * len(content)), 1500):
         damaged = bytearray(content)
-        damaged[place // 8] ^= 1 << place % 8
+        damaged[bit // 8] ^= 1 << bit % 8
         refused(path, damaged, "")
 
 
-def test_every_length_but_the_right_one_is_told(path, content):
+def test_every_wrong_length_is_detected(path, content):
     for size in range(0, len(content), 7):
         refused(path, content[:size], "")
     for more in (b"\0", b" " * 8, content):
         refused(path, content + more, r"expected \d+ bytes, the size in its header, got \d+")
 
 
-def test_damage_says_where(path, content):
+def test_the_error_locates_the_damage(path, content):
     end = 8 + int.from_bytes(content[:8], "little")
     refused(path, content[:end] + b"\1" + content[end + 1 :], "tensor '0.weight': expected the bytes that were written")
     refused(path, content[:200] + b"\1" + content[201:], "header: expected the bytes that were written")
@@ -172,14 +172,14 @@ def test_damage_says_where(path, content):
     refused(path, b"\x08\n\x12\x06" + content, r"expected a file of minidl, got .* minidl\.onnx\.import_model\(path\)")
 
 
-# ---- hostile: the digest is right, the content is not
+# ---- hostile files: the digest is correct, the content is not
 def test_a_sealed_header_is_read(path, content):
     header, data = parts(content)
-    assert sealed(header, data) == content
+    assert seal(header, data) == content
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "message"),
     [
         ({"shape": [10**8, 10**8]}, "expected its bytes at"),
         ({"shape": [2**62, 2**62]}, "expected a shape"),
@@ -202,14 +202,14 @@ def test_a_sealed_header_is_read(path, content):
     ],
     ids=str,
 )
-def test_evil_tensors(path, content, entry, said):
+def test_hostile_tensors(path, content, entry, message):
     header, data = parts(content)
     header["0.weight"] |= entry
-    refused(path, sealed(header, data), f"tensor '0.weight': {said}")
+    refused(path, seal(header, data), f"tensor '0.weight': {message}")
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"format": "minidl 2"}, r"expected format 'minidl 1', got 'minidl 2' \(of another version of minidl\?\)"),
         ({"kind": "modell"}, "expected a model file, got a 'modell' file"),
@@ -230,35 +230,35 @@ def test_evil_tensors(path, content, entry, said):
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_evil_metadata(path, content, change, said):
+def test_hostile_metadata(path, content, change, message):
     header, data = parts(content)
     header["__metadata__"] |= change
-    refused(path, sealed(header, data), said)
+    refused(path, seal(header, data), message)
 
 
-def test_missing_things(path, content):
+def test_missing_entries(path, content):
     header, data = parts(content)
     for name in ("format", "kind", "config", "sha256:scalar"):
         less = copy.deepcopy(header)
         del less["__metadata__"][name]
-        refused(path, sealed(less, data), "expected")
+        refused(path, seal(less, data), "expected")
     del header["scalar"]
-    refused(path, sealed(header, data), "expected the metadata")
+    refused(path, seal(header, data), "expected the metadata")
 
 
-def test_evil_json(path, content):
+def test_hostile_json(path, content):
     header, data = parts(content)
     text = json.dumps(header, separators=(",", ":"))
     last = text[:-1] + ',"scalar":' + json.dumps(header["scalar"], separators=(",", ":")) + "}"
-    for evil in (last, text.replace(":[2,3]", ": [2,3]"), text + "x", text[:-1], text.replace("2,3", "2,03"),
+    for hostile in (last, text.replace(":[2,3]", ": [2,3]"), text + "x", text[:-1], text.replace("2,3", "2,03"),
                  text.replace("\\u00f6", "ö"), text.replace("[2,3]", "[" * 3000 + "]" * 3000)):  # fmt: skip
-        assert evil != text
-        refused(path, sealed(evil, data), "")
-    refused(path, sealed(text + " " * 8, data), "spaces up to a multiple of 8")
-    refused(path, sealed(text + " " * safetensors_file.MAX_HEADER, data), "expected a file of minidl, got 8")
+        assert hostile != text
+        refused(path, seal(hostile, data), "")
+    refused(path, seal(text + " " * 8, data), "spaces up to a multiple of 8")
+    refused(path, seal(text + " " * safetensors_file.MAX_HEADER, data), "expected a file of minidl, got 8")
 
 
-def test_a_hole_of_a_terabyte_is_refused_unread(path, content):
+def test_a_sparse_terabyte_file_is_refused_unread(path, content):
     path.write_bytes(content)
     os.truncate(path, 2**40)
     tracemalloc.start()
@@ -269,7 +269,7 @@ def test_a_hole_of_a_terabyte_is_refused_unread(path, content):
 
 
 # ---- the path
-def test_what_is_no_file_is_an_oserror_that_names_it(path):
+def test_a_missing_file_is_an_oserror_that_names_it(path):
     with pytest.raises(FileNotFoundError, match=str(path)):
         safetensors_file.read(path, "model")
     with pytest.raises(IsADirectoryError, match=str(path.parent)):
@@ -283,6 +283,6 @@ def test_what_is_no_file_is_an_oserror_that_names_it(path):
         safetensors_file.read(3, "model")
 
 
-def test_the_library_is_imported_when_a_file_is_read():
+def test_the_library_is_imported_only_when_a_file_is_read():
     code = "import sys, minidl; assert 'safetensors' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

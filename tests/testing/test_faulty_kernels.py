@@ -31,7 +31,7 @@ def test_a_kernel_without_a_fault_passes(faulty):
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("reads unsaid", "between .* the grad of 'gain' is not that of the layers one by one"),
         ("dirty lanes", "between .* is not that of the layers one by one .*lanes without an example"),
@@ -39,21 +39,21 @@ def test_a_kernel_without_a_fault_passes(faulty):
         ("lazy", "the grad of 'gain' changes if dx is not needed"),
     ],
 )
-def test_faults_that_show_only_among_other_layers_are_found(faulty, fault, said):
-    with pytest.raises(AssertionError, match=said):
+def test_faults_that_show_only_among_other_layers_are_found(faulty, fault, message):
+    with pytest.raises(AssertionError, match=message):
         check_layer(faulty(fault), (2, 3, 3))
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing")
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         ("unasked", r"Faulty: its kernel kills the process \(.*\) when dx is not needed: t.dx is NULL"),
         ("no loss", r"Faulty: its kernel kills the process \(.*\): it accesses memory that it does not have"),
     ],
 )
-def test_the_check_survives_kernels_that_kill_the_process(faulty, fault, said):
-    with pytest.raises(AssertionError, match=f"^{said}"):
+def test_the_check_survives_kernels_that_kill_the_process(faulty, fault, message):
+    with pytest.raises(AssertionError, match=f"^{message}"):
         check_layer(faulty(fault), (2, 3, 3))
-    with pytest.raises(AssertionError, match=f"^Block: 1, {said}"):
+    with pytest.raises(AssertionError, match=f"^Block: 1, {message}"):
         check_layer(Block(ReLU(), faulty(fault)), (2, 3, 3))

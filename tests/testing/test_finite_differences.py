@@ -207,8 +207,8 @@ WRONG = [
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(("bug", "shape"), WRONG, ids=lambda value: getattr(value, "__name__", ""))
 def test_wrong_gradients_are_not_mistaken_for_kinks(bug, shape, seed):
-    said = rf"^{bug.__name__}: dx\[.*\]: expected .* \(finite differences\), got .*, a relative error of .*, at "
-    with pytest.raises(AssertionError, match=said):
+    message = rf"^{bug.__name__}: dx\[.*\]: expected .* \(finite differences\), got .*, a relative error of .*, at "
+    with pytest.raises(AssertionError, match=message):
         check_layer(bug(), shape, seed=seed)
 
 
@@ -223,8 +223,8 @@ def test_a_wrong_gradient_at_ties_is_found(bug):
 def test_the_error_names_layer_parameter_index_and_size():
     with pytest.raises(AssertionError) as caught:
         check_layer(WrongBend(), (6,))
-    told = r"expected -?\d\S* \(finite differences\), got \S+, a relative error of 0.0001, at \d\S+$"
-    caught.match(rf"^WrongBend: the grad of 'bend'\[\d\]: {told}")
+    details = r"expected -?\d\S* \(finite differences\), got \S+, a relative error of 0.0001, at \d\S+$"
+    caught.match(rf"^WrongBend: the grad of 'bend'\[\d\]: {details}")
 
 
 class Steps(Kinked):
@@ -261,18 +261,18 @@ def test_a_rough_layer_fails():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_non_finite_gradients_are_wrong(value):
-    class Spoiled(Kinked):
+    class NonFiniteSlope(Kinked):
         def slope(self, x):
             return np.full_like(x, value)
 
     with pytest.raises(AssertionError, match=rf"Spoiled: dx\[0, 0\]: expected .*, got -?({value}|inf|nan)"):
-        check(Spoiled(), np.ones((2, 2)))
+        check(NonFiniteSlope(), np.ones((2, 2)))
 
 
 # ---- sampled values
 def test_some_samples_are_close_to_common_kinks():
     x = draw(np.random.default_rng(0), (3, 10, 10))
-    beside = np.minimum(np.abs(np.diff(x, axis=1)).min(), np.abs(np.diff(x, axis=2)).min())
+    smallest_gap = np.minimum(np.abs(np.diff(x, axis=1)).min(), np.abs(np.diff(x, axis=2)).min())
     assert np.sum(np.abs(x) < 3e-3) > 20 and np.sum(np.abs(x) > 6) > 5
-    assert 0 < beside < 3e-3
+    assert 0 < smallest_gap < 3e-3
     assert np.unique(x).size == x.size

@@ -7,7 +7,7 @@ import pytest
 
 from minidl.testing.forked import death_of
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="os.fork is missing")
 
 
 def raises():

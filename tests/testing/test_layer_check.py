@@ -134,9 +134,9 @@ BUGS = [
 ]
 
 
-@pytest.mark.parametrize(("bug", "shape", "said"), BUGS, ids=lambda value: getattr(value, "__name__", ""))
-def test_faults_are_found(bug, shape, said):
-    with pytest.raises(AssertionError, match=rf"^{said}"):
+@pytest.mark.parametrize(("bug", "shape", "message"), BUGS, ids=lambda value: getattr(value, "__name__", ""))
+def test_faults_are_found(bug, shape, message):
+    with pytest.raises(AssertionError, match=rf"^{message}"):
         check_layer(bug(), shape)
 
 
@@ -179,7 +179,7 @@ def test_containers_that_couple_examples_pass_if_declared():
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape", "said"),
+    ("layer", "shape", "message"),
     [
         (Residual(WrongDx()), (3,), rf"Residual: dx\[0, 0\]: {GRADIENT}"),
         (Residual(Dense(3), WrongGrad()), (3,), rf"Residual: the grad of 'body.1.gain'\[\d\]: {GRADIENT}"),
@@ -196,8 +196,8 @@ def test_containers_that_couple_examples_pass_if_declared():
     ],
     ids=lambda value: str(value)[:30],
 )
-def test_faults_in_containers_are_found(layer, shape, said):
-    with pytest.raises(AssertionError, match=rf"^{said}"):
+def test_faults_in_containers_are_found(layer, shape, message):
+    with pytest.raises(AssertionError, match=rf"^{message}"):
         check_layer(layer, shape)
 
 
@@ -220,7 +220,7 @@ def test_an_embedding_rejects_normal_samples():
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(
-    ("bug", "said"),
+    ("bug", "message"),
     [
         (LosesRepeats, rf"LosesRepeats: the grad of 'table'\[\d, \d\]: {GRADIENT}"),
         (OffByOne, rf"OffByOne: the grad of 'table'\[\d, \d\]: {GRADIENT}"),
@@ -230,8 +230,8 @@ def test_an_embedding_rejects_normal_samples():
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
-def test_faults_of_embeddings_are_found(bug, said, seed):
-    with pytest.raises(AssertionError, match=rf"^{said}"):
+def test_faults_of_embeddings_are_found(bug, message, seed):
+    with pytest.raises(AssertionError, match=rf"^{message}"):
         check_layer(bug(7, 3), (4,), x=WORDS, seed=seed)
 
 
@@ -249,7 +249,7 @@ def test_dx_is_checked_if_the_examples_are_not_integers():
 
 
 @pytest.mark.parametrize(
-    ("x", "error", "said"),
+    ("x", "error", "message"),
     [
         (np.zeros((5, 4)), ValueError, r"x: expected at least two examples, \(n, 3\), got shape \(5, 4\)"),
         (np.zeros((1, 3)), ValueError, r"x: expected at least two examples, \(n, 3\), got shape \(1, 3\)"),
@@ -260,8 +260,8 @@ def test_dx_is_checked_if_the_examples_are_not_integers():
         ([["a", "b", "c"]] * 3, TypeError, "x: expected real numbers"),
     ],
 )
-def test_invalid_examples_are_refused(x, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_examples_are_refused(x, error, message):
+    with pytest.raises(error, match=message):
         check_layer(Scale(), (3,), x=x)
 
 

@@ -1,10 +1,10 @@
-"""Odd values, set where numbers may be changed: refused at once, or saved and resumed."""
+"""Odd values assigned to mutable attributes: refused at once, or saved and resumed."""
 
 from contextlib import suppress
 
 import numpy as np
 import pytest
-from interrupted_fits import X, Y, everything
+from interrupted_fits import X, Y, full_state
 
 from minidl import Sequential, Trainer
 from minidl.layers import Dense, Flatten
@@ -30,7 +30,7 @@ SCHEDULED = [
 
 
 @pytest.mark.parametrize("made", SCHEDULED)
-def test_a_schedule_refuses_an_odd_value_or_goes_on_with_it(path, made):
+def test_a_schedule_refuses_an_odd_value_or_trains_on_with_it(path, made):
     names = list(vars(made()))
     refused = 0
     for name in names:
@@ -46,7 +46,7 @@ def test_a_schedule_refuses_an_odd_value_or_goes_on_with_it(path, made):
                 continue
             trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", SGD(schedule))
             for step in (0, 3, 59, 1000):
-                with suppress(ValueError):  # a rate beyond all numbers, which a training says
+                with suppress(ValueError):  # a rate too large for a float, which training reports
                     assert schedule(step) >= 0
             trainer.save_checkpoint(path)
             assert vars(Trainer.resume(path).optimizer.lr) == vars(schedule), (name, value)
@@ -54,14 +54,14 @@ def test_a_schedule_refuses_an_odd_value_or_goes_on_with_it(path, made):
 
 
 class Odd:
-    """What nothing in a trainer can be."""
+    """A value that is valid nowhere in a trainer."""
 
 
 PARTS = [*ODD, object(), Odd(), Odd, SGD, np.zeros(3), "huber", ["accuracy"], {"a": 3}, [Odd()], np.int64(3)]
 
 
 @pytest.mark.parametrize(
-    "place",
+    "attribute",
     [
         "model",
         "loss",
@@ -76,14 +76,14 @@ PARTS = [*ODD, object(), Odd(), Odd, SGD, np.zeros(3), "huber", ["accuracy"], {"
         "model.dtype",
     ],
 )
-def test_every_attribute_of_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
-    """A value that is no odd one here but cannot be saved, such as a class, refuses the save."""
+def test_every_trainer_attribute_refuses_an_odd_value_or_trains_on_with_it(path, attribute):
+    """A value that is accepted but cannot be saved, such as a class, makes the save fail."""
     refused = 0
     for value in PARTS:
         model = Sequential([Flatten(), Dense(2)], (1, 6, 6))
         trainer = Trainer(model, "softmax_cross_entropy", Adam(0.1), ["accuracy"])
         trainer.train_batch(X, Y % 2)
-        owner, name = (trainer.model, "dtype") if place == "model.dtype" else (trainer, place)
+        owner, name = (trainer.model, "dtype") if attribute == "model.dtype" else (trainer, attribute)
         before = getattr(owner, name)
         try:
             setattr(owner, name, value)
@@ -94,10 +94,10 @@ def test_every_attribute_of_a_trainer_refuses_an_odd_value_or_goes_on_with_it(pa
         path.unlink(missing_ok=True)
         try:
             trainer.save_checkpoint(path)
-        except TypeError as error:  # a class in the place of an object, say
-            assert f"{place}: cannot be saved" in str(error) and not path.exists()
+        except TypeError as error:  # such as a class instead of an object
+            assert f"{attribute}: cannot be saved" in str(error) and not path.exists()
             continue
-        assert everything(Trainer.resume(path)) == everything(trainer), (place, value)
+        assert full_state(Trainer.resume(path)) == full_state(trainer), (attribute, value)
     assert refused >= len(PARTS) // 2
 
 
@@ -112,14 +112,15 @@ def test_metrics_are_set_as_the_constructor_takes_them():
 
 
 @pytest.mark.parametrize(
-    "place", ["epoch", "step", "seed", "clip_norm", "clip_value", "per_example_clip_norm", "optimizer.lr", "model.seed"]
+    "attribute",
+    ["epoch", "step", "seed", "clip_norm", "clip_value", "per_example_clip_norm", "optimizer.lr", "model.seed"],
 )
-def test_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
+def test_a_trainer_refuses_an_odd_value_or_trains_on_with_it(path, attribute):
     for value in ODD:
         trainer = Trainer(Sequential([Flatten(), Dense(2)], (1, 6, 6)), "softmax_cross_entropy", Adam(0.1))
         trainer.train_batch(X, Y % 2)
         owner = trainer
-        *owners, name = place.split(".")
+        *owners, name = attribute.split(".")
         for one in owners:
             owner = getattr(owner, one)
         before = getattr(owner, name)
@@ -130,10 +131,10 @@ def test_a_trainer_refuses_an_odd_value_or_goes_on_with_it(path, place):
             assert getattr(owner, name) == before
         trainer.save_checkpoint(path)
         again = Trainer.resume(path)
-        assert everything(again) == everything(trainer)
+        assert full_state(again) == full_state(trainer)
 
 
-def test_a_loss_or_optimizer_that_cannot_be_made_again_refuses_the_save(path):
+def test_a_loss_or_optimizer_that_cannot_be_recreated_refuses_the_save(path):
     class Picky:
         def __init__(self, lr):
             if lr > 0.5:
@@ -151,7 +152,7 @@ def test_a_loss_or_optimizer_that_cannot_be_made_again_refuses_the_save(path):
 
 
 @pytest.mark.parametrize("name", ["step", "epoch"])
-def test_counters_have_room_to_count_on(name):
+def test_counters_stay_below_the_largest_integer(name):
     trainer = Trainer(Sequential([Dense(2)], (3,)), "mean_squared_error", SGD(0.1))
     setattr(trainer, name, 2**62 - 1)
     with pytest.raises(ValueError, match=f"{name}: expected at most {2**62 - 1}, got {2**62}"):

@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved and resumed goes on as if nothing had happened, to the last bit."""
+"""Checkpoints: a resumed fit continues as if it had never been interrupted, bit for bit."""
 
 import copy
 
@@ -9,16 +9,16 @@ from interrupted_fits import (
     FIT,
     MAKERS,
     WEIGHTS,
-    AdamByHand,
-    Counts,
-    Draws,
+    NoiseLayer,
+    PythonAdam,
+    StepCounter,
     X,
     Y,
-    broken_off,
-    everything,
-    half,
-    native,
-    staged,
+    full_state,
+    interrupt_fit,
+    mixed_trainer,
+    native_trainer,
+    python_trainer,
 )
 
 from minidl import Sequential, Trainer
@@ -35,37 +35,39 @@ def path(tmp_path):
     return tmp_path / "run.safetensors"
 
 
-# ---- going on
+# ---- resuming
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", MAKERS)
-def test_resumed_at_each_of_the_first_40_steps(path, kind, dtype):
-    """In the middle of epochs and at their ends; with weights, a split, and other numbers of threads."""
+def test_resuming_at_each_of_the_first_40_steps(path, kind, dtype):
+    """Within epochs and at their ends; with weights, a split, and different numbers of threads."""
     fit = {**FIT, "sample_weight": WEIGHTS, "validation_split": 0.2, "epochs": 5}
-    whole = MAKERS[kind](dtype)
-    whole.fit(X, Y, **fit)
-    expected = everything(whole)
+    uninterrupted = MAKERS[kind](dtype)
+    uninterrupted.fit(X, Y, **fit)
+    expected = full_state(uninterrupted)
     for step in range(40):
-        broken_off(MAKERS[kind](dtype), step, **fit).save_checkpoint(path)
-        trainer = Trainer.resume(path, custom_objects=CUSTOM, num_threads=1 + step % (3 if kind == "native" else 2))
+        interrupt_fit(MAKERS[kind](dtype), step, **fit).save_checkpoint(path)
+        trainer = Trainer.resume(
+            path, custom_objects=CUSTOM, num_threads=1 + step % (3 if kind == "native_trainer" else 2)
+        )
         assert trainer.step == step + 1
         trainer.fit(X, Y, **fit)
-        assert everything(trainer) == expected, step
+        assert full_state(trainer) == expected, step
 
 
 @pytest.mark.parametrize("kind", MAKERS)
-def test_what_callbacks_remember_goes_on(path, kind):
+def test_callback_state_is_resumed(path, kind):
     def maker():
         trainer = MAKERS[kind]()
-        trainer.optimizer.lr = 0.1  # a number, which the callback changes
+        trainer.optimizer.lr = 0.1  # a rate that the callback changes
         return trainer
 
-    whole = maker()
-    whole.fit(X, Y, **FIT, callbacks=[Counts()])
+    uninterrupted = maker()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[StepCounter()])
     for step in (0, 10, 11, 12, 13, 37):
-        broken_off(maker(), step, callbacks=[Counts(), Checkpoint(path, every_n_steps=1)])
+        interrupt_fit(maker(), step, callbacks=[StepCounter(), Checkpoint(path, every_n_steps=1)])
         trainer = Trainer.resume(path, custom_objects=CUSTOM)
-        trainer.fit(X, Y, **FIT, callbacks=[Counts(), Checkpoint(path, every_n_steps=1)])
-        assert everything(trainer) == everything(whole), step
+        trainer.fit(X, Y, **FIT, callbacks=[StepCounter(), Checkpoint(path, every_n_steps=1)])
+        assert full_state(trainer) == full_state(uninterrupted), step
 
 
 OPTIMIZERS = [
@@ -79,50 +81,50 @@ OPTIMIZERS = [
 ]
 
 
-@pytest.mark.parametrize("kind", ["native", "half"])
+@pytest.mark.parametrize("kind", ["native_trainer", "mixed_trainer"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=repr)
-def test_each_optimizer_and_schedule_resumed_at_each_of_the_first_20_steps(path, optimizer, kind):
-    """None of them is in `custom`: they are minidl's own."""
+def test_resuming_each_optimizer_and_schedule_at_each_of_the_first_20_steps(path, optimizer, kind):
+    """None of them is in `custom_objects`: they are built in."""
 
     def trainer_of():
         trainer = MAKERS[kind]()
         trainer.optimizer = optimizer
         return trainer
 
-    whole, fit = trainer_of(), {**FIT, "epochs": 2}
-    whole.fit(X, Y, **fit)
+    uninterrupted, fit = trainer_of(), {**FIT, "epochs": 2}
+    uninterrupted.fit(X, Y, **fit)
     for step in range(20):
-        broken_off(trainer_of(), step, **fit).save_checkpoint(path)
-        trainer = Trainer.resume(path, custom_objects={"Draws": Draws}, num_threads=1 + step % 3)
+        interrupt_fit(trainer_of(), step, **fit).save_checkpoint(path)
+        trainer = Trainer.resume(path, custom_objects={"NoiseLayer": NoiseLayer}, num_threads=1 + step % 3)
         assert repr(trainer.optimizer) == repr(optimizer)
         assert trainer.steps().update.steps == step + 1
         trainer.fit(X, Y, **fit)
-        assert everything(trainer) == everything(whole), step
+        assert full_state(trainer) == full_state(uninterrupted), step
 
 
-def test_an_optimizer_that_took_over_goes_on_where_it_was(path):
+def test_a_replaced_optimizer_is_resumed(path):
     def trainer_of(steps):
-        trainer = native()
+        trainer = native_trainer()
         for _ in range(steps):
             trainer.train_batch(X, Y)
         trainer.optimizer = Adam(0.01)
         return trainer
 
-    whole, broken = trainer_of(7), trainer_of(7)
+    uninterrupted, broken = trainer_of(7), trainer_of(7)
     for _ in range(3):
-        whole.train_batch(X, Y)
+        uninterrupted.train_batch(X, Y)
         broken.train_batch(X, Y)
     broken.save_checkpoint(path)
     resumed = Trainer.resume(path)
     assert (resumed.step, resumed.steps().update.steps) == (10, 3)
-    for trainer in (whole, resumed):
+    for trainer in (uninterrupted, resumed):
         trainer.train_batch(X, Y)
-    assert everything(resumed) == everything(whole)
+    assert full_state(resumed) == full_state(uninterrupted)
 
 
-def test_steps_by_hand_of_every_optimizer_go_on(path):
+def test_steps_by_hand_of_every_optimizer_are_resumed(path):
     for optimizer in copy.deepcopy(OPTIMIZERS):
-        trainer = native()
+        trainer = native_trainer()
         trainer.optimizer = optimizer
         trainer.train_batch(X, Y)
         for _ in range(3):
@@ -132,83 +134,83 @@ def test_steps_by_hand_of_every_optimizer_go_on(path):
         for each in (trainer, resumed):
             each.train_batch(X, Y)
             each.optimizer.step(each.model.params, 0.1)
-        assert everything(resumed) == everything(trainer)
+        assert full_state(resumed) == full_state(trainer)
 
 
-def test_resumed_again_and_again(path):
-    whole = native()
-    whole.fit(X, Y, **FIT)
-    trainer = broken_off(native(), 2)
+def test_resuming_repeatedly(path):
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
+    trainer = interrupt_fit(native_trainer(), 2)
     for step in (5, 6, 19, 33):
         trainer.save_checkpoint(path)
-        trainer = broken_off(Trainer.resume(path), step)
+        trainer = interrupt_fit(Trainer.resume(path), step)
     trainer.save_checkpoint(path)
     trainer = Trainer.resume(path)
-    trainer.save_checkpoint(path)  # as it came: still in the middle of that fit
+    trainer.save_checkpoint(path)  # as loaded: still within that fit
     trainer = Trainer.resume(path)
     trainer.fit(X, Y, **FIT)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
-def test_into_a_model_that_is_there(path):
-    whole = half()
-    whole.fit(X, Y, **FIT)
-    broken_off(half(), 9).save_checkpoint(path)
+def test_resuming_into_an_existing_model(path):
+    uninterrupted = mixed_trainer()
+    uninterrupted.fit(X, Y, **FIT)
+    interrupt_fit(mixed_trainer(), 9).save_checkpoint(path)
     for shape in (None, (1, 6, 6)):
-        model = Sequential([Draws(), Flatten(), Dense(3)], shape)
+        model = Sequential([NoiseLayer(), Flatten(), Dense(3)], shape)
         trainer = Trainer.resume(path, model=model)
         assert trainer.model is model
         trainer.fit(X, Y, **FIT)
-        assert everything(trainer) == everything(whole)
+        assert full_state(trainer) == full_state(uninterrupted)
 
 
-def test_after_a_fit_another_one_begins(path):
-    whole, trainer = native(), native()
-    whole.fit(X, Y, **FIT)
+def test_after_a_completed_fit_another_one_starts(path):
+    uninterrupted, trainer = native_trainer(), native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
     trainer.fit(X, Y, **FIT)
     trainer.save_checkpoint(path)
     trainer = Trainer.resume(path)
     assert trainer.interrupted is None
-    for each in (whole, trainer):
+    for each in (uninterrupted, trainer):
         each.fit(X, Y, epochs=2, batch_size=9, verbose=0)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 def test_saved_at_the_end_of_the_last_epoch_nothing_is_left_to_do(path):
-    whole = native()
-    whole.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
     trainer = Trainer.resume(path)
     trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
     trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])  # the second one trains on
     assert trainer.epoch == 8
     other = Trainer.resume(path)
-    Trainer.resume(path).fit(X, Y, epochs=1, batch_size=8, verbose=0)  # nor does it stand in another one's way
+    Trainer.resume(path).fit(X, Y, epochs=1, batch_size=8, verbose=0)  # nor does it block another one
     assert other.epoch == 8
 
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_saved_after_the_fit_nothing_is_left_to_do(path, kind):
-    """As a program does that trains until it is done: fit, save, and at its next start resume and fit again."""
-    whole = MAKERS[kind]()
-    whole.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
-    whole.save_checkpoint(path)
+    """As in a program that trains until it is done: fit, save, and at its next start resume and fit again."""
+    uninterrupted = MAKERS[kind]()
+    uninterrupted.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
+    uninterrupted.save_checkpoint(path)
     for _ in range(2):
         trainer = Trainer.resume(path, custom_objects=CUSTOM)
         assert trainer.interrupted is None
         trainer.fit(X, Y, **FIT, sample_weight=WEIGHTS, validation_data=(X[:9], Y[:9]))
-        assert everything(trainer) == everything(whole)
+        assert full_state(trainer) == full_state(uninterrupted)
         trainer.save_checkpoint(path)
-    whole.fit(X, Y, **FIT)  # in the same process it trains on
-    assert whole.epoch == 8
+    uninterrupted.fit(X, Y, **FIT)  # in the same process it trains on
+    assert uninterrupted.epoch == 8
 
 
 OTHERS = [{"epochs": 5}, {"batch_size": 8}, {"sample_weight": WEIGHTS}, {"y": Y % 2}, {"X": X + 1}]
 
 
 @pytest.mark.parametrize("other", OTHERS, ids=str)
-def test_saved_after_the_fit_another_one_trains_on(path, other):
-    trainer = native()
+def test_saved_after_the_fit_a_different_fit_trains_on(path, other):
+    trainer = native_trainer()
     trainer.fit(X, Y, **FIT)
     trainer.save_checkpoint(path)
     resumed = Trainer.resume(path)
@@ -216,9 +218,9 @@ def test_saved_after_the_fit_another_one_trains_on(path, other):
     assert resumed.epoch == 4 + other.get("epochs", 4)
 
 
-def test_saved_after_more_steps_or_at_will_the_fit_is_forgotten(path):
+def test_steps_by_hand_or_an_explicit_reset_discard_the_fit_record(path):
     for change in (lambda trainer: trainer.train_batch(X, Y), lambda trainer: setattr(trainer, "interrupted", None)):
-        trainer = native()
+        trainer = native_trainer()
         trainer.fit(X, Y, **FIT)
         change(trainer)
         trainer.save_checkpoint(path)
@@ -227,20 +229,20 @@ def test_saved_after_more_steps_or_at_will_the_fit_is_forgotten(path):
         assert resumed.epoch == 8
 
 
-def test_a_stop_is_not_forgotten(path):
+def test_should_stop_is_resumed(path):
     class Stop:
         def on_step_end(self, trainer, step, loss):
             trainer.should_stop = step >= 20
 
-    whole = native()
-    whole.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
     trainer = Trainer.resume(path)
     trainer.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
-    assert everything(trainer) == everything(whole) and trainer.epoch == 2
+    assert full_state(trainer) == full_state(uninterrupted) and trainer.epoch == 2
 
 
-def test_steps_by_hand_and_their_optimizer_go_on(path):
-    trainer = native()
+def test_steps_by_hand_and_their_optimizer_are_resumed(path):
+    trainer = native_trainer()
     for step in range(5):
         trainer.train_batch(X[step:], Y[step:])
     trainer.optimizer.step(trainer.model.params, 0.1)
@@ -249,28 +251,28 @@ def test_steps_by_hand_and_their_optimizer_go_on(path):
     for each in (trainer, resumed):
         each.train_batch(X, Y)
         each.optimizer.step(each.model.params, 0.1)
-    assert everything(resumed) == everything(trainer)
+    assert full_state(resumed) == full_state(trainer)
 
 
 def test_the_same_state_gives_the_same_bytes(tmp_path):
     for name in "ab":
-        trainer = native()
+        trainer = native_trainer()
         for step in range(3):
             trainer.train_batch(X[step:], Y[step:])
         trainer.save_checkpoint(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-# ---- what may be remembered, and saved from where
+# ---- which state can be saved, and from where
 class Halves:
-    """A callback that changes the rate where an epoch begins; a second time would show."""
+    """A callback that changes the rate at the beginning of an epoch; a repeated call would show."""
 
     def on_epoch_begin(self, trainer, epoch):
         trainer.optimizer.lr *= 0.5
 
 
 class Saves:
-    """Saves by hand, in one of the hooks."""
+    """Saves by hand in one of the hooks."""
 
     def __init__(self, path, hook, at):
         self.path, self.at = path, at
@@ -285,23 +287,23 @@ class Saves:
     ("hook", "step"),
     [("on_fit_begin", 0), ("on_epoch_begin", 13), ("on_step_end", 17), ("on_epoch_end", 26), ("on_fit_end", 52)],
 )
-def test_saved_in_any_hook(path, hook, step):
+def test_saving_in_any_hook(path, hook, step):
     def trainer_of():
-        trainer = native()
+        trainer = native_trainer()
         trainer.optimizer.lr = 0.1
         return trainer
 
-    whole = trainer_of()
-    whole.fit(X, Y, **FIT, callbacks=[Halves(), Counts()])
-    trainer_of().fit(X, Y, **FIT, callbacks=[Halves(), Counts(), Saves(path, hook, step)])
+    uninterrupted = trainer_of()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[Halves(), StepCounter()])
+    trainer_of().fit(X, Y, **FIT, callbacks=[Halves(), StepCounter(), Saves(path, hook, step)])
     trainer = Trainer.resume(path)
     assert trainer.step == step
-    trainer.fit(X, Y, **FIT, callbacks=[Halves(), Counts()])
-    assert everything(trainer) == everything(whole)
+    trainer.fit(X, Y, **FIT, callbacks=[Halves(), StepCounter()])
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 class Norms:
-    """Remembers an array laid out by columns, whose sum depends on that; a mask; and a long list."""
+    """Its state is an array in Fortran order, whose sum depends on that, a mask and a long list."""
 
     def __init__(self, lr):
         self.lr, self.m, self.mask, self.norms = lr, {}, np.array([True, False]), [0.5] * 200000
@@ -315,7 +317,7 @@ class Norms:
 
 
 class Warm(SGD):
-    """An optimizer of ours that counts as well."""
+    """A built-in optimizer that also counts its steps."""
 
     t = 0
 
@@ -325,7 +327,7 @@ class Warm(SGD):
 
 
 class Plateau:
-    """A rate that depends on what it was asked before."""
+    """A rate that depends on earlier calls."""
 
     def __init__(self, rate):
         self.rate, self.asked = rate, 0
@@ -336,40 +338,42 @@ class Plateau:
 
 
 @pytest.mark.parametrize("optimizer", [lambda: Norms(0.1), lambda: Warm(0.1), lambda: Norms(Plateau(0.1))])
-def test_whatever_an_optimizer_and_its_schedule_remember(path, optimizer):
+def test_any_state_of_an_optimizer_and_its_schedule(path, optimizer):
     def trainer_of():
         model = Sequential([Conv2D(2, 3), Flatten(), Dense(50), ReLU(), Dense(3)], (1, 6, 6))
         return Trainer(model, "softmax_cross_entropy", optimizer())
 
-    whole = trainer_of()
-    whole.fit(X, Y, **FIT)
-    broken_off(trainer_of(), 11).save_checkpoint(path)
+    uninterrupted = trainer_of()
+    uninterrupted.fit(X, Y, **FIT)
+    interrupt_fit(trainer_of(), 11).save_checkpoint(path)
     trainer = Trainer.resume(path, custom_objects={c.__name__: c for c in (Norms, Warm, Plateau)})
     trainer.fit(X, Y, **FIT)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
-def test_a_seed_that_was_changed_is_the_one_that_counts(path):
-    whole = broken_off(native(), 5)
-    whole.seed = np.int64(77)
-    whole.save_checkpoint(path)
+def test_a_changed_seed_is_the_one_that_is_resumed(path):
+    uninterrupted = interrupt_fit(native_trainer(), 5)
+    uninterrupted.seed = np.int64(77)
+    uninterrupted.save_checkpoint(path)
     trainer = Trainer.resume(path)
-    for each in (whole, trainer):
+    for each in (uninterrupted, trainer):
         each.fit(X, Y, **FIT)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
 # ---- refused
-def test_what_is_missing_in_custom_is_told_all_at_once(path):
-    broken_off(staged(), 3).save_checkpoint(path)
-    with pytest.raises(ValueError, match=r"custom_objects: .*'AdamByHand'.*'Draws'.*'Schedule'.*'largest'.*'squares'"):
+def test_all_classes_missing_in_custom_objects_are_named_at_once(path):
+    interrupt_fit(python_trainer(), 3).save_checkpoint(path)
+    with pytest.raises(
+        ValueError, match=r"custom_objects: .*'NoiseLayer'.*'PythonAdam'.*'Schedule'.*'largest'.*'squares'"
+    ):
         Trainer.resume(path)
     with pytest.raises(ValueError, match=r"custom_objects={'squares': squares}"):
         Trainer.resume(path, custom_objects={name: part for name, part in CUSTOM.items() if name != "squares"})
 
 
-def test_a_model_with_other_layers_is_refused_and_stays(path):
-    broken_off(half(), 9).save_checkpoint(path)
+def test_a_model_with_other_layers_is_refused_and_unchanged(path):
+    interrupt_fit(mixed_trainer(), 9).save_checkpoint(path)
     model = Sequential([Flatten(), Dense(3)], (1, 6, 6))
     before = model.state_dict()
     with pytest.raises(ValueError, match="model: expected"):
@@ -377,8 +381,8 @@ def test_a_model_with_other_layers_is_refused_and_stays(path):
     assert all(np.array_equal(value, before[name]) for name, value in model.state_dict().items())
 
 
-class Unsavable(AdamByHand):
-    """Remembers something that no file holds."""
+class Unsavable(PythonAdam):
+    """Has state that no file can hold."""
 
     def __init__(self, lr):
         super().__init__(lr)
@@ -386,7 +390,7 @@ class Unsavable(AdamByHand):
 
 
 class Momentum:
-    """Remembers views of the parameters, or one thing in two places, or without a __dict__."""
+    """Its state holds views of the parameters, or one object twice, or is in __slots__."""
 
     def __init__(self, lr, kind):
         self.lr, self.kind = lr, kind
@@ -407,7 +411,7 @@ class Slots:
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "said"),
+    ("optimizer", "message"),
     [
         (Momentum(0.1, "views"), r"Momentum\['kept'\]\[0\]: cannot be saved, for it lies in the model's parameters"),
         (Momentum(0.1, "value"), r"Momentum\['kept'\]\['a'\]\[1\]: cannot be saved, for it lies in"),
@@ -416,11 +420,11 @@ class Slots:
     ],
     ids=["views", "value", "twice", "slots"],
 )
-def test_what_would_come_back_as_something_else_is_refused(path, optimizer, said):
-    trainer = staged()
+def test_state_that_would_be_restored_differently_is_refused(path, optimizer, message):
+    trainer = python_trainer()
     trainer.optimizer = optimizer
     trainer.train_batch(X, Y)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         trainer.save_checkpoint(path)
 
 
@@ -429,8 +433,8 @@ def test_what_would_come_back_as_something_else_is_refused(path, optimizer, said
     [{"in_epoch": False}, {"epochs_done": 5}, {"in_epoch": "x"}, {"should_stop": 1}, {"losses": None}],
     ids=str,
 )
-def test_a_position_that_contradicts_itself_is_refused(path, change):
-    broken_off(native(), 16).save_checkpoint(path)
+def test_an_inconsistent_position_is_refused(path, change):
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
     pairs = config["fit"]["dict"]
     config["fit"]["dict"] = [[name, change.get(name, value)] for name, value in pairs]
@@ -439,23 +443,23 @@ def test_a_position_that_contradicts_itself_is_refused(path, change):
         Trainer.resume(path)
 
 
-def test_an_unbuilt_model_stays_unbuilt_where_a_resume_is_refused(path):
-    broken_off(staged(), 3).save_checkpoint(path)
-    model = Sequential([Conv2D(2, 3), Draws(), Flatten(), Dense(3)])
+def test_an_unbuilt_model_stays_unbuilt_if_resuming_is_refused(path):
+    interrupt_fit(python_trainer(), 3).save_checkpoint(path)
+    model = Sequential([Conv2D(2, 3), NoiseLayer(), Flatten(), Dense(3)])
     with pytest.raises(FileError):
-        Trainer.resume(path, model=model, custom_objects=CUSTOM | {"AdamByHand": half})
+        Trainer.resume(path, model=model, custom_objects=CUSTOM | {"PythonAdam": mixed_trainer})
     assert model.network is None
 
 
-class NoName(AdamByHand):
-    """Does not keep what it was made with."""
+class NoName(PythonAdam):
+    """Does not store its constructor argument."""
 
     def __init__(self, rate):
         pass
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda t: setattr(t, "optimizer", Unsavable(0.1)), "optimizer.*'log'.*cannot be saved"),
         (lambda t: setattr(t, "optimizer", NoName(1)), "'rate'"),
@@ -463,14 +467,14 @@ class NoName(AdamByHand):
     ],
     ids=["state", "argument", "class"],
 )
-def test_what_cannot_be_saved_is_told_before_the_first_step(path, change, said):
-    trainer = staged()
+def test_what_cannot_be_saved_is_reported_before_the_first_step(path, change, message):
+    trainer = python_trainer()
     change(trainer)
     if not hasattr(trainer.optimizer, "lr"):
         trainer.optimizer.lr = 0.1
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         trainer.save_checkpoint(path)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
     assert trainer.step == 0 and not path.exists()
 

@@ -1,10 +1,10 @@
-"""Checkpoints that nobody should have written: refused, or they do no harm."""
+"""Malformed checkpoints are refused or do no harm."""
 
 import json
 
 import numpy as np
 import pytest
-from interrupted_fits import X, Y, broken_off, native
+from interrupted_fits import X, Y, interrupt_fit, native_trainer
 
 from minidl import Sequential, Trainer
 from minidl.layers import Dense
@@ -19,8 +19,8 @@ def path(tmp_path):
     return tmp_path / "run.safetensors"
 
 
-def test_a_model_file_is_no_checkpoint(path):
-    trainer = native()
+def test_a_model_file_is_not_a_checkpoint(path):
+    trainer = native_trainer()
     trainer.model.save(path)
     with pytest.raises(FileError, match="expected a checkpoint"):
         Trainer.resume(path)
@@ -29,16 +29,16 @@ def test_a_model_file_is_no_checkpoint(path):
         Sequential.load(path)
 
 
-def spoil(config, tensors, place, value):
-    """The configuration with something else at a place."""
-    *inner, last = place
-    here = config
+def set_value(config, tensors, entry, value):
+    """Returns the configuration with a value replaced."""
+    *inner, last = entry
+    node = config
     for key in inner:
-        here = here[key]
+        node = node[key]
     if value is KeyError:
-        del here[last]
+        del node[last]
     else:
-        here[last] = value
+        node[last] = value
     return config, tensors
 
 
@@ -46,41 +46,41 @@ WRONG = [None, -1, 2**70, "", "x", [], {}, 0.5, True, [1], {"made": 1}, {"custom
 TOP = ("model", "loss", "metrics", "optimizer", "remembered", "updates", "seed", "step", "epoch", "history", "fit")
 
 
-@pytest.mark.parametrize("place", TOP)
+@pytest.mark.parametrize("entry", TOP)
 @pytest.mark.parametrize("value", WRONG, ids=repr)
-def test_a_valid_file_of_nonsense_is_a_file_error_or_does_no_harm(path, place, value):
-    broken_off(native(), 16).save_checkpoint(path)
+def test_a_valid_file_with_nonsense_is_a_file_error_or_harmless(path, entry, value):
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
-    if json.dumps(config[place]) == json.dumps(value, default=str):
+    if json.dumps(config[entry]) == json.dumps(value, default=str):
         return
-    safetensors_file.write(path, "checkpoint", *spoil(config, tensors, [place], value))
+    safetensors_file.write(path, "checkpoint", *set_value(config, tensors, [entry], value))
     try:
         trainer = Trainer.resume(path)
         trainer.train_batch(X, Y)
         trainer.fit(X, Y, epochs=1, verbose=0)
-    except ValueError:  # FileError, or a fit that is another one's
+    except ValueError:  # FileError, or the record of a different fit
         return
 
 
 @pytest.mark.parametrize("which", ["missing", "other shape", "other dtype"])
 def test_tensors_that_do_not_fit_are_refused(path, which):
-    broken_off(native(), 16).save_checkpoint(path)
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     config, tensors = safetensors_file.read(path, "checkpoint")
     for name in tensors:
         if which == "other shape" and name.startswith("history/"):
-            continue  # as many numbers as it likes
-        spoilt = dict(tensors)
+            continue  # any number of floats is valid
+        damaged = dict(tensors)
         if which == "missing":
-            del spoilt[name]
+            del damaged[name]
         else:
-            spoilt[name] = np.zeros(3) if which == "other shape" else tensors[name].astype("int8")
-        safetensors_file.write(path, "checkpoint", config, spoilt)
+            damaged[name] = np.zeros(3) if which == "other shape" else tensors[name].astype("int8")
+        safetensors_file.write(path, "checkpoint", config, damaged)
         with pytest.raises(FileError):
             Trainer.resume(path)
 
 
-def test_a_resume_removes_what_a_killed_save_left(path):
-    broken_off(native(), 3).save_checkpoint(path)
+def test_resuming_removes_what_a_killed_save_left(path):
+    interrupt_fit(native_trainer(), 3).save_checkpoint(path)
     left = path.parent / f"{atomic._temporary_prefix(str(path))}0123456789abcdef.tmp"
     left.write_bytes(b"half")
     Trainer.resume(path)
@@ -88,7 +88,7 @@ def test_a_resume_removes_what_a_killed_save_left(path):
 
 
 class Careful:
-    """A schedule of a user's that refuses what is no number."""
+    """A user's schedule that accepts numbers only."""
 
     def __init__(self, rate):
         self.rate = 1.0 * rate
@@ -97,8 +97,8 @@ class Careful:
         return self.rate
 
 
-def test_a_state_that_could_not_be_saved_again_is_refused(path):
-    """Attributes of a user's class come out of the file as they are; its constructor looks at them."""
+def test_state_that_could_not_be_saved_again_is_refused(path):
+    """Attributes of a user's class are restored unchecked; only its constructor checks them."""
     trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(Careful(0.1)))
     config, tensors = checkpoints.pack(trainer, None)
     config["remembered"]["dict"][0][1]["object"][1]["dict"][0][1] = "../../etc/passwd"

@@ -1,11 +1,11 @@
-"""Optimizers of one's own in odd states: resumed with the same bits, or refused when saved. Saves beside a thread."""
+"""Custom optimizers with unusual state: resumed bit for bit, or refused when saved. Saving while a thread trains."""
 
 import copy
 import threading
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, X, Y, everything, normed
+from interrupted_fits import FIT, X, Y, batchnorm_trainer, full_state
 
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten
@@ -14,7 +14,7 @@ from minidl.schedules import Cosine
 
 
 class Plain:
-    """w -= lr * g, with what a test puts into it."""
+    """w -= lr * g, with additional attributes set by a test."""
 
     def __init__(self, lr=0.1):
         self.lr = lr
@@ -29,7 +29,7 @@ def steady(step):
 
 
 class Around(Plain):
-    """A step of another optimizer, which this one makes."""
+    """Wraps an optimizer that it makes itself."""
 
     def __init__(self, lr=0.1, momentum=0.9):
         super().__init__(lr)
@@ -40,7 +40,7 @@ class Around(Plain):
 
 
 class Two(Plain):
-    """The same optimizer twice, as its constructor leaves it."""
+    """Holds the same optimizer twice, as made by its constructor."""
 
     def __init__(self, lr=0.1):
         super().__init__(lr)
@@ -57,7 +57,7 @@ class Log:
 
 
 class Shares(Plain):
-    """One list, in this object and in one of its own."""
+    """One list, shared by this object and by an inner one."""
 
     def __init__(self, lr=0.1):
         super().__init__(lr)
@@ -73,7 +73,7 @@ class Function:
 
 
 class Holds(Plain):
-    """An object with arguments of all kinds, which comes back as it is."""
+    """An object with arguments of all kinds, which is restored as it was."""
 
     def __init__(self, lr=0.1):
         super().__init__(lr)
@@ -81,7 +81,7 @@ class Holds(Plain):
 
 
 class Warm(Plain):
-    """A small first step: `warm` goes away."""
+    """Starts with a small step; then the attribute `warm` is deleted."""
 
     def __init__(self, lr=0.1):
         super().__init__(lr)
@@ -94,7 +94,7 @@ class Warm(Plain):
 
 
 def trained(optimizer, change=lambda made: None):
-    """A trainer after three steps and a change of its optimizer."""
+    """Returns a trainer after three steps and a change of its optimizer."""
     model = Sequential([Conv2D(2, 3), Flatten(), Dense(3)], (1, 6, 6))
     trainer = Trainer(model, "softmax_cross_entropy", optimizer)
     for _ in range(3):
@@ -118,13 +118,13 @@ def momentum_of_its_own(made):
         (Around(), lambda made: setattr(made.base, "lr", 0.003)),
         (Around(Cosine(0.1, 10)), lambda made: setattr(made.base.lr, "lr", 0.02)),
         (Plain(), put(m=np.asfortranarray(np.ones((3, 4))), v=np.arange(6.0).reshape(2, 3))),
-        (Plain(), put(halves=list(np.arange(10.0).reshape(2, 5)))),  # neighbours in memory
+        (Plain(), put(halves=list(np.arange(10.0).reshape(2, 5)))),  # adjacent in memory
         (Holds(), lambda made: None),
         (Around(steady), lambda made: setattr(made.base, "lr", 0.02)),
         (Plain(), put(empty=np.zeros((0, 3)), other=np.zeros(0))),
     ],
 )
-def test_it_goes_on_with_the_same_bits(optimizer, change, tmp_path):
+def test_resuming_gives_the_same_bits(optimizer, change, tmp_path):
     trainer = trained(copy.deepcopy(optimizer), change)
     trainer.save_checkpoint(tmp_path / "a")
     resumed = Trainer.resume(
@@ -144,7 +144,7 @@ def flat_and_views(made):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "change", "said"),
+    ("optimizer", "change", "message"),
     [
         (Plain(), flat_and_views, r"views.*'a'.*shares its memory with Plain.*flat"),
         (Plain(), put(m=np.ones((4, 6))[:, ::2]), "m.*expected an array of NumPy, in one piece"),
@@ -159,14 +159,14 @@ def flat_and_views(made):
         (Around(), momentum_of_its_own, "Around.base: cannot be saved, for its momentum is 0.5, .* make it with 0.9"),
     ],
 )  # fmt: skip
-def test_what_would_come_back_as_something_else_is_refused(optimizer, change, said, tmp_path):
+def test_state_that_would_be_restored_differently_is_refused(optimizer, change, message, tmp_path):
     trainer = trained(copy.deepcopy(optimizer), change)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(TypeError, match=message):
         trainer.save_checkpoint(tmp_path / "a")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_two_objects_may_be_made_with_one_list(tmp_path):
+def test_two_objects_can_be_made_with_one_list(tmp_path):
     class Milestones(Plain):
         def __init__(self, lr, milestones):
             super().__init__(lr)
@@ -183,20 +183,20 @@ def test_two_objects_may_be_made_with_one_list(tmp_path):
     assert Trainer.resume(tmp_path / "a", custom_objects=custom).optimizer.parts[1].milestones == [3, 4]
 
 
-# ---- where the fit stands
+# ---- the position in the fit
 def interrupted():
     class Stop:
         def on_step_end(self, trainer, step, loss):
             if step == 3:
                 raise KeyboardInterrupt
 
-    trainer = normed()
+    trainer = batchnorm_trainer()
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[Stop()])
     return trainer
 
 
-def test_a_fit_whose_metrics_were_exchanged_is_not_saved_but_given_up(tmp_path):
+def test_a_fit_whose_metrics_were_replaced_is_saved_only_once_abandoned(tmp_path):
     trainer = interrupted()
     trainer.metrics = []
     with pytest.raises(
@@ -208,19 +208,19 @@ def test_a_fit_whose_metrics_were_exchanged_is_not_saved_but_given_up(tmp_path):
     assert Trainer.resume(tmp_path / "a").interrupted is None
 
 
-def test_after_a_whole_fit_metrics_may_be_exchanged(tmp_path):
-    trainer = normed()
+def test_after_a_complete_fit_metrics_can_be_replaced(tmp_path):
+    trainer = batchnorm_trainer()
     trainer.fit(X, Y, **FIT | {"epochs": 1})
     trainer.metrics = []
     trainer.save_checkpoint(tmp_path / "a")
     resumed = Trainer.resume(tmp_path / "a")
     for one in (trainer, resumed):
         one.fit(X, Y, **FIT | {"epochs": 1})
-    assert everything(resumed) == everything(trainer)
+    assert full_state(resumed) == full_state(trainer)
 
 
 @pytest.mark.parametrize("values", [[2**70], [1j], ["a"], [[1.0]], [None, {}], 3.0])
-def test_a_history_that_is_no_numbers_is_refused(values, tmp_path):
+def test_a_history_of_non_numbers_is_refused(values, tmp_path):
     trainer = trained(SGD(0.1))
     trainer.history["mine"] = values
     with pytest.raises(TypeError, match="history: expected a list of numbers for 'mine'"):
@@ -239,13 +239,13 @@ def test_an_object_in_a_callbacks_state_is_refused(tmp_path):
             raise AssertionError
 
     with pytest.raises(TypeError, match=r"callback Holds: what its state_dict\(\) returns\['log'\]: cannot be saved"):
-        normed().fit(X, Y, **FIT | {"epochs": 1}, callbacks=[Holds()])
+        batchnorm_trainer().fit(X, Y, **FIT | {"epochs": 1}, callbacks=[Holds()])
 
 
 # ---- threads
-@pytest.mark.usefixtures("restless")
-def test_a_save_beside_a_thread_that_trains_is_whole_or_refused(tmp_path):
-    """Its step, its weights and the optimizer's steps are those of one moment."""
+@pytest.mark.usefixtures("frequent_thread_switches")
+def test_saving_while_a_thread_trains_is_consistent_or_refused(tmp_path):
+    """Step, weights and the optimizer's step count are from the same moment."""
     steps, twin = 1000, trained(Adam(0.01))
     weights = {3: twin.model.state_dict()["2.weight"].tobytes()}
     for step in range(4, steps + 1):
@@ -258,7 +258,7 @@ def test_a_save_beside_a_thread_that_trains_is_whole_or_refused(tmp_path):
             try:
                 trainer.train_batch(X, Y)
             except RuntimeError:
-                continue  # a save looks at the model
+                continue  # saving reads the model
 
     thread = threading.Thread(target=train)
     thread.start()

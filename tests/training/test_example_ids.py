@@ -1,6 +1,6 @@
-"""The numbers of examples that kernels are told: those in the fitted X without rows of weight 0, however they come.
+"""Example ids passed to kernels: indices in the fitted X without rows of weight 0, for any way of training.
 
-Random masks depend on them. The user's op of user_kernel/number.pyx writes them into its output.
+Random masks depend on them. The custom op of user_kernel/number.pyx writes them to its output.
 """
 
 import numpy as np
@@ -13,13 +13,13 @@ from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 
 N = 150
-X = np.stack([np.zeros(N), np.arange(N), np.zeros(N)], axis=1)  # the second score of a row is its number
+X = np.stack([np.zeros(N), np.arange(N), np.zeros(N)], axis=1)  # the second score of a row is its index
 Y = np.arange(N) % 3
 WEIGHTS = np.random.default_rng(0).choice([0.0, 1.0, 2.0], N)
 
 
 class Same(Layer):
-    """A layer in NumPy that changes nothing: in front of a kernel or behind it, it makes steps go stage by stage."""
+    """A NumPy identity layer: before or after a kernel, it makes steps run segment by segment."""
 
     def forward(self, x, training):
         return x.copy()
@@ -53,7 +53,7 @@ def wrapped_loss(scores, y):
 
 
 class Watch:
-    """A metric that looks at the scores of every epoch."""
+    """A metric that records the scores of every epoch."""
 
     __name__ = "watch"
 
@@ -66,7 +66,7 @@ class Watch:
 
 
 def fitted(layers, data, loss="softmax_cross_entropy", **options):
-    """The scores of two epochs, and the weight and gradient that they leave."""
+    """Returns the scores of two epochs, and the resulting weight and gradient."""
     watch = Watch()
     model = Sequential(layers, input_shape=(3,), dtype="float64")
     trainer = Trainer(model, loss, SGD(1e-3), [watch], num_threads=2)
@@ -76,33 +76,33 @@ def fitted(layers, data, loss="softmax_cross_entropy", **options):
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighted"])
-def test_every_way_into_a_step_tells_the_same_numbers(number, memory_map, weights):
+def test_ids_are_the_same_for_every_way_into_a_step(number, memory_map, weights):
     ways = {
-        "read where it lies": ([number()], X),
+        "read without a copy": ([number()], X),
         "converted": ([number()], X.astype(">f8")),
         "strided": ([number()], np.repeat(X, 2, axis=1)[:, ::2]),
         "memory map": ([number()], memory_map("f8")),
         "memory map, converted": ([number()], memory_map("i4")),
         "stages": ([Same(), number()], X),
         "stages, converted": ([number(), Same()], X.astype("i8")),
-        "stages, memory map": ([Rescale(1.0), Same(), number()], memory_map("u1")),
-        "loss in Python": ([number()], X, wrapped_loss),
+        "segments, memory map": ([Rescale(1.0), Same(), number()], memory_map("u1")),
+        "Python loss": ([number()], X, wrapped_loss),
     }
     used = np.ones(N, bool) if weights is None else weights > 0
     numbers = np.cumsum(used) - 1
     expected = None
     for name, way in ways.items():
-        found = fitted(*way, sample_weight=weights)
-        for scores in found[0]:
+        result = fitted(*way, sample_weight=weights)
+        for scores in result[0]:
             assert np.array_equal(scores[:, 0], numbers[scores[:, 1].astype(int)]), name
             assert not np.array_equal(scores[:, 0], np.sort(scores[:, 0]))  # shuffled
-        expected = expected or found
-        assert found[1:] == expected[1:], name
+        expected = expected or result
+        assert result[1:] == expected[1:], name
 
 
-@pytest.mark.parametrize("front", [[], [Same]], ids=["plan", "stages"])
-def test_by_hand_they_are_counted_from_0(number, front):
-    model = Sequential([*(layer() for layer in front), number()], input_shape=(3,), dtype="float64")
+@pytest.mark.parametrize("first_layers", [[], [Same]], ids=["plan", "segments"])
+def test_by_hand_ids_count_from_0(number, first_layers):
+    model = Sequential([*(layer() for layer in first_layers), number()], input_shape=(3,), dtype="float64")
     assert np.array_equal(model.forward(X[7:], training=True)[:, 0], np.arange(N - 7))
     dy = np.random.default_rng(0).standard_normal((N - 7, 3))
     model.backward(dy)
@@ -110,18 +110,18 @@ def test_by_hand_they_are_counted_from_0(number, front):
     np.testing.assert_allclose(param.grad, [(dy[:, 0] * np.arange(N - 7)).sum()], rtol=1e-12)
 
 
-@pytest.mark.parametrize("front", [[], [Same]], ids=["plan", "stages"])
-def test_a_network_takes_them_and_backward_sees_them_again(number, front, rng):
-    network = Sequential([*(layer() for layer in front), number()], input_shape=(3,), dtype="float64").network
+@pytest.mark.parametrize("first_layers", [[], [Same]], ids=["plan", "segments"])
+def test_a_network_passes_them_to_forward_and_backward(number, first_layers, rng):
+    network = Sequential([*(layer() for layer in first_layers), number()], input_shape=(3,), dtype="float64").network
     numbers, dy = rng.permutation(10**6)[:N], rng.standard_normal((N, 3))
     kept = numbers.copy()
     y, tape = network.forward(X, example_ids=numbers)
     assert np.array_equal(y[:, 0], numbers)
-    numbers[:] = 0  # the caller's array is his own again
+    numbers[:] = 0  # the caller may overwrite its array
     network.backward(tape, dy, want_dx=False)
     np.testing.assert_allclose(network.parameters.grads[0], (dy[:, 0] * kept).sum(), rtol=1e-12)
 
 
-def test_inference_tells_none(number):
+def test_inference_passes_none(number):
     model = Sequential([number()], input_shape=(3,))
     assert (model.predict(X)[:, 0] == -1).all()

@@ -1,8 +1,8 @@
-"""A fit that was interrupted: which call completes it, which is refused, which begins another."""
+"""Interrupted fits: which call completes one, which is refused, which starts another."""
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, WEIGHTS, Break, Counts, X, Y, broken_off, everything, native
+from interrupted_fits import FIT, WEIGHTS, InterruptAfter, StepCounter, X, Y, full_state, interrupt_fit, native_trainer
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import Checkpoint
@@ -17,7 +17,7 @@ def path(tmp_path):
 
 # ---- refused
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"X": X[:80], "y": Y[:80]}, "X: expected the same"),
         ({"X": X + np.float32(1e-3)}, "X: expected the same data, as in the fit that was interrupted, got other data"),
@@ -32,73 +32,73 @@ def path(tmp_path):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
 )
-def test_another_fit_is_refused_and_changes_nothing(path, changed, said):
-    broken_off(native(), 16).save_checkpoint(path)
+def test_a_different_fit_is_refused_and_changes_nothing(path, changed, message):
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     trainer = Trainer.resume(path)
-    before = everything(trainer)
-    with pytest.raises(ValueError, match=said):
+    before = full_state(trainer)
+    with pytest.raises(ValueError, match=message):
         trainer.fit(**{"X": X, "y": Y, **FIT, **changed})
-    assert everything(trainer) == before
-    whole = native()
-    whole.fit(X, Y, **FIT)
+    assert full_state(trainer) == before
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
     trainer.fit(X, Y, **FIT)  # still possible
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
-def test_a_callback_that_remembers_has_to_be_there_and_new_ones_may_be(path):
-    whole = native()
-    whole.fit(X, Y, **FIT, callbacks=[Counts()])
-    broken_off(native(), 16, callbacks=[Counts()]).save_checkpoint(path)
+def test_callbacks_with_state_are_required_and_new_ones_allowed(path):
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[StepCounter()])
+    interrupt_fit(native_trainer(), 16, callbacks=[StepCounter()]).save_checkpoint(path)
     trainer = Trainer.resume(path)
-    with pytest.raises(ValueError, match="callbacks: expected Counts as well"):
+    with pytest.raises(ValueError, match="callbacks: expected StepCounter as well"):
         trainer.fit(X, Y, **FIT)
-    trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path), Counts()])
-    assert everything(trainer) == everything(whole)
+    trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(path), StepCounter()])
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
-def test_a_fit_that_never_began_does_not_lose_the_position(path, tmp_path):
-    whole = native()
-    whole.fit(X, Y, **FIT)
-    broken_off(native(), 16).save_checkpoint(path)
+def test_a_fit_that_never_started_keeps_the_position(path, tmp_path):
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     trainer = Trainer.resume(path)
     with pytest.raises(OSError, match="expected an existing folder"):
         trainer.fit(X, Y, **FIT, callbacks=[Checkpoint(tmp_path / "missing" / "a")])
     assert trainer.interrupted is not None
     trainer.fit(X, Y, **FIT)
-    assert everything(trainer) == everything(whole)
+    assert full_state(trainer) == full_state(uninterrupted)
 
 
-def test_in_one_process_the_same_call_completes_and_another_begins(path):
-    whole = native()
-    whole.fit(X, Y, **FIT)
-    trainer, other = broken_off(native(), 16), broken_off(native(), 16)
+def test_in_one_process_the_same_call_completes_and_a_different_one_starts_over(path):
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
+    trainer, other = interrupt_fit(native_trainer(), 16), interrupt_fit(native_trainer(), 16)
     assert trainer.interrupted.step == 17
     trainer.fit(X, Y, **FIT)
-    assert everything(trainer) == everything(whole) and trainer.interrupted is None
+    assert full_state(trainer) == full_state(uninterrupted) and trainer.interrupted is None
     other.fit(X, Y, epochs=1, batch_size=9, verbose=0)
     assert other.step == 17 + 10
     with pytest.raises(TypeError, match="interrupted: expected None"):
         other.interrupted = 3
 
 
-def test_an_interrupted_fit_can_be_given_up(path):
-    broken_off(native(), 16).save_checkpoint(path)
+def test_an_interrupted_fit_can_be_abandoned(path):
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     trainer = Trainer.resume(path)
     trainer.interrupted = None
     trainer.fit(X, Y, epochs=1, batch_size=8, verbose=0)
     assert trainer.epoch == 2
 
 
-def test_a_step_by_hand_ends_what_was_interrupted(path):
-    broken_off(native(), 16).save_checkpoint(path)
+def test_a_step_by_hand_ends_an_interrupted_fit(path):
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     trainer = Trainer.resume(path)
     trainer.train_batch(X, Y)
     trainer.fit(X, Y, epochs=1, batch_size=8, verbose=0)
     assert trainer.step == 17 + 1 + 12
 
 
-def test_layouts_and_byte_order_do_not_make_other_data(path):
-    broken_off(native(), 16).save_checkpoint(path)
+def test_layout_and_byte_order_do_not_matter(path):
+    interrupt_fit(native_trainer(), 16).save_checkpoint(path)
     for same in (np.asfortranarray(X), X.astype(">f4"), np.repeat(X, 2, axis=0)[::2], X.tolist()):
         trainer = Trainer.resume(path)
         if isinstance(same, list):  # of float64
@@ -108,8 +108,8 @@ def test_layouts_and_byte_order_do_not_make_other_data(path):
             trainer.fit(same, Y, **FIT)
 
 
-class Keyed(Counts):
-    """Told apart by what the user says; its repr changes with every step, as that of a dataclass."""
+class Keyed(StepCounter):
+    """Identified by a key from the user; its repr changes with every step, like that of a dataclass."""
 
     rank_zero_only = True
 
@@ -121,39 +121,39 @@ class Keyed(Counts):
         return f"Keyed({self.steps})"
 
 
-def test_callbacks_are_found_by_class_or_key_in_any_order(path):
-    first = [Counts(), Keyed("a"), Keyed("b")]
-    broken_off(native(), 16, callbacks=first).save_checkpoint(path)
+def test_callbacks_are_matched_by_class_or_key_in_any_order(path):
+    first = [StepCounter(), Keyed("a"), Keyed("b")]
+    interrupt_fit(native_trainer(), 16, callbacks=first).save_checkpoint(path)
     first[1].steps = 100  # after the file was written
-    trainer, again = Trainer.resume(path), [Keyed("b"), Keyed("c"), Counts()]
+    trainer, again = Trainer.resume(path), [Keyed("b"), Keyed("c"), StepCounter()]
     trainer.fit(X, Y, **FIT, callbacks=again)
     assert [callback.steps for callback in again] == [52, 52 - 17, 52]
 
 
-def test_a_checkpoint_may_write_to_another_place_or_be_left_out(path, tmp_path):
-    whole = native()
-    whole.fit(X, Y, **FIT)
+def test_a_checkpoint_callback_may_change_its_path_or_be_omitted(path, tmp_path):
+    uninterrupted = native_trainer()
+    uninterrupted.fit(X, Y, **FIT)
     old, new = tmp_path / "old", tmp_path / "new"
     old.mkdir()
-    broken_off(native(), 16, callbacks=[Checkpoint(old / "{step}", every_n_steps=1, max_to_keep=3)])
+    interrupt_fit(native_trainer(), 16, callbacks=[Checkpoint(old / "{step}", every_n_steps=1, max_to_keep=3)])
     old.rename(new)
     for callbacks in ([], [Checkpoint(path)], [Checkpoint(new / "{step}", every_n_steps=1, max_to_keep=3)]):
         trainer = Trainer.resume(new / "17")
         trainer.fit(X, Y, **FIT, callbacks=callbacks)
-        assert everything(trainer) == everything(whole)
+        assert full_state(trainer) == full_state(uninterrupted)
     assert sorted(file.name for file in new.iterdir()) == ["50", "51", "52"]
 
 
-def test_what_a_fit_makes_of_the_one_before_is_told(path, capsys):
+def test_the_effect_of_a_fit_on_the_previous_one_is_reported(path, capsys):
     loud = FIT | {"verbose": 1}
-    trainer = broken_off(native(), 16)
+    trainer = interrupt_fit(native_trainer(), 16)
     trainer.fit(X, Y, **loud)
     assert capsys.readouterr().out.startswith("completes the fit that was interrupted at step 17\nepoch 2/4")
-    other = broken_off(native(), 16)
+    other = interrupt_fit(native_trainer(), 16)
     assert repr(other.interrupted) == "<fit at step 17, 1 of 4 epochs done>"
     other.fit(X, Y, epochs=1, batch_size=9, verbose=1)
     assert capsys.readouterr().out.startswith("gives up the fit that was interrupted at step 17: epochs: expected 4,")
-    finished = native()
+    finished = native_trainer()
     finished.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
     Trainer.resume(path).fit(X, Y, **loud)
     assert capsys.readouterr().out == "nothing is left to do: this fit had come to its end when it was saved\n"
@@ -161,9 +161,9 @@ def test_what_a_fit_makes_of_the_one_before_is_told(path, capsys):
     assert capsys.readouterr().out.startswith("the fit before had come to its end; 2 more epochs\nepoch 1/2")
 
 
-# ---- what an optimizer in Python may do
+# ---- Python optimizers
 class Decays:
-    """Its rate depends on the steps that it has done."""
+    """Its rate depends on the number of its steps."""
 
     def __init__(self, lr):
         self.lr = lr
@@ -175,26 +175,26 @@ class Decays:
 
 
 class Watches:
-    """A hook that does nothing, but lets Python look at each step."""
+    """A no-op hook that makes Python see each step."""
 
     def on_step_end(self, trainer, step, loss):
         pass
 
 
 def decaying():
-    trainer = native()
+    trainer = native_trainer()
     return Trainer(trainer.model, "softmax_cross_entropy", Decays(0.3), seed=5)
 
 
-def test_a_rate_that_a_step_changes_counts_for_the_next(path):
+def test_a_rate_changed_by_a_step_applies_to_the_next(path):
     trainers = [decaying() for _ in range(3)]
     for trainer, callbacks in zip(trainers, ([], [Watches()], [Checkpoint(path, every_n_steps=7)]), strict=True):
         trainer.fit(X, Y, **FIT, callbacks=callbacks)
-        assert everything(trainer) == everything(trainers[0])
-    broken_off(decaying(), 16).save_checkpoint(path)
+        assert full_state(trainer) == full_state(trainers[0])
+    interrupt_fit(decaying(), 16).save_checkpoint(path)
     resumed = Trainer.resume(path, custom_objects={"Decays": Decays})
     resumed.fit(X, Y, **FIT)
-    assert everything(resumed) == everything(trainers[0])
+    assert full_state(resumed) == full_state(trainers[0])
     by_hand = decaying()
     for _ in range(3):
         before = by_hand.model.params["6.bias"].value.copy()
@@ -204,7 +204,7 @@ def test_a_rate_that_a_step_changes_counts_for_the_next(path):
         np.testing.assert_allclose(change, -rate * by_hand.model.params["6.bias"].grad, rtol=1e-4)
 
 
-def test_nothing_is_saved_in_the_middle_of_a_step(path):
+def test_saving_within_a_step_is_refused(path):
     trainer = decaying()
     step = trainer.optimizer.step
 
@@ -221,21 +221,21 @@ def test_nothing_is_saved_in_the_middle_of_a_step(path):
     trainer.save_checkpoint(path)
 
 
-# ---- what the caller does meanwhile
-def test_data_that_is_written_into_behind_a_break_is_other_data():
+# ---- changes by the caller
+def test_data_modified_after_an_interrupt_is_different_data():
     for look in (False, True):
         data = X.copy()
-        trainer = native()
+        trainer = native_trainer()
         with pytest.raises(KeyboardInterrupt):
-            trainer.fit(data, Y, **FIT, callbacks=[Break(16)])
+            trainer.fit(data, Y, **FIT, callbacks=[InterruptAfter(16)])
         assert not look or trainer.interrupted is not None
         data *= 2
         trainer.fit(data, Y, **FIT)
         assert trainer.epoch == 1 + 4
 
 
-def test_a_fit_whose_last_hook_fails_has_come_to_its_end():
-    trainer = native()
+def test_a_fit_whose_last_hook_fails_is_complete():
+    trainer = native_trainer()
 
     class Fails:
         def on_fit_end(self, trainer):
@@ -253,7 +253,7 @@ def rate_below_zero(step):
 
 
 @pytest.mark.parametrize("change", ["callback", "rate", "optimizer"])
-def test_a_first_fit_that_is_refused_leaves_the_model_unbuilt(change, tmp_path):
+def test_a_refused_first_fit_leaves_the_model_unbuilt(change, tmp_path):
     model = Sequential([Flatten(), Dense(3)])
     optimizer = SGD(rate_below_zero) if change == "rate" else SGD(0.1)
     if change == "optimizer":

@@ -1,4 +1,4 @@
-"""Batches that together make one step, and limits of a step's gradient, in fit."""
+"""Several batches per optimizer step, and gradient clipping, in fit."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ WEIGHTS = RNG.uniform(0.5, 2, 110)
 
 
 class Same(Layer):
-    """In NumPy; notes the sizes of the batches that it sees."""
+    """A NumPy identity layer that records the batch sizes."""
 
     def __init__(self):
         self.sizes = []
@@ -59,18 +59,18 @@ def same(a, b):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("loss", ["softmax_cross_entropy", python_loss])
 @pytest.mark.parametrize("weights", [None, WEIGHTS])
-def test_equals_the_large_batch(loss, weights, dtype):
-    """To the last bit, a partial last step, a partial last batch, dropout and weights included."""
+def test_accumulation_equals_the_large_batch(loss, weights, dtype):
+    """Bit for bit, with a partial last step, a partial last batch, dropout and weights."""
     options = {"sample_weight": weights, "clip": {"clip_norm": 0.5, "clip_value": 0.1}}
     large, small = net(dtype=dtype), net(dtype=dtype)
-    whole = fitted(large, loss, batch_size=48, **options)
+    large_batch = fitted(large, loss, batch_size=48, **options)
     parts = fitted(small, loss, batch_size=16, gradient_accumulation_steps=3, **options)
-    assert whole.step == parts.step == 6
+    assert large_batch.step == parts.step == 6
     assert same(large, small)
-    assert whole.history["loss"] == parts.history["loss"]
+    assert large_batch.history["loss"] == parts.history["loss"]
 
 
-def test_layers_in_numpy_see_the_batches():
+def test_numpy_layers_see_the_batches():
     layer = Same()
     model, large = net([layer], "float64"), net([Same()], "float64")
     trainer = fitted(model, batch_size=16, gradient_accumulation_steps=3)
@@ -81,7 +81,7 @@ def test_layers_in_numpy_see_the_batches():
         np.testing.assert_allclose(model.state_dict()[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-def test_random_numbers_of_layers_in_numpy_differ_between_batches():
+def test_random_numbers_of_numpy_layers_differ_between_batches():
     seen = []
 
     class Noted(Noise):
@@ -96,7 +96,7 @@ def test_random_numbers_of_layers_in_numpy_differ_between_batches():
 @pytest.mark.oracle
 @pytest.mark.parametrize("extra", [False, True])
 def test_batch_statistics_are_those_of_each_batch(extra):
-    """As PyTorch, where the gradients of the batches of a step are summed."""
+    """As in PyTorch when the gradients of a step's batches are summed."""
     torch = pytest.importorskip("torch")
     from torch import nn
     from torch.nn.functional import cross_entropy
@@ -122,17 +122,17 @@ def test_batch_statistics_are_those_of_each_batch(extra):
             end, total = min(start + 48, 110), WEIGHTS[start : start + 48].sum()
             optimizer.zero_grad()
             for a in range(start, end, 16):
-                here = slice(a, min(a + 16, end))
-                ((cross_entropy(other(x[here]), y[here], reduction="none") * w[here]).sum() / total).backward()
+                chunk = slice(a, min(a + 16, end))
+                ((cross_entropy(other(x[chunk]), y[chunk], reduction="none") * w[chunk]).sum() / total).backward()
             optimizer.step()
     fitted(model, batch_size=16, gradient_accumulation_steps=3, shuffle=False, sample_weight=WEIGHTS)
-    found = other.state_dict()
+    result = other.state_dict()
     for name, value in model.state_dict().items():
-        np.testing.assert_allclose(value, found[name].numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(value, result[name].numpy(), rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("extra", [[], [BatchNorm2D]])
-def test_threads_do_not_change_a_bit(extra):
+def test_number_of_threads_changes_no_bit(extra):
     nets = []
     for threads in (1, 2, 3):
         model = net([cls() for cls in extra])
@@ -144,7 +144,7 @@ def test_threads_do_not_change_a_bit(extra):
 
 @pytest.mark.parametrize("extra", [[], [BatchNorm2D]])
 @pytest.mark.parametrize("at", [0, 2, 3])
-def test_a_resume_has_the_same_bits(extra, at, tmp_path):
+def test_resuming_gives_the_same_bits(extra, at, tmp_path):
     options = {"epochs": 2, "batch_size": 16, "gradient_accumulation_steps": 3, "verbose": 0}
 
     class Stop:
@@ -152,11 +152,11 @@ def test_a_resume_has_the_same_bits(extra, at, tmp_path):
             if step == at:
                 raise KeyboardInterrupt
 
-    whole, broken = (
+    uninterrupted, broken = (
         Trainer(net([cls() for cls in extra]), "softmax_cross_entropy", SGD(0.05), clip_norm=0.3, clip_value=0.1)
         for _ in range(2)
     )
-    whole.fit(X, Y, **options)
+    uninterrupted.fit(X, Y, **options)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, callbacks=[Stop()], **options)
     broken.save_checkpoint(tmp_path / "c.safetensors")
@@ -165,11 +165,11 @@ def test_a_resume_has_the_same_bits(extra, at, tmp_path):
     with pytest.raises(ValueError, match="gradient_accumulation_steps: expected 3"):
         again.fit(X, Y, **{**options, "gradient_accumulation_steps": 2})
     again.fit(X, Y, **options)
-    assert same(whole.model, again.model)
+    assert same(uninterrupted.model, again.model)
 
 
-def test_limits_hold():
-    """The gradient that a step leaves is the clipped one."""
+def test_clipping_limits_the_gradient():
+    """The gradient after a step is the clipped one."""
     model = net()
     fitted(model, clip={"clip_norm": 0.01}, batch_size=110)
     grads = model.network.parameters.grads.astype("f8")
@@ -185,13 +185,13 @@ def test_limits_hold():
     ("name", "value", "error"),
     [("clip_norm", 0, ValueError), ("clip_value", -1.0, ValueError), ("clip_norm", "1", TypeError)],
 )
-def test_limits_that_make_no_sense(name, value, error):
+def test_invalid_limits_are_refused(name, value, error):
     with pytest.raises(error, match=rf"^{name}: "):
         Trainer(net(), "softmax_cross_entropy", SGD(0.1), **{name: value})
 
 
 @pytest.mark.parametrize("value", [0, 1.5, None])
-def test_accumulate_is_a_number_of_batches(value):
+def test_accumulation_steps_must_be_a_positive_integer(value):
     with pytest.raises((TypeError, ValueError), match=r"^gradient_accumulation_steps: "):
         fitted(net(), gradient_accumulation_steps=value)
 

@@ -1,4 +1,4 @@
-"""History: a dict of lists wherever one is expected, which can also draw itself."""
+"""History: a dict of lists that can also plot itself."""
 
 import copy
 import json
@@ -53,7 +53,7 @@ def test_fit_returns_the_trainers_history():
     assert made.fit(X, Y, epochs=1, verbose=0) is history and len(history["epoch"]) == 3
 
 
-def test_a_resumed_trainer_has_one_too(tmp_path):
+def test_a_resumed_trainer_has_a_history(tmp_path):
     path, made = tmp_path / "run.safetensors", trainer()
     made.fit(X, Y, epochs=3, callbacks=[Checkpoint(path)], verbose=0)
     resumed = Trainer.resume(path)
@@ -61,7 +61,7 @@ def test_a_resumed_trainer_has_one_too(tmp_path):
     assert resumed.fit(X, Y, epochs=5, verbose=0) is resumed.history and len(resumed.history["loss"]) == 8
 
 
-def test_it_draws_itself():
+def test_plot():
     pytest.importorskip("matplotlib")
     history = trainer().fit(X, Y, epochs=3, validation_split=0.2, verbose=0)
     loss, accuracy = history.plot().axes
@@ -69,18 +69,18 @@ def test_it_draws_itself():
     assert accuracy.lines[0].get_ydata().tolist() == history["accuracy"]
 
 
-def test_without_matplotlib_it_says_what_is_missing(monkeypatch):
+def test_plot_without_matplotlib_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ImportError, match=r'plots need matplotlib: pip install "minidl\[plot\]"'):
         History(PLAIN).plot()
 
 
-def test_nobody_pays_for_matplotlib_who_does_not_draw():
+def test_matplotlib_is_not_imported_without_a_plot():
     program = "import sys, minidl; minidl.plots.filters; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_epochs_are_counted_from_0_in_data_and_from_1_where_they_are_shown(tmp_path, capsys):
+def test_epochs_count_from_0_in_data_and_from_1_in_displays(tmp_path, capsys):
     hooks = []
     watch = type(
         "Watch", (), {"on_epoch_end": lambda self, trainer, epoch, logs: hooks.append((epoch, logs["epoch"]))}
@@ -94,7 +94,7 @@ def test_epochs_are_counted_from_0_in_data_and_from_1_where_they_are_shown(tmp_p
     assert [row.split(",")[0] for row in rows] == ["epoch", "0", "1"]
     lines = (tmp_path / "log.jsonl").read_text().splitlines()
     assert [json.loads(line)["epoch"] for line in lines] == [0, 1]
-    assert {path.name for path in tmp_path.glob("c-*")} == {"c-1", "c-2"}  # how many were done
+    assert {path.name for path in tmp_path.glob("c-*")} == {"c-1", "c-2"}  # number of completed epochs
     assert [line[:9] for line in capsys.readouterr().out.splitlines()] == ["epoch 1/2", "epoch 2/2"]
     pytest.importorskip("matplotlib")
     assert history.plot().axes[0].lines[0].get_xdata().tolist() == [1, 2]

@@ -1,8 +1,8 @@
-"""What optimizers and schedules remember comes back from a checkpoint at any depth, or the save is refused."""
+"""Nested state of optimizers and schedules is restored from a checkpoint at any depth, or the save is refused."""
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, X, Y, broken_off, everything
+from interrupted_fits import FIT, X, Y, full_state, interrupt_fit
 
 from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
@@ -31,7 +31,7 @@ class Lookahead:
 
 
 class InTurns:
-    """Several optimizers, in a list, a tuple or a dict, each for one step."""
+    """Several optimizers, in a list, a tuple or a dict, each used for one step in turn."""
 
     def __init__(self, several, lr=0.01):
         self.several, self.lr, self.n = several, lr, 0
@@ -43,7 +43,7 @@ class InTurns:
 
 
 class Own:
-    """An optimizer that makes another one in its constructor."""
+    """Makes another optimizer in its constructor."""
 
     def __init__(self, lr):
         self.lr, self._adam = lr, Adam(lr)
@@ -53,7 +53,7 @@ class Own:
 
 
 class Late(Own):
-    """One that makes it in its first step: a constructor alone does not."""
+    """Makes another optimizer in its first step, so the constructor alone cannot restore it."""
 
     def __init__(self, lr):
         self.lr, self._adam = lr, None
@@ -64,7 +64,7 @@ class Late(Own):
 
 
 class Asked:
-    """A schedule that remembers how often it was asked."""
+    """A schedule that counts its calls."""
 
     def __init__(self, lr):
         self.lr, self.asked = lr, 0
@@ -75,7 +75,7 @@ class Asked:
 
 
 class ByState(Lookahead):
-    """The same with a state_dict of its own, which asks the inner one."""
+    """The same with a state_dict of its own that includes the inner one."""
 
     def state_dict(self):
         return {"inner": self.inner.state_dict(), "slow": self.slow, "n": self.n}
@@ -90,12 +90,12 @@ NESTED = {
     "Lookahead around Adam": lambda: Lookahead(Adam(0.005)),
     "around momentum": lambda: Lookahead(SGD(0.05, momentum=0.9)),
     "around Lookahead around RMSprop": lambda: Lookahead(Lookahead(RMSprop(0.001, momentum=0.5), k=2), k=3),
-    "around a schedule of ours": lambda: Lookahead(Adam(Cosine(0.01, 40))),
-    "around a schedule that counts": lambda: Lookahead(SGD(Asked(0.1), momentum=0.9)),
+    "around a built-in schedule": lambda: Lookahead(Adam(Cosine(0.01, 40))),
+    "around a schedule with state": lambda: Lookahead(SGD(Asked(0.1), momentum=0.9)),
     "a list": lambda: InTurns([Adam(0.005), SGD(0.05, momentum=0.9)]),
     "a tuple": lambda: InTurns((Adam(0.005), Lookahead(Adam(0.01)))),
     "a dict": lambda: InTurns({"a": Adam(0.005), "b": Own(0.01)}),
-    "of its constructor": lambda: Own(0.01),
+    "made by its constructor": lambda: Own(0.01),
     "with a state_dict": lambda: ByState(Adam(0.005)),
 }
 
@@ -106,32 +106,32 @@ def trainer_of(optimizer):
 
 
 @pytest.mark.parametrize("optimizer", NESTED.values(), ids=NESTED)
-def test_an_optimizer_in_an_optimizer_goes_on(tmp_path, optimizer):
-    whole = trainer_of(optimizer())
-    whole.fit(X, Y, **FIT)
-    broken_off(trainer_of(optimizer()), 13).save_checkpoint(tmp_path / "ck")
+def test_a_nested_optimizer_is_resumed(tmp_path, optimizer):
+    uninterrupted = trainer_of(optimizer())
+    uninterrupted.fit(X, Y, **FIT)
+    interrupt_fit(trainer_of(optimizer()), 13).save_checkpoint(tmp_path / "ck")
     resumed = Trainer.resume(tmp_path / "ck", custom_objects=CUSTOM)
     resumed.fit(X, Y, **FIT)
-    assert everything(resumed) == everything(whole)
+    assert full_state(resumed) == full_state(uninterrupted)
 
 
-def test_what_the_constructor_does_not_make_refuses_the_save(tmp_path):
-    trainer = broken_off(trainer_of(Late(0.01)), 3)
+def test_state_not_made_by_the_constructor_refuses_the_save(tmp_path):
+    trainer = interrupt_fit(trainer_of(Late(0.01)), 3)
     with pytest.raises(TypeError, match=r"cannot be saved: .*Late\._adam: expected the Adam that was saved"):
         trainer.save_checkpoint(tmp_path / "ck")
     assert not list(tmp_path.iterdir())
 
 
-def test_what_holds_itself_refuses_the_save(tmp_path):
+def test_self_references_refuse_the_save(tmp_path):
     trainer = trainer_of(Own(0.01))
-    trainer.optimizer._adam.whole = trainer.optimizer
+    trainer.optimizer._adam.owner = trainer.optimizer
     with pytest.raises(TypeError, match=f"nested at most {DEEPEST} deep"):
         trainer.save_checkpoint(tmp_path / "ck")
 
 
-# ---- what would come back as something else
+# ---- state that would be restored differently
 class Two:
-    """Two optimizers that make each step one after the other, at a rate of its own."""
+    """Two optimizers that take each step one after the other, with a rate of their own."""
 
     def __init__(self, first, second, lr=0.01):
         self.first, self.second, self.lr = first, second, lr
@@ -142,7 +142,7 @@ class Two:
 
 
 class Aliased(Own):
-    """Has one optimizer in two places, as its constructor makes it."""
+    """Its constructor stores one optimizer in two attributes."""
 
     def __init__(self, lr):
         super().__init__(lr)
@@ -154,7 +154,7 @@ class Aliased(Own):
 
 
 class Silent(Lookahead):
-    """With a state_dict of its own, which does not ask the inner one."""
+    """Has a state_dict that omits the inner optimizer."""
 
     def state_dict(self):
         return {"slow": self.slow, "n": self.n}
@@ -164,7 +164,7 @@ class Silent(Lookahead):
 
 
 class SilentPlain:
-    """The same without an inner one; its rate may remember."""
+    """The same without an inner optimizer; its rate may have state."""
 
     def __init__(self, lr):
         self.lr, self.n = lr, 0
@@ -182,7 +182,7 @@ class SilentPlain:
 
 
 class Slotted:
-    """A schedule that remembers, without a __dict__."""
+    """A schedule with state but without a __dict__."""
 
     __slots__ = ("asked", "lr")
 
@@ -208,30 +208,30 @@ CUSTOM |= {cls.__name__: cls for cls in (Two, Aliased, Silent, SilentPlain)}
         lambda: SilentPlain(Asked(0.1)),
         lambda: shared(Cosine(0.1, 60)),
     ],
-    ids=["aliased", "silent", "silent around others", "rate that counts", "one rate of ours in two places"],
+    ids=["aliased", "silent", "silent, nested", "schedule with state", "one built-in schedule in two places"],
 )
-def test_what_is_in_two_places_or_in_no_state_dict_goes_on(tmp_path, optimizer):
-    test_an_optimizer_in_an_optimizer_goes_on(tmp_path, optimizer)
+def test_shared_or_omitted_objects_are_resumed(tmp_path, optimizer):
+    test_a_nested_optimizer_is_resumed(tmp_path, optimizer)
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "said"),
+    ("optimizer", "message"),
     [
         (lambda: Two(*[Adam(0.01)] * 2), r"Two\.second: cannot be saved, for it is Two\.first as well"),
         (lambda: InTurns([Adam(0.01)] * 2), r"InTurns\.several\[1\]: cannot be saved, for it is InTurns\.several\[0\]"),
         (lambda: shared(Asked(0.1)), r"cannot be saved, for it is Two\.\S* as well; a resume would make two"),
         (lambda: SGD(Slotted(0.1)), "Slotted: cannot be saved, for its class has __slots__"),
     ],
-    ids=["twice", "twice in a list", "one rate that counts", "slots"],
+    ids=["twice", "twice in a list", "one schedule with state", "slots"],
 )
-def test_what_a_resume_would_make_two_of_refuses_the_save(tmp_path, optimizer, said):
-    trainer = broken_off(trainer_of(optimizer()), 3)
-    with pytest.raises(TypeError, match=said):
+def test_objects_that_resuming_would_duplicate_refuse_the_save(tmp_path, optimizer, message):
+    trainer = interrupt_fit(trainer_of(optimizer()), 3)
+    with pytest.raises(TypeError, match=message):
         trainer.save_checkpoint(tmp_path / "ck")
     assert not list(tmp_path.iterdir())
 
 
-# ---- loops by hand
+# ---- training loops by hand
 def two_models():
     rng = np.random.default_rng(0)
     models = [Sequential([Dense(4), ReLU(), Dense(2)], (3,), seed=seed) for seed in (0, 1)]
@@ -239,7 +239,7 @@ def two_models():
 
 
 def by_hand(models, optimizers, X, dy, steps):
-    """Two models that learn in turns."""
+    """Trains two models in turn."""
     for k in range(steps):
         model, optimizer = models[k % 2], optimizers[k % 2]
         model.forward(X, training=True)
@@ -250,12 +250,12 @@ def by_hand(models, optimizers, X, dy, steps):
 @pytest.mark.parametrize(
     "make", [lambda: SGD(0.1, momentum=0.9), lambda: Adam(0.1, amsgrad=True), lambda: RMSprop(0.1), lambda: SGD(0.1)]
 )
-def test_a_loop_by_hand_goes_on(make):
+def test_a_training_loop_by_hand_is_resumed(make):
     models, X, dy = two_models()
-    whole = [make(), make()]
-    by_hand(models, whole, X, dy, 6)
-    weights, states = [model.state_dict() for model in models], [optimizer.state_dict() for optimizer in whole]
-    by_hand(models, whole, X, dy, 4)
+    uninterrupted = [make(), make()]
+    by_hand(models, uninterrupted, X, dy, 6)
+    weights, states = [model.state_dict() for model in models], [optimizer.state_dict() for optimizer in uninterrupted]
+    by_hand(models, uninterrupted, X, dy, 4)
     again, _, _ = two_models()
     resumed = [make(), make()]
     for model, state, optimizer, memory in zip(again, weights, resumed, states, strict=True):
@@ -285,7 +285,7 @@ ZEROS = np.zeros((4, 3), "float32")
 
 
 @pytest.mark.parametrize(
-    ("state", "error", "said"),
+    ("state", "error", "message"),
     [
         (None, TypeError, "state: expected a dict"),
         ({3: {"steps": 1}}, TypeError, r"state\[3\]: expected a dict, by the name of a parameter"),
@@ -299,12 +299,12 @@ ZEROS = np.zeros((4, 3), "float32")
     ],
     ids=str,
 )
-def test_a_state_that_is_none_is_refused_and_changes_nothing(state, error, said):
+def test_an_invalid_state_is_refused_and_changes_nothing(state, error, message):
     models, X, dy = two_models()
     optimizer = Adam(0.1)
     by_hand(models, [optimizer] * 2, X, dy, 1)
     before = optimizer.state_dict()
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         optimizer.load_state_dict(state)
     for name, entry in optimizer.state_dict().items():
         assert all(np.array_equal(entry[key], before[name][key]) for key in entry)

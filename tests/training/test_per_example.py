@@ -1,4 +1,4 @@
-"""Trainer.per_example_gradients: what each example alone would give, from one batch."""
+"""Trainer.per_example_gradients: one batch gives the gradient that each example alone would give."""
 
 import threading
 
@@ -36,7 +36,7 @@ SHAPE, CLASSES = (2, 9, 8), 4
 
 
 class Scaled(Layer):
-    """A layer in NumPy: each number times a weight of its own, and noise if asked for."""
+    """A NumPy layer: multiplies each value by its own weight, and adds noise on request."""
 
     def __init__(self, noise=0.0):
         self.noise = noise
@@ -59,7 +59,7 @@ class Scaled(Layer):
 
 
 class Noise(Layer):
-    """A layer in NumPy that draws, without parameters."""
+    """A NumPy layer with random numbers, without parameters."""
 
     def forward(self, x, training):
         return x + self.rng.standard_normal(x.shape).astype(x.dtype) if training else x
@@ -69,7 +69,7 @@ class Noise(Layer):
 
 
 class Doubled(Layer):
-    """A layer in NumPy without parameters."""
+    """A NumPy layer without parameters."""
 
     def forward(self, x, training):
         return x + x
@@ -79,7 +79,7 @@ class Doubled(Layer):
 
 
 class SilentOp(DenseOp):
-    """A kernel that does not tell examples apart."""
+    """A kernel that cannot compute per-example gradients."""
 
     has_per_example_grad = False
 
@@ -98,7 +98,7 @@ def lenet():
     ]
 
 
-def all_kinds():
+def all_layer_kinds():
     body = [DepthwiseConv2D(3, padding=1), GroupNorm(2), PReLU(), Conv2D(6, 1, groups=2, use_bias=False)]
     ways = [Conv2D(3, 1), Dropout(0.3)], [MaxPool2D(3, 1, padding=1), ConvTranspose2D(2, 3, padding=1)]
     return [
@@ -116,7 +116,7 @@ def silent():
     return [Rescale(1 / 255), Conv2D(4, 3), Flatten(), Silent(), ReLU(), Dense(CLASSES)]
 
 
-NETS = {"lenet": lenet, "all kinds": all_kinds, "numpy": in_numpy, "silent": silent}
+NETS = {"lenet": lenet, "all kinds": all_layer_kinds, "numpy": in_numpy, "silent": silent}
 
 
 def trainer_of(layers, dtype="float32", threads=2, loss="softmax_cross_entropy", shape=SHAPE, **options):
@@ -133,24 +133,24 @@ def data(n, seed=0):
 
 
 def stepped(trainer, *batch):
-    """The gradients that a step leaves, of a trainer whose weights and step stay as they are."""
+    """Returns the gradients of a step of a trainer whose weights and step counter do not change."""
     before = trainer.model.state_dict()
     trainer.train_batch(*batch)
-    found = {name: param.grad.copy() for name, param in trainer.model.params.items()}
+    result = {name: param.grad.copy() for name, param in trainer.model.params.items()}
     trainer.model.load_state_dict(before)
     trainer.step -= 1
-    return found
+    return result
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("net", NETS)
-def test_each_row_is_to_the_last_bit_what_the_example_gives_alone(net, dtype):
+def test_each_row_has_the_bits_of_the_example_alone(net, dtype):
     trainer, (X, y) = trainer_of(NETS[net](), dtype), data(19)
     trainer.step = 4
     g = trainer.per_example_gradients(X, y)
     assert list(g) == list(trainer.model.params)
     for i in (0, 1, 15, 16, 18):
-        # its number decides on random masks: the rows in front are there, at no weight that counts
+        # its id determines random masks: the preceding rows are present with negligible weight
         weights = np.where(np.arange(19) == i, 1, 1e-30)
         alone = trainer.per_example_gradients(X, y, sample_weight=weights)
         for name, param in trainer.model.params.items():
@@ -165,24 +165,24 @@ def test_each_row_is_to_the_last_bit_what_the_example_gives_alone(net, dtype):
 @pytest.mark.parametrize("net", ["lenet", "all kinds", "silent"])
 @pytest.mark.parametrize("n", [3, 50, 300])
 def test_their_sum_is_the_gradient_of_the_batch(net, n, dtype, near):
-    """To the last bit, but for dense weights, whose kernel rounds once where a product and a sum round twice."""
+    """Bit for bit except for dense weights, whose kernel rounds once where multiply and add round twice."""
     trainer, (X, y), weights = trainer_of(NETS[net](), dtype), data(n), np.linspace(0.5, 2, n)
-    trainer.step = 4  # whose masks the step has
+    trainer.step = 4  # the step uses its masks
     dense = {f"{i}.weight" for i, layer in enumerate(trainer.model.layers) if isinstance(layer, (Dense, Silent))}
     for sample_weight in (None, weights):
         g = minidl.batch_sum(trainer.per_example_gradients(X, y, sample_weight=sample_weight))
         total = np.dtype(dtype).type(n if sample_weight is None else weights.astype(dtype).astype("f8").sum())
         for name, grad in stepped(trainer, X, y, sample_weight).items():
-            found = g[name] / total
+            result = g[name] / total
             if name in dense:
-                assert np.abs(found - grad).max() <= near * np.abs(grad).max(), name
+                assert np.abs(result - grad).max() <= near * np.abs(grad).max(), name
             else:
-                assert np.array_equal(found, grad), name
+                assert np.array_equal(result, grad), name
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("net", NETS)
-def test_norms_are_those_of_the_gradients(net, dtype):
+def test_norms_match_the_gradients(net, dtype):
     trainer, (X, y) = trainer_of(NETS[net](), dtype), data(40)
     norms = trainer.per_example_gradients(X, y, reduce="norm")
     for name, g in trainer.per_example_gradients(X, y).items():
@@ -192,12 +192,12 @@ def test_norms_are_those_of_the_gradients(net, dtype):
 
 
 def with_statistics():
-    return [*all_kinds()[:3], BatchNorm2D(), Residual(Conv2D(6, 1), BatchNorm2D()), *all_kinds()[5:]]
+    return [*all_layer_kinds()[:3], BatchNorm2D(), Residual(Conv2D(6, 1), BatchNorm2D()), *all_layer_kinds()[5:]]
 
 
-@pytest.mark.parametrize("net", [all_kinds, with_statistics])
-def test_as_in_inference_nothing_is_drawn_and_batch_norm_is_frozen(net):
-    """What the order of the examples cannot change, and what differences of the losses in inference are."""
+@pytest.mark.parametrize("net", [all_layer_kinds, with_statistics])
+def test_in_inference_mode_nothing_is_drawn_and_batch_norm_is_frozen(net):
+    """Compares with reordered examples, and with differences of the losses in inference."""
     trainer, (X, y) = trainer_of(net(), "float64"), data(40)
     if net is with_statistics:
         trainer.train_batch(X, y)
@@ -217,15 +217,15 @@ def test_as_in_inference_nothing_is_drawn_and_batch_norm_is_frozen(net):
 
 def test_numbers_of_threads_and_blocks_change_no_bit():
     X, y = data(530)  # blocks of 256
-    found = [trainer_of(all_kinds(), threads=threads).per_example_gradients(X, y) for threads in (1, 3)]
-    some = trainer_of(all_kinds()).per_example_gradients(X[:300], y[:300])
-    for name, g in found[0].items():
-        assert np.array_equal(g, found[1][name]) and np.array_equal(g[:300], some[name])
+    result = [trainer_of(all_layer_kinds(), threads=threads).per_example_gradients(X, y) for threads in (1, 3)]
+    some = trainer_of(all_layer_kinds()).per_example_gradients(X[:300], y[:300])
+    for name, g in result[0].items():
+        assert np.array_equal(g, result[1][name]) and np.array_equal(g[:300], some[name])
 
 
-def test_rows_of_weight_zero_are_zeros():
-    """And rows behind them keep the numbers that they would have without them: the masks of dropout are the same."""
-    trainer, (X, y) = trainer_of(all_kinds()), data(30)
+def test_rows_of_weight_zero_have_zero_gradients():
+    """Later rows keep the example ids, and so the dropout masks, that they would have without them."""
+    trainer, (X, y) = trainer_of(all_layer_kinds()), data(30)
     weights = np.ones(30)
     weights[[0, 7, 20]] = 0
     kept = weights > 0
@@ -237,15 +237,15 @@ def test_rows_of_weight_zero_are_zeros():
 
 
 @pytest.mark.parametrize("net", NETS.values(), ids=NETS)
-def test_of_no_rows_there_are_no_gradients(net):
+def test_no_rows_give_empty_gradients(net):
     trainer, (X, y) = trainer_of(net()), data(0)
     g, norms = trainer.per_example_gradients(X, y), trainer.per_example_gradients(X, y, reduce="norm")
     for name, param in trainer.model.params.items():
         assert g[name].shape == (0, *param.value.shape) and norms[name].shape == (0,)
 
 
-def test_layers_are_chosen_by_their_places():
-    trainer, (X, y) = trainer_of(all_kinds()), data(20)
+def test_layers_are_selected_by_path():
+    trainer, (X, y) = trainer_of(all_layer_kinds()), data(20)
     every = trainer.per_example_gradients(X, y)
     inner = [name for name in every if name.startswith("3.body.")]
     for layers, names in (
@@ -265,7 +265,7 @@ def test_layers_are_chosen_by_their_places():
 
 
 @pytest.mark.parametrize(
-    ("layers", "error", "told"),
+    ("layers", "error", "message"),
     [
         (1, ValueError, "layers: expected layers with parameters that are trained, got 1 RandomCrop"),
         ([2, 8], ValueError, "got 8 Dropout"),
@@ -279,9 +279,9 @@ def test_layers_are_chosen_by_their_places():
         (b"0", TypeError, "layers: expected a place such as 1"),
     ],
 )
-def test_places_without_trained_parameters_are_refused(layers, error, told):
-    trainer, (X, y) = trainer_of(all_kinds()), data(20)
-    with pytest.raises(error, match=told):
+def test_paths_without_trainable_parameters_are_refused(layers, error, message):
+    trainer, (X, y) = trainer_of(all_layer_kinds()), data(20)
+    with pytest.raises(error, match=message):
         trainer.per_example_gradients(X, y, layers)
 
 
@@ -306,8 +306,8 @@ class Coupled(Doubled):
         return x - x.mean(axis=0) if training else x
 
 
-def test_a_layer_in_numpy_that_couples_examples_is_refused_even_if_it_is_frozen():
-    """It is asked for a training forward all the same."""
+def test_a_numpy_layer_that_couples_examples_is_refused_even_if_frozen():
+    """A training forward runs it all the same."""
     trainer, (X, y) = trainer_of([Coupled(), Flatten(), Dense(CLASSES)]), data(20)
     for trainable in (True, False):
         trainer.model.layers[0].trainable = trainable
@@ -317,7 +317,7 @@ def test_a_layer_in_numpy_that_couples_examples_is_refused_even_if_it_is_frozen(
             trainer.per_example_gradients(X, y)
 
 
-def test_batch_norm_is_refused_unless_it_is_frozen():
+def test_batch_norm_is_refused_unless_frozen():
     layers = [Residual(Conv2D(2, 3, padding=1), BatchNorm2D()), Flatten(), Dense(CLASSES)]
     trainer, (X, y) = trainer_of(layers), data(20)
     with pytest.raises(
@@ -338,7 +338,7 @@ def state(trainer):
 
 
 @pytest.mark.parametrize("net", NETS)
-def test_nothing_changes(net):
+def test_the_trainer_is_unchanged(net):
     trainer, (X, y) = trainer_of(NETS[net]()), data(20)
     trainer.train_batch(X, y)
     before, state_of_rng = state(trainer), repr(np.random.get_state())  # noqa: NPY002
@@ -347,7 +347,7 @@ def test_nothing_changes(net):
     assert state(trainer) == before and repr(np.random.get_state()) == state_of_rng  # noqa: NPY002
 
 
-def test_nothing_changes_where_a_layer_fails():
+def test_the_trainer_is_unchanged_if_a_layer_fails():
     class Failing(Scaled):
         def backward(self, dy):
             super().backward(dy)
@@ -361,8 +361,8 @@ def test_nothing_changes_where_a_layer_fails():
     trainer.model.predict(X)  # and the model is free again
 
 
-def test_a_loss_in_python_and_targets_of_any_shape_do():
-    """The gradients of a loss of one's own, and of one of images."""
+def test_python_losses_and_targets_of_any_shape_work():
+    """The gradients of a custom loss, and of one over images."""
     X, y = data(20)
 
     def own(scores, y):
@@ -380,21 +380,21 @@ def test_a_loss_in_python_and_targets_of_any_shape_do():
         assert all(np.array_equal(g[name][i], grad) for name, grad in alone.items())
 
 
-def test_X_may_be_what_fit_takes(tmp_path):
+def test_X_may_be_anything_that_fit_takes(tmp_path):
     trainer, (X, y) = trainer_of(lenet()), data(20)
     expected = trainer.per_example_gradients(X, y)
     mapped = np.memmap(tmp_path / "X", "u1", "w+", shape=X.shape)
     mapped[:] = X
     flat = X.reshape(20, -1)
     for other in (X.astype("f8"), X[::-1][::-1], flat, mapped, scipy.sparse.csr_array(flat.astype("f4")), X.tolist()):
-        found = trainer.per_example_gradients(other, list(y))
-        assert all(np.array_equal(found[name], g) for name, g in expected.items())
+        result = trainer.per_example_gradients(other, list(y))
+        assert all(np.array_equal(result[name], g) for name, g in expected.items())
     none = trainer.per_example_gradients(X[:0], y[:0])
     assert none["1.weight"].shape == (0, 6, 2, 3, 3) and none["1.weight"].dtype == np.float32
     assert trainer.per_example_gradients(X[:0], y[:0], reduce="norm")["1.bias"].shape == (0,)
 
 
-def test_dense_weights_are_views_as_they_lie_and_all_arrays_may_be_written():
+def test_dense_weights_are_views_and_all_arrays_are_writable():
     trainer, (X, y) = trainer_of(lenet()), data(3)
     g = trainer.per_example_gradients(X, y)
     assert g["1.weight"].flags.c_contiguous and g["7.weight"].transpose(0, 2, 1).flags.c_contiguous
@@ -403,7 +403,7 @@ def test_dense_weights_are_views_as_they_lie_and_all_arrays_may_be_written():
     assert trainer.per_example_gradients(X, y)["7.weight"].any()
 
 
-def test_what_is_no_number_stays_with_its_example():
+def test_nan_stays_with_its_example():
     trainer, (X, y) = trainer_of(lenet(), "float64"), data(20)
     X = X.astype("f8")
     trainer.model.params["1.weight"].value *= 1e6
@@ -428,13 +428,13 @@ def test_an_unbuilt_model_is_built_but_not_by_a_refused_call():
 
 
 @pytest.mark.parametrize("reduce", ["sum", True, 1, "NORM", np.linalg.norm, np.array(["norm", "x"])])
-def test_another_way_to_reduce_is_refused(reduce):
+def test_another_reduction_is_refused(reduce):
     trainer, (X, y) = trainer_of(lenet()), data(3)
     with pytest.raises(ValueError, match="reduce: expected None or 'norm', got"):
         trainer.per_example_gradients(X, y, reduce=reduce)
 
 
-def test_it_is_refused_in_the_middle_of_a_step():
+def test_it_is_refused_within_a_step():
     class Asking:
         lr = 0.1
 
@@ -449,8 +449,8 @@ def test_it_is_refused_in_the_middle_of_a_step():
     assert asked == [0.1]
 
 
-def test_a_layer_in_numpy_draws_what_a_step_would_draw():
-    """In a batch larger than what kernels get at once."""
+def test_a_numpy_layer_draws_what_a_step_would_draw():
+    """In a batch larger than the block size of kernels."""
     trainer, (X, y) = (
         trainer_of([Rescale(1 / 255), Doubled(), Noise(), Flatten(), Dense(CLASSES)], "float64"),
         data(300),
@@ -468,7 +468,7 @@ def test_squares_of_large_gradients_do_not_overflow():
     assert np.allclose(norms, np.sqrt((g * g).sum(axis=(1, 2))), 1e-6) and norms.max() > 1e30
 
 
-def test_callbacks_may_ask_and_other_threads_may_not():
+def test_callbacks_may_call_it_and_other_threads_may_not():
     X, y = data(40)
     seen = []
 

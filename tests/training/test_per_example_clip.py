@@ -1,4 +1,4 @@
-"""per_example_clip_norm: each example's gradient is clipped before they are summed."""
+"""per_example_clip_norm: each example's gradient is clipped before the sum."""
 
 import numpy as np
 import pytest
@@ -40,10 +40,10 @@ def python_loss(scores, y):
     return checked_loss(softmax_cross_entropy, scores, y)
 
 
-def trainer_of(most, layers=native, optimizer=None, loss="softmax_cross_entropy", dtype="float64", **options):
+def trainer_of(limit, layers=native, optimizer=None, loss="softmax_cross_entropy", dtype="float64", **options):
     model = Sequential(layers(), SHAPE, seed=1, dtype=dtype)
     optimizer = SGD(0.3, momentum=0.9) if optimizer is None else optimizer
-    return Trainer(model, loss, optimizer, seed=2, per_example_clip_norm=most, **options)
+    return Trainer(model, loss, optimizer, seed=2, per_example_clip_norm=limit, **options)
 
 
 def weights_of(trainer):
@@ -56,22 +56,22 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize("layers", [native, in_numpy])
-@pytest.mark.parametrize("most", [0.05, 1.0, 3.0])
+@pytest.mark.parametrize("limit", [0.05, 1.0, 3.0])
 @pytest.mark.parametrize("sample_weight", [None, WEIGHTS])
-def test_a_step_is_the_formula(layers, most, sample_weight):
-    trainer = trainer_of(most, layers)
+def test_a_step_matches_the_formula(layers, limit, sample_weight):
+    trainer = trainer_of(limit, layers)
     g = trainer.per_example_gradients(X, Y)
     norms = np.sqrt(sum(np.square(array.reshape(50, -1)).sum(axis=1) for array in g.values()))
-    factors = np.minimum(1, most / norms) * (1 if sample_weight is None else sample_weight)
-    assert (norms > most).any()
+    factors = np.minimum(1, limit / norms) * (1 if sample_weight is None else sample_weight)
+    assert (norms > limit).any()
     loss = trainer.train_batch(X, Y, sample_weight)
-    assert loss == trainer_of(None, layers).train_batch(X, Y, sample_weight)  # which nothing clips
+    assert loss == trainer_of(None, layers).train_batch(X, Y, sample_weight)  # which is not clipped
     for name, param in trainer.model.params.items():
         expected = np.tensordot(factors, g[name], 1) / (50 if sample_weight is None else sample_weight.sum())
         assert np.allclose(param.grad, expected, 1e-10, 1e-13)
 
 
-def test_no_example_moves_a_step_further_than_the_limit():
+def test_no_example_moves_a_step_by_more_than_the_limit():
     trainer = trainer_of(0.01, optimizer=SGD(1.0))
     before = weights_of(trainer)
     trainer.train_batch(1e3 * X[:1], Y[:1])
@@ -79,7 +79,7 @@ def test_no_example_moves_a_step_further_than_the_limit():
     assert 0 < moved <= 0.01 * (1 + 1e-9)
 
 
-def test_a_weight_of_two_is_the_example_twice():
+def test_a_weight_of_two_repeats_the_example():
     layers = lambda: [Conv2D(3, 3), ReLU(), Flatten(), Dense(CLASSES)]  # noqa: E731
     twice, weighted = trainer_of(0.5, layers), trainer_of(0.5, layers)
     weights = 1 + np.arange(50) % 2
@@ -90,7 +90,7 @@ def test_a_weight_of_two_is_the_example_twice():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_limit_that_nothing_reaches_changes_no_bit(dtype):
+def test_a_limit_that_is_not_reached_changes_no_bit(dtype):
     plain, clipped = trainer_of(None, dtype=dtype), trainer_of(1e9, dtype=dtype)
     for trainer in (plain, clipped):
         trainer.fit(X, Y, epochs=2, batch_size=17, sample_weight=WEIGHTS, verbose=0)
@@ -99,7 +99,7 @@ def test_a_limit_that_nothing_reaches_changes_no_bit(dtype):
 
 
 @pytest.mark.parametrize("optimizer", [SGD(0.1, momentum=0.9), Adam(0.01)])
-def test_threads_and_a_loss_in_python_change_no_bit(optimizer):
+def test_threads_and_a_python_loss_change_no_bit(optimizer):
     fits = [trainer_of(0.3, optimizer=optimizer, num_threads=threads, metrics=["accuracy"]) for threads in (1, 3)]
     fits.append(trainer_of(0.3, optimizer=optimizer, loss=python_loss, metrics=["accuracy"]))
     for trainer in fits:
@@ -109,21 +109,21 @@ def test_threads_and_a_loss_in_python_change_no_bit(optimizer):
         assert other.history["accuracy"] == fits[0].history["accuracy"]
 
 
-def test_other_limits_come_afterwards():
+def test_other_limits_apply_afterwards():
     both = trainer_of(0.5, clip_norm=0.01)
     both.train_batch(X, Y)
     norm = np.sqrt(sum(np.square(param.grad).sum() for param in both.model.params.values()))
     assert np.isclose(norm, 0.01, 1e-3)
 
 
-def test_accumulated_batches_are_one():
-    whole, parts = trainer_of(0.3), trainer_of(0.3)
-    whole.fit(X, Y, batch_size=48, verbose=0)
+def test_accumulated_batches_equal_one():
+    large_batches, parts = trainer_of(0.3), trainer_of(0.3)
+    large_batches.fit(X, Y, batch_size=48, verbose=0)
     parts.fit(X, Y, batch_size=16, gradient_accumulation_steps=3, verbose=0)
-    assert_same(whole, parts)
+    assert_same(large_batches, parts)
 
 
-def test_it_may_change_between_two_fits():
+def test_it_may_change_between_fits():
     changed, fresh = trainer_of(None, optimizer=SGD(0.1)), trainer_of(0.2, optimizer=SGD(0.1))
     changed.fit(X, Y, verbose=0)
     fresh.model.load_state_dict(weights_of(changed))
@@ -145,8 +145,8 @@ class Noise(Layer):
 
 
 @pytest.mark.parametrize(("n", "accumulate"), [(64, 1), (300, 1), (16, 4)])
-def test_a_layer_in_numpy_draws_the_same_for_norm_and_step(n, accumulate):
-    """Equal rows, of which none is longer than the limit: then their mean is not longer either."""
+def test_a_numpy_layer_draws_the_same_for_norm_and_step(n, accumulate):
+    """Equal rows, none longer than the limit: then their mean is not longer either."""
     trainer = trainer_of(0.1, lambda: [Noise(), Flatten(), Dense(CLASSES)], SGD(1.0))
     x, y = np.repeat(X[:1], n * accumulate, axis=0), np.repeat(Y[:1], n * accumulate)
     before = weights_of(trainer)
@@ -155,7 +155,7 @@ def test_a_layer_in_numpy_draws_the_same_for_norm_and_step(n, accumulate):
     assert 0 < moved <= 0.1 * (1 + 1e-9)
 
 
-def test_a_layer_in_numpy_that_draws_and_learns_is_refused():
+def test_a_numpy_layer_that_draws_and_learns_is_refused():
     class Learning(Scaled):
         def forward(self, x, training):
             return super().forward(x + self.rng.standard_normal(x.shape) if training else x, training)
@@ -167,7 +167,7 @@ def test_a_layer_in_numpy_that_draws_and_learns_is_refused():
     assert trainer.step == 0 and all(np.array_equal(v, before[name]) for name, v in weights_of(trainer).items())
 
 
-def test_another_seed_is_that_of_the_norms_too():
+def test_a_changed_seed_applies_to_the_norms():
     changed, fresh = trainer_of(0.2, optimizer=SGD(0.3)), trainer_of(0.2, optimizer=SGD(0.3))
     changed.train_batch(X, Y)
     changed.model.load_state_dict(weights_of(fresh))
@@ -177,7 +177,7 @@ def test_another_seed_is_that_of_the_norms_too():
     assert_same(changed, fresh)
 
 
-def test_frozen_layers_have_no_part_in_the_norm():
+def test_frozen_layers_do_not_count_in_the_norm():
     trainer = trainer_of(0.1)
     trainer.model.layers[0].trainable = False
     g = trainer.per_example_gradients(X, Y)
@@ -187,20 +187,20 @@ def test_frozen_layers_have_no_part_in_the_norm():
     assert np.allclose(trainer.model.params["7.weight"].grad, expected, 1e-10, 1e-13)
 
 
-def test_a_checkpoint_keeps_it_and_a_resumed_fit_is_the_whole_one(tmp_path):
+def test_a_checkpoint_keeps_it_and_a_resumed_fit_equals_the_whole_one(tmp_path):
     class Stop:
         def on_epoch_end(self, trainer, epoch, logs):
             trainer.save_checkpoint(tmp_path / "half")
             raise KeyboardInterrupt
 
-    whole, broken = trainer_of(0.2), trainer_of(0.2)
-    whole.fit(X, Y, epochs=3, batch_size=20, verbose=0)
+    uninterrupted, broken = trainer_of(0.2), trainer_of(0.2)
+    uninterrupted.fit(X, Y, epochs=3, batch_size=20, verbose=0)
     with pytest.raises(KeyboardInterrupt):
         broken.fit(X, Y, epochs=3, batch_size=20, verbose=0, callbacks=[Stop()])
     resumed = Trainer.resume(tmp_path / "half")
     assert resumed.per_example_clip_norm == 0.2
     resumed.fit(X, Y, epochs=3, batch_size=20, verbose=0)
-    assert_same(whole, resumed)
+    assert_same(uninterrupted, resumed)
 
 
 def test_batch_norm_is_refused_before_the_first_step():
@@ -218,7 +218,7 @@ def test_batch_norm_is_refused_before_the_first_step():
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_a_gradient_that_is_no_number_stops_the_fit_before_the_update():
+def test_a_non_finite_gradient_stops_the_fit_before_the_update():
     trainer = trainer_of(0.1)
     trainer.train_batch(X, Y)
     before = weights_of(trainer)
@@ -232,11 +232,11 @@ def test_a_gradient_that_is_no_number_stops_the_fit_before_the_update():
     assert all(np.array_equal(value, changed[name]) for name, value in weights_of(trainer).items())
 
 
-@pytest.mark.parametrize("most", [0, -1, np.nan, np.inf, "1", True, [1]])
-def test_what_is_no_limit_is_refused(most):
+@pytest.mark.parametrize("limit", [0, -1, np.nan, np.inf, "1", True, [1]])
+def test_invalid_limits_are_refused(limit):
     with pytest.raises((TypeError, ValueError), match="per_example_clip_norm: expected"):
-        trainer_of(most)
+        trainer_of(limit)
     trainer = trainer_of(0.5)
     with pytest.raises((TypeError, ValueError), match="per_example_clip_norm: expected"):
-        trainer.per_example_clip_norm = most
+        trainer.per_example_clip_norm = limit
     assert trainer.per_example_clip_norm == 0.5

@@ -1,11 +1,11 @@
-"""A Trainer in a pickle, or copied: a checkpoint with what it takes to resume from it."""
+"""A pickled or copied Trainer: a checkpoint together with everything needed to resume from it."""
 
 import copy
 import pickle
 
 import numpy as np
 import pytest
-from interrupted_fits import FIT, MAKERS, WEIGHTS, X, Y, broken_off, everything, normed
+from interrupted_fits import FIT, MAKERS, WEIGHTS, X, Y, batchnorm_trainer, full_state, interrupt_fit
 
 from minidl import Sequential, Trainer
 from minidl.callbacks import EarlyStopping
@@ -18,30 +18,30 @@ WAYS = [lambda trainer: pickle.loads(pickle.dumps(trainer)), copy.deepcopy, copy
 
 @pytest.mark.parametrize("way", WAYS, ids=["pickle", "deepcopy", "copy"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("make", [*MAKERS.values(), normed], ids=[*MAKERS, "normed"])
+@pytest.mark.parametrize("make", [*MAKERS.values(), batchnorm_trainer], ids=[*MAKERS, "batchnorm_trainer"])
 def test_a_copy_trains_on_with_the_same_bits(make, dtype, way):
     trainer = make(dtype)
     trainer.fit(X, Y, sample_weight=WEIGHTS, **FIT)
     copied = way(trainer)
-    assert everything(copied) == everything(trainer)
-    before = everything(trainer)
+    assert full_state(copied) == full_state(trainer)
+    before = full_state(trainer)
     copied.fit(X, Y, **{**FIT, "epochs": 2})
-    assert everything(trainer) == before  # nothing is shared
+    assert full_state(trainer) == before  # nothing is shared
     trainer.fit(X, Y, **{**FIT, "epochs": 2})
-    assert everything(copied) == everything(trainer)
+    assert full_state(copied) == full_state(trainer)
 
 
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_a_fit_that_was_broken_off_is_completed_by_the_copy(make):
-    whole = make()
-    whole.fit(X, Y, **FIT)
-    copied = pickle.loads(pickle.dumps(broken_off(make(), 20)))
+def test_an_interrupted_fit_is_completed_by_the_copy(make):
+    uninterrupted = make()
+    uninterrupted.fit(X, Y, **FIT)
+    copied = pickle.loads(pickle.dumps(interrupt_fit(make(), 20)))
     assert copied.interrupted is not None and copied.step == 21
     copied.fit(X, Y, **FIT)
-    assert everything(copied) == everything(whole)
+    assert full_state(copied) == full_state(uninterrupted)
 
 
-def test_a_copy_in_the_middle_of_a_fit():
+def test_a_copy_made_during_a_fit():
     class Copies:
         def __init__(self):
             self.copies = []
@@ -49,24 +49,24 @@ def test_a_copy_in_the_middle_of_a_fit():
         def on_epoch_end(self, trainer, epoch, logs):
             self.copies.append(copy.deepcopy(trainer))
 
-    trainer, copies = normed(), Copies()
+    trainer, copies = batchnorm_trainer(), Copies()
     trainer.fit(X, Y, **FIT, callbacks=[copies])
     assert [len(one.history["loss"]) for one in copies.copies] == [1, 2, 3, 4]
     copies.copies[1].fit(X, Y, **FIT)
-    assert everything(copies.copies[1]) == everything(trainer)
+    assert full_state(copies.copies[1]) == full_state(trainer)
 
 
-def test_callbacks_of_the_fit_that_is_completed_remember():
-    whole, copied = (normed() for _ in range(2))
+def test_callbacks_of_the_completed_fit_have_their_state():
+    uninterrupted, copied = (batchnorm_trainer() for _ in range(2))
     rule = lambda: [EarlyStopping("loss", patience=1)]  # noqa: E731
-    whole.fit(X, Y, **{**FIT, "epochs": 9}, callbacks=rule())
-    copied = copy.deepcopy(broken_off(copied, 20, epochs=9, callbacks=rule()))
+    uninterrupted.fit(X, Y, **{**FIT, "epochs": 9}, callbacks=rule())
+    copied = copy.deepcopy(interrupt_fit(copied, 20, epochs=9, callbacks=rule()))
     copied.fit(X, Y, **{**FIT, "epochs": 9}, callbacks=rule())
-    assert everything(copied) == everything(whole)
+    assert full_state(copied) == full_state(uninterrupted)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=["pickle", "deepcopy", "copy"])
-def test_a_trainer_whose_model_is_not_built(way):
+def test_a_trainer_with_an_unbuilt_model(way):
     def make():
         model = Sequential([Dense(5), ReLU(), Dense(3)], seed=4)
         return Trainer(model, "softmax_cross_entropy", Adam(0.01), ["accuracy"], 8, 2, 1.0, 0.5, 0.25)
@@ -77,12 +77,12 @@ def test_a_trainer_whose_model_is_not_built(way):
     assert copied.model.network is None and list(copied.metrics) == ["accuracy"]
     for one in (trainer, copied):
         one.fit(X.reshape(90, 36), Y, **FIT)
-    found, expected = ({k: v.tobytes() for k, v in one.model.state_dict().items()} for one in (copied, trainer))
-    assert found == expected
+    result, expected = ({k: v.tobytes() for k, v in one.model.state_dict().items()} for one in (copied, trainer))
+    assert result == expected
 
 
-def test_settings_of_trainer_and_layers_come_along():
-    trainer = normed()
+def test_settings_of_trainer_and_layers_are_copied():
+    trainer = batchnorm_trainer()
     trainer.model.layers[0].trainable, trainer.model.layers[4].lr_mult = False, 0.5
     trainer.num_threads, trainer.clip_norm = 2, 3.0
     trainer.fit(X, Y, **FIT)
@@ -91,7 +91,7 @@ def test_settings_of_trainer_and_layers_come_along():
     assert not copied.model.layers[0].trainable and copied.model.layers[4].lr_mult == 0.5
 
 
-def test_a_class_derived_from_trainer_stays_one():
+def test_a_trainer_subclass_is_preserved():
     trainer = Special(Sequential([Dense(3)], (36,)), "softmax_cross_entropy", SGD(0.1))
     assert type(pickle.loads(pickle.dumps(trainer))) is Special
     unbuilt = Special(Sequential([Dense(3)]), "softmax_cross_entropy", SGD(0.1))
@@ -99,7 +99,7 @@ def test_a_class_derived_from_trainer_stays_one():
 
 
 class Special(Trainer):
-    """A user's."""
+    """A user's subclass."""
 
 
 def test_what_no_checkpoint_can_hold_is_refused():
@@ -117,7 +117,7 @@ def test_what_no_checkpoint_can_hold_is_refused():
         copy.deepcopy(trainer)
 
 
-def test_in_the_middle_of_a_step_there_is_no_whole_state():
+def test_pickling_within_a_step_is_refused():
     class Curious:
         lr, error = 0.1, None
 
@@ -132,16 +132,16 @@ def test_in_the_middle_of_a_step_there_is_no_whole_state():
     assert trainer.optimizer.error.startswith("pickle: a step is being done")
 
 
-def test_a_damaged_checkpoint_in_a_pickle_is_told():
-    content = pickle.dumps(normed())
-    weights = normed().model.state_dict()["0.weight"].tobytes()
+def test_a_damaged_checkpoint_in_a_pickle_is_detected():
+    content = pickle.dumps(batchnorm_trainer())
+    weights = batchnorm_trainer().model.state_dict()["0.weight"].tobytes()
     place = content.index(weights) + 5
     with pytest.raises(FileError, match=r"tensor 'model/0.weight': expected the bytes that were written"):
         pickle.loads(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
 
 
-def test_functions_of_one_name_are_told_apart():
-    """A file is not: there, the user has to say which is which."""
+def test_functions_of_one_name_are_distinguished():
+    """In a file they are not: there the user has to say which is which."""
     one, other, third = (lambda rng, shape: np.full(shape, 0.25)), (lambda step: 0.5), (lambda y, scores: 3.0)
     trainer = Trainer(Sequential([Dense(3, kernel_initializer=one)], (36,)), "huber", SGD(other), [third])
     copied = copy.deepcopy(trainer)

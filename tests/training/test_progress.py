@@ -1,4 +1,4 @@
-"""What fit shows: a plain line an epoch, a bar only where a terminal looks."""
+"""What fit prints: one plain line per epoch, and a bar only on a terminal."""
 
 import contextlib
 import io
@@ -28,7 +28,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def shown_on_a_terminal(monkeypatch):
-    """Calls fit with a terminal in place of stderr; what the terminal got, whatever fit raised."""
+    """Returns a function that calls fit with a terminal as stderr and returns what was written, even if fit raised."""
 
     def run(**options):
         terminal = Terminal()
@@ -45,7 +45,7 @@ class Enough(Exception):
 
 
 @pytest.mark.parametrize("verbose", [None, 1])
-def test_without_a_terminal_a_line_an_epoch(verbose, capsys):
+def test_without_a_terminal_one_line_per_epoch(verbose, capsys):
     history = fit(verbose=verbose, validation_data=(X, Y))
     shown = capsys.readouterr()
     assert shown.err == ""
@@ -80,16 +80,16 @@ def test_verbose_0_is_silent(capsys, shown_on_a_terminal):
 def test_a_terminal_gets_a_bar_and_the_lines(verbose, capsys, shown_on_a_terminal):
     shown = shown_on_a_terminal(verbose=verbose)
     assert "epoch 1/2" in shown and "\r" in shown
-    assert "/3 [" in shown  # 20 examples by 8: three steps
+    assert "/3 [" in shown  # 20 examples in batches of 8: three steps
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_verbose_1_is_lines_on_a_terminal_too(capsys, shown_on_a_terminal):
+def test_verbose_1_prints_lines_on_a_terminal_too(capsys, shown_on_a_terminal):
     assert shown_on_a_terminal(verbose=1) == ""
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_the_bar_is_taken_away_by_an_error(shown_on_a_terminal):
+def test_the_bar_is_removed_on_an_error(shown_on_a_terminal):
     class Stop:
         def on_step_end(self, trainer, step, loss):
             raise Enough

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: between steps, once; handlers come and go."""
+"""Ctrl-C and SIGTERM: handled once, between steps; handlers are installed and restored."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ def handlers():
 
 
 class At:
-    """Does something behind a step."""
+    """Calls a function after a step."""
 
     def __init__(self, step, action):
         self.step, self.action = step, action
@@ -45,7 +45,7 @@ class At:
 
 
 def nothing():
-    """For a check that no SIGTERM comes to."""
+    """A callback for a check that expects no SIGTERM."""
 
 
 def test_ctrl_c_waits_for_a_check():
@@ -58,7 +58,7 @@ def test_ctrl_c_waits_for_a_check():
     assert done == ["the rest"]
 
 
-def test_the_second_one_acts_at_once():
+def test_a_second_ctrl_c_acts_at_once():
     with pytest.raises(KeyboardInterrupt), Signals():
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
@@ -66,12 +66,12 @@ def test_the_second_one_acts_at_once():
 
 
 @pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
-def test_none_is_lost_at_the_end(number, error):
+def test_a_signal_at_the_end_is_not_lost(number, error):
     with pytest.raises(error), Signals():
         signal.raise_signal(number)
 
 
-def test_a_handler_of_the_users_own_gets_it():
+def test_a_custom_handler_is_called():
     seen = []
     before = [signal.signal(number, lambda number, frame: seen.append(number)) for number in SIGNALS]
     try:
@@ -92,7 +92,7 @@ def test_a_handler_of_the_users_own_gets_it():
             signal.signal(number, handler)
 
 
-def test_what_is_ignored_stays_ignored():
+def test_ignored_signals_stay_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with Signals() as signals:
@@ -103,7 +103,7 @@ def test_what_is_ignored_stays_ignored():
         signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_in_a_fit_comes_when_all_callbacks_have_seen_the_step():
+def test_ctrl_c_in_a_fit_is_raised_after_all_callbacks_have_seen_the_step():
     class Counts:
         steps = 0
 
@@ -127,7 +127,7 @@ def test_sigterm_in_any_hook_saves_and_exits_with_143(tmp_path, hook):
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_forked_child_ends_at_once(number):
-    """Its fit, if it has one, will never come to a check."""
+    """Its fit, if it has one, never reaches a check."""
 
     def fork():
         pid = os.fork()
@@ -145,9 +145,9 @@ def test_a_forked_child_ends_at_once(number):
     trainer_of().fit(X, Y, epochs=1, verbose=0, callbacks=[At(0, fork)])
 
 
-def test_a_handler_set_in_between_stays():
+def test_a_handler_installed_meanwhile_is_kept():
     def other(number, frame):
-        """Set by a callback, say."""
+        """A handler set by a callback, say."""
 
     before = signal.getsignal(signal.SIGTERM)
     with Signals():
@@ -155,8 +155,8 @@ def test_a_handler_set_in_between_stays():
     assert signal.signal(signal.SIGTERM, before) is other
 
 
-def test_other_threads_have_no_handlers():
-    """A fit there works, and the main thread keeps its own."""
+def test_other_threads_install_no_handlers():
+    """A fit there works, and the main thread keeps its own handlers."""
     trainer, errors = trainer_of(), []
 
     def fit():
@@ -186,8 +186,8 @@ def test_sigterm_in_a_fit_calls_on_terminate_between_steps_and_exits_with_143():
 
 
 def test_sigterm_saves_and_the_fit_can_be_completed(tmp_path):
-    whole = trainer_of()
-    whole.fit(X, Y, 4, 8, verbose=0)
+    uninterrupted = trainer_of()
+    uninterrupted.fit(X, Y, 4, 8, verbose=0)
     checkpoint = Checkpoint(tmp_path / "c", every_n_steps=1000)
     with pytest.raises(SystemExit):
         terminate = At(4, lambda: signal.raise_signal(signal.SIGTERM))
@@ -195,7 +195,7 @@ def test_sigterm_saves_and_the_fit_can_be_completed(tmp_path):
     trainer = Trainer.resume(tmp_path / "c")
     assert trainer.step == 5
     trainer.fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint])
-    assert trainer.model.predict(X).tobytes() == whole.model.predict(X).tobytes()
+    assert trainer.model.predict(X).tobytes() == uninterrupted.model.predict(X).tobytes()
 
 
 PROGRAM = """
@@ -217,7 +217,7 @@ finally:
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, -signal.SIGINT)])
-def test_a_process_ends_soon_and_in_order(number, status):
+def test_a_process_exits_soon_and_cleanly(number, status):
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM],

@@ -1,4 +1,4 @@
-"""Steps in C and steps in Python: one mathematics, the same bits; losses and optimizers of users."""
+"""Steps in C and in Python: the same mathematics and the same bits; custom losses and optimizers."""
 
 import os
 import signal
@@ -35,7 +35,7 @@ def squares(scores, y):
 
 
 class Plain:
-    """The simplest optimizer of a user's own."""
+    """The simplest custom optimizer."""
 
     def __init__(self, lr):
         self.lr = lr
@@ -53,8 +53,8 @@ def weights(model):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("sample_weight", [None, WEIGHTS], ids=["plain", "weighted"])
-def test_a_loss_and_an_optimizer_in_python_change_no_bit(sample_weight, dtype):
-    found = []
+def test_a_python_loss_and_a_python_optimizer_change_no_bit(sample_weight, dtype):
+    result = []
     for loss, optimizer in (
         ("softmax_cross_entropy", SGD(0.25)),
         (wrapped_loss, SGD(0.25)),
@@ -65,11 +65,11 @@ def test_a_loss_and_an_optimizer_in_python_change_no_bit(sample_weight, dtype):
         trainer = Trainer(model, loss, optimizer, ["accuracy"])
         history = trainer.fit(X, Y, 3, 20, sample_weight=sample_weight, verbose=0)
         grads = {name: param.grad.tobytes() for name, param in model.params.items()}
-        found.append((weights(model), grads, history["loss"], history["accuracy"]))
-    assert found[0] == found[1] == found[2] == found[3]
+        result.append((weights(model), grads, history["loss"], history["accuracy"]))
+    assert result[0] == result[1] == result[2] == result[3]
 
 
-def test_which_steps_are_made():
+def test_which_kind_of_step_is_used():
     model = net()
     fused = make_steps(model, softmax_cross_entropy, SGD(0.1), 0)
     assert type(fused) is FusedSteps
@@ -78,8 +78,8 @@ def test_which_steps_are_made():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_a_users_loss_trains_as_in_numpy(weighted):
-    """A linear model and squared errors, written out; targets are vectors of any numbers."""
+def test_a_custom_loss_trains_as_in_numpy(weighted):
+    """A linear model with squared errors, written out; targets are arbitrary real vectors."""
     x, y, w8 = RNG.normal(size=(30, 4)), RNG.normal(size=(30, 2)), RNG.uniform(0.5, 2, 30)
     model = Sequential([Dense(2)], input_shape=(4,), dtype="float64")
     trainer = Trainer(model, squares, SGD(0.05, momentum=0.5))
@@ -102,8 +102,8 @@ def test_a_users_loss_trains_as_in_numpy(weighted):
     np.testing.assert_allclose(model.params["0.bias"].value, bias, rtol=1e-12)
 
 
-def test_a_users_loss_may_end_in_images():
-    """Scores (n, c, h, w); weights of examples reach every number of theirs."""
+def test_a_custom_loss_may_take_images():
+    """Scores (n, c, h, w); an example's weight applies to all of its values."""
 
     def image_squares(scores, y):
         return ((scores - y) ** 2).sum(axis=(1, 2, 3)), 2 * (scores - y)
@@ -119,7 +119,7 @@ def test_a_users_loss_may_end_in_images():
     np.testing.assert_allclose(states[0], states[1], rtol=1e-12)
 
 
-def test_a_users_optimizer_gets_every_parameter_and_the_rate_of_each_step():
+def test_a_custom_optimizer_gets_every_parameter_and_the_rate_of_each_step():
     optimizer = Plain(lambda step: 0.5**step)
     trainer = Trainer(net(), "softmax_cross_entropy", optimizer)
     history = trainer.fit(X, Y, 2, 20, verbose=0)
@@ -128,7 +128,7 @@ def test_a_users_optimizer_gets_every_parameter_and_the_rate_of_each_step():
     assert history["lr"] == [0.5**2, 0.5**5]
 
 
-def test_a_rate_that_is_set_between_steps_holds_at_once():
+def test_a_rate_set_between_steps_applies_at_once():
     class Halve:
         def on_step_end(self, trainer, step, loss):
             trainer.optimizer.lr /= 2
@@ -139,8 +139,8 @@ def test_a_rate_that_is_set_between_steps_holds_at_once():
     assert weights(one) == weights(other)
 
 
-def test_a_rate_for_python_is_a_python_number():
-    """A NumPy float64 would turn `lr * param.grad` of float32 into float64, and round twice."""
+def test_the_rate_is_a_python_float():
+    """A NumPy float64 would promote `lr * param.grad` from float32 to float64, and round twice."""
     optimizer = Plain(0.1)
     Trainer(net(), "softmax_cross_entropy", optimizer).train_batch(X, Y)
     assert type(optimizer.seen[0][1]) is float
@@ -156,25 +156,25 @@ def test_a_rate_for_python_is_a_python_number():
         (np.zeros(45), np.zeros(45)),
     ],
 )
-def test_a_loss_of_another_shape_is_refused(losses, dscores):
+def test_a_loss_of_the_wrong_shape_is_refused(losses, dscores):
     model = net()
     before = weights(model)
     trainer = Trainer(model, lambda scores, y: (losses, dscores), SGD(0.1))
-    said = r"loss: expected losses of shape \(45,\) and dscores of shape \(45, 3\), got"
-    with pytest.raises(ValueError, match=said):
+    message = r"loss: expected losses of shape \(45,\) and dscores of shape \(45, 3\), got"
+    with pytest.raises(ValueError, match=message):
         trainer.train_batch(X, Y)
     assert weights(model) == before and trainer.step == 0
 
 
 @pytest.mark.parametrize("returned", [None, np.zeros(45), (np.zeros(45),)])
-def test_a_loss_that_returns_no_pair_is_refused(returned):
+def test_a_loss_that_does_not_return_a_pair_is_refused(returned):
     trainer = Trainer(net(), lambda scores, y: returned, SGD(0.1))
     with pytest.raises((TypeError, ValueError), match="loss: "):
         trainer.train_batch(X, Y)
 
 
 @pytest.mark.parametrize("what", ["losses", "dscores"])
-def test_a_users_loss_that_is_not_finite_stops_before_the_update(what):
+def test_a_non_finite_custom_loss_stops_before_the_update(what):
     def broken(scores, y):
         losses, dscores = softmax_cross_entropy(scores, y)
         (losses if what == "losses" else dscores)[-1] = np.nan
@@ -198,9 +198,9 @@ def test_a_model_without_parameters_takes_steps_that_change_nothing():
         assert trainer.step == 1
 
 
-# ---- what breaks off: a step is whole or did not happen
+# ---- interruptions: a step is completed or has no effect
 class Same(Layer):
-    """A layer in Python that hands on what comes, and counts."""
+    """A Python identity layer that counts its calls."""
 
     count = 0
 
@@ -212,12 +212,12 @@ class Same(Layer):
         return dy
 
 
-def trainer_of(*front, dtype="float64"):
-    model = Sequential([*front, Flatten(), Dense(6), ReLU(), Dense(3)], (1, 6, 6), dtype=dtype)
+def trainer_of(*first_layers, dtype="float64"):
+    model = Sequential([*first_layers, Flatten(), Dense(6), ReLU(), Dense(3)], (1, 6, 6), dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9))
 
 
-def test_an_interrupt_in_a_callback_leaves_whole_steps():
+def test_an_interrupt_in_a_callback_leaves_complete_steps():
     class Interrupt:
         def on_step_end(self, trainer, step, loss):
             if step == 4:
@@ -229,15 +229,15 @@ def test_an_interrupt_in_a_callback_leaves_whole_steps():
     for start in (0, 20, 40, 0, 20):
         twin.train_batch(X[start : start + 20], Y[start : start + 20])
     assert weights(trainer.model) == weights(twin.model) and trainer.step == 5
-    trainer.train_batch(X, Y)  # free again, velocity included
+    trainer.train_batch(X, Y)  # free again, with its velocity
     twin.train_batch(X, Y)
     assert weights(trainer.model) == weights(twin.model)
 
 
-@pytest.mark.parametrize("front", [0, 1], ids=["native", "staged"])
-def test_ctrl_c_during_chunks_leaves_whole_steps(front):
-    """A signal at any moment: the weights are those of `trainer.step` steps, no more and no less."""
-    trainer, twin = (trainer_of(*[Same() for _ in range(front)]) for _ in range(2))
+@pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
+def test_ctrl_c_during_chunks_leaves_complete_steps(first_layers):
+    """A signal at any moment: the weights are exactly those of `trainer.step` steps."""
+    trainer, twin = (trainer_of(*[Same() for _ in range(first_layers)]) for _ in range(2))
 
     def interrupt():
         while trainer.step < 20:
@@ -255,12 +255,12 @@ def test_ctrl_c_during_chunks_leaves_whole_steps(front):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("front", [0, 1], ids=["native", "staged"])
-def test_what_is_not_finite_leaves_the_last_good_weights(front, dtype):
-    trainer, twin = (trainer_of(*[Same() for _ in range(front)], dtype=dtype) for _ in range(2))
+@pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
+def test_non_finite_values_leave_the_last_good_weights(first_layers, dtype):
+    trainer, twin = (trainer_of(*[Same() for _ in range(first_layers)], dtype=dtype) for _ in range(2))
     bad = np.tile(X, (3, 1, 1, 1)).astype(dtype)
     bad[100] = np.finfo(dtype).max  # finite itself; its scores are not
-    with pytest.raises(FloatingPointError, match=rf"step 5: layer {front + 1}, Dense: .* example 100 of X"):
+    with pytest.raises(FloatingPointError, match=rf"step 5: layer {first_layers + 1}, Dense: .* example 100 of X"):
         trainer.fit(bad, np.tile(Y, 3), 1, 20, shuffle=False, verbose=0)
     for start in range(0, 100, 20):
         twin.train_batch(bad[start : start + 20], np.tile(Y, 3)[start : start + 20])
@@ -270,7 +270,7 @@ def test_what_is_not_finite_leaves_the_last_good_weights(front, dtype):
     assert weights(trainer.model) == weights(twin.model)
 
 
-def test_a_step_that_breaks_off_does_not_count(monkeypatch):
+def test_an_interrupted_step_does_not_count(monkeypatch):
     class Fails(Same):
         def backward(self, dy):
             if self.count == 40:
@@ -288,7 +288,7 @@ def test_a_step_that_breaks_off_does_not_count(monkeypatch):
 
 
 class Norm(Same):
-    """In NumPy, with a buffer and a parameter; fails in the n-th forward or backward of training."""
+    """A NumPy layer with a buffer and a parameter; fails in the n-th training forward or backward."""
 
     def __init__(self, fails="", at=0):
         self.fails, self.at = fails, at
@@ -320,8 +320,8 @@ class Norm(Same):
 
 @pytest.mark.parametrize("accumulate", [1, 3])
 @pytest.mark.parametrize("fails", ["forward", "backward", "loss", "optimizer", "finite"])
-def test_a_staged_step_that_breaks_off_leaves_the_buffers(fails, accumulate):
-    """Running statistics of layers with kernels and of layers in NumPy: as after the last whole step."""
+def test_an_interrupted_segmented_step_restores_the_buffers(fails, accumulate):
+    """Running statistics of kernel layers and of NumPy layers are those of the last complete step."""
 
     class Optimizer(Plain):
         def step(self, params, lr):
@@ -365,7 +365,7 @@ def test_a_staged_step_that_breaks_off_leaves_the_buffers(fails, accumulate):
     assert weights(trainer.model) == weights(twin.model) and trainer.step == 2
 
 
-def test_a_helper_called_update_makes_no_native_optimizer():
+def test_a_method_named_update_makes_no_native_optimizer():
     class Helped(Plain):
         def step(self, params, lr):
             for param in params.values():
@@ -374,28 +374,28 @@ def test_a_helper_called_update_makes_no_native_optimizer():
         def update(self, param, lr):
             param.value -= lr * param.grad
 
-    found = []
+    result = []
     for optimizer in (Plain(0.1), Helped(0.1)):
         trainer = Trainer(net(), "softmax_cross_entropy", optimizer)
         trainer.fit(X, Y, batch_size=9, verbose=0)
-        found.append(weights(trainer.model))
-    assert found[0] == found[1]
+        result.append(weights(trainer.model))
+    assert result[0] == result[1]
 
 
-def test_targets_of_any_kind_can_be_told_from_others():
+def test_targets_of_any_kind_are_compared_with_others():
     for y in (Y.astype(object), Y.astype("M8[s]"), Y.astype(str)):
         assert fingerprint(y, np.arange(45)) == fingerprint(y.copy(), np.arange(45))
         assert fingerprint(y, np.arange(45)) != fingerprint(y[::-1], np.arange(45))
 
 
-@pytest.mark.parametrize("front", [0, 1], ids=["native", "staged"])
-def test_a_step_that_is_refused_leaves_buffers_alone(front):
-    """Running statistics of a batch whose gradient is not finite: a step is whole or did not happen."""
-    layers = [*(Same() for _ in range(front)), Conv2D(3, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
+@pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
+def test_a_refused_step_restores_the_buffers(first_layers):
+    """Running statistics of a batch with a non-finite gradient: a step is completed or has no effect."""
+    layers = [*(Same() for _ in range(first_layers)), Conv2D(3, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
     model = Sequential(layers, input_shape=(1, 6, 6))
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
     trainer.train_batch(X, Y)
-    model.params[f"{front + 4}.weight"].value = np.full((3, 48), 1e38, "float32")
+    model.params[f"{first_layers + 4}.weight"].value = np.full((3, 48), 1e38, "float32")
     before = weights(model)
     with pytest.raises(FloatingPointError):
         trainer.train_batch(X, Y)

@@ -1,4 +1,4 @@
-"""What fit refuses before its first step, and a fit that Ctrl-C ends behind its last one."""
+"""Mistakes that a trainer refuses before the first step, and edge cases of its arguments."""
 
 import os
 import re
@@ -30,7 +30,7 @@ RNG = np.random.default_rng(2)
 X = RNG.standard_normal((40, 4)).astype("f4")
 
 
-def test_a_metric_of_ours_that_does_not_fit():
+def test_a_built_in_metric_that_does_not_fit():
     model = Sequential([Dense(1)])
     trainer = Trainer(model, "mean_squared_error", SGD(0.01), ["accuracy"])
     with pytest.raises(ValueError, match="accuracy: expected labels 0 and 1"):
@@ -39,7 +39,7 @@ def test_a_metric_of_ours_that_does_not_fit():
 
 
 class Interrupt:
-    """Ctrl-C, once, when the last epoch is over."""
+    """Raises Ctrl-C once, at the end of the last epoch."""
 
     def on_epoch_end(self, trainer, epoch, logs):
         if epoch == 2 and not hasattr(self, "done"):
@@ -47,7 +47,7 @@ class Interrupt:
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_ctrl_c_behind_the_last_step_is_completed():
+def test_a_fit_interrupted_after_its_last_step_is_completed():
     model = Sequential([Dense(3)], (4,))
     trainer, ended = Trainer(model, "softmax_cross_entropy", SGD(0.1)), []
 
@@ -65,7 +65,7 @@ def test_ctrl_c_behind_the_last_step_is_completed():
     assert len(trainer.fit(X, y, **fit)["epoch"]) == 6
 
 
-def test_a_callback_stands_in_the_list_once():
+def test_a_callback_may_be_in_the_list_only_once():
     early, trainer = EarlyStopping("loss"), Trainer(Sequential([Dense(3)], (4,)), "softmax_cross_entropy", SGD(0.1))
     with pytest.raises(ValueError, match=r"callbacks: expected each of them once, got .*EarlyStopping"):
         trainer.fit(X, RNG.integers(0, 3, 40), callbacks=[early, early])
@@ -84,41 +84,41 @@ def test_a_callback_stands_in_the_list_once():
         (lambda: Adam(amsgrad="no"), "amsgrad"),
     ],
 )
-def test_a_flag_is_true_or_false(make, name):
+def test_flags_must_be_bool(make, name):
     with pytest.raises(TypeError, match=f"{name}: expected True or False"):
         make()
 
 
-def test_shuffle_is_true_or_false():
+def test_shuffle_must_be_bool():
     trainer = Trainer(Sequential([Dense(3)], (4,)), "softmax_cross_entropy", SGD(0.1))
     with pytest.raises(TypeError, match="shuffle: expected True or False, got 'no'"):
         trainer.fit(X, RNG.integers(0, 3, 40), shuffle="no")
 
 
-def test_arguments_of_a_loss_stay_and_are_told():
-    for loss, name, said in (
+def test_arguments_of_a_loss_are_kept_and_shown():
+    for loss, name, message in (
         (Huber(2.0), "delta", "Huber(delta=2.0)"),
         (SoftmaxCrossEntropy(0.1), "label_smoothing", "SoftmaxCrossEntropy(label_smoothing=0.1)"),
     ):
-        assert repr(loss) == said
+        assert repr(loss) == message
         with pytest.raises(AttributeError):
             setattr(loss, name, 0.5)
 
 
-def test_a_delta_that_float32_flushes_is_refused():
+def test_a_delta_that_underflows_in_float32_is_refused():
     with pytest.raises(ValueError, match=r"delta: expected a number of at least 1.175e-38, got 1e-40"):
         Huber(1e-40)
 
 
 @pytest.mark.parametrize(("last", "loss"), [(Softmax, "softmax_cross_entropy"), (Sigmoid, "binary_cross_entropy")])
-def test_what_a_loss_does_itself_is_no_last_layer(last, loss):
+def test_a_last_layer_that_repeats_the_loss_is_refused(last, loss):
     for layer in (last(), Block(Dense(3), last())):
         with pytest.raises(ValueError, match=rf"^loss: .*applies a {last.__name__} itself: leave out"):
             Trainer(Sequential([Dense(3), layer]), loss, SGD(0.1))
     Trainer(Sequential([Dense(3), Sigmoid()]), "mean_squared_error", SGD(0.1))
 
 
-def test_a_whole_model_is_frozen_at_once():
+def test_freezing_a_whole_model():
     model = Sequential([Dense(3), Residual(Dense(3))], (4,))
     assert model.trainable
     model.trainable = False
@@ -142,7 +142,7 @@ class InConstructor(Layer):
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: Sequential(Dense(3)), "layers: expected a list of them, Sequential"),
         (lambda: BatchNorm1D(16), "positional"),
@@ -151,25 +151,25 @@ class InConstructor(Layer):
         (lambda: EarlyStopping("val_acc"), "monitor: expected one of .*val_accuracy, got 'val_acc'"),
     ],
 )
-def test_usual_mistakes(make, said):
-    with pytest.raises((TypeError, ValueError, RuntimeError), match=said):
+def test_common_mistakes(make, message):
+    with pytest.raises((TypeError, ValueError, RuntimeError), match=message):
         make()
 
 
 @pytest.mark.parametrize(
-    ("y", "said"),
+    ("y", "message"),
     [
         (np.eye(3)[[0, 1]], "for one-hot rows, y.argmax"),
         (np.zeros((2, 1), int), "y.ravel()"),
         (np.zeros((2, 4)), "shape (n,)"),
     ],
 )
-def test_labels_of_another_shape(y, said):
+def test_labels_of_the_wrong_shape(y, message):
     trainer = Trainer(Sequential([Dense(3)], (4,)), "softmax_cross_entropy", SGD(0.1))
-    with pytest.raises(ValueError, match=re.escape(said)):
+    with pytest.raises(ValueError, match=re.escape(message)):
         trainer.train_batch(X[:2], y)
 
 
-def test_images_without_a_channel():
+def test_images_without_a_channel_axis():
     with pytest.raises(ValueError, match=r"for one channel, X\[:, np.newaxis\]"):
         Sequential([Conv2D(3, 3)], (1, 4, 4)).predict(np.zeros((5, 4, 4)))

@@ -18,7 +18,7 @@ def run_python(*args, **env):
     """Runs code in a fresh interpreter with this minidl; returns its standard output."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     inherited = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run_python(
+    done = subprocess.run(
         [sys.executable, *args],
         env={**inherited, "PYTHONPATH": path, **env},
         capture_output=True,
@@ -42,15 +42,15 @@ def default_threads():
 def test_show_config_describes_the_environment(default_threads):
     minidl.set_num_threads(3)
     config = minidl.show_config()
-    said = {name: value.strip() for name, value in parse_facts(str(config)).items()}
-    assert said["minidl"] == minidl.__version__ == minidl_c.__version__
-    assert said["numpy"] == np.__version__
-    assert said["python"] == ".".join(map(str, sys.version_info[:3]))
-    assert said["instruction set"] == minidl_c.isa
-    assert "-ffp-contract=off" in said["compiler flags"].split()
+    output = {name: value.strip() for name, value in parse_facts(str(config)).items()}
+    assert output["minidl"] == minidl.__version__ == minidl_c.__version__
+    assert output["numpy"] == np.__version__
+    assert output["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert output["instruction set"] == minidl_c.isa
+    assert "-ffp-contract=off" in output["compiler flags"].split()
     assert config.openmp == minidl_c.build_info()["openmp"]
     assert config.threads == (3 if config.openmp else 1)
-    assert said["threads"].startswith("3 threads" if config.openmp else "built without OpenMP")
+    assert output["threads"].startswith("3 threads" if config.openmp else "built without OpenMP")
     assert repr(config) == str(config)
 
 
@@ -61,9 +61,9 @@ def test_show_config_reports_a_build_without_openmp():
 
 
 def test_running_the_module_prints_the_config():
-    said = parse_facts(run_python("-m", "minidl"))
-    assert next(iter(said)) == "minidl"
-    assert said["minidl"].strip() == minidl.__version__
+    output = parse_facts(run_python("-m", "minidl"))
+    assert next(iter(output)) == "minidl"
+    assert output["minidl"].strip() == minidl.__version__
 
 
 def test_import_loads_neither_scikit_learn_nor_scipy():
@@ -103,15 +103,15 @@ def test_omp_num_threads_is_respected():
 
 
 @pytest.mark.skipif(not minidl.show_config().openmp, reason="built without OpenMP")
-@pytest.mark.parametrize("told", ["1025", "100000", "99999999999"])
-def test_omp_num_threads_has_the_bounds_of_num_threads(told):
-    assert run_python("-c", "import minidl; print(minidl.get_num_threads())", OMP_NUM_THREADS=told).strip() == "1024"
+@pytest.mark.parametrize("number", ["1025", "100000", "99999999999"])
+def test_omp_num_threads_has_the_bounds_of_num_threads(number):
+    assert run_python("-c", "import minidl; print(minidl.get_num_threads())", OMP_NUM_THREADS=number).strip() == "1024"
 
 
 def test_default_is_limited_to_the_processors_of_this_process():
     code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); import minidl; print(minidl.get_num_threads())"  # noqa: E501
     env = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
-    done = subprocess.run_python(
+    done = subprocess.run(
         [sys.executable, "-c", code],
         env={**env, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -159,6 +159,6 @@ def test_a_missing_instruction_set_is_refused():
         except ImportError as error:
             print(error)
     """
-    said = run_python("-c", code, MINIDL_ISA="v9")
-    assert said.startswith("MINIDL_ISA=v9: this installation of minidl has")
-    assert minidl_c.isa in said
+    output = run_python("-c", code, MINIDL_ISA="v9")
+    assert output.startswith("MINIDL_ISA=v9: this installation of minidl has")
+    assert minidl_c.isa in output

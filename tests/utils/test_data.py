@@ -14,9 +14,9 @@ X, Y = PIXELS.astype("float32"), np.random.default_rng(1).integers(0, 3, 40)
 ROWS = np.array([3, 39, 0, 3, 17])
 
 
-def make_spoiled(place, value=np.nan, dtype="float32"):
+def make_spoiled(index, value=np.nan, dtype="float32"):
     X = PIXELS.astype(dtype)
-    X[place] = value
+    X[index] = value
     return X
 
 
@@ -82,9 +82,9 @@ def test_plain_arrays_are_read_without_a_copy(dtype):
 @pytest.mark.parametrize("dtype", ["f2", "f4", "f8", ">f4"])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_non_finite_values_are_refused_at_once(value, dtype):
-    for place in ((0, 0, 0, 0), (39, 0, 2, 3)):
+    for index in ((0, 0, 0, 0), (39, 0, 2, 3)):
         with pytest.raises(ValueError, match="X: expected finite values"):
-            ArraySource(make_spoiled(place, value, dtype), (1, 3, 4), "float32")
+            ArraySource(make_spoiled(index, value, dtype), (1, 3, 4), "float32")
 
 
 def test_a_number_that_overflows_the_models_dtype_is_refused():
@@ -119,9 +119,9 @@ def test_a_vector_is_refused_with_its_shape():
 # ---- weights
 def test_weights_become_float64():
     for weights in ([1, 0, 2], np.array([1, 0, 2], "u1"), np.array([1.0, 0, 2], ">f4")):
-        found = as_weights(weights, 3)
-        assert found.dtype == np.float64
-        np.testing.assert_array_equal(found, [1, 0, 2])
+        result = as_weights(weights, 3)
+        assert result.dtype == np.float64
+        np.testing.assert_array_equal(result, [1, 0, 2])
     assert len(as_weights([], 0)) == 0
 
 
@@ -178,9 +178,9 @@ def read_only(array):
 
 def mapped(array, order="C"):
     def make(folder):
-        found = np.memmap(folder / "X", array.dtype, "w+", shape=array.shape, order=order)
-        found[...] = array
-        found.flush()
+        result = np.memmap(folder / "X", array.dtype, "w+", shape=array.shape, order=order)
+        result[...] = array
+        result.flush()
         return np.memmap(folder / "X", array.dtype, "r", shape=array.shape, order=order)
 
     return make
@@ -232,12 +232,12 @@ def test_supported_arrays_give_the_results_of_plain_ones(name, dtype, tmp_path):
     results = []
     for data in (PIXELS, given):
         trainer = trainer_of(dtype)
-        found = [trainer.model.predict(data).tobytes(), trainer.evaluate(data, Y)]
-        found.append(trainer.model.forward(data, training=True).tobytes())
-        found.append(trainer.model.backward(np.ones((40, 3))).tobytes())
+        result = [trainer.model.predict(data).tobytes(), trainer.evaluate(data, Y)]
+        result.append(trainer.model.forward(data, training=True).tobytes())
+        result.append(trainer.model.backward(np.ones((40, 3))).tobytes())
         history = trainer.fit(data, Y, 2, 16, validation_split=0.2, verbose=0)
         history.pop("images_per_second")
-        results.append([*found, history, state(trainer)])
+        results.append([*result, history, state(trainer)])
     assert results[0] == results[1]
 
 

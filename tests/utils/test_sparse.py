@@ -129,12 +129,12 @@ def test_nan_and_infinity_are_refused(value):
 
 
 def test_anything_but_a_real_matrix_is_refused():
-    for given, kind, said in (
+    for given, kind, message in (
         (scipy.sparse.csr_matrix(DENSE * 1j), TypeError, "X: expected real numbers, got dtype complex64"),
         (scipy.sparse.csr_matrix(DENSE[:, :11]), ValueError, r"X: expected shape \(n, 12\), got \(50, 11\)"),
         (scipy.sparse.csr_matrix(DENSE.astype(float) * 1e300), ValueError, "X: expected values of at most"),
     ):
-        with pytest.raises(kind, match=said):
+        with pytest.raises(kind, match=message):
             ArraySource(given, (12,), "float32")
     assert not is_sparse(DENSE) and not is_sparse(None) and not is_sparse([[1]])
 

@@ -1,4 +1,4 @@
-"""What a report measures is what training does, for every kind of model, and leaves no trace in any of them."""
+"""A report measures what training does, for every kind of model, and has no side effects."""
 
 import threading
 import weakref
@@ -53,7 +53,7 @@ def trainer_of(layers, optimizer, dtype="float32", loss="softmax_cross_entropy",
 
 
 class Scale(Layer):
-    """A layer in NumPy with a weight of two axes."""
+    """A NumPy layer with a two-dimensional weight."""
 
     def build(self, in_shape):
         self.weight = self.param("weight", (in_shape[0], in_shape[0]), glorot_uniform)
@@ -70,7 +70,7 @@ class Scale(Layer):
 
 
 class Lion:
-    """An optimizer in NumPy, with a memory."""
+    """A NumPy optimizer with state."""
 
     def __init__(self, lr):
         self.lr, self.m = lr, {}
@@ -95,7 +95,7 @@ NETS = {
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("optimizer", [lambda: SGD(0.01, momentum=0.9), Adam, lambda: Lion(0.01)])
 @pytest.mark.parametrize("net", NETS)
-def test_an_update_is_that_of_the_next_step(net, optimizer, dtype):
+def test_an_update_equals_that_of_the_next_step(net, optimizer, dtype):
     clip = {"clip_norm": 0.5, "clip_value": 0.1, "per_example_clip_norm": None if net == "batch norm" else 2.0}
     trainer = trainer_of(NETS[net](), optimizer(), dtype=dtype, **clip)
     if not isinstance(trainer.optimizer, Lion):
@@ -117,14 +117,14 @@ def test_an_update_is_that_of_the_next_step(net, optimizer, dtype):
         assert update == pytest.approx(moved / np.linalg.norm(before[name]), rel=1e-3)
 
 
-def test_what_gets_a_gradient_and_what_reads_the_data():
+def test_which_parameters_get_gradients_and_which_layers_read_the_data():
     trainer = trainer_of(NETS["batch norm"](), SGD(0.1))
     trainer.model.layers[0].trainable = False
     probe = _probe(trainer, X, Y)
     names = [seen.name for seen in probe.seen]
     assert names[2:4] == ["layer 2, Residual: body.0, Conv2D", "layer 2, Residual: body.1, ReLU"]
     assert [seen.name for seen in probe.seen if seen.input is not None] == ["layer 0, Conv2D"]
-    assert [seen.name for seen in probe.seen if seen.gradient is None] == ["layer 0, Conv2D"]  # batch norm learns
+    assert [seen.name for seen in probe.seen if seen.gradient is None] == ["layer 0, Conv2D"]  # batch norm is trainable
     x = X[np.sort(np.random.default_rng(0).permutation(len(X))[:256])].astype(float)
     spread = probe.seen[0].input
     assert spread.size == pytest.approx(np.sqrt((x**2).mean()))
@@ -133,7 +133,7 @@ def test_what_gets_a_gradient_and_what_reads_the_data():
     assert spread.largest == 16
 
 
-def test_a_unit_is_off_if_it_is_for_every_example_of_every_batch():
+def test_a_unit_is_off_if_it_is_off_for_every_example_of_every_batch():
     trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(200), ReLU(), Dense(10)], SGD(0.1))
     trainer.model.params["2.bias"].value[:] = -1.5
     trainer.fit(X, Y, verbose=0)
@@ -144,7 +144,7 @@ def test_a_unit_is_off_if_it_is_for_every_example_of_every_batch():
     assert (seen.flat, seen.values) == (off.sum(), off.size)
 
 
-def test_all_examples_are_seen_before_the_step():
+def test_all_examples_are_measured_before_the_step():
     trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(16), ReLU(), Dense(10)], SGD(5.0))
     trainer.train_batch(X, Y, sample_weight=1.0 + Y)
     sample = trainer.kept.sample(trainer.sample_key)
@@ -154,37 +154,37 @@ def test_all_examples_are_seen_before_the_step():
     assert _probe(trainer, X, Y).mean_loss == pytest.approx(_probe(trainer, X, Y).inferred)
 
 
-def test_the_loss_of_guessing():
+def test_the_loss_of_a_constant_guess():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 500)
     shares = np.bincount(y) / 500
-    found = baseline_of(softmax_cross_entropy, y, None, (10,))
-    assert found.guess == pytest.approx(-(shares * np.log(shares)).sum())
-    assert found.right == pytest.approx(0, abs=1e-4)
+    result = baseline_of(softmax_cross_entropy, y, None, (10,))
+    assert result.guess == pytest.approx(-(shares * np.log(shares)).sum())
+    assert result.right == pytest.approx(0, abs=1e-4)
     assert baseline_of(SoftmaxCrossEntropy(0.1), y, None, (10,)).right > 0.3
     numbers, weights = rng.normal(size=(500, 3)), rng.random(500)
     mean = np.average(numbers, axis=0, weights=weights)
-    found = baseline_of(MeanSquaredError(), numbers, weights, (3,))
-    assert found.guess == pytest.approx(np.average(((numbers - mean) ** 2).mean(axis=1), weights=weights))
-    assert (found.right, found.learned(found.guess), found.learned(0.0)) == (0, 0, 1)
+    result = baseline_of(MeanSquaredError(), numbers, weights, (3,))
+    assert result.guess == pytest.approx(np.average(((numbers - mean) ** 2).mean(axis=1), weights=weights))
+    assert (result.right, result.learned(result.guess), result.learned(0.0)) == (0, 0, 1)
     even = (y % 2 == 0)[:, np.newaxis].astype(float)
-    found = baseline_of(BinaryCrossEntropy(), even, None, (1,))
+    result = baseline_of(BinaryCrossEntropy(), even, None, (1,))
     share = even.mean()
-    assert found.guess == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
-    assert found.right == pytest.approx(0, abs=1e-4)
+    assert result.guess == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
+    assert result.right == pytest.approx(0, abs=1e-4)
     counts = rng.poisson(3.0, (500, 1)).astype(float)
-    found = baseline_of(Poisson(), counts, None, (1,))
+    result = baseline_of(Poisson(), counts, None, (1,))
     nearby = [float(Poisson()(np.full((500, 1), np.log(3) + d), counts)[0].mean()) for d in np.linspace(-0.2, 0.2, 41)]
-    assert found.right < found.guess <= min(nearby)
+    assert result.right < result.guess <= min(nearby)
     assert baseline_of(Huber(), np.ones((5, 1)), None, (1,)) is None  # nothing to learn
     assert baseline_of(lambda scores, y: (scores[:, 0], scores), y, None, (10,)) is None
 
 
-# ---- no trace
+# ---- no side effects
 
 
 def state(trainer):
-    """Every bit that training depends on."""
+    """Returns all state that training depends on, as bytes."""
     network, update = trainer.model.network, trainer.steps().update
     memory = {} if update is None else update.state | {"steps": update.steps}
     own = getattr(trainer.optimizer, "m", {})
@@ -199,7 +199,7 @@ def state(trainer):
 
 
 class Counting:
-    """A loss of a user's that remembers."""
+    """A custom loss with state."""
 
     def __init__(self):
         self.calls = 0
@@ -210,7 +210,7 @@ class Counting:
 
 
 class Noisy(Layer):
-    """A layer in NumPy with a buffer, and with random numbers."""
+    """A NumPy layer with a buffer and random numbers."""
 
     def build(self, in_shape):
         self.mean = self.buffer("mean", in_shape, lambda rng, shape: np.zeros(shape))
@@ -242,7 +242,7 @@ TRAININGS = {
 
 
 @pytest.mark.parametrize("training", TRAININGS)
-def test_training_goes_on_with_the_same_bits(training):
+def test_training_continues_with_the_same_bits(training):
     ends = []
     for reports in (False, True):
 
@@ -272,13 +272,13 @@ def test_training_goes_on_with_the_same_bits(training):
     assert ends[0] == ends[1]
 
 
-def test_a_report_is_the_same_each_time():
-    def told():
+def test_a_report_is_reproducible():
+    def run_report():
         trainer = trainer_of(long_net(), SGD(3.0))
         trainer.fit(X, Y, epochs=2, verbose=0)
         return [(f, f.measured) for f in trainer.report()], [(f, f.measured) for f in trainer.report()]
 
-    (one, again), (other, _) = told(), told()
+    (one, again), (other, _) = run_report(), run_report()
     assert one
     assert one == again == other
 
@@ -299,10 +299,10 @@ KINDS = {
     "questions": ([Flatten(), Dense(4)], "binary_cross_entropy", RNG.integers(0, 2, (len(X), 4))),
     "counts": ([Flatten(), Dense(1)], "poisson", Y),
     "images": ([Conv2D(4, 3, stride=2), GroupNorm(2), ConvTranspose2D(1, 4, stride=2)], "mean_squared_error", X / 16),
-    "own loss": ([Flatten(), Dense(10)], squared_error, Y),
+    "custom loss": ([Flatten(), Dense(10)], squared_error, Y),
     "strings": ([Flatten(), Dense(10)], lambda s, y: softmax_cross_entropy(s, y.astype(int)), Y.astype(str)),
     "no weights": ([Rescale(1.0)], "mean_squared_error", X / 16),
-    "branches of nothing": ([Parallel([], [Residual()], join="add"), Flatten(), Dense(10)], "softmax_cross_entropy", Y),
+    "empty branches": ([Parallel([], [Residual()], join="add"), Flatten(), Dense(10)], "softmax_cross_entropy", Y),
 }
 
 
@@ -326,7 +326,7 @@ def test_all_kinds_of_models(kind, dtype):
 # ---- refusals
 
 
-def test_reports_without_anything_to_look_at(tmp_path):
+def test_reports_without_data(tmp_path):
     unbuilt = Trainer(Sequential([Flatten(), Dense(10)]), "softmax_cross_entropy", SGD(0.1))
     for args in ((), (X, Y)):
         with pytest.raises(ValueError, match="report: the model is not built yet"):
@@ -351,14 +351,14 @@ def test_reports_without_anything_to_look_at(tmp_path):
         trainer.report()
 
 
-def test_reports_at_a_wrong_moment():
-    trainer, said = trainer_of(long_net(), SGD(0.1)), []
+def test_reports_at_an_invalid_moment():
+    trainer, output = trainer_of(long_net(), SGD(0.1)), []
 
     def report():
         try:
             trainer.report(X, Y)
         except RuntimeError as error:
-            said.append(str(error))
+            output.append(str(error))
 
     class Elsewhere:
         def on_epoch_end(self, *args):
@@ -373,12 +373,12 @@ def test_reports_at_a_wrong_moment():
     trainer.fit(X, Y, callbacks=[Elsewhere()], verbose=0)
     trainer.optimizer = Inside(0.1)
     trainer.train_batch(X, Y)
-    assert len(said) == 2
-    assert "report: another thread is at work on this model" in said[0]
-    assert "report: a step is being done" in said[1]
+    assert len(output) == 2
+    assert "report: another thread is at work on this model" in output[0]
+    assert "report: a step is being done" in output[1]
 
 
-def test_what_cannot_be_copied():
+def test_uncopyable_objects():
     class Locked(Noisy):
         def build(self, in_shape):
             self.lock = threading.Lock()
@@ -391,7 +391,7 @@ def test_what_cannot_be_copied():
     assert state(trainer) == before
 
 
-def test_a_loss_that_is_a_method_of_what_holds_the_trainer():
+def test_a_loss_that_is_a_method_of_the_trainers_owner():
     class Experiment:
         def __init__(self):
             self.trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(10)], SGD(self.rate), loss=self.loss)

@@ -1,4 +1,4 @@
-"""trainer.report(): planted faults are named, healthy runs are not, and what it says of an update is what fit does."""
+"""trainer.report(): planted faults are named, healthy runs have no findings, and update sizes are those of fit."""
 
 import dataclasses
 
@@ -55,8 +55,8 @@ def fitted(layers, optimizer, epochs=5, seed=0, X=X, y=Y, dtype="float32", fit=N
     return trainer
 
 
-def found(trainer, *args):
-    """The findings by symptom; of one symptom the last."""
+def findings_of(trainer, *args):
+    """Returns the findings by symptom, the last of each."""
     return {finding.symptom: finding for finding in trainer.report(*args)}
 
 
@@ -97,31 +97,33 @@ OPTIMIZERS = {
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("layers", HEALTHY)
-def test_nothing_looks_wrong_with_a_healthy_run(layers, optimizer, capsys):
+def test_no_findings_for_a_healthy_run(layers, optimizer, capsys):
     trainer = trainer_of(HEALTHY[layers](), OPTIMIZERS[optimizer]())
     for more in (1, 4, 15):
         trainer.fit(X, Y, epochs=more, validation_data=(DATA.X_test, DATA.y_test), verbose=0)
         assert trainer.report() == []
-        said = capsys.readouterr().out
+        output = capsys.readouterr().out
         leaves = len([leaf for layer in trainer.model.layers for leaf in layer.leaves()])
-        assert said.startswith(f"Nothing looks wrong ({leaves} layers and 242 examples looked at, {trainer.step} steps")
+        assert output.startswith(
+            f"Nothing looks wrong ({leaves} layers and 242 examples looked at, {trainer.step} steps"
+        )
     assert trainer.history["val_accuracy"][-1] > 0.9
 
 
-def test_nothing_looks_wrong_with_fifty_epochs_and_a_rate_that_ends_at_zero():
+def test_no_findings_for_fifty_epochs_and_a_rate_that_decays_to_zero():
     trainer = fitted(mlp(64), SGD(Cosine(0.1, total_steps=50 * 19), momentum=0.9), 50, fit={"validation_split": 0.2})
     assert trainer.history["lr"][-1] < 1e-5
     assert trainer.report() == []
 
 
-def test_nothing_looks_wrong_with_a_rate_that_ends_before_the_learning():
+def test_no_findings_if_the_rate_decays_before_learning_ends():
     trainer = fitted(mlp(64), SGD(Cosine(0.02, total_steps=46)), 2)
     assert trainer.history["lr"][-1] < 1e-4
     assert trainer.evaluate(X, Y)["loss"] > 2
     assert trainer.report() == []
 
 
-def test_nothing_looks_wrong_with_healthy_batches():
+def test_no_findings_for_healthy_batches():
     trainer = trainer_of(mlp(64), SGD(0.05, momentum=0.9))
     rng = np.random.default_rng(0)
     for step in range(400):
@@ -134,7 +136,7 @@ def test_nothing_looks_wrong_with_healthy_batches():
 
 
 @pytest.mark.parametrize("build", [Adam, lambda: SGD(0.1)])
-def test_nothing_looks_wrong_with_examples_before_training(build):
+def test_no_findings_for_given_examples_before_training(build):
     assert trainer_of(mlp(64, 32), build()).report(X, Y) == []
 
 
@@ -145,7 +147,7 @@ def test_nothing_looks_wrong_with_examples_before_training(build):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_dead_units(seed, dtype):
     trainer = fitted(mlp(64), SGD(5.0), seed=seed, dtype=dtype)
-    finding = found(trainer)["dead units"]
+    finding = findings_of(trainer)["dead units"]
     sample = trainer.kept.sample(trainer.sample_key).X.reshape(-1, 1, 8, 8)
     share = float((trainer.model[:4].predict(sample) == 0).all(axis=0).mean())
     assert finding.layer == "layer 3, ReLU"
@@ -161,7 +163,7 @@ def test_dead_units_in_a_container_are_channels(container, activation):
     layers = [Rescale(TO_ONE), Conv2D(4, 3, padding=1), container(inner), Flatten(), Dense(10)]
     trainer = trainer_of(layers, SGD(0.01))
     inner.layers[0].params["bias"].value[:3] = -100
-    finding = found(trainer, X, Y)["dead units"]
+    finding = findings_of(trainer, X, Y)["dead units"]
     path = {"Residual": "body.0", "Block": "0", "Parallel": "branches.0.0"}[type(layers[2]).__name__]
     assert finding.layer == f"layer 2, {type(layers[2]).__name__}: {path}, Block: 1, {activation.__name__}"
     assert finding.measured == 0.75
@@ -173,7 +175,7 @@ def test_dead_units_in_a_container_are_channels(container, activation):
 def test_saturated_units(seed, activation):
     wide = lambda rng, shape: 100 * he_uniform(rng, shape)  # noqa: E731
     trainer = fitted(mlp(64, activation=activation, kernel_initializer=wide), SGD(0.01), seed=seed)
-    finding = found(trainer)["saturated units"]
+    finding = findings_of(trainer)["saturated units"]
     sample = trainer.kept.sample(trainer.sample_key).X.reshape(-1, 1, 8, 8)
     outputs = trainer.model[:4].predict(sample).astype(float)
     slopes = outputs * (1 - outputs) * 4 if activation is Sigmoid else 1 - outputs**2
@@ -181,33 +183,33 @@ def test_saturated_units(seed, activation):
     assert finding.measured == pytest.approx((slopes < 0.05).mean(), abs=0.01)
 
 
-def test_a_sigmoid_that_is_the_output_may_be_at_its_ends():
+def test_a_sigmoid_output_may_saturate():
     black = np.zeros_like(X)
     low = lambda rng, shape: zeros(rng, shape) - 9  # noqa: E731
     layers = [Rescale(TO_ONE), Flatten(), Dense(64, bias_initializer=low), Reshape((1, 8, 8)), Sigmoid()]
     trainer = fitted(layers, Adam(), y=black, loss="mean_squared_error", metrics=())
-    assert "saturated units" not in found(trainer)
+    assert "saturated units" not in findings_of(trainer)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_update_sizes(seed):
-    small = found(fitted(mlp(64), SGD(1e-6), seed=seed))["small updates"]
+    small = findings_of(fitted(mlp(64), SGD(1e-6), seed=seed))["small updates"]
     assert small.measured < 1e-5 and "larger lr than 1e-06" in small.message and "worst of 2 layers" in small.message
-    large = found(fitted(mlp(64, activation=Tanh), SGD(2.0), 1, seed=seed))["large updates"]
+    large = findings_of(fitted(mlp(64, activation=Tanh), SGD(2.0), 1, seed=seed))["large updates"]
     assert large.measured > 0.1 and "smaller lr than 2" in large.message and large.layer.endswith(", Dense")
 
 
-def test_updates_that_are_small_for_another_reason_have_another_finding():
+def test_small_updates_with_another_cause_have_another_finding():
     learned = fitted(mlp(64), SGD(0.05, momentum=0.9), 5)
     learned.optimizer, learned.history = SGD(1e-9), {}
-    assert found(learned) == {}
+    assert findings_of(learned) == {}
     for layers, optimizer in ((mlp(*[32] * 10, activation=Sigmoid), SGD(0.1)), (mlp(64), SGD(50.0))):
-        findings = found(fitted(layers, optimizer, 5))
+        findings = findings_of(fitted(layers, optimizer, 5))
         assert findings
         assert "small updates" not in findings
 
 
-def test_layers_that_are_frozen_have_no_updates():
+def test_frozen_layers_have_no_updates():
     trainer = trainer_of(mlp(64, 32), SGD(1e-7))
     trainer.model.layers[2].trainable = False
     trainer.model.layers[4].lr_mult = 0
@@ -219,16 +221,16 @@ def test_layers_that_are_frozen_have_no_updates():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_vanishing_and_exploding_gradients(seed):
-    vanishing = found(fitted(mlp(*[32] * 10, activation=Sigmoid), SGD(0.1), seed=seed))["vanishing gradients"]
+    vanishing = findings_of(fitted(mlp(*[32] * 10, activation=Sigmoid), SGD(0.1), seed=seed))["vanishing gradients"]
     assert vanishing.layer == "layer 2, Dense"
     assert vanishing.measured < 1e-3 and "that of layer 22, Dense" in vanishing.message
     wide = lambda rng, shape: 4 * he_uniform(rng, shape)  # noqa: E731
-    exploding = found(trainer_of(mlp(*[48] * 8, kernel_initializer=wide), SGD(1e-4), seed=seed), X, Y)
+    exploding = findings_of(trainer_of(mlp(*[48] * 8, kernel_initializer=wide), SGD(1e-4), seed=seed), X, Y)
     assert exploding["exploding gradients"].measured > 1e3
 
 
 @pytest.mark.parametrize(
-    ("front", "symptom", "told"),
+    ("first_layers", "symptom", "phrase"),
     [
         ([], "unscaled inputs", "root mean square of its inputs is 7.7"),
         ([Rescale(16)], "unscaled inputs", "up to 256"),
@@ -237,16 +239,16 @@ def test_vanishing_and_exploding_gradients(seed):
         ([Rescale(0.0, 1.0)], "constant inputs", "its input is the same for all 256 examples"),
     ],
 )  # fmt: skip
-def test_inputs(front, symptom, told):
-    trainer = trainer_of([*front, Conv2D(4, 3), ReLU(), Flatten(), Dense(10)], SGD(0.001))
-    finding = found(trainer, X, Y)[symptom]
-    assert finding.layer == f"layer {len(front)}, Conv2D"
-    assert told in finding.message
+def test_inputs(first_layers, symptom, phrase):
+    trainer = trainer_of([*first_layers, Conv2D(4, 3), ReLU(), Flatten(), Dense(10)], SGD(0.001))
+    finding = findings_of(trainer, X, Y)[symptom]
+    assert finding.layer == f"layer {len(first_layers)}, Conv2D"
+    assert phrase in finding.message
 
 
 @pytest.mark.parametrize("norm", [LayerNorm, BatchNorm1D, lambda: LayerNorm(affine=False)])
-def test_inputs_that_a_norm_scales_are_scaled(norm):
-    assert found(trainer_of([Flatten(), norm(), Dense(10)], SGD(0.01)), X, Y) == {}
+def test_inputs_before_a_normalization_count_as_scaled(norm):
+    assert findings_of(trainer_of([Flatten(), norm(), Dense(10)], SGD(0.01)), X, Y) == {}
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -256,74 +258,74 @@ def test_unshuffled_labels(seed, classes):
     order = np.argsort(y, kind="stable")
     trainer = trainer_of(mlp(16), SGD(0.05), seed=seed)
     trainer.fit(X[order], y[order], shuffle=False, verbose=0)
-    assert "shuffle=True" in found(trainer)["unshuffled labels"].message
+    assert "shuffle=True" in findings_of(trainer)["unshuffled labels"].message
     trainer.fit(X[order], y[order], verbose=0)
-    assert "unshuffled labels" not in found(trainer)
+    assert "unshuffled labels" not in findings_of(trainer)
     trainer.fit(X, y, shuffle=False, verbose=0)
-    assert "unshuffled labels" not in found(trainer)
+    assert "unshuffled labels" not in findings_of(trainer)
     for step in range(100):
         rows = np.flatnonzero(y == step % classes)[:32]
         trainer.train_batch(X[rows], y[rows])
-    assert "unshuffled labels" in found(trainer)
+    assert "unshuffled labels" in findings_of(trainer)
 
 
 def test_unshuffled_labels_of_one_score():
     y = np.sort(Y % 2)
     trainer = fitted([*mlp(16)[:-1], Dense(1)], SGD(0.05), 1, y=y, loss="binary_cross_entropy", fit={"shuffle": False})
-    assert "are of 1.0 classes" in found(trainer)["unshuffled labels"].message.replace("1.1", "1.0")
+    assert "are of 1.0 classes" in findings_of(trainer)["unshuffled labels"].message.replace("1.1", "1.0")
 
 
 def test_imbalanced_labels():
     rows = np.flatnonzero((Y == 3) | (np.arange(len(Y)) % 700 == 0))
     few = fitted(mlp(16), SGD(0.05), X=X[rows], y=Y[rows])
-    assert "are 3, expected at most 95%" in found(few)["imbalanced labels"].message
+    assert "are 3, expected at most 95%" in findings_of(few)["imbalanced labels"].message
     balanced = fitted(mlp(16), SGD(0.05), X=X[rows], y=Y[rows], fit={"class_weight": "balanced"})
-    assert "imbalanced labels" not in found(balanced)
-    assert "all 64 labels" in found(fitted(mlp(16), SGD(0.05), y=Y[:96] * 0 + 3, X=X[:96]))["one class"].message
+    assert "imbalanced labels" not in findings_of(balanced)
+    assert "all 64 labels" in findings_of(fitted(mlp(16), SGD(0.05), y=Y[:96] * 0 + 3, X=X[:96]))["one class"].message
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_overfitting_and_a_validation_loss_that_rises(seed):
+def test_overfitting_and_a_rising_validation_loss(seed):
     rng = np.random.default_rng(seed)
     rows = rng.permutation(len(X))[:60]
     y = np.where(rng.random(60) < 0.3, rng.integers(0, 10, 60), Y[rows])
     fit = {"batch_size": 16, "validation_data": (DATA.X_test, DATA.y_test)}
     trainer = fitted(mlp(128, 64), Adam(0.003), 100, seed, X[rows], y, fit=fit)
-    findings, history = found(trainer), trainer.history
+    findings, history = findings_of(trainer), trainer.history
     gap = history["accuracy"][-1] - history["val_accuracy"][-1]
     assert findings["overfitting"].measured == gap > 0.1
     assert findings["rising validation loss"].measured == min(history["val_loss"][-3:]) - min(history["val_loss"])
     trainer.metrics, trainer.history = {}, {k: v for k, v in history.items() if "acc" not in k}
-    assert "the loss is" in found(trainer)["overfitting"].message
+    assert "the loss is" in findings_of(trainer)["overfitting"].message
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_losses_that_do_not_fall(seed):
     shuffled = np.random.default_rng(seed).permutation(Y)
-    stuck = found(fitted(mlp(16), SGD(0.01), 12, seed, y=shuffled))["stuck loss"]
+    stuck = findings_of(fitted(mlp(16), SGD(0.01), 12, seed, y=shuffled))["stuck loss"]
     assert "expected well below that of guessing, 2." in stuck.message
     assert stuck.measured == pytest.approx(np.log(10), abs=0.1)
     diverging = fitted(mlp(64), SGD(0.05, momentum=0.9), 5, seed)
     diverging.optimizer.lr = 4.0
     diverging.fit(X, Y, verbose=0)
     losses = diverging.history["loss"]
-    assert found(diverging)["diverging loss"].measured == losses[-1] - min(losses)
+    assert findings_of(diverging)["diverging loss"].measured == losses[-1] - min(losses)
     trainer = trainer_of(mlp(16), SGD(0.05))
     trainer.fit(X, Y, verbose=0)
     trainer.history["loss"] = [2.0, 1.0, 1.9, 0.8, 1.7, 0.9]
-    assert found(trainer)["oscillating loss"].measured == pytest.approx(1.8)
+    assert findings_of(trainer)["oscillating loss"].measured == pytest.approx(1.8)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_is_stuck_for_a_rate_that_is_too_large_is_not_told_to_enlarge_it(seed):
-    findings = found(fitted(mlp(64), SGD(3.0), 12, seed))
+def test_no_advice_to_increase_a_rate_that_is_too_large(seed):
+    findings = findings_of(fitted(mlp(64), SGD(3.0), 12, seed))
     assert {"stuck loss", "dead units"} <= findings.keys()
     assert "with a smaller lr than 3," in findings["stuck loss"].message
-    assert "larger one first" in found(fitted(mlp(16), SGD(1e-5), 12, seed))["stuck loss"].message
+    assert "larger one first" in findings_of(fitted(mlp(16), SGD(1e-5), 12, seed))["stuck loss"].message
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_targets_that_outputs_do_not_come_near(seed):
+def test_targets_out_of_reach_of_the_outputs(seed):
     rng = np.random.default_rng(seed)
     inputs = rng.normal(size=(640, 5))
     targets = inputs @ rng.normal(size=5)
@@ -332,7 +334,7 @@ def test_targets_that_outputs_do_not_come_near(seed):
         model = Sequential([Dense(64), ReLU(), Dense(1)], (5,), seed)
         trainer = Trainer(model, "mean_squared_error", Adam(), seed=seed)
         trainer.fit(inputs, scale * targets + shift, epochs=40, verbose=0)
-        return found(trainer)
+        return findings_of(trainer)
 
     assert after(1, 0) == {}
     far = after(1, 2000)
@@ -341,27 +343,27 @@ def test_targets_that_outputs_do_not_come_near(seed):
     assert list(after(1000, 0)) == ["unscaled targets"]
 
 
-def test_a_slow_beginner_is_not_stuck():
+def test_a_slow_start_is_not_stuck():
     trainer = fitted(mlp(16), SGD(0.01), 12, y=np.random.default_rng(0).permutation(Y))
     trainer.history["loss"] = list(np.linspace(2.6, 2.3, 12))
-    assert "stuck loss" not in found(trainer)
+    assert "stuck loss" not in findings_of(trainer)
 
 
-def test_a_gap_that_the_training_examples_have_in_inference_is_no_overfitting():
-    trainer = fitted(mlp(16), SGD(1e-3), 1)  # as where batch norm's running statistics lag behind
+def test_a_gap_that_training_examples_also_have_in_inference_is_not_overfitting():
+    trainer = fitted(mlp(16), SGD(1e-3), 1)  # as when batch norm's running statistics lag
     trainer.history = {"loss": [2.0, 1.0, 0.5, 0.3, 0.2, 0.1], "val_loss": [2.0, 1.0, 2.3, 2.3, 2.3, 2.3]}
-    assert found(trainer) == {}
+    assert findings_of(trainer) == {}
 
 
-def test_a_step_that_was_not_finite():
+def test_a_non_finite_step():
     trainer = trainer_of(mlp(16, scale=1.0), SGD(1e30))
     with pytest.raises(FloatingPointError):
         trainer.fit(X, Y, epochs=3, verbose=0)
     trainer.model.params["4.weight"].value[:] = 1e38
-    assert "losses of" in found(trainer)["not finite"].message
+    assert "losses of" in findings_of(trainer)["not finite"].message
 
 
-# ---- how it is said
+# ---- wording
 
 
 def test_a_finding_is_a_sentence():
@@ -371,13 +373,13 @@ def test_a_finding_is_a_sentence():
         finding.layer = "another"
 
 
-def test_what_is_printed_and_what_is_returned(capsys):
+def test_printed_and_returned_report(capsys):
     findings = trainer_of(mlp(64, scale=1.0), SGD(0.001)).report(X, Y)
-    said = capsys.readouterr().out
-    assert said == f"{findings}\n"
-    assert said.startswith("- unscaled inputs: layer 2, Dense: ")
-    assert all(len(line) <= 100 for line in said.splitlines()) and "\n  " in said
-    assert " ".join(said[2:].split()) == str(findings[0])
+    output = capsys.readouterr().out
+    assert output == f"{findings}\n"
+    assert output.startswith("- unscaled inputs: layer 2, Dense: ")
+    assert all(len(line) <= 100 for line in output.splitlines()) and "\n  " in output
+    assert " ".join(output[2:].split()) == str(findings[0])
     assert repr(findings) == "<1 finding>"
     nothing = trainer_of(mlp(64), SGD(0.001)).report(X, Y)
     assert (repr(nothing), bool(nothing), isinstance(nothing, list)) == ("<no findings>", False, True)

@@ -13,7 +13,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conformance.instrumented import Copy, finished
 
-TESTS = ["tests/kernels", "tests/layers/test_batchnorm.py", "tests/losses"]
+TESTS = ["tests/native", "tests/layers/test_batchnorm.py", "tests/losses"]
 MORE_TESTS = ["tests/test_user_kernel.py", "tests/layers", "tests/test_network.py", "tests/test_sequential.py"]
 MORE_TESTS += ["tests/test_bad_input.py", "tests/test_same_bits.py", "tests/training", "tests/test_trainer.py"]
 CANARIES = {

@@ -1,6 +1,6 @@
 """No object of minidl_c can be made, made again, half made, shared or taken apart so that a call crashes.
 
-The cases run in a process of their own, as those of test_guard.py.
+The cases run in a process of their own, as those of test_memory_safety.py.
 """
 
 import contextlib

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from conformance.nets import Net, digest, trained_by
 from conformance.trial import Trial, alone
 from conformance.trials import KERNELS, relu
-from kernels.conftest import Check
+from native.conftest import Check
 
 KERNEL_FILES = Path(__file__).parents[2] / "minidl_c"
 JUDGED = 0.1  # share of the trials that are compared with the oracle

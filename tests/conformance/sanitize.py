@@ -13,17 +13,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conformance.instrumented import Copy, finished
 
-TESTS = ["tests/kernels", "tests/layers/test_batchnorm.py", "tests/losses"]
-MORE_TESTS = [
-    "tests/test_custom_kernels.py",
-    "tests/layers",
-    "tests/engine/test_segments.py",
-    "tests/test_sequential.py",
-    "tests/test_invalid_input.py",
-    "tests/test_reproducibility.py",
-    "tests/training",
-    "tests/test_trainer.py",
-]
+TESTS = ["tests/native", "tests/layers/test_batchnorm.py", "tests/losses"]
+MORE_TESTS = ["tests/test_user_kernel.py", "tests/layers", "tests/test_network.py", "tests/test_sequential.py"]
+MORE_TESTS += ["tests/test_bad_input.py", "tests/test_same_bits.py", "tests/training", "tests/test_trainer.py"]
 CANARIES = {
     "reads beyond": "AddressSanitizer: use-after-poison",
     "writes beyond": "AddressSanitizer: use-after-poison",

@@ -3,9 +3,9 @@
 import numpy as np
 import reference as ref
 from conformance.trial import Trial, draw_dtype, draw_values, named, sizes
-from kernels.test_elementwise_losses import bounds as elementwise_bounds
-from kernels.test_softmax_cross_entropy import SMOOTHING
-from kernels.test_softmax_cross_entropy import bounds as softmax_bounds
+from native.losses.test_elementwise_losses import bounds as elementwise_bounds
+from native.losses.test_softmax_cross_entropy import SMOOTHING
+from native.losses.test_softmax_cross_entropy import bounds as softmax_bounds
 from reference_losses import FUNCTIONS, mean_of
 
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp

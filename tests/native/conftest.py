@@ -1,4 +1,4 @@
-"""What the kernel tests share: guarded arrays, comparisons that name the geometry, refused calls."""
+"""Fixture `check`: guarded arrays, comparisons that name the geometry, and invalid calls."""
 
 import re
 from collections.abc import Callable
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-MARGIN = 67  # elements on both sides of an array; odd, so that no row starts on a vector's boundary
+MARGIN = 67  # guard elements on each side of an array; odd, so that no row is aligned to a vector
 GUARD = -12345.0
-FOREIGN = ("f8", "f4", "f2", "i8", "i4", "u2", "c8", "O")  # what one argument alone cannot be
+FOREIGN = ("f8", "f4", "f2", "i8", "i4", "u2", "c8", "O")  # dtypes that no single argument may have
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call that is right, to be spoiled one argument at a time."""
+    """A valid call of a kernel, whose arguments are then invalidated one at a time."""
 
     kernel: Callable
     arguments: dict
@@ -29,8 +29,8 @@ class Call:
         return self.kernel.__name__
 
 
-def described(changes):
-    """Arguments in one line: of an array dtype, shape, strides and whether it can be written."""
+def describe(changes):
+    """Returns the arguments in one line; for an array its dtype, shape, strides and writability."""
     parts = []
     for name, value in changes.items():
         if isinstance(value, np.ndarray):
@@ -41,19 +41,19 @@ def described(changes):
 
 
 class Check:
-    """Makes arrays for kernels and judges what the kernels did with them."""
+    """Allocates arrays for kernels and checks what the kernels did with them."""
 
     def __init__(self, compared):
         self.compared = compared
 
     def call(self, kernel, outputs, /, **arguments):
-        """A right call; its outputs are full of sevens, so that a write shows."""
+        """Returns a valid call, its outputs filled with sevens so that a write is noticed."""
         for name in outputs:
             arguments[name][...] = 7
         return Call(kernel, arguments, outputs)
 
     def input(self, values, dtype):
-        """A read-only copy of `values` between NaNs: what is read outside spoils the result."""
+        """Returns a read-only copy of `values` between NaNs: an out-of-bounds read corrupts the result."""
         outside = np.nan if np.issubdtype(dtype, np.floating) else np.iinfo(dtype).max
         buffer = np.full(values.size + 2 * MARGIN, outside, dtype)
         array = buffer[MARGIN : MARGIN + values.size].reshape(values.shape)
@@ -62,14 +62,14 @@ class Check:
         return array
 
     def output(self, shape, dtype):
-        """An array of NaN, which a kernel must overwrite, between guards, which it must not."""
+        """Returns an array of NaN, which a kernel must overwrite, between guard elements, which it must not."""
         buffer = np.full(int(np.prod(shape)) + 2 * MARGIN, GUARD, dtype)
         array = buffer[MARGIN : buffer.size - MARGIN].reshape(shape)
         array[...] = np.nan
         return array
 
     def close(self, got, expected, bound, what):
-        """|got - expected| <= bound, entry by entry, NaN where NaN is due, guards untouched."""
+        """Checks |got - expected| <= bound elementwise, NaN where expected, and intact guard elements."""
         __tracebackhide__ = True
         self._comparable(got, expected, what)
         with np.errstate(invalid="ignore"):
@@ -84,12 +84,12 @@ class Check:
             )
 
     def equal(self, got, expected, what):
-        """The same numbers, NaN at the same places."""
+        """Checks for equal values, with NaN at the same positions."""
         __tracebackhide__ = True
         self.close(got, expected, 0, what)
 
     def same_bits(self, got, expected, what):
-        """The same bytes: also the sign of a zero and the payload of a NaN."""
+        """Checks for equal bytes, including signs of zeros and payloads of NaNs."""
         __tracebackhide__ = True
         self._comparable(got, expected, what)
         if got.tobytes() != np.asarray(expected).tobytes():
@@ -104,7 +104,7 @@ class Check:
         assert got.shape == expected.shape, f"{what}: {got.shape} against {expected.shape}"
 
     def refused(self, call, changes, match=None):
-        """With `changes` the call raises ValueError or TypeError and leaves its outputs alone."""
+        """Checks that the call with `changes` raises ValueError or TypeError and leaves its outputs unchanged."""
         __tracebackhide__ = True
         arguments = call.arguments | changes
         arrays = {name: arguments[name] for name in call.outputs}
@@ -114,15 +114,15 @@ class Check:
         except (ValueError, TypeError, OverflowError) as error:
             said = str(error)
         else:
-            pytest.fail(f"{call} took {described(changes)}")
+            pytest.fail(f"{call} took {describe(changes)}")
         if match and not re.search(match, said):
-            pytest.fail(f"{call} with {described(changes)}: no {match!r} in the error: {said}")
+            pytest.fail(f"{call} with {describe(changes)}: no {match!r} in the error: {said}")
         for name, array in arrays.items():
             if not np.array_equal(array, before[name]):
-                pytest.fail(f"{call} refused {described(changes)} but wrote into {name}")
+                pytest.fail(f"{call} refused {describe(changes)} but wrote into {name}")
 
     def wrong_shapes_refused(self, call, name):
-        """Each axis empty, shorter or longer, where the error names an array; more or less axes."""
+        """Checks that wrong axis lengths and numbers of axes are refused by an error that names an array."""
         __tracebackhide__ = True
         array, arrays = call.arguments[name], "|".join(call.arrays)
         for axis, length in enumerate(array.shape):
@@ -134,7 +134,7 @@ class Check:
             self.refused(call, {name: wrong.astype(array.dtype)})
 
     def wrong_arrays_refused(self, call, name, optional=False, dtypes=FOREIGN):
-        """Other dtypes, byte order or layout, a list, None, and outputs that cannot be written."""
+        """Checks that other dtypes, byte orders and layouts, lists, None and read-only outputs are refused."""
         __tracebackhide__ = True
         array = call.arguments[name]
         wrong = [np.ones(array.shape, dtype) for dtype in dtypes if np.dtype(dtype) != array.dtype]
@@ -152,7 +152,7 @@ class Check:
             self.refused(call, {name: value})
 
     def count(self, operation, dtype):
-        """One more geometry of this operation compared in this dtype."""
+        """Counts one compared geometry of the operation in this dtype."""
         self.compared[operation, np.dtype(dtype).name] += 1
 
 

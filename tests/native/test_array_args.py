@@ -1,4 +1,4 @@
-"""Odd arrays for every argument of every function of minidl_c: refused, writing nothing, or the right answer."""
+"""array_args: an unusual array as any argument is refused before any write, or gives the right result."""
 
 import importlib
 import inspect
@@ -22,13 +22,13 @@ RNG = np.random.default_rng(0)
 
 
 def given(*shape, dtype="f4"):
-    """Whole numbers: they mean the same in every dtype."""
+    """Returns integers, which every dtype represents exactly."""
     return RNG.integers(0, 2, shape).astype(dtype)
 
 
 POOL = {"kernel": (2, 2), "stride": (2, 2)}
 IMAGE, FILTERS = (3, 2, 5, 5), (4, 2, 3, 3)
-# Right arguments, and which of them are outputs.
+# Valid arguments, and which of them are outputs.
 FUNCTIONS = {
     "optimizers.clip.clip": ({"grad": given(20), "clip_value": 0.5}, "grad"),
     "functional.conv2d_forward": (
@@ -134,12 +134,17 @@ METHODS = {
         apply, {"param": given(SIZE), "grad": given(SIZE), "step_counter": given(1, dtype="i8")}, "param step_counter"),
 }  # fmt: skip
 CALLS = {name: (function(name), *rest) for name, rest in FUNCTIONS.items()} | METHODS
-TAKEN = ("read-only", "memory map", "subclass", "view of a freed parent")  # the same numbers in the same places
+ACCEPTED = (
+    "read-only",
+    "memory map",
+    "subclass",
+    "view of a freed parent",
+)  # the same values in the same memory layout
 CASES = Cases()
 
 
 def outcome(call, arguments, outputs):
-    """What the outputs hold after a call, or the error that refused it, which has left all arrays as they were."""
+    """Returns the outputs of a call, or the error that refused it, which must leave all arrays unchanged."""
     arrays = {name: value for name, value in arguments.items() if isinstance(value, np.ndarray)}
     before = {name: np.copy(value) for name, value in arrays.items() if value.size < 10**6}
     try:
@@ -162,24 +167,24 @@ def check(call, right, outputs, name, kind):
     found = outcome(call, copies(right) | {name: odd}, outputs)
     if isinstance(found, Exception):
         assert str(found)
-        assert kind not in TAKEN or name in outputs, f"{kind} for {name} was refused: {found}"
+        assert kind not in ACCEPTED or name in outputs, f"{kind} for {name} was refused: {found}"
         return
-    assert kind not in NEVER, f"{kind} for {name} was taken"
-    assert numbers is not None, f"{kind} for {name} was taken"
+    assert kind not in NEVER, f"{kind} for {name} was accepted"
+    assert numbers is not None, f"{kind} for {name} was accepted"
     expected = outcome(call, copies(right) | {name: numbers}, outputs)
-    assert not isinstance(expected, Exception), f"{kind} for {name} was taken, its numbers are not: {expected}"
+    assert not isinstance(expected, Exception), f"{kind} for {name} was accepted, its plain copy is not: {expected}"
     if odd is None:
-        return  # an optional argument: what None means is tested with its function
+        return  # an optional argument: the tests of the function cover None
     for output, a, b in zip(outputs, found, expected, strict=True):
         assert a.dtype == b.dtype or output == name, f"{kind} for {name}: {output} is {a.dtype}"
-        assert np.array_equal(a, b, equal_nan=True), f"{kind} for {name}: another {output}"
+        assert np.array_equal(a, b, equal_nan=True), f"{kind} for {name}: wrong {output}"
 
 
 def add(function_name, name):
     def case():
         call, right, outputs = CALLS[function_name]
         found = outcome(call, copies(right), outputs.split())
-        assert not isinstance(found, Exception), f"the right arrays are refused: {found}"
+        assert not isinstance(found, Exception), f"the valid arrays are refused: {found}"
         for kind in KINDS:
             check(call, right, outputs.split(), name, kind)
 
@@ -199,11 +204,11 @@ def results():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_odd_arrays(name, results):
+def test_unusual_arrays_are_refused_or_give_the_right_result(name, results):
     assert results[name] == "ok"
 
 
-def test_no_function_is_forgotten():
+def test_every_public_function_is_covered():
     found = {}
     package = Path(minidl_c.__file__).parent
     for path in package.rglob("*.pyx"):

@@ -1,6 +1,6 @@
-"""No call from Python can crash the process or reach outside an array, whatever it is given and in whatever order.
+"""Memory safety: no sequence of calls from Python, with any arguments, crashes or accesses memory outside an array.
 
-A crash would take pytest with it, so the cases run in a process of their own, this file as a script.
+A crash would end pytest too, so the cases run in a subprocess, with this file as its script.
 """
 
 import gc
@@ -29,8 +29,8 @@ CASES = Cases()
 case = CASES.add
 
 
-def wrong_sizes(array):
-    """None, no array, too short, too long, empty, of no axis, of another dtype or layout, locked."""
+def invalid_arrays(array):
+    """Yields None, other objects, and arrays of a wrong length, shape, dtype or layout, or read-only."""
     yield from (None, 3, [1.0] * array.size, "x", array.tolist(), object(), array.tobytes())
     yield from (array[:-1].copy(), np.resize(array, (len(array) + 1, *array.shape[1:])), array[:0].copy())
     yield from (np.array(1, array.dtype), array.reshape(-1)[0], array[None, ::2].copy())
@@ -45,13 +45,13 @@ def wrong_sizes(array):
 
 
 def longer(wrong, array):
-    """Whether `wrong` is a right array that has more rows."""
+    """True if `wrong` is a valid array with one row more."""
     shape = (len(array) + 1, *array.shape[1:])
     return type(wrong) is np.ndarray and wrong.dtype == array.dtype and wrong.shape == shape
 
 
 @case
-def a_plan_runs():
+def valid_calls_succeed():
     plan, given = dense_plan(), predicting()
     plan.predict(**given)
     assert (given["y"] == 5).all()
@@ -60,9 +60,9 @@ def a_plan_runs():
 
 
 @case
-def predict_with_every_wrong_array():
+def predict_refuses_invalid_arrays():
     for name in ("x", "rows", "param", "y"):
-        for wrong in wrong_sizes(predicting()[name]):
+        for wrong in invalid_arrays(predicting()[name]):
             if (name == "rows" and wrong is None) or (name in ("x", "param") and longer(wrong, predicting()[name])):
                 continue
             refused(dense_plan().predict, **predicting() | {name: wrong})
@@ -70,9 +70,9 @@ def predict_with_every_wrong_array():
 
 
 @case
-def forward_and_backward_with_every_wrong_array():
+def forward_and_backward_refuse_invalid_arrays():
     for name in ("x", "param", "y"):
-        for wrong in wrong_sizes(predicting()[name]):
+        for wrong in invalid_arrays(predicting()[name]):
             given = predicting() | {name: wrong}
             if name == "param" and longer(wrong, predicting()["param"]):
                 continue
@@ -80,32 +80,34 @@ def forward_and_backward_with_every_wrong_array():
     for name in ("dy", "dx", "grad", "param"):
         plan, p, given = kept()
         shapes = {"dy": (N, OUT), "dx": (N, IN), "grad": (SIZE,), "param": (SIZE,)}
-        for wrong in wrong_sizes(np.ones(shapes[name], "f4")):
+        for wrong in invalid_arrays(np.ones(shapes[name], "f4")):
             if name != "dx" or wrong is not None:
                 refused(back, plan, p, given, **{name: wrong})
-        back(plan, p, given)  # a refusal takes nothing away
+        back(plan, p, given)  # a refused call keeps the execution context
 
 
 @case
-def train_with_every_wrong_array():
-    train_wrongly(loss_plan, training, [n for n, v in training().items() if isinstance(v, np.ndarray) and v.size > 1])
+def train_refuses_invalid_arrays():
+    train_with_invalid_arrays(
+        loss_plan, training, [n for n, v in training().items() if isinstance(v, np.ndarray) and v.size > 1]
+    )
 
 
 @case
-def train_with_every_wrong_number():
+def train_refuses_invalid_regression_targets():
     given = regression()
     assert regression_plan().train(**given) == 5
-    train_wrongly(regression_plan, regression, ["x", "targets"])
+    train_with_invalid_arrays(regression_plan, regression, ["x", "targets"])
     for targets in (np.ones((N, OUT)), np.ones((N, OUT + 1), "f4"), np.arange(N), np.ones((OUT, N), "f4").T):
         refused(regression_plan().train, **regression() | {"targets": targets})
     refused(regression_plan().train, **regression() | {"targets": given["x"], "x": given["targets"]})
     refused(regression_plan().train, **given | {"scores": given["targets"]})
 
 
-def train_wrongly(plan, right, names):
-    optional = ("rows", "weights", "scores", "example_ids")
+def train_with_invalid_arrays(plan, right, names):
+    optional = ("rows", "weights", "scores", "numbers")
     for name in names:
-        for wrong in wrong_sizes(right()[name]):
+        for wrong in invalid_arrays(right()[name]):
             if name in optional and wrong is None:
                 continue
             given = right()
@@ -117,25 +119,25 @@ def train_wrongly(plan, right, names):
 
 
 @case
-def numbers_outside():
+def out_of_range_rows_and_labels():
     for bad in (-1, N, 2**62, -(2**62)):
         rows = np.arange(N)
         rows[-1] = bad
         refused(dense_plan().predict, **predicting() | {"rows": rows})
         refused(loss_plan().train, **training() | {"rows": rows})
         refused(loss_plan().train, **training() | {"targets": np.where(np.arange(N) == 7, bad, 0)})
-        loss_plan().train(**training() | {"example_ids": rows})  # ids may have any value: they are no indices
+        loss_plan().train(**training() | {"numbers": rows})  # ids are only passed to ops, never used as an index
     refused(loss_plan().train, **training() | {"targets": np.full(N, OUT)})
 
 
 @case
-def labels_of_other_rows_are_not_looked_at():
+def labels_of_unused_rows_are_not_read():
     given = training() | {"targets": np.where(np.arange(N) < 8, 0, 99), "rows": np.arange(N) % 8}
     assert loss_plan().train(**given) == 5
 
 
 @case
-def batches_that_make_no_sense():
+def invalid_batch_sizes():
     for batch in (0, -1, -8, 7, 41, 2**62, -(2**62), 2**63, None, "8", 8.5):
         refused(loss_plan().train, **training() | {"batch": batch})
     empty = {name: value[:0] if isinstance(value, np.ndarray) else value for name, value in training().items()}
@@ -144,7 +146,7 @@ def batches_that_make_no_sense():
 
 
 @case
-def other_arguments_of_train():
+def invalid_seeds_threads_and_counts():
     for name in ("num_threads", "seed"):
         for wrong in ("a", 1.5, 2**80, object()):
             refused(loss_plan().train, **training() | {name: wrong})
@@ -153,7 +155,7 @@ def other_arguments_of_train():
 
 
 @case
-def updates_that_do_not_belong():
+def updates_for_other_parameters():
     for update in (
         Update(), SGDUpdate(SIZE - 1, "float32"), SGDUpdate(SIZE + 1, "float32"), SGDUpdate(0, "float32"),
         SGDUpdate(SIZE, "float64"), Update.__new__(Update), 3, "sgd",
@@ -165,7 +167,7 @@ def updates_that_do_not_belong():
 
 
 @case
-def updates_that_cannot_be():
+def updates_with_invalid_arguments():
     for kind in (SGDUpdate, AdagradUpdate, RMSpropUpdate, AdamUpdate):
         for size in (-1, 2**56 + 1, 2**62, 2**64, None, 1.5):
             refused(kind, size, "float32")
@@ -180,14 +182,14 @@ def updates_that_cannot_be():
 
 
 @case
-def apply_with_every_wrong_array():
+def apply_refuses_invalid_arrays():
     def apply(update, **changes):
         given = {"param": np.ones(6, "f4"), "grad": np.ones(6, "f4"), "step_counter": np.zeros(1, "i8")} | changes
         update.apply(given["param"], given["grad"], 0.1, given["step_counter"])
 
     apply(SGDUpdate(6, "float32"))
     for name in ("param", "grad"):
-        for wrong in wrong_sizes(np.ones(6, "f4")):
+        for wrong in invalid_arrays(np.ones(6, "f4")):
             refused(apply, SGDUpdate(6, "float32"), **{name: wrong})
     for wrong in (np.zeros(0, "i8"), np.zeros(2, "i8"), 3):
         refused(apply, SGDUpdate(6, "float32"), step_counter=wrong)
@@ -197,7 +199,7 @@ def apply_with_every_wrong_array():
 
 
 @case
-def a_velocity_cannot_be_taken_away():
+def a_velocity_cannot_be_resized():
     update = SGDUpdate(SIZE, "float32", 0.9)
     for what in (update.state["velocity"], update.state["velocity"].base):
         for size in (0, 10**7):
@@ -208,9 +210,9 @@ def a_velocity_cannot_be_taken_away():
     assert loss_plan().train(**training() | {"update": update}) == 5
 
 
-# ---- memory that two arguments share
+# ---- arguments that share memory
 @case
-def outputs_have_memory_of_their_own():
+def outputs_of_a_plan_that_share_memory():
     square = Plan([DenseOp((3,), 3)], [0])
     data = np.zeros(200, "f4")
     x, y, param = data[:60].reshape(20, 3), data[30:90].reshape(20, 3), data[60:72]
@@ -231,7 +233,7 @@ def outputs_have_memory_of_their_own():
 
 
 @case
-def kernels_and_memory_of_their_own():
+def outputs_of_kernels_that_share_memory():
     a = np.ones((20, 3), "f4")
     refused(forward_batch, ReLUOp((3,)), a, a)
     refused(forward_batch, ReLUOp((3,)), a[:-1], a[1:])
@@ -257,15 +259,15 @@ def kernels_and_memory_of_their_own():
 
 
 # ---- threads
-class Sly:
-    """A number that is another each time it is asked."""
+class ChangingNumber:
+    """An integer whose value changes each time it is converted."""
 
     def __init__(self):
-        self.asked = 0
+        self.reads = 0
 
     def __index__(self):
-        self.asked += 1
-        return 2 if self.asked < 2 else -5
+        self.reads += 1
+        return 2 if self.reads < 2 else -5
 
     __int__ = __index__
 
@@ -276,17 +278,17 @@ class Sly:
 
 
 @case
-def numbers_of_threads():
+def invalid_thread_counts():
     for wrong in (0, -1, 1025, 2**31, 2**70, -(2**70), 1.5, "2", True, None):
         if wrong is not None:
             refused(dense_plan().predict, **predicting() | {"num_threads": wrong})
             refused(set_num_threads, wrong)
         refused(check_num_threads, wrong)
-    assert check_num_threads(Sly()) in range(1, 1025)
+    assert check_num_threads(ChangingNumber()) in range(1, 1025)
 
 
 @case
-def many_threads():
+def large_thread_counts():
     for threads in (17, 64, 1024):
         given = predicting()
         dense_plan().predict(**given | {"num_threads": threads})
@@ -298,14 +300,14 @@ def many_threads():
         assert np.allclose(out, 1 / OUT)
 
 
-# ---- the process of their own
+# ---- the subprocess
 @pytest.fixture(scope="module")
 def results():
     return CASES.run(__file__)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_guard(name, results):
+def test_case_passes_in_a_subprocess(name, results):
     assert results[name] == "ok"
 
 

@@ -1,6 +1,6 @@
-"""No object of minidl_c can be constructed (twice, or only half), shared or pickled so that a call crashes.
+"""Object safety: no construction, reinitialization, sharing or mutation of minidl_c's objects makes a call crash.
 
-The cases run in a process of their own, as those of test_guard.py.
+The cases run in a subprocess, as those of test_memory_safety.py.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ case = CASES.add
 
 
 def every_op():
-    """The Op classes of minidl_c, found by its files."""
+    """Returns the Op classes of all modules of minidl_c."""
     package = Path(minidl_c.__file__).parent
     names = [".".join(path.relative_to(package).with_suffix("").parts) for path in package.rglob("*.pyx")]
     modules = [import_module(f"minidl_c.{name}") for name in names]
@@ -62,9 +62,9 @@ def every_op():
     return {cls for cls in found if issubclass(cls, Op) and cls is not Op}
 
 
-# ---- what is built
+# ---- construction
 @case
-def plans_that_cannot_be():
+def invalid_plans_are_refused():
     dense, loss = DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))
     for ops in (None, [], [None], [dense, None], [None, dense], [3], [dense, "relu"], [Op()], [dense, Op()], 3, [Op]):
         refused(Plan, ops, [0] * (len(ops) if isinstance(ops, list) else 1))
@@ -72,7 +72,7 @@ def plans_that_cannot_be():
         refused(Plan, [dense], offsets)
     for offsets in ([0, 0], [0, 14], [4, 0], [4, 18], [2**62, 2**62]):
         refused(Plan, [dense, DenseOp((OUT,), OUT)], offsets)
-    Plan([dense, DenseOp((OUT,), OUT)], [12, 0])  # in any order, without overlap
+    Plan([dense, DenseOp((OUT,), OUT)], [12, 0])  # any order without overlap
     refused(Plan, [dense, DenseOp((OUT + 1,), OUT)], [0, 15])
     refused(Plan, [dense, DenseOp((OUT,), OUT, "float64")], [0, 15])
     refused(Plan, [dense, loss], [0, 0])
@@ -83,7 +83,7 @@ def plans_that_cannot_be():
 
 
 @case
-def parameters_behind_the_end():
+def parameters_beyond_the_end_of_the_buffer():
     for offset in (1, 16, 2**40, 2**62, 2**63 - 1, 2**63 - SIZE - 1):
         try:
             plan = Plan([DenseOp((IN,), OUT)], [offset])
@@ -98,30 +98,30 @@ def parameters_behind_the_end():
 
 
 @case
-def classes_of_python_that_say_something_else():
-    class Lies(DenseOp):
+def python_subclasses_with_contradicting_attributes():
+    class Contradicting(DenseOp):
         dtype, n_param, in_shape, out_shape = "float32", 0, (1,), (1,)
 
-    op, x = Lies((400,), 300, "float64"), np.ones((64, 400), "f4")
+    op, x = Contradicting((400,), 300, "float64"), np.ones((64, 400), "f4")
     refused(Plan([op], [0]).predict, x, None, np.ones(401 * 300, "f4"), np.empty((64, 300), "f4"), 1)
     refused(Plan, [op, DenseOp((300,), 2)], [0, 401 * 300])
 
 
 @case
-def rows_that_another_thread_writes():
+def rows_overwritten_by_another_thread():
     n = 100_000
     plan, x, param = Plan([DenseOp((64,), 64)], [0]), np.ones((n, 64), "f4"), np.ones(65 * 64, "f4")
     for delay in (0.0, 0.001, 0.003):
         rows, y = np.arange(n), np.empty((n, 64), "f4")
         thread = threading.Timer(delay, rows.fill, (2**45,))
         thread.start()
-        with contextlib.suppress(ValueError):  # it came before they were copied
+        with contextlib.suppress(ValueError):  # overwritten before they were copied
             plan.predict(x, rows, param, y, 1)
         thread.join()
 
 
 @case
-def a_plan_of_a_loss_trains_and_nothing_else():
+def a_plan_with_a_loss_only_trains():
     given = predicting()
     refused(loss_plan().predict, **given)
     refused(loss_plan().forward, given["x"], given["param"], given["y"], 1)
@@ -129,9 +129,9 @@ def a_plan_of_a_loss_trains_and_nothing_else():
 
 
 @case
-def nothing_is_made_twice():
+def calling_init_again_changes_nothing():
     plan = dense_plan()
-    makes = [
+    remade = [
         (DenseOp((IN,), OUT), ((900,), 800)),
         (Conv2DOp((1, 4, 4), 2, (3, 3)), ((1, 90, 90), 2, (3, 3))),
         (ConvTranspose2DOp((1, 4, 4), 2, (3, 3)), ((1, 90, 90), 2, (3, 3))),
@@ -164,8 +164,8 @@ def nothing_is_made_twice():
         (AdamUpdate(6, "float32"), (10**6, "float64", 0.9, 0.9, 1e-8, 0, True)),
         (plan, ([DenseOp((900,), 800)], [0])),
     ]
-    assert {type(thing) for thing, _ in makes if isinstance(thing, Op)} == every_op()
-    for thing, other in makes:
+    assert {type(thing) for thing, _ in remade if isinstance(thing, Op)} == every_op()
+    for thing, other in remade:
         shape = getattr(thing, "in_shape", None)
         for _ in range(3):
             with contextlib.suppress(REFUSALS):
@@ -174,14 +174,14 @@ def nothing_is_made_twice():
     given = predicting()
     plan.predict(**given)
     assert (given["y"] == 5).all()
-    conv = makes[1][0]
+    conv = remade[1][0]
     x, y = np.ones((2, 16), "f4"), np.zeros((2, 8), "f4")
     Plan([conv], [0]).predict(x, np.arange(2), np.ones(20, "f4"), y, 1)
     assert (y == 10).all()
 
 
 @case
-def nothing_is_half_made():
+def objects_without_init_are_refused():
     for cls in (Op, *every_op()):
         try:
             op = cls.__new__(cls)
@@ -202,7 +202,7 @@ def nothing_is_half_made():
 
 
 @case
-def ops_that_fail_leave_nothing():
+def failed_constructors_release_their_memory():
     for _ in range(50):
         refused(Conv2DOp, (1, 4, 4), 2, (9, 9))
         refused(Conv2DOp, (1, 4, 4), 2, (3, 3), dtype="float16")
@@ -217,7 +217,7 @@ def ops_that_fail_leave_nothing():
 
 
 @case
-def sizes_beyond_reason():
+def sizes_that_overflow():
     big, most = 2**40, 2**63 - 1
     for call in (
         lambda: DenseOp((2**32 - 1,), 2**32), lambda: DenseOp((most,), most), lambda: DenseOp((big,), big),
@@ -262,7 +262,7 @@ def sizes_beyond_reason():
 
 
 @case
-def memory_beyond_reason():
+def outputs_larger_than_memory():
     for size in (2**38, 2**40):
         plan = Plan([ReLUOp((size,)), ReLUOp((size,))], [0, 0])
         x, nothing = np.zeros((0, 1), "f4"), np.zeros(0, "f4")
@@ -272,16 +272,16 @@ def memory_beyond_reason():
         refused(plan.forward, np.zeros((2**60, 0), "f4"), nothing, np.zeros((2**60, 0), "f4"), 1)
 
 
-# ---- passes
+# ---- execution contexts
 @case
-def passes_in_the_wrong_hands():
+def execution_contexts_of_other_plans():
     plan, p, given = kept()
     for other in (None, 3, ExecutionContext.__new__(ExecutionContext), "pass"):
         refused(back, plan, other, given)
         if not isinstance(other, ExecutionContext):
             refused(plan.release, other)
     refused(back, dense_plan(), p, given)
-    dense_plan().release(p)  # not its own: nothing happens
+    dense_plan().release(p)  # the context of another plan: ignored
     back(plan, p, given)
     plan.release(p)
     refused(back, plan, p, given)
@@ -289,7 +289,7 @@ def passes_in_the_wrong_hands():
 
 
 @case
-def a_pass_given_up_is_not_somebody_elses():
+def a_released_context_does_not_alias_a_new_one():
     plan, first, given = kept()
     plan.release(first)
     x = np.arange(N * IN, dtype="f4").reshape(N, IN)
@@ -302,7 +302,7 @@ def a_pass_given_up_is_not_somebody_elses():
 
 
 @case
-def passes_of_many_threads():
+def execution_contexts_shared_by_threads():
     plan, shared, given = kept()
     wrong = []
 
@@ -329,7 +329,7 @@ def passes_of_many_threads():
 
 
 @case
-def ops_cannot_be_taken_out_of_a_plan():
+def ops_stay_alive_while_a_plan_uses_them():
     plan = dense_plan()
     with contextlib.suppress(AttributeError):
         plan.sources.clear()
@@ -341,7 +341,7 @@ def ops_cannot_be_taken_out_of_a_plan():
 
 
 @case
-def nothing_here_is_copied_or_pickled():
+def copying_and_pickling_are_refused():
     plan, p, _ = kept()
     updates = SGDUpdate(4, "float32"), AdamUpdate(4, "float32"), Update()
     for thing in (plan, p, DenseOp((4,), 3), ReLUOp((4,)), *updates, Op()):
@@ -356,7 +356,7 @@ def results():
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_guard(name, results):
+def test_case_passes_in_a_subprocess(name, results):
     assert results[name] == "ok"
 
 

@@ -1,4 +1,4 @@
-"""op: a plan refuses an op whose parameters would get no gradient, or whose sums nothing would add up."""
+"""op: a plan refuses an op whose parameters would get no gradient, or whose sums would not be reduced."""
 
 import pytest
 
@@ -29,10 +29,10 @@ from minidl_c.runtime.plan import Plan
     ],
     ids=str,
 )
-def test_parameters_without_a_way_to_their_gradient_are_refused(user, fields, said):
+def test_ops_that_cannot_compute_their_gradients_are_refused(user, fields, said):
     with pytest.raises(ValueError, match=f"op 0, FieldsOp: {said}"):
         Plan([user.fields.FieldsOp(**fields)], [0])
-    with pytest.raises(ValueError, match=said):  # frozen or not: it may be thawed
+    with pytest.raises(ValueError, match=said):  # frozen too: it may be unfrozen later
         Plan([user.fields.FieldsOp(**fields)], [0], frozen=(True,))
 
 
@@ -49,5 +49,5 @@ def test_parameters_without_a_way_to_their_gradient_are_refused(user, fields, sa
     ],
     ids=str,
 )
-def test_all_other_ways_are_taken(user, fields):
+def test_all_other_combinations_of_fields_are_accepted(user, fields):
     assert Plan([user.fields.FieldsOp(**fields)], [0]).has_loss is False

@@ -1,4 +1,4 @@
-"""activations: every function and its gradient beside NumPy, at every size, at kinks and at infinity; bits."""
+"""activations: every function and its gradient compared with NumPy; kinks, infinities, accuracy, reproducibility."""
 
 import numpy as np
 import pytest
@@ -33,13 +33,13 @@ def backward(check, name, a, dy, x, **options):
 
 
 def draw(rng, shape):
-    """Numbers of every size, exact in float32."""
+    """Draws values of every magnitude, exact in float32."""
     return (rng.standard_normal(shape) * rng.choice([1e-6, 1e-2, 1, 1, 3, 10, 100], shape)).astype("f4")
 
 
 @each_function
 @each_dtype
-def test_beside_numpy(check, dtype, name, a):
+def test_matches_numpy(check, dtype, name, a):
     f, slope = FUNCTIONS[name]
     for n in BATCHES:
         rng = np.random.default_rng(n)
@@ -58,7 +58,7 @@ def test_beside_numpy(check, dtype, name, a):
 @each_function
 @each_dtype
 def test_kinks_and_infinities(check, dtype, name, a):
-    """Small numbers keep their digits, large ones are at their limit; of infinity times 0, nothing is known."""
+    """Small inputs keep full precision and large ones reach the limit; infinity times 0 is not checked."""
     f, slope = FUNCTIONS[name]
     x, a = np.array([SPECIAL] * 17, dtype), float(np.dtype(dtype).type(a))
     known = np.isfinite(x) if name == "leaky_relu" and a == 0 else np.full(x.shape, True)
@@ -84,14 +84,14 @@ def test_nan_stays_nan_and_in_its_lane(check, dtype, name, a):
 
 
 @pytest.mark.parametrize(("name", "a", "slope"), [("leaky_relu", 0.25, 0.25), ("elu", 2.0, 1), ("hardswish", 0, 1)])
-def test_the_slope_of_nan_is_that_of_pytorch(check, name, a, slope):
+def test_the_slope_at_nan_matches_pytorch(check, name, a, slope):
     x, dy = np.full((17, 3), NAN), np.full((17, 3), 2.0)
     check.equal(backward(check, name, a, dy, x), slope * dy, "dx")
 
 
 @each_function
 @each_dtype
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, name, a):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, name, a):
     rng = np.random.default_rng(1)
     x, dy = (3 * rng.standard_normal((277, 37)).astype(dtype) for _ in range(2))
     y, dx = forward(check, name, a, x), backward(check, name, a, dy, x)
@@ -105,8 +105,8 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, name, a):
             check.same_bits(backward(check, name, a, dy[row], x[row], num_threads=threads), dx[row], f"dx row {i}")
 
 
-def units_off(got, exact):
-    """The largest error in units in the last place of results that are normal."""
+def ulp_error(got, exact):
+    """Returns the largest error of normal results, in units in the last place."""
     near = np.abs(exact) >= np.finfo(got.dtype).tiny
     unit = np.spacing(np.abs(exact[near].astype(got.dtype)))
     return float(np.max(np.abs(got[near] - exact[near]) / unit))
@@ -122,18 +122,18 @@ def units_off(got, exact):
     ],
 )
 @each_dtype
-def test_units_in_the_last_place(check, dtype, name, exact, units):
+def test_errors_in_units_in_the_last_place(check, dtype, name, exact, units):
     rng = np.random.default_rng(2)
     sizes = 10.0 ** rng.uniform(-20, 1.9, (2000, 100))
     x = (sizes * rng.choice([-1, 1], sizes.shape)).astype(dtype)
-    assert units_off(forward(check, name, 1.0, x), exact(x.astype(np.longdouble))) < units
+    assert ulp_error(forward(check, name, 1.0, x), exact(x.astype(np.longdouble))) < units
 
 
 @pytest.mark.skipif(minidl_c.isa in ("v2", "base"), reason="the rounding of x^2 is made good by an FMA")
 @pytest.mark.parametrize("low, high, units", [(-3, 8, 8), (-12.5, -3, 12)])
-def test_gelu_has_its_digits_in_the_tail_too(check, low, high, units):
+def test_gelu_is_accurate_in_its_tail(check, low, high, units):
     x = np.random.default_rng(3).uniform(low, high, (2000, 50)).astype("f4")
-    assert units_off(forward(check, "gelu", 0.0, x), FUNCTIONS["gelu"][0](x.astype("f8"), 0)) < units
+    assert ulp_error(forward(check, "gelu", 0.0, x), FUNCTIONS["gelu"][0](x.astype("f8"), 0)) < units
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,6 @@ def test_gelu_has_its_digits_in_the_tail_too(check, low, high, units):
         (("tanh", 0, "float16"), ValueError, "dtype"),
     ],
 )
-def test_what_is_refused(arguments, error, said):
+def test_invalid_arguments_are_refused(arguments, error, said):
     with pytest.raises(error, match=said):
         ActivationOp((4,), *arguments)

@@ -1,4 +1,4 @@
-"""augment: the draws and the pieces against naive NumPy, statistics, bits and refusals."""
+"""augment: random draws and crops compared with NumPy, statistics, bitwise reproducibility, errors."""
 
 import itertools
 
@@ -13,13 +13,13 @@ from minidl_c.runtime.single_op import backward_batch, forward_batch
 DTYPES = ("float32", "float64")
 BATCHES = (0, 1, 15, 16, 17, 33)
 THREADS = (1, 2, 3, 8)
-LARGE = 2**63 - 1  # what seed and step may be
+LARGE = 2**63 - 1  # the largest seed and step
 SPECIAL = (-np.inf, -0.0, 0.0, np.inf, np.nan, 3e38)
 OPTIONS = ("size", "first", "last", "flips")
 
 
 def geometries(rng, count):
-    """in_shape, and the options of an op: crops, shifts and flips, and all of them at once."""
+    """Yields in_shape and options: crops, shifts, flips, and all of them combined."""
     for _ in range(count):
         shape, size = (tuple(int(v) for v in rng.integers(1, 9, n)) for n in (3, 2))
         first = tuple(int(v) for v in rng.integers(-9, 5, 2))
@@ -47,7 +47,7 @@ def backward(check, op, dy, **run):
 
 @pytest.mark.parametrize("n", BATCHES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_against_numpy(check, dtype, n):
+def test_matches_numpy(check, dtype, n):
     rng = np.random.default_rng(n)
     for number, (shape, options) in enumerate(geometries(rng, 40)):
         path, run = f"{number}.body", {"seed": int(rng.integers(LARGE)), "step": int(rng.integers(2**40))}
@@ -68,7 +68,7 @@ def test_against_numpy(check, dtype, n):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_inference_takes_the_centre_and_draws_nothing(check, dtype):
+def test_inference_takes_the_center_crop_without_random_draws(check, dtype):
     rng = np.random.default_rng(0)
     for (shape, options), n in itertools.product(geometries(rng, 20), BATCHES):
         x = check.input(rng.choice([*SPECIAL, *rng.standard_normal(20)], (n, *shape)), dtype)
@@ -81,7 +81,7 @@ def test_inference_takes_the_centre_and_draws_nothing(check, dtype):
             check.same_bits(y, expected, f"y {shape} {options}")
 
 
-def test_two_in_one_plan_are_those_of_two_plans():
+def test_two_augmentations_in_one_plan_equal_two_plans():
     rng = np.random.default_rng(0)
     x, nothing = rng.standard_normal((40, 2 * 6 * 5)).astype("f4"), np.empty(0, "f4")
     ops = [AugmentOp((2, 6, 5), (6, 5), (-1, -1), (1, 1), path=path) for path in "01"]
@@ -97,7 +97,7 @@ def test_two_in_one_plan_are_those_of_two_plans():
 
 # ---- statistics ------------------------------------------------------------------------------------
 def drawn(n, choices=(9, 7), **run):
-    """(top, left, vertical flip, horizontal flip) of n examples, as the kernel draws them, read off a marked image."""
+    """Returns (top, left, vertical flip, horizontal flip) of n examples, read off a marked image."""
     path = run.pop("path", "")
     height, width = choices[0] + 1, choices[1] + 1
     x = np.tile(np.arange(1, height * width + 1, dtype="f4").reshape(1, 1, height, width), (n, 1, 1, 1))
@@ -108,32 +108,32 @@ def drawn(n, choices=(9, 7), **run):
     return low // width, low % width, y[:, 0, 0, 0] > y[:, 0, 1, 0], y[:, 0, 0, 0] > y[:, 0, 0, 1]
 
 
-def surprise(counts, expected):
-    """How many standard deviations chi squared is off its mean."""
+def chi_squared_deviation(counts, expected):
+    """Returns the distance of chi squared from its mean, in standard deviations."""
     counts = np.asarray(counts)
     return abs(((counts - expected) ** 2 / expected).sum() - (counts.size - 1)) / np.sqrt(2 * (counts.size - 1))
 
 
 @pytest.mark.parametrize("choices", [(9, 7), (2, 3), (16, 5)])
-def test_every_choice_is_as_likely_as_the_others(choices):
-    """Of 2**16 examples, and together with every other choice: within 4 standard deviations."""
+def test_all_choices_are_equally_likely(choices):
+    """Within 4 standard deviations for 2**16 examples, alone and jointly with every other choice."""
     n = 2**16
     draws = drawn(n, choices)
     sizes = (*choices, 2, 2)
     for values, size in zip(draws, sizes, strict=True):
-        assert surprise(np.bincount(values.astype(int), minlength=size), n / size) <= 4
+        assert chi_squared_deviation(np.bincount(values.astype(int), minlength=size), n / size) <= 4
     for (a, size_a), (b, size_b) in itertools.combinations(zip(draws, sizes, strict=True), 2):
         together = np.bincount(a.astype(int) * size_b + b.astype(int), minlength=size_a * size_b)
-        assert surprise(together, n / (size_a * size_b)) <= 4
+        assert chi_squared_deviation(together, n / (size_a * size_b)) <= 4
 
 
 def correlation(a, b):
-    """In standard deviations of what independent draws have."""
+    """Returns the correlation in standard deviations of that of independent draws."""
     return abs(np.corrcoef(a, b)[0, 1]) * np.sqrt(len(a))
 
 
 def test_draws_are_independent():
-    """Of steps, seeds, layers, and of rows beside each other, within 4 standard deviations."""
+    """Between steps, seeds, layers and adjacent rows: within 4 standard deviations."""
     what = {"seed": 1, "step": 1, "path": "1"}
     draws = drawn(2**14, **what)
     others = [{"step": 2}, {"step": 1 + 2**32}, {"seed": 2}, {"seed": 1 + 2**32}, {"path": "2"}, {"path": "1.0"}]
@@ -147,7 +147,7 @@ def test_draws_are_independent():
 
 # ---- bits ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
     rng = np.random.default_rng(1)
     x, dy = rng.standard_normal((277, 3, 9, 8)).astype(dtype), rng.standard_normal((277, 3, 7, 8)).astype(dtype)
     op = op_for(x, size=(7, 8), first=(-2, -2), last=(3, 2), flips=(True, True))
@@ -181,6 +181,6 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_refused(changes, said):
+def test_invalid_arguments_are_refused(changes, said):
     with pytest.raises((ValueError, TypeError), match=said):
         AugmentOp(**{"in_shape": (2, 4, 5), "size": (3, 3)} | changes)

@@ -1,4 +1,4 @@
-"""avgpool2d: hundreds of geometries against the oracle; divisors, the rounding up, bits, refusals."""
+"""avgpool2d: hundreds of geometries compared with the reference; divisors, ceil mode, reproducibility, errors."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def backward(check, case, dy, count_include_pad=True, **options):
 
 
 def compare(check, case, x, dy, count, what="", threads=1):
-    """Within the rounding of a sum and a division; sums of whole numbers are exact, and then divided once."""
+    """Compares within the rounding of a sum and a division; integers are summed exactly."""
     terms = int(np.prod(case.kernel)) + 2
     y, y_magnitude = (images.avgpool2d_forward(v, case, count) for v in (x.astype("f8"), np.abs(x.astype("f8"))))
     dx, dx_magnitude = (images.avgpool2d_backward(v, case, count) for v in (dy.astype("f8"), np.abs(dy.astype("f8"))))
@@ -68,7 +68,7 @@ def test_every_batch_size(check, count, batch):
 
 
 def naive(x, dy, case, count):
-    """(y, dx) by loops over every cell, from PyTorch's definition."""
+    """Returns (y, dx) by loops over every cell, from PyTorch's definition."""
     y, dx = np.zeros(case.y_shape), np.zeros(case.x_shape)
     for n, c, p, q in np.ndindex(case.y_shape):
         h0, w0 = p * case.stride[0] - case.padding[0], q * case.stride[1] - case.padding[1]
@@ -82,7 +82,7 @@ def naive(x, dy, case, count):
     return y, dx
 
 
-def test_oracle_equals_the_definition():
+def test_reference_matches_the_definition():
     rng = np.random.default_rng(0)
     small = [c for c in pool_cases(1, 400) if np.prod(c.y_shape) * np.prod(c.kernel) < 1500]
     assert len(small) > 100
@@ -95,7 +95,7 @@ def test_oracle_equals_the_definition():
 
 # ---- the semantics, line by line -----------------------------------------------------------------
 def test_a_last_window_that_would_start_in_the_padding_is_dropped(check):
-    """ONNX, backend test averagepool_2d_ceil_last_window_starts_on_pad."""
+    """From the ONNX backend test averagepool_2d_ceil_last_window_starts_on_pad."""
     x = [[0.8580, 0.0786, 0.2692, 0.1537], [0.8816, 0.4353, 0.5772, 0.6623], [0.9067, 0.9483, 0.5970, 0.7630]]
     case = Pool(1, 3, 2, 2, (3, 3), (3, 3), (1, 1), ceil_mode=True)
     y = forward(check, case, np.array(x, "f4").reshape(1, 3, 2, 2))
@@ -105,17 +105,17 @@ def test_a_last_window_that_would_start_in_the_padding_is_dropped(check):
 @pytest.mark.parametrize(
     ("size", "kernel", "stride", "padding", "counted", "inside"),
     [
-        (5, 2, 2, 0, [2, 2, 1], [2, 2, 1]),  # the last window reaches beyond the end: never counted
+        (5, 2, 2, 0, [2, 2, 1], [2, 2, 1]),  # cells beyond the end are never counted
         (5, 3, 2, 1, [3, 3, 3], [2, 3, 2]),
-        (6, 3, 2, 1, [3, 3, 3, 2], [2, 3, 3, 1]),  # of its cells beyond the end, one is padding
+        (6, 3, 2, 1, [3, 3, 3, 2], [2, 3, 3, 1]),  # only one of the cells beyond the end is padding
         (4, 2, 3, 1, [2, 2], [1, 2]),
         (1, 2, 2, 1, [2], [1]),
-        (1, 5, 5, 0, [1], [1]),  # the window is larger than all there is
+        (1, 5, 5, 0, [1], [1]),  # the window is larger than the input
         (3, 7, 3, 1, [5], [3]),
         (2, 8, 3, 2, [6], [2]),
     ],
 )
-def test_what_a_window_is_divided_by(check, size, kernel, stride, padding, counted, inside):
+def test_divisors_of_windows(check, size, kernel, stride, padding, counted, inside):
     case = Pool(17, 1, size, 1, (kernel, 1), (stride, 1), (padding, 0), ceil_mode=True)
     x = np.ones(case.x_shape)
     for count, divisors in ((True, counted), (False, inside)):
@@ -125,7 +125,7 @@ def test_what_a_window_is_divided_by(check, size, kernel, stride, padding, count
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_whole_numbers_are_summed_exactly_and_divided_once(check, dtype):
+def test_integers_are_summed_exactly_and_divided_once(check, dtype):
     rng = np.random.default_rng(3)
     for case in (OVERLAPPING, THREES, HALVES, Pool(17, 2, 6, 6, (6, 6), (1, 1))):
         x = rng.integers(-99, 100, case.x_shape).astype(dtype)
@@ -136,7 +136,7 @@ def test_whole_numbers_are_summed_exactly_and_divided_once(check, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_spoils_its_own_windows_alone(check, dtype, spoiled):
+def test_non_finite_values_affect_only_their_own_windows(check, dtype, spoiled):
     for case in (OVERLAPPING, THREES, replace(HALVES, batch=17)):
         x, dy = np.ones(case.x_shape, dtype), np.ones(case.y_shape, dtype)
         x[3, 1, 2, 3], dy[3, 1, 1, 2] = spoiled, spoiled
@@ -144,7 +144,7 @@ def test_what_is_not_finite_spoils_its_own_windows_alone(check, dtype, spoiled):
         check.close(backward(check, case, dy), images.avgpool2d_backward(dy, case, True), 1e-6, "dx")
 
 
-def test_extremes(check):
+def test_extreme_values(check):
     rng = np.random.default_rng(4)
     case = replace(HALVES, batch=17)
     x = rng.choice(EXTREMES, case.x_shape)
@@ -155,7 +155,7 @@ def test_extremes(check):
 # ---- bits ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("case", [OVERLAPPING, THREES, HALVES], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
     rng = np.random.default_rng(10)
     x, dy = rng.standard_normal(case.x_shape).astype(dtype), rng.standard_normal(case.y_shape).astype(dtype)
     y, dx = forward(check, case, x), backward(check, case, dy)
@@ -186,7 +186,7 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_refused(changes, said):
+def test_invalid_arguments_are_refused(changes, said):
     right = {"in_shape": (2, 6, 5), "kernel": (3, 2), "stride": (1, 1), "padding": (1, 1)}
     with pytest.raises((ValueError, TypeError), match=said):
         AvgPool2DOp(**right | changes)

@@ -1,4 +1,4 @@
-"""batchnorm_statistics and batchnorm, together: the oracle, numbers far from zero, equal ones, NaN, bits."""
+"""batchnorm_statistics and batchnorm: compared with the reference; large means, constant channels, NaN, same bits."""
 
 import numpy as np
 import pytest
@@ -9,15 +9,15 @@ from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.runtime.plan import Plan
 
 DTYPES = ("float32", "float64")
-BATCHES = (1, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles
+BATCHES = (1, 15, 16, 17, 33, 277)  # 277: slots of two tiles
 THREADS = (1, 2, 3, 8)
 NAMES = ("y", "dx", "dw", "db")
 
 
 def bounds(x, dy, w, b, eps, dtype):
-    """Allowed errors of y, dx, dw and db: roundings of the terms, of which a channel adds up a quarter one by one.
+    """Returns the allowed errors of y, dx, dw and db: roundings of the terms, a quarter of which is summed in sequence.
 
-    Nothing in them grows with the mean but what the sum over the examples loses of it, which is one of float64.
+    They grow with the mean only by the rounding of the sum over the examples, which is in float64.
     """
     n, deviation = (a.swapaxes(0, 1) for a in ref.normalized(x.swapaxes(0, 1), 1, eps))
     unit = (16 + x.shape[2] / 4) * np.finfo(dtype).eps
@@ -29,7 +29,7 @@ def bounds(x, dy, w, b, eps, dtype):
 
 
 class Norm:
-    """Channels of pixels with parameters, in a plan of the two ops."""
+    """A plan of the two ops, with parameters and running statistics."""
 
     def __init__(self, rng, channels, pixels, eps=1e-5, affine=True, dtype="float32", momentum=0.1, frozen=False):
         self.shape, self.eps, self.dtype, self.affine = (channels, pixels), eps, dtype, affine
@@ -41,24 +41,24 @@ class Norm:
         self.mean, self.var = rng.standard_normal(channels).astype(dtype), rng.uniform(0.5, 2, channels).astype(dtype)
 
     def param(self):
-        """The flat buffer: parameters, running mean and variance, how many batches."""
+        """Returns the flat buffer: parameters, running mean and variance, number of batches."""
         parameters = [self.w, self.b] if self.affine else []
         return np.concatenate([*parameters, self.mean, self.var, [5]]).astype(self.dtype)
 
     def draw(self, check, rng, n, mean=0.0, deviation=1.0):
-        """x and dy."""
+        """Draws x and dy."""
         x = mean + deviation * rng.standard_normal((n, *self.shape))
         return check.input(x, self.dtype), check.input(rng.standard_normal(x.shape), self.dtype)
 
     def predict(self, check, x, threads=1):
-        """y of inference."""
+        """Returns y of inference."""
         y = check.output(x.shape, self.dtype)
         rows = (len(x), np.prod(self.shape))
         self.plan.predict(x.reshape(rows), None, self.param(), y.reshape(rows), threads)
         return y
 
     def both(self, check, x, dy, threads=1):
-        """y, dx, dw and db of training (without parameters, y and dx), and what has become of the state."""
+        """Returns y, dx, dw and db of training (y and dx if not affine), and the updated state."""
         y, dx = (check.output(x.shape, self.dtype) for _ in range(2))
         param, rows = self.param(), (len(x), -1)
         grad = np.zeros_like(param)
@@ -69,7 +69,7 @@ class Norm:
         return [y, dx, *(grad[:state].reshape(2, -1) if self.affine else [])], param[state:]
 
     def compare(self, check, x, dy, what, threads=1):
-        """With the oracle."""
+        """Compares with the reference."""
         exact = [ref.batchnorm_forward(x, self.w, self.b, self.eps), *ref.batchnorm_backward(dy, x, self.w, self.eps)]
         found, state = self.both(check, x, dy, threads)
         for name, *compared in zip(
@@ -88,7 +88,7 @@ class Norm:
 
 
 def geometries(seed, count):
-    """Channels and pixels: often one, and as many as the kernel's chains and their rest."""
+    """Draws channels and pixels: often one, and counts around the number of the kernel's chains."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         yield (
@@ -111,8 +111,8 @@ def test_random_geometries(check, dtype, n):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 64), (2, 1), (1, 3), (1, 5000)])
 @pytest.mark.parametrize("mean", [1e3, -1e4, 1e5])
-def test_numbers_far_from_zero(check, dtype, shape, mean):
-    """Of deviation 1. The oracle's bounds do not know the mean: E[x^2] - E[x]^2 would have no digit left in float32."""
+def test_values_far_from_zero(check, dtype, shape, mean):
+    """With deviation 1 and bounds independent of the mean: E[x^2] - E[x]^2 in float32 would have no correct digit."""
     rng = np.random.default_rng(0)
     norm = Norm(rng, *shape, dtype=dtype)
     for n in (17, 33, 277):
@@ -120,7 +120,7 @@ def test_numbers_far_from_zero(check, dtype, shape, mean):
 
 
 @pytest.mark.parametrize("deviation", [1e-15, 1e-4, 1e4, 1e12])
-def test_small_and_large_numbers(check, deviation):
+def test_small_and_large_values(check, deviation):
     rng = np.random.default_rng(0)
     norm = Norm(rng, 3, 16)
     norm.compare(check, *norm.draw(check, rng, 17, 0, deviation), f"{deviation}")
@@ -129,12 +129,12 @@ def test_small_and_large_numbers(check, deviation):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(3, 1), (1, 7), (2, 600)])
 @pytest.mark.parametrize("value", [0.0, -0.0, 0.1, -1e4])
-def test_channels_of_equal_numbers_become_the_bias(check, dtype, shape, value):
+def test_constant_channels_become_the_bias(check, dtype, shape, value):
     rng = np.random.default_rng(0)
     norm = Norm(rng, *shape, dtype=dtype)
     x, dy = check.input(np.full((17, *norm.shape), value), dtype), norm.draw(check, rng, 17)[1]
     (y, _, dw, db), state = norm.both(check, x, dy)
-    left = np.abs(value) * 1e-15 / np.sqrt(norm.eps)  # of the mean's last digit, in deviations
+    left = np.abs(value) * 1e-15 / np.sqrt(norm.eps)  # the rounding of the mean, in deviations
     check.close(y, np.broadcast_to(norm.b[:, None], x.shape), np.finfo(dtype).eps * np.abs(norm.b[:, None]) + left, "y")
     check.close(dw, np.zeros_like(norm.w), left * np.abs(dy).sum(), "dw")
     norm.compare(check, x, dy, f"{value} {shape} {dtype}")
@@ -144,7 +144,7 @@ def test_channels_of_equal_numbers_become_the_bias(check, dtype, shape, value):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_spoils_its_channel_and_no_other(check, dtype, spoiled):
+def test_non_finite_values_affect_only_their_channel(check, dtype, spoiled):
     rng = np.random.default_rng(0)
     norm = Norm(rng, 3, 5, dtype=dtype)
     x, dy = norm.draw(check, rng, 33)
@@ -163,7 +163,7 @@ def test_what_is_not_finite_spoils_its_channel_and_no_other(check, dtype, spoile
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1), (5, 1), (3, 9), (37, 4)])
-def test_threads_do_not_change_a_bit(check, dtype, shape):
+def test_thread_count_changes_no_bit(check, dtype, shape):
     rng = np.random.default_rng(1)
     norm = Norm(rng, *shape, dtype=dtype)
     for n in (2, 5, 16, 40, 277):
@@ -179,7 +179,7 @@ def test_threads_do_not_change_a_bit(check, dtype, shape):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [0, *BATCHES])
-def test_inference_takes_the_running_statistics(check, dtype, n):
+def test_inference_uses_the_running_statistics(check, dtype, n):
     rng = np.random.default_rng(n)
     norm = Norm(rng, 5, 3, dtype=dtype)
     x, _ = norm.draw(check, rng, n)
@@ -193,8 +193,8 @@ def test_inference_takes_the_running_statistics(check, dtype, n):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("n", [1, 17, 277])
-def test_frozen_it_is_inference(check, dtype, n):
-    """y to the bit, dx its gradient; state and parameters are left alone."""
+def test_a_frozen_layer_trains_as_in_inference(check, dtype, n):
+    """y has the bits of inference and dx is its gradient; state and parameters stay unchanged."""
     norm = Norm(np.random.default_rng(n), 5, 3, dtype=dtype, frozen=True)
     x, dy = norm.draw(check, np.random.default_rng(0), n)
     for threads in THREADS:
@@ -228,6 +228,6 @@ def test_momentum(check, momentum):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_refused(cls, arguments, error):
+def test_invalid_arguments_are_refused(cls, arguments, error):
     with pytest.raises(ValueError, match=error):
         cls(*arguments)

@@ -1,4 +1,4 @@
-"""branches: plans whose ways part and meet, beside the same ops one by one; frozen ops and factors of the rate."""
+"""branches: plans that fork and join, compared with the same ops called in turn; frozen ops and rate factors."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ NOTHING = {dtype: np.empty(0, dtype) for dtype in ("float32", "float64")}
 
 
 def run(ops, x, dy, threads):
-    """y and dx of a plan without parameters."""
+    """Returns y and dx of a plan without parameters."""
     plan, nothing = Plan(ops, [0] * len(ops)), NOTHING[x.dtype.name]
     y, dx = np.empty(dy.shape, x.dtype), np.empty_like(x)
     kept = plan.forward(x.reshape(len(x), -1), nothing, y.reshape(len(x), -1), threads)
@@ -34,13 +34,13 @@ def alone(kind, x, dy, dtype):
 @pytest.mark.parametrize("n", [1, 16, 17, 300])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_two_branches_are_two_ops(check, dtype, threads, n):
+def test_two_branches_equal_two_ops(check, dtype, threads, n):
     rng = np.random.default_rng(n)
     x, dy = (rng.standard_normal((n, *SHAPE)).astype(dtype) for _ in range(2))
     wide = rng.standard_normal((n, 6, 2, 2)).astype(dtype)
     tanh, sigmoid = (ActivationOp(SHAPE, kind, dtype=dtype) for kind in ("tanh", "sigmoid"))
     for join, gradient in (("add", dy), ("concat", wide)):
-        # values: 0 x, 1 split, 2 tanh, 3 recall, 4 sigmoid, 5 where they meet
+        # values: 0 x, 1 split, 2 tanh, 3 recall, 4 sigmoid, 5 the join
         meet = AddOp(SHAPE, 2, dtype) if join == "add" else ConcatOp(SHAPE, SHAPE, 2, dtype)
         size = 12 if join == "add" else 24
         ops = [SplitOp(SHAPE, 3, dtype), tanh, RecallOp(SHAPE, SHAPE, 1, 5, size, dtype), sigmoid, meet]
@@ -52,7 +52,7 @@ def test_two_branches_are_two_ops(check, dtype, threads, n):
 
 
 @pytest.mark.parametrize("n", [5, 33])
-def test_a_way_past_a_branch(check, n):
+def test_a_skip_connection_past_a_branch(check, n):
     rng = np.random.default_rng(n)
     x, dy = (rng.standard_normal((n, *SHAPE), "f4") for _ in range(2))
     y, dx = run([SplitOp(SHAPE, 3), ActivationOp(SHAPE, "tanh"), AddOp(SHAPE, 1)], x, dy, 2)
@@ -61,7 +61,7 @@ def test_a_way_past_a_branch(check, n):
     check.same_bits(dx, dx1 + dy, "dx")
 
 
-def test_what_cannot_meet_is_refused():
+def test_branches_of_unequal_shapes_are_refused():
     with pytest.raises(ValueError, match="differ along the first axis alone"):
         ConcatOp((3, 2, 2), (3, 2, 3), 0)
     with pytest.raises(ValueError, match="skip: expected 12 elements"):
@@ -72,7 +72,7 @@ def test_what_cannot_meet_is_refused():
 
 
 def trained(**options):
-    """The parameters of two dense layers after two steps, and the last gradient."""
+    """Returns the changes of the parameters of two dense layers in two steps."""
     rng, sizes = np.random.default_rng(0), (5 * 4, 5 * 3)
     ops = [DenseOp((4,), 4), DenseOp((4,), 3), SoftmaxCrossEntropyOp((3,))]
     plan = Plan(ops, [0, sizes[0], 0], True, **options)
@@ -85,11 +85,11 @@ def trained(**options):
     return (param - first)[: sizes[0]], (param - first)[sizes[0] :]
 
 
-def test_frozen_ops_and_factors_of_the_rate():
-    moved, frozen, half = trained(), trained(frozen=[False, True, False]), trained(lr_scales=[0.0, 1.0, 1.0])
-    assert moved[0].any() and moved[1].any()
+def test_frozen_ops_and_rate_factors():
+    usual, frozen, rate_zero = trained(), trained(frozen=[False, True, False]), trained(rates=[0.0, 1.0, 1.0])
+    assert usual[0].any() and usual[1].any()
     assert frozen[0].any() and not frozen[1].any()
-    assert not half[0].any() and half[1].any()
-    for wrong in ({"frozen": [True]}, {"lr_scales": [1.0, -1.0, 1.0]}, {"lr_scales": [np.nan] * 3}):
+    assert not rate_zero[0].any() and rate_zero[1].any()
+    for wrong in ({"frozen": [True]}, {"rates": [1.0, -1.0, 1.0]}, {"rates": [np.nan] * 3}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             trained(**wrong)

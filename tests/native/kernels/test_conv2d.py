@@ -1,4 +1,4 @@
-"""conv2d: thousands of geometries against the oracle, and what a convolution promises."""
+"""conv2d: thousands of geometries compared with the reference; properties of a convolution, reproducibility, errors."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from slow_marks import slow_after
 from minidl_c.functional import conv2d_backward, conv2d_forward
 
 DTYPES = ("float32", "float64")
-THREADS = (1, 1, 2, 1, 3)  # of the random geometries, in turn
+THREADS = (1, 1, 2, 1, 3)  # thread counts that the random geometries cycle through
 OUTPUTS = ("dx", "dw", "db")
 SMALL = Conv(17, 2, 5, 4, 3, (3, 2), stride=(2, 1), padding=(1, 0, 2, 1))
 GROUPED = Conv(33, 6, 7, 9, 9, (3, 3), (2, 1), (2, 1, 0, 3), (1, 2), groups=3)
@@ -19,7 +19,7 @@ WIDE = Conv(277, 5, 9, 11, 10, (3, 5), padding=(1, 1, 2, 2))
 
 
 def draw(rng, case, whole=False):
-    """x, w, b and dy, exact in float32; whole numbers have sums without rounding in any order."""
+    """Draws x, w, b and dy, exact in float32; integers if `whole`, whose sums are exact in any order."""
     shapes = (case.x_shape, case.w_shape, (case.filters,), case.y_shape)
     if whole:
         return [rng.integers(-4, 5, shape).astype("f4") for shape in shapes]
@@ -40,7 +40,7 @@ def backward(check, case, dy, x, w, **options):
 
 
 def compare(check, case, values, dtype, exact, magnitude, whole, threads=1):
-    """The kernels' y, dx, dw, db beside the oracle's; `magnitude` is the oracle of |x|, |w|, ..."""
+    """Compares y, dx, dw and db with the reference; `magnitude` is the reference of |x|, |w|, ..."""
     x, w, b, dy = (check.input(v, dtype) for v in values)
     y = forward(check, case, x, w, b, num_threads=threads)
     got = (y, *backward(check, case, dy, x, w, num_threads=threads))
@@ -96,7 +96,7 @@ def test_every_batch_size(check, dtype, batch):
     compare(check, case, values, dtype, exact, exact, whole=True)
 
 
-def test_oracle_equals_the_definition():
+def test_reference_matches_the_definition():
     rng = np.random.default_rng(0)
     small = [case for case in conv_cases(1, 600) if np.prod(case.y_shape) * case.terms < 1500]
     assert len(small) > 100
@@ -108,7 +108,7 @@ def test_oracle_equals_the_definition():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_is_a_cross_correlation_with_zero_padding(dtype):
+def test_conv2d_is_a_cross_correlation_with_zero_padding(dtype):
     x = np.arange(1, 10, dtype=dtype).reshape(1, 1, 3, 3)
     w = np.array([[[[1, 2], [3, 4]]]], dtype)
     y = np.empty((1, 1, 2, 3), dtype)
@@ -117,8 +117,8 @@ def test_is_a_cross_correlation_with_zero_padding(dtype):
 
 
 @pytest.mark.parametrize("case", [SMALL, GROUPED, Conv(17, 3, 4, 5, 3, (2, 2), groups=3)])
-def test_gradients_equal_finite_differences(check, case):
-    """Of sum(y dy), by every entry of every row; the step may be 1, for a convolution is linear."""
+def test_gradients_match_finite_differences(check, case):
+    """Differentiates sum(y * dy) by every entry of every row; a convolution is linear, so the step may be 1."""
     case = replace(case, height=4, width=5, padding=(1, 2, 0, 1), dilation=(1, 1))
     x, w, b, dy = (v.astype("f8") for v in draw(np.random.default_rng(1), case))
     y = np.empty(case.y_shape)
@@ -137,7 +137,7 @@ def test_gradients_equal_finite_differences(check, case):
 
 @pytest.mark.parametrize("case", [SMALL, GROUPED, WIDE, replace(WIDE, batch=16)])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_do_not_change_a_bit(check, dtype, case):
+def test_thread_count_changes_no_bit(check, dtype, case):
     values = draw(np.random.default_rng(2), case)
     x, w, b, dy = (check.input(v, dtype) for v in values)
     first = forward(check, case, x, w, b), *backward(check, case, dy, x, w)
@@ -153,7 +153,7 @@ def test_threads_do_not_change_a_bit(check, dtype, case):
 
 @pytest.mark.parametrize(("dtype", "tiny"), [("float32", 1e-20), ("float64", 1e-155)])
 def test_threads_agree_on_subnormal_numbers(check, dtype, tiny):
-    """Flushed or not: by all threads alike, and the caller's own arithmetic stays as it was."""
+    """All threads flush them in the same way, and the caller's floating-point mode is restored."""
     values = draw(np.random.default_rng(2), WIDE)
     x, w, b, dy = (v.astype(dtype) * tiny for v in values)
     b *= tiny
@@ -170,7 +170,7 @@ def test_threads_agree_on_subnormal_numbers(check, dtype, tiny):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_do_not_depend_on_their_batch(check, dtype):
+def test_results_do_not_depend_on_the_rest_of_the_batch(check, dtype):
     for seed, case in enumerate((SMALL, GROUPED, replace(WIDE, batch=19))):
         values = draw(np.random.default_rng(seed), case)
         x, w, b, dy = (check.input(v, dtype) for v in values)
@@ -212,15 +212,15 @@ def test_dx_can_be_left_out(check, dtype, case):
 
 @pytest.mark.parametrize("tiles", [1, 2, 3, 5, 11, 16, 32, 48])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_weight_gradient_is_the_tree_of_its_slots(check, dtype, tiles):
-    """With one live lane a slot is a sum of whole examples, of one each up to 16 tiles."""
+def test_weight_gradient_is_the_tree_sum_of_its_slots(check, dtype, tiles):
+    """With one used lane per tile, a slot is the sum of whole examples: of one example up to 16 tiles."""
     case = replace(GROUPED, batch=16 * tiles)
     x, w, _, dy = (v.astype(dtype) for v in draw(np.random.default_rng(tiles), case))
     dy[np.arange(case.batch) % 16 != 3] = 0
     rows = [slice(row, row + 1) for row in range(3, case.batch, 16)]
     one = replace(case, batch=1)
     level = [backward(check, one, dy[row], x[row], w)[1:] for row in rows]
-    run = max(1, tiles // 16)  # the tiles of a slot, added one after the other; then pairs of slots
+    run = max(1, tiles // 16)  # the tiles of a slot are added in order, then slots in pairs
     while len(level) > 1:
         groups = [level[k : k + run] for k in range(0, len(level), run)]
         level = [tuple(sum(terms) for terms in zip(*group, strict=True)) for group in groups]
@@ -239,7 +239,7 @@ def test_a_stride_beyond_the_input_leaves_one_window(check, stride):
         compare(check, case, values, dtype, exact, exact, whole=True)
 
 
-def test_nothing_to_sum_is_zero(check):
+def test_gradients_of_an_empty_batch_are_zero(check):
     case = replace(SMALL, batch=0)
     x, w, _, dy = draw(np.random.default_rng(5), case)
     _, dw, db = backward(check, case, dy, x, w)
@@ -255,7 +255,7 @@ NUMBERS = [
     *({"groups": groups} for groups in (0, -1, 2, 3)),
     *({"num_threads": threads} for threads in (0, -1)),
 ]
-STRANGE = [
+NON_NUMBERS = [
     *({"stride": value} for value in ((1,), (1, 1, 1), None, (1.5, 1), "ab")),
     *({"dilation": value} for value in ((), (1, 1, 1), None, (1, 1.5), "ab")),
     *({"padding": value} for value in ((1, 1), (1, 0, 2, 1, 0), None, (1.0, 0, 2, 1), "same")),
@@ -280,28 +280,28 @@ def right_call(check, kernel):
 
 
 @pytest.mark.parametrize(("kernel", "name"), PAIRS)
-def test_wrong_shapes_are_refused(check, kernel, name):
+def test_invalid_shapes_are_refused(check, kernel, name):
     check.wrong_shapes_refused(right_call(check, kernel), name)
 
 
 @pytest.mark.parametrize(("kernel", "name"), PAIRS)
-def test_wrong_arrays_are_refused(check, kernel, name):
+def test_invalid_arrays_are_refused(check, kernel, name):
     check.wrong_arrays_refused(right_call(check, kernel), name, optional=name == "dx")
 
 
 @pytest.mark.parametrize("changes", NUMBERS, ids=str)
-def test_wrong_numbers_are_refused_by_name(check, call, changes):
+def test_invalid_numbers_are_refused_by_name(check, call, changes):
     check.refused(call, changes, match="|".join(changes))
 
 
-@pytest.mark.parametrize("changes", STRANGE, ids=str)
-def test_what_is_no_number_is_refused(check, call, changes):
+@pytest.mark.parametrize("changes", NON_NUMBERS, ids=str)
+def test_non_numbers_are_refused(check, call, changes):
     check.refused(call, changes)
 
 
 @pytest.mark.parametrize("name", ["stride", "padding", "dilation"])
 @pytest.mark.parametrize("huge", HUGE)
-def test_huge_numbers_are_refused(check, call, name, huge):
+def test_numbers_that_overflow_are_refused(check, call, name, huge):
     given = call.arguments[name]
     check.refused(call, {name: (huge, *given[1:])})
     check.refused(call, {name: (*given[:-1], huge)})
@@ -313,7 +313,7 @@ def test_a_kernel_larger_than_the_padded_input_is_refused(check, call):
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_a_kernel_one_row_too_large_is_refused(check, stride):
-    """Also with an output of the size that the formula gives: none."""
+    """Also with the output size of the formula, which is 0."""
     case = replace(SMALL, kernel=(SMALL.height + 2, 2), stride=(stride, 1))
     assert case.out_size[0] == 0
     x, w, b, y = draw(np.random.default_rng(7), case)

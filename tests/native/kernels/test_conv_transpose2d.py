@@ -1,4 +1,4 @@
-"""conv_transpose2d: geometries against the oracle, the definition, bits, and what a convolution has to do with it."""
+"""conv_transpose2d: geometries compared with the reference, the definition and the gradient of a convolution."""
 
 from dataclasses import replace
 
@@ -18,11 +18,11 @@ THREADS = (1, 2, 3)
 SMALL = Transposed(17, 3, 5, 4, 2, (3, 2), (2, 1), (1, 0), (1, 0))
 GROUPED = Transposed(33, 6, 4, 5, 9, (3, 3), (2, 3), (2, 1), (1, 2), (1, 2), groups=3)
 DILATED = Transposed(16, 2, 4, 3, 3, (2, 3), (1, 1), (0, 1), (1, 2), (2, 3))  # output_padding as large as the stride
-WIDE = Transposed(21, 32, 5, 6, 16, (4, 4), (2, 2), (1, 1))  # a few examples: channels in the lanes
+WIDE = Transposed(21, 32, 5, 6, 16, (4, 4), (2, 2), (1, 1))  # a small batch: channels in the lanes
 
 
 def draw(rng, case, whole=False):
-    """x, w, b and dy, exact in float32; whole numbers have sums without rounding in any order."""
+    """Draws x, w, b and dy, exact in float32; integers if `whole`, whose sums are exact in any order."""
     shapes = (case.x_shape, case.w_shape, (case.filters,), case.y_shape)
     if whole:
         return [rng.integers(-4, 5, shape).astype("f4") for shape in shapes]
@@ -30,7 +30,7 @@ def draw(rng, case, whole=False):
 
 
 def both(check, case, x, w, b, dy, **options):
-    """y, dx, dw and, with a bias, db."""
+    """Returns y, dx, dw and, with a bias, db."""
     params = [w] if b is None else [w, b]
     op = ConvTranspose2DOp(
         case.x_shape[1:], case.filters, case.kernel, **case.options, dtype=x.dtype.name, use_bias=b is not None
@@ -73,7 +73,7 @@ def test_every_batch_size(check, case, batch):
     compare(check, replace(case, batch=batch), whole=True, number=batch)
 
 
-def test_every_input_lands_where_the_definition_says():
+def test_every_input_contributes_to_the_outputs_of_the_definition():
     x = np.array([[[[1, 2], [3, 4]]]], "f8")
     w = np.array([[[[1, 10], [100, 1000]]]], "f8")
     y = np.empty((1, 1, 3, 3))
@@ -83,8 +83,8 @@ def test_every_input_lands_where_the_definition_says():
 
 @pytest.mark.parametrize("n", [3, 17])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_is_the_gradient_of_a_convolution(check, dtype, n):
-    """To the bit, both ways; that of the weights, too."""
+def test_forward_is_the_gradient_of_a_convolution(check, dtype, n):
+    """Bit for bit, forward and backward, including the weights' gradient."""
     case = Conv(n, 18, 8, 7, 20, (3, 3), (2, 2), (1, 1, 1, 1))
     rng = np.random.default_rng(n)
     x, dy = (rng.standard_normal(shape).astype(dtype) for shape in (case.x_shape, case.y_shape))
@@ -101,7 +101,7 @@ def test_is_the_gradient_of_a_convolution(check, dtype, n):
 
 @pytest.mark.parametrize("case", [SMALL, GROUPED, DILATED, WIDE, replace(WIDE, batch=3)], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
     x, w, b, dy = (v.astype(dtype) for v in draw(np.random.default_rng(2), case))
     first = both(check, case, x, w, b, dy)
     for threads in (2, 3, 8):
@@ -116,7 +116,7 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
 
 
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf, 3e38])
-def test_what_is_spoiled_stays_in_its_row(check, spoiled):
+def test_non_finite_values_stay_in_their_row(check, spoiled):
     x, w, b, dy = draw(np.random.default_rng(3), GROUPED)
     y, dx, *_ = both(check, GROUPED, x, w, b, dy)
     for i in (0, 16, 32):
@@ -140,7 +140,7 @@ def test_what_is_spoiled_stays_in_its_row(check, spoiled):
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused(changes, said):
+def test_invalid_arguments_are_refused(changes, said):
     options = {"stride": (2, 1), "output_padding": (0, 0)} | changes
     with pytest.raises((TypeError, ValueError), match=said):
         ConvTranspose2DOp((6, 4, 4), 9, (3, 3), **options)

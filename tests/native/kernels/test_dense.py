@@ -1,4 +1,4 @@
-"""dense: random sizes against the oracle, finite differences, bits and refusals."""
+"""dense: random sizes compared with the reference, finite differences, bitwise reproducibility, errors."""
 
 import numpy as np
 import pytest
@@ -7,14 +7,14 @@ import reference as ref
 from minidl_c.functional import dense_backward, dense_forward
 
 DTYPES = ("float32", "float64")
-THREADS = (1, 1, 2, 1, 3)  # of the random sizes, in turn
+THREADS = (1, 1, 2, 1, 3)  # thread counts that the random sizes cycle through
 BATCHES = (0, 1, 2, 15, 16, 17, 31, 33, 64, 257)
 WIDTHS = (1, 2, 3, 7, 8, 10, 15, 16, 17, 23, 24, 25, 47, 84, 120, 193, 400)
 SHAPES = [(277, 33, 25), (33, 17, 10), (16, 120, 84), (5, 1, 1)]  # n, inputs, outputs
 
 
 def draw(rng, n, inputs, outputs, whole=False):
-    """x, w, b, dy, exact in float32; whole numbers have sums without rounding in any order."""
+    """Draws x, w, b and dy, exact in float32; integers if `whole`, whose sums are exact in any order."""
     shapes = (n, inputs), (inputs, outputs), (outputs,), (n, outputs)
     if whole:
         return [rng.integers(-4, 5, shape).astype("f4") for shape in shapes]
@@ -62,8 +62,8 @@ def test_random_sizes(check, seed):
 
 
 @pytest.mark.parametrize(("n", "inputs", "outputs"), [(17, 5, 3), (33, 3, 4), (1, 7, 2)])
-def test_gradients_equal_finite_differences(check, n, inputs, outputs):
-    """Of sum(y dy), by every entry of every row; the step may be 1, for the layer is linear."""
+def test_gradients_match_finite_differences(check, n, inputs, outputs):
+    """Differentiates sum(y * dy) by every entry of every row; the layer is linear, so the step may be 1."""
     values = draw(np.random.default_rng(n), n, inputs, outputs)
     x, w, b, dy = (v.astype("f8") for v in values)
     y = np.empty(dy.shape)
@@ -81,7 +81,7 @@ def test_gradients_equal_finite_differences(check, n, inputs, outputs):
 
 @pytest.mark.parametrize(("n", "inputs", "outputs"), SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_do_not_change_a_bit(check, dtype, n, inputs, outputs):
+def test_thread_count_changes_no_bit(check, dtype, n, inputs, outputs):
     values = [v.astype(dtype) for v in draw(np.random.default_rng(1), n, inputs, outputs)]
     first = both(check, *values)
     for threads in (2, 3, 8):
@@ -92,7 +92,7 @@ def test_threads_do_not_change_a_bit(check, dtype, n, inputs, outputs):
 
 @pytest.mark.parametrize(("n", "inputs", "outputs"), SHAPES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_do_not_depend_on_their_batch(check, dtype, n, inputs, outputs):
+def test_results_do_not_depend_on_the_rest_of_the_batch(check, dtype, n, inputs, outputs):
     values = draw(np.random.default_rng(2), n, inputs, outputs)
     x, w, b, dy = (v.astype(dtype) for v in values)
     y, dx = forward(check, x, w, b), backward(check, dy, x, w)[0]
@@ -109,8 +109,8 @@ def test_rows_do_not_depend_on_their_batch(check, dtype, n, inputs, outputs):
 
 @pytest.mark.parametrize("tiles", [1, 2, 3, 5, 11, 16])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_weight_gradient_is_the_tree_of_its_slots(check, dtype, tiles):
-    """A slot is one tile if there are at most 16; node k of a level adds 2k and 2k + 1 below."""
+def test_weight_gradient_is_the_tree_sum_of_its_slots(check, dtype, tiles):
+    """With up to 16 tiles each slot is one tile; node k of a level adds nodes 2k and 2k + 1 of the level below."""
     x, w, _, dy = (v.astype(dtype) for v in draw(np.random.default_rng(tiles), 16 * tiles, 9, 11))
     tile_rows = [slice(16 * t, 16 * t + 16) for t in range(tiles)]
     level = [backward(check, dy[rows], x[rows], w)[1] for rows in tile_rows]
@@ -129,7 +129,7 @@ def test_dx_can_be_left_out(check, dtype):
     check.same_bits(db_alone, db, "db without dx")
 
 
-def test_nothing_to_sum_is_zero(check):
+def test_gradients_of_an_empty_batch_are_zero(check):
     x, w, _, dy = draw(np.random.default_rng(4), 0, 5, 3)
     _, dw, db = backward(check, dy, x, w)
     assert not dw.any() and not db.any()
@@ -149,12 +149,12 @@ def right_call(check, kernel):
 
 
 @pytest.mark.parametrize(("kernel", "name"), ARRAYS)
-def test_wrong_arrays_are_refused(check, kernel, name):
+def test_invalid_arrays_are_refused(check, kernel, name):
     check.wrong_shapes_refused(right_call(check, kernel), name)
     check.wrong_arrays_refused(right_call(check, kernel), name, optional=name == "dx")
 
 
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
-def test_wrong_thread_counts_are_refused(check, kernel, threads):
+def test_invalid_thread_counts_are_refused(check, kernel, threads):
     check.refused(right_call(check, kernel), {"num_threads": threads}, match="num_threads|int")

@@ -1,4 +1,4 @@
-"""depthwise_conv2d: geometries against the oracle, a grouped convolution's bits, edges, special values."""
+"""depthwise_conv2d: geometries compared with the reference and a grouped convolution, edges, special values."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
-BATCHES = (0, 1, 4, 5, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles
+BATCHES = (0, 1, 4, 5, 15, 16, 17, 33, 277)  # 277: slots of two tiles
 THREADS = (1, 2, 3)
 
 
@@ -27,7 +27,7 @@ ODD = case_of(7, 6, (2, 5), (1, 3), (1, 0, 3, 2), (2, 1))
 
 
 def draw(rng, case, whole=False):
-    """x, w, b and dy, exact in float32; whole numbers have sums without rounding in any order."""
+    """Draws x, w, b and dy, exact in float32; integers if `whole`, whose sums are exact in any order."""
     shapes = (case.x_shape, case.w_shape, (case.filters,), case.y_shape)
     if whole:
         return [rng.integers(-4, 5, shape).astype("f4") for shape in shapes]
@@ -35,7 +35,7 @@ def draw(rng, case, whole=False):
 
 
 def run(check, op, case, x, w, b, dy, **options):
-    """y, dx, dw and, with a bias, db."""
+    """Returns y, dx, dw and, with a bias, db."""
     params = [w] if b is None else [w, b]
     y, dx, *grads = (check.output(shape, x.dtype) for shape in (case.y_shape, x.shape, *(p.shape for p in params)))
     forward_batch(op, x, y, params, **options)
@@ -77,8 +77,8 @@ def test_random_geometries(check, seed):
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("kernel", [4, 5, 6])
-def test_three_columns_see_three_taps_of_wider_kernels(check, kernel, stride):
-    """Neighbours that see two are no edges of those that see three, if the two are others than these."""
+def test_three_columns_use_three_taps_of_wider_kernels(check, kernel, stride):
+    """A column with two taps is no edge of one with three taps unless its taps are among those three."""
     for padding in range(kernel + 2):
         for dilation in (1, 2):
             case = case_of(4, 3, (2, kernel), (1, stride), (0, 0, padding, padding), (1, dilation))
@@ -89,7 +89,7 @@ def test_three_columns_see_three_taps_of_wider_kernels(check, kernel, stride):
 @pytest.mark.parametrize("stride", [1, 2, 3])
 @pytest.mark.parametrize("padding", [(0, 0, 0, 0), (1, 1, 1, 1), (0, 1, 0, 1), (1, 0, 1, 0), (2, 2, 2, 2)], ids=str)
 def test_kernels_of_3_for_every_width_and_padding(check, stride, padding):
-    """All numbers of pixels that register tiles can be cut into, with edges and without."""
+    """Covers all pixel counts of a register tile, with and without edges."""
     for size in range(1, 21):
         for height, width in ((size, 5), (4, size)):
             case = case_of(height, width, stride=(stride, stride), padding=padding)
@@ -115,7 +115,7 @@ def test_y_and_dx_have_the_bits_of_a_grouped_convolution(check, dtype):
 
 @pytest.mark.parametrize("case", [MOBILE, STRIDED, ODD], ids=str)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
     x, w, b, dy = (v.astype(dtype) for v in draw(np.random.default_rng(2), case))
     first = both(check, case, x, w, b, dy)
     for threads in (2, 3, 8):
@@ -130,7 +130,7 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, case):
 
 
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf, 3e38])
-def test_what_is_spoiled_stays_in_its_row(check, spoiled):
+def test_non_finite_values_stay_in_their_row(check, spoiled):
     x, w, b, dy = draw(np.random.default_rng(3), STRIDED)
     y, dx, *_ = both(check, STRIDED, x, w, b, dy)
     for i in (0, 16, 32):
@@ -143,8 +143,8 @@ def test_what_is_spoiled_stays_in_its_row(check, spoiled):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_padding_is_no_number(check, dtype):
-    """Infinite weights and gradients meet no zero there that would make a NaN."""
+def test_padding_is_skipped_and_not_multiplied(check, dtype):
+    """An infinite weight or gradient times a zero of the padding would be NaN."""
     case = replace(MOBILE, batch=1)
     x, w, b, dy = (np.ones(shape, dtype) for shape in (case.x_shape, case.w_shape, (3,), case.y_shape))
     y, dx, dw, db = both(check, case, x, w * np.inf, b, dy * np.inf)
@@ -162,6 +162,6 @@ def test_padding_is_no_number(check, dtype):
     ],
     ids=str,
 )
-def test_what_makes_no_sense_is_refused(options, said):
+def test_invalid_arguments_are_refused(options, said):
     with pytest.raises((TypeError, ValueError), match=said):
         DepthwiseConv2DOp((6, 4, 4), **{"kernel": (3, 3)} | options)

@@ -1,4 +1,4 @@
-"""dropout: the generator's known answers, masks against naive NumPy, statistics, bits and refusals."""
+"""dropout: known answers of the generator, masks compared with NumPy, statistics, bitwise reproducibility, errors."""
 
 import itertools
 
@@ -15,7 +15,7 @@ DTYPES = ("float32", "float64")
 BATCHES = (0, 1, 15, 16, 17, 33)
 THREADS = (1, 2, 3, 8)
 RATES = (0.1, 0.5, 0.9)
-LARGE = 2**63 - 1  # what seed and step may be
+LARGE = 2**63 - 1  # the largest seed and step
 NOTHING = {dtype: np.empty(0, dtype) for dtype in DTYPES}
 
 
@@ -40,7 +40,7 @@ def backward(check, dy, rate, **options):
 
 
 def kept(n, size, rate, **options):
-    """The mask of n examples, float32."""
+    """Returns the float32 mask of n examples."""
     y = np.empty((n, size), "f4")
     dropout_forward(np.ones((n, size), "f4"), y, rate, **options)
     return y != 0
@@ -55,7 +55,7 @@ def kept(n, size, rate, **options):
         ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
     ],
 )
-def test_the_oracle_knows_the_answers(key, counter, answer):
+def test_the_reference_generator_has_the_known_answers(key, counter, answer):
     assert ref.threefry(key, counter) == answer
 
 
@@ -69,8 +69,8 @@ def test_the_oracle_knows_the_answers(key, counter, answer):
     ],
     ids=str,
 )
-def test_each_of_the_32_bits(options):
-    """A number with the bits b is kept at a threshold of b + 1, and dropped at b: both rates are exact."""
+def test_thresholds_use_all_32_bits(options):
+    """A draw of b is kept at a threshold of b + 1 and dropped at b; both rates are exact."""
     bits = ref.dropout_bits(5, range(19), **options)
     for row, i in itertools.product((0, 3, 15, 16, 18), range(5)):
         b = int(bits[row, i])
@@ -82,7 +82,7 @@ def test_each_of_the_32_bits(options):
 @pytest.mark.parametrize("n", BATCHES)
 @pytest.mark.parametrize("rate", [0.0, 1e-9, *RATES, 1 - 2**-32])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_against_numpy(check, dtype, rate, n):
+def test_matches_numpy(check, dtype, rate, n):
     rng = np.random.default_rng(n)
     for size in (1, 2, 3, 16, 33, int(rng.integers(100, 1000))):
         x, dy = (check.input(rng.standard_normal((n, size)), dtype) for _ in range(2))
@@ -98,8 +98,8 @@ def test_against_numpy(check, dtype, rate, n):
 
 @pytest.mark.parametrize("n", BATCHES)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_mask_is_of_the_number_of_an_example(check, dtype, n):
-    """Whatever its place in the batch; numbers have 64 bits, as seed and step."""
+def test_a_mask_depends_on_the_id_of_its_example(check, dtype, n):
+    """The position in the batch does not matter. Ids have 64 bits, as have seed and step."""
     rng = np.random.default_rng(n)
     x = check.input(rng.standard_normal((n, 37)), dtype)
     for most in (10, 2**32, LARGE):
@@ -113,8 +113,8 @@ def test_a_mask_is_of_the_number_of_an_example(check, dtype, n):
 
 @pytest.mark.parametrize("batch", [1, 3, 15, 16, 17, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_plan_that_trains_counts_the_steps(dtype, batch):
-    """Three steps in one call, with rows in any order: scores are what dropout leaves of them."""
+def test_a_training_plan_advances_the_step(dtype, batch):
+    """Three steps in one call, with shuffled rows: the scores are the rows after dropout."""
     rng = np.random.default_rng(batch)
     x, rows, first = rng.standard_normal((200, 37)).astype(dtype), rng.integers(0, 200, 3 * batch), 2**32 - 1
     steps = enumerate(rows.reshape(3, batch))
@@ -132,7 +132,7 @@ def test_a_plan_that_trains_counts_the_steps(dtype, batch):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_inference_is_the_identity(dtype):
-    """Of one op, and of several in a plan."""
+    """For a single op and for several in a plan."""
     ops = [DropoutOp((3, 5), rate, str(rate), dtype) for rate in RATES]
     x = np.random.default_rng(0).standard_normal((33, 15)).astype(dtype)
     x[4], x[20, 3] = np.nan, -np.inf
@@ -145,14 +145,14 @@ def test_inference_is_the_identity(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
-def test_what_is_dropped_is_zero_whatever_it_was(check, dtype, spoiled):
+def test_dropped_values_are_zero_even_if_not_finite(check, dtype, spoiled):
     mask = kept(33, 21, 0.5)
     x = check.input(np.full(mask.shape, spoiled), dtype)
     for array in (forward(check, x, 0.5), backward(check, x, 0.5)):
         check.same_bits(array, np.where(mask, x, x.dtype.type(0)), "kept as it is, dropped +0")
 
 
-def test_one_plan_drops_in_place_what_two_plans_drop():
+def test_two_dropouts_in_one_plan_equal_two_plans():
     x = np.random.default_rng(0).standard_normal((40, 30)).astype("f4")
     ops = [DropoutOp((30,), 0.4, path) for path in ("0", "1")]
     y, dx, both = np.empty_like(x), np.empty_like(x), np.empty_like(x)
@@ -161,13 +161,13 @@ def test_one_plan_drops_in_place_what_two_plans_drop():
     dropout_forward(x, both, 0.4, path="0")
     dropout_forward(both.copy(), both, 0.4, path="1")
     assert y.tobytes() == both.tobytes()
-    assert dx.tobytes() == both.tobytes()  # the same two factors, one after the other
+    assert dx.tobytes() == both.tobytes()  # the same two factors, applied in turn
 
 
 # ---- statistics ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rate", RATES)
-def test_the_share_that_is_kept(rate):
-    """Of 2**20 numbers, within 4 standard deviations: altogether, and of every row, column and lane of the tiles."""
+def test_the_kept_fraction_matches_the_rate(rate):
+    """Within 4 standard deviations for 2**20 values, overall and for every row, column and lane of the tiles."""
     mask = kept(1024, 1024, rate)
     deviation = np.sqrt(rate * (1 - rate))
     assert abs(mask.mean() - (1 - rate)) <= 4 * deviation / 1024
@@ -179,13 +179,13 @@ def test_the_share_that_is_kept(rate):
 
 
 def correlation(a, b):
-    """In standard deviations of what independent masks have."""
+    """Returns the correlation in standard deviations of that of independent masks."""
     return abs(np.corrcoef(a.ravel(), b.ravel())[0, 1]) * np.sqrt(a.size)
 
 
 @pytest.mark.parametrize("rate", RATES)
 def test_masks_are_independent(rate):
-    """Of steps, seeds and layers; of rows and numbers beside each other; within 4 standard deviations."""
+    """Between steps, seeds and layers, and between adjacent rows and values: within 4 standard deviations."""
     mask = kept(512, 512, rate, seed=1, step=1, path="1")
     others = [{"step": 2}, {"step": 1 + 2**32}, {"seed": 2}, {"seed": 1 + 2**32}, {"path": "2"}, {"path": "1.0"}]
     others += [{"seed": 2, "step": 0}, {"seed": 0, "step": 2}]
@@ -197,7 +197,7 @@ def test_masks_are_independent(rate):
     assert correlation(mask, mask.T) <= 4
 
 
-def test_seed_step_and_row_do_not_stand_in_for_each_other():
+def test_seed_step_and_row_are_not_interchangeable():
     masks = [kept(2, 256, 0.5, seed=a, step=b, path=c) for a in range(3) for b in range(3) for c in ("", "0", "1")]
     rows = {row.tobytes() for mask in masks for row in mask}
     assert len(rows) == 2 * len(masks)
@@ -234,5 +234,5 @@ def right_call(check, kernel):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_refused(check, kernel, changes, said):
+def test_invalid_arguments_are_refused(check, kernel, changes, said):
     check.refused(right_call(check, kernel), changes, said)

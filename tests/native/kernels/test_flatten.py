@@ -1,4 +1,4 @@
-"""flatten: the same bytes in another shape."""
+"""flatten: copies all bytes into another shape."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def test_copies_every_bit(check, dtype, n):
     for shape in ((1, 1, 1), (3, 4, 5), (1, 1, 17), (16, 4, 4), tuple(rng.integers(1, 9, 3))):
         size = int(np.prod(shape))
         bits = rng.integers(0, 256, n * size * np.dtype(dtype).itemsize, "u1")
-        x = bits.view(dtype).reshape(n, *(int(s) for s in shape))  # also NaN, inf and subnormals
+        x = bits.view(dtype).reshape(n, *(int(s) for s in shape))  # includes NaN, inf and subnormals
         rows = x.reshape(n, size)
         y, dx = check.output(rows.shape, dtype), check.output(x.shape, dtype)
         op = FlattenOp(x.shape[1:], dtype)

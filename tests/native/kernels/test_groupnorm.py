@@ -1,4 +1,4 @@
-"""groupnorm: the oracle over random geometries, numbers far from zero, equal ones, NaN and infinity, bits."""
+"""groupnorm: random geometries compared with the reference; large means, constant groups, NaN, reproducibility."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ BATCHES = (0, 1, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles
 
 
 def bounds(x, dy, w, b, groups, eps, dtype):
-    """Allowed errors of y, dx, dw and db: 16 roundings of the terms that each number is made of."""
+    """Returns the allowed errors of y, dx, dw and db: 16 roundings of the terms of each result."""
     n, deviation = ref.normalized(x, groups, eps)
     size, g, unit = 1 + np.abs(n), np.abs(w[:, None] * dy), 16 * np.finfo(dtype).eps
     rows = (len(x), groups, x[:1].size // groups or 1)
@@ -23,7 +23,7 @@ def bounds(x, dy, w, b, groups, eps, dtype):
 
 
 class Norm:
-    """Groups of channels of pixels, with parameters, and calls of the kernel."""
+    """Calls of the kernel for one geometry, with parameters."""
 
     def __init__(self, rng, groups, channels, pixels, eps=1e-5, affine=True, dtype="float32"):
         self.shape, self.groups, self.eps = (groups * channels, pixels), groups, eps
@@ -35,7 +35,7 @@ class Norm:
             self.w, self.b = np.ones_like(self.w), np.zeros_like(self.b)
 
     def draw(self, check, rng, n, mean=0.0, deviation=1.0):
-        """x and dy."""
+        """Draws x and dy."""
         x = mean + deviation * rng.standard_normal((n, *self.shape))
         return check.input(x, self.dtype), check.input(rng.standard_normal(x.shape), self.dtype)
 
@@ -45,13 +45,13 @@ class Norm:
         return y
 
     def backward(self, check, dy, x, **options):
-        """dx, and the gradients of the parameters."""
+        """Returns dx and the gradients of the parameters."""
         dx, grads = check.output(x.shape, x.dtype), [check.output(p.shape, x.dtype) for p in self.params]
         backward_batch(self.op, dy, x, dx, self.params, grads, **options)
         return [dx, *grads]
 
     def compare(self, check, x, dy, what):
-        """With the oracle."""
+        """Compares with the reference."""
         exact = [ref.groupnorm_forward(x, self.w, self.b, self.groups, self.eps)]
         exact += ref.groupnorm_backward(dy, x, self.w, self.groups, self.eps)
         allowed = bounds(x, dy, self.w, self.b, self.groups, self.eps, self.dtype)
@@ -62,7 +62,7 @@ class Norm:
 
 
 def geometries(seed, count):
-    """Groups, channels of a group, pixels: often one of something, and as many as the kernel's loops do at once."""
+    """Draws groups, channels per group and pixels: often one, and counts around the widths of the kernel's loops."""
     rng = np.random.default_rng(seed)
     for _ in range(count):
         groups, channels = (int(rng.choice([1, 1, 2, 3, int(rng.integers(1, 20))])) for _ in range(2))
@@ -90,15 +90,15 @@ def test_long_groups(check, dtype, geometry):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("geometry", [(1, 3, 64), (1, 192, 1), (3, 2, 50), (1, 1, 20000)])
 @pytest.mark.parametrize("mean", [1e3, -1e4, 1e5])
-def test_numbers_far_from_zero(check, dtype, geometry, mean):
-    """float32 knows 1e5 to 0.008 only: E[x^2] - E[x]^2 has no digit left, and a rounded mean is off by 0.004."""
+def test_values_far_from_zero(check, dtype, geometry, mean):
+    """float32 resolves 1e5 to 0.008: E[x^2] - E[x]^2 has no correct digit, and a rounded mean is off by 0.004."""
     rng = np.random.default_rng(0)
     norm = Norm(rng, *geometry, dtype=dtype)
     norm.compare(check, *norm.draw(check, rng, 17, mean), f"{mean} {geometry} {dtype}")
 
 
 @pytest.mark.parametrize("deviation", [1e-18, 1e-4, 1e4, 1e15])
-def test_small_and_large_numbers(check, deviation):
+def test_small_and_large_values(check, deviation):
     rng = np.random.default_rng(0)
     norm = Norm(rng, 2, 3, 16)
     norm.compare(check, *norm.draw(check, rng, 17, 0, deviation), f"{deviation}")
@@ -107,7 +107,7 @@ def test_small_and_large_numbers(check, deviation):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("geometry", [(1, 1, 1), (3, 1, 1), (1, 5, 1), (2, 3, 7), (1, 1, 600)])
 @pytest.mark.parametrize("value", [0.0, -0.0, 0.1, -1e4, 3e38])
-def test_equal_numbers_become_the_bias(check, dtype, geometry, value):
+def test_constant_groups_become_the_bias(check, dtype, geometry, value):
     rng = np.random.default_rng(0)
     norm = Norm(rng, *geometry, dtype=dtype)
     x, dy = check.input(np.full((17, *norm.shape), value), dtype), norm.draw(check, rng, 17)[1]
@@ -119,7 +119,7 @@ def test_equal_numbers_become_the_bias(check, dtype, geometry, value):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("geometry", [(3, 2, 5), (3, 5, 1), (3, 1, 300)])
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_stays_in_its_group_and_example(check, dtype, geometry, spoiled):
+def test_non_finite_values_stay_in_their_group_and_example(check, dtype, geometry, spoiled):
     rng = np.random.default_rng(0)
     norm = Norm(rng, *geometry, dtype=dtype)
     x, dy = norm.draw(check, rng, 17)
@@ -140,7 +140,7 @@ def test_what_is_not_finite_stays_in_its_group_and_example(check, dtype, geometr
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("geometry", [(1, 37, 1), (5, 2, 3), (1, 4, 9), (7, 1, 5), (2, 40, 1)])
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, geometry):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, geometry):
     rng = np.random.default_rng(1)
     norm = Norm(rng, *geometry, dtype=dtype)
     for n in (5, 16, 40, 277):
@@ -182,12 +182,12 @@ def test_gradients_without_dx(check, threads):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_refused(arguments, said):
+def test_invalid_arguments_are_refused(arguments, said):
     with pytest.raises(ValueError, match=said):
         GroupNormOp((6, 5), **{"groups": 3, "channels": 6} | arguments)
 
 
 @pytest.mark.parametrize("arguments", [{"groups": "2"}, {"groups": 2.0}, {"channels": None}, {"eps": "a"}], ids=str)
-def test_wrong_types_are_refused(arguments):
+def test_invalid_types_are_refused(arguments):
     with pytest.raises(TypeError):
         GroupNormOp((6, 5), **{"groups": 3, "channels": 6} | arguments)

@@ -1,4 +1,4 @@
-"""maxpool2d: thousands of geometries against the oracle; ties, NaN, -inf and the rounding up."""
+"""maxpool2d: thousands of geometries compared with the reference; ties, NaN, -inf, ceil mode, same bits, errors."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from slow_marks import slow_after
 from minidl_c.functional import maxpool2d_backward, maxpool2d_forward
 
 DTYPES = ("float32", "float64")
-THREADS = (1, 1, 2, 1, 3)  # of the random geometries, in turn
+THREADS = (1, 1, 2, 1, 3)  # thread counts that the random geometries cycle through
 OVERLAPPING = Pool(33, 3, 7, 6, (3, 2), (2, 1), (1, 1), ceil_mode=True)
 HALVES = Pool(277, 5, 8, 10, (2, 2), (2, 2))
 
@@ -68,7 +68,7 @@ def backward(check, case, dy, x, **options):
 
 
 def compare(check, case, x, dy, dtypes, bound_terms, what, threads=1):
-    """y exactly, dx within the rounding of its overlapping windows (exactly if that is none)."""
+    """Compares y exactly, and dx within the rounding of overlapping windows (exactly if there are none)."""
     y, winner = ref.maxpool2d_forward(x, case)
     dx = ref.maxpool2d_backward(dy, winner, case)
     size = ref.maxpool2d_backward(np.abs(dy), winner, case)
@@ -113,7 +113,7 @@ def test_random_geometries_reach_every_corner():
         assert sum(bool(matches(case)) for case in cases) >= 30, name
 
 
-def test_oracle_equals_the_definition():
+def test_reference_matches_the_definition():
     rng = np.random.default_rng(0)
     cells = {case: np.prod(case.y_shape) * np.prod(case.kernel) for case in pool_cases(1, 600)}
     small = [case for case, count in cells.items() if count < 1500]
@@ -139,7 +139,7 @@ def test_every_batch_size(check, content, batch):
 # ---- the semantics, line by line -----------------------------------------------------------------
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_the_first_maximum_in_row_major_order_takes_the_whole_gradient(check, dtype):
-    """All pairs of places of the maximum in a 3x3 window, one pair in each example."""
+    """Puts the maximum at each pair of positions in a 3x3 window, one pair per example."""
     pairs = [(a, b) for a in range(9) for b in range(a, 9)]
     x = np.zeros((len(pairs), 1, 3, 3), dtype)
     for row, pair in zip(x.reshape(-1, 9), pairs, strict=True):
@@ -152,7 +152,7 @@ def test_the_first_maximum_in_row_major_order_takes_the_whole_gradient(check, dt
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("other", [-np.inf, 0.0, np.inf, np.nan])
 def test_the_first_nan_wins(check, dtype, other):
-    """A NaN at every place of the window, the other value at every later one."""
+    """Puts a NaN at each position of the window and the other value at each later one."""
     pairs = [(a, b) for a in range(9) for b in range(9)]
     x = np.ones((len(pairs), 1, 3, 3), dtype)
     for row, (place, later) in zip(x.reshape(-1, 9), pairs, strict=True):
@@ -168,7 +168,7 @@ def test_the_first_nan_wins(check, dtype, other):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("content", [only_infinite, only_nan, negative, mostly_infinite])
 def test_padding_never_wins(check, dtype, content):
-    """Nor does a window without a number lose its gradient: the first cell inside takes it."""
+    """In a window of only -inf the first cell inside the image gets the gradient."""
     rng = np.random.default_rng(0)
     for kernel, stride, ceil_mode in [((2, 2), 1, False), ((3, 5), 2, True), ((4, 4), 3, True)]:
         padding = (kernel[0] // 2, kernel[1] // 2)
@@ -191,7 +191,7 @@ def test_overlapping_windows_accumulate(check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_gradient_is_neither_lost_nor_made(check, dtype):
+def test_the_sum_of_the_gradient_is_preserved(check, dtype):
     rng = np.random.default_rng(7)
     for case in pool_cases(99, 45):
         x = anything(rng, case.x_shape).astype(dtype)
@@ -202,7 +202,7 @@ def test_the_gradient_is_neither_lost_nor_made(check, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf])
-def test_losers_get_zero_even_of_an_infinite_gradient(check, dtype, spoiled):
+def test_losing_cells_get_a_zero_gradient_even_if_dy_is_not_finite(check, dtype, spoiled):
     for case in (replace(HALVES, batch=17), OVERLAPPING):
         x = normal(np.random.default_rng(8), case.x_shape).astype(dtype)
         winner = ref.maxpool2d_forward(x, case)[1].reshape(case.batch, case.channels, -1)
@@ -234,8 +234,8 @@ def test_ceil_mode_drops_windows_in_the_padding(check, size, kernel, stride, pad
     ("size", "kernel", "stride", "padding"),
     [(1, 5, 5, 0), (1, 2, 2, 0), (4, 5, 2, 0), (4, 9, 6, 0), (3, 7, 3, 1), (2, 8, 3, 2), (3, 8, 9, 2)],
 )
-def test_ceil_mode_takes_a_window_beyond_the_padding(check, size, kernel, stride, padding):
-    """One, where none fits, if what it lacks is less than a stride (PyTorch)."""
+def test_ceil_mode_allows_a_window_larger_than_the_padded_input(check, size, kernel, stride, padding):
+    """As in PyTorch, one window if it exceeds the padded input by less than a stride."""
     upright = Pool(17, 2, size, 9, (kernel, 1), (stride, 1), (padding, 0), ceil_mode=True)
     lying = Pool(17, 2, 9, size, (1, kernel), (1, stride), (0, padding), ceil_mode=True)
     assert (upright.out_size, lying.out_size) == ((1, 9), (9, 1))
@@ -247,8 +247,8 @@ def test_ceil_mode_takes_a_window_beyond_the_padding(check, size, kernel, stride
 
 
 @pytest.mark.parametrize("case", [OVERLAPPING, Pool(17, 2, 4, 5, (2, 3), (2, 1))])
-def test_gradients_equal_finite_differences(check, case):
-    """Of sum(y dy), by every entry of every row; half a step never changes the winner."""
+def test_gradients_match_finite_differences(check, case):
+    """Differentiates sum(y * dy) by every entry of every row; half a step never changes the maximum's position."""
     rng = np.random.default_rng(9)
     case = replace(case, batch=17)
     x = rng.permutation(int(np.prod(case.x_shape))).astype("f8").reshape(case.x_shape)
@@ -275,7 +275,7 @@ def test_a_stride_beyond_the_input_leaves_one_window(check, stride, ceil_mode):
 # ---- bits ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("case", [OVERLAPPING, HALVES])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_do_not_change_a_bit(check, dtype, case):
+def test_thread_count_changes_no_bit(check, dtype, case):
     rng = np.random.default_rng(10)
     x, dy = check.input(ties(rng, case.x_shape), dtype), normal(rng, case.y_shape).astype(dtype)
     y, dx = forward(check, case, x), backward(check, case, dy, x)
@@ -287,7 +287,7 @@ def test_threads_do_not_change_a_bit(check, dtype, case):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_rows_do_not_depend_on_their_batch(check, dtype):
+def test_results_do_not_depend_on_the_rest_of_the_batch(check, dtype):
     rng = np.random.default_rng(11)
     for case in (OVERLAPPING, replace(HALVES, batch=19)):
         x = anything(rng, case.x_shape).astype(dtype)
@@ -307,7 +307,7 @@ NUMBERS = [
     *({"padding": pair} for pair in ((-1, 0), (0, -1), (2, 0), (0, 2))),
     *({"num_threads": threads} for threads in (0, -1)),
 ]
-STRANGE = [
+NON_NUMBERS = [
     {name: value} for name in ("kernel", "stride", "padding") for value in ((), (1,), (1, 1, 1), (1.5, 1), None, "ab")
 ]
 
@@ -327,31 +327,31 @@ def right_call(check, kernel):
 
 
 @pytest.mark.parametrize(("kernel", "name"), ARRAYS)
-def test_wrong_arrays_are_refused(check, kernel, name):
+def test_invalid_arrays_are_refused(check, kernel, name):
     check.wrong_shapes_refused(right_call(check, kernel), name)
     check.wrong_arrays_refused(right_call(check, kernel), name)
 
 
 @pytest.mark.parametrize("changes", NUMBERS, ids=str)
-def test_wrong_numbers_are_refused_by_name(check, call, changes):
+def test_invalid_numbers_are_refused_by_name(check, call, changes):
     check.refused(call, changes, match="|".join(changes))
 
 
-@pytest.mark.parametrize("changes", STRANGE, ids=str)
-def test_what_is_no_number_is_refused(check, call, changes):
+@pytest.mark.parametrize("changes", NON_NUMBERS, ids=str)
+def test_non_numbers_are_refused(check, call, changes):
     check.refused(call, changes)
 
 
 @pytest.mark.parametrize("name", ["kernel", "stride", "padding"])
 @pytest.mark.parametrize("huge", [2**31, 2**32, 2**40, 2**62, 2**63 - 1, 2**64])
-def test_huge_numbers_are_refused(check, call, name, huge):
+def test_numbers_that_overflow_are_refused(check, call, name, huge):
     check.refused(call, {name: (huge, 1)})
     check.refused(call, {name: (1, huge)})
 
 
 @pytest.mark.parametrize("ceil_mode", [False, True])
 def test_a_kernel_larger_than_the_padded_input_is_refused(check, call, ceil_mode):
-    """In ceil mode, where it is larger by a stride or more."""
+    """In ceil mode if it exceeds the input by a stride or more."""
     case = Pool(17, 2, *call.arguments["x"].shape[2:], (9, 2), (1, 1), (1, 1), ceil_mode)
     assert case.spare[0] < 0 and case.out_size[0] < 1
     for stride in ((1, 1), (-case.spare[0] if ceil_mode else 20, 1)):

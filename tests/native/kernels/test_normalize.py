@@ -1,4 +1,4 @@
-"""normalize: (x - mean) / std as NumPy computes it in the same dtype, bit for bit."""
+"""normalize: (x - mean) / std, bit for bit as NumPy computes it in the same dtype."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def both(check, x, dy, mean, std, **options):
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 33])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_against_numpy(check, dtype, n):
+def test_matches_numpy(check, dtype, n):
     rng = np.random.default_rng(n)
     for shape in ((1,), (17,), (100,), (3, 5), (1, 4, 4), (3, 5, 7), (2, 2, 3, 4)):
         mean, std = rng.standard_normal(shape[0]) * 100, rng.random(shape[0]) * 100 + 1e-3
@@ -47,13 +47,13 @@ def test_against_numpy(check, dtype, n):
         ([0.0, 0.0], [1.0, 0.0], "got 0.0 and 0.0"),
         ([0.0, 0.0], [1.0, -1.0], "got 0.0 and -1.0"),
         ([0.0, 0.0], [1.0, 1e-39], "got 0.0 and 1e-39"),  # flushed to zero
-        ([0.0, 1e20], [1.0, 1e-20], "divide"),  # what lanes without an example would hold
+        ([0.0, 1e20], [1.0, 1e-20], "divide"),  # the value of lanes without an example would overflow
         ([0.0, 0.0], [1.0, np.inf], "got 0.0 and inf"),
         (0.0, 1.0, None),
         (["0", "1"], ["1", "1"], None),
         (None, None, None),
     ],
 )
-def test_wrong_numbers_are_refused(mean, std, said):
+def test_invalid_numbers_are_refused(mean, std, said):
     with pytest.raises((ValueError, TypeError), match=said):
         NormalizeOp((2, 3, 3), mean, std)

@@ -1,4 +1,4 @@
-"""pad2d: numpy.pad, bit for bit, and the way back."""
+"""pad2d: forward and backward, bit for bit as numpy.pad and its inverse."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ SPECIAL = (-np.inf, -0.0, 0.0, np.inf, np.nan, 3e38)
 
 
 def geometries(rng, count):
-    """(c, h, w), (top, bottom, left, right)."""
+    """Draws (c, h, w) and (top, bottom, left, right)."""
     for _ in range(count):
         yield tuple(int(v) for v in rng.integers(1, 8, 3)), tuple(int(v) for v in rng.integers(0, 5, 4))
 
@@ -26,7 +26,7 @@ def both(check, x, dy, padding, value, **options):
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 33])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_against_numpy(check, dtype, n):
+def test_matches_numpy(check, dtype, n):
     rng = np.random.default_rng(n)
     for shape, padding in geometries(rng, 30):
         top, bottom, left, right = padding
@@ -55,6 +55,6 @@ def test_against_numpy(check, dtype, n):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_refused(changes, said):
+def test_invalid_arguments_are_refused(changes, said):
     with pytest.raises((ValueError, TypeError), match=said):
         Pad2DOp(**{"in_shape": (2, 3, 4), "padding": (0, 0, 0, 0)} | changes)

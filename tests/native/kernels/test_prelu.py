@@ -1,4 +1,4 @@
-"""prelu: slope below zero and gradient beside NumPy, at zero and NaN, a weight for each channel and one for all."""
+"""prelu: y, dx and the gradient of the slopes compared with NumPy, for one slope or one per channel; zero and NaN."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from minidl_c.kernels.prelu import PReLUOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
-BATCHES = (0, 1, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles
+BATCHES = (0, 1, 15, 16, 17, 33, 277)  # 277: slots of two tiles
 SHAPES = [(1,), (7,), (1, 2, 3), (3, 1, 1), (5, 4, 7), (2, 40)]
 THREADS = (1, 2, 3, 8)
 INF, NAN = np.inf, np.nan
@@ -24,7 +24,7 @@ def forward(check, x, weight, **options):
 
 
 def backward(check, dy, x, weight, want_dx=True, **options):
-    """(dx, dweight)."""
+    """Returns (dx, dweight)."""
     dx, dweight = check.output(x.shape, x.dtype) if want_dx else None, check.output(weight.shape, x.dtype)
     op = PReLUOp(x.shape[1:], len(weight) == 1, x.dtype.name)
     backward_batch(op, dy, x, dx, (weight,), (dweight,), **options)
@@ -36,7 +36,7 @@ def along_channels(weight, x):
 
 
 def draw(rng, n, shape, shared, dtype):
-    """x with zeros, dy, weight of any sign."""
+    """Draws x with zeros, dy, and weights of both signs."""
     x = rng.choice([0.0, -0.0, *rng.standard_normal(30)], (n, *shape)).astype("f4")
     dy, weight = rng.standard_normal((n, *shape), "f4"), rng.standard_normal(1 if shared else shape[0], "f4")
     return [a.astype(dtype) for a in (x, dy, weight)]
@@ -45,7 +45,7 @@ def draw(rng, n, shape, shared, dtype):
 @pytest.mark.parametrize("n", BATCHES)
 @one_or_many
 @each_dtype
-def test_beside_numpy(check, dtype, shared, n):
+def test_matches_numpy(check, dtype, shared, n):
     rng = np.random.default_rng(n)
     for shape in SHAPES:
         x, dy, weight = draw(rng, n, shape, shared, dtype)
@@ -80,7 +80,7 @@ def test_special_values(check, dtype, shared):
 
 @one_or_many
 @each_dtype
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, shared):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype, shared):
     for n in (5, 37, 277):
         x, dy, weight = draw(np.random.default_rng(n), n, (5, 3, 7), shared, dtype)
         y, (dx, dweight) = forward(check, x, weight), backward(check, dy, x, weight)
@@ -96,8 +96,8 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype, shared):
 
 
 @each_dtype
-def test_a_gradient_is_finished_before_it_meets_another_tile(check, dtype):
-    """The sum over the batch is that of its tiles' sums, which are added as they are."""
+def test_tile_sums_are_complete_before_they_are_combined(check, dtype):
+    """The sum over the batch is the sum of the sums of its tiles."""
     x, dy, weight = draw(np.random.default_rng(0), 32, (2, 9), False, dtype)
     whole = backward(check, dy, x, weight)[1]
     halves = [backward(check, dy[part], x[part], weight)[1] for part in (slice(16), slice(16, 32))]

@@ -1,4 +1,4 @@
-"""relu: the semantics at zero and NaN, random sizes, bits."""
+"""relu: random sizes, zero and NaN, bitwise reproducibility."""
 
 import numpy as np
 import pytest
@@ -52,14 +52,14 @@ def test_nan_stays_nan_and_the_gradient_at_zero_is_zero(check, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("spoiled", [np.nan, np.inf])
-def test_what_is_off_gets_zero_even_of_an_infinite_gradient(check, dtype, spoiled):
+def test_inactive_units_get_a_zero_gradient_even_if_dy_is_not_finite(check, dtype, spoiled):
     x = np.tile(np.array([-1, 0, 1, -np.inf], dtype), (17, 5))
     dx = backward(check, np.full(x.shape, spoiled, dtype), x)
     check.equal(dx, np.where(x > 0, spoiled, 0), "dx")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
     rng = np.random.default_rng(1)
     x, dy = (rng.standard_normal((277, 37)).astype(dtype) for _ in range(2))
     y, dx = forward(check, x), backward(check, dy, x)

@@ -1,4 +1,4 @@
-"""rescale: y = scale x + offset over random sizes, bits."""
+"""rescale: y = scale * x + offset for random sizes, bitwise reproducibility."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_random_sizes(check, dtype, scale, offset, n):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_nothing_changes_where_nothing_should(check, dtype):
+def test_scale_one_and_offset_zero_are_the_identity(check, dtype):
     x = np.tile(np.array([0, 1, -2.5, 200, np.inf, -np.inf, np.nan], dtype), (17, 1))
     check.equal(forward(check, x, 1.0, 0.0), x, "y")
     check.equal(backward(check, x, 1.0), x, "dx")
@@ -54,14 +54,14 @@ def test_nothing_changes_where_nothing_should(check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_offset_is_zero_unless_given(check, dtype):
+def test_offset_defaults_to_zero(check, dtype):
     x, y = np.arange(34, dtype=dtype).reshape(17, 2), check.output((17, 2), dtype)
     forward_batch(op_for(x, 0.5), x, y)
     check.equal(y, x / 2, "y")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
     x = np.random.default_rng(1).standard_normal((277, 37)).astype(dtype)
     y, dx = forward(check, x, 0.3, 0.7), backward(check, x, 0.3)
     for threads in (2, 3, 8):
@@ -75,6 +75,6 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
 
 
 @pytest.mark.parametrize("numbers", [(None,), ("2",), (1.0, None)], ids=str)
-def test_wrong_numbers_are_refused(numbers):
+def test_invalid_numbers_are_refused(numbers):
     with pytest.raises(TypeError):
         RescaleOp((5,), *numbers)

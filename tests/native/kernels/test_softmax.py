@@ -1,4 +1,4 @@
-"""softmax: over features and over the channels of each pixel, beside NumPy; numbers of any size; bits."""
+"""softmax over features and over the channels of each pixel: compared with NumPy; extreme values, reproducibility."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def backward(check, dy, x, **options):
 
 
 def expected(x, dy):
-    """(y, dx), and what they may be off by, in units of rounding and of what is flushed to zero."""
+    """Returns (y, dx) and their allowed errors: units of rounding, plus results that are flushed to zero."""
     y, distance = ref.softmax(x), x.max(axis=1, keepdims=True).astype("f8") - x
     units = y * (distance + 6 + np.sum(y * (distance + 4), axis=1, keepdims=True) + x.shape[1])
     inner = np.sum(dy * y, axis=1, keepdims=True)
@@ -41,7 +41,7 @@ def expected(x, dy):
 @pytest.mark.parametrize("n", BATCHES)
 @pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0, 1e4])
 @each_dtype
-def test_beside_numpy(check, dtype, spread, n):
+def test_matches_numpy(check, dtype, spread, n):
     rng = np.random.default_rng(n)
     for shape in SHAPES:
         x, dy = ((s * rng.standard_normal((n, *shape))).astype("f4") for s in (spread, 1))
@@ -55,7 +55,7 @@ def test_beside_numpy(check, dtype, spread, n):
 
 @each_dtype
 @pytest.mark.parametrize("size", [1e4, 3e38])
-def test_large_numbers(check, dtype, size):
+def test_large_values(check, dtype, size):
     x = np.tile(np.array([[1, -1, 1], [1, -1, 0.5]], dtype) * np.dtype(dtype).type(size), (17, 1))
     y = np.tile([[0.5, 0, 0.5], [1, 0, 0]], (17, 1))
     check.equal(forward(check, x), y, "y")
@@ -65,7 +65,7 @@ def test_large_numbers(check, dtype, size):
 
 @each_dtype
 def test_special_values(check, dtype):
-    """As PyTorch: -inf is impossible; inf, NaN or nothing but -inf spoils what is summed with it, and nothing else."""
+    """As in PyTorch: -inf has probability 0; inf, NaN or only -inf makes its own sum NaN and no other."""
     x = np.array([[0, -INF, 0], [INF, 1, 0], [NAN, 0, 1], [0, 1, NAN], [-INF, -INF, -INF], [1, 2, 3]], dtype)
     dy, clean = np.tile(np.array([1, 2, 3], dtype), (6, 1)), np.array([0, 5])
     y, dx = forward(check, x), backward(check, dy, x)
@@ -80,7 +80,7 @@ def test_special_values(check, dtype):
 
 
 @each_dtype
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
     rng = np.random.default_rng(1)
     for n in (5, 37, 277):
         x, dy = (rng.standard_normal((n, 5, 3, 4)).astype(dtype) for _ in range(2))

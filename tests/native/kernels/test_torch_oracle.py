@@ -1,4 +1,4 @@
-"""Every kernel with a counterpart in PyTorch beside it, over random geometries."""
+"""Kernels compared with their counterparts in PyTorch, over random geometries."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ DTYPES = ("float32", "float64")
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    """PyTorch's threads spin between these small calls and take the time of the others."""
+    """Limits PyTorch to one thread: its idle threads spin between small calls and slow down other processes."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -47,7 +47,7 @@ def outputs(check, dtype, *shapes):
 
 
 def torch_conv2d(values, case):
-    """y, dx, dw, db of PyTorch in float64."""
+    """Returns PyTorch's y, dx, dw and db in float64."""
     x, w, b, dy = (leaf(v) for v in values)
     top, bottom, left, right = case.padding
     padded = functional.pad(x, (left, right, top, bottom))
@@ -80,7 +80,7 @@ def test_conv2d(check, seed):
 @pytest.mark.parametrize("content", ["normal", "ties", "-inf", "one nan"])
 @pytest.mark.parametrize("seed", range(100, 103))
 def test_maxpool2d(check, seed, content):
-    """Of several NaN in a window PyTorch lets the last win, minidl the first: one an image."""
+    """With at most one NaN per image: of several in a window PyTorch takes the last, minidl the first."""
     rng = np.random.default_rng(seed)
     for case in pool_cases(seed, 54):
         x = rng.integers(-2, 3, case.x_shape).astype("f4")
@@ -90,7 +90,7 @@ def test_maxpool2d(check, seed, content):
             x[rng.random(x.shape) < 0.8] = -np.inf
         elif content == "one nan":
             x[:, :, rng.integers(case.height), rng.integers(case.width)] = np.nan
-        dy = rng.integers(-9, 10, case.y_shape).astype("f4")  # sums without rounding
+        dy = rng.integers(-9, 10, case.y_shape).astype("f4")  # exact sums
         tx = leaf(x)
         options = (case.kernel, case.stride, case.padding)
         ty = functional.max_pool2d(tx, *options, ceil_mode=case.ceil_mode)
@@ -127,7 +127,7 @@ def test_avgpool2d(check, seed, count):
 @pytest.mark.parametrize("size", range(1, 7))
 @pytest.mark.parametrize("stride", range(1, 7))
 def test_pools_of_every_size_in_ceil_mode(stride, size):
-    """As many windows as in PyTorch, or refused as there."""
+    """Both have the same number of windows, or both refuse the geometry."""
     for kernel in range(1, 13):
         for padding in range(kernel // 2 + 1):
             window = (kernel, 1), (stride, 1), (padding, 0)

@@ -1,4 +1,4 @@
-"""upsample2d: numpy.repeat, bit for bit; the sum of each block on the way back."""
+"""upsample2d: forward as numpy.repeat, bit for bit; backward sums each block."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def both(check, x, dy, scale, **options):
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 33])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_against_numpy(check, dtype, n):
+def test_matches_numpy(check, dtype, n):
     rng = np.random.default_rng(n)
     for scale in [(1, 1), (2, 2), (3, 3), (1, 4), (5, 1), *rng.integers(1, 7, (9, 2)).tolist()]:
         c, h, w = (int(v) for v in rng.integers(1, 7, 3))
@@ -52,6 +52,6 @@ def test_against_numpy(check, dtype, n):
     ],
     ids=str,
 )
-def test_wrong_arguments_are_refused(changes, said):
+def test_invalid_arguments_are_refused(changes, said):
     with pytest.raises((ValueError, TypeError), match=said):
         Upsample2DOp(**{"in_shape": (2, 3, 4), "scale": (2, 2)} | changes)

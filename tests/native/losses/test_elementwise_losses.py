@@ -1,4 +1,4 @@
-"""elementwise_losses: against the oracle, at kinks and at the edges of the range, bits and refusals."""
+"""elementwise_losses: compared with the reference; kinks, extreme values, bitwise reproducibility, errors."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def both(check, name, scores, targets, delta=1.0, **options):
 
 
 def draw(name, rng, shape):
-    """Scores and targets; of what sort of numbers depends on the loss."""
+    """Draws scores and targets from the range that the loss expects."""
     scores = (3 * rng.standard_normal(shape)).astype("f4")
     if name == "binary_cross_entropy":
         return scores, rng.choice([0, 1, 0.25], shape).astype("f4")
@@ -40,7 +40,7 @@ def draw(name, rng, shape):
 
 
 def bounds(name, scores, targets, delta, dtype):
-    """Allowed errors of (losses, slopes), from what each term is made of; a mean of n adds n u of the mean."""
+    """Returns the allowed errors of (losses, slopes): those of each term, plus n u of the mean for a mean of n."""
     x, t, size = scores.astype("f8"), targets.astype("f8"), int(np.prod(scores.shape[1:]))
     f, slope = FUNCTIONS[name]
     if name == "poisson":
@@ -49,14 +49,14 @@ def bounds(name, scores, targets, delta, dtype):
         terms, slopes = np.abs(x) + np.abs(t * x) + np.log1p(np.exp(-np.abs(x))), sigmoid(x) + np.abs(t)
     else:
         terms, slopes = f(x, t, delta), np.abs(slope(x, t, delta))
-    tiny = np.finfo(dtype).tiny  # what is smaller may be flushed to zero
+    tiny = np.finfo(dtype).tiny  # smaller results may be flushed to zero
     mean = terms.reshape(len(x), size).mean(axis=1)
     return ref.rounding(10 + size, dtype) * mean + 10 * tiny, ref.rounding(10, dtype) * slopes / size + 10 * tiny
 
 
 @each_loss
 @each_dtype
-def test_random_numbers(check, name, dtype):
+def test_random_inputs(check, name, dtype):
     rng = np.random.default_rng(0)
     for n in BATCHES:
         for shape in SHAPES:
@@ -76,8 +76,8 @@ def test_random_numbers(check, name, dtype):
 
 
 @each_dtype
-def test_kinks(check, dtype):
-    """The slope of |d| is 0 at 0, with no sign; that of the Huber loss goes over at delta."""
+def test_slopes_at_kinks(check, dtype):
+    """The slope of |d| at 0 is +0; that of the Huber loss is continuous at delta."""
     d = np.tile(np.array([-2, -0.5, -0.0, 0, 0.5, 2, 1e-30, -1e-30], dtype), (17, 1))
     zero = np.zeros_like(d)
     losses, dscores = both(check, "mean_absolute_error", d, zero)
@@ -103,8 +103,8 @@ def test_binary_cross_entropy_is_finite_for_logits_of_any_size(check, dtype, siz
 
 
 @each_dtype
-def test_small_losses_keep_their_digits(check, dtype):
-    """log(1 + e) of a small e would lose them."""
+def test_small_losses_keep_full_precision(check, dtype):
+    """A naive log(1 + e) would lose the digits of a small e."""
     scores = np.linspace(1, 60, 33)[:, None].astype(dtype)
     losses, _ = both(check, "binary_cross_entropy", scores, np.ones_like(scores))
     exact = np.log1p(np.exp(-scores[:, 0].astype("f8")))
@@ -113,7 +113,7 @@ def test_small_losses_keep_their_digits(check, dtype):
 
 @each_loss
 @each_dtype
-def test_not_a_number_stays_in_its_row(check, name, dtype):
+def test_nan_stays_in_its_row(check, name, dtype):
     scores, targets = (a.astype(dtype) for a in draw(name, np.random.default_rng(1), (33, 7)))
     clean = both(check, name, scores, targets)
     scores[5, 3] = NAN
@@ -127,7 +127,7 @@ def test_not_a_number_stays_in_its_row(check, name, dtype):
 
 
 @each_dtype
-def test_infinities(check, dtype):
+def test_infinite_scores_and_targets(check, dtype):
     scores, targets = np.array([[INF], [-INF]], dtype), np.zeros((2, 1), dtype)
     expected = {
         "mean_squared_error": ([INF, INF], [INF, -INF]),
@@ -144,7 +144,7 @@ def test_infinities(check, dtype):
 
 @each_loss
 @each_dtype
-def test_threads_and_neighbours_do_not_change_a_bit(check, name, dtype):
+def test_threads_and_batch_neighbours_change_no_bit(check, name, dtype):
     scores, targets = (a.astype(dtype) for a in draw(name, np.random.default_rng(2), (277, 11)))
     whole = both(check, name, scores, targets)
     for threads in (2, 3, 8):
@@ -159,8 +159,8 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, name, dtype):
 @each_loss
 @each_dtype
 @pytest.mark.parametrize("n", [1, 15, 17])
-def test_lanes_without_an_example_give_no_gradient(name, dtype, n):
-    """A bias makes their scores so large that the slope is infinite there, and a convolution adds up all lanes."""
+def test_lanes_without_an_example_contribute_no_gradient(name, dtype, n):
+    """A bias makes the slopes of empty lanes infinite, and a convolution sums all lanes."""
     size = float(np.finfo(dtype).max) if name != "poisson" else 1e4
     x, param = np.full((n, 1), -size / 2, dtype), np.array([1, size], dtype)  # weight, bias: size / 2 for examples
     if name == "poisson":
@@ -189,7 +189,7 @@ def test_lanes_without_an_example_give_no_gradient(name, dtype, n):
         (("huber", 1e-60), "delta: expected .* float32 can hold, got 1e-60"),
     ],
 )
-def test_arguments_that_make_no_sense(arguments, said):
+def test_invalid_arguments_are_refused(arguments, said):
     with pytest.raises(ValueError, match=said):
         ElementwiseLossOp((3,), *arguments)
     assert ElementwiseLossOp((3,), "huber", 1e39, "float64").dtype == "float64"

@@ -1,4 +1,4 @@
-"""softmax_cross_entropy: against the oracle, at the edges of the range, bits and refusals."""
+"""softmax_cross_entropy: compared with the reference; extreme scores, bitwise reproducibility, errors."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def backward(check, scores, labels, weights, smoothing=0.0, **options):
 
 
 def bounds(scores, labels, dtype, smoothing=0.0):
-    """Allowed errors of (losses, probabilities), in units of rounding.
+    """Returns the allowed errors of (losses, probabilities), in units of rounding.
 
     d = s - max is off by u|d|, so exp(d), itself good to 4 u, is off by u(|d| + 4) of its value; of
     the sum's value by the mean of that, weighted by p, and u for each addition. log adds 4 u of its
@@ -46,8 +46,8 @@ def bounds(scores, labels, dtype, smoothing=0.0):
     total = np.sum(p * (distance + 4), axis=1) + scores.shape[1]
     label = (ref.smoothed(labels, scores.shape[1], smoothing) * distance).sum(axis=1)
     log_sum = np.abs(losses - label)
-    label *= 1 + (smoothing > 0) * (2 + scores.shape[1])  # a mean over the classes, and its share
-    tiny = np.finfo(dtype).tiny  # what is smaller may be flushed to zero
+    label *= 1 + (smoothing > 0) * (2 + scores.shape[1])  # plus the smoothed part, a mean over the classes
+    tiny = np.finfo(dtype).tiny  # smaller results may be flushed to zero
     unit = ref.rounding(1, dtype)
     return unit * (total + 5 * log_sum + 2 * label + losses), (
         unit * p * (distance + 6 + total[:, None]) + scores.shape[1] * tiny
@@ -76,7 +76,7 @@ def test_random_scores(check, seed):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [1e4, 1e30])
-def test_is_finite_for_large_scores(check, dtype, size):
+def test_losses_and_gradients_are_finite_for_large_scores(check, dtype, size):
     scores = np.array([[1, -1, 0], [-1, 1, 1], [1, 1, 1], [-1, -1, -1]], dtype) * size
     labels = np.array([1, 0, 2, 0])
     losses, dscores = forward(check, scores, labels), backward(check, scores, labels, None)
@@ -107,7 +107,7 @@ def test_special_scores(check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_one_class_costs_nothing(check, dtype):
+def test_a_single_class_has_zero_loss(check, dtype):
     scores, labels = np.linspace(-50, 50, 17).astype(dtype)[:, None], np.zeros(17, "i8")
     check.equal(forward(check, scores, labels), np.zeros(17), "losses")
     check.equal(backward(check, scores, labels, None), np.zeros((17, 1)), "dscores")
@@ -115,8 +115,8 @@ def test_one_class_costs_nothing(check, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("spread", [1.0, 30.0])
-def test_gradient_equals_finite_differences(check, dtype, spread):
-    """Of sum(weights losses), by every score of every row; the differences are the oracle's."""
+def test_gradient_matches_finite_differences(check, dtype, spread):
+    """Compares the gradient of sum(weights * losses) with finite differences of the reference, for every score."""
     rng = np.random.default_rng(1)
     scores, labels, weights = draw(rng, 17, 5, spread)
     wide, step = scores.astype("f8"), 1e-4
@@ -133,8 +133,8 @@ def test_gradient_equals_finite_differences(check, dtype, spread):
     check.close(got, expected, bound, f"dscores {dtype}")
 
 
-def test_kernel_forward_and_backward_agree(check):
-    """The same differences of the kernel's own float64 losses."""
+def test_forward_and_backward_of_the_kernel_agree(check):
+    """Compares with finite differences of the kernel's own float64 losses."""
     scores, labels, weights = draw(np.random.default_rng(2), 17, 6, 3.0)
     scores, weights, losses = scores.astype("f8"), weights.astype("f8"), np.empty(17)
 
@@ -157,7 +157,7 @@ def test_weights_of_ones_equal_no_weights_bit_for_bit(check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
+def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
     values = draw(np.random.default_rng(4), 277, 11, 5.0)
     scores, labels, weights = values[0].astype(dtype), values[1], values[2].astype(dtype)
     calls = (
@@ -175,7 +175,7 @@ def test_threads_and_neighbours_do_not_change_a_bit(check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_an_impossible_class_costs_infinity_once_labels_are_smoothed(check, dtype):
+def test_label_smoothing_makes_the_loss_of_an_impossible_class_infinite(check, dtype):
     scores = np.array([[0, -np.inf, 0]], dtype)
     assert forward(check, scores, np.array([0]), 0.1)[0] == np.inf
 
@@ -195,6 +195,6 @@ def test_labels_outside_the_classes_are_refused(check, label, place):
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, np.nan, np.inf])
-def test_a_share_of_smoothing_is_from_0_to_1(share):
+def test_label_smoothing_outside_0_to_1_is_refused(share):
     with pytest.raises(ValueError, match=r"label_smoothing: expected a number in \[0, 1\]"):
         SoftmaxCrossEntropyOp((3,), share)

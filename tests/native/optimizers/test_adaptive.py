@@ -1,4 +1,4 @@
-"""adaptive: extremes, bias correction, what is remembered. The formulas' bits and refusals: test_update.py."""
+"""adaptive: extreme gradients, bias correction, state. test_update.py compares with the formulas."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ DTYPES = ("float32", "float64")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("alpha", [0.1, 0.5, 0.9])
 def test_a_constant_gradient_has_no_variance(alpha, dtype):
-    """The difference below the root becomes 0 except for rounding; if negative, PyTorch's step is NaN."""
+    """The variance under the root is 0 up to rounding, which can make it negative: PyTorch then returns NaN."""
     gradients = np.random.default_rng(0).standard_normal(2000).astype(dtype)
     w, update = np.zeros(2000, dtype), RMSpropUpdate(2000, dtype, alpha, eps=0.1, centered=True)
     negative = 0
@@ -24,8 +24,8 @@ def test_a_constant_gradient_has_no_variance(alpha, dtype):
 
 @pytest.mark.parametrize("size", [1e-38, 1e-30, 1e-5, 1.0, 1e5, 1e15])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_first_steps_are_as_large_as_the_rate(dtype, size):
-    """Bias correction: Adam's first step has the length lr, whatever the gradient's; Adagrad's as well."""
+def test_the_first_step_has_the_size_of_the_learning_rate(dtype, size):
+    """Bias correction: the first step of Adam has length lr for gradients of any size, as that of Adagrad."""
     g = np.array([size, -size], dtype)
     for update in (AdamUpdate(2, dtype), AdamUpdate(2, dtype, decoupled=True), AdagradUpdate(2, dtype)):
         w = np.zeros(2, dtype)
@@ -47,7 +47,7 @@ def test_gradients_whose_squares_overflow_leave_parameters_finite():
 
 @pytest.mark.parametrize("steps", [0, 1, 9, 999, 10**6, 2**40, 2**62 - 2])
 @pytest.mark.parametrize("betas", [(0.9, 0.999), (0.0, 0.0), (0.5, 0.99999)])
-def test_bias_correction_of_any_step(steps, betas):
+def test_bias_correction_at_any_step(steps, betas):
     w, update = np.zeros(1), AdamUpdate(1, "float64", *betas, eps=1e-30)
     update.steps = steps
     update.apply(w, np.ones(1), 1.0)
@@ -57,14 +57,14 @@ def test_bias_correction_of_any_step(steps, betas):
     assert update.steps == steps + 1
 
 
-def test_amsgrad_keeps_the_largest():
+def test_amsgrad_keeps_the_largest_second_moment():
     update, w = AdamUpdate(1, "float64", 0.0, 0.5, amsgrad=True), np.zeros(1)
     for g, largest in ((2.0, 2.0), (0.0, 2.0), (2.0, 2.5), (0.0, 2.5), (4.0, 8.625)):
         update.apply(w, np.array([g]), 0.1)
         assert update.state["largest"].tolist() == [largest]
 
 
-def test_only_what_is_needed_is_remembered():
+def test_state_holds_only_what_the_options_need():
     assert list(AdagradUpdate(3, "float32").state) == ["squares"]
     assert list(RMSpropUpdate(3, "float32").state) == ["squares"]
     assert list(RMSpropUpdate(3, "float32", momentum=0.5, centered=True).state) == ["squares", "mean", "velocity"]

@@ -1,4 +1,4 @@
-"""Gradient clipping, against NumPy and PyTorch."""
+"""clip: gradient clipping compared with NumPy and PyTorch."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def naive(g, clip_norm=None, clip_value=None):
 @pytest.mark.parametrize(
     "limits", [{}, {"clip_value": 0.5}, {"clip_norm": 0.75}, {"clip_norm": 3.0, "clip_value": 0.1}]
 )
-def test_against_numpy(size, dtype, limits):
+def test_matches_numpy(size, dtype, limits):
     g = RNG.standard_normal(size).astype(dtype)
     found = g.copy()
     clip(found, **limits)
@@ -32,14 +32,14 @@ def test_against_numpy(size, dtype, limits):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_small_gradient_stays_as_it_is(dtype):
+def test_a_small_gradient_is_left_unchanged(dtype):
     g = RNG.standard_normal(1000).astype(dtype)
     found = g.copy()
     clip(found, clip_norm=1e6, clip_value=1e6)
     assert found.tobytes() == g.tobytes()
 
 
-def test_squares_that_overflow():
+def test_norms_are_right_when_squares_overflow():
     g = np.array([3e200, -4e200, 0, 1e-300])
     clip(g, clip_norm=10)
     np.testing.assert_allclose(g, [6, -8, 0, 0], rtol=1e-12, atol=1e-300)
@@ -48,14 +48,14 @@ def test_squares_that_overflow():
 @pytest.mark.parametrize(
     "limits", [{"clip_norm": 0}, {"clip_value": -1}, {"clip_norm": np.nan}, {"clip_value": np.inf}]
 )
-def test_limits_that_make_no_sense(limits):
+def test_invalid_limits_are_refused(limits):
     g = np.ones(3)
     with pytest.raises(ValueError, match=r"clip_(norm|value): expected a finite number above 0"):
         clip(g, **limits)
     assert (g == 1).all()
 
 
-def test_arrays_of_another_kind():
+def test_invalid_arrays_are_refused():
     with pytest.raises((TypeError, ValueError), match="grad"):
         clip(np.ones(6, "f4")[::2], clip_norm=1)
     with pytest.raises((TypeError, ValueError), match="grad"):
@@ -64,7 +64,7 @@ def test_arrays_of_another_kind():
 
 @pytest.mark.oracle
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_against_pytorch(dtype):
+def test_matches_pytorch(dtype):
     torch = pytest.importorskip("torch")
     for _ in range(100):
         parts = [RNG.standard_normal(int(n)).astype(dtype) for n in RNG.integers(1, 50, 4)]

@@ -1,4 +1,4 @@
-"""sgd: what only it has. The formula's bits and refusals: test_update.py."""
+"""sgd: exact momentum and weight decay. test_update.py compares with the formula."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ DTYPES = ("float32", "float64")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_whole_numbers_are_exact(dtype):
+def test_steps_of_integers_are_exact(dtype):
     for nesterov, v_after, w_after in ((False, [5, 8, 0], [-1.5, -2, 3]), (True, [5, 8, 0], [-2.25, -4, 5])):
         w, g = np.array([1, 2, 3], dtype), np.array([4, 8, -4], dtype)
         update = SGDUpdate(3, dtype, 0.5, nesterov)
@@ -27,5 +27,5 @@ def test_decay_is_part_of_the_gradient(dtype):
     assert w.tolist() == [0.75, -1.5, 3]
 
 
-def test_without_momentum_nothing_is_remembered():
+def test_without_momentum_there_is_no_state():
     assert SGDUpdate(3, "float32").state == {}

@@ -1,4 +1,4 @@
-"""What every native optimizer does in the same way: the formula's bits, any part of the buffer, refusals, its count."""
+"""Update: every native optimizer matches its formula bit for bit, on any part of the buffer; step counts, errors."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 @each_dtype
 @each_form
 @pytest.mark.parametrize("size", [0, 1, 3, 15, 16, 17, 63, 64, 65, 1000, 4099, 70001])
-def test_bits_are_the_formulas(check, kind, formula, arguments, size, dtype):
+def test_matches_the_formula_bit_for_bit(check, kind, formula, arguments, size, dtype):
     rng = np.random.default_rng(size)
     update, w = kind(size, dtype, **arguments), check.output((size,), dtype)
     w[...] = expected = rng.standard_normal(size).astype(dtype)
@@ -49,8 +49,8 @@ def test_bits_are_the_formulas(check, kind, formula, arguments, size, dtype):
 
 @each_dtype
 @each_form
-def test_place_in_the_buffer_does_not_change_a_bit(check, kind, formula, arguments, dtype):
-    """Vectors and their remainder do the same: any part updated alone gets the same bits."""
+def test_position_in_the_buffer_changes_no_bit(check, kind, formula, arguments, dtype):
+    """Vector loop and remainder agree: a part of the buffer updated on its own gets the same bits."""
     rng = np.random.default_rng(1)
     first, grads = rng.standard_normal(133).astype(dtype), rng.standard_normal((3, 133)).astype(dtype)
 
@@ -68,8 +68,8 @@ def test_place_in_the_buffer_does_not_change_a_bit(check, kind, formula, argumen
 
 @each_dtype
 @each_form
-def test_no_gradient_no_change(kind, formula, arguments, dtype):
-    """0 / eps is 0, at the first step too; what decays is another matter."""
+def test_zero_gradients_change_nothing(kind, formula, arguments, dtype):
+    """0 / eps is 0, at the first step too. Without weight decay."""
     w, update = np.array([1.0, -2.0, 0.0], dtype), kind(3, dtype, **arguments | {"weight_decay": 0})
     for _ in range(5):
         update.apply(w, np.zeros(3, dtype), 0.1)
@@ -77,7 +77,7 @@ def test_no_gradient_no_change(kind, formula, arguments, dtype):
 
 
 @each_form
-def test_a_count_of_its_own(kind, formula, arguments):
+def test_each_update_counts_its_own_steps(kind, formula, arguments):
     update, count = kind(3, "float32", **arguments), np.array([70])
     assert update.steps == 0
     for _ in range(2):
@@ -89,7 +89,7 @@ def test_a_count_of_its_own(kind, formula, arguments):
 @each_dtype
 @each_form
 def test_subnormal_numbers_are_flushed_as_in_training(check, kind, formula, arguments, dtype):
-    """What is remembered decays to zero without gradients, by hand as inside a plan."""
+    """State that decays to zero without gradients is flushed by `apply` as it is inside a plan."""
     tiny = np.finfo(dtype).tiny
     update = kind(37, dtype, **arguments)
     for array in update.state.values():
@@ -107,8 +107,8 @@ def test_subnormal_numbers_are_flushed_as_in_training(check, kind, formula, argu
     ],
 )
 @each_form
-def test_steps_that_were_not_done_are_refused(check, kind, formula, arguments, late, said):
-    """A formula would count from below zero: bias corrections of Adam have no end there."""
+def test_a_step_count_above_the_number_of_steps_is_refused(check, kind, formula, arguments, late, said):
+    """The formula's step would be negative, where Adam's bias correction diverges."""
     update, w = kind(3, "float32", **arguments), np.ones(3, "f4")
     update.steps = 2
     with pytest.raises(ValueError, match=said):
@@ -126,7 +126,7 @@ def right_call(check):
 
 
 @pytest.mark.parametrize("name", ["w", "g"])
-def test_wrong_arrays_are_refused(check, name):
+def test_invalid_arrays_are_refused(check, name):
     call = right_call(check)
     for wrong in (np.ones(32, "f4"), np.ones(34, "f4"), np.ones(0, "f4"), np.ones((33, 1), "f4")[::2]):
         check.refused(call, {name: wrong})
@@ -134,11 +134,11 @@ def test_wrong_arrays_are_refused(check, name):
 
 
 @pytest.mark.parametrize("value", [None, "0.1", (0.1,)])
-def test_a_rate_that_is_no_number_is_refused(check, value):
+def test_non_finite_learning_rates_are_refused(check, value):
     check.refused(right_call(check), {"lr": value})
 
 
-def test_one_for_other_parameters_is_refused():
+def test_an_update_for_other_parameters_is_refused():
     for update in (SGDUpdate(5, "float32"), SGDUpdate(5, "float32", 0.9), AdamUpdate(5, "float32")):
         with pytest.raises(ValueError, match="update: expected one made for 6 parameters of float32, got one for 5 of"):
             update.apply(np.ones(6, "f4"), np.ones(6, "f4"), 0.1)

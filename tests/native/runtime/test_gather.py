@@ -1,4 +1,4 @@
-"""gather: rows of a batch into tiles of 16 lanes and back, without changing a number."""
+"""gather: copies rows of a batch into tiles of 16 lanes and back, without changing a value."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def draw(rng, shape, dtype):
 
 
 def expected_tiles(x, rows, dtype):
-    """tiles[t, i, lane] is number i of row rows[16 t + lane]; lanes without a row are zero."""
+    """Returns tiles with tiles[t, i, lane] = x[rows[16 t + lane], i]; lanes without a row are zero."""
     tiles = np.zeros((-(-len(rows) // 16), x.shape[1], 16), dtype)
     for k, row in enumerate(rows):
         tiles[k // 16, :, k % 16] = x[row]
@@ -33,7 +33,7 @@ def expected_tiles(x, rows, dtype):
 
 @pytest.mark.parametrize("m", [0, 1, 2, 15, 16, 17, 31, 32, 33, 100])
 @pytest.mark.parametrize(("x_dtype", "dtype"), WITHOUT_LOSS)
-def test_rows_ride_in_lanes(check, dtype, x_dtype, m):
+def test_rows_become_lanes(check, dtype, x_dtype, m):
     rng = np.random.default_rng(m)
     for size in SIZES:
         x = check.input(draw(rng, (41, size), x_dtype), x_dtype)
@@ -56,7 +56,7 @@ def test_float64_is_rounded_to_the_nearest_float32(check):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_rides_in_empty_lanes_stays_there(check, dtype):
+def test_values_in_empty_lanes_are_not_scattered(check, dtype):
     tiles = np.full((2, 5, 16), np.nan, dtype)
     tiles[1, :, 1:] = 12345
     tiles[0], tiles[1, :, 0] = 1, 2
@@ -73,7 +73,7 @@ def right_call(check, kernel):
     return check.call(pack_tiles, ("tiles",), x=x, rows=rows, tiles=tiles)
 
 
-def test_wrong_arrays_are_refused(check):
+def test_invalid_arrays_are_refused(check):
     check.wrong_shapes_refused(right_call(check, "forward"), "tiles")
     check.wrong_shapes_refused(right_call(check, "backward"), "tiles")
     for dtypes, name in ((("f2", "i8", "i4", "O"), "x"), (("f8", "i4", "u8"), "rows")):
@@ -84,7 +84,7 @@ def test_wrong_arrays_are_refused(check):
         check.wrong_arrays_refused(right_call(check, "backward"), name)
 
 
-def test_wrong_lengths_are_refused(check):
+def test_invalid_lengths_are_refused(check):
     call = right_call(check, "forward")
     for shape in ((40, 4), (40, 6), (40, 0), (0, 5)):
         check.refused(call, {"x": np.ones(shape, "u1")})

@@ -1,4 +1,4 @@
-"""plan_offsets: arrays that live at the same time never share a byte, and those that do not, do."""
+"""memory_planner: arrays with overlapping lifetimes never share a byte, and others reuse memory."""
 
 import sys
 
@@ -14,7 +14,7 @@ def random_spans(rng, n):
     return [(64 * size, first, first + more) for size, first, more in spans]
 
 
-def test_what_lives_at_the_same_time_lies_apart(rng):
+def test_arrays_with_overlapping_lifetimes_do_not_overlap(rng):
     for n in [0, 1, 2, *rng.integers(3, 40, 200)]:
         spans = random_spans(rng, n)
         places, end = plan_offsets(spans)
@@ -26,7 +26,7 @@ def test_what_lives_at_the_same_time_lies_apart(rng):
                     assert places[i] + size <= places[k] or places[k] + other_size <= places[i]
 
 
-def test_memory_is_little_more_than_what_ever_lives_at_once(rng):
+def test_memory_is_close_to_the_peak_of_live_bytes(rng):
     shares = []
     for _ in range(100):
         spans = random_spans(rng, 40)
@@ -37,7 +37,7 @@ def test_memory_is_little_more_than_what_ever_lives_at_once(rng):
 
 
 def first_fit(spans):
-    """The definition: the largest first, each at the lowest place that is free of all that live at a common time."""
+    """Places the largest array first, each at the lowest offset free of all arrays with an overlapping lifetime."""
     places, placed = [0] * len(spans), []
     for i in sorted(range(len(spans)), key=lambda i: -spans[i][0]):
         size, first, last = spans[i]
@@ -50,14 +50,14 @@ def first_fit(spans):
     return places, max((at + n for at, n, _, _ in placed), default=0)
 
 
-def test_places_are_those_of_first_fit(rng):
+def test_offsets_match_first_fit(rng):
     for n in [0, 1, 2, *rng.integers(3, 80, 300)]:
         spans = random_spans(rng, n)
         assert plan_offsets(spans) == first_fit(spans)
 
 
 SIZES = (64, 128, 192, 512, 1024)
-NETS = {  # the values of a chain of n layers, by when they live
+NETS = {  # the lifetimes of the values of a chain of n layers
     "inference": lambda n: [(SIZES[k % 5], k, k + 1) for k in range(n)],
     "inference, all sizes": lambda n: [(64 * (k * 7919 % n + 1), k, k + 1) for k in range(n)],
     "without numbers": lambda n: [(0, k, k + 1) for k in range(n)],
@@ -69,7 +69,7 @@ NETS = {  # the values of a chain of n layers, by when they live
 
 
 def lines_run(spans):
-    """How many lines of memory_planner.py run: its work, whatever the machine does besides."""
+    """Counts the executed lines of memory_planner.py, a measure of work that does not depend on the machine's load."""
     count = 0
 
     def trace(frame, event, argument):
@@ -87,7 +87,7 @@ def lines_run(spans):
 
 
 @pytest.mark.parametrize("net", NETS)
-def test_work_grows_with_the_layers_and_not_with_their_square(net):
+def test_work_grows_linearly_with_the_number_of_layers(net):
     small, large = (lines_run(NETS[net](n)) for n in (250, 2000))
     assert small > 250
-    assert large < 8 * 1.6 * small  # 8 times the layers; a tree over them is three levels deeper
+    assert large < 8 * 1.6 * small  # 8 times the layers; their tree is three levels deeper

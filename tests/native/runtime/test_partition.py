@@ -1,4 +1,4 @@
-"""A batch shared out over processes, here simulated by threads: their number changes no bit."""
+"""partition: a batch split over ranks, simulated by threads, has the same bits for any number of ranks."""
 
 import contextlib
 import functools
@@ -50,13 +50,13 @@ NETS = {"lenet": lenet, "statistics": with_statistics}
 
 
 def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
-    """What each of `ranks` processes has after three steps: state, steps and losses; and the bytes exchanged."""
+    """Trains three steps on `ranks` ranks; returns each rank's (state, steps, losses), and the bytes exchanged."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3 * batch, *SHAPE)).astype(dtype), rng.integers(0, CLASSES, 3 * batch)
     if spoil is not None:
         X[spoil] = np.finfo(dtype).max
 
-    def process(comm):
+    def run_rank(comm):
         model = Sequential(NETS[net](), SHAPE, seed=1, dtype=dtype)
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=threads[comm.rank % 2])
         plan, parameters, update = (steps := trainer.steps()).plan, model.network.parameters, steps.update
@@ -69,36 +69,36 @@ def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
             )  # fmt: skip
         return {k: v.tobytes() for k, v in model.state_dict().items()}, done, losses
 
-    return run_ranks(ranks, process)
+    return played(ranks, run_rank)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("net", NETS)
 @pytest.mark.parametrize("batch", [2, 17, 64, 100, 330])
-def test_any_number_of_processes_gives_the_same_bits(net, batch, dtype):
-    """Also with more processes than slots, whose losses the others have."""
+def test_any_number_of_ranks_gives_the_same_bits(net, batch, dtype):
+    """Also with more ranks than slots: idle ranks have no losses."""
     ((state, done, losses),), _ = trained(net, dtype, batch, 1)
     assert done == 3
     for ranks in RANKS:
         processes, _ = trained(net, dtype, batch, ranks)
-        assert all(other == state and steps == 3 for other, steps, _ in processes), f"{ranks} processes"
+        assert all(other == state and steps == 3 for other, steps, _ in processes), f"{ranks} ranks"
         assert np.array_equal(np.sum([own for _, _, own in processes], axis=0), losses)
         assert all(((own == 0) | (own == losses)).all() for _, _, own in processes)
 
 
 @pytest.mark.parametrize("ranks", [3, 4, 7])
-def test_more_threads_than_tiles_change_no_bit_where_a_slot_has_several_tiles(ranks):
-    """Of 512 examples a slot has two tiles; eight in four slots, say, are few for 16 threads."""
+def test_more_threads_than_tiles_change_no_bit_in_slots_of_several_tiles(ranks):
+    """With 512 examples a slot has two tiles, so four slots have eight: fewer than 16 threads."""
     ((alone, *_),), _ = trained("statistics", "float32", 512, 1)
     processes, _ = trained("statistics", "float32", 512, ranks, threads=(16, 32))
     assert all(state == alone for state, *_ in processes)
 
 
-def test_an_exchange_that_fails_leaves_whole_steps():
-    """The third one does, in the middle of a call that has four steps to do."""
+def test_a_failed_exchange_leaves_complete_steps():
+    """The third exchange fails, in the middle of a call of four steps."""
     X, y = np.random.default_rng(0).random((128, 4), dtype=np.float32), np.arange(128) % CLASSES
 
-    def process(comm, fails=True):
+    def run_rank(comm, fails=True):
         trainer = Trainer(Sequential([Dense(CLASSES)], (4,)), "softmax_cross_entropy", SGD(0.1), distributed=comm)
         scatter, calls = comm.alltoallv, []
 
@@ -114,14 +114,14 @@ def test_an_exchange_that_fails_leaves_whole_steps():
             trainer.run(trainer.batches(data, np.arange(128 if fails else 64), 32, comm=comm))
         return trainer.step, trainer.steps().update.steps, trainer.model.params["0.weight"].value.tobytes()
 
-    assert run_ranks(2, process)[0] == run_ranks(2, functools.partial(process, fails=False))[0]
+    assert played(2, run_rank)[0] == played(2, functools.partial(run_rank, fails=False))[0]
 
 
-def test_a_process_reads_its_own_rows_alone(monkeypatch):
-    """Of arrays that are converted as they are read."""
+def test_a_rank_reads_only_its_own_rows(monkeypatch):
+    """For arrays that are converted as they are read."""
     X, y = np.ones((192, 4), np.float16), np.arange(192) % CLASSES
 
-    def process(comm):
+    def run_rank(comm):
         trainer = Trainer(Sequential([Dense(CLASSES)], (4,)), "softmax_cross_entropy", SGD(0.1), distributed=comm)
         data = LabeledData.from_arrays(trainer.model, trainer.loss, X, y)
         trainer.run(trainer.batches(data, np.arange(192), 64, comm=comm))
@@ -130,28 +130,28 @@ def test_a_process_reads_its_own_rows_alone(monkeypatch):
     monkeypatch.setattr(
         ArraySource, "gather_copy", lambda examples, rows: read.append(len(rows)) or copy(examples, rows)
     )
-    run_ranks(3, process)
+    played(3, run_rank)
     assert sum(read) == 192
 
 
-def test_a_process_with_a_single_example_clips_it_as_the_others_would():
-    """Its norm is a sum over fourteen arrays: in one order, whether they have one number or many."""
+def test_a_rank_with_a_single_example_clips_it_as_any_other_rank():
+    """The norm sums over fourteen arrays, in one order for one example or many."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((99, 6)), rng.integers(0, 3, 99)
 
-    def process(comm):
+    def run_rank(comm):
         layers = [layer for _ in range(6) for layer in (Dense(9), Tanh())]
         model = Sequential([*layers, Dense(3)], (6,), seed=0, dtype="float64")
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), per_example_clip_norm=0.05, distributed=comm)
         trainer.fit(X, y, epochs=3, batch_size=32, verbose=0)  # the last batch has 3 examples
         return b"".join(value.tobytes() for value in model.state_dict().values())
 
-    assert len({state for ranks in (1, 2, 3) for state in run_ranks(ranks, process)[0]}) == 1
+    assert len({state for ranks in (1, 2, 3) for state in played(ranks, run_rank)[0]}) == 1
 
 
 @pytest.mark.parametrize("ranks, nodes", [(2, 2), (4, 4), (8, 8), (3, 7), (5, 9)])
-def test_whole_nodes_of_the_tree_are_exchanged_and_not_slots(ranks, nodes):
-    """Each process sends the largest nodes to their owners, except its own; then all receive the sums."""
+def test_ranks_exchange_tree_nodes_instead_of_slots(ranks, nodes):
+    """Each rank sends its largest complete nodes to the ranks that combine them; then all ranks receive the sums."""
     net = NETS["lenet"]
     numbers = sum(param.value.size for param in Sequential(net(), SHAPE).params.values())
     _, sent = trained("lenet", "float32", 256, ranks)
@@ -160,23 +160,23 @@ def test_whole_nodes_of_the_tree_are_exchanged_and_not_slots(ranks, nodes):
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_an_infinite_loss_of_one_process_stops_all_though_gradients_are_finite(ranks):
-    """The square of a distance of 1e25 is not a float32, twice the distance is."""
+def test_an_infinite_loss_on_one_rank_stops_all_even_if_gradients_are_finite(ranks):
+    """The square of a difference of 1e25 overflows float32, but twice the difference does not."""
     rng = np.random.default_rng(0)
     X, y = 1e-9 * rng.random((192, 4), dtype=np.float32), np.zeros((192, 1), np.float32)
     y[64 + 50] = 1e25
 
-    def process(comm):
+    def run_rank(comm):
         trainer = Trainer(Sequential([Dense(1)], (4,), seed=0), "mean_squared_error", SGD(0.1), distributed=comm)
         with pytest.raises(FloatingPointError, match="step 1"):
             trainer.fit(X, y, batch_size=64, shuffle=False, verbose=0)
         return trainer.step
 
-    assert run_ranks(ranks, process)[0] == [1] * ranks
+    assert played(ranks, run_rank)[0] == [1] * ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
-def test_a_loss_that_is_not_finite_in_one_process_stops_all(ranks):
+def test_a_non_finite_loss_on_one_rank_stops_all(ranks):
     processes, _ = trained("lenet", "float32", 64, ranks, spoil=64 + 50)
     assert all(done == 1 for _, done, _ in processes)
     assert all(state == processes[0][0] for state, _, _ in processes)

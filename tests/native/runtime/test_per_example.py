@@ -1,4 +1,4 @@
-"""Gradients of single examples, for every kernel that has parameters: alone, together, and as norms."""
+"""Per-example gradients of every kernel with parameters: equal to batches of one, summed, and as norms."""
 
 from functools import partial
 
@@ -51,7 +51,7 @@ def drawn(make, shapes, dtype, n, seed):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("seed", [1])
-def test_each_example_is_what_it_gives_alone_and_all_are_the_batch(dtype, seed):
+def test_per_example_gradients_equal_batches_of_one_and_sum_to_the_batch(dtype, seed):
     compared = 0
     for about, make, shapes in (*convolutions(seed), *others()):
         for n, threads in ((1, 1), (5, 3), (19, 2)):
@@ -69,8 +69,8 @@ def test_each_example_is_what_it_gives_alone_and_all_are_the_batch(dtype, seed):
 
 @pytest.mark.parametrize("n", [1, 16, 17, 100, 256, 257, 700])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_dense_bias_has_the_order_of_all_sums(n, threads):
-    """And so have norms and PReLU, where a slot has several tiles; one order serves them all."""
+def test_a_dense_bias_is_summed_in_the_common_order(n, threads):
+    """Norms and PReLU use the same order, also in slots of several tiles."""
     for make, shapes, which in (
         (partial(DenseOp, (3,), 21), ((3, 21), (21,)), 1),
         (partial(GroupNormOp, (6, 4, 3), 2, 6), ((6,), (6,)), 0),
@@ -85,7 +85,7 @@ def test_a_dense_bias_has_the_order_of_all_sums(n, threads):
 
 
 def naive_batch_sum(rows):
-    """Tiles of 16 in a tree of halves; slots, which are runs of tiles; a tree of pairs of slots."""
+    """Sums tiles of 16 by halving, runs of tiles into slots, and slots pairwise in a tree."""
     n = len(rows)
     tiles = -(-n // 16)
     padded = np.concatenate([rows, np.zeros((16 * tiles - n, *rows.shape[1:]), rows.dtype)])
@@ -109,18 +109,18 @@ def naive_batch_sum(rows):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [*range(1, 36), 63, 64, 65, 200, 256, 257, 511, 1000])
-def test_batch_sum_is_the_naive_one(dtype, n):
+def test_batch_sum_matches_the_naive_sum(dtype, n):
     rows = np.random.default_rng(n).standard_normal((n, 37)).astype(dtype)
     assert np.array_equal(sum_of(rows), naive_batch_sum(rows))
 
 
-def test_batch_sum_of_nothing_is_zero():
+def test_batch_sum_of_no_examples_is_zero():
     assert np.array_equal(sum_of(np.empty((0, 3), "f4")), np.zeros(3))
     assert sum_of(np.empty((4, 0))).size == 0
 
 
-def test_what_is_not_asked_for_is_not_computed():
-    """Only the last layer's: nothing goes back beyond it, and no other parameter's gradient goes anywhere."""
+def test_gradients_that_are_not_requested_are_not_computed():
+    """Only the last layer's gradient is requested: backpropagation stops there, and no other gradient is written."""
     ops = [DenseOp((4,), 5), ReLUOp((5,)), DenseOp((5,), 3)]
     plan, rng = Plan(ops, [0, 0, 25]), np.random.default_rng(0)
     x, param = rng.standard_normal((20, 4)).astype("f4"), rng.standard_normal(43).astype("f4")
@@ -129,17 +129,17 @@ def test_what_is_not_asked_for_is_not_computed():
     rows = np.empty((20, 3), "f4")
     plan.backward_examples(kept, dy, None, param, [(40, 3, rows, None)])
     assert np.array_equal(rows, dy)
-    plan.backward(kept, dy, None, param, grad)  # the same Pass goes on to give sums
+    plan.backward(kept, dy, None, param, grad)  # the same execution context then gives the sums
     assert np.array_equal(grad[40:], sum_of(rows))
 
 
-def test_ops_say_whether_they_tell_examples():
+def test_ops_declare_whether_they_have_per_example_gradients():
     assert all(make().has_per_example_grad for _, make, _ in (*convolutions(0), *others()))
     assert ReLUOp((3,)).has_per_example_grad
-    assert not BatchNormOp((3, 2)).has_per_example_grad  # the examples of a batch have one gradient
+    assert not BatchNormOp((3, 2)).has_per_example_grad  # the gradient is defined for the whole batch only
 
 
-def test_outputs_have_memory_of_their_own():
+def test_outputs_that_share_memory_are_refused():
     plan, x, param = Plan([DenseOp((4,), 3)], [0]), np.ones((20, 4), "f4"), np.ones(15, "f4")
     kept, dy, dx = plan.forward(x, param, np.empty((20, 3), "f4"), 2), np.ones((20, 3), "f4"), np.empty((20, 4), "f4")
     rows = np.empty((20, 12), "f4")
@@ -149,7 +149,7 @@ def test_outputs_have_memory_of_their_own():
     assert (dy == 1).all()
 
 
-def test_places_that_are_no_parameters_are_refused():
+def test_offsets_that_are_not_parameters_are_refused():
     plan, x, param = Plan([DenseOp((4,), 3)], [2]), np.ones((20, 4), "f4"), np.ones(20, "f4")
     kept, dy = plan.forward(x, param, np.empty((20, 3), "f4"), 2), np.ones((20, 3), "f4")
     for place, size in ((0, 12), (2, 16), (3, 3), (2, 4), (2, 0), (2, -3), (-1, 3), (17, 3), (2**62, 3), (2, 2**62)):

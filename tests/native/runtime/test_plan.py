@@ -1,4 +1,4 @@
-"""Optimizations of a plan: a ReLU fused with the op after it gives the bits of the two ops."""
+"""Plan: a ReLU fused into the following pool has the bits of two kernels; parameters, updates and steps."""
 
 import numpy as np
 import pytest
@@ -19,12 +19,12 @@ NOTHING = np.empty(0, "f4")
 
 
 def numbers(rng, shape):
-    """Ties, both zeros, NaN and infinities."""
+    """Draws values with ties, signed zeros, NaN and infinities."""
     return rng.choice(np.array([-np.inf, np.nan, 0, -0.0, 1, 1, -1, np.inf], "f4"), shape)
 
 
 def relu_then_pool(case, x, dy):
-    """The two kernels one after the other: y and dx."""
+    """Returns y and dx of the two kernels called in turn."""
     relu, positive = ReLUOp(x.shape[1:]), np.empty_like(x)
     forward_batch(relu, x, positive)
     y, dpositive, dx = np.empty(case.y_shape, "f4"), np.empty_like(x), np.empty_like(x)
@@ -43,7 +43,7 @@ def in_one_plan(case, ops, x, dy, threads):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_relu_in_front_of_a_pool(seed):
+def test_a_relu_fused_into_a_pool_changes_no_bit(seed):
     rng = np.random.default_rng(seed)
     for index, case in enumerate(pool_cases(seed, 50)):
         if 0 in case.x_shape:
@@ -56,7 +56,7 @@ def test_relu_in_front_of_a_pool(seed):
             assert a.tobytes() == b.tobytes(), f"{name}: {case}"
 
 
-def test_a_relu_stays_where_nothing_is_behind_it_that_could_do_it():
+def test_a_relu_is_not_fused_into_other_ops():
     x, shape = numbers(np.random.default_rng(0), (5, 1, 4, 4)), (1, 4, 4)
     plan, y = Plan([MaxPool2DOp(shape, (2, 2), (2, 2)), ReLUOp((1, 2, 2))], [0, 0]), np.empty((5, 4), "f4")
     plan.predict(x.reshape(5, -1), np.arange(5), NOTHING, y, 1)
@@ -67,23 +67,23 @@ def test_a_relu_stays_where_nothing_is_behind_it_that_could_do_it():
 
 
 @pytest.mark.parametrize(("late", "steps"), [((4,), 3), ((1,), 0), ((2**62,), 5)])
-def test_an_optimizer_that_did_fewer_steps_than_went_by_is_refused(late, steps):
+def test_an_update_that_missed_steps_is_refused(late, steps):
     given = training()
     given["update"] = update = AdamUpdate(SIZE, "float32")
     update.steps = steps
     ops = [DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))]
-    with pytest.raises(ValueError, match=f"skipped_steps: expected at most the {steps} steps .* got {late[0]}"):
-        Plan(ops, [0, 0], True, skipped_steps=(*late, 0)).train(**given)
-    assert (update.steps, given["step_counter"][0]) == (steps, 0) and not given["param"].any()
-    frozen = Plan(ops, [0, 0], True, frozen=(True, False), skipped_steps=(*late, 0))
-    assert frozen.train(**given) == len(given["lrs"])  # it is not updated
-    with pytest.raises(ValueError, match="skipped_steps: expected numbers of at least 0, got -1"):
-        Plan(ops, [0, 0], True, skipped_steps=(-1, 0))
+    with pytest.raises(ValueError, match=f"late: expected at most the {steps} steps .* got {late[0]}"):
+        Plan(ops, [0, 0], True, late=(*late, 0)).train(**given)
+    assert (update.steps, given["count"][0]) == (steps, 0) and not given["param"].any()
+    frozen = Plan(ops, [0, 0], True, frozen=(True, False), late=(*late, 0))
+    assert frozen.train(**given) == len(given["rates"])  # frozen parameters need no update
+    with pytest.raises(ValueError, match="late: expected steps, at least 0, got -1"):
+        Plan(ops, [0, 0], True, late=(-1, 0))
 
 
 @pytest.mark.parametrize("offsets", [(0, 0), (0, 14), (7, 0), (1, 0), (100, 93), (0, 3)])
-def test_parameters_that_overlap_are_refused_wherever_they_lie(offsets):
-    """Those of a layer are 15; between the two stand ops without parameters, whose place says nothing."""
+def test_overlapping_parameters_are_refused_at_any_offset(offsets):
+    """Each layer has 15; the offsets of the ops between them, which have no parameters, are ignored."""
     first, second = DenseOp((IN,), OUT), DenseOp((OUT,), 2)
     ops = [first, ReLUOp((OUT,)), ReLUOp((OUT,)), second]
     with pytest.raises(ValueError, match=r"op [03], DenseOp: its parameters, \d+ to \d+, overlap those of op [03]"):
@@ -95,8 +95,8 @@ def test_parameters_that_overlap_are_refused_wherever_they_lie(offsets):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("batch", [1, 16, 17, 33, 64, 100, 200, 300])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_a_step_gives_the_gradient_of_the_formula(dtype, batch, threads):
-    """Of whole numbers: sums are exact. A step keeps less of each tile than a forward by hand."""
+def test_the_gradient_of_a_step_matches_the_formula(dtype, batch, threads):
+    """Values are integers, so sums are exact. A step keeps less of each tile than `forward` does."""
     rng = np.random.default_rng(batch)
     x, targets = rng.integers(1, 5, (batch, 7)), rng.integers(1, 5, (batch, 4))
     loss = ElementwiseLossOp((4,), "mean_squared_error", dtype=dtype)
@@ -104,13 +104,13 @@ def test_a_step_gives_the_gradient_of_the_formula(dtype, batch, threads):
     param, grad, losses = np.zeros(32, dtype), np.empty(32, dtype), np.empty(batch, dtype)
     given = x.astype(dtype), None, batch, targets.astype(dtype), None, losses, None, np.ones(1), np.ones(1)
     assert plan.train(*given, param, grad, None, threads, 0, np.zeros(1, "i8")) == 1
-    dy = -targets / 2  # the slope of a mean of 4 squares
+    dy = -targets / 2  # the derivative of a mean of 4 squares
     assert np.array_equal(grad[:28].reshape(7, 4), x.T @ dy) and np.array_equal(grad[28:], dy.sum(axis=0))
 
 
 @pytest.mark.parametrize("kind", [AdamUpdate, AdagradUpdate])
-def test_steps_in_one_call_are_steps_one_by_one(kind):
-    """Each with the count of its own, which bias corrections and falling rates depend on."""
+def test_steps_in_one_call_equal_single_steps(kind):
+    """Each step uses its own step count, which bias corrections and decaying rates depend on."""
     options = {"lr_decay": 0.3} if kind is AdagradUpdate else {}
     ops = [DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))]
     together, apart = training(), training()

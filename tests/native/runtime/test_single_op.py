@@ -1,4 +1,4 @@
-"""batch: any op by itself has the bits of its own functions, and refuses what does not fit."""
+"""single_op: calling an op on its own has the bits of its dedicated functions, and checks every argument."""
 
 import numpy as np
 import pytest
@@ -19,14 +19,14 @@ def op(dtype="float32"):
 
 
 def arrays(n, dtype="float32"):
-    """x, dy, w, b."""
+    """Returns x, dy, w and b."""
     rng = np.random.default_rng(n)
     return [rng.standard_normal(shape).astype(dtype) for shape in ((n, *SHAPE), (n, *OUT), (4, 3, 3, 3), (4,))]
 
 
 @pytest.mark.parametrize("n", [0, 1, 15, 16, 17, 33])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_is_what_the_kernel_is(check, dtype, n):
+def test_matches_the_functions_of_the_kernel(check, dtype, n):
     x, dy, w, b = arrays(n, dtype)
     shapes = (dy.shape, x.shape, w.shape, b.shape)
     y, dx, dw, db = (check.output(shape, dtype) for shape in shapes)
@@ -42,7 +42,7 @@ def test_is_what_the_kernel_is(check, dtype, n):
     check.same_bits(again, expected_dw, "dw without dx")
 
 
-def test_random_numbers_are_those_of_a_plan(check):
+def test_random_numbers_match_those_of_a_plan(check):
     x, numbers, nothing = np.ones((40, 7), "f4"), np.arange(40)[::-1].copy(), np.empty(0, "f4")
     op = DropoutOp((7,), 0.5)
     for seed, step, given in ((0, 0, None), (3, 5, numbers)):
@@ -77,7 +77,7 @@ PARAMETERS = [*(("forward", n) for n in ("weight", "bias")), *(("backward", n) f
 
 
 @pytest.mark.parametrize(("kernel", "name"), ARRAYS)
-def test_wrong_shapes_are_refused(check, kernel, name):
+def test_invalid_shapes_are_refused(check, kernel, name):
     call = right_call(check, kernel)
     array = call.arguments[name]
     for axis, length in enumerate(array.shape):
@@ -88,12 +88,12 @@ def test_wrong_shapes_are_refused(check, kernel, name):
 
 
 @pytest.mark.parametrize(("kernel", "name"), ARRAYS + PARAMETERS)
-def test_wrong_arrays_are_refused(check, kernel, name):
+def test_invalid_arrays_are_refused(check, kernel, name):
     check.wrong_arrays_refused(right_call(check, kernel), name, optional=name == "dx")
 
 
 @pytest.mark.parametrize(("kernel", "name"), PARAMETERS)
-def test_another_number_of_parameters_is_refused(check, kernel, name):
+def test_a_wrong_number_of_parameters_is_refused(check, kernel, name):
     said = r"params: expected 112 numbers" if name in ("weight", "bias") else r"grads: expected 112 numbers"
     for size in (0, 1, 113):
         check.refused(right_call(check, kernel), {name: np.ones(size, "f4")}, match=said)
@@ -101,12 +101,12 @@ def test_another_number_of_parameters_is_refused(check, kernel, name):
 
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
-def test_wrong_thread_counts_are_refused(check, kernel, threads):
+def test_invalid_thread_counts_are_refused(check, kernel, threads):
     check.refused(right_call(check, kernel), {"num_threads": threads})
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "relu", Op(), SoftmaxCrossEntropyOp((3,))])
-def test_what_is_no_op_of_a_layer_is_refused(wrong):
+def test_objects_other_than_layer_ops_are_refused(wrong):
     x = np.ones((5, 3), "f4")
     with pytest.raises((TypeError, ValueError)):
         forward_batch(wrong, x, x.copy())
@@ -114,14 +114,14 @@ def test_what_is_no_op_of_a_layer_is_refused(wrong):
         backward_batch(wrong, x.copy(), x, x.copy())
 
 
-def test_many_arrays_are_refused():
+def test_too_many_arrays_are_refused():
     x, dy, *_ = arrays(5)
     pieces = [np.ones(1, "f4")] * 112
     with pytest.raises(ValueError, match=r"params\[22\]: expected at most 24 arrays"):
         forward_batch(op(), x, dy, pieces)
 
 
-def test_arrays_that_overlap_are_refused():
+def test_overlapping_arrays_are_refused():
     x, dy, w, b = arrays(5)
     with pytest.raises(ValueError, match=r"dx: expected memory of its own, .* belongs to x"):
         backward_batch(op(), dy, x, x, (w, b), (w.copy(), b.copy()))

@@ -1,4 +1,4 @@
-"""UsageGuard: many readers or one writer per thread; a fork and an error unlock it."""
+"""UsageGuard: many readers or one writer per thread; errors and forks release it."""
 
 import os
 import threading
@@ -10,13 +10,13 @@ from minidl_c.runtime.usage_guard import UsageGuard
 READ, WRITE, TRAIN = "reading", "writing", "training"
 
 
-def refused(busy, method, in_thread=True):
-    """Whether this use is refused, tried in another thread or in this one."""
+def refused(guard, method, in_thread=True):
+    """True if this use is refused, in another thread or in the current one."""
     found = []
 
     def attempt():
         try:
-            with getattr(busy, method)("it"):
+            with getattr(guard, method)("it"):
                 found.append(False)
         except RuntimeError as error:
             assert str(error).startswith("it: ")
@@ -39,39 +39,39 @@ def refused(busy, method, in_thread=True):
         (TRAIN, (READ, WRITE, TRAIN), (TRAIN,)),
     ],
 )
-def test_who_is_refused(held, elsewhere, here):
-    busy = UsageGuard()
-    for _ in range(2):  # a refused acquisition changes nothing
-        assert not any(refused(busy, method) for method in (READ, WRITE, TRAIN))
-        with getattr(busy, held)("holds"):
+def test_conflicting_uses_are_refused(held, elsewhere, here):
+    guard = UsageGuard()
+    for _ in range(2):  # a refused use changes nothing, and a finished one leaves nothing
+        assert not any(refused(guard, method) for method in (READ, WRITE, TRAIN))
+        with getattr(guard, held)("holds"):
             for method in (READ, WRITE, TRAIN):
-                assert refused(busy, method) == (method in elsewhere)
-                assert refused(busy, method, in_thread=False) == (method in here)
+                assert refused(guard, method) == (method in elsewhere)
+                assert refused(guard, method, in_thread=False) == (method in here)
 
 
-def test_the_outermost_use_counts():
-    busy = UsageGuard()
-    with busy.training("fit"):
-        with busy.reading("predict"), busy.writing("load_state_dict"):
-            assert refused(busy, READ)
-        assert refused(busy, READ)
-    with busy.reading("evaluate"):
-        with busy.reading("predict"):
+def test_nested_uses_keep_the_outermost_one():
+    guard = UsageGuard()
+    with guard.training("fit"):
+        with guard.reading("predict"), guard.writing("load_state_dict"):
+            assert refused(guard, READ)
+        assert refused(guard, READ)
+    with guard.reading("evaluate"):
+        with guard.reading("predict"):
             pass
-        assert refused(busy, TRAIN)
-    assert not refused(busy, TRAIN)
+        assert refused(guard, TRAIN)
+    assert not refused(guard, TRAIN)
 
 
-def test_messages_say_who_is_at_work():
-    busy = UsageGuard()
-    with busy.training("fit"):
+def test_messages_name_the_conflicting_use():
+    guard = UsageGuard()
+    with guard.training("fit"):
         with pytest.raises(RuntimeError, match=r"^train_batch: this model is training already, in fit; wait"):
-            busy.training("train_batch").__enter__()
+            guard.training("train_batch").__enter__()
         said = []
 
         def predict():
             with pytest.raises(RuntimeError) as error:
-                busy.reading("predict").__enter__()
+                guard.reading("predict").__enter__()
             said.append(str(error.value))
 
         thread = threading.Thread(target=predict)
@@ -79,51 +79,51 @@ def test_messages_say_who_is_at_work():
         thread.join()
         assert said[0].startswith("predict: another thread is at work on this model, in fit; wait for its end")
     with (
-        busy.reading("predict"),
+        guard.reading("predict"),
         pytest.raises(RuntimeError, match=r"^fit: this model is predicting just now"),
-        busy.training("fit"),
+        guard.training("fit"),
     ):
         pass
 
 
-def test_an_error_sets_free():
-    busy = UsageGuard()
+def test_an_exception_releases_the_guard():
+    guard = UsageGuard()
     for method in (READ, WRITE, TRAIN):
-        with pytest.raises(KeyboardInterrupt), getattr(busy, method)("it"):
+        with pytest.raises(KeyboardInterrupt), getattr(guard, method)("it"):
             raise KeyboardInterrupt
-        assert not refused(busy, TRAIN)
+        assert not refused(guard, TRAIN)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("held", [READ, WRITE, TRAIN])
-def test_a_forked_child_starts_free(held):
-    """Leaving the context of the parent does not disturb its own lock."""
-    busy = UsageGuard()
-    use = getattr(busy, held)("holds")
+def test_a_forked_child_starts_with_a_free_guard(held):
+    """Leaving the parent's use in the child does not affect the child's own use."""
+    guard = UsageGuard()
+    use = getattr(guard, held)("holds")
     with use:
         child = os.fork()
         if child == 0:
-            right = not refused(busy, TRAIN, in_thread=False)
-            with busy.training("its own"):
+            right = not refused(guard, TRAIN, in_thread=False)
+            with guard.training("its own"):
                 use.__exit__(None, None, None)
-                right = right and refused(busy, READ)
-            os._exit(0 if right and not refused(busy, WRITE) else 1)
+                right = right and refused(guard, READ)
+            os._exit(0 if right and not refused(guard, WRITE) else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert refused(busy, WRITE)
-    assert not refused(busy, WRITE)
+        assert refused(guard, WRITE)
+    assert not refused(guard, WRITE)
 
 
-def test_a_context_that_was_not_entered_sets_nothing_free():
-    busy = UsageGuard()
-    held = busy.reading("predict")
+def test_exiting_a_context_that_was_not_entered_releases_nothing():
+    guard = UsageGuard()
+    held = guard.reading("predict")
     held.__exit__(None, None, None)
     with held:
         held.__exit__(None, None, None)
         held.__exit__(None, None, None)
-    with busy.training("fit"), pytest.raises(RuntimeError):
-        busy.training("fit").__enter__()
+    with guard.training("fit"), pytest.raises(RuntimeError):
+        guard.training("fit").__enter__()
 
 
-def test_a_context_of_nothing_is_refused():
+def test_a_context_without_a_guard_is_refused():
     with pytest.raises(TypeError, match="made by itself"):
         type(UsageGuard().reading("x"))().__enter__()

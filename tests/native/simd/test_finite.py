@@ -1,7 +1,7 @@
-"""finite: a step stops before its update, wherever a gradient or a loss is infinite or NaN, whatever the batch weighs.
+"""finite: an infinite or NaN gradient or loss, at any position and batch weight, stops a step before its update.
 
-A PReLU whose slopes are zero: a huge negative input leaves score and loss finite, and its slope's gradient alone is
-not. The flat buffer is its slopes, so that any place of it can be spoiled.
+The net is a PReLU with slopes of zero: a huge negative input leaves score and loss finite and overflows only the
+gradient of its slope. The flat buffer consists of these slopes, so that any of its positions can be made non-finite.
 """
 
 import numpy as np
@@ -18,14 +18,14 @@ each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
 def step(dtype, batch, size, weight=None, place=None, spoiled=None, target=0.0, threads=1):
-    """One step of `size` pairs of slopes: (steps done, count, slopes, gradient), the gradient at `place` spoiled."""
+    """Runs one step of `size` slopes with a non-finite gradient at `place`; returns (steps done, slopes, gradient)."""
     op = PReLUOp((size, 2), dtype=dtype)
     plan = Plan([op, ElementwiseLossOp((size * 2,), "mean_squared_error", dtype=dtype)], [0, 0], has_loss=True)
     x, targets = np.zeros((batch, size, 2), dtype), np.full((batch, size, 2), target, dtype)
     if place is not None:
         x[batch // 2, place] = -0.9 * np.finfo(dtype).max
         targets[batch // 2, place] = -1e12 if spoiled == "-inf" else 1e12
-    if spoiled == "nan":  # infinities of two examples
+    if spoiled == "nan":  # opposite infinities of two examples
         x[0, place], targets[0, place] = x[batch // 2, place], -1e12
     param, grad, count = np.zeros(size, dtype), np.full(size, 7, dtype), np.zeros(1, "i8")
     totals = np.array([batch if weight is None else weight], "f8")
@@ -39,7 +39,7 @@ def step(dtype, batch, size, weight=None, place=None, spoiled=None, target=0.0, 
     return done, param, grad
 
 
-def is_stopped(dtype, batch, size, weight=None, place=None, spoiled=None, threads=1):
+def check_stopped(dtype, batch, size, weight=None, place=None, spoiled=None, threads=1):
     done, param, grad = step(dtype, batch, size, weight, place, spoiled, threads=threads)
     assert str(grad[place]) == spoiled, f"the gradient at {place} is {grad[place]}"
     assert np.count_nonzero(np.isfinite(grad)) == size - 1
@@ -50,32 +50,32 @@ def is_stopped(dtype, batch, size, weight=None, place=None, spoiled=None, thread
 @each_dtype
 @pytest.mark.parametrize("spoiled", SPOILED)
 @pytest.mark.parametrize("batch", [*range(1, 36), 48, 60, 63, 64, 65, 100, 128, 200, 256, 300, 512])
-def test_batches_of_many_sizes(dtype, spoiled, batch):
+def test_a_step_stops_for_any_batch_size(dtype, spoiled, batch):
     assert step(dtype, batch, 21)[0] == 1
     for place in (0, 10, 20) if batch > 1 or spoiled != "nan" else ():
-        is_stopped(dtype, batch, 21, None, place, spoiled, threads=1 + batch % 3)
+        check_stopped(dtype, batch, 21, None, place, spoiled, threads=1 + batch % 3)
 
 
 @each_dtype
 @pytest.mark.parametrize("weight", WEIGHTS)
-def test_whatever_the_batch_weighs(dtype, weight):
+def test_a_step_stops_for_any_batch_weight(dtype, weight):
     for spoiled in SPOILED:
-        is_stopped(dtype, 5, 3, weight, 1, spoiled)
+        check_stopped(dtype, 5, 3, weight, 1, spoiled)
 
 
 @each_dtype
 @pytest.mark.parametrize("weight", [64, 60])
 @pytest.mark.parametrize("size", [1, 2, 3, 15, 16, 17, 31, 33, 67, 129, 515])
-def test_every_place(dtype, weight, size):
-    """Each thread has a range of the buffer, and vectors end before it does."""
+def test_a_step_stops_for_any_position(dtype, weight, size):
+    """Positions cover the ranges of all threads and the remainders of the vector loops."""
     for place in range(size):
-        is_stopped(dtype, 2, size, weight, place, SPOILED[place % 3])
+        check_stopped(dtype, 2, size, weight, place, SPOILED[place % 3])
 
 
 @each_dtype
 @pytest.mark.parametrize("weight", [0.25, 0.3])
-def test_a_sum_that_division_makes_infinite(dtype, weight):
-    """Losses are finite, and so is the sum of gradients."""
+def test_a_sum_that_overflows_when_divided_stops_the_step(dtype, weight):
+    """The losses and the sum of the gradients are finite."""
     op, half = PReLUOp((3, 1), dtype=dtype), 0.5 * float(np.finfo(dtype).max)
     plan = Plan([op, ElementwiseLossOp((3,), "mean_absolute_error", dtype=dtype)], [0, 0], has_loss=True)
     x, param, grad, count = np.zeros((1, 3), dtype), np.zeros(3, dtype), np.empty(3, dtype), np.zeros(1, "i8")
@@ -88,8 +88,8 @@ def test_a_sum_that_division_makes_infinite(dtype, weight):
 
 @each_dtype
 @pytest.mark.parametrize("batch", [1, 15, 16, 17, 37, 64])
-def test_every_loss(dtype, batch):
-    """An infinite loss stops a step whose gradients are finite."""
+def test_an_infinite_loss_of_any_example_stops_the_step(dtype, batch):
+    """The gradients are finite."""
     loss = ElementwiseLossOp((1,), "mean_squared_error", dtype=dtype)
     plan = Plan([PReLUOp((1,), dtype=dtype), loss], [0, 0], has_loss=True)
     for row in range(batch):

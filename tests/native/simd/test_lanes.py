@@ -1,4 +1,4 @@
-"""lanes: on every processor and in every thread, kernels take subnormal numbers for zero and make zero of them."""
+"""lanes: every kernel, in every thread, flushes subnormal inputs and results to zero."""
 
 import numpy as np
 import pytest
@@ -18,15 +18,15 @@ def flushed(x):
 
 
 def few_bits(rng, shape, most):
-    """Whole numbers so small that no product and no sum of them is rounded."""
+    """Draws integers so small that their products and sums are exact."""
     return rng.integers(-most, most + 1, shape).astype("f8")
 
 
 @each_dtype
 @pytest.mark.parametrize("threads", [1, 2, 3])
 @pytest.mark.parametrize("n", [1, 3, N])
-def test_every_multiply_add_is_flushed(check, dtype, threads, n):
-    """Counted in smallest normal numbers: an output is a chain of multiply-adds, from the bias on."""
+def test_every_multiply_add_is_flushed_to_zero(check, dtype, threads, n):
+    """In units of the smallest normal number; an output is a chain of multiply-adds that starts at the bias."""
     rng, half = np.random.default_rng(n), LOWEST[dtype] // 2
     x, w, b = few_bits(rng, (n, IN), 15), few_bits(rng, (IN, OUT), 15), few_bits(rng, (OUT,), 63) / 32
     y, fused = check.output((n, OUT), dtype), minidl_c.isa != "v2"
@@ -41,7 +41,7 @@ def test_every_multiply_add_is_flushed(check, dtype, threads, n):
 
 
 @each_dtype
-def test_subnormal_operands_are_zero(check, dtype):
+def test_subnormal_operands_count_as_zero(check, dtype):
     tiny = np.finfo(dtype).tiny
     x = (np.array([0.5, 0.75, 1, -0.5, -1, 2]) * tiny).astype(dtype).reshape(1, 6).repeat(N, axis=0)
     assert np.count_nonzero(x[0]) == 6
@@ -54,7 +54,7 @@ def test_subnormal_operands_are_zero(check, dtype):
 
 
 @each_dtype
-def test_callers_keep_theirs(dtype):
+def test_the_callers_floating_point_mode_is_restored(dtype):
     tiny = np.finfo(dtype).tiny
     x = np.ones((N, 6), dtype)
     for threads in (1, 2):

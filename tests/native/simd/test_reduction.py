@@ -1,7 +1,7 @@
-"""slots: for every number of slots, what a batch gives is the sum over its examples, each of them once.
+"""reduction: for every number of slots, a batch's gradient is the sum over its examples, each counted once.
 
-Inputs, gradients and parameters are small whole numbers, so that the sums of linear kernels are exact in any order:
-what is lost or counted twice shows. Norms divide, and are compared with their formulas within rounding.
+Inputs, gradients and parameters are small integers, so that the sums of linear kernels are exact in any order and a
+lost or repeated example is noticed. Norms divide, and are compared with their formulas within rounding.
 """
 
 from functools import partial
@@ -22,14 +22,14 @@ from minidl_c.runtime.per_example import batch_sum
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch
 
-# One tile a slot up to 16 slots, the last one full, nearly empty or in between; then slots of 1 or 2, 2, 2 or 3 tiles.
+# Up to 16 slots of one tile, the last one full, nearly empty or in between; then slots of 1 or 2, 2, 2 or 3 tiles.
 BATCHES = [n for slots in range(1, 17) for n in (16 * slots - 15, 16 * slots - 8, 16 * slots)] + [257, 400, 512, 600]
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 each_batch = pytest.mark.parametrize("n", BATCHES)
 
 
 def whole(rng, shape, dtype):
-    """From 1 to 4: no two examples cancel each other."""
+    """Draws integers from 1 to 4, so that no two examples cancel."""
     return rng.integers(1, 5, shape).astype(dtype)
 
 
@@ -38,7 +38,7 @@ def dense(x, dy):
 
 
 def conv2d(x, dy):
-    """Of a kernel of 2 x 2, without padding."""
+    """Returns dw and db of a 2 x 2 convolution without padding."""
     windows = np.lib.stride_tricks.sliding_window_view(x, (2, 2), axis=(2, 3))
     return np.einsum("nkhw,nchwrs->kcrs", dy, windows), dy.sum(axis=(0, 2, 3))
 
@@ -49,13 +49,13 @@ def depthwise(x, dy):
 
 
 def transposed(x, dy):
-    """The convolution the other way round."""
+    """Returns dw and db of a transposed convolution."""
     windows = np.lib.stride_tricks.sliding_window_view(dy, (2, 2), axis=(2, 3))
     return np.einsum("nchw,nkhwrs->ckrs", x, windows), dy.sum(axis=(0, 2, 3))
 
 
 def prelu(x, dy):
-    """Of inputs below zero."""
+    """Returns the gradient of the slopes for negative inputs."""
     return ((x * dy).sum(axis=(0, 2)),)
 
 
@@ -89,7 +89,7 @@ def test_linear_kernels_sum_every_example_once(check, kernel, dtype, n):
 
 @each_batch
 @each_dtype
-def test_sums_of_examples(check, dtype, n):
+def test_batch_sum_counts_every_example_once(check, dtype, n):
     for size in (1, 16, 19):
         rows, total = whole(np.random.default_rng(n), (n, size), dtype), check.output((size,), dtype)
         batch_sum(rows, total)
@@ -112,7 +112,7 @@ def test_group_norm_sums_every_example_once(check, dtype, n):
 @each_batch
 @each_dtype
 def test_batch_norm_sees_every_example_once(check, dtype, n):
-    """Its mean and variance join what slots leave, and its gradients are sums."""
+    """Mean and variance combine the partial results of the slots, and the gradients are sums."""
     rng, arguments = np.random.default_rng(n), ((3, 2), 1e-5, 1.0, True, dtype)
     plan = Plan([BatchStatisticsOp(*arguments), BatchNormOp(*arguments)], [0, 0])
     x, dy = (rng.standard_normal((n, 3, 2)).astype(dtype) for _ in range(2))

@@ -26,7 +26,7 @@ def changed_at(array, index, value):
     return array
 
 
-def trainer_of(dtype="float32", shape=(1, 6, 6)):
+def make_trainer(dtype="float32", shape=(1, 6, 6)):
     layers = [Rescale(1 / 16), Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(3)]
     model = Sequential(layers, input_shape=shape, dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), ["accuracy"], num_threads=1)
@@ -44,7 +44,7 @@ def refuses():
 
     def check(call, error, message):
         __tracebackhide__ = True
-        trainer, twin = trainer_of(), trainer_of()
+        trainer, twin = make_trainer(), make_trainer()
         for each in (trainer, twin):
             each.train_batch(X, Y)
         before = state(trainer)
@@ -72,8 +72,8 @@ BAD_X = [
     (X.reshape(40, 36)[:, :-1], ValueError, r"got \(40, 35\)"),
     (np.zeros((40, 0)), ValueError, r"got \(40, 0\)"),
     (changed_at(X, (39, 0, 5, 5), np.nan), ValueError, "finite values, got NaN"),
-    (changed_at(X, (0, 0, 0, 0), np.inf), ValueError, "finite numbers"),
-    (changed_at(X, 7, -np.inf).astype("f2"), ValueError, "finite numbers"),
+    (changed_at(X, (0, 0, 0, 0), np.inf), ValueError, "finite values"),
+    (changed_at(X, 7, -np.inf).astype("f2"), ValueError, "finite values"),
     (X.astype(complex), TypeError, "real numbers, got dtype complex128"),
     (X.astype(object), TypeError, "real numbers, got dtype object"),
     (X.astype(str), TypeError, "real numbers, got dtype <U"),

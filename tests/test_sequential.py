@@ -94,7 +94,7 @@ def test_a_failed_build_leaves_nothing_behind():
     ("arguments", "error", "message"),
     [
         ({"layers": []}, ValueError, "layers: expected at least one"),
-        ({"layers": [Dense]}, TypeError, "layers: expected Layer objects, got .*Dense.* place 0"),
+        ({"layers": [Dense]}, TypeError, "layers: expected Layer objects, got .*Dense.* index 0"),
         ({"layers": [ReLU(), "relu"]}, TypeError, "layers: .*'relu' at index 1"),
         ({"dtype": "float16"}, ValueError, "dtype: expected 'float32' or 'float64', got 'float16'"),
         ({"seed": -1}, ValueError, "seed: .*got -1"),
@@ -379,7 +379,7 @@ def test_weights_may_be_views_of_each_other_but_must_fit():
     model.load_state_dict(values | {"0.weight": values["1.weight"], "1.weight": values["0.weight"]})
     np.testing.assert_array_equal([model.params["0.weight"].value, model.params["1.weight"].value], [two, one])
     before = model.state_dict()
-    with pytest.raises(ValueError, match=r"state\['1.bias'\]: expected numbers that float32 can hold"):
+    with pytest.raises(ValueError, match=r"state\['1.bias'\]: expected values that float32 can hold"):
         model.load_state_dict(before | {"0.bias": np.ones(3), "1.bias": np.array([0, 1e39, 0])})
     assert all(np.array_equal(before[name], value) for name, value in model.state_dict().items())
 

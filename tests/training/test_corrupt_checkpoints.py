@@ -81,7 +81,7 @@ def test_tensors_that_do_not_fit_are_refused(path, which):
 
 def test_resuming_removes_what_a_killed_save_left(path):
     interrupt_fit(native_trainer(), 3).save_checkpoint(path)
-    left = path.parent / f"{atomic._start(str(path))}0123456789abcdef.tmp"
+    left = path.parent / f"{atomic._temporary_prefix(str(path))}0123456789abcdef.tmp"
     left.write_bytes(b"half")
     Trainer.resume(path)
     assert not left.exists() and path.exists()

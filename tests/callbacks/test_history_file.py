@@ -26,7 +26,7 @@ def path(tmp_path, kind):
     return tmp_path / f"log.{kind}"
 
 
-def expected(trainer, kind):
+def expected_content(trainer, kind):
     """Returns the file content that equals the history."""
     rows, text = list(zip(*trainer.history.values(), strict=True)), io.StringIO()
     if kind == "csv":
@@ -46,7 +46,7 @@ class FileReader:
         self.path, self.kind, self.read = path, kind, 0
 
     def on_epoch_end(self, trainer, epoch, logs):
-        assert self.path.read_text() == expected(trainer, self.kind)
+        assert self.path.read_text() == expected_content(trainer, self.kind)
         self.read += 1
 
 
@@ -72,7 +72,7 @@ def test_killed_and_resumed_from_an_older_checkpoint_no_epoch_is_duplicated_or_m
 
     native_trainer().fit(X, Y, **FIT, callbacks=callbacks())  # this run completed, yet its checkpoint is older
     trainer, _ = interrupt_and_complete(native_trainer, step, callbacks, path.parent / "c")
-    assert path.read_text() == expected(trainer, kind)
+    assert path.read_text() == expected_content(trainer, kind)
     assert trainer.history["epoch"] == [0, 1, 2, 3]
 
 
@@ -84,7 +84,7 @@ def test_lines_missing_in_the_file_are_restored(path, kind):
     os.unlink(path)
     trainer = Trainer.resume(path.parent / "c")
     trainer.fit(X, Y, **FIT, callbacks=[make_logger(path, kind)])
-    assert path.read_text() == expected(trainer, kind)
+    assert path.read_text() == expected_content(trainer, kind)
 
 
 @pytest.mark.parametrize("damage", ["half a line", "gone", "more"])
@@ -99,14 +99,14 @@ def test_a_file_modified_in_between_is_rewritten(path, kind, damage):
 
     trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[make_logger(path, kind), FileChanger()])
-    assert path.read_text() == expected(trainer, kind)
+    assert path.read_text() == expected_content(trainer, kind)
 
 
 def test_a_completed_fit_still_writes_the_file(path, kind):
     native_trainer().fit(X, Y, **FIT, callbacks=[Checkpoint(path.parent / "c")])
     trainer = Trainer.resume(path.parent / "c")
     trainer.fit(X, Y, **FIT, callbacks=[make_logger(path, kind)])
-    assert path.read_text() == expected(trainer, kind)
+    assert path.read_text() == expected_content(trainer, kind)
 
 
 def test_several_fits_of_a_trainer_and_another_trainer(path, kind):
@@ -115,15 +115,15 @@ def test_several_fits_of_a_trainer_and_another_trainer(path, kind):
     trainer.fit(X, Y, **FIT, callbacks=[make_logger(path, kind)])
     logger = make_logger(path, kind)
     trainer.fit(X, Y, **FIT, callbacks=[logger])
-    assert path.read_text() == expected(trainer, kind)
+    assert path.read_text() == expected_content(trainer, kind)
     other = native_trainer()
     other.fit(X, Y, **FIT, callbacks=[logger])  # a run that starts from scratch
-    assert path.read_text() == expected(other, kind)
+    assert path.read_text() == expected_content(other, kind)
     one, two = native_trainer(), native_trainer()
     two.fit(X, Y, **FIT | {"epochs": 1})
     for each in (one, two):  # one epoch more than the file, but from another trainer
         each.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[logger])
-        assert path.read_text() == expected(each, kind)
+        assert path.read_text() == expected_content(each, kind)
 
 
 def test_an_exception_in_another_callback_leaves_a_complete_file(path, kind):
@@ -137,7 +137,7 @@ def test_an_exception_in_another_callback_leaves_a_complete_file(path, kind):
         trainer.fit(X, Y, **FIT, callbacks=[FailingCallback(), logger])  # callbacks after it miss the epoch
     assert len(path.read_text().splitlines()) == 1 + (kind == "csv")
     trainer.fit(X, Y, **FIT, callbacks=[logger])
-    assert path.read_text() == expected(trainer, kind)
+    assert path.read_text() == expected_content(trainer, kind)
 
 
 def test_a_partial_epoch_is_a_line(path, kind):
@@ -147,7 +147,7 @@ def test_a_partial_epoch_is_a_line(path, kind):
 
     trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[Stopper(), make_logger(path, kind)])
-    assert path.read_text() == expected(trainer, kind) and trainer.epoch == 2
+    assert path.read_text() == expected_content(trainer, kind) and trainer.epoch == 2
 
 
 def test_zero_epochs_make_an_empty_file(path, kind):
@@ -155,7 +155,7 @@ def test_zero_epochs_make_an_empty_file(path, kind):
     assert path.read_bytes() == b""
     trainer = native_trainer()
     trainer.fit(X, Y, **FIT, callbacks=[make_logger(path, kind)])
-    assert path.read_text() == expected(trainer, kind)
+    assert path.read_text() == expected_content(trainer, kind)
 
 
 # ---- refused
@@ -174,7 +174,7 @@ def test_a_refused_fit_changes_no_file(path, kind):
         native_trainer().fit(
             X, Y, **FIT, callbacks=[make_logger(path, kind), Checkpoint(path.parent / "missing" / "a")]
         )
-    assert path.read_text() == expected(first, kind)
+    assert path.read_text() == expected_content(first, kind)
 
 
 def test_unwritable_paths_are_reported_before_the_first_step(path, kind):
@@ -197,7 +197,7 @@ def test_a_new_name_is_a_new_column(path, kind):
     trainer.fit(X, Y, **FIT | {"epochs": 1}, validation_split=0.2, callbacks=[logger])
     assert np.isnan(trainer.history["val_loss"][0])
     if kind == "csv":
-        assert path.read_text() == expected(trainer, kind)
+        assert path.read_text() == expected_content(trainer, kind)
     else:
         first, second = map(json.loads, path.read_text().splitlines())
         assert first["val_loss"] is None and second["val_loss"] == trainer.history["val_loss"][1]

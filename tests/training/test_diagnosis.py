@@ -36,7 +36,7 @@ class Injector(Layer):
         self.gain = self.param("gain", (2,), ones)
         return in_shape
 
-    def now(self, where, a):
+    def inject(self, where, a):
         if where != self.where or self._step < self.step:
             return a
         a = a.copy()
@@ -45,11 +45,11 @@ class Injector(Layer):
 
     def forward(self, x, training):
         self.x = x
-        return self.now("y", x) if training else x
+        return self.inject("y", x) if training else x
 
     def backward(self, dy):
         self.gain.grad[:] = self.bad if self.where == "grad" and self._step >= self.step else 0
-        return self.now("dx", dy)
+        return self.inject("dx", dy)
 
 
 def make_net(dtype, first_layers=(), position=0):

@@ -78,16 +78,16 @@ class Doubled(Layer):
         return dy + dy
 
 
-class SilentOp(DenseOp):
+class OpWithoutPerExampleGradients(DenseOp):
     """A kernel that cannot compute per-example gradients."""
 
     has_per_example_grad = False
 
 
-class Silent(Layer):
+class LayerWithoutPerExampleGradients(Layer):
     def build(self, in_shape):
         self.param("weight", (5, *in_shape), he_uniform, order="F")
-        self.op = SilentOp(in_shape, 5, self.dtype, use_bias=False)
+        self.op = OpWithoutPerExampleGradients(in_shape, 5, self.dtype, use_bias=False)
         return (5,)
 
 
@@ -100,9 +100,9 @@ def make_lenet():
 
 def all_layer_kinds():
     body = [DepthwiseConv2D(3, padding=1), GroupNorm(2), PReLU(), Conv2D(6, 1, groups=2, use_bias=False)]
-    ways = [Conv2D(3, 1), Dropout(0.3)], [MaxPool2D(3, 1, padding=1), ConvTranspose2D(2, 3, padding=1)]
+    branches = [Conv2D(3, 1), Dropout(0.3)], [MaxPool2D(3, 1, padding=1), ConvTranspose2D(2, 3, padding=1)]
     return [
-        *(Rescale(1 / 255), RandomCrop(8), Conv2D(6, 3, stride=2), Residual(*body), Parallel(*ways), Flatten()),
+        *(Rescale(1 / 255), RandomCrop(8), Conv2D(6, 3, stride=2), Residual(*body), Parallel(*branches), Flatten()),
         *(LayerNorm(), Dense(11), Dropout(0.2), Dense(CLASSES, use_bias=False)),
     ]
 
@@ -112,11 +112,16 @@ def numpy_layers():
     return [Rescale(1 / 255), Conv2D(4, 3), Doubled(), inner, Flatten(), Scaled(), Dense(6), ReLU(), Dense(CLASSES)]
 
 
-def silent():
-    return [Rescale(1 / 255), Conv2D(4, 3), Flatten(), Silent(), ReLU(), Dense(CLASSES)]
+def without_per_example_gradients():
+    return [Rescale(1 / 255), Conv2D(4, 3), Flatten(), LayerWithoutPerExampleGradients(), ReLU(), Dense(CLASSES)]
 
 
-NETS = {"lenet": make_lenet, "all kinds": all_layer_kinds, "numpy": numpy_layers, "silent": silent}
+NETS = {
+    "lenet": make_lenet,
+    "all kinds": all_layer_kinds,
+    "numpy": numpy_layers,
+    "no per-example kernel": without_per_example_gradients,
+}
 
 
 def make_trainer(layers, dtype="float32", threads=2, loss="softmax_cross_entropy", shape=SHAPE, **options):
@@ -132,7 +137,7 @@ def data(n, seed=0):
     return rng.integers(0, 256, (n, *SHAPE), dtype=np.uint8), rng.integers(0, CLASSES, n)
 
 
-def stepped(trainer, *batch):
+def gradients_of_a_step(trainer, *batch):
     """Returns the gradients of a step of a trainer whose weights and step counter do not change."""
     before = trainer.model.state_dict()
     trainer.train_batch(*batch)
@@ -156,23 +161,27 @@ def test_each_row_has_the_bits_of_the_example_alone(net, dtype):
         for name, param in trainer.model.params.items():
             assert g[name].shape == (19, *param.value.shape) and g[name].dtype == dtype
             assert np.array_equal(g[name][i], alone[name][i])
-        if net in ("lenet", "silent", "numpy"):
-            for name, grad in stepped(trainer, X[i : i + 1], y[i : i + 1]).items():
+        if net in ("lenet", "no per-example kernel", "numpy"):
+            for name, grad in gradients_of_a_step(trainer, X[i : i + 1], y[i : i + 1]).items():
                 assert np.array_equal(g[name][i], grad), f"{name} of example {i}"
 
 
 @pytest.mark.parametrize(("dtype", "near"), [("float32", 1e-5), ("float64", 1e-13)])
-@pytest.mark.parametrize("net", ["lenet", "all kinds", "silent"])
+@pytest.mark.parametrize("net", ["lenet", "all kinds", "no per-example kernel"])
 @pytest.mark.parametrize("n", [3, 50, 300])
 def test_their_sum_is_the_gradient_of_the_batch(net, n, dtype, near):
     """Bit for bit except for dense weights, whose kernel rounds once where multiply and add round twice."""
     trainer, (X, y), weights = make_trainer(NETS[net](), dtype), data(n), np.linspace(0.5, 2, n)
     trainer.step = 4  # the step uses its masks
-    dense = {f"{i}.weight" for i, layer in enumerate(trainer.model.layers) if isinstance(layer, (Dense, Silent))}
+    dense = {
+        f"{i}.weight"
+        for i, layer in enumerate(trainer.model.layers)
+        if isinstance(layer, (Dense, LayerWithoutPerExampleGradients))
+    }
     for sample_weight in (None, weights):
         g = minidl.batch_sum(trainer.per_example_gradients(X, y, sample_weight=sample_weight))
         total = np.dtype(dtype).type(n if sample_weight is None else weights.astype(dtype).astype("f8").sum())
-        for name, grad in stepped(trainer, X, y, sample_weight).items():
+        for name, grad in gradients_of_a_step(trainer, X, y, sample_weight).items():
             result = g[name] / total
             if name in dense:
                 assert np.abs(result - grad).max() <= near * np.abs(grad).max(), name
@@ -327,7 +336,9 @@ def test_batch_norm_is_refused_unless_frozen():
     layers[0].layers[1].trainable = False
     g = trainer.per_example_gradients(X, y)
     for i in (0, 17):
-        assert np.array_equal(g["0.body.0.weight"][i], stepped(trainer, X[i : i + 1], y[i : i + 1])["0.body.0.weight"])
+        assert np.array_equal(
+            g["0.body.0.weight"][i], gradients_of_a_step(trainer, X[i : i + 1], y[i : i + 1])["0.body.0.weight"]
+        )
 
 
 def state(trainer):
@@ -376,7 +387,7 @@ def test_python_losses_and_targets_of_any_shape_work():
     x, targets = RNG.standard_normal((5, *SHAPE)), RNG.standard_normal((5, *SHAPE))
     g = trainer.per_example_gradients(x, targets)
     for i in range(5):
-        alone = stepped(trainer, x[i : i + 1], targets[i : i + 1])
+        alone = gradients_of_a_step(trainer, x[i : i + 1], targets[i : i + 1])
         assert all(np.array_equal(g[name][i], grad) for name, grad in alone.items())
 
 
@@ -457,7 +468,7 @@ def test_a_numpy_layer_draws_what_a_step_would_draw():
     )
     trainer.step = 3
     g = minidl.batch_sum(trainer.per_example_gradients(X, y))
-    for name, grad in stepped(trainer, X, y).items():
+    for name, grad in gradients_of_a_step(trainer, X, y).items():
         assert np.allclose(g[name] / 300, grad, 1e-12, 1e-14)
 
 

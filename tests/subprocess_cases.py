@@ -43,13 +43,13 @@ class Cases(dict):
 
     def run(self, file):
         """Returns the result of each case by name. After a crash a new process continues with the next case."""
-        result, path = {}, str(Path(__file__).parent)
+        results, path = {}, str(Path(__file__).parent)
         environment = os.environ | {"PYTHONPATH": os.pathsep.join([path, os.environ.get("PYTHONPATH", "")])}
-        while len(result) < len(self):
-            command = [sys.executable, file, str(len(result))]
+        while len(results) < len(self):
+            command = [sys.executable, file, str(len(results))]
             child = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
             for line in child.stdout.splitlines():
                 name, _, output = line.partition(" ")
-                result[name] = output or f"died with exit code {child.returncode}: {child.stderr[-300:]}"
+                results[name] = output or f"died with exit code {child.returncode}: {child.stderr[-300:]}"
             assert child.stdout, child.stderr
-        return result
+        return results

@@ -31,7 +31,7 @@ Y[0] = 1  # one that exists among labels that an odd array makes equal
 SCORES = RNG.integers(0, 2, (20, 3)).astype("f4")
 
 
-def trainer_of(loss="softmax_cross_entropy"):
+def make_trainer(loss="softmax_cross_entropy"):
     layers = [Rescale(1 / 16), Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(3)]
     model = Sequential(layers, input_shape=SHAPE)
     trainer = Trainer(model, loss, SGD(0.1, momentum=0.9), ["accuracy"], num_threads=1)
@@ -265,7 +265,7 @@ CASES = Cases()
 
 def outcome(call, value):
     """Returns the result of a call, or the error that refused the value without a trace."""
-    trainer = trainer_of()
+    trainer = make_trainer()
     before = state(trainer)
     try:
         return call(trainer, value)
@@ -332,7 +332,7 @@ def test_odd_arrays(name, results):
 def test_targets_of_a_custom_loss_may_be_anything_but_masked():
     for targets in (Y.astype(str), Y.astype(object), Y.astype(complex)):
         assert check_array(targets, "y") is targets
-    trainer = trainer_of(lambda scores, y: softmax_cross_entropy(scores, np.asarray(y).astype(int)))
+    trainer = make_trainer(lambda scores, y: softmax_cross_entropy(scores, np.asarray(y).astype(int)))
     with pytest.raises(TypeError, match="y: expected an array without a mask"):
         trainer.train_batch(X, np.ma.masked_array(Y))
 

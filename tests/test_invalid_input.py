@@ -26,7 +26,7 @@ def changed_at(array, index, value):
     return array
 
 
-def trainer_of(dtype="float32", shape=(1, 6, 6)):
+def make_trainer(dtype="float32", shape=(1, 6, 6)):
     layers = [Rescale(1 / 16), Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(3)]
     model = Sequential(layers, input_shape=shape, dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), ["accuracy"], num_threads=1)
@@ -44,7 +44,7 @@ def refuses():
 
     def check(call, error, message):
         __tracebackhide__ = True
-        trainer, twin = trainer_of(), trainer_of()
+        trainer, twin = make_trainer(), make_trainer()
         for each in (trainer, twin):
             each.train_batch(X, Y)
         before = state(trainer)

@@ -21,9 +21,8 @@ IN_THE_CODE = (ROOT / "docs" / "backpropagation-in-the-code.md").read_text(encod
 CODE, TEXT = (re.compile(rf"^```{language}\n(.*?)^```$", re.M | re.S) for language in ("python", "text"))
 PRINTED = re.compile(r"^print\(.*\) +# (.*)$", re.M)
 ROUNDING = re.compile(r"\d(?:\.\d)?e-(\d\d)")
-POINTER = re.compile(
-    r"`(minidl(?:_c)?/[\w/]+\.\w+)`(.*?)(?=`minidl|\n- |\n\n)", re.S
-)  # a file, and a statement about it
+# a file, and a statement about it
+POINTER = re.compile(r"`(minidl(?:_c)?/[\w/]+\.\w+)`(.*?)(?=`minidl|\n- |\n\n)", re.S)
 
 
 # ---- the page
@@ -47,7 +46,9 @@ def test_quotes_are_what_the_example_prints(tmp_path):
 
 
 def test_named_functions_exist():
-    result = [(path, name) for path, output in POINTER.findall(IN_THE_CODE) for name in re.findall(r"`(\w+)`", output)]
+    result = [
+        (path, name) for path, statement in POINTER.findall(IN_THE_CODE) for name in re.findall(r"`(\w+)`", statement)
+    ]
     assert len(result) >= 25
     for path, name in result:
         source = (ROOT / path).read_text(encoding="utf-8")
@@ -82,60 +83,60 @@ def prepared():
     """The example as a module, and its batch."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "examples")
-        walk = importlib.import_module("max_pool_batch")
-        yield walk, walk.prepare()
+        example = importlib.import_module("max_pool_batch")
+        yield example, example.prepare()
     del sys.modules["max_pool_batch"], sys.modules["batch_and_step"]
 
 
-def first_example_wins_for_all(walk, b, monkeypatch):
+def first_example_wins_for_all(example, b, monkeypatch):
     """No example has a winner of its own."""
-    b.maps = np.repeat(b.maps[:1], walk.N, axis=0)
+    b.maps = np.repeat(b.maps[:1], example.N, axis=0)
 
 
-def gradient_goes_to_all_pixels(walk, b, monkeypatch):
+def gradient_goes_to_all_pixels(example, b, monkeypatch):
     b.pool = Sequential([AvgPool2D(2)], input_shape=b.maps.shape[1:], dtype="float64")
 
 
-def gradients_go_to_other_examples(walk, b, monkeypatch):
+def gradients_go_to_other_examples(example, b, monkeypatch):
     result = {name: np.roll(g, 1, axis=0) for name, g in b.trainer.per_example_gradients(b.X, b.y).items()}
     monkeypatch.setattr(b.trainer, "per_example_gradients", lambda X, y: result, raising=False)
 
 
-def all_errors_are_equal(walk, b, monkeypatch):
+def all_errors_are_equal(example, b, monkeypatch):
     """The mean error is then enough for a linear layer."""
-    b.dscores = np.repeat(b.dscores[:1], walk.N, axis=0)
+    b.dscores = np.repeat(b.dscores[:1], example.N, axis=0)
 
 
-def winners_are_merged_over_examples(walk, b, monkeypatch):
-    won = np.eye(4)[walk.split_windows(b.maps).argmax(axis=-1)].any(axis=0)
-    b.slopes = walk.convolution_gradient(b, won / won.sum(axis=-1, keepdims=True))
+def winners_are_merged_over_examples(example, b, monkeypatch):
+    won = np.eye(4)[example.split_windows(b.maps).argmax(axis=-1)].any(axis=0)
+    b.slopes = example.convolution_gradient(b, won / won.sum(axis=-1, keepdims=True))
 
 
-def partial_sums_are_added_in_turn(walk, b, monkeypatch):
+def partial_sums_are_added_in_turn(example, b, monkeypatch):
     def summed(b, size):
-        parts = [slice(i, i + size) for i in range(0, walk.N, size)]
-        return sum(walk.flatten(walk.backpropagate(b.model, b.X[part], b.dscores[part])[1]) for part in parts)
+        parts = [slice(i, i + size) for i in range(0, example.N, size)]
+        return sum(example.flatten(example.backpropagate(b.model, b.X[part], b.dscores[part])[1]) for part in parts)
 
-    monkeypatch.setattr(walk, "sum_in_parts", summed)
-
-
-def ties_all_get_the_gradient(walk, b, monkeypatch):
-    cells = walk.split_windows(b.maps)
-    b.slopes = walk.convolution_gradient(b, cells == cells.max(axis=-1, keepdims=True))
+    monkeypatch.setattr(example, "summed", summed)
 
 
-def step_is_too_long(walk, b, monkeypatch):
-    step = walk.batch_and_step
+def ties_all_get_the_gradient(example, b, monkeypatch):
+    cells = example.split_windows(b.maps)
+    b.slopes = example.convolution_gradient(b, cells == cells.max(axis=-1, keepdims=True))
+
+
+def step_is_too_long(example, b, monkeypatch):
+    step = example.batch_and_step
     monkeypatch.setitem(step.OPTIMIZERS, "RMSprop", (step.rmsprop, RMSprop(0.011)))
 
 
-def digits_are_not_shuffled(walk, b, monkeypatch):
+def digits_are_not_shuffled(example, b, monkeypatch):
     """A batch then holds few different digits, and its mean stays noisy."""
     order = np.argsort(b.many[1], kind="stable")
     b.batches = lambda n: order.reshape(-1, n)
 
 
-LIES = {
+FALSE_CLAIMS = {
     "forward_keeps_every_example": first_example_wins_for_all,
     "backward_goes_to_the_winner": gradient_goes_to_all_pixels,
     "gradients_are_summed_at_the_end": gradients_go_to_other_examples,
@@ -148,18 +149,18 @@ LIES = {
 }
 
 
-@pytest.mark.parametrize("name", LIES)
+@pytest.mark.parametrize("name", FALSE_CLAIMS)
 def test_a_false_claim_is_found(prepared, name, monkeypatch):
-    walk, b = prepared[0], copy.copy(prepared[1])
-    claim = getattr(walk, name, None) or getattr(walk.batch_and_step, name)
+    example, b = prepared[0], copy.copy(prepared[1])
+    claim = getattr(example, name, None) or getattr(example.batch_and_step, name)
     claim(b)
-    LIES[name](walk, b, monkeypatch)
+    FALSE_CLAIMS[name](example, b, monkeypatch)
     with pytest.raises(AssertionError):
         claim(b)
 
 
 def test_a_false_claim_is_not_printed(prepared, capsys):
-    walk, _ = prepared
+    example, _ = prepared
     with pytest.raises(AssertionError, match="two is three"):
-        walk.check(2 == 3, "two is three")
+        example.check(2 == 3, "two is three")
     assert capsys.readouterr().out == ""

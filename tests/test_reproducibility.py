@@ -42,7 +42,7 @@ THREADS = (1, 2, 3, 8)
 DTYPES = ("float32", "float64")
 
 
-def net(dtype, rate=0.2):
+def make_net(dtype, rate=0.2):
     """Overlapping windows, strides, dilations and groups; with rate None, no random mask."""
     layers = [Rescale(1 / 255, -0.5), Conv2D(6, 3, padding=1), ReLU(), MaxPool2D(3, 2, padding=1)]
     layers += [Conv2D(6, 3, padding=2, dilation=2), ReLU(), Dropout(rate)]
@@ -60,7 +60,7 @@ def blocks(dtype, rate=0.2):
     return Sequential(layers, input_shape=(1, 12, 12), dtype=dtype)
 
 
-def trainer_of(dtype, threads=None, rate=0.2, make=net):
+def make_trainer(dtype, threads=None, rate=0.2, make=make_net):
     optimizer = SGD(lambda step: 0.1 / (1 + step), momentum=0.9, nesterov=True)
     return Trainer(make(dtype, rate), "softmax_cross_entropy", optimizer, num_threads=threads)
 
@@ -76,12 +76,12 @@ def digest(model, *more):
     return hasher.hexdigest()
 
 
-PRINTED = [(make, dtype) for make in (net, blocks) for dtype in DTYPES]  # as a script
+PRINTED = [(make, dtype) for make in (make_net, blocks) for dtype in DTYPES]  # as a script
 
 
-def train_100_steps(dtype, batch_size, threads=None, make=net):
+def train_100_steps(dtype, batch_size, threads=None, make=make_net):
     """Trains on 600 rows for at least 100 steps, in whole epochs with a partial last batch."""
-    trainer = trainer_of(dtype, threads, make=make)
+    trainer = make_trainer(dtype, threads, make=make)
     epochs = -(-100 // -(-len(X) // batch_size))
     history = trainer.fit(X, Y, epochs, batch_size, verbose=0)
     assert trainer.step >= 100
@@ -91,7 +91,7 @@ def train_100_steps(dtype, batch_size, threads=None, make=net):
 # ---- threads and instruction sets
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("batch_size", [5, 64, 290])  # fewer tiles than threads, more, above 16
-@pytest.mark.parametrize("make", [net, blocks])
+@pytest.mark.parametrize("make", [make_net, blocks])
 def test_weights_do_not_depend_on_the_number_of_threads(make, batch_size, dtype):
     result = {threads: train_100_steps(dtype, batch_size, threads, make) for threads in THREADS}
     assert len(set(result.values())) == 1, result
@@ -137,7 +137,7 @@ def test_another_process_gives_the_same_weights(digests_of):
 # ---- neighbors in the batch
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("threads", THREADS)
-@pytest.mark.parametrize("make", [net, blocks])
+@pytest.mark.parametrize("make", [make_net, blocks])
 def test_a_row_of_predict_does_not_depend_on_its_batch(make, dtype, threads):
     model = make(dtype)
     alone = [model.predict(X[i : i + 1], threads).tobytes() for i in range(max(BATCHES))]
@@ -150,7 +150,7 @@ def test_a_row_of_predict_does_not_depend_on_its_batch(make, dtype, threads):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_row_does_not_depend_on_its_neighbors_values(dtype):
-    model, x = net(dtype), X[:16].astype(dtype)
+    model, x = make_net(dtype), X[:16].astype(dtype)
     before = model.predict(x)
     x[3] = 1e30
     after = model.predict(x)
@@ -161,16 +161,18 @@ def test_a_row_does_not_depend_on_its_neighbors_values(dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_predict_is_equal_in_blocks_of_1024(dtype):
-    model, x = net(dtype), np.tile(X, (4, 1, 1, 1))
+    model, x = make_net(dtype), np.tile(X, (4, 1, 1, 1))
     assert model.predict(x).tobytes() == model.predict(x[:600]).tobytes() * 4
 
 
 # ---- training, forward and backward by hand, chunks
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("make", "n"), [*((net, n) for n in (*BATCHES, 290)), *((blocks, n) for n in (2, 33, 290))])
+@pytest.mark.parametrize(
+    ("make", "n"), [*((make_net, n) for n in (*BATCHES, 290)), *((blocks, n) for n in (2, 33, 290))]
+)
 def test_by_hand_gives_the_gradients_of_train_batch(make, n, dtype):
     for threads in (1, 3):
-        trainer, model = trainer_of(dtype, threads, make=make), make(dtype)
+        trainer, model = make_trainer(dtype, threads, make=make), make(dtype)
         scores = model.forward(X[:n], training=True)
         losses, dscores = softmax_cross_entropy(scores, Y[:n])
         model.backward(dscores)
@@ -185,14 +187,14 @@ def test_by_hand_gives_the_gradients_of_train_batch(make, n, dtype):
 @pytest.mark.parametrize("n", [*BATCHES, 290])
 def test_training_and_prediction_compute_the_same_scores(n, dtype):
     """Without random masks."""
-    model = net(dtype, rate=0)
+    model = make_net(dtype, rate=0)
     assert model.predict(X[:n]).tobytes() == model.forward(X[:n], training=True).tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_gradient_is_the_sum_over_its_examples(dtype):
     """To rounding: each example alone, added up in float64."""
-    model, total = net(dtype, rate=0), {}
+    model, total = make_net(dtype, rate=0), {}
     for i in range(20):
         scores = model.forward(X[i : i + 1], training=True)
         model.backward(softmax_cross_entropy(scores, Y[i : i + 1])[1])
@@ -208,7 +210,7 @@ def test_a_gradient_is_the_sum_over_its_examples(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fit_in_chunks_equals_train_batch_step_by_step(dtype):
     """Without random masks: in fit's X a row has another example id than in a batch."""
-    chunked, stepped = trainer_of(dtype, rate=0), trainer_of(dtype, rate=0)
+    chunked, stepped = make_trainer(dtype, rate=0), make_trainer(dtype, rate=0)
     history = chunked.fit(X, Y, epochs=2, batch_size=7, shuffle=False, verbose=0)
     for epoch in range(2):
         losses = [(stepped.train_batch(X[at : at + 7], Y[at : at + 7]), len(Y[at : at + 7])) for at in range(0, 600, 7)]
@@ -221,7 +223,7 @@ def test_fit_in_chunks_equals_train_batch_step_by_step(dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_two_fits_equal_one(dtype):
     """Velocity, learning rate and the order of the examples continue."""
-    once, twice = trainer_of(dtype), trainer_of(dtype)
+    once, twice = make_trainer(dtype), make_trainer(dtype)
     once.fit(X, Y, epochs=3, verbose=0)
     twice.fit(X, Y, epochs=1, verbose=0)
     history = twice.fit(X, Y, epochs=2, verbose=0)

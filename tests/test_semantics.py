@@ -18,12 +18,12 @@ X, Y = RNG.normal(size=(50, 1, 6, 6)), RNG.integers(0, 3, 50)
 KEEP = np.flatnonzero(RNG.random(50) < 0.6)
 
 
-def net(dtype="float32", first_layers=()):
+def make_net(dtype="float32", first_layers=()):
     layers = [*first_layers, Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(3)]
     return Sequential(layers, input_shape=(1, 6, 6), dtype=dtype)
 
 
-def trainer_of(model, loss="softmax_cross_entropy"):
+def make_trainer(model, loss="softmax_cross_entropy"):
     return Trainer(model, loss, SGD(0.1, momentum=0.9), ["accuracy"])
 
 
@@ -39,7 +39,7 @@ def full_state(trainer, history):
 def test_one_division_by_the_sum_of_weights_after_the_reduction(dtype):
     """In float32 only this order of operations gives these bits."""
     w = RNG.uniform(0, 2, 50).astype(dtype)
-    model, trainer = net(dtype), trainer_of(net(dtype))
+    model, trainer = make_net(dtype), make_trainer(make_net(dtype))
     losses, dscores = softmax_cross_entropy(model.forward(X, training=True), Y)
     model.backward(w[:, None] * dscores)
     loss = trainer.train_batch(X, Y, sample_weight=w)
@@ -55,7 +55,7 @@ def test_one_division_by_the_sum_of_weights_after_the_reduction(dtype):
 def test_weights_of_one_equal_no_weights(loss, dtype):
     result = []
     for weight in (None, np.ones(50), [1] * 50, np.ones(50, bool)):
-        trainer = trainer_of(net(dtype), loss)
+        trainer = make_trainer(make_net(dtype), loss)
         result.append(full_state(trainer, trainer.fit(X, Y, 3, 16, sample_weight=weight, verbose=0)))
     assert result[0] == result[1] == result[2] == result[3]
 
@@ -64,7 +64,7 @@ def test_weights_of_one_equal_no_weights(loss, dtype):
 @pytest.mark.parametrize("split", [0.0, 0.3])
 @LOSSES
 def test_a_weight_of_zero_removes_a_row(loss, split, dtype):
-    one, other = trainer_of(net(dtype), loss), trainer_of(net(dtype), loss)
+    one, other = make_trainer(make_net(dtype), loss), make_trainer(make_net(dtype), loss)
     weight = np.zeros(50)
     weight[KEEP] = RNG.uniform(0.5, 2, len(KEEP))
     options = {"epochs": 3, "batch_size": 8, "validation_split": split, "verbose": 0}
@@ -77,7 +77,7 @@ def test_a_weight_of_zero_removes_a_row(loss, split, dtype):
 
 
 def test_a_weight_of_two_repeats_a_row():
-    one, other = trainer_of(net("float64")), trainer_of(net("float64"))
+    one, other = make_trainer(make_net("float64")), make_trainer(make_net("float64"))
     weight = np.ones(20)
     weight[:4] = 2
     loss = one.train_batch(X[:20], Y[:20], weight)
@@ -97,7 +97,7 @@ def test_class_weights_multiply_sample_weights():
         ("balanced", None, balanced),
         ({1: 0}, None, (Y != 1).astype(float)),
     ):
-        one, other = trainer_of(net()), trainer_of(net())
+        one, other = make_trainer(make_net()), make_trainer(make_net())
         a = one.fit(X, Y, 2, 16, class_weight=class_weight, sample_weight=given, verbose=0)
         b = other.fit(X, Y, 2, 16, sample_weight=weight, verbose=0)
         assert full_state(one, a) == full_state(other, b)
@@ -105,7 +105,7 @@ def test_class_weights_multiply_sample_weights():
 
 def test_an_epochs_loss_weights_its_batches():
     """Batches of 20, 20 and 10 of unequal weight; a rate of 0 leaves the model unchanged."""
-    model, weight = net("float64"), RNG.uniform(0, 3, 50)
+    model, weight = make_net("float64"), RNG.uniform(0, 3, 50)
     losses = reference.softmax_cross_entropy_forward(model.predict(X), Y)
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.0))
     assert trainer.fit(X, Y, 1, 20, verbose=0)["loss"][-1] == pytest.approx(losses.mean(), rel=1e-12)
@@ -173,8 +173,8 @@ def test_pool_padding_is_at_most_half_the_window():
 @DTYPES
 def test_relu_has_zero_gradient_at_zero_and_fusion_with_a_pool_changes_no_bit(dtype):
     """Alone or next to other layers, fused or not: the same bits."""
-    separate = net(dtype).layers
-    model, x = net(dtype), X.astype(dtype)
+    separate = make_net(dtype).layers
+    model, x = make_net(dtype), X.astype(dtype)
     x[:, :, :3] = 0
     expected = x
     for layer in separate:
@@ -207,7 +207,7 @@ def test_softmax_cross_entropy_is_finite_for_huge_logits(dtype):
 
 @pytest.mark.parametrize("name", ["0.weight", "4.weight"])
 def test_initial_weights_are_damped_he_uniform_with_zero_bias(name):
-    params = net().params
+    params = make_net().params
     outputs, inputs = params[name].value.shape[0], np.prod(params[name].value.shape[1:])
     variance = 2 / inputs * {"0.weight": 1, "4.weight": np.sqrt(outputs / inputs)}[name]  # the first one widens
     assert np.abs(params[name].value).max() <= np.sqrt(3 * variance)
@@ -217,7 +217,7 @@ def test_initial_weights_are_damped_he_uniform_with_zero_bias(name):
 
 def test_the_last_partial_batch_counts_like_any_other():
     """33 examples in batches of 16: three steps, the last with a single example."""
-    one, other = trainer_of(net("float64")), trainer_of(net("float64"))
+    one, other = make_trainer(make_net("float64")), make_trainer(make_net("float64"))
     one.fit(X[:33], Y[:33], 1, 16, shuffle=False, verbose=0)
     for rows in (slice(0, 16), slice(16, 32), slice(32, 33)):
         other.train_batch(X[rows], Y[rows])
@@ -238,8 +238,8 @@ def test_averaging_activations_first_gives_a_different_gradient():
 
 @DTYPES
 def test_a_model_has_one_dtype_throughout(dtype):
-    model = net(dtype, first_layers=[Rescale(0.5)])
-    trainer = trainer_of(model)
+    model = make_net(dtype, first_layers=[Rescale(0.5)])
+    trainer = make_trainer(model)
     trainer.train_batch(X.astype("float64" if dtype == "float32" else "float32"), Y)
     arrays = [model.predict(X), model.predict_proba(X), model.forward(X, training=True)]
     arrays += [model.backward(np.ones((50, 3))), *model.state_dict().values()]

@@ -28,7 +28,7 @@ class Center(Layer):
         return dy
 
 
-def net(first_layers=()):
+def make_net(first_layers=()):
     layers = [
         Rescale(1 / 255),
         *first_layers,
@@ -43,7 +43,7 @@ def net(first_layers=()):
     return Sequential(layers, input_shape=(1, 10, 10))
 
 
-def trainer_of(model, seed=0):
+def make_trainer(model, seed=0):
     return Trainer(model, "softmax_cross_entropy", SGD(0.05, momentum=0.9), ["accuracy"], seed)
 
 
@@ -100,7 +100,7 @@ def run_during_fit(trainer, work):
 @pytest.mark.parametrize("first_layers", [(), (Center,)], ids=["native", "segmented"])
 def test_eight_threads_predict_like_one(first_layers, frequent_thread_switches):
     """Batches of all kinds, in a different order per thread, with one and with two threads per call."""
-    model = net([layer() for layer in first_layers])
+    model = make_net([layer() for layer in first_layers])
     jobs = [(n, num_threads) for n in (1, 3, 16, 17, 45, 300) for num_threads in (1, 2)]
     inputs = {n: [X[:n], X[:n].astype("float64"), X[::-1][:n]] for n, _ in jobs}
     expected = {n: [model.predict(x).tobytes() for x in inputs[n]] for n, _ in jobs}
@@ -116,8 +116,8 @@ def test_eight_threads_predict_like_one(first_layers, frequent_thread_switches):
 
 
 def test_other_inspection_is_thread_safe(frequent_thread_switches):
-    model = net()
-    trainer = trainer_of(model)
+    model = make_net()
+    trainer = make_trainer(model)
     expected = trainer.evaluate(X, Y)
     proba, scores, state = model.predict_proba(X), model.forward(X), weights(model)
 
@@ -143,8 +143,8 @@ def test_gradients_first_accessed_in_threads_share_one_buffer(frequent_thread_sw
 
 # ---- training
 def test_everything_else_is_refused_during_a_fit():
-    model = net()
-    trainer, other = trainer_of(model), trainer_of(model)
+    model = make_net()
+    trainer, other = make_trainer(model), make_trainer(model)
     state = model.state_dict()
 
     def work():
@@ -167,8 +167,8 @@ def test_everything_else_is_refused_during_a_fit():
         assert other.step == 0 and other.history == {} and trainer.step == 1
 
     run_during_fit(trainer, work)
-    twin = net()
-    trainer_of(twin).fit(X, Y, verbose=0)
+    twin = make_net()
+    make_trainer(twin).fit(X, Y, verbose=0)
     assert weights(model) == weights(twin)  # refused calls changed nothing
     other.fit(X, Y, verbose=0)  # and the model is free again
     model.predict(X)
@@ -186,8 +186,8 @@ def test_training_is_refused_during_predict():
         def backward(self, dy):
             return dy
 
-    model = net([Slow()])
-    trainer, before = trainer_of(model), weights(model)
+    model = make_net([Slow()])
+    trainer, before = make_trainer(model), weights(model)
     predict = threading.Thread(target=lambda: model.predict(X[:4]))
     predict.start()
     try:
@@ -215,7 +215,7 @@ def test_concurrent_first_fits_build_the_model_once(frequent_thread_switches):
 
         def work(model=model, done=done):
             try:
-                trainer_of(model).fit(X, Y, verbose=0)
+                make_trainer(model).fit(X, Y, verbose=0)
                 done.append(True)
             except RuntimeError as error:
                 assert "another thread is at work on this model" in str(error)
@@ -225,7 +225,7 @@ def test_concurrent_first_fits_build_the_model_once(frequent_thread_switches):
 
 
 def test_callbacks_may_read_and_write_the_model():
-    class Look:
+    class ReadingCallback:
         def on_step_end(self, trainer, step, loss):
             trainer.model.predict(X[:2])
 
@@ -235,20 +235,20 @@ def test_callbacks_may_read_and_write_the_model():
             scores = trainer.model.forward(X, training=True)
             trainer.model.backward(softmax_cross_entropy(scores, Y)[1])
 
-    looked, plain = net(), net()
-    trainer_of(looked).fit(X, Y, 3, callbacks=[Look()], verbose=0)
-    trainer_of(plain).fit(X, Y, 3, verbose=0)
+    looked, plain = make_net(), make_net()
+    make_trainer(looked).fit(X, Y, 3, callbacks=[ReadingCallback()], verbose=0)
+    make_trainer(plain).fit(X, Y, 3, verbose=0)
     assert weights(looked) == weights(plain)
 
 
 def test_an_interrupted_call_frees_the_model():
-    class Break:
+    class Interrupter:
         def on_step_end(self, trainer, step, loss):
             raise KeyboardInterrupt
 
-    trainer = trainer_of(net())
+    trainer = make_trainer(make_net())
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(X, Y, callbacks=[Break()], verbose=0)
+        trainer.fit(X, Y, callbacks=[Interrupter()], verbose=0)
     with pytest.raises(ValueError, match="labels"):
         trainer.fit(X, Y + 1, verbose=0)
     run_in_threads(lambda: trainer.train_batch(X, Y))
@@ -258,8 +258,8 @@ def test_two_models_train_at_the_same_time(frequent_thread_switches):
     """Each has the same bits as when it trains alone; both run in threads other than the main one."""
 
     def trained(seed, first_layers):
-        model = net(first_layers)
-        history = trainer_of(model, seed).fit(X, Y, epochs=4, batch_size=32, validation_split=0.2, verbose=0)
+        model = make_net(first_layers)
+        history = make_trainer(model, seed).fit(X, Y, epochs=4, batch_size=32, validation_split=0.2, verbose=0)
         return weights(model), history["loss"], history["val_accuracy"]
 
     jobs = [(seed, first_layers) for seed in (0, 1) for first_layers in (False, True)]

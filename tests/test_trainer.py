@@ -16,7 +16,7 @@ RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(53, 4)), RNG.integers(0, 3, 53)
 
 
-def trainer_of(metrics=(), seed=0, optimizer=None, dtype="float64", first_layers=(), **options):
+def make_trainer(metrics=(), seed=0, optimizer=None, dtype="float64", first_layers=(), **options):
     model = Sequential([*first_layers, Dense(6), ReLU(), Dense(3)], (4,), dtype=dtype)
     optimizer = optimizer or SGD(0.2, momentum=0.9)
     return Trainer(model, "softmax_cross_entropy", optimizer, metrics, seed, **options)
@@ -89,7 +89,7 @@ def test_history_is_a_dict_of_lists_that_later_fits_extend():
     def wrong(y, scores):
         return (scores.argmax(axis=1) != y).mean()
 
-    trainer = trainer_of(["accuracy", wrong])
+    trainer = make_trainer(["accuracy", wrong])
     history = trainer.fit(X, Y, 2, validation_data=(X[:9], Y[:9]), verbose=0)
     names = ["epoch", "loss", "accuracy", "wrong", "val_loss", "val_accuracy", "val_wrong"]
     assert list(history) == [*names, "lr", "images_per_second"]
@@ -106,7 +106,7 @@ def test_history_is_a_dict_of_lists_that_later_fits_extend():
 
 
 def test_history_has_an_entry_for_every_epoch_even_if_fits_differ():
-    trainer = trainer_of()
+    trainer = make_trainer()
     trainer.fit(X, Y, epochs=2, verbose=0)
     history = trainer.fit(X, Y, epochs=1, validation_data=(X, Y), verbose=0)
     assert {name: len(values) for name, values in history.items()} == dict.fromkeys(history, 3)
@@ -115,8 +115,8 @@ def test_history_has_an_entry_for_every_epoch_even_if_fits_differ():
 
 def test_validation_data_may_have_weights():
     weights = np.arange(9.0)
-    history = trainer_of(["accuracy"]).fit(X, Y, epochs=2, validation_data=(X[:9], Y[:9], weights), verbose=0)
-    twin = trainer_of(["accuracy"])
+    history = make_trainer(["accuracy"]).fit(X, Y, epochs=2, validation_data=(X[:9], Y[:9], weights), verbose=0)
+    twin = make_trainer(["accuracy"])
     for loss, accuracy in zip(history["val_loss"], history["val_accuracy"], strict=True):
         twin.fit(X, Y, epochs=1, verbose=0)
         assert twin.evaluate(X[:9], Y[:9], weights) == {"loss": loss, "accuracy": accuracy}
@@ -130,7 +130,7 @@ def test_metrics_get_the_scores_of_each_step_in_order():
         seen.append((y.copy(), scores.copy()))
         return 0
 
-    trainer, twin = trainer_of([look]), trainer_of()
+    trainer, twin = make_trainer([look]), make_trainer()
     trainer.fit(X, Y, batch_size=20, shuffle=False, verbose=0)
     np.testing.assert_array_equal(seen[0][0], Y)
     for start in (0, 20, 40):
@@ -140,7 +140,7 @@ def test_metrics_get_the_scores_of_each_step_in_order():
 
 
 def test_evaluate_is_the_mean_over_all_rows():
-    trainer = trainer_of(["accuracy"])
+    trainer = make_trainer(["accuracy"])
     scores = trainer.model.predict(X)
     losses = reference.softmax_cross_entropy_forward(scores, Y)
     before = weights(trainer)
@@ -156,7 +156,7 @@ def test_evaluate_is_the_mean_over_all_rows():
 # ---- the order of the data, validation_split
 def test_every_epoch_has_each_example_once_in_an_order_of_seed_and_epoch():
     def orders(seed, shuffle=True):
-        trainer = trainer_of(seed=seed, first_layers=[RowRecorder()])
+        trainer = make_trainer(seed=seed, first_layers=[RowRecorder()])
         state = np.random.get_state()[1].copy()  # noqa: NPY002
         trainer.fit(numbered_rows(53), Y, 2, 20, shuffle=shuffle, verbose=0)
         np.testing.assert_array_equal(np.random.get_state()[1], state)  # noqa: NPY002
@@ -178,7 +178,7 @@ def test_validation_split_is_stratified_and_never_trained_on(share):
     y = np.repeat([0, 1, 2], [100, 60, 40])
 
     def split(seed):
-        trainer = trainer_of(seed=seed, first_layers=[RowRecorder()])
+        trainer = make_trainer(seed=seed, first_layers=[RowRecorder()])
         history = trainer.fit(numbered_rows(n), y, 2, validation_split=share, verbose=0)
         watch = trainer.model.layers[0]
         assert len(history["val_loss"]) == 2
@@ -210,7 +210,7 @@ def test_validation_split_of_non_labels_is_not_stratified():
 
 # ---- small and empty data
 def test_zero_epochs_change_nothing():
-    trainer = trainer_of()
+    trainer = make_trainer()
     before = weights(trainer)
     assert trainer.fit(X, Y, epochs=0, verbose=0) == {}
     assert weights(trainer) == before and trainer.step == trainer.epoch == 0
@@ -220,7 +220,7 @@ def test_zero_epochs_change_nothing():
 
 
 def test_an_empty_data_set_is_refused():
-    trainer = trainer_of(["accuracy"])
+    trainer = make_trainer(["accuracy"])
     before = weights(trainer)
     none = np.zeros((0, 4)), np.zeros(0, int)
     with pytest.raises(ValueError, match="X: expected at least one example"):
@@ -232,7 +232,7 @@ def test_an_empty_data_set_is_refused():
 
 
 def test_a_batch_larger_than_the_data_is_all_of_it():
-    one, other = trainer_of(), trainer_of()
+    one, other = make_trainer(), make_trainer()
     one.fit(X, Y, batch_size=10_000, shuffle=False, verbose=0)
     other.train_batch(X, Y)
     assert weights(one) == weights(other)
@@ -273,7 +273,7 @@ def test_invalid_arguments(arguments, error, message):
 
 # ---- changes between fits
 def test_an_optimizer_can_be_replaced_but_its_momentum_is_fixed():
-    one, other = trainer_of(), trainer_of()
+    one, other = make_trainer(), make_trainer()
     one.optimizer = SGD(0.25)
     other.optimizer = SGD(0.25)
     one.train_batch(X, Y)
@@ -286,13 +286,13 @@ def test_an_optimizer_can_be_replaced_but_its_momentum_is_fixed():
 
 
 def test_a_loss_subclass_that_overrides_call_is_used():
-    class Twice(SoftmaxCrossEntropy):
+    class DoubledLoss(SoftmaxCrossEntropy):
         def __call__(self, scores, y):
             losses, dscores = super().__call__(scores, y)
             return 2 * losses, 2 * dscores
 
-    once, twice = trainer_of(), trainer_of()
-    twice.loss = Twice()
+    once, twice = make_trainer(), make_trainer()
+    twice.loss = DoubledLoss()
     expected = 2 * once.train_batch(X, Y)
     assert twice.train_batch(X, Y) == pytest.approx(expected, rel=1e-6)
     assert weights(once) != weights(twice)
@@ -304,26 +304,26 @@ def test_scores_are_read_only():
         return (scores**2).sum(axis=1), 2 * scores
 
     with pytest.raises(ValueError, match="read-only"):
-        Trainer(trainer_of().model, spoils, SGD(0.1)).train_batch(X, Y)
+        Trainer(make_trainer().model, spoils, SGD(0.1)).train_batch(X, Y)
 
     def sorts(y, scores):
         scores.sort(axis=1)
         return 0.0
 
     with pytest.raises(ValueError, match="read-only"):
-        trainer_of([sorts]).evaluate(X, Y)
+        make_trainer([sorts]).evaluate(X, Y)
 
 
 @pytest.mark.parametrize("returned", [([1.0], [[0.0]]), 1.0, (np.ones(1), np.ones((40, 3)))])
 def test_a_loss_is_checked_in_evaluate_as_in_fit(returned):
-    trainer = Trainer(trainer_of().model, lambda scores, y: returned, SGD(0.1))
+    trainer = Trainer(make_trainer().model, lambda scores, y: returned, SGD(0.1))
     for call in (trainer.train_batch, trainer.evaluate):
         with pytest.raises((TypeError, ValueError), match="loss: expected"):
             call(X, Y)
 
 
 def test_values_the_dtype_cannot_hold_are_refused_before_the_first_step():
-    trainer = trainer_of(dtype="float32")
+    trainer = make_trainer(dtype="float32")
     before = weights(trainer)
     for weight in (1e39, 1e-40):
         with pytest.raises(ValueError, match=r"sample_weight.*float32"):

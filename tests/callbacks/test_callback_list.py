@@ -40,7 +40,7 @@ class Recorder:
         self.calls.append("fit ends")
 
 
-def trainer_of(seed=0):
+def make_trainer(seed=0):
     model = Sequential([Dense(2)], input_shape=(3,))
     return Trainer(model, "softmax_cross_entropy", SGD(0.5), ["accuracy"], seed=seed)
 
@@ -51,7 +51,7 @@ def callback_with(name, function):
 
 
 def test_hooks_are_called_in_order_over_the_trainers_life():
-    recorder, trainer = Recorder(), trainer_of()
+    recorder, trainer = Recorder(), make_trainer()
     trainer.fit(X, Y, epochs=1, batch_size=8, callbacks=[recorder], verbose=0)
     trainer.fit(X, Y, epochs=2, batch_size=16, callbacks=[recorder], verbose=0)
     assert recorder.calls == [
@@ -62,13 +62,13 @@ def test_hooks_are_called_in_order_over_the_trainers_life():
 
 
 def test_every_step_is_reported_with_its_loss_before_the_update():
-    seen, trainer = [], trainer_of()
+    seen, trainer = [], make_trainer()
 
     def look(trainer, step, loss):
         seen.append((loss, trainer.model.state_dict()["0.weight"].tobytes()))
 
     trainer.fit(X, Y, batch_size=8, shuffle=False, verbose=0, callbacks=[callback_with("on_step_end", look)])
-    by_hand = trainer_of()
+    by_hand = make_trainer()
     for start, (loss, weights) in zip((0, 8, 16), seen, strict=True):
         rows = slice(start, start + 8)
         expected = softmax_cross_entropy(by_hand.model.predict(X[rows]), Y[rows])[0].mean()
@@ -80,7 +80,7 @@ def test_every_step_is_reported_with_its_loss_before_the_update():
 def test_callbacks_are_called_in_list_order():
     calls = []
     several = [callback_with("on_fit_end", lambda trainer, i=i: calls.append(i)) for i in range(3)]
-    trainer_of().fit(X, Y, callbacks=iter(several), verbose=0)
+    make_trainer().fit(X, Y, callbacks=iter(several), verbose=0)
     assert calls == [0, 1, 2]
 
 
@@ -88,7 +88,7 @@ def test_stopping_within_an_epoch():
     def stop(trainer, step, loss):
         trainer.should_stop = step == 3
 
-    trainer, recorder = trainer_of(), Recorder()
+    trainer, recorder = make_trainer(), Recorder()
     history = trainer.fit(
         X, Y, epochs=9, batch_size=8, verbose=0, callbacks=[callback_with("on_step_end", stop), recorder]
     )
@@ -98,7 +98,7 @@ def test_stopping_within_an_epoch():
 
 
 def test_stopping_after_an_epoch_and_fitting_again():
-    trainer = trainer_of()
+    trainer = make_trainer()
     stop = callback_with("on_epoch_end", lambda trainer, epoch, logs: setattr(trainer, "should_stop", epoch == 1))
     assert trainer.fit(X, Y, epochs=9, callbacks=[stop], verbose=0)["epoch"] == [0, 1]
     assert trainer.fit(X, Y, epochs=2, verbose=0)["epoch"] == [0, 1, 2, 3]
@@ -106,7 +106,7 @@ def test_stopping_after_an_epoch_and_fitting_again():
 
 @pytest.mark.parametrize("name", ["on_fit_begin", "on_epoch_begin"])
 def test_stopping_before_the_first_step_leaves_no_epoch(name):
-    trainer = trainer_of()
+    trainer = make_trainer()
     before = trainer.model.state_dict()["0.weight"]
     stop = callback_with(name, lambda trainer, *epoch: setattr(trainer, "should_stop", True))
     history = trainer.fit(X, Y, epochs=3, callbacks=[stop], verbose=0)
@@ -122,12 +122,12 @@ def test_hooks_may_read_everything():
         trainer.model.predict(X)
 
     callbacks = [callback_with("on_epoch_end", look)]
-    trainer_of().fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=callbacks, verbose=0)
+    make_trainer().fit(X, Y, epochs=2, validation_data=(X, Y), callbacks=callbacks, verbose=0)
 
 
 @pytest.mark.parametrize("again", ["fit", "train_batch"])
 def test_training_inside_a_hook_is_refused(again):
-    trainer = trainer_of()
+    trainer = make_trainer()
     callback = callback_with("on_epoch_begin", lambda trainer, epoch: getattr(trainer, again)(X, Y))
     with pytest.raises(RuntimeError, match="training already"):
         trainer.fit(X, Y, callbacks=[callback], verbose=0)
@@ -138,7 +138,7 @@ def test_a_step_hook_changes_no_bit():
     """Without one, steps run in chunks without Python in between."""
     states = []
     for callbacks in ([], [callback_with("on_step_end", lambda *args: None)]):
-        trainer = trainer_of()
+        trainer = make_trainer()
         history = trainer.fit(X, Y, epochs=30, batch_size=3, callbacks=callbacks, verbose=0)
         losses = np.array(history["loss"]).tobytes()
         states.append((losses, trainer.model.state_dict()["0.weight"].tobytes()))
@@ -156,7 +156,7 @@ def test_a_step_hook_changes_no_bit():
     ],
 )
 def test_non_callbacks_are_refused(callback, message):
-    trainer = trainer_of()
+    trainer = make_trainer()
     expected = re.escape("callbacks: expected objects with hooks from on_fit_begin, ")
     with pytest.raises(TypeError, match=f"{expected}.*{message}"):
         trainer.fit(X, Y, callbacks=[Recorder(), callback], verbose=0)
@@ -193,7 +193,7 @@ class OneTooMany:
     ],
 )
 def test_a_hook_with_wrong_arguments_is_refused_before_a_step(kind, expected, got):
-    trainer = trainer_of()
+    trainer = make_trainer()
     with pytest.raises(TypeError, match=re.escape(f"callbacks: expected {expected} of {kind.__name__}, got {got}")):
         trainer.fit(X, Y, callbacks=[kind()], verbose=0)
     assert trainer.step == 0
@@ -204,11 +204,11 @@ def test_a_hook_may_have_extra_defaults_and_be_a_c_function():
     callback = callback_with("on_fit_begin", seen.append)
     callback.on_epoch_end = lambda trainer, epoch, logs, more=1: seen.append(epoch)
     callback.on_fit_end = [].append
-    trainer_of().fit(X, Y, epochs=1, callbacks=[callback], verbose=0)
+    make_trainer().fit(X, Y, epochs=1, callbacks=[callback], verbose=0)
     assert seen[1:] == [0]
 
 
 def test_a_hook_that_is_none_is_ignored():
     recorder = Recorder()
     recorder.on_step_end = None
-    trainer_of().fit(X, Y, epochs=1, callbacks=[recorder], verbose=0)
+    make_trainer().fit(X, Y, epochs=1, callbacks=[recorder], verbose=0)

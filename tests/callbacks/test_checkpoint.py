@@ -16,7 +16,7 @@ Y = np.arange(20) % 2
 FIT = {"batch_size": 8, "verbose": 0}  # 3 steps per epoch
 
 
-def trainer_of():
+def make_trainer():
     model = Sequential([Dense(2)], input_shape=(3,))
     return Trainer(model, "softmax_cross_entropy", SGD(0.5), ["accuracy"])
 
@@ -35,13 +35,13 @@ def saves(monkeypatch):
 
 
 def test_saves_after_each_epoch_and_at_the_end(saves, tmp_path):
-    trainer_of().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a")])
+    make_trainer().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a")])
     assert saves == [(3, "a"), (6, "a"), (9, "a"), (9, "a")]
     assert os.listdir(tmp_path) == ["a"]
 
 
 def test_saves_after_every_nth_step_of_the_trainers_life(saves, tmp_path):
-    trainer = trainer_of()
+    trainer = make_trainer()
     trainer.train_batch(X, Y)
     trainer.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(tmp_path / "a", every_n_steps=4)])
     assert saves == [(4, "a"), (8, "a"), (10, "a")]  # and at the end of the fit
@@ -52,7 +52,7 @@ def test_keeps_the_latest_files(saves, tmp_path, keep, left):
     path = tmp_path / "at-{step}.ckpt"
     (tmp_path / "at-x.ckpt").touch()  # other files stay
     (tmp_path / "at-7").touch()
-    trainer_of().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, every_n_steps=1, max_to_keep=keep)])
+    make_trainer().fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, every_n_steps=1, max_to_keep=keep)])
     assert sorted(os.listdir(tmp_path)) == sorted(["at-x.ckpt", "at-7", *(f"at-{step}.ckpt" for step in left)])
     assert Checkpoint.latest(path) == str(tmp_path / "at-9.ckpt")
     assert Trainer.resume(Checkpoint.latest(path)).step == 9
@@ -61,14 +61,14 @@ def test_keeps_the_latest_files(saves, tmp_path, keep, left):
 def test_a_file_of_another_run_stays_and_is_not_later(tmp_path):
     path = tmp_path / "{epoch}-{step}"
     (tmp_path / "70-900").touch()
-    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, max_to_keep=1)])
+    make_trainer().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, max_to_keep=1)])
     assert sorted(os.listdir(tmp_path)) == ["2-6", "70-900"]
     assert Checkpoint.latest(path) == str(tmp_path / "2-6")
 
 
 def test_a_resumed_run_deletes_its_earlier_files(tmp_path):
     path = tmp_path / "{step}"
-    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, max_to_keep=2)])
+    make_trainer().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(path, max_to_keep=2)])
     trainer = Trainer.resume(Checkpoint.latest(path))
     trainer.fit(X, Y, 3, **FIT, callbacks=[Checkpoint(path, max_to_keep=2)])  # another fit of the same trainer
     assert sorted(os.listdir(tmp_path)) == ["12", "15", "3", "6"]
@@ -86,7 +86,7 @@ def test_latest_is_none_without_files(tmp_path, monkeypatch):
     assert Checkpoint.latest("run") == "run"
 
 
-class Scores:
+class ScriptedScores:
     """Makes validation return given values."""
 
     def __init__(self, monkeypatch, values):
@@ -99,20 +99,22 @@ class Scores:
     [("val_loss", None, [1, 3, 6]), ("val_loss", True, [1, 3, 6]), ("val_loss", False, [1, 2, 5])],
 )
 def test_saves_the_best(monkeypatch, saves, tmp_path, name, lower, saved):
-    Scores(monkeypatch, [3.0, 4.0, 2.0, 2.0, 5.0, 1.0])
+    ScriptedScores(monkeypatch, [3.0, 4.0, 2.0, 2.0, 5.0, 1.0])
     checkpoint = Checkpoint(tmp_path / "best", monitor=name, lower_is_better=lower)
-    trainer_of().fit(X, Y, 6, **FIT, validation_data=(X, Y), callbacks=[checkpoint])
+    make_trainer().fit(X, Y, 6, **FIT, validation_data=(X, Y), callbacks=[checkpoint])
     assert [step // 3 for step, _ in saves] == saved
 
 
 def test_nan_is_never_the_best(monkeypatch, saves, tmp_path):
-    Scores(monkeypatch, [float("nan"), 4.0, float("nan"), 3.0])
-    trainer_of().fit(X, Y, 4, **FIT, validation_data=(X, Y), callbacks=[Checkpoint(tmp_path / "b", monitor="val_loss")])
+    ScriptedScores(monkeypatch, [float("nan"), 4.0, float("nan"), 3.0])
+    make_trainer().fit(
+        X, Y, 4, **FIT, validation_data=(X, Y), callbacks=[Checkpoint(tmp_path / "b", monitor="val_loss")]
+    )
     assert [step // 3 for step, _ in saves] == [2, 4]
 
 
 def test_the_best_value_is_kept_by_a_resume(monkeypatch, saves, tmp_path):
-    class Break:
+    class Interrupter:
         def on_epoch_begin(self, trainer, epoch):
             if epoch == 3:
                 raise KeyboardInterrupt
@@ -120,9 +122,9 @@ def test_the_best_value_is_kept_by_a_resume(monkeypatch, saves, tmp_path):
     def callbacks():  # "last" saves what "best" has just learned
         return [Checkpoint(tmp_path / "last"), Checkpoint(tmp_path / "best", monitor="val_loss")]
 
-    Scores(monkeypatch, [3.0, 1.0, 2.0, 1.5, 0.5])
+    ScriptedScores(monkeypatch, [3.0, 1.0, 2.0, 1.5, 0.5])
     with pytest.raises(KeyboardInterrupt):
-        trainer_of().fit(X, Y, 5, **FIT, validation_data=(X, Y), callbacks=[*callbacks(), Break()])
+        make_trainer().fit(X, Y, 5, **FIT, validation_data=(X, Y), callbacks=[*callbacks(), Interrupter()])
     Trainer.resume(tmp_path / "last").fit(X, Y, 5, **FIT, validation_data=(X, Y), callbacks=callbacks())
     assert [step // 3 for step, name in saves if name == "best"] == [1, 2, 5]
 
@@ -159,7 +161,7 @@ def test_invalid_arguments(arguments, error, message):
     ],
 )
 def test_an_unknown_monitor_is_reported_before_the_first_step(tmp_path, best, message):
-    trainer = trainer_of()
+    trainer = make_trainer()
     with pytest.raises(ValueError, match=message):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "a", monitor=best, lower_is_better=False)])
     assert trainer.step == 0
@@ -167,23 +169,23 @@ def test_an_unknown_monitor_is_reported_before_the_first_step(tmp_path, best, me
 
 
 def test_weights_changed_by_other_callbacks_at_the_end_are_saved(tmp_path):
-    class Zeros:
+    class ZeroWeights:
         def on_fit_end(self, trainer):
             trainer.model.params["0.weight"].value[:] = 0
 
-    trainer_of().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(tmp_path / "a"), Zeros()])
+    make_trainer().fit(X, Y, 2, **FIT, callbacks=[Checkpoint(tmp_path / "a"), ZeroWeights()])
     assert not Trainer.resume(tmp_path / "a").model.params["0.weight"].value.any()
 
 
 def test_a_path_that_is_a_folder_is_reported_before_the_first_step(tmp_path):
-    trainer = trainer_of()
+    trainer = make_trainer()
     with pytest.raises(IsADirectoryError, match=str(tmp_path)):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path)])
     assert trainer.step == 0
 
 
 def test_a_missing_folder_is_reported_before_the_first_step(tmp_path):
-    trainer = trainer_of()
+    trainer = make_trainer()
     with pytest.raises(OSError, match=r"path: expected an existing folder to write into: .*missing"):
         trainer.fit(X, Y, 1, **FIT, callbacks=[Checkpoint(tmp_path / "missing" / "a")])
     assert trainer.step == 0
@@ -203,7 +205,7 @@ def test_a_deep_net_with_adam_is_saved_and_resumed(tmp_path):
     assert all(np.array_equal(value, weights[name]) for name, value in trainer.model.state_dict().items())
 
 
-class Talkative:
+class LargeStateCallback:
     """A callback with more state than a file's header can hold."""
 
     def on_epoch_end(self, trainer, epoch, logs):
@@ -221,5 +223,7 @@ def test_a_header_that_is_too_large_is_reported_before_the_first_step(tmp_path):
     with pytest.raises(
         ValueError, match=f"header: expected at most {safetensors_file.MAX_HEADER} bytes, got .* fewer tensors"
     ):
-        trainer.fit(np.ones((4, 2)), [0, 1, 0, 1], callbacks=[Talkative(), Checkpoint(tmp_path / "ck")], verbose=0)
+        trainer.fit(
+            np.ones((4, 2)), [0, 1, 0, 1], callbacks=[LargeStateCallback(), Checkpoint(tmp_path / "ck")], verbose=0
+        )
     assert trainer.step == 0 and not list(tmp_path.iterdir())

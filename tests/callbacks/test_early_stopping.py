@@ -25,7 +25,7 @@ def weights(trainer):
     return comparable(trainer.model.state_dict())
 
 
-class Weights:
+class WeightRecorder:
     """Records the weights after each epoch."""
 
     def __init__(self):
@@ -37,7 +37,7 @@ class Weights:
 
 def fitted(monkeypatch, values, **arguments):
     """Fits with these validation values; returns trainer, callback and the weights after each epoch."""
-    left, early, seen, trainer = iter(values), EarlyStopping(**arguments), Weights(), batchnorm_trainer()
+    left, early, seen, trainer = iter(values), EarlyStopping(**arguments), WeightRecorder(), batchnorm_trainer()
     monkeypatch.setattr(Trainer, "evaluate_rows", lambda *args, **options: {"loss": next(left)})
     trainer.fit(X, Y, len(values), 45, validation_data=(X, Y), callbacks=[seen, early], verbose=0)
     return trainer, early, seen.after_epochs
@@ -80,12 +80,12 @@ def test_a_fit_that_it_does_not_stop(monkeypatch):
 
 
 def test_a_fit_stopped_by_others_ends_with_the_best_weights():
-    class Stop:
+    class Stopper:
         def on_step_end(self, trainer, step, loss):
             trainer.should_stop = step == 40  # within an epoch
 
-    trainer, early, seen = batchnorm_trainer(), EarlyStopping(patience=99), Weights()
-    trainer.fit(X, Y, **FIT | LONG, callbacks=[seen, early, Stop()])
+    trainer, early, seen = batchnorm_trainer(), EarlyStopping(patience=99), WeightRecorder()
+    trainer.fit(X, Y, **FIT | LONG, callbacks=[seen, early, Stopper()])
     assert trainer.step == 41
     assert early.best_epoch == int(np.argmin(trainer.history["val_loss"])) < trainer.epoch - 1
     assert weights(trainer) == seen.after_epochs[early.best_epoch]
@@ -100,11 +100,11 @@ def test_an_exception_leaves_the_latest_weights():
 
 
 def test_the_last_callback_in_the_list_wins():
-    class Zeros:
+    class ZeroWeights:
         def on_fit_end(self, trainer):
             trainer.model.params["0.weight"].value[:] = 0
 
-    for callbacks, expected in (([EarlyStopping(), Zeros()], False), ([Zeros(), EarlyStopping()], True)):
+    for callbacks, expected in (([EarlyStopping(), ZeroWeights()], False), ([ZeroWeights(), EarlyStopping()], True)):
         trainer = batchnorm_trainer()
         trainer.fit(X, Y, **FIT | LONG, callbacks=callbacks)
         assert trainer.model.params["0.weight"].value.any() == expected
@@ -155,13 +155,13 @@ def test_a_file_from_the_end_of_the_fit_holds_the_best_weights(tmp_path, every):
 
 
 def test_a_file_from_after_the_last_epoch_is_completed_with_the_best_weights(tmp_path):
-    class Saves:
+    class Saver:
         def on_save(self, trainer):
             if trainer.epoch == 4 and trainer.step == 36:
                 trainer.save_checkpoint(tmp_path / str(len(list(tmp_path.iterdir()))))
 
     fit, trainer = {**LONG, "epochs": 4}, batchnorm_trainer()
-    trainer.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9), Saves()])
+    trainer.fit(X, Y, **FIT | fit, callbacks=[EarlyStopping(patience=9), Saver()])
     assert len(list(tmp_path.iterdir())) == 2  # after the epoch, and at the end
     assert weights(Trainer.resume(tmp_path / "0")) != weights(Trainer.resume(tmp_path / "1"))
     for file in tmp_path.iterdir():

@@ -22,7 +22,7 @@ from minidl import Trainer
 from minidl.callbacks import Checkpoint, EarlyStopping, ExponentialMovingAverage
 
 
-class States:
+class StateRecorder:
     """Records the model's state after each step."""
 
     def __init__(self):
@@ -45,7 +45,7 @@ def by_hand(states, decay, params):
 @pytest.mark.parametrize(("decay", "every"), [(0.9, 1), (0.999, 1), (0.0, 1), (0.7, 5)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_it_matches_the_formula(make, decay, every, dtype):
-    trainer, average, states = make(dtype), ExponentialMovingAverage(decay, every), States()
+    trainer, average, states = make(dtype), ExponentialMovingAverage(decay, every), StateRecorder()
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
     expected = by_hand(states.after_steps[every - 1 :: every], decay, trainer.model.params)
     assert comparable(average.averages) == comparable({name: expected[name] for name in average.averages})
@@ -58,7 +58,7 @@ def test_it_matches_torch():
     import torch
     from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-    trainer, average, states = batchnorm_trainer("float64"), ExponentialMovingAverage(0.9, apply=False), States()
+    trainer, average, states = batchnorm_trainer("float64"), ExponentialMovingAverage(0.9, apply=False), StateRecorder()
     trainer.fit(X, Y, **FIT, callbacks=[average, states])
     layers = {"0": torch.nn.Conv2d(1, 4, 3), "1": torch.nn.BatchNorm2d(4), "4": torch.nn.Linear(64, 3)}
     theirs = torch.nn.ModuleDict(layers)
@@ -83,7 +83,7 @@ def test_steps_do_not_use_it_and_apply_is_optional():
 
 
 def test_it_can_be_evaluated_after_each_epoch():
-    class Measures:
+    class Evaluator:
         def __init__(self, model, average):
             self.copy, self.average, self.scores = copy.deepcopy(model), average, []
 
@@ -92,7 +92,7 @@ def test_it_can_be_evaluated_after_each_epoch():
             self.scores.append(self.copy.predict(X))
 
     trainer, average = batchnorm_trainer(), ExponentialMovingAverage(0.9)
-    measures = Measures(trainer.model, average)
+    measures = Evaluator(trainer.model, average)
     trainer.fit(X, Y, **FIT, callbacks=[average, measures])
     assert np.array_equal(measures.scores[-1], trainer.model.predict(X))
 
@@ -118,7 +118,7 @@ def test_without_a_step_there_is_no_average():
 
 
 def test_a_second_fit_starts_from_scratch():
-    trainer, average, states = batchnorm_trainer(), ExponentialMovingAverage(0.9), States()
+    trainer, average, states = batchnorm_trainer(), ExponentialMovingAverage(0.9), StateRecorder()
     trainer.fit(X, Y, **FIT, callbacks=[average])
     trainer.fit(X, Y, **FIT | {"epochs": 1}, callbacks=[average, states])
     expected = by_hand(states.after_steps, 0.9, trainer.model.params)

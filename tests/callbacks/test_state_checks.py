@@ -24,17 +24,17 @@ ODD = [None, True, -1, 1.5, float("nan"), "x", [], ["x"], {}, {"x": 1}, ["../x-1
 def interrupt_fit(callback):
     """Returns a trainer whose fit was interrupted in its third epoch, and the callback's state at that point."""
 
-    class Stop(Exception):
+    class StopFit(Exception):
         pass
 
-    class Breaks:
+    class Interrupter:
         def on_epoch_end(self, trainer, epoch, logs):
             if epoch == 2:
-                raise Stop
+                raise StopFit
 
     trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(0.1))
-    with pytest.raises(Stop):
-        trainer.fit(X, Y, **FIT, callbacks=[callback, Breaks()])
+    with pytest.raises(StopFit):
+        trainer.fit(X, Y, **FIT, callbacks=[callback, Interrupter()])
     return trainer, callback.state_dict()
 
 
@@ -80,7 +80,7 @@ def test_files_of_other_runs_are_not_deleted(tmp_path):
 
 
 def test_errors_of_a_custom_callback_carry_its_name(tmp_path):
-    class Mine:
+    class CustomCallback:
         def on_epoch_end(self, trainer, epoch, logs):
             self.seen = epoch
 
@@ -90,10 +90,12 @@ def test_errors_of_a_custom_callback_carry_its_name(tmp_path):
         def load_state_dict(self, state):
             self.seen = state["saw"]
 
-    trainer, _ = interrupt_fit(Mine())
+    trainer, _ = interrupt_fit(CustomCallback())
     trainer.save_checkpoint(tmp_path / "ck")
-    with pytest.raises(ValueError, match="callback Mine: cannot load its state from the checkpoint: no 'saw'"):
-        Trainer.resume(tmp_path / "ck").fit(X, Y, **FIT, callbacks=[Mine()])
+    with pytest.raises(
+        ValueError, match="callback CustomCallback: cannot load its state from the checkpoint: no 'saw'"
+    ):
+        Trainer.resume(tmp_path / "ck").fit(X, Y, **FIT, callbacks=[CustomCallback()])
 
 
 @pytest.mark.parametrize("wrong", [np.zeros((3, 2), "float32"), np.zeros((2, 3)), [[0.0] * 3] * 2])

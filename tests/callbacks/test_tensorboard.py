@@ -46,11 +46,11 @@ def test_values_of_each_epoch(writers, tmp_path):
 
 
 def test_losses_of_steps(writers, tmp_path):
-    class Losses(list):
+    class LossRecorder(list):
         def on_step_end(self, trainer, step, loss):
             self.append(loss)
 
-    losses = Losses()
+    losses = LossRecorder()
     native_trainer().fit(X, Y, **FIT, callbacks=[TensorBoard(tmp_path, every_n_steps=5), losses])
     result = [(value, step) for name, value, step in writers[0] if name == "step/loss"]
     assert result == [(losses[step - 1], step) for step in range(5, 53, 5)]

@@ -51,7 +51,7 @@ def python_loss(scores, y):
     return softmax_cross_entropy(scores, y)
 
 
-def net(extra=()):
+def make_net(extra=()):
     body = [Conv2D(4, 3, padding=1), BatchNorm2D(), ReLU()]
     return Sequential([Conv2D(4, 3), BatchNorm2D(), ReLU(), *extra, Residual(*body), Flatten(), Dense(3)], SHAPE)
 
@@ -66,13 +66,13 @@ def changed(model, before):
     return {name for name, value in model.state_dict().items() if not np.array_equal(value, before[name])}
 
 
-KINDS = {"fused": "softmax_cross_entropy", "staged": python_loss}
+KINDS = {"fused": "softmax_cross_entropy", "segmented": python_loss}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("frozen", [(), (0,), (1,), (0, 1, 3), (5,), (3, 5)])
 def test_a_step_leaves_frozen_layers_alone(kind, frozen):
-    model = net()
+    model = make_net()
     for i in frozen:
         model.layers[i].trainable = False
     before = model.state_dict()
@@ -82,7 +82,7 @@ def test_a_step_leaves_frozen_layers_alone(kind, frozen):
 
 @pytest.mark.parametrize("optimizer", [SGD(0.1), Adam(0.01), PlainSGD(0.1)])
 def test_frozen_numpy_layers(optimizer):
-    model = net([Scale()])
+    model = make_net([Scale()])
     model.layers[3].trainable = model.layers[0].trainable = False
     before = model.state_dict()
     fitted(model, optimizer=optimizer)
@@ -113,7 +113,7 @@ def test_layers_without_parameters_can_be_frozen():
 
 def test_freezing_and_thawing_between_steps():
     """The optimizer's state of the other layers is kept up; a thawed layer continues with its old state."""
-    model, other = net(), net()
+    model, other = make_net(), make_net()
     trainer, straight = (Trainer(m, "softmax_cross_entropy", SGD(0.05, momentum=0.9)) for m in (model, other))
     for t in (trainer, straight):
         t.train_batch(X[:20], Y[:20])
@@ -130,7 +130,7 @@ def test_freezing_and_thawing_between_steps():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_freezing_a_container_freezes_its_layers(kind):
-    model = net()
+    model = make_net()
     model.layers[3].trainable = False
     assert model.layers[3].layers[0].trainable  # its own setting is unchanged
     before = model.state_dict()
@@ -141,7 +141,7 @@ def test_freezing_a_container_freezes_its_layers(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_learning_rate_multipliers(kind):
     """Without momentum a step is -lr * factor * grad; the factors of a container and of its layers multiply."""
-    model = net()
+    model = make_net()
     model.layers[0].lr_mult, model.layers[3].lr_mult, model.layers[3].layers[0].lr_mult = 0.5, 3, 0.25
     model.layers[5].lr_mult = 0
     before = {name: param.value.copy() for name, param in model.params.items()}
@@ -154,7 +154,7 @@ def test_learning_rate_multipliers(kind):
 
 
 def test_lr_mult_needs_a_built_in_optimizer():
-    model = net()
+    model = make_net()
     model.layers[0].lr_mult = 0.5
     with pytest.raises(ValueError, match=r"lr_mult: expected an optimizer of minidl.*got PlainSGD"):
         fitted(model, optimizer=PlainSGD(0.1))
@@ -178,7 +178,7 @@ def test_invalid_settings_are_refused(name, value, error):
 
 
 def test_copies_files_and_checkpoints_keep_the_settings(tmp_path):
-    model = net([Scale()])
+    model = make_net([Scale()])
     model.layers[1].trainable, model.layers[4].layers[0].lr_mult = False, 0.5
     trainer = fitted(model)
     model.save(tmp_path / "m.safetensors")
@@ -194,7 +194,7 @@ def test_copies_files_and_checkpoints_keep_the_settings(tmp_path):
 
 
 def test_freezing_all_layers_is_refused():
-    model = net()
+    model = make_net()
     for layer in model.layers:
         layer.trainable = False
     with pytest.raises(ValueError, match="model: expected a layer that is trainable, all are frozen"):
@@ -219,9 +219,9 @@ def test_settings_inside_a_custom_container_are_kept(tmp_path):
         *(
             copy.deepcopy(model),
             model[:],
-            Sequential.load(tmp_path / "m.safetensors", custom_objects={"Bottle": Bottleneck}),
+            Sequential.load(tmp_path / "m.safetensors", custom_objects={"Bottleneck": Bottleneck}),
         ),
-        Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Bottle": Bottleneck}).model,
+        Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Bottleneck": Bottleneck}).model,
     ):
         assert not other.layers[0].layers[0].trainable
         assert other.layers[0].lr_mult == 0.5 and other.layers[0].trainable
@@ -258,7 +258,7 @@ def test_resuming_restores_which_layers_were_thawed(optimizer, stop, tmp_path):
     """With the program's own model, which starts frozen each time, as in docs/saving.md."""
 
     def make_trainer():
-        model = net()
+        model = make_net()
         model.layers[0].trainable = False
         return model
 
@@ -277,7 +277,7 @@ def test_resuming_restores_which_layers_were_thawed(optimizer, stop, tmp_path):
 
 
 def test_resuming_with_a_different_model_names_the_layer(tmp_path):
-    trainer = fitted(net())
+    trainer = fitted(make_net())
     trainer.save_checkpoint(tmp_path / "c.safetensors")
     other = Sequential([Conv2D(4, 3), BatchNorm2D(eps=1e-3)], SHAPE)
     with pytest.raises(ValueError, match="model: expected the checkpoint's 6 layers, got 2"):
@@ -288,7 +288,7 @@ def test_resuming_with_a_different_model_names_the_layer(tmp_path):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize("kind", ["fused", "staged", "resumed"])
+@pytest.mark.parametrize("kind", ["fused", "segmented", "resumed"])
 @pytest.mark.parametrize(
     ("optimizer", "name", "arguments"),
     [
@@ -308,7 +308,7 @@ def test_steps_are_counted_per_layer(optimizer, name, arguments, kind, tmp_path)
     twin = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)).double()
     twin.load_state_dict({key: torch.tensor(value) for key, value in model.state_dict().items()})
     theirs = getattr(torch.optim, name)(twin.parameters(), **arguments)
-    trainer = Trainer(model, KINDS["staged" if kind == "staged" else "fused"], copy.deepcopy(optimizer))
+    trainer = Trainer(model, KINDS["segmented" if kind == "segmented" else "fused"], copy.deepcopy(optimizer))
     rng = np.random.default_rng(0)
     for step in range(60):
         frozen = {0: step < 20 or 40 <= step < 50, 2: 10 <= step < 30}
@@ -332,7 +332,7 @@ def test_steps_are_counted_per_layer(optimizer, name, arguments, kind, tmp_path)
 @pytest.mark.parametrize("make", [lambda: Adam(0.01), lambda: AdamW(0.01), lambda: Adagrad(0.1, lr_decay=0.1)])
 def test_a_new_optimizer_counts_no_earlier_steps(make, thawed, kind):
     """Steps while a layer was frozen belong to the first optimizer; the second one counts from its own first step."""
-    model = net()
+    model = make_net()
     trainer = Trainer(model, KINDS[kind], make())
     trainer.train_batch(X[:20], Y[:20])
     model.layers[0].trainable = False
@@ -362,7 +362,7 @@ def test_frozen_batch_norm_takes_a_single_example():
 
 @pytest.mark.parametrize("fault", ["frozen", "rates"])
 def test_a_refused_fit_changes_nothing(fault):
-    model = net()
+    model = make_net()
     trainer = Trainer(model, "softmax_cross_entropy", PlainSGD(0.1) if fault == "rates" else SGD(0.1))
     if fault == "frozen":
         for layer in model.layers:
@@ -382,7 +382,7 @@ def test_a_refused_fit_changes_nothing(fault):
 
 
 def test_a_frozen_trainer_can_be_saved(tmp_path):
-    trainer = fitted(net())
+    trainer = fitted(make_net())
     for layer in trainer.model.layers:
         layer.trainable = False
     trainer.save_checkpoint(tmp_path / "c.safetensors")

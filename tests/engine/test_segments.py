@@ -12,7 +12,7 @@ from minidl.losses import softmax_cross_entropy
 from minidl.optimizers import SGD
 
 
-class Same(Layer):
+class Identity(Layer):
     """Returns its input; counts its calls."""
 
     def __init__(self):
@@ -48,11 +48,11 @@ class NumpyDense(Layer):
         return dy @ self.weight.value
 
 
-def layers_with(*places):
+def make_layers(*places):
     """Returns a small convolutional net with Same at these positions."""
     layers = [Conv2D(4, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(8), ReLU(), Dense(3)]
     for index in sorted(places, reverse=True):
-        layers.insert(index, Same())
+        layers.insert(index, Identity())
     return layers
 
 
@@ -67,8 +67,8 @@ def kinds(model):
 def test_numpy_layers_split_the_model_without_changing_a_bit(places, expected, rng):
     """Weights are copied in order: positions differ, and with them names and initial values."""
     X, y = rng.normal(size=(35, 1, 8, 8)), rng.integers(0, 3, 35)
-    plain = Sequential(layers_with(), input_shape=(1, 8, 8))
-    model = Sequential(layers_with(*places), input_shape=(1, 8, 8))
+    plain = Sequential(make_layers(), input_shape=(1, 8, 8))
+    model = Sequential(make_layers(*places), input_shape=(1, 8, 8))
     assert kinds(model) == expected and model.network.native == (not places)
     for ours, theirs in zip(model.params.values(), plain.params.values(), strict=True):
         ours.value = theirs.value
@@ -104,7 +104,7 @@ def test_a_numpy_layer_trains_like_its_native_counterpart(rng):
 
 
 def test_layers_can_distinguish_training_from_inference(rng):
-    model = Sequential([Same(), Dense(3)], input_shape=(4,))
+    model = Sequential([Identity(), Dense(3)], input_shape=(4,))
     X, same = rng.normal(size=(6, 4)), model.layers[0]
     model.predict(X)
     model.forward(X)
@@ -119,14 +119,14 @@ def test_layers_can_distinguish_training_from_inference(rng):
 
 
 def test_backward_stops_where_no_gradient_is_needed(rng):
-    model = Sequential([Same(), ReLU(), Same(), Dense(3), Same()], input_shape=(4,))
+    model = Sequential([Identity(), ReLU(), Identity(), Dense(3), Identity()], input_shape=(4,))
     Trainer(model, "softmax_cross_entropy", SGD(0.1)).train_batch(rng.normal(size=(6, 4)), [0] * 6)
     backward = ["backward" in model.layers[i].calls for i in (0, 2, 4)]
     assert backward == [False, False, True]
 
 
 def test_values_between_segments_have_the_models_dtype(rng):
-    class Other(Same):
+    class Other(Identity):
         def forward(self, x, training):
             self.seen = x.dtype
             return x.astype("float64")
@@ -146,7 +146,7 @@ def test_values_between_segments_have_the_models_dtype(rng):
 
 @pytest.mark.parametrize("returned", [None, 3.0, np.zeros((5, 3)), np.zeros(4), [[0.0] * 4] * 5])
 def test_a_wrong_result_is_blamed_on_the_layer_that_returned_it(returned):
-    class Wrong(Same):
+    class Wrong(Identity):
         bad = "forward"
 
         def forward(self, x, training):

@@ -17,7 +17,7 @@ X = (X - X.mean(axis=0)) / X.std(axis=0)
 MANY_X, MANY_Y = make_multilabel_classification(120, 6, n_classes=4, random_state=0)
 
 
-def classifier(model=None, **options):
+def make_classifier(model=None, **options):
     return SequentialClassifier(model, **{"epochs": 40, "lr": 0.02, "tol": None, "random_state": 0, **options})
 
 
@@ -28,7 +28,7 @@ def two(outputs):
 @pytest.fixture(scope="module")
 def plain():
     """A classifier fitted to labels 0, 1, 2."""
-    return classifier().fit(X, NUMBERS)
+    return make_classifier().fit(X, NUMBERS)
 
 
 # ---- labels
@@ -47,7 +47,7 @@ LABELS = {
 @pytest.mark.parametrize("names", LABELS.values(), ids=LABELS)
 def test_labels_are_restored(plain, names):
     """Labels in the same sorted order as 0, 1, 2 give the same model, bit for bit."""
-    fitted = classifier().fit(X, names[NUMBERS])
+    fitted = make_classifier().fit(X, names[NUMBERS])
     np.testing.assert_array_equal(fitted.classes_, names)
     assert fitted.classes_.dtype == names.dtype and fitted.predict(X).dtype == names.dtype
     np.testing.assert_array_equal(fitted.predict(X), names[plain.predict(X)])
@@ -56,13 +56,13 @@ def test_labels_are_restored(plain, names):
 
 
 def test_labels_in_a_list(plain):
-    fitted = classifier().fit(X.tolist(), NUMBERS.tolist())
+    fitted = make_classifier().fit(X.tolist(), NUMBERS.tolist())
     np.testing.assert_array_equal(fitted.predict_proba(X), plain.predict_proba(X))
 
 
 def test_labels_are_sorted_and_columns_follow_them(plain):
     names = np.array(["z", "a", "m"])
-    fitted = classifier(epochs=100).fit(X, names[NUMBERS])
+    fitted = make_classifier(epochs=100).fit(X, names[NUMBERS])
     assert fitted.classes_.tolist() == ["a", "m", "z"]
     assert fitted.score(X, names[NUMBERS]) > 0.95
     np.testing.assert_array_equal(fitted.classes_[fitted.predict_proba(X).argmax(axis=1)], fitted.predict(X))
@@ -70,7 +70,7 @@ def test_labels_are_sorted_and_columns_follow_them(plain):
 
 def test_a_column_is_flattened_with_a_warning(plain):
     with pytest.warns(DataConversionWarning, match="column-vector"):
-        fitted = classifier().fit(X, NUMBERS[:, np.newaxis])
+        fitted = make_classifier().fit(X, NUMBERS[:, np.newaxis])
     assert fitted.predict(X).shape == (150,)
     np.testing.assert_array_equal(fitted.predict_proba(X), plain.predict_proba(X))
 
@@ -79,12 +79,12 @@ def test_a_label_that_occurs_once_is_learned():
     """It cannot be stratified."""
     y = NUMBERS.copy()
     y[17] = 9
-    fitted = classifier().fit(X, y)
+    fitted = make_classifier().fit(X, y)
     assert fitted.classes_.tolist() == [0, 1, 2, 9] and fitted.predict_proba(X).shape == (150, 4)
 
 
 def test_two_examples_of_two_classes_are_enough():
-    fitted = classifier().fit(X[[0, 140]], ["a", "b"])
+    fitted = make_classifier().fit(X[[0, 140]], ["a", "b"])
     assert fitted.predict(X[[0, 140]]).tolist() == ["a", "b"]
 
 
@@ -94,7 +94,7 @@ def test_two_examples_of_two_classes_are_enough():
 def test_two_classes_with_one_or_two_scores(labels, outputs):
     labels = np.array(labels)
     y = labels[(NUMBERS == 2).astype(int)]
-    fitted = classifier(two(outputs), epochs=100).fit(X, y)
+    fitted = make_classifier(two(outputs), epochs=100).fit(X, y)
     loss = BinaryCrossEntropy if outputs == 1 else SoftmaxCrossEntropy
     assert isinstance(fitted.trainer_.loss, loss)
     assert fitted.predict(X).dtype == labels.dtype and fitted.score(X, y) > 0.93
@@ -109,11 +109,11 @@ def test_two_classes_with_one_or_two_scores(labels, outputs):
 def test_a_loss_of_one_score_gives_a_model_with_one(loss):
     """If the model is not a list and there are two classes."""
     for model in (None, two, lambda outputs: two(outputs)):
-        fitted = classifier(model, loss=loss).fit(X, NUMBERS == 2)
+        fitted = make_classifier(model, loss=loss).fit(X, NUMBERS == 2)
         assert fitted.model_.output_shape == (1,) and fitted.score(X, NUMBERS == 2) > 0.8
-    assert classifier(loss=loss).fit(MANY_X, MANY_Y).model_.output_shape == (4,)
+    assert make_classifier(loss=loss).fit(MANY_X, MANY_Y).model_.output_shape == (4,)
     with pytest.raises(ValueError, match="labels are for softmax_cross_entropy"):
-        classifier(loss=loss).fit(X, NUMBERS)
+        make_classifier(loss=loss).fit(X, NUMBERS)
 
 
 @pytest.mark.parametrize("loss", ["mean_squared_error", "mean_absolute_error", "huber", "poisson"])
@@ -121,9 +121,9 @@ def test_regression_losses_are_refused(loss):
     """Their scores would not mean what predict takes them for."""
     for model, y in (([Dense(1)], NUMBERS == 2), ([Dense(3)], NUMBERS)):
         with pytest.raises(ValueError, match="loss: expected one for one label per row, got"):
-            classifier(model, loss=loss).fit(X, y)
+            make_classifier(model, loss=loss).fit(X, y)
     with pytest.raises(ValueError, match="loss: expected one for an indicator matrix"):
-        classifier(loss=loss).fit(MANY_X, MANY_Y)
+        make_classifier(loss=loss).fit(MANY_X, MANY_Y)
 
 
 def test_one_score_learns_like_logistic_regression():
@@ -132,7 +132,7 @@ def test_one_score_learns_like_logistic_regression():
 
     y = NUMBERS[50:] == 2
     noisy = X[50:, :2]  # not linearly separable
-    ours = classifier([Dense(1)], optimizer="sgd", lr=0.5, epochs=3000, batch_size=100).fit(noisy, y)
+    ours = make_classifier([Dense(1)], optimizer="sgd", lr=0.5, epochs=3000, batch_size=100).fit(noisy, y)
     theirs = LogisticRegression(C=1e12, tol=1e-10, max_iter=10_000).fit(noisy, y)
     np.testing.assert_allclose(ours.predict_proba(noisy), theirs.predict_proba(noisy), atol=1e-6)
 
@@ -140,7 +140,7 @@ def test_one_score_learns_like_logistic_regression():
 # ---- probabilities
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_probabilities_are_the_softmax_of_the_scores(dtype):
-    fitted = classifier(dtype=dtype).fit(X, NUMBERS)
+    fitted = make_classifier(dtype=dtype).fit(X, NUMBERS)
     p = fitted.predict_proba(X)
     assert p.dtype == dtype and p.shape == (150, 3)
     np.testing.assert_allclose(p, softmax(fitted.model_.predict(X), axis=1), 1e-6 if dtype == "float32" else 1e-13)
@@ -149,7 +149,7 @@ def test_probabilities_are_the_softmax_of_the_scores(dtype):
 
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_log_probabilities_do_not_underflow(outputs):
-    fitted = classifier(two(outputs)).fit(X, NUMBERS == 2)
+    fitted = make_classifier(two(outputs)).fit(X, NUMBERS == 2)
     np.testing.assert_allclose(fitted.predict_log_proba(X), np.log(fitted.predict_proba(X)), 1e-9, 1e-12)
     far = fitted.predict_log_proba(1e4 * X)
     assert np.isfinite(far).all() and far.min() < -1000
@@ -163,7 +163,7 @@ def test_log_probabilities_do_not_underflow(outputs):
     ids=["ints", "lists", "bools", "floats", "csr", "csc", "coo"],
 )  # fmt: skip
 def test_multilabel_targets(kind):
-    fitted = classifier(epochs=150).fit(MANY_X, kind(MANY_Y))
+    fitted = make_classifier(epochs=150).fit(MANY_X, kind(MANY_Y))
     assert isinstance(fitted.trainer_.loss, BinaryCrossEntropy)
     assert fitted.classes_.tolist() == [0, 1, 2, 3]
     scores = fitted.model_.predict(MANY_X)
@@ -173,14 +173,14 @@ def test_multilabel_targets(kind):
     np.testing.assert_array_equal(result, (expit(scores) > 0.5).astype(int))
     assert fitted.score(MANY_X, MANY_Y) == accuracy_score(MANY_Y, result) > 0.7
 
-    plain = classifier(epochs=150).fit(MANY_X, MANY_Y)
+    plain = make_classifier(epochs=150).fit(MANY_X, MANY_Y)
     np.testing.assert_array_equal(scores, plain.model_.predict(MANY_X))
 
 
 def test_a_label_that_no_row_has_and_one_that_all_have():
     y = MANY_Y.copy()
     y[:, 1], y[:, 2] = 0, 1
-    result = classifier(epochs=60).fit(MANY_X, y).predict(MANY_X)
+    result = make_classifier(epochs=60).fit(MANY_X, y).predict(MANY_X)
     assert not result[:, 1].any() and result[:, 2].all()
 
 
@@ -199,12 +199,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("y, said", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("y, message", REFUSED.values(), ids=REFUSED)
 def test_invalid_targets_are_refused(y, message):
-    fresh = classifier()
+    fresh = make_classifier()
     with pytest.raises(ValueError, match=message):
         fresh.fit(X, y)
-    assert vars(fresh) == vars(classifier())
+    assert vars(fresh) == vars(make_classifier())
 
 
 def test_masked_arrays_are_refused_because_masks_would_be_ignored():
@@ -215,7 +215,7 @@ def test_masked_arrays_are_refused_because_masks_would_be_ignored():
         "sample_weight": (X, NUMBERS, np.ma.masked_array(np.ones(150), mask)),
     }.items():
         with pytest.raises(TypeError, match=f"^{argument}: expected an array without a mask"):
-            classifier().fit(*arguments)
+            make_classifier().fit(*arguments)
 
 
 ATTRIBUTES = [
@@ -226,15 +226,15 @@ ATTRIBUTES = [
 @pytest.mark.parametrize("method", ["predict", "predict_proba", "predict_log_proba", "transform"])
 def test_predict_before_fit_is_refused(method):
     with pytest.raises(NotFittedError):
-        getattr(classifier(), method)(X)
+        getattr(make_classifier(), method)(X)
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_fitted_attributes_exist_only_after_fit(name, plain):
-    assert not hasattr(classifier(), name) and hasattr(plain, name)
+    assert not hasattr(make_classifier(), name) and hasattr(plain, name)
     if name != "trainer_":
         with pytest.raises(NotFittedError):
-            getattr(classifier(), name)
+            getattr(make_classifier(), name)
 
 
 REFUSED_ARGUMENTS = {
@@ -277,7 +277,7 @@ def test_a_model_with_the_wrong_outputs_is_refused_with_the_expected_ones():
         (MANY_Y, 3, r"\(4,\), one for each label of y, got \(3,\)"),
     ):
         with pytest.raises(ValueError, match=message):
-            classifier([Dense(outputs)]).fit(X if y is NUMBERS else MANY_X, y)
+            make_classifier([Dense(outputs)]).fit(X if y is NUMBERS else MANY_X, y)
 
 
 @pytest.mark.parametrize("weights", [[1, 2, 3], np.ones(3), 3, "heavy"], ids=str)
@@ -285,11 +285,11 @@ def test_invalid_class_weights_are_refused_by_name(weights):
     with pytest.raises(
         (TypeError, ValueError), match=r"class_weight: expected a dict of weights by label, 'balanced' or None"
     ):
-        classifier(class_weight=weights).fit(X, NUMBERS)
+        make_classifier(class_weight=weights).fit(X, NUMBERS)
 
 
 @pytest.mark.parametrize("weights", [None, {"a": 2.0}, "balanced"])
 def test_labels_of_mixed_types_are_refused(weights):
     mixed = np.array(["a", 1.0, "b", 2] * 10, object)
     with pytest.raises(ValueError, match=r"y: unknown label type: expected labels of one type, .* got float, int, str"):
-        classifier(class_weight=weights).fit(X[:40], mixed)
+        make_classifier(class_weight=weights).fit(X[:40], mixed)

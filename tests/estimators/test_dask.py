@@ -30,7 +30,7 @@ def client():
             yield client
 
 
-def classifier(**options):
+def make_classifier(**options):
     return SequentialClassifier(input_shape=(1, 8, 8), **{"epochs": 3, "random_state": 0, **options})
 
 
@@ -40,7 +40,7 @@ def measured(fitted, X, y):
 
 def search(jobs=None):
     grid = {"model": [DROPPING, NORMED], "lr": [0.001, 0.01], "batch_size": [37]}
-    return GridSearchCV(classifier(), grid, scoring=measured, refit="accuracy", cv=3, n_jobs=jobs).fit(X, Y)
+    return GridSearchCV(make_classifier(), grid, scoring=measured, refit="accuracy", cv=3, n_jobs=jobs).fit(X, Y)
 
 
 def columns_of(result, measure):
@@ -76,4 +76,4 @@ def test_a_worker_uses_one_thread(client):
 
 def test_errors_of_a_worker_are_reported_here(client):
     with parallel_config("dask"), pytest.raises(ValueError, match=r"^batch_size: .*got 0"):
-        cross_val_score(classifier(model=DROPPING, batch_size=0), X, Y, cv=3, error_score="raise")
+        cross_val_score(make_classifier(model=DROPPING, batch_size=0), X, Y, cv=3, error_score="raise")

@@ -18,12 +18,12 @@ IMAGES = X.reshape(60, 1, 3, 4)
 FORMATS = ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"]
 
 
-def classifier(model=None, **options):
+def make_classifier(model=None, **options):
     return SequentialClassifier(model, **{"epochs": 3, "tol": None, "batch_size": 16, "random_state": 0, **options})
 
 
 def probabilities(X, **options):
-    return classifier(**options).fit(X, Y).predict_proba(X)
+    return make_classifier(**options).fit(X, Y).predict_proba(X)
 
 
 # ---- arrays
@@ -35,7 +35,7 @@ def probabilities(X, **options):
 )  # fmt: skip
 def test_dtypes_are_equivalent_and_float64_is_computed_in_float64(dtype, computed):
     given = abs(X).astype(dtype)
-    fitted = classifier().fit(given, Y)
+    fitted = make_classifier().fit(given, Y)
     assert fitted.model_.dtype == computed == fitted.predict_proba(given).dtype
     np.testing.assert_array_equal(fitted.predict_proba(given), probabilities(given.astype(computed)))
 
@@ -43,7 +43,7 @@ def test_dtypes_are_equivalent_and_float64_is_computed_in_float64(dtype, compute
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_requested_dtype_is_used(dtype):
     for given in (X, X.astype("float64"), X.astype(int)):
-        fitted = classifier(dtype=dtype).fit(given, Y)
+        fitted = make_classifier(dtype=dtype).fit(given, Y)
         assert fitted.model_.dtype == dtype
         np.testing.assert_array_equal(fitted.predict_proba(given), probabilities(X.astype(dtype)))
 
@@ -53,15 +53,15 @@ def test_a_requested_dtype_is_used(dtype):
 def test_odd_arrays(method, kind):
     """Arrays of the same values give the same result, others are refused; scikit-learn accepts object arrays."""
     odd = KINDS[kind](IMAGES)
-    right = classifier().fit(IMAGES, Y)
+    right = make_classifier().fit(IMAGES, Y)
     try:
-        result = classifier().fit(odd, Y) if method == "fit" else right.predict_proba(odd)
+        result = make_classifier().fit(odd, Y) if method == "fit" else right.predict_proba(odd)
     except (TypeError, ValueError, MemoryError) as error:
         assert kind not in ALWAYS and str(error)
         return
     assert kind not in set(NEVER) - {"object"}
     if method == "fit":
-        expected = classifier().fit(plain(odd, result.model_.dtype), Y).predict_proba(IMAGES)
+        expected = make_classifier().fit(plain(odd, result.model_.dtype), Y).predict_proba(IMAGES)
         np.testing.assert_array_equal(result.predict_proba(IMAGES), expected)
     else:
         np.testing.assert_array_equal(result, right.predict_proba(plain(odd, "float32")))
@@ -70,7 +70,7 @@ def test_odd_arrays(method, kind):
 def test_lists_of_rows_and_of_images():
     rows, images = X.astype(float), IMAGES.astype(float)
     np.testing.assert_array_equal(probabilities(rows.tolist()), probabilities(rows))
-    assert classifier().fit(images.tolist(), Y).input_shape_ == (1, 3, 4)
+    assert make_classifier().fit(images.tolist(), Y).input_shape_ == (1, 3, 4)
     np.testing.assert_array_equal(probabilities(images.tolist()), probabilities(images))
 
 
@@ -84,26 +84,26 @@ def test_a_memory_map_is_read_and_not_written(tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_nan_and_infinity_are_refused_in_fit_and_predict(value):
-    fitted = classifier().fit(IMAGES, Y)
+    fitted = make_classifier().fit(IMAGES, Y)
     for invalid in (X.copy(), IMAGES.copy(), scipy.sparse.csr_matrix(X)):
         (invalid.data if scipy.sparse.issparse(invalid) else invalid).reshape(-1)[7] = value
-        for call in (lambda X: classifier().fit(X, Y), fitted.predict):
+        for call in (lambda X: make_classifier().fit(X, Y), fitted.predict):
             with pytest.raises(ValueError, match=r"X contains (NaN|infinity)"):
                 call(invalid)
 
 
 def test_values_that_overflow_the_dtype_are_refused():
     with pytest.raises(ValueError, match=r"X: expected values of at most 3.4e\+38 \(float32\)"):
-        classifier(dtype="float32").fit(X.astype(float) * 1e300, Y)
+        make_classifier(dtype="float32").fit(X.astype(float) * 1e300, Y)
 
 
 # ---- shapes
 def test_images_and_their_flattened_rows_are_equivalent():
-    of_images = classifier().fit(IMAGES, Y)
+    of_images = make_classifier().fit(IMAGES, Y)
     assert of_images.input_shape_ == of_images.model_.input_shape == (1, 3, 4) and of_images.n_features_in_ == 12
-    of_rows = classifier(input_shape=(1, 3, 4)).fit(X, Y)
-    of_lists = classifier(input_shape=[1, 3, 4]).fit(X, Y)
-    without_channels = classifier().fit(IMAGES[:, 0], Y)
+    of_rows = make_classifier(input_shape=(1, 3, 4)).fit(X, Y)
+    of_lists = make_classifier(input_shape=[1, 3, 4]).fit(X, Y)
+    without_channels = make_classifier().fit(IMAGES[:, 0], Y)
     for fitted in (of_images, of_rows, of_lists, without_channels):
         assert any(isinstance(layer, Conv2D) for layer in fitted.model_.layers)
         for given in (X, IMAGES, IMAGES[:, 0], X.tolist(), np.asfortranarray(IMAGES)):
@@ -111,14 +111,14 @@ def test_images_and_their_flattened_rows_are_equivalent():
 
 
 def test_rows_are_used_as_rows():
-    fitted = classifier().fit(X, Y)
+    fitted = make_classifier().fit(X, Y)
     assert fitted.input_shape_ == (12,)
     with pytest.raises(ValueError, match=r"X: expected examples of shape \(12,\), got \(1, 3, 4\)"):
         fitted.predict(IMAGES)
 
 
 def test_wrong_widths_and_shapes_are_refused():
-    fitted = classifier().fit(IMAGES, Y)
+    fitted = make_classifier().fit(IMAGES, Y)
     for given, message in (
         (X[:, :11], "X has 11 features, but SequentialClassifier is expecting 12 features"),
         (IMAGES.reshape(60, 1, 4, 3), r"X: expected examples of shape \(1, 3, 4\), got \(1, 4, 3\)"),
@@ -128,28 +128,28 @@ def test_wrong_widths_and_shapes_are_refused():
         with pytest.raises(ValueError, match=message):
             fitted.predict(given)
     with pytest.raises(ValueError, match=r"X: expected 13 features, for examples of shape \(13,\), got 12"):
-        classifier(input_shape=(13,)).fit(X, Y)
+        make_classifier(input_shape=(13,)).fit(X, Y)
     with pytest.raises(ValueError, match="channels come first"):
-        classifier(input_shape=(3, 2, 2)).fit(X.reshape(60, 2, 2, 3), Y)
+        make_classifier(input_shape=(3, 2, 2)).fit(X.reshape(60, 2, 2, 3), Y)
 
 
 def test_the_input_shape_of_a_built_model_is_used():
     model = Sequential([Conv2D(2, 3, padding=1), ReLU(), Flatten(), Dense(3)], input_shape=(1, 3, 4))
-    of_rows, of_images = classifier(model).fit(X, Y), classifier(model).fit(IMAGES, Y)
+    of_rows, of_images = make_classifier(model).fit(X, Y), make_classifier(model).fit(IMAGES, Y)
     np.testing.assert_array_equal(of_rows.predict_proba(X), of_images.predict_proba(X))
     with pytest.raises(ValueError, match=r"X: expected 12 features, for examples of shape \(1, 3, 4\), got 11"):
-        classifier(model).fit(X[:, :11], Y)
+        make_classifier(model).fit(X[:, :11], Y)
     with pytest.raises(ValueError, match=r"model: expected one for inputs of shape \(2, 6\), got one for \(1, 3, 4\)"):
-        classifier(model, input_shape=(2, 6)).fit(X, Y)
+        make_classifier(model, input_shape=(2, 6)).fit(X, Y)
 
 
 def test_zero_examples_and_zero_features_are_refused():
     for given in (X[:0], IMAGES[:0]):
         with pytest.raises(ValueError, match=r"0 sample\(s\)"):
-            classifier().fit(given, Y[:0])
+            make_classifier().fit(given, Y[:0])
     for given in (X[:, :0], IMAGES[:, :, :0]):
         with pytest.raises(ValueError, match=r"0 feature\(s\)"):
-            classifier().fit(given, Y)
+            make_classifier().fit(given, Y)
 
 
 # ---- data frames
@@ -157,7 +157,7 @@ def test_data_frames_and_their_column_names():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X.astype(float), columns=[f"c{i}" for i in range(12)])
     labels = pandas.Series(np.array(["a", "b", "c"])[Y], index=RNG.permutation(60))
-    fitted = classifier().fit(frame, labels)
+    fitted = make_classifier().fit(frame, labels)
     assert fitted.feature_names_in_.tolist() == list(frame.columns)
     np.testing.assert_array_equal(fitted.predict_proba(frame), probabilities(X.astype(float)))
     assert set(fitted.predict(frame)) <= {"a", "b", "c"}
@@ -202,14 +202,14 @@ def test_sparse_matrices_have_the_bits_of_dense_ones(kind, dtype):
 )  # fmt: skip
 def test_sparse_matrices_work_wherever_dense_ones_do(options):
     sparse = scipy.sparse.csr_matrix(X)
-    on_sparse, on_dense = (classifier(**options).fit(given, Y) for given in (sparse, X))
+    on_sparse, on_dense = (make_classifier(**options).fit(given, Y) for given in (sparse, X))
     np.testing.assert_array_equal(on_sparse.predict_proba(sparse), on_dense.predict_proba(X))
     np.testing.assert_array_equal(on_sparse.transform(sparse), on_dense.transform(X))
     assert on_sparse.loss_curve_ == on_dense.loss_curve_ and on_sparse.score(sparse, Y) == on_dense.score(X, Y)
 
 
 def test_partial_fit_on_sparse_matrices():
-    on_sparse, on_dense = classifier(), classifier()
+    on_sparse, on_dense = make_classifier(), make_classifier()
     for rows in (slice(0, 40), slice(20, 60)):
         on_sparse.partial_fit(scipy.sparse.csr_array(X[rows]), Y[rows], classes=[0, 1, 2])
         on_dense.partial_fit(X[rows], Y[rows], classes=[0, 1, 2])

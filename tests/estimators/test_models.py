@@ -17,7 +17,7 @@ X, Y = RNG.normal(size=(60, 4)).astype("float32"), np.arange(60) % 3
 FIT = {"epochs": 4, "tol": None, "batch_size": 16, "random_state": 0}
 
 
-def classifier(model=None, **options):
+def make_classifier(model=None, **options):
     return SequentialClassifier(model, **{**FIT, **options})
 
 
@@ -71,27 +71,27 @@ WAYS = {
 @pytest.mark.parametrize("model", WAYS.values(), ids=WAYS)
 def test_all_forms_give_the_same_model(model):
     """All are the model that a Trainer trains, with initial weights from the estimator's seed."""
-    fitted = classifier(model).fit(X, Y)
+    fitted = make_classifier(model).fit(X, Y)
     seed = fitted.trainer_.seed
     assert state(fitted) == train_by_trainer(fitted, Sequential(layers(), (4,), seed))
-    again = classifier(model).fit(X, Y)  # the same list gives the same model
+    again = make_classifier(model).fit(X, Y)  # the same list gives the same model
     assert state(again) == state(fitted)
     assert again.model_ is not fitted.model_
 
 
 def test_given_layers_stay_unbuilt():
     given = layers()
-    classifier(given).fit(X, Y)
+    make_classifier(given).fit(X, Y)
     assert not any(layer.built for layer in given)
     model = Sequential(given)
-    classifier(model).fit(X, Y)
+    make_classifier(model).fit(X, Y)
     assert model.network is None and not any(layer.built for layer in given)
     Sequential(given, (9,))  # they belong to no model
 
 
 def test_parameters_are_the_given_objects():
     given = {"model": layers(), "optimizer": SGD(0.1, momentum=0.9), "loss": SoftmaxCrossEntropy(), "callbacks": []}
-    estimator = classifier(**given)
+    estimator = make_classifier(**given)
     estimator.fit(X, Y)
     assert all(estimator.get_params()[name] is value for name, value in given.items())
 
@@ -101,7 +101,7 @@ def test_a_built_model_is_the_start_and_is_not_changed():
     model.layers[0].trainable = False
     model.layers[3].lr_mult = 0.25
     before = {name: value.tobytes() for name, value in model.state_dict().items()}
-    fitted = classifier(model).fit(X, Y)
+    fitted = make_classifier(model).fit(X, Y)
     assert {name: value.tobytes() for name, value in model.state_dict().items()} == before
     copy = model[:]
     assert not copy.layers[0].trainable and copy.layers[3].lr_mult == 0.25
@@ -113,7 +113,7 @@ def test_a_built_model_is_the_start_and_is_not_changed():
 def test_settings_of_unbuilt_layers_are_kept():
     given = layers()
     given[0].trainable, given[3].lr_mult = False, 0.25
-    fitted = classifier(given).fit(X, Y)
+    fitted = make_classifier(given).fit(X, Y)
     assert not fitted.model_.layers[0].trainable and fitted.model_.layers[3].lr_mult == 0.25
     fresh = Sequential(layers(), (4,), fitted.trainer_.seed)
     assert state(fitted)["0.weight"] == fresh.state_dict()["0.weight"].tobytes()
@@ -123,7 +123,7 @@ def test_a_pretrained_part():
     """A built model as the first layer of a list: its weights are used."""
     pretrained = SequentialRegressor([Dense(5), ReLU(), Dense(1)], **FIT).fit(X, X[:, 0]).model_[:2]
     pretrained.trainable = False
-    fitted = classifier([pretrained, Dense(3)]).fit(X, Y)
+    fitted = make_classifier([pretrained, Dense(3)]).fit(X, Y)
     for name, value in pretrained.state_dict().items():
         np.testing.assert_array_equal(fitted.model_.state_dict()[f"0.{name}"], value)
 
@@ -134,25 +134,25 @@ def test_a_pretrained_part():
 def test_a_float64_model_is_computed_in_float64(built, function):
     made = Sequential(layers(), (4,) if built else None, dtype="float64")
     given = (lambda: made) if function else made
-    assert classifier(given).fit(X, Y).model_.dtype == "float64"
+    assert make_classifier(given).fit(X, Y).model_.dtype == "float64"
     if built:
         with pytest.raises(ValueError, match="model: expected one of dtype 'float32', as the estimator's, got one"):
-            classifier(given, dtype="float32").fit(X, Y)
+            make_classifier(given, dtype="float32").fit(X, Y)
     else:
-        assert classifier(given, dtype="float32").fit(X, Y).model_.dtype == "float32"
+        assert make_classifier(given, dtype="float32").fit(X, Y).model_.dtype == "float32"
 
 
 def test_a_built_float32_model_stays_float32_for_float64_data():
     model = Sequential(layers(), (4,))
-    assert classifier(model).fit(X.astype(float), Y).model_.dtype == "float32"
-    assert classifier(layers()).fit(X.astype(float), Y).model_.dtype == "float64"
+    assert make_classifier(model).fit(X.astype(float), Y).model_.dtype == "float32"
+    assert make_classifier(layers()).fit(X.astype(float), Y).model_.dtype == "float64"
 
 
 # ---- without a model
 @pytest.mark.parametrize("shape", [(1, 1, 1), (1, 3, 3), (1, 2, 50), (3, 64, 64), (2, 4, 4), (1, 5, 9)], ids=str)
 def test_images_of_any_size(shape):
     images = RNG.normal(size=(6, *shape)).astype("float32")
-    fitted = classifier(epochs=1).fit(images, np.arange(6) % 2)
+    fitted = make_classifier(epochs=1).fit(images, np.arange(6) % 2)
     kinds = [type(layer) for layer in fitted.model_.layers]
     assert kinds.count(Conv2D) == 2 and kinds.count(Dense) == 2 and fitted.model_.input_shape == shape
     assert kinds.count(MaxPool2D) == sum(min(shape[1:]) >= size for size in (4, 8))
@@ -160,9 +160,9 @@ def test_images_of_any_size(shape):
 
 
 def test_tables():
-    kinds = [type(layer) for layer in classifier(epochs=1).fit(X, Y).model_.layers]
+    kinds = [type(layer) for layer in make_classifier(epochs=1).fit(X, Y).model_.layers]
     assert kinds == [Flatten, Dense, ReLU, Dense]
-    assert classifier(epochs=1).fit(X[:, :1], Y).model_.input_shape == (1,)
+    assert make_classifier(epochs=1).fit(X[:, :1], Y).model_.input_shape == (1,)
 
 
 # ---- refused models
@@ -189,7 +189,7 @@ REFUSED = {
     "for images": (
         [Conv2D(2, 3), Flatten(), Dense(3)],
         ValueError,
-        r"model: layer 0, Conv2D, cannot take input \(4,\).*: for images in rows, set input_shape=\(channels, height,",
+        r"model: layer 0, Conv2D, cannot take input \(4,\).* set input_shape=\(channels, height, width\)",
     ),
     "a layer's own error": ([Wrong(), Dense(3)], ValueError, "model: layer 0, Wrong, .*this and that"),
     "a function with another argument": (
@@ -205,12 +205,12 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("model, kind, said", REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("model, kind, message", REFUSED.values(), ids=REFUSED)
 def test_invalid_models_are_refused(model, kind, message):
-    given = classifier(model)
+    given = make_classifier(model)
     with pytest.raises(kind, match=message):
         given.fit(X, Y)
-    assert given.get_params()["model"] is model and vars(given) == vars(classifier(model))
+    assert given.get_params()["model"] is model and vars(given) == vars(make_classifier(model))
     assert not isinstance(model, list) or not any(getattr(layer, "built", False) for layer in model)
 
 
@@ -220,9 +220,9 @@ def test_invalid_models_are_refused(model, kind, message):
     [("adam", Adam()), ("adamw", AdamW()), ("adagrad", Adagrad()), ("rmsprop", RMSprop()), ("sgd", SGD(0.01, 0.9))],
 )
 def test_optimizers_by_name_equal_the_objects(name, made):
-    by_name = classifier(layers(), optimizer=name).fit(X, Y)
+    by_name = make_classifier(layers(), optimizer=name).fit(X, Y)
     assert repr(by_name.trainer_.optimizer) == repr(made)
-    assert state(by_name) == state(classifier(layers(), optimizer=made).fit(X, Y))
+    assert state(by_name) == state(make_classifier(layers(), optimizer=made).fit(X, Y))
 
 
 RATES = {"number": 0.03, "function": lambda step: 0.1 / (1 + step), "schedule": Cosine(0.1, 10)}
@@ -230,12 +230,12 @@ RATES = {"number": 0.03, "function": lambda step: 0.1 / (1 + step), "schedule": 
 
 @pytest.mark.parametrize("lr", RATES.values(), ids=RATES)
 def test_lr_sets_the_optimizers_rate(lr):
-    by_name = classifier(layers(), optimizer="sgd", lr=lr).fit(X, Y)
-    assert state(by_name) == state(classifier(layers(), optimizer=SGD(lr, momentum=0.9)).fit(X, Y))
+    by_name = make_classifier(layers(), optimizer="sgd", lr=lr).fit(X, Y)
+    assert state(by_name) == state(make_classifier(layers(), optimizer=SGD(lr, momentum=0.9)).fit(X, Y))
     given = SGD(0.5, momentum=0.9)
-    assert state(by_name) == state(classifier(layers(), optimizer=given, lr=lr).fit(X, Y))
+    assert state(by_name) == state(make_classifier(layers(), optimizer=given, lr=lr).fit(X, Y))
     assert given.lr == 0.5
-    assert state(by_name) != state(classifier(layers(), optimizer="sgd").fit(X, Y))
+    assert state(by_name) != state(make_classifier(layers(), optimizer="sgd").fit(X, Y))
 
 
 class Momentum:
@@ -252,14 +252,14 @@ class Momentum:
 
 def test_a_custom_optimizer_starts_from_scratch_in_every_fit():
     given = Momentum(0.01)
-    first, second = (classifier(layers(), optimizer=given).fit(X, Y) for _ in range(2))
+    first, second = (make_classifier(layers(), optimizer=given).fit(X, Y) for _ in range(2))
     assert given.seen == {} and state(first) == state(second)
     assert sorted(first.trainer_.optimizer.seen) == sorted(first.model_.params)
     with pytest.raises(TypeError, match="lr: expected None with an optimizer that has its own"):
-        classifier(layers(), optimizer=given, lr=0.1).fit(X, Y)
+        make_classifier(layers(), optimizer=given, lr=0.1).fit(X, Y)
 
 
-def squares(scores, y):
+def squared_error(scores, y):
     error = scores - np.eye(3, dtype=scores.dtype)[y]
     return (error**2).sum(axis=1), 2 * error
 
@@ -275,9 +275,9 @@ class Double(Layer):
 
 
 def test_custom_layers_and_losses():
-    fitted = classifier([Double(), Dense(3)], loss=squares).fit(X, Y)
+    fitted = make_classifier([Double(), Dense(3)], loss=squared_error).fit(X, Y)
     trainer = Trainer(
-        Sequential([Double(), Dense(3)], (4,), fitted.trainer_.seed), squares, Adam(), seed=fitted.trainer_.seed
+        Sequential([Double(), Dense(3)], (4,), fitted.trainer_.seed), squared_error, Adam(), seed=fitted.trainer_.seed
     )
     trainer.fit(X, Y, epochs=4, batch_size=16, verbose=0)
     np.testing.assert_array_equal(fitted.model_.predict(X), trainer.model.predict(X))
@@ -285,7 +285,7 @@ def test_custom_layers_and_losses():
 
 def test_containers_and_running_statistics():
     model = [Dense(6), BatchNorm1D(), ReLU(), Residual(Dense(6), ReLU()), Dense(3)]
-    fitted = classifier(model, batch_size=20).fit(X, Y)
+    fitted = make_classifier(model, batch_size=20).fit(X, Y)
     assert np.abs(fitted.model_.state_dict()["1.running_mean"]).max() > 0
     np.testing.assert_array_equal(fitted.predict(X[:7]), fitted.predict(X)[:7])
 

@@ -22,11 +22,11 @@ def layers(outputs=3):
     return [Dense(8), BatchNorm1D(), ReLU(), Dropout(0.3), Dense(outputs)]
 
 
-def classifier(**options):
+def make_classifier(**options):
     return SequentialClassifier(layers, **{"batch_size": 16, "random_state": 3, "epochs": 3, "tol": None, **options})
 
 
-def regressor(**options):
+def make_regressor(**options):
     return SequentialRegressor(layers, **{"batch_size": 16, "random_state": 3, "epochs": 3, "tol": None, **options})
 
 
@@ -44,7 +44,11 @@ def full_state(fitted):
 @pytest.mark.parametrize("options", [{}, {"optimizer": "sgd"}, {"shuffle": False}, {"batch_size": "auto"}], ids=str)
 def test_n_calls_on_all_data_equal_a_fit_of_n_epochs(options):
     """Moments, order and dropout continue: the same bits."""
-    for make, y, first in ((classifier, Y, {"classes": CLASSES}), (classifier, MANY, {}), (regressor, NUMBERS, {})):
+    for make, y, first in (
+        (make_classifier, Y, {"classes": CLASSES}),
+        (make_classifier, MANY, {}),
+        (make_regressor, NUMBERS, {}),
+    ):
         at_once, by_and_by = make(**options).fit(X, y), make(**options)
         for _ in range(3):
             assert by_and_by.partial_fit(X, y, **first) is by_and_by
@@ -53,7 +57,7 @@ def test_n_calls_on_all_data_equal_a_fit_of_n_epochs(options):
 
 
 def test_a_call_equals_one_epoch_of_a_trainer():
-    fitted = classifier()
+    fitted = make_classifier()
     model = None
     for rows in (slice(0, 30), slice(10, 70), slice(5, 6 + 33)):
         fitted.partial_fit(X[rows], Y[rows], CLASSES)
@@ -66,17 +70,19 @@ def test_a_call_equals_one_epoch_of_a_trainer():
 
 
 def test_partial_fit_continues_after_fit():
-    longer = classifier(epochs=4).fit(X, Y)
-    assert full_state(classifier().fit(X, Y).partial_fit(X, Y)) == full_state(longer)
+    longer = make_classifier(epochs=4).fit(X, Y)
+    assert full_state(make_classifier().fit(X, Y).partial_fit(X, Y)) == full_state(longer)
 
 
 def test_fit_starts_over_after_partial_fit():
-    assert full_state(classifier().partial_fit(X[:40], Y[:40], CLASSES).fit(X, Y)) == full_state(classifier().fit(X, Y))
+    assert full_state(make_classifier().partial_fit(X[:40], Y[:40], CLASSES).fit(X, Y)) == full_state(
+        make_classifier().fit(X, Y)
+    )
 
 
 def test_classes_that_appear_later():
     only_two = np.isin(Y, ["a", "c"])
-    fitted = classifier(lr=0.02).partial_fit(X[only_two], Y[only_two], classes=["c", "a", "b", "a"])
+    fitted = make_classifier(lr=0.02).partial_fit(X[only_two], Y[only_two], classes=["c", "a", "b", "a"])
     assert fitted.classes_.tolist() == CLASSES and fitted.predict_proba(X).shape == (70, 3)
     for _ in range(200):
         fitted.partial_fit(X, Y)
@@ -85,7 +91,7 @@ def test_classes_that_appear_later():
 
 
 def test_classes_may_be_repeated_but_not_changed():
-    fitted = classifier().partial_fit(X, Y, CLASSES).partial_fit(X, Y, classes=np.array(["b", "a", "c"]))
+    fitted = make_classifier().partial_fit(X, Y, CLASSES).partial_fit(X, Y, classes=np.array(["b", "a", "c"]))
     before = full_state(fitted)
     for wrong in (["a", "b"], ["a", "b", "d"], [0, 1, 2]):
         with pytest.raises(ValueError, match=r"classes: expected \['a', 'b', 'c'\], got"):
@@ -94,22 +100,22 @@ def test_classes_may_be_repeated_but_not_changed():
 
 
 def test_multilabel_targets_need_no_classes():
-    with_classes = classifier().partial_fit(X, MANY, classes=[0, 1, 2])  # as for MLPClassifier
-    assert full_state(with_classes) == full_state(classifier().partial_fit(X, MANY))
+    with_classes = make_classifier().partial_fit(X, MANY, classes=[0, 1, 2])  # as for MLPClassifier
+    assert full_state(with_classes) == full_state(make_classifier().partial_fit(X, MANY))
     with pytest.raises(ValueError, match=r"classes: expected \[0, 1, 2\], got \[0, 1, 2, 3\]"):
-        classifier().partial_fit(X, MANY, classes=range(4))
+        make_classifier().partial_fit(X, MANY, classes=range(4))
 
 
 def test_class_weights_for_classes_missing_in_this_batch():
     """Only relative weights within a batch matter: a batch of one class is the same as without weights."""
     weights = {"a": 3.0, "b": 0.5}
-    weighted, plain = (classifier(class_weight=w).partial_fit(X, Y, CLASSES) for w in (weights, weights))
+    weighted, plain = (make_classifier(class_weight=w).partial_fit(X, Y, CLASSES) for w in (weights, weights))
     some = Y == "b"
     weighted.partial_fit(X[some], Y[some])
     plain.set_params(class_weight=None).partial_fit(X[some], Y[some], sample_weight=np.full(some.sum(), 0.5))
     assert full_state(weighted)[0] == full_state(plain)[0]
     with pytest.raises(ValueError, match=r"class_weight: expected labels of \['a', 'b', 'c'\], got \{'d'\}"):
-        classifier(class_weight={"a": 1.0, "d": 2.0}).partial_fit(X, Y, CLASSES)
+        make_classifier(class_weight={"a": 1.0, "d": 2.0}).partial_fit(X, Y, CLASSES)
 
 
 # ---- refused calls
@@ -132,11 +138,11 @@ def refusals(fitted, y, **more):
 
 
 CASES = [
-    (classifier, Y, {"an unknown label": {"y": np.where(Y == "a", "z", Y)}, "numbers": {"y": np.arange(70) % 3},
+    (make_classifier, Y, {"an unknown label": {"y": np.where(Y == "a", "z", Y)}, "numbers": {"y": np.arange(70) % 3},
                      "an indicator matrix": {"y": MANY}}),
-    (classifier, MANY, {"one label per row": {"y": Y}, "a different number of labels": {"y": MANY[:, :2]},
+    (make_classifier, MANY, {"one label per row": {"y": Y}, "a different number of labels": {"y": MANY[:, :2]},
                         "classes": {"y": np.stack([np.arange(70) % 3] * 3, axis=1)}}),
-    (regressor, NUMBERS, {"two targets": {"y": np.stack([NUMBERS] * 2, axis=1)}, "strings": {"y": Y}}),
+    (make_regressor, NUMBERS, {"two targets": {"y": np.stack([NUMBERS] * 2, axis=1)}, "strings": {"y": Y}}),
 ]  # fmt: skip
 
 
@@ -154,31 +160,31 @@ def test_a_refused_call_changes_nothing(make, y, more):
 
 
 def test_a_first_call_without_classes_is_refused():
-    fresh = classifier()
+    fresh = make_classifier()
     with pytest.raises(ValueError, match="classes: expected all labels of all calls, in the first call"):
         fresh.partial_fit(X, Y)
     with pytest.raises(ValueError, match=r"classes: expected at least two classes, got one class, \['a'\]"):
         fresh.partial_fit(X, Y, classes=["a"])
     with pytest.raises(ValueError, match=r"y: expected classes \['a', 'b'\], got \['c'\] as well"):
         fresh.partial_fit(X, Y, classes=["a", "b"])
-    assert vars(fresh) == vars(classifier())
+    assert vars(fresh) == vars(make_classifier())
 
 
 @pytest.mark.parametrize(
-    "make, options, said",
-    [(classifier, {"early_stopping": True}, "early_stopping: expected False for partial_fit"),
-     (regressor, {"early_stopping": True}, "early_stopping: expected False for partial_fit"),
-     (classifier, {"class_weight": "balanced"}, "class_weight: expected weights by class for partial_fit")],
+    "make, options, message",
+    [(make_classifier, {"early_stopping": True}, "early_stopping: expected False for partial_fit"),
+     (make_regressor, {"early_stopping": True}, "early_stopping: expected False for partial_fit"),
+     (make_classifier, {"class_weight": "balanced"}, "class_weight: expected weights by class for partial_fit")],
 )  # fmt: skip
 def test_options_that_need_all_data_are_refused(make, options, message):
-    first = {"classes": CLASSES} if make is classifier else {}
+    first = {"classes": CLASSES} if make is make_classifier else {}
     with pytest.raises(ValueError, match=message):
         make(**options).partial_fit(X, Y if first else NUMBERS, **first)
 
 
 def test_early_stopping_must_be_bool():
     with pytest.raises(TypeError, match="early_stopping: expected True or False, got 'no'"):
-        regressor(early_stopping="no").partial_fit(X, NUMBERS)
+        make_regressor(early_stopping="no").partial_fit(X, NUMBERS)
 
 
 # ---- interrupts
@@ -195,7 +201,7 @@ class Interrupt:
 
 def test_an_interrupted_call_is_not_completed_by_the_next():
     """Its steps count; the next call is a new epoch on any data, even after pickling."""
-    fitted = classifier().fit(X, Y)  # 15 steps
+    fitted = make_classifier().fit(X, Y)  # 15 steps
     fitted.set_params(callbacks=[Interrupt(17)])
     with pytest.raises(KeyboardInterrupt):
         fitted.partial_fit(X, Y)
@@ -207,7 +213,7 @@ def test_an_interrupted_call_is_not_completed_by_the_next():
 
 
 def test_an_interrupted_fit_leaves_the_previous_one():
-    fitted = classifier().fit(X, Y)
+    fitted = make_classifier().fit(X, Y)
     before = full_state(fitted)
     too_fast = {"optimizer": "sgd", "lr": 1e30}
     for options, error in (({"callbacks": [Interrupt(2)]}, KeyboardInterrupt), (too_fast, FloatingPointError)):
@@ -215,13 +221,13 @@ def test_an_interrupted_fit_leaves_the_previous_one():
             fitted.set_params(warm_start=warm, **options)
             with pytest.raises(error):
                 fitted.fit(10 * X, Y)
-            fitted.set_params(**classifier().get_params(deep=False))
+            fitted.set_params(**make_classifier().get_params(deep=False))
             assert full_state(fitted) == before
 
 
 def test_a_refused_fit_leaves_the_previous_one():
     """Including the number and names of its features."""
-    fitted = classifier().fit(X, Y)
+    fitted = make_classifier().fit(X, Y)
     before = full_state(fitted)
     for given, y in ((X[:, :3], NUMBERS), (X[:, :3], np.where(Y == "a", "b", "b")), (X[:, :3], Y[1:]), (X, None)):
         with pytest.raises(ValueError):
@@ -233,7 +239,7 @@ def test_a_refused_fit_leaves_the_previous_one():
 # ---- warm_start
 def test_warm_start_begins_with_the_previous_weights():
     """With a new trainer: moments, steps and seed are its own."""
-    fitted = classifier(warm_start=True, random_state=np.random.RandomState(0)).fit(X, Y)
+    fitted = make_classifier(warm_start=True, random_state=np.random.RandomState(0)).fit(X, Y)
     start, old = fitted.model_[:], fitted.trainer_
     kept = {name: value.tobytes() for name, value in old.model.state_dict().items()}
     fitted.set_params(optimizer="adam", lr=0.01, epochs=5).fit(X, Y)
@@ -247,14 +253,14 @@ def test_warm_start_begins_with_the_previous_weights():
 
 
 def test_without_warm_start_a_fit_repeats_the_first_one():
-    fitted = classifier().fit(X, Y)
+    fitted = make_classifier().fit(X, Y)
     before = full_state(fitted)
     assert full_state(fitted.fit(X, Y)) == before
     assert fitted.fit(X[:, :4], Y).n_features_in_ == 4
 
 
 def test_frozen_layers_stay_frozen_in_a_warm_start():
-    fitted = classifier(warm_start=True).fit(X, Y)
+    fitted = make_classifier(warm_start=True).fit(X, Y)
     fitted.model_.layers[0].trainable = False
     before = fitted.model_.state_dict()["0.weight"].tobytes()
     fitted.fit(X, Y)
@@ -263,7 +269,7 @@ def test_frozen_layers_stay_frozen_in_a_warm_start():
 
 
 def test_a_warm_start_on_incompatible_data_is_refused():
-    fitted = classifier(warm_start=True).fit(X, Y)
+    fitted = make_classifier(warm_start=True).fit(X, Y)
     before = full_state(fitted)
     for given, y, message in (
         (X[:, :4], Y, "4 features"),
@@ -278,4 +284,4 @@ def test_a_warm_start_on_incompatible_data_is_refused():
 
 
 def test_the_first_fit_with_warm_start_is_an_ordinary_fit():
-    assert full_state(classifier(warm_start=True).fit(X, Y))[:5] == full_state(classifier().fit(X, Y))[:5]
+    assert full_state(make_classifier(warm_start=True).fit(X, Y))[:5] == full_state(make_classifier().fit(X, Y))[:5]

@@ -54,26 +54,29 @@ class Momentum:
             p.value -= p.value.dtype.type(lr) * v
 
 
-def squares(scores, y):
+def squared_error(scores, y):
     error = scores - np.eye(3, dtype=scores.dtype)[y]
     return (error**2).sum(axis=1), 2 * error
 
 
-def net(outputs):
+def make_net(outputs):
     return [Dense(8), BatchNorm1D(), ReLU(), Dropout(0.2), Dense(outputs)]
 
 
 OPTIONS = {"epochs": 3, "batch_size": 20, "random_state": 0}
 CASES = {
     "the default": (SequentialClassifier(**OPTIONS), Y),
-    "a function": (SequentialClassifier(net, **OPTIONS), Y),
-    "float64": (SequentialClassifier(net, dtype="float64", **OPTIONS), Y),
-    "a schedule": (SequentialClassifier(net, optimizer=SGD(Cosine(0.1, 100), momentum=0.9), **OPTIONS), Y),
-    "a user's": (SequentialClassifier([Scale(2.0), Dense(3)], loss=squares, optimizer=Momentum(0.001), **OPTIONS), Y),
-    "early stopping": (SequentialClassifier(net, early_stopping=True, **OPTIONS), Y),
-    "many labels": (SequentialClassifier(net, **OPTIONS), RNG.random((60, 2)) > 0.5),
-    "numbers": (SequentialRegressor(net, loss=Huber(2.0), **OPTIONS), RNG.normal(size=(60, 2))),
-    "rates": (SequentialRegressor(net, loss="poisson", early_stopping=True, **OPTIONS), RNG.poisson(3, 60)),
+    "a function": (SequentialClassifier(make_net, **OPTIONS), Y),
+    "float64": (SequentialClassifier(make_net, dtype="float64", **OPTIONS), Y),
+    "a schedule": (SequentialClassifier(make_net, optimizer=SGD(Cosine(0.1, 100), momentum=0.9), **OPTIONS), Y),
+    "a user's": (
+        SequentialClassifier([Scale(2.0), Dense(3)], loss=squared_error, optimizer=Momentum(0.001), **OPTIONS),
+        Y,
+    ),
+    "early stopping": (SequentialClassifier(make_net, early_stopping=True, **OPTIONS), Y),
+    "many labels": (SequentialClassifier(make_net, **OPTIONS), RNG.random((60, 2)) > 0.5),
+    "numbers": (SequentialRegressor(make_net, loss=Huber(2.0), **OPTIONS), RNG.normal(size=(60, 2))),
+    "rates": (SequentialRegressor(make_net, loss="poisson", early_stopping=True, **OPTIONS), RNG.poisson(3, 60)),
 }
 
 
@@ -127,7 +130,7 @@ def test_unfitted_estimators(estimator, y):
 
 
 def test_a_copy_continues_after_a_refused_partial_fit():
-    fitted = SequentialClassifier(net, **OPTIONS).fit(X, Y)
+    fitted = SequentialClassifier(make_net, **OPTIONS).fit(X, Y)
     with pytest.raises(ValueError, match="features"):
         fitted.partial_fit(X[:, :4], Y)
     copied = pickle.loads(pickle.dumps(fitted))
@@ -135,7 +138,7 @@ def test_a_copy_continues_after_a_refused_partial_fit():
 
 
 def test_sparse_data_and_pickles():
-    fitted = SequentialClassifier(net, **OPTIONS).fit(scipy.sparse.csr_matrix(X), Y)
+    fitted = SequentialClassifier(make_net, **OPTIONS).fit(scipy.sparse.csr_matrix(X), Y)
     assert pickle.loads(pickle.dumps(fitted)).predict(X).tolist() == fitted.predict(X).tolist()
 
 
@@ -186,7 +189,7 @@ def test_lambdas_and_notebook_classes_reach_other_processes():
 
     def fitted_elsewhere(by):
         model = lambda outputs: [Local(by), Dense(4), ReLU(), Dense(outputs)]  # noqa: E731
-        loss = lambda scores, y: squares(scores, y)  # noqa: E731
+        loss = lambda scores, y: squared_error(scores, y)  # noqa: E731
         return SequentialClassifier(model, loss=loss, lr=lambda step: 0.01 / (1 + step), **OPTIONS)
 
     local = [fitted_elsewhere(by).fit(X, Y) for by in (1.0, 2.0)]

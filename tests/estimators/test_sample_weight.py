@@ -22,7 +22,7 @@ RANDOM = [RandomShift(1), Conv2D(6, 3), ReLU(), Flatten(), Dropout(0.4), Dense(1
 NETS = {"cnn": CNN, "dropout, batch norm, random shifts": RANDOM}
 
 
-def classifier(layers=CNN, **options):
+def make_classifier(layers=CNN, **options):
     known = {"input_shape": (1, 8, 8), "epochs": 4, "batch_size": 32, "lr": 0.01, "random_state": 0, **options}
     return SequentialClassifier(layers, **known)
 
@@ -51,8 +51,8 @@ def layers(request):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_weights_of_one_change_nothing(layers, dtype, stopping):
-    expected = fit_result(classifier(layers, dtype=dtype, **stopping), X, Y)
-    assert same(fit_result(classifier(layers, dtype=dtype, **stopping), X, Y, sample_weight=np.ones(N)), expected)
+    expected = fit_result(make_classifier(layers, dtype=dtype, **stopping), X, Y)
+    assert same(fit_result(make_classifier(layers, dtype=dtype, **stopping), X, Y, sample_weight=np.ones(N)), expected)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -60,8 +60,10 @@ def test_a_weight_of_zero_removes_the_row(layers, dtype, stopping):
     """Also where random masks and shifts depend on the example id, and where rows are held out."""
     there = WEIGHTS > 0
     assert not there.all()
-    weighted = fit_result(classifier(layers, dtype=dtype, **stopping), X, Y, sample_weight=WEIGHTS)[:-1]
-    without = fit_result(classifier(layers, dtype=dtype, **stopping), X[there], Y[there], sample_weight=WEIGHTS[there])
+    weighted = fit_result(make_classifier(layers, dtype=dtype, **stopping), X, Y, sample_weight=WEIGHTS)[:-1]
+    without = fit_result(
+        make_classifier(layers, dtype=dtype, **stopping), X[there], Y[there], sample_weight=WEIGHTS[there]
+    )
     assert same(weighted, without[:-1])
 
 
@@ -80,7 +82,10 @@ def test_a_weight_of_zero_removes_the_row_for_a_trainer():
 def test_a_class_whose_rows_all_have_weight_zero_does_not_exist():
     weights = (Y != 3).astype(float)
     layers = [Flatten(), Dense(9)]
-    left, right = classifier(layers).fit(X, Y, sample_weight=weights), classifier(layers).fit(X[Y != 3], Y[Y != 3])
+    left, right = (
+        make_classifier(layers).fit(X, Y, sample_weight=weights),
+        make_classifier(layers).fit(X[Y != 3], Y[Y != 3]),
+    )
     assert left.classes_.tolist() == [0, 1, 2, 4, 5, 6, 7, 8, 9]
     assert np.array_equal(left.predict_proba(X), right.predict_proba(X))
 
@@ -98,15 +103,15 @@ def test_all_zero_weights_are_refused(made, method):
 @pytest.mark.parametrize("negative", [[-1.0], [np.nan], [np.inf]])
 def test_invalid_weights_are_refused(negative):
     with pytest.raises(ValueError, match=r"sample_weight|Negative values"):
-        classifier().fit(X, Y, sample_weight=np.append(np.ones(N - 1), negative))
+        make_classifier().fit(X, Y, sample_weight=np.append(np.ones(N - 1), negative))
 
 
 def test_integer_weights_repeat_rows():
     """In float64 with full batches, to 1e-9 of the largest value."""
     options = {"dtype": "float64", "batch_size": 1000, "epochs": 30, "optimizer": "sgd", "lr": 0.1}
-    weighted = fit_result(classifier(**options), X, Y, sample_weight=WEIGHTS)
+    weighted = fit_result(make_classifier(**options), X, Y, sample_weight=WEIGHTS)
     rows = np.repeat(np.arange(N), WEIGHTS.astype(int))
-    repeated = fit_result(classifier(**options), X[rows], Y[rows])
+    repeated = fit_result(make_classifier(**options), X[rows], Y[rows])
     for one, other in zip(weighted[:-1], repeated[:-1], strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-9 * np.abs(other).max(initial=1e-30))
 
@@ -135,8 +140,8 @@ def test_class_weights_multiply_sample_weights(class_weight, names):
         options = {names[k]: weight for k, weight in class_weight.items()}
     of_rows = np.array([by_class[k] for k in Y])
     layers = [Flatten(), Dense(24), ReLU(), Dense(10 - (class_weight == {7: 0.0, 1: 3.0}))]
-    with_classes = fit_result(classifier(layers, class_weight=options), X, y, sample_weight=WEIGHTS)
-    assert same(with_classes, fit_result(classifier(layers), X, y, sample_weight=WEIGHTS * of_rows))
+    with_classes = fit_result(make_classifier(layers, class_weight=options), X, y, sample_weight=WEIGHTS)
+    assert same(with_classes, fit_result(make_classifier(layers), X, y, sample_weight=WEIGHTS * of_rows))
 
 
 def test_multilabel_class_weights_multiply():
@@ -144,15 +149,15 @@ def test_multilabel_class_weights_multiply():
     y = np.stack([Y % 2, Y > 4], axis=1)
     of_rows = np.where(Y % 2, 3.0, 1.0) * np.where(Y > 4, 0.5, 2.0)
     layers = [Flatten(), Dense(2)]
-    with_classes = fit_result(classifier(layers, class_weight=[{0: 1.0, 1: 3.0}, {0: 2.0, 1: 0.5}]), X, y)
-    assert same(with_classes, fit_result(classifier(layers), X, y, sample_weight=of_rows))
+    with_classes = fit_result(make_classifier(layers, class_weight=[{0: 1.0, 1: 3.0}, {0: 2.0, 1: 0.5}]), X, y)
+    assert same(with_classes, fit_result(make_classifier(layers), X, y, sample_weight=of_rows))
 
 
 def test_labels_of_rows_of_weight_zero_may_be_anything():
     weights, labels = np.ones(N), Y.astype(float)
     weights[:5], labels[:5] = 0, 0.5
-    estimator = classifier().fit(X, labels, sample_weight=weights)
-    expected = classifier().fit(X[5:], labels[5:])
+    estimator = make_classifier().fit(X, labels, sample_weight=weights)
+    expected = make_classifier().fit(X[5:], labels[5:])
     np.testing.assert_array_equal(estimator.predict_proba(X), expected.predict_proba(X))
 
 
@@ -160,5 +165,5 @@ def test_a_label_found_only_in_rows_of_weight_zero_is_no_class():
     weights = np.ones(N)
     weights[:5] = 0
     labels = np.where(np.arange(N) < 5, 99, Y)
-    fitted = classifier([Flatten(), Dense(len(np.unique(Y[5:])))]).fit(X, labels, sample_weight=weights)
+    fitted = make_classifier([Flatten(), Dense(len(np.unique(Y[5:])))]).fit(X, labels, sample_weight=weights)
     assert 99 not in fitted.classes_

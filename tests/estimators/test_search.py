@@ -23,14 +23,14 @@ CORES = len(os.sched_getaffinity(0))
 several_cores = pytest.mark.skipif(CORES < 2, reason="a single core")
 
 
-def classifier(**options):
+def make_classifier(**options):
     return SequentialClassifier(input_shape=(1, 8, 8), epochs=3, lr=0.01, tol=None, random_state=0, **options)
 
 
 def search(jobs):
     grid = {"model": [SMALL, WIDE], "lr": [0.01, 0.001]}
     with parallel_config("loky"):
-        return GridSearchCV(classifier(), grid, cv=2, n_jobs=jobs).fit(X, Y)
+        return GridSearchCV(make_classifier(), grid, cv=2, n_jobs=jobs).fit(X, Y)
 
 
 def test_two_processes_find_what_one_finds():
@@ -67,7 +67,7 @@ class BusyThreadCounter:
 
 def count_busy_threads(jobs, path):
     """Returns for each fit: its process, minidl's number of threads there, and the number of busy threads."""
-    estimator = classifier(model=WIDE, callbacks=[BusyThreadCounter(path)]).set_params(epochs=30)
+    estimator = make_classifier(model=WIDE, callbacks=[BusyThreadCounter(path)]).set_params(epochs=30)
     with parallel_config("loky"):
         cross_val_score(estimator, X, Y, cv=2, n_jobs=jobs)
     return [tuple(int(number) for number in line.split()) for line in path.read_text().splitlines()]
@@ -91,7 +91,7 @@ def test_one_process_uses_all_cores(tmp_path):
 
 
 def _scores_of(weights):
-    return classifier(model=SMALL).fit(X[:200], Y[:200]).predict_proba(X[:20]) + weights
+    return make_classifier(model=SMALL).fit(X[:200], Y[:200]).predict_proba(X[:20]) + weights
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12: forking is what is tested

@@ -48,7 +48,7 @@ RX, RY = make_friedman1(150, 6, random_state=0)
 RX, RY = StandardScaler().fit_transform(RX), (RY - RY.mean()) / RY.std()
 
 
-def classifier(**options):
+def make_classifier(**options):
     return flexible(model=[Dense(10), ReLU(), Dense(3)], **options)
 
 
@@ -57,7 +57,7 @@ def flexible(model=None, **options):
     return SequentialClassifier(model or hidden, **{"epochs": 60, "lr": 0.05, "random_state": 0, **options})
 
 
-def regressor(**options):
+def make_regressor(**options):
     return SequentialRegressor(hidden, **{"epochs": 60, "lr": 0.02, "random_state": 0, **options})
 
 
@@ -67,26 +67,26 @@ def hidden(outputs):
 
 # ---- as estimators
 def test_estimator_types_and_tags():
-    assert is_classifier(classifier()) and not is_regressor(classifier())
-    assert is_regressor(regressor()) and not is_classifier(regressor())
-    tags = classifier().__sklearn_tags__()
+    assert is_classifier(make_classifier()) and not is_regressor(make_classifier())
+    assert is_regressor(make_regressor()) and not is_classifier(make_regressor())
+    tags = make_classifier().__sklearn_tags__()
     assert tags.input_tags.sparse and tags.target_tags.required and tags.classifier_tags.multi_label
     assert tags.classifier_tags.multi_class and not tags.input_tags.allow_nan
-    assert regressor().__sklearn_tags__().target_tags.multi_output
+    assert make_regressor().__sklearn_tags__().target_tags.multi_output
 
 
 def test_parameters():
-    params = classifier(epochs=7).get_params()
+    params = make_classifier(epochs=7).get_params()
     assert params["epochs"] == 7 and params["lr"] == 0.05 and params["optimizer"] == "adam"
-    assert set(params) - set(regressor().get_params()) == {"class_weight"}
-    changed = classifier().set_params(epochs=3, optimizer="sgd")
+    assert set(params) - set(make_regressor().get_params()) == {"class_weight"}
+    changed = make_classifier().set_params(epochs=3, optimizer="sgd")
     assert changed.get_params()["epochs"] == 3 and changed.fit(X, Y).n_iter_ == 3
     with pytest.raises(ValueError, match="momentum"):
-        classifier().set_params(momentum=0.9)
+        make_classifier().set_params(momentum=0.9)
 
 
 def test_clones_are_independent():
-    fitted = classifier().fit(X, Y)
+    fitted = make_classifier().fit(X, Y)
     again = clone(fitted)
     assert not hasattr(again, "trainer_") and again.model[0] is not fitted.model[0]
     np.testing.assert_array_equal(again.fit(X, Y).predict_proba(X), fitted.predict_proba(X))
@@ -95,14 +95,18 @@ def test_clones_are_independent():
 def test_repr_and_html():
     assert repr(SequentialClassifier([Dense(3)], epochs=5)) == "SequentialClassifier(epochs=5, model=[Dense(units=3)])"
     assert repr(SequentialRegressor()) == "SequentialRegressor()"
-    for estimator in (classifier(), classifier().fit(X, Y), make_pipeline(StandardScaler(), classifier())):
+    for estimator in (
+        make_classifier(),
+        make_classifier().fit(X, Y),
+        make_pipeline(StandardScaler(), make_classifier()),
+    ):
         assert "SequentialClassifier" in estimator._repr_html_() and "Dense(units=10)" in estimator._repr_html_()
         assert "SequentialClassifier" in repr(estimator)
 
 
 # ---- pipelines
 def test_in_a_pipeline():
-    pipeline = make_pipeline(MinMaxScaler(), PCA(3), classifier())
+    pipeline = make_pipeline(MinMaxScaler(), PCA(3), make_classifier())
     assert pipeline.fit(RAW, NAMES).score(RAW, NAMES) > 0.9
     assert pipeline.classes_.tolist() == sorted(set(NAMES)) and pipeline.n_features_in_ == 4
     changed = clone(pipeline).set_params(sequentialclassifier__epochs=1)
@@ -120,45 +124,51 @@ def test_after_encoded_columns_and_sparse_text():
     table = np.stack([np.array(words)[Y], RAW[:, 2].astype(str)], axis=1).astype(object)
     table[:, 1] = RAW[:, 2]
     columns = ColumnTransformer([("words", OneHotEncoder(), [0]), ("numbers", StandardScaler(), [1])])
-    assert make_pipeline(columns, classifier()).fit(table, Y).score(table, Y) == 1
+    assert make_pipeline(columns, make_classifier()).fit(table, Y).score(table, Y) == 1
 
 
 # ---- model selection
 def test_cross_validation():
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     scoring = ["accuracy", "neg_log_loss"]
-    result = cross_validate(classifier(), X, NAMES, cv=folds, return_estimator=True, scoring=scoring)
+    result = cross_validate(make_classifier(), X, NAMES, cv=folds, return_estimator=True, scoring=scoring)
     for fitted, (train, test), accuracy in zip(
         result["estimator"], folds.split(X, NAMES), result["test_accuracy"], strict=True
     ):
-        alone = classifier().fit(X[train], NAMES[train])
+        alone = make_classifier().fit(X[train], NAMES[train])
         np.testing.assert_array_equal(fitted.predict_proba(X), alone.predict_proba(X))
         assert accuracy == accuracy_score(NAMES[test], alone.predict(X[test])) > 0.9
-    assert cross_val_score(regressor(), RX, RY, cv=3).min() > 0.5
-    p = cross_val_predict(classifier(), X, NAMES, cv=folds, method="predict_proba")
+    assert cross_val_score(make_regressor(), RX, RY, cv=3).min() > 0.5
+    p = cross_val_predict(make_classifier(), X, NAMES, cv=folds, method="predict_proba")
     assert accuracy_score(Y, p.argmax(axis=1)) > 0.9
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_folds_in_other_processes_give_the_same_scores(jobs):
-    result = cross_validate(classifier(), X, Y, cv=3, n_jobs=jobs, return_estimator=True)
+    result = cross_validate(make_classifier(), X, Y, cv=3, n_jobs=jobs, return_estimator=True)
     train, _ = next(StratifiedKFold(3).split(X, Y))
-    expected = classifier().fit(X[train], Y[train])
+    expected = make_classifier().fit(X[train], Y[train])
     np.testing.assert_array_equal(result["estimator"][0].predict_proba(X), expected.predict_proba(X))
 
 
 def test_curves():
     options = {"cv": 3, "train_sizes": [0.3, 1.0], "shuffle": True, "random_state": 0}
-    sizes, train, test = learning_curve(classifier(), X, Y, **options)
+    sizes, train, test = learning_curve(make_classifier(), X, Y, **options)
     assert sizes.tolist() == [30, 100] and train.shape == test.shape == (2, 3) and test[1].min() > 0.85
-    assert np.isfinite(learning_curve(classifier(), X, Y, **options, exploit_incremental_learning=True)[2]).all()
-    _, scores = validation_curve(classifier(), X, Y, param_name="epochs", param_range=[1, 60], cv=3)
+    assert np.isfinite(learning_curve(make_classifier(), X, Y, **options, exploit_incremental_learning=True)[2]).all()
+    _, scores = validation_curve(make_classifier(), X, Y, param_name="epochs", param_range=[1, 60], cv=3)
     assert scores[1].mean() > scores[0].mean()
 
 
 def test_halving_search_with_epochs_as_the_resource():
     search = HalvingGridSearchCV(
-        classifier(), {"lr": [1e-6, 0.05]}, resource="epochs", max_resources=40, min_resources=10, cv=3, random_state=0
+        make_classifier(),
+        {"lr": [1e-6, 0.05]},
+        resource="epochs",
+        max_resources=40,
+        min_resources=10,
+        cv=3,
+        random_state=0,
     ).fit(X, Y)
     assert search.best_params_["lr"] == 0.05 and search.best_estimator_.n_iter_ <= 40
 
@@ -166,15 +176,15 @@ def test_halving_search_with_epochs_as_the_resource():
 # ---- ensembles
 def test_ensembles_of_classifiers():
     other = LogisticRegression()
-    nets = [("net", classifier()), ("line", other)]
+    nets = [("net", make_classifier()), ("line", other)]
     voting = VotingClassifier(nets, voting="soft").fit(X, NAMES)
-    expected = (classifier().fit(X, Y).predict_proba(X) + clone(other).fit(X, Y).predict_proba(X)) / 2
+    expected = (make_classifier().fit(X, Y).predict_proba(X) + clone(other).fit(X, Y).predict_proba(X)) / 2
     np.testing.assert_allclose(voting.predict_proba(X), expected, 1e-12)
     for ensemble in (
         StackingClassifier(nets, cv=3),
-        AdaBoostClassifier(classifier(), n_estimators=3, random_state=0),
-        CalibratedClassifierCV(classifier(), cv=3),
-        CalibratedClassifierCV(classifier(), cv=3, method="isotonic", ensemble=False),
+        AdaBoostClassifier(make_classifier(), n_estimators=3, random_state=0),
+        CalibratedClassifierCV(make_classifier(), cv=3),
+        CalibratedClassifierCV(make_classifier(), cv=3, method="isotonic", ensemble=False),
         OneVsRestClassifier(flexible()),
     ):
         assert ensemble.fit(X, NAMES).score(X, NAMES) > 0.9, ensemble
@@ -184,38 +194,38 @@ def test_ensembles_of_classifiers():
 
 def test_semi_supervised_labels():
     some = np.where(np.arange(150) % 3 == 0, Y, -1)
-    assert SelfTrainingClassifier(classifier()).fit(X, some).score(X, Y) > 0.9
+    assert SelfTrainingClassifier(make_classifier()).fit(X, some).score(X, Y) > 0.9
 
 
 def test_bagging_in_two_processes_equals_one():
-    one, two = (BaggingClassifier(classifier(), 4, random_state=0, n_jobs=n).fit(X, Y) for n in (1, 2))
+    one, two = (BaggingClassifier(make_classifier(), 4, random_state=0, n_jobs=n).fit(X, Y) for n in (1, 2))
     for first, second in zip(one.estimators_, two.estimators_, strict=True):
         np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
     assert len({fitted.random_state for fitted in one.estimators_}) == 4  # scikit-learn gives each its own
 
 
 def test_ensembles_of_regressors():
-    nets = [("net", regressor()), ("line", Ridge())]
+    nets = [("net", make_regressor()), ("line", Ridge())]
     for ensemble in (
         VotingRegressor(nets),
         StackingRegressor(nets, cv=3),
-        AdaBoostRegressor(regressor(), n_estimators=3, random_state=0),
+        AdaBoostRegressor(make_regressor(), n_estimators=3, random_state=0),
     ):
         assert ensemble.fit(RX, RY).score(RX, RY) > 0.5, ensemble
 
 
 def test_targets_are_scaled_and_scaled_back():
     far = 1e4 + 1e3 * RY
-    scaled = TransformedTargetRegressor(regressor(), transformer=StandardScaler()).fit(RX, far)
+    scaled = TransformedTargetRegressor(make_regressor(), transformer=StandardScaler()).fit(RX, far)
     assert scaled.score(RX, far) > 0.8
-    direct = regressor().fit(RX, StandardScaler().fit_transform(far[:, np.newaxis])[:, 0])
+    direct = make_regressor().fit(RX, StandardScaler().fit_transform(far[:, np.newaxis])[:, 0])
     np.testing.assert_allclose(scaled.predict(RX), direct.predict(RX) * far.std() + far.mean(), 1e-12)
 
 
 def test_many_outputs():
     both = np.stack([RY, -RY], axis=1)
-    each = MultiOutputRegressor(regressor()).fit(RX, both)
-    np.testing.assert_array_equal(each.predict(RX)[:, 1], regressor().fit(RX, -RY).predict(RX))
+    each = MultiOutputRegressor(make_regressor()).fit(RX, both)
+    np.testing.assert_array_equal(each.predict(RX)[:, 1], make_regressor().fit(RX, -RY).predict(RX))
     inputs, labels = make_multilabel_classification(100, 6, n_classes=3, random_state=0)
     for many in (MultiOutputClassifier(flexible()), ClassifierChain(flexible(), random_state=0), flexible()):
         assert many.fit(inputs, labels).predict(inputs).shape == (100, 3)
@@ -225,7 +235,7 @@ def test_many_outputs():
 
 # ---- inspection, selection, display
 def test_inspection():
-    fitted = regressor().fit(RX, RY)
+    fitted = make_regressor().fit(RX, RY)
     importance = permutation_importance(fitted, RX, RY, n_repeats=3, random_state=0).importances_mean
     assert importance[:5].min() > importance[5]  # the last feature carries no information
     assert partial_dependence(fitted, RX, [3])["average"].shape[0] == 1
@@ -235,14 +245,14 @@ def test_inspection():
 
 def test_feature_selection():
     with pytest.raises((ValueError, AttributeError), match=r"coef_|feature_importances_"):
-        RFE(classifier(), n_features_to_select=2).fit(X, Y)
+        RFE(make_classifier(), n_features_to_select=2).fit(X, Y)
     by_permutation = RFE(
-        regressor(epochs=20),
+        make_regressor(epochs=20),
         n_features_to_select=5,
         importance_getter=lambda net: permutation_importance(net, RX[:, : net.n_features_in_], RY).importances_mean,
     )
     assert by_permutation.fit(RX, RY).n_features_ == 5
-    chosen = SequentialFeatureSelector(classifier(epochs=20), n_features_to_select=1, cv=2).fit(X, Y).get_support()
+    chosen = SequentialFeatureSelector(make_classifier(epochs=20), n_features_to_select=1, cv=2).fit(X, Y).get_support()
     assert chosen.sum() == 1 and chosen[2:].any()  # of the petals
 
 
@@ -250,7 +260,7 @@ def test_displays():
     pytest.importorskip("matplotlib").use("agg")
     import matplotlib.pyplot as plt
 
-    fitted = classifier().fit(X, NAMES)
+    fitted = make_classifier().fit(X, NAMES)
     matrix = ConfusionMatrixDisplay.from_estimator(fitted, X, NAMES).confusion_matrix
     assert matrix.sum() == 150 and np.trace(matrix) == round(150 * fitted.score(X, NAMES))
     curve = RocCurveDisplay.from_estimator(flexible().fit(X, NAMES == "virginica"), X, NAMES == "virginica")
@@ -276,7 +286,9 @@ def test_metadata_is_routed_where_requested():
             cross_validate(flexible(), X, Y, params={"sample_weight": weights}, cv=3)
 
 
-@pytest.mark.parametrize("estimator", [classifier(epochs=1), regressor(epochs=1)], ids=["classifier", "regressor"])
+@pytest.mark.parametrize(
+    "estimator", [make_classifier(epochs=1), make_regressor(epochs=1)], ids=["classifier", "regressor"]
+)
 def test_a_data_frame_works_everywhere(estimator):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X, columns=list("abcd"))

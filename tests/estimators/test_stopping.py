@@ -57,7 +57,7 @@ def test_a_fit_ends_by_that_rule_and_keeps_the_last_weights():
     assert long.validation_scores_ is None and long.best_validation_score_ is None
 
 
-class Weights:
+class ModelRecorder:
     """A callback that keeps the model of each epoch."""
 
     def __init__(self):
@@ -70,7 +70,7 @@ class Weights:
         self.models.append(trainer.model[:])
 
 
-def held_back(fitted, given, y):
+def split_rows(fitted, given, y):
     """Returns the training rows and the held-out rows."""
     data = LabeledData.from_arrays(fitted.model_, fitted.trainer_.loss, given, y)
     return data.split(fitted.validation_fraction, fitted.trainer_.seed)
@@ -78,7 +78,7 @@ def held_back(fitted, given, y):
 
 def test_early_stopping_holds_out_a_stratified_part_and_keeps_the_best_weights():
     noisy = np.where(np.random.default_rng(0).random(150) < 0.3, (Y + 1) % 3, Y)
-    seen = Weights()
+    seen = ModelRecorder()
     names = np.array(["x", "a", "m"])
     fitted = SequentialClassifier(
         [Dense(16), ReLU(), Dense(3)], lr=0.05, epochs=60, early_stopping=True, validation_fraction=0.2, random_state=0,
@@ -86,7 +86,7 @@ def test_early_stopping_holds_out_a_stratified_part_and_keeps_the_best_weights()
     ).fit(X, names[noisy])  # fmt: skip
 
     encoded = np.searchsorted(fitted.classes_, names[noisy])
-    train, held = held_back(fitted, X, encoded)
+    train, held = split_rows(fitted, X, encoded)
     assert len(held) == 30 and len(train) == 120 and not set(train) & set(held)
     shares = np.bincount(encoded[held]) / 30 - np.bincount(encoded) / 150
     assert np.abs(shares).max() < 1 / 30  # stratified
@@ -109,7 +109,7 @@ def test_two_classes_with_one_score():
     fitted = SequentialClassifier(
         [Dense(8), ReLU(), Dense(1)], lr=0.02, early_stopping=True, validation_fraction=0.3, random_state=0
     ).fit(X, y)
-    _, held = held_back(fitted, X, y.astype(int))
+    _, held = split_rows(fitted, X, y.astype(int))
     assert max(fitted.validation_scores_) == fitted.score(X[held], y[held])
     assert y[held].sum() == 15
 
@@ -117,7 +117,7 @@ def test_two_classes_with_one_score():
 def test_multilabel_rows_are_correct_only_if_all_labels_are():
     inputs, labels = make_multilabel_classification(200, 8, n_classes=3, random_state=0)
     fitted = SequentialClassifier(lr=0.02, epochs=50, early_stopping=True, random_state=0).fit(inputs, labels)
-    _, held = held_back(fitted, inputs, labels)
+    _, held = split_rows(fitted, inputs, labels)
     assert len(held) == 20
     assert max(fitted.validation_scores_) == accuracy_score(labels[held], fitted.predict(inputs[held]))
     assert 0 < max(fitted.validation_scores_) < 1
@@ -127,7 +127,7 @@ def test_multilabel_rows_are_correct_only_if_all_labels_are():
 def test_a_regressor_uses_r2(loss):
     inputs, y = make_friedman1(200, random_state=0)
     fitted = SequentialRegressor(lr=0.02, epochs=80, loss=loss, early_stopping=True, random_state=0).fit(inputs, y)
-    _, held = held_back(fitted, inputs, y)
+    _, held = split_rows(fitted, inputs, y)
     best = r2_score(y[held], fitted.predict(inputs[held]))
     assert max(fitted.validation_scores_) == pytest.approx(best, abs=1e-12) and best > 0.3
 
@@ -148,7 +148,7 @@ def test_early_stopping_requires_improvements_above_tol(tol):
         score = fitted.validation_scores_[epochs]
         counted, wait, epochs = (score, 0, epochs + 1) if score > counted + tol else (counted, wait + 1, epochs + 1)
     assert fitted.n_iter_ == epochs
-    best = fitted.score(*(a[held_back(fitted, X, Y)[1]] for a in (X, Y)))
+    best = fitted.score(*(a[split_rows(fitted, X, Y)[1]] for a in (X, Y)))
     assert best == max(fitted.validation_scores_)
 
 

@@ -61,13 +61,13 @@ def test_two_of_them_in_a_net_differ(rng):
 
 
 # ---- in training -------------------------------------------------------------------------------------
-def net(seed=0):
+def make_net(seed=0):
     layers = [RandomCrop(8, padding=2), RandomFlip(), Conv2D(4, 3), ReLU(), RandomShift(1)]
     return Sequential([*layers, GlobalAvgPool2D(), Dense(10)], input_shape=(1, 8, 8), seed=seed)
 
 
 def weights_after(X, y, seed=0, **options):
-    trainer = Trainer(net(), "softmax_cross_entropy", SGD(0.05, momentum=0.9), seed=seed, **options)
+    trainer = Trainer(make_net(), "softmax_cross_entropy", SGD(0.05, momentum=0.9), seed=seed, **options)
     trainer.fit(X, y, epochs=3, batch_size=17, verbose=0)
     return b"".join(array.tobytes() for array in trainer.model.state_dict().values())
 

@@ -27,7 +27,7 @@ class Noise(Layer):
         return dy
 
 
-def drawn_in_training(seed, position, steps=2):
+def record_noise(seed, position, steps=2):
     """Returns the random numbers of a Noise layer at this position, in each step of a training run."""
     layers = [ReLU() for _ in range(position)] + [Noise()]
     model = Sequential([*layers, Dense(2)], input_shape=(3,), seed=seed)
@@ -86,7 +86,7 @@ def test_repr_shows_shape_and_dtype(param):
 
 
 # ---- building
-def built(build, in_shape=(4,), dtype="float32"):
+def build_model(build, in_shape=(4,), dtype="float32"):
     """Returns a model of one layer with this `build`."""
     layer = type("Custom", (Layer,), {"build": build, "forward": lambda self, x, training: x})()
     return Sequential([layer], input_shape=in_shape, dtype=dtype)
@@ -100,7 +100,7 @@ def test_param_makes_a_parameter_of_the_models_dtype(dtype):
         assert self.gain is self.params["gain"]
         return in_shape
 
-    model = built(build, dtype=dtype)
+    model = build_model(build, dtype=dtype)
     assert model.params["0.gain"].value.dtype == model.params["0.gain"].grad.dtype == dtype
     np.testing.assert_array_equal(model.params["0.gain"].value, np.ones((2, 4)))
     assert model.layers[0].gain.value is model.params["0.gain"].value
@@ -139,13 +139,13 @@ def test_initial_values_depend_only_on_seed_path_and_name():
 )
 def test_an_invalid_build_names_the_layer(build, message):
     with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{message}"):
-        built(build)
+        build_model(build)
 
 
 @pytest.mark.parametrize("returned", [None, 4, (0,), (2.5,), "4", (-1,)])
 def test_build_must_return_a_shape(returned):
     with pytest.raises((TypeError, ValueError), match="layer 0, Custom"):
-        built(lambda self, in_shape: returned)
+        build_model(lambda self, in_shape: returned)
 
 
 def test_a_layer_with_neither_op_nor_forward_is_refused():
@@ -170,9 +170,9 @@ def test_a_custom_layer_may_provide_an_op(rng):
 
 # ---- random numbers
 def test_random_numbers_depend_only_on_seed_path_and_step():
-    first, again = drawn_in_training(0, 0), drawn_in_training(0, 0)
+    first, again = record_noise(0, 0), record_noise(0, 0)
     np.testing.assert_array_equal(first, again)
-    for other in (first[1], drawn_in_training(1, 0)[0], drawn_in_training(0, 1)[0]):
+    for other in (first[1], record_noise(1, 0)[0], record_noise(0, 1)[0]):
         assert (first[0] != other).all()
 
 
@@ -188,7 +188,7 @@ def test_random_numbers_are_new_in_each_training_forward():
 
 def test_numpys_global_generator_is_never_used():
     before = np.random.get_state()[1].copy()  # noqa: NPY002
-    drawn_in_training(0, 1)
+    record_noise(0, 1)
     np.testing.assert_array_equal(np.random.get_state()[1], before)  # noqa: NPY002
 
 

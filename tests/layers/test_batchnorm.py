@@ -55,7 +55,7 @@ def test_float32_far_from_zero(center, rng):
     np.testing.assert_allclose(model.state_dict()["0.running_var"], 0.9 + 0.1 * variance, rtol=1e-6)
 
 
-def net(dtype="float32"):
+def make_net(dtype="float32"):
     layers = [Conv2D(4, 3), BatchNorm2D(), ReLU(), Dropout(0.2), Flatten(), Dense(6), BatchNorm1D(), ReLU(), Dense(3)]
     return Sequential(layers, (1, 6, 6), dtype=dtype)
 
@@ -65,7 +65,7 @@ def test_training_has_the_same_bits_for_any_number_of_threads(dtype, rng):
     X, y = rng.standard_normal((90, 1, 6, 6)), rng.integers(0, 3, 90)
     result = set()
     for threads in THREADS:
-        model = net(dtype)
+        model = make_net(dtype)
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), num_threads=threads)
         trainer.fit(X, y, epochs=3, batch_size=40, verbose=0)
         result.add(b"".join(value.tobytes() for value in model.state_dict().values()))
@@ -75,7 +75,7 @@ def test_training_has_the_same_bits_for_any_number_of_threads(dtype, rng):
 
 def test_a_non_finite_step_leaves_the_running_statistics(rng):
     X, y = rng.standard_normal((40, 1, 6, 6)), rng.integers(0, 3, 40)
-    model = net()
+    model = make_net()
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
     trainer.train_batch(X, y)
     before = model.state_dict()
@@ -86,7 +86,7 @@ def test_a_non_finite_step_leaves_the_running_statistics(rng):
 
 def test_running_statistics_are_saved_and_copied(rng, tmp_path):
     X = rng.standard_normal((40, 1, 6, 6))
-    model = net()
+    model = make_net()
     model.forward(X, training=True)
     model.save(tmp_path / "model")
     for same in (Sequential.load(tmp_path / "model"), model[:]):
@@ -113,7 +113,7 @@ def test_invalid_arguments(layer, shape, message):
 
 def test_one_value_per_channel_is_refused_before_the_first_step(rng):
     X, y = rng.standard_normal((41, 1, 6, 6)), rng.integers(0, 3, 41)
-    model = net()
+    model = make_net()
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
     message = "layer 6, BatchNorm1D: expected at least 2 examples in every batch of training, got one of 1"
     for call in (

@@ -118,7 +118,7 @@ def test_load_state_dict_is_all_or_nothing(model):
     np.testing.assert_array_equal(home, changed["1.mean"])
 
 
-def built(build):
+def build_model(build):
     return Sequential([type("Custom", (Layer,), {"build": build})()], input_shape=(2,))
 
 
@@ -134,7 +134,7 @@ def built(build):
 )
 def test_invalid_names_and_shapes(build, message):
     with pytest.raises((TypeError, ValueError), match=f"layer 0, Custom.*{message}"):
-        built(build)
+        build_model(build)
 
 
 def test_initial_values_depend_on_seed_path_and_name():

@@ -159,14 +159,14 @@ def test_concat_keeps_the_order_of_branches():
 def test_a_numpy_layer_does_not_change_its_surroundings():
     """The same net as one plan, and with branches that join in NumPy: equal to rounding, dropout masks included."""
 
-    class Same(Layer):
+    class Identity(Layer):
         def forward(self, x, training):
             return x.copy()
 
         def backward(self, dy):
             return dy.copy()
 
-    native, mixed = (trained(blocks([cls]), dtype="float64") for cls in (lambda: Rescale(1.0), Same))
+    native, mixed = (trained(blocks([cls]), dtype="float64") for cls in (lambda: Rescale(1.0), Identity))
     assert native.network.native and not mixed.network.native
     for (name, a), (_, b) in zip(native.state_dict().items(), mixed.state_dict().items(), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12, err_msg=name)
@@ -211,7 +211,7 @@ def test_copies_and_files_predict_the_same(extra, tmp_path):
 def test_resuming_gives_the_same_bits(at, tmp_path):
     uninterrupted = trained(blocks([Gain]))
 
-    class Stop:
+    class Stopper:
         def on_step_end(self, trainer, step, loss):
             if step == at:
                 raise KeyboardInterrupt
@@ -219,7 +219,7 @@ def test_resuming_gives_the_same_bits(at, tmp_path):
     model = Sequential(blocks([Gain]), SHAPE)
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.005, momentum=0.9))
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0, callbacks=[Stop()])
+        trainer.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0, callbacks=[Stopper()])
     trainer.save_checkpoint(tmp_path / "c.safetensors")
     again = Trainer.resume(tmp_path / "c.safetensors", custom_objects={"Gain": Gain})
     again.fit(X.astype("f4"), Y, epochs=3, batch_size=18, verbose=0)

@@ -38,7 +38,7 @@ def small(name, rng):
             return case
 
 
-def with_parameters(case, rng, dtype):
+def randomized_model(case, rng, dtype):
     """Returns a model of this layer with random parameter values."""
     model = Sequential([case.layer], input_shape=case.in_shape, dtype=dtype)
     for param in model.params.values():
@@ -70,7 +70,7 @@ def test_number_of_threads_changes_no_bit(name, dtype):
     for number in range(10):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
-        model, n = with_parameters(case, rng, dtype), int(rng.choice([1, 16, 37, 300]))
+        model, n = randomized_model(case, rng, dtype), int(rng.choice([1, 16, 37, 300]))
         x, dy = case.values(rng, (n, *case.in_shape)), rng.standard_normal((n, *model.output_shape))
         x, dy = x.astype(dtype), dy.astype(dtype)
         alone = bits(model, x, dy, 1)
@@ -84,7 +84,7 @@ def digest(name):
     for number, dtype in ((number, dtype) for number in range(20) for dtype in ("float32", "float64")):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
-        model = with_parameters(case, rng, dtype)
+        model = randomized_model(case, rng, dtype)
         x, dy = case.values(rng, (17, *case.in_shape)), rng.standard_normal((17, *model.output_shape))
         for part in bits(model, x.astype(dtype), dy.astype(dtype), 1):
             hasher.update(part)
@@ -119,7 +119,7 @@ def test_a_second_backward_overwrites_the_first(name):
     for number in range(10):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
-        model, n = with_parameters(case, rng, "float32"), int(rng.choice([1, 16, 37]))
+        model, n = randomized_model(case, rng, "float32"), int(rng.choice([1, 16, 37]))
         _, tape = model.network.forward(case.values(rng, (n, *case.in_shape)).astype("f4"), 1)
         dy, other = (rng.standard_normal((n, *model.output_shape)).astype("f4") for _ in range(2))
         result = []
@@ -129,7 +129,7 @@ def test_a_second_backward_overwrites_the_first(name):
         assert result[0] == result[2], f"{case.layer!r} of {n} {case.in_shape}"
 
 
-def by_torch(case, model, x, dy):
+def run_torch(case, model, x, dy):
     """Returns y, dx and the gradients of the parameters, from PyTorch."""
     import torch
 
@@ -159,12 +159,12 @@ def test_agrees_with_pytorch(name, one_torch_thread):
     for number in range(GEOMETRIES):
         rng = seeded(name, number)
         case = DRAWS[name](rng)
-        model, n = with_parameters(case, rng, "float64"), int(rng.choice(BATCHES))
+        model, n = randomized_model(case, rng, "float64"), int(rng.choice(BATCHES))
         n = max(n, case.layer.min_batch_size)
         x, dy = case.values(rng, (n, *case.in_shape)), rng.standard_normal((n, *model.output_shape))
         result = [model.forward(x, training=True), model.backward(dy), *(p.grad for p in model.params.values())]
         what = ["y", "dx", *(f"grad of {key}" for key in model.params)]
-        for part, a, b in zip(what, result, by_torch(case, model, x, dy), strict=True):
+        for part, a, b in zip(what, result, run_torch(case, model, x, dy), strict=True):
             scale = max(float(np.abs(b).max(initial=0)), 1.0)
             np.testing.assert_allclose(
                 a, b.reshape(a.shape), rtol=1e-10, atol=1e-12 * scale,

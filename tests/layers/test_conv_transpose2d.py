@@ -7,7 +7,7 @@ from minidl import Sequential
 from minidl.layers import Conv2D, ConvTranspose2D
 
 
-def built(layer, shape=(4, 8, 8), **options):
+def build_model(layer, shape=(4, 8, 8), **options):
     return Sequential([layer], input_shape=shape, **options)
 
 
@@ -15,30 +15,30 @@ def built(layer, shape=(4, 8, 8), **options):
 @pytest.mark.parametrize(("kernel", "stride", "padding"), [(3, 2, 1), (4, 2, 1), ((2, 3), (3, 1), 0), (5, 1, 2)])
 def test_restores_the_input_size_of_a_convolution(size, kernel, stride, padding):
     conv = Conv2D(3, kernel, stride, padding)
-    built(conv, (2, *size))
+    build_model(conv, (2, *size))
     steps = stride if isinstance(stride, tuple) else (stride, stride)
     back = ConvTranspose2D(2, kernel, stride, padding)
-    built(back, conv.out_shape)
+    build_model(back, conv.out_shape)
     extra = tuple(n - m for n, m in zip(size, back.out_shape[1:], strict=True))
     assert all(0 <= e < s for e, s in zip(extra, steps, strict=True))
     transposed = ConvTranspose2D(2, kernel, stride, padding, output_padding=extra)
-    built(transposed, conv.out_shape)
+    build_model(transposed, conv.out_shape)
     assert transposed.out_shape == (2, *size)
 
 
 def test_parameters_match_pytorch():
-    model = built(ConvTranspose2D(6, (5, 3), groups=2))
+    model = build_model(ConvTranspose2D(6, (5, 3), groups=2))
     assert list(model.params) == ["0.weight", "0.bias"]
     assert model.params["0.weight"].value.shape == (4, 3, 5, 3)
     bias = model.params["0.bias"].value
     assert not bias.any() and bias.shape == (6,)
-    assert list(built(ConvTranspose2D(6, 3, use_bias=False)).params) == ["0.weight"]
+    assert list(build_model(ConvTranspose2D(6, 3, use_bias=False)).params) == ["0.weight"]
 
 
 @pytest.mark.parametrize(("kernel", "stride"), [(4, 2), (3, 1), (2, 2), (6, 3)])
 def test_initial_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
     """He: a variance of 2 / fan-in preserves the scale after a ReLU for any stride, where the layer does not narrow."""
-    model = built(ConvTranspose2D(64, kernel, stride), (64, 12, 12))
+    model = build_model(ConvTranspose2D(64, kernel, stride), (64, 12, 12))
     y = model.predict(np.maximum(rng.normal(size=(16, 64, 12, 12)), 0))
     assert 0.8 < y[:, :, 6:-6, 6:-6].var() < 1.25
 
@@ -66,20 +66,20 @@ def test_initial_outputs_are_as_large_as_the_inputs(kernel, stride, rng):
 )
 def test_invalid_arguments(arguments, error, message):
     with pytest.raises(error, match=rf"layer 0, ConvTranspose2D.*\(4, 8, 8\).*(?:{message})"):
-        built(ConvTranspose2D(**{"filters": 4, "kernel_size": 3} | arguments))
+        build_model(ConvTranspose2D(**{"filters": 4, "kernel_size": 3} | arguments))
 
 
 @pytest.mark.parametrize("shape", [(8,), (8, 8), (1, 8, 8, 8)])
 def test_needs_an_image(shape):
     with pytest.raises(ValueError, match=r"layer 0, ConvTranspose2D.*expected \(channels, height, width\)"):
-        built(ConvTranspose2D(2, 3), shape)
+        build_model(ConvTranspose2D(2, 3), shape)
 
 
 @pytest.mark.oracle
 def test_weights_can_be_moved_to_pytorch(rng):
     import torch
 
-    model = built(ConvTranspose2D(6, 3, 2, 1, output_padding=1, groups=2), dtype="float64")
+    model = build_model(ConvTranspose2D(6, 3, 2, 1, output_padding=1, groups=2), dtype="float64")
     twin = torch.nn.ConvTranspose2d(4, 6, 3, 2, 1, output_padding=1, groups=2).double()
     twin.load_state_dict({name.partition(".")[2]: torch.tensor(a) for name, a in model.state_dict().items()})
     x = rng.normal(size=(5, 4, 8, 8))
@@ -88,6 +88,6 @@ def test_weights_can_be_moved_to_pytorch(rng):
 
 def test_initial_outputs_with_a_non_square_stride(rng):
     """Of 6 x 2 taps with stride (3, 1) an output sees 2 x 2: 4 of 12."""
-    model = built(ConvTranspose2D(64, (6, 2), (3, 1)), (64, 12, 12))
+    model = build_model(ConvTranspose2D(64, (6, 2), (3, 1)), (64, 12, 12))
     y = model.predict(np.maximum(rng.normal(size=(16, 64, 12, 12)), 0))
     assert 0.8 < y[:, :, 6:-6, 3:-3].var() < 1.25

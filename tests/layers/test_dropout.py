@@ -25,13 +25,13 @@ def mask(n, shape, rate, **what):
     return kept.reshape(n, *shape)
 
 
-def classifier(dtype="float32", rate=0.5, seed=0):
+def make_classifier(dtype="float32", rate=0.5, seed=0):
     layers = [Conv2D(4, 3), ReLU(), Dropout(rate), Flatten(), Dense(20), ReLU(), Dropout(rate), Dense(10)]
     return Sequential(layers, input_shape=(1, 8, 8), dtype=dtype, seed=seed)
 
 
 def weights_after(X, y, seed=0, rate=0.5, **options):
-    trainer = Trainer(classifier(rate=rate), "softmax_cross_entropy", SGD(0.05, momentum=0.9), seed=seed)
+    trainer = Trainer(make_classifier(rate=rate), "softmax_cross_entropy", SGD(0.05, momentum=0.9), seed=seed)
     trainer.fit(X, y, epochs=3, batch_size=17, verbose=0, **options)
     return b"".join(array.tobytes() for array in trainer.model.state_dict().values())
 
@@ -87,14 +87,14 @@ def test_the_path_inside_a_container_counts():
 
 
 def test_a_copy_drops_the_same_values(rng):
-    model, x = classifier(), rng.random((20, 1, 8, 8))
+    model, x = make_classifier(), rng.random((20, 1, 8, 8))
     assert np.array_equal(model.forward(x, training=True), copy.deepcopy(model).forward(x, training=True))
 
 
 def test_a_rate_of_zero_changes_nothing(digits):
-    without = [layer for layer in classifier().layers if not isinstance(layer, Dropout)]
+    without = [layer for layer in make_classifier().layers if not isinstance(layer, Dropout)]
     plain = Sequential([type(layer)(**layer.config()) for layer in without], input_shape=(1, 8, 8))
-    model = classifier(rate=0)
+    model = make_classifier(rate=0)
     for ours, theirs in zip(model.params.values(), plain.params.values(), strict=True):
         ours.value = theirs.value
     x = digits[0]
@@ -142,8 +142,8 @@ WAYS = {  # name -> (preceding layers, loss, dtype and layout of X)
     "fused, float64": ([], "softmax_cross_entropy", lambda X: X.astype("f8")),
     "fused, converted": ([], "softmax_cross_entropy", lambda X: X.astype("i2")),
     "fused, strided": ([], "softmax_cross_entropy", lambda X: np.asfortranarray(X)),
-    "staged": ([Identity], "softmax_cross_entropy", lambda X: X),
-    "staged, converted": ([Identity], "softmax_cross_entropy", lambda X: X.astype(">f8")),
+    "segmented": ([Identity], "softmax_cross_entropy", lambda X: X),
+    "segmented, converted": ([Identity], "softmax_cross_entropy", lambda X: X.astype(">f8")),
     "Python loss": ([], python_loss, lambda X: X),
 }
 
@@ -180,7 +180,7 @@ def test_fit_is_reproducible(digits):
 
 
 def test_evaluate_drops_nothing(digits):
-    trainer = Trainer(classifier(), "softmax_cross_entropy", SGD(0.1))
+    trainer = Trainer(make_classifier(), "softmax_cross_entropy", SGD(0.1))
     by_hand = softmax_cross_entropy(trainer.model.predict(digits[0]), digits[1])[0].mean(dtype="f8")
     assert trainer.evaluate(*digits)["loss"] == pytest.approx(by_hand, rel=1e-6)
 

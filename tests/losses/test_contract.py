@@ -95,7 +95,7 @@ def test_agrees_with_pytorch(name, one_torch_thread):
 
 
 # ---- training
-def trainer_of(case, dtype, loss=None, threads=None):
+def make_trainer(case, dtype, loss=None, threads=None):
     layers = [Dense(math.prod(case.shape)), Reshape(case.shape)]
     model = Sequential(layers, input_shape=(5,), dtype=dtype)
     return Trainer(model, loss or case.loss, SGD(0.01, momentum=0.5), num_threads=threads)
@@ -117,7 +117,7 @@ def test_number_of_threads_and_python_change_no_bit(name, dtype):
         for sample_weight in (None, weights):
             result = []
             for threads, loss in ((1, case.loss), (2, case.loss), (3, case.loss), (1, case.loss.__call__)):
-                trainer = trainer_of(case, dtype, loss, threads)
+                trainer = make_trainer(case, dtype, loss, threads)
                 assert type(trainer.steps()) is (FusedSteps if loss is case.loss else SegmentedSteps)
                 history = trainer.fit(X, y, 3, 128, sample_weight=sample_weight, verbose=0)
                 result.append(outcome(trainer, history["loss"]))
@@ -132,7 +132,7 @@ def test_weights_of_one_change_nothing_and_zeros_remove_rows(name, dtype):
     keep = rng.random(50) < 0.6
 
     def fitted(X, y, weights):
-        trainer = trainer_of(case, dtype)
+        trainer = make_trainer(case, dtype)
         loss = trainer.fit(X, y, 2, 16, sample_weight=weights, verbose=0)["loss"]
         return outcome(trainer, loss, trainer.evaluate(X, y, weights))
 
@@ -144,7 +144,7 @@ def test_weights_of_one_change_nothing_and_zeros_remove_rows(name, dtype):
 def test_a_step_divides_once_by_the_sum_of_weights(name):
     case, rng, _ = draw_case(name, 1)
     X, y, weights = rng.standard_normal((20, 5)), case.targets(rng, 20), rng.uniform(0.5, 2, 20)
-    trainer, model = trainer_of(case, "float64"), trainer_of(case, "float64").model
+    trainer, model = make_trainer(case, "float64"), make_trainer(case, "float64").model
     losses, dscores = case.loss(model.forward(X, training=True), y)
     model.backward(weights.reshape(-1, *[1] * len(case.shape)) * dscores)
     assert trainer.train_batch(X, y, weights) == pytest.approx((weights * losses).sum() / weights.sum(), rel=1e-14)
@@ -156,7 +156,7 @@ def test_a_step_divides_once_by_the_sum_of_weights(name):
 def test_a_checkpoint_restores_the_loss(name, tmp_path):
     case, rng, n = draw_case(name, 2)
     X, y = rng.standard_normal((n, 5)), case.targets(rng, n)
-    trainer = trainer_of(case, "float32")
+    trainer = make_trainer(case, "float32")
     trainer.train_batch(X, y)
     trainer.save_checkpoint(tmp_path / "run.safetensors")
     other = Trainer.resume(tmp_path / "run.safetensors")

@@ -105,7 +105,7 @@ def train_refuses_invalid_regression_targets():
 
 
 def train_with_invalid_arrays(plan, right, names):
-    optional = ("rows", "weights", "scores", "numbers")
+    optional = ("rows", "weights", "scores", "example_ids")
     for name in names:
         for wrong in invalid_arrays(right()[name]):
             if name in optional and wrong is None:
@@ -126,7 +126,7 @@ def out_of_range_rows_and_labels():
         refused(dense_plan().predict, **predicting() | {"rows": rows})
         refused(loss_plan().train, **training() | {"rows": rows})
         refused(loss_plan().train, **training() | {"targets": np.where(np.arange(N) == 7, bad, 0)})
-        loss_plan().train(**training() | {"numbers": rows})  # ids are only passed to ops, never used as an index
+        loss_plan().train(**training() | {"example_ids": rows})  # ids are only passed to ops, never used as an index
     refused(loss_plan().train, **training() | {"targets": np.full(N, OUT)})
 
 

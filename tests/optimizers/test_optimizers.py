@@ -27,7 +27,7 @@ each_form = pytest.mark.parametrize(("kind", "arguments"), FORMS, ids=[f"{k.__na
 KINDS = tuple(DRAWS)
 
 
-def model_of(dtype="float64"):
+def make_model(dtype="float64"):
     return Sequential([Dense(5), ReLU(), Dense(3)], input_shape=(4,), dtype=dtype)
 
 
@@ -50,7 +50,7 @@ def bits(model):
 # ---- formulas
 @each_form
 def test_steps_by_hand_match_the_formula(kind, arguments, rng):
-    model, optimizer, formula = model_of(), kind(0.1, **arguments), formula_of(kind, arguments)
+    model, optimizer, formula = make_model(), kind(0.1, **arguments), formula_of(kind, arguments)
     values = {name: p.value.copy() for name, p in model.params.items()}
     states = {n: {k: a.copy() for k, a in optimizer.update(v.size, "float64").state.items()} for n, v in values.items()}
     for step, lr in enumerate((0.1, 0.03, 0.2)):
@@ -68,7 +68,7 @@ def test_steps_by_hand_match_the_formula(kind, arguments, rng):
 def test_by_hand_and_inside_the_plan_give_the_same_bits(kind, arguments, dtype, rng):
     """An object that only has `step` runs in Python, so both forms are tested."""
 
-    class ByHand:
+    class StepOnly:
         def __init__(self):
             self.lr, self.inner = 0.1, kind(0.1, **arguments)
 
@@ -77,8 +77,8 @@ def test_by_hand_and_inside_the_plan_give_the_same_bits(kind, arguments, dtype, 
 
     X, y = rng.normal(size=(20, 4)), rng.integers(0, 3, 20)
     states = []
-    for optimizer in (kind(0.1, **arguments), ByHand()):
-        model = model_of(dtype)
+    for optimizer in (kind(0.1, **arguments), StepOnly()):
+        model = make_model(dtype)
         trainer = Trainer(model, "softmax_cross_entropy", optimizer)
         for _ in range(4):
             trainer.train_batch(X, y)
@@ -92,12 +92,12 @@ def test_threads_and_chunks_change_no_bit(kind, arguments, dtype):
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(100, 4)), rng.integers(0, 3, 100)
 
-    class Sees:  # a hook for every step makes every step a call of its own
+    class StepHook:  # a hook for every step makes every step a call of its own
         def on_step_end(self, trainer, step, loss):
             pass
 
     result = []
-    for threads, callbacks in ((1, []), (2, []), (3, []), (8, []), (2, [Sees()])):
+    for threads, callbacks in ((1, []), (2, []), (3, []), (8, []), (2, [StepHook()])):
         model = Sequential([Dense(70), ReLU(), Dense(3)], input_shape=(4,), dtype=dtype)
         trainer = Trainer(model, "softmax_cross_entropy", kind(0.01, **arguments), num_threads=threads)
         trainer.fit(X, y, epochs=3, batch_size=33, callbacks=callbacks, verbose=0)
@@ -202,7 +202,7 @@ def test_a_non_finite_step_does_not_count(rng):
     X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
     result = []
     for bad in (False, True):
-        model = model_of()
+        model = make_model()
         trainer = Trainer(model, "softmax_cross_entropy", Adam(0.01))
         for step in range(6):
             if bad and step % 2:
@@ -218,7 +218,7 @@ def test_a_non_finite_step_does_not_count(rng):
 def test_a_new_optimizer_counts_from_its_own_first_step(kind, rng):
     """With the run's count, its bias correction would be missing: steps of more than 3 times the rate."""
     X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
-    trainer = Trainer(model_of(), "softmax_cross_entropy", SGD(0.01))
+    trainer = Trainer(make_model(), "softmax_cross_entropy", SGD(0.01))
     for _ in range(100):
         trainer.train_batch(X, y)
     trainer.optimizer = kind(0.01, weight_decay=0)
@@ -234,7 +234,7 @@ def test_two_models_of_one_optimizer_share_no_state(kind, rng):
     X, y = rng.normal(size=(8, 4)), rng.integers(0, 3, 8)
     shared, states = kind(0.1), []
     for optimizer in (shared, shared, kind(0.1), copy.deepcopy(shared)):
-        model = model_of()
+        model = make_model()
         Trainer(model, "softmax_cross_entropy", optimizer).fit(X, y, epochs=3, verbose=0)
         states.append(bits(model))
     assert all(state == states[0] for state in states)

@@ -78,7 +78,7 @@ def test_a_hard_link_keeps_the_old_content(path):
     assert other.read_bytes() == OLD and path.read_bytes() == b"new content"
 
 
-def refused(path, code):
+def assert_refused(path, code):
     folder = path.parent
     before = sorted(os.listdir(folder)) if folder.is_dir() else None
     with pytest.raises(OSError) as caught:
@@ -89,16 +89,16 @@ def refused(path, code):
 
 
 def test_unwritable_places(path):
-    refused(path / "in" / "a" / "missing" / "folder", errno.ENOENT)
-    refused(path.parent, errno.EISDIR)
+    assert_refused(path / "in" / "a" / "missing" / "folder", errno.ENOENT)
+    assert_refused(path.parent, errno.EISDIR)
     path.write_bytes(OLD)
-    refused(path / "below a file", errno.ENOTDIR)
+    assert_refused(path / "below a file", errno.ENOTDIR)
     os.mkfifo(path.with_name("fifo"))
-    refused(path.with_name("fifo"), errno.EINVAL)
+    assert_refused(path.with_name("fifo"), errno.EINVAL)
     loop = path.with_name("loop")
     loop.symlink_to(loop)
-    refused(loop, errno.ELOOP)
-    refused(path.with_name("x" * 300), errno.ENAMETOOLONG)
+    assert_refused(loop, errno.ELOOP)
+    assert_refused(path.with_name("x" * 300), errno.ENAMETOOLONG)
     write(path.with_name("y" * 255))  # the temporary file's name does not get longer
 
 
@@ -106,16 +106,16 @@ def test_unwritable_places(path):
 def test_no_permission(path):
     path.write_bytes(OLD)
     path.chmod(0o444)
-    refused(path, errno.EACCES)
+    assert_refused(path, errno.EACCES)
     path.parent.chmod(0o555)
-    refused(path.with_name("new"), errno.EACCES)
+    assert_refused(path.with_name("new"), errno.EACCES)
     path.parent.chmod(0o755)
 
 
 def test_a_read_only_file_is_kept(path, monkeypatch):
     path.write_bytes(OLD)
     monkeypatch.setattr(os, "access", lambda name, mode: False)  # the error for any user but root
-    refused(path, errno.EACCES)
+    assert_refused(path, errno.EACCES)
     assert path.read_bytes() == OLD
 
 

@@ -55,11 +55,11 @@ def test_custom_kinds():
     assert decode(encoded, lambda kind, content: complex(*content)) == [(1j,)]
 
 
-class Text(str):
+class StrSubclass(str):
     """A str subclass, which a file could not restore."""
 
 
-@pytest.mark.parametrize("value", [1j, object(), b"x", {1}, Text("a"), np.zeros(2), len, np.longdouble(1)])
+@pytest.mark.parametrize("value", [1j, object(), b"x", {1}, StrSubclass("a"), np.zeros(2), len, np.longdouble(1)])
 def test_unsavable_values_are_named(value):
     with pytest.raises(TypeError, match=r"optimizer\['a'\]\[1\]: cannot be saved: .* got"):
         encode({"a": [0, value]}, "optimizer", nothing)

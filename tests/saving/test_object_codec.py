@@ -81,21 +81,21 @@ def test_two_classes_of_one_name_are_refused():
         recipes.encode(other(), "layer 2")
 
 
-class Lost(Layer):
+class Forgetful(Layer):
     """Does not store its argument."""
 
     def __init__(self, size):
         pass
 
 
-class Loose:
+class PositionalArguments:
     """Takes positional arguments without names."""
 
     def __init__(self, **options):
         pass
 
 
-class Star:
+class StarArguments:
     """Does not store its arguments."""
 
     def __init__(self, *sizes):
@@ -107,10 +107,10 @@ class Star:
     [
         (np.zeros(3), "got array"),
         (object, "got the class object"),
-        (Lost(3), "takes 'size' and must store it in self.size"),
-        (Star(), "takes 'sizes' and must store it in self.sizes"),
-        (Loose(), r"positional-only arguments or \*\*kwargs"),
-        (CustomLayer(Star()), "what: cannot be saved"),
+        (Forgetful(3), "takes 'size' and must store it in self.size"),
+        (StarArguments(), "takes 'sizes' and must store it in self.sizes"),
+        (PositionalArguments(), r"positional-only arguments or \*\*kwargs"),
+        (CustomLayer(StarArguments()), "what: cannot be saved"),
         (1j, "cannot be saved"),
         (b"x", "cannot be saved"),
         (open, None),

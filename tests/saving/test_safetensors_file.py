@@ -51,7 +51,7 @@ def seal(header, data=b""):
     return safetensors_file._seal(safetensors_file._add_length(text.encode())) + data
 
 
-def refused(path, content, message, kind="model"):
+def assert_refused(path, content, message, kind="model"):
     path.write_bytes(content)
     with pytest.raises(FileError, match=f"^{path}: .*{message}"):
         safetensors_file.read(path, kind)
@@ -147,29 +147,33 @@ def test_flipped_bits_are_detected(path, content):
     for bit in random.Random(0).sample(range(8 * len(content)), 1500):
         damaged = bytearray(content)
         damaged[bit // 8] ^= 1 << bit % 8
-        refused(path, damaged, "")
+        assert_refused(path, damaged, "")
 
 
 def test_every_wrong_length_is_detected(path, content):
     for size in range(0, len(content), 7):
-        refused(path, content[:size], "")
+        assert_refused(path, content[:size], "")
     for more in (b"\0", b" " * 8, content):
-        refused(path, content + more, r"expected \d+ bytes, the size in its header, got \d+")
+        assert_refused(path, content + more, r"expected \d+ bytes, the size in its header, got \d+")
 
 
 def test_the_error_locates_the_damage(path, content):
     end = 8 + int.from_bytes(content[:8], "little")
-    refused(path, content[:end] + b"\1" + content[end + 1 :], "tensor '0.weight': expected the bytes that were written")
-    refused(path, content[:200] + b"\1" + content[201:], "header: expected the bytes that were written")
+    assert_refused(
+        path, content[:end] + b"\1" + content[end + 1 :], "tensor '0.weight': expected the bytes that were written"
+    )
+    assert_refused(path, content[:200] + b"\1" + content[201:], "header: expected the bytes that were written")
     upper = (
         content[: safetensors_file.SEAL.start]
         + content[safetensors_file.SEAL].upper()
         + content[safetensors_file.SEAL.stop :]
     )
-    refused(path, upper, "header: expected the bytes")
-    refused(path, b"", "expected a file of minidl")
-    refused(path, b"PK\3\4" + content, r"expected a file of minidl, got .* load PyTorch's weights by")
-    refused(path, b"\x08\n\x12\x06" + content, r"expected a file of minidl, got .* minidl\.onnx\.import_model\(path\)")
+    assert_refused(path, upper, "header: expected the bytes")
+    assert_refused(path, b"", "expected a file of minidl")
+    assert_refused(path, b"PK\3\4" + content, r"expected a file of minidl, got .* load PyTorch's weights by")
+    assert_refused(
+        path, b"\x08\n\x12\x06" + content, r"expected a file of minidl, got .* minidl\.onnx\.import_model\(path\)"
+    )
 
 
 # ---- hostile files: the digest is correct, the content is not
@@ -205,7 +209,7 @@ def test_a_sealed_header_is_read(path, content):
 def test_hostile_tensors(path, content, entry, message):
     header, data = parts(content)
     header["0.weight"] |= entry
-    refused(path, seal(header, data), f"tensor '0.weight': {message}")
+    assert_refused(path, seal(header, data), f"tensor '0.weight': {message}")
 
 
 @pytest.mark.parametrize(
@@ -233,7 +237,7 @@ def test_hostile_tensors(path, content, entry, message):
 def test_hostile_metadata(path, content, change, message):
     header, data = parts(content)
     header["__metadata__"] |= change
-    refused(path, seal(header, data), message)
+    assert_refused(path, seal(header, data), message)
 
 
 def test_missing_entries(path, content):
@@ -241,9 +245,9 @@ def test_missing_entries(path, content):
     for name in ("format", "kind", "config", "sha256:scalar"):
         less = copy.deepcopy(header)
         del less["__metadata__"][name]
-        refused(path, seal(less, data), "expected")
+        assert_refused(path, seal(less, data), "expected")
     del header["scalar"]
-    refused(path, seal(header, data), "expected the metadata")
+    assert_refused(path, seal(header, data), "expected the metadata")
 
 
 def test_hostile_json(path, content):
@@ -253,9 +257,9 @@ def test_hostile_json(path, content):
     for hostile in (last, text.replace(":[2,3]", ": [2,3]"), text + "x", text[:-1], text.replace("2,3", "2,03"),
                  text.replace("\\u00f6", "ö"), text.replace("[2,3]", "[" * 3000 + "]" * 3000)):  # fmt: skip
         assert hostile != text
-        refused(path, seal(hostile, data), "")
-    refused(path, seal(text + " " * 8, data), "spaces up to a multiple of 8")
-    refused(path, seal(text + " " * safetensors_file.MAX_HEADER, data), "expected a file of minidl, got 8")
+        assert_refused(path, seal(hostile, data), "")
+    assert_refused(path, seal(text + " " * 8, data), "spaces up to a multiple of 8")
+    assert_refused(path, seal(text + " " * safetensors_file.MAX_HEADER, data), "expected a file of minidl, got 8")
 
 
 def test_a_sparse_terabyte_file_is_refused_unread(path, content):

@@ -86,15 +86,15 @@ OPTIMIZERS = [
 def test_resuming_each_optimizer_and_schedule_at_each_of_the_first_20_steps(path, optimizer, kind):
     """None of them is in `custom_objects`: they are built in."""
 
-    def trainer_of():
+    def make_trainer():
         trainer = MAKERS[kind]()
         trainer.optimizer = optimizer
         return trainer
 
-    uninterrupted, fit = trainer_of(), {**FIT, "epochs": 2}
+    uninterrupted, fit = make_trainer(), {**FIT, "epochs": 2}
     uninterrupted.fit(X, Y, **fit)
     for step in range(20):
-        interrupt_fit(trainer_of(), step, **fit).save_checkpoint(path)
+        interrupt_fit(make_trainer(), step, **fit).save_checkpoint(path)
         trainer = Trainer.resume(path, custom_objects={"NoiseLayer": NoiseLayer}, num_threads=1 + step % 3)
         assert repr(trainer.optimizer) == repr(optimizer)
         assert trainer.steps().update.steps == step + 1
@@ -103,14 +103,14 @@ def test_resuming_each_optimizer_and_schedule_at_each_of_the_first_20_steps(path
 
 
 def test_a_replaced_optimizer_is_resumed(path):
-    def trainer_of(steps):
+    def make_trainer(steps):
         trainer = native_trainer()
         for _ in range(steps):
             trainer.train_batch(X, Y)
         trainer.optimizer = Adam(0.01)
         return trainer
 
-    uninterrupted, broken = trainer_of(7), trainer_of(7)
+    uninterrupted, broken = make_trainer(7), make_trainer(7)
     for _ in range(3):
         uninterrupted.train_batch(X, Y)
         broken.train_batch(X, Y)
@@ -230,14 +230,14 @@ def test_steps_by_hand_or_an_explicit_reset_discard_the_fit_record(path):
 
 
 def test_should_stop_is_resumed(path):
-    class Stop:
+    class Stopper:
         def on_step_end(self, trainer, step, loss):
             trainer.should_stop = step >= 20
 
     uninterrupted = native_trainer()
-    uninterrupted.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
+    uninterrupted.fit(X, Y, **FIT, callbacks=[Stopper(), Checkpoint(path, every_n_steps=1)])
     trainer = Trainer.resume(path)
-    trainer.fit(X, Y, **FIT, callbacks=[Stop(), Checkpoint(path, every_n_steps=1)])
+    trainer.fit(X, Y, **FIT, callbacks=[Stopper(), Checkpoint(path, every_n_steps=1)])
     assert full_state(trainer) == full_state(uninterrupted) and trainer.epoch == 2
 
 
@@ -264,14 +264,14 @@ def test_the_same_state_gives_the_same_bytes(tmp_path):
 
 
 # ---- which state can be saved, and from where
-class Halves:
+class HalvingCallback:
     """A callback that changes the rate at the beginning of an epoch; a repeated call would show."""
 
     def on_epoch_begin(self, trainer, epoch):
         trainer.optimizer.lr *= 0.5
 
 
-class Saves:
+class SavingCallback:
     """Saves by hand in one of the hooks."""
 
     def __init__(self, path, hook, at):
@@ -288,21 +288,21 @@ class Saves:
     [("on_fit_begin", 0), ("on_epoch_begin", 13), ("on_step_end", 17), ("on_epoch_end", 26), ("on_fit_end", 52)],
 )
 def test_saving_in_any_hook(path, hook, step):
-    def trainer_of():
+    def make_trainer():
         trainer = native_trainer()
         trainer.optimizer.lr = 0.1
         return trainer
 
-    uninterrupted = trainer_of()
-    uninterrupted.fit(X, Y, **FIT, callbacks=[Halves(), StepCounter()])
-    trainer_of().fit(X, Y, **FIT, callbacks=[Halves(), StepCounter(), Saves(path, hook, step)])
+    uninterrupted = make_trainer()
+    uninterrupted.fit(X, Y, **FIT, callbacks=[HalvingCallback(), StepCounter()])
+    make_trainer().fit(X, Y, **FIT, callbacks=[HalvingCallback(), StepCounter(), SavingCallback(path, hook, step)])
     trainer = Trainer.resume(path)
     assert trainer.step == step
-    trainer.fit(X, Y, **FIT, callbacks=[Halves(), StepCounter()])
+    trainer.fit(X, Y, **FIT, callbacks=[HalvingCallback(), StepCounter()])
     assert full_state(trainer) == full_state(uninterrupted)
 
 
-class Norms:
+class StatefulCallback:
     """Its state is an array in Fortran order, whose sum depends on that, a mask and a long list."""
 
     def __init__(self, lr):
@@ -337,16 +337,18 @@ class Plateau:
         return self.rate / (1 + self.asked // 7)
 
 
-@pytest.mark.parametrize("optimizer", [lambda: Norms(0.1), lambda: Warm(0.1), lambda: Norms(Plateau(0.1))])
+@pytest.mark.parametrize(
+    "optimizer", [lambda: StatefulCallback(0.1), lambda: Warm(0.1), lambda: StatefulCallback(Plateau(0.1))]
+)
 def test_any_state_of_an_optimizer_and_its_schedule(path, optimizer):
-    def trainer_of():
+    def make_trainer():
         model = Sequential([Conv2D(2, 3), Flatten(), Dense(50), ReLU(), Dense(3)], (1, 6, 6))
         return Trainer(model, "softmax_cross_entropy", optimizer())
 
-    uninterrupted = trainer_of()
+    uninterrupted = make_trainer()
     uninterrupted.fit(X, Y, **FIT)
-    interrupt_fit(trainer_of(), 11).save_checkpoint(path)
-    trainer = Trainer.resume(path, custom_objects={c.__name__: c for c in (Norms, Warm, Plateau)})
+    interrupt_fit(make_trainer(), 11).save_checkpoint(path)
+    trainer = Trainer.resume(path, custom_objects={c.__name__: c for c in (StatefulCallback, Warm, Plateau)})
     trainer.fit(X, Y, **FIT)
     assert full_state(trainer) == full_state(uninterrupted)
 
@@ -451,7 +453,7 @@ def test_an_unbuilt_model_stays_unbuilt_if_resuming_is_refused(path):
     assert model.network is None
 
 
-class NoName(PythonAdam):
+class Forgetful(PythonAdam):
     """Does not store its constructor argument."""
 
     def __init__(self, rate):
@@ -462,7 +464,7 @@ class NoName(PythonAdam):
     ("change", "message"),
     [
         (lambda t: setattr(t, "optimizer", Unsavable(0.1)), "optimizer.*'log'.*cannot be saved"),
-        (lambda t: setattr(t, "optimizer", NoName(1)), "'rate'"),
+        (lambda t: setattr(t, "optimizer", Forgetful(1)), "'rate'"),
         (lambda t: setattr(t, "loss", SGD), "got the class"),
     ],
     ids=["state", "argument", "class"],

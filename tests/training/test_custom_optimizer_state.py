@@ -24,11 +24,11 @@ class Plain:
             param.value = param.value - lr * param.grad
 
 
-def steady(step):
+def constant_rate(step):
     return 0.1
 
 
-class Around(Plain):
+class Wrapper(Plain):
     """Wraps an optimizer that it makes itself."""
 
     def __init__(self, lr=0.1, momentum=0.9):
@@ -39,7 +39,7 @@ class Around(Plain):
         self.base.step(params, self.base.lr if not callable(self.base.lr) else self.base.lr(1))
 
 
-class Two(Plain):
+class TwoOptimizers(Plain):
     """Holds the same optimizer twice, as made by its constructor."""
 
     def __init__(self, lr=0.1):
@@ -56,7 +56,7 @@ class Log:
         self.seen = [1.0]
 
 
-class Shares(Plain):
+class SharedList(Plain):
     """One list, shared by this object and by an inner one."""
 
     def __init__(self, lr=0.1):
@@ -72,7 +72,7 @@ class Function:
     best, arrays = property(lambda self: self._best), property(lambda self: self._arrays)
 
 
-class Holds(Plain):
+class ArgumentHolder(Plain):
     """An object with arguments of all kinds, which is restored as it was."""
 
     def __init__(self, lr=0.1):
@@ -115,12 +115,12 @@ def momentum_of_its_own(made):
     ("optimizer", "change"),
     [
         (Warm(), lambda made: None),
-        (Around(), lambda made: setattr(made.base, "lr", 0.003)),
-        (Around(Cosine(0.1, 10)), lambda made: setattr(made.base.lr, "lr", 0.02)),
+        (Wrapper(), lambda made: setattr(made.base, "lr", 0.003)),
+        (Wrapper(Cosine(0.1, 10)), lambda made: setattr(made.base.lr, "lr", 0.02)),
         (Plain(), put(m=np.asfortranarray(np.ones((3, 4))), v=np.arange(6.0).reshape(2, 3))),
         (Plain(), put(halves=list(np.arange(10.0).reshape(2, 5)))),  # adjacent in memory
-        (Holds(), lambda made: None),
-        (Around(steady), lambda made: setattr(made.base, "lr", 0.02)),
+        (ArgumentHolder(), lambda made: None),
+        (Wrapper(constant_rate), lambda made: setattr(made.base, "lr", 0.02)),
         (Plain(), put(empty=np.zeros((0, 3)), other=np.zeros(0))),
     ],
 )
@@ -129,7 +129,8 @@ def test_resuming_gives_the_same_bits(optimizer, change, tmp_path):
     trainer.save_checkpoint(tmp_path / "a")
     resumed = Trainer.resume(
         tmp_path / "a",
-        custom_objects={kind.__name__: kind for kind in (Plain, Around, Warm, Holds, Function)} | {"steady": steady},
+        custom_objects={kind.__name__: kind for kind in (Plain, Wrapper, Warm, ArgumentHolder, Function)}
+        | {"constant_rate": constant_rate},
     )
     assert vars(resumed.optimizer).keys() == vars(trainer.optimizer).keys()
     for _ in range(4):
@@ -150,13 +151,13 @@ def flat_and_views(made):
         (Plain(), put(m=np.ones((4, 6))[:, ::2]), "m.*expected an array of NumPy, in one piece"),
         (Plain(), put(m=np.ones((2, 3, 4)).transpose(0, 2, 1)), "m.*expected an array of NumPy, in one piece"),
         (Plain(), put(m=np.ones(3).view(np.recarray)), "m.*expected an array of NumPy, and no recarray"),
-        (Shares(), lambda made: None, r"seen.*cannot be saved, for it is .*seen as well"),
-        (Two(), put(second=SGD(0.1, 0.9)), "Two.second: cannot be saved, for it is not Two.first; a resume"),
-        (Around(), put(base=Adam(0.1)), "expected the Adam that was saved"),
-        (Around(), put(base=type("SGD", (Plain,), {})()), "SGD"),
-        (Around(), lambda made: setattr(made.base, "lr", lambda step: 0.1), "Around.base: .*its lr is <function.*"),
-        (Holds(), put(inner=Function(np.tanh)), "Holds.inner: .*, for its function is .*tanh.* make it"),
-        (Around(), momentum_of_its_own, "Around.base: cannot be saved, for its momentum is 0.5, .* make it with 0.9"),
+        (SharedList(), lambda made: None, r"seen.*cannot be saved, for it is .*seen as well"),
+        (TwoOptimizers(), put(second=SGD(0.1, 0.9)), r"\.second: .* it is not TwoOptimizers\.first; a resume"),
+        (Wrapper(), put(base=Adam(0.1)), "expected the Adam that was saved"),
+        (Wrapper(), put(base=type("SGD", (Plain,), {})()), "SGD"),
+        (Wrapper(), lambda made: setattr(made.base, "lr", lambda step: 0.1), "Wrapper.base: .*its lr is <function.*"),
+        (ArgumentHolder(), put(inner=Function(np.tanh)), r"\.inner: .*, for its function is .*tanh.* make it"),
+        (Wrapper(), momentum_of_its_own, "Wrapper.base: .* for its momentum is 0.5, .* make it with 0.9"),
     ],
 )  # fmt: skip
 def test_state_that_would_be_restored_differently_is_refused(optimizer, change, message, tmp_path):
@@ -185,14 +186,14 @@ def test_two_objects_can_be_made_with_one_list(tmp_path):
 
 # ---- the position in the fit
 def interrupted():
-    class Stop:
+    class Stopper:
         def on_step_end(self, trainer, step, loss):
             if step == 3:
                 raise KeyboardInterrupt
 
     trainer = batchnorm_trainer()
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[Stop()])
+        trainer.fit(X, Y, **FIT | {"epochs": 2}, callbacks=[Stopper()])
     return trainer
 
 
@@ -228,7 +229,7 @@ def test_a_history_of_non_numbers_is_refused(values, tmp_path):
 
 
 def test_an_object_in_a_callbacks_state_is_refused(tmp_path):
-    class Holds:
+    class ArgumentHolder:
         def on_fit_end(self, trainer):
             trainer.save_checkpoint(tmp_path / "a")
 
@@ -238,8 +239,10 @@ def test_an_object_in_a_callbacks_state_is_refused(tmp_path):
         def load_state_dict(self, state):
             raise AssertionError
 
-    with pytest.raises(TypeError, match=r"callback Holds: what its state_dict\(\) returns\['log'\]: cannot be saved"):
-        batchnorm_trainer().fit(X, Y, **FIT | {"epochs": 1}, callbacks=[Holds()])
+    with pytest.raises(
+        TypeError, match=r"callback ArgumentHolder: what its state_dict\(\) returns\['log'\]: cannot be saved"
+    ):
+        batchnorm_trainer().fit(X, Y, **FIT | {"epochs": 1}, callbacks=[ArgumentHolder()])
 
 
 # ---- threads

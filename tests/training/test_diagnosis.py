@@ -26,7 +26,7 @@ def as_text(bad):
     return "NaN" if np.isnan(bad) else "infinite"
 
 
-class Inject(Layer):
+class Injector(Layer):
     """Identity, except for one example in the given step and direction."""
 
     def __init__(self, where="", bad=np.nan, step=0, row=3):
@@ -36,7 +36,7 @@ class Inject(Layer):
         self.gain = self.param("gain", (2,), ones)
         return in_shape
 
-    def now(self, where, a):
+    def inject(self, where, a):
         if where != self.where or self._step < self.step:
             return a
         a = a.copy()
@@ -45,20 +45,20 @@ class Inject(Layer):
 
     def forward(self, x, training):
         self.x = x
-        return self.now("y", x) if training else x
+        return self.inject("y", x) if training else x
 
     def backward(self, dy):
         self.gain.grad[:] = self.bad if self.where == "grad" and self._step >= self.step else 0
-        return self.now("dx", dy)
+        return self.inject("dx", dy)
 
 
-def net(dtype, first_layers=(), position=0):
+def make_net(dtype, first_layers=(), position=0):
     layers = [Conv2D(3, 3, padding=1), ReLU(), MaxPool2D(2), Conv2D(4, 3), Flatten(), Dense(6), ReLU(), Dense(3)]
     return Sequential([*layers[:position], *first_layers, *layers[position:]], input_shape=(1, 8, 8), dtype=dtype)
 
 
-def trainer_of(dtype, first_layers=(), position=0, loss="softmax_cross_entropy"):
-    return Trainer(net(dtype, first_layers, position), loss, SGD(0.01, momentum=0.9), seed=7)
+def make_trainer(dtype, first_layers=(), position=0, loss="softmax_cross_entropy"):
+    return Trainer(make_net(dtype, first_layers, position), loss, SGD(0.01, momentum=0.9), seed=7)
 
 
 def state(trainer):
@@ -78,14 +78,14 @@ def assert_stops(trainer, expected_message, X=X, Y=Y, **options):
 
 # ---- injections: each kind of tensor, each layer, each bad value
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("segmented", [False, True])
 @pytest.mark.parametrize("bad", BAD)
-def test_weights_of_every_layer(bad, staged, dtype):
+def test_weights_of_every_layer(bad, segmented, dtype):
     """The bad weight is named; once it is fixed, training continues as if nothing had happened."""
-    for name in net(dtype).params:
+    for name in make_net(dtype).params:
         if name in ("0.bias", "5.bias") and bad == -np.inf:
             continue  # before a ReLU it only switches the unit off
-        trainer, twin = (trainer_of(dtype, [Inject()] if staged else [], 8) for _ in range(2))
+        trainer, twin = (make_trainer(dtype, [Injector()] if segmented else [], 8) for _ in range(2))
         for each in (trainer, twin):
             each.train_batch(X, Y)
         value = trainer.model.params[name].value
@@ -116,12 +116,12 @@ def test_outputs_and_gradients_of_a_numpy_layer(position, bad, dtype):
             continue  # not used
         if position in (1, 6) and (where, bad) == ("y", -np.inf):
             continue  # before a ReLU it acts like a zero
-        layer = Inject(where, bad, step=2)
-        trainer, twin = trainer_of(dtype, [layer], position), trainer_of(dtype, [Inject()], position)
+        layer = Injector(where, bad, step=2)
+        trainer, twin = make_trainer(dtype, [layer], position), make_trainer(dtype, [Injector()], position)
         for each in (trainer, twin):
             each.train_batch(X, Y)
             each.train_batch(X, Y)
-        assert_stops(trainer, rf"^step 2: layer {position}, Inject: {expected_message}")
+        assert_stops(trainer, rf"^step 2: layer {position}, Injector: {expected_message}")
         layer.where = ""
         trainer.train_batch(X, Y)
         twin.train_batch(X, Y)
@@ -139,7 +139,7 @@ def test_return_values_of_a_custom_loss(which, expected_message, bad, weights, d
         return returned
 
     message = assert_stops(
-        trainer_of(dtype, loss=loss), f"^step 0: {expected_message} examples ", sample_weight=weights
+        make_trainer(dtype, loss=loss), f"^step 0: {expected_message} examples ", sample_weight=weights
     )
     rows = [5, 7, 44] if weights is None else [6, 8, 44]  # the row of weight 0 is skipped
     assert f"{rows} of X is {as_text(bad)}, from finite scores (up to " in message
@@ -151,8 +151,8 @@ def test_a_loss_that_overflows_float32():
         losses, dscores = softmax_cross_entropy(scores, y)
         return np.where(np.arange(len(y)) == 2, 1e300, losses.astype("float64")), dscores
 
-    assert_stops(trainer_of("float32", loss=loss), "the loss of example 2 of X is infinite")
-    trainer_of("float64", loss=loss).train_batch(X, Y)
+    assert_stops(make_trainer("float32", loss=loss), "the loss of example 2 of X is infinite")
+    make_trainer("float64", loss=loss).train_batch(X, Y)
 
 
 # ---- natural overflows
@@ -163,7 +163,7 @@ def test_an_output_of_finite_inputs_and_weights_overflows(loss, dtype):
     largest = np.finfo(dtype).max
     x = np.tile(X, (4, 1, 1, 1)).astype(dtype)
     x[[91, 97]] = np.sign(x[[91, 97]]) * largest / 2
-    trainer, twin = trainer_of(dtype, loss=loss), trainer_of(dtype, loss=loss)
+    trainer, twin = make_trainer(dtype, loss=loss), make_trainer(dtype, loss=loss)
     expected_message = (
         r"^step 8: layer 0, Conv2D: its output is infinite for examples \[91, 97\] of X, from finite inputs \(up to "
     )
@@ -252,12 +252,12 @@ def test_sample_weights_overflow(dtype):
 def test_x_that_is_modified_during_the_fit():
     x = X.copy()
 
-    class Write:
+    class DataWriter:
         def on_epoch_begin(self, trainer, epoch):
             x[11] = np.nan
 
     with pytest.raises(FloatingPointError, match=r"^step 0: X is NaN for example 11 of X"):
-        trainer_of("float32").fit(x, Y, callbacks=[Write()], verbose=0)
+        make_trainer("float32").fit(x, Y, callbacks=[DataWriter()], verbose=0)
 
 
 # ---- the second run that locates the fault
@@ -265,7 +265,7 @@ def test_x_that_is_modified_during_the_fit():
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_second_run_has_the_bits_of_the_first(weighted, dtype):
     """Layer by layer or in one plan, dropout's masks included: scores and gradients of the second step of two."""
-    model, n = net(dtype, [Dropout(0.3)], 7), 20
+    model, n = make_net(dtype, [Dropout(0.3)], 7), 20
     weights = RNG.uniform(0.5, 2, 45).astype(dtype) if weighted else None
     rows = RNG.permutation(45)[: 2 * n]
     arrays = [np.zeros(1, np.int64), np.empty(2 * n, dtype), np.empty((2 * n, 3), dtype)]
@@ -335,16 +335,16 @@ def test_a_fault_that_does_not_recur_is_still_reported():
     expected_message = (
         r"^step 0: the loss of examples \[0, 1, 2, 3, 4\] and 40 more of X is NaN or infinite; it did not happen again"
     )
-    assert_stops(trainer_of("float32", loss=once), expected_message)
+    assert_stops(make_trainer("float32", loss=once), expected_message)
 
 
 def test_a_layer_that_cannot_run_twice_hides_nothing():
-    class Once(Inject):
+    class RunsOnce(Injector):
         def forward(self, x, training):
             self.lock = threading.Lock()  # which cannot be copied
             return super().forward(x, training)
 
-    trainer = trainer_of("float32", [Once("y")], 4)
+    trainer = make_trainer("float32", [RunsOnce("y")], 4)
     assert "TypeError" in assert_stops(
         trainer, "^step 0: the gradient of .* NaN or infinite; a second run, to say more, broke off"
     )
@@ -353,16 +353,16 @@ def test_a_layer_that_cannot_run_twice_hides_nothing():
 def test_a_thousand_clean_steps_raise_no_error():
     """With large values, none too large."""
     x = X * np.linspace(1, 1e3, 45, dtype="float32").reshape(-1, 1, 1, 1)
-    for first_layers in ([], [Inject()]):
-        trainer = Trainer(net("float32", first_layers), "softmax_cross_entropy", SGD(1e-6, momentum=0.9))
+    for first_layers in ([], [Injector()]):
+        trainer = Trainer(make_net("float32", first_layers), "softmax_cross_entropy", SGD(1e-6, momentum=0.9))
         trainer.fit(x, Y, epochs=167, batch_size=8, verbose=0)
         assert trainer.step >= 1000
 
 
 def test_values_that_became_finite_again_are_not_blamed():
     """-infinity before a ReLU is 0 after it: the cause is another layer and another example."""
-    layers = [Inject("y", -np.inf, row=3), ReLU(), Flatten(), Inject("y", np.nan, row=5), Dense(3)]
+    layers = [Injector("y", -np.inf, row=3), ReLU(), Flatten(), Injector("y", np.nan, row=5), Dense(3)]
     trainer = Trainer(Sequential(layers, (1, 8, 8)), "softmax_cross_entropy", SGD(0.01))
-    assert_stops(trainer, "layer 3, Inject: its output is NaN for example 5 of X")
-    harmless = [Inject("y", -np.inf, row=3), ReLU(), Flatten(), Dense(3)]
+    assert_stops(trainer, "layer 3, Injector: its output is NaN for example 5 of X")
+    harmless = [Injector("y", -np.inf, row=3), ReLU(), Flatten(), Dense(3)]
     Trainer(Sequential(harmless, (1, 8, 8)), "softmax_cross_entropy", SGD(0.01)).train_batch(X, Y)

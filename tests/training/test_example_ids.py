@@ -18,7 +18,7 @@ Y = np.arange(N) % 3
 WEIGHTS = np.random.default_rng(0).choice([0.0, 1.0, 2.0], N)
 
 
-class Same(Layer):
+class Identity(Layer):
     """A NumPy identity layer: before or after a kernel, it makes steps run segment by segment."""
 
     def forward(self, x, training):
@@ -52,7 +52,7 @@ def wrapped_loss(scores, y):
     return softmax_cross_entropy(scores, y)
 
 
-class Watch:
+class ScoreRecorder:
     """A metric that records the scores of every epoch."""
 
     __name__ = "watch"
@@ -67,7 +67,7 @@ class Watch:
 
 def fitted(layers, data, loss="softmax_cross_entropy", **options):
     """Returns the scores of two epochs, and the resulting weight and gradient."""
-    watch = Watch()
+    watch = ScoreRecorder()
     model = Sequential(layers, input_shape=(3,), dtype="float64")
     trainer = Trainer(model, loss, SGD(1e-3), [watch], num_threads=2)
     trainer.fit(data, Y, epochs=2, batch_size=37, verbose=0, **options)
@@ -83,9 +83,9 @@ def test_ids_are_the_same_for_every_way_into_a_step(number, memory_map, weights)
         "strided": ([number()], np.repeat(X, 2, axis=1)[:, ::2]),
         "memory map": ([number()], memory_map("f8")),
         "memory map, converted": ([number()], memory_map("i4")),
-        "stages": ([Same(), number()], X),
-        "stages, converted": ([number(), Same()], X.astype("i8")),
-        "segments, memory map": ([Rescale(1.0), Same(), number()], memory_map("u1")),
+        "stages": ([Identity(), number()], X),
+        "stages, converted": ([number(), Identity()], X.astype("i8")),
+        "segments, memory map": ([Rescale(1.0), Identity(), number()], memory_map("u1")),
         "Python loss": ([number()], X, wrapped_loss),
     }
     used = np.ones(N, bool) if weights is None else weights > 0
@@ -100,7 +100,7 @@ def test_ids_are_the_same_for_every_way_into_a_step(number, memory_map, weights)
         assert result[1:] == expected[1:], name
 
 
-@pytest.mark.parametrize("first_layers", [[], [Same]], ids=["plan", "segments"])
+@pytest.mark.parametrize("first_layers", [[], [Identity]], ids=["plan", "segments"])
 def test_by_hand_ids_count_from_0(number, first_layers):
     model = Sequential([*(layer() for layer in first_layers), number()], input_shape=(3,), dtype="float64")
     assert np.array_equal(model.forward(X[7:], training=True)[:, 0], np.arange(N - 7))
@@ -110,7 +110,7 @@ def test_by_hand_ids_count_from_0(number, first_layers):
     np.testing.assert_allclose(param.grad, [(dy[:, 0] * np.arange(N - 7)).sum()], rtol=1e-12)
 
 
-@pytest.mark.parametrize("first_layers", [[], [Same]], ids=["plan", "segments"])
+@pytest.mark.parametrize("first_layers", [[], [Identity]], ids=["plan", "segments"])
 def test_a_network_passes_them_to_forward_and_backward(number, first_layers, rng):
     network = Sequential([*(layer() for layer in first_layers), number()], input_shape=(3,), dtype="float64").network
     numbers, dy = rng.permutation(10**6)[:N], rng.standard_normal((N, 3))

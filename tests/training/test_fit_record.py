@@ -162,7 +162,7 @@ def test_the_effect_of_a_fit_on_the_previous_one_is_reported(path, capsys):
 
 
 # ---- Python optimizers
-class Decays:
+class DecayingOptimizer:
     """Its rate depends on the number of its steps."""
 
     def __init__(self, lr):
@@ -174,7 +174,7 @@ class Decays:
         self.lr *= 0.97
 
 
-class Watches:
+class StepHook:
     """A no-op hook that makes Python see each step."""
 
     def on_step_end(self, trainer, step, loss):
@@ -183,16 +183,16 @@ class Watches:
 
 def decaying():
     trainer = native_trainer()
-    return Trainer(trainer.model, "softmax_cross_entropy", Decays(0.3), seed=5)
+    return Trainer(trainer.model, "softmax_cross_entropy", DecayingOptimizer(0.3), seed=5)
 
 
 def test_a_rate_changed_by_a_step_applies_to_the_next(path):
     trainers = [decaying() for _ in range(3)]
-    for trainer, callbacks in zip(trainers, ([], [Watches()], [Checkpoint(path, every_n_steps=7)]), strict=True):
+    for trainer, callbacks in zip(trainers, ([], [StepHook()], [Checkpoint(path, every_n_steps=7)]), strict=True):
         trainer.fit(X, Y, **FIT, callbacks=callbacks)
         assert full_state(trainer) == full_state(trainers[0])
     interrupt_fit(decaying(), 16).save_checkpoint(path)
-    resumed = Trainer.resume(path, custom_objects={"Decays": Decays})
+    resumed = Trainer.resume(path, custom_objects={"DecayingOptimizer": DecayingOptimizer})
     resumed.fit(X, Y, **FIT)
     assert full_state(resumed) == full_state(trainers[0])
     by_hand = decaying()
@@ -237,12 +237,12 @@ def test_data_modified_after_an_interrupt_is_different_data():
 def test_a_fit_whose_last_hook_fails_is_complete():
     trainer = native_trainer()
 
-    class Fails:
+    class FailingCallback:
         def on_fit_end(self, trainer):
             raise KeyError("x")
 
     with pytest.raises(KeyError):
-        trainer.fit(X, Y, **FIT, callbacks=[Fails()])
+        trainer.fit(X, Y, **FIT, callbacks=[FailingCallback()])
     assert trainer.interrupted is None
     trainer.fit(X, Y, **FIT)
     assert trainer.epoch == 8
@@ -257,7 +257,7 @@ def test_a_refused_first_fit_leaves_the_model_unbuilt(change, tmp_path):
     model = Sequential([Flatten(), Dense(3)])
     optimizer = SGD(rate_below_zero) if change == "rate" else SGD(0.1)
     if change == "optimizer":
-        optimizer = Decays(0.1)
+        optimizer = DecayingOptimizer(0.1)
         del optimizer.lr
     callbacks = [Checkpoint(tmp_path / "missing" / "x")] if change == "callback" else []
     trainer = Trainer(model, "softmax_cross_entropy", optimizer)
@@ -269,13 +269,13 @@ def test_a_refused_first_fit_leaves_the_model_unbuilt(change, tmp_path):
 
 
 def test_a_hook_that_fails_after_the_last_step_leaves_the_trained_model():
-    class Fails:
+    class FailingCallback:
         def on_fit_end(self, trainer):
             raise ValueError("the disk is full")
 
     model = Sequential([Dense(3)])  # not built before
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
     with pytest.raises(ValueError, match="the disk is full"):
-        trainer.fit(np.ones((8, 4), "f4"), np.zeros(8, int), epochs=2, callbacks=[Fails()], verbose=0)
+        trainer.fit(np.ones((8, 4), "f4"), np.zeros(8, int), epochs=2, callbacks=[FailingCallback()], verbose=0)
     assert trainer.step == 2 and trainer.interrupted is None
     assert model.predict(np.ones((1, 4))).argmax() == 0

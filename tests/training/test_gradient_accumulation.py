@@ -14,7 +14,7 @@ X, Y = RNG.standard_normal((110, *SHAPE)).astype("f4"), RNG.integers(0, 3, 110)
 WEIGHTS = RNG.uniform(0.5, 2, 110)
 
 
-class Same(Layer):
+class SizeRecorder(Layer):
     """A NumPy identity layer that records the batch sizes."""
 
     def __init__(self):
@@ -41,7 +41,7 @@ def python_loss(scores, y):
     return softmax_cross_entropy(scores, y)
 
 
-def net(extra=(), dtype="float32"):
+def make_net(extra=(), dtype="float32"):
     layers = [Conv2D(5, 3), *extra, ReLU(), MaxPool2D(2), Dropout(0.2), Flatten(), Dense(20), ReLU(), Dense(3)]
     return Sequential(layers, SHAPE, dtype=dtype)
 
@@ -62,7 +62,7 @@ def same(a, b):
 def test_accumulation_equals_the_large_batch(loss, weights, dtype):
     """Bit for bit, with a partial last step, a partial last batch, dropout and weights."""
     options = {"sample_weight": weights, "clip": {"clip_norm": 0.5, "clip_value": 0.1}}
-    large, small = net(dtype=dtype), net(dtype=dtype)
+    large, small = make_net(dtype=dtype), make_net(dtype=dtype)
     large_batch = fitted(large, loss, batch_size=48, **options)
     parts = fitted(small, loss, batch_size=16, gradient_accumulation_steps=3, **options)
     assert large_batch.step == parts.step == 6
@@ -71,8 +71,8 @@ def test_accumulation_equals_the_large_batch(loss, weights, dtype):
 
 
 def test_numpy_layers_see_the_batches():
-    layer = Same()
-    model, large = net([layer], "float64"), net([Same()], "float64")
+    layer = SizeRecorder()
+    model, large = make_net([layer], "float64"), make_net([SizeRecorder()], "float64")
     trainer = fitted(model, batch_size=16, gradient_accumulation_steps=3)
     assert layer.sizes == [16] * 6 + [14] + [16] * 6 + [14]
     assert trainer.step == 6
@@ -84,12 +84,12 @@ def test_numpy_layers_see_the_batches():
 def test_random_numbers_of_numpy_layers_differ_between_batches():
     seen = []
 
-    class Noted(Noise):
+    class RecordedNoise(Noise):
         def forward(self, x, training):
             seen.append(self.rng.standard_normal(3).tolist())
             return x
 
-    fitted(net([Noted()]), batch_size=16, gradient_accumulation_steps=3)
+    fitted(make_net([RecordedNoise()]), batch_size=16, gradient_accumulation_steps=3)
     assert len({tuple(draw) for draw in seen}) == len(seen) == 14
 
 
@@ -101,7 +101,7 @@ def test_batch_statistics_are_those_of_each_batch(extra):
     from torch import nn
     from torch.nn.functional import cross_entropy
 
-    more = [Same()] if extra else []
+    more = [SizeRecorder()] if extra else []
     model = Sequential([Conv2D(6, 3), BatchNorm2D(), ReLU(), *more, Flatten(), Dense(3)], SHAPE, dtype="float64")
     parts = [
         nn.Conv2d(2, 6, 3),
@@ -135,7 +135,7 @@ def test_batch_statistics_are_those_of_each_batch(extra):
 def test_number_of_threads_changes_no_bit(extra):
     nets = []
     for threads in (1, 2, 3):
-        model = net([cls() for cls in extra])
+        model = make_net([cls() for cls in extra])
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.05), num_threads=threads, clip_norm=0.3)
         trainer.fit(X, Y, batch_size=20, gradient_accumulation_steps=2, verbose=0)
         nets.append(model)
@@ -147,18 +147,18 @@ def test_number_of_threads_changes_no_bit(extra):
 def test_resuming_gives_the_same_bits(extra, at, tmp_path):
     options = {"epochs": 2, "batch_size": 16, "gradient_accumulation_steps": 3, "verbose": 0}
 
-    class Stop:
+    class Stopper:
         def on_step_end(self, trainer, step, loss):
             if step == at:
                 raise KeyboardInterrupt
 
     uninterrupted, broken = (
-        Trainer(net([cls() for cls in extra]), "softmax_cross_entropy", SGD(0.05), clip_norm=0.3, clip_value=0.1)
+        Trainer(make_net([cls() for cls in extra]), "softmax_cross_entropy", SGD(0.05), clip_norm=0.3, clip_value=0.1)
         for _ in range(2)
     )
     uninterrupted.fit(X, Y, **options)
     with pytest.raises(KeyboardInterrupt):
-        broken.fit(X, Y, callbacks=[Stop()], **options)
+        broken.fit(X, Y, callbacks=[Stopper()], **options)
     broken.save_checkpoint(tmp_path / "c.safetensors")
     again = Trainer.resume(tmp_path / "c.safetensors")
     assert (again.clip_norm, again.clip_value) == (0.3, 0.1)
@@ -170,7 +170,7 @@ def test_resuming_gives_the_same_bits(extra, at, tmp_path):
 
 def test_clipping_limits_the_gradient():
     """The gradient after a step is the clipped one."""
-    model = net()
+    model = make_net()
     fitted(model, clip={"clip_norm": 0.01}, batch_size=110)
     grads = model.network.parameters.grads.astype("f8")
     np.testing.assert_allclose(np.sqrt((grads * grads).sum()), 0.01, rtol=1e-4)
@@ -187,13 +187,13 @@ def test_clipping_limits_the_gradient():
 )
 def test_invalid_limits_are_refused(name, value, error):
     with pytest.raises(error, match=rf"^{name}: "):
-        Trainer(net(), "softmax_cross_entropy", SGD(0.1), **{name: value})
+        Trainer(make_net(), "softmax_cross_entropy", SGD(0.1), **{name: value})
 
 
 @pytest.mark.parametrize("value", [0, 1.5, None])
 def test_accumulation_steps_must_be_a_positive_integer(value):
     with pytest.raises((TypeError, ValueError), match=r"^gradient_accumulation_steps: "):
-        fitted(net(), gradient_accumulation_steps=value)
+        fitted(make_net(), gradient_accumulation_steps=value)
 
 
 def test_a_batch_too_small_for_batch_norm_is_refused():

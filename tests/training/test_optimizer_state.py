@@ -30,7 +30,7 @@ class Lookahead:
                 param.value = self.slow[name]
 
 
-class InTurns:
+class Alternating:
     """Several optimizers, in a list, a tuple or a dict, each used for one step in turn."""
 
     def __init__(self, several, lr=0.01):
@@ -42,7 +42,7 @@ class InTurns:
         self.n += 1
 
 
-class Own:
+class InnerFromConstructor:
     """Makes another optimizer in its constructor."""
 
     def __init__(self, lr):
@@ -52,7 +52,7 @@ class Own:
         self._adam.step(params, lr)
 
 
-class Late(Own):
+class InnerFromFirstStep(InnerFromConstructor):
     """Makes another optimizer in its first step, so the constructor alone cannot restore it."""
 
     def __init__(self, lr):
@@ -63,7 +63,7 @@ class Late(Own):
         super().step(params, lr)
 
 
-class Asked:
+class CountingSchedule:
     """A schedule that counts its calls."""
 
     def __init__(self, lr):
@@ -74,7 +74,7 @@ class Asked:
         return self.lr / self.asked
 
 
-class ByState(Lookahead):
+class LookaheadWithState(Lookahead):
     """The same with a state_dict of its own that includes the inner one."""
 
     def state_dict(self):
@@ -85,52 +85,57 @@ class ByState(Lookahead):
         self.slow, self.n = state["slow"], state["n"]
 
 
-CUSTOM = {cls.__name__: cls for cls in (Lookahead, InTurns, Own, Late, Asked, ByState)}
+CUSTOM = {
+    cls.__name__: cls
+    for cls in (Lookahead, Alternating, InnerFromConstructor, InnerFromFirstStep, CountingSchedule, LookaheadWithState)
+}
 NESTED = {
     "Lookahead around Adam": lambda: Lookahead(Adam(0.005)),
     "around momentum": lambda: Lookahead(SGD(0.05, momentum=0.9)),
     "around Lookahead around RMSprop": lambda: Lookahead(Lookahead(RMSprop(0.001, momentum=0.5), k=2), k=3),
     "around a built-in schedule": lambda: Lookahead(Adam(Cosine(0.01, 40))),
-    "around a schedule with state": lambda: Lookahead(SGD(Asked(0.1), momentum=0.9)),
-    "a list": lambda: InTurns([Adam(0.005), SGD(0.05, momentum=0.9)]),
-    "a tuple": lambda: InTurns((Adam(0.005), Lookahead(Adam(0.01)))),
-    "a dict": lambda: InTurns({"a": Adam(0.005), "b": Own(0.01)}),
-    "made by its constructor": lambda: Own(0.01),
-    "with a state_dict": lambda: ByState(Adam(0.005)),
+    "around a schedule with state": lambda: Lookahead(SGD(CountingSchedule(0.1), momentum=0.9)),
+    "a list": lambda: Alternating([Adam(0.005), SGD(0.05, momentum=0.9)]),
+    "a tuple": lambda: Alternating((Adam(0.005), Lookahead(Adam(0.01)))),
+    "a dict": lambda: Alternating({"a": Adam(0.005), "b": InnerFromConstructor(0.01)}),
+    "made by its constructor": lambda: InnerFromConstructor(0.01),
+    "with a state_dict": lambda: LookaheadWithState(Adam(0.005)),
 }
 
 
-def trainer_of(optimizer):
+def make_trainer(optimizer):
     model = Sequential([Conv2D(2, 3), Flatten(), Dense(5), ReLU(), Dense(3)], (1, 6, 6))
     return Trainer(model, "softmax_cross_entropy", optimizer)
 
 
 @pytest.mark.parametrize("optimizer", NESTED.values(), ids=NESTED)
 def test_a_nested_optimizer_is_resumed(tmp_path, optimizer):
-    uninterrupted = trainer_of(optimizer())
+    uninterrupted = make_trainer(optimizer())
     uninterrupted.fit(X, Y, **FIT)
-    interrupt_fit(trainer_of(optimizer()), 13).save_checkpoint(tmp_path / "ck")
+    interrupt_fit(make_trainer(optimizer()), 13).save_checkpoint(tmp_path / "ck")
     resumed = Trainer.resume(tmp_path / "ck", custom_objects=CUSTOM)
     resumed.fit(X, Y, **FIT)
     assert full_state(resumed) == full_state(uninterrupted)
 
 
 def test_state_not_made_by_the_constructor_refuses_the_save(tmp_path):
-    trainer = interrupt_fit(trainer_of(Late(0.01)), 3)
-    with pytest.raises(TypeError, match=r"cannot be saved: .*Late\._adam: expected the Adam that was saved"):
+    trainer = interrupt_fit(make_trainer(InnerFromFirstStep(0.01)), 3)
+    with pytest.raises(
+        TypeError, match=r"cannot be saved: .*InnerFromFirstStep\._adam: expected the Adam that was saved"
+    ):
         trainer.save_checkpoint(tmp_path / "ck")
     assert not list(tmp_path.iterdir())
 
 
 def test_self_references_refuse_the_save(tmp_path):
-    trainer = trainer_of(Own(0.01))
+    trainer = make_trainer(InnerFromConstructor(0.01))
     trainer.optimizer._adam.owner = trainer.optimizer
     with pytest.raises(TypeError, match=f"nested at most {DEEPEST} deep"):
         trainer.save_checkpoint(tmp_path / "ck")
 
 
 # ---- state that would be restored differently
-class Two:
+class TwoOptimizers:
     """Two optimizers that take each step one after the other, with a rate of their own."""
 
     def __init__(self, first, second, lr=0.01):
@@ -141,7 +146,7 @@ class Two:
         self.second.step(params, lr)
 
 
-class Aliased(Own):
+class Aliased(InnerFromConstructor):
     """Its constructor stores one optimizer in two attributes."""
 
     def __init__(self, lr):
@@ -189,14 +194,14 @@ class Slotted:
     def __init__(self, lr):
         self.lr, self.asked = lr, 0
 
-    __call__ = Asked.__call__
+    __call__ = CountingSchedule.__call__
 
 
 def shared(part):
-    return Two(SGD(part, momentum=0.9), SGD(0.05), part)
+    return TwoOptimizers(SGD(part, momentum=0.9), SGD(0.05), part)
 
 
-CUSTOM |= {cls.__name__: cls for cls in (Two, Aliased, Silent, SilentPlain)}
+CUSTOM |= {cls.__name__: cls for cls in (TwoOptimizers, Aliased, Silent, SilentPlain)}
 
 
 @pytest.mark.parametrize(
@@ -204,8 +209,8 @@ CUSTOM |= {cls.__name__: cls for cls in (Two, Aliased, Silent, SilentPlain)}
     [
         lambda: Aliased(0.01),
         lambda: Silent(Adam(0.005)),
-        lambda: Silent(Lookahead(SGD(Asked(0.1), momentum=0.9))),
-        lambda: SilentPlain(Asked(0.1)),
+        lambda: Silent(Lookahead(SGD(CountingSchedule(0.1), momentum=0.9))),
+        lambda: SilentPlain(CountingSchedule(0.1)),
         lambda: shared(Cosine(0.1, 60)),
     ],
     ids=["aliased", "silent", "silent, nested", "schedule with state", "one built-in schedule in two places"],
@@ -217,15 +222,24 @@ def test_shared_or_omitted_objects_are_resumed(tmp_path, optimizer):
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        (lambda: Two(*[Adam(0.01)] * 2), r"Two\.second: cannot be saved, for it is Two\.first as well"),
-        (lambda: InTurns([Adam(0.01)] * 2), r"InTurns\.several\[1\]: cannot be saved, for it is InTurns\.several\[0\]"),
-        (lambda: shared(Asked(0.1)), r"cannot be saved, for it is Two\.\S* as well; a resume would make two"),
+        (
+            lambda: TwoOptimizers(*[Adam(0.01)] * 2),
+            r"TwoOptimizers\.second: cannot be saved, for it is TwoOptimizers\.first as well",
+        ),
+        (
+            lambda: Alternating([Adam(0.01)] * 2),
+            r"Alternating\.several\[1\]: cannot be saved, for it is Alternating\.several\[0\]",
+        ),
+        (
+            lambda: shared(CountingSchedule(0.1)),
+            r"cannot be saved, for it is TwoOptimizers\.\S* as well; a resume would make two",
+        ),
         (lambda: SGD(Slotted(0.1)), "Slotted: cannot be saved, for its class has __slots__"),
     ],
     ids=["twice", "twice in a list", "one schedule with state", "slots"],
 )
 def test_objects_that_resuming_would_duplicate_refuse_the_save(tmp_path, optimizer, message):
-    trainer = interrupt_fit(trainer_of(optimizer()), 3)
+    trainer = interrupt_fit(make_trainer(optimizer()), 3)
     with pytest.raises(TypeError, match=message):
         trainer.save_checkpoint(tmp_path / "ck")
     assert not list(tmp_path.iterdir())

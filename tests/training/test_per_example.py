@@ -78,20 +78,20 @@ class Doubled(Layer):
         return dy + dy
 
 
-class SilentOp(DenseOp):
+class OpWithoutPerExampleGradients(DenseOp):
     """A kernel that cannot compute per-example gradients."""
 
     has_per_example_grad = False
 
 
-class Silent(Layer):
+class LayerWithoutPerExampleGradients(Layer):
     def build(self, in_shape):
         self.param("weight", (5, *in_shape), he_uniform, order="F")
-        self.op = SilentOp(in_shape, 5, self.dtype, use_bias=False)
+        self.op = OpWithoutPerExampleGradients(in_shape, 5, self.dtype, use_bias=False)
         return (5,)
 
 
-def lenet():
+def make_lenet():
     return [
         *(Rescale(1 / 255), Conv2D(6, 3, padding=1), ReLU(), MaxPool2D(2), Conv2D(5, 2), ReLU(), Flatten()),
         *(Dense(20), ReLU(), Dense(CLASSES)),
@@ -100,26 +100,31 @@ def lenet():
 
 def all_layer_kinds():
     body = [DepthwiseConv2D(3, padding=1), GroupNorm(2), PReLU(), Conv2D(6, 1, groups=2, use_bias=False)]
-    ways = [Conv2D(3, 1), Dropout(0.3)], [MaxPool2D(3, 1, padding=1), ConvTranspose2D(2, 3, padding=1)]
+    branches = [Conv2D(3, 1), Dropout(0.3)], [MaxPool2D(3, 1, padding=1), ConvTranspose2D(2, 3, padding=1)]
     return [
-        *(Rescale(1 / 255), RandomCrop(8), Conv2D(6, 3, stride=2), Residual(*body), Parallel(*ways), Flatten()),
+        *(Rescale(1 / 255), RandomCrop(8), Conv2D(6, 3, stride=2), Residual(*body), Parallel(*branches), Flatten()),
         *(LayerNorm(), Dense(11), Dropout(0.2), Dense(CLASSES, use_bias=False)),
     ]
 
 
-def in_numpy():
+def numpy_layers():
     inner = Residual(Conv2D(4, 1), Scaled(), ReLU())
     return [Rescale(1 / 255), Conv2D(4, 3), Doubled(), inner, Flatten(), Scaled(), Dense(6), ReLU(), Dense(CLASSES)]
 
 
-def silent():
-    return [Rescale(1 / 255), Conv2D(4, 3), Flatten(), Silent(), ReLU(), Dense(CLASSES)]
+def without_per_example_gradients():
+    return [Rescale(1 / 255), Conv2D(4, 3), Flatten(), LayerWithoutPerExampleGradients(), ReLU(), Dense(CLASSES)]
 
 
-NETS = {"lenet": lenet, "all kinds": all_layer_kinds, "numpy": in_numpy, "silent": silent}
+NETS = {
+    "lenet": make_lenet,
+    "all kinds": all_layer_kinds,
+    "numpy": numpy_layers,
+    "no per-example kernel": without_per_example_gradients,
+}
 
 
-def trainer_of(layers, dtype="float32", threads=2, loss="softmax_cross_entropy", shape=SHAPE, **options):
+def make_trainer(layers, dtype="float32", threads=2, loss="softmax_cross_entropy", shape=SHAPE, **options):
     model = Sequential(layers, shape, seed=1, dtype=dtype)
     rng = np.random.default_rng(5)
     for param in model.params.values():
@@ -132,7 +137,7 @@ def data(n, seed=0):
     return rng.integers(0, 256, (n, *SHAPE), dtype=np.uint8), rng.integers(0, CLASSES, n)
 
 
-def stepped(trainer, *batch):
+def gradients_of_a_step(trainer, *batch):
     """Returns the gradients of a step of a trainer whose weights and step counter do not change."""
     before = trainer.model.state_dict()
     trainer.train_batch(*batch)
@@ -145,7 +150,7 @@ def stepped(trainer, *batch):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("net", NETS)
 def test_each_row_has_the_bits_of_the_example_alone(net, dtype):
-    trainer, (X, y) = trainer_of(NETS[net](), dtype), data(19)
+    trainer, (X, y) = make_trainer(NETS[net](), dtype), data(19)
     trainer.step = 4
     g = trainer.per_example_gradients(X, y)
     assert list(g) == list(trainer.model.params)
@@ -156,23 +161,27 @@ def test_each_row_has_the_bits_of_the_example_alone(net, dtype):
         for name, param in trainer.model.params.items():
             assert g[name].shape == (19, *param.value.shape) and g[name].dtype == dtype
             assert np.array_equal(g[name][i], alone[name][i])
-        if net in ("lenet", "silent", "numpy"):
-            for name, grad in stepped(trainer, X[i : i + 1], y[i : i + 1]).items():
+        if net in ("lenet", "no per-example kernel", "numpy"):
+            for name, grad in gradients_of_a_step(trainer, X[i : i + 1], y[i : i + 1]).items():
                 assert np.array_equal(g[name][i], grad), f"{name} of example {i}"
 
 
 @pytest.mark.parametrize(("dtype", "near"), [("float32", 1e-5), ("float64", 1e-13)])
-@pytest.mark.parametrize("net", ["lenet", "all kinds", "silent"])
+@pytest.mark.parametrize("net", ["lenet", "all kinds", "no per-example kernel"])
 @pytest.mark.parametrize("n", [3, 50, 300])
 def test_their_sum_is_the_gradient_of_the_batch(net, n, dtype, near):
     """Bit for bit except for dense weights, whose kernel rounds once where multiply and add round twice."""
-    trainer, (X, y), weights = trainer_of(NETS[net](), dtype), data(n), np.linspace(0.5, 2, n)
+    trainer, (X, y), weights = make_trainer(NETS[net](), dtype), data(n), np.linspace(0.5, 2, n)
     trainer.step = 4  # the step uses its masks
-    dense = {f"{i}.weight" for i, layer in enumerate(trainer.model.layers) if isinstance(layer, (Dense, Silent))}
+    dense = {
+        f"{i}.weight"
+        for i, layer in enumerate(trainer.model.layers)
+        if isinstance(layer, (Dense, LayerWithoutPerExampleGradients))
+    }
     for sample_weight in (None, weights):
         g = minidl.batch_sum(trainer.per_example_gradients(X, y, sample_weight=sample_weight))
         total = np.dtype(dtype).type(n if sample_weight is None else weights.astype(dtype).astype("f8").sum())
-        for name, grad in stepped(trainer, X, y, sample_weight).items():
+        for name, grad in gradients_of_a_step(trainer, X, y, sample_weight).items():
             result = g[name] / total
             if name in dense:
                 assert np.abs(result - grad).max() <= near * np.abs(grad).max(), name
@@ -183,7 +192,7 @@ def test_their_sum_is_the_gradient_of_the_batch(net, n, dtype, near):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("net", NETS)
 def test_norms_match_the_gradients(net, dtype):
-    trainer, (X, y) = trainer_of(NETS[net](), dtype), data(40)
+    trainer, (X, y) = make_trainer(NETS[net](), dtype), data(40)
     norms = trainer.per_example_gradients(X, y, reduce="norm")
     for name, g in trainer.per_example_gradients(X, y).items():
         expected = np.sqrt(np.square(g, dtype="f8").reshape(40, -1).sum(axis=1))
@@ -198,7 +207,7 @@ def with_statistics():
 @pytest.mark.parametrize("net", [all_layer_kinds, with_statistics])
 def test_in_inference_mode_nothing_is_drawn_and_batch_norm_is_frozen(net):
     """Compares with reordered examples, and with differences of the losses in inference."""
-    trainer, (X, y) = trainer_of(net(), "float64"), data(40)
+    trainer, (X, y) = make_trainer(net(), "float64"), data(40)
     if net is with_statistics:
         trainer.train_batch(X, y)
     before = state(trainer)
@@ -217,15 +226,15 @@ def test_in_inference_mode_nothing_is_drawn_and_batch_norm_is_frozen(net):
 
 def test_numbers_of_threads_and_blocks_change_no_bit():
     X, y = data(530)  # blocks of 256
-    result = [trainer_of(all_layer_kinds(), threads=threads).per_example_gradients(X, y) for threads in (1, 3)]
-    some = trainer_of(all_layer_kinds()).per_example_gradients(X[:300], y[:300])
+    result = [make_trainer(all_layer_kinds(), threads=threads).per_example_gradients(X, y) for threads in (1, 3)]
+    some = make_trainer(all_layer_kinds()).per_example_gradients(X[:300], y[:300])
     for name, g in result[0].items():
         assert np.array_equal(g, result[1][name]) and np.array_equal(g[:300], some[name])
 
 
 def test_rows_of_weight_zero_have_zero_gradients():
     """Later rows keep the example ids, and so the dropout masks, that they would have without them."""
-    trainer, (X, y) = trainer_of(all_layer_kinds()), data(30)
+    trainer, (X, y) = make_trainer(all_layer_kinds()), data(30)
     weights = np.ones(30)
     weights[[0, 7, 20]] = 0
     kept = weights > 0
@@ -238,14 +247,14 @@ def test_rows_of_weight_zero_have_zero_gradients():
 
 @pytest.mark.parametrize("net", NETS.values(), ids=NETS)
 def test_no_rows_give_empty_gradients(net):
-    trainer, (X, y) = trainer_of(net()), data(0)
+    trainer, (X, y) = make_trainer(net()), data(0)
     g, norms = trainer.per_example_gradients(X, y), trainer.per_example_gradients(X, y, reduce="norm")
     for name, param in trainer.model.params.items():
         assert g[name].shape == (0, *param.value.shape) and norms[name].shape == (0,)
 
 
 def test_layers_are_selected_by_path():
-    trainer, (X, y) = trainer_of(all_layer_kinds()), data(20)
+    trainer, (X, y) = make_trainer(all_layer_kinds()), data(20)
     every = trainer.per_example_gradients(X, y)
     inner = [name for name in every if name.startswith("3.body.")]
     for layers, names in (
@@ -280,13 +289,13 @@ def test_layers_are_selected_by_path():
     ],
 )
 def test_paths_without_trainable_parameters_are_refused(layers, error, message):
-    trainer, (X, y) = trainer_of(all_layer_kinds()), data(20)
+    trainer, (X, y) = make_trainer(all_layer_kinds()), data(20)
     with pytest.raises(error, match=message):
         trainer.per_example_gradients(X, y, layers)
 
 
 def test_frozen_layers_have_no_gradients():
-    trainer, (X, y) = trainer_of(lenet()), data(20)
+    trainer, (X, y) = make_trainer(make_lenet()), data(20)
     every = trainer.per_example_gradients(X, y)
     trainer.model.layers[1].trainable = False
     some = trainer.per_example_gradients(X, y)
@@ -308,7 +317,7 @@ class Coupled(Doubled):
 
 def test_a_numpy_layer_that_couples_examples_is_refused_even_if_frozen():
     """A training forward runs it all the same."""
-    trainer, (X, y) = trainer_of([Coupled(), Flatten(), Dense(CLASSES)]), data(20)
+    trainer, (X, y) = make_trainer([Coupled(), Flatten(), Dense(CLASSES)]), data(20)
     for trainable in (True, False):
         trainer.model.layers[0].trainable = trainable
         with pytest.raises(
@@ -319,7 +328,7 @@ def test_a_numpy_layer_that_couples_examples_is_refused_even_if_frozen():
 
 def test_batch_norm_is_refused_unless_frozen():
     layers = [Residual(Conv2D(2, 3, padding=1), BatchNorm2D()), Flatten(), Dense(CLASSES)]
-    trainer, (X, y) = trainer_of(layers), data(20)
+    trainer, (X, y) = make_trainer(layers), data(20)
     with pytest.raises(
         ValueError, match=r"layer 0, Residual: body.1, BatchNorm2D: .* computes with the statistics of a"
     ):
@@ -327,7 +336,9 @@ def test_batch_norm_is_refused_unless_frozen():
     layers[0].layers[1].trainable = False
     g = trainer.per_example_gradients(X, y)
     for i in (0, 17):
-        assert np.array_equal(g["0.body.0.weight"][i], stepped(trainer, X[i : i + 1], y[i : i + 1])["0.body.0.weight"])
+        assert np.array_equal(
+            g["0.body.0.weight"][i], gradients_of_a_step(trainer, X[i : i + 1], y[i : i + 1])["0.body.0.weight"]
+        )
 
 
 def state(trainer):
@@ -339,7 +350,7 @@ def state(trainer):
 
 @pytest.mark.parametrize("net", NETS)
 def test_the_trainer_is_unchanged(net):
-    trainer, (X, y) = trainer_of(NETS[net]()), data(20)
+    trainer, (X, y) = make_trainer(NETS[net]()), data(20)
     trainer.train_batch(X, y)
     before, state_of_rng = state(trainer), repr(np.random.get_state())  # noqa: NPY002
     trainer.per_example_gradients(X, y)
@@ -353,7 +364,7 @@ def test_the_trainer_is_unchanged_if_a_layer_fails():
             super().backward(dy)
             raise RuntimeError("broken")
 
-    trainer, (X, y) = trainer_of([Conv2D(3, 3), Scaled(), Failing(), Flatten(), Dense(CLASSES)]), data(20)
+    trainer, (X, y) = make_trainer([Conv2D(3, 3), Scaled(), Failing(), Flatten(), Dense(CLASSES)]), data(20)
     before = state(trainer)
     with pytest.raises(RuntimeError, match="broken"):
         trainer.per_example_gradients(X, y)
@@ -369,19 +380,19 @@ def test_python_losses_and_targets_of_any_shape_work():
         losses, dscores = checked_loss(softmax_cross_entropy, scores, y)
         return losses, dscores
 
-    native, python = trainer_of(lenet()), trainer_of(lenet(), loss=own)
+    native, python = make_trainer(make_lenet()), make_trainer(make_lenet(), loss=own)
     for name, g in native.per_example_gradients(X, y).items():
         assert np.array_equal(g, python.per_example_gradients(X, y)[name])
-    trainer = trainer_of([Conv2D(2, 3, padding=1)], "float64", loss="mean_squared_error")
+    trainer = make_trainer([Conv2D(2, 3, padding=1)], "float64", loss="mean_squared_error")
     x, targets = RNG.standard_normal((5, *SHAPE)), RNG.standard_normal((5, *SHAPE))
     g = trainer.per_example_gradients(x, targets)
     for i in range(5):
-        alone = stepped(trainer, x[i : i + 1], targets[i : i + 1])
+        alone = gradients_of_a_step(trainer, x[i : i + 1], targets[i : i + 1])
         assert all(np.array_equal(g[name][i], grad) for name, grad in alone.items())
 
 
 def test_X_may_be_anything_that_fit_takes(tmp_path):
-    trainer, (X, y) = trainer_of(lenet()), data(20)
+    trainer, (X, y) = make_trainer(make_lenet()), data(20)
     expected = trainer.per_example_gradients(X, y)
     mapped = np.memmap(tmp_path / "X", "u1", "w+", shape=X.shape)
     mapped[:] = X
@@ -395,7 +406,7 @@ def test_X_may_be_anything_that_fit_takes(tmp_path):
 
 
 def test_dense_weights_are_views_and_all_arrays_are_writable():
-    trainer, (X, y) = trainer_of(lenet()), data(3)
+    trainer, (X, y) = make_trainer(make_lenet()), data(3)
     g = trainer.per_example_gradients(X, y)
     assert g["1.weight"].flags.c_contiguous and g["7.weight"].transpose(0, 2, 1).flags.c_contiguous
     for array in g.values():
@@ -404,7 +415,7 @@ def test_dense_weights_are_views_and_all_arrays_are_writable():
 
 
 def test_nan_stays_with_its_example():
-    trainer, (X, y) = trainer_of(lenet(), "float64"), data(20)
+    trainer, (X, y) = make_trainer(make_lenet(), "float64"), data(20)
     X = X.astype("f8")
     trainer.model.params["1.weight"].value *= 1e6
     expected = trainer.per_example_gradients(X, y)
@@ -429,13 +440,13 @@ def test_an_unbuilt_model_is_built_but_not_by_a_refused_call():
 
 @pytest.mark.parametrize("reduce", ["sum", True, 1, "NORM", np.linalg.norm, np.array(["norm", "x"])])
 def test_another_reduction_is_refused(reduce):
-    trainer, (X, y) = trainer_of(lenet()), data(3)
+    trainer, (X, y) = make_trainer(make_lenet()), data(3)
     with pytest.raises(ValueError, match="reduce: expected None or 'norm', got"):
         trainer.per_example_gradients(X, y, reduce=reduce)
 
 
 def test_it_is_refused_within_a_step():
-    class Asking:
+    class CallingCallback:
         lr = 0.1
 
         def step(self, params, lr):
@@ -444,7 +455,7 @@ def test_it_is_refused_within_a_step():
             asked.append(lr)
 
     asked, (X, y) = [], data(20)
-    trainer = Trainer(Sequential(lenet(), SHAPE), "softmax_cross_entropy", Asking())
+    trainer = Trainer(Sequential(make_lenet(), SHAPE), "softmax_cross_entropy", CallingCallback())
     trainer.train_batch(X, y)
     assert asked == [0.1]
 
@@ -452,17 +463,17 @@ def test_it_is_refused_within_a_step():
 def test_a_numpy_layer_draws_what_a_step_would_draw():
     """In a batch larger than the block size of kernels."""
     trainer, (X, y) = (
-        trainer_of([Rescale(1 / 255), Doubled(), Noise(), Flatten(), Dense(CLASSES)], "float64"),
+        make_trainer([Rescale(1 / 255), Doubled(), Noise(), Flatten(), Dense(CLASSES)], "float64"),
         data(300),
     )
     trainer.step = 3
     g = minidl.batch_sum(trainer.per_example_gradients(X, y))
-    for name, grad in stepped(trainer, X, y).items():
+    for name, grad in gradients_of_a_step(trainer, X, y).items():
         assert np.allclose(g[name] / 300, grad, 1e-12, 1e-14)
 
 
 def test_squares_of_large_gradients_do_not_overflow():
-    trainer, (X, y) = trainer_of([Flatten(), Dense(CLASSES)]), data(20)
+    trainer, (X, y) = make_trainer([Flatten(), Dense(CLASSES)]), data(20)
     g = trainer.per_example_gradients(X * np.float32(1e30), y)["1.weight"].astype("f8")
     norms = trainer.per_example_gradients(X * np.float32(1e30), y, reduce="norm")["1.weight"]
     assert np.allclose(norms, np.sqrt((g * g).sum(axis=(1, 2))), 1e-6) and norms.max() > 1e30
@@ -472,7 +483,7 @@ def test_callbacks_may_call_it_and_other_threads_may_not():
     X, y = data(40)
     seen = []
 
-    class Asking:
+    class CallingCallback:
         def on_step_end(self, trainer, step, loss):
             seen.append(trainer.per_example_gradients(X[:5], y[:5], reduce="norm")["1.bias"])
             other = threading.Thread(target=self.refused, args=(trainer,))
@@ -484,8 +495,8 @@ def test_callbacks_may_call_it_and_other_threads_may_not():
                 trainer.per_example_gradients(X, y)
             seen.append("refused")
 
-    asked, plain = trainer_of(lenet()), trainer_of(lenet())
-    asked.fit(X, y, batch_size=20, verbose=0, callbacks=[Asking()])
+    asked, plain = make_trainer(make_lenet()), make_trainer(make_lenet())
+    asked.fit(X, y, batch_size=20, verbose=0, callbacks=[CallingCallback()])
     plain.fit(X, y, batch_size=20, verbose=0)
     assert len(seen) == 4 and seen[1] == "refused" and not np.array_equal(seen[0], seen[2])
     for name, value in plain.model.state_dict().items():

@@ -32,7 +32,7 @@ def native():
     return [Conv2D(4, 3), ReLU(), MaxPool2D(2), Flatten(), Dropout(0.3), Dense(9), ReLU(), Dense(CLASSES)]
 
 
-def in_numpy():
+def numpy_layers():
     return [Conv2D(4, 3), ReLU(), Scaled(), Flatten(), Dense(CLASSES)]
 
 
@@ -40,7 +40,7 @@ def python_loss(scores, y):
     return checked_loss(softmax_cross_entropy, scores, y)
 
 
-def trainer_of(limit, layers=native, optimizer=None, loss="softmax_cross_entropy", dtype="float64", **options):
+def make_trainer(limit, layers=native, optimizer=None, loss="softmax_cross_entropy", dtype="float64", **options):
     model = Sequential(layers(), SHAPE, seed=1, dtype=dtype)
     optimizer = SGD(0.3, momentum=0.9) if optimizer is None else optimizer
     return Trainer(model, loss, optimizer, seed=2, per_example_clip_norm=limit, **options)
@@ -55,24 +55,24 @@ def assert_same(a, b):
         assert np.array_equal(value, weights_of(b)[name]), name
 
 
-@pytest.mark.parametrize("layers", [native, in_numpy])
+@pytest.mark.parametrize("layers", [native, numpy_layers])
 @pytest.mark.parametrize("limit", [0.05, 1.0, 3.0])
 @pytest.mark.parametrize("sample_weight", [None, WEIGHTS])
 def test_a_step_matches_the_formula(layers, limit, sample_weight):
-    trainer = trainer_of(limit, layers)
+    trainer = make_trainer(limit, layers)
     g = trainer.per_example_gradients(X, Y)
     norms = np.sqrt(sum(np.square(array.reshape(50, -1)).sum(axis=1) for array in g.values()))
     factors = np.minimum(1, limit / norms) * (1 if sample_weight is None else sample_weight)
     assert (norms > limit).any()
     loss = trainer.train_batch(X, Y, sample_weight)
-    assert loss == trainer_of(None, layers).train_batch(X, Y, sample_weight)  # which is not clipped
+    assert loss == make_trainer(None, layers).train_batch(X, Y, sample_weight)  # which is not clipped
     for name, param in trainer.model.params.items():
         expected = np.tensordot(factors, g[name], 1) / (50 if sample_weight is None else sample_weight.sum())
         assert np.allclose(param.grad, expected, 1e-10, 1e-13)
 
 
 def test_no_example_moves_a_step_by_more_than_the_limit():
-    trainer = trainer_of(0.01, optimizer=SGD(1.0))
+    trainer = make_trainer(0.01, optimizer=SGD(1.0))
     before = weights_of(trainer)
     trainer.train_batch(1e3 * X[:1], Y[:1])
     moved = np.sqrt(sum(np.square(value - before[name]).sum() for name, value in weights_of(trainer).items()))
@@ -81,7 +81,7 @@ def test_no_example_moves_a_step_by_more_than_the_limit():
 
 def test_a_weight_of_two_repeats_the_example():
     layers = lambda: [Conv2D(3, 3), ReLU(), Flatten(), Dense(CLASSES)]  # noqa: E731
-    twice, weighted = trainer_of(0.5, layers), trainer_of(0.5, layers)
+    twice, weighted = make_trainer(0.5, layers), make_trainer(0.5, layers)
     weights = 1 + np.arange(50) % 2
     twice.fit(np.repeat(X, weights, axis=0), np.repeat(Y, weights), batch_size=75, verbose=0)
     weighted.fit(X, Y, batch_size=50, sample_weight=weights, verbose=0)
@@ -91,7 +91,7 @@ def test_a_weight_of_two_repeats_the_example():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_a_limit_that_is_not_reached_changes_no_bit(dtype):
-    plain, clipped = trainer_of(None, dtype=dtype), trainer_of(1e9, dtype=dtype)
+    plain, clipped = make_trainer(None, dtype=dtype), make_trainer(1e9, dtype=dtype)
     for trainer in (plain, clipped):
         trainer.fit(X, Y, epochs=2, batch_size=17, sample_weight=WEIGHTS, verbose=0)
     assert_same(plain, clipped)
@@ -100,8 +100,8 @@ def test_a_limit_that_is_not_reached_changes_no_bit(dtype):
 
 @pytest.mark.parametrize("optimizer", [SGD(0.1, momentum=0.9), Adam(0.01)])
 def test_threads_and_a_python_loss_change_no_bit(optimizer):
-    fits = [trainer_of(0.3, optimizer=optimizer, num_threads=threads, metrics=["accuracy"]) for threads in (1, 3)]
-    fits.append(trainer_of(0.3, optimizer=optimizer, loss=python_loss, metrics=["accuracy"]))
+    fits = [make_trainer(0.3, optimizer=optimizer, num_threads=threads, metrics=["accuracy"]) for threads in (1, 3)]
+    fits.append(make_trainer(0.3, optimizer=optimizer, loss=python_loss, metrics=["accuracy"]))
     for trainer in fits:
         trainer.fit(X, Y, epochs=2, batch_size=20, verbose=0)
     for other in fits[1:]:
@@ -110,21 +110,21 @@ def test_threads_and_a_python_loss_change_no_bit(optimizer):
 
 
 def test_other_limits_apply_afterwards():
-    both = trainer_of(0.5, clip_norm=0.01)
+    both = make_trainer(0.5, clip_norm=0.01)
     both.train_batch(X, Y)
     norm = np.sqrt(sum(np.square(param.grad).sum() for param in both.model.params.values()))
     assert np.isclose(norm, 0.01, 1e-3)
 
 
 def test_accumulated_batches_equal_one():
-    large_batches, parts = trainer_of(0.3), trainer_of(0.3)
+    large_batches, parts = make_trainer(0.3), make_trainer(0.3)
     large_batches.fit(X, Y, batch_size=48, verbose=0)
     parts.fit(X, Y, batch_size=16, gradient_accumulation_steps=3, verbose=0)
     assert_same(large_batches, parts)
 
 
 def test_it_may_change_between_fits():
-    changed, fresh = trainer_of(None, optimizer=SGD(0.1)), trainer_of(0.2, optimizer=SGD(0.1))
+    changed, fresh = make_trainer(None, optimizer=SGD(0.1)), make_trainer(0.2, optimizer=SGD(0.1))
     changed.fit(X, Y, verbose=0)
     fresh.model.load_state_dict(weights_of(changed))
     fresh.step, fresh.epoch = changed.step, changed.epoch
@@ -147,7 +147,7 @@ class Noise(Layer):
 @pytest.mark.parametrize(("n", "accumulate"), [(64, 1), (300, 1), (16, 4)])
 def test_a_numpy_layer_draws_the_same_for_norm_and_step(n, accumulate):
     """Equal rows, none longer than the limit: then their mean is not longer either."""
-    trainer = trainer_of(0.1, lambda: [Noise(), Flatten(), Dense(CLASSES)], SGD(1.0))
+    trainer = make_trainer(0.1, lambda: [Noise(), Flatten(), Dense(CLASSES)], SGD(1.0))
     x, y = np.repeat(X[:1], n * accumulate, axis=0), np.repeat(Y[:1], n * accumulate)
     before = weights_of(trainer)
     trainer.fit(x, y, batch_size=n, gradient_accumulation_steps=accumulate, verbose=0)
@@ -156,19 +156,19 @@ def test_a_numpy_layer_draws_the_same_for_norm_and_step(n, accumulate):
 
 
 def test_a_numpy_layer_that_draws_and_learns_is_refused():
-    class Learning(Scaled):
+    class LearningNoise(Scaled):
         def forward(self, x, training):
             return super().forward(x + self.rng.standard_normal(x.shape) if training else x, training)
 
-    trainer = trainer_of(0.1, lambda: [Learning(), Flatten(), Dense(CLASSES)])
+    trainer = make_trainer(0.1, lambda: [LearningNoise(), Flatten(), Dense(CLASSES)])
     before = weights_of(trainer)
-    with pytest.raises(ValueError, match=r"per_example_clip_norm: expected no random numbers .* Learning draws"):
+    with pytest.raises(ValueError, match=r"per_example_clip_norm: expected no random numbers .* LearningNoise draws"):
         trainer.fit(X, Y, verbose=0)
     assert trainer.step == 0 and all(np.array_equal(v, before[name]) for name, v in weights_of(trainer).items())
 
 
 def test_a_changed_seed_applies_to_the_norms():
-    changed, fresh = trainer_of(0.2, optimizer=SGD(0.3)), trainer_of(0.2, optimizer=SGD(0.3))
+    changed, fresh = make_trainer(0.2, optimizer=SGD(0.3)), make_trainer(0.2, optimizer=SGD(0.3))
     changed.train_batch(X, Y)
     changed.model.load_state_dict(weights_of(fresh))
     changed.step, changed.seed, fresh.seed = 0, 9, 9
@@ -178,7 +178,7 @@ def test_a_changed_seed_applies_to_the_norms():
 
 
 def test_frozen_layers_do_not_count_in_the_norm():
-    trainer = trainer_of(0.1)
+    trainer = make_trainer(0.1)
     trainer.model.layers[0].trainable = False
     g = trainer.per_example_gradients(X, Y)
     norms = np.sqrt(sum(np.square(array.reshape(50, -1)).sum(axis=1) for array in g.values()))
@@ -188,15 +188,15 @@ def test_frozen_layers_do_not_count_in_the_norm():
 
 
 def test_a_checkpoint_keeps_it_and_a_resumed_fit_equals_the_whole_one(tmp_path):
-    class Stop:
+    class Stopper:
         def on_epoch_end(self, trainer, epoch, logs):
             trainer.save_checkpoint(tmp_path / "half")
             raise KeyboardInterrupt
 
-    uninterrupted, broken = trainer_of(0.2), trainer_of(0.2)
+    uninterrupted, broken = make_trainer(0.2), make_trainer(0.2)
     uninterrupted.fit(X, Y, epochs=3, batch_size=20, verbose=0)
     with pytest.raises(KeyboardInterrupt):
-        broken.fit(X, Y, epochs=3, batch_size=20, verbose=0, callbacks=[Stop()])
+        broken.fit(X, Y, epochs=3, batch_size=20, verbose=0, callbacks=[Stopper()])
     resumed = Trainer.resume(tmp_path / "half")
     assert resumed.per_example_clip_norm == 0.2
     resumed.fit(X, Y, epochs=3, batch_size=20, verbose=0)
@@ -207,7 +207,7 @@ def test_batch_norm_is_refused_before_the_first_step():
     def layers():
         return [Conv2D(3, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(CLASSES)]
 
-    trainer = trainer_of(0.1, layers)
+    trainer = make_trainer(0.1, layers)
     before = weights_of(trainer)
     for call in (lambda: trainer.fit(X, Y, verbose=0), lambda: trainer.train_batch(X, Y)):
         with pytest.raises(ValueError, match=r"layer 1, BatchNorm2D: expected layers that see each example alone"):
@@ -219,7 +219,7 @@ def test_batch_norm_is_refused_before_the_first_step():
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_non_finite_gradient_stops_the_fit_before_the_update():
-    trainer = trainer_of(0.1)
+    trainer = make_trainer(0.1)
     trainer.train_batch(X, Y)
     before = weights_of(trainer)
     bad = X.copy()
@@ -235,8 +235,8 @@ def test_a_non_finite_gradient_stops_the_fit_before_the_update():
 @pytest.mark.parametrize("limit", [0, -1, np.nan, np.inf, "1", True, [1]])
 def test_invalid_limits_are_refused(limit):
     with pytest.raises((TypeError, ValueError), match="per_example_clip_norm: expected"):
-        trainer_of(limit)
-    trainer = trainer_of(0.5)
+        make_trainer(limit)
+    trainer = make_trainer(0.5)
     with pytest.raises((TypeError, ValueError), match="per_example_clip_norm: expected"):
         trainer.per_example_clip_norm = limit
     assert trainer.per_example_clip_norm == 0.5

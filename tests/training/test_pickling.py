@@ -42,14 +42,14 @@ def test_an_interrupted_fit_is_completed_by_the_copy(make):
 
 
 def test_a_copy_made_during_a_fit():
-    class Copies:
+    class CopyingCallback:
         def __init__(self):
             self.copies = []
 
         def on_epoch_end(self, trainer, epoch, logs):
             self.copies.append(copy.deepcopy(trainer))
 
-    trainer, copies = batchnorm_trainer(), Copies()
+    trainer, copies = batchnorm_trainer(), CopyingCallback()
     trainer.fit(X, Y, **FIT, callbacks=[copies])
     assert [len(one.history["loss"]) for one in copies.copies] == [1, 2, 3, 4]
     copies.copies[1].fit(X, Y, **FIT)
@@ -92,13 +92,13 @@ def test_settings_of_trainer_and_layers_are_copied():
 
 
 def test_a_trainer_subclass_is_preserved():
-    trainer = Special(Sequential([Dense(3)], (36,)), "softmax_cross_entropy", SGD(0.1))
-    assert type(pickle.loads(pickle.dumps(trainer))) is Special
-    unbuilt = Special(Sequential([Dense(3)]), "softmax_cross_entropy", SGD(0.1))
-    assert type(copy.deepcopy(unbuilt)) is Special
+    trainer = CustomTrainer(Sequential([Dense(3)], (36,)), "softmax_cross_entropy", SGD(0.1))
+    assert type(pickle.loads(pickle.dumps(trainer))) is CustomTrainer
+    unbuilt = CustomTrainer(Sequential([Dense(3)]), "softmax_cross_entropy", SGD(0.1))
+    assert type(copy.deepcopy(unbuilt)) is CustomTrainer
 
 
-class Special(Trainer):
+class CustomTrainer(Trainer):
     """A user's subclass."""
 
 

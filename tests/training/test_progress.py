@@ -27,12 +27,12 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture
-def shown_on_a_terminal(monkeypatch):
+def fit_on_a_terminal(monkeypatch):
     """Returns a function that calls fit with a terminal as stderr and returns what was written, even if fit raised."""
 
     def run(**options):
         terminal = Terminal()
-        with monkeypatch.context() as patch, contextlib.suppress(Enough):
+        with monkeypatch.context() as patch, contextlib.suppress(StopFit):
             patch.setattr(sys, "stderr", terminal)
             fit(**options)
         return terminal.getvalue()
@@ -40,7 +40,7 @@ def shown_on_a_terminal(monkeypatch):
     return run
 
 
-class Enough(Exception):
+class StopFit(Exception):
     pass
 
 
@@ -71,30 +71,30 @@ def test_counts_the_epochs_of_this_fit(capsys):
     assert capsys.readouterr().out.startswith("epoch 1/1 ")
 
 
-def test_verbose_0_is_silent(capsys, shown_on_a_terminal):
-    assert shown_on_a_terminal(verbose=0) == ""
+def test_verbose_0_is_silent(capsys, fit_on_a_terminal):
+    assert fit_on_a_terminal(verbose=0) == ""
     assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize("verbose", [None, 2])
-def test_a_terminal_gets_a_bar_and_the_lines(verbose, capsys, shown_on_a_terminal):
-    shown = shown_on_a_terminal(verbose=verbose)
+def test_a_terminal_gets_a_bar_and_the_lines(verbose, capsys, fit_on_a_terminal):
+    shown = fit_on_a_terminal(verbose=verbose)
     assert "epoch 1/2" in shown and "\r" in shown
     assert "/3 [" in shown  # 20 examples in batches of 8: three steps
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_verbose_1_prints_lines_on_a_terminal_too(capsys, shown_on_a_terminal):
-    assert shown_on_a_terminal(verbose=1) == ""
+def test_verbose_1_prints_lines_on_a_terminal_too(capsys, fit_on_a_terminal):
+    assert fit_on_a_terminal(verbose=1) == ""
     assert len(capsys.readouterr().out.splitlines()) == 2
 
 
-def test_the_bar_is_removed_on_an_error(shown_on_a_terminal):
+def test_the_bar_is_removed_on_an_error(fit_on_a_terminal):
     class Stop:
         def on_step_end(self, trainer, step, loss):
-            raise Enough
+            raise StopFit
 
-    shown = shown_on_a_terminal(verbose=2, callbacks=[Stop()])
+    shown = fit_on_a_terminal(verbose=2, callbacks=[Stop()])
     assert "epoch 1/2" in shown
     assert shown.endswith("\r")
 

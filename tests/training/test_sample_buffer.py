@@ -20,7 +20,7 @@ def data(n, dtype="float32"):
     return X, np.arange(n) % 3
 
 
-def trainer_of(shape=SHAPE):
+def make_trainer(shape=SHAPE):
     model = Sequential([Flatten(), Dense(3)], shape)
     return Trainer(model, "softmax_cross_entropy", SGD(1e-12))
 
@@ -37,7 +37,7 @@ def numbers(trainer):
 @pytest.mark.parametrize("n", [1, 2, 63, 300, 4000])
 def test_a_fit_keeps_examples_of_all_its_batches(n, size):
     X, y = data(n)
-    trainer = trainer_of()
+    trainer = make_trainer()
     trainer.fit(X, y, batch_size=size, shuffle=False, verbose=0)
     result, sample = numbers(trainer), kept(trainer)
     assert len(set(result)) == len(result) <= MAX_EXAMPLES
@@ -53,7 +53,7 @@ def test_a_fit_keeps_examples_of_all_its_batches(n, size):
 
 def test_train_batch_keeps_examples_of_the_latest_batches():
     X, y = data(6400)
-    trainer = trainer_of()
+    trainer = make_trainer()
     for step in range(100):
         trainer.train_batch(X[64 * step :][:64], y[64 * step :][:64])
     result, batches = numbers(trainer), kept(trainer).batches
@@ -70,7 +70,7 @@ def test_train_batch_keeps_examples_of_the_latest_batches():
 
 def test_rows_of_weight_zero_are_not_kept_and_other_weights_are():
     X, y = data(500)
-    trainer, weights = trainer_of(), np.arange(500) % 2 * 3.0
+    trainer, weights = make_trainer(), np.arange(500) % 2 * 3.0
     trainer.fit(X, y, sample_weight=weights, verbose=0)
     assert (numbers(trainer) % 2 == 1).all() and (kept(trainer).weights == 3).all()
     trainer.train_batch(X, y, sample_weight=weights)
@@ -93,7 +93,7 @@ def test_the_seed_determines_the_sample():
 @pytest.mark.parametrize("method", ["fit", "train_batch"])
 def test_user_data_is_neither_kept_alive_nor_read_again(method):
     X, y = data(1000)
-    trainer = trainer_of()
+    trainer = make_trainer()
     options = {"verbose": 0} if method == "fit" else {}
     getattr(trainer, method)(X[100:900], y[100:900], **options)
     before = kept(trainer).X.copy()
@@ -107,7 +107,7 @@ def test_user_data_is_neither_kept_alive_nor_read_again(method):
 @pytest.mark.parametrize(("side", "limit"), [(512, 8), (2048, 1)])
 def test_only_few_large_images_are_kept(side, limit):
     X = np.zeros((40, 1, side, side), "u1") if side < 2000 else np.zeros((3, 1, side, side), "u1")
-    trainer = trainer_of(X.shape[1:])
+    trainer = make_trainer(X.shape[1:])
     trainer.fit(X, np.zeros(len(X), int), batch_size=2, verbose=0)
     assert len(kept(trainer).X) <= limit == max(1, MAX_BYTES // (8 * side * side))
     for k in range(len(X)):
@@ -116,7 +116,7 @@ def test_only_few_large_images_are_kept(side, limit):
 
 
 def test_data_of_different_kinds_in_sequence():
-    trainer = trainer_of()
+    trainer = make_trainer()
     for dtype in ("uint8", "float32", "float64", "int16", "float16", ">f4"):
         X, y = data(100, dtype)
         trainer.fit(X.reshape(100, -1), y, verbose=0)

@@ -22,7 +22,7 @@ X = np.random.default_rng(0).normal(size=(20, 3)).astype("float32")
 Y = np.arange(20) % 2
 
 
-def trainer_of():
+def make_trainer():
     return Trainer(Sequential([Dense(2)], input_shape=(3,)), "softmax_cross_entropy", SGD(0.5))
 
 
@@ -33,7 +33,7 @@ def handlers():
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-class At:
+class CallAfterStep:
     """Calls a function after a step."""
 
     def __init__(self, step, action):
@@ -104,15 +104,17 @@ def test_ignored_signals_stay_ignored():
 
 
 def test_ctrl_c_in_a_fit_is_raised_after_all_callbacks_have_seen_the_step():
-    class Counts:
+    class StepCounter:
         steps = 0
 
         def on_step_end(self, trainer, step, loss):
             self.steps += 1
 
-    counts, trainer = Counts(), trainer_of()
+    counts, trainer = StepCounter(), make_trainer()
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(X, Y, 9, 8, verbose=0, callbacks=[At(4, lambda: signal.raise_signal(signal.SIGINT)), counts])
+        trainer.fit(
+            X, Y, 9, 8, verbose=0, callbacks=[CallAfterStep(4, lambda: signal.raise_signal(signal.SIGINT)), counts]
+        )
     assert counts.steps == trainer.step == 5
 
 
@@ -120,7 +122,7 @@ def test_ctrl_c_in_a_fit_is_raised_after_all_callbacks_have_seen_the_step():
 def test_sigterm_in_any_hook_saves_and_exits_with_143(tmp_path, hook):
     callback = type("Raises", (), {hook: lambda self, *args: signal.raise_signal(signal.SIGTERM)})()
     with pytest.raises(SystemExit) as left:
-        trainer_of().fit(X, Y, 1, 8, verbose=0, callbacks=[callback, Checkpoint(tmp_path / "c", every_n_steps=1000)])
+        make_trainer().fit(X, Y, 1, 8, verbose=0, callbacks=[callback, Checkpoint(tmp_path / "c", every_n_steps=1000)])
     assert left.value.code == 143
     assert Trainer.resume(tmp_path / "c").epoch == (hook in ("on_epoch_end", "on_fit_end"))
 
@@ -142,7 +144,7 @@ def test_a_forked_child_ends_at_once(number):
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         assert status == {signal.SIGINT: 7, signal.SIGTERM: -signal.SIGTERM}[number]
 
-    trainer_of().fit(X, Y, epochs=1, verbose=0, callbacks=[At(0, fork)])
+    make_trainer().fit(X, Y, epochs=1, verbose=0, callbacks=[CallAfterStep(0, fork)])
 
 
 def test_a_handler_installed_meanwhile_is_kept():
@@ -157,7 +159,7 @@ def test_a_handler_installed_meanwhile_is_kept():
 
 def test_other_threads_install_no_handlers():
     """A fit there works, and the main thread keeps its own handlers."""
-    trainer, errors = trainer_of(), []
+    trainer, errors = make_trainer(), []
 
     def fit():
         try:
@@ -172,26 +174,28 @@ def test_other_threads_install_no_handlers():
 
 
 def test_sigterm_in_a_fit_calls_on_terminate_between_steps_and_exits_with_143():
-    class Terminated:
+    class TerminateRecorder:
         seen = None
 
         def on_terminate(self, trainer):
             self.seen = trainer.step
 
-    callback, trainer = Terminated(), trainer_of()
+    callback, trainer = TerminateRecorder(), make_trainer()
     with pytest.raises(SystemExit) as left:
-        trainer.fit(X, Y, 9, 8, verbose=0, callbacks=[callback, At(4, lambda: signal.raise_signal(signal.SIGTERM))])
+        trainer.fit(
+            X, Y, 9, 8, verbose=0, callbacks=[callback, CallAfterStep(4, lambda: signal.raise_signal(signal.SIGTERM))]
+        )
     assert left.value.code == 143
     assert callback.seen == trainer.step == 5
 
 
 def test_sigterm_saves_and_the_fit_can_be_completed(tmp_path):
-    uninterrupted = trainer_of()
+    uninterrupted = make_trainer()
     uninterrupted.fit(X, Y, 4, 8, verbose=0)
     checkpoint = Checkpoint(tmp_path / "c", every_n_steps=1000)
     with pytest.raises(SystemExit):
-        terminate = At(4, lambda: signal.raise_signal(signal.SIGTERM))
-        trainer_of().fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint, terminate])
+        terminate = CallAfterStep(4, lambda: signal.raise_signal(signal.SIGTERM))
+        make_trainer().fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint, terminate])
     trainer = Trainer.resume(tmp_path / "c")
     assert trainer.step == 5
     trainer.fit(X, Y, 4, 8, verbose=0, callbacks=[checkpoint])

@@ -21,7 +21,7 @@ X, Y = RNG.normal(size=(45, 1, 6, 6)).astype("float32"), RNG.integers(0, 3, 45)
 WEIGHTS = RNG.uniform(0, 2, 45)
 
 
-def net(dtype="float32"):
+def make_net(dtype="float32"):
     layers = [Conv2D(3, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(5), ReLU(), Dense(3)]
     return Sequential(layers, input_shape=(1, 6, 6), dtype=dtype)
 
@@ -30,7 +30,7 @@ def wrapped_loss(scores, y):
     return softmax_cross_entropy(scores, y)
 
 
-def squares(scores, y):
+def squared_error(scores, y):
     return ((scores - y) ** 2).sum(axis=1), 2 * (scores - y)
 
 
@@ -61,7 +61,7 @@ def test_a_python_loss_and_a_python_optimizer_change_no_bit(sample_weight, dtype
         ("softmax_cross_entropy", Plain(0.25)),  # a power of two: lr * g is exact
         (wrapped_loss, Plain(0.25)),
     ):
-        model = net(dtype)
+        model = make_net(dtype)
         trainer = Trainer(model, loss, optimizer, ["accuracy"])
         history = trainer.fit(X, Y, 3, 20, sample_weight=sample_weight, verbose=0)
         grads = {name: param.grad.tobytes() for name, param in model.params.items()}
@@ -70,7 +70,7 @@ def test_a_python_loss_and_a_python_optimizer_change_no_bit(sample_weight, dtype
 
 
 def test_which_kind_of_step_is_used():
-    model = net()
+    model = make_net()
     fused = make_steps(model, softmax_cross_entropy, SGD(0.1), 0)
     assert type(fused) is FusedSteps
     for loss, optimizer in ((wrapped_loss, SGD(0.1)), (softmax_cross_entropy, Plain(0.1))):
@@ -82,7 +82,7 @@ def test_a_custom_loss_trains_as_in_numpy(weighted):
     """A linear model with squared errors, written out; targets are arbitrary real vectors."""
     x, y, w8 = RNG.normal(size=(30, 4)), RNG.normal(size=(30, 2)), RNG.uniform(0.5, 2, 30)
     model = Sequential([Dense(2)], input_shape=(4,), dtype="float64")
-    trainer = Trainer(model, squares, SGD(0.05, momentum=0.5))
+    trainer = Trainer(model, squared_error, SGD(0.05, momentum=0.5))
     weight, bias = model.state_dict().values()
     velocity = [np.zeros_like(weight), np.zeros_like(bias)]
     history = trainer.fit(x, y, 4, 8, shuffle=False, sample_weight=w8 if weighted else None, verbose=0)
@@ -121,7 +121,7 @@ def test_a_custom_loss_may_take_images():
 
 def test_a_custom_optimizer_gets_every_parameter_and_the_rate_of_each_step():
     optimizer = Plain(lambda step: 0.5**step)
-    trainer = Trainer(net(), "softmax_cross_entropy", optimizer)
+    trainer = Trainer(make_net(), "softmax_cross_entropy", optimizer)
     history = trainer.fit(X, Y, 2, 20, verbose=0)
     names = ["0.bias", "0.weight", "4.bias", "4.weight", "6.bias", "6.weight"]
     assert optimizer.seen == [(names, 0.5**step) for step in range(6)]
@@ -129,12 +129,12 @@ def test_a_custom_optimizer_gets_every_parameter_and_the_rate_of_each_step():
 
 
 def test_a_rate_set_between_steps_applies_at_once():
-    class Halve:
+    class RateHalver:
         def on_step_end(self, trainer, step, loss):
             trainer.optimizer.lr /= 2
 
-    one, other = net(), net()
-    Trainer(one, "softmax_cross_entropy", SGD(0.4)).fit(X, Y, 2, 20, callbacks=[Halve()], verbose=0)
+    one, other = make_net(), make_net()
+    Trainer(one, "softmax_cross_entropy", SGD(0.4)).fit(X, Y, 2, 20, callbacks=[RateHalver()], verbose=0)
     Trainer(other, "softmax_cross_entropy", SGD(lambda step: 0.4 * 0.5**step)).fit(X, Y, 2, 20, verbose=0)
     assert weights(one) == weights(other)
 
@@ -142,7 +142,7 @@ def test_a_rate_set_between_steps_applies_at_once():
 def test_the_rate_is_a_python_float():
     """A NumPy float64 would promote `lr * param.grad` from float32 to float64, and round twice."""
     optimizer = Plain(0.1)
-    Trainer(net(), "softmax_cross_entropy", optimizer).train_batch(X, Y)
+    Trainer(make_net(), "softmax_cross_entropy", optimizer).train_batch(X, Y)
     assert type(optimizer.seen[0][1]) is float
 
 
@@ -157,7 +157,7 @@ def test_the_rate_is_a_python_float():
     ],
 )
 def test_a_loss_of_the_wrong_shape_is_refused(losses, dscores):
-    model = net()
+    model = make_net()
     before = weights(model)
     trainer = Trainer(model, lambda scores, y: (losses, dscores), SGD(0.1))
     message = r"loss: expected losses of shape \(45,\) and dscores of shape \(45, 3\), got"
@@ -168,7 +168,7 @@ def test_a_loss_of_the_wrong_shape_is_refused(losses, dscores):
 
 @pytest.mark.parametrize("returned", [None, np.zeros(45), (np.zeros(45),)])
 def test_a_loss_that_does_not_return_a_pair_is_refused(returned):
-    trainer = Trainer(net(), lambda scores, y: returned, SGD(0.1))
+    trainer = Trainer(make_net(), lambda scores, y: returned, SGD(0.1))
     with pytest.raises((TypeError, ValueError), match="loss: "):
         trainer.train_batch(X, Y)
 
@@ -180,7 +180,7 @@ def test_a_non_finite_custom_loss_stops_before_the_update(what):
         (losses if what == "losses" else dscores)[-1] = np.nan
         return losses, dscores
 
-    model = net()
+    model = make_net()
     before = weights(model)
     trainer = Trainer(model, broken, SGD(0.1))
     with pytest.raises(FloatingPointError, match=r"step 0: the loss.* of example 44 of X is NaN"):
@@ -199,7 +199,7 @@ def test_a_model_without_parameters_takes_steps_that_change_nothing():
 
 
 # ---- interruptions: a step is completed or has no effect
-class Same(Layer):
+class Identity(Layer):
     """A Python identity layer that counts its calls."""
 
     count = 0
@@ -212,7 +212,7 @@ class Same(Layer):
         return dy
 
 
-def trainer_of(*first_layers, dtype="float64"):
+def make_trainer(*first_layers, dtype="float64"):
     model = Sequential([*first_layers, Flatten(), Dense(6), ReLU(), Dense(3)], (1, 6, 6), dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.02, momentum=0.9))
 
@@ -223,7 +223,7 @@ def test_an_interrupt_in_a_callback_leaves_complete_steps():
             if step == 4:
                 raise KeyboardInterrupt
 
-    trainer, twin = trainer_of(), trainer_of()
+    trainer, twin = make_trainer(), make_trainer()
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(X, Y, 9, 20, shuffle=False, callbacks=[Interrupt()], verbose=0)
     for start in (0, 20, 40, 0, 20):
@@ -237,7 +237,7 @@ def test_an_interrupt_in_a_callback_leaves_complete_steps():
 @pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
 def test_ctrl_c_during_chunks_leaves_complete_steps(first_layers):
     """A signal at any moment: the weights are exactly those of `trainer.step` steps."""
-    trainer, twin = (trainer_of(*[Same() for _ in range(first_layers)]) for _ in range(2))
+    trainer, twin = (make_trainer(*[Identity() for _ in range(first_layers)]) for _ in range(2))
 
     def interrupt():
         while trainer.step < 20:
@@ -257,7 +257,7 @@ def test_ctrl_c_during_chunks_leaves_complete_steps(first_layers):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
 def test_non_finite_values_leave_the_last_good_weights(first_layers, dtype):
-    trainer, twin = (trainer_of(*[Same() for _ in range(first_layers)], dtype=dtype) for _ in range(2))
+    trainer, twin = (make_trainer(*[Identity() for _ in range(first_layers)], dtype=dtype) for _ in range(2))
     bad = np.tile(X, (3, 1, 1, 1)).astype(dtype)
     bad[100] = np.finfo(dtype).max  # finite itself; its scores are not
     with pytest.raises(FloatingPointError, match=rf"step 5: layer {first_layers + 1}, Dense: .* example 100 of X"):
@@ -271,13 +271,13 @@ def test_non_finite_values_leave_the_last_good_weights(first_layers, dtype):
 
 
 def test_an_interrupted_step_does_not_count(monkeypatch):
-    class Fails(Same):
+    class FailingLayer(Identity):
         def backward(self, dy):
             if self.count == 40:
                 raise RuntimeError("the fortieth")
             return super().backward(dy)
 
-    trainer, twin = (trainer_of(Flatten(), Dense(6), layer) for layer in (Fails(), Same()))
+    trainer, twin = (make_trainer(Flatten(), Dense(6), layer) for layer in (FailingLayer(), Identity()))
     monkeypatch.setattr("minidl.training.fit_loop.CHUNK_SECONDS", 60)  # all but the first step in one chunk
     with pytest.raises(RuntimeError, match="the fortieth"):
         trainer.fit(X, Y, 1, 1, shuffle=False, verbose=0)
@@ -287,7 +287,7 @@ def test_an_interrupted_step_does_not_count(monkeypatch):
     assert trainer.step == 39
 
 
-class Norm(Same):
+class FailingNorm(Identity):
     """A NumPy layer with a buffer and a parameter; fails in the n-th training forward or backward."""
 
     def __init__(self, fails="", at=0):
@@ -338,11 +338,11 @@ def test_an_interrupted_segmented_step_restores_the_buffers(fails, accumulate):
         losses, dscores = softmax_cross_entropy(scores, y)
         return (losses * np.inf if fails == "finite" and y.dtype == np.int8 else losses), dscores
 
-    def trainer_of(**faults):
-        layers = [Conv2D(2, 3), BatchNorm2D(), Norm(**faults), Flatten(), Dense(3)]
+    def make_trainer(**faults):
+        layers = [Conv2D(2, 3), BatchNorm2D(), FailingNorm(**faults), Flatten(), Dense(3)]
         return Trainer(Sequential(layers, (1, 6, 6)), loss, Optimizer(0.01))
 
-    trainer, twin = trainer_of(fails=fails, at=3 if accumulate == 1 else 8), trainer_of()
+    trainer, twin = make_trainer(fails=fails, at=3 if accumulate == 1 else 8), make_trainer()
     for one in (trainer, twin):
         one.fit(
             X[:30],
@@ -366,7 +366,7 @@ def test_an_interrupted_segmented_step_restores_the_buffers(fails, accumulate):
 
 
 def test_a_method_named_update_makes_no_native_optimizer():
-    class Helped(Plain):
+    class WithUpdateMethod(Plain):
         def step(self, params, lr):
             for param in params.values():
                 self.update(param, lr)
@@ -375,8 +375,8 @@ def test_a_method_named_update_makes_no_native_optimizer():
             param.value -= lr * param.grad
 
     result = []
-    for optimizer in (Plain(0.1), Helped(0.1)):
-        trainer = Trainer(net(), "softmax_cross_entropy", optimizer)
+    for optimizer in (Plain(0.1), WithUpdateMethod(0.1)):
+        trainer = Trainer(make_net(), "softmax_cross_entropy", optimizer)
         trainer.fit(X, Y, batch_size=9, verbose=0)
         result.append(weights(trainer.model))
     assert result[0] == result[1]
@@ -391,7 +391,7 @@ def test_targets_of_any_kind_are_compared_with_others():
 @pytest.mark.parametrize("first_layers", [0, 1], ids=["native", "segmented"])
 def test_a_refused_step_restores_the_buffers(first_layers):
     """Running statistics of a batch with a non-finite gradient: a step is completed or has no effect."""
-    layers = [*(Same() for _ in range(first_layers)), Conv2D(3, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
+    layers = [*(Identity() for _ in range(first_layers)), Conv2D(3, 3), BatchNorm2D(), ReLU(), Flatten(), Dense(3)]
     model = Sequential(layers, input_shape=(1, 6, 6))
     trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1))
     trainer.train_batch(X, Y)

@@ -51,11 +51,11 @@ def test_a_fit_interrupted_after_its_last_step_is_completed():
     model = Sequential([Dense(3)], (4,))
     trainer, ended = Trainer(model, "softmax_cross_entropy", SGD(0.1)), []
 
-    class Ended:
+    class EndRecorder:
         def on_fit_end(self, trainer):
             ended.append(trainer.step)
 
-    fit = {"epochs": 3, "verbose": 0, "callbacks": [EarlyStopping("loss", patience=9), Interrupt(), Ended()]}
+    fit = {"epochs": 3, "verbose": 0, "callbacks": [EarlyStopping("loss", patience=9), Interrupt(), EndRecorder()]}
     y = RNG.integers(0, 3, 40)
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(X, y, **fit)

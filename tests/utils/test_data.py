@@ -24,7 +24,7 @@ def unaligned(X):
     return np.frombuffer(b"?" + X.tobytes(), X.dtype, offset=1).reshape(X.shape)
 
 
-def trainer_of(dtype="float32"):
+def make_trainer(dtype="float32"):
     layers = [Rescale(1 / 16), Conv2D(3, 2), ReLU(), MaxPool2D((1, 3)), Flatten(), Dense(3)]
     model = Sequential(layers, input_shape=(1, 3, 4), dtype=dtype)
     return Trainer(model, "softmax_cross_entropy", SGD(0.1, momentum=0.9), ["accuracy"], num_threads=1)
@@ -157,7 +157,7 @@ def test_nan_in_a_memory_map_is_found_before_its_step(kind, tmp_path):
     kind = "<f4" if kind == "native" else kind
     make_spoiled((20, 0, 1, 1), dtype=kind).tofile(tmp_path / "X")
     mapped = np.memmap(tmp_path / "X", kind, "r", shape=X.shape)
-    trainer, twin = trainer_of(), trainer_of()
+    trainer, twin = make_trainer(), make_trainer()
     with pytest.raises(ValueError, match="X: expected finite values"):
         trainer.fit(mapped, Y, 3, 8, shuffle=False, verbose=0)
     assert trainer.step <= 2
@@ -231,7 +231,7 @@ def test_supported_arrays_give_the_results_of_plain_ones(name, dtype, tmp_path):
     given = GOOD[name](tmp_path) if callable(GOOD[name]) else GOOD[name]
     results = []
     for data in (PIXELS, given):
-        trainer = trainer_of(dtype)
+        trainer = make_trainer(dtype)
         result = [trainer.model.predict(data).tobytes(), trainer.evaluate(data, Y)]
         result.append(trainer.model.forward(data, training=True).tobytes())
         result.append(trainer.model.backward(np.ones((40, 3))).tobytes())
@@ -248,7 +248,7 @@ def test_supported_arrays_give_the_results_of_plain_ones(name, dtype, tmp_path):
     ids=lambda y: f"{y.dtype}" if isinstance(y, np.ndarray) else type(y).__name__,
 )
 def test_supported_labels(y):
-    one, other = trainer_of(), trainer_of()
+    one, other = make_trainer(), make_trainer()
     one.fit(X, Y, 2, 16, verbose=0)
     other.fit(X, y, 2, 16, verbose=0)
     assert state(one) == state(other)
@@ -258,7 +258,7 @@ def test_user_arrays_are_not_modified():
     """Plain arrays are read without a copy, so this could happen."""
     for x in (PIXELS.copy(), X.copy(), X.astype("f8")):
         before, y, weight = x.copy(), Y.copy(), np.ones(40)
-        trainer = trainer_of()
+        trainer = make_trainer()
         trainer.fit(x, y, 2, 16, sample_weight=weight, verbose=0)
         trainer.model.forward(x, training=True)
         dy = np.ones((40, 3), "float32")

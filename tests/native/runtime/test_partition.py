@@ -69,7 +69,7 @@ def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
             )  # fmt: skip
         return {k: v.tobytes() for k, v in model.state_dict().items()}, done, losses
 
-    return played(ranks, run_rank)
+    return run_ranks(ranks, run_rank)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -114,7 +114,7 @@ def test_a_failed_exchange_leaves_complete_steps():
             trainer.run(trainer.batches(data, np.arange(128 if fails else 64), 32, comm=comm))
         return trainer.step, trainer.steps().update.steps, trainer.model.params["0.weight"].value.tobytes()
 
-    assert played(2, run_rank)[0] == played(2, functools.partial(run_rank, fails=False))[0]
+    assert run_ranks(2, run_rank)[0] == run_ranks(2, functools.partial(run_rank, fails=False))[0]
 
 
 def test_a_rank_reads_only_its_own_rows(monkeypatch):
@@ -130,7 +130,7 @@ def test_a_rank_reads_only_its_own_rows(monkeypatch):
     monkeypatch.setattr(
         ArraySource, "gather_copy", lambda examples, rows: read.append(len(rows)) or copy(examples, rows)
     )
-    played(3, run_rank)
+    run_ranks(3, run_rank)
     assert sum(read) == 192
 
 
@@ -146,7 +146,7 @@ def test_a_rank_with_a_single_example_clips_it_as_any_other_rank():
         trainer.fit(X, y, epochs=3, batch_size=32, verbose=0)  # the last batch has 3 examples
         return b"".join(value.tobytes() for value in model.state_dict().values())
 
-    assert len({state for ranks in (1, 2, 3) for state in played(ranks, run_rank)[0]}) == 1
+    assert len({state for ranks in (1, 2, 3) for state in run_ranks(ranks, run_rank)[0]}) == 1
 
 
 @pytest.mark.parametrize("ranks, nodes", [(2, 2), (4, 4), (8, 8), (3, 7), (5, 9)])
@@ -172,7 +172,7 @@ def test_an_infinite_loss_on_one_rank_stops_all_even_if_gradients_are_finite(ran
             trainer.fit(X, y, batch_size=64, shuffle=False, verbose=0)
         return trainer.step
 
-    assert played(ranks, run_rank)[0] == [1] * ranks
+    assert run_ranks(ranks, run_rank)[0] == [1] * ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 3])

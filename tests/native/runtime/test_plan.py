@@ -72,13 +72,13 @@ def test_an_update_that_missed_steps_is_refused(late, steps):
     given["update"] = update = AdamUpdate(SIZE, "float32")
     update.steps = steps
     ops = [DenseOp((IN,), OUT), SoftmaxCrossEntropyOp((OUT,))]
-    with pytest.raises(ValueError, match=f"late: expected at most the {steps} steps .* got {late[0]}"):
-        Plan(ops, [0, 0], True, late=(*late, 0)).train(**given)
-    assert (update.steps, given["count"][0]) == (steps, 0) and not given["param"].any()
-    frozen = Plan(ops, [0, 0], True, frozen=(True, False), late=(*late, 0))
-    assert frozen.train(**given) == len(given["rates"])  # frozen parameters need no update
-    with pytest.raises(ValueError, match="late: expected steps, at least 0, got -1"):
-        Plan(ops, [0, 0], True, late=(-1, 0))
+    with pytest.raises(ValueError, match=f"skipped_steps: expected at most the {steps} steps .* got {late[0]}"):
+        Plan(ops, [0, 0], True, skipped_steps=(*late, 0)).train(**given)
+    assert (update.steps, given["step_counter"][0]) == (steps, 0) and not given["param"].any()
+    frozen = Plan(ops, [0, 0], True, frozen=(True, False), skipped_steps=(*late, 0))
+    assert frozen.train(**given) == len(given["lrs"])  # frozen parameters need no update
+    with pytest.raises(ValueError, match="skipped_steps: expected numbers of at least 0, got -1"):
+        Plan(ops, [0, 0], True, skipped_steps=(-1, 0))
 
 
 @pytest.mark.parametrize("offsets", [(0, 0), (0, 14), (7, 0), (1, 0), (100, 93), (0, 3)])

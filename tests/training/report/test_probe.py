@@ -48,7 +48,7 @@ X, Y = DATA.X_train, DATA.y_train
 TO_ONE = 1 / 16
 
 
-def trainer_of(layers, optimizer, dtype="float32", loss="softmax_cross_entropy", metrics=("accuracy",), **more):
+def make_trainer(layers, optimizer, dtype="float32", loss="softmax_cross_entropy", metrics=("accuracy",), **more):
     return Trainer(Sequential(layers, (1, 8, 8), dtype=dtype), loss, optimizer, metrics, **more)
 
 
@@ -97,7 +97,7 @@ NETS = {
 @pytest.mark.parametrize("net", NETS)
 def test_an_update_equals_that_of_the_next_step(net, optimizer, dtype):
     clip = {"clip_norm": 0.5, "clip_value": 0.1, "per_example_clip_norm": None if net == "batch norm" else 2.0}
-    trainer = trainer_of(NETS[net](), optimizer(), dtype=dtype, **clip)
+    trainer = make_trainer(NETS[net](), optimizer(), dtype=dtype, **clip)
     if not isinstance(trainer.optimizer, Lion):
         trainer.model.layers[-1].lr_mult = 0.5
     x, y = X[:64], Y[:64]
@@ -118,7 +118,7 @@ def test_an_update_equals_that_of_the_next_step(net, optimizer, dtype):
 
 
 def test_which_parameters_get_gradients_and_which_layers_read_the_data():
-    trainer = trainer_of(NETS["batch norm"](), SGD(0.1))
+    trainer = make_trainer(NETS["batch norm"](), SGD(0.1))
     trainer.model.layers[0].trainable = False
     probe = _probe(trainer, X, Y)
     names = [seen.name for seen in probe.seen]
@@ -134,7 +134,7 @@ def test_which_parameters_get_gradients_and_which_layers_read_the_data():
 
 
 def test_a_unit_is_off_if_it_is_off_for_every_example_of_every_batch():
-    trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(200), ReLU(), Dense(10)], SGD(0.1))
+    trainer = make_trainer([Rescale(TO_ONE), Flatten(), Dense(200), ReLU(), Dense(10)], SGD(0.1))
     trainer.model.params["2.bias"].value[:] = -1.5
     trainer.fit(X, Y, verbose=0)
     off = trainer.model[:4].predict(trainer.kept.sample(trainer.sample_key).X) == 0
@@ -145,7 +145,7 @@ def test_a_unit_is_off_if_it_is_off_for_every_example_of_every_batch():
 
 
 def test_all_examples_are_measured_before_the_step():
-    trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(16), ReLU(), Dense(10)], SGD(5.0))
+    trainer = make_trainer([Rescale(TO_ONE), Flatten(), Dense(16), ReLU(), Dense(10)], SGD(5.0))
     trainer.train_batch(X, Y, sample_weight=1.0 + Y)
     sample = trainer.kept.sample(trainer.sample_key)
     probe = _probe(trainer, None, None)
@@ -198,7 +198,7 @@ def state(trainer):
     )
 
 
-class Counting:
+class CountingLoss:
     """A custom loss with state."""
 
     def __init__(self):
@@ -234,10 +234,10 @@ def long_net():
 
 
 TRAININGS = {
-    "momentum": lambda: trainer_of(long_net(), SGD(0.05, momentum=0.9)),
-    "adam, float64": lambda: trainer_of(long_net(), Adam(), "float64", clip_norm=1.0),
-    "schedule": lambda: trainer_of(long_net(), RMSprop(Cosine(0.01, 50))),
-    "own": lambda: trainer_of([*long_net()[:-1], Noisy(), Dense(10)], Lion(0.01), loss=Counting()),
+    "momentum": lambda: make_trainer(long_net(), SGD(0.05, momentum=0.9)),
+    "adam, float64": lambda: make_trainer(long_net(), Adam(), "float64", clip_norm=1.0),
+    "schedule": lambda: make_trainer(long_net(), RMSprop(Cosine(0.01, 50))),
+    "own": lambda: make_trainer([*long_net()[:-1], Noisy(), Dense(10)], Lion(0.01), loss=CountingLoss()),
 }
 
 
@@ -246,7 +246,7 @@ def test_training_continues_with_the_same_bits(training):
     ends = []
     for reports in (False, True):
 
-        class Reports:
+        class ReportingCallback:
             every_n_steps = 7
 
             def look(self, trainer, *args):
@@ -260,12 +260,12 @@ def test_training_continues_with_the_same_bits(training):
         trainer = TRAININGS[training]()
         trainer.model.layers[2].lr_mult = 0.5 if training != "own" else 1.0
         trainer.train_batch(X[:64], Y[:64])
-        Reports().look(trainer)
-        callbacks = [Reports()]
+        ReportingCallback().look(trainer)
+        callbacks = [ReportingCallback()]
         trainer.fit(X[:500], Y[:500], epochs=3, validation_split=0.2, callbacks=callbacks, verbose=0)
         trainer.model.layers[2].trainable = False
         trainer.train_batch(X[:64], Y[:64])
-        Reports().look(trainer)
+        ReportingCallback().look(trainer)
         trainer.model.layers[2].trainable = True
         trainer.train_batch(X[:64], Y[:64])
         ends.append((state(trainer), getattr(trainer.loss, "calls", 0)))
@@ -274,7 +274,7 @@ def test_training_continues_with_the_same_bits(training):
 
 def test_a_report_is_reproducible():
     def run_report():
-        trainer = trainer_of(long_net(), SGD(3.0))
+        trainer = make_trainer(long_net(), SGD(3.0))
         trainer.fit(X, Y, epochs=2, verbose=0)
         return [(f, f.measured) for f in trainer.report()], [(f, f.measured) for f in trainer.report()]
 
@@ -332,7 +332,7 @@ def test_reports_without_data(tmp_path):
         with pytest.raises(ValueError, match="report: the model is not built yet"):
             unbuilt.report(*args)
     assert unbuilt.model.network is None
-    trainer = trainer_of(long_net(), SGD(0.1))
+    trainer = make_trainer(long_net(), SGD(0.1))
     with pytest.raises(ValueError, match=r"report: expected a fit or a train_batch before it, or .* report\(X, y\)"):
         trainer.report()
     with pytest.raises(TypeError, match="report: expected X and y, or neither of them, got one"):
@@ -340,7 +340,7 @@ def test_reports_without_data(tmp_path):
     with pytest.raises(ValueError, match="at least one example"):
         trainer.report(X[:0], Y[:0])
     with pytest.raises(ValueError, match="layer 1, BatchNorm1D: expected at least 2 examples"):
-        trainer_of([Flatten(), BatchNorm1D(), Dense(10)], SGD(0.1)).report(X[:1], Y[:1])
+        make_trainer([Flatten(), BatchNorm1D(), Dense(10)], SGD(0.1)).report(X[:1], Y[:1])
     trainer.fit(X, Y, verbose=0, callbacks=[Checkpoint(tmp_path / "c.safetensors")])
     resumed = Trainer.resume(tmp_path / "c.safetensors")
     with pytest.raises(ValueError, match="report: expected a fit"):
@@ -352,7 +352,7 @@ def test_reports_without_data(tmp_path):
 
 
 def test_reports_at_an_invalid_moment():
-    trainer, output = trainer_of(long_net(), SGD(0.1)), []
+    trainer, output = make_trainer(long_net(), SGD(0.1)), []
 
     def report():
         try:
@@ -384,7 +384,7 @@ def test_uncopyable_objects():
             self.lock = threading.Lock()
             return super().build(in_shape)
 
-    trainer = trainer_of([Locked(), Flatten(), Dense(10)], SGD(0.1))
+    trainer = make_trainer([Locked(), Flatten(), Dense(10)], SGD(0.1))
     before = state(trainer)
     with pytest.raises(TypeError, match=r"report: expected layers, loss and optimizer that can be copied: .*lock"):
         trainer.report(X, Y)
@@ -394,7 +394,7 @@ def test_uncopyable_objects():
 def test_a_loss_that_is_a_method_of_the_trainers_owner():
     class Experiment:
         def __init__(self):
-            self.trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(10)], SGD(self.rate), loss=self.loss)
+            self.trainer = make_trainer([Rescale(TO_ONE), Flatten(), Dense(10)], SGD(self.rate), loss=self.loss)
 
         def loss(self, scores, y):
             return softmax_cross_entropy(scores, y)
@@ -408,7 +408,7 @@ def test_a_loss_that_is_a_method_of_the_trainers_owner():
 
 
 def test_a_report_keeps_nothing_alive():
-    trainer = trainer_of([Rescale(TO_ONE), Flatten(), Dense(10)], SGD(0.1))
+    trainer = make_trainer([Rescale(TO_ONE), Flatten(), Dense(10)], SGD(0.1))
     trainer.fit(X, Y, verbose=0)
     given = X.astype("f4")
     watched = weakref.ref(given)

@@ -40,17 +40,19 @@ SEEDS = (0, 1, 2)
 TO_ONE = 1 / 16
 
 
-def mlp(*units, activation=ReLU, scale=TO_ONE, **options):
+def make_mlp(*units, activation=ReLU, scale=TO_ONE, **options):
     layers = [layer for n in units for layer in (Dense(n, **options), activation())]
     return [Rescale(scale), Flatten(), *layers, Dense(10)]
 
 
-def trainer_of(layers, optimizer, seed=0, dtype="float32", loss="softmax_cross_entropy", metrics=("accuracy",), **more):
+def make_trainer(
+    layers, optimizer, seed=0, dtype="float32", loss="softmax_cross_entropy", metrics=("accuracy",), **more
+):
     return Trainer(Sequential(layers, (1, 8, 8), seed=seed, dtype=dtype), loss, optimizer, metrics, seed=seed, **more)
 
 
 def fitted(layers, optimizer, epochs=5, seed=0, X=X, y=Y, dtype="float32", fit=None, **more):
-    trainer = trainer_of(layers, optimizer, seed, dtype, **more)
+    trainer = make_trainer(layers, optimizer, seed, dtype, **more)
     trainer.fit(X, y, epochs=epochs, verbose=0, **(fit or {}))
     return trainer
 
@@ -63,8 +65,8 @@ def findings_of(trainer, *args):
 # ---- healthy runs
 
 HEALTHY = {
-    "mlp": lambda: mlp(64, 32),
-    "tanh": lambda: mlp(64, activation=Tanh),
+    "mlp": lambda: make_mlp(64, 32),
+    "tanh": lambda: make_mlp(64, activation=Tanh),
     "lenet": lambda: [
         *(Rescale(TO_ONE), Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2), Conv2D(16, 3), ReLU()),
         *(Flatten(), Dense(120), ReLU(), Dense(84), ReLU(), Dense(10)),
@@ -98,7 +100,7 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("layers", HEALTHY)
 def test_no_findings_for_a_healthy_run(layers, optimizer, capsys):
-    trainer = trainer_of(HEALTHY[layers](), OPTIMIZERS[optimizer]())
+    trainer = make_trainer(HEALTHY[layers](), OPTIMIZERS[optimizer]())
     for more in (1, 4, 15):
         trainer.fit(X, Y, epochs=more, validation_data=(DATA.X_test, DATA.y_test), verbose=0)
         assert trainer.report() == []
@@ -111,20 +113,22 @@ def test_no_findings_for_a_healthy_run(layers, optimizer, capsys):
 
 
 def test_no_findings_for_fifty_epochs_and_a_rate_that_decays_to_zero():
-    trainer = fitted(mlp(64), SGD(Cosine(0.1, total_steps=50 * 19), momentum=0.9), 50, fit={"validation_split": 0.2})
+    trainer = fitted(
+        make_mlp(64), SGD(Cosine(0.1, total_steps=50 * 19), momentum=0.9), 50, fit={"validation_split": 0.2}
+    )
     assert trainer.history["lr"][-1] < 1e-5
     assert trainer.report() == []
 
 
 def test_no_findings_if_the_rate_decays_before_learning_ends():
-    trainer = fitted(mlp(64), SGD(Cosine(0.02, total_steps=46)), 2)
+    trainer = fitted(make_mlp(64), SGD(Cosine(0.02, total_steps=46)), 2)
     assert trainer.history["lr"][-1] < 1e-4
     assert trainer.evaluate(X, Y)["loss"] > 2
     assert trainer.report() == []
 
 
 def test_no_findings_for_healthy_batches():
-    trainer = trainer_of(mlp(64), SGD(0.05, momentum=0.9))
+    trainer = make_trainer(make_mlp(64), SGD(0.05, momentum=0.9))
     rng = np.random.default_rng(0)
     for step in range(400):
         rows = rng.integers(0, len(X), 32)
@@ -137,7 +141,7 @@ def test_no_findings_for_healthy_batches():
 
 @pytest.mark.parametrize("build", [Adam, lambda: SGD(0.1)])
 def test_no_findings_for_given_examples_before_training(build):
-    assert trainer_of(mlp(64, 32), build()).report(X, Y) == []
+    assert make_trainer(make_mlp(64, 32), build()).report(X, Y) == []
 
 
 # ---- planted faults
@@ -146,7 +150,7 @@ def test_no_findings_for_given_examples_before_training(build):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_dead_units(seed, dtype):
-    trainer = fitted(mlp(64), SGD(5.0), seed=seed, dtype=dtype)
+    trainer = fitted(make_mlp(64), SGD(5.0), seed=seed, dtype=dtype)
     finding = findings_of(trainer)["dead units"]
     sample = trainer.kept.sample(trainer.sample_key).X.reshape(-1, 1, 8, 8)
     share = float((trainer.model[:4].predict(sample) == 0).all(axis=0).mean())
@@ -161,7 +165,7 @@ def test_dead_units(seed, dtype):
 def test_dead_units_in_a_container_are_channels(container, activation):
     inner = Block(Conv2D(4, 3, padding=1), activation())
     layers = [Rescale(TO_ONE), Conv2D(4, 3, padding=1), container(inner), Flatten(), Dense(10)]
-    trainer = trainer_of(layers, SGD(0.01))
+    trainer = make_trainer(layers, SGD(0.01))
     inner.layers[0].params["bias"].value[:3] = -100
     finding = findings_of(trainer, X, Y)["dead units"]
     path = {"Residual": "body.0", "Block": "0", "Parallel": "branches.0.0"}[type(layers[2]).__name__]
@@ -174,7 +178,7 @@ def test_dead_units_in_a_container_are_channels(container, activation):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_saturated_units(seed, activation):
     wide = lambda rng, shape: 100 * he_uniform(rng, shape)  # noqa: E731
-    trainer = fitted(mlp(64, activation=activation, kernel_initializer=wide), SGD(0.01), seed=seed)
+    trainer = fitted(make_mlp(64, activation=activation, kernel_initializer=wide), SGD(0.01), seed=seed)
     finding = findings_of(trainer)["saturated units"]
     sample = trainer.kept.sample(trainer.sample_key).X.reshape(-1, 1, 8, 8)
     outputs = trainer.model[:4].predict(sample).astype(float)
@@ -193,24 +197,24 @@ def test_a_sigmoid_output_may_saturate():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_update_sizes(seed):
-    small = findings_of(fitted(mlp(64), SGD(1e-6), seed=seed))["small updates"]
+    small = findings_of(fitted(make_mlp(64), SGD(1e-6), seed=seed))["small updates"]
     assert small.measured < 1e-5 and "larger lr than 1e-06" in small.message and "worst of 2 layers" in small.message
-    large = findings_of(fitted(mlp(64, activation=Tanh), SGD(2.0), 1, seed=seed))["large updates"]
+    large = findings_of(fitted(make_mlp(64, activation=Tanh), SGD(2.0), 1, seed=seed))["large updates"]
     assert large.measured > 0.1 and "smaller lr than 2" in large.message and large.layer.endswith(", Dense")
 
 
 def test_small_updates_with_another_cause_have_another_finding():
-    learned = fitted(mlp(64), SGD(0.05, momentum=0.9), 5)
+    learned = fitted(make_mlp(64), SGD(0.05, momentum=0.9), 5)
     learned.optimizer, learned.history = SGD(1e-9), {}
     assert findings_of(learned) == {}
-    for layers, optimizer in ((mlp(*[32] * 10, activation=Sigmoid), SGD(0.1)), (mlp(64), SGD(50.0))):
+    for layers, optimizer in ((make_mlp(*[32] * 10, activation=Sigmoid), SGD(0.1)), (make_mlp(64), SGD(50.0))):
         findings = findings_of(fitted(layers, optimizer, 5))
         assert findings
         assert "small updates" not in findings
 
 
 def test_frozen_layers_have_no_updates():
-    trainer = trainer_of(mlp(64, 32), SGD(1e-7))
+    trainer = make_trainer(make_mlp(64, 32), SGD(1e-7))
     trainer.model.layers[2].trainable = False
     trainer.model.layers[4].lr_mult = 0
     trainer.fit(X, Y, epochs=3, verbose=0)
@@ -221,11 +225,13 @@ def test_frozen_layers_have_no_updates():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_vanishing_and_exploding_gradients(seed):
-    vanishing = findings_of(fitted(mlp(*[32] * 10, activation=Sigmoid), SGD(0.1), seed=seed))["vanishing gradients"]
+    vanishing = findings_of(fitted(make_mlp(*[32] * 10, activation=Sigmoid), SGD(0.1), seed=seed))[
+        "vanishing gradients"
+    ]
     assert vanishing.layer == "layer 2, Dense"
     assert vanishing.measured < 1e-3 and "that of layer 22, Dense" in vanishing.message
     wide = lambda rng, shape: 4 * he_uniform(rng, shape)  # noqa: E731
-    exploding = findings_of(trainer_of(mlp(*[48] * 8, kernel_initializer=wide), SGD(1e-4), seed=seed), X, Y)
+    exploding = findings_of(make_trainer(make_mlp(*[48] * 8, kernel_initializer=wide), SGD(1e-4), seed=seed), X, Y)
     assert exploding["exploding gradients"].measured > 1e3
 
 
@@ -240,7 +246,7 @@ def test_vanishing_and_exploding_gradients(seed):
     ],
 )  # fmt: skip
 def test_inputs(first_layers, symptom, phrase):
-    trainer = trainer_of([*first_layers, Conv2D(4, 3), ReLU(), Flatten(), Dense(10)], SGD(0.001))
+    trainer = make_trainer([*first_layers, Conv2D(4, 3), ReLU(), Flatten(), Dense(10)], SGD(0.001))
     finding = findings_of(trainer, X, Y)[symptom]
     assert finding.layer == f"layer {len(first_layers)}, Conv2D"
     assert phrase in finding.message
@@ -248,7 +254,7 @@ def test_inputs(first_layers, symptom, phrase):
 
 @pytest.mark.parametrize("norm", [LayerNorm, BatchNorm1D, lambda: LayerNorm(affine=False)])
 def test_inputs_before_a_normalization_count_as_scaled(norm):
-    assert findings_of(trainer_of([Flatten(), norm(), Dense(10)], SGD(0.01)), X, Y) == {}
+    assert findings_of(make_trainer([Flatten(), norm(), Dense(10)], SGD(0.01)), X, Y) == {}
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -256,7 +262,7 @@ def test_inputs_before_a_normalization_count_as_scaled(norm):
 def test_unshuffled_labels(seed, classes):
     y = Y % classes
     order = np.argsort(y, kind="stable")
-    trainer = trainer_of(mlp(16), SGD(0.05), seed=seed)
+    trainer = make_trainer(make_mlp(16), SGD(0.05), seed=seed)
     trainer.fit(X[order], y[order], shuffle=False, verbose=0)
     assert "shuffle=True" in findings_of(trainer)["unshuffled labels"].message
     trainer.fit(X[order], y[order], verbose=0)
@@ -271,17 +277,21 @@ def test_unshuffled_labels(seed, classes):
 
 def test_unshuffled_labels_of_one_score():
     y = np.sort(Y % 2)
-    trainer = fitted([*mlp(16)[:-1], Dense(1)], SGD(0.05), 1, y=y, loss="binary_cross_entropy", fit={"shuffle": False})
+    trainer = fitted(
+        [*make_mlp(16)[:-1], Dense(1)], SGD(0.05), 1, y=y, loss="binary_cross_entropy", fit={"shuffle": False}
+    )
     assert "are of 1.0 classes" in findings_of(trainer)["unshuffled labels"].message.replace("1.1", "1.0")
 
 
 def test_imbalanced_labels():
     rows = np.flatnonzero((Y == 3) | (np.arange(len(Y)) % 700 == 0))
-    few = fitted(mlp(16), SGD(0.05), X=X[rows], y=Y[rows])
+    few = fitted(make_mlp(16), SGD(0.05), X=X[rows], y=Y[rows])
     assert "are 3, expected at most 95%" in findings_of(few)["imbalanced labels"].message
-    balanced = fitted(mlp(16), SGD(0.05), X=X[rows], y=Y[rows], fit={"class_weight": "balanced"})
+    balanced = fitted(make_mlp(16), SGD(0.05), X=X[rows], y=Y[rows], fit={"class_weight": "balanced"})
     assert "imbalanced labels" not in findings_of(balanced)
-    assert "all 64 labels" in findings_of(fitted(mlp(16), SGD(0.05), y=Y[:96] * 0 + 3, X=X[:96]))["one class"].message
+    assert (
+        "all 64 labels" in findings_of(fitted(make_mlp(16), SGD(0.05), y=Y[:96] * 0 + 3, X=X[:96]))["one class"].message
+    )
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -290,7 +300,7 @@ def test_overfitting_and_a_rising_validation_loss(seed):
     rows = rng.permutation(len(X))[:60]
     y = np.where(rng.random(60) < 0.3, rng.integers(0, 10, 60), Y[rows])
     fit = {"batch_size": 16, "validation_data": (DATA.X_test, DATA.y_test)}
-    trainer = fitted(mlp(128, 64), Adam(0.003), 100, seed, X[rows], y, fit=fit)
+    trainer = fitted(make_mlp(128, 64), Adam(0.003), 100, seed, X[rows], y, fit=fit)
     findings, history = findings_of(trainer), trainer.history
     gap = history["accuracy"][-1] - history["val_accuracy"][-1]
     assert findings["overfitting"].measured == gap > 0.1
@@ -302,15 +312,15 @@ def test_overfitting_and_a_rising_validation_loss(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_losses_that_do_not_fall(seed):
     shuffled = np.random.default_rng(seed).permutation(Y)
-    stuck = findings_of(fitted(mlp(16), SGD(0.01), 12, seed, y=shuffled))["stuck loss"]
+    stuck = findings_of(fitted(make_mlp(16), SGD(0.01), 12, seed, y=shuffled))["stuck loss"]
     assert "expected well below that of guessing, 2." in stuck.message
     assert stuck.measured == pytest.approx(np.log(10), abs=0.1)
-    diverging = fitted(mlp(64), SGD(0.05, momentum=0.9), 5, seed)
+    diverging = fitted(make_mlp(64), SGD(0.05, momentum=0.9), 5, seed)
     diverging.optimizer.lr = 4.0
     diverging.fit(X, Y, verbose=0)
     losses = diverging.history["loss"]
     assert findings_of(diverging)["diverging loss"].measured == losses[-1] - min(losses)
-    trainer = trainer_of(mlp(16), SGD(0.05))
+    trainer = make_trainer(make_mlp(16), SGD(0.05))
     trainer.fit(X, Y, verbose=0)
     trainer.history["loss"] = [2.0, 1.0, 1.9, 0.8, 1.7, 0.9]
     assert findings_of(trainer)["oscillating loss"].measured == pytest.approx(1.8)
@@ -318,10 +328,10 @@ def test_losses_that_do_not_fall(seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_advice_to_increase_a_rate_that_is_too_large(seed):
-    findings = findings_of(fitted(mlp(64), SGD(3.0), 12, seed))
+    findings = findings_of(fitted(make_mlp(64), SGD(3.0), 12, seed))
     assert {"stuck loss", "dead units"} <= findings.keys()
     assert "with a smaller lr than 3," in findings["stuck loss"].message
-    assert "larger one first" in findings_of(fitted(mlp(16), SGD(1e-5), 12, seed))["stuck loss"].message
+    assert "larger one first" in findings_of(fitted(make_mlp(16), SGD(1e-5), 12, seed))["stuck loss"].message
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -344,19 +354,19 @@ def test_targets_out_of_reach_of_the_outputs(seed):
 
 
 def test_a_slow_start_is_not_stuck():
-    trainer = fitted(mlp(16), SGD(0.01), 12, y=np.random.default_rng(0).permutation(Y))
+    trainer = fitted(make_mlp(16), SGD(0.01), 12, y=np.random.default_rng(0).permutation(Y))
     trainer.history["loss"] = list(np.linspace(2.6, 2.3, 12))
     assert "stuck loss" not in findings_of(trainer)
 
 
 def test_a_gap_that_training_examples_also_have_in_inference_is_not_overfitting():
-    trainer = fitted(mlp(16), SGD(1e-3), 1)  # as when batch norm's running statistics lag
+    trainer = fitted(make_mlp(16), SGD(1e-3), 1)  # as when batch norm's running statistics lag
     trainer.history = {"loss": [2.0, 1.0, 0.5, 0.3, 0.2, 0.1], "val_loss": [2.0, 1.0, 2.3, 2.3, 2.3, 2.3]}
     assert findings_of(trainer) == {}
 
 
 def test_a_non_finite_step():
-    trainer = trainer_of(mlp(16, scale=1.0), SGD(1e30))
+    trainer = make_trainer(make_mlp(16, scale=1.0), SGD(1e30))
     with pytest.raises(FloatingPointError):
         trainer.fit(X, Y, epochs=3, verbose=0)
     trainer.model.params["4.weight"].value[:] = 1e38
@@ -367,19 +377,19 @@ def test_a_non_finite_step():
 
 
 def test_a_finding_is_a_sentence():
-    (finding,) = trainer_of(mlp(64, scale=1.0), SGD(0.001)).report(X, Y)
+    (finding,) = make_trainer(make_mlp(64, scale=1.0), SGD(0.001)).report(X, Y)
     assert str(finding) == f"unscaled inputs: layer 2, Dense: {finding.message}"
     with pytest.raises(dataclasses.FrozenInstanceError):
         finding.layer = "another"
 
 
 def test_printed_and_returned_report(capsys):
-    findings = trainer_of(mlp(64, scale=1.0), SGD(0.001)).report(X, Y)
+    findings = make_trainer(make_mlp(64, scale=1.0), SGD(0.001)).report(X, Y)
     output = capsys.readouterr().out
     assert output == f"{findings}\n"
     assert output.startswith("- unscaled inputs: layer 2, Dense: ")
     assert all(len(line) <= 100 for line in output.splitlines()) and "\n  " in output
     assert " ".join(output[2:].split()) == str(findings[0])
     assert repr(findings) == "<1 finding>"
-    nothing = trainer_of(mlp(64), SGD(0.001)).report(X, Y)
+    nothing = make_trainer(make_mlp(64), SGD(0.001)).report(X, Y)
     assert (repr(nothing), bool(nothing), isinstance(nothing, list)) == ("<no findings>", False, True)

@@ -239,7 +239,7 @@ def mutations(campaign: Campaign, count: int, rng: random.Random) -> None:
 def hostile(campaign: Campaign, count: int, rng: random.Random) -> None:
     """Loads hostile files with valid digests."""
     for i in range(count):
-        campaign.check_hostile(f"hostile file {i}", hostile_files.changed(campaign.good, rng))
+        campaign.check_hostile(f"hostile file {i}", hostile_files.modified_file(campaign.good, rng))
     for name, content in hostile_files.bombs(campaign.good).items():
         campaign.check_hostile(name, content)
 

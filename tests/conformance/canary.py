@@ -1,4 +1,4 @@
-"""Runs a kernel with one fault (canary_op.pyx) forward and backward, and prints a hash of what came out."""
+"""Runs an op with a planted fault (canary_op.pyx) forward and backward, and prints a hash of the results."""
 
 import argparse
 import sys
@@ -18,8 +18,8 @@ from minidl_c.runtime.plan import Plan
 SHAPE, SIZE, CLASSES = (3, 2, 5), 30, 5
 
 
-def by_hand(op, n: int, threads: int) -> list[np.ndarray]:
-    """The op between others, forward and backward."""
+def forward_and_backward(op, n: int, threads: int) -> list[np.ndarray]:
+    """Runs the op between two others, forward and backward; returns y, dx and the gradients."""
     plan = Plan([ReLUOp(SHAPE), op, FlattenOp(SHAPE)], [0, 0, 0])
     x, y, dx = np.random.default_rng(0).standard_normal((3, n, SIZE)).astype("f4")
     param, grad = np.zeros((2, 512), "f4")
@@ -28,8 +28,8 @@ def by_hand(op, n: int, threads: int) -> list[np.ndarray]:
     return [y, dx, grad]
 
 
-def trained(update, n: int, threads: int) -> list[np.ndarray]:
-    """A dense layer, two steps with an optimizer."""
+def train(update, n: int, threads: int) -> list[np.ndarray]:
+    """Trains a dense layer for two steps with the optimizer; returns losses and gradients."""
     plan = Plan([DenseOp((SIZE,), CLASSES), SoftmaxCrossEntropyOp((CLASSES,))], [0, 0], True)
     x, losses = np.ones((n, SIZE), "f4"), np.empty(2 * n, "f4")
     rows, labels = np.arange(2 * n) % n, np.zeros(n, np.int64)
@@ -42,16 +42,16 @@ def trained(update, n: int, threads: int) -> list[np.ndarray]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("fault", help='"none", or one that canary_op.pyx names')
+    parser.add_argument("fault", help='"none" or a fault of canary_op.pyx')
     parser.add_argument("--examples", type=int, default=19)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     from canary_op import CanaryOp, CanaryUpdate  # built by instrumented.py
 
     if options.fault == "shares update":
-        found = trained(CanaryUpdate((SIZE + 1) * CLASSES), options.examples, options.threads)
+        found = train(CanaryUpdate((SIZE + 1) * CLASSES), options.examples, options.threads)
     else:
-        found = by_hand(CanaryOp(SHAPE, options.fault), options.examples, options.threads)
+        found = forward_and_backward(CanaryOp(SHAPE, options.fault), options.examples, options.threads)
     print(digest(found))
 
 

@@ -1,11 +1,11 @@
-"""y = x as an op with a fault of choice: what the sanitizers have to report, or they see nothing."""
+"""y = x as an op with a selectable fault, which a working sanitizer has to report."""
 from libc.stdint cimport int64_t
 
 from minidl_c.optimizers.update cimport optimizer
 from minidl_c.op cimport LANES, READS_X, Op, batch_view, init_op, op, tile
 from minidl_c.optimizers.update cimport Update
 
-cdef long long shared = 0               # what two threads may not touch at the same time
+cdef long long shared = 0               # incremented by the faults that race
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
@@ -69,7 +69,7 @@ cdef void shares_rows(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_
 
 
 cdef class CanaryOp(Op):
-    """float32. fault: "none", or one of those below."""
+    """An op in float32. fault: "none" or one of those below."""
 
     def __init__(self, in_shape, str fault):
         init_op(self, tuple(in_shape), tuple(in_shape), "float32")
@@ -106,7 +106,7 @@ cdef void shares_update(const optimizer *o, void *param, const void *grad, Py_ss
 
 
 cdef class CanaryUpdate(Update):
-    """An optimizer that counts, without order, and updates nothing."""
+    """An optimizer that increments a shared counter without synchronization and updates nothing."""
 
     def __init__(self, size):
         self.begin(size, "float32")

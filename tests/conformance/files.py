@@ -1,11 +1,11 @@
-"""No damaged file loads silently, no hostile one runs code or takes memory or time.
+"""No damaged file loads silently, and no hostile file runs code or exhausts memory or time.
 
     python tests/conformance/files.py [--kinds model checkpoint] [--mutations 20000] [--hostile 10000] [--seed 0]
 
-For each kind of file: every single-bit flip, every length, random damage, and hostile files whose digests are right.
-All have to be refused by a FileError; a hostile file may also be a valid one, which can then be saved again. While a
-file is loaded, Python's audit hook sees every open, import, exec and system call, and the address space is limited.
-At the end three seeded defects have to be found.
+For each kind of file: every single-bit flip, every length, random damage, and hostile files with valid digests. Each
+must raise FileError; a hostile file may also be valid, and must then survive being saved again. During a load, Python's
+audit hook observes every open, import, exec and system call, and the address space is limited. At the end, three seeded
+defects must be found.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import evil
+import hostile_files
 import numpy as np
 from samples import load_checkpoint, save_checkpoint
 
@@ -32,13 +32,13 @@ from minidl import Layer, Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 from minidl.saving import safetensors_file
 
-SLACK = 16 * 2**20  # bytes beyond the file and twice its tensors
-SECONDS = 1.0  # for one file
-HARMLESS = {"builtins.id", "object.__getattr__", "sys._getframe"}  # what NumPy and inspect may ask for
+SLACK = 16 * 2**20  # bytes allowed beyond the file and twice its tensors
+SECONDS = 1.0  # allowed for one load
+HARMLESS = {"builtins.id", "object.__getattr__", "sys._getframe"}  # audit events that NumPy and inspect raise
 
 
 class Doubled(Layer):
-    """A layer of a user's own, with an argument of every kind."""
+    """A user-defined layer with an argument of every kind."""
 
     def __init__(self, options: Any = (1, [2.5, None], {"k": "v"})) -> None:
         self.options = options
@@ -47,12 +47,12 @@ class Doubled(Layer):
         return 2 * x
 
 
-# ---- kinds of files: to test another one, add it to KINDS
+# ---- kinds of files: KINDS lists all that are tested
 
 
 @dataclass
 class Kind:
-    """How a file of this kind is made and loaded, and saved again from what was loaded."""
+    """Functions that create a file of this kind, load it, and save the loaded object."""
 
     make: Callable[[Path], None]
     load: Callable[[Path], Any]
@@ -60,7 +60,7 @@ class Kind:
 
 
 def make_model(path: Path) -> None:
-    """A small model file."""
+    """Writes a small model file."""
     layers = [Conv2D(2, (2, 1)), ReLU(), Doubled(), Flatten(), Dense(3)]
     Sequential(layers, input_shape=(1, 3, 2), seed=1).save(path)
 
@@ -71,31 +71,31 @@ KINDS = {
 }
 
 
-# ---- watching
+# ---- observing loads
 
 
 class Watch:
-    """What Python does while a file is loaded, and how long it takes."""
+    """Records audit events and the duration of a load."""
 
     def __init__(self) -> None:
         self.path: str | None = None
         self.opened = 0
         self.found: list[str] = []
-        sys.addaudithook(self._hear)
+        sys.addaudithook(self._on_event)
 
-    def _hear(self, event: str, args: tuple[Any, ...]) -> None:
+    def _on_event(self, event: str, args: tuple[Any, ...]) -> None:
         if self.path is None or event in HARMLESS:
             return
         if event == "os.scandir" and args[0] == os.path.dirname(os.path.realpath(self.path)):
-            return  # a resume removes what killed saves of this path left
+            return  # a resume removes temporary files of killed saves
         if event == "open" and (args[0] == self.path or isinstance(args[0], int)):  # the file, or its descriptor
             self.opened += isinstance(args[0], str)
         else:
             self.found.append(f"{event} {args!r}"[:200])
 
     @contextlib.contextmanager
-    def on(self, path: Path) -> Iterator[None]:
-        """Listens; `found` then holds everything that a load must not do."""
+    def record(self, path: Path) -> Iterator[None]:
+        """Records during the block; `found` then lists everything that a load must not do."""
         self.path, self.opened, self.found = str(path), 0, []
         begin = time.perf_counter()
         try:
@@ -112,11 +112,11 @@ WATCH = Watch()
 
 
 @contextlib.contextmanager
-def memory_limited(more: int) -> Iterator[None]:
-    """Limits memory to `more` bytes beyond what the process has now."""
+def memory_limited(extra: int) -> Iterator[None]:
+    """Limits the address space to `extra` bytes beyond its current size."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + more, limits[1]))
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + extra, limits[1]))
     try:
         yield
     finally:
@@ -124,12 +124,12 @@ def memory_limited(more: int) -> Iterator[None]:
 
 
 def attempt(kind: Kind, path: Path, content: bytes) -> tuple[Any, str | None]:
-    """What a file of this content loads as, None if it is refused; and what was wrong in doing so."""
-    path.unlink(missing_ok=True)  # some file systems are slow where a file is cut off and written again
+    """Loads a file of this content; returns the object, None if it is refused, and a description of any misbehavior."""
+    path.unlink(missing_ok=True)  # truncating and rewriting is slow on some file systems
     path.write_bytes(content)
     loaded, wrong = None, None
     try:
-        with memory_limited(3 * len(content) + SLACK), WATCH.on(path):
+        with memory_limited(3 * len(content) + SLACK), WATCH.record(path):
             loaded = kind.load(path)
     except safetensors_file.FileError as error:
         if str(path) not in str(error):
@@ -140,26 +140,26 @@ def attempt(kind: Kind, path: Path, content: bytes) -> tuple[Any, str | None]:
 
 
 class Campaign:
-    """Many files of one kind; counts them and collects findings."""
+    """Loads many files of one kind, counts them and collects findings."""
 
     def __init__(self, kind: Kind, folder: Path) -> None:
         self.kind, self.path = kind, folder / "file.safetensors"
         kind.make(self.path)
         self.good = self.path.read_bytes()
-        kind.load(self.path)  # what is imported the first time is imported now
+        kind.load(self.path)  # imports happen now, not in a recorded load
         self.loads, self.valid, self.slowest = 0, 0, 0.0
         self.findings: list[str] = []
 
-    def damaged(self, what: str, content: bytes) -> None:
-        """A file that is not the good one has to be refused."""
+    def check_damaged(self, what: str, content: bytes) -> None:
+        """Checks that a damaged file is refused."""
         loaded, wrong = self._attempt(content)
         if loaded is not None:
             wrong = "loads silently"
         if wrong:
             self.findings.append(f"{what}: {wrong}")
 
-    def hostile(self, what: str, content: bytes) -> None:
-        """A file with right digests is refused, or is just what is saved again."""
+    def check_hostile(self, what: str, content: bytes) -> None:
+        """Checks that a file with valid digests is refused, or saves again as the same tensors."""
         loaded, wrong = self._attempt(content)
         if loaded is not None and not wrong:
             self.valid += 1
@@ -168,15 +168,15 @@ class Campaign:
             self.findings.append(f"{what}: {wrong}: {content[:3000]!r}")
 
     def _saved_again(self, loaded: Any, tensors: bytes) -> str | None:
-        """What is wrong with a file of what was loaded."""
+        """Saves the loaded object and loads it again; returns a description of any difference."""
         try:
             self.kind.save(loaded, self.path)
         except (TypeError, ValueError) as error:
-            return f"loads as what cannot be saved: {error}"
+            return f"loads as an object that cannot be saved: {error}"
         content = self.path.read_bytes()
         again, wrong = self._attempt(content)
         if not wrong and (again is None or _tensors(content) != tensors):
-            return "loads as something else than it says"
+            return "saves again as different tensors"
         return wrong
 
     def _attempt(self, content: bytes) -> tuple[Any, str | None]:
@@ -194,24 +194,24 @@ def _tensors(content: bytes) -> bytes:
 
 
 def flips(campaign: Campaign) -> None:
-    """Every single bit."""
+    """Flips every single bit."""
     for bit in range(8 * len(campaign.good)):
         content = bytearray(campaign.good)
         content[bit // 8] ^= 1 << bit % 8
-        campaign.damaged(f"bit {bit}", bytes(content))
+        campaign.check_damaged(f"bit {bit}", bytes(content))
 
 
 def lengths(campaign: Campaign) -> None:
-    """Every shorter file, and some longer ones."""
+    """Truncates to every length, and extends by some."""
     good = campaign.good
     for size in range(len(good)):
-        campaign.damaged(f"{size} bytes", good[:size])
+        campaign.check_damaged(f"{size} bytes", good[:size])
     for more in (b"\0", b"\n", b" " * 8, b"\0" * 4096, good, good[-8:]):
-        campaign.damaged(f"{len(more)} bytes more", good + more)
+        campaign.check_damaged(f"{len(more)} bytes more", good + more)
 
 
 def mutations(campaign: Campaign, count: int, rng: random.Random) -> None:
-    """Random damage of blocks."""
+    """Damages random blocks."""
     good = campaign.good
     for i in range(count):
         content = bytearray(good)
@@ -233,15 +233,15 @@ def mutations(campaign: Campaign, count: int, rng: random.Random) -> None:
                 case 5:
                     content[a:b] = content[a:b][::-1]
         if content != good:
-            campaign.damaged(f"mutation {i}", bytes(content))
+            campaign.check_damaged(f"mutation {i}", bytes(content))
 
 
 def hostile(campaign: Campaign, count: int, rng: random.Random) -> None:
-    """Files whose digests are right."""
+    """Loads hostile files with valid digests."""
     for i in range(count):
-        campaign.hostile(f"hostile file {i}", evil.changed(campaign.good, rng))
-    for name, content in evil.bombs(campaign.good).items():
-        campaign.hostile(name, content)
+        campaign.check_hostile(f"hostile file {i}", hostile_files.modified_file(campaign.good, rng))
+    for name, content in hostile_files.bombs(campaign.good).items():
+        campaign.check_hostile(name, content)
 
 
 # ---- seeded defects
@@ -249,7 +249,7 @@ def hostile(campaign: Campaign, count: int, rng: random.Random) -> None:
 
 @contextlib.contextmanager
 def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
-    """An attribute with another value for a while."""
+    """Replaces an attribute during the block."""
     before = getattr(owner, name)
     setattr(owner, name, value)
     try:
@@ -259,12 +259,12 @@ def patched(owner: Any, name: str, value: Any) -> Iterator[None]:
 
 
 def canaries(folder: Path) -> list[str]:
-    """The defects that are not found, out of three: no digests, code while loading, memory without need."""
+    """Returns the seeded defects that were not found, of three: no digests, code execution, excess memory."""
     missed = []
     with patched(safetensors_file, "_digests_match", lambda told, found: True):
-        blind = Campaign(KINDS["model"], folder)
-        flips(blind)
-        if not any("loads silently" in finding for finding in blind.findings):
+        without_digests = Campaign(KINDS["model"], folder)
+        flips(without_digests)
+        if not any("loads silently" in finding for finding in without_digests.findings):
             missed.append("a reader without digests")
     deserialized = safetensors_file._read_tensors
 
@@ -280,14 +280,14 @@ def canaries(folder: Path) -> list[str]:
     for what, said, reader in defects:
         with patched(safetensors_file, "_read_tensors", reader):
             campaign = Campaign(KINDS["model"], folder)
-            campaign.hostile("canary", campaign.good)
+            campaign.check_hostile("canary", campaign.good)
             if not any(said in finding for finding in campaign.findings):
                 missed.append(what)
     return missed
 
 
 def main() -> int:
-    """Runs all of it for each kind; prints figures, exits with 1 on any finding."""
+    """Runs all checks for each kind and prints figures; returns 1 on any finding."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--mutations", type=int, default=20_000)

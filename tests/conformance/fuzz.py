@@ -1,11 +1,11 @@
-"""Random calls of every kernel that Python can call, and random nets, judged call by call.
+"""Fuzzing: random calls of every kernel that is callable from Python, and random nets, each result checked.
 
-Each trial runs twice: with another number of threads, on other arrays (once between guards, once alone, where
-AddressSanitizer sees their ends), which held something else before. All bits have to be equal, except those of NaN,
-so an output left unwritten shows as well. One in ten is also compared with tests/reference.py, within bounds that
-follow from rounding alone.
+Each trial runs twice, with different numbers of threads and on different arrays: once between guard elements, once in
+separate memory, whose bounds AddressSanitizer checks. The arrays differ in their previous contents, so an unwritten
+output is noticed too. All bits except those of NaN must be equal. One trial in ten is also compared with
+tests/reference.py, within the bounds of rounding.
 
-Trials come in blocks, and a block follows from its number alone: a finding names it, and --block runs it again.
+Trials come in blocks, each determined by its number: a finding names the block, and --block runs it again.
 """
 
 import argparse
@@ -33,56 +33,56 @@ from conformance.trials import KERNELS, relu
 from native.conftest import Check
 
 KERNEL_FILES = Path(__file__).parents[2] / "minidl_c"
-JUDGED = 0.1  # share of the trials that are compared with the oracle
-THREADS = (1, 1, 1, 2, 3, 4)  # more are slow where all processors have a worker
-BLOCKS = 40  # of kernels, before one that is a net
+COMPARED = 0.1  # fraction of the trials that are compared with the reference
+THREADS = (1, 1, 1, 2, 3, 4)  # more would be slow, since every processor runs a worker
+BLOCKS = 40  # blocks of kernels per block that is a net
 
 
 # ---- one trial -----------------------------------------------------------------------------------
 def guarded(trial: Trial, check: Check) -> SimpleNamespace:
-    """Its arrays between guards: NaN around inputs, and a pattern around outputs that must not change."""
+    """Returns the trial's arrays between guard elements: NaN around inputs, constants around outputs."""
     arrays = {name: check.input(values, values.dtype) for name, values in trial.inputs.items()}
     return SimpleNamespace(**arrays, **{n: check.output(s, trial.dtype) for n, s in trial.outputs.items()})
 
 
-def one_nan(array: np.ndarray) -> np.ndarray:
-    """A copy in which all NaN are one: whose sign and payload a sum of two NaN keeps is the compiler's choice."""
+def with_canonical_nan(array: np.ndarray) -> np.ndarray:
+    """Returns a copy with a single NaN: the sign and payload of a sum of two NaNs depend on the compiler."""
     return np.where(np.isnan(array), np.nan, array)
 
 
-def judge(trial: Trial, rng: np.random.Generator, check: Check) -> None:
-    """Runs a trial twice; raises pytest's Failed or AssertionError if anything is wrong with it."""
+def check_trial(trial: Trial, rng: np.random.Generator, check: Check) -> None:
+    """Runs a trial twice; raises pytest's Failed or AssertionError if a result is wrong."""
     first, second = guarded(trial, check), alone(trial)
     trial.run(first, int(rng.choice(THREADS)))
     trial.run(second, int(rng.choice(THREADS)))
     for name in trial.outputs:
         one, other = getattr(first, name), getattr(second, name)
         check.equal(one, other, f"{name}, run twice")
-        check.same_bits(one_nan(one), one_nan(other), f"{name}, run twice")
-    if trial.oracle and rng.random() < JUDGED:
+        check.same_bits(with_canonical_nan(one), with_canonical_nan(other), f"{name}, run twice")
+    if trial.oracle and rng.random() < COMPARED:
         with np.errstate(all="ignore"):
             for name, exact, bound in trial.oracle():
-                check.close(getattr(second, name), exact, bound, f"{name} beside the oracle")
+                check.close(getattr(second, name), exact, bound, f"{name} against the reference")
 
 
-def judge_net(seed: int) -> None:
-    """All that a random net computes has to be the same for any number of threads, and of processes that train it."""
+def check_net(seed: int) -> None:
+    """Checks that a random net computes the same bits for any number of threads and of training ranks."""
     threads, ranks = 1 + seed // 2 % 4, 2 + seed // 3 % 4
     assert digest(Net(seed).results(1)) == digest(Net(seed).results(threads)), f"1 and {threads} threads differ"
-    assert digest(trained_by(1, seed)) == digest(trained_by(ranks, seed, threads)), f"{ranks} processes differ"
+    assert digest(trained_by(1, seed)) == digest(trained_by(ranks, seed, threads)), f"{ranks} ranks differ"
 
 
 # ---- blocks --------------------------------------------------------------------------------------
 def run_block(number: int, check: Check) -> Counter:
-    """Judges all trials of a block; how many calls of which kernel that were."""
+    """Checks all trials of a block; returns the number of calls by kernel."""
     rng, counts = np.random.default_rng(number), Counter()
     if number % (BLOCKS + 1) == BLOCKS:
-        judge_net(number)
+        check_net(number)
         return Counter(nets=1)
     kernel = KERNELS[rng.integers(len(KERNELS))]
     for trial in kernel(rng):
         try:
-            judge(trial, rng, check)
+            check_trial(trial, rng, check)
         except (AssertionError, pytest.fail.Exception) as error:
             raise AssertionError(f"{kernel.__name__} {trial.dtype} {trial.about}: {error}") from error
         counts[kernel.__name__] += 2 * trial.calls
@@ -90,7 +90,7 @@ def run_block(number: int, check: Check) -> Counter:
 
 
 def work(first: int, step: int, calls: int, progress: str) -> None:
-    """Runs blocks first, first + step, ... until the given number of kernels was called; prints the counts as JSON."""
+    """Runs blocks first, first + step, ... until `calls` kernels were called; prints the counts as JSON."""
     check, counts, number = Check(Counter()), Counter(), first
     with open(progress, "w") as file:
         while counts.total() - counts["nets"] < calls:
@@ -101,8 +101,8 @@ def work(first: int, step: int, calls: int, progress: str) -> None:
 
 
 def run_workers(seed: int, calls: int, workers: int) -> Counter:
-    """Splits the calls among processes. Ends the program at the first finding, which may be a process's death."""
-    counts, environment = Counter(), os.environ | {"OMP_WAIT_POLICY": "passive"}  # teams would spin for each other
+    """Splits the calls over worker processes; returns the counts. Exits at the first finding or crash of a worker."""
+    counts, environment = Counter(), os.environ | {"OMP_WAIT_POLICY": "passive"}  # waiting threads would spin
     with tempfile.TemporaryDirectory() as folder:
         running = []
         for i in range(workers):
@@ -121,9 +121,9 @@ def run_workers(seed: int, calls: int, workers: int) -> Counter:
     return counts
 
 
-# ---- canaries, and what is not covered ---------------------------------------------------------------
-def spoiled() -> Iterator[tuple[str, Trial]]:
-    """A right trial with one fault each."""
+# ---- canaries and coverage --------------------------------------------------------------
+def faulty_trials() -> Iterator[tuple[str, Trial]]:
+    """Yields a valid trial with one planted fault each."""
     trial = next(relu(np.random.default_rng(2)))
 
     def then(fault):
@@ -150,12 +150,12 @@ def spoiled() -> Iterator[tuple[str, Trial]]:
 
 
 def canaries(check: Check) -> int:
-    """How many faults there are to be caught. Ends the program if one is not."""
+    """Returns the number of planted faults. Exits if one is not caught."""
     caught = 0
-    for name, trial in spoiled():
-        for attempt in range(200):  # two thread numbers may be equal, and few trials meet the oracle
+    for name, trial in faulty_trials():
+        for attempt in range(200):  # thread counts may coincide, and few trials are compared
             try:
-                judge(trial, np.random.default_rng(attempt), check)
+                check_trial(trial, np.random.default_rng(attempt), check)
             except (AssertionError, pytest.fail.Exception):
                 caught += 1
                 break
@@ -165,17 +165,17 @@ def canaries(check: Check) -> int:
 
 
 def uncovered() -> set[str]:
-    """Kernels that Python can call and no trial calls."""
+    """Returns the kernels callable from Python that have no trial."""
     text = "".join(path.read_text(encoding="utf-8") for path in KERNEL_FILES.rglob("*.pyx"))
     return set(re.findall(r"^def (\w+)_forward\(", text, re.M)) - {kernel.__name__ for kernel in KERNELS}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=20_000, help="how many calls of kernels (default: %(default)s)")
+    parser.add_argument("--calls", type=int, default=20_000, help="number of kernel calls (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: %(default)s)")
-    parser.add_argument("--block", type=int, help="run this block alone")
+    parser.add_argument("--block", type=int, help="run only this block")
     parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     check, start = Check(Counter()), time.perf_counter()

@@ -1,6 +1,6 @@
-"""Copies of minidl built with sanitizers, and Python run in them: what sanitize.py, race.py and poison.py share.
+"""Copies of minidl built with sanitizers, and Python processes that use them; for sanitize.py, race.py and poison.py.
 
-A copy lies in build/<sanitizer>, so the ordinary build is left alone. Its next build compiles only what has changed.
+A copy is in build/<sanitizer>-<isa>, so the ordinary build is not touched. Rebuilding compiles only changed files.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 CONFORMANCE = Path(__file__).parent
 SOURCES = ("minidl", "minidl_c", "tests", "setup.py", "pyproject.toml")
 SUFFIXES = {".py", ".pyx", ".pxd", ".h", ".toml"}
-COMPILER = "gcc"  # the runtimes below are its own
+COMPILER = "gcc"  # the runtimes below belong to it
 RUNTIMES = {"address": ("libasan.so", "libubsan.so"), "thread": ("libtsan.so",)}
-ADDR_NO_RANDOMIZE = 0x0040000  # ThreadSanitizer's memory map has no place for every random address
+ADDR_NO_RANDOMIZE = 0x0040000  # ThreadSanitizer does not support all random addresses
 OPTIONS = {
-    # Python frees little at its end; NumPy asks for more than there is, and may
+    # Python frees little at exit; tests let NumPy request more memory than there is
     "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
     "TSAN_OPTIONS": "halt_on_error=0:exitcode=66:report_signal_unsafe=0",
@@ -26,14 +26,14 @@ OPTIONS = {
 
 
 class Copy:
-    """minidl built with a sanitizer, "address" (and undefined behaviour) or "thread"."""
+    """A copy of minidl built with a sanitizer: "address" (with undefined behavior) or "thread"."""
 
     def __init__(self, sanitizer: str, isa: str | None = None) -> None:
         self.sanitizer, self.isa = sanitizer, isa or _isa()
         self.folder = ROOT / "build" / f"{sanitizer}-{self.isa}"
 
     def build(self) -> None:
-        """Brings the copy up to date, also with kernels for the canaries. Ends the program if that fails."""
+        """Updates and builds the copy and the canary op. Exits if that fails."""
         if shutil.which(COMPILER) is None:
             sys.exit(f"{COMPILER} is needed for a build with sanitizers")
         _mirror(SOURCES, ROOT, self.folder)
@@ -51,7 +51,7 @@ class Copy:
             sys.exit(f"{folder}: the build failed\n{run.stdout[-4000:]}{run.stderr[-4000:]}")
 
     def start(self, *command: str, **variables: str) -> subprocess.Popen:
-        """Python with this copy first on its path, started in the copy; its output is to be read from `stdout`."""
+        """Starts Python in the copy, which is first on its path; the caller reads `stdout`."""
         path = [self.folder, self.folder / "tests", self.folder / "build" / "canary"]
         environment = os.environ | OPTIONS | {"PYTHONPATH": os.pathsep.join(map(str, path)), "PYTHONMALLOC": "malloc"}
         environment |= {"LD_PRELOAD": " ".join(_runtime(name) for name in RUNTIMES[self.sanitizer])}
@@ -68,18 +68,18 @@ class Copy:
         )
 
     def run(self, *command: str, **variables: str) -> tuple[int, str]:
-        """The exit code of a Python command in this copy, and all it printed."""
+        """Runs a Python command in this copy; returns its exit code and output."""
         return finished(self.start(*command, **variables))
 
 
 def finished(process: subprocess.Popen) -> tuple[int, str]:
-    """The exit code of a process, and all it printed."""
+    """Waits for a process; returns its exit code and output."""
     said = process.communicate()[0]
     return process.returncode, said
 
 
 def _isa() -> str:
-    """One instruction set is enough to see a read out of bounds: the one that most machines run."""
+    """Returns the most common instruction set: one is enough to detect out-of-bounds reads."""
     sys.path.insert(0, str(ROOT / "minidl_c"))
     import cpu
 
@@ -91,16 +91,16 @@ def _runtime(name: str) -> str:
     run = subprocess.run([COMPILER, f"-print-file-name={name}"], capture_output=True, text=True, check=True)
     path = run.stdout.strip()
     if not os.path.isabs(path):
-        sys.exit(f"{COMPILER} has no {name}: install the sanitizers that belong to it")
+        sys.exit(f"{COMPILER} has no {name}: install its sanitizer runtimes")
     return path
 
 
 def _fixed_addresses() -> None:
-    ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)  # where it is forbidden, the sanitizer may still find its place
+    ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)  # if this is forbidden, the sanitizer may still work
 
 
 def _mirror(names: tuple[str, ...], source: Path, target: Path) -> None:
-    """Copies what has changed and removes what is gone; what was built from the rest stays up to date."""
+    """Copies changed files and removes deleted ones; unchanged files keep their builds."""
     paths = [p for name in names for p in ([source / name] if "." in name else (source / name).rglob("*"))]
     kept = {path.relative_to(source) for path in paths if path.suffix in SUFFIXES}
     for path in kept:

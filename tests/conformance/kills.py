@@ -1,11 +1,11 @@
-"""Kills training runs at random instants and resumes them: the end is that of an undisturbed run, bit for bit.
+"""Kills training runs at random instants and resumes them: the result equals that of an uninterrupted run, bit for bit.
 
     python tests/conformance/kills.py --kills 200
 
-Each run saves a checkpoint every few steps. The parent kills it (SIGKILL) at a random time, starts it again with
-another number of threads, and so on until it comes to its end. Two kinds of run: a plan with dropout, which ends with
-the weights of its best epoch, and a net with a layer, an optimizer and a callback in Python, which ends with averaged
-ones. Canary: a run that forgets its optimizer's velocity when it resumes has to be noticed.
+Each run saves a checkpoint every few steps. The parent kills it (SIGKILL) at a random time and restarts it with another
+number of threads, until it finishes. There are two kinds of run: a plan with dropout, which ends with the weights of
+its best epoch, and a net with a layer, an optimizer and a callback in Python, which ends with averaged weights. Canary:
+a run that loses its optimizer's velocity when it resumes must be noticed.
 """
 
 import argparse
@@ -45,7 +45,7 @@ class Noise(Layer):
 
 
 class Momentum:
-    """An optimizer in Python that keeps what it remembers in attributes."""
+    """An optimizer in Python that keeps its state in attributes."""
 
     def __init__(self, lr):
         self.lr, self.steps, self.velocity = lr, 0, {}
@@ -58,14 +58,14 @@ class Momentum:
 
 
 class Ready:
-    """Tells the parent that the first step comes: imports are over."""
+    """Tells the parent that imports are done and training begins."""
 
     def on_fit_begin(self, trainer):
         print("ready", flush=True)
 
 
 class Slower:
-    """A callback that lowers the rate as it counts steps."""
+    """A callback that lowers the learning rate with its own step count."""
 
     def __init__(self):
         self.steps = 0
@@ -95,7 +95,7 @@ def new_trainer(kind):
 
 
 def digest(trainer):
-    """One hash of weights, history without timings, and predictions."""
+    """Returns a hash of weights, history without timings, and predictions."""
     found = hashlib.sha256(repr(trainer.step).encode())
     for name, value in trainer.model.state_dict().items():
         found.update(name.encode() + value.tobytes())
@@ -111,7 +111,7 @@ def checkpoints_in(folder):
 
 
 def run(kind, folder, threads, epochs, forget):
-    """One process of a run: goes on where the last one was killed, and tells the digest at the end."""
+    """Runs one process of a run: resumes from the newest checkpoint and prints the digest at the end."""
     path = checkpoints_in(folder)
     newest = Checkpoint.latest(path)
     if newest is None:
@@ -129,7 +129,7 @@ def run(kind, folder, threads, epochs, forget):
 
 
 def start(kind, folder, threads, epochs, forget=False):
-    """The process, once its training begins."""
+    """Starts a process of a run; returns it when its training has begun."""
     arguments = [sys.executable, __file__, "--run", kind, folder, str(threads), str(epochs), str(int(forget))]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True)
     if process.stdout.readline() != "ready\n":
@@ -139,7 +139,7 @@ def start(kind, folder, threads, epochs, forget=False):
 
 
 def ended(process):
-    """The digest that a process tells at its end."""
+    """Waits for a process; returns the digest that it prints."""
     out, _ = process.communicate(timeout=120)
     if process.returncode:
         sys.exit(f"kills: a run ended with status {process.returncode}")
@@ -147,7 +147,7 @@ def ended(process):
 
 
 def still_running(process, folder, window, rng):
-    """Waits for the instant at which to kill a process; returns whether it has not come to its end before."""
+    """Waits for the instant of the kill; True if the process has not ended by then."""
     end = time.monotonic() + (math.inf if window is None else rng.uniform(*window))
     while process.poll() is None and time.monotonic() < end:
         if window is None and Checkpoint.latest(checkpoints_in(folder)):
@@ -157,9 +157,9 @@ def still_running(process, folder, window, rng):
 
 
 def killed_run(kind, epochs, window, kills, rng, forget=False):
-    """Kills a run `kills` times, each time within a window of seconds after its start, unless it ends before.
+    """Kills a run up to `kills` times, each time in a window of seconds after its start; returns (digest, kills done).
 
-    window: None kills as soon as there is a checkpoint. Returns its digest and how often it was killed.
+    window: None kills as soon as there is a checkpoint.
     """
     done = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -197,8 +197,8 @@ def main():
         kills, runs, wrong = kills + done, runs + 1, wrong + (found != expected[kind])
     noticed = killed_run("native", args.epochs, None, 1, rng, forget=True)[0] != expected["native"]
     print(
-        f"kills: {kills} kills in {runs} runs, {runs - wrong} of {runs} equal to the undisturbed run; "
-        f"canary (velocity forgotten): {'noticed' if noticed else 'NOT noticed'} ({time.perf_counter() - began:.0f} s)"
+        f"kills: {kills} kills in {runs} runs, {runs - wrong} of {runs} equal to the uninterrupted run; "
+        f"canary (velocity lost): {'noticed' if noticed else 'NOT noticed'} ({time.perf_counter() - began:.0f} s)"
     )
     return 1 if wrong or not noticed else 0
 

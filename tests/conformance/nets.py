@@ -1,10 +1,10 @@
-"""Random nets, trained and asked in every way there is: what fuzz.py, race.py and poison.py do with whole plans."""
+"""Random nets, trained and evaluated in every way; for fuzz.py, race.py and poison.py."""
 
 import contextlib
 import hashlib
 
 import numpy as np
-from threaded_ranks import Rank, run_ranks
+from threaded_ranks import Rank
 
 import minidl
 from minidl import Sequential, Trainer
@@ -36,7 +36,7 @@ def _layers(rng, is_image, classes):
 
 
 class Net:
-    """A random model with data of its own; all of it follows from the seed."""
+    """A random model with data, determined by the seed."""
 
     def __init__(self, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -58,7 +58,7 @@ class Net:
         self.optimizer = _optimizer(rng)
 
     def results(self, threads: int) -> list[np.ndarray]:
-        """What the net computes in training, by hand and in prediction. No number of threads may change a bit of it."""
+        """Returns all results of training, forward, backward and prediction, whose bits do not depend on `threads`."""
         model, before = self.model, minidl.get_num_threads()
         trainer = Trainer(model, "softmax_cross_entropy", self.optimizer, metrics=["accuracy"], num_threads=threads)
         losses: list[float] = []
@@ -79,17 +79,17 @@ class Net:
 
 
 def trained_by(ranks: int, seed: int, threads: int = 1) -> list[np.ndarray]:
-    """Losses and weights of a net trained by `ranks` processes, simulated by threads: the same in all of them."""
+    """Trains a net on `ranks` ranks simulated by threads; returns losses and weights, which must agree on all ranks."""
 
-    def process(comm: Rank) -> list[np.ndarray]:
+    def run_rank(comm: Rank) -> list[np.ndarray]:
         net, losses = Net(seed), []
         trainer = Trainer(net.model, "softmax_cross_entropy", net.optimizer, num_threads=threads, distributed=comm)
         with contextlib.suppress(FloatingPointError):
             losses += trainer.fit(net.X, net.y, **net.fit)["loss"]
         return [np.array([*losses, trainer.step]), *net.model.state_dict().values()]
 
-    found, _ = run_ranks(ranks, process)
-    assert len({digest(one) for one in found}) == 1, "processes differ"
+    found, _ = run_ranks(ranks, run_rank)
+    assert len({digest(one) for one in found}) == 1, "ranks differ"
     return found[0]
 
 
@@ -100,5 +100,5 @@ def _optimizer(rng: np.random.Generator) -> Optimizer:
 
 
 def digest(arrays: list[np.ndarray]) -> str:
-    """A hash of the bits of some arrays."""
+    """Returns a hash of the bits of the arrays."""
     return hashlib.sha256(b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)).hexdigest()

@@ -1,8 +1,8 @@
-"""Random nets and kernels, run in memory that holds other garbage each time: a number read before it was written shows.
+"""Reads of uninitialized memory: random nets and kernels run in memory filled with different garbage.
 
-In a build with AddressSanitizer every malloc and every array of an arena is full of a byte of choice (see
-runtime/asan.h), and the variables of C functions of another. The results have to be those of the ordinary build, bit
-for bit.
+In a build with AddressSanitizer, every malloc and every array of an arena is filled with a given byte (see
+runtime/asan.h), and local variables of C functions with another. The results must equal those of the ordinary build,
+bit for bit.
 """
 
 import argparse
@@ -22,7 +22,7 @@ CANARIES = ("reads scratch", "reads saved")
 
 
 def work(seed: int, nets: int) -> None:
-    """Prints a hash for each net and for each block of trials of a kernel."""
+    """Prints a hash for each net and for each trial of a kernel."""
     from conformance.nets import Net, digest, trained_by
     from conformance.trial import alone
     from conformance.trials import KERNELS
@@ -39,7 +39,7 @@ def work(seed: int, nets: int) -> None:
 
 
 def start(copy: Copy, garbage: int, *command: str) -> subprocess.Popen:
-    """A Python command in memory full of a byte."""
+    """Starts a Python command in memory filled with a byte."""
     options = f"{OPTIONS['ASAN_OPTIONS']}:malloc_fill_byte={garbage}:max_malloc_fill_size=1000000000"
     return copy.start(*command, ASAN_OPTIONS=options, MINIDL_GARBAGE=str(garbage))
 
@@ -52,7 +52,7 @@ def lines(process: subprocess.Popen, what: str) -> list[str]:
 
 
 def canaries(copy: Copy) -> int:
-    """How many planted reads were seen. Ends the program if one was not, or a right kernel was."""
+    """Returns the number of planted reads. Exits if one is not detected, or if the correct kernel is reported."""
     for fault in ("none", *CANARIES):
         command = ("tests/conformance/canary.py", fault)
         different = {tuple(lines(start(copy, garbage, *command), fault)) for garbage in GARBAGE}
@@ -87,7 +87,7 @@ def main() -> None:
     for garbage, process in running:
         for line, other in zip(expected, lines(process, f"the build with {garbage:#x}"), strict=True):
             if line != other:
-                sys.exit(f"poison: in memory full of {garbage:#x} other bits:\n{line}\n{other}")
+                sys.exit(f"poison: different bits in memory filled with {garbage:#x}:\n{line}\n{other}")
     print(
         f"poison: {options.nets} nets and {len(expected) - options.nets:,} trials of kernels in {len(running)} kinds "
         f"of garbage, 0 differ from the ordinary build; canaries: {caught} of {caught} seen; "

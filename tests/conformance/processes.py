@@ -1,11 +1,11 @@
-"""Forks, interrupts and threads: nothing hangs, no step is half done, no thread gets another one's numbers.
+"""Forks, signals and threads: nothing hangs, no step is left incomplete, and no thread gets another thread's results.
 
-    python tests/conformance/processes.py                       # some of everything
+    python tests/conformance/processes.py                       # a few of each
     python tests/conformance/processes.py --forks 100 --interrupts 100 --predictions 10000
 
-Forks: a child of a process that trains with two threads predicts and trains on, with the parent's bits. Interrupts:
-SIGINT and SIGTERM at random times; the process stops, and its model is that of a number of complete steps.
-Predictions: eight threads and one model. Every part first shows that it sees the defect that it is looking for.
+Forks: a child of a process that trains with two threads predicts and continues to train, with the parent's bits.
+Interrupts: SIGINT and SIGTERM at random times; the process stops, and its model is the one after complete steps.
+Predictions: eight threads share one model. Every part first shows that it detects a planted defect.
 """
 
 import argparse
@@ -32,16 +32,16 @@ from minidl.callbacks import Checkpoint
 from minidl.layers import Conv2D, Dense, Dropout, Flatten, MaxPool2D, ReLU, Rescale
 from minidl.optimizers import SGD
 
-LIMIT = 10  # seconds after which something hangs
-SHORT = 1  # the same, for what is made to hang
-STARTING = 120  # seconds for new interpreters, with their imports
+LIMIT = 10  # seconds after which a process counts as hanging
+SHORT = 1  # the same for canaries, which do hang
+STARTING = 120  # seconds for a new interpreter and its imports
 SHAPE, BATCH = (1, 12, 12), 32
 RNG = np.random.default_rng(0)
 X, Y = RNG.integers(0, 256, (330, *SHAPE), dtype=np.uint8), RNG.integers(0, 10, 330)
 
 
 class Centre(Layer):
-    """A layer in NumPy, so that steps are staged."""
+    """A layer in NumPy, so that steps run stage by stage."""
 
     def forward(self, x, training):
         return x - 0.5
@@ -51,7 +51,7 @@ class Centre(Layer):
 
 
 class Heavy:
-    """An optimizer in Python, which a signal must not tear: SGD with momentum."""
+    """SGD with momentum in Python, whose steps a signal must not interrupt."""
 
     def __init__(self, lr):
         self.lr, self.velocity = lr, {}
@@ -69,7 +69,7 @@ class Heavy:
 
 
 class Shared(Layer):
-    """A canary: its forward keeps what it works on where every thread does."""
+    """A canary: its forward uses a buffer that all threads share."""
 
     def forward(self, x, training):
         self.x = x
@@ -85,7 +85,7 @@ KINDS = ("native", "staged", "python")
 
 
 def trainer_of(kind):
-    """A trainer of a small net: all its steps in C, stage by stage, or with an optimizer in Python."""
+    """Returns a trainer of a small net: with steps in C, stage by stage, or with an optimizer in Python."""
     front = [layer() for layer in FRONTS.get(kind, ())]
     layers = [Rescale(1 / 255), *front, Conv2D(8, 3), ReLU(), MaxPool2D(2), Flatten(), Dense(30), ReLU()]
     return trainer_with(Sequential([*layers, Dropout(0.2), Dense(10)], SHAPE), kind)
@@ -102,7 +102,7 @@ def digest(model, *more):
 
 
 def work(model):
-    """What a child does with a model: it predicts and trains. Returns a hash of all that came of it."""
+    """Predicts and trains with a model, as a child process does; returns a hash of all results."""
     scores = model.predict(X)
     trainer = trainer_with(model)
     losses = [trainer.train_batch(X[:n], Y[:n]) for n in (BATCH, 100, 5)]
@@ -113,7 +113,7 @@ def work(model):
 
 
 def forked(job, limit=LIMIT):
-    """What `job()` returns in a forked child; "hung" if it takes longer than `limit`, and then it is ended."""
+    """Returns the result of `job()` in a forked child, or "hung" after `limit` seconds, when the child is killed."""
     reads, writes = os.pipe()
     child = os.fork()
     if child == 0:
@@ -134,7 +134,7 @@ def forked(job, limit=LIMIT):
 
 
 class Fork:
-    """A callback that forks once; the child goes on with the very model whose fit it stands in."""
+    """A callback that forks once, in a fit; the child works with the model of that fit."""
 
     def __init__(self):
         self.got = self.expected = None
@@ -177,13 +177,13 @@ FORKS = (fork_after_training, fork_in_a_callback, fork_beside_a_predicting_threa
 
 
 def open_a_region():
-    """A canary: a child that opens a parallel region where the parent's threads are gone."""
+    """A canary: a child that opens a parallel region without the parent's threads."""
     minidl_c.runtime.threads._forked = False
     return work(trainer_of("native").model)
 
 
 def in_pools(model):
-    """The same by other people's tools: processes of every kind, and joblib as in GridSearchCV(n_jobs=2)."""
+    """Does the work in multiprocessing pools of every start method, and with joblib as in GridSearchCV(n_jobs=2)."""
     found = {}
     for method in multiprocessing.get_all_start_methods():
         with multiprocessing.get_context(method).Pool(2) as pool:
@@ -193,9 +193,9 @@ def in_pools(model):
 
 
 def check_forks(count):
-    """Returns findings; prints one line."""
+    """Prints one line; returns the findings."""
     findings, began, slowest = [], time.perf_counter(), 0.0
-    trainer_of("native").fit(X, Y, verbose=0)  # OpenMP's threads are there
+    trainer_of("native").fit(X, Y, verbose=0)  # starts OpenMP's threads
     if minidl_c.runtime.threads.openmp() and forked(open_a_region, SHORT) != "hung":
         findings.append("a child that opens a parallel region was not seen to hang")
     for number in range(count):
@@ -220,8 +220,8 @@ def check_forks(count):
 # ---- interrupts
 
 
-def told(trainer):
-    """Steps, whether the history is whole, weights, and those of two steps later, which show the velocity."""
+def describe_state(trainer):
+    """Returns steps, consistency of the history, and hashes of the weights now and two steps later (velocity)."""
     history = "whole" if {trainer.epoch, *map(len, trainer.history.values())} == {trainer.epoch} else "torn"
     said = f"{trainer.step} {history} {digest(trainer.model)}"
     for n in (BATCH, 7):
@@ -230,14 +230,14 @@ def told(trainer):
 
 
 class Ready:
-    """A callback that says when signals may come."""
+    """A callback that tells the parent when signals may be sent."""
 
     def on_fit_begin(self, trainer):
         print("ready", flush=True)
 
 
 def train_until_interrupted(kind, path):
-    """What a child process does: for each line that it reads, train until a signal, and tell what the model is then."""
+    """Runs in the child: for each line read, trains until a signal and prints the state of the model."""
     for _ in sys.stdin:
         trainer = trainer_of("native" if kind in ("torn", "deaf") else kind)
         if kind == "deaf":
@@ -245,13 +245,13 @@ def train_until_interrupted(kind, path):
         callbacks = [Ready(), Checkpoint(path)] if path else [Ready()]
         with contextlib.suppress(KeyboardInterrupt):
             trainer.fit(X, Y, 10**9, BATCH, callbacks=callbacks, verbose=0)
-        if kind == "torn":  # a canary: weights of another step than the count says
+        if kind == "torn":  # a canary: weights that do not match the step count
             trainer.model.params["1.weight"].value[0] += 1e-3
-        print(told(trainer), flush=True)
+        print(describe_state(trainer), flush=True)
 
 
 def uninterrupted(kind, steps):
-    """What such a process should report after this number of steps."""
+    """Returns the state that a process must print after `steps` steps."""
 
     class Stop:
         def on_step_end(self, trainer, step, loss):
@@ -262,11 +262,11 @@ def uninterrupted(kind, steps):
     with contextlib.suppress(KeyboardInterrupt):
         if steps:
             trainer.fit(X, Y, 10**9, BATCH, callbacks=[Stop()], verbose=0)
-    return told(trainer)
+    return describe_state(trainer)
 
 
 class Child:
-    """A process that trains."""
+    """A child process that trains."""
 
     def __init__(self, kind, path=""):
         command = [sys.executable, __file__, "--child", kind, path]
@@ -284,18 +284,18 @@ class Child:
         self.process.communicate()
 
     def line(self, limit):
-        """Its next line; "" if it ended, "hung" if nothing came within `limit` seconds."""
+        """Returns its next line; "" if it ended, "hung" after `limit` seconds without a line."""
         if not select.select([self.process.stdout], [], [], limit)[0]:
             return "hung"
         return self.process.stdout.readline().decode().strip()
 
     def begin(self):
-        """Makes it train."""
+        """Starts a fit in the child."""
         self.process.stdin.write(b"\n")
         assert self.line(STARTING) == "ready"
 
     def interrupted(self, delay, limit=LIMIT):
-        """What it reports when interrupted `delay` seconds after its start, and how long it took to stop."""
+        """Interrupts it `delay` seconds after its start; returns the line it prints and the seconds it took to stop."""
         self.begin()
         time.sleep(delay)
         start = time.perf_counter()
@@ -303,7 +303,7 @@ class Child:
         return self.line(limit), time.perf_counter() - start
 
     def terminated(self, delay):
-        """Its exit status after SIGTERM, as a shell gives it, and how long it took."""
+        """Terminates it `delay` seconds after its start; returns its shell exit status and the seconds it took."""
         self.begin()
         time.sleep(delay)
         start = time.perf_counter()
@@ -316,43 +316,43 @@ class Child:
 
 
 def wrong_steps(kind, said):
-    """What is wrong with what an interrupted child told; "" if nothing is."""
+    """Returns what is wrong with the state that an interrupted child printed, "" if nothing."""
     steps = said.partition(" ")[0]
     if not steps.isdigit():
-        return f"{kind}: expected a child that tells its steps, got {said!r}"
+        return f"{kind}: expected a number of steps from the child, got {said!r}"
     expected = uninterrupted(kind, int(steps))
     return "" if said == expected else f"{kind}: {said} instead of {expected}"
 
 
 def check_interrupts(count, rng):
-    """Returns findings; prints one line."""
+    """Prints one line; returns the findings."""
     findings, seconds = [], []
     with Child("torn") as child:
         if not wrong_steps("native", child.interrupted(0.1)[0]):
-            findings.append("weights of another step than the count says were not noticed")
+            findings.append("weights that do not match the step count were not noticed")
     with Child("deaf") as child:
         if child.interrupted(0, SHORT)[0] != "hung":
             findings.append("a process that does not stop was not noticed")
-    told_of = set()
+    states_seen = set()
     for kind in KINDS:
         with Child(kind) as child:
             for _ in range(-(-count // len(KINDS))):
                 said, took = child.interrupted(0.5 * rng.random() ** 3)
                 seconds.append(took)
-                told_of.add(said)
+                states_seen.add(said)
                 findings += filter(None, [wrong_steps(kind, said)])
                 if said in ("hung", ""):
                     break
     print(
-        f"SIGINT: {len(seconds)}, {len(told_of)} different states, {summary(seconds)}, {len(findings)} findings",
+        f"SIGINT: {len(seconds)}, {len(states_seen)} different states, {summary(seconds)}, {len(findings)} findings",
         flush=True,
     )
     return findings
 
 
 def check_terminations(count, rng):
-    """Returns findings; prints one line. Each process leaves a checkpoint of the step in which it was terminated."""
-    findings, seconds, told_of = [], [], set()
+    """Prints one line; returns the findings. Each process leaves a checkpoint of the step when it was terminated."""
+    findings, seconds, states_seen = [], [], set()
     with tempfile.TemporaryDirectory() as folder:
         for number in range(count):
             kind, path = KINDS[number % len(KINDS)], os.path.join(folder, str(number))
@@ -362,10 +362,12 @@ def check_terminations(count, rng):
             if status != 128 + signal.SIGTERM:
                 findings.append(f"SIGTERM, {kind}: expected exit status 143, got {status}")
                 continue
-            said = told(Trainer.resume(path, custom_objects={"Centre": Centre, "Heavy": Heavy}, num_threads=2))
-            told_of.add(said)
+            said = describe_state(
+                Trainer.resume(path, custom_objects={"Centre": Centre, "Heavy": Heavy}, num_threads=2)
+            )
+            states_seen.add(said)
             findings += filter(None, [wrong_steps(kind, said)])
-    states = f"{len(told_of)} different checkpoints"
+    states = f"{len(states_seen)} different checkpoints"
     print(f"SIGTERM: {count}, {states}, {summary(seconds)}, {len(findings)} findings", flush=True)
     return findings
 
@@ -380,7 +382,7 @@ def summary(seconds):
 
 
 def wrong_predictions(model, count, seed):
-    """How many of `count` predictions in each of 8 threads differ from those of one thread."""
+    """Makes `count` predictions in each of 8 threads; returns how many differ from those of one thread."""
     batches = [X[i : i + n] for n in (1, 2, 16, 17, 40) for i in (0, 100)]
     expected = [model.predict(x).tobytes() for x in batches]
     wrong = []
@@ -401,12 +403,12 @@ def wrong_predictions(model, count, seed):
 
 
 def check_predictions(count, seed):
-    """Returns findings; prints one line."""
+    """Prints one line; returns the findings."""
     findings, began = [], time.perf_counter()
     if not wrong_predictions(trainer_of("shared").model, 300, seed):
         findings.append("a layer that all threads share was not noticed")
     before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)  # Python changes threads as often as it can
+    sys.setswitchinterval(1e-6)  # switch threads as often as possible
     for kind in ("native", "staged"):
         wrong = wrong_predictions(trainer_of(kind).model, count // 2, seed)
         findings += [f"{kind}: {wrong} of {8 * (count // 2)} predictions differ"] if wrong else []
@@ -417,11 +419,11 @@ def check_predictions(count, seed):
 
 
 def main():
-    """Exit with 1 if anything hung or differed, or if a canary was missed."""
+    """Exits with 1 if anything hung or differed, or if a canary was missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--forks", type=int, default=12)
-    parser.add_argument("--interrupts", type=int, default=20, help="the number of SIGINTs, and of SIGTERMs")
-    parser.add_argument("--predictions", type=int, default=1000, help="of each of 8 threads")
+    parser.add_argument("--interrupts", type=int, default=20, help="number of SIGINTs, and of SIGTERMs")
+    parser.add_argument("--predictions", type=int, default=1000, help="number in each of 8 threads")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 """Training, prediction and kernels in a build with ThreadSanitizer, on 2 to 8 threads: no report.
 
-In this build the team of a plan runs on pthreads, each thread executes its own share of every phase, and only the end
-of a phase orders them (see minidl_c/runtime/team.h). So tasks of two threads that access the same number are
-reported, in whichever order they ran.
+In this build the team of a plan runs on pthreads, each thread computes its own part of every phase, and only the end of
+a phase synchronizes them (see minidl_c/runtime/team.h). Conflicting accesses to one address are therefore reported in
+either order.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from conformance.instrumented import Copy, finished
 
-CANARIES = {  # faults, and what it takes to see them: phases of tiles, of shares of a tile, of rows; an optimizer
+CANARIES = {  # faults and the arguments that expose them: in tiles, parts of a tile, rows, and an optimizer
     "shares": ["--threads", "2", "--examples", "40"],
     "ignores part": ["--threads", "4", "--examples", "16"],
     "shares rows": ["--threads", "3"],
@@ -28,7 +28,7 @@ THREADS = (2, 3, 4, 8)
 
 
 def train(seed: int, nets: int) -> None:
-    """Random nets on several threads, and kernels that Python calls."""
+    """Runs random nets and kernels on several threads."""
     from conformance.nets import Net, digest, trained_by
     from conformance.trial import alone
     from conformance.trials import KERNELS
@@ -43,7 +43,7 @@ def train(seed: int, nets: int) -> None:
 
 
 def predict_together(seed: int, callers: int = 4) -> None:
-    """Several Python threads predict on one model, and each gets what one alone gets."""
+    """Checks that Python threads that share a model get the predictions of a single thread."""
     from conformance.nets import Net
 
     net, wrong = Net(seed), []
@@ -69,14 +69,14 @@ def work(seed: int, nets: int) -> None:
         predict_together(number)
 
 
-def impossible(copy: Copy) -> str:
-    """Why ThreadSanitizer cannot run on this machine; empty where it can."""
+def reason_not_to_run(copy: Copy) -> str:
+    """Returns why ThreadSanitizer cannot run on this machine, "" if it can."""
     code, said = copy.run("-c", "import numpy")
     return said.strip() if code else ""
 
 
 def canaries(copy: Copy) -> int:
-    """How many planted races were reported. Ends the program if one was not, or a right kernel was."""
+    """Returns the number of planted races. Exits if one is not reported, or if the correct kernel is."""
     for fault, arguments in {"none": ["--threads", "4", "--examples", "100"], **CANARIES}.items():
         code, said = copy.run("tests/conformance/canary.py", fault, *arguments)
         if (fault != "none") != (REPORT in said):
@@ -97,7 +97,7 @@ def main() -> None:
     start, copy = time.perf_counter(), Copy("thread")
     copy.build()
     built = time.perf_counter() - start
-    if reason := impossible(copy):
+    if reason := reason_not_to_run(copy):
         print(f"race: NOT CHECKED, ThreadSanitizer cannot run here: {reason}")
         sys.exit(options.strict)
     caught = canaries(copy)

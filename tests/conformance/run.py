@@ -1,8 +1,8 @@
-"""All conformance programs, one after the other, each with a budget; what they print, and a summary.
+"""Runs the conformance programs in turn, each with a budget, and prints a summary.
 
-python tests/conformance/run.py             # some minutes: what every change has to pass
+python tests/conformance/run.py             # some minutes: required of every change
 python tests/conformance/run.py --whole     # hours: the figures in docs/promises.md
-python tests/conformance/run.py kills race  # some of them
+python tests/conformance/run.py kills race  # selected programs
 """
 
 import argparse
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BUDGETS = {  # arguments in short, and as a whole
+BUDGETS = {  # arguments of the short and of the whole run
     "same_bits": ("--nets mixed blocks --threads 1 3", "--whole 10"),
     "files": ("--mutations 2000 --hostile 2000", "--mutations 100000 --hostile 10000"),
     "saves": ("--no-strace", ""),

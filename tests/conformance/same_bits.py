@@ -1,7 +1,7 @@
-"""The table of equal bits: one hash of a trained net, for any number of threads, for x86-64-v3 and v4.
+"""Bitwise reproducibility: a trained net has one hash for any number of threads, on x86-64-v3 and v4.
 
-Each row is a net in a dtype, each entry a process of its own; a row must hold one value. The hash is of weights,
-gradients (also of single examples), losses, metrics and predictions after three ways to train; the velocity shows in
+Each row of the table is a net in a dtype, each entry a separate process; a row must hold one value. The hash covers
+weights, gradients (also per example), losses, metrics and predictions after three ways to train; the velocity affects
 the weights of later steps.
 
     python tests/conformance/same_bits.py                       # the table
@@ -60,7 +60,7 @@ LIMIT = 600  # seconds for one process
 
 
 def mixed():
-    """What the first two nets do not have: strides, dilation, groups, windows that overlap, dropout."""
+    """Returns layers that the first two nets lack: strides, dilation, groups, overlapping windows, dropout."""
     return [
         Rescale(1 / 255, -0.5),
         Conv2D(8, 3, stride=2, padding=1), ReLU(),
@@ -73,7 +73,7 @@ def mixed():
 
 
 def blocks():
-    """Layers that normalize, and branches that part and meet."""
+    """Returns normalization layers, and branches that fork and join."""
     body = [DepthwiseConv2D(3, padding=1), BatchNorm2D(), GELU(), Conv2D(12, 1, use_bias=False), GroupNorm(3)]
     branches = [Conv2D(5, 1), PReLU()], [AvgPool2D(3, 1, padding=1), Conv2D(4, 3, padding=1)]
     return [
@@ -89,7 +89,7 @@ def blocks():
 
 
 class InThreadOrder(Layer):
-    """The canary: adds a learnt shift, and sums its gradient in as many pieces as there are threads."""
+    """The canary: adds a learned shift, whose gradient is summed in one part per thread."""
 
     threads = 1
 
@@ -115,7 +115,7 @@ NETS = {
 
 
 def digest(net, dtype, threads, seed):
-    """One hash of a trained net. threads None: as many as the process finds right."""
+    """Trains a net and returns its hash. threads=None: the default number of the process."""
     rng = np.random.default_rng(seed)
     X, y = rng.integers(0, 256, (EXAMPLES, *nets.IMAGE), dtype=np.uint8), rng.integers(0, nets.CLASSES, EXAMPLES)
     InThreadOrder.threads = threads or 1
@@ -131,7 +131,7 @@ def digest(net, dtype, threads, seed):
             found.update(name.encode() + np.ascontiguousarray(array).tobytes())
     for column in ("loss", "accuracy", "lr"):
         found.update(np.array(trainer.history[column]).tobytes())
-    for leaf in model.network.leaves:  # frozen, batch norm does not couple examples
+    for leaf in model.network.leaves:  # frozen batch norm does not couple examples
         leaf.trainable = not any(op.couples_examples for op in leaf.ops)
     apart = [trainer.per_example_gradients(X[:40], y[:40], reduce=reduce) for reduce in (None, "norm")]
     for array in (array for gradients in apart for array in gradients.values()):
@@ -142,7 +142,7 @@ def digest(net, dtype, threads, seed):
 
 
 def in_a_process(net, dtype, threads, isa, seed=SEED, settings=None, processor=None):
-    """`digest` in a new process, with these environment variables, and on one processor alone if it is named."""
+    """Returns `digest` of a new process with these environment variables, pinned to `processor` if given."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OMP_")}
     environment |= {"MINIDL_ISA": isa, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(settings or {})}
     task = {"net": net, "dtype": dtype, "threads": threads, "seed": seed, "processor": processor}
@@ -154,21 +154,21 @@ def in_a_process(net, dtype, threads, isa, seed=SEED, settings=None, processor=N
 
 
 def run_task(net, dtype, threads, seed, processor):
-    """What `in_a_process` starts."""
+    """Prints a digest: the program that `in_a_process` starts."""
     if processor is not None:
         os.sched_setaffinity(0, {processor})
     print(digest(net, dtype, threads, seed))
 
 
 def usable_isas():
-    """Of v3 and v4, or the one build of another machine, what is built here and runs here."""
+    """Returns which of v3 and v4, or of the only build of another machine, is built and runs here."""
     folder = Path(minidl_c.__file__).parent
     runs = [isa for isa in minidl_c.cpu.supported() if (folder / isa / "build.json").is_file()]
     return [isa for isa in runs if isa != "v2"] or runs
 
 
 def random_settings(rng):
-    """OpenMP variables that must not matter, a number of threads, perhaps a single processor."""
+    """Draws OpenMP variables that must not matter, a number of threads, and perhaps a single processor."""
     settings = {
         "OMP_DYNAMIC": rng.choice(["true", "false"]),
         "OMP_SCHEDULE": rng.choice(["static", "dynamic,1", "guided", "auto"]),
@@ -183,7 +183,7 @@ def random_settings(rng):
 
 
 def row(net, dtype, threads, isas, whole=0, seed=SEED):
-    """The hashes of one row, by what they were made with."""
+    """Returns the hashes of one row by their settings."""
     found = {f"{isa} {count}": in_a_process(net, dtype, count, isa) for isa in isas for count in threads}
     rng = random.Random(f"{seed} {net} {dtype}")
     for _ in range(whole):
@@ -195,13 +195,13 @@ def row(net, dtype, threads, isas, whole=0, seed=SEED):
 
 
 def differing(found):
-    """What was made otherwise than the first; empty for a row of one value."""
+    """Returns the settings whose hash differs from the first; empty for a row of one value."""
     first = next(iter(found.values()))
     return {made_with: value for made_with, value in found.items() if value != first}
 
 
 def canaries(isa):
-    """What must be noticed: other data, and a sum in the order of threads. Returns what was not."""
+    """Returns the canaries that were not noticed: different data, and a sum in thread order."""
     missed = []
     if in_a_process("mixed", "float32", 1, isa) == in_a_process("mixed", "float32", 1, isa, seed=SEED + 1):
         missed.append("another seed gave the same hash")
@@ -211,14 +211,16 @@ def canaries(isa):
 
 
 def main():
-    """Print the table; exit with 1 if a row has two values, or a canary was missed."""
+    """Prints the table; exits with 1 if a row has two values or a canary was missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nets", nargs="+", choices=ROWS, default=ROWS)
     parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=DTYPES)
     parser.add_argument("--threads", nargs="+", type=int, default=THREADS)
     parser.add_argument("--isas", nargs="+", default=usable_isas())
-    parser.add_argument("--whole", type=int, default=0, metavar="N", help="random OpenMP settings for each row")
-    parser.add_argument("--seed", type=int, default=SEED, help="of the random settings")
+    parser.add_argument(
+        "--whole", type=int, default=0, metavar="N", help="number of random OpenMP settings for each row"
+    )
+    parser.add_argument("--seed", type=int, default=SEED, help="seed of the random settings")
     parser.add_argument("--task", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.task:

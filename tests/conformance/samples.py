@@ -1,4 +1,4 @@
-"""A small checkpoint of each sort of content, for the programs that damage files and break saves off."""
+"""A small checkpoint with every kind of content, for the programs that damage files and interrupt saves."""
 
 import contextlib
 from functools import cache
@@ -14,7 +14,7 @@ X, Y = np.arange(24, dtype="float32").reshape(8, 3) / 24, np.arange(8) % 2
 
 
 class Falling:
-    """A learning rate as an object of a user's own."""
+    """A learning rate schedule as a user-defined object."""
 
     def __init__(self, first):
         self.first = first
@@ -24,7 +24,7 @@ class Falling:
 
 
 class Counts:
-    """A callback that remembers a number and an array."""
+    """A callback whose state is a number and an array."""
 
     steps = 0
 
@@ -42,20 +42,20 @@ class Counts:
 
 @cache
 def trainer(seed):
-    """A trainer whose fit was broken off in the middle of its second epoch."""
+    """Returns a trainer whose fit was interrupted in the middle of its second epoch."""
     model = Sequential([Dense(2), ReLU(), Dropout(0.5), Dense(2)], input_shape=(3,), seed=seed)
     made = Trainer(model, "softmax_cross_entropy", SGD(Falling(0.1), momentum=0.5), ["accuracy"])
     with contextlib.suppress(KeyboardInterrupt):
         made.fit(X, Y, epochs=3, batch_size=3, callbacks=[Counts()], verbose=0)
-    made.history["images_per_second"] = [1.0]  # the same bytes each time
+    made.history["images_per_second"] = [1.0]  # makes the bytes reproducible
     return made
 
 
 def save_checkpoint(seed, path: Path):
-    """Writes the checkpoint of such a trainer."""
+    """Writes the checkpoint of `trainer(seed)`."""
     trainer(seed).save_checkpoint(path)
 
 
 def load_checkpoint(path: Path):
-    """The trainer that goes on from there."""
+    """Resumes a trainer from the checkpoint."""
     return Trainer.resume(path, custom_objects={"Falling": Falling})

@@ -1,7 +1,7 @@
-"""The kernel tests and fuzz.py in a build with AddressSanitizer and UndefinedBehaviorSanitizer: no report.
+"""Runs the tests of compiled code and fuzz.py under AddressSanitizer and UndefinedBehaviorSanitizer.
 
-A report ends its process, so no failure means no report. In this build each array of an arena is followed by a red zone
-and starts with garbage: see minidl_c/runtime/asan.h.
+A report ends its process, so a run without failures had no report. In this build each array of an arena is filled with
+garbage and followed by a poisoned gap: see minidl_c/runtime/asan.h.
 """
 
 import argparse
@@ -25,23 +25,25 @@ CANARIES = {
 
 
 def canaries(copy: Copy) -> int:
-    """How many planted faults were reported. Ends the program if one was not, or a right kernel was."""
+    """Returns the number of planted faults. Exits if one is not reported, or if the correct kernel is."""
     code, said = copy.run("tests/conformance/canary.py", "none")
     if code:
-        sys.exit(f"sanitize: a kernel without fault fails:\n{said}")
+        sys.exit(f"sanitize: the kernel without a fault fails:\n{said}")
     for fault, report in CANARIES.items():
         code, said = copy.run("tests/conformance/canary.py", fault)
         if not code or report not in said:
-            sys.exit(f"sanitize: no {report!r} for a kernel that {fault}; it said:\n{said}")
+            sys.exit(f"sanitize: no {report!r} for a kernel that {fault}; its output:\n{said}")
     return len(CANARIES)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=20_000, help="of fuzz.py (default: %(default)s)")
+    parser.add_argument(
+        "--calls", type=int, default=20_000, help="number of kernel calls of fuzz.py (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--isa", help="the instruction set to build for (default: v3, or what there is)")
-    parser.add_argument("--all", action="store_true", help="more of the tests, in some minutes")
+    parser.add_argument("--isa", help="the instruction set to build for (default: v3 if supported)")
+    parser.add_argument("--all", action="store_true", help="run more tests, for some minutes")
     options = parser.parse_args()
     start, copy = time.perf_counter(), Copy("address", options.isa)
     copy.build()

@@ -1,7 +1,7 @@
-/* Preloaded: counts the calls of a save, and lets one of them fail, or the process die before or after it.
+/* Preloaded library: counts the calls of a save, and makes one of them fail or kill the process.
 
-   arm(n, action): call number n (from 1) fails with errno `action` if that is positive, each later one too if `lasting`;
-   else KILL_BEFORE, KILL_AFTER, or SHORT: a write writes half. fired() tells whether it came to that. */
+   arm(n, action, lasting): at call n (from 1), a positive `action` is the errno to fail with, at later calls too if
+   `lasting`; KILL_BEFORE and KILL_AFTER send SIGKILL; SHORT writes half of a write. fired(): 1 if call n was reached. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,7 +20,7 @@ void arm(int n, int what, int stays) { wanted = n; action = what; lasting = stay
 int disarm(void) { armed = 0; return calls; }
 int fired(void) { return done; }
 
-/* Whether this call is one that something happens to. */
+/* Counts a call; returns 1 if the action applies to it. */
 static int due(void)
 {
     if (!armed) return 0;
@@ -68,7 +68,7 @@ int fstat64(int fd, struct stat64 *to) { CALL(int, fstat64, fd, to) }
 ssize_t readlink(const char *path, char *to, size_t size) { CALL(ssize_t, readlink, path, to, size) }
 ssize_t pwrite(int fd, const void *from, size_t size, off_t at) { CALL(ssize_t, pwrite, fd, from, size, at) }
 
-/* A close that fails has closed the file all the same. */
+/* A failing close still closes the file. */
 int close(int fd)
 {
     int is_due = due(), result = REAL(close)(fd);
@@ -81,7 +81,7 @@ ssize_t write(int fd, const void *from, size_t size)
 {
     int is_due = due();
     if (is_due && action > 0) { errno = action; return -1; }
-    if (is_due && action != KILL_BEFORE && size > 1) size = size / 2;   /* killed after half of it, too */
+    if (is_due && action != KILL_BEFORE && size > 1) size = size / 2;   /* KILL_AFTER too kills after half of the write */
     ssize_t result = REAL(write)(fd, from, size);
     if (is_due && action == KILL_AFTER) kill(getpid(), SIGKILL);
     return result;

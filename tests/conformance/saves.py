@@ -1,11 +1,11 @@
-"""A save that is killed or fails at any system call leaves the whole old file or the whole new one.
+"""A save that is killed or fails at any system call leaves either the complete old file or the complete new one.
 
     python tests/conformance/saves.py [--no-strace]
 
-For the first file at a path and for one that replaces another: SIGKILL before and after each call, each errno at each
-call, once and from then on, and short writes. A failure has to be an OSError that names the path, and to leave no
-other file. A library (saves.c, compiled here with $CC or gcc), loaded before the C library, intercepts the calls; with
-strace, the kills are at the system calls themselves. A save that writes in place has to be detected, too.
+Both for a new file and for one that replaces another: SIGKILL before and after each call, each errno at each call, once
+or persistently, and short writes. A failure must raise an OSError that names the path and leave no other file. A
+library preloaded before the C library (saves.c, compiled here with $CC or gcc) intercepts the calls; if strace is
+installed, it also kills at the system calls themselves. Canary: a save that writes in place must be found.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SAVE = "import sys; from saves import KINDS; KINDS[sys.argv[1]](1, sys.argv[2])"
 
 
 def model(seed: int) -> Sequential:
-    """A small model; other seeds, other bytes."""
+    """Returns a small model; different seeds give different bytes."""
     return Sequential([Conv2D(2, 3), Flatten(), Dense(3)], input_shape=(1, 4, 4), seed=seed)
 
 
@@ -53,7 +53,7 @@ LOADS: dict[str, Callable[[Path], object]] = {"model": Sequential.load, "checkpo
 
 @dataclass
 class Campaign:
-    """Saves of one kind into a folder, each stopped somewhere else."""
+    """Saves of one kind into a folder, each interrupted at a different call."""
 
     kind: str
     folder: Path
@@ -69,15 +69,15 @@ class Campaign:
             self.contents.append(self.path.read_bytes())
         LOADS[self.kind](self.path)
 
-    def lay(self, overwrite: bool) -> None:
-        """The folder as it is before a save."""
+    def reset(self, overwrite: bool) -> None:
+        """Restores the folder to its state before a save."""
         for entry in self.folder.iterdir():
             entry.unlink()
         if overwrite:
             self.path.write_bytes(self.contents[0])
 
     def check(self, what: str, overwrite: bool, status: int, may_litter: bool) -> None:
-        """What a save left, `status` being how its process ended (as subprocess tells it)."""
+        """Checks the files that a save left; status: the return code of its process, as of subprocess."""
         self.runs += 1
         names = sorted(os.listdir(self.folder))
         now = self.path.read_bytes() if self.path.exists() else None
@@ -97,11 +97,11 @@ class Campaign:
             self.findings.append(f"{what}: leaves {names}")
 
 
-# ---- by the preloaded library
+# ---- with the preloaded library
 
 
 def child(campaign: Campaign, shim: ctypes.CDLL, n: int, action: int, lasting: bool) -> tuple[int, bool]:
-    """Saves in a fork with something at call n; how it ended, and whether there were less than n calls."""
+    """Saves in a forked child with `action` at call n; returns (status, True if there were fewer than n calls)."""
     pid = os.fork()
     if pid == 0:
         code = UNNAMED
@@ -121,10 +121,10 @@ def child(campaign: Campaign, shim: ctypes.CDLL, n: int, action: int, lasting: b
 
 
 def sweep(campaign: Campaign, shim: ctypes.CDLL, name: str, action: int, lasting: bool = False) -> None:
-    """Something at every call of a save, from the first one to the last."""
+    """Applies `action` at every call of a save, from the first to the last."""
     for overwrite in (False, True):
         for n in range(1, 1000):
-            campaign.lay(overwrite)
+            campaign.reset(overwrite)
             status, past = child(campaign, shim, n, action, lasting)
             killed = action in (KILL_BEFORE, KILL_AFTER)
             what = f"{campaign.kind}, {'overwrite' if overwrite else 'first'}, {name} at call {n}"
@@ -137,28 +137,28 @@ def sweep(campaign: Campaign, shim: ctypes.CDLL, name: str, action: int, lasting
 
 
 def sweeps(campaign: Campaign, shim: ctypes.CDLL) -> None:
-    """Kills, errors and short writes."""
+    """Sweeps over kills, errors and short writes."""
     sweep(campaign, shim, "SIGKILL before", KILL_BEFORE)
     sweep(campaign, shim, "SIGKILL after", KILL_AFTER)
     sweep(campaign, shim, "half a write", SHORT)
     for name in ERRORS:
         code = getattr(errno, name)
         sweep(campaign, shim, name, code)
-        if name != "EINTR":  # a call that is interrupted for ever is tried for ever
+        if name != "EINTR":  # a persistent EINTR would be retried forever
             sweep(campaign, shim, f"lasting {name}", code, lasting=True)
 
 
-# ---- by strace
+# ---- with strace
 
 
-def straced(campaign: Campaign) -> None:
-    """SIGKILL at the system calls that change files, by strace, in a process of their own."""
+def kill_by_strace(campaign: Campaign) -> None:
+    """Kills by strace at the system calls that change files, each save in a new process."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), *sys.path])}
     environment.pop("LD_PRELOAD", None)
     for call in STRACED:
         for overwrite in (False, True):
             for n in range(1, 100):
-                campaign.lay(overwrite)
+                campaign.reset(overwrite)
                 only = ["-P", str(campaign.folder), "-P", str(campaign.path)] if call in ("openat", "close") else []
                 command = ["strace", "-f", "-qq", "-o", "/dev/null", *only, "-e", f"trace={call}"]
                 command += ["-e", f"inject={call}:signal=SIGKILL:when={n}", sys.executable, "-c", SAVE]
@@ -171,12 +171,12 @@ def straced(campaign: Campaign) -> None:
                     break
 
 
-# ---- the whole
+# ---- main
 
 
 @contextlib.contextmanager
 def in_place() -> Iterator[None]:
-    """The seeded defect: saves write into the file itself."""
+    """Plants the defect: saves overwrite the file in place."""
 
     def write(path: os.PathLike[str], parts: list[memoryview]) -> None:
         with open(path, "wb", buffering=0) as file:
@@ -190,8 +190,8 @@ def in_place() -> Iterator[None]:
         atomic.write = before
 
 
-def preloaded(folder: Path) -> None:
-    """Starts this program again with the library preloaded."""
+def restart_preloaded(folder: Path) -> None:
+    """Restarts this program with the library preloaded before the C library."""
     library = folder / "saves.so"
     command = [*os.environ.get("CC", "gcc").split(), "-shared", "-fPIC", "-O1", "-o", str(library)]
     subprocess.run([*command, str(HERE / "saves.c"), "-ldl"], check=True)
@@ -200,22 +200,22 @@ def preloaded(folder: Path) -> None:
 
 
 def main() -> int:
-    """Runs all of it; prints figures, exits with 1 on any finding."""
+    """Runs all checks and prints figures; returns 1 on any finding."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--no-strace", action="store_true", help="even where it is installed")
+    parser.add_argument("--no-strace", action="store_true", help="skip strace even if it is installed")
     args = parser.parse_args()
     begin = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         if "MINIDL_SAVES_SHIM" not in os.environ:
-            preloaded(folder)
+            restart_preloaded(folder)
         shim = ctypes.CDLL(os.environ["MINIDL_SAVES_SHIM"])
         failed = False
         for kind in KINDS:
             campaign = Campaign(kind, folder)
             sweeps(campaign, shim)
             if shutil.which("strace") and not args.no_strace:
-                straced(campaign)
+                kill_by_strace(campaign)
             for finding in campaign.findings[:20]:
                 print(f"  {finding}", file=sys.stderr)
             failed |= bool(campaign.findings) or campaign.calls < 8

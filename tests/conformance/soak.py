@@ -1,14 +1,13 @@
-"""A soak: random calls of the public API, right ones and wrong ones, on one random model after the other.
+"""Soak test: random valid and invalid calls of the public API on a sequence of random models.
 
     python tests/conformance/soak.py --seconds 900
 
-A right call compares what has to be equal to the last bit: predictions for any number of threads, of a model that was
-saved, pickled, copied or cut in two; a trainer and its checkpoint, resumed, after one more step. A wrong call has to
-be refused with a TypeError, ValueError, RuntimeError or FloatingPointError (with an OSError where its path is wrong),
-and to leave all weights as they were. So has junk in place of one argument, if it is refused. Memory, open files and
-threads must not grow after a warm-up. All that a world (a model and its calls) does follows from its number: a
-finding names it, and --world runs it again. Canaries: calls that end with a KeyError, change a weight before they
-refuse, give other bits, or leak memory and a file.
+Valid calls compare results that must be bit-identical: predictions for any number of threads, of a model that was
+saved, pickled, copied or cut in two; a trainer and its resumed checkpoint after one more step. Invalid calls must raise
+TypeError, ValueError, RuntimeError or FloatingPointError (OSError for an invalid path) and leave all weights unchanged;
+so must junk in place of one argument, if it is refused. Memory, open files and threads must not grow after a warm-up. A
+world (a model and its calls) is determined by its number: a finding names it, and --world runs it again. Canaries:
+calls that raise KeyError, change a weight before they raise, give different bits, or leak memory and a file.
 """
 
 import argparse
@@ -26,7 +25,9 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # before OpenMP is loaded: with few cores, threads spin for others
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "passive"
+)  # set before OpenMP is loaded: on few cores, waiting threads would spin
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -37,16 +38,16 @@ import minidl
 from minidl import layers
 
 PROPER = TypeError, ValueError, RuntimeError, FloatingPointError
-RIGHT = ValueError, FloatingPointError  # of a right call: all is frozen, a batch is too small, training diverges
+VALID = ValueError, FloatingPointError  # of a valid call: all layers frozen, batch too small, divergence
 OF_PATHS = (*PROPER, OSError)
-IMPROPER = UnicodeError, RecursionError, NotImplementedError  # which derive from these
+IMPROPER = UnicodeError, RecursionError, NotImplementedError  # subclasses of these that are not accepted
 CALLS_A_WORLD = 30
-GROWTH = 8 * 2**20  # bytes, for fragments of the heap (runs of 3 minutes took 0.3 MB); 1 kB leaked in each call is more
-WARM = 0.4  # share of the time after which memory is first measured: by then all kinds of calls have been made
+GROWTH = 8 * 2**20  # bytes allowed for heap fragmentation (0.3 MB in 3 minutes); leaks of 1 kB per call exceed it
+WARM = 0.4  # fraction of the time before memory is first measured, when all kinds of calls have been made
 
 
 class Soak:
-    """What was called so far, and what was found."""
+    """Counts of calls so far, and the findings."""
 
     def __init__(self):
         self.counts, self.done, self.refusals, self.findings = Counter(), Counter(), Counter(), []
@@ -56,7 +57,7 @@ class Soak:
         print(f"soak: {self.findings[-1]}", flush=True)
 
     def attempt(self, number, w, kind, call, allowed, *, what="", refuse=False):
-        """Makes a call; notes an odd exception, a wrong call that was accepted, weights that a refusal changed."""
+        """Makes a call; notes unexpected exceptions, accepted invalid calls, and weights changed by a refused call."""
         what, before, name = what or kind, w.state(), None
         self.counts[kind] += 1
         try:
@@ -75,7 +76,7 @@ class Soak:
         if refuse and name is None:
             self.note(number, what, "was accepted")
         stays = refuse or name not in (None, "FloatingPointError", "DifferenceError")
-        if stays and w.state() != before:  # a fit that diverges has made steps before
+        if stays and w.state() != before:  # a diverging fit has made steps before it raises
             self.note(number, what, f"weights changed, though it ended with {name}")
 
     def run_world(self, number, calls=CALLS):
@@ -85,7 +86,7 @@ class Soak:
                 draw = w.rng.random()
                 if draw < 0.5:
                     call = calls[w.rng.integers(len(calls))]
-                    self.attempt(number, w, call.__name__, functools.partial(call, w), RIGHT)
+                    self.attempt(number, w, call.__name__, functools.partial(call, w), VALID)
                 elif draw < 0.8:
                     what = str(w.rng.choice([*REFUSED]))
                     call, allowed = functools.partial(REFUSED[what], w), OF_PATHS if what in PATHS else PROPER
@@ -95,11 +96,11 @@ class Soak:
                     self.attempt(number, w, "junk", call, PROPER, what=what)
             minidl.set_num_threads(2)
             if left := [path.name for path in Path(folder).glob(".minidl*")]:
-                self.note(number, "files", f"left over: {left}")
+                self.note(number, "files", f"not removed: {left}")
 
 
 def resources():
-    """Bytes of memory, open files, threads; all that can be freed is freed before."""
+    """Returns bytes of memory, open files and threads, after freeing all that can be freed."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
@@ -107,15 +108,15 @@ def resources():
 
 
 def grown(first, last):
-    """What of the resources has grown; empty if nothing has."""
+    """Returns the resources that have grown; empty if none has."""
     memory, files, threads = (after - before for before, after in zip(first, last, strict=True))
     told = [f"memory grew by {memory / 2**20:.1f} MB"] * (memory > GROWTH)
     told += [f"{files} more open files"] * (files > 0)
-    return told + [f"{threads} more threads"] * (threads >= max(THREADS))  # OpenMP keeps as many as the last call had
+    return told + [f"{threads} more threads"] * (threads >= max(THREADS))  # OpenMP keeps the threads of the last call
 
 
 def soak(seed, seconds):
-    """Runs worlds for that long; what was called and found, and the resources after warming up and at the end."""
+    """Runs worlds for `seconds`; returns the Soak, and the resources after warming up and at the end."""
     found, start, number, first = Soak(), time.monotonic(), 10**6 * seed, None
     while first is None or time.monotonic() - start < seconds:
         found.run_world(number)
@@ -140,7 +141,7 @@ def gives_other_bits(w):
 
 
 def canaries():
-    """How many planted faults were found. Ends the program if one was not."""
+    """Returns the number of planted faults. Exits if one was not found."""
     for fault in (raises_key_error, changes_a_weight, gives_other_bits):
         found = Soak()
         with contextlib.redirect_stdout(io.StringIO()):
@@ -158,11 +159,11 @@ def canaries():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=20, help="how long to call (default: %(default)s)")
+    parser.add_argument("--seconds", type=float, default=20, help="duration (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--world", type=int, help="run this world alone")
+    parser.add_argument("--world", type=int, help="run only this world")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # of NumPy and scikit-learn, at numbers that are not finite
+    warnings.simplefilter("ignore")  # NumPy and scikit-learn warn about non-finite values
     np.seterr(all="ignore")
     if missing := set(layers.__all__) - set(EVERY):
         sys.exit(f"soak: no {', '.join(sorted(missing))} in soak_calls.py: add how to draw them")

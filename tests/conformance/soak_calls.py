@@ -1,4 +1,4 @@
-"""Right calls of the public API on a random model: what soak.py makes, and what it compares."""
+"""Valid calls of the public API on a random model, and the comparisons of their results; for soak.py."""
 
 import copy
 import pickle
@@ -16,15 +16,15 @@ from minidl.optimizers import SGD, Adagrad, Adam, AdamW, RMSprop
 EXPORTS = True
 try:
     from minidl.onnx import export, import_model
-except ImportError:  # of the extra that reads and writes ONNX
+except ImportError:  # the ONNX extra is not installed
     EXPORTS = False
 
-MOST_NUMBERS = 1500  # of one example between two layers
+MOST_NUMBERS = 1500  # elements of one example between two layers
 THREADS = (1, 2, 3)
 
 
 class Doubled(Layer):
-    """A layer in NumPy, of a user's own."""
+    """A user-defined layer in NumPy."""
 
     def forward(self, x, training):
         return 2 * x
@@ -35,7 +35,7 @@ class Doubled(Layer):
 
 CUSTOM = {"Doubled": Doubled}
 POINTWISE = ("GELU", "Hardswish", "SiLU", "Sigmoid", "Tanh", "Softmax", "ReLU", "ELU", "LeakyReLU", "PReLU")
-ANYWHERE = {  # layers of any shape, from a random generator
+ANYWHERE = {  # layers for any shape, drawn from a random generator
     **{name: (lambda rng, name=name: getattr(nn, name)()) for name in POINTWISE},
     "Dropout": lambda rng: nn.Dropout(0.3),
     "LayerNorm": lambda rng: nn.LayerNorm(affine=False),
@@ -74,12 +74,12 @@ EVERY = {**ANYWHERE, **ROWS, **IMAGES}
 
 
 def few(rng, end):
-    """An integer from 1 to end - 1."""
+    """Draws an integer from 1 to end - 1."""
     return int(rng.integers(1, end))
 
 
 def random_layers(rng, shape, depth):
-    """Layers that fit, one after the other, and the shape after them; a misfit is left out."""
+    """Draws a chain of layers, leaving out those that do not fit; returns them and their output shape."""
     made = []
     for _ in range(depth):
         family = ANYWHERE if rng.random() < 0.4 else IMAGES if len(shape) == 3 else ROWS
@@ -108,7 +108,7 @@ def random_optimizer(rng):
 
 
 class World:
-    """A random model, its trainer, data that fit, and a folder of its own; all of it follows from the seed."""
+    """A random model with a trainer, data and a folder, determined by the seed."""
 
     def __init__(self, seed, folder):
         self.rng = rng = np.random.default_rng(seed)
@@ -126,7 +126,7 @@ class World:
         )
 
     def some(self, least=2):
-        """A few examples and their labels."""
+        """Returns a few examples and their labels."""
         n = int(self.rng.integers(least, len(self.X) + 1))
         return self.X[:n], self.y[:n]
 
@@ -134,13 +134,13 @@ class World:
         return self.folder / f"file-{self.rng.integers(4)}.{suffix}"
 
     def state(self):
-        """The bits of all parameters and buffers, and the number of steps."""
+        """Returns the bits of all parameters and buffers, and the number of steps."""
         weights = self.model.state_dict().items()
         return self.trainer.step, [(name, value.shape, value.tobytes()) for name, value in weights]
 
 
 class DifferenceError(Exception):
-    """Two results that have to be equal to the last bit are not."""
+    """Raised if two results that must be bit-identical differ."""
 
 
 def same(what, one, other):

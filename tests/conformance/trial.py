@@ -1,4 +1,4 @@
-"""What fuzz.py tries: random calls of a kernel with an oracle, and the numbers that they are drawn from."""
+"""Trial, a random call of a kernel with its expected results, and the distributions that trials are drawn from."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 0.0, 3e38, -3e38, 1e-40, -1e-45)
 
 @dataclass
 class Trial:
-    """Calls of a kernel. `run` gets arrays by name; `oracle` yields name, exact numbers, allowed error."""
+    """`calls` calls of a kernel. `run` gets arrays by name; `oracle` yields name, exact values and allowed error."""
 
     about: str
     dtype: str
@@ -26,14 +26,14 @@ class Trial:
 
 
 def alone(trial: Trial) -> SimpleNamespace:
-    """Its arrays, each in memory of its own."""
+    """Returns the trial's arrays, each in separate memory."""
     arrays = {name: values.copy() for name, values in trial.inputs.items()}
     return SimpleNamespace(**arrays, **{n: np.full(s, 7, trial.dtype) for n, s in trial.outputs.items()})
 
 
 # ---- values --------------------------------------------------------------------------------------
 def draw_values(rng, shapes):
-    """Arrays, exact in float32, and what they hold: whole numbers (ties; sums are exact), normal or special ones."""
+    """Draws arrays, exact in float32; returns (kind, arrays), kind: "whole" (exact sums), "normal" or "special"."""
     kind = str(rng.choice(["whole", "normal", "special"]))
     if kind == "whole":
         return kind, [rng.integers(-4, 5, shape).astype("f4") for shape in shapes]
@@ -52,7 +52,7 @@ def draw_dtype(rng):
 
 
 def within_rounding(names, results, terms, dtype, kind):
-    """What an oracle yields, for sums of `terms` terms; `results` are the exact numbers, and those of |x|, |w| ..."""
+    """Yields name, exact values and allowed error for sums of `terms` terms; results: (exact values, of |x|, ...)."""
     for name, exact, magnitude, count in zip(names.split(), *results, terms, strict=True):
         yield name, exact, 0 if kind == "whole" else ref.rounding(count, dtype) * magnitude
 
@@ -62,11 +62,11 @@ def small_batch(rng, case):
 
 
 def sizes(rng):
-    """n, and numbers of an example."""
+    """Draws the number of examples and of elements per example."""
     return int(rng.integers(0, 41)), int(rng.integers(1, 40))
 
 
 def both_ways(op, a, threads):
-    """Forward and backward of an op without parameters."""
+    """Runs forward and backward of an op without parameters."""
     forward_batch(op, a.x, a.y, num_threads=threads)
     backward_batch(op, a.dy, a.x, a.dx, num_threads=threads)

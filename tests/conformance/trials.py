@@ -1,4 +1,4 @@
-"""Random calls of every kernel that Python can call, for fuzz.py: a function a kernel yields a block of trials."""
+"""Random calls of every kernel, for fuzz.py: one function per kernel, which yields a block of trials."""
 
 from functools import partial
 
@@ -80,7 +80,7 @@ CONV_TRANSPOSE2D = (ref.conv_transpose2d_forward, ref.conv_transpose2d_backward)
 
 
 def conv_trial(rng, case, make, reference):
-    """Calls of the op that make(dtype=) gives, with a bias or without."""
+    """Returns a trial of the op that make(dtype=...) returns, with or without a bias."""
     dtype, biased = draw_dtype(rng), bool(rng.integers(2))
     kind, values = draw_values(rng, (case.x_shape, case.w_shape, (case.filters,), case.y_shape))
     names = ("w", "b") if biased else ("w",)
@@ -139,8 +139,8 @@ def maxpool2d(rng):
 def maxpool2d_trial(rng, case):
     dtype = draw_dtype(rng)
     kind, (x,) = draw_values(rng, (case.x_shape,))
-    dy = rng.integers(-9, 10, case.y_shape).astype("f4")  # sums without rounding
-    x[np.abs(x) < np.finfo("f4").tiny] = 0  # flushed, subnormal numbers would tie with it
+    dy = rng.integers(-9, 10, case.y_shape).astype("f4")  # exact sums
+    x[np.abs(x) < np.finfo("f4").tiny] = 0  # flushed to zero, subnormals would create ties
 
     def run(a, threads):
         maxpool2d_forward(a.x, a.y, **case.options, num_threads=threads)
@@ -221,7 +221,7 @@ def gather(rng):
 
 
 def draw_optimizer(rng):
-    """A class of updates, its formula and arguments of both."""
+    """Draws an Update class, its formula and the arguments of both."""
     decay, flag, other = float(rng.choice([0, 0.1])), bool(rng.integers(2)), bool(rng.integers(2))
     momentum = float(rng.choice([0, 0.5, 0.9]))
     drawn = (

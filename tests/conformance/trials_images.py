@@ -1,4 +1,4 @@
-"""Random calls of kernels for images: pads, pools, blocks, pieces."""
+"""Random calls of image kernels: padding, pooling, upsampling, normalization and augmentation."""
 
 import numpy as np
 import reference as ref
@@ -15,10 +15,10 @@ from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 
 def moving_trial(rng, op, about, forward, backward):
-    """An op that computes nothing: forward(x) and backward(dy) are exact."""
+    """Returns a trial of an op that only moves values, so forward(x) and backward(dy) are exact."""
     n, dtype = int(rng.integers(0, 41)), op.dtype
     kind, (x, dy) = draw_values(rng, ((n, *op.in_shape), (n, *op.out_shape)))
-    x[np.abs(x) < np.finfo("f4").tiny] = 0  # flushed, where it is divided
+    x[np.abs(x) < np.finfo("f4").tiny] = 0  # subnormals would be flushed by a division
 
     def run(a, threads):
         both_ways(op, a, threads)

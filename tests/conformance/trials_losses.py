@@ -1,4 +1,4 @@
-"""Random calls of losses."""
+"""Random calls of the losses."""
 
 import numpy as np
 import reference as ref

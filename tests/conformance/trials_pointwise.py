@@ -121,7 +121,7 @@ def batchnorm(rng):
 
 
 def batchnorm_trial(rng, channels, pixels):
-    """Both ops in a plan, in training and, with what that left, in inference."""
+    """Returns a trial of both ops in a plan: a training step, then inference with the updated statistics."""
     n, dtype, eps = int(rng.choice([0, *range(2, 41)])), draw_dtype(rng), 0.1
     kind, (x, dy, w, b) = draw_values(rng, ((n, channels, pixels),) * 2 + ((channels,),) * 2)
     param = np.concatenate([w, b, np.zeros(channels), np.ones(channels), [0]])

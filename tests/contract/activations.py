@@ -1,4 +1,4 @@
-"""Activations, and the softmax over channels."""
+"""Cases of activations, and of the softmax over channels."""
 
 from contract.case import Case, any_shape, functional
 
@@ -6,12 +6,12 @@ from minidl.layers import ELU, GELU, Hardswish, LeakyReLU, PReLU, Sigmoid, SiLU,
 
 
 def spread(rng, shape):
-    """Numbers on both sides of every kink, and in the flat parts."""
+    """Draws values on both sides of every kink and in the saturated ranges."""
     return 3 * rng.standard_normal(shape)
 
 
 def activation(draw):
-    """A case of any shape; draw(rng): a layer, and the name and arguments of the function in torch.nn.functional."""
+    """Returns a drawing function; draw(rng): a layer, and name and arguments of its torch.nn.functional counterpart."""
 
     def case(rng):
         layer, name, arguments = draw(rng)

@@ -1,4 +1,4 @@
-"""Dense and the layers without parameters that any net has."""
+"""Cases of Dense, ReLU, Rescale and Normalize."""
 
 from contract.case import Case, any_shape, functional
 

@@ -1,4 +1,4 @@
-"""What the contract tests know of a layer: random arguments for it, and what PyTorch has in its place."""
+"""Case, a layer with random arguments and its counterpart in PyTorch, for the contract tests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from minidl.layers.base import Layer
 
 
 def functional():
-    """torch.nn.functional: imported where it is used, for PyTorch may be missing."""
+    """Returns torch.nn.functional, imported on first use because PyTorch is optional."""
     from torch.nn import functional
 
     return functional
 
 
 def normal(rng, shape):
-    """Standard normal numbers."""
+    """Draws standard normal values."""
     return rng.standard_normal(shape)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A layer for inputs of a shape.
+    """A layer and the shape of its inputs.
 
-    torch(x, **params): what PyTorch computes of tensors, `params` by the layer's names; None where PyTorch has nothing.
-    values(rng, shape): the numbers in x.
+    torch(x, **params): PyTorch's counterpart, with `params` by the layer's names; None if there is none.
+    values(rng, shape): draws x. couples_examples: True if an example's output depends on the others.
     """
 
     layer: Layer
@@ -37,11 +37,11 @@ class Case:
 
 
 def any_shape(rng):
-    """The shape of a vector or an image."""
+    """Draws the shape of a vector or an image."""
     size = int(rng.choice([1, 3]))
     return tuple(int(n) for n in rng.integers(1, 8, size))
 
 
 def image(rng, most=8):
-    """The shape of an image."""
+    """Draws the shape of an image."""
     return tuple(int(n) for n in (rng.integers(1, 6), *rng.integers(1, most + 1, 2)))

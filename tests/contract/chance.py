@@ -1,4 +1,4 @@
-"""Layers that draw random numbers: PyTorch draws others."""
+"""Cases of random layers, which have no counterpart in PyTorch because its random numbers differ."""
 
 from contract.case import Case, any_shape, image
 

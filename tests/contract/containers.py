@@ -1,4 +1,4 @@
-"""Layers made of layers: branches that part and meet."""
+"""Cases of layers made of layers, with branches that fork and join."""
 
 from contract.case import Case, functional, image
 
@@ -6,7 +6,7 @@ from minidl.layers import BatchNorm2D, Block, Conv2D, DepthwiseConv2D, MaxPool2D
 
 
 def conv(x, params, place, **options):
-    """What Conv2D with a kernel of 3 and padding 1, or of 1, computes."""
+    """Returns PyTorch's counterpart of a Conv2D with a kernel of 3 and padding 1, or with a kernel of 1."""
     weight = params[f"{place}.weight"]
     padding = weight.shape[-1] // 2
     return functional().conv2d(x, weight, params.get(f"{place}.bias"), padding=padding, **options)
@@ -18,7 +18,7 @@ def norm(x, params, place):
 
 
 def residual(rng):
-    """A body and, if it changes the channels, a convolution beside it; with batch norm, or one in the other."""
+    """Draws a Residual, with a convolution as shortcut if the channels change, maybe with batch norm or nested."""
     channels, height, width = image(rng)
     filters = channels if rng.random() < 0.5 else int(rng.integers(1, 5))
     normed, nested = rng.random() < 0.3, rng.random() < 0.3
@@ -40,11 +40,11 @@ def residual(rng):
 
 
 def parallel(rng):
-    """Two to four branches, one of them perhaps the input itself, one with a pool."""
+    """Draws one to four branches: among them the identity, and one with a pool."""
     channels, height, width = image(rng)
     join = str(rng.choice(["add", "concat"]))
     widths = [channels if join == "add" else int(rng.integers(1, 4)) for _ in range(3)]
-    ways = [
+    branches = [
         ([Conv2D(widths[0], 1), ReLU()], lambda x, p, i: functional().relu(conv(x, p, f"branches.{i}.0"))),
         (Conv2D(widths[1], 3, padding=1), lambda x, p, i: conv(x, p, f"branches.{i}.0")),
         ([], lambda x, p, i: x),
@@ -53,7 +53,7 @@ def parallel(rng):
             lambda x, p, i: conv(functional().max_pool2d(x, 3, 1, 1), p, f"branches.{i}.1").sigmoid(),
         ),
     ]
-    chosen = [ways[i] for i in rng.permutation(4)[: rng.integers(1, 5)]]
+    chosen = [branches[i] for i in rng.permutation(4)[: rng.integers(1, 5)]]
 
     def by_torch(x, **params):
         import torch
@@ -61,7 +61,7 @@ def parallel(rng):
         found = [function(x, params, i) for i, (_, function) in enumerate(chosen)]
         return torch.cat(found, 1) if join == "concat" else sum(found[1:], found[0])
 
-    return Case(Parallel(*(way for way, _ in chosen), join=join), (channels, height, width), by_torch)
+    return Case(Parallel(*(branch for branch, _ in chosen), join=join), (channels, height, width), by_torch)
 
 
 def block(rng):

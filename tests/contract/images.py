@@ -1,4 +1,4 @@
-"""Layers that give images other sizes."""
+"""Cases of layers that change the size of images."""
 
 from contract.case import Case, any_shape, functional, image
 
@@ -24,24 +24,26 @@ def flatten(rng):
 def reshape(rng):
     shape = numbers(rng, 1, 6, rng.integers(1, 5))
     in_shape = tuple(int(n) for n in rng.permutation(shape))
-    told = list(shape)
+    argument = list(shape)
     if rng.random() < 0.5:
-        told[rng.integers(len(told))] = -1
-    return Case(Reshape(tuple(told)), in_shape, lambda x: x.reshape(len(x), *shape))
+        argument[rng.integers(len(argument))] = -1
+    return Case(Reshape(tuple(argument)), in_shape, lambda x: x.reshape(len(x), *shape))
 
 
 def pad2d(rng):
     top, bottom, left, right = sides = numbers(rng, 0, 4, 4)
     value = float(rng.standard_normal())
     forms = {1: (top, (top,) * 4), 2: ((top, left), (top, top, left, left)), 4: (sides, sides)}
-    told, (top, bottom, left, right) = forms[int(rng.choice([1, 2, 4]))]
-    return Case(Pad2D(told, value), image(rng), lambda x: functional().pad(x, (left, right, top, bottom), value=value))
+    argument, (top, bottom, left, right) = forms[int(rng.choice([1, 2, 4]))]
+    return Case(
+        Pad2D(argument, value), image(rng), lambda x: functional().pad(x, (left, right, top, bottom), value=value)
+    )
 
 
 def upsample2d(rng):
     scale = numbers(rng, 1, 5, 2)
-    told = scale[0] if scale[0] == scale[1] else scale
-    return Case(Upsample2D(told), image(rng), lambda x: functional().interpolate(x, scale_factor=scale))
+    argument = scale[0] if scale[0] == scale[1] else scale
+    return Case(Upsample2D(argument), image(rng), lambda x: functional().interpolate(x, scale_factor=scale))
 
 
 DRAWS = {

@@ -1,4 +1,4 @@
-"""Losses: random arguments, outputs and targets for each, and what PyTorch has in its place."""
+"""Cases of losses: random arguments, outputs and targets, and their counterparts in PyTorch."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from minidl.losses import (
 
 @dataclass(frozen=True)
 class LossCase:
-    """A loss of outputs of a shape.
+    """A loss and the shape of its outputs.
 
     targets(rng, n): y of n examples. torch(scores, y): PyTorch's losses, reduction="none", as (n, ...) of any shape.
     """
@@ -31,12 +31,12 @@ class LossCase:
     torch: Callable[..., Any]
 
     def scores(self, rng, n):
-        """Outputs of n examples, on both sides of every kink, and in the flat parts."""
+        """Draws outputs of n examples, on both sides of every kink and in the saturated ranges."""
         return 3 * rng.standard_normal((n, *self.shape))
 
 
-def of_numbers(loss, name, draw, **options):
-    """A draw of a case; draw(rng, shape): targets; name and options: of the function in torch.nn.functional."""
+def regression_case(loss, name, draw, **options):
+    """Returns a drawing function; draw(rng, shape): targets; name, options: of the torch.nn.functional counterpart."""
 
     def case(rng):
         shape = any_shape(rng)
@@ -58,7 +58,7 @@ def real(rng, shape):
 
 
 def zeros_and_ones(rng, shape):
-    """Labels as bools, as integers, or probabilities."""
+    """Draws labels as bools, as integers or as probabilities."""
     kind = rng.integers(3)
     return rng.random(shape) if kind == 0 else rng.integers(0, 2, shape).astype([None, bool, "u1"][kind])
 
@@ -69,7 +69,7 @@ def counts(rng, shape):
 
 def huber(rng):
     delta = float(rng.choice([0.3, 1.0, 2.5]))
-    return of_numbers(Huber(delta), "huber_loss", real, delta=delta)(rng)
+    return regression_case(Huber(delta), "huber_loss", real, delta=delta)(rng)
 
 
 def softmax_cross_entropy(rng):
@@ -83,10 +83,10 @@ def softmax_cross_entropy(rng):
 
 
 DRAWS = {
-    "BinaryCrossEntropy": of_numbers(BinaryCrossEntropy(), "binary_cross_entropy_with_logits", zeros_and_ones),
+    "BinaryCrossEntropy": regression_case(BinaryCrossEntropy(), "binary_cross_entropy_with_logits", zeros_and_ones),
     "Huber": huber,
-    "MeanAbsoluteError": of_numbers(MeanAbsoluteError(), "l1_loss", real),
-    "MeanSquaredError": of_numbers(MeanSquaredError(), "mse_loss", real),
-    "Poisson": of_numbers(Poisson(), "poisson_nll_loss", counts),
+    "MeanAbsoluteError": regression_case(MeanAbsoluteError(), "l1_loss", real),
+    "MeanSquaredError": regression_case(MeanSquaredError(), "mse_loss", real),
+    "Poisson": regression_case(Poisson(), "poisson_nll_loss", counts),
     "SoftmaxCrossEntropy": softmax_cross_entropy,
 }

@@ -1,23 +1,23 @@
-"""Layers that normalize."""
+"""Cases of normalization layers."""
 
 from contract.case import Case, any_shape, functional, image
 
 from minidl.layers import BatchNorm1D, BatchNorm2D, GroupNorm, LayerNorm
 
 
-def drawn_options(rng):
+def draw_options(rng):
     return {"eps": float(rng.choice([1e-5, 1e-3, 0.1])), "affine": bool(rng.integers(4))}
 
 
 def torch_group_norm(x, groups, eps, weight=None, bias=None):
-    """What functional().group_norm calls after it has refused a single number."""
+    """Calls group_norm without the check of torch.nn.functional, which refuses groups of a single value."""
     import torch
 
     return torch.group_norm(x, groups, weight, bias, eps)
 
 
 def group_norm(rng):
-    groups, options, (channels, *pixels) = int(rng.integers(1, 5)), drawn_options(rng), any_shape(rng)
+    groups, options, (channels, *pixels) = int(rng.integers(1, 5)), draw_options(rng), any_shape(rng)
     layer = GroupNorm(groups, **options)
     return Case(
         layer, (groups * channels, *pixels), lambda x, **params: torch_group_norm(x, groups, layer.eps, **params)
@@ -25,12 +25,12 @@ def group_norm(rng):
 
 
 def layer_norm(rng):
-    options, shape = drawn_options(rng), any_shape(rng)
+    options, shape = draw_options(rng), any_shape(rng)
     layer = LayerNorm(**options)
     return Case(layer, shape, lambda x, **params: functional().layer_norm(x, shape, eps=layer.eps, **params))
 
 
-def by_batch(rng, cls, shape):
+def batch_norm(rng, cls, shape):
     eps, affine = float(rng.choice([1e-5, 1e-3])), bool(rng.integers(2))
 
     def torch(x, weight=None, bias=None):
@@ -41,11 +41,11 @@ def by_batch(rng, cls, shape):
 
 def batch_norm2d(rng):
     channels, height, width = image(rng)
-    return by_batch(rng, BatchNorm2D, (channels, height + 1, width))
+    return batch_norm(rng, BatchNorm2D, (channels, height + 1, width))
 
 
 def batch_norm1d(rng):
-    return by_batch(rng, BatchNorm1D, (int(rng.integers(1, 40)),))
+    return batch_norm(rng, BatchNorm1D, (int(rng.integers(1, 40)),))
 
 
 DRAWS = {

@@ -1,4 +1,4 @@
-"""The optimizers: random arguments, which PyTorch's optimizer of that name takes as well."""
+"""Random arguments of the optimizers, which PyTorch's optimizers of the same names accept too."""
 
 from minidl import optimizers
 

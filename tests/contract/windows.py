@@ -8,28 +8,28 @@ from geometries import conv_cases, depthwise_cases, pool_cases, transposed_cases
 from minidl.layers import AvgPool2D, Conv2D, ConvTranspose2D, DepthwiseConv2D, MaxPool2D
 
 
-def drawn(cases, rng):
-    """A random geometry; `cases` gives geometries of all forms in turn, of which there are at most 14."""
+def draw_case(cases, rng):
+    """Draws a geometry; `cases` cycles through at most 14 kinds of geometries."""
     *_, case = cases(int(rng.integers(2**32)), int(rng.integers(1, 15)))
     return case
 
 
 def symmetric(case):
-    """The geometry with equal zeros on both sides, the only one of PyTorch."""
+    """Returns the geometry with equal padding before and after, the only kind that PyTorch supports."""
     top, bottom, left, right = case.padding
     vertical, horizontal = max(top, bottom), max(left, right)
     return replace(case, padding=(vertical, vertical, horizontal, horizontal))
 
 
 def conv2d(rng):
-    case = symmetric(drawn(conv_cases, rng))
+    case = symmetric(draw_case(conv_cases, rng))
     options = case.options | {"padding": case.padding[::2]}
     layer = Conv2D(case.filters, case.kernel, **options, use_bias=bool(rng.random() < 0.8))
     return Case(layer, case.x_shape[1:], lambda x, weight, bias=None: functional().conv2d(x, weight, bias, **options))
 
 
 def avg_pool2d(rng):
-    case = drawn(pool_cases, rng)
+    case = draw_case(pool_cases, rng)
     options = case.options | {"count_include_pad": bool(rng.integers(2))}
     kernel = options.pop("kernel")
     layer = AvgPool2D(kernel, **options)
@@ -37,7 +37,7 @@ def avg_pool2d(rng):
 
 
 def conv_transpose2d(rng):
-    case = drawn(transposed_cases, rng)
+    case = draw_case(transposed_cases, rng)
     options = case.options
     layer = ConvTranspose2D(case.filters, case.kernel, **options, use_bias=bool(rng.random() < 0.8))
 
@@ -48,7 +48,7 @@ def conv_transpose2d(rng):
 
 
 def depthwise_conv2d(rng):
-    case = symmetric(drawn(depthwise_cases, rng))
+    case = symmetric(draw_case(depthwise_cases, rng))
     options = case.options | {"padding": case.padding[::2]}
     groups = options.pop("groups")
     multiplier, use_bias = case.filters // groups, bool(rng.random() < 0.8)
@@ -61,7 +61,7 @@ def depthwise_conv2d(rng):
 
 
 def max_pool2d(rng):
-    case = drawn(pool_cases, rng)
+    case = draw_case(pool_cases, rng)
     options = case.options
     kernel = options.pop("kernel")
     layer = MaxPool2D(kernel, **options)

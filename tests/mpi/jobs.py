@@ -1,4 +1,4 @@
-"""Jobs under the mpiexec that belongs to the Python that runs the tests, or to the system."""
+"""Starts MPI jobs with the mpiexec installed beside the running Python, or with that of the system."""
 
 import importlib.util
 import os
@@ -22,7 +22,7 @@ def is_open_mpi():
 
 
 def command(ranks, program, *args):
-    """What starts a program of this folder, or a path; ranks None: without mpiexec."""
+    """Returns the command that starts a program of this folder, or at a path; ranks=None: without mpiexec."""
     python = [sys.executable, str(HERE / program), *map(str, args)]
     if ranks is None:
         return python
@@ -30,14 +30,14 @@ def command(ranks, program, *args):
 
 
 def environment():
-    """The clone and its tests on the path; Open MPI wants to be told that root may start jobs."""
+    """Returns the environment of a job: the repository and its tests on the path; Open MPI may run as root."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
     allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {**os.environ, "PYTHONPATH": path, **allowed}
 
 
 def start(ranks, program, *args, cwd=None):
-    """A job that runs, in a process group of its own."""
+    """Starts a job in its own process group; returns the process."""
     return subprocess.Popen(
         command(ranks, program, *args),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), cwd=cwd, start_new_session=True,
@@ -45,7 +45,7 @@ def start(ranks, program, *args, cwd=None):
 
 
 def run(ranks, program, *args, cwd=None, timeout=100):
-    """A job from its start to its end: its exit code, and what it wrote."""
+    """Runs a job to its end; returns (exit code, stdout, stderr). Raises AssertionError if it hangs."""
     job = start(ranks, program, *args, cwd=cwd)
     try:
         out, err = job.communicate(timeout=timeout)

@@ -1,4 +1,4 @@
-"""Ranks that disagree: each case is refused in all of them; a valid fit succeeds after it. Prints the messages."""
+"""Mistakes of one rank, each of which every rank must refuse, and a valid fit after them. Prints each rank's errors."""
 
 import sys
 
@@ -15,11 +15,11 @@ from minidl.optimizers import SGD
 
 comm = MPI() if __name__ == "__main__" else SINGLE_PROCESS
 X, y = images(64)
-odd = comm.rank == comm.size - 1  # the rank that makes the mistake
+odd = comm.rank == comm.size - 1  # True on the rank that makes the mistake
 
 
 class Unseeded(Layer):
-    """Draws other numbers in each process."""
+    """A layer that draws different numbers on each rank."""
 
     def forward(self, x, training):
         return x + np.random.default_rng().standard_normal(x.shape).astype(x.dtype) if training else x
@@ -29,38 +29,38 @@ class Unseeded(Layer):
 
 
 class Failing:
-    """A callback that fails in one rank."""
+    """A callback that fails on one rank."""
 
     def on_step_end(self, trainer, step, loss):
         if odd and step == 2:
             raise OSError("no space left")
 
 
-class Quicker:
-    """Changes the rate in one rank, when that does no harm any more."""
+class RateChanger:
+    """Changes the learning rate on one rank, after the last step that it affects."""
 
     def on_step_end(self, trainer, step, loss):
         if odd and step == 3:
             trainer.optimizer.lr = 0.5
 
 
-def failing(y, scores):
-    """A metric that fails in one rank."""
+def failing_metric(y, scores):
+    """A metric that fails on one rank."""
     if odd:
         raise KeyError("no such class")
     return 1.0
 
 
-def falling(step):
-    """A rate that fails in one rank."""
+def failing_rate(step):
+    """A learning rate schedule that fails on one rank."""
     if odd and step == 2:
         raise OSError("no table of rates")
     return 0.1
 
 
 def every(n):
-    """A callback for each n-th step."""
-    made = Quicker()
+    """Returns a callback for every n-th step."""
+    made = RateChanger()
     made.every_n_steps = n
     return made
 
@@ -116,15 +116,15 @@ CASES = {
     "gradient_accumulation_steps": lambda: fit(gradient_accumulation_steps=other(1, 2)),
     "velocity": lambda: fit(pushed(trainer(optimizer=SGD(0.1, momentum=0.9)))),
     "steps": lambda: train_batch(20, steps=other(0, 3)),
-    "rate": lambda: fit(callbacks=[Quicker()]),
+    "rate": lambda: fit(callbacks=[RateChanger()]),
     "called": lambda: train_batch(20) if odd else fit(),
     "wrong epochs": lambda: fit(epochs=other(2, -1)),
     "wrong y": lambda: fit(y=other(y, y + 1)),
     "wrong X": lambda: fit(X=other(X, X[:, :, :5])),
     "unseeded": lambda: fit(trainer([Unseeded()])),
     "callback": lambda: fit(callbacks=[Failing()]),
-    "metric": lambda: fit(trainer(metrics=[failing])),
-    "failing rate": lambda: fit(trainer(optimizer=SGD(falling))),
+    "metric": lambda: fit(trainer(metrics=[failing_metric])),
+    "failing rate": lambda: fit(trainer(optimizer=SGD(failing_rate))),
     "every": lambda: fit(callbacks=[every(other(2, 3))]),
     "infinite": lambda: fit(trainer([Dense(10)], optimizer=SGD(1e30))),
     "batch": lambda: train_batch(other(20, 21)),

@@ -1,4 +1,4 @@
-"""Trains some nets, alone or as a rank of a job, and prints a hash of each: of weights, history and predictions."""
+"""Trains nets, alone or as a rank of a job, and prints a hash of the weights, history and predictions of each."""
 
 import contextlib
 import hashlib
@@ -27,8 +27,8 @@ from minidl.optimizers import SGD, Adam
 from minidl.utils.data import CHUNK
 
 
-class Looking:
-    """In rank 0 alone: what looks at a trainer does not wait for the others."""
+class Inspector:
+    """A callback on rank 0 only: inspecting a trainer does not wait for other ranks."""
 
     rank_zero_only = True
 
@@ -41,7 +41,7 @@ class Looking:
 
 
 class Noise(Layer):
-    """In NumPy, and so whole steps in each rank."""
+    """A layer in NumPy, so each rank computes whole steps."""
 
     def forward(self, x, training):
         return x + self.rng.standard_normal(x.shape).astype(x.dtype) if training else x
@@ -98,13 +98,13 @@ def trained(case, comm):
     X, y = images()
     weights = np.random.default_rng(1).integers(0, 3, len(X)) / 2.0 if "clipped" in case or case == "dropout" else None
     if case == "dropout":
-        many = np.arange(2 * CHUNK + 1) % len(X)  # of two ranks, one evaluates a block more than the other
+        many = np.arange(2 * CHUNK + 1) % len(X)  # with two ranks, one evaluates a block more than the other
         arguments = {"batch_size": 100, "validation_data": (X[many], y[many])}
         X = X.astype(np.float16)  # converted as it is read
     model = Sequential(layers(), (1, 28, 28), seed=1, dtype=dtype)
     trainer = Trainer(model, "softmax_cross_entropy", metrics=["accuracy"], seed=2, distributed=comm, **options)
-    with tempfile.TemporaryDirectory() as folder:  # a callback that watches: rank 0 alone writes
-        callbacks = [CSVLogger(f"{folder}/log.csv"), EarlyStopping("loss", patience=2), Looking()]
+    with tempfile.TemporaryDirectory() as folder:  # CSVLogger is an observer: only rank 0 writes
+        callbacks = [CSVLogger(f"{folder}/log.csv"), EarlyStopping("loss", patience=2), Inspector()]
         trainer.fit(X, y, epochs=2, sample_weight=weights, callbacks=callbacks, verbose=0, **arguments)
     for start in (0, 33):
         trainer.train_batch(X[start : start + 33], y[start : start + 33])

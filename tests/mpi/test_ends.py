@@ -1,4 +1,4 @@
-"""A rank that raises, leaves or is killed ends all of them within seconds; what was saved goes on with any number."""
+"""A rank that raises, exits or is killed ends the whole job; its checkpoint resumes on any number of ranks."""
 
 import functools
 import os
@@ -11,23 +11,23 @@ import time
 
 import pytest
 from mpi.jobs import needs_mpi, run, start
-from mpi.lasting import EPOCHS, STEPS
+from mpi.long_job import EPOCHS, STEPS
 from slow_marks import slow, slow_after
 
 pytestmark = needs_mpi
 KILLS = int(os.environ.get("MINIDL_KILLS", "2"))
-SECONDS = 100  # after which a job that should end counts as one that hangs
+SECONDS = 100  # seconds after which a job counts as hanging
 
 
 @functools.cache
 def uninterrupted():
-    """The hash of an undisturbed training, in one process."""
+    """Returns the hash of an uninterrupted training in one process."""
     with tempfile.TemporaryDirectory() as folder:
-        return hashes(run(None, "lasting.py", folder), 1)
+        return common_hash(run(None, "long_job.py", folder), 1)
 
 
-def hashes(found, ranks):
-    """The one hash that all ranks print at their end."""
+def common_hash(found, ranks):
+    """Returns the hash that all ranks print at their end; checks that they agree."""
     code, out, err = found
     assert code == 0, err
     ends = re.findall(r"rank \d+ has (\w+ at \d+)", out)
@@ -35,8 +35,8 @@ def hashes(found, ranks):
     return ends[0]
 
 
-def ended(job):
-    """What a job wrote that had to end by itself."""
+def wait_for_failure(job):
+    """Returns (stdout, stderr) of a job that must end on its own with an error."""
     try:
         out, err = job.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired:
@@ -46,8 +46,8 @@ def ended(job):
     return out, err
 
 
-def begun(job, ranks):
-    """The processes of a job, by rank, when all of them have begun their fit."""
+def wait_for_start(job, ranks):
+    """Waits until all ranks have begun their fit; returns their process ids by rank."""
     processes = {}
     while len(processes) < ranks:
         found = re.match(r"rank (\d+) is (\d+)", job.stdout.readline())
@@ -57,7 +57,7 @@ def begun(job, ranks):
 
 
 @pytest.mark.parametrize(
-    "deed, told",
+    "fault, message",
     [
         ("raise in a callback", "ZeroDivisionError: something went wrong"),
         ("exit before", "rank 1 has ended"),
@@ -65,68 +65,70 @@ def begun(job, ranks):
             [
                 ("raise before", "ZeroDivisionError: something went wrong"),
                 ("fail in a step", "MemoryError: no room"),
-                ("raise after the fit", "ZeroDivisionError: something went wrong"),
+                ("raise after", "ZeroDivisionError: something went wrong"),
                 ("leave before", "rank 1 has ended"),
                 ("exit in a callback", "rank 1 of 2: SystemExit: 3"),
             ]
         ),
     ],
 )
-def test_a_rank_that_fails_ends_all(tmp_path, deed, told):
-    _, err = ended(start(2, "lasting.py", tmp_path, deed))
-    assert told in err and "rank 1" in err, err
-    if deed in ("raise in a callback", "exit in a callback", "fail in a step"):  # after step 12, which was saved
-        assert hashes(run(3, "lasting.py", tmp_path), 3) == uninterrupted()
+def test_a_failing_rank_ends_the_job(tmp_path, fault, message):
+    _, err = wait_for_failure(start(2, "long_job.py", tmp_path, fault))
+    assert message in err and "rank 1" in err, err
+    if fault in ("raise in a callback", "exit in a callback", "fail in a step"):  # after step 12, which was saved
+        assert common_hash(run(3, "long_job.py", tmp_path), 3) == uninterrupted()
 
 
 def test_one_rank_stops_all(tmp_path):
-    assert hashes(run(3, "lasting.py", tmp_path, "stop"), 3).endswith("at 12")
+    assert common_hash(run(3, "long_job.py", tmp_path, "stop"), 3).endswith("at 12")
 
 
-def test_one_rank_stops_all_from_outside(tmp_path):
-    """Between the hooks of two steps: all ranks stop after the same step, the current one or the next."""
-    _, _, step = hashes(run(2, "lasting.py", tmp_path, "stop from outside"), 2).rpartition(" ")
+def test_one_rank_stops_all_from_another_thread(tmp_path):
+    """All ranks stop after the same step: the one running when `should_stop` is set, or the next."""
+    _, _, step = common_hash(run(2, "long_job.py", tmp_path, "stop from a thread"), 2).rpartition(" ")
     assert int(step) in (12, 13, 14)
 
 
-def test_a_sigterm_that_one_rank_ignores_ends_all(tmp_path):
-    job = start(2, "lasting.py", tmp_path, "ignore", "0.01", "held")
-    processes = begun(job, 2)
+def test_a_sigterm_that_one_rank_ignores_ends_the_job(tmp_path):
+    job = start(2, "long_job.py", tmp_path, "ignore", "0.01", "held")
+    processes = wait_for_start(job, 2)
     os.kill(processes[0], signal.SIGTERM)
     (tmp_path / "release").touch()
-    ended(job)
-    assert hashes(run(1, "lasting.py", tmp_path), 1) == uninterrupted()
+    wait_for_failure(job)
+    assert common_hash(run(1, "long_job.py", tmp_path), 1) == uninterrupted()
 
 
 @pytest.mark.parametrize(
-    ("number", "who"),
+    ("number", "receivers"),
     [
         (signal.SIGTERM, "one rank"),
         (signal.SIGINT, "all ranks"),
         *slow([(signal.SIGTERM, "all ranks"), (signal.SIGINT, "one rank")]),
     ],
 )
-def test_a_signal_ends_all_between_two_steps(tmp_path, who, number):
-    job = start(2, "lasting.py", tmp_path, "", "0.01", "held")
-    processes = begun(job, 2)
-    for process in list(processes.values())[: 1 if who == "one rank" else 2]:
+def test_a_signal_ends_the_job_between_two_steps(tmp_path, receivers, number):
+    job = start(2, "long_job.py", tmp_path, "", "0.01", "held")
+    processes = wait_for_start(job, 2)
+    for process in list(processes.values())[: 1 if receivers == "one rank" else 2]:
         os.kill(process, number)
     (tmp_path / "release").touch()
-    _, err = ended(job)
+    _, err = wait_for_failure(job)
     if number == signal.SIGTERM:
-        assert "ends all processes" not in err  # all of them know, and exit
-        assert hashes(run(1, "lasting.py", tmp_path), 1) == uninterrupted()
+        assert "ends all processes" not in err  # every rank gets the signal and exits
+        assert common_hash(run(1, "long_job.py", tmp_path), 1) == uninterrupted()
 
 
 @pytest.mark.parametrize("seed", slow_after(1, range(KILLS)))
-def test_a_rank_that_is_killed_ends_all(tmp_path, seed):
-    """At any time up to step HELD; what was saved goes on with another number of ranks, to the same end."""
+def test_a_killed_rank_ends_the_job(tmp_path, seed):
+    """The kill comes at any time up to step HELD; the checkpoint resumes on another number of ranks to the same end."""
     draw = random.Random(seed)
     ranks, pause = draw.choice([2, 3, 4]), draw.choice([0, 0.002, 0.02])
-    job = start(ranks, "lasting.py", tmp_path, "", pause, "held")
-    processes = begun(job, ranks)
-    time.sleep(draw.uniform(0, 0.05 + EPOCHS * STEPS * pause))  # what it finds depends on the machine, what follows not
+    job = start(ranks, "long_job.py", tmp_path, "", pause, "held")
+    processes = wait_for_start(job, ranks)
+    time.sleep(
+        draw.uniform(0, 0.05 + EPOCHS * STEPS * pause)
+    )  # the instant depends on the machine, the result does not
     os.kill(processes[draw.randrange(ranks)], signal.SIGKILL)
-    ended(job)
+    wait_for_failure(job)
     other = draw.choice([n for n in (1, 2, 3, 4) if n != ranks])
-    assert hashes(run(other, "lasting.py", tmp_path), other) == uninterrupted()
+    assert common_hash(run(other, "long_job.py", tmp_path), other) == uninterrupted()

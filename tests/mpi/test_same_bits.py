@@ -1,4 +1,4 @@
-"""One hash of weights, history and predictions for every number of ranks."""
+"""Any number of ranks gives the same hash of weights, history and predictions."""
 
 import functools
 import re
@@ -15,21 +15,21 @@ pytestmark = needs_mpi
 
 @functools.cache
 def alone():
-    """What a process without MPI prints, line by line."""
+    """Returns the sorted lines that a process without MPI prints."""
     code, out, err = run(None, "nets.py", "alone")
     assert code == 0 and len(out.splitlines()) == len(CASES), err
     return sorted(out.splitlines())
 
 
 @pytest.mark.parametrize("ranks", [3, *slow([1, 2, 4])])
-def test_ranks_change_no_bit(ranks):
+def test_number_of_ranks_changes_no_bit(ranks):
     code, out, err = run(ranks, "nets.py")
     assert code == 0, err
     assert sorted(out.splitlines()) == sorted(alone() * ranks)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 gives bits of its own")
+@pytest.mark.skipif(minidl_c.isa == "v2", reason="v2 has different bits")
 def test_docs_print_what_they_say(tmp_path):
     page = (ROOT / "docs" / "distributed.md").read_text(encoding="utf-8")
     program = re.search(r"^```python\n(# train\.py\n.*?)^```$", page, re.M | re.S)[1]
@@ -42,7 +42,7 @@ def test_docs_print_what_they_say(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_example_goes_on_with_more_ranks(tmp_path):
+def test_the_example_resumes_with_more_ranks(tmp_path):
     example = ROOT / "examples" / "distributed_mnist.py"
     ends = set()
     for ranks, resume in ((2, []), (3, ["--resume"])):

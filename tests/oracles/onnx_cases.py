@@ -1,7 +1,7 @@
-"""ONNX's own test cases: which of them minidl passes, and which are not for it and why.
+"""ONNX's own test cases: those that minidl passes, and those that it does not support, with reasons.
 
-ONNX computes the cases of a node when they are asked for, with NumPy code of its own. Others were recorded of PyTorch,
-and are files. `cd tests; python -m oracles.onnx_cases` prints the table.
+ONNX computes the node cases on demand, in NumPy. The others were recorded from PyTorch and are files.
+`cd tests; python -m oracles.onnx_cases` prints the table.
 """
 
 import warnings
@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 from oracles.onnx_ops import OPS, Node, outputs
 
-# The op types with a layer, loss or optimizer, and others that networks for images are made of.
+# Op types with a layer, loss or optimizer, and others that are common in image networks.
 APPLY = {*OPS, "LRN", "LpPool", "Mish", "NegativeLogLikelihoodLoss", "Softplus", "Softsign", "ThresholdedRelu"}
 
-VOLUMES = "three dimensions: minidl has images"
-DILATED = "pooling with dilation: PyTorch's max-pool has it, Keras's has not"
+VOLUMES = "three dimensions: minidl has only images"
+DILATED = "pooling with dilation: PyTorch's max-pool has it, Keras's does not"
 NO_LAYER = "no such layer"
-BATCHED = "a matrix for each example is no weight"
+BATCHED = "a matrix per example is not a weight"
 RANDOM = "the mask comes from ONNX's random numbers"
-MODE = "Pad2D pads with a constant alone"
-SCALE = "Upsample2D takes whole scales alone"
-INTERPOLATED = "Upsample2D takes the nearest pixel alone"
-COORDINATES = "another pixel than the nearest"
+MODE = "Pad2D pads with a constant only"
+SCALE = "Upsample2D takes integer scales only"
+INTERPOLATED = "Upsample2D takes the nearest pixel only"
+COORDINATES = "a pixel other than the nearest"
 
-# Why a case is not for minidl, by a pattern of its name. One that passes all the same must not stand here.
-NOT_HERE = {
+# Reasons by name pattern. A case that passes must not match.
+UNSUPPORTED = {
     "averagepool_2d_dilations": DILATED,
     "averagepool_3d_*": VOLUMES,
     "AvgPool3d*": VOLUMES,
-    "celu_bfloat16": "bfloat16: NumPy has no such numbers",
+    "celu_bfloat16": "bfloat16: NumPy has no such dtype",
     "Conv3d*": VOLUMES,
     "convtranspose_3d": VOLUMES,
     "edge_pad": MODE,
@@ -49,7 +49,7 @@ NOT_HERE = {
     "MaxPool2d_stride_padding_dilation": DILATED,
     "MaxPool3d*": VOLUMES,
     "mish": NO_LAYER,
-    "nllloss_*": "of log-probabilities; minidl's cross-entropy takes scores",
+    "nllloss_*": "takes log-probabilities; minidl's cross-entropy takes scores",
     "operator_pad": MODE,
     "reflect_pad": MODE,
     "ReflectionPad2d": MODE,
@@ -75,13 +75,13 @@ NOT_HERE = {
     "wrap_pad": MODE,
 }
 
-# What is expected of these has so few digits; of all others 1e-6 of the largest number is.
+# Tolerances of cases with rounded expected outputs, relative to the largest magnitude; the others have 1e-6.
 ROUNDED = {"averagepool_2d_ceil_last_window_starts_on_pad": 1e-3, "celu_float16": 1e-4}
 
 
 @dataclass(frozen=True)
 class Case:
-    """One node, inputs and the outputs expected of them."""
+    """One node with inputs and expected outputs."""
 
     name: str
     model: Any  # onnx.ModelProto
@@ -89,19 +89,19 @@ class Case:
     expected: list[Any]
     rtol: float
     atol: float
-    recorded: bool  # of PyTorch
+    recorded: bool  # from PyTorch, instead of computed by ONNX
 
     @property
     def op(self) -> str:
         return self.model.graph.node[0].op_type
 
     @property
-    def not_here(self) -> str:
-        """Why it is not for minidl, or nothing."""
-        return next((why for pattern, why in NOT_HERE.items() if fnmatchcase(self.name, pattern)), "")
+    def unsupported(self) -> str:
+        """The reason why minidl does not support it, or ""."""
+        return next((why for pattern, why in UNSUPPORTED.items() if fnmatchcase(self.name, pattern)), "")
 
     def node(self, dtype) -> Node:
-        """Its node; floats of any kind in this dtype."""
+        """Returns its node, with all floating-point inputs in this dtype."""
         from onnx import helper, numpy_helper
 
         graph, (node,) = self.model.graph, self.model.graph.node
@@ -116,7 +116,7 @@ class Case:
         return Node(self.op, self.model.opset_import[0].version, attributes, inputs, shape, len(graph.output))
 
     def check(self) -> None:
-        """Raises an error of any kind unless minidl has these outputs, in both dtypes."""
+        """Raises an exception unless minidl computes the expected outputs, in both dtypes."""
         for dtype in ("float32", "float64"):
             for place, (got, expected) in enumerate(zip(outputs(self.node(dtype)), self.expected, strict=False)):
                 exact = np.asarray(expected, "f8")
@@ -127,23 +127,23 @@ class Case:
                 np.testing.assert_allclose(got, exact, 0, within, err_msg=told)
 
     def fault(self) -> str:
-        """What is wrong: that it fails, or passes and should not; or nothing."""
+        """Returns a description of an unexpected failure or an unexpected pass, or ""."""
         try:
             self.check()
         except Exception as error:
-            return "" if self.not_here else f"{type(error).__name__}: {error}"
-        return f"passes, and stands in NOT_HERE: {self.not_here}" if self.not_here else ""
+            return "" if self.unsupported else f"{type(error).__name__}: {error}"
+        return f"passes, but is listed in UNSUPPORTED: {self.unsupported}" if self.unsupported else ""
 
 
 def load() -> list[Case]:
-    """All cases of one node, of the op types in APPLY."""
+    """Returns all single-node cases of the op types in APPLY."""
     import onnx
     from onnx.backend.test.loader import load_model_tests
 
     cases, found = [], []
     for kind in ("node", "pytorch-converted", "pytorch-operator"):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # making them takes casts that overflow, and the like
+            warnings.simplefilter("ignore")  # creating the cases overflows casts
             found += load_model_tests(kind=kind)
     for test in found:
         folder = Path(test.model_dir) if test.model_dir else None
@@ -156,7 +156,7 @@ def load() -> list[Case]:
 
 
 def recorded(folder: Path) -> list[tuple[list[Any], list[Any]]]:
-    """Inputs and outputs of a case that is a folder of files."""
+    """Returns inputs and outputs of a case that is a folder of files."""
     import onnx
 
     def arrays(trial, kind):
@@ -167,16 +167,16 @@ def recorded(folder: Path) -> list[tuple[list[Any], list[Any]]]:
 
 
 def table(cases: list[Case]) -> str:
-    """How many cases of each op type pass, and why the others are not here."""
-    lines = [f"{'':27}{'computed by ONNX':20}recorded of PyTorch"]
+    """Returns a table of how many cases of each op type pass, and the reasons of the others."""
+    lines = [f"{'':27}{'computed by ONNX':20}recorded from PyTorch"]
     for op in [*sorted(APPLY), "all"]:
         counts = []
         for recorded in (False, True):
             these = [case for case in cases if op in (case.op, "all") and case.recorded == recorded]
-            passed = sum(not case.not_here and not case.fault() for case in these)
+            passed = sum(not case.unsupported and not case.fault() for case in these)
             counts.append(f"{passed:3} of {len(these):3}" if these else "")
         lines.append(f"{op:27}{counts[0]:20}{counts[1]}".rstrip())
-    why = Counter(case.not_here for case in cases if case.not_here)
+    why = Counter(case.unsupported for case in cases if case.unsupported)
     return "\n".join([*lines, "", *(f"{count:3} {reason}" for reason, count in why.most_common())])
 
 

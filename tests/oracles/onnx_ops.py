@@ -1,8 +1,8 @@
-"""ONNX's nodes in minidl: a function for each op type, from a node and its inputs to its outputs.
+"""ONNX's nodes computed by minidl: for each op type, a function from a node with its inputs to its outputs.
 
-What ONNX calls an input may be a weight here. Axes before the one that an op works on are batch to minidl; images
-of one dimension are images of height 1; padding that a layer does not have is a Pad2D before it. An attribute that
-a function does not ask for is an error: nothing of a node is overlooked.
+An input of ONNX may be a weight here. Axes before the one that an op works on become the batch; one-dimensional images
+become images of height 1; padding that a layer does not support becomes a Pad2D before it. An attribute that no
+function reads is an error, so nothing is silently ignored.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ Arrays = list[np.ndarray]
 
 @dataclass
 class Node:
-    """One node: attributes, inputs (None where one is left out), the shape of its first output, how many it has."""
+    """One node: attributes, inputs (None if omitted), the shape of its first output, and the number of outputs."""
 
     op: str
     opset: int
@@ -30,16 +30,16 @@ class Node:
     outputs: int
 
     def __call__(self, attribute, default=None):
-        """An attribute, which then counts as used."""
+        """Returns an attribute and marks it as read."""
         return self.attributes.pop(attribute, default)
 
     def input(self, place):
-        """An input, None where there is none."""
+        """Returns an input, or None if it is omitted."""
         return self.inputs[place] if place < len(self.inputs) else None
 
 
 def outputs(node: Node) -> Arrays:
-    """The node's outputs, as far as minidl gives them. Raises whatever comes where it cannot do what the node asks."""
+    """Returns the outputs that minidl can compute. Raises an exception if it does not support the node."""
     if node.op not in OPS:
         raise NotImplementedError(f"no layer, loss or optimizer for {node.op}")
     found = OPS[node.op](node)
@@ -49,19 +49,19 @@ def outputs(node: Node) -> Arrays:
 
 
 def model_of(chain, x, **state):
-    """A model of these layers for x; `state`: parameters and buffers of the last one, None for those it has not."""
+    """Returns a model of these layers for x; state: parameters and buffers of the last layer, None if absent."""
     model = Sequential(chain, input_shape=x.shape[1:], dtype=x.dtype.name)
     model.load_state_dict({f"{len(chain) - 1}.{name}": value for name, value in state.items() if value is not None})
     return model
 
 
 def run(chain, x, **state):
-    """What these layers make of x, without training."""
+    """Returns the output of these layers for x, in inference."""
     return model_of(chain, x, **state).predict(x)
 
 
 def examples(x, axis):
-    """x with all axes before `axis` as the batch."""
+    """Returns x with all axes before `axis` merged into the batch."""
     axis %= x.ndim
     return x.reshape(int(np.prod(x.shape[:axis])), *x.shape[axis:])
 
@@ -70,17 +70,17 @@ def examples(x, axis):
 
 
 def image(x):
-    """(n, c, w) as images of height 1; (n, c, h, w) as it is."""
+    """Returns (n, c, w) as images of height 1, and (n, c, h, w) unchanged."""
     return x[:, :, None] if x.ndim == 3 else x
 
 
 def both(numbers, default):
-    """One number for each of the two dimensions, `default` being that of a height of 1."""
+    """Returns one number per dimension, with `default` for a missing height."""
     return (default,) * (2 - len(numbers)) + tuple(numbers)
 
 
 def windows(node, x, kernel):
-    """(stride, dilation, (top, bottom, left, right)) of windows of this size over x."""
+    """Returns (stride, dilation, (top, bottom, left, right)) of windows of this size over x."""
     stride, dilation = both(node("strides", ()), 1), both(node("dilations", ()), 1)
     auto, pads = node("auto_pad", "NOTSET"), node("pads", ())
     if not auto.startswith("SAME"):
@@ -95,7 +95,7 @@ def windows(node, x, kernel):
 
 
 def padded(sides, kernel, value=0.0):
-    """(layers in front, padding of the layer): the layer's own where it has such a padding, else a Pad2D."""
+    """Returns (layers before, padding of the layer): a Pad2D if the layer does not support the padding."""
     top, bottom, left, right = sides
     if (top, left) == (bottom, right) and 2 * top <= kernel[0] and 2 * left <= kernel[1]:
         return [], (top, left)
@@ -112,7 +112,7 @@ def conv(node):
 
 
 def conv_transpose(node):
-    """node.shape tells how much is cut off in all; what the end loses more than the front is cut off here."""
+    """node.shape determines the total cropping; what the end loses more than the start is cropped here."""
     x, w, bias = image(node.input(0)), image(node.input(1)), node.input(2)
     kernel, group = both(node("kernel_shape", w.shape[2:]), 1), node("group", 1)
     extra, out = both(node("output_padding", ()), 0), both(node.shape[2:], 1)
@@ -128,7 +128,7 @@ def conv_transpose(node):
 
 
 def pool_windows(node, x):
-    """(kernel, stride, sides, ceil_mode) of a pooling node."""
+    """Returns (kernel, stride, sides, ceil_mode) of a pooling node."""
     kernel = both(node("kernel_shape"), 1)
     stride, dilation, sides = windows(node, x, kernel)
     if dilation != (1, 1):
@@ -137,18 +137,18 @@ def pool_windows(node, x):
 
 
 def max_pool(node):
-    """The second output are the places of the maxima: those that the gradient goes to."""
+    """The second output, the indices of the maxima, is where the gradient goes."""
     x = image(node.input(0))
     x = x if x.dtype.kind == "f" else x.astype("f4")
     kernel, stride, sides, ceil = pool_windows(node, x)
     front, padding = padded(sides, kernel, float(np.finfo(x.dtype).min))
     model, by_columns = model_of([*front, layers.MaxPool2D(kernel, stride, padding, ceil)], x), node("storage_order", 0)
     y = model.predict(x).reshape(node.shape)
-    return [y, places(model, x, by_columns).reshape(node.shape)] if node.outputs == 2 else [y]
+    return [y, indices_of_maxima(model, x, by_columns).reshape(node.shape)] if node.outputs == 2 else [y]
 
 
-def places(model, x, by_columns):
-    """For each output for the one example in x, the place in x that its gradient goes to, row by row or by columns."""
+def indices_of_maxima(model, x, by_columns):
+    """Returns, for each output of the single example, the row- or column-major index that its gradient goes to."""
     size = int(np.prod(model.output_shape))
     model.forward(np.repeat(x, size, axis=0), training=True)
     dx = model.backward(np.eye(size).reshape(size, *model.output_shape))
@@ -158,7 +158,7 @@ def places(model, x, by_columns):
 
 
 def average_pool(node):
-    """Of padding that the layer does not have, and that does not count: the mean of x over the share that is x."""
+    """Unsupported padding that is not counted: divides the padded mean by the fraction of each window inside x."""
     x = image(node.input(0))
     kernel, stride, sides, ceil = pool_windows(node, x)
     counts = bool(node("count_include_pad", 0))
@@ -176,7 +176,7 @@ def global_pool(layer):
 def pad(node):
     x, pads, value, axes = (node.input(place) for place in range(4))
     if node("mode", "constant") != "constant":
-        raise NotImplementedError("another mode than constant")
+        raise NotImplementedError("a mode other than constant")
     pads = node("pads") if pads is None else pads
     value = node("value", 0.0) if value is None else value
     sides = np.zeros((2, 4), int)
@@ -187,13 +187,13 @@ def pad(node):
 
 
 def upsample(node):
-    """node.shape knows scales, sizes, axes and the policy for them."""
+    """node.shape already accounts for scales, sizes, axes and the aspect-ratio policy."""
     x = node.input(0)
     node("axes"), node("keep_aspect_ratio_policy")
     if node("mode", "nearest") != "nearest":
-        raise NotImplementedError("another mode than nearest")
+        raise NotImplementedError("a mode other than nearest")
     if any(out % size for out, size in zip(node.shape, x.shape, strict=True)):
-        raise NotImplementedError("a scale that is not whole")
+        raise NotImplementedError("a scale that is not an integer")
     return [run([layers.Upsample2D((node.shape[2] // x.shape[2], node.shape[3] // x.shape[3]))], x)]
 
 
@@ -206,7 +206,7 @@ def dense(x, w, bias=None):
 
 def gemm(node):
     a, b, c = (node.input(place) for place in range(3))
-    node("broadcast")  # of old versions, and always on
+    node("broadcast")  # in old versions, always on
     alpha, beta = node("alpha", 1.0), node("beta", 1.0)
     x, w = a.T if node("transA", 0) else a, b if node("transB", 0) else b.T
     return [dense(x, alpha * w, None if c is None else beta * np.broadcast_to(np.ravel(c), (len(w),)))]
@@ -215,7 +215,7 @@ def gemm(node):
 def matmul(node):
     a, b = node.inputs
     if b.ndim > 2:
-        raise NotImplementedError("a matrix for each example")
+        raise NotImplementedError("a matrix per example")
     return [dense(a.reshape(-1, len(b)), b.reshape(len(b), -1).T).reshape((*a.shape[:-1], *b.shape[1:]))]
 
 
@@ -224,7 +224,7 @@ def flatten(node):
 
 
 def reshape(node):
-    """x is one example: ONNX's shape has the batch in it."""
+    """x is treated as one example, since ONNX's shape includes the batch."""
     x, shape = node.inputs
     if node("allowzero", 0):
         raise NotImplementedError("a size of 0")
@@ -236,11 +236,11 @@ def reshape(node):
 
 
 def batch_norm(node):
-    """ONNX's momentum is the share of the old statistics; the variance that it adds to them is divided by n."""
+    """ONNX's momentum weights the old statistics, and its variance is divided by n."""
     x, weight, bias, mean, var = node.inputs
     images = x.reshape(*x.shape[:2], -1, x.shape[-1])
     kept, training = node("momentum", 0.9), node("training_mode", 0)
-    node("is_test")  # of old versions
+    node("is_test")  # in old versions
     layer = layers.BatchNorm2D(eps=node("epsilon", 1e-5), momentum=1 - kept)
     state = {"weight": weight, "bias": bias, "running_mean": mean, "running_var": var, "num_batches_tracked": 0}
     model = model_of([layer], images, **state)
@@ -253,7 +253,7 @@ def batch_norm(node):
 
 
 def layer_norm(node):
-    """The other outputs, means and deviations, stay inside minidl's op."""
+    """The other outputs, means and deviations, are internal to minidl's op."""
     x, weight, bias = (node.input(place) for place in range(3))
     bias = np.zeros_like(weight) if bias is None else bias
     rows = examples(x, node("axis", -1))
@@ -275,7 +275,7 @@ def instance_norm(node):
 
 
 def activation(chain):
-    """chain(node): what stands for the node; x is cut into examples along its first axis."""
+    """Returns the function of an elementwise op; chain(node): its layers. The first axis of x is the batch."""
 
     def function(node):
         x = node.input(0)
@@ -295,19 +295,19 @@ def selu(node):
 
 
 def hard_sigmoid(node):
-    """min(1, r) = 1 - relu(1 - r) of r = relu(alpha x + beta)."""
+    """Uses min(1, r) = 1 - relu(1 - r) with r = relu(alpha * x + beta)."""
     line = layers.Rescale(node("alpha", 0.2), node("beta", 0.5))
     return [line, layers.ReLU(), layers.Rescale(-1.0, 1.0), layers.ReLU(), layers.Rescale(-1.0, 1.0)]
 
 
 def swish(node):
     if node("alpha", 1.0) != 1:
-        raise NotImplementedError("another alpha than 1")
+        raise NotImplementedError("an alpha other than 1")
     return [layers.SiLU()]
 
 
 def prelu(node):
-    """Slopes belong to the last axes, in old versions to the channels."""
+    """Slopes belong to the last axes, or to the channels in old versions."""
     x, slope = node.inputs
     if node.opset < 7:
         return [run([layers.PReLU(shared=slope.size == 1)], x, weight=slope)]
@@ -324,7 +324,7 @@ def log_softmax(node):
 
 
 def dropout(node):
-    """x is one example. The second output, in training, is where the gradient goes."""
+    """x is treated as one example. The second output, in training, is where the gradient is not zero."""
     x, rate, training = (node.input(place) for place in range(3))
     node("seed")
     model = model_of([layers.Dropout(float(node("ratio", 0.5) if rate is None else rate))], x[None])
@@ -338,7 +338,7 @@ def dropout(node):
 
 
 def log_probabilities(x, axis):
-    """The negative cross-entropy of every label."""
+    """Returns the log-probabilities along an axis, as negative cross-entropies of every label."""
     scores = np.moveaxis(x, axis, -1)
     rows = scores.reshape(-1, scores.shape[-1])
     losses = [softmax_cross_entropy(rows, np.full(len(rows), label))[0] for label in range(rows.shape[1])]
@@ -346,7 +346,7 @@ def log_probabilities(x, axis):
 
 
 def cross_entropy(node):
-    """Weights of classes, and labels that are ignored, are weights of examples; a mean is the Trainer's."""
+    """Class weights and ignored labels become example weights; the mean is computed by a Trainer."""
     x, y, by_class = (node.input(place) for place in range(3))
     ignored = y == node("ignore_index")
     labels = np.where(ignored, 0, y).ravel()
@@ -368,9 +368,9 @@ def cross_entropy(node):
 
 
 def step(node, optimizer, steps, *names):
-    """One step of each parameter; `names`: of what the optimizer remembers, as the inputs bring it.
+    """Updates each parameter once; names: the optimizer's state arrays, in the order of the inputs.
 
-    Inputs: rate, step, parameters, gradients, then what is remembered. Outputs: as they come, without the gradients.
+    Inputs: rate, step, parameters, gradients, state arrays. Outputs: parameters and state arrays.
     """
     rate, _, *arrays = node.inputs
     count = len(arrays) // (2 + len(names))
@@ -378,16 +378,16 @@ def step(node, optimizer, steps, *names):
     for place, (value, grad) in enumerate(zip(values, grads, strict=True)):
         update = optimizer.update(value.size, value.dtype.name)
         update.steps = steps
-        for name, remembered in zip(names, memory, strict=True):
-            update.state[name][:] = remembered[place]
+        for name, entries in zip(names, memory, strict=True):
+            update.state[name][:] = entries[place]
         update.apply(value, grad, float(rate))
-        for name, remembered in zip(names, memory, strict=True):
-            remembered[place][:] = update.state[name]
+        for name, entries in zip(names, memory, strict=True):
+            entries[place][:] = update.state[name]
     return [array for arrays in (values, *memory) for array in arrays]
 
 
 def adam(node):
-    """A step of 0 asks for no correction of the bias, which a late step does not have."""
+    """ONNX's step 0 has no bias correction, as a late step of minidl."""
     if node.input(1) > 0:
         raise NotImplementedError("ONNX adds epsilon before the correction")
     betas, decay = (node("alpha", 0.9), node("beta", 0.999)), node("norm_coefficient", 0.0)
@@ -401,7 +401,7 @@ def adagrad(node):
 
 
 def momentum(node):
-    """beta is a factor of the gradient, but not in a step of 0."""
+    """beta scales the gradient, except in step 0."""
     if node("beta") != 1 and node.input(1) > 0:
         raise NotImplementedError("dampening")
     decay = node("norm_coefficient")

@@ -1,8 +1,8 @@
-"""The gradients of single examples beside PyTorch's `torch.func.vmap(torch.func.grad(loss))`, on the same weights."""
+"""Per-example gradients compared with PyTorch's `torch.func.vmap(torch.func.grad(loss))`, on the same weights."""
 
 import numpy as np
 import pytest
-from oracles.test_tracks_torch import Added
+from oracles.test_tracks_torch import ResidualModule
 
 from minidl import Sequential, Trainer
 from minidl.layers import (
@@ -26,19 +26,19 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 pytestmark = pytest.mark.oracle
 
-EXAMPLES = 37  # two tiles and a part of a third
-CLOSE = {"float32": 1e-5, "float64": 1e-12}  # of a tensor's largest number
+EXAMPLES = 37  # two tiles and part of a third
+CLOSE = {"float32": 1e-5, "float64": 1e-12}  # relative to a tensor's largest magnitude
 
 
 class Scaled(nn.Module):
-    """What Rescale is."""
+    """PyTorch's counterpart of Rescale."""
 
     def forward(self, x):
         return x / 255
 
 
 def lenet5():
-    """That of examples/models.py, whose images are 28x28."""
+    """Returns LeNet-5 of examples/models.py, for 28x28 images."""
     ours = [
         Rescale(1 / 255),
         Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2),
@@ -55,7 +55,7 @@ def lenet5():
 
 
 def convolutions():
-    """Grouped, strided and dilated, depthwise, transposed, and in a residual block."""
+    """Returns a net of grouped, strided, dilated, depthwise, transposed and residual convolutions."""
     ours = [
         Rescale(1 / 255),
         Conv2D(8, 3, stride=2, padding=1), PReLU(),
@@ -72,14 +72,14 @@ def convolutions():
         nn.Conv2d(8, 12, 3, padding=2, dilation=2, groups=2, bias=False), nn.PReLU(),
         nn.Conv2d(12, 24, 3, padding=1, groups=12), nn.SiLU(),
         nn.ConvTranspose2d(24, 6, 3, stride=2, padding=1, output_padding=1, groups=2), nn.SiLU(),
-        Added(*inner),
+        ResidualModule(*inner),
         nn.MaxPool2d(3, 2), nn.Flatten(), nn.Linear(6 * 5 * 6, 10, bias=False),
     ]  # fmt: skip
     return ours, theirs, (3, 12, 14)
 
 
 def norms():
-    """Those that see each example alone."""
+    """Returns a net of normalizations that do not couple examples."""
     ours = [
         Rescale(1 / 255),
         Conv2D(8, 3, padding=1, use_bias=False), GroupNorm(4), ReLU(),
@@ -89,14 +89,14 @@ def norms():
     theirs = [
         Scaled(),
         nn.Conv2d(2, 8, 3, padding=1, bias=False), nn.GroupNorm(4, 8), nn.ReLU(),
-        Added(nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(1, 8), nn.ReLU()), nn.MaxPool2d(2),
+        ResidualModule(nn.Conv2d(8, 8, 3, padding=1), nn.GroupNorm(1, 8), nn.ReLU()), nn.MaxPool2d(2),
         nn.LayerNorm((8, 3, 4)), nn.Flatten(), nn.Linear(96, 20), nn.LayerNorm(20), nn.ReLU(), nn.Linear(20, 10),
     ]  # fmt: skip
     return ours, theirs, (2, 6, 8)
 
 
 def per_example(module, X, y, weights):
-    """PyTorch's, by the names of its parameters."""
+    """Returns PyTorch's per-example gradients by parameter name."""
 
     def loss(params, x, label, weight):
         scores = torch.func.functional_call(module, params, (x[None],))
@@ -119,11 +119,11 @@ def assert_close(ours, theirs, dtype):
 
 @pytest.mark.parametrize("dtype", CLOSE)
 @pytest.mark.parametrize("net", [lenet5, convolutions, norms])
-def test_is_what_pytorch_finds(net, dtype, rng):
+def test_per_example_gradients_match_pytorch(net, dtype, rng):
     layers, modules, shape = net()
     model, module = Sequential(layers, shape, dtype=dtype), nn.Sequential(*modules).to(getattr(torch, dtype))
     for param in model.params.values():
-        param.value[...] += 0.1 * rng.standard_normal(param.value.shape)  # no ones and zeros of norms and biases
+        param.value[...] += 0.1 * rng.standard_normal(param.value.shape)  # norms and biases differ from ones and zeros
     module.load_state_dict({name: torch.tensor(value) for name, value in model.state_dict().items()})
     X, y = rng.integers(0, 256, (EXAMPLES, *shape), dtype=np.uint8), rng.integers(0, 10, EXAMPLES)
     weights = rng.choice([0, 0.25, 1, 3], EXAMPLES)

@@ -1,6 +1,6 @@
-"""Training beside PyTorch: the same net, first weights and batches, step for step in float64.
+"""Training compared with PyTorch's: the same net, initial weights and batches, step for step in float64.
 
-`cd tests; python -m oracles.test_tracks_torch` prints the difference between the two after some steps.
+`cd tests; python -m oracles.test_tracks_torch` prints the differences after some steps.
 """
 
 import itertools
@@ -17,7 +17,7 @@ torch = pytest.importorskip("torch")
 nn = torch.nn
 pytestmark = pytest.mark.oracle
 
-IMAGE, BATCH, SEEN = (1, 8, 8), 32, (1, 10, 50, 100, 200, 500)
+IMAGE, BATCH, CHECKED = (1, 8, 8), 32, (1, 10, 50, 100, 200, 500)
 OPTIMIZERS = {
     SGD: {"lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 1e-4},
     RMSprop: {"lr": 0.001},
@@ -27,8 +27,8 @@ OPTIMIZERS = {
 }
 
 
-class Added(nn.Module):
-    """What Residual is, with parameters of the same names."""
+class ResidualModule(nn.Module):
+    """PyTorch's counterpart of Residual, with the same parameter names."""
 
     def __init__(self, *body):
         super().__init__()
@@ -39,7 +39,7 @@ class Added(nn.Module):
 
 
 def lenet():
-    """LeNet-5 for images of 8x8."""
+    """Returns LeNet-5 for 8x8 images, in minidl and in PyTorch."""
     ours = [
         Conv2D(6, 5, padding=2), ReLU(), MaxPool2D(2),
         Conv2D(16, 3, padding=1), ReLU(), MaxPool2D(2),
@@ -60,7 +60,7 @@ def mlp():
 
 
 def resnet():
-    """Batch norm, and a residual block."""
+    """Returns a net with batch norm and a residual block, in minidl and in PyTorch."""
     ours = [
         Conv2D(8, 3, padding=1, use_bias=False), BatchNorm2D(), ReLU(),
         Residual(Conv2D(8, 3, padding=1, use_bias=False), BatchNorm2D(), ReLU(), Conv2D(8, 3, padding=1)),
@@ -69,7 +69,9 @@ def resnet():
     ]  # fmt: skip
     theirs = [
         nn.Conv2d(1, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
-        Added(nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)),
+        ResidualModule(
+            nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1)
+        ),
         nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
         nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten()), nn.Linear(16, 10),
     ]  # fmt: skip
@@ -79,22 +81,22 @@ def resnet():
 NETS = (lenet, mlp, resnet)
 
 
-def apart(model, module):
-    """The largest difference of any tensor of the state, relative to the tensor's largest number."""
+def max_difference(model, module):
+    """Returns the largest difference of any tensor, relative to the largest magnitude in that tensor."""
     ours, theirs = model.state_dict(), {name: tensor.numpy() for name, tensor in module.state_dict().items()}
     assert ours.keys() == theirs.keys()
     return max(float(np.abs(ours[name] - b).max() / np.abs(b).max()) for name, b in theirs.items())
 
 
 def drift(net, kind):
-    """The difference between the two after each of SEEN; and PyTorch's loss in the last step."""
+    """Trains both; returns their differences after each of CHECKED steps, and PyTorch's last loss."""
     (ours, theirs), arguments = net(), OPTIMIZERS[kind]
     model, module = Sequential(ours, input_shape=IMAGE, dtype="float64"), nn.Sequential(*theirs).double()
     module.load_state_dict({name: torch.tensor(value) for name, value in model.state_dict().items()})
     trainer = Trainer(model, "softmax_cross_entropy", kind(**arguments))
     optimizer = getattr(torch.optim, kind.__name__)(module.parameters(), **arguments)
     data, rng, found = load_digits(), np.random.default_rng(0), {}
-    for step in range(1, SEEN[-1] + 1):
+    for step in range(1, CHECKED[-1] + 1):
         rows = rng.choice(len(data.X_train), BATCH, replace=False)
         images, labels = data.X_train[rows] / 16.0, data.y_train[rows]
         trainer.train_batch(images, labels)
@@ -102,18 +104,18 @@ def drift(net, kind):
         loss = nn.functional.cross_entropy(module(torch.from_numpy(images)), torch.from_numpy(labels))
         loss.backward()
         optimizer.step()
-        if step in SEEN:
-            found[step] = apart(model, module)
+        if step in CHECKED:
+            found[step] = max_difference(model, module)
     return found, loss.item()
 
 
 def row(net, kind, found):
-    return f"{net.__name__:8}{kind.__name__:10}" + "".join(f"{found[step]:10.1e}" for step in SEEN)
+    return f"{net.__name__:8}{kind.__name__:10}" + "".join(f"{found[step]:10.1e}" for step in CHECKED)
 
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    """PyTorch's threads spin between small calls."""
+    """Limits PyTorch to one thread: its idle threads spin between small calls."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -122,17 +124,17 @@ def one_thread():
 
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("net", NETS)
-def test_tracks_pytorch(net, kind):
-    """Rounding is all that differs. Where steps are long it doubles again and again: hence two bounds."""
+def test_training_matches_pytorch(net, kind):
+    """The two differ only by rounding errors, which grow exponentially if steps are large: hence two bounds."""
     found, loss = drift(net, kind)
     print(row(net, kind, found))
     assert found[50] <= 1e-9
     assert found[500] <= 1e-3
-    assert loss < 0.5  # it does learn
+    assert loss < 0.5  # training converges
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    print(" " * 18 + "".join(f"{step:10}" for step in SEEN))
+    print(" " * 18 + "".join(f"{step:10}" for step in CHECKED))
     for net, kind in itertools.product(NETS, OPTIMIZERS):
         print(row(net, kind, drift(net, kind)[0]))

@@ -1,13 +1,13 @@
-"""Batch norm with the statistics of the batch, as two ops with a cut each way.
+"""Batch normalization with batch statistics, as two ops with a barrier in each direction.
 
-    Stats, forward     of each channel the mean, from lane sums, and the variance: of every tile the squares around the tile's
-                       own mean, put together at the end (Chan, Golub and LeVeque, 1979)
+    Stats, forward     the mean of each channel from lane sums, and its variance from the squared deviations of each tile
+                       around the tile's own mean, combined after all tiles (Chan, Golub and LeVeque, 1979)
     Apply, forward     y = gain * xhat + shift, xhat = (x - mean) / sqrt(variance + 1e-5)
-    Apply, backward    dgain = sum of dy * xhat, dshift = sum of dy, and their means over the batch
-    Stats, backward    dx = gain / sqrt(variance + 1e-5) * (dy - mean of dy - xhat * mean of dy * xhat)
+    Apply, backward    dgain = sum(dy * xhat), dshift = sum(dy), and their means over the batch
+    Stats, backward    dx = gain / sqrt(variance + 1e-5) * (dy - mean(dy) - xhat * mean(dy * xhat))
 
-Apply reads the value before Stats, Stats the gradient of Apply's output; the value between them is not used. Both work
-on the statistics that Stats owns, so a plan with them serves one call at a time.
+Apply reads the input of Stats, and Stats reads the gradient of Apply's output; the value between them is unused. Both share
+the statistics that Stats owns, so a plan with them runs one call at a time.
 """
 from libc.math cimport sqrt
 from numpy import zeros
@@ -16,7 +16,7 @@ from minidl_c.op cimport BARRIER_BACKWARD, BARRIER_FORWARD, LANES, READS_X, Op, 
 
 ctypedef struct statistics:
     Py_ssize_t channels, pixels
-    double *mean                        # [channels], as all that follow
+    double *mean                        # [channels], as the following pointers
     double *inverse                     # 1 / standard deviation
     double *slope                       # gain * inverse
     double *mean_dy
@@ -28,8 +28,8 @@ cdef void stats_forward_tile(
     const real *x,                      # IN  [channels][pixels][16]
     Py_ssize_t examples,
     real *sums,                         # ADD [channels][16]
-    double *saved,                      # OUT [channels][mean, squares around it]
-    Py_ssize_t c0, Py_ssize_t c1,       # only these channels
+    double *saved,                      # OUT [channels][mean, sum of squared deviations]
+    Py_ssize_t c0, Py_ssize_t c1,       # channels to compute
 ) noexcept nogil:
     cdef Py_ssize_t c, i, lane, n = s.pixels * examples
     cdef const real *row
@@ -60,15 +60,15 @@ cdef void stats_forward_rows(
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t c, t, n = s.pixels * w.examples
-    cdef double squares, away
+    cdef double squares, distance
     cdef const double *of_tile
     for c in range(c0, c1):
         s.mean[c] = sums[c] / <double> n
         squares = 0
         for t in range(w.tiles):
             of_tile = <const double *> (<const char *> w.saved + t * w.saved_tile) + 2 * c
-            away = of_tile[0] - s.mean[c]
-            squares += of_tile[1] + s.pixels * min(<Py_ssize_t> LANES, w.examples - t * LANES) * away * away
+            distance = of_tile[0] - s.mean[c]
+            squares += of_tile[1] + s.pixels * min(<Py_ssize_t> LANES, w.examples - t * LANES) * distance * distance
         s.inverse[c] = 1 / sqrt(squares / n + 1e-5)
 
 
@@ -125,7 +125,7 @@ cdef void stats_backward_tile(
     const real *dy,                     # IN  [channels][pixels][16], of Apply's output
     const real *x,                      # IN  [channels][pixels][16]
     Py_ssize_t examples,
-    real *dx,                           # OUT [channels][pixels][16]: zero where there is no example
+    real *dx,                           # OUT [channels][pixels][16]: zero in lanes without an example
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t c, i, lane, at
@@ -138,7 +138,7 @@ cdef void stats_backward_tile(
                 dx[at] = <real> (s.slope[c] * (dy[at] - s.mean_dy[c] - xhat * s.mean_dy_xhat[c])) if lane < examples else 0
 
 
-# ---- the ops: shares and dtypes -------------------------------------------------------------------------------------------
+# ---- the ops: partition and dtype -------------------------------------------------------------------------------------------
 
 cdef void stats_forward(const op *o, const tile *t) noexcept nogil:
     cdef const statistics *s = <const statistics *> o.dims
@@ -199,20 +199,20 @@ cdef void apply_rows(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t
 
 
 cdef class StatsOp(Op):
-    """The statistics of (c, h, w), as op number `place` of a plan; an ApplyOp comes next."""
+    """Computes the statistics of (c, h, w) as op number `place` of a plan; an ApplyOp follows."""
 
     cdef statistics s
-    cdef readonly object room           # what `s` points into
+    cdef readonly object buffer         # owns the arrays that `s` points to
 
     def __init__(self, in_shape, place, dtype="float32"):
         cdef statistics *s = &self.s
         cdef double *at
         s.channels, s.pixels = in_shape[0], in_shape[1] * in_shape[2]
-        self.room = zeros(5 * s.channels)
-        at = <double *> <size_t> self.room.ctypes.data
+        self.buffer = zeros(5 * s.channels)
+        at = <double *> <size_t> self.buffer.ctypes.data
         s.mean, s.inverse, s.slope = at, at + s.channels, at + 2 * s.channels
         s.mean_dy, s.mean_dy_xhat = at + 3 * s.channels, at + 4 * s.channels
-        init_op(self, tuple(in_shape), (1,), dtype)             # its output is not read
+        init_op(self, tuple(in_shape), (1,), dtype)             # the output is unused
         self.c.reduce.barrier, self.c.reads, self.c.splits = BARRIER_FORWARD, READS_X, 1
         self.c.reduce.n_sums = self.c.reduce.n_items = s.channels
         self.c.memory.saved = 2 * s.channels * sizeof(double)
@@ -222,7 +222,7 @@ cdef class StatsOp(Op):
 
 
 cdef class ApplyOp(Op):
-    """What follows the StatsOp that is op number `place`. Parameters: (c, 2), gain and shift of each channel."""
+    """Normalizes with the statistics of the StatsOp that is op number `place`. Parameters: (c, 2), gain and shift."""
 
     cdef readonly StatsOp stats
 

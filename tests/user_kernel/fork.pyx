@@ -1,11 +1,11 @@
-"""A fork and what closes it, so that a value can be read twice.
+"""Fork and join: ops for a value that is read twice.
 
-    Split    hands its input on; backward it adds the gradient of the second reader (`dskip`)
-    Add      y = x + the second input (`skip`); the gradient of both is dy
-    Recall   begins a second branch: y is an earlier value (`skip`). Backward its own input, the end of the first branch,
-             gets the gradient of the value where the branches meet (`dskip`)
-    Gate     y = x * the end of the first branch (`skip`), where x comes from a Recall with `gate`: in backward, Gate reads
-             its second input again, and Recall its output
+    Split    passes its input on; backward adds the gradient of the second reader (`dskip`)
+    Add      y = x + the second input (`skip`); dy is the gradient of both
+    Recall   begins a second branch: y is an earlier value (`skip`). Backward passes the gradient of the join (`dskip`) to
+             its own input, the end of the first branch
+    Gate     y = x * the end of the first branch (`skip`), where x comes from a Recall with `gate`. In backward, Gate reads
+             its second input again and Recall its output
 """
 from libc.string cimport memcpy
 
@@ -13,7 +13,7 @@ from minidl_c.op cimport LANES, READS_Y, Op, init_op, op, real, split_range, til
 
 
 cdef void combine(const real *a, const real *b, real *out, Py_ssize_t i0, Py_ssize_t i1, bint product) noexcept nogil:
-    """out [size][16] OUT = a + b, or a * b, rows i0 to i1; out may be a or b."""
+    """Sets rows i0 to i1 of out [size][16] to a + b, or to a * b if `product`; out may be a or b."""
     cdef Py_ssize_t i
     if product:
         for i in range(i0 * LANES, i1 * LANES):
@@ -23,7 +23,7 @@ cdef void combine(const real *a, const real *b, real *out, Py_ssize_t i0, Py_ssi
             out[i] = a[i] + b[i]
 
 
-cdef void combine_share(const op *o, const tile *t, const void *a, const void *b, void *out, bint product) noexcept nogil:
+cdef void combine_part(const op *o, const tile *t, const void *a, const void *b, void *out, bint product) noexcept nogil:
     cdef Py_ssize_t i0 = 0, i1 = 0
     if out == NULL:
         return
@@ -35,19 +35,19 @@ cdef void combine_share(const op *o, const tile *t, const void *a, const void *b
 
 
 cdef void split_backward(const op *o, const tile *t) noexcept nogil:
-    combine_share(o, t, t.dy, t.dskip, t.dx, False)
+    combine_part(o, t, t.dy, t.dskip, t.dx, False)
 
 
 cdef void add_forward(const op *o, const tile *t) noexcept nogil:
-    combine_share(o, t, t.x, t.skip, t.y, False)
+    combine_part(o, t, t.x, t.skip, t.y, False)
 
 
 cdef void gate_forward(const op *o, const tile *t) noexcept nogil:
-    combine_share(o, t, t.x, t.skip, t.y, True)
+    combine_part(o, t, t.x, t.skip, t.y, True)
 
 
 cdef void gate_backward(const op *o, const tile *t) noexcept nogil:
-    combine_share(o, t, t.dy, t.skip, t.dx, True)
+    combine_part(o, t, t.dy, t.skip, t.dx, True)
 
 
 cdef void recall_forward(const op *o, const tile *t) noexcept nogil:
@@ -60,11 +60,11 @@ cdef void recall_backward_add(const op *o, const tile *t) noexcept nogil:
 
 
 cdef void recall_backward_gate(const op *o, const tile *t) noexcept nogil:
-    combine_share(o, t, t.dskip, t.y, t.dx, True)
+    combine_part(o, t, t.dskip, t.y, t.dx, True)
 
 
 cdef class SplitOp(Op):
-    """y is x, which another op reads as well: dx is dy plus the gradient of value `dskip`."""
+    """y = x, which a second op reads too; dx = dy + the gradient of value `dskip`."""
 
     def __init__(self, in_shape, dskip, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
@@ -94,7 +94,7 @@ cdef class GateOp(Op):
 
 
 cdef class RecallOp(Op):
-    """y is value `skip`; dx is the gradient of value `dskip`, and with `gate` that times y."""
+    """y = value `skip`; dx = the gradient of value `dskip`, times y with `gate`."""
 
     def __init__(self, in_shape, skip, dskip, gate=False, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)

@@ -1,4 +1,4 @@
-"""A loss as a user writes it, log(cosh(x - t)): an op that a training plan ends in."""
+"""Log-cosh loss, log(cosh(x - t)): a user-defined loss, the last op of a training plan."""
 from libc.math cimport cosh, log, tanh
 from libc.string cimport memset
 
@@ -9,7 +9,7 @@ cdef void forward_rows(
     const real *x,                      # IN  [size][16]
     const real *targets,                # IN  [size][16]
     Py_ssize_t size,
-    real *y,                            # OUT [size][16] tanh(x - t), for backward; may be x
+    real *y,                            # OUT [size][16], tanh(x - t) for backward; may be x
     real *losses,                       # OUT [16]
 ) noexcept nogil:
     cdef Py_ssize_t i, lane
@@ -51,7 +51,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class LogCoshOp(Op):
-    """The sum of log(cosh(x - t)) over an example's outputs; it fills `scratch` bytes of its own with rubbish."""
+    """Sums log(cosh(x - t)) over the outputs of an example. scratch: bytes of scratch memory, filled with garbage."""
 
     cdef Py_ssize_t bytes
 

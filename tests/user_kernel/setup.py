@@ -1,4 +1,4 @@
-"""Builds the kernels of this folder as a user would: against the installed package, outside its tree."""
+"""Builds the kernels of this folder as a user does: against the installed package, outside its source tree."""
 
 from pathlib import Path
 

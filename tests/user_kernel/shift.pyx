@@ -1,4 +1,4 @@
-"""Shift: y = x + a number of its own for every element. The gradient of that is summed by rows, when all tiles are done."""
+"""Shift: y = x + shift, one parameter per element. The gradient of `shift` is summed row by row after all tiles are done."""
 from minidl_c.op cimport LANES, Op, batch_view, init_op, op, real, split_range, tile
 
 
@@ -6,7 +6,7 @@ cdef void shift_forward_tile(
     const real *x,                      # IN  [size][16]
     const real *shift,                  # IN  (size,)
     real *y,                            # OUT [size][16]; may be x
-    Py_ssize_t i0, Py_ssize_t i1,       # only rows i0 to i1
+    Py_ssize_t i0, Py_ssize_t i1,       # rows to compute
 ) noexcept nogil:
     cdef Py_ssize_t i, lane
     for i in range(i0, i1):
@@ -15,7 +15,7 @@ cdef void shift_forward_tile(
 
 
 cdef void shift_backward_rows(
-    const batch_view *w,                     # IN  dy [tiles][size][16]
+    const batch_view *w,                # IN  dy [tiles][size][16]
     real *dshift,                       # OUT (size,)
     Py_ssize_t i0, Py_ssize_t i1,
 ) noexcept nogil:
@@ -49,7 +49,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
         (<char *> t.dx)[i] = (<const char *> t.dy)[i]
 
 
-cdef void rows(const op *o, const batch_view *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void reduce_rows(const op *o, const batch_view *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     if o.real_bytes == 4:
         shift_backward_rows(w, <float *> w.grad, i0, i1)
     else:
@@ -57,10 +57,10 @@ cdef void rows(const op *o, const batch_view *w, Py_ssize_t i0, Py_ssize_t i1) n
 
 
 cdef class ShiftOp(Op):
-    """x plus a parameter for every element of in_shape."""
+    """Adds a parameter to every element of in_shape."""
 
     def __init__(self, in_shape, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = 1
         self.c.n_param = self.c.reduce.n_items = self.c.in_size
-        self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, rows
+        self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, reduce_rows

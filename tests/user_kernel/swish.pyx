@@ -1,4 +1,4 @@
-"""Swish, y = x * sigmoid(x), as a user writes it: a kernel for one tile, and an Op around it."""
+"""Swish, y = x * sigmoid(x): a user-defined op, made of the kernel for one tile and the Op that wraps it."""
 from libc.math cimport exp, expf
 
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
@@ -55,7 +55,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class SwishOp(Op):
-    """Swish of any shape."""
+    """Applies Swish to a value of any shape."""
 
     def __init__(self, in_shape, dtype="float32"):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
@@ -65,7 +65,7 @@ cdef class SwishOp(Op):
 
 
 cdef class StrangeOp(Op):
-    """An op as another version of minidl would have compiled it: `surplus` bytes longer; None: never described."""
+    """An op compiled for another version of minidl: its struct is `surplus` bytes longer. None: not initialized."""
 
     def __init__(self, in_shape, surplus):
         if surplus is not None:

@@ -1,4 +1,4 @@
-"""Hostile files: headers and configs that were changed, under digests that are right again."""
+"""Hostile files: model files with modified headers and configs and recomputed, valid digests."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ STRINGS = ["", "same", "F32", "F64", "BF16", "Dense", "Doubled", "os.system", ".
 STRINGS += ["\ud800"]
 
 
-def evil_value(rng: random.Random, depth: int = 0) -> Any:
-    """Any JSON, with a liking for what hurts."""
+def hostile_value(rng: random.Random, depth: int = 0) -> Any:
+    """Draws a JSON value, biased to problematic ones."""
     choice = rng.randrange(10)
     if choice < 4 or depth > 4:
         return rng.choice(NUMBERS)
     if choice < 6:
         return rng.choice(STRINGS)
     if choice == 6:
-        return [evil_value(rng, depth + 1) for _ in range(rng.randrange(4))]
+        return [hostile_value(rng, depth + 1) for _ in range(rng.randrange(4))]
     if choice == 7:
         tag = rng.choice(["tuple", "dict", "custom", "minidl", "numpy", "float", "array"])
-        return {tag: evil_value(rng, depth + 1)} | ({"x": evil_value(rng, depth + 1)} if rng.random() < 0.2 else {})
+        return {tag: hostile_value(rng, depth + 1)} | (
+            {"x": hostile_value(rng, depth + 1)} if rng.random() < 0.2 else {}
+        )
     if choice == 8:
         name = rng.choice(["Dense", "Conv2D", "MaxPool2D", "ReLU", "Rescale", "Flatten", "Layer"])
-        return {"minidl": [name, {"units": evil_value(rng, depth + 1)}]}
-    return {"tuple": [evil_value(rng, depth + 1)]}
+        return {"minidl": [name, {"units": hostile_value(rng, depth + 1)}]}
+    return {"tuple": [hostile_value(rng, depth + 1)]}
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Every (container, key) inside a JSON value."""
+    """Returns every (container, key) inside a JSON value."""
     found, rest = [], [value]
     while rest:
         container = rest.pop()
@@ -45,8 +47,8 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def change(value: Any, rng: random.Random) -> None:
-    """Changes something inside a JSON value."""
+def modify(value: Any, rng: random.Random) -> None:
+    """Modifies a random part of a JSON value in place."""
     container, key = rng.choice(places(value))
     match rng.randrange(6):
         case 0:
@@ -59,28 +61,28 @@ def change(value: Any, rng: random.Random) -> None:
             other, place = rng.choice(places(value))
             container[key] = json.loads(json.dumps(other[place]))
         case _:
-            container[key] = evil_value(rng)
+            container[key] = hostile_value(rng)
 
 
 def sealed(text: str, tensors: bytes) -> bytes:
-    """A file with this header, whose digest is right."""
+    """Returns a file with this header and a valid digest."""
     return safetensors_file._seal(safetensors_file._add_length(text.encode("utf-8", "surrogatepass"))) + tensors
 
 
 def dump(value: Any, sort_keys: bool = False) -> str:
-    """JSON as minidl writes it, where that is possible."""
+    """Returns JSON in minidl's format."""
     return json.dumps(value, separators=(",", ":"), sort_keys=sort_keys)
 
 
-def changed(good: bytes, rng: random.Random) -> bytes:
-    """A file in whose header, config or tensors something is different."""
+def modified_file(good: bytes, rng: random.Random) -> bytes:
+    """Returns a file with a modified header, config or tensors."""
     length = 8 + int.from_bytes(good[:8], "little")
     header, data = json.loads(good[8:length]), good[length:]
     config = json.loads(header["__metadata__"]["config"])
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         try:
-            change(config if rng.random() < 0.6 else header, rng)
-        except (IndexError, KeyError, TypeError):  # nothing is left, or an earlier change is in the way
+            modify(config if rng.random() < 0.6 else header, rng)
+        except (IndexError, KeyError, TypeError):  # nothing left, or an earlier modification prevents this one
             break
     if rng.random() < 0.2:
         data = rng.choice([b"", data[: rng.randrange(len(data))], data * 2, rng.randbytes(len(data))])
@@ -95,7 +97,7 @@ def changed(good: bytes, rng: random.Random) -> bytes:
 
 
 def redigest(header: dict[str, Any], data: bytes) -> None:
-    """Right digests for all tensors that can be found."""
+    """Sets valid digests of all tensors that can be located."""
     for name, entry in header.items():
         offsets = entry.get("data_offsets") if isinstance(entry, dict) else None
         if name != "__metadata__" and isinstance(offsets, list) and all(type(n) is int for n in offsets):
@@ -103,14 +105,14 @@ def redigest(header: dict[str, Any], data: bytes) -> None:
 
 
 def mangled(text: str, rng: random.Random) -> str:
-    """JSON that is none any more, or not quite."""
+    """Returns the text with a random edit, which usually makes it invalid JSON."""
     at = rng.randrange(len(text))
     more = rng.choice([" ", ",", '"', "{", "]", "NaN", "1e999", "\0", '"__metadata__":{},', "\\u0000", "ö"])
     return text[:at] + more + text[at + rng.randrange(2) :]
 
 
 def bombs(good: bytes) -> dict[str, bytes]:
-    """What is made to take memory or time."""
+    """Returns files by name that are designed to exhaust memory or time."""
     length = 8 + int.from_bytes(good[:8], "little")
     header = json.loads(good[8:length])
 
@@ -123,7 +125,7 @@ def bombs(good: bytes) -> dict[str, bytes]:
     model = json.loads(header["__metadata__"]["config"])
     relu = {"minidl": ["ReLU", {}]}
 
-    def layers(made: Any) -> str:
+    def with_layers(made: Any) -> str:
         if "model" in model:  # a checkpoint holds the model's own config
             return with_config(dump(model | {"model": model["model"] | {"layers": made}}, sort_keys=True))
         return with_config(dump(model | {"layers": made}, sort_keys=True))
@@ -142,11 +144,11 @@ def bombs(good: bytes) -> dict[str, bytes]:
         "many tensors": dump(header | many),
         "many axes": dump(header | {"0.weight": {"dtype": "F32", "shape": [3] * 100_000, "data_offsets": [0, 16]}}),
         "large axes": dump(header | {"0.weight": {"dtype": "F32", "shape": [10**4000] * 400, "data_offsets": [0, 16]}}),
-        "10,000 layers": layers([relu] * 10_000),
-        "many layers": layers([relu] * (room // 40)),
-        "nested layers": layers([{"custom": ["Doubled", {"options": [relu] * 9000}]}]),
-        "a large dense layer": layers([{"minidl": ["Dense", {"units": 10**9}]}]),
-        "a large convolution": layers([{"minidl": ["Conv2D", {"filters": 10**9, "kernel_size": 3}]}]),
+        "10,000 layers": with_layers([relu] * 10_000),
+        "many layers": with_layers([relu] * (room // 40)),
+        "nested layers": with_layers([{"custom": ["Doubled", {"options": [relu] * 9000}]}]),
+        "a large dense layer": with_layers([{"minidl": ["Dense", {"units": 10**9}]}]),
+        "a large convolution": with_layers([{"minidl": ["Conv2D", {"filters": 10**9, "kernel_size": 3}]}]),
         "a long name": dump(header | {"x" * room: {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]}}),
     }
     return {name: sealed(text, good[length:]) for name, text in texts.items()}

@@ -1,4 +1,4 @@
-"""Fits that gain less from several ranks than expected, and a good one: prints the warnings."""
+"""Fits that cannot use all ranks, and one that can: they print their notices."""
 
 import sys
 
@@ -10,16 +10,16 @@ from minidl.layers import Dense, Flatten, Rescale
 from minidl.optimizers import SGD
 
 
-class Watching:
+class Observer:
     rank_zero_only = True
 
     def on_fit_begin(self, trainer):
-        sys.stdout.write("watching\n")
+        sys.stdout.write("observing\n")
 
 
-class TakingPart:
+class Participant:
     def on_fit_begin(self, trainer):
-        sys.stdout.write("taking part\n")
+        sys.stdout.write("participating\n")
 
 
 def main(folder):
@@ -27,7 +27,7 @@ def main(folder):
     for layers, size, distributed in (([Noise()], 64, comm), ([], 20, comm), ([], 64, None), ([], 64, comm)):
         model = Sequential([Rescale(1 / 255), Flatten(), *layers, Dense(10)], (1, 28, 28), seed=0)
         trainer = Trainer(model, "softmax_cross_entropy", SGD(0.1), distributed=distributed)
-        callbacks = [Watching(), TakingPart()] if distributed and size == 64 and not layers else []
+        callbacks = [Observer(), Participant()] if distributed and size == 64 and not layers else []
         trainer.fit(X, y, batch_size=size, callbacks=callbacks)
     trainer.save_checkpoint(f"{folder}/rank {comm.rank}")
 

@@ -4,7 +4,7 @@ import contextlib
 import hashlib
 
 import numpy as np
-from threaded_ranks import Rank
+from threaded_ranks import Rank, run_ranks
 
 import minidl
 from minidl import Sequential, Trainer

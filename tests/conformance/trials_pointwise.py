@@ -3,12 +3,12 @@
 import numpy as np
 import reference as ref
 from conformance.trial import Trial, both_ways, draw_dtype, draw_values, named, sizes
-from examples_apart import check_sums
 from native.kernels.test_batchnorm import bounds as batch_norm_bounds
 from native.kernels.test_batchnorm import geometries as batch_norm_geometries
 from native.kernels.test_groupnorm import bounds as norm_bounds
 from native.kernels.test_groupnorm import geometries as norm_geometries
 from native.kernels.test_softmax import expected as softmax_expected
+from per_example_checks import check_sums
 from reference_activations import FUNCTIONS as ACTIVATIONS
 from reference_activations import error as activation_error
 

@@ -13,11 +13,11 @@
 #define EACH_SMALL_BATCH(T) T(4, 6) T(4, 4) T(4, 2) T(4, 1) T(2, 12) T(2, 8) T(2, 6) T(2, 4) T(2, 2) T(2, 1) \
   T(1, 16) T(1, 8) T(1, 6) T(1, 4) T(1, 2) T(1, 1)
 #define MAX_VECTORS 4
-#define MAX_SUMS 24                   /* vectors of a register tile */
+#define SMALL_BATCH_SUMS 24           /* vectors of a register tile */
 #else
 #define EACH_SMALL_BATCH(T) T(2, 4) T(2, 2) T(2, 1) T(1, 8) T(1, 4) T(1, 2) T(1, 1)
 #define MAX_VECTORS 2
-#define MAX_SUMS 8
+#define SMALL_BATCH_SUMS 8
 #endif
 
 /* Examples copied out of a tile, at most SMALL_BATCH, and the strides between examples of x and dy, and between pixels of dy. */
@@ -136,7 +136,7 @@ INLINE void FN(weight_gradient_small_batch)(ptrdiff_t outputs, ptrdiff_t n_taps,
     ptrdiff_t some = outputs - o < MAX_VECTORS * VL ? outputs - o : MAX_VECTORS * VL;
     int vectors = FN(vectors_of)(some);
     for (ptrdiff_t t = 0, tile_taps; t < n_taps; t += tile_taps) {
-      REAL pair[2][MAX_SUMS * VL] __attribute__((aligned(64))) = {{0}};       /* even and odd examples, as in lane_sum */
+      REAL pair[2][SMALL_BATCH_SUMS * VL] __attribute__((aligned(64))) = {{0}};  /* even and odd examples, as in lane_sum */
       tile_taps = 0;
 #define TRY(KV, NT) if (!tile_taps && vectors == KV && n_taps - t >= NT) { \
         tile_taps = NT; \

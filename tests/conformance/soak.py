@@ -110,9 +110,9 @@ def resources():
 def grown(first, last):
     """Returns the resources that have grown; empty if none has."""
     memory, files, threads = (after - before for before, after in zip(first, last, strict=True))
-    told = [f"memory grew by {memory / 2**20:.1f} MB"] * (memory > GROWTH)
-    told += [f"{files} more open files"] * (files > 0)
-    return told + [f"{threads} more threads"] * (threads >= max(THREADS))  # OpenMP keeps the threads of the last call
+    growth = [f"memory grew by {memory / 2**20:.1f} MB"] * (memory > GROWTH)
+    growth += [f"{files} more open files"] * (files > 0)
+    return growth + [f"{threads} more threads"] * (threads >= max(THREADS))  # OpenMP keeps the threads of the last call
 
 
 def soak(seed, seconds):

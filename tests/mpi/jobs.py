@@ -17,8 +17,8 @@ needs_mpi = pytest.mark.skipif(
 
 
 def is_open_mpi():
-    told = subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True)
-    return "open" in (told.stdout + told.stderr).lower() and "hydra" not in told.stdout.lower()
+    version = subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True)
+    return "open" in (version.stdout + version.stderr).lower() and "hydra" not in version.stdout.lower()
 
 
 def command(ranks, program, *args):

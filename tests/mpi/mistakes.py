@@ -136,10 +136,10 @@ def main():
     for name, case in CASES.items():
         try:
             case()
-            told = "nothing"
+            message = "nothing"
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-        sys.stdout.write(f"{comm.rank} {name} | {told}\n")
+            message = f"{type(error).__name__}: {error}"
+        sys.stdout.write(f"{comm.rank} {name} | {message}\n")
     fit()
     sys.stdout.write(f"{comm.rank} end | fine\n")
 

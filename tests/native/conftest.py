@@ -112,16 +112,16 @@ class Check:
         try:
             call.kernel(**arguments)
         except (ValueError, TypeError, OverflowError) as error:
-            said = str(error)
+            message = str(error)
         else:
             pytest.fail(f"{call} took {describe(changes)}")
-        if match and not re.search(match, said):
-            pytest.fail(f"{call} with {describe(changes)}: no {match!r} in the error: {said}")
+        if match and not re.search(match, message):
+            pytest.fail(f"{call} with {describe(changes)}: no {match!r} in the error: {message}")
         for name, array in arrays.items():
             if not np.array_equal(array, before[name]):
                 pytest.fail(f"{call} refused {describe(changes)} but wrote into {name}")
 
-    def wrong_shapes_refused(self, call, name):
+    def refuses_invalid_shapes(self, call, name):
         """Checks that wrong axis lengths and numbers of axes are refused by an error that names an array."""
         __tracebackhide__ = True
         array, arrays = call.arguments[name], "|".join(call.arrays)
@@ -133,7 +133,7 @@ class Check:
         for wrong in (array[None], np.array(array[0]), np.empty((0,) * (array.ndim + 1))):
             self.refused(call, {name: wrong.astype(array.dtype)})
 
-    def wrong_arrays_refused(self, call, name, optional=False, dtypes=FOREIGN):
+    def refuses_invalid_arrays(self, call, name, optional=False, dtypes=FOREIGN):
         """Checks that other dtypes, byte orders and layouts, lists, None and read-only outputs are refused."""
         __tracebackhide__ = True
         array = call.arguments[name]

@@ -6,7 +6,7 @@ from minidl_c.runtime.plan import Plan
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         (
             {"n_param": 3},
@@ -29,10 +29,10 @@ from minidl_c.runtime.plan import Plan
     ],
     ids=str,
 )
-def test_ops_that_cannot_compute_their_gradients_are_refused(user, fields, said):
-    with pytest.raises(ValueError, match=f"op 0, FieldsOp: {said}"):
+def test_ops_that_cannot_compute_their_gradients_are_refused(user, fields, message):
+    with pytest.raises(ValueError, match=f"op 0, FieldsOp: {message}"):
         Plan([user.fields.FieldsOp(**fields)], [0])
-    with pytest.raises(ValueError, match=said):  # frozen too: it may be unfrozen later
+    with pytest.raises(ValueError, match=message):  # frozen too: it may be unfrozen later
         Plan([user.fields.FieldsOp(**fields)], [0], frozen=(True,))
 
 

@@ -121,10 +121,10 @@ class Case:
             for place, (got, expected) in enumerate(zip(outputs(self.node(dtype)), self.expected, strict=False)):
                 exact = np.asarray(expected, "f8")
                 assert np.shape(got) == exact.shape, f"output {place}: {np.shape(got)}, expected {exact.shape}"
-                told = f"output {place}, {dtype}"
-                np.testing.assert_allclose(got, exact, self.rtol, self.atol, err_msg=told)
+                label = f"output {place}, {dtype}"
+                np.testing.assert_allclose(got, exact, self.rtol, self.atol, err_msg=label)
                 within = ROUNDED.get(self.name, 1e-6) * np.abs(exact).max(initial=0)
-                np.testing.assert_allclose(got, exact, 0, within, err_msg=told)
+                np.testing.assert_allclose(got, exact, 0, within, err_msg=label)
 
     def fault(self) -> str:
         """Returns a description of an unexpected failure or an unexpected pass, or ""."""

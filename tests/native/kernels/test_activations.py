@@ -137,7 +137,7 @@ def test_gelu_is_accurate_in_its_tail(check, low, high, units):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "said"),
+    ("arguments", "error", "message"),
     [
         (("swish",), ValueError, "function: expected one of leaky_relu, elu, .*, got 'swish'"),
         ((None,), TypeError, "function"),
@@ -148,6 +148,6 @@ def test_gelu_is_accurate_in_its_tail(check, low, high, units):
         (("tanh", 0, "float16"), ValueError, "dtype"),
     ],
 )
-def test_invalid_arguments_are_refused(arguments, error, said):
-    with pytest.raises(error, match=said):
+def test_invalid_arguments_are_refused(arguments, error, message):
+    with pytest.raises(error, match=message):
         ActivationOp((4,), *arguments)

@@ -59,11 +59,11 @@ def test_matches_numpy(check, dtype, n):
         gradient = images.pieces_backward(dy, shape, draws)
         op = op_for(x, path, **options)
         for threads in THREADS:
-            told = f"{dtype} {shape} {options} {threads} threads"
-            y = forward(check, op, x, **run, example_ids=numbers, num_threads=threads)
-            check.same_bits(y, expected, f"y {told}")
-            dx = backward(check, op, dy, **run, example_ids=numbers, num_threads=threads)
-            check.same_bits(dx, gradient, f"dx {told}")
+            label = f"{dtype} {shape} {options} {threads} threads"
+            y = forward(check, op, x, **run, numbers=numbers, num_threads=threads)
+            check.same_bits(y, expected, f"y {label}")
+            dx = backward(check, op, dy, **run, numbers=numbers, num_threads=threads)
+            check.same_bits(dx, gradient, f"dx {label}")
         check.count("augment", dtype)
 
 
@@ -163,7 +163,7 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
 
 # ---- refusals --------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"size": (0, 2)}, "size: expected numbers from 1"),
         ({"first": (1, 0)}, r"first: expected at most \(0, 0\), got \(1, 0\)"),
@@ -181,6 +181,6 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype):
     ],
     ids=str,
 )
-def test_invalid_arguments_are_refused(changes, said):
-    with pytest.raises((ValueError, TypeError), match=said):
+def test_invalid_arguments_are_refused(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         AugmentOp(**{"in_shape": (2, 4, 5), "size": (3, 3)} | changes)

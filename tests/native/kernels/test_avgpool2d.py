@@ -41,11 +41,11 @@ def compare(check, case, x, dy, count, what="", threads=1):
     y, y_magnitude = (images.avgpool2d_forward(v, case, count) for v in (x.astype("f8"), np.abs(x.astype("f8"))))
     dx, dx_magnitude = (images.avgpool2d_backward(v, case, count) for v in (dy.astype("f8"), np.abs(dy.astype("f8"))))
     for dtype in DTYPES:
-        told, rounding = f"{dtype} {what} counting padding: {count} {case}", ref.rounding(terms, dtype)
+        label, rounding = f"{dtype} {what} counting padding: {count} {case}", ref.rounding(terms, dtype)
         found = forward(check, case, check.input(x, dtype), count, num_threads=threads)
-        check.close(found, y, rounding * y_magnitude, f"y {told}")
+        check.close(found, y, rounding * y_magnitude, f"y {label}")
         found = backward(check, case, check.input(dy, dtype), count, num_threads=threads)
-        check.close(found, dx, rounding * dx_magnitude, f"dx {told}")
+        check.close(found, dx, rounding * dx_magnitude, f"dx {label}")
         check.count("avgpool2d", dtype)
 
 
@@ -135,11 +135,11 @@ def test_integers_are_summed_exactly_and_divided_once(check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
-def test_non_finite_values_affect_only_their_own_windows(check, dtype, spoiled):
+@pytest.mark.parametrize("nonfinite", [np.nan, np.inf, -np.inf])
+def test_non_finite_values_affect_only_their_own_windows(check, dtype, nonfinite):
     for case in (OVERLAPPING, THREES, replace(HALVES, batch=17)):
         x, dy = np.ones(case.x_shape, dtype), np.ones(case.y_shape, dtype)
-        x[3, 1, 2, 3], dy[3, 1, 1, 2] = spoiled, spoiled
+        x[3, 1, 2, 3], dy[3, 1, 1, 2] = nonfinite, nonfinite
         check.close(forward(check, case, x), images.avgpool2d_forward(x, case, True), 1e-6, "y")
         check.close(backward(check, case, dy), images.avgpool2d_backward(dy, case, True), 1e-6, "dx")
 
@@ -171,7 +171,7 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
 
 # ---- what is refused -----------------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"kernel": (0, 2)}, "kernel: expected numbers from 1"),
         ({"kernel": (9, 2)}, "kernel: a window of 9 does not fit into 6 of height with padding 1"),
@@ -186,7 +186,7 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
     ],
     ids=str,
 )
-def test_invalid_arguments_are_refused(changes, said):
+def test_invalid_arguments_are_refused(changes, message):
     right = {"in_shape": (2, 6, 5), "kernel": (3, 2), "stride": (1, 1), "padding": (1, 1)}
-    with pytest.raises((ValueError, TypeError), match=said):
+    with pytest.raises((ValueError, TypeError), match=message):
         AvgPool2DOp(**right | changes)

@@ -143,15 +143,15 @@ def test_constant_channels_become_the_bias(check, dtype, shape, value):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
-def test_non_finite_values_affect_only_their_channel(check, dtype, spoiled):
+@pytest.mark.parametrize("nonfinite", [np.nan, np.inf, -np.inf])
+def test_non_finite_values_affect_only_their_channel(check, dtype, nonfinite):
     rng = np.random.default_rng(0)
     norm = Norm(rng, 3, 5, dtype=dtype)
     x, dy = norm.draw(check, rng, 33)
     (y, dx, *_), _ = norm.both(check, x, dy)
     for example, pixel in ((0, 0), (16, 4), (32, 2)):
         bad = np.array(x)
-        bad[example, 1, pixel] = spoiled
+        bad[example, 1, pixel] = nonfinite
         (y_bad, dx_bad, dw, db), state = norm.both(check, bad, dy)
         for got, clean in ((y_bad, y), (dx_bad, dx)):
             assert np.isnan(got[:, 1]).all()

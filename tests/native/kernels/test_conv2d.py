@@ -267,10 +267,10 @@ HUGE = (2**31, 2**32, 2**40, 2**62, 2**63 - 1, 2**64)
 
 @pytest.fixture(params=["forward", "backward"])
 def call(request, check):
-    return right_call(check, request.param)
+    return valid_call(check, request.param)
 
 
-def right_call(check, kernel):
+def valid_call(check, kernel):
     case = replace(SMALL, stride=(1, 1))  # so that every wrong size gives another output size
     x, w, b, dy = draw(np.random.default_rng(6), case)
     if kernel == "forward":
@@ -281,12 +281,12 @@ def right_call(check, kernel):
 
 @pytest.mark.parametrize(("kernel", "name"), PAIRS)
 def test_invalid_shapes_are_refused(check, kernel, name):
-    check.wrong_shapes_refused(right_call(check, kernel), name)
+    check.refuses_invalid_shapes(valid_call(check, kernel), name)
 
 
 @pytest.mark.parametrize(("kernel", "name"), PAIRS)
 def test_invalid_arrays_are_refused(check, kernel, name):
-    check.wrong_arrays_refused(right_call(check, kernel), name, optional=name == "dx")
+    check.refuses_invalid_arrays(valid_call(check, kernel), name, optional=name == "dx")
 
 
 @pytest.mark.parametrize("changes", NUMBERS, ids=str)

@@ -13,7 +13,7 @@ from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
-BATCHES = (0, 1, 4, 5, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles
+BATCHES = (0, 1, 4, 5, 15, 16, 17, 33, 277)  # 277: slots of two tiles
 THREADS = (1, 2, 3)
 SMALL = Transposed(17, 3, 5, 4, 2, (3, 2), (2, 1), (1, 0), (1, 0))
 GROUPED = Transposed(33, 6, 4, 5, 9, (3, 3), (2, 3), (2, 1), (1, 2), (1, 2), groups=3)
@@ -115,13 +115,13 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
         check.same_bits(dx, first[1][row], f"dx row {i}")
 
 
-@pytest.mark.parametrize("spoiled", [np.nan, np.inf, 3e38])
-def test_non_finite_values_stay_in_their_row(check, spoiled):
+@pytest.mark.parametrize("extreme", [np.nan, np.inf, 3e38])
+def test_extreme_values_stay_in_their_row(check, extreme):
     x, w, b, dy = draw(np.random.default_rng(3), GROUPED)
     y, dx, *_ = both(check, GROUPED, x, w, b, dy)
     for i in (0, 16, 32):
         xi, dyi = x.copy(), dy.copy()
-        xi[i], dyi[i] = spoiled, spoiled
+        xi[i], dyi[i] = extreme, extreme
         others = np.arange(GROUPED.batch) != i
         yi, dxi, *_ = both(check, GROUPED, xi, w, b, dyi)
         check.same_bits(yi[others], y[others], f"y beside row {i}")
@@ -129,7 +129,7 @@ def test_non_finite_values_stay_in_their_row(check, spoiled):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"padding": (5, 0)}, r"padding: expected to keep at least 1 x 1, got \(5, 0\), which keeps -1 x 6"),
         ({"output_padding": (2, 0)}, r"output_padding: expected less than the stride .*, got \(2, 0\)"),
@@ -140,7 +140,7 @@ def test_non_finite_values_stay_in_their_row(check, spoiled):
     ],
     ids=str,
 )
-def test_invalid_arguments_are_refused(changes, said):
+def test_invalid_arguments_are_refused(changes, message):
     options = {"stride": (2, 1), "output_padding": (0, 0)} | changes
-    with pytest.raises((TypeError, ValueError), match=said):
+    with pytest.raises((TypeError, ValueError), match=message):
         ConvTranspose2DOp((6, 4, 4), 9, (3, 3), **options)

@@ -140,7 +140,7 @@ ARRAYS = [*(("forward", name) for name in "xwby")]
 ARRAYS += [("backward", name) for name in ("dy", "x", "w", "dx", "dw", "db")]
 
 
-def right_call(check, kernel):
+def valid_call(check, kernel):
     x, w, b, y = draw(np.random.default_rng(5), 17, 5, 3)
     if kernel == "forward":
         return check.call(dense_forward, ("y",), x=x, w=w, b=b, y=y)
@@ -150,11 +150,11 @@ def right_call(check, kernel):
 
 @pytest.mark.parametrize(("kernel", "name"), ARRAYS)
 def test_invalid_arrays_are_refused(check, kernel, name):
-    check.wrong_shapes_refused(right_call(check, kernel), name)
-    check.wrong_arrays_refused(right_call(check, kernel), name, optional=name == "dx")
+    check.refuses_invalid_shapes(valid_call(check, kernel), name)
+    check.refuses_invalid_arrays(valid_call(check, kernel), name, optional=name == "dx")
 
 
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
 def test_invalid_thread_counts_are_refused(check, kernel, threads):
-    check.refused(right_call(check, kernel), {"num_threads": threads}, match="num_threads|int")
+    check.refused(valid_call(check, kernel), {"num_threads": threads}, match="num_threads|int")

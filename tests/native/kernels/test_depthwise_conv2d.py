@@ -129,13 +129,13 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
         check.same_bits(dx, first[1][row], f"dx row {i}")
 
 
-@pytest.mark.parametrize("spoiled", [np.nan, np.inf, 3e38])
-def test_non_finite_values_stay_in_their_row(check, spoiled):
+@pytest.mark.parametrize("extreme", [np.nan, np.inf, 3e38])
+def test_extreme_values_stay_in_their_row(check, extreme):
     x, w, b, dy = draw(np.random.default_rng(3), STRIDED)
     y, dx, *_ = both(check, STRIDED, x, w, b, dy)
     for i in (0, 16, 32):
         xi, dyi = x.copy(), dy.copy()
-        xi[i], dyi[i] = spoiled, spoiled
+        xi[i], dyi[i] = extreme, extreme
         others = np.arange(STRIDED.batch) != i
         yi, dxi, *_ = both(check, STRIDED, xi, w, b, dyi)
         check.same_bits(yi[others], y[others], f"y beside row {i}")
@@ -153,7 +153,7 @@ def test_padding_is_skipped_and_not_multiplied(check, dtype):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ({"kernel": (7, 3)}, "kernel: a window of 7 x 3 does not fit"),
         ({"multiplier": 0}, "multiplier: expected numbers from 1"),
@@ -162,6 +162,6 @@ def test_padding_is_skipped_and_not_multiplied(check, dtype):
     ],
     ids=str,
 )
-def test_invalid_arguments_are_refused(options, said):
-    with pytest.raises((TypeError, ValueError), match=said):
+def test_invalid_arguments_are_refused(options, message):
+    with pytest.raises((TypeError, ValueError), match=message):
         DepthwiseConv2DOp((6, 4, 4), **{"kernel": (3, 3)} | options)

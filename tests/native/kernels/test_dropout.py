@@ -87,12 +87,12 @@ def test_matches_numpy(check, dtype, rate, n):
     for size in (1, 2, 3, 16, 33, int(rng.integers(100, 1000))):
         x, dy = (check.input(rng.standard_normal((n, size)), dtype) for _ in range(2))
         what = {"seed": int(rng.integers(LARGE)), "step": int(rng.integers(2**40)), "path": f"{size}.body"}
-        told = f"{dtype} n={n} size={size} rate={rate} {what}"
+        label = f"{dtype} n={n} size={size} rate={rate} {what}"
         expected = [ref.dropout(a, rate, rows=range(n), **what) for a in (x, dy)]
         for threads in THREADS:
             y, dx = (way(check, a, rate, **what, num_threads=threads) for way, a in ((forward, x), (backward, dy)))
-            check.same_bits(y, expected[0], f"y {told}")
-            check.same_bits(dx, expected[1], f"dx {told}")
+            check.same_bits(y, expected[0], f"y {label}")
+            check.same_bits(dx, expected[1], f"dx {label}")
         check.count("dropout", dtype)
 
 
@@ -144,10 +144,10 @@ def test_inference_is_the_identity(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
-def test_dropped_values_are_zero_even_if_not_finite(check, dtype, spoiled):
+@pytest.mark.parametrize("nonfinite", [np.nan, np.inf, -np.inf])
+def test_dropped_values_are_zero_even_if_not_finite(check, dtype, nonfinite):
     mask = kept(33, 21, 0.5)
-    x = check.input(np.full(mask.shape, spoiled), dtype)
+    x = check.input(np.full(mask.shape, nonfinite), dtype)
     for array in (forward(check, x, 0.5), backward(check, x, 0.5)):
         check.same_bits(array, np.where(mask, x, x.dtype.type(0)), "kept as it is, dropped +0")
 
@@ -171,7 +171,7 @@ def test_the_kept_fraction_matches_the_rate(rate):
     mask = kept(1024, 1024, rate)
     deviation = np.sqrt(rate * (1 - rate))
     assert abs(mask.mean() - (1 - rate)) <= 4 * deviation / 1024
-    for means in (mask.mean(axis=0), mask.mean(axis=1)):  # 5 of these: one of 1.7 million is beyond
+    for means in (mask.mean(axis=0), mask.mean(axis=1)):  # 5 sigma for these: one value in 1.7 million exceeds it
         assert np.abs(means - (1 - rate)).max() <= 5 * deviation / 32
     lanes = mask.reshape(64, 16, 1024).mean(axis=(0, 2))
     assert np.abs(lanes - (1 - rate)).max() <= 4 * deviation / 256
@@ -204,7 +204,7 @@ def test_seed_step_and_row_are_not_interchangeable():
 
 
 # ---- refusals ------------------------------------------------------------------------------------------
-def right_call(check, kernel):
+def valid_call(check, kernel):
     a, b = np.ones((17, 5), "f4"), np.ones((17, 5), "f4")
     if kernel == "forward":
         return check.call(dropout_forward, ("y",), x=a, y=b, rate=0.5)
@@ -213,7 +213,7 @@ def right_call(check, kernel):
 
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"rate": -0.1}, "rate: expected at least 0 and less than 1 .*got -0.1"),
         ({"rate": 1.0}, "rate.*got 1.0"),
@@ -234,5 +234,5 @@ def right_call(check, kernel):
     ],
     ids=str,
 )
-def test_invalid_arguments_are_refused(check, kernel, changes, said):
-    check.refused(right_call(check, kernel), changes, said)
+def test_invalid_arguments_are_refused(check, kernel, changes, message):
+    check.refused(valid_call(check, kernel), changes, message)

@@ -8,7 +8,7 @@ from minidl_c.kernels.groupnorm import GroupNormOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
 DTYPES = ("float32", "float64")
-BATCHES = (0, 1, 15, 16, 17, 33, 277)  # 277: a slot sums up two tiles
+BATCHES = (0, 1, 15, 16, 17, 33, 277)  # 277: slots of two tiles
 
 
 def bounds(x, dy, w, b, groups, eps, dtype):
@@ -118,8 +118,8 @@ def test_constant_groups_become_the_bias(check, dtype, geometry, value):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("geometry", [(3, 2, 5), (3, 5, 1), (3, 1, 300)])
-@pytest.mark.parametrize("spoiled", [np.nan, np.inf, -np.inf])
-def test_non_finite_values_stay_in_their_group_and_example(check, dtype, geometry, spoiled):
+@pytest.mark.parametrize("nonfinite", [np.nan, np.inf, -np.inf])
+def test_non_finite_values_stay_in_their_group_and_example(check, dtype, geometry, nonfinite):
     rng = np.random.default_rng(0)
     norm = Norm(rng, *geometry, dtype=dtype)
     x, dy = norm.draw(check, rng, 17)
@@ -128,14 +128,14 @@ def test_non_finite_values_stay_in_their_group_and_example(check, dtype, geometr
         group = np.zeros(x.shape, bool)
         group.reshape(17, 3, -1)[example, 1] = True
         bad = np.array(x)
-        bad.reshape(17, 3, -1)[example, 1, place] = spoiled
+        bad.reshape(17, 3, -1)[example, 1, place] = nonfinite
         for got, expected in zip([norm.forward(check, bad), norm.backward(check, dy, bad)[0]], clean, strict=True):
-            check.equal(got, np.where(group, np.nan, expected), f"{spoiled} in x at {example}")
+            check.equal(got, np.where(group, np.nan, expected), f"{nonfinite} in x at {example}")
         bad = np.array(dy)
-        bad.reshape(17, 3, -1)[example, 1, place] = spoiled
+        bad.reshape(17, 3, -1)[example, 1, place] = nonfinite
         got = norm.backward(check, bad, x)[0]
         assert not np.isfinite(got[group]).any()
-        check.equal(got[~group], clean[1][~group], f"{spoiled} in dy at {example}")
+        check.equal(got[~group], clean[1][~group], f"{nonfinite} in dy at {example}")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -168,7 +168,7 @@ def test_gradients_without_dx(check, threads):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"groups": 0}, "groups, channels.*from 1"),
         ({"groups": 4}, r"groups, channels: expected divisors .*\(6, 5\), got \(4, 6\)"),
@@ -182,8 +182,8 @@ def test_gradients_without_dx(check, threads):
     ],
     ids=str,
 )
-def test_invalid_arguments_are_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
         GroupNormOp((6, 5), **{"groups": 3, "channels": 6} | arguments)
 
 

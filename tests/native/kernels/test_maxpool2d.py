@@ -74,11 +74,11 @@ def compare(check, case, x, dy, dtypes, bound_terms, what, threads=1):
     size = ref.maxpool2d_backward(np.abs(dy), winner, case)
     for dtype in dtypes:
         x, dy = check.input(x, dtype), check.input(dy, dtype)
-        told = f"{dtype} {what} {threads} threads {case}"
-        check.equal(forward(check, case, x, num_threads=threads), y, f"y {told}")
+        label = f"{dtype} {what} {threads} threads {case}"
+        check.equal(forward(check, case, x, num_threads=threads), y, f"y {label}")
         bound = ref.rounding(bound_terms, dtype) * size
         got = backward(check, case, dy, x, num_threads=threads)
-        check.close(got, dx, bound, f"dx {told}")
+        check.close(got, dx, bound, f"dx {label}")
         check.count("maxpool2d", dtype)
 
 
@@ -201,15 +201,15 @@ def test_the_sum_of_the_gradient_is_preserved(check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("spoiled", [np.nan, np.inf])
-def test_losing_cells_get_a_zero_gradient_even_if_dy_is_not_finite(check, dtype, spoiled):
+@pytest.mark.parametrize("nonfinite", [np.nan, np.inf])
+def test_losing_cells_get_a_zero_gradient_even_if_dy_is_not_finite(check, dtype, nonfinite):
     for case in (replace(HALVES, batch=17), OVERLAPPING):
         x = normal(np.random.default_rng(8), case.x_shape).astype(dtype)
         winner = ref.maxpool2d_forward(x, case)[1].reshape(case.batch, case.channels, -1)
-        dx = backward(check, case, np.full(case.y_shape, spoiled, dtype), x)
+        dx = backward(check, case, np.full(case.y_shape, nonfinite, dtype), x)
         won = np.zeros((case.batch, case.channels, case.height * case.width), bool)
         np.put_along_axis(won, winner, True, axis=2)
-        check.equal(dx, np.where(won, spoiled, 0).reshape(dx.shape), f"dx {case}")
+        check.equal(dx, np.where(won, nonfinite, 0).reshape(dx.shape), f"dx {case}")
 
 
 @pytest.mark.parametrize(
@@ -314,10 +314,10 @@ NON_NUMBERS = [
 
 @pytest.fixture(params=["forward", "backward"])
 def call(request, check):
-    return right_call(check, request.param)
+    return valid_call(check, request.param)
 
 
-def right_call(check, kernel):
+def valid_call(check, kernel):
     case = Pool(17, 2, 6, 5, (3, 2), (1, 1), (1, 1))
     rng = np.random.default_rng(12)
     x, y = normal(rng, case.x_shape), normal(rng, case.y_shape)
@@ -328,8 +328,8 @@ def right_call(check, kernel):
 
 @pytest.mark.parametrize(("kernel", "name"), ARRAYS)
 def test_invalid_arrays_are_refused(check, kernel, name):
-    check.wrong_shapes_refused(right_call(check, kernel), name)
-    check.wrong_arrays_refused(right_call(check, kernel), name)
+    check.refuses_invalid_shapes(valid_call(check, kernel), name)
+    check.refuses_invalid_arrays(valid_call(check, kernel), name)
 
 
 @pytest.mark.parametrize("changes", NUMBERS, ids=str)

@@ -30,15 +30,15 @@ def test_matches_numpy(check, dtype, n):
         wide_mean, wide_std = mean.astype(dtype).reshape(column), std.astype(dtype).reshape(column)
         for threads in (1, 2, 3, 8):
             y, dx = both(check, x, dy, mean.tolist(), std.tolist(), num_threads=threads)
-            told = f"{dtype} {x.shape} {threads} threads"
+            label = f"{dtype} {x.shape} {threads} threads"
             with np.errstate(over="ignore"):
-                check.same_bits(y, (x - wide_mean) / wide_std, f"y {told}")
-                check.same_bits(dx, dy / wide_std, f"dx {told}")
+                check.same_bits(y, (x - wide_mean) / wide_std, f"y {label}")
+                check.same_bits(dx, dy / wide_std, f"dx {label}")
         check.count("normalize", dtype)
 
 
 @pytest.mark.parametrize(
-    ("mean", "std", "said"),
+    ("mean", "std", "message"),
     [
         ([0.0], [1.0], "expected 2 numbers, one per channel, got 1 and 1"),
         ([0.0, 0.0], [1.0, 1.0, 1.0], "got 2 and 3"),
@@ -54,6 +54,6 @@ def test_matches_numpy(check, dtype, n):
         (None, None, None),
     ],
 )
-def test_invalid_numbers_are_refused(mean, std, said):
-    with pytest.raises((ValueError, TypeError), match=said):
+def test_invalid_numbers_are_refused(mean, std, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         NormalizeOp((2, 3, 3), mean, std)

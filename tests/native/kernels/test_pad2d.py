@@ -43,7 +43,7 @@ def test_matches_numpy(check, dtype, n):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"padding": (0, -1, 0, 0)}, "padding: expected numbers from 0"),
         ({"padding": (1, 1)}, "padding: expected 4 whole numbers"),
@@ -55,6 +55,6 @@ def test_matches_numpy(check, dtype, n):
     ],
     ids=str,
 )
-def test_invalid_arguments_are_refused(changes, said):
-    with pytest.raises((ValueError, TypeError), match=said):
+def test_invalid_arguments_are_refused(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         Pad2DOp(**{"in_shape": (2, 3, 4), "padding": (0, 0, 0, 0)} | changes)

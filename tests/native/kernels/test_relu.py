@@ -51,11 +51,11 @@ def test_nan_stays_nan_and_the_gradient_at_zero_is_zero(check, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("spoiled", [np.nan, np.inf])
-def test_inactive_units_get_a_zero_gradient_even_if_dy_is_not_finite(check, dtype, spoiled):
+@pytest.mark.parametrize("nonfinite", [np.nan, np.inf])
+def test_inactive_units_get_a_zero_gradient_even_if_dy_is_not_finite(check, dtype, nonfinite):
     x = np.tile(np.array([-1, 0, 1, -np.inf], dtype), (17, 5))
-    dx = backward(check, np.full(x.shape, spoiled, dtype), x)
-    check.equal(dx, np.where(x > 0, spoiled, 0), "dx")
+    dx = backward(check, np.full(x.shape, nonfinite, dtype), x)
+    check.equal(dx, np.where(x > 0, nonfinite, 0), "dx")
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

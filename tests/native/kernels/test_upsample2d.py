@@ -33,16 +33,16 @@ def test_matches_numpy(check, dtype, n):
         first = None
         for threads in (1, 2, 3, 8):
             y, dx = both(check, x, dy, scale, num_threads=threads)
-            told = f"{dtype} {x.shape} {scale} {threads} threads"
-            check.same_bits(y, expected, f"y {told}")
-            check.close(dx, blocks.sum(axis=(3, 5)), bound, f"dx {told}")
+            label = f"{dtype} {x.shape} {scale} {threads} threads"
+            check.same_bits(y, expected, f"y {label}")
+            check.close(dx, blocks.sum(axis=(3, 5)), bound, f"dx {label}")
             first = dx if first is None else first
-            check.same_bits(dx, first, f"dx, another time {told}")
+            check.same_bits(dx, first, f"dx, repeated {label}")
         check.count("upsample2d", dtype)
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"scale": (0, 1)}, "scale: expected numbers from 1"),
         ({"scale": 2}, "scale: expected 2 whole numbers"),
@@ -52,6 +52,6 @@ def test_matches_numpy(check, dtype, n):
     ],
     ids=str,
 )
-def test_invalid_arguments_are_refused(changes, said):
-    with pytest.raises((ValueError, TypeError), match=said):
+def test_invalid_arguments_are_refused(changes, message):
+    with pytest.raises((ValueError, TypeError), match=message):
         Upsample2DOp(**{"in_shape": (2, 3, 4), "scale": (2, 2)} | changes)

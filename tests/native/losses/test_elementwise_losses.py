@@ -178,7 +178,7 @@ def test_lanes_without_an_example_contribute_no_gradient(name, dtype, n):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("mse",), "function: expected one of mean_squared_error, .* got 'mse'"),
         (("huber", 0.0), "delta: expected a number above 0"),
@@ -189,7 +189,7 @@ def test_lanes_without_an_example_contribute_no_gradient(name, dtype, n):
         (("huber", 1e-60), "delta: expected .* float32 can hold, got 1e-60"),
     ],
 )
-def test_invalid_arguments_are_refused(arguments, said):
-    with pytest.raises(ValueError, match=said):
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
         ElementwiseLossOp((3,), *arguments)
     assert ElementwiseLossOp((3,), "huber", 1e39, "float64").dtype == "float64"

@@ -125,7 +125,7 @@ def test_gradient_matches_finite_differences(check, dtype, spread):
         return np.sum(weights * ref.softmax_cross_entropy_forward(wide, labels))
 
     expected = ref.finite_differences(value, wide, step)
-    # a central difference is off by step^2 / 6 times a third derivative, which is below 1
+    # the error of a central difference is step^2 / 6 times a third derivative below 1
     error = step**2 * weights.max() + np.finfo("f8").eps * 32 * value() / step
     p_bound = bounds(scores, labels, dtype)[1] + ref.rounding(2, dtype)
     bound = error + p_bound * weights[:, None]

@@ -65,7 +65,7 @@ def test_values_in_empty_lanes_are_not_scattered(check, dtype):
     check.equal(y, np.repeat([[1.0], [2.0]], [16, 1], axis=0) * np.ones(5), "y")
 
 
-def right_call(check, kernel):
+def valid_call(check, kernel):
     tiles = np.ones((2, 5, 16), "f4")
     if kernel == "backward":
         return check.call(unpack_tiles, ("y",), tiles=tiles, y=np.ones((17, 5), "f4"))
@@ -74,23 +74,23 @@ def right_call(check, kernel):
 
 
 def test_invalid_arrays_are_refused(check):
-    check.wrong_shapes_refused(right_call(check, "forward"), "tiles")
-    check.wrong_shapes_refused(right_call(check, "backward"), "tiles")
+    check.refuses_invalid_shapes(valid_call(check, "forward"), "tiles")
+    check.refuses_invalid_shapes(valid_call(check, "backward"), "tiles")
     for dtypes, name in ((("f2", "i8", "i4", "O"), "x"), (("f8", "i4", "u8"), "rows")):
-        check.wrong_arrays_refused(right_call(check, "forward"), name, dtypes=dtypes)
+        check.refuses_invalid_arrays(valid_call(check, "forward"), name, dtypes=dtypes)
     dtypes = ("f2", "i4", "u1", "c8", "O")
-    check.wrong_arrays_refused(right_call(check, "forward"), "tiles", dtypes=dtypes)
+    check.refuses_invalid_arrays(valid_call(check, "forward"), "tiles", dtypes=dtypes)
     for name in ("tiles", "y"):
-        check.wrong_arrays_refused(right_call(check, "backward"), name)
+        check.refuses_invalid_arrays(valid_call(check, "backward"), name)
 
 
 def test_invalid_lengths_are_refused(check):
-    call = right_call(check, "forward")
+    call = valid_call(check, "forward")
     for shape in ((40, 4), (40, 6), (40, 0), (0, 5)):
         check.refused(call, {"x": np.ones(shape, "u1")})
     for m in (0, 16, 33):
         check.refused(call, {"rows": np.zeros(m, "i8")}, match="tiles")
-    call = right_call(check, "backward")
+    call = valid_call(check, "backward")
     for shape in ((16, 5), (33, 5), (17, 4), (17, 6), (0, 5)):
         check.refused(call, {"y": np.ones(shape, "f4")})
 
@@ -98,7 +98,7 @@ def test_invalid_lengths_are_refused(check):
 @pytest.mark.parametrize("place", [0, 15, 16])
 @pytest.mark.parametrize("row", [-1, -40, 40, 2**31, 2**32, 2**63 - 1, -(2**63)])
 def test_rows_outside_x_are_refused(check, row, place):
-    call = right_call(check, "forward")
+    call = valid_call(check, "forward")
     rows = call.arguments["rows"].copy()
     rows[place] = row
     check.refused(call, {"rows": rows}, match="rows")

@@ -49,12 +49,12 @@ def with_statistics():
 NETS = {"lenet": lenet, "statistics": with_statistics}
 
 
-def trained(net, dtype, batch, ranks, weights=None, spoil=None, threads=(1, 2)):
+def trained(net, dtype, batch, ranks, weights=None, bad_row=None, threads=(1, 2)):
     """Trains three steps on `ranks` ranks; returns each rank's (state, steps, losses), and the bytes exchanged."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((3 * batch, *SHAPE)).astype(dtype), rng.integers(0, CLASSES, 3 * batch)
-    if spoil is not None:
-        X[spoil] = np.finfo(dtype).max
+    if bad_row is not None:
+        X[bad_row] = np.finfo(dtype).max
 
     def run_rank(comm):
         model = Sequential(NETS[net](), SHAPE, seed=1, dtype=dtype)
@@ -177,6 +177,6 @@ def test_an_infinite_loss_on_one_rank_stops_all_even_if_gradients_are_finite(ran
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_a_non_finite_loss_on_one_rank_stops_all(ranks):
-    processes, _ = trained("lenet", "float32", 64, ranks, spoil=64 + 50)
+    processes, _ = trained("lenet", "float32", 64, ranks, bad_row=64 + 50)
     assert all(done == 1 for _, done, _ in processes)
     assert all(state == processes[0][0] for state, _, _ in processes)

@@ -59,7 +59,7 @@ def test_random_numbers_match_those_of_a_plan(check):
     check.same_bits(y, x, "y in inference")
 
 
-def right_call(check, kernel):
+def valid_call(check, kernel):
     x, dy, w, b = arrays(17)
     if kernel == "forward":
         return check.call(
@@ -78,7 +78,7 @@ PARAMETERS = [*(("forward", n) for n in ("weight", "bias")), *(("backward", n) f
 
 @pytest.mark.parametrize(("kernel", "name"), ARRAYS)
 def test_invalid_shapes_are_refused(check, kernel, name):
-    call = right_call(check, kernel)
+    call = valid_call(check, kernel)
     array = call.arguments[name]
     for axis, length in enumerate(array.shape):
         for size in (0, length - 1, length + 1):
@@ -89,20 +89,20 @@ def test_invalid_shapes_are_refused(check, kernel, name):
 
 @pytest.mark.parametrize(("kernel", "name"), ARRAYS + PARAMETERS)
 def test_invalid_arrays_are_refused(check, kernel, name):
-    check.wrong_arrays_refused(right_call(check, kernel), name, optional=name == "dx")
+    check.refuses_invalid_arrays(valid_call(check, kernel), name, optional=name == "dx")
 
 
 @pytest.mark.parametrize(("kernel", "name"), PARAMETERS)
 def test_a_wrong_number_of_parameters_is_refused(check, kernel, name):
-    said = r"params: expected 112 numbers" if name in ("weight", "bias") else r"grads: expected 112 numbers"
+    message = r"params: expected 112 numbers" if name in ("weight", "bias") else r"grads: expected 112 numbers"
     for size in (0, 1, 113):
-        check.refused(right_call(check, kernel), {name: np.ones(size, "f4")}, match=said)
+        check.refused(valid_call(check, kernel), {name: np.ones(size, "f4")}, match=message)
 
 
 @pytest.mark.parametrize("kernel", ["forward", "backward"])
 @pytest.mark.parametrize("threads", [0, -1, 1.5, "2"])
 def test_invalid_thread_counts_are_refused(check, kernel, threads):
-    check.refused(right_call(check, kernel), {"num_threads": threads})
+    check.refused(valid_call(check, kernel), {"num_threads": threads})
 
 
 @pytest.mark.parametrize("wrong", [None, 3, "relu", Op(), SoftmaxCrossEntropyOp((3,))])

@@ -67,17 +67,17 @@ def test_messages_name_the_conflicting_use():
     with guard.training("fit"):
         with pytest.raises(RuntimeError, match=r"^train_batch: this model is training already, in fit; wait"):
             guard.training("train_batch").__enter__()
-        said = []
+        messages = []
 
         def predict():
             with pytest.raises(RuntimeError) as error:
                 guard.reading("predict").__enter__()
-            said.append(str(error.value))
+            messages.append(str(error.value))
 
         thread = threading.Thread(target=predict)
         thread.start()
         thread.join()
-        assert said[0].startswith("predict: another thread is at work on this model, in fit; wait for its end")
+        assert messages[0].startswith("predict: another thread is at work on this model, in fit; wait for its end")
     with (
         guard.reading("predict"),
         pytest.raises(RuntimeError, match=r"^fit: this model is predicting just now"),

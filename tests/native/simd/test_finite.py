@@ -12,20 +12,20 @@ from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.runtime.plan import Plan
 
-SPOILED = ("inf", "-inf", "nan")
+NONFINITE = ("inf", "-inf", "nan")
 WEIGHTS = (*range(1, 34), 63, 64, 65, 128, 200, 256, 1024, 0.5, 0.25, 0.375, 2.0**-20, 3.7)
 each_dtype = pytest.mark.parametrize("dtype", ["float32", "float64"])
 
 
-def step(dtype, batch, size, weight=None, place=None, spoiled=None, target=0.0, threads=1):
+def step(dtype, batch, size, weight=None, place=None, nonfinite=None, target=0.0, threads=1):
     """Runs one step of `size` slopes with a non-finite gradient at `place`; returns (steps done, slopes, gradient)."""
     op = PReLUOp((size, 2), dtype=dtype)
     plan = Plan([op, ElementwiseLossOp((size * 2,), "mean_squared_error", dtype=dtype)], [0, 0], has_loss=True)
     x, targets = np.zeros((batch, size, 2), dtype), np.full((batch, size, 2), target, dtype)
     if place is not None:
         x[batch // 2, place] = -0.9 * np.finfo(dtype).max
-        targets[batch // 2, place] = -1e12 if spoiled == "-inf" else 1e12
-    if spoiled == "nan":  # opposite infinities of two examples
+        targets[batch // 2, place] = -1e12 if nonfinite == "-inf" else 1e12
+    if nonfinite == "nan":  # opposite infinities of two examples
         x[0, place], targets[0, place] = x[batch // 2, place], -1e12
     param, grad, count = np.zeros(size, dtype), np.full(size, 7, dtype), np.zeros(1, "i8")
     totals = np.array([batch if weight is None else weight], "f8")
@@ -39,28 +39,28 @@ def step(dtype, batch, size, weight=None, place=None, spoiled=None, target=0.0, 
     return done, param, grad
 
 
-def check_stopped(dtype, batch, size, weight=None, place=None, spoiled=None, threads=1):
-    done, param, grad = step(dtype, batch, size, weight, place, spoiled, threads=threads)
-    assert str(grad[place]) == spoiled, f"the gradient at {place} is {grad[place]}"
+def check_stopped(dtype, batch, size, weight=None, place=None, nonfinite=None, threads=1):
+    done, param, grad = step(dtype, batch, size, weight, place, nonfinite, threads=threads)
+    assert str(grad[place]) == nonfinite, f"the gradient at {place} is {grad[place]}"
     assert np.count_nonzero(np.isfinite(grad)) == size - 1
-    where = f"{spoiled} at {place} of {size}, batch {batch} of weight {weight}"
+    where = f"{nonfinite} at {place} of {size}, batch {batch} of weight {weight}"
     assert (done, np.count_nonzero(param)) == (0, 0), where
 
 
 @each_dtype
-@pytest.mark.parametrize("spoiled", SPOILED)
+@pytest.mark.parametrize("nonfinite", NONFINITE)
 @pytest.mark.parametrize("batch", [*range(1, 36), 48, 60, 63, 64, 65, 100, 128, 200, 256, 300, 512])
-def test_a_step_stops_for_any_batch_size(dtype, spoiled, batch):
+def test_a_step_stops_for_any_batch_size(dtype, nonfinite, batch):
     assert step(dtype, batch, 21)[0] == 1
-    for place in (0, 10, 20) if batch > 1 or spoiled != "nan" else ():
-        check_stopped(dtype, batch, 21, None, place, spoiled, threads=1 + batch % 3)
+    for place in (0, 10, 20) if batch > 1 or nonfinite != "nan" else ():
+        check_stopped(dtype, batch, 21, None, place, nonfinite, threads=1 + batch % 3)
 
 
 @each_dtype
 @pytest.mark.parametrize("weight", WEIGHTS)
 def test_a_step_stops_for_any_batch_weight(dtype, weight):
-    for spoiled in SPOILED:
-        check_stopped(dtype, 5, 3, weight, 1, spoiled)
+    for nonfinite in NONFINITE:
+        check_stopped(dtype, 5, 3, weight, 1, nonfinite)
 
 
 @each_dtype
@@ -69,7 +69,7 @@ def test_a_step_stops_for_any_batch_weight(dtype, weight):
 def test_a_step_stops_for_any_position(dtype, weight, size):
     """Positions cover the ranges of all threads and the remainders of the vector loops."""
     for place in range(size):
-        check_stopped(dtype, 2, size, weight, place, SPOILED[place % 3])
+        check_stopped(dtype, 2, size, weight, place, NONFINITE[place % 3])
 
 
 @each_dtype

@@ -60,9 +60,9 @@ def test_matches_numpy(check, dtype, n):
         op = op_for(x, path, **options)
         for threads in THREADS:
             label = f"{dtype} {shape} {options} {threads} threads"
-            y = forward(check, op, x, **run, numbers=numbers, num_threads=threads)
+            y = forward(check, op, x, **run, example_ids=numbers, num_threads=threads)
             check.same_bits(y, expected, f"y {label}")
-            dx = backward(check, op, dy, **run, numbers=numbers, num_threads=threads)
+            dx = backward(check, op, dy, **run, example_ids=numbers, num_threads=threads)
             check.same_bits(dx, gradient, f"dx {label}")
         check.count("augment", dtype)
 

@@ -101,7 +101,10 @@ def test_subnormal_numbers_are_flushed_as_in_training(check, kind, formula, argu
 
 @pytest.mark.parametrize(
     ("late", "message"),
-    [(3, "late: expected at most the 2 steps that the optimizer has done, got 3"), (-1, "at least 0 .* and -1")],
+    [
+        (3, "skipped_steps: expected at most the 2 steps that the optimizer has done, got 3"),
+        (-1, "at least 0 .* and -1"),
+    ],
 )
 @each_form
 def test_a_step_count_above_the_number_of_steps_is_refused(check, kind, formula, arguments, late, message):

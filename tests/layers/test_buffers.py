@@ -205,8 +205,8 @@ class IgnoresTheMeansGradient(Whiten):
     [
         (MovesInInference, r"MovesInInference: inference changed buffers\['mean'\], mean"),
         (Replaces, r"Replaces: training replaces the array in self.mean; it must write into the buffer"),
-        (ReplacesInDict, r"ReplacesInTheDict: training replaces the array in buffers\['mean'\]"),
-        (IgnoresTheMeansGradient, r"ForgetsTheMean: dx\[0, 0\]: expected"),
+        (ReplacesInDict, r"ReplacesInDict: training replaces the array in buffers\['mean'\]"),
+        (IgnoresTheMeansGradient, r"IgnoresTheMeansGradient: dx\[0, 0\]: expected"),
     ],
 )
 def test_check_layer_finds_faults(bug, message):

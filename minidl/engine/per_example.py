@@ -157,7 +157,7 @@ def grad_requests(network: Network, params: Iterable[Param], n: int, norms: bool
 def check_no_coupling(network: Network) -> None:
     """Raises ValueError, naming the layer, if one couples the examples: then none has a gradient of its own."""
     named = zip(network.layers, network.names, strict=True)
-    for leaf, name in (pair for layer, told in named for pair in named_leaves(layer, told)):
+    for leaf, name in (pair for layer, title in named for pair in named_leaves(layer, title)):
         expected = "expected layers that see each example alone; this one"
         lost = "so no example has a gradient of its own"
         if leaf.native and any(op.couples_examples for op in leaf.ops) and not network.trained[id(leaf)].frozen:

@@ -29,11 +29,11 @@ class Windows:
     @classmethod
     def of(cls, pool: Layer) -> Windows:
         """Returns the windows of a built pool; one without a pool_size has one window."""
-        told, (op,) = pool.config(), pool.ops
+        config, (op,) = pool.config(), pool.ops
         shape, count = check_pair("shape", op.in_shape[1:]), check_pair("count", op.out_shape[1:])
-        size = check_pair("pool_size", told.get("pool_size", shape))
-        stride = size if told.get("stride") is None else check_pair("stride", told["stride"])
-        return cls(shape, count, size, stride, check_pair("padding", told.get("padding", 0), least=0))
+        size = check_pair("pool_size", config.get("pool_size", shape))
+        stride = size if config.get("stride") is None else check_pair("stride", config["stride"])
+        return cls(shape, count, size, stride, check_pair("padding", config.get("padding", 0), least=0))
 
     @property
     def depth(self) -> Pair:

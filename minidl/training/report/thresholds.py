@@ -44,5 +44,5 @@ LAST = 3  # epochs, in each of which a gap has to be there: batch norm's validat
 INFERRED_GAP = 0.1
 LEAST_EPOCHS = 5  # before these, a gap may come from the model's changing within an epoch
 # Training losses of healthy runs jump up by at most 0.1 of it at once, and 0.4 in ten epochs together. (SGD(0.1)
-# on deep nets without a norm jumps by more now and then, and is told so.)
+# on deep nets without a norm jumps by more now and then, and is reported.)
 JUMP, JUMPS, JUMPING = 0.25, 0.5, 10

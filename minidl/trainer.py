@@ -98,7 +98,7 @@ class Trainer(BaseTrainer):
             with self.comm.raise_together():
                 is_first = self.comm.rank == 0
                 counts = (
-                    check_int("epochs", epochs, least=0),
+                    check_int("epochs", epochs, minimum=0),
                     check_int("batch_size", batch_size),
                     check_int("gradient_accumulation_steps", gradient_accumulation_steps),
                     check_bool("shuffle", shuffle),

@@ -80,7 +80,7 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
     """A validation that is much worse than training, in accuracy or else in loss."""
     losses, validation = _series(probe, "loss", "val_loss")
     right, val_right = _series(probe, "accuracy", "val_accuracy")
-    if probe.baseline is None or len(losses) < thresholds.LEAST_EPOCHS or not _is_apart(probe, validation):
+    if probe.baseline is None or len(losses) < thresholds.MIN_EPOCHS or not _is_apart(probe, validation):
         return
     most = thresholds.GAP * probe.baseline.span
     advice = "get more data, augment it (RandomShift, RandomFlip), add Dropout or weight_decay, or take a smaller model"
@@ -88,7 +88,7 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
         ("accuracy", right, val_right, right - val_right, thresholds.ACCURACY_GAP),
         ("loss", losses, validation, validation - losses, most),
     ):
-        if len(gaps) >= thresholds.LEAST_EPOCHS and (gaps[-thresholds.LAST :] > limit).all():
+        if len(gaps) >= thresholds.MIN_EPOCHS and (gaps[-thresholds.LAST :] > limit).all():
             message = f"the {what} is {train[-1]:.3g} in training and {held[-1]:.3g} in validation"
             message += f", expected at most {limit:.2g} between them"
             yield Finding("overfitting", "", float(gaps[-1]), f"{message}: {advice}")
@@ -99,7 +99,7 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
     """A validation loss that has been rising since its best epoch, while training went on falling."""
     losses, validation = _series(probe, "loss", "val_loss")
     if (
-        probe.baseline is None or len(losses) < thresholds.LEAST_EPOCHS or probe.trainer.should_stop
+        probe.baseline is None or len(losses) < thresholds.MIN_EPOCHS or probe.trainer.should_stop
     ):  # stopped early: all is well
         return
     if not _is_apart(probe, validation):
@@ -118,7 +118,7 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
 
 def _knows_nothing(probe: Probe) -> bool:
     """Whether the loss is no better than that of guessing, after steps enough."""
-    return probe.trainer.step >= thresholds.LEAST_STEPS and probe.learned < thresholds.LEARNED
+    return probe.trainer.step >= thresholds.MIN_STEPS and probe.learned < thresholds.LEARNED
 
 
 def _is_apart(probe: Probe, validation: Series) -> bool:

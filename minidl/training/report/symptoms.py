@@ -28,7 +28,7 @@ def not_finite(probe: Probe) -> Iterator[Finding]:
 def dead_units(probe: Probe) -> Iterator[Finding]:
     """Units of ReLU and its kin that are off for every example: they get no gradient, and stay off."""
     for seen in probe.seen:
-        if seen.off is None or probe.count < thresholds.LEAST_EXAMPLES or _has_ends(seen):
+        if seen.off is None or probe.count < thresholds.MIN_EXAMPLES or _has_ends(seen):
             continue
         share, count = float(seen.off.mean()), int(seen.off.sum())
         if share > thresholds.DEAD_UNITS:
@@ -41,7 +41,7 @@ def dead_units(probe: Probe) -> Iterator[Finding]:
 def saturated_units(probe: Probe) -> Iterator[Finding]:
     """Sigmoid and Tanh at the ends of their range, where they are flat. (A last layer may have to be there.)"""
     for seen in probe.seen[:-1]:
-        if probe.count < thresholds.LEAST_EXAMPLES or not _has_ends(seen):
+        if probe.count < thresholds.MIN_EXAMPLES or not _has_ends(seen):
             continue
         share = seen.flat / max(seen.values, 1)
         if share > thresholds.SATURATED:
@@ -79,10 +79,10 @@ def gradient_sizes(probe: Probe) -> Iterator[Finding]:
     low, high = thresholds.VANISHING, thresholds.EXPLODING
     ratios = {} if _is_dead(probe) else _gradients(probe)
     expected = f"times that of {next(reversed(ratios), '')}, expected from {low:.0e} to {high:.0e}"
-    if ratios and (least := min(ratios.values())) < low:
+    if ratios and (minimum := min(ratios.values())) < low:
         advice = "put BatchNorm or Residual between the layers, take ReLU in place of Sigmoid and Tanh, or begin with "
-        message = f"the gradient of its output is {least:.1e} {expected}: {advice}larger weights (he_uniform)"
-        yield Finding("vanishing gradients", min(ratios, key=lambda name: ratios[name]), least, message)
+        message = f"the gradient of its output is {minimum:.1e} {expected}: {advice}larger weights (he_uniform)"
+        yield Finding("vanishing gradients", min(ratios, key=lambda name: ratios[name]), minimum, message)
     if ratios and (most := max(ratios.values())) > high:
         advice = "begin with smaller weights (damped_he_uniform), "
         advice += "put BatchNorm between the layers, or take clip_norm=1.0"
@@ -139,7 +139,7 @@ def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
     shares, sizes = table.sum(axis=0) / table.sum(), table.sum(axis=1, keepdims=True)
     expected = (1 - (1 - shares) ** sizes).sum(axis=1) - 1  # beside the class of the first example
     found = (table > 0).sum(axis=1) - 1
-    if expected.sum() > thresholds.LEAST_MIXED and (share := found.sum() / expected.sum()) < thresholds.MIXED:
+    if expected.sum() > thresholds.MIN_MIXED and (share := found.sum() / expected.sum()) < thresholds.MIXED:
         message = (
             f"{sizes.mean():.0f} examples looked at in each batch are of {found.mean() + 1:.1f} classes on average"
         )
@@ -151,7 +151,7 @@ def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
 def one_class(probe: Probe) -> Iterator[Finding]:
     """Labels of which one is nearly all."""
     labels = probe.labels
-    if labels is None or probe.count < thresholds.LEAST_EXAMPLES:
+    if labels is None or probe.count < thresholds.MIN_EXAMPLES:
         return
     shares = np.bincount(labels, probe.weights)
     shares = shares / shares.sum()

@@ -35,7 +35,7 @@ class Schedule:
 
     def __call__(self, step: int) -> float:
         """Returns the rate of this step."""
-        return check_rate(self.rate(check_int("step", step, least=0)))
+        return check_rate(self.rate(check_int("step", step, minimum=0)))
 
     def rate(self, step: int) -> float:
         """Evaluates the formula at a step."""
@@ -75,7 +75,7 @@ class MultiStep(Schedule):
         if not isinstance(milestones, (tuple, list)):
             raise TypeError(f"milestones: expected a tuple or list of steps, got {milestones!r}")
         self.lr, self.gamma = check_rate(lr), check_positive("gamma", gamma)
-        self.milestones = tuple(check_int("milestones", milestone, least=0) for milestone in milestones)
+        self.milestones = tuple(check_int("milestones", milestone, minimum=0) for milestone in milestones)
         if list(self.milestones) != sorted(self.milestones):
             raise ValueError(f"milestones: expected steps in ascending order, got {milestones!r}")
 
@@ -131,7 +131,7 @@ class Cosine(Schedule):
         self.lr, self.total_steps = check_rate(lr), check_int("total_steps", total_steps)
         self.min_lr, self.warmup_steps = (
             check_non_negative("min_lr", min_lr),
-            check_int("warmup_steps", warmup_steps, least=0),
+            check_int("warmup_steps", warmup_steps, minimum=0),
         )
         if self.warmup_steps >= self.total_steps:
             raise ValueError(f"warmup_steps: expected less than total_steps, {total_steps}, got {warmup_steps}")

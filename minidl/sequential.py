@@ -60,7 +60,7 @@ class Sequential:
         self.layers = layer_list.check_layers(layers)
         self.dtype, self.seed = dtype, seed
         self.network: Network | None = None
-        self.busy = UsageGuard()  # allows predictions in many threads, or training in one
+        self.usage = UsageGuard()  # allows predictions in many threads, or training in one
         self._manual: ManualPass | None = None
         self._claimed = False  # True once `_build` has taken the layers for this model
         if input_shape is not None:
@@ -90,7 +90,7 @@ class Sequential:
         if self.network is not None:
             yield
             return
-        with self.busy.writing("build"):
+        with self.usage.writing("build"):
             try:
                 yield
             except BaseException:
@@ -148,7 +148,7 @@ class Sequential:
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)
         out = np.empty((len(examples), *self.output_shape), self.dtype)
-        with self.busy.reading("predict"):
+        with self.usage.reading("predict"):
             for here, block in examples.chunks(CHUNK):
                 out[here] = network.predict(block.reshape(-1, *self.input_shape), num_threads)
         return out
@@ -169,9 +169,9 @@ class Sequential:
         examples = ArraySource(X, self.input_shape, self.dtype)
         x = examples.chunk(0, len(examples)).reshape(len(examples), *self.input_shape)
         if not training:
-            with self.busy.reading("forward"):
+            with self.usage.reading("forward"):
                 return network.predict(x)
-        with self.busy.writing("forward"):
+        with self.usage.writing("forward"):
             if self._manual is None:
                 self._manual = ManualPass(network)
             return self._manual.forward(x, self.seed)
@@ -183,7 +183,7 @@ class Sequential:
         forward, TypeError or ValueError for a dy of another kind or shape.
         """
         network = self._built()
-        with self.busy.writing("backward"):
+        with self.usage.writing("backward"):
             return (self._manual or ManualPass(network)).backward(dy)
 
     # ---- weights
@@ -191,7 +191,7 @@ class Sequential:
     def state_dict(self) -> dict[str, Array]:
         """Returns copies of all parameters and buffers by name, with PyTorch's names and layouts."""
         self._built()
-        with self.busy.reading("state_dict"):
+        with self.usage.reading("state_dict"):
             return copies(self.layers)
 
     def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
@@ -201,7 +201,7 @@ class Sequential:
         TypeError for numbers that are not real. The model is then unchanged.
         """
         self._built()
-        with self.busy.writing("load_state_dict"):
+        with self.usage.writing("load_state_dict"):
             load(self.layers, state)
 
     # ---- files
@@ -268,7 +268,7 @@ class Sequential:
             return _rebuild(layer_list.to_spec(chosen), None, self.seed, self.dtype, {})
         layer_list.check_slice(chosen, index)
         shape = chosen[0].in_shape if chosen else None
-        with self.busy.reading("a slice"):
+        with self.usage.reading("a slice"):
             state = copies(chosen)
         return _rebuild(layer_list.to_spec(chosen), shape, self.seed, self.dtype, state)
 

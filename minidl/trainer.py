@@ -97,20 +97,17 @@ class Trainer(BaseTrainer):
         with self.model.unbuilt_on_error():
             with self.comm.raise_together():
                 is_first = self.comm.rank == 0
-                counts = (
-                    check_int("epochs", epochs, least=0),
-                    check_int("batch_size", batch_size),
-                    check_int("gradient_accumulation_steps", gradient_accumulation_steps),
-                    check_bool("shuffle", shuffle),
-                )
+                epochs, batch_size = check_int("epochs", epochs, minimum=0), check_int("batch_size", batch_size)
+                n_micro = check_int("gradient_accumulation_steps", gradient_accumulation_steps)
+                shuffle = check_bool("shuffle", shuffle)
                 callback_list = CallbackList(callbacks, is_first)
                 progress = Progress(verbose if is_first else 0, epochs)
                 data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight, class_weight)
-                config = self._fit_config(data, validation_data, validation_split, *counts)
+                config = self._fit_config(data, validation_data, validation_split, epochs, batch_size, n_micro, shuffle)
                 loop = FitLoop(config, self, callback_list, progress)
             self._check_ranks_agree(loop)
         running = self._fits.session(loop, was_unbuilt)
-        with self.model.busy.training("fit"), self.comm.abort_on_error(), running, Signals() as signals:
+        with self.model.usage.training("fit"), self.comm.abort_on_error(), running, Signals() as signals:
             loop.begin()
             loop.run(signals)
         return self.history
@@ -145,7 +142,7 @@ class Trainer(BaseTrainer):
             facts = {**loop.arguments, "interrupted fit": where}
             check_call(self.comm, facts, loop.callbacks, *checkpoints.describe_trainer(self))
 
-    # ---- looking
+    # ---- inspection
 
     def report(self, X: ArrayLike | None = None, y: ArrayLike | None = None) -> Findings:
         """Prints what looks wrong with the training, and returns the findings: a list, empty if nothing does.
@@ -201,7 +198,7 @@ class Trainer(BaseTrainer):
         optimizer) or while another thread trains.
         """
         self.check_between_steps("save_checkpoint")
-        with self.model.busy.reading("save_checkpoint"):
+        with self.model.usage.reading("save_checkpoint"):
             content = checkpoints.pack(self, self._fits.to_save(self.step))
         if self.comm.rank == 0:
             safetensors_file.write(path, checkpoints.KIND, *content)
@@ -281,7 +278,7 @@ class Trainer(BaseTrainer):
             return type(self), (*given, self.clip_norm, self.clip_value, self.per_example_clip_norm)
         self.check_between_steps("pickle")
         custom: dict[str, Any] = {}
-        with self.model.busy.reading("pickle"):
+        with self.model.usage.reading("pickle"):
             content = safetensors_file.to_bytes(
                 checkpoints.KIND, *checkpoints.pack(self, self._fits.state(self.step), custom)
             )

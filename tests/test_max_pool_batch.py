@@ -117,7 +117,7 @@ def partial_sums_are_added_in_turn(example, b, monkeypatch):
         parts = [slice(i, i + size) for i in range(0, example.N, size)]
         return sum(example.flatten(example.backpropagate(b.model, b.X[part], b.dscores[part])[1]) for part in parts)
 
-    monkeypatch.setattr(example, "summed", summed)
+    monkeypatch.setattr(example, "sum_in_parts", summed)
 
 
 def ties_all_get_the_gradient(example, b, monkeypatch):

@@ -38,7 +38,7 @@ class EarlyStopping:
         self._monitor = Monitor(monitor, lower_is_better)
         self.monitor, self.lower_is_better = monitor, self._monitor.lower_is_better
         self.patience, self.min_delta = (
-            check_int("patience", patience, least=0),
+            check_int("patience", patience, minimum=0),
             check_non_negative("min_delta", min_delta),
         )
         self._reset()

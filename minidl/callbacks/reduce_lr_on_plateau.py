@@ -45,10 +45,10 @@ class ReduceLROnPlateau:
         self.monitor, self.lower_is_better = monitor, self._monitor.lower_is_better
         if check_fraction("factor", factor) == 0:
             raise ValueError("factor: expected a number in (0, 1), got 0")
-        self.factor, self.patience = float(factor), check_int("patience", patience, least=0)
+        self.factor, self.patience = float(factor), check_int("patience", patience, minimum=0)
         self.threshold, self.cooldown = (
             check_non_negative("threshold", threshold),
-            check_int("cooldown", cooldown, least=0),
+            check_int("cooldown", cooldown, minimum=0),
         )
         self.min_lr = check_non_negative("min_lr", min_lr)
         self._reset()

@@ -1,4 +1,4 @@
-"""Training that is shared out over the processes of an MPI job: MPI."""
+"""Data-parallel training over the processes of an MPI job: MPI."""
 
 from minidl.distributed.mpi import MPI
 

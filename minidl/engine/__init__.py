@@ -1,1 +1,1 @@
-"""How a model computes: its layers become stages of ops, with one buffer of parameters and one of gradients."""
+"""Execution of a model: layers are lowered to segments of ops, over one buffer of parameters and one of gradients."""

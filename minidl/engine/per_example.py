@@ -157,11 +157,11 @@ def grad_requests(network: Network, params: Iterable[Param], n: int, norms: bool
 def check_no_coupling(network: Network) -> None:
     """Raises ValueError, naming the layer, if one couples the examples: then none has a gradient of its own."""
     named = zip(network.layers, network.names, strict=True)
-    for leaf, name in (pair for layer, told in named for pair in named_leaves(layer, told)):
+    for leaf, name in (pair for layer, title in named for pair in named_leaves(layer, title)):
         expected = "expected layers that see each example alone; this one"
         lost = "so no example has a gradient of its own"
         if leaf.native and any(op.couples_examples for op in leaf.ops) and not network.trained[id(leaf)].frozen:
-            way_out = "freeze it (trainable = False), or take GroupNorm"
-            raise ValueError(f"{name}: {expected} computes with the statistics of a batch, {lost}: {way_out}")
+            hint = "freeze it (trainable = False), or take GroupNorm"
+            raise ValueError(f"{name}: {expected} computes with the statistics of a batch, {lost}: {hint}")
         if not leaf.native and leaf.min_batch_size > 1:  # frozen or not, its forward is that of training
             raise ValueError(f"{name}: {expected} has min_batch_size={leaf.min_batch_size}, {lost}")

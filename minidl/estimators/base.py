@@ -229,7 +229,7 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
 
     def _slice_up_to(self, layer: int) -> Sequential:
         model, layers = self.model_, len(self.model_)
-        if not -layers - 1 <= check_int("layer", layer, least=-MAX_INT64) < layers:
+        if not -layers - 1 <= check_int("layer", layer, minimum=-MAX_INT64) < layers:
             raise ValueError(f"layer: expected an index from {-layers} to {layers - 1}, got {layer}")
         end = layer + 1 if layer >= 0 else layers + layer + 1
         return model[:end] if end else Sequential([Flatten()], self.input_shape_, dtype=model.dtype)

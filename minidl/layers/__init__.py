@@ -1,4 +1,4 @@
-"""The layers: a file for each kernel of minidl_c, of the same name."""
+"""The layers, one file for each kernel of minidl_c, with the same name."""
 
 from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, SiLU, Tanh
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift

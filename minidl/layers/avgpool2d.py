@@ -36,7 +36,7 @@ class AvgPool2D(Layer):
     def build(self, in_shape: Shape) -> Shape:
         kernel = check_pair("pool_size", self.pool_size)
         stride = kernel if self.stride is None else check_pair("stride", self.stride)
-        padding = check_pair("padding", self.padding, least=0)
+        padding = check_pair("padding", self.padding, minimum=0)
         options = check_bool("ceil_mode", self.ceil_mode), check_bool("count_include_pad", self.count_include_pad)
         self.op = AvgPool2DOp(check_image_shape(in_shape), kernel, stride, padding, *options, self.dtype)
         return self.op.out_shape

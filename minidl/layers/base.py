@@ -253,6 +253,6 @@ class Layer:
                 raise TypeError(f"{method}: never called, because the layer has an op; expected one of the two")
 
 
-def drew(layer: Layer) -> bool:
+def used_rng(layer: Layer) -> bool:
     """True if a layer in NumPy used its random generator in its last training forward."""
     return layer._rng is not None

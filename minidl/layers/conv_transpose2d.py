@@ -63,8 +63,8 @@ class ConvTranspose2D(Layer):
         filters, groups = check_int("filters", self.filters), check_int("groups", self.groups)
         kernel, stride = check_pair("kernel_size", self.kernel_size), check_pair("stride", self.stride)
         padding, extra = (
-            check_pair("padding", self.padding, least=0),
-            check_pair("output_padding", self.output_padding, least=0),
+            check_pair("padding", self.padding, minimum=0),
+            check_pair("output_padding", self.output_padding, minimum=0),
         )
         dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)
         window = (kernel, stride, padding, extra, dilation)

@@ -40,7 +40,7 @@ def _resolve_shape(shape: Shape, n_elements: int) -> Shape:
     """Returns `shape` with a -1 replaced by the size that makes `n_elements`."""
     if not isinstance(shape, (tuple, list)) or not shape:
         raise TypeError(f"shape: expected a tuple such as (16, 7, 7), got {shape!r}")
-    if [check_int("shape", size, least=-1) for size in shape].count(-1) > 1:
+    if [check_int("shape", size, minimum=-1) for size in shape].count(-1) > 1:
         raise ValueError(f"shape: expected at most one -1, got {shape}")
     known = math.prod(check_int("shape", size) for size in shape if size != -1)
     if -1 in shape and n_elements % known:

@@ -34,7 +34,7 @@ class MaxPool2D(Layer):
     def build(self, in_shape: Shape) -> Shape:
         kernel = check_pair("pool_size", self.pool_size)
         stride = kernel if self.stride is None else check_pair("stride", self.stride)
-        padding = check_pair("padding", self.padding, least=0)
+        padding = check_pair("padding", self.padding, minimum=0)
         self.op = MaxPool2DOp(
             check_image_shape(in_shape), kernel, stride, padding, check_bool("ceil_mode", self.ceil_mode), self.dtype
         )

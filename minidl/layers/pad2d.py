@@ -34,6 +34,6 @@ class Pad2D(Layer):
                 raise ValueError(
                     f"padding: expected an integer, a pair, or (top, bottom, left, right), got {self.padding!r}"
                 )
-            return tuple(check_int("padding", pixels, least=0) for pixels in self.padding)
-        vertical, horizontal = check_pair("padding", self.padding, least=0)
+            return tuple(check_int("padding", pixels, minimum=0) for pixels in self.padding)
+        vertical, horizontal = check_pair("padding", self.padding, minimum=0)
         return vertical, vertical, horizontal, horizontal

@@ -45,13 +45,13 @@ def reimport(graph: Graph) -> Sequential | None:
 
     The metadata are not trusted: the model is exported again and must give the same graph.
     """
-    told = graph.metadata.get(METADATA_KEY, "")
-    if len(told) > MAX_HEADER or len(graph.inputs) != 1 or graph.inputs[0].dtype not in DTYPES:
+    text = graph.metadata.get(METADATA_KEY, "")
+    if len(text) > MAX_HEADER or len(graph.inputs) != 1 or graph.inputs[0].dtype not in DTYPES:
         return None
     try:
-        recipe = json.loads(told)
-        counters = {name: np.array(number, graph.inputs[0].dtype) for name, number in recipe.pop(COUNTERS_KEY).items()}
-        model = Sequential.from_config(recipe, {**graph.tensors, **counters}, {})
+        config = json.loads(text)
+        counters = {name: np.array(number, graph.inputs[0].dtype) for name, number in config.pop(COUNTERS_KEY).items()}
+        model = Sequential.from_config(config, {**graph.tensors, **counters}, {})
         same = _computation(to_graph(model)) == _computation(graph)
     except (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError):
         return None
@@ -77,8 +77,8 @@ class Importer:
     def __init__(self, graph: Graph, input_shape: Shape | None) -> None:
         self.graph, self.constants, self.pixels = graph, Constants(graph), 0
         if len(graph.inputs) != 1 or len(graph.outputs) != 1:
-            told = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
-            raise ValueError(f"expected a graph of one input and one output, got {told[0]} and {told[1]}")
+            names = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
+            raise ValueError(f"expected a graph of one input and one output, got {names[0]} and {names[1]}")
         (self.input,) = graph.inputs
         if self.input.dtype not in DTYPES:
             raise ValueError(f"input {self.input.name!r}: expected float or double, got {self.input.dtype}")
@@ -168,18 +168,20 @@ class Importer:
 
 def example_shape(value: Value, given: Shape | None) -> Shape:
     """Returns the shape of an example: the declared one, or `given` if the file leaves sizes open."""
-    told = value.shape[1:] if value.shape else None
+    declared = value.shape[1:] if value.shape else None
     if given is not None:
         shape = check_input_shape(given)
-        if told is not None and not is_compatible(told, shape):
+        if declared is not None and not is_compatible(declared, shape):
             raise ValueError(f"input_shape: expected one that matches {value.shape} after the batch axis, got {shape}")
         return shape
-    if not told or not all(isinstance(size, int) and size > 0 for size in told):
+    if not declared or not all(isinstance(size, int) and size > 0 for size in declared):
         expected = "expected a batch axis, and sizes of all axes after it"
         raise ValueError(f"input {value.name!r}: {expected}, got {value.shape}: pass input_shape if they are open")
-    return tuple(size for size in told if isinstance(size, int))
+    return tuple(size for size in declared if isinstance(size, int))
 
 
-def is_compatible(told: Sequence[int | str | None], shape: Shape) -> bool:
+def is_compatible(declared: Sequence[int | str | None], shape: Shape) -> bool:
     """Returns True if a shape matches the declared one, in which sizes may be open."""
-    return len(told) == len(shape) and all(a == b for a, b in zip(told, shape, strict=True) if isinstance(a, int))
+    return len(declared) == len(shape) and all(
+        a == b for a, b in zip(declared, shape, strict=True) if isinstance(a, int)
+    )

@@ -57,8 +57,8 @@ class NodeReader:
         """Returns an attribute that must have one of these values; the first is its default."""
         value = self.attribute(name, allowed[0])
         if value not in allowed:
-            told = " or ".join(map(repr, allowed))
-            self.refuse(f"expected {name}={told}, got {value!r}: no layer of minidl does that")
+            expected = " or ".join(map(repr, allowed))
+            self.refuse(f"expected {name}={expected}, got {value!r}: no layer of minidl does that")
         return value
 
     def has_input(self, place: int) -> bool:
@@ -86,8 +86,8 @@ class NodeReader:
             b in (None, a) for a, b in zip(array.shape, shape, strict=True)
         )
         if shape and not is_compatible:
-            told = tuple("any" if size is None else size for size in shape)
-            self.refuse(f"expected shape {told} for input {place}, {self.node.inputs[place]!r}, got {array.shape}")
+            expected = tuple("any" if size is None else size for size in shape)
+            self.refuse(f"expected shape {expected} for input {place}, {self.node.inputs[place]!r}, got {array.shape}")
         return array
 
     def scalar(self, place: int) -> float:

@@ -113,7 +113,7 @@ class Optimizer:
                 raise TypeError(f"{where}[{key!r}]: expected an array of float32 or float64, got {array!r:.100}")
             if array.shape != first.shape or array.dtype != first.dtype:
                 raise ValueError(f"{where}[{key!r}]: expected {dtype} {first.shape}, got {array.dtype} {array.shape}")
-        return check_int(f"{where}['steps']", entry["steps"], least=0), {
+        return check_int(f"{where}['steps']", entry["steps"], minimum=0), {
             key: np.array(a, dtype) for key, a in arrays.items()
         }
 

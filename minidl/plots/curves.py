@@ -37,10 +37,10 @@ def curves(history: Series, names: Sequence[str] | None, figure: Figure | SubFig
         _panel(axes, history, name)
         _style(axes, "learning rate" if name == "lr" else name.replace("_", " "))
     handles = {line.get_label(): line for axes in drawn.axes for line in axes.lines}
-    told = [label for label in (KINDS[0][1], KINDS[1][1], BEST) if label in handles]
-    if len(told) > 1:
-        lines = [handles[label] for label in told]
-        drawn.legend(lines, told, loc="outside upper center", ncols=3, columnspacing=1, frameon=False, fontsize=SMALL)
+    labels = [label for label in (KINDS[0][1], KINDS[1][1], BEST) if label in handles]
+    if len(labels) > 1:
+        lines = [handles[label] for label in labels]
+        drawn.legend(lines, labels, loc="outside upper center", ncols=3, columnspacing=1, frameon=False, fontsize=SMALL)
     return drawn
 
 

@@ -43,7 +43,7 @@ def fit_grid(
     side: float = 0.0,
     above: float = LABEL,
     text: float = 0.0,
-    least: float = MIN_TILE,
+    minimum: float = MIN_TILE,
     blocks: int = 1,
     tallest: float = MAX_HEIGHT,
 ) -> Grid:
@@ -58,14 +58,14 @@ def fit_grid(
     def grid(columns: int, height: float) -> Grid | None:
         cell = min(MAX_TILE, (width - columns * side) / (columns * across + lead) - GAP)
         rows = -(-n // columns)
-        if (height / rows - above - GAP) / ratio < least:
-            rows = int(height / (least * ratio + above + GAP))
-        if cell < least or width / columns < text + GAP or not rows:
+        if (height / rows - above - GAP) / ratio < minimum:
+            rows = int(height / (minimum * ratio + above + GAP))
+        if cell < minimum or width / columns < text + GAP or not rows:
             return None
         cell = min(cell, (height / rows - above - GAP) / ratio)
         return Grid(min(n, rows * columns), min(n, columns), -(-min(n, rows * columns) // columns), cell)
 
-    best, most = Grid(1, 1, 1, least), TARGET_HEIGHT if height is None else height
+    best, most = Grid(1, 1, 1, minimum), TARGET_HEIGHT if height is None else height
     while True:
         found = filter(None, (grid(columns, most / blocks) for columns in range(1, n + 1)))
         best = max(found, default=best, key=lambda g: (g.shown, g.cell * (g.shown / g.columns / g.rows) ** 2))

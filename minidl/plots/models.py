@@ -36,7 +36,7 @@ def layer_outputs(model: Sequential, way: LayerPath, x: Array) -> Array:
     network = model.network
     assert network is not None
     names = [type(layer).__name__ for layer in way]
-    with model.busy.reading("feature_maps"):
+    with model.usage.reading("feature_maps"):
         return Network(way, names, network.parameters, network.trained).predict(x)
 
 

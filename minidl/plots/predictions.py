@@ -93,8 +93,8 @@ def misclassified(
         for i in worst
     ]
     text = min(MAX_TEXT, max(text_width("".join(line)) for pair in lines for line in pair))
-    ratio, least = tile_ratio(*shape[1:]), MIN_IMAGE if figure is None else MIN_TILE
-    grid = fit_grid(len(worst), width, height, ratio, above=LINES, text=text, least=least, tallest=math.inf)
+    ratio, minimum = tile_ratio(*shape[1:]), MIN_IMAGE if figure is None else MIN_TILE
+    grid = fit_grid(len(worst), width, height, ratio, above=LINES, text=text, minimum=minimum, tallest=math.inf)
     wide, high = max(grid.cell, text), grid.cell * ratio
 
     first = f"; the {grid.shown} with the highest confidence" if grid.shown < len(wrong) else ""

@@ -92,7 +92,7 @@ def trace_pool(
     """
     network, kept, count = model.network, [], len(data.examples)
     assert network is not None
-    with model.busy.reading("pool_routing"), np.errstate(all="ignore"):
+    with model.usage.reading("pool_routing"), np.errstate(all="ignore"):
         watched = PoolRecorder(way[-1])
         rest = _settled(network, place, watched)
         total, n_reached = np.zeros(watched.in_shape), np.zeros(watched.in_shape, np.int64)

@@ -27,9 +27,9 @@ from minidl.utils.validation import check_int
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-NARROW, WIDE = 0.66, 1.7  # inches: a column of maps
+MIN_MAP_WIDTH, MAX_MAP = 0.66, 1.7  # inches: a column of maps
 CELL = 0.13, 0.16  # inches: the preferred least width of a cell; with overlapping windows
-SMALLEST = 0.05  # inches: the least width of a cell in a small figure
+MIN_CELL = 0.05  # inches: the least width of a cell in a small figure
 SPACE = 0.12  # inches between rows, and before the column of all examples
 MIN_MAP = 0.75  # inches: the least height of maps below long texts
 
@@ -80,12 +80,12 @@ def pool_routing(
     name, way = _pool(net, layer)
     pool, max_examples, windows = way[-1], check_int("max_examples", max_examples), Windows.of(way[-1])
     channels = pool.in_shape[0]
-    if channel is not None and check_int("channel", channel, least=0) >= channels:
+    if channel is not None and check_int("channel", channel, minimum=0) >= channels:
         raise ValueError(f"channel: expected a number from 0 to {channels - 1}, got {channel}")
     asked = None if region is None else check_region(region, windows)
     data, loss = _examples(model, net, X, y, loss)
     width, height = tile_area(figure)
-    n = min(max_examples, len(data.examples), max(1, int((width - SPACE - GAP) / (NARROW + GAP)) - 1))
+    n = min(max_examples, len(data.examples), max(1, int((width - SPACE - GAP) / (MIN_MAP_WIDTH + GAP)) - 1))
     trace = trace_pool(net, way, int(name.partition(".")[0]), data, loss, n)
     there = trace.saliency().sum(axis=0)
     if channel is None:
@@ -133,7 +133,7 @@ class Page:
 
     def __init__(self, n: int, count: int, width: float, height: float | None, layers: int) -> None:
         self.n, self.min_cell, self.columns = n, CELL[layers > 1], n + (count > 1)
-        self.map_width = min(WIDE, (width - SPACE - GAP) / self.columns - GAP)  # width of a map
+        self.map_width = min(MAX_MAP, (width - SPACE - GAP) / self.columns - GAP)  # width of a map
         blue = ("the windows (blue)", "the windows (blue, purple)", "one of the windows (blue)")[min(layers, 3) - 1]
         leads = "; lines connect the centre of each window with its winner" * (layers > 1)
         long = (
@@ -145,7 +145,7 @@ class Page:
         self._set_texts(long, width, height)
         if height is not None and self.map_height < MIN_MAP:
             self._set_texts(brief, width, height)
-            self.min_cell = SMALLEST
+            self.min_cell = MIN_CELL
 
     def _set_texts(self, texts: Sequence[str], width: float, height: float | None) -> None:
         """Sets the texts above the rows; the rest of the height is for maps."""

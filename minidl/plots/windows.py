@@ -29,11 +29,11 @@ class Windows:
     @classmethod
     def of(cls, pool: Layer) -> Windows:
         """Returns the windows of a built pool; one without a pool_size has one window."""
-        told, (op,) = pool.config(), pool.ops
+        config, (op,) = pool.config(), pool.ops
         shape, count = check_pair("shape", op.in_shape[1:]), check_pair("count", op.out_shape[1:])
-        size = check_pair("pool_size", told.get("pool_size", shape))
-        stride = size if told.get("stride") is None else check_pair("stride", told["stride"])
-        return cls(shape, count, size, stride, check_pair("padding", told.get("padding", 0), least=0))
+        size = check_pair("pool_size", config.get("pool_size", shape))
+        stride = size if config.get("stride") is None else check_pair("stride", config["stride"])
+        return cls(shape, count, size, stride, check_pair("padding", config.get("padding", 0), minimum=0))
 
     @property
     def depth(self) -> Pair:
@@ -108,7 +108,7 @@ def check_region(region: Any, windows: Windows) -> Region:
     """Returns the argument `region` if it has a window in it; else raises TypeError or ValueError."""
     if not isinstance(region, (tuple, list)) or len(region) != 4:
         raise TypeError(f"region: expected (top, left, height, width) in cells, got {region!r}")
-    top, left = (check_int("region: top and left", one, least=0) for one in region[:2])
+    top, left = (check_int("region: top and left", one, minimum=0) for one in region[:2])
     height, width = (check_int("region: height and width", one) for one in region[2:])
     h, w = windows.shape
     if top + height > h or left + width > w:

@@ -12,7 +12,18 @@ from minidl.layers.conv2d import Conv2D
 from minidl.layers.dense import Dense
 from minidl.layers.rescale import Rescale
 from minidl.sequential import Sequential
-from minidl.testing.layer_contract import ATOL, LARGE, MANY, RTOL, THREADS, copied, draws, everything, fill, freeze
+from minidl.testing.layer_contract import (
+    ATOL,
+    MANY_THREADS,
+    RTOL,
+    THREADS,
+    TWO_TILES,
+    all_results,
+    copied,
+    draws,
+    fill,
+    freeze,
+)
 from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
 
@@ -36,20 +47,20 @@ def check_rows(name: str, net: Network, samples: Samples, x: Array) -> None:
 
 def check_sums(name: str, net: Network, samples: Samples) -> None:
     """Checks that rows, sums and per-example gradients of a large batch do not depend on batch or threads."""
-    x = freeze(samples.many(LARGE))
-    dy = freeze(samples.rng.standard_normal((LARGE, *net.layers[0].out_shape)))
-    results = everything(net, x, dy)
-    for what, array in everything(net, x, dy, MANY).items():
+    x = freeze(samples.many(TWO_TILES))
+    dy = freeze(samples.rng.standard_normal((TWO_TILES, *net.layers[0].out_shape)))
+    results = all_results(net, x, dy)
+    for what, array in all_results(net, x, dy, MANY_THREADS).items():
         assert np.array_equal(array, results[what]), f"{name}: {what} changes with the number of threads"
     if draws(net):
         return  # a single example would get other random numbers
-    singles = [everything(net, x[i : i + 1], dy[i : i + 1], example_ids=np.array([i])) for i in range(LARGE)]
+    singles = [all_results(net, x[i : i + 1], dy[i : i + 1], example_ids=np.array([i])) for i in range(TWO_TILES)]
     for what, array in results.items():
         parts = [single[what] for single in singles]
         rows = what in ("the output", "dx")
         expected = np.concatenate(parts) if rows else np.sum(parts, axis=0)
         assert np.allclose(array, expected, RTOL, ATOL), (
-            f"{name}: {what} of {LARGE} examples is not the {'rows' if rows else 'sum'} of those of single examples"
+            f"{name}: {what} of {TWO_TILES} examples is not the {'rows' if rows else 'sum'} of those of single examples"
         )
     for key, grads in _per_example_grads(net, x, dy).items():
         what = f"the grad of {key!r}"
@@ -88,8 +99,8 @@ def check_neighbours(name: str, layer: Layer, samples: Samples) -> None:
         model.network,
     )
     assert together is not None
-    x = freeze(samples.many(LARGE))
-    dy = freeze(samples.rng.standard_normal((LARGE, *model.output_shape)))
+    x = freeze(samples.many(TWO_TILES))
+    dy = freeze(samples.rng.standard_normal((TWO_TILES, *model.output_shape)))
     with np.errstate(all="ignore"):
         tapes, y = [], x
         for net in alone:

@@ -12,9 +12,9 @@ from minidl.testing.batch_contract import check_neighbours, check_rows, check_su
 from minidl.testing.finite_differences import Function, check_gradient
 from minidl.testing.layer_contract import (
     ATOL,
-    LARGE,
     RTOL,
     THREADS,
+    TWO_TILES,
     build,
     check_buffers,
     check_dtypes,
@@ -79,7 +79,7 @@ def _check(name: str, layer: Layer, net: Network, samples: Samples, x: Array, co
     check_random_numbers(name, net, x)
     if not couples_examples:
         check_rows(name, net, samples, x)
-        check_rows(name, net, samples, freeze(samples.many(LARGE)))
+        check_rows(name, net, samples, freeze(samples.many(TWO_TILES)))
     dy = freeze(rng.standard_normal((BATCH, *net.layers[0].out_shape)))
     dx, grads = _gradients(name, net, x, dy)
     _check_overwrites(name, net, x, dy, dx, grads)

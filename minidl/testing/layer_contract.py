@@ -13,7 +13,7 @@ import numpy as np
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.layer_list import from_spec, to_spec
 from minidl.engine.network import Network
-from minidl.layers.base import Layer, drew
+from minidl.layers.base import Layer, used_rng
 from minidl.layers.container import Container
 from minidl.sequential import Sequential
 from minidl.testing.forked import death_of
@@ -23,8 +23,8 @@ from minidl.utils.data import Index
 from minidl.utils.validation import Shape
 
 RTOL, ATOL = 1e-5, 1e-7
-LARGE = 19  # examples: two tiles of a kernel, the second one partly empty
-MANY = 5  # threads: several share each of the two tiles
+TWO_TILES = 19  # examples: two tiles of a kernel, the second one partly empty
+MANY_THREADS = 5  # threads: several share each of the two tiles
 THREADS = 1  # small layers would spend more time on synchronization than on computing
 
 
@@ -123,7 +123,7 @@ def check_survival(name: str, layer: Layer, in_shape: Shape) -> None:
     for leaf_name, leaf in _iter_leaves(name, build(layer, in_shape, "float64").layers[0]):
         for dtype in ("float32", "float64") if leaf.native else ():
             net = build(leaf, leaf.in_shape, dtype)
-            x, dy = np.zeros((LARGE, *leaf.in_shape), dtype), np.zeros((LARGE, *net.layers[0].out_shape), dtype)
+            x, dy = np.zeros((TWO_TILES, *leaf.in_shape), dtype), np.zeros((TWO_TILES, *net.layers[0].out_shape), dtype)
             killed = f"{leaf_name}: its kernel kills the process"
             death = death_of(partial(_run, net, x, dy, True))
             assert death is None, (
@@ -190,7 +190,7 @@ def check_float32(name: str, layer: Layer, x: Array, dy: Array) -> None:
     results = []
     for dtype in ("float32", "float64"):
         net = build(layer, x.shape[1:], dtype)
-        results.append(everything(net, freeze(x.astype("float32").astype(dtype)), dy.astype("float32").astype(dtype)))
+        results.append(all_results(net, freeze(x.astype("float32").astype(dtype)), dy.astype("float32").astype(dtype)))
         if draws(net):
             return
     for what, single in results[0].items():
@@ -201,7 +201,7 @@ def check_float32(name: str, layer: Layer, x: Array, dy: Array) -> None:
         )
 
 
-def everything(
+def all_results(
     net: Network, x: Array, dy: Array, threads: int = THREADS, example_ids: Index | None = None
 ) -> dict[str, Array]:
     """Returns all results of a layer for a batch. example_ids: for kernels with random numbers."""
@@ -255,4 +255,4 @@ def draws(net: Network) -> bool:
 
     Those depend on the batch. Random numbers of a kernel belong to an example (`rows` in op.h) and need no exception.
     """
-    return any(drew(leaf) for leaf in net.layers[0].leaves())
+    return any(used_rng(leaf) for leaf in net.layers[0].leaves())

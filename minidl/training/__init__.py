@@ -1,1 +1,1 @@
-"""What a Trainer is made of: single steps, a fit and its position, checkpoints, hooks, signals, diagnosis."""
+"""The parts of Trainer: steps, the fit loop and its state, checkpoints, signals, diagnosis and report."""

@@ -107,7 +107,7 @@ class BaseTrainer:
             self.check_batch(len(data.active_rows))
             self.check_trainable()
         check_data(self.comm, data, self.step)
-        with self.model.busy.training("train_batch"), self.stepping(), self.comm.abort_on_error():
+        with self.model.usage.training("train_batch"), self.stepping(), self.comm.abort_on_error():
             self.kept.keep_batch(self.sample_key, data)
             batch = self.batches(data, data.active_rows, len(data.active_rows), comm=self.comm)
             self.run(batch)
@@ -116,7 +116,7 @@ class BaseTrainer:
     def evaluate(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> dict[str, float]:
         """Returns the weighted mean loss and the metrics of the model as it is now: {"loss": ..., "accuracy": ...}."""
         data = LabeledData.from_arrays(self.model, self.loss, X, y, sample_weight)
-        with self.model.busy.reading("evaluate"):
+        with self.model.usage.reading("evaluate"):
             return self.evaluate_rows(data, data.active_rows)
 
     # ---- for fit: data that was checked before

@@ -211,7 +211,7 @@ def restore(trainer: BaseTrainer, config: Any, tensors: Tensors) -> FitState | N
     recipes = ObjectCodec(OURS)
     decode_recipe(recipes.encode(optimizer, "optimizer"), OURS, recipes.met)  # what is resumed can be saved again
     if (update := trainer.steps().update) is not None:
-        update.steps = check_int("updates", config["updates"], least=0)
+        update.steps = check_int("updates", config["updates"], minimum=0)
     trainer.skipped_steps = config["skipped_steps"]
     for name, view in _update(trainer).items():
         saved = rest.pop(f"update/{name}")
@@ -219,8 +219,8 @@ def restore(trainer: BaseTrainer, config: Any, tensors: Tensors) -> FitState | N
             raise ValueError(f"{name}: expected {view.dtype} {view.shape}, got {saved.dtype} {saved.shape}")
         view[...] = saved
     trainer.history = _history({name: rest.pop(f"history/{name}") for name in config["history"]})
-    trainer.epoch = check_int("epoch", config["epoch"], least=0)
-    trainer.step = check_int("step", config["step"], least=0)
+    trainer.epoch = check_int("epoch", config["epoch"], minimum=0)
+    trainer.step = check_int("step", config["step"], minimum=0)
     fields, callbacks = decode(config["fit"], arrays), _callbacks(config["callbacks"], arrays)
     if rest:
         raise ValueError(f"expected no more tensors, got {', '.join(sorted(rest))[:200]}")
@@ -249,9 +249,9 @@ def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> Fit
         raise ValueError(f"fit: expected where it stands by name, got {type(fields).__name__}")
     fit, model = FitState(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "epochs_done"):
-        check_int(name, getattr(fit, name), least=0)
+        check_int(name, getattr(fit, name), minimum=0)
     for name in ("epochs", "batch_size"):
-        check_int(name, fit.arguments[name], least=0)
+        check_int(name, fit.arguments[name], minimum=0)
     if fit.arguments["outputs"] != trainer.outputs:
         raise ValueError(f"fit: expected {trainer.outputs}, got {fit.arguments['outputs']}")
     if fit.arguments["rows_hashed"] is not None:

@@ -109,12 +109,12 @@ class Rerun:
         for name, what in (("loss", losses), ("loss's gradient, dscores,", dy)):
             if not np.isfinite(what).all():
                 weight = "" if self.batch.weights is None or what is losses else " and sample_weight"
-                told = f"the {name} of {self._examples(what)} is {_kind(what)}, from finite scores (up to "
+                message = f"the {name} of {self._examples(what)} is {_kind(what)}, from finite scores (up to "
                 targets = self.batch.targets[self.rows]
                 if targets.dtype.kind == "f" and np.abs(targets).max() > max(np.abs(scores).max(), DIVERGED_WEIGHT):
                     scale = f"scale the targets, to numbers of about 1, or {look}"
-                    return f"{told}{_largest(scores)}) and targets (up to {_largest(targets)}){weight}", scale
-                return f"{told}{_largest(scores)}){weight}", look
+                    return f"{message}{_largest(scores)}) and targets (up to {_largest(targets)}){weight}", scale
+                return f"{message}{_largest(scores)}){weight}", look
         first = next((i for i, stage in enumerate(self.segments) if stage.trains), len(self.layers))
         for i in range(len(self.layers) - 1, first - 1, -1):
             dx = self._through(i, dy, i > first)
@@ -174,8 +174,8 @@ class Rerun:
         for name, param in params.items():
             count = int((~np.isfinite(param.value)).sum())
             if count:
-                told = f"{what}, because its {name} is {_kind(param.value)} ({count} of {param.value.size} numbers)"
-                return told, f"give {i}.{name} finite numbers"
+                message = f"{what}, because its {name} is {_kind(param.value)} ({count} of {param.value.size} numbers)"
+                return message, f"give {i}.{name} finite numbers"
         weights = [param.value for param in params.values() if param.value.size]
         largest = _largest(np.concatenate([value.ravel() for value in weights])) if weights else ""
         numpy = not self.layers[i].native
@@ -198,9 +198,9 @@ def _left(network: Network, batch: StepBatches, k: int, note: str) -> tuple[str,
     bad = _bad_gradients(network.layers)
     here = slice(k * batch.batch_size, (k + 1) * batch.batch_size)
     rows = batch.rows[here][~np.isfinite(batch.losses[here])]
-    told = [f"the gradient of {' and '.join(bad)}"] if bad else []
-    told += [f"the loss of {_numbered(rows)}"] if len(rows) else []
-    return f"{' and '.join(told)} is NaN or infinite{note}", LOWER_LR_HINT
+    wrong = [f"the gradient of {' and '.join(bad)}"] if bad else []
+    wrong += [f"the loss of {_numbered(rows)}"] if len(rows) else []
+    return f"{' and '.join(wrong)} is NaN or infinite{note}", LOWER_LR_HINT
 
 
 def _culprits(rows: Array, is_finite: Callable[[Array], bool]) -> list[int] | None:

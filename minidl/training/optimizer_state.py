@@ -14,7 +14,7 @@ import numpy as np
 
 from minidl.optimizers.base import Optimizer
 from minidl.saving.json_codec import decode, encode
-from minidl.training.state_ownership import MOST, STATE_DICT_HINT, Seen, check_own
+from minidl.training.state_ownership import MAX_ITEMS, STATE_DICT_HINT, Seen, check_own
 from minidl.utils.arguments import constructor_arguments, parameters
 from minidl.utils.arrays import Array
 
@@ -98,7 +98,7 @@ def _places(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]
         inner = {} if known else {f"{where}.{name}": part for name, part in _kept(value).items()}
     elif isinstance(value, dict) and not known:
         inner = {f"{where}[{key!r}]": part for key, part in value.items()}
-    elif isinstance(value, (list, tuple)) and not known and len(value) <= MOST:
+    elif isinstance(value, (list, tuple)) and not known and len(value) <= MAX_ITEMS:
         inner = {f"{where}[{i}]": part for i, part in enumerate(value)}
     if inner:
         seen.add(id(value))

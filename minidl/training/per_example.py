@@ -66,7 +66,7 @@ def per_example_gradients(
         check_no_coupling(network)
         params = chosen(model, network.trained_params(everything), layers)
     trainer.check_between_steps("per_example_gradients")
-    with model.busy.writing("per_example_gradients"):
+    with model.usage.writing("per_example_gradients"):
         wanted = grad_requests(network, params.values(), len(data.active_rows), reduce == "norm")
         batch = trainer.batches(data, data.active_rows, len(data.active_rows))
         fill(network, trainer.loss, batch, wanted, trainer.seed, trainer.num_threads)

@@ -16,7 +16,7 @@ from minidl.engine.per_example import (
     has_per_example_grad,
     with_per_example_grads,
 )
-from minidl.layers.base import drew
+from minidl.layers.base import used_rng
 from minidl.losses import Loss, checked_loss
 from minidl.training.steps import StepBatches, Steps
 from minidl.utils.arrays import Array
@@ -79,7 +79,7 @@ def clip_factors(
     wanted = grad_requests(network, [p for leaf in trained for p in leaf.params.values()], len(b.rows), norms=True)
     fill(network, loss, replace(b, weights=None), wanted, seed, num_threads)
     for leaf in trained:
-        if drew(leaf):
+        if used_rng(leaf):
             expected = "expected no random numbers of a layer in NumPy that has parameters"
             raise ValueError(f"per_example_clip_norm: {expected}, {type(leaf).__name__} draws some")
     squares = np.zeros(len(b.rows))

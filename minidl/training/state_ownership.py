@@ -11,7 +11,7 @@ import numpy as np
 from minidl.utils.arrays import Array
 
 STATE_DICT_HINT = "give its class a state_dict() and a load_state_dict(state)"
-MOST = 10_000  # things that are looked at: what is longer is a list of numbers
+MAX_ITEMS = 10_000  # things that are looked at: what is longer is a list of numbers
 
 
 class Seen:
@@ -38,7 +38,7 @@ class Seen:
 
 def check_own(value: Any, where: str, living: Sequence[Array], seen: Seen) -> None:
     """Raises TypeError for an array of the model's own memory, and for what is in two places."""
-    if not isinstance(value, (list, tuple, dict, np.ndarray)) or len(seen.places) > MOST:
+    if not isinstance(value, (list, tuple, dict, np.ndarray)) or len(seen.places) > MAX_ITEMS:
         return
     if id(value) in seen.places:
         raise TypeError(f"{where}: cannot be saved, for it is {seen.places[id(value)]} as well; {STATE_DICT_HINT}")

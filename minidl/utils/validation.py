@@ -16,8 +16,8 @@ Padding4 = tuple[int, int, int, int]
 MAX_INT64 = 2**63 - 1
 
 
-def check_int(name: str, value: Any, least: int = 1) -> int:
-    """Returns `value` as an int from `least` to 2**63 - 1; raises TypeError or ValueError naming the argument.
+def check_int(name: str, value: Any, minimum: int = 1) -> int:
+    """Returns `value` as an int from `minimum` to 2**63 - 1; raises TypeError or ValueError naming the argument.
 
     >>> check_int("units", 10)
     10
@@ -28,8 +28,8 @@ def check_int(name: str, value: Any, least: int = 1) -> int:
         integer = operator.index(value)
     except TypeError:  # also raised by __index__ of an array of one element
         raise TypeError(f"{name}: expected an integer, got {value!r}") from None
-    if integer < least:
-        raise ValueError(f"{name}: expected at least {least}, got {integer}")
+    if integer < minimum:
+        raise ValueError(f"{name}: expected at least {minimum}, got {integer}")
     if integer > MAX_INT64:
         raise ValueError(f"{name}: expected at most {MAX_INT64}, got more")
     return integer
@@ -81,7 +81,7 @@ def check_limit(name: str, value: Any) -> float | None:
 
 def check_count(name: str, value: Any) -> int:
     """Returns `value` as an int of at least 0; raises as `check_int`."""
-    return check_int(name, value, least=0)
+    return check_int(name, value, minimum=0)
 
 
 def check_counter(name: str, value: Any) -> int:
@@ -128,8 +128,8 @@ def check_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def check_pair(name: str, value: Any, least: int = 1) -> Pair:
-    """Returns `value`, an int or a (vertical, horizontal) pair, as a pair of ints of at least `least`.
+def check_pair(name: str, value: Any, minimum: int = 1) -> Pair:
+    """Returns `value`, an int or a (vertical, horizontal) pair, as a pair of ints of at least `minimum`.
 
     >>> check_pair("stride", 2), check_pair("stride", (1, 3))
     ((2, 2), (1, 3))
@@ -137,8 +137,8 @@ def check_pair(name: str, value: Any, least: int = 1) -> Pair:
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}: expected an integer or a pair, got {value!r}")
-        return check_int(name, value[0], least), check_int(name, value[1], least)
-    return (check_int(name, value, least),) * 2
+        return check_int(name, value[0], minimum), check_int(name, value[1], minimum)
+    return (check_int(name, value, minimum),) * 2
 
 
 def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Padding4:
@@ -155,7 +155,7 @@ def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: P
         return *_pad_same(size, kernel, stride, dilation, 0), *_pad_same(size, kernel, stride, dilation, 1)
     if isinstance(padding, str):
         raise ValueError(f"padding: expected an integer, a pair, 'same' or 'valid', got {padding!r}")
-    vertical, horizontal = check_pair("padding", padding, least=0)
+    vertical, horizontal = check_pair("padding", padding, minimum=0)
     return vertical, vertical, horizontal, horizontal
 
 

@@ -125,9 +125,9 @@ class World:
             self.model, "softmax_cross_entropy", random_optimizer(rng), ["accuracy"], clip_norm=clip, num_threads=2
         )
 
-    def some(self, least=2):
+    def some(self, minimum=2):
         """Returns a few examples and their labels."""
-        n = int(self.rng.integers(least, len(self.X) + 1))
+        n = int(self.rng.integers(minimum, len(self.X) + 1))
         return self.X[:n], self.y[:n]
 
     def path(self, suffix="safetensors"):

@@ -59,7 +59,7 @@ def mlp():
 
 
 def inception():
-    """Branches in branches, augmentation in front."""
+    """Nested branches, after augmentation."""
     inner = Residual(Conv2D(4, 3, padding="same"), BatchNorm2D(), shortcut=Conv2D(4, 1))
     branches = (Conv2D(4, 1), [Conv2D(4, 1), ReLU(), inner], [MaxPool2D(3, 1, padding=1), Conv2D(4, 1)], [])
     first = [Rescale(1 / 255), RandomCrop(14, padding=2), RandomFlip()]

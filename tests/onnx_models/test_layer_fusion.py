@@ -15,7 +15,7 @@ STEPS = [*product(NUMPY, (np.array(2.0), np.array(0.25), CHANNELS)), ("Mul", np.
 
 
 def imported(front, steps, shape):
-    """The model of one node in front, and of a chain of nodes with one constant each."""
+    """The model of one node, and then of a chain of nodes with one constant each."""
     nodes, tensors, last = [], {}, "x"
     for i, (op, *arrays) in enumerate([*front, *steps]):
         names = [f"{op}{i}.{j}" for j in range(len(arrays))]

@@ -165,7 +165,7 @@ ONE_NODE = {
         "expected training_mode=False, got True",
     ),
     "MatMul of images": (lambda g: g.chain("MatMul", g.normal(8, 4)), "expected vectors, got (3, 8, 8): put a Flatten"),
-    "a constant in front": (
+    "a constant as the first input": (
         lambda g: g.add("Conv", g.normal(1, 3, 8, 8), g.last),
         "expected a constant for input 1, 'x', got a value that depends on the examples",
     ),

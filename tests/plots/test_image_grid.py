@@ -37,7 +37,7 @@ def test_a_grid_fits(n, ratio, width, height, across):
 
 
 def test_what_was_asked_for_is_shown_however_tall():
-    assert fit_grid(500, 6.0, None, text=1.4, least=0.6, tallest=math.inf).shown == 500
+    assert fit_grid(500, 6.0, None, text=1.4, minimum=0.6, tallest=math.inf).shown == 500
 
 
 def test_rows_are_full_where_possible():

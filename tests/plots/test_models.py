@@ -57,7 +57,7 @@ def test_looking_changes_nothing():
 
 def test_a_model_that_another_thread_trains_is_not_looked_at():
     model, x = branched(), np.ones((2, 3, 8, 8), "f4")
-    with model.busy.training("fit"), ThreadPoolExecutor(1) as pool:
+    with model.usage.training("fit"), ThreadPoolExecutor(1) as pool:
         looking = pool.submit(layer_outputs, model, layer_paths(model.layers)["0"], x)
         with pytest.raises(RuntimeError, match="feature_maps"):
             looking.result()

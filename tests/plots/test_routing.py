@@ -289,7 +289,7 @@ def _unbuilt(outputs):
 
 def test_while_another_thread_trains():
     model, (X, y) = net(), batch(3)
-    with model.busy.training("fit"), ThreadPoolExecutor(1) as threads:
+    with model.usage.training("fit"), ThreadPoolExecutor(1) as threads:
         looking = threads.submit(plots.pool_routing, model, X, y)
         with pytest.raises(RuntimeError, match="pool_routing: another thread is at work on this model"):
             looking.result()

@@ -78,16 +78,16 @@ class Doubled(Layer):
         return dy + dy
 
 
-class OpWithoutPerExampleGradients(DenseOp):
+class UnsupportedOp(DenseOp):
     """A kernel that cannot compute per-example gradients."""
 
     has_per_example_grad = False
 
 
-class LayerWithoutPerExampleGradients(Layer):
+class Unsupported(Layer):
     def build(self, in_shape):
         self.param("weight", (5, *in_shape), he_uniform, order="F")
-        self.op = OpWithoutPerExampleGradients(in_shape, 5, self.dtype, use_bias=False)
+        self.op = UnsupportedOp(in_shape, 5, self.dtype, use_bias=False)
         return (5,)
 
 
@@ -112,15 +112,15 @@ def numpy_layers():
     return [Rescale(1 / 255), Conv2D(4, 3), Doubled(), inner, Flatten(), Scaled(), Dense(6), ReLU(), Dense(CLASSES)]
 
 
-def without_per_example_gradients():
-    return [Rescale(1 / 255), Conv2D(4, 3), Flatten(), LayerWithoutPerExampleGradients(), ReLU(), Dense(CLASSES)]
+def unsupported_net():
+    return [Rescale(1 / 255), Conv2D(4, 3), Flatten(), Unsupported(), ReLU(), Dense(CLASSES)]
 
 
 NETS = {
     "lenet": make_lenet,
     "all kinds": all_layer_kinds,
     "numpy": numpy_layers,
-    "no per-example kernel": without_per_example_gradients,
+    "no per-example kernel": unsupported_net,
 }
 
 
@@ -137,7 +137,7 @@ def data(n, seed=0):
     return rng.integers(0, 256, (n, *SHAPE), dtype=np.uint8), rng.integers(0, CLASSES, n)
 
 
-def gradients_of_a_step(trainer, *batch):
+def step_gradients(trainer, *batch):
     """Returns the gradients of a step of a trainer whose weights and step counter do not change."""
     before = trainer.model.state_dict()
     trainer.train_batch(*batch)
@@ -162,7 +162,7 @@ def test_each_row_has_the_bits_of_the_example_alone(net, dtype):
             assert g[name].shape == (19, *param.value.shape) and g[name].dtype == dtype
             assert np.array_equal(g[name][i], alone[name][i])
         if net in ("lenet", "no per-example kernel", "numpy"):
-            for name, grad in gradients_of_a_step(trainer, X[i : i + 1], y[i : i + 1]).items():
+            for name, grad in step_gradients(trainer, X[i : i + 1], y[i : i + 1]).items():
                 assert np.array_equal(g[name][i], grad), f"{name} of example {i}"
 
 
@@ -173,15 +173,11 @@ def test_their_sum_is_the_gradient_of_the_batch(net, n, dtype, near):
     """Bit for bit except for dense weights, whose kernel rounds once where multiply and add round twice."""
     trainer, (X, y), weights = make_trainer(NETS[net](), dtype), data(n), np.linspace(0.5, 2, n)
     trainer.step = 4  # the step uses its masks
-    dense = {
-        f"{i}.weight"
-        for i, layer in enumerate(trainer.model.layers)
-        if isinstance(layer, (Dense, LayerWithoutPerExampleGradients))
-    }
+    dense = {f"{i}.weight" for i, layer in enumerate(trainer.model.layers) if isinstance(layer, (Dense, Unsupported))}
     for sample_weight in (None, weights):
         g = minidl.batch_sum(trainer.per_example_gradients(X, y, sample_weight=sample_weight))
         total = np.dtype(dtype).type(n if sample_weight is None else weights.astype(dtype).astype("f8").sum())
-        for name, grad in gradients_of_a_step(trainer, X, y, sample_weight).items():
+        for name, grad in step_gradients(trainer, X, y, sample_weight).items():
             result = g[name] / total
             if name in dense:
                 assert np.abs(result - grad).max() <= near * np.abs(grad).max(), name
@@ -337,7 +333,7 @@ def test_batch_norm_is_refused_unless_frozen():
     g = trainer.per_example_gradients(X, y)
     for i in (0, 17):
         assert np.array_equal(
-            g["0.body.0.weight"][i], gradients_of_a_step(trainer, X[i : i + 1], y[i : i + 1])["0.body.0.weight"]
+            g["0.body.0.weight"][i], step_gradients(trainer, X[i : i + 1], y[i : i + 1])["0.body.0.weight"]
         )
 
 
@@ -387,7 +383,7 @@ def test_python_losses_and_targets_of_any_shape_work():
     x, targets = RNG.standard_normal((5, *SHAPE)), RNG.standard_normal((5, *SHAPE))
     g = trainer.per_example_gradients(x, targets)
     for i in range(5):
-        alone = gradients_of_a_step(trainer, x[i : i + 1], targets[i : i + 1])
+        alone = step_gradients(trainer, x[i : i + 1], targets[i : i + 1])
         assert all(np.array_equal(g[name][i], grad) for name, grad in alone.items())
 
 
@@ -468,7 +464,7 @@ def test_a_numpy_layer_draws_what_a_step_would_draw():
     )
     trainer.step = 3
     g = minidl.batch_sum(trainer.per_example_gradients(X, y))
-    for name, grad in gradients_of_a_step(trainer, X, y).items():
+    for name, grad in step_gradients(trainer, X, y).items():
         assert np.allclose(g[name] / 300, grad, 1e-12, 1e-14)
 
 

@@ -96,11 +96,11 @@ def test_shuffle_must_be_bool():
 
 
 def test_arguments_of_a_loss_are_kept_and_shown():
-    for loss, name, message in (
+    for loss, name, expected_repr in (
         (Huber(2.0), "delta", "Huber(delta=2.0)"),
         (SoftmaxCrossEntropy(0.1), "label_smoothing", "SoftmaxCrossEntropy(label_smoothing=0.1)"),
     ):
-        assert repr(loss) == message
+        assert repr(loss) == expected_repr
         with pytest.raises(AttributeError):
             setattr(loss, name, 0.5)
 

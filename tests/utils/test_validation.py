@@ -29,11 +29,11 @@ def test_check_int_refuses_everything_else(value):
 
 
 def test_check_int_enforces_its_minimum():
-    assert check_int("epochs", 0, least=0) == 0
+    assert check_int("epochs", 0, minimum=0) == 0
     with pytest.raises(ValueError, match=r"^units: expected at least 1, got 0$"):
         check_int("units", 0)
     with pytest.raises(ValueError, match=r"^epochs: expected at least 0, got -1$"):
-        check_int("epochs", -1, least=0)
+        check_int("epochs", -1, minimum=0)
 
 
 def test_check_bool_accepts_bools_only():

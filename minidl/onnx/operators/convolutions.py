@@ -59,8 +59,8 @@ def read_conv(reader: NodeReader) -> list[LayerWithWeights]:
 def write_conv_transpose(writer: NodeWriter, x: str) -> str:
     kernel, stride, dilation = (check_pair(name, writer[name]) for name in ("kernel_size", "stride", "dilation"))
     padding, extra = (
-        check_pair("padding", writer["padding"], least=0),
-        check_pair("output_padding", writer["output_padding"], least=0),
+        check_pair("padding", writer["padding"], minimum=0),
+        check_pair("output_padding", writer["output_padding"], minimum=0),
     )
     window = {"kernel_shape": kernel, "strides": stride, "pads": padding * 2, "dilations": dilation}
     weights = filter(None, (writer.param_name("weight"), writer.param_name("bias")))

@@ -20,7 +20,7 @@ def pool_window(writer: NodeWriter) -> tuple[Pair, Pair, Pair]:
     """Returns kernel, stride and padding of a layer."""
     kernel = check_pair("pool_size", writer["pool_size"])
     stride = kernel if writer["stride"] is None else check_pair("stride", writer["stride"])
-    return kernel, stride, check_pair("padding", writer["padding"], least=0)
+    return kernel, stride, check_pair("padding", writer["padding"], minimum=0)
 
 
 def onnx_pads(writer: NodeWriter, kernel: Pair, stride: Pair, padding: Pair) -> tuple[int, ...]:

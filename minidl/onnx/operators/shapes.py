@@ -76,7 +76,7 @@ def write_pad(writer: NodeWriter, x: str) -> str:
     (_, height, width), (_, tall, wide) = writer.in_shape, writer.out_shape
     padding = writer["padding"]
     four = isinstance(padding, (tuple, list)) and len(padding) == 4
-    top, left = (padding[0], padding[2]) if four else check_pair("padding", padding, least=0)
+    top, left = (padding[0], padding[2]) if four else check_pair("padding", padding, minimum=0)
     pads = (0, 0, top, left, 0, 0, tall - height - top, wide - width - left)
     return writer.add_node(
         "Pad", x, writer.add_ints("pads", pads), writer.add_constant("value", writer["value"]), mode="constant"

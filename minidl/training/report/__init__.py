@@ -28,7 +28,7 @@ def report(trainer: BaseTrainer, X: Any, y: Any) -> Findings:
         raise ValueError("report: the model is not built yet: fit it first, or give it an input_shape")
     if (X is None) != (y is None):
         raise TypeError("report: expected X and y, or neither of them, got one")
-    with trainer.model.busy.reading("report"):
+    with trainer.model.usage.reading("report"):
         probe = _probe(trainer, X, y)
         findings = [finding for symptom in SYMPTOMS for finding in symptom(probe)]
     steps = f"{probe.trainer.step} step{'' if probe.trainer.step == 1 else 's'}"

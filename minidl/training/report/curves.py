@@ -25,7 +25,9 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
     (losses,) = _series(probe, "loss")
     if len(losses) > 1 and losses[(len(losses) - 1) // 2] - losses[-1] > thresholds.FALLING * probe.baseline.span:
         return
-    told = f"the loss is {probe.mean_loss:.3g} after {probe.trainer.step} steps, expected well below that of guessing"
+    message = (
+        f"the loss is {probe.mean_loss:.3g} after {probe.trainer.step} steps, expected well below that of guessing"
+    )
     broken = probe.learned < -1 or any(  # much worse than any beginning
         seen.off is not None and seen.off.mean() > thresholds.DEAD_UNITS for seen in probe.seen
     )
@@ -33,7 +35,7 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
     if not broken:
         advice = f"try another lr (now {probe.rate:.3g}), a larger one first"
     advice += ", and see that X and y belong together"
-    yield Finding("stuck loss", "", probe.mean_loss, f"{told}, {probe.baseline.guess:.3g}: {advice}")
+    yield Finding("stuck loss", "", probe.mean_loss, f"{message}, {probe.baseline.guess:.3g}: {advice}")
 
 
 def unscaled_targets(probe: Probe) -> Iterator[Finding]:
@@ -42,9 +44,11 @@ def unscaled_targets(probe: Probe) -> Iterator[Finding]:
         return
     size = float(np.sqrt(np.mean(np.square(probe.targets, dtype=np.float64))))
     if size > thresholds.LARGE_TARGETS:
-        told = f"the root mean square of y is {size:.3g}, expected about 1, and the loss, {probe.mean_loss:.3g}, is no "
-        told += f"better than guessing after {probe.trainer.step} steps"
-        yield Finding("unscaled targets", "", size, f"{told}: learn (y - y.mean()) / y.std()")
+        message = (
+            f"the root mean square of y is {size:.3g}, expected about 1, and the loss, {probe.mean_loss:.3g}, is no "
+        )
+        message += f"better than guessing after {probe.trainer.step} steps"
+        yield Finding("unscaled targets", "", size, f"{message}: learn (y - y.mean()) / y.std()")
 
 
 def diverging_loss(probe: Probe) -> Iterator[Finding]:
@@ -54,9 +58,11 @@ def diverging_loss(probe: Probe) -> Iterator[Finding]:
         return
     best, last = int(losses.argmin()), len(losses) - 1
     if (rise := float(losses[last] - losses[best])) > thresholds.JUMP * probe.baseline.span:
-        told = f"the training loss rose from {losses[best]:.3g} in epoch {best} to {losses[last]:.3g} in epoch {last}"
+        message = (
+            f"the training loss rose from {losses[best]:.3g} in epoch {best} to {losses[last]:.3g} in epoch {last}"
+        )
         advice = f"start again with a smaller lr than {probe.rate:.3g}, or with clip_norm=1.0"
-        yield Finding("diverging loss", "", rise, f"{told}, expected a loss that falls: {advice}")
+        yield Finding("diverging loss", "", rise, f"{message}, expected a loss that falls: {advice}")
 
 
 def oscillating_loss(probe: Probe) -> Iterator[Finding]:
@@ -64,17 +70,17 @@ def oscillating_loss(probe: Probe) -> Iterator[Finding]:
     losses = _series(probe, "loss")[0][-thresholds.JUMPING :]
     if probe.baseline is not None and _oscillates(losses, probe.baseline.span):
         rises = _rises(losses)
-        told = f"in the last {len(losses)} epochs the training loss rose {(rises > 0).sum()} times, by "
-        told += f"{rises.sum():.3g} altogether, expected at most {thresholds.JUMPS * probe.baseline.span:.3g}"
+        message = f"in the last {len(losses)} epochs the training loss rose {(rises > 0).sum()} times, by "
+        message += f"{rises.sum():.3g} altogether, expected at most {thresholds.JUMPS * probe.baseline.span:.3g}"
         advice = f"try a smaller lr than {probe.rate:.3g}, one that decays (minidl.schedules), or larger batches"
-        yield Finding("oscillating loss", "", float(rises.sum()), f"{told}: {advice}")
+        yield Finding("oscillating loss", "", float(rises.sum()), f"{message}: {advice}")
 
 
 def overfitting(probe: Probe) -> Iterator[Finding]:
     """A validation that is much worse than training, in accuracy or else in loss."""
     losses, validation = _series(probe, "loss", "val_loss")
     right, val_right = _series(probe, "accuracy", "val_accuracy")
-    if probe.baseline is None or len(losses) < thresholds.LEAST_EPOCHS or not _is_apart(probe, validation):
+    if probe.baseline is None or len(losses) < thresholds.MIN_EPOCHS or not _is_apart(probe, validation):
         return
     most = thresholds.GAP * probe.baseline.span
     advice = "get more data, augment it (RandomShift, RandomFlip), add Dropout or weight_decay, or take a smaller model"
@@ -82,10 +88,10 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
         ("accuracy", right, val_right, right - val_right, thresholds.ACCURACY_GAP),
         ("loss", losses, validation, validation - losses, most),
     ):
-        if len(gaps) >= thresholds.LEAST_EPOCHS and (gaps[-thresholds.LAST :] > limit).all():
-            told = f"the {what} is {train[-1]:.3g} in training and {held[-1]:.3g} in validation"
-            told += f", expected at most {limit:.2g} between them"
-            yield Finding("overfitting", "", float(gaps[-1]), f"{told}: {advice}")
+        if len(gaps) >= thresholds.MIN_EPOCHS and (gaps[-thresholds.LAST :] > limit).all():
+            message = f"the {what} is {train[-1]:.3g} in training and {held[-1]:.3g} in validation"
+            message += f", expected at most {limit:.2g} between them"
+            yield Finding("overfitting", "", float(gaps[-1]), f"{message}: {advice}")
             return
 
 
@@ -93,7 +99,7 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
     """A validation loss that has been rising since its best epoch, while training went on falling."""
     losses, validation = _series(probe, "loss", "val_loss")
     if (
-        probe.baseline is None or len(losses) < thresholds.LEAST_EPOCHS or probe.trainer.should_stop
+        probe.baseline is None or len(losses) < thresholds.MIN_EPOCHS or probe.trainer.should_stop
     ):  # stopped early: all is well
         return
     if not _is_apart(probe, validation):
@@ -102,15 +108,17 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
     rise = float(validation[-thresholds.LAST :].min() - validation[best])
     lasts = best < len(losses) - thresholds.LAST and losses[-1] < losses[best]
     if lasts and rise > thresholds.RISE * probe.baseline.span:
-        told = f"val_loss was {validation[best]:.3g} in epoch {best} and has risen to {validation[-1]:.3g}, while the "
-        told += f"training loss fell from {losses[best]:.3g} to {losses[-1]:.3g}, expected both to fall"
+        message = (
+            f"val_loss was {validation[best]:.3g} in epoch {best} and has risen to {validation[-1]:.3g}, while the "
+        )
+        message += f"training loss fell from {losses[best]:.3g} to {losses[-1]:.3g}, expected both to fall"
         advice = "the model learns its examples by heart; callbacks=[EarlyStopping(patience=5)] keeps the best epoch"
-        yield Finding("rising validation loss", "", rise, f"{told}: {advice}")
+        yield Finding("rising validation loss", "", rise, f"{message}: {advice}")
 
 
 def _knows_nothing(probe: Probe) -> bool:
     """Whether the loss is no better than that of guessing, after steps enough."""
-    return probe.trainer.step >= thresholds.LEAST_STEPS and probe.learned < thresholds.LEARNED
+    return probe.trainer.step >= thresholds.MIN_STEPS and probe.learned < thresholds.LEARNED
 
 
 def _is_apart(probe: Probe, validation: Series) -> bool:

@@ -21,36 +21,38 @@ def not_finite(probe: Probe) -> Iterator[Finding]:
     if bad or not probe.finite:
         what = f"the losses of {bad} of {probe.count} examples are" if bad else "the gradient of a step is"
         advice = f"start again, or from an earlier checkpoint, with a smaller lr than {probe.rate:.3g}"
-        told = f"{what} NaN or infinite, expected finite numbers: {advice}, and see that X has no huge numbers"
-        yield Finding("not finite", "", float(bad), told)
+        message = f"{what} NaN or infinite, expected finite numbers: {advice}, and see that X has no huge numbers"
+        yield Finding("not finite", "", float(bad), message)
 
 
 def dead_units(probe: Probe) -> Iterator[Finding]:
     """Units of ReLU and its kin that are off for every example: they get no gradient, and stay off."""
     for seen in probe.seen:
-        if seen.off is None or probe.count < thresholds.LEAST_EXAMPLES or _has_ends(seen):
+        if seen.off is None or probe.count < thresholds.MIN_EXAMPLES or _has_ends(seen):
             continue
         share, count = float(seen.off.mean()), int(seen.off.sum())
         if share > thresholds.DEAD_UNITS:
-            told = f"{count} of {seen.off.size} units ({share:.0%}) are off for all {probe.count} examples looked at"
-            advice = f"start again with a smaller lr than {probe.largest_rate:.3g}, put a BatchNorm in front, or take "
-            told += f", expected at most {thresholds.DEAD_UNITS:.0%}: they learn nothing any more; {advice}LeakyReLU"
-            yield Finding("dead units", seen.name, share, told)
+            message = f"{count} of {seen.off.size} units ({share:.0%}) are off for all {probe.count} examples looked at"
+            advice = f"start again with a smaller lr than {probe.largest_rate:.3g}, put a BatchNorm before it, or take "
+            message += f", expected at most {thresholds.DEAD_UNITS:.0%}: they learn nothing any more; {advice}LeakyReLU"
+            yield Finding("dead units", seen.name, share, message)
 
 
 def saturated_units(probe: Probe) -> Iterator[Finding]:
     """Sigmoid and Tanh at the ends of their range, where they are flat. (A last layer may have to be there.)"""
     for seen in probe.seen[:-1]:
-        if probe.count < thresholds.LEAST_EXAMPLES or not _has_ends(seen):
+        if probe.count < thresholds.MIN_EXAMPLES or not _has_ends(seen):
             continue
         share = seen.flat / max(seen.values, 1)
         if share > thresholds.SATURATED:
-            told = (
+            message = (
                 f"{share:.0%} of its outputs are at the ends of their range, where the slope is close to 0, expected "
             )
             advice = "scale the inputs, begin with smaller weights (glorot_uniform) and a smaller lr than "
-            told += f"at most {thresholds.SATURATED:.0%}: {advice}{probe.largest_rate:.3g}, or put a BatchNorm in front"
-            yield Finding("saturated units", seen.name, share, told)
+            message += (
+                f"at most {thresholds.SATURATED:.0%}: {advice}{probe.largest_rate:.3g}, or put a BatchNorm before it"
+            )
+            yield Finding("saturated units", seen.name, share, message)
 
 
 def update_sizes(probe: Probe) -> Iterator[Finding]:
@@ -61,15 +63,15 @@ def update_sizes(probe: Probe) -> Iterator[Finding]:
     small = {name: size for name, size in sizes.items() if size < low}
     if small and not probe.learned > thresholds.MUCH_TO_LEARN and not _blocked(probe):
         name = min(small, key=lambda name: small[name])
-        told = f"a step changes its weights by {small[name]:.1e} of their size{_others(small)}, {expected}"
-        yield Finding("small updates", name, small[name], f"{told}: try a larger lr than {probe.largest_rate:.3g}")
+        message = f"a step changes its weights by {small[name]:.1e} of their size{_others(small)}, {expected}"
+        yield Finding("small updates", name, small[name], f"{message}: try a larger lr than {probe.largest_rate:.3g}")
     share = probe.rate / probe.largest_rate if probe.largest_rate else 0.0
     large = {name: size * share for name, size in sizes.items() if size * share > high}
     if large:
         name = max(large, key=lambda name: large[name])
-        told = f"a step changes its weights by {large[name]:.2g} of their size{_others(large)}, {expected}"
+        message = f"a step changes its weights by {large[name]:.2g} of their size{_others(large)}, {expected}"
         advice = f"try a smaller lr than {probe.rate:.3g}, or clip_norm=1.0"
-        yield Finding("large updates", name, large[name], f"{told}: {advice}")
+        yield Finding("large updates", name, large[name], f"{message}: {advice}")
 
 
 def gradient_sizes(probe: Probe) -> Iterator[Finding]:
@@ -77,15 +79,15 @@ def gradient_sizes(probe: Probe) -> Iterator[Finding]:
     low, high = thresholds.VANISHING, thresholds.EXPLODING
     ratios = {} if _is_dead(probe) else _gradients(probe)
     expected = f"times that of {next(reversed(ratios), '')}, expected from {low:.0e} to {high:.0e}"
-    if ratios and (least := min(ratios.values())) < low:
+    if ratios and (minimum := min(ratios.values())) < low:
         advice = "put BatchNorm or Residual between the layers, take ReLU in place of Sigmoid and Tanh, or begin with "
-        told = f"the gradient of its output is {least:.1e} {expected}: {advice}larger weights (he_uniform)"
-        yield Finding("vanishing gradients", min(ratios, key=lambda name: ratios[name]), least, told)
+        message = f"the gradient of its output is {minimum:.1e} {expected}: {advice}larger weights (he_uniform)"
+        yield Finding("vanishing gradients", min(ratios, key=lambda name: ratios[name]), minimum, message)
     if ratios and (most := max(ratios.values())) > high:
         advice = "begin with smaller weights (damped_he_uniform), "
         advice += "put BatchNorm between the layers, or take clip_norm=1.0"
-        told = f"the gradient of its output is {most:.1e} {expected}: {advice}"
-        yield Finding("exploding gradients", max(ratios, key=lambda name: ratios[name]), most, told)
+        message = f"the gradient of its output is {most:.1e} {expected}: {advice}"
+        yield Finding("exploding gradients", max(ratios, key=lambda name: ratios[name]), most, message)
 
 
 def inputs(probe: Probe) -> Iterator[Finding]:
@@ -95,22 +97,22 @@ def inputs(probe: Probe) -> Iterator[Finding]:
         assert spread is not None
         alone = probe.count == 1
         if spread.deviation == 0 and not alone:
-            told = f"its input is the same for all {probe.count} examples, expected examples that differ: look at X"
-            yield Finding("constant inputs", seen.name, 0.0, told + ", and at the layers in front")
+            message = f"its input is the same for all {probe.count} examples, expected examples that differ: look at X"
+            yield Finding("constant inputs", seen.name, 0.0, message + ", and at the layers before it")
         elif spread.size > thresholds.LARGE_INPUT:
-            told = f"the root mean square of its inputs is {spread.size:.3g} (up to {spread.largest:.3g})"
+            message = f"the root mean square of its inputs is {spread.size:.3g} (up to {spread.largest:.3g})"
             scale = "Normalize.from_data(X)" + (" or Rescale(1 / 255)" if 100 < spread.largest <= 255 else "")
             expected = f"expected about 1, at most {thresholds.LARGE_INPUT:.3g}: make {scale} the first layer"
-            yield Finding("unscaled inputs", seen.name, spread.size, f"{told}, {expected}")
+            yield Finding("unscaled inputs", seen.name, spread.size, f"{message}, {expected}")
         elif spread.largest < thresholds.SMALL_INPUT:
-            told = f"its inputs are at most {spread.largest:.2g}, expected numbers of about 1"
+            message = f"its inputs are at most {spread.largest:.2g}, expected numbers of about 1"
             advice = "make Normalize.from_data(X) the first layer, and see that nothing is scaled twice"
-            yield Finding("unscaled inputs", seen.name, spread.largest, f"{told}: {advice}")
+            yield Finding("unscaled inputs", seen.name, spread.largest, f"{message}: {advice}")
         elif spread.centre > thresholds.OFF_CENTRE * spread.deviation and not alone:
             times = spread.centre / spread.deviation
-            told = f"the means of its inputs are {times:.3g} standard deviations from 0"
+            message = f"the means of its inputs are {times:.3g} standard deviations from 0"
             expected = f"expected at most {thresholds.OFF_CENTRE:.3g}: make Normalize.from_data(X) the first layer"
-            yield Finding("unscaled inputs", seen.name, times, f"{told}, {expected}")
+            yield Finding("unscaled inputs", seen.name, times, f"{message}, {expected}")
 
 
 def channels_last(probe: Probe) -> Iterator[Finding]:
@@ -137,28 +139,32 @@ def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
     shares, sizes = table.sum(axis=0) / table.sum(), table.sum(axis=1, keepdims=True)
     expected = (1 - (1 - shares) ** sizes).sum(axis=1) - 1  # beside the class of the first example
     found = (table > 0).sum(axis=1) - 1
-    if expected.sum() > thresholds.LEAST_MIXED and (share := found.sum() / expected.sum()) < thresholds.MIXED:
-        told = f"{sizes.mean():.0f} examples looked at in each batch are of {found.mean() + 1:.1f} classes on average"
+    if expected.sum() > thresholds.MIN_MIXED and (share := found.sum() / expected.sum()) < thresholds.MIXED:
+        message = (
+            f"{sizes.mean():.0f} examples looked at in each batch are of {found.mean() + 1:.1f} classes on average"
+        )
         advice = "each step unlearns the one before; fit with shuffle=True, or mix the examples before train_batch"
-        told += f", expected {expected.mean() + 1:.1f}"
-        yield Finding("unshuffled labels", "", float(share), f"{told}: {advice}")
+        message += f", expected {expected.mean() + 1:.1f}"
+        yield Finding("unshuffled labels", "", float(share), f"{message}: {advice}")
 
 
 def one_class(probe: Probe) -> Iterator[Finding]:
     """Labels of which one is nearly all."""
     labels = probe.labels
-    if labels is None or probe.count < thresholds.LEAST_EXAMPLES:
+    if labels is None or probe.count < thresholds.MIN_EXAMPLES:
         return
     shares = np.bincount(labels, probe.weights)
     shares = shares / shares.sum()
     most, share = int(shares.argmax()), float(shares.max())
     if share == 1:
-        told = f"all {probe.count} labels looked at are {most}, expected at least two classes: look at y"
-        yield Finding("one class", "", share, told)
+        message = f"all {probe.count} labels looked at are {most}, expected at least two classes: look at y"
+        yield Finding("one class", "", share, message)
     elif share > thresholds.ONE_CLASS:
-        told = f"{share:.0%} of the labels are {most}, expected at most {thresholds.ONE_CLASS:.0%}: a model that always"
+        message = (
+            f"{share:.0%} of the labels are {most}, expected at most {thresholds.ONE_CLASS:.0%}: a model that always"
+        )
         advice = 'says so is right as often; give fit class_weight="balanced", and look at more than accuracy'
-        yield Finding("imbalanced labels", "", share, f"{told} {advice}")
+        yield Finding("imbalanced labels", "", share, f"{message} {advice}")
 
 
 def _has_ends(seen: LayerStats) -> bool:

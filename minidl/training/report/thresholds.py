@@ -4,7 +4,7 @@
 residual blocks, dropout and augmentation, 1 to 50 epochs on digits and MNIST, ten ordinary optimizers and rates.
 """
 
-LEAST_EXAMPLES = 32  # of fewer, a unit that is at work for every tenth example may be off by chance (0.9**32 = 3 %)
+MIN_EXAMPLES = 32  # of fewer, a unit that is at work for every tenth example may be off by chance (0.9**32 = 3 %)
 
 # Karpathy, CS231n, "Neural Networks Part 3": as many as 40 % of a net's units can be dead if the rate is too high. Of a
 # single layer, healthy runs have up to 45 %.
@@ -29,10 +29,10 @@ OFF_CENTRE = 10.0  # means of inputs, in standard deviations; photographs in 0..
 LARGE_TARGETS = 10.0  # root mean square, where nothing is learned: a new model's outputs are about 1, steps about lr
 
 MIXED = 0.25  # share of the other classes in a batch that shuffling would bring; sorted labels leave below 0.2
-LEAST_MIXED = 15.0  # at least this many are expected: the probability of a quarter of that is 2e-4 (Poisson)
+MIN_MIXED = 15.0  # at least this many are expected: the probability of a quarter of that is 2e-4 (Poisson)
 ONE_CLASS = 0.95  # share of one class: a model that always names it is right so often
 
-LEAST_STEPS = 200  # before these, nothing is said of a loss that does not fall: healthy runs begin as slowly
+MIN_STEPS = 200  # before these, nothing is said of a loss that does not fall: healthy runs begin as slowly
 LEARNED = 0.03  # share of what there is to learn, from the loss of guessing to that of right answers
 FALLING = 0.01  # share of it by which the loss of a slow beginner still falls in the second half of its epochs
 # Shares of what there is to learn, too. Healthy runs: gaps up to 0.13, rises of the validation's loss up to 0.07.
@@ -42,7 +42,7 @@ LAST = 3  # epochs, in each of which a gap has to be there: batch norm's validat
 # The training examples, in inference, have to be better than the validation by this, too: where batch norm's running
 # statistics lag, both are worse than training says. (Batch norm's paper: Ioffe, Szegedy, 2015, algorithm 2.)
 INFERRED_GAP = 0.1
-LEAST_EPOCHS = 5  # before these, a gap may come from the model's changing within an epoch
+MIN_EPOCHS = 5  # before these, a gap may come from the model's changing within an epoch
 # Training losses of healthy runs jump up by at most 0.1 of it at once, and 0.4 in ten epochs together. (SGD(0.1)
-# on deep nets without a norm jumps by more now and then, and is told so.)
+# on deep nets without a norm jumps by more now and then, and is reported.)
 JUMP, JUMPS, JUMPING = 0.25, 0.5, 10

@@ -116,9 +116,9 @@ def as_param(program):
     statements = statements_of(program)
     marks = [pytest.mark.oracle("onnx")] if "minidl.onnx" in statements else []
     if "from distributed import" in statements:
-        marks.append(pytest.mark.skipif(find_spec("distributed") is None, reason="dask is missing"))
+        marks += [pytest.mark.skipif(find_spec("distributed") is None, reason="dask is missing"), pytest.mark.slow]
     if "load_mnist" in statements:
-        marks.append(needs_fma)  # it prints an accuracy
+        marks += [needs_fma, pytest.mark.slow]  # it prints the accuracy of a whole training
     if "setup.py" in files_of(program):
         marks.append(pytest.mark.slow)
     return pytest.param(program, marks=marks)

@@ -405,11 +405,11 @@ def test_a_list_given_to_a_layer_may_change_later(rng, tmp_path):
 @pytest.mark.parametrize(
     ("index", "error", "message"),
     [
-        (99, IndexError, r"model\[99\]: expected a place from -2 to 1, got 99"),
-        (-3, IndexError, r"model\[-3\]: expected a place from -2 to 1"),
-        ("conv", TypeError, r"model\['conv'\]: expected a place from -2 to 1, or a slice, got 'conv'"),
-        (1.0, TypeError, r"model\[1.0\]: expected a place"),
-        ((0, 1), TypeError, r"model\[\(0, 1\)\]: expected a place"),
+        (99, IndexError, r"model\[99\]: expected an index from -2 to 1, got 99"),
+        (-3, IndexError, r"model\[-3\]: expected an index from -2 to 1"),
+        ("conv", TypeError, r"model\['conv'\]: expected an index from -2 to 1, or a slice, got 'conv'"),
+        (1.0, TypeError, r"model\[1.0\]: expected an index"),
+        ((0, 1), TypeError, r"model\[\(0, 1\)\]: expected an index"),
     ],
 )
 def test_indices_without_a_layer_are_refused(index, error, message):

@@ -58,7 +58,7 @@ def check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 def layer_at(layers: Sequence[Layer], place: Any) -> Layer:
     """Returns the layer at an index; raises TypeError or IndexError as lists do, with the valid indices."""
-    expected = f"model[{place!r}]: expected a place from -{len(layers)} to {len(layers) - 1}"
+    expected = f"model[{place!r}]: expected an index from -{len(layers)} to {len(layers) - 1}"
     if not hasattr(place, "__index__"):
         raise TypeError(f"{expected}, or a slice, got {place!r}")
     if not -len(layers) <= place < len(layers):

@@ -29,14 +29,14 @@ def _ways(layers: Iterable[tuple[str, Layer]], front: LayerPath) -> Iterator[tup
 def resolve_path(found: Mapping[str, LayerPath], layer: int | str, argument: str = "layer") -> str:
     """Returns the name of a layer: of an index, from the end if it is negative, or of a name such as "3.body.0".
 
-    Raises TypeError for anything else, ValueError for a place where no layer is, naming the argument.
+    Raises TypeError for anything else, ValueError if there is no such layer, naming the argument.
     """
     if isinstance(layer, bool) or not isinstance(layer, (str, Integral)):
-        raise TypeError(f"{argument}: expected a place such as 1 or '3.body.0', got {layer!r}")
+        raise TypeError(f"{argument}: expected an index or a path such as 1 or '3.body.0', got {layer!r}")
     count = sum("." not in name for name in found)
     name = layer if isinstance(layer, str) else str(int(layer) + count * (layer < 0))
     if name not in found:
         inner = [place for place in found if "." in place][:8]
-        more = f", or of a layer in them such as {', '.join(map(repr, inner))}" if inner else ""
-        raise ValueError(f"{argument}: expected a place from 0 to {count - 1}{more}, got {layer!r}")
+        more = f", or the path of an inner layer such as {', '.join(map(repr, inner))}" if inner else ""
+        raise ValueError(f"{argument}: expected an index from 0 to {count - 1}{more}, got {layer!r}")
     return name

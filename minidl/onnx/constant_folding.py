@@ -1,7 +1,7 @@
-"""Constant folding: values that depend only on constants, and on the shapes of other values.
+"""Constant folding: values that a graph computes from constants, and from the shapes of other values.
 
-Exporters write transposed weights, and compute shapes from those of other values: Shape, Gather, Unsqueeze and Concat
-before a Reshape.
+Exporters write transposed weights, and shapes that are assembled from those of other values: Shape, Gather, Unsqueeze
+and Concat before a Reshape.
 """
 
 from __future__ import annotations
@@ -11,33 +11,32 @@ from typing import Any
 
 import numpy as np
 
-from minidl.onnx.graph import BATCH, Graph, Node, refuse
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, refuse
 from minidl.utils.arrays import Array
 
-MAX_ELEMENTS = 4096  # of an array that is computed, not read from the file
-INT_DTYPES = {6: "int32", 7: "int64"}  # by ONNX's number
+MAX_ELEMENTS = 4096  # elements of a folded constant; those read from the file may be larger
+INT_DTYPES = {6: "int32", 7: "int64"}  # by the numbers of TensorProto.DataType
+LAYOUT_OPS = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # same elements, another layout
 
-RESHAPES = ("Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze")  # the same elements in another shape
-
-Fold = Callable[[list[Any], dict[str, Any]], Array]
+FoldFunction = Callable[[list[Any], dict[str, Any]], Array]
 
 
 def check_small(array: Array) -> Array:
-    """Returns the array. Raises ValueError if it is larger than any shape."""
+    """Returns the array; raises ValueError if it is larger than MAX_ELEMENTS."""
     if array.size > MAX_ELEMENTS:
-        raise ValueError(f"expected arrays of at most {MAX_ELEMENTS} numbers, got {array.size}")
+        raise ValueError(f"expected at most {MAX_ELEMENTS} elements in a folded constant, got {array.size}")
     return array
 
 
-def check_known(array: Array) -> Array:
-    """Returns the array. Raises ValueError if it contains the batch size, which is unknown."""
-    if BATCH in array:
-        raise ValueError("expected numbers that do not depend on the batch size, got others")
+def check_no_batch(array: Array) -> Array:
+    """Returns the array; raises ValueError if it contains the batch size, which is unknown."""
+    if ANY_BATCH in array:
+        raise ValueError("expected values that do not depend on the batch size, got others")
     return array
 
 
-def constant(inputs: list[Any], attributes: dict[str, Any]) -> Array:
-    """Computes Constant: its attribute, a tensor or numbers."""
+def fold_constant(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Returns the only attribute of a Constant: a tensor or numbers."""
     ((name, value),) = attributes.items()
     dtypes = {"value_int": "int64", "value_ints": "int64", "value_float": "float32", "value_floats": "float32"}
     if name != "value" and name not in dtypes:
@@ -45,72 +44,72 @@ def constant(inputs: list[Any], attributes: dict[str, Any]) -> Array:
     return np.asarray(value, dtypes.get(name))
 
 
-def cast(inputs: list[Any], attributes: dict[str, Any]) -> Array:
-    """Computes Cast between integers, as in the computation of shapes."""
+def fold_cast(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Casts integers to another width, as in shape arithmetic; raises ValueError for other dtypes."""
     if inputs[0].dtype.kind != "i" or attributes["to"] not in INT_DTYPES:
         raise ValueError(f"expected integers and to=6 or 7, got {inputs[0].dtype} and to={attributes['to']}")
     dtype = INT_DTYPES[attributes["to"]]
-    return (inputs[0] if dtype == "int64" else check_known(inputs[0])).astype(dtype)
+    return (inputs[0] if dtype == "int64" else check_no_batch(inputs[0])).astype(dtype)
 
 
-def constant_of_shape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
-    """Computes ConstantOfShape. The size is limited, since a small file could ask for any."""
+def fold_constant_of_shape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Returns an array of one repeated value; refuses large ones, since a tiny file could ask for them."""
     shape, value = tuple(inputs[0].tolist()), attributes.get("value", np.zeros(1, "float32"))
     if any(size < 0 for size in shape) or np.prod([max(size, 1) for size in shape], dtype=float) > MAX_ELEMENTS:
-        raise ValueError(f"expected a shape of at most {MAX_ELEMENTS} numbers, got {list(shape)[:9]}")
+        raise ValueError(f"expected a shape of at most {MAX_ELEMENTS} elements, got {list(shape)[:9]}")
     return np.full(shape, value.reshape(-1)[0])
 
 
-def axes_of(inputs: list[Any], attributes: dict[str, Any]) -> tuple[int, ...]:
+def get_axes(inputs: list[Any], attributes: dict[str, Any]) -> tuple[int, ...]:
     """Returns the axes of Squeeze and Unsqueeze: an input, or an attribute before opset 13."""
     axes = attributes.get("axes", ()) if len(inputs) < 2 else inputs[1].reshape(-1).tolist()
     return tuple(axes)
 
 
-def reshape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
-    """Computes Reshape; a size of 0 is copied from the input."""
+def fold_reshape(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Reshapes; a size of 0 copies that of the input unless allowzero is set."""
     shape = inputs[1].tolist()
     if not attributes.get("allowzero", 0):
         shape = [inputs[0].shape[i] if size == 0 else size for i, size in enumerate(shape)]
     return inputs[0].reshape(shape)
 
 
-def slice_array(inputs: list[Any], attributes: dict[str, Any]) -> Array:
-    """Computes Slice, with the semantics of Python."""
-    x, starts, ends, *rest = inputs
-    axes = rest[0].tolist() if rest and rest[0] is not None else range(len(starts))
-    steps = rest[1].tolist() if len(rest) > 1 and rest[1] is not None else [1] * len(starts)
+def fold_slice(inputs: list[Any], attributes: dict[str, Any]) -> Array:
+    """Slices with the semantics of Python."""
+    x, starts, ends, *options = inputs
+    axes = options[0].tolist() if options and options[0] is not None else range(len(starts))
+    steps = options[1].tolist() if len(options) > 1 and options[1] is not None else [1] * len(starts)
     pieces = [slice(None)] * x.ndim
     for axis, start, end, step in zip(
-        axes, check_known(starts).tolist(), check_known(ends).tolist(), steps, strict=True
+        axes, check_no_batch(starts).tolist(), check_no_batch(ends).tolist(), steps, strict=True
     ):
         pieces[axis] = slice(start, end, step)
     return x[tuple(pieces)]
 
 
-FOLDS: dict[str, Fold] = {
-    "Cast": cast,
+FOLD_FUNCTIONS: dict[str, FoldFunction] = {
+    "Cast": fold_cast,
     "Concat": lambda inputs, attributes: check_small(
-        np.concatenate([check_small(one) for one in inputs], attributes["axis"])
+        np.concatenate([check_small(array) for array in inputs], attributes["axis"])
     ),
-    "Constant": constant,
-    "ConstantOfShape": constant_of_shape,
+    "Constant": fold_constant,
+    "ConstantOfShape": fold_constant_of_shape,
     "Gather": lambda inputs, attributes: np.take(
         check_small(inputs[0]), check_small(inputs[1]), attributes.get("axis", 0)
     ),
     "Identity": lambda inputs, attributes: inputs[0],
-    "Reshape": reshape,
-    "Slice": slice_array,
-    "Squeeze": lambda inputs, attributes: np.squeeze(inputs[0], axes_of(inputs, attributes) or None),
+    "Reshape": fold_reshape,
+    "Slice": fold_slice,
+    "Squeeze": lambda inputs, attributes: np.squeeze(inputs[0], get_axes(inputs, attributes) or None),
     "Transpose": lambda inputs, attributes: np.transpose(inputs[0], attributes.get("perm")),
-    "Unsqueeze": lambda inputs, attributes: np.expand_dims(inputs[0], axes_of(inputs, attributes)),
+    "Unsqueeze": lambda inputs, attributes: np.expand_dims(inputs[0], get_axes(inputs, attributes)),
 }
 
 
 class Constants(Mapping[str, Array]):
-    """The constants of a graph by name, each computed at first access.
+    """Mapping of a graph's constants by name, each folded on first access.
 
-    shapes: of values that depend on the graph's input, batch first; the importer adds them as they become known.
+    shapes: of the values that depend on the graph's input, batch first; filled in as they become known.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -125,7 +124,7 @@ class Constants(Mapping[str, Array]):
     def _is_constant(self, node: Node) -> bool:
         if node.domain or len(node.outputs) != 1:
             return False
-        return node.op == "Shape" or (node.op in FOLDS and all(name in self for name in node.inputs if name))
+        return node.op == "Shape" or (node.op in FOLD_FUNCTIONS and all(name in self for name in node.inputs if name))
 
     def __contains__(self, name: object) -> bool:
         return name in self._values or name in self._producers
@@ -137,21 +136,21 @@ class Constants(Mapping[str, Array]):
         return len({**self._values, **self._producers})
 
     def origin(self, name: str) -> str:
-        """Returns the name of the constant with these elements: the same for a weight and its transpose."""
-        while name in self._producers and (node := self._nodes[self._producers[name]]).op in RESHAPES:
+        """Returns the constant that holds the elements: a weight and its transpose have the same origin."""
+        while name in self._producers and (node := self._nodes[self._producers[name]]).op in LAYOUT_OPS:
             name = node.inputs[0]
         return name
 
     def __getitem__(self, name: str) -> Array:
-        """Returns a constant. Raises KeyError for another name, ValueError, naming the node, for a failure."""
+        """Raises KeyError unless it is a constant; ValueError, naming the node, if it cannot be folded."""
         if name not in self:
             raise KeyError(name)
-        needed, rest = set[int](), [name]
-        while rest:
-            one = rest.pop()
-            if one not in self._values and one in self._producers and self._producers[one] not in needed:
-                needed.add(self._producers[one])
-                rest += self._nodes[self._producers[one]].inputs
+        needed, pending = set[int](), [name]
+        while pending:
+            current = pending.pop()
+            if current not in self._values and current in self._producers and self._producers[current] not in needed:
+                needed.add(self._producers[current])
+                pending += self._nodes[self._producers[current]].inputs
         for i in sorted(needed):
             self._values[self._nodes[i].outputs[0]] = self._fold(self._nodes[i])
         return self._values[name]
@@ -159,17 +158,19 @@ class Constants(Mapping[str, Array]):
     def _fold(self, node: Node) -> Array:
         try:
             if node.op == "Shape":
-                return self._shape(node)
-            return FOLDS[node.op]([self._values[name] if name else None for name in node.inputs], node.attributes)
+                return self._fold_shape(node)
+            return FOLD_FUNCTIONS[node.op](
+                [self._values[name] if name else None for name in node.inputs], node.attributes
+            )
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            refuse(node, f"cannot be computed from constants: {error}")
+            refuse(node, f"expected a foldable constant: {error}")
 
-    def _shape(self, node: Node) -> Array:
+    def _fold_shape(self, node: Node) -> Array:
         (name,) = node.inputs
         if name in self:
             shape = self._values[name].shape
         elif name in self.shapes:
             shape = self.shapes[name]
         else:
-            raise ValueError(f"the shape of {name!r} is unknown")
+            raise ValueError(f"the shape of {name!r} is not known")
         return np.array(shape[node.attributes.get("start", 0) : node.attributes.get("end")], "int64")

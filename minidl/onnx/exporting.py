@@ -1,7 +1,7 @@
-"""Export: from a model to a graph. Each layer writes its nodes; a container writes its layers and their join.
+"""Export: each layer writes its nodes; a container writes those of its branches and the node that joins them.
 
-The config of the model, with what matters only in training, is stored in the graph's metadata: `minidl.onnx.importing`
-restores the same layers if they still compute what the graph does.
+The graph's metadata also holds the model's config, with everything that only matters in training.
+`minidl.onnx.importing` restores the layers from it if they still give the same graph.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from minidl.layers.base import Layer
 from minidl.layers.container import CONCAT, Container, child_path
 from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.node_writer import NodeWriter
-from minidl.onnx.operators import WRITE
+from minidl.onnx.operators import WRITE_FUNCTIONS
 from minidl.sequential import Sequential
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
-METADATA_KEY = "minidl"  # of the metadata: the config of the model
-COUNTERS_KEY = "counters"  # of the config: buffers that the graph does not use, such as num_batches_tracked
+METADATA_KEY = "minidl"  # metadata entry with the model's config
+COUNTERS_KEY = "counters"  # entry of the config for buffers outside the graph: num_batches_tracked
 
 
-def cast_model(model: Sequential, dtype: str | None) -> Sequential:
-    """Returns the model, or a copy in another dtype. Raises ValueError for another name, or too large weights."""
+def convert_dtype(model: Sequential, dtype: str | None) -> Sequential:
+    """Returns the model, or a copy in another dtype; raises ValueError for other dtypes or weights out of range."""
     if dtype in (None, model.dtype):
         return model
     copy = Sequential(from_spec(to_spec(model.layers)), model.input_shape, model.seed, dtype)
@@ -31,10 +31,11 @@ def cast_model(model: Sequential, dtype: str | None) -> Sequential:
     return copy
 
 
-def to_graph(model: Sequential) -> Graph:
+def build_graph(model: Sequential) -> Graph:
     """Returns the model as a graph, with copies of its weights.
 
-    Raises ValueError, naming the layer, for a layer without operators in ONNX, and for a model that is not built.
+    Raises ValueError, naming the layer and its path, for a layer without ONNX operators, and for a model that is not
+    built.
     """
     state, nodes, x = model.state_dict(), list[Node](), INPUT
     for i, layer in enumerate(model.layers):
@@ -48,25 +49,25 @@ def to_graph(model: Sequential) -> Graph:
         tensors,
         [Value(INPUT, model.dtype, [BATCH_AXIS, *model.input_shape])],
         [Value(OUTPUT, model.dtype, [BATCH_AXIS, *model.output_shape])],
-        metadata=_metadata(model, counters),
+        metadata=_make_metadata(model, counters),
     )
 
 
-def _write_layer(nodes: list[Node], layer: Layer, path: str, name: str, x: str) -> str:
-    """Adds the nodes of a layer and its children; returns the name of its output. name: of the layer in errors."""
+def _write_layer(nodes: list[Node], layer: Layer, path: str, label: str, x: str) -> str:
+    """Adds the nodes of a layer and of its children; returns the name of its output. label: its name in errors."""
     writer = NodeWriter(nodes, path, layer)
-    if type(layer) in WRITE:
+    if type(layer) in WRITE_FUNCTIONS:
         try:
-            return WRITE[type(layer)](writer, x)
+            return WRITE_FUNCTIONS[type(layer)](writer, x)
         except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
+            raise ValueError(f"{label}: {error}") from error
     if not isinstance(layer, Container) or type(layer) not in (Block, Parallel, Residual):
-        raise ValueError(f"{name}: expected one of minidl's layers, got one that ONNX has no operator for")
+        raise ValueError(f"{label}: expected one of minidl's layers, got one without an ONNX operator")
     ends = []
     for branch, layers in layer.named_branches().items():
         end = x
-        for i, (part, what) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
-            end = _write_layer(nodes, part, f"{path}.{child_path(branch, i)}", f"{name}: {what}", end)
+        for i, (child, child_label) in enumerate(zip(layers, layer.child_names(branch), strict=True)):
+            end = _write_layer(nodes, child, f"{path}.{child_path(branch, i)}", f"{label}: {child_label}", end)
         ends.append(end)
     if isinstance(layer, Block):
         return ends[0]
@@ -80,8 +81,8 @@ def _rename_output(nodes: list[Node], old: str, new: str) -> None:
     nodes[-1].outputs = [new if value == old else value for value in nodes[-1].outputs]
 
 
-def _metadata(model: Sequential, counters: dict[str, float]) -> dict[str, str]:
-    """Returns the config of the model as metadata; nothing if a layer has no config."""
+def _make_metadata(model: Sequential, counters: dict[str, float]) -> dict[str, str]:
+    """Returns the model's config as in a model file, or nothing if a layer has none."""
     try:
         config = {**model.get_config(), COUNTERS_KEY: counters}
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""A graph as plain data: the content of an ONNX file, without the library onnx."""
+"""Graphs as plain data: the content of an ONNX file, independent of the onnx package."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 
 from minidl.utils.arrays import Array
 
-MIN_OPSET, OPSET, MAX_OPSET = 11, 21, 28  # the oldest read, the one written, the newest read
-IR = 10
-BATCH = -(2**40)  # the batch size in shapes: any number of examples
+MIN_OPSET, OPSET, MAX_OPSET = 11, 21, 28  # oldest readable, written, newest readable version
+IR_VERSION = 10
+ANY_BATCH = -(2**40)  # stands for the batch size in shapes: any number of examples
 
 
 @dataclass
 class Node:
-    """One operation. Values have names; an omitted input is ""."""
+    """One operation on named values; "" stands for an omitted optional input."""
 
     op: str
     name: str
@@ -25,14 +25,14 @@ class Node:
     domain: str = ""
 
     def __str__(self) -> str:
-        """The name of the node in error messages."""
-        place = f"node {self.name!r}" if self.name else f"the node of {self.outputs[0] if self.outputs else ''!r}"
-        return f"{place} ({self.domain}.{self.op})" if self.domain else f"{place} ({self.op})"
+        """Returns its name in errors."""
+        label = f"node {self.name!r}" if self.name else f"the node of {self.outputs[0] if self.outputs else ''!r}"
+        return f"{label} ({self.domain}.{self.op})" if self.domain else f"{label} ({self.op})"
 
 
 @dataclass
 class Value:
-    """An input or output: its name and shape, batch first; None for a size that the file leaves open."""
+    """An input or output of the graph. shape: sizes of its axes, batch first; a name or None if dynamic."""
 
     name: str
     dtype: str
@@ -49,17 +49,19 @@ class Graph:
     outputs: list[Value]
     opset: int = OPSET
     metadata: dict[str, str] = field(default_factory=dict)
-    shapes: dict[str, list[int | str | None] | None] = field(default_factory=dict)  # of values, as declared in the file
+    shapes: dict[str, list[int | str | None] | None] = field(
+        default_factory=dict
+    )  # declared shapes of intermediate values
 
 
 class UnsupportedNodeError(ValueError):
-    """A node that no layer computes, and the reason."""
+    """A node that minidl has no layers for, and the reason."""
 
-    def __init__(self, node: Node, why: object) -> None:
-        super().__init__(f"{node}: {why}")
-        self.node, self.why = node, str(why)
+    def __init__(self, node: Node, reason: object) -> None:
+        super().__init__(f"{node}: {reason}")
+        self.node, self.reason = node, str(reason)
 
 
-def refuse(node: Node, why: object) -> NoReturn:
-    """Raises UnsupportedNodeError for a node that no layer computes."""
-    raise UnsupportedNodeError(node, why)
+def refuse(node: Node, reason: object) -> NoReturn:
+    """Raises UnsupportedNodeError for the node."""
+    raise UnsupportedNodeError(node, reason)

@@ -1,4 +1,4 @@
-"""Fusion of two consecutive layers into one: exporters write a bias as an Add, and a reshape in several steps."""
+"""Layer fusion: exporters write a bias as an Add, and a reshape in several steps."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import numpy as np
 
 from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten, Normalize, Rescale, Reshape
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import LayerWithWeights, broadcast_channels
+from minidl.onnx.node_reader import LayerWithWeights, broadcast_to_channels
 from minidl.utils.arguments import construct
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
 
-def fuse(
+def fuse_layers(
     first: LayerWithWeights, second: LayerWithWeights, in_shape: Shape, channels: int
 ) -> list[LayerWithWeights] | None:
-    """Returns layers that compute the same as the two in sequence; None if they cannot be fused.
+    """Returns layers equal to `first` followed by `second`, or None if they cannot be fused.
 
-    in_shape: input shape of the first; channels: of its output.
+    in_shape: input of `first`, without the batch; channels: of its output.
     """
     match first.layer, second.layer:
         case Reshape() | Flatten(), Reshape() | Flatten():
             shape = (math.prod(in_shape),) if isinstance(second.layer, Flatten) else tuple(second.layer.shape)
             return [] if shape == in_shape else [second]
         case Dense() | Conv2D() | DepthwiseConv2D() | ConvTranspose2D(), _ if not first.layer.use_bias:
-            bias = _channel_offsets(second.layer, channels, first.weights["weight"].dtype)
+            bias = _as_bias(second.layer, channels, first.weights["weight"].dtype)
             return (
-                None if bias is None else [LayerWithWeights(_with_bias(first.layer), {**first.weights, "bias": bias})]
+                None if bias is None else [LayerWithWeights(_enable_bias(first.layer), {**first.weights, "bias": bias})]
             )
         case Rescale(offset=0.0), Rescale(scale=1.0):
             return [LayerWithWeights(Rescale(first.layer.scale, second.layer.offset))]
@@ -39,22 +39,23 @@ def fuse(
     return None
 
 
-def _channel_offsets(layer: Layer, channels: int, dtype: np.dtype) -> Array | None:
-    """Returns what a layer adds to each channel, if it does nothing else; else None."""
+def _as_bias(layer: Layer, channels: int, dtype: np.dtype) -> Array | None:
+    """Returns the bias (channels,) that a layer adds if it does nothing else, or None."""
     match layer:
         case Rescale(scale=1.0):
             return np.full(channels, layer.offset, dtype)
         case Normalize(std=std) if set(np.ravel(std)) == {1.0}:
-            return broadcast_channels(-np.ravel(layer.mean).astype(dtype), channels)
+            return broadcast_to_channels(-np.ravel(layer.mean).astype(dtype), channels)
     return None
 
 
-def _with_bias(layer: Layer) -> Layer:
-    made: Layer = construct(type(layer), {**layer.config(), "use_bias": True})
-    return made
+def _enable_bias(layer: Layer) -> Layer:
+    """Returns a copy of the layer with use_bias=True."""
+    layer_with_bias: Layer = construct(type(layer), {**layer.config(), "use_bias": True})
+    return layer_with_bias
 
 
 def _fuse_normalize(first: Normalize, second: Normalize) -> list[LayerWithWeights] | None:
-    """Fuses (x - mean) and x / std."""
+    """Fuses x - mean followed by x / std."""
     only_shifts, only_scales = set(np.ravel(first.std)) == {1.0}, set(np.ravel(second.mean)) == {0.0}
     return [LayerWithWeights(Normalize(first.mean, second.std))] if only_shifts and only_scales else None

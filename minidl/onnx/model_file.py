@@ -1,6 +1,6 @@
-"""ONNX files: graphs as bytes and back. Only this module uses the package onnx.
+"""ONNX files: conversion between a Graph and bytes. The only module that uses the onnx package.
 
-Features of ONNX that a Graph does not have are refused here: subgraphs, sparse tensors, tensors in other files.
+It refuses features of ONNX that a Graph does not have: subgraphs, sparse tensors, tensors in other files.
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from minidl.onnx.graph import IR, MAX_OPSET, MIN_OPSET, Graph, Node, Value
+from minidl.onnx.graph import IR_VERSION, MAX_OPSET, MIN_OPSET, Graph, Node, Value
 from minidl.saving.safetensors_file import FileError
 from minidl.utils.arrays import Array
 from minidl_c import __version__
 
 PRODUCER = "minidl"
 MAX_NODES = 20_000
-MAX_BYTES = 2**31 - 1  # of a protobuf message
-CONVERT = "convert it with onnx.version_converter, or export it for another opset"
+MAX_BYTES = 2**31 - 1  # limit of a protobuf message
+CONVERT_HINT = "convert it with onnx.version_converter, or export it for another opset"
 LITTLE_ENDIAN = {"float32": "<f4", "float64": "<f8", "int64": "<i8"}
 
 
 def import_onnx() -> Any:
-    """Returns the module onnx. Raises ImportError with the command that installs it."""
+    """Returns the module onnx; raises ImportError with the command that installs it."""
     try:
         import onnx
     except ImportError as error:
@@ -34,17 +34,12 @@ def import_onnx() -> Any:
 
 
 def to_bytes(graph: Graph) -> bytes:
-    """Returns the graph as the content of a file; the same graph gives the same bytes.
-
-    Raises ValueError for more than 2 GB.
-    """
+    """Returns the graph as the content of a file, deterministically. Raises ValueError above 2 GB."""
     onnx = import_onnx()
     size = sum(array.nbytes for array in graph.tensors.values())
     if size > MAX_BYTES:
-        raise ValueError(
-            f"model: expected parameters of less than 2 GB, which is what an ONNX file holds, got {size} bytes"
-        )
-    graph_proto = onnx.helper.make_graph(
+        raise ValueError(f"model: expected parameters of less than 2 GB, the limit of an ONNX file, got {size} bytes")
+    onnx_graph = onnx.helper.make_graph(
         [_to_node(onnx, node) for node in graph.nodes],
         PRODUCER,
         [_to_value(onnx, value) for value in graph.inputs],
@@ -52,12 +47,12 @@ def to_bytes(graph: Graph) -> bytes:
         [_to_tensor(onnx, name, array) for name, array in graph.tensors.items()],
     )
     model = onnx.helper.make_model(
-        graph_proto,
-        ir_version=IR,
+        onnx_graph,
+        ir_version=IR_VERSION,
         opset_imports=[onnx.helper.make_opsetid("", graph.opset)],
         producer_name=PRODUCER,
         producer_version=__version__,
-        doc_string="A model of minidl, for inference",
+        doc_string="A minidl model for inference",
     )
     onnx.helper.set_model_props(model, graph.metadata)
     content: bytes = model.SerializeToString(deterministic=True)
@@ -75,20 +70,23 @@ def _to_node(onnx: Any, node: Node) -> Any:
 
 
 def _to_value(onnx: Any, value: Value) -> Any:
-    kind = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
-    return onnx.helper.make_tensor_value_info(value.name, kind, value.shape)
+    elem_type = onnx.helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype))
+    return onnx.helper.make_tensor_value_info(value.name, elem_type, value.shape)
 
 
 def _to_tensor(onnx: Any, name: str, array: Array) -> Any:
-    kind, little = onnx.helper.np_dtype_to_tensor_dtype(array.dtype), np.asarray(array, LITTLE_ENDIAN[array.dtype.name])
-    return onnx.helper.make_tensor(name, kind, array.shape, little.tobytes(), raw=True)
+    elem_type, little = (
+        onnx.helper.np_dtype_to_tensor_dtype(array.dtype),
+        np.asarray(array, LITTLE_ENDIAN[array.dtype.name]),
+    )
+    return onnx.helper.make_tensor(name, elem_type, array.shape, little.tobytes(), raw=True)
 
 
 # ---- from bytes
 
 
 def from_bytes(content: bytes) -> Graph:
-    """Returns the graph in the content of a file.
+    """Returns the graph in a file's content.
 
     Raises FileError for invalid ONNX, ValueError for features that a Graph does not have.
     """
@@ -98,109 +96,119 @@ def from_bytes(content: bytes) -> Graph:
     try:
         return _from_model(onnx, onnx.load_model_from_string(content))
     except (DecodeError, UnicodeDecodeError) as error:
-        raise FileError(f"expected an ONNX file, got a damaged one or another format: {error}") from error
+        raise FileError(f"expected an ONNX file, got a damaged file or another format: {error}") from error
     except onnx.checker.ValidationError as error:
         raise FileError(f"expected a valid ONNX graph: {_first_line(error)}") from error
 
 
 def _from_model(onnx: Any, model: Any) -> Graph:
     if not model.graph.node or not model.opset_import:
-        raise FileError("expected an ONNX file with a graph, got one without")
+        raise FileError("expected an ONNX file, got one without a graph")
     if model.functions:
-        raise ValueError(
-            f"expected only ONNX's operators, got the function {model.functions[0].name!r} defined in the file"
-        )
-    _normalize_domain(model)
-    opset = _check_opset(model)
-    _check_plain(onnx, model.graph)
+        raise ValueError(f"expected only ONNX's own operators, got the local function {model.functions[0].name!r}")
+    _normalize_domains(model)
+    opset = _get_opset(model)
+    _check_supported(onnx, model.graph)
     onnx.checker.check_model(model)
-    tensors = {utf8(tensor.name): _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer}
+    tensors = {check_utf8(tensor.name): _from_tensor(onnx, tensor, tensor.name) for tensor in model.graph.initializer}
     return Graph(
         [_from_node(onnx, node) for node in model.graph.node],
         tensors,
         [_from_value(onnx, value) for value in model.graph.input if value.name not in tensors],
         [_from_value(onnx, value) for value in model.graph.output],
         opset,
-        {utf8(entry.key): utf8(entry.value) for entry in model.metadata_props},
-        {utf8(value.name): _sizes(value.type.tensor_type) for value in model.graph.value_info},
+        {check_utf8(entry.key): check_utf8(entry.value) for entry in model.metadata_props},
+        {check_utf8(value.name): _axis_sizes(value.type.tensor_type) for value in model.graph.value_info},
     )
 
 
-def _normalize_domain(model: Any) -> None:
-    """Renames the domain "ai.onnx" to "": both mean ONNX's operators, but the checker of onnx knows only the second."""
-    for named in (*model.opset_import, *model.graph.node):
-        if named.domain == "ai.onnx":
-            named.domain = ""
+def _normalize_domains(model: Any) -> None:
+    """Replaces the domain "ai.onnx" by its alias "", since the checker of onnx rejects the long name."""
+    for entry in (*model.opset_import, *model.graph.node):
+        if entry.domain == "ai.onnx":
+            entry.domain = ""
 
 
-def _check_opset(model: Any) -> int:
-    """Returns the version of ONNX's operators. Raises ValueError for several, or one that is not supported."""
+def _get_opset(model: Any) -> int:
+    """Returns the opset of ONNX, which may be listed twice; nodes of other domains are refused later, by name."""
     versions = sorted({int(entry.version) for entry in model.opset_import if not entry.domain})
     found = " and ".join(map(str, versions)) or "none"
     if len(versions) > 1:
-        raise ValueError(f"expected one version of ONNX's operators, got {found} in one file: export it again")
+        raise ValueError(f"expected one opset of ONNX, got {found} in one file: export it again")
     if not versions or not MIN_OPSET <= versions[0] <= MAX_OPSET:
-        raise ValueError(f"expected an opset of ONNX, from {MIN_OPSET} to {MAX_OPSET}, got {found}: {CONVERT}")
+        raise ValueError(f"expected an opset of ONNX, from {MIN_OPSET} to {MAX_OPSET}, got {found}: {CONVERT_HINT}")
     return versions[0]
 
 
-def _check_plain(onnx: Any, graph: Any) -> None:
-    """Raises ValueError for features that a Graph does not have, before the file is parsed further."""
+def _check_supported(onnx: Any, graph: Any) -> None:
+    """Raises ValueError for features that a Graph does not have, before anything is converted."""
     if len(graph.node) > MAX_NODES:
         raise ValueError(f"expected at most {MAX_NODES} nodes, got {len(graph.node)}")
     if graph.sparse_initializer:
-        raise ValueError(f"expected dense tensors, got {graph.sparse_initializer[0].values.name!r}, a sparse one")
+        raise ValueError(f"expected dense tensors, got the sparse tensor {graph.sparse_initializer[0].values.name!r}")
     if graph.quantization_annotation:
         raise ValueError(f"expected no quantized tensors, got {graph.quantization_annotation[0].tensor_name!r}")
-    kinds = onnx.AttributeProto
-    plain = (kinds.INT, kinds.FLOAT, kinds.STRING, kinds.TENSOR, kinds.INTS, kinds.FLOATS, kinds.STRINGS)
+    types = onnx.AttributeProto
+    supported = (types.INT, types.FLOAT, types.STRING, types.TENSOR, types.INTS, types.FLOATS, types.STRINGS)
     for tensor in graph.initializer:
-        _check_embedded(onnx, tensor, tensor.name)
+        _check_not_external(onnx, tensor, tensor.name)
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.type not in plain:
-                found = Node(node.op_type, node.name, [], list(node.output), domain=node.domain)
+            if attribute.type not in supported:
+                described = Node(node.op_type, node.name, [], list(node.output), domain=node.domain)
                 raise ValueError(
-                    f"{found}: expected numbers, strings or a tensor for {attribute.name!r}, got another kind"
+                    f"{described}: expected numbers, strings or a tensor for {attribute.name!r}, got another type"
                 )
-            if attribute.type == kinds.TENSOR:
-                _check_embedded(onnx, attribute.t, node.output[0] if node.output else node.name)
+            if attribute.type == types.TENSOR:
+                _check_not_external(onnx, attribute.t, node.output[0] if node.output else node.name)
 
 
-def _check_embedded(onnx: Any, tensor: Any, name: str) -> None:
+def _check_not_external(onnx: Any, tensor: Any, name: str) -> None:
     if tensor.data_location == onnx.TensorProto.EXTERNAL or tensor.external_data:
         raise ValueError(
-            f"tensor {name!r}: expected its data in this file, got a reference to another (external data): "
+            f"tensor {name!r}: expected its values in this file, got a reference to another file (external data): "
             "export with torch.onnx.export(..., external_data=False), or merge both files with "
             "onnx.save(onnx.load(path), other)"
         )
 
 
-def utf8(value: str | bytes) -> str:
-    """Returns a string of a file. Raises FileError for bytes, which protobuf gives if it is not UTF-8."""
+def check_utf8(value: str | bytes) -> str:
+    """Returns a string from a file; raises FileError for bytes, which protobuf gives for invalid UTF-8."""
     if isinstance(value, bytes):
         raise FileError(f"expected names in UTF-8, got {value[:100]!r}")
     return value
 
 
 def _from_node(onnx: Any, node: Any) -> Node:
-    attributes = {utf8(attribute.name): _from_attribute(onnx, attribute) for attribute in node.attribute}
-    inputs, outputs, domain = list(map(utf8, node.input)), list(map(utf8, node.output)), utf8(node.domain)
-    return Node(utf8(node.op_type), utf8(node.name), inputs, outputs, attributes, utf8(node.doc_string), domain)
+    attributes = {check_utf8(attribute.name): _from_attribute(onnx, attribute) for attribute in node.attribute}
+    inputs, outputs, domain = (
+        list(map(check_utf8, node.input)),
+        list(map(check_utf8, node.output)),
+        check_utf8(node.domain),
+    )
+    return Node(
+        check_utf8(node.op_type),
+        check_utf8(node.name),
+        inputs,
+        outputs,
+        attributes,
+        check_utf8(node.doc_string),
+        domain,
+    )
 
 
 def _from_attribute(onnx: Any, attribute: Any) -> Any:
-    kinds = onnx.AttributeProto
+    types = onnx.AttributeProto
     value = onnx.helper.get_attribute_value(attribute)
-    if attribute.type == kinds.TENSOR:
+    if attribute.type == types.TENSOR:
         return _from_tensor(onnx, value, attribute.name)
-    if attribute.type == kinds.FLOAT:
+    if attribute.type == types.FLOAT:
         return _shortest_float(value)
-    if attribute.type == kinds.STRING:
+    if attribute.type == types.STRING:
         return value.decode(errors="replace")
-    if attribute.type == kinds.FLOATS:
-        return [_shortest_float(one) for one in value]
-    return list(value) if attribute.type in (kinds.INTS, kinds.STRINGS) else value
+    if attribute.type == types.FLOATS:
+        return [_shortest_float(dim) for dim in value]
+    return list(value) if attribute.type in (types.INTS, types.STRINGS) else value
 
 
 def _shortest_float(value: float) -> float:
@@ -214,20 +222,20 @@ def _from_value(onnx: Any, value: Any) -> Value:
     tensor = value.type.tensor_type
     dtype = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
     dtype = {"float": "float32", "double": "float64"}.get(dtype, dtype)
-    return Value(utf8(value.name), dtype, _sizes(tensor))
+    return Value(check_utf8(value.name), dtype, _axis_sizes(tensor))
 
 
-def _sizes(tensor: Any) -> list[int | str | None] | None:
+def _axis_sizes(tensor: Any) -> list[int | str | None] | None:
     if not tensor.HasField("shape"):
         return None
-    return [one.dim_value if one.HasField("dim_value") else one.dim_param or None for one in tensor.shape.dim]
+    return [dim.dim_value if dim.HasField("dim_value") else dim.dim_param or None for dim in tensor.shape.dim]
 
 
 def _from_tensor(onnx: Any, tensor: Any, name: str) -> Array:
     try:
         array: Array = np.array(onnx.numpy_helper.to_array(tensor))
     except (KeyError, OverflowError, TypeError, ValueError) as error:
-        raise FileError(f"tensor {name!r}: expected numbers for its shape: {_first_line(error)}") from error
+        raise FileError(f"tensor {name!r}: expected values that match its shape: {_first_line(error)}") from error
     return array
 
 

@@ -1,4 +1,4 @@
-"""Reading a node: the arguments and results of the `read_*` functions in operators/."""
+"""NodeReader and LayerWithWeights: argument and result of the read functions in operators/."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class LayerWithWeights:
 
     layer: Layer
     weights: dict[str, Array] = field(default_factory=dict)
-    sources: list[tuple[Node, str]] = field(default_factory=list)  # nodes, and their constants that become parameters
+    sources: list[tuple[Node, str]] = field(default_factory=list)  # nodes and their trainable constants
 
 
 class NodeReader:
-    """A node that maps one example to one example.
+    """A node that maps one example to one example; its data input is number `x`, all others are constants.
 
-    Attributes and inputs that the reading function does not consume are an error, so nothing is silently ignored.
+    Attributes and inputs that no read function consumes are an error, so nothing is silently ignored.
 
-    shape: of an input example. x: the index of this input. batch: the batch size in the file, or BATCH.
+    shape: of the data input, without the batch. batch: the batch size in the file, or ANY_BATCH.
     """
 
     def __init__(
@@ -36,102 +36,100 @@ class NodeReader:
     ) -> None:
         self.node, self.x, self.shape, self.dtype, self.opset, self.batch = node, x, shape, dtype, opset, batch
         self._constants, self._attributes = constants, dict(node.attributes)
-        self._read = {x}
-        self.trained: list[str] = []  # names of constants that became parameters
+        self._inputs_read = {x}
+        self.trainable_constants: list[str] = []  # names of constants read by `weight`
 
-    def refuse(self, why: object) -> NoReturn:
-        """Raises UnsupportedNodeError."""
-        refuse(self.node, why)
+    def refuse(self, reason: object) -> NoReturn:
+        """Raises UnsupportedNodeError, a ValueError that names the node."""
+        refuse(self.node, reason)
 
     def attribute(self, name: str, default: Any) -> Any:
-        """Returns an attribute, which must have the type of its default."""
+        """Returns an attribute; raises ValueError unless it has the type of its default."""
         value = self._attributes.pop(name, default)
         kind = tuple if isinstance(default, tuple) else type(default)
         if isinstance(value, list):
             value = tuple(value)
         if default is not None and not isinstance(value, kind):
-            self.refuse(f"expected {name} of type {kind.__name__}, got {value!r}")
+            self.refuse(f"expected {name} of another type, got {value!r}")
         return value
 
-    def expect(self, name: str, *allowed: Any) -> Any:
-        """Returns an attribute that must have one of these values; the first is its default."""
+    def expect_attribute(self, name: str, *allowed: Any) -> Any:
+        """Returns an attribute; raises ValueError unless it is in `allowed`, of which the first is the default."""
         value = self.attribute(name, allowed[0])
         if value not in allowed:
             expected = " or ".join(map(repr, allowed))
             self.refuse(f"expected {name}={expected}, got {value!r}: no layer of minidl does that")
         return value
 
-    def has_input(self, place: int) -> bool:
-        """Returns True if the node has this input."""
-        return place < len(self.node.inputs) and self.node.inputs[place] != ""
+    def has_input(self, index: int) -> bool:
+        """True if the node has this input."""
+        return index < len(self.node.inputs) and self.node.inputs[index] != ""
 
-    def constant(self, place: int) -> Array:
-        """Returns an input that must be a constant."""
-        self._read.add(place)
-        if not self.has_input(place):
-            self.refuse(f"expected an input {place}, got none")
-        name = self.node.inputs[place]
-        if place == self.x or name not in self._constants:
-            self.refuse(f"expected a constant for input {place}, {name!r}, got a value that depends on the examples")
+    def constant(self, index: int) -> Array:
+        """Returns an input; raises ValueError unless it is a constant."""
+        self._inputs_read.add(index)
+        if not self.has_input(index):
+            self.refuse(f"expected an input {index}, got none")
+        name = self.node.inputs[index]
+        if index == self.x or name not in self._constants:
+            self.refuse(f"expected a constant for input {index}, {name!r}, got a value computed from the graph's input")
         return self._constants[name]
 
-    def weight(self, place: int, *shape: int | None, trained: bool = True) -> Array:
-        """Returns a constant of the model's dtype. shape: its sizes, None for any. trained: it becomes a parameter."""
-        array = self.constant(place)
-        if trained:
-            self.trained.append(self.node.inputs[place])
+    def weight(self, index: int, *shape: int | None, trainable: bool = True) -> Array:
+        """Returns a constant of the model's dtype. shape: expected sizes, None for any. trainable: a parameter."""
+        array = self.constant(index)
+        if trainable:
+            self.trainable_constants.append(self.node.inputs[index])
         if array.dtype != self.dtype:
-            self.refuse(f"expected {self.dtype} for input {place}, {self.node.inputs[place]!r}, got {array.dtype}")
-        is_compatible = array.ndim == len(shape) and all(
-            b in (None, a) for a, b in zip(array.shape, shape, strict=True)
-        )
-        if shape and not is_compatible:
+            self.refuse(f"expected {self.dtype} for input {index}, {self.node.inputs[index]!r}, got {array.dtype}")
+        fits = array.ndim == len(shape) and all(b in (None, a) for a, b in zip(array.shape, shape, strict=True))
+        if shape and not fits:
             expected = tuple("any" if size is None else size for size in shape)
-            self.refuse(f"expected shape {expected} for input {place}, {self.node.inputs[place]!r}, got {array.shape}")
+            self.refuse(f"expected shape {expected} for input {index}, {self.node.inputs[index]!r}, got {array.shape}")
         return array
 
-    def scalar(self, place: int) -> float:
+    def float_scalar(self, index: int) -> float:
         """Returns a constant that is a single real number."""
-        array = self.constant(place)
+        array = self.constant(index)
         if array.size != 1 or array.dtype.kind != "f":
-            self.refuse(f"expected one real number for input {place}, got {array.dtype} of shape {array.shape}")
+            self.refuse(f"expected one real number for input {index}, got {array.dtype} of shape {array.shape}")
         return float(str(array.reshape(())))
 
-    def ints(self, place: int) -> tuple[int, ...]:
+    def int_list(self, index: int) -> tuple[int, ...]:
         """Returns a constant that is a list of integers."""
-        array = self.constant(place)
+        array = self.constant(index)
         if array.dtype.kind != "i" or array.ndim > 1:
-            self.refuse(f"expected integers for input {place}, got {array.dtype} of shape {array.shape}")
+            self.refuse(f"expected integers for input {index}, got {array.dtype} of shape {array.shape}")
         return tuple(array.reshape(-1).tolist())
 
-    def ints_or_attribute(self, name: str, place: int, since: int) -> tuple[int, ...] | None:
-        """Returns integers that are an input since this opset and an attribute before; None if omitted."""
+    def ints_or_attribute(self, name: str, index: int, since: int) -> tuple[int, ...] | None:
+        """Returns integers that are an input from opset `since` on and an attribute before; None if omitted."""
         if self.opset < since:
-            found: tuple[int, ...] | None = self.attribute(name, None)
-            return found
-        return self.ints(place) if self.has_input(place) else None
+            values: tuple[int, ...] | None = self.attribute(name, None)
+            return values
+        return self.int_list(index) if self.has_input(index) else None
 
     def normalize_axis(self, axis: int) -> int:
-        """Returns an axis of the batch as an index from 0."""
+        """Returns the index of an axis of the data input, batch included, counted from 0."""
         rank = len(self.shape) + 1
         if not -rank <= axis < rank:
-            self.refuse(f"expected an axis of {rank}, got {axis}")
+            self.refuse(f"expected an axis from {-rank} to {rank - 1}, got {axis}")
         return axis % rank
 
-    def check_consumed(self) -> None:
-        """Raises UnsupportedNodeError for attributes and inputs that were not consumed."""
+    def check_all_read(self) -> None:
+        """Raises ValueError for attributes and inputs that were not read."""
         if self._attributes:
             self.refuse(f"expected no {', '.join(sorted(self._attributes))}: no layer of minidl has that")
-        if forgotten := [name for i, name in enumerate(self.node.inputs) if name and i not in self._read]:
-            self.refuse(f"expected no input {forgotten[0]!r}: no layer of minidl has that")
+        if unread := [name for i, name in enumerate(self.node.inputs) if name and i not in self._inputs_read]:
+            self.refuse(f"expected no input {unread[0]!r}: no layer of minidl has that")
 
 
 ReadFunction = Callable[[NodeReader], list[LayerWithWeights]]
 
 
-def per_channel(reader: NodeReader, place: int) -> Array | None:
-    """Returns a constant with one number per channel, or one for all, as (channels,) or (1,); None for others."""
-    array = reader.weight(place)
+def per_channel_constant(reader: NodeReader, index: int) -> Array | None:
+    """Returns a constant of one number per channel as (channels,), of one as (1,); None for others."""
+    array = reader.weight(index)
     rank = len(reader.shape) + 1
     if array.size == 1 and array.ndim <= rank:
         return array.reshape(1)
@@ -139,6 +137,6 @@ def per_channel(reader: NodeReader, place: int) -> Array | None:
     return array.reshape(-1) if full == (1, reader.shape[0], *(1,) * (rank - 2)) else None
 
 
-def broadcast_channels(array: Array, channels: int) -> Array:
-    """Returns an array (channels,) from one number per channel, or one for all."""
+def broadcast_to_channels(array: Array, channels: int) -> Array:
+    """Returns an array (channels,) or (1,) as (channels,)."""
     return np.array(np.broadcast_to(array, (channels,)))

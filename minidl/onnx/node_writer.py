@@ -1,4 +1,4 @@
-"""Writing the nodes of a layer: the argument of the `write_*` functions in operators/."""
+"""NodeWriter: what the write functions in operators/ add nodes with."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from minidl.utils.arrays import Array
 
 
 def round_to_float32(value: float) -> float:
-    """Returns a number rounded to float32."""
+    """Rounds a number to float32; infinity if it is too large."""
     with np.errstate(over="ignore", under="ignore"):
         return float(np.float32(value))
 
 
 class NodeWriter:
-    """Adds the nodes of one layer to a graph, with names such as "3.body.0.Conv"."""
+    """Adds the nodes of one layer to a graph, named after its path: "3.body.0.Conv"."""
 
     def __init__(self, nodes: list[Node], path: str, layer: Layer) -> None:
         self._nodes, self._layer, self._doc = nodes, layer, title(layer)
@@ -30,7 +30,7 @@ class NodeWriter:
         self.arguments: Mapping[str, Any] = layer.config()
 
     def __getitem__(self, name: str) -> Any:
-        """Returns an argument of the layer's constructor, as it was when the layer was built."""
+        """Returns an argument of the layer's constructor, as of when the layer was built."""
         return self.arguments[name]
 
     def add_node(self, op: str, *inputs: str, **attributes: Any) -> str:
@@ -39,25 +39,25 @@ class NodeWriter:
         for key, value in attributes.items():
             if isinstance(value, float) and not math.isclose(round_to_float32(value), value, rel_tol=1e-6):
                 raise ValueError(
-                    f"{key}: expected a number that float32 can hold, as ONNX's attributes are, got {value}"
+                    f"{key}: expected a number that float32 can hold (ONNX attributes are float32), got {value}"
                 )
         self._nodes.append(Node(op, name, list(inputs), [name], attributes, self._doc))
         return name
 
     def param_name(self, name: str) -> str:
-        """Returns the name of a parameter or buffer in the file; "" if the layer has none of this name."""
+        """Returns the name of a parameter or buffer in the graph; "" if the layer does not have it."""
         return f"{self.path}.{name}" if name in self._layer.params or name in self._layer.buffers else ""
 
     def add_constant(self, name: str, value: Any, dtype: str | None = None) -> str:
-        """Adds a constant, by default of the model's dtype; returns its name."""
+        """Adds a constant; returns its name. dtype: None: the model's."""
         array: Array = np.asarray(value, dtype or self.dtype)
         path = f"{self.path}.{name}"
         self._nodes.append(Node("Constant", path, [], [path], {"value": array}))
         return path
 
-    def add_ints(self, name: str, numbers: Any) -> str:
-        """Adds a constant of integers, such as a shape or axes; returns its name."""
-        return self.add_constant(name, numbers, "int64")
+    def add_int_constant(self, name: str, values: Any) -> str:
+        """Adds a constant of int64, such as a shape or axes; returns its name."""
+        return self.add_constant(name, values, "int64")
 
 
 WriteFunction = Callable[[NodeWriter, str], str]  # (writer, name of the input) -> name of the output

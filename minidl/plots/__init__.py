@@ -1,8 +1,8 @@
 """Plots of what a model has learned and where it is wrong, with matplotlib: pip install "minidl[plot]".
 
-Each function returns a Figure that is not registered in pyplot: a notebook shows it as the last line of a cell,
-`savefig` writes it, and it need not be closed. For a window, draw into a figure of pyplot: `filters(model,
-figure=plt.figure())`. The learning curves of a fit are drawn by the history that it returns: `history.plot()`.
+Each function returns a Figure that is not registered with pyplot: a notebook displays it as the last line of a cell,
+`savefig` writes it, and it need not be closed. For a window, pass one of pyplot's figures:
+`filters(model, figure=plt.figure())`. Learning curves are drawn by the history that `fit` returns: `history.plot()`.
 """
 
 from minidl.plots.activations import feature_maps

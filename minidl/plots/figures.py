@@ -1,4 +1,4 @@
-"""Figures: new ones or given ones, and sizes and colours for a notebook and a printed page."""
+"""Figures, font sizes and colours, for notebooks and printed pages."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
 
-WIDTH = 6.9  # inches: both columns of a printed page, and 690 pixels of a notebook
-PAD = 0.06  # inches around the content
-TEXT, SMALL = 8.0, 7.0  # points: of titles, of other text
+PAGE_WIDTH = 6.9  # inches: two columns of a printed page, or 690 pixels in a notebook
+PAD = 0.06  # inches: padding of the layout engine
+TITLE_POINTS, TEXT_POINTS = 8.0, 7.0  # font sizes: titles, all other text
 BLUE, VERMILLION, GREY = "#0072B2", "#D55E00", "#707070"  # Okabe and Ito: safe for colour-blind readers
 
 
 def figure_size(figure: Figure | SubFigure | None) -> tuple[float, float | None]:
-    """Returns width and height of a figure in inches; (width, None) for a new one.
+    """Returns width and height in inches of the figure to draw into; for a new one (None) only the width.
 
     Raises ImportError without matplotlib, TypeError unless it is a figure, ValueError unless it is empty.
     """
@@ -25,7 +25,7 @@ def figure_size(figure: Figure | SubFigure | None) -> tuple[float, float | None]
     except ImportError as error:
         raise ImportError('plots need matplotlib: pip install "minidl[plot]"') from error
     if figure is None:
-        return WIDTH, None
+        return PAGE_WIDTH, None
     if not isinstance(figure, (Figure, SubFigure)):
         raise TypeError(f"figure: expected a Figure or SubFigure of matplotlib, or None, got {type(figure).__name__}")
     if figure.axes or figure.texts or figure.subfigs:
@@ -34,22 +34,22 @@ def figure_size(figure: Figure | SubFigure | None) -> tuple[float, float | None]
 
 
 def prepare_figure(figure: Figure | SubFigure | None, width: float, height: float) -> Any:
-    """Returns the given figure, with constrained layout unless it has a layout engine; or a new one of this size."""
+    """Returns the figure to draw into, or a new one of that size; sets the constrained layout unless it has another."""
     if figure is None:
-        return _new(width, height)
+        return _new_figure(width, height)
     root: Any = figure.figure
     if root.get_layout_engine() is None:
         root.set_layout_engine("constrained")
     return figure
 
 
-def _new(width: float, height: float) -> Figure:
-    """Returns a figure that is not registered in pyplot: it need not be closed, and a notebook shows it once."""
+def _new_figure(width: float, height: float) -> Figure:
+    """Returns a figure that is not registered with pyplot: it need not be closed, and a notebook shows it once."""
     from matplotlib.figure import Figure
 
     figure = Figure((width, height), layout="constrained")
     figure.get_layout_engine().set(w_pad=PAD, h_pad=PAD)  # type: ignore[union-attr,call-arg]
-    # IPython can show a Figure only after pyplot was imported.
+    # Notebooks can display a Figure only after pyplot was imported.
     figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined]
     return figure
 
@@ -60,8 +60,8 @@ def _png(figure: Figure) -> bytes:
     return buffer.getvalue()
 
 
-def text_width(text: str, size: float = SMALL) -> float:
-    """Returns the width of a line of text in inches."""
+def text_width(text: str, size: float = TEXT_POINTS) -> float:
+    """Returns the width of a line of text in inches. size: of the font, in points."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -69,8 +69,8 @@ def text_width(text: str, size: float = SMALL) -> float:
     return float(width) / 72
 
 
-def shorten(text: Any, width: float, size: float = SMALL) -> str:
-    """Returns text as one line, shortened to at most `width` inches."""
+def truncate(text: Any, width: float, size: float = TEXT_POINTS) -> str:
+    """Returns the text as one line, cut with an ellipsis to `width` inches."""
     line = " ".join(str(text).split())
     if text_width(line, size) <= width:
         return line
@@ -79,22 +79,22 @@ def shorten(text: Any, width: float, size: float = SMALL) -> str:
     return line + "…"
 
 
-def count_label(n: int, what: str, shown: int | None = None) -> str:
-    """Returns a label with a count, and the number shown if it is smaller.
+def count_label(n: int, noun: str, shown: int | None = None) -> str:
+    """Returns a phrase for a count, and for how many of them are shown.
 
     >>> count_label(1, "filter"), count_label(64, "filter", 16)
     ('1 filter', 'the first 16 of 64 filters')
     """
-    return ("" if shown in (None, n) else f"the first {shown} of ") + f"{n} {what}" + "s" * (n != 1)
+    return ("" if shown in (None, n) else f"the first {shown} of ") + f"{n} {noun}" + "s" * (n != 1)
 
 
-def wrap(text: str, width: float, size: float = TEXT) -> str:
-    """Returns text in lines of at most `width` inches, broken between words."""
+def wrap(text: str, width: float, size: float = TITLE_POINTS) -> str:
+    """Wraps text into lines of at most `width` inches; longer words are not broken."""
     lines = [""]
     for word in text.split():
-        longer = f"{lines[-1]} {word}".strip()
-        if text_width(longer, size) > width and lines[-1]:
+        extended = f"{lines[-1]} {word}".strip()
+        if text_width(extended, size) > width and lines[-1]:
             lines.append(word)
         else:
-            lines[-1] = longer
+            lines[-1] = extended
     return "\n".join(lines)

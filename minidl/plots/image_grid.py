@@ -1,4 +1,4 @@
-"""Tiles: many small images in one Axes, which stays fast with hundreds of them."""
+"""Tiles: many small images in one Axes, which is fast even for hundreds of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minidl.plots.figures import GREY, PAD, SMALL, TEXT, figure_size, prepare_figure, wrap
+from minidl.plots.figures import GREY, PAD, TEXT_POINTS, TITLE_POINTS, figure_size, prepare_figure, wrap
 from minidl.utils.arrays import Array
 
 if TYPE_CHECKING:
@@ -16,21 +16,22 @@ if TYPE_CHECKING:
     from matplotlib.image import AxesImage
     from matplotlib.text import Text
 
-GAP, LABEL, BAR, MARGIN = 0.06, 0.14, 0.8, 2 * PAD  # inches: between tiles, of a line of text, of a colour bar
-RISE = 0.03  # inches between a tile and the text above it
-MIN_TILE, MAX_TILE = 0.22, 0.95  # inches: widths of a tile
-MIN_WIDTH = 3.3  # inches: of a new figure, one column of a printed page
-TARGET_HEIGHT, MAX_HEIGHT = 3.0, 6.75  # inches: of the tiles of a new figure; the second if they do not fit
+GAP, LABEL_HEIGHT = 0.06, 0.14  # inches: between tiles, for a line of text
+COLORBAR_WIDTH, MARGIN = 0.8, 2 * PAD  # inches
+LABEL_OFFSET = 0.03  # inches between a tile and its label
+MIN_TILE, MAX_TILE = 0.22, 0.95  # inches: width of a tile
+MIN_FIGURE_WIDTH = 3.3  # inches: one column of a printed page
+DEFAULT_HEIGHT, MAX_HEIGHT = 3.0, 6.75  # inches: height of the tiles in a new figure; it grows only if needed
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A layout of units: `shown` of them, in columns and rows, each of one or more tiles of `cell` inches."""
+    """Layout of units, `shown` of them in columns and rows; each has one or more tiles of `tile_width` inches."""
 
     shown: int
     columns: int
     rows: int
-    cell: float
+    tile_width: float
 
 
 def fit_grid(
@@ -38,134 +39,139 @@ def fit_grid(
     width: float,
     height: float | None,
     ratio: float = 1.0,
-    across: int = 1,
-    lead: int = 0,
-    side: float = 0.0,
-    above: float = LABEL,
-    text: float = 0.0,
-    minimum: float = MIN_TILE,
-    blocks: int = 1,
-    tallest: float = MAX_HEIGHT,
+    tiles_per_unit: int = 1,
+    leading_tiles: int = 0,
+    side_width: float = 0.0,
+    label_height: float = LABEL_HEIGHT,
+    min_column: float = 0.0,
+    min_tile: float = MIN_TILE,
+    n_blocks: int = 1,
+    max_height: float = MAX_HEIGHT,
 ) -> Grid:
-    """Returns the grid that shows the most of n units, with large tiles and full rows.
+    """Returns the grid that shows as many of n units as possible, with large tiles and full rows.
 
-    height: None: as needed, up to `tallest`. ratio: height by width of a tile. across: tiles side by side in a unit;
-    lead: tiles before the first column; side, above: inches of text beside and above a unit; text: the width of that
-    above;
-    least: the least width of a tile; blocks: the number of such grids, one below the other.
+    Widths and heights are in inches. height: None: as much as needed, up to `max_height`. ratio: height / width of a
+    tile. tiles_per_unit: side by side. leading_tiles: before the first column. side_width, label_height: for text
+    beside and above a unit. min_column: width of a unit, for the text above it. n_blocks: grids below each other.
     """
 
     def grid(columns: int, height: float) -> Grid | None:
-        cell = min(MAX_TILE, (width - columns * side) / (columns * across + lead) - GAP)
+        tile_width = min(MAX_TILE, (width - columns * side_width) / (columns * tiles_per_unit + leading_tiles) - GAP)
         rows = -(-n // columns)
-        if (height / rows - above - GAP) / ratio < minimum:
-            rows = int(height / (minimum * ratio + above + GAP))
-        if cell < minimum or width / columns < text + GAP or not rows:
+        if (height / rows - label_height - GAP) / ratio < min_tile:
+            rows = int(height / (min_tile * ratio + label_height + GAP))
+        if tile_width < min_tile or width / columns < min_column + GAP or not rows:
             return None
-        cell = min(cell, (height / rows - above - GAP) / ratio)
-        return Grid(min(n, rows * columns), min(n, columns), -(-min(n, rows * columns) // columns), cell)
+        tile_width = min(tile_width, (height / rows - label_height - GAP) / ratio)
+        return Grid(min(n, rows * columns), min(n, columns), -(-min(n, rows * columns) // columns), tile_width)
 
-    best, most = Grid(1, 1, 1, minimum), TARGET_HEIGHT if height is None else height
+    best, limit = Grid(1, 1, 1, min_tile), DEFAULT_HEIGHT if height is None else height
     while True:
-        found = filter(None, (grid(columns, most / blocks) for columns in range(1, n + 1)))
-        best = max(found, default=best, key=lambda g: (g.shown, g.cell * (g.shown / g.columns / g.rows) ** 2))
-        if best.shown == n or height is not None or most >= tallest:
+        grids = filter(None, (grid(columns, limit / n_blocks) for columns in range(1, n + 1)))
+        best = max(grids, default=best, key=lambda g: (g.shown, g.tile_width * (g.shown / g.columns / g.rows) ** 2))
+        if best.shown == n or height is not None or limit >= max_height:
             return best
-        most *= 1.5
+        limit *= 1.5
 
 
 def tile_area(figure: Figure | SubFigure | None, bar: bool = False) -> tuple[float, float | None]:
-    """Width and height for tiles in a figure, below a title of two lines, as `room` has them; raises as `room`."""
+    """Returns width and height of the area for tiles below a title of two lines; otherwise as `figure_size`."""
     width, height = figure_size(figure)
-    return width - MARGIN - BAR * bar, None if height is None else height - MARGIN - 3 * LABEL
+    return width - MARGIN - COLORBAR_WIDTH * bar, None if height is None else height - MARGIN - 3 * LABEL_HEIGHT
 
 
 class Tiles:
-    """Images and text at positions in inches from the upper left corner of a figure's content.
+    """Axes for images and text at positions in inches from the upper left corner.
 
-    figure: None: a new one of the right size; bar: leave space for a colour bar.
+    figure: None: a new one that fits. bar: leave space for a colour bar.
     """
 
     def __init__(
         self, figure: Figure | SubFigure | None, width: float, height: float, title: str, bar: bool = False
     ) -> None:
-        whole = max(width + BAR * bar + MARGIN, MIN_WIDTH) if figure is None else figure.bbox.width / figure.dpi
-        title = wrap(title, whole - 2 * MARGIN)
+        figure_width = (
+            max(width + COLORBAR_WIDTH * bar + MARGIN, MIN_FIGURE_WIDTH)
+            if figure is None
+            else figure.bbox.width / figure.dpi
+        )
+        title = wrap(title, figure_width - 2 * MARGIN)
         lines = title.count("\n") + 1
-        self.figure: Figure = prepare_figure(figure, whole, height + 1.3 * lines * TEXT / 72 + 0.06 + MARGIN)
+        self.figure: Figure = prepare_figure(
+            figure, figure_width, height + 1.3 * lines * TITLE_POINTS / 72 + 0.06 + MARGIN
+        )
         self.axes: Axes = self.figure.add_subplot()
         self.axes.set_axis_off()
-        self.axes.set_title(title, loc="left", fontsize=TEXT, parse_math=False)
-        self.width, self.height = width + BAR * bar, height
+        self.axes.set_title(title, loc="left", fontsize=TITLE_POINTS, parse_math=False)
+        self.width, self.height = width + COLORBAR_WIDTH * bar, height
 
-    def image(
-        self, pixels: Array, x: float, y: float, width: float, height: float, framed: bool = True, **color_scale: Any
+    def draw_image(
+        self, pixels: Array, x: float, y: float, width: float, height: float, framed: bool = True, **colours: Any
     ) -> AxesImage:
-        """Draws an image (h, w) on a color scale, or (h, w, 3) in its own colours, with a thin frame."""
+        """Draws an image (h, w) with a colour map, or (h, w, 3) in RGB, with a thin frame."""
         image = self.axes.imshow(
-            pixels, extent=(x, x + width, y + height, y), interpolation="nearest", aspect="auto", **color_scale
+            pixels, extent=(x, x + width, y + height, y), interpolation="nearest", aspect="auto", **colours
         )
         if framed:
-            self.frame(x, y, width, height)
+            self.draw_frame(x, y, width, height)
         return image
 
-    def frame(self, x: float, y: float, width: float, height: float) -> None:
+    def draw_frame(self, x: float, y: float, width: float, height: float) -> None:
         """Draws a thin frame."""
         from matplotlib.patches import Rectangle
 
         self.axes.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=GREY, linewidth=0.4))
 
-    def text(self, text: str, x: float, y: float, ha: str = "center", va: str = "baseline") -> Text:
-        """Draws text without interpreting markup."""
-        return self.axes.text(x, y, text, fontsize=SMALL, ha=ha, va=va, linespacing=1.15, parse_math=False)
+    def draw_text(self, text: str, x: float, y: float, ha: str = "center", va: str = "baseline") -> Text:
+        """Draws text without parsing TeX."""
+        return self.axes.text(x, y, text, fontsize=TEXT_POINTS, ha=ha, va=va, linespacing=1.15, parse_math=False)
 
-    def heading(self, text: str, y: float) -> None:
-        """Draws text above a position at the left edge; the layout reserves no space beyond its width."""
-        self.text(text, 0, y - RISE, ha="left", va="bottom").set_in_layout(False)
+    def draw_heading(self, text: str, y: float) -> None:
+        """Draws text above `y` at the left edge; the layout does not reserve space for its width."""
+        self.draw_text(text, 0, y - LABEL_OFFSET, ha="left", va="bottom").set_in_layout(False)
 
     def finish(self, image: AxesImage | None = None, label: str = "") -> Figure:
-        """Sets the limits, adds the colour bar of an image, and returns the figure."""
+        """Sets the limits, and adds a colour bar for an image; returns the figure."""
         self.axes.set(xlim=(0, self.width), ylim=(self.height, 0))
         self.axes.set_aspect("equal", anchor="NW")
         if image is not None:
             height = min(1.0, 2.5 / self.height)
-            left = (self.width - BAR + 0.1) / self.width
+            left = (self.width - COLORBAR_WIDTH + 0.1) / self.width
             inset = self.axes.inset_axes((left, 1 - height, 0.1 / self.width, height))
             bar = self.figure.colorbar(image, cax=inset)
-            bar.set_label(label, fontsize=SMALL)
-            bar.ax.tick_params(labelsize=SMALL)
+            bar.set_label(label, fontsize=TEXT_POINTS)
+            bar.ax.tick_params(labelsize=TEXT_POINTS)
             bar.ax.locator_params(nbins=5 if height * self.height > 1 else 3)
         return self.figure
 
 
-def color_scale(numbers: Array, signed: bool = False) -> dict[str, Any]:
-    """Returns the color scale of values: blue, white (0), red with negative ones; else dark (0) to bright."""
-    finite = numbers[np.isfinite(numbers)].astype(np.float64)
-    most = float(np.abs(finite).max(initial=0)) or 1.0
+def color_scale(values: Array, signed: bool = False) -> dict[str, Any]:
+    """Returns colour map and limits: blue to red around white at 0 if signed or negative; else dark (0) to bright."""
+    finite = values[np.isfinite(values)].astype(np.float64)
+    limit = float(np.abs(finite).max(initial=0)) or 1.0
     if signed or finite.min(initial=0) < 0:
-        return {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
-    return {"cmap": "viridis", "vmin": 0, "vmax": most}
+        return {"cmap": "RdBu_r", "vmin": -limit, "vmax": limit}
+    return {"cmap": "viridis", "vmin": 0, "vmax": limit}
 
 
-def displayed_images(images: Array) -> tuple[Array, dict[str, Any]]:
-    """Returns images (n, c, h, w) for display: (n, h, w, 3) in 0..1 or (n, h, w); and arguments of imshow.
+def prepare_images(images: Array) -> tuple[Array, dict[str, Any]]:
+    """Returns images (n, c, h, w) for imshow, and its colour map: RGB (n, h, w, 3) in 0..1, or grey (n, h, w).
 
-    uint8 colours and colours in 0..1 are kept. Others are scaled by the range of all images together, which includes 0.
-    With another number of channels than 1 and 3, the mean is shown in grey.
+    RGB bytes, and values in 0..1, are shown as they are. All others are scaled by the minimum and maximum over all
+    images and 0. If there are neither 1 nor 3 channels, their mean is shown.
     """
-    numbers = images.astype(np.float64)
+    values = images.astype(np.float64)
     if images.shape[1] != 3:
-        numbers = numbers.mean(axis=1)
-    low, high = float(numbers.min(initial=0)), float(numbers.max(initial=0))
+        values = values.mean(axis=1)
+    low, high = float(values.min(initial=0)), float(values.max(initial=0))
     if images.shape[1] != 3:
-        return numbers, {"cmap": "gray", "vmin": low, "vmax": high if high > low else low + 1}
+        return values, {"cmap": "gray", "vmin": low, "vmax": high if high > low else low + 1}
     if images.dtype == np.uint8:
         high = 255.0
     elif low == 0 and high <= 1:
         high = 1.0
-    return np.moveaxis((numbers - low) / (high - low), 1, -1), {}
+    return np.moveaxis((values - low) / (high - low), 1, -1), {}
 
 
 def tile_ratio(h: int, w: int) -> float:
-    """Returns height by width of a tile for images of this size, from 1/4 to 4."""
+    """Returns height / width of a tile for images of that size, limited to 1/4..4."""
     return min(max(h / w, 1 / 4), 4.0)

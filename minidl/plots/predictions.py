@@ -1,4 +1,4 @@
-"""misclassified and confusion_matrix: where a classifier is wrong."""
+"""misclassified and confusion_matrix: the errors of a classifier."""
 
 from __future__ import annotations
 
@@ -11,9 +11,27 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl.losses import probabilities
-from minidl.plots.figures import SMALL, TEXT, count_label, figure_size, prepare_figure, shorten, text_width
-from minidl.plots.image_grid import GAP, LABEL, MIN_TILE, RISE, Tiles, displayed_images, fit_grid, tile_area, tile_ratio
-from minidl.plots.models import check_image, model_in
+from minidl.plots.figures import (
+    TEXT_POINTS,
+    TITLE_POINTS,
+    count_label,
+    figure_size,
+    prepare_figure,
+    text_width,
+    truncate,
+)
+from minidl.plots.image_grid import (
+    GAP,
+    LABEL_HEIGHT,
+    LABEL_OFFSET,
+    MIN_TILE,
+    Tiles,
+    fit_grid,
+    prepare_images,
+    tile_area,
+    tile_ratio,
+)
+from minidl.plots.models import get_model, resolve_image_shape
 from minidl.sequential import Sequential
 from minidl.utils.arrays import REAL, Array, as_array, check_array
 from minidl.utils.data import as_numbers
@@ -23,26 +41,27 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, SubFigure
 
-LINES = 2 * LABEL  # inches: two lines above an image
-TICKS = 0.45  # inches: beside a matrix, besides the names of classes
-MAX_TEXT, MIN_IMAGE = 1.4, 0.6  # inches: widths of the text above an image, and of an image in a new figure
+CAPTION_HEIGHT = 2 * LABEL_HEIGHT  # inches
+TICK_SPACE = 0.45  # inches: ticks and axis label of a matrix, without class names
+MAX_CAPTION_WIDTH = 1.4  # inches
+MIN_IMAGE_WIDTH = 0.6  # inches, in a new figure
 
 
 class Classifier(Protocol):
-    """A classifier as scikit-learn defines it."""
+    """A classifier with the interface of scikit-learn."""
 
     classes_: Array
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """(n, classes)."""
+        """Returns probabilities (n, classes)."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions and true labels as indices of classes, and the probabilities of all classes."""
+    """True and predicted classes as indices, and the probabilities (n, classes)."""
 
-    names: list[str]
-    true: Array
+    class_names: list[str]
+    labels: Array
     predicted: Array
     probabilities: Array
 
@@ -61,25 +80,25 @@ def misclassified(
     image_shape: Shape | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Plots misclassified images, the most confident errors first; returns the figure.
+    """Draws misclassified images, the most confident mistakes first; returns the figure.
 
-    model: a Sequential with a score for each class, or one score; or an object with `predict_proba` and `classes_`.
-    X, y: as in `fit`, y with labels of classes. class_names: of all classes in order; None: the labels.
+    model: a Sequential with one score per class, or one score; or a classifier with `predict_proba` and `classes_`.
+    X, y: as in `fit`, y with class labels. class_names: one for each class, in order; None: the labels.
     max_examples: the largest number of images.
-    image_shape: (channels, height, width), if X has rows of numbers and the model has no image shape.
-    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered in pyplot.
+    image_shape: (channels, height, width), if X has flat rows and the model has no image input.
+    figure: an empty Figure or SubFigure to draw into; None: a new one, not registered with pyplot.
 
-    The text above an image is the predicted class, its probability, and the true class. If there are no errors, the
-    figure says so.
+    The caption of each image is the predicted class with its probability, and the true class. If there are no mistakes,
+    the title says so.
 
-    Raises TypeError or ValueError for an X without images, labels that are no classes, another number of names, or a
-    model that does not classify.
+    Raises TypeError or ValueError for an X without images, unknown labels, a wrong number of class names, or a model
+    that is not a classifier.
     """
-    max_examples, shape = check_int("max_examples", max_examples), _image_shape(model, X, image_shape)
+    max_examples, shape = check_int("max_examples", max_examples), _infer_image_shape(model, X, image_shape)
     predictions = _predict(model, X, y, class_names)
     width, height = tile_area(figure)
-    wrong = np.flatnonzero(predictions.predicted != predictions.true)
-    truth = predictions.probabilities[wrong, predictions.true[wrong]]
+    wrong = np.flatnonzero(predictions.predicted != predictions.labels)
+    truth = predictions.probabilities[wrong, predictions.labels[wrong]]
     worst = wrong[np.lexsort((truth, -predictions.confidence[wrong]))][:max_examples]
     if not len(worst):
         return Tiles(
@@ -87,27 +106,39 @@ def misclassified(
         ).finish()
     lines = [
         (
-            (predictions.names[predictions.predicted[i]], f": {predictions.confidence[i]:.0%}"),
-            ("true ", predictions.names[predictions.true[i]]),
+            (predictions.class_names[predictions.predicted[i]], f": {predictions.confidence[i]:.0%}"),
+            ("true ", predictions.class_names[predictions.labels[i]]),
         )
         for i in worst
     ]
-    text = min(MAX_TEXT, max(text_width("".join(line)) for pair in lines for line in pair))
-    ratio, minimum = tile_ratio(*shape[1:]), MIN_IMAGE if figure is None else MIN_TILE
-    grid = fit_grid(len(worst), width, height, ratio, above=LINES, text=text, minimum=minimum, tallest=math.inf)
-    wide, high = max(grid.cell, text), grid.cell * ratio
+    caption_width = min(MAX_CAPTION_WIDTH, max(text_width("".join(line)) for pair in lines for line in pair))
+    ratio, min_tile = tile_ratio(*shape[1:]), MIN_IMAGE_WIDTH if figure is None else MIN_TILE
+    grid = fit_grid(
+        len(worst),
+        width,
+        height,
+        ratio,
+        label_height=CAPTION_HEIGHT,
+        min_column=caption_width,
+        min_tile=min_tile,
+        max_height=math.inf,
+    )
+    column_width, tile_height = max(grid.tile_width, caption_width), grid.tile_width * ratio
 
-    first = f"; the {grid.shown} with the highest confidence" if grid.shown < len(wrong) else ""
+    first = f"; the {grid.shown} most confident" if grid.shown < len(wrong) else ""
     title = f"{len(wrong)} of {count_label(len(predictions.predicted), 'example')} misclassified{first}"
-    tiles = Tiles(figure, grid.columns * (wide + GAP), grid.rows * (high + LINES + GAP), title)
-    images, grey = displayed_images(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
+    tiles = Tiles(figure, grid.columns * (column_width + GAP), grid.rows * (tile_height + CAPTION_HEIGHT + GAP), title)
+    images, grey = prepare_images(as_numbers(X, "X")[worst[: grid.shown]].reshape(-1, *shape))
     for k, image in enumerate(images):
         below, column = divmod(k, grid.columns)
-        x, y_image = column * (wide + GAP), below * (high + LINES + GAP) + LINES
+        x, y_image = column * (column_width + GAP), below * (tile_height + CAPTION_HEIGHT + GAP) + CAPTION_HEIGHT
         (name, confidence), (true, true_name) = lines[k]
-        name, true_name = shorten(name, wide - text_width(confidence)), shorten(true_name, wide - text_width(true))
-        tiles.text(f"{name}{confidence}\n{true}{true_name}", x, y_image - RISE, ha="left", va="bottom")
-        tiles.image(image, x, y_image, grid.cell, high, **grey)
+        name, true_name = (
+            truncate(name, column_width - text_width(confidence)),
+            truncate(true_name, column_width - text_width(true)),
+        )
+        tiles.draw_text(f"{name}{confidence}\n{true}{true_name}", x, y_image - LABEL_OFFSET, ha="left", va="bottom")
+        tiles.draw_image(image, x, y_image, grid.tile_width, tile_height, **grey)
     return tiles.finish()
 
 
@@ -119,113 +150,118 @@ def confusion_matrix(
     normalize: str | None = None,
     figure: Figure | SubFigure | None = None,
 ) -> Figure:
-    """Plots how often each class (row) was predicted as each class (column), with ConfusionMatrixDisplay.
+    """Draws the confusion matrix, true classes by predicted classes, with scikit-learn's ConfusionMatrixDisplay.
 
-    model, X, y, class_names, figure: as of `misclassified`; X need not be images.
-    normalize: "true", fractions of each row; "pred", of each column; "all", of all examples; None: counts.
+    model, X, y, class_names, figure: as for `misclassified`; X need not be images.
+    normalize: over rows ("true"), columns ("pred") or all examples ("all"); None: counts.
 
-    If numbers do not fit into the cells, a colour bar replaces them. Returns the figure; raises as `misclassified`, and
-    ValueError for another normalize.
+    A colour bar replaces the numbers if they do not fit into the cells. Returns the figure; raises as `misclassified`,
+    and ValueError for another normalize.
     """
     if normalize not in (None, "true", "pred", "all"):
         raise ValueError(f"normalize: expected 'true', 'pred', 'all' or None, got {normalize!r}")
     predictions = _predict(model, X, y, class_names)
-    names = [shorten(name, MAX_TEXT) for name in predictions.names]
-    number = text_width("0.00" if normalize else str(np.bincount(predictions.true).max())) + GAP
+    names = [truncate(name, MAX_CAPTION_WIDTH) for name in predictions.class_names]
+    number_width = text_width("0.00" if normalize else str(np.bincount(predictions.labels).max())) + GAP
     longest = max(map(text_width, names))
     width, height = figure_size(figure)
     if height is None:
-        side = min(max(2.2, len(names) * max(number, 0.3)), width - longest - TICKS)
-        width, height = side + longest + TICKS, side + TICKS + (longest if longest > side / len(names) else 0)
-    cell = (width - longest - TICKS) / len(names)
-    upright = longest > cell
-    cell = min(cell, (height - TICKS - upright * longest) / len(names))
-    bar = cell < number
+        side = min(max(2.2, len(names) * max(number_width, 0.3)), width - longest - TICK_SPACE)
+        width, height = side + longest + TICK_SPACE, side + TICK_SPACE + (longest if longest > side / len(names) else 0)
+    cell = (width - longest - TICK_SPACE) / len(names)
+    rotate = longest > cell
+    cell = min(cell, (height - TICK_SPACE - rotate * longest) / len(names))
+    bar = cell < number_width
     cell = max(cell - bar * 0.5 / len(names), 0.01)
 
-    drawn: Figure = prepare_figure(figure, width, height)
-    axes = drawn.add_subplot()
+    result: Figure = prepare_figure(figure, width, height)
+    axes = result.add_subplot()
     _draw_matrix(axes, predictions, normalize, bar)
-    every = slice(None, None, math.ceil(1.15 * SMALL / 72 / cell))  # names that do not touch
+    every = slice(None, None, math.ceil(1.15 * TEXT_POINTS / 72 / cell))  # skips names that would overlap
     axes.set_yticks(range(len(names))[every], names[every], parse_math=False)
-    axes.set_xticks(range(len(names))[every], names[every], parse_math=False, rotation=90 * upright)
-    axes.set_xlabel("predicted class", fontsize=TEXT)
-    axes.set_ylabel("true class", fontsize=TEXT)
-    for one in drawn.axes:
-        one.tick_params(labelsize=SMALL)
-    return drawn
+    axes.set_xticks(range(len(names))[every], names[every], parse_math=False, rotation=90 * rotate)
+    axes.set_xlabel("predicted class", fontsize=TITLE_POINTS)
+    axes.set_ylabel("true class", fontsize=TITLE_POINTS)
+    for each_axes in result.axes:
+        each_axes.tick_params(labelsize=TEXT_POINTS)
+    return result
 
 
 def _draw_matrix(axes: Axes, predictions: Predictions, normalize: str | None, bar: bool) -> None:
-    """Draws the cells of all classes with numbers, or with a colour bar."""
+    """Draws the cells of all classes, with numbers or a colour bar."""
     from sklearn.metrics import ConfusionMatrixDisplay
 
     ConfusionMatrixDisplay.from_predictions(
-        predictions.true,
+        predictions.labels,
         predictions.predicted,
-        labels=np.arange(len(predictions.names)),
+        labels=np.arange(len(predictions.class_names)),
         normalize=normalize,
         include_values=not bar,
         values_format=".2f" if normalize else "d",
         cmap="Blues",
         colorbar=bar,
         ax=axes,
-        text_kw={"fontsize": SMALL},
+        text_kw={"fontsize": TEXT_POINTS},
     )
 
 
 def _predict(
     model: Sequential | Classifier, X: ArrayLike, y: ArrayLike, class_names: Sequence[str] | None
 ) -> Predictions:
-    """Returns predictions and true labels. Raises TypeError or ValueError."""
+    """Returns predictions and true classes; raises TypeError or ValueError for inconsistent arguments."""
     if hasattr(model, "classes_") and hasattr(model, "predict_proba"):
-        classes, chances = np.asarray(model.classes_), as_array(model.predict_proba(X), "model: predict_proba(X)")
-        if chances.ndim != 2 or chances.shape[1:] != classes.shape:
-            raise ValueError(f"model: expected probabilities (n, {classes.size}), got {chances.shape}")
-        found = chances.argmax(axis=1)
+        classes, class_probabilities = (
+            np.asarray(model.classes_),
+            as_array(model.predict_proba(X), "model: predict_proba(X)"),
+        )
+        if class_probabilities.ndim != 2 or class_probabilities.shape[1:] != classes.shape:
+            raise ValueError(f"model: expected probabilities (n, {classes.size}), got {class_probabilities.shape}")
+        predicted = class_probabilities.argmax(axis=1)
     elif hasattr(model, "model_"):
         raise ValueError(f"model: expected a classifier, got {type(model).__name__}")
     else:
-        net = model_in(model)
-        if len(net.output_shape) != 1:
-            raise ValueError(f"model: expected one with outputs (classes,), got {net.output_shape}")
-        scores = net.predict(X)
-        chances = probabilities(scores)
-        classes = np.arange(chances.shape[1])
-        found = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
-    if not len(found):
+        network = get_model(model)
+        if len(network.output_shape) != 1:
+            raise ValueError(f"model: expected one with outputs (classes,), got {network.output_shape}")
+        scores = network.predict(X)
+        class_probabilities = probabilities(scores)
+        classes = np.arange(class_probabilities.shape[1])
+        predicted = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0).astype(np.int64)
+    if not len(predicted):
         raise ValueError("X: expected at least one example, got none")
-    return Predictions(_names(class_names, classes), class_indices(y, classes, len(found)), found, chances)
+    return Predictions(
+        _class_names(class_names, classes), encode_labels(y, classes, len(predicted)), predicted, class_probabilities
+    )
 
 
-def class_indices(y: ArrayLike, classes: Array, n: int) -> Array:
-    """Returns the index of each label's class. Raises TypeError or ValueError for other labels."""
+def encode_labels(y: ArrayLike, classes: Array, n: int) -> Array:
+    """Returns the class index of each label; raises TypeError or ValueError for unknown labels."""
     labels = as_array(y, "y") if classes.dtype.kind in REAL else check_array(y, "y")
     labels = labels[:, 0] if labels.shape[1:] == (1,) else labels
     if labels.shape != (n,):
         raise ValueError(f"y: expected {n} labels, one for each example of X, got shape {labels.shape}")
-    number = {label: i for i, label in enumerate(classes.tolist())}
-    places = np.array([number.get(label, -1) for label in labels.tolist()])
-    if (places < 0).any():
-        raise ValueError(f"y: expected labels of the classes {list(number)}, got {labels[places.argmin()]!r}")
-    return places
+    class_index = {label: i for i, label in enumerate(classes.tolist())}
+    indices = np.array([class_index.get(label, -1) for label in labels.tolist()])
+    if (indices < 0).any():
+        raise ValueError(f"y: expected labels of the classes {list(class_index)}, got {labels[indices.argmin()]!r}")
+    return indices
 
 
-def _names(class_names: Sequence[str] | None, classes: Array) -> list[str]:
+def _class_names(class_names: Sequence[str] | None, classes: Array) -> list[str]:
     if class_names is None:
         return [str(label) for label in classes]
     if isinstance(class_names, str):
         raise TypeError(f"class_names: expected a list of names, got {class_names!r}")
     if len(class_names) != len(classes):
-        raise ValueError(f"class_names: expected {len(classes)} of them, got {len(class_names)}")
+        raise ValueError(f"class_names: expected {len(classes)} names, got {len(class_names)}")
     return [" ".join(str(name).split()) for name in class_names]
 
 
-def _image_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shape | None) -> Shape:
-    """Returns (channels, height, width) of the examples. Raises ValueError if it is unknown."""
+def _infer_image_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shape | None) -> Shape:
+    """Returns (channels, height, width) of the examples; raises ValueError if it is unknown."""
     array = as_numbers(X, "X")
     if image_shape is not None:
-        return check_image(image_shape, int(np.prod(array.shape[1:])))
+        return resolve_image_shape(image_shape, int(np.prod(array.shape[1:])))
     if array.ndim == 4:
         return array.shape[1:]
     if array.ndim == 3:
@@ -234,6 +270,6 @@ def _image_shape(model: Sequential | Classifier, X: ArrayLike, image_shape: Shap
     if array.ndim == 2 and len(shape) == 3 and np.prod(shape) == array.shape[1]:
         return shape
     raise ValueError(
-        f"X: expected images, got shape {array.shape}: for rows of 784 numbers that are images, set "
-        "image_shape=(1, 28, 28); for other data, use confusion_matrix"
+        f"X: expected images, got shape {array.shape}: pass image_shape=(1, 28, 28) if rows of 784 numbers "
+        "are images; for other data use confusion_matrix"
     )

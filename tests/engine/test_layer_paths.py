@@ -35,7 +35,7 @@ def test_paths_resolve_to_names(path, name):
 @pytest.mark.parametrize("path", [5, -6, "5", "1.body", "body.0", "1.body.2.1.branches.2.0", ""])
 def test_unknown_paths_are_refused_with_the_valid_ones(path):
     with pytest.raises(
-        ValueError, match=r"layer: expected a place from 0 to 4, or of a layer in them such as '1.body.0"
+        ValueError, match=r"layer: expected an index from 0 to 4, or the path of an inner layer such as '1.body.0"
     ):
         resolve_path(layer_paths(branched().layers), path)
     with pytest.raises(ValueError, match=r"from 0 to 0, got 7$"):
@@ -44,5 +44,5 @@ def test_unknown_paths_are_refused_with_the_valid_ones(path):
 
 @pytest.mark.parametrize("path", [1.0, True, None, ReLU()])
 def test_other_types_are_refused(path):
-    with pytest.raises(TypeError, match="layer: expected a place such as"):
+    with pytest.raises(TypeError, match="layer: expected an index or a path such as"):
         resolve_path(layer_paths(branched().layers), path)

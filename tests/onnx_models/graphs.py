@@ -1,4 +1,4 @@
-"""Graphs as other programs write them, made by hand: nodes in sequence, or with given names."""
+"""Graphs as other programs write them, built by hand: nodes in sequence, or with explicit names."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +10,7 @@ from minidl.onnx import import_model
 
 @dataclass
 class Graph:
-    """Nodes and tensors; `chain` adds a node after the last one."""
+    """Nodes and tensors; `append` adds a node after the last one."""
 
     shape: tuple = (3, 8, 8)
     opset: int = 17
@@ -26,20 +26,20 @@ class Graph:
         self.rng = np.random.default_rng(self.seed)
 
     def normal(self, *shape):
-        """A constant of standard normal numbers; returns its name."""
+        """Adds a constant of standard normal values; returns its name."""
         return self.constant(self.rng.standard_normal(shape))
 
     def constant(self, array, dtype=None):
-        """A constant of the graph's dtype, or of another; returns its name."""
+        """Adds a constant, by default of the graph's dtype; returns its name."""
         name = f"c{len(self.tensors)}"
         self.tensors[name] = np.asarray(array, dtype or self.dtype)
         return name
 
-    def whole(self, *numbers):
+    def integers(self, *numbers):
         return self.constant(np.array(numbers, "int64"), "int64")
 
     def add(self, op, *inputs, outputs=None, domain=None, **attributes):
-        """A node; returns the name of its output."""
+        """Adds a node; returns the name of its output."""
         from onnx import helper
 
         names = outputs or [f"v{len(self.nodes)}"]
@@ -47,13 +47,13 @@ class Graph:
         self.last = names[0]
         return self.last
 
-    def chain(self, op, *constants, **attributes):
-        """A node that reads the last output, and then constants; returns the graph."""
+    def append(self, op, *constants, **attributes):
+        """Adds a node that reads the last output, then constants; returns the graph."""
         self.add(op, self.last, *constants, **attributes)
         return self
 
     def model(self, output=None, out_shape=()):
-        """The ModelProto, with the shapes that ONNX infers for its outputs."""
+        """Returns the ModelProto, with inferred shapes of its outputs."""
         from onnx import TensorProto, helper, numpy_helper, shape_inference
 
         kind = TensorProto.DOUBLE if self.dtype == "float64" else TensorProto.FLOAT
@@ -75,8 +75,8 @@ class Graph:
         return path
 
 
-def computed(graph, path, n=50):
-    """What onnxruntime and the imported model compute of some examples, and the model."""
+def run_both(graph, path, n=50):
+    """Returns the outputs of onnxruntime and of the imported model for n examples, and the model."""
     import onnxruntime
 
     n = graph.batch if isinstance(graph.batch, int) else n
@@ -90,8 +90,8 @@ def computed(graph, path, n=50):
 
 
 def check(graph, folder, *layers, **options):
-    """The imported model has these layers, by name, and computes what onnxruntime does."""
-    expected, found, model = computed(graph, graph.save(folder, **options))
+    """Checks the names of the imported layers, and their outputs against onnxruntime; returns the model."""
+    expected, found, model = run_both(graph, graph.save(folder, **options))
     if layers:
         assert [type(layer).__name__ for layer in model.layers] == list(layers)
     assert found.shape == expected.shape and found.dtype == expected.dtype

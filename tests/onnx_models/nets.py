@@ -1,4 +1,4 @@
-"""What is exported: the table of layers of contract/, and nets; and what other programs compute of the files."""
+"""Models to export: the layers of contract/ and whole nets; and other runtimes to run the files with."""
 
 import sys
 from importlib import import_module
@@ -35,21 +35,21 @@ DRAWS = {name: draw for family in FAMILIES for name, draw in import_module(f"con
 DTYPES = ("float32", "float64")
 
 
-def drawn(name, number, dtype="float32"):
-    """A model of one layer with parameters and buffers of their own numbers, and examples for it."""
-    rng = np.random.default_rng([number, *name.encode()])
+def draw_model(name, index, dtype="float32"):
+    """Returns a model of one layer with random parameters and buffers, and examples for it."""
+    rng = np.random.default_rng([index, *name.encode()])
     case = DRAWS[name](rng)
-    model = randomized(Sequential([case.layer], input_shape=case.in_shape, dtype=dtype), rng)
+    model = randomize(Sequential([case.layer], input_shape=case.in_shape, dtype=dtype), rng)
     return model, case.values(rng, (1000, *case.in_shape)).astype(dtype)
 
 
-def randomized(model, rng):
-    """The model with other numbers in all parameters and buffers; variances stay above 0."""
+def randomize(model, rng):
+    """Randomizes all parameters and buffers of a model; variances stay positive. Returns the model."""
     state = {}
     for name, array in model.state_dict().items():
-        above = name.endswith(("running_var", "num_batches_tracked"))
-        numbers = rng.uniform(0.5, 2, array.shape) if above else array + 0.3 * rng.standard_normal(array.shape)
-        state[name] = np.round(numbers) if name.endswith("num_batches_tracked") else numbers
+        positive = name.endswith(("running_var", "num_batches_tracked"))
+        values = rng.uniform(0.5, 2, array.shape) if positive else array + 0.3 * rng.standard_normal(array.shape)
+        state[name] = np.round(values) if name.endswith("num_batches_tracked") else values
     model.load_state_dict(state)
     return model
 
@@ -67,7 +67,7 @@ def inception():
 
 
 def nested_blocks():
-    """Block in Block, and a Sequential in another."""
+    """A Block in a Block, and a Sequential in another."""
     features = Sequential([Conv2D(4, 3), Block(BatchNorm2D(), Block(ReLU(), MaxPool2D(2)))], (1, 12, 12), seed=3)
     return Sequential([features, Residual(Block(Conv2D(4, 3, padding=1))), Flatten(), Dense(10)], (1, 12, 12))
 
@@ -83,19 +83,20 @@ NETS = {
 }
 
 
-def net(name):
-    """A net with statistics that it could have from training, and 1,000 images for it."""
+def make_net(name):
+    """Returns a net with plausible running statistics, and 1,000 images for it."""
     rng = np.random.default_rng(len(name))
     model = NETS[name]()
     state = {}
     for key, array in model.state_dict().items():
-        numbers = rng.uniform(0.5, 2, array.shape) if key.endswith("running_var") else array
-        state[key] = rng.normal(0, 0.1, array.shape) if key.endswith(("running_mean", "bias")) else numbers
+        values = rng.uniform(0.5, 2, array.shape) if key.endswith("running_var") else array
+        state[key] = rng.normal(0, 0.1, array.shape) if key.endswith(("running_mean", "bias")) else values
     model.load_state_dict(state)
     return model, rng.integers(0, 256, (1000, *model.input_shape)).astype("f4")
 
 
-def by_onnxruntime(path, x):
+def run_onnxruntime(path, x):
+    """Returns the scores of onnxruntime."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -105,18 +106,18 @@ def by_onnxruntime(path, x):
     return y
 
 
-def by_reference(path, x):
-    """What ONNX's own evaluator in NumPy computes."""
+def run_reference(path, x):
+    """Returns the scores of ONNX's reference evaluator, which is in NumPy."""
     from onnx.reference import ReferenceEvaluator
 
     (y,) = ReferenceEvaluator(str(path)).run(["scores"], {"input": x})
     return y
 
 
-def distance(a, b):
-    """The largest difference, relative to the scale of the numbers."""
+def relative_error(a, b):
+    """Returns the largest difference, relative to the scale of the values."""
     assert a.shape == b.shape and a.dtype == b.dtype
     return float(np.abs(a - b).max()) / max(1.0, float(np.abs(b).max()))
 
 
-PUBLIC = set(layers.__all__)
+PUBLIC_LAYERS = set(layers.__all__)

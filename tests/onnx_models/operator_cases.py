@@ -1,7 +1,7 @@
-"""Operators with attributes given and left out, in both orders of their inputs, beside NumPy: ONNX's text, written out.
+"""Operators with and without attributes, in both orders of inputs, with NumPy implementations of ONNX's specification.
 
-Nothing here needs the library onnx. Numbers are such that each default shows: variances as small as epsilon, weights as
-high as wide, windows that overlap.
+Nothing here needs the onnx package. Values are chosen such that each default matters: variances as small as epsilon,
+square weights, overlapping windows.
 """
 
 import math
@@ -16,7 +16,7 @@ IMAGE, VECTOR = (4, 6, 7), (6,)
 
 @dataclass
 class Case:
-    """One node: x in place `at` of the inputs, constants in the others; `expected` is called with all of them."""
+    """One node: x is input `x_index`, the others are constants; `expected` is called with all inputs."""
 
     op: str
     expected: object
@@ -24,13 +24,13 @@ class Case:
     attributes: dict = field(default_factory=dict)
     shape: tuple = IMAGE
     opset: int = 21
-    at: int = 0
+    x_index: int = 0
     scale: float = 1.0
 
     def graph(self, dtype="float64"):
-        arrays = {f"c{i}": given(array, dtype) for i, array in enumerate(self.constants) if array is not None}
+        arrays = {f"c{i}": cast_real(array, dtype) for i, array in enumerate(self.constants) if array is not None}
         inputs = [f"c{i}" if array is not None else "" for i, array in enumerate(self.constants)]
-        inputs.insert(self.at, "x")
+        inputs.insert(self.x_index, "x")
         node = Node(self.op, "node", inputs, ["y"], dict(self.attributes))
         return Graph([node], arrays, [Value("x", dtype, ["N", *self.shape])], [Value("y", dtype, None)], self.opset)
 
@@ -39,11 +39,11 @@ class Case:
 
     def y(self):
         inputs = list(self.constants)
-        inputs.insert(self.at, self.x())
+        inputs.insert(self.x_index, self.x())
         return self.expected(*inputs)
 
 
-def given(array, dtype):
+def cast_real(array, dtype):
     return array if array.dtype.kind == "i" else array.astype(dtype)
 
 
@@ -55,11 +55,11 @@ def positive(*shape):
     return 0.5 + np.abs(normal(*shape))
 
 
-def whole(*numbers):
+def integers(*numbers):
     return np.array(numbers, "int64")
 
 
-def by_channel(array, x):
+def per_channel(array, x):
     return array.reshape(-1, *(1,) * (x.ndim - 2))
 
 
@@ -107,9 +107,9 @@ ACTIVATIONS = {
 
 
 def batch_norm(eps):
-    def expected(x, w, b, mean, var):
-        w, b, mean, var = (by_channel(one, x) for one in (w, b, mean, var))
-        return w * (x - mean) / np.sqrt(var + eps) + b
+    def expected(x, w, b, spatial_mean, var):
+        w, b, spatial_mean, var = (per_channel(one, x) for one in (w, b, spatial_mean, var))
+        return w * (x - spatial_mean) / np.sqrt(var + eps) + b
 
     return expected
 
@@ -118,7 +118,7 @@ def group_norm(groups, eps):
     def expected(x, w, b):
         rows = x.reshape(len(x), groups or x.shape[1], -1)
         rows = (rows - rows.mean(2, keepdims=True)) / np.sqrt(rows.var(2, keepdims=True) + eps)
-        return by_channel(w, x) * rows.reshape(x.shape) + by_channel(b, x)
+        return per_channel(w, x) * rows.reshape(x.shape) + per_channel(b, x)
 
     return expected
 
@@ -157,19 +157,19 @@ NORMS = {
 
 
 def windows(x, kernel, strides, pads, dilations=(1, 1), fill=0.0):
-    """(n, c, oh, ow, kh, kw): what each window sees."""
+    """Returns a view of each window: (n, c, oh, ow, kh, kw)."""
     top, left, bottom, right = pads
     x = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), constant_values=fill)
     spans = [d * (k - 1) + 1 for k, d in zip(kernel, dilations, strict=True)]
-    seen = np.lib.stride_tricks.sliding_window_view(x, spans, (2, 3))
-    return seen[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
+    views = np.lib.stride_tricks.sliding_window_view(x, spans, (2, 3))
+    return views[:, :, :: strides[0], :: strides[1], :: dilations[0], :: dilations[1]]
 
 
 def conv(strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=1):
     def expected(x, w, b=None):
         parts = zip(np.split(x, group, 1), np.split(w, group), strict=True)
         ys = [np.einsum("nchwij,kcij->nkhw", windows(a, v.shape[2:], strides, pads, dilations), v) for a, v in parts]
-        return np.concatenate(ys, 1) + (0 if b is None else by_channel(b, x))
+        return np.concatenate(ys, 1) + (0 if b is None else per_channel(b, x))
 
     return expected
 
@@ -184,11 +184,11 @@ def conv_transpose(strides=(1, 1), pads=(0, 0, 0, 0), dilations=(1, 1), group=1,
         y = np.zeros((n, group * filters, *full))
         for i, j in np.ndindex(*kernel):
             parts = zip(np.split(x, group, 1), np.split(w, group), strict=True)
-            spread = np.concatenate([np.einsum("nchw,ck->nkhw", a, v[:, :, i, j]) for a, v in parts], 1)
+            contribution = np.concatenate([np.einsum("nchw,ck->nkhw", a, v[:, :, i, j]) for a, v in parts], 1)
             top, left = i * dilations[0], j * dilations[1]
-            y[:, :, top :: strides[0], left :: strides[1]][:, :, : size[0], : size[1]] += spread
+            y[:, :, top :: strides[0], left :: strides[1]][:, :, : size[0], : size[1]] += contribution
         y = y[:, :, pads[0] : full[0] - pads[2], pads[1] : full[1] - pads[3]]
-        return y + (0 if b is None else by_channel(b, x))
+        return y + (0 if b is None else per_channel(b, x))
 
     return expected
 
@@ -205,11 +205,11 @@ def average_pool(strides=(1, 1), pads=(0, 0, 0, 0), counts=False):
     return expected
 
 
-WEIGHT, SPREAD, SQUARE = (normal(3, 4, 3, 3),), (normal(4, 3, 3, 2),), {"kernel_shape": [3, 2]}
-HALVED = {"kernel_shape": [3, 3], "strides": [2, 2]}
-MOVED = {"strides": [2, 3], "pads": [1, 0, 1, 0], "dilations": [1, 2]}
-POOLED = {"strides": [2, 1], "pads": [1, 0, 1, 0]}
-CEILED = {**SQUARE, "strides": [2, 2]}
+WEIGHT, TRANSPOSED, KERNEL = (normal(3, 4, 3, 3),), (normal(4, 3, 3, 2),), {"kernel_shape": [3, 2]}
+STRIDE_2 = {"kernel_shape": [3, 3], "strides": [2, 2]}
+ALL_ATTRIBUTES = {"strides": [2, 3], "pads": [1, 0, 1, 0], "dilations": [1, 2]}
+STRIDES_AND_PADS = {"strides": [2, 1], "pads": [1, 0, 1, 0]}
+UNEVEN_STRIDES = {**KERNEL, "strides": [2, 2]}
 WINDOWS = {
     "Conv": Case("Conv", conv(), WEIGHT),
     "Conv bias": Case("Conv", conv(), (*WEIGHT, normal(3))),
@@ -218,37 +218,44 @@ WINDOWS = {
     "Conv dilations": Case("Conv", conv(dilations=(2, 1)), WEIGHT, {"dilations": [2, 1]}),
     "Conv group": Case("Conv", conv(group=2), (normal(6, 2, 3, 3),), {"group": 2}),
     "Conv of each channel": Case("Conv", conv(group=4), (normal(8, 1, 3, 3),), {"group": 4}),
-    "Conv all": Case("Conv", conv((2, 3), (1, 0, 1, 0), (1, 2)), WEIGHT, MOVED),
+    "Conv all": Case("Conv", conv((2, 3), (1, 0, 1, 0), (1, 2)), WEIGHT, ALL_ATTRIBUTES),
     "Conv VALID": Case("Conv", conv(), WEIGHT, {"auto_pad": "VALID", "kernel_shape": [3, 3]}),
-    "Conv SAME_UPPER": Case("Conv", conv((2, 2), (0, 1, 1, 1)), WEIGHT, {"auto_pad": "SAME_UPPER", **HALVED}),
-    "Conv SAME_LOWER": Case("Conv", conv((2, 2), (1, 1, 0, 1)), WEIGHT, {"auto_pad": "SAME_LOWER", **HALVED}),
-    "ConvTranspose": Case("ConvTranspose", conv_transpose(), SPREAD),
-    "ConvTranspose bias": Case("ConvTranspose", conv_transpose(), (*SPREAD, normal(3))),
-    "ConvTranspose strides": Case("ConvTranspose", conv_transpose((2, 1)), SPREAD, {"strides": [2, 1]}),
-    "ConvTranspose pads": Case("ConvTranspose", conv_transpose(pads=(1, 0, 1, 0)), SPREAD, {"pads": [1, 0, 1, 0]}),
-    "ConvTranspose dilations": Case("ConvTranspose", conv_transpose(dilations=(1, 3)), SPREAD, {"dilations": [1, 3]}),
-    "ConvTranspose group": Case("ConvTranspose", conv_transpose(group=2), SPREAD, {"group": 2}),
-    "ConvTranspose output_padding": Case(
-        "ConvTranspose", conv_transpose((2, 3), extra=(1, 2)), SPREAD, {"strides": [2, 3], "output_padding": [1, 2]}
+    "Conv SAME_UPPER": Case("Conv", conv((2, 2), (0, 1, 1, 1)), WEIGHT, {"auto_pad": "SAME_UPPER", **STRIDE_2}),
+    "Conv SAME_LOWER": Case("Conv", conv((2, 2), (1, 1, 0, 1)), WEIGHT, {"auto_pad": "SAME_LOWER", **STRIDE_2}),
+    "ConvTranspose": Case("ConvTranspose", conv_transpose(), TRANSPOSED),
+    "ConvTranspose bias": Case("ConvTranspose", conv_transpose(), (*TRANSPOSED, normal(3))),
+    "ConvTranspose strides": Case("ConvTranspose", conv_transpose((2, 1)), TRANSPOSED, {"strides": [2, 1]}),
+    "ConvTranspose pads": Case("ConvTranspose", conv_transpose(pads=(1, 0, 1, 0)), TRANSPOSED, {"pads": [1, 0, 1, 0]}),
+    "ConvTranspose dilations": Case(
+        "ConvTranspose", conv_transpose(dilations=(1, 3)), TRANSPOSED, {"dilations": [1, 3]}
     ),
-    "MaxPool": Case("MaxPool", max_pool(), (), SQUARE),
-    "MaxPool strides and pads": Case("MaxPool", max_pool((2, 1), (1, 0, 1, 0)), (), {**SQUARE, **POOLED}),
-    "MaxPool ceil_mode": Case("MaxPool", max_pool((2, 2), (0, 0, 1, 1)), (), {**CEILED, "ceil_mode": 1}),
-    "MaxPool ceil_mode without a window in the padding at the end": Case(
+    "ConvTranspose group": Case("ConvTranspose", conv_transpose(group=2), TRANSPOSED, {"group": 2}),
+    "ConvTranspose output_padding": Case(
+        "ConvTranspose", conv_transpose((2, 3), extra=(1, 2)), TRANSPOSED, {"strides": [2, 3], "output_padding": [1, 2]}
+    ),
+    "MaxPool": Case("MaxPool", max_pool(), (), KERNEL),
+    "MaxPool strides and pads": Case("MaxPool", max_pool((2, 1), (1, 0, 1, 0)), (), {**KERNEL, **STRIDES_AND_PADS}),
+    "MaxPool ceil_mode": Case("MaxPool", max_pool((2, 2), (0, 0, 1, 1)), (), {**UNEVEN_STRIDES, "ceil_mode": 1}),
+    "MaxPool ceil_mode without a window in the end padding": Case(
         "MaxPool",
         max_pool((2, 4), (1, 1, 2, 1)),
         (),
-        {**SQUARE, "strides": [2, 4], "pads": [1, 1, 1, 1], "ceil_mode": 1},
+        {**KERNEL, "strides": [2, 4], "pads": [1, 1, 1, 1], "ceil_mode": 1},
         opset=22,
     ),
-    "MaxPool no ceil_mode": Case("MaxPool", max_pool((2, 2)), (), CEILED),
-    "AveragePool": Case("AveragePool", average_pool(), (), SQUARE),
-    "AveragePool pads": Case("AveragePool", average_pool((2, 1), (1, 0, 1, 0)), (), {**SQUARE, **POOLED}),
+    "MaxPool no ceil_mode": Case("MaxPool", max_pool((2, 2)), (), UNEVEN_STRIDES),
+    "AveragePool": Case("AveragePool", average_pool(), (), KERNEL),
+    "AveragePool pads": Case("AveragePool", average_pool((2, 1), (1, 0, 1, 0)), (), {**KERNEL, **STRIDES_AND_PADS}),
     "AveragePool pads that count": Case(
-        "AveragePool", average_pool((2, 1), (1, 0, 1, 0), True), (), {**SQUARE, **POOLED, "count_include_pad": 1}
+        "AveragePool",
+        average_pool((2, 1), (1, 0, 1, 0), True),
+        (),
+        {**KERNEL, **STRIDES_AND_PADS, "count_include_pad": 1},
     ),
-    "AveragePool ceil_mode": Case("AveragePool", average_pool((2, 2), (0, 0, 1, 1)), (), {**CEILED, "ceil_mode": 1}),
-    "AveragePool no ceil_mode": Case("AveragePool", average_pool((2, 2)), (), CEILED),
+    "AveragePool ceil_mode": Case(
+        "AveragePool", average_pool((2, 2), (0, 0, 1, 1)), (), {**UNEVEN_STRIDES, "ceil_mode": 1}
+    ),
+    "AveragePool no ceil_mode": Case("AveragePool", average_pool((2, 2)), (), UNEVEN_STRIDES),
 }
 
 # ---- matrices, arithmetic
@@ -269,93 +276,93 @@ ARITHMETIC = {
     ),
     "MatMul": Case("MatMul", gemm, (normal(6, 6),), shape=VECTOR),
 } | {
-    f"{op} {what}, x in place {at}": Case(op, expected, (array,), at=at)
-    for op, expected, places in (
+    f"{op} {what}, x is input {x_index}": Case(op, expected, (array,), x_index=x_index)
+    for op, expected, positions in (
         ("Add", np.add, (0, 1)),
         ("Mul", np.multiply, (0, 1)),
         ("Sub", np.subtract, (0,)),
         ("Div", np.divide, (0,)),
     )
     for what, array in (("a number", np.abs(NUMBER)), ("channels", CHANNELS), ("all axes", CHANNELS[None]))
-    for at in places
+    for x_index in positions
 }
 
 # ---- shapes
 
 
-def repeated(x, roi, scales):
+def repeat_pixels(x, roi, scales):
     return x.repeat(int(scales[2]), 2).repeat(int(scales[3]), 3)
 
 
-def padded(value):
+def pad_with(value):
     return lambda x, pads, *rest: np.pad(x, ((0, 0), (0, 0), (1, 2), (0, 3)), constant_values=value)
 
 
-def mean(keeps):
+def spatial_mean(keeps):
     return lambda x, axes: x.mean((2, 3), keepdims=keeps)
 
 
-PADS, AXES = whole(0, 0, 1, 0, 0, 0, 2, 3), whole(2, 3)
+PADS, AXES = integers(0, 0, 1, 0, 0, 0, 2, 3), integers(2, 3)
 SHAPES = {
     "Flatten": Case("Flatten", lambda x: x.reshape(len(x), -1)),
     "Flatten with a negative axis": Case("Flatten", lambda x: x.reshape(len(x), -1), (), {"axis": -3}),
-    "Reshape": Case("Reshape", lambda x, shape: x.reshape(5, 4, 42), (whole(0, 0, -1),)),
-    "Pad": Case("Pad", padded(0.0), (PADS,)),
-    "Pad value": Case("Pad", padded(0.5), (PADS, np.array(0.5))),
-    "Pad axes": Case("Pad", padded(0.0), (whole(0, 1, 3, 2), None, whole(3, 2))),
-    "Resize": Case("Resize", repeated, (None, np.array([1, 1, 2, 3.0]))),
+    "Reshape": Case("Reshape", lambda x, shape: x.reshape(5, 4, 42), (integers(0, 0, -1),)),
+    "Pad": Case("Pad", pad_with(0.0), (PADS,)),
+    "Pad value": Case("Pad", pad_with(0.5), (PADS, np.array(0.5))),
+    "Pad axes": Case("Pad", pad_with(0.0), (integers(0, 1, 3, 2), None, integers(3, 2))),
+    "Resize": Case("Resize", repeat_pixels, (None, np.array([1, 1, 2, 3.0]))),
     "Resize floor": Case(
         "Resize",
-        repeated,
+        repeat_pixels,
         (None, np.array([1, 1, 2, 3.0])),
         {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
     ),
-    "ReduceMean": Case("ReduceMean", mean(True), (AXES,)),
-    "ReduceMean keepdims": Case("ReduceMean", mean(False), (AXES,), {"keepdims": 0}),
+    "ReduceMean": Case("ReduceMean", spatial_mean(True), (AXES,)),
+    "ReduceMean keepdims": Case("ReduceMean", spatial_mean(False), (AXES,), {"keepdims": 0}),
     "ReduceMax": Case("ReduceMax", lambda x, axes: x.max((2, 3), keepdims=True), (AXES,)),
     "GlobalAveragePool": Case("GlobalAveragePool", lambda x: x.mean((2, 3), keepdims=True)),
     "GlobalMaxPool": Case("GlobalMaxPool", lambda x: x.max((2, 3), keepdims=True)),
-    "Squeeze": Case("Squeeze", lambda x, axes: x.reshape(5, 6), (whole(2, -1),), shape=(6, 1, 1)),
-    "Unsqueeze": Case("Unsqueeze", lambda x, axes: x.reshape(5, 1, 6, 1), (whole(1, -1),), shape=VECTOR),
+    "Squeeze": Case("Squeeze", lambda x, axes: x.reshape(5, 6), (integers(2, -1),), shape=(6, 1, 1)),
+    "Unsqueeze": Case("Unsqueeze", lambda x, axes: x.reshape(5, 1, 6, 1), (integers(1, -1),), shape=VECTOR),
 }
 
 CASES = ACTIVATIONS | NORMS | WINDOWS | ARITHMETIC | SHAPES
 
-# Where a default, or the order of inputs, is nothing that a layer does.
-REFUSED = {
+# Defaults, and orders of inputs, that no layer computes.
+UNSUPPORTED = {
     f"{op} of a constant and x, {what}": (
-        Case(op, None, (array,), at=1),
-        "expected its first input to depend on the examples",
+        Case(op, None, (array,), x_index=1),
+        "expected a value computed from the graph's input",
     )
     for op in ("Sub", "Div")
     for what, array in (("a number", np.abs(NUMBER)), ("channels", CHANNELS))
 } | {
     "Pow": (Case("Pow", None, (NUMBER,)), "no layer of minidl does that"),
-    "Pow of a constant": (Case("Pow", None, (NUMBER,), at=1), "no layer of minidl does that"),
+    "Pow of a constant": (Case("Pow", None, (NUMBER,), x_index=1), "no layer of minidl does that"),
     "MatMul of a constant and x": (
-        Case("MatMul", None, (normal(6, 6),), shape=VECTOR, at=1),
+        Case("MatMul", None, (normal(6, 6),), shape=VECTOR, x_index=1),
         "expected a constant for input 1",
     ),
-    "Gemm of a constant and x": (Case("Gemm", None, (normal(6, 6),), shape=VECTOR, at=1), "expected a constant"),
-    "Gemm with a bias of examples": (
+    "Gemm of a constant and x": (Case("Gemm", None, (normal(6, 6),), shape=VECTOR, x_index=1), "expected a constant"),
+    "Gemm with a bias per example": (
         Case("Gemm", None, (normal(6, 6), normal(6, 1)), shape=VECTOR),
         "expected a bias of 6 numbers, got shape (6, 1)",
     ),
-    "Dropout of training": (
+    "Dropout in training mode": (
         Case("Dropout", None, (np.array(0.5), np.array(1)), shape=VECTOR, opset=12),
         "expected training_mode=False, got True",
     ),
-    "Div by a negative number": (Case("Div", None, (np.array(-2.0),)), "expected to divide by numbers above 0"),
-    "Div by negative channels": (Case("Div", None, (-CHANNELS,)), "expected to divide by numbers above 0"),
-    "Div by a channel of 0": (Case("Div", None, (0.0 * CHANNELS,)), "expected to divide by numbers above 0"),
+    "Div by a negative number": (Case("Div", None, (np.array(-2.0),)), "expected positive divisors"),
+    "Div by negative channels": (Case("Div", None, (-CHANNELS,)), "expected positive divisors"),
+    "Div by a channel of 0": (Case("Div", None, (0.0 * CHANNELS,)), "expected positive divisors"),
     "Softmax of images": (Case("Softmax", None), "expected axis=1, the channels, got 3"),
-    "Softmax before 13": (Case("Softmax", None, opset=11), "before opset 13 all numbers of an example are summed"),
+    "Softmax before 13": (Case("Softmax", None, opset=11), "before opset 13 Softmax sums over the whole example"),
     "LayerNormalization": (
         Case("LayerNormalization", None, (normal(7),)),
-        "all numbers of an example of (4, 6, 7), got 3",
+        "the whole example of (4, 6, 7), got 3",
     ),
     "Swish alpha": (Case("Swish", None, attributes={"alpha": 2.0}, opset=24), "expected alpha=1.0, got 2.0"),
-    "Resize to the nearest above": (
+    "Resize with round_prefer_floor": (
         Case("Resize", None, (None, np.array([1, 1, 2, 2.0])), {"coordinate_transformation_mode": "asymmetric"}),
         "got asymmetric and round_prefer_floor",
     ),
@@ -364,8 +371,8 @@ REFUSED = {
         "got half_pixel and floor",
     ),
     "Reshape to zeros": (
-        Case("Reshape", None, (whole(0, 0, -1),), {"allowzero": 1}),
+        Case("Reshape", None, (integers(0, 0, -1),), {"allowzero": 1}),
         "separate, got [0, 0, -1]",
     ),
-    "Squeeze of the batch": (Case("Squeeze", None, (whole(0),)), "expected axes of size 1 after the batch"),
+    "Squeeze of the batch": (Case("Squeeze", None, (integers(0),)), "expected axes of size 1 after the batch"),
 }

@@ -1,32 +1,32 @@
-"""Graphs of branches that part and meet, as chains, and as containers; nothing here needs the library onnx."""
+"""Graphs of branches that fork and join, as series and as containers; nothing here needs the onnx package."""
 
 import numpy as np
 import pytest
 
 from minidl.onnx.branches import Join, parse_graph
 from minidl.onnx.constant_folding import Constants
-from minidl.onnx.graph import BATCH, Graph, Node, Value
-from minidl.onnx.importing import to_model
+from minidl.onnx.graph import ANY_BATCH, Graph, Node, Value
+from minidl.onnx.importing import build_model
 
 
 def graph(*nodes, tensors=None, opset=21):
-    """nodes: as "y = Op(a, b)"; the input is x, the output the last one."""
-    made = []
+    """Returns a graph. nodes: such as "y = Op(a, b)"; the input is x, the output that of the last node."""
+    graph_nodes = []
     for i, text in enumerate(nodes):
         output, call = text.split(" = ")
         op, inputs = call.rstrip(")").split("(")
         attributes = {"axis": 1} if op == "Concat" else {}
-        made.append(Node(op, f"n{i}", [name for name in inputs.split(", ") if name], [output], attributes))
+        graph_nodes.append(Node(op, f"n{i}", [name for name in inputs.split(", ") if name], [output], attributes))
     value = Value("x", "float32", ["N", 2, 4, 4])
-    return Graph(made, tensors or {}, [value], [Value(made[-1].outputs[0], "float32", None)], opset)
+    return Graph(graph_nodes, tensors or {}, [value], [Value(graph_nodes[-1].outputs[0], "float32", None)], opset)
 
 
-def told(chain):
-    """A series as a string: operators, and in brackets the branches of a join."""
+def to_text(chain):
+    """Returns a series as text: operators, with the branches of a join in brackets before it."""
     parts = []
     for item in chain:
         if isinstance(item, Join):
-            parts.append(f"[{' | '.join(map(told, item.branches))}]{item.node.op}")
+            parts.append(f"[{' | '.join(map(to_text, item.branches))}]{item.node.op}")
         else:
             parts.append(item.op)
     return " ".join(parts)
@@ -62,30 +62,30 @@ def told(chain):
             "[ | Relu]Concat [ | Tanh]Concat [ | Elu]Concat",
         ),
         (["a = Relu(x)", "b = Concat(x, a)", "c = Concat(x, a)", "y = Tanh(c)"], "[ | Relu]Concat Concat Tanh"),
-        (["z = Tanh(x)", "a = Relu(x)"], "Relu"),  # an unused node
+        (["z = Tanh(x)", "a = Relu(x)"], "Relu"),  # not needed by the output
         (["z = Shape(x)", "y = Reshape(x, z)"], "Reshape"),
     ],
 )
-def test_series(nodes, expected):
+def test_parse_graph(nodes, expected):
     g = graph(*nodes)
-    assert told(parse_graph(g, Constants(g))) == expected
+    assert to_text(parse_graph(g, Constants(g))) == expected
 
 
 @pytest.mark.parametrize(
     "nodes",
     [
         ["a = Relu(x)", "b = Tanh(x)", "c = Add(a, b)", "y = Add(c, b)"],
-        ["a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "y = Sum(x, b, c)"],  # x + (b + c) is rounded otherwise
+        ["a = Relu(x)", "b = Tanh(a)", "c = Elu(a)", "y = Sum(x, b, c)"],  # x + (b + c) rounds differently
         ["a = Relu(x)", "b = Tanh(a)", "c = Elu(b)", "d = Add(c, x)", "e = Add(d, b)", "y = Add(e, a)"],
     ],
 )
-def test_what_no_branches_say(nodes):
+def test_branches_that_do_not_nest_are_refused(nodes):
     g = graph(*nodes)
-    with pytest.raises(ValueError, match=r"node 'n\d' \(\w+\): its output goes to branches that do not fork there"):
+    with pytest.raises(ValueError, match=r"node 'n\d' \(\w+\): its output feeds branches that do not fork there"):
         parse_graph(g, Constants(g))
 
 
-def chosen(model):
+def layer_lines(model):
     return [line.strip() for line in repr(model).splitlines()[1:-1] if line.strip() != ")"]
 
 
@@ -112,74 +112,76 @@ def chosen(model):
         (["a = Sigmoid(x)", "y = Mul(a, x)"], ["(0): SiLU()"]),
     ],
 )
-def test_containers(nodes, layers):
-    assert chosen(to_model(graph(*nodes), None)) == layers
+def test_joins_become_containers(nodes, layers):
+    assert layer_lines(build_model(graph(*nodes), None)) == layers
 
 
-@pytest.mark.parametrize(("axis", "fits"), [(1, True), (-3, True), (-2, False), (2, False), (-1, False), (0, False)])
-def test_the_axis_of_a_concat(axis, fits, rng):
+@pytest.mark.parametrize(
+    ("axis", "is_valid"), [(1, True), (-3, True), (-2, False), (2, False), (-1, False), (0, False)]
+)
+def test_concat_only_along_channels(axis, is_valid, rng):
     g, x = graph("a = Relu(x)", "y = Concat(x, a)"), rng.standard_normal((3, 2, 4, 4))
     g.nodes[1].attributes["axis"] = axis
-    if fits:
-        assert to_model(g, None).predict(x).shape == (3, 4, 4, 4)
+    if is_valid:
+        assert build_model(g, None).predict(x).shape == (3, 4, 4, 4)
     else:
         with pytest.raises(ValueError, match=rf"node 'n1' \(Concat\): expected axis=1, the channels, got {axis}"):
-            to_model(g, None)
+            build_model(g, None)
 
 
-def test_a_concat_of_the_same_along_another_axis():
-    """It is not a part of one of channels."""
+def test_a_concat_of_the_same_inputs_along_another_axis():
+    """Must not be merged into a Concat of channels."""
     g = graph("a = Relu(x)", "r = Concat(x, a)", "b = Tanh(a)", "y = Concat(x, a, b)")
     g.nodes[1].attributes["axis"] = 2  # which the output does not need
-    assert told(parse_graph(g, Constants(g))) == "[ | Relu [ | Tanh]Concat]Concat"
-    assert len(to_model(g, None).layers) == 1
+    assert to_text(parse_graph(g, Constants(g))) == "[ | Relu [ | Tanh]Concat]Concat"
+    assert len(build_model(g, None).layers) == 1
 
 
-def test_sums_of_sums_are_added_in_their_order(rng):
-    """(a + b) + c, and not a + (b + c): numbers that round differently."""
+def test_nested_sums_keep_their_order(rng):
+    """(a + b) + c, not a + (b + c), with values that round differently."""
     g = graph("a = Mul(x, k)", "b = Mul(x, l)", "s = Add(a, b)", "y = Add(x, s)",
               tensors={"k": np.float32(1e8).reshape(1), "l": np.float32(-1e8).reshape(1)})  # fmt: skip
     x = rng.standard_normal((3, 2, 4, 4)).astype("f4")
     expected = x + (x * np.float32(1e8) + x * np.float32(-1e8))
-    assert np.array_equal(to_model(g, None).predict(x), expected)
+    assert np.array_equal(build_model(g, None).predict(x), expected)
 
 
-def test_groups_of_an_early_opset():
+def test_group_normalization_before_opset_21_is_refused():
     g = graph("y = GroupNormalization(x, w, w)", tensors={"w": np.ones(2, "f4")}, opset=20)
     with pytest.raises(ValueError, match=r"GroupNormalization.*expected opset 21 or later, got 20"):
-        to_model(g, None)
+        build_model(g, None)
 
 
 # ---- constants
 
 
-def test_shapes_are_known_as_far_as_examples_have_come():
+def test_shapes_fold_once_they_are_known():
     g = graph("a = Relu(x)", "s = Shape(a)", "y = Reshape(x, s)")
     constants = Constants(g)
     assert set(constants) == {"s"} and len(constants) == 1 and "a" not in constants
-    with pytest.raises(ValueError, match=r"node 'n1' \(Shape\): .*the shape of 'a' is unknown"):
+    with pytest.raises(ValueError, match=r"node 'n1' \(Shape\): .*the shape of 'a' is not known"):
         constants["s"]
-    constants.shapes["a"] = (BATCH, 2, 4, 4)
-    assert constants["s"].tolist() == [BATCH, 2, 4, 4]
+    constants.shapes["a"] = (ANY_BATCH, 2, 4, 4)
+    assert constants["s"].tolist() == [ANY_BATCH, 2, 4, 4]
     with pytest.raises(KeyError):
         constants["a"]
 
 
-def test_the_batch_is_no_number_to_compute_with():
-    """Half the batch, or a batch as long as the image is wide, is nothing that a layer can say."""
+def test_the_batch_size_cannot_be_computed_with():
+    """A reshape that moves the batch size to another axis is refused."""
     tensors = {"i": np.array([0]), "j": np.array([1, 2, 3])}
     g = graph(
         "s = Shape(x)", "n = Gather(s, i)", "r = Gather(s, j)", "t = Concat(r, n)", "y = Reshape(x, t)", tensors=tensors
     )
     g.nodes[3].attributes["axis"] = 0
-    with pytest.raises(ValueError, match="separate"):
-        to_model(g, None)
+    with pytest.raises(ValueError, match="that keeps examples of "):
+        build_model(g, None)
 
 
-def test_constants_that_would_grow():
+def test_large_folded_constants_are_refused():
     nodes = ["c0 = Concat(k, k)", *(f"c{i} = Concat(c{i - 1}, c{i - 1})" for i in range(1, 40)), "y = Reshape(x, c39)"]
     g = graph(*nodes, tensors={"k": np.ones(2, "i8")})
     for node in g.nodes:
         node.attributes = {"axis": 0} if node.op == "Concat" else {}
-    with pytest.raises(ValueError, match=r"node 'n1\d' \(Concat\): .*at most 4096 numbers"):
-        to_model(g, None)
+    with pytest.raises(ValueError, match=r"node 'n1\d' \(Concat\): .*at most 4096 elements"):
+        build_model(g, None)

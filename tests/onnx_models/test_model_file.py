@@ -1,4 +1,4 @@
-"""Files that are damaged, hostile or something else: a FileError, no crash, no other file, no memory."""
+"""Damaged and hostile files, and other formats: an error, without a crash, reads of other files or excessive memory."""
 
 import os
 import threading
@@ -20,46 +20,46 @@ def path(tmp_path):
     return tmp_path / "model.onnx"
 
 
-def put(path, content):
+def write(path, content):
     path.write_bytes(content if isinstance(content, bytes) else content.SerializeToString())
     return path
 
 
-def small():
+def small_model():
     return Sequential([Dense(3), ReLU(), Dense(2)], input_shape=(4,))
 
 
 @pytest.mark.parametrize(
     "content", [b"", b"\0" * 100, b"not an ONNX file at all", b"{}", b"\x08\x0a", os.urandom(1000)]
 )
-def test_something_else(content, path):
+def test_other_formats(content, path):
     with pytest.raises(FileError, match=r"model\.onnx: expected "):
-        import_model(put(path, content))
+        import_model(write(path, content))
 
 
-def test_other_files_of_minidl(path):
-    small().save(path)
+def test_model_files_and_onnx_files_are_told_apart(path):
+    small_model().save(path)
     with pytest.raises(FileError):
         import_model(path)
-    export(small(), path)
+    export(small_model(), path)
     with pytest.raises(FileError):
         Sequential.load(path)
 
 
-def test_a_file_that_was_cut_off(path):
-    export(small(), path)
+def test_truncated_files(path):
+    export(small_model(), path)
     content = path.read_bytes()
     for length in range(0, len(content), 7):
         with pytest.raises((FileError, ValueError)):
-            import_model(put(path, content[:length]))
+            import_model(write(path, content[:length]))
     path.write_bytes(content[:-1])
     with pytest.raises(FileError):
         import_model(path)
 
 
-def test_damaged_anywhere(path):
-    """Bits that change what a graph says may give another graph: what comes is a model, a FileError or a ValueError."""
-    export(small(), path)
+def test_random_bit_flips(path):
+    """A flipped bit may give another valid graph: the result is a model, a FileError or a ValueError."""
+    export(small_model(), path)
     content, rng, outcomes = bytearray(path.read_bytes()), np.random.default_rng(0), []
     for _ in range(3000):
         damaged = bytearray(content)
@@ -77,33 +77,33 @@ def test_damaged_anywhere(path):
     assert set(outcomes) == {FileError, ValueError, Sequential}
 
 
-def test_names_that_are_no_text(path):
-    content = Graph().chain("LeakyRelu", alpha=0.5).model().SerializeToString()
+def test_names_that_are_not_utf8(path):
+    content = Graph().append("LeakyRelu", alpha=0.5).model().SerializeToString()
     for name in (b"alpha", b"LeakyRelu_0", b"v0"):
         with pytest.raises(FileError):
-            import_model(put(path, content.replace(name, b"\xff" * len(name))))
+            import_model(write(path, content.replace(name, b"\xff" * len(name))))
 
 
-def test_numbers_that_are_not_there(path):
+def test_missing_tensor_values(path):
     g = Graph((4,))
-    model = g.chain("MatMul", g.normal(4, 2)).model()
+    model = g.append("MatMul", g.normal(4, 2)).model()
     tensor = model.graph.initializer[0]
     tensor.dims[:] = [2**40, 2**20]
     with pytest.raises(FileError):
-        import_model(put(path, model))
+        import_model(write(path, model))
     tensor.dims[:] = [4, 2]
     tensor.raw_data = b""
     with pytest.raises(FileError):
-        import_model(put(path, model))
+        import_model(write(path, model))
 
 
-def test_names_that_nobody_made(path):
+def test_undefined_inputs(path):
     with pytest.raises(FileError, match="expected a valid ONNX graph"):
-        import_model(put(path, Graph().chain("Relu").chain("Conv", "nothing").model()))
+        import_model(write(path, Graph().append("Relu").append("Conv", "nothing").model()))
 
 
 @pytest.mark.parametrize("where", ["initializer", "attribute"])
-def test_numbers_in_another_file_are_not_read(where, path, tmp_path):
+def test_external_data_is_not_read(where, path, tmp_path):
     from onnx import TensorProto, helper
 
     (tmp_path / "weights.bin").write_bytes(np.ones(8, "f4").tobytes())
@@ -112,106 +112,106 @@ def test_numbers_in_another_file_are_not_read(where, path, tmp_path):
     g = Graph((4,))
     if where == "attribute":
         g.nodes.append(helper.make_node("Constant", [], ["w"], value=tensor))
-    model = g.chain("MatMul", "w").model(out_shape=(None, 2))
+    model = g.append("MatMul", "w").model(out_shape=(None, 2))
     if where == "initializer":
         model.graph.initializer.append(tensor)
-    with pytest.raises(ValueError, match=r"tensor 'w': expected its data in this file, got a reference to") as error:
-        import_model(put(path, model))
+    with pytest.raises(ValueError, match=r"tensor 'w': expected its values in this file, got a reference to") as error:
+        import_model(write(path, model))
     message = str(error.value)
     assert "torch.onnx.export(..., external_data=False)" in message and "onnx.save(onnx.load(path), other)" in message
 
 
-def test_the_way_out_of_numbers_in_another_file(path, tmp_path, rng):
+def test_external_data_can_be_merged_as_the_error_says(path, tmp_path, rng):
     import onnx
 
-    model, x = small(), rng.random((5, 4)).astype("f4")
+    model, x = small_model(), rng.random((5, 4)).astype("f4")
     export(model, path)
-    spread, one = tmp_path / "spread.onnx", tmp_path / "one.onnx"
-    onnx.save(onnx.load(path), spread, save_as_external_data=True, location="weights", size_threshold=0)
+    external, merged = tmp_path / "spread.onnx", tmp_path / "one.onnx"
+    onnx.save(onnx.load(path), external, save_as_external_data=True, location="weights", size_threshold=0)
     with pytest.raises(ValueError, match="external data"):
-        import_model(spread)
-    onnx.save(onnx.load(spread), one)
-    assert np.array_equal(import_model(one).predict(x), model.predict(x))
+        import_model(external)
+    onnx.save(onnx.load(external), merged)
+    assert np.array_equal(import_model(merged).predict(x), model.predict(x))
 
 
 def test_sparse_tensors_functions_and_subgraphs(path):
     from onnx import SparseTensorProto, helper, numpy_helper
 
     g = Graph((4,))
-    model = g.chain("Relu").model()
+    model = g.append("Relu").model()
     values = numpy_helper.from_array(np.ones(1, "f4"), "sparse")
     sparse = SparseTensorProto(values=values, indices=numpy_helper.from_array(np.zeros(1, "i8")), dims=[4])
     model.graph.sparse_initializer.append(sparse)
-    with pytest.raises(ValueError, match="expected dense tensors, got 'sparse', a sparse one"):
-        import_model(put(path, model))
+    with pytest.raises(ValueError, match="expected dense tensors, got the sparse tensor 'sparse'"):
+        import_model(write(path, model))
     model = g.model()
     body = [helper.make_node("Tanh", ["a"], ["b"])]
     model.functions.append(helper.make_function("", "Relu", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
-    with pytest.raises(ValueError, match="expected only ONNX's operators, got the function 'Relu'"):
-        import_model(put(path, model))
+    with pytest.raises(ValueError, match="expected only ONNX's own operators, got the local function 'Relu'"):
+        import_model(write(path, model))
     g = Graph((4,))
     then = helper.make_graph([helper.make_node("Relu", ["x"], ["t"])], "then", [], [])
     g.add("If", g.constant(True, "bool"), then_branch=then, else_branch=then)
     with pytest.raises(
         ValueError, match=r"node 'If_0' \(If\): expected numbers, strings or a tensor for '(then|else)_branch'"
     ):
-        import_model(put(path, g.model(out_shape=(None, 4))))
+        import_model(write(path, g.model(out_shape=(None, 4))))
 
 
-def test_a_recipe_of_something_huge(path):
-    """The metadata of a file must not make more than its tensors hold."""
+def test_metadata_of_a_huge_model(path):
+    """Metadata must not allocate more than the tensors of the file."""
     import onnx
 
-    export(small(), path)
+    export(small_model(), path)
     model = onnx.load(str(path))
     (entry,) = model.metadata_props
     entry.value = entry.value.replace('"units":3', '"units":3000000000000')
     assert "3000000000000" in entry.value
-    found = import_model(put(path, model))
+    found = import_model(write(path, model))
     assert [layer.units for layer in found.layers if isinstance(layer, Dense)] == [3, 2]
-    for told in (entry.value.replace('"float32"', '"V4000000000000"'), '{"counters":' + "[" * 10**7):
-        entry.value = told
-        assert len(import_model(put(path, model)).layers) == 3
+    for value in (entry.value.replace('"float32"', '"V4000000000000"'), '{"counters":' + "[" * 10**7):
+        entry.value = value
+        assert len(import_model(write(path, model)).layers) == 3
 
 
 @pytest.mark.parametrize("shape", [(3, 2**40, 2**40), (2**40, 2, 2), (2**62,)])
-def test_an_input_of_something_huge(shape, path):
+def test_a_huge_input_shape(shape, path):
     g = Graph(shape)
     if len(shape) == 3:
-        g.chain("MaxPool", kernel_shape=[2, 2]).chain("GlobalAveragePool")
-    g.chain("Relu")
+        g.append("MaxPool", kernel_shape=[2, 2]).append("GlobalAveragePool")
+    g.append("Relu")
     with pytest.raises(ValueError, match=r"node '\w+_0' \(\w+\): expected at most|cannot take input"):
-        import_model(put(path, g.model(out_shape=(None,))))
+        import_model(write(path, g.model(out_shape=(None,))))
 
 
-def test_more_pixels_than_building_has_time_for(path):
+def test_a_limit_on_pixels_over_all_layers(path):
     g = Graph((1, 2**22, 1))
     for _ in range(5):
-        g.chain("Relu")
+        g.append("Relu")
     with pytest.raises(ValueError, match=r"node 'Relu_3' \(Relu\): expected at most 16777216 rows and columns"):
-        import_model(put(path, g.model()))
+        import_model(write(path, g.model()))
 
 
-def test_many_nodes(path, monkeypatch):
+def test_a_limit_on_nodes(path, monkeypatch):
     g = Graph((4,))
     for _ in range(20_001):
-        g.chain("Relu")
+        g.append("Relu")
     with pytest.raises(ValueError, match="expected at most 20000 nodes, got 20001"):
-        import_model(put(path, g.model()))
+        import_model(write(path, g.model()))
 
 
-def test_deep_graphs_need_no_stack(path):
+def test_deep_graphs_do_not_recurse(path):
     g = Graph((4,))
     for _ in range(3000):
-        g.chain("Relu")
-    shape = g.whole(0, 4)
+        g.append("Relu")
+    shape = g.integers(0, 4)
     for _ in range(3000):
         shape = g.add("Identity", shape)
     g.add("Reshape", "v2999", shape)
-    assert len(import_model(put(path, g.model())).layers) == 3000
+    assert len(import_model(write(path, g.model())).layers) == 3000
 
 
-def test_a_fifo_does_not_make_it_wait(path):
+def test_a_fifo_does_not_block(path):
     os.mkfifo(path)
     errors = []
 
@@ -227,7 +227,7 @@ def test_a_fifo_does_not_make_it_wait(path):
     assert errors and "expected a regular file" in errors[0]
 
 
-def test_it_reads_what_a_string_path_names(path, tmp_path, monkeypatch):
+def test_string_paths(path, tmp_path, monkeypatch):
     model = models.lenet5()
     monkeypatch.chdir(tmp_path)
     export(model, "model.onnx")

@@ -1,30 +1,30 @@
-"""Each operator beside NumPy, with and without its attributes; and the NumPy beside ONNX's own evaluator."""
+"""Each operator against NumPy, with and without its attributes; and the NumPy code against ONNX's evaluator."""
 
 import numpy as np
 import pytest
-from onnx_models.operator_cases import CASES, REFUSED, STATISTICS, VECTOR, Case
+from onnx_models.operator_cases import CASES, STATISTICS, UNSUPPORTED, VECTOR, Case
 
 from minidl.onnx.graph import Graph, Node, Value
-from minidl.onnx.importing import to_model
+from minidl.onnx.importing import build_model
 from minidl.onnx.model_file import to_bytes
-from minidl.onnx.operators import READ
+from minidl.onnx.operators import READ_FUNCTIONS
 
-# Operators without attributes, constants or an order, and those that leave examples as they are.
-PLAIN = {"Cast", "Concat", "Dropout", "Identity", "Relu", "Sigmoid", "Sum", "Tanh"}
+# Operators without attributes, constants or an order of inputs, and identities.
+WITHOUT_CASES = {"Cast", "Concat", "Dropout", "Identity", "Relu", "Sigmoid", "Sum", "Tanh"}
 
-# ONNX's evaluator takes some operators as they are in later opsets, and knows no groups of transposed convolutions.
+# ONNX's evaluator uses later opsets for some operators, and does not implement grouped transposed convolutions.
 WRONG_IN_REFERENCE = {"Softmax before 13", "BatchNormalization 11", "ConvTranspose group"}
 
 
-def close(found, expected):
+def check_close(found, expected):
     assert found.shape == expected.shape
     np.testing.assert_allclose(found, expected, 1e-6, 1e-6 * float(np.abs(expected).max()))
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_beside_numpy(name):
+def test_import_matches_numpy(name):
     case = CASES[name]
-    close(to_model(case.graph(), None).predict(case.x()), case.y())
+    check_close(build_model(case.graph(), None).predict(case.x()), case.y())
 
 
 def check_numpy(case, dtype, run):
@@ -35,16 +35,16 @@ def check_numpy(case, dtype, run):
 
 @pytest.mark.oracle("onnx")
 @pytest.mark.parametrize("name", sorted(set(CASES) - WRONG_IN_REFERENCE))
-def test_numpy_beside_onnx(name):
+def test_numpy_matches_onnx(name):
     from onnx.reference import ReferenceEvaluator
 
-    dtype = "float32" if name.startswith("Group") else "float64"  # by default its means are float32
+    dtype = "float32" if name.startswith("Group") else "float64"  # the default precision of its means
     check_numpy(CASES[name], dtype, lambda content, inputs: ReferenceEvaluator(content).run(None, inputs)[0])
 
 
 @pytest.mark.oracle("onnx", "onnxruntime")
 @pytest.mark.parametrize("name", CASES)
-def test_numpy_beside_onnxruntime(name):
+def test_numpy_matches_onnxruntime(name):
     from onnxruntime import InferenceSession
 
     def run(content, inputs):
@@ -53,16 +53,16 @@ def test_numpy_beside_onnxruntime(name):
     check_numpy(CASES[name], "float32", run)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name):
-    case, told = REFUSED[name]
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_unsupported_operands_are_refused(name):
+    case, message = UNSUPPORTED[name]
     with pytest.raises(ValueError) as error:
-        to_model(case.graph(), None)
-    assert f"node 'node' ({case.op}): " in str(error.value) and told in str(error.value)
+        build_model(case.graph(), None)
+    assert f"node 'node' ({case.op}): " in str(error.value) and message in str(error.value)
 
 
-def test_all_operators_are_in_the_table():
-    assert {case.op for case in CASES.values()} | PLAIN == set(READ)
+def test_all_operators_have_a_case():
+    assert {case.op for case in CASES.values()} | WITHOUT_CASES == set(READ_FUNCTIONS)
 
 
 @pytest.mark.parametrize(
@@ -78,22 +78,22 @@ def test_all_operators_are_in_the_table():
         (Case("Dropout", None, (None, np.array(0)), shape=VECTOR), "rate", 0.5),
     ],
 )
-def test_what_matters_in_training_alone(case, argument, value):
-    (layer,) = to_model(case.graph(), None).layers
+def test_training_attributes_are_imported(case, argument, value):
+    (layer,) = build_model(case.graph(), None).layers
     assert getattr(layer, argument) == value
 
 
-def product(**attributes):
-    """x * HardSigmoid(x)."""
+def gated_graph(**attributes):
+    """Returns the graph of x * HardSigmoid(x)."""
     gate, node = Node("HardSigmoid", "gate", ["x"], ["g"], attributes), Node("Mul", "product", ["x", "g"], ["y"])
     return Graph([gate, node], {}, [Value("x", "float64", ["N", 3])], [Value("y", "float64", None)])
 
 
-def test_a_product_that_is_hardswish():
-    """The default of beta is that of Hardswish, that of alpha is not."""
+def test_hardswish_as_a_product():
+    """The default of beta is that of Hardswish, the default of alpha is not."""
     x = np.linspace(-5, 5, 30).reshape(10, 3)
     for attributes in ({"alpha": 1 / 6}, {"alpha": 1 / 6, "beta": 0.5}):
-        close(to_model(product(**attributes), None).predict(x), x * np.clip(x / 6 + 0.5, 0, 1))
+        check_close(build_model(gated_graph(**attributes), None).predict(x), x * np.clip(x / 6 + 0.5, 0, 1))
     for attributes in ({}, {"beta": 0.5}, {"alpha": 1 / 6, "beta": 0.4}):
-        with pytest.raises(ValueError, match=r"node 'product' \(Mul\): expected branches that join"):
-            to_model(product(**attributes), None)
+        with pytest.raises(ValueError, match=r"node 'product' \(Mul\): expected branches joined"):
+            build_model(gated_graph(**attributes), None)

@@ -1,4 +1,4 @@
-"""What PyTorch's exporters write: docs/onnx.md on weights in a second file, on training on, and on shared modules."""
+"""Files from PyTorch's exporters: weights in a second file, further training and shared modules, as in docs/onnx.md."""
 
 import warnings
 
@@ -9,23 +9,23 @@ from minidl.onnx import import_model
 
 pytestmark = pytest.mark.oracle("torch", "onnx")
 
-OLDER = {"dynamo": False, "input_names": ["x"], "dynamic_axes": {"x": {0: "N"}}}
+TORCHSCRIPT_EXPORTER = {"dynamo": False, "input_names": ["x"], "dynamic_axes": {"x": {0: "N"}}}
 
 
-def exported(module, shape, path, **options):
-    """The module's export, and numbers in and out."""
+def export_module(module, shape, path, **options):
+    """Exports a module; returns inputs and outputs."""
     import torch
 
     x = torch.randn(5, *shape, generator=torch.Generator().manual_seed(0))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that an exporter is the older one
+        warnings.simplefilter("ignore")  # the TorchScript exporter is deprecated
         torch.onnx.export(module, (x,), str(path), verbose=False, **options)
     with torch.no_grad():
         return x.numpy(), module(x).numpy()
 
 
-def small(training=False):
-    """Convolution, norm and dropout, with statistics of their own."""
+def small_module(training=False):
+    """Returns convolution, batch norm and dropout, with random weights and statistics."""
     from torch import manual_seed, nn, no_grad
 
     manual_seed(0)
@@ -38,40 +38,40 @@ def small(training=False):
     return net.train(training)
 
 
-def names(model):
+def layer_names(model):
     return [type(layer).__name__ for layer in model.layers]
 
 
-def test_the_export_for_training_on(tmp_path):
+def test_export_for_further_training(tmp_path):
     import torch
 
-    kept = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
-    x, y = exported(small(), (3, 6, 6), tmp_path / "kept.onnx", **OLDER, **kept)
+    training_options = {"training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False}
+    x, y = export_module(small_module(), (3, 6, 6), tmp_path / "kept.onnx", **TORCHSCRIPT_EXPORTER, **training_options)
     model = import_model(tmp_path / "kept.onnx")
-    assert names(model) == ["Conv2D", "BatchNorm2D", "ReLU", "Flatten", "Dense"]
+    assert layer_names(model) == ["Conv2D", "BatchNorm2D", "ReLU", "Flatten", "Dense"]
     np.testing.assert_allclose(model.predict(x), y, 1e-5, 1e-5)
-    assert np.array_equal(model.state_dict()["1.running_mean"], small().state_dict()["1.running_mean"].numpy())
-    exported(small(), (3, 6, 6), tmp_path / "folded.onnx", **OLDER)
-    assert names(import_model(tmp_path / "folded.onnx")) == ["Conv2D", "ReLU", "Flatten", "Dense"]
+    assert np.array_equal(model.state_dict()["1.running_mean"], small_module().state_dict()["1.running_mean"].numpy())
+    export_module(small_module(), (3, 6, 6), tmp_path / "folded.onnx", **TORCHSCRIPT_EXPORTER)
+    assert layer_names(import_model(tmp_path / "folded.onnx")) == ["Conv2D", "ReLU", "Flatten", "Dense"]
     with pytest.raises(ValueError, match="expected training_mode=0, got 1"):
-        kept["training"] = torch.onnx.TrainingMode.TRAINING
-        exported(small(), (3, 6, 6), tmp_path / "training.onnx", **OLDER, **kept)
+        training_options["training"] = torch.onnx.TrainingMode.TRAINING
+        export_module(small_module(), (3, 6, 6), tmp_path / "training.onnx", **TORCHSCRIPT_EXPORTER, **training_options)
         import_model(tmp_path / "training.onnx")
 
 
 @pytest.mark.oracle("torch", "onnx", "onnxscript")
 def test_the_default_export(tmp_path):
-    x, y = exported(small(), (3, 6, 6), tmp_path / "two.onnx")
+    x, y = export_module(small_module(), (3, 6, 6), tmp_path / "two.onnx")
     with pytest.raises(ValueError, match="external_data=False"):
         import_model(tmp_path / "two.onnx")
-    exported(small(), (3, 6, 6), tmp_path / "one.onnx", external_data=False)
+    export_module(small_module(), (3, 6, 6), tmp_path / "one.onnx", external_data=False)
     model = import_model(tmp_path / "one.onnx")
     np.testing.assert_allclose(model.predict(x), y, 1e-5, 1e-5)
-    assert names(model) == ["Conv2D", "ReLU", "Flatten", "Dense"]
+    assert layer_names(model) == ["Conv2D", "ReLU", "Flatten", "Dense"]
 
 
-def twice(tied):
-    """Two layers of equal norms and biases of zeros; one module applied twice, or two."""
+def repeated_layers(tied):
+    """Returns layers with zero biases twice: one module applied twice if tied, else two."""
     from torch import manual_seed, nn
 
     manual_seed(0)
@@ -84,10 +84,10 @@ def twice(tied):
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_a_module_applied_twice(tied, tmp_path):
-    """The exporter writes equal arrays once too, which is no reason to warn."""
+    """The exporter also deduplicates equal arrays of separate modules, which is no reason to warn."""
     import onnx
 
-    x, y = exported(twice(tied), (6,), tmp_path / "net.onnx", **OLDER)
+    x, y = export_module(repeated_layers(tied), (6,), tmp_path / "net.onnx", **TORCHSCRIPT_EXPORTER)
     graph = onnx.load(tmp_path / "net.onnx").graph
     assert len(graph.initializer) < 8
     with warnings.catch_warnings(record=True) as caught:

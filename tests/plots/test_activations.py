@@ -1,4 +1,4 @@
-"""plots.feature_maps: the inputs and outputs that are drawn."""
+"""plots.feature_maps draws the inputs and outputs of a layer."""
 
 import numpy as np
 import pytest
@@ -15,18 +15,18 @@ from minidl.layers import BatchNorm2D, Conv2D, Dense, Flatten, MaxPool2D, Parall
 RNG = np.random.default_rng(0)
 
 
-def net(channels=1, filters=6, dtype="float32", own=False):
-    block = Residual(Conv2D(filters, 3, padding=1), BatchNorm2D(), *([Scale()] if own else []), ReLU())
+def make_model(channels=1, filters=6, dtype="float32", custom_layer=False):
+    block = Residual(Conv2D(filters, 3, padding=1), BatchNorm2D(), *([Scale()] if custom_layer else []), ReLU())
     layers = [Rescale(1 / 16), Conv2D(filters, 5), ReLU(), MaxPool2D(2), block, Flatten(), Dense(3)]
     return Sequential(layers, (channels, 12, 12), dtype=dtype)
 
 
-def batch(n, channels=1):
+def make_images(n, channels=1):
     return RNG.integers(0, 17, (n, channels, 12, 12), dtype=np.uint8)
 
 
-def check_drawn(figure, inputs, maps):
-    """A picture of inputs (n, h, w) or (n, h, w, 3), each before its maps (n, c, h, w)."""
+def check_figure(figure, inputs, maps):
+    """Checks that a figure shows inputs (n, h, w) or (n, h, w, 3), each followed by its maps (n, c, h, w)."""
     found, n, c = images(figure), *maps.shape[:2]
     assert len(found) == n * (1 + c)
     for i in range(n):
@@ -39,20 +39,20 @@ def check_drawn(figure, inputs, maps):
     assert axes.child_axes[0].get_ylabel() == "output"
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("custom_layer", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("n", [1, 3])
-def test_they_are_what_a_slice_of_the_model_makes(n, dtype, own):
-    model, X = net(dtype=dtype, own=own), batch(n)
+def test_maps_are_the_outputs_of_a_slice_of_the_model(n, dtype, custom_layer):
+    model, X = make_model(dtype=dtype, custom_layer=custom_layer), make_images(n)
     for place in range(5):
         figure = plots.feature_maps(model, X, place)
-        check_drawn(figure, X[:, 0], model[: place + 1].predict(X))
-    check_drawn(plots.feature_maps(model, X), X[:, 0], model[:2].predict(X))
-    check_drawn(plots.feature_maps(model, X, -3), X[:, 0], model[:5].predict(X))
+        check_figure(figure, X[:, 0], model[: place + 1].predict(X))
+    check_figure(plots.feature_maps(model, X), X[:, 0], model[:2].predict(X))
+    check_figure(plots.feature_maps(model, X, -3), X[:, 0], model[:5].predict(X))
 
 
-def test_inside_a_block():
-    model, X = net(), batch(2)
+def test_a_layer_inside_a_block():
+    model, X = make_model(), make_images(2)
     rest = Sequential([Conv2D(6, 3, padding=1)], (6, 4, 4))
     rest.load_state_dict({"0.weight": model.params["4.body.0.weight"].value, "0.bias": np.zeros(6)})
     figure = plots.feature_maps(model, X, "4.body.0")
@@ -60,35 +60,35 @@ def test_inside_a_block():
     assert title(figure).startswith("4.body.0 Conv2D(filters=6, kernel_size=3, padding=1): 6 channels")
 
 
-def test_maps_have_the_numbers_of_their_channels():
-    figure = plots.feature_maps(net(), batch(2))
+def test_maps_are_labelled_with_their_channels():
+    figure = plots.feature_maps(make_model(), make_images(2))
     assert numbers(figure) == [*range(6), *range(6)]
     (axes,) = figure.axes
     assert [text.get_text() for text in axes.texts if "input" in text.get_text()] == ["input 0", "input 1"]
-    assert "input" in [text.get_text() for text in plots.feature_maps(net(), batch(1)).axes[0].texts]
+    assert "input" in [text.get_text() for text in plots.feature_maps(make_model(), make_images(1)).axes[0].texts]
 
 
-def test_colours_go_in_as_colours():
-    model, X = net(3), RNG.integers(0, 256, (2, 3, 12, 12), dtype=np.uint8)
-    check_drawn(plots.feature_maps(model, X), X.transpose(0, 2, 3, 1) / 255, model[:2].predict(X))
+def test_rgb_inputs():
+    model, X = make_model(3), RNG.integers(0, 256, (2, 3, 12, 12), dtype=np.uint8)
+    check_figure(plots.feature_maps(model, X), X.transpose(0, 2, 3, 1) / 255, model[:2].predict(X))
     floats = RNG.normal(0, 3, X.shape)
     shown = images(plots.feature_maps(model, floats))[0]
     np.testing.assert_allclose(shown, (floats[0].transpose(1, 2, 0) - floats.min()) / np.ptp(floats))
 
 
-def test_other_channels_are_seen_as_their_mean():
-    model, X = net(5), batch(2, 5)
+def test_inputs_of_other_channels_are_shown_as_their_mean():
+    model, X = make_model(5), make_images(2, 5)
     figure = plots.feature_maps(model, X)
-    check_drawn(figure, X.mean(axis=1), model[:2].predict(X))
-    assert title(figure).endswith("6 channels; the input is the mean of its 5 channels")
+    check_figure(figure, X.mean(axis=1), model[:2].predict(X))
+    assert title(figure).endswith("6 channels; input: mean of its 5 channels")
 
 
-def test_rows_are_images_where_the_model_says_so():
-    model, X = net(), batch(2)
-    check_drawn(plots.feature_maps(model, X.reshape(2, -1).tolist()), X[:, 0], model[:2].predict(X))
+def test_flat_rows_take_the_shape_of_the_model_input():
+    model, X = make_model(), make_images(2)
+    check_figure(plots.feature_maps(model, X.reshape(2, -1).tolist()), X[:, 0], model[:2].predict(X))
 
 
-def test_of_rows_there_are_only_the_maps():
+def test_inputs_that_are_not_images_are_not_drawn():
     model = Sequential([Reshape((1, 8, 8)), Parallel(Conv2D(2, 3), Conv2D(3, 3)), Flatten(), Dense(2)], (64,))
     X = RNG.random((3, 64))
     figure = plots.feature_maps(model, X, 1)
@@ -96,21 +96,21 @@ def test_of_rows_there_are_only_the_maps():
     check_readable(figure)
 
 
-def test_the_first_examples_are_drawn():
-    model, X = net(), batch(9)
-    for most, n in ((4, 4), (1, 1), (20, 9)):
-        check_drawn(plots.feature_maps(model, X, max_examples=most), X[:, 0], model[:2].predict(X[:n]))
+def test_max_examples():
+    model, X = make_model(), make_images(9)
+    for limit, n in ((4, 4), (1, 1), (20, 9)):
+        check_figure(plots.feature_maps(model, X, max_examples=limit), X[:, 0], model[:2].predict(X[:n]))
 
 
-def test_a_memory_map_is_not_read_as_a_whole(tmp_path):
-    X = np.full((50, 1, 12, 12), np.nan, "f4")  # which would be refused
-    X[:4] = batch(4)
+def test_only_the_drawn_part_of_a_memory_map_is_read(tmp_path):
+    X = np.full((50, 1, 12, 12), np.nan, "f4")  # refused if read
+    X[:4] = make_images(4)
     np.save(tmp_path / "X.npy", X)
-    plots.feature_maps(net(), np.load(tmp_path / "X.npy", mmap_mode="r"))
+    plots.feature_maps(make_model(), np.load(tmp_path / "X.npy", mmap_mode="r"))
 
 
-def test_what_does_not_fit_into_a_figure():
-    model, X = net(filters=128), batch(40)
+def test_too_many_maps_are_cut_off():
+    model, X = make_model(filters=128), make_images(40)
     figure = plots.feature_maps(model, X, 2, max_examples=40, figure=Figure((3.3, 2.5)))
     check_readable(figure)
     shown = max(numbers(figure)) + 1
@@ -123,23 +123,25 @@ def test_what_does_not_fit_into_a_figure():
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize(("channels", "filters"), [(1, 1), (1, 16), (3, 64), (1, 128)])
 @pytest.mark.parametrize("n", [1, 4])
-def test_it_can_be_read(size, channels, filters, n):
-    check_readable(plots.feature_maps(net(channels, filters), batch(n, channels), 2, figure=figure_of(size)))
+def test_it_is_legible(size, channels, filters, n):
+    check_readable(
+        plots.feature_maps(make_model(channels, filters), make_images(n, channels), 2, figure=figure_of(size))
+    )
 
 
 def test_estimators():
     class Fitted:
-        model_ = net()
+        model_ = make_model()
 
-    X = batch(1)
-    check_drawn(plots.feature_maps(Fitted(), X), X[:, 0], Fitted.model_[:2].predict(X))
+    X = make_images(1)
+    check_figure(plots.feature_maps(Fitted(), X), X[:, 0], Fitted.model_[:2].predict(X))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"layer": 6}, r"layer: expected one whose outputs are images .*, got 6 Dense\(units=3\) with outputs \(3,\)"),
-        ({"layer": 7}, "layer: expected a place from 0 to 6"),
+        ({"layer": 7}, "layer: expected an index from 0 to 6"),
         ({"X": np.zeros((2, 1, 12, 13))}, r"X: expected shape \(n, 1, 12, 12\)"),
         ({"X": np.zeros((1, 12, 12))}, r"for a single example, X\[np.newaxis\]"),
         ({"X": np.zeros((0, 1, 12, 12))}, "X: expected at least one example, got none"),
@@ -147,10 +149,13 @@ def test_estimators():
         ({"max_examples": 0}, "max_examples: expected at least 1"),
         ({"model": Sequential([Conv2D(2, 3)])}, "model: expected a built one"),
         ({"model": "net"}, "model: expected a Sequential"),
-        ({"model": Sequential([ReLU()], (1, 12, 12))}, "layer: expected a layer, since the model has no convolution"),
+        (
+            {"model": Sequential([ReLU()], (1, 12, 12))},
+            "layer: expected an index or a path, since the model has no convolution",
+        ),
         ({"figure": 3}, "figure: expected a Figure"),
     ],
 )
-def test_refusals(arguments, said):
-    with pytest.raises((TypeError, ValueError), match=said):
-        plots.feature_maps(**{"model": net(), "X": batch(2)} | arguments)
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        plots.feature_maps(**{"model": make_model(), "X": make_images(2)} | arguments)

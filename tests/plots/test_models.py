@@ -1,4 +1,4 @@
-"""Models that are drawn: what their layers compute, and what their inputs look like."""
+"""Outputs of layers, image shapes and access to models."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,100 +9,100 @@ from engine.test_layer_paths import branched
 from minidl import Sequential
 from minidl.engine.layer_paths import layer_paths
 from minidl.layers import Block, Conv2D, Dense, Dropout, Flatten, ReLU, Residual
-from minidl.plots.models import check_image, flattened_image, layer_outputs, model_in
+from minidl.plots.models import compute_outputs, get_model, input_image_shape, resolve_image_shape
 
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("own", [False, True])
-def test_outputs_are_those_of_the_layers_by_hand(own):
-    model, x = branched(own), RNG.random((5, 3, 8, 8)).astype("f4")
+@pytest.mark.parametrize("custom_layer", [False, True])
+def test_outputs_match_separate_layers(custom_layer):
+    model, x = branched(custom_layer), RNG.random((5, 3, 8, 8)).astype("f4")
     found = layer_paths(model.layers)
 
-    def alone(name, x):
+    def run_layer(name, x):
         layer = found[name][-1]
-        made = Sequential([type(layer)(**layer.config())], x.shape[1:])
+        single = Sequential([type(layer)(**layer.config())], x.shape[1:])
         values = {key: param.value for key, param in layer.params.items()} | layer.buffers
-        made.load_state_dict({f"0.{key}": value for key, value in values.items()})
-        return made.predict(x)
+        single.load_state_dict({f"0.{key}": value for key, value in values.items()})
+        return single.predict(x)
 
-    first = alone("0", x)
-    normed = alone("1.body.1", alone("1.body.0", first))
+    first = run_layer("0", x)
+    normed = run_layer("1.body.1", run_layer("1.body.0", first))
     rectified = np.maximum(normed, 0)
     own_layer = found["1.body.2.1.branches.1.1"][-1]
-    if own:
+    if custom_layer:
         own_layer.gain.value = RNG.random((4, 6, 6))
-    deep = alone("1.body.2.1.branches.1.2", rectified * own_layer.gain.value if own else rectified)
-    joined = np.concatenate([alone("1.body.2.1.branches.0.0", rectified), deep], axis=1)
+    deep = run_layer("1.body.2.1.branches.1.2", rectified * own_layer.gain.value if custom_layer else rectified)
+    joined = np.concatenate([run_layer("1.body.2.1.branches.0.0", rectified), deep], axis=1)
     expected = {
         "0": first, "1.body.1": normed, "1.body.2.0": rectified, "1.body.2.1.branches.1.2": deep,
-        "1.body.2.1": joined, "1.body.2": joined, "1.shortcut.0": alone("1.shortcut.0", first),
-        "1": joined + alone("1.shortcut.0", first), "4": model.predict(x),
+        "1.body.2.1": joined, "1.body.2": joined, "1.shortcut.0": run_layer("1.shortcut.0", first),
+        "1": joined + run_layer("1.shortcut.0", first), "4": model.predict(x),
     }  # fmt: skip
     for name, y in expected.items():
-        np.testing.assert_allclose(layer_outputs(model, found[name], x), y, rtol=1e-5, atol=1e-6, err_msg=name)
+        np.testing.assert_allclose(compute_outputs(model, found[name], x), y, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-def test_looking_changes_nothing():
+def test_the_model_is_not_changed():
     model = branched()
     model.layers[0].trainable = False
     model.forward(np.ones((4, 3, 8, 8)), training=True)
     model.backward(np.ones((4, 3)))
     before = [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()]
     stages = model.network.segments
-    layer_outputs(model, layer_paths(model.layers)["1.body.1"], np.ones((2, 3, 8, 8), "f4"))
+    compute_outputs(model, layer_paths(model.layers)["1.body.1"], np.ones((2, 3, 8, 8), "f4"))
     assert [(p.value.tobytes(), p.grad.tobytes()) for p in model.params.values()] == before
     assert model.network.segments is stages
 
 
-def test_a_model_that_another_thread_trains_is_not_looked_at():
+def test_a_model_in_training_by_another_thread_is_refused():
     model, x = branched(), np.ones((2, 3, 8, 8), "f4")
     with model.usage.training("fit"), ThreadPoolExecutor(1) as pool:
-        looking = pool.submit(layer_outputs, model, layer_paths(model.layers)["0"], x)
+        looking = pool.submit(compute_outputs, model, layer_paths(model.layers)["0"], x)
         with pytest.raises(RuntimeError, match="feature_maps"):
             looking.result()
 
 
-def test_images_in_front_of_dense_layers():
+def test_input_image_shapes_of_dense_layers():
     layers = [Conv2D(2, 3), Flatten(), Dropout(0.5), ReLU(), Dense(4), Dense(4)]
     found = layer_paths(Sequential(layers, (1, 6, 6)).layers)
-    assert flattened_image(found["4"]) == (2, 4, 4)
-    assert flattened_image(found["5"]) is None
+    assert input_image_shape(found["4"]) == (2, 4, 4)
+    assert input_image_shape(found["5"]) is None
     body = Sequential([Conv2D(2, 3), Flatten()])
-    assert flattened_image(layer_paths(Sequential([body, Block(ReLU(), Dense(4))], (1, 6, 6)).layers)["1.1"]) == (
+    assert input_image_shape(layer_paths(Sequential([body, Block(ReLU(), Dense(4))], (1, 6, 6)).layers)["1.1"]) == (
         2,
         4,
         4,
     )
     assert (
-        flattened_image(layer_paths(Sequential([Flatten(), Residual(Dense(8)), Dense(2)], (2, 2, 2)).layers)["2"])
+        input_image_shape(layer_paths(Sequential([Flatten(), Residual(Dense(8)), Dense(2)], (2, 2, 2)).layers)["2"])
         is None
     )
-    assert flattened_image(layer_paths(Sequential([Flatten(), Dense(8), Dense(2)], (2, 2, 2)).layers)["2"]) is None
-    assert flattened_image(layer_paths(Sequential([Flatten(), Dense(2)], (8,)).layers)["1"]) is None
-    assert flattened_image(layer_paths(Sequential([Dense(2)], (8,)).layers)["0"]) is None
+    assert input_image_shape(layer_paths(Sequential([Flatten(), Dense(8), Dense(2)], (2, 2, 2)).layers)["2"]) is None
+    assert input_image_shape(layer_paths(Sequential([Flatten(), Dense(2)], (8,)).layers)["1"]) is None
+    assert input_image_shape(layer_paths(Sequential([Dense(2)], (8,)).layers)["0"]) is None
 
 
-def test_models():
+def test_get_model():
     model = branched()
 
     class Estimator:
         model_ = model
 
-    assert model_in(model) is model and model_in(Estimator()) is model
+    assert get_model(model) is model and get_model(Estimator()) is model
     with pytest.raises(TypeError, match="model: expected a Sequential or a fitted estimator of one, got list"):
-        model_in([])
+        get_model([])
     with pytest.raises(ValueError, match="model: expected a built one"):
-        model_in(Sequential([ReLU()]))
+        get_model(Sequential([ReLU()]))
 
 
-def test_image_shapes():
-    assert check_image([1, 2, 3], 6) == (1, 2, 3)
-    for wrong, kind, said in [
+def test_resolve_image_shape():
+    assert resolve_image_shape([1, 2, 3], 6) == (1, 2, 3)
+    for wrong, kind, message in [
         ((2, 3), TypeError, "expected \\(channels, height, width\\), got \\(2, 3\\)"),
         (6, TypeError, "got 6"),
-        ((1, 2, 4), ValueError, "expected a shape of 6 numbers, got \\(1, 2, 4\\)"),
+        ((1, 2, 4), ValueError, "expected a product of 6, got \\(1, 2, 4\\)"),
         ((1, -2, -3), ValueError, "at least 1"),
     ]:
-        with pytest.raises(kind, match=f"image_shape: {said}" if said[0] == "e" else said):
-            check_image(wrong, 6)
+        with pytest.raises(kind, match=f"image_shape: {message}" if message[0] == "e" else message):
+            resolve_image_shape(wrong, 6)

@@ -1,4 +1,4 @@
-"""plots.filters: the weights that are drawn."""
+"""plots.filters draws weights."""
 
 import numpy as np
 import pytest
@@ -25,14 +25,14 @@ from minidl.layers import (
 )
 
 
-def lenet(channels=1, filters=6, dtype="float32"):
+def make_lenet(channels=1, filters=6, dtype="float32"):
     features = [Rescale(1 / 16), Conv2D(filters, 5), ReLU(), MaxPool2D(2), Conv2D(4, 3)]
     head = [Flatten(), Dropout(0.5), Dense(5), ReLU(), Dense(3)]
     return Sequential(features + head, (channels, 12, 12), dtype=dtype)
 
 
 def check_grid(figure, weights):
-    """A picture of (filters, channels, h, w): every one of them, on one scale with white at 0."""
+    """Checks that a figure shows all weights (filters, channels, h, w) on one colour scale around 0."""
     expected = weights.reshape(-1, *weights.shape[2:])
     found = images(figure)
     assert len(found) == len(expected)
@@ -49,7 +49,7 @@ def check_grid(figure, weights):
 @pytest.mark.parametrize("filters", [1, 2, 6, 16, 64, 128])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_filters_of_one_channel_are_numbered_tiles(filters, dtype):
-    model = lenet(filters=filters, dtype=dtype)
+    model = make_lenet(filters=filters, dtype=dtype)
     figure = plots.filters(model)
     check_grid(figure, model.params["1.weight"].value)
     assert numbers(figure) == list(range(filters))
@@ -59,8 +59,8 @@ def test_filters_of_one_channel_are_numbered_tiles(filters, dtype):
 
 
 @pytest.mark.parametrize("place", [1, 4, 7])
-def test_tiles_are_squares_that_do_not_touch(place):
-    (axes,) = plots.filters(lenet(filters=20), place).axes
+def test_tiles_are_square_and_separate(place):
+    (axes,) = plots.filters(make_lenet(filters=20), place).axes
     boxes = [image.get_extent() for image in axes.images]  # left, right, bottom, top; inches from above
     for i, (left, right, bottom, top) in enumerate(boxes):
         assert right - left == pytest.approx(bottom - top)
@@ -69,7 +69,7 @@ def test_tiles_are_squares_that_do_not_touch(place):
 
 
 def test_filters_of_several_channels_are_rows():
-    model = lenet(channels=3)
+    model = make_lenet(channels=3)
     for place, name in ((1, "1"), (4, "4"), (-6, "4"), ("4", "4")):
         weights = model.params[f"{name}.weight"].value
         figure = plots.filters(model, place)
@@ -80,15 +80,15 @@ def test_filters_of_several_channels_are_rows():
         check_readable(figure)
 
 
-def test_a_channel_has_its_column():
-    (axes,) = plots.filters(lenet(), 4).axes
+def test_each_channel_has_a_column():
+    (axes,) = plots.filters(make_lenet(), 4).axes
     boxes = np.array([image.get_extent() for image in axes.images]).reshape(4, 6, 4)
-    assert (np.ptp(boxes[:, :, 2], axis=1) == 0).all()  # a filter in one row
+    assert (np.ptp(boxes[:, :, 2], axis=1) == 0).all()  # one row per filter
     assert (np.diff(boxes[:, :, 0], axis=1) > 0).all()
 
 
 def test_dense_layers_on_images():
-    model = lenet()
+    model = make_lenet()
     weights = model.params["7.weight"].value
     figure = plots.filters(model, 7)
     check_grid(figure, weights.reshape(5, 4, 2, 2))
@@ -115,7 +115,7 @@ def test_other_convolutions():
     assert (right - left) / (bottom - top) == pytest.approx(3)
 
 
-def test_too_many_are_told():
+def test_too_many_filters_are_cut_off():
     model = Sequential([Conv2D(40, 3), Conv2D(300, 3)], (1, 9, 9))
     figure = plots.filters(model, 1)
     shown = len(images(figure)) // 16
@@ -130,12 +130,12 @@ def test_too_many_are_told():
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("place", [1, 4, 7])
 @pytest.mark.parametrize(("channels", "filters"), [(1, 1), (1, 128), (3, 16), (3, 128), (5, 7)])
-def test_it_can_be_read(size, place, channels, filters):
-    check_readable(plots.filters(lenet(channels, filters), place, figure=figure_of(size)))
+def test_it_is_legible(size, place, channels, filters):
+    check_readable(plots.filters(make_lenet(channels, filters), place, figure=figure_of(size)))
 
 
 def test_weights_that_are_zero_or_not_finite():
-    model = lenet()
+    model = make_lenet()
     model.params["1.weight"].value[:] = 0
     check_readable(plots.filters(model))
     model.params["1.weight"].value[0] = np.nan
@@ -146,36 +146,39 @@ def test_weights_that_are_zero_or_not_finite():
 
 def test_estimators():
     class Fitted:
-        model_ = lenet()
+        model_ = make_lenet()
 
     check_grid(plots.filters(Fitted()), Fitted.model_.params["1.weight"].value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"layer": 2}, r"layer: expected a convolution, or a dense layer on images, got 2 ReLU\(\)"),
-        ({"layer": 9}, r"expected one whose inputs are images, got 9 Dense\(units=3\), of 5 numbers: set image_shape="),
-        ({"layer": 10}, "layer: expected a place from 0 to 9"),
-        ({"layer": 7, "image_shape": (1, 2, 2)}, "image_shape: expected a shape of 16 numbers"),
+        (
+            {"layer": 9},
+            r"expected one whose inputs are images, got 9 Dense\(units=3\) with 5 inputs: pass image_shape=",
+        ),
+        ({"layer": 10}, "layer: expected an index from 0 to 9"),
+        ({"layer": 7, "image_shape": (1, 2, 2)}, "image_shape: expected a product of 16"),
         ({"layer": 1, "image_shape": (1, 2, 2)}, r"layer: expected a dense layer on images, got 1 Conv2D"),
-        ({"layer": 1.5}, "layer: expected a place such as"),
+        ({"layer": 1.5}, "layer: expected an index or a path such as"),
         ({"figure": 3}, "figure: expected a Figure"),
     ],
 )
-def test_refusals(arguments, said):
-    with pytest.raises((TypeError, ValueError), match=said):
-        plots.filters(lenet(), **arguments)
+def test_invalid_arguments_are_refused(arguments, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        plots.filters(make_lenet(), **arguments)
 
 
 @pytest.mark.parametrize(
-    ("layers", "shape", "said"),
+    ("layers", "shape", "message"),
     [
         ([Dense(3), ReLU()], (4,), "layer: expected a model with a convolution, or with a dense layer after"),
         ([BatchNorm2D(), Scale()], (2, 4, 4), "layer: expected a model with a convolution"),
         ([Conv2D(2, 3)], None, "model: expected a built one"),
     ],
 )
-def test_models_without_filters(layers, shape, said):
-    with pytest.raises(ValueError, match=said):
+def test_models_without_filters_are_refused(layers, shape, message):
+    with pytest.raises(ValueError, match=message):
         plots.filters(Sequential(layers, shape))

@@ -274,14 +274,14 @@ def test_layers_are_selected_by_path():
     [
         (1, ValueError, "layers: expected layers with parameters that are trained, got 1 RandomCrop"),
         ([2, 8], ValueError, "got 8 Dropout"),
-        (10, ValueError, "layers: expected a place from 0 to 9"),
-        ("3.body.9", ValueError, "layers: expected a place"),
-        (2.0, TypeError, "layers: expected a place such as 1"),
-        (np.array(2.0), TypeError, "layers: expected a place such as 1"),
-        ([None], TypeError, "layers: expected a place such as 1"),
-        ([True], TypeError, "layers: expected a place such as 1"),
+        (10, ValueError, "layers: expected an index from 0 to 9"),
+        ("3.body.9", ValueError, "layers: expected an index"),
+        (2.0, TypeError, "layers: expected an index or a path such as 1"),
+        (np.array(2.0), TypeError, "layers: expected an index or a path such as 1"),
+        ([None], TypeError, "layers: expected an index or a path such as 1"),
+        ([True], TypeError, "layers: expected an index or a path such as 1"),
         ([], ValueError, "layers: expected at least one place"),
-        (b"0", TypeError, "layers: expected a place such as 1"),
+        (b"0", TypeError, "layers: expected an index or a path such as 1"),
     ],
 )
 def test_paths_without_trainable_parameters_are_refused(layers, error, message):

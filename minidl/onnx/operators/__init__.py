@@ -1,7 +1,8 @@
-"""Conversion of layers to ONNX operators and back: both directions of a family in one file.
+"""Mappings between layers and ONNX operators: one module for each family, with both directions.
 
-`WRITE` maps a layer class to the function that writes its nodes, `READ` an operator to the function that makes layers
-of a node. Containers and joins of branches are in `minidl.onnx.exporting` and `minidl.onnx.importing`.
+`WRITE_FUNCTIONS` maps each exportable layer to the function that writes its nodes, `READ_FUNCTIONS` each importable
+operator to the function that turns a node into layers. Containers and joins are in `minidl.onnx.exporting` and
+`minidl.onnx.importing`.
 """
 
 from minidl.layers.base import Layer
@@ -11,5 +12,9 @@ from minidl.onnx.operators import activations, arithmetic, convolutions, dense, 
 
 FAMILIES = (activations, convolutions, dense, norms, arithmetic, pools, shapes)
 
-WRITE: dict[type[Layer], WriteFunction] = {cls: write for family in FAMILIES for cls, write in family.WRITE.items()}
-READ: dict[str, ReadFunction] = {op: read for family in FAMILIES for op, read in family.READ.items()}
+WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
+    cls: write for family in FAMILIES for cls, write in family.WRITE_FUNCTIONS.items()
+}
+READ_FUNCTIONS: dict[str, ReadFunction] = {
+    op: read for family in FAMILIES for op, read in family.READ_FUNCTIONS.items()
+}

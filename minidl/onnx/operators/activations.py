@@ -6,17 +6,17 @@ import numpy as np
 
 from minidl.layers import ELU, GELU, Hardswish, LeakyReLU, PReLU, ReLU, Sigmoid, SiLU, Softmax, Tanh
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction, per_channel
+from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction, per_channel_constant
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 
 
 def write_as(op: str) -> WriteFunction:
-    """Returns the function that writes a layer as one operator without attributes."""
+    """Returns a function that writes a layer as one operator without attributes."""
     return lambda writer, x: writer.add_node(op, x)
 
 
 def read_as(cls: type[Layer]) -> ReadFunction:
-    """Returns the function that reads an operator as one layer without arguments."""
+    """Returns a function that reads an operator as one layer without arguments."""
     return lambda reader: [LayerWithWeights(cls())]
 
 
@@ -41,29 +41,29 @@ def write_gelu(writer: NodeWriter, x: str) -> str:
 
 
 def read_gelu(reader: NodeReader) -> list[LayerWithWeights]:
-    return [LayerWithWeights(GELU(reader.expect("approximate", "none", "tanh")))]
+    return [LayerWithWeights(GELU(reader.expect_attribute("approximate", "none", "tanh")))]
 
 
 def write_silu(writer: NodeWriter, x: str) -> str:
-    """Writes x * Sigmoid(x), since the operator Swish is newer than the opset. `minidl.onnx.joins` reads it."""
+    """Writes x * Sigmoid(x), since Swish is newer than the opset. `minidl.onnx.joins` reads it."""
     return writer.add_node("Mul", x, writer.add_node("Sigmoid", x))
 
 
 def read_swish(reader: NodeReader) -> list[LayerWithWeights]:
-    reader.expect("alpha", 1.0)
+    reader.expect_attribute("alpha", 1.0)
     return [LayerWithWeights(SiLU())]
 
 
 def write_prelu(writer: NodeWriter, x: str) -> str:
-    """Writes PRelu with axes of size 1 appended to the slopes: ONNX broadcasts them to the last axes."""
+    """Writes slopes with trailing axes of size 1, since ONNX broadcasts them over the last axes."""
     slope, axes = writer.param_name("weight"), len(writer.in_shape) - 1
     if axes and not writer["shared"]:
-        slope = writer.add_node("Unsqueeze", slope, writer.add_ints("axes", range(1, axes + 1)))
+        slope = writer.add_node("Unsqueeze", slope, writer.add_int_constant("axes", range(1, axes + 1)))
     return writer.add_node("PRelu", x, slope)
 
 
 def read_prelu(reader: NodeReader) -> list[LayerWithWeights]:
-    slope = per_channel(reader, 1)
+    slope = per_channel_constant(reader, 1)
     if slope is None:
         reader.refuse(f"expected one slope, or one per channel, got shape {reader.constant(1).shape}")
     return [LayerWithWeights(PReLU(shared=slope.size == 1), {"weight": np.array(slope)})]
@@ -74,16 +74,16 @@ def write_softmax(writer: NodeWriter, x: str) -> str:
 
 
 def read_softmax(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads Softmax; before opset 13, it treats all axes from this one on as one."""
+    """Reads a Softmax over channels; before opset 13 it flattens all axes from `axis` on."""
     axis = reader.normalize_axis(reader.attribute("axis", 1 if reader.opset < 13 else -1))
     if axis != 1:
         reader.refuse(f"expected axis=1, the channels, got {axis}: no layer of minidl does that")
     if reader.opset < 13 and any(size > 1 for size in reader.shape[1:]):
-        reader.refuse(f"expected vectors, got {reader.shape}: before opset 13 all numbers of an example are summed")
+        reader.refuse(f"expected vectors, got {reader.shape}: before opset 13 Softmax sums over the whole example")
     return [LayerWithWeights(Softmax())]
 
 
-WRITE: dict[type[Layer], WriteFunction] = {
+WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     ELU: write_elu,
     GELU: write_gelu,
     Hardswish: write_as("HardSwish"),
@@ -95,7 +95,7 @@ WRITE: dict[type[Layer], WriteFunction] = {
     Softmax: write_softmax,
     Tanh: write_as("Tanh"),
 }
-READ: dict[str, ReadFunction] = {
+READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Elu": read_elu,
     "Gelu": read_gelu,
     "HardSwish": read_as(Hardswish),

@@ -1,4 +1,4 @@
-"""Layers that are elementwise, or the identity, in inference: scales, Dropout, random augmentation."""
+"""Elementwise layers, and layers that do nothing in inference: Rescale, Normalize, Dropout, augmentation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ import numpy as np
 
 from minidl.layers import DepthwiseConv2D, Dropout, Normalize, RandomFlip, RandomShift, Rescale
 from minidl.layers.base import Layer
-from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction, broadcast_channels, per_channel
+from minidl.onnx.node_reader import (
+    LayerWithWeights,
+    NodeReader,
+    ReadFunction,
+    broadcast_to_channels,
+    per_channel_constant,
+)
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
 from minidl.utils.arrays import Array
 
@@ -22,14 +28,17 @@ def write_normalize(writer: NodeWriter, x: str) -> str:
     std = np.where(std == 0, 1.0, std)
     if mean.ndim or std.ndim:
         channels = writer.in_shape[0]
-        mean, std = broadcast_channels(mean, channels).reshape(shape), broadcast_channels(std, channels).reshape(shape)
+        mean, std = (
+            broadcast_to_channels(mean, channels).reshape(shape),
+            broadcast_to_channels(std, channels).reshape(shape),
+        )
     return writer.add_node(
         "Div", writer.add_node("Sub", x, writer.add_constant("mean", mean)), writer.add_constant("std", std)
     )
 
 
 def write_dropout(writer: NodeWriter, x: str) -> str:
-    """Writes Dropout, the identity in inference; the rate is kept for training after an import."""
+    """Writes a Dropout, which is an identity in inference, with its rate for further training."""
     return writer.add_node("Dropout", x, writer.add_constant("ratio", writer["rate"]))
 
 
@@ -38,12 +47,12 @@ def read_dropout(reader: NodeReader) -> list[LayerWithWeights]:
         reader.refuse("expected training_mode=False, got True")
     reader.attribute("seed", 0)
     if reader.opset >= 12 and reader.has_input(1):
-        return [LayerWithWeights(Dropout(reader.scalar(1)))]
+        return [LayerWithWeights(Dropout(reader.float_scalar(1)))]
     return [LayerWithWeights(Dropout(reader.attribute("ratio", 0.5)))]
 
 
 def write_identity(writer: NodeWriter, x: str) -> str:
-    """Writes Identity for a layer that acts only in training."""
+    """Writes an Identity for a layer that only acts in training."""
     return writer.add_node("Identity", x)
 
 
@@ -52,15 +61,15 @@ def read_identity(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def read_single_input(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads a Sum or Concat of one input."""
+    """Reads a Sum or Concat of one input, an identity."""
     reader.attribute("axis", 0)
     return []
 
 
 def read_cast(reader: NodeReader) -> list[LayerWithWeights]:
-    kind = {1: "float32", 11: "float64"}.get(to := reader.attribute("to", 0))
+    dtype = {1: "float32", 11: "float64"}.get(to := reader.attribute("to", 0))
     reader.attribute("saturate", 1)
-    if kind != reader.dtype:
+    if dtype != reader.dtype:
         reader.refuse(f"expected {reader.dtype}, the dtype of the graph's input, got to={to}")
     return []
 
@@ -68,39 +77,40 @@ def read_cast(reader: NodeReader) -> list[LayerWithWeights]:
 # ---- arithmetic with a constant
 
 
-def channel_constant(reader: NodeReader) -> Array:
-    """Returns the other input: one number, or one per channel."""
-    values = per_channel(reader, 1 - reader.x)
+def read_operand(reader: NodeReader) -> Array:
+    """Returns the constant operand: one number, or one per channel."""
+    values = per_channel_constant(reader, 1 - reader.x)
     if values is None:
         shape = reader.constant(1 - reader.x).shape
         reader.refuse(f"expected one number, or one per channel of {reader.shape}, got a constant of shape {shape}")
     return values
 
 
-def check_first_input(reader: NodeReader) -> None:
+def check_x_is_first(reader: NodeReader) -> None:
+    """Raises ValueError if the first operand is a constant."""
     if reader.x != 0:
-        reader.refuse("expected its first input to depend on the examples, got a constant")
+        reader.refuse("expected a value computed from the graph's input as its first input, got a constant")
 
 
-def subtract(values: Array) -> list[LayerWithWeights]:
-    """Returns a layer that computes x - values exactly."""
+def make_subtraction(values: Array) -> list[LayerWithWeights]:
+    """Returns the layer for x - values, with the same rounding."""
     if values.size == 1:
         return [LayerWithWeights(Rescale(1.0, -float(values[0])))]
     return [LayerWithWeights(Normalize(values.tolist(), [1.0] * values.size))]
 
 
 def read_add(reader: NodeReader) -> list[LayerWithWeights]:
-    return subtract(-channel_constant(reader))
+    return make_subtraction(-read_operand(reader))
 
 
 def read_sub(reader: NodeReader) -> list[LayerWithWeights]:
-    check_first_input(reader)
-    return subtract(channel_constant(reader))
+    check_x_is_first(reader)
+    return make_subtraction(read_operand(reader))
 
 
 def read_mul(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads a multiplication; factors per channel are a depthwise 1x1 convolution."""
-    values = channel_constant(reader)
+    """Reads one factor as a Rescale, a factor per channel as a depthwise 1x1 convolution."""
+    values = read_operand(reader)
     if values.size == 1:
         return [LayerWithWeights(Rescale(float(values[0])))]
     if len(reader.shape) != 3:
@@ -109,10 +119,10 @@ def read_mul(reader: NodeReader) -> list[LayerWithWeights]:
 
 
 def read_div(reader: NodeReader) -> list[LayerWithWeights]:
-    check_first_input(reader)
-    values = channel_constant(reader)
+    check_x_is_first(reader)
+    values = read_operand(reader)
     if (values <= 0).any():
-        reader.refuse("expected to divide by numbers above 0, got others")
+        reader.refuse("expected positive divisors, got others")
     return [
         LayerWithWeights(
             Normalize([0.0] * values.size, values.tolist()) if values.size > 1 else Normalize(0.0, float(values[0]))
@@ -120,14 +130,14 @@ def read_div(reader: NodeReader) -> list[LayerWithWeights]:
     ]
 
 
-WRITE: dict[type[Layer], WriteFunction] = {
+WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Dropout: write_dropout,
     Normalize: write_normalize,
     RandomFlip: write_identity,
     RandomShift: write_identity,
     Rescale: write_rescale,
 }
-READ: dict[str, ReadFunction] = {
+READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Add": read_add,
     "Cast": read_cast,
     "Concat": read_single_input,

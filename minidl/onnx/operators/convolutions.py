@@ -8,7 +8,7 @@ from minidl.layers import Conv2D, ConvTranspose2D, DepthwiseConv2D, Pad2D
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.windows import compact_pair, pair_attribute, read_padding
+from minidl.onnx.operators.windows import collapse_pair, int_pair, resolve_pads
 from minidl.utils.validation import check_image_shape, check_pair, resolve_padding
 
 
@@ -25,35 +25,35 @@ def write_conv(writer: NodeWriter, x: str) -> str:
 
 
 def read_conv(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads Conv as DepthwiseConv2D if each channel is a group, else as Conv2D; after a Pad2D for uneven padding."""
+    """Reads a DepthwiseConv2D if each channel is its own group, else a Conv2D; after a Pad2D if pads are asymmetric."""
     weight, groups = reader.weight(1, None, None, None, None), reader.attribute("group", 1)
     filters, _, *kernel = weight.shape
-    kernel = reader.expect("kernel_shape", tuple(kernel))
-    stride, dilation = pair_attribute(reader, "strides", 1), pair_attribute(reader, "dilations", 1)
-    top, bottom, left, right = sides = read_padding(reader, kernel, stride, dilation)
-    pad_layers: list[LayerWithWeights] = []
+    kernel = reader.expect_attribute("kernel_shape", tuple(kernel))
+    stride, dilation = int_pair(reader, "strides", 1), int_pair(reader, "dilations", 1)
+    top, bottom, left, right = pads = resolve_pads(reader, kernel, stride, dilation)
+    before: list[LayerWithWeights] = []
     padding: Any = "same"
     if (top, left) == (bottom, right):
-        padding = compact_pair((top, left))
-    elif sides != resolve_padding("same", check_image_shape(reader.shape)[1:], kernel, stride, dilation):
-        pad_layers, padding = [LayerWithWeights(Pad2D(sides))], 0
+        padding = collapse_pair((top, left))
+    elif pads != resolve_padding("same", check_image_shape(reader.shape)[1:], kernel, stride, dilation):
+        before, padding = [LayerWithWeights(Pad2D(pads))], 0
     use_bias, weights = reader.has_input(2), {"weight": weight}
     if use_bias:
         weights["bias"] = reader.weight(2, filters)
     window: dict[str, Any] = {
-        "stride": compact_pair(stride),
+        "stride": collapse_pair(stride),
         "padding": padding,
-        "dilation": compact_pair(dilation),
+        "dilation": collapse_pair(dilation),
         "use_bias": use_bias,
     }
     if groups == reader.shape[0] > 1:
         return [
-            *pad_layers,
+            *before,
             LayerWithWeights(
-                DepthwiseConv2D(compact_pair(kernel), depth_multiplier=filters // groups, **window), weights
+                DepthwiseConv2D(collapse_pair(kernel), depth_multiplier=filters // groups, **window), weights
             ),
         ]
-    return [*pad_layers, LayerWithWeights(Conv2D(filters, compact_pair(kernel), groups=groups, **window), weights)]
+    return [*before, LayerWithWeights(Conv2D(filters, collapse_pair(kernel), groups=groups, **window), weights)]
 
 
 def write_conv_transpose(writer: NodeWriter, x: str) -> str:
@@ -69,32 +69,32 @@ def write_conv_transpose(writer: NodeWriter, x: str) -> str:
 
 def read_conv_transpose(reader: NodeReader) -> list[LayerWithWeights]:
     weight, groups = reader.weight(1, reader.shape[0], None, None, None), reader.attribute("group", 1)
-    kernel, filters = reader.expect("kernel_shape", weight.shape[2:]), weight.shape[1] * groups
-    reader.expect("auto_pad", "NOTSET")
-    stride, dilation = pair_attribute(reader, "strides", 1), pair_attribute(reader, "dilations", 1)
-    top, bottom, left, right = read_padding(reader, kernel, stride, dilation)
+    kernel, filters = reader.expect_attribute("kernel_shape", weight.shape[2:]), weight.shape[1] * groups
+    reader.expect_attribute("auto_pad", "NOTSET")
+    stride, dilation = int_pair(reader, "strides", 1), int_pair(reader, "dilations", 1)
+    top, bottom, left, right = resolve_pads(reader, kernel, stride, dilation)
     if (top, left) != (bottom, right):
         reader.refuse(f"expected equal pads on both sides, got {[top, left, bottom, right]}")
     weights = {"weight": weight}
     if reader.has_input(2):
         weights["bias"] = reader.weight(2, filters)
     window: dict[str, Any] = {
-        "stride": compact_pair(stride),
-        "padding": compact_pair((top, left)),
-        "dilation": compact_pair(dilation),
+        "stride": collapse_pair(stride),
+        "padding": collapse_pair((top, left)),
+        "dilation": collapse_pair(dilation),
     }
-    window["output_padding"] = compact_pair(pair_attribute(reader, "output_padding", 0))
+    window["output_padding"] = collapse_pair(int_pair(reader, "output_padding", 0))
     return [
         LayerWithWeights(
-            ConvTranspose2D(filters, compact_pair(kernel), **window, groups=groups, use_bias=reader.has_input(2)),
+            ConvTranspose2D(filters, collapse_pair(kernel), **window, groups=groups, use_bias=reader.has_input(2)),
             weights,
         )
     ]
 
 
-WRITE: dict[type[Layer], WriteFunction] = {
+WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Conv2D: write_conv,
     ConvTranspose2D: write_conv_transpose,
     DepthwiseConv2D: write_conv,
 }
-READ: dict[str, ReadFunction] = {"Conv": read_conv, "ConvTranspose": read_conv_transpose}
+READ_FUNCTIONS: dict[str, ReadFunction] = {"Conv": read_conv, "ConvTranspose": read_conv_transpose}

@@ -16,9 +16,9 @@ def write_dense(writer: NodeWriter, x: str) -> str:
 
 def read_gemm(reader: NodeReader) -> list[LayerWithWeights]:
     for name, only in (("alpha", 1.0), ("beta", 1.0), ("transA", 0)):
-        reader.expect(name, only)
+        reader.expect_attribute(name, only)
     weight = reader.weight(1, None, None)
-    weight = weight if reader.expect("transB", 0, 1) else weight.T
+    weight = weight if reader.expect_attribute("transB", 0, 1) else weight.T
     weights = {"weight": weight}
     if reader.has_input(2):
         bias = reader.weight(2)
@@ -30,10 +30,10 @@ def read_gemm(reader: NodeReader) -> list[LayerWithWeights]:
 
 def read_matmul(reader: NodeReader) -> list[LayerWithWeights]:
     if len(reader.shape) != 1:
-        reader.refuse(f"expected vectors, got {reader.shape}: put a Flatten before it")
+        reader.refuse(f"expected vectors, got {reader.shape}: put a Flatten in front")
     weight = reader.weight(1, reader.shape[0], None).T
     return [LayerWithWeights(Dense(len(weight), use_bias=False), {"weight": weight})]
 
 
-WRITE: dict[type[Layer], WriteFunction] = {Dense: write_dense}
-READ: dict[str, ReadFunction] = {"Gemm": read_gemm, "MatMul": read_matmul}
+WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {Dense: write_dense}
+READ_FUNCTIONS: dict[str, ReadFunction] = {"Gemm": read_gemm, "MatMul": read_matmul}

@@ -6,10 +6,10 @@ import math
 
 from minidl.layers import Flatten, Pad2D, RandomCrop, Reshape, Upsample2D
 from minidl.layers.base import Layer
-from minidl.onnx.graph import BATCH
+from minidl.onnx.graph import ANY_BATCH
 from minidl.onnx.node_reader import LayerWithWeights, NodeReader, ReadFunction
 from minidl.onnx.node_writer import NodeWriter, WriteFunction
-from minidl.onnx.operators.windows import compact_pair
+from minidl.onnx.operators.windows import collapse_pair
 from minidl.utils.validation import Shape, check_pair
 
 
@@ -18,12 +18,12 @@ def write_flatten(writer: NodeWriter, x: str) -> str:
 
 
 def write_reshape(writer: NodeWriter, x: str) -> str:
-    """Writes Reshape; a size of 0 is copied from x: the batch size."""
-    return writer.add_node("Reshape", x, writer.add_ints("shape", (0, *writer.out_shape)))
+    """Writes a Reshape to (0, *shape); 0 copies the batch size."""
+    return writer.add_node("Reshape", x, writer.add_int_constant("shape", (0, *writer.out_shape)))
 
 
-def reshape(reader: NodeReader, shape: Shape) -> list[LayerWithWeights]:
-    """Returns the layer that gives x this shape, if it changes."""
+def reshape_to(reader: NodeReader, shape: Shape) -> list[LayerWithWeights]:
+    """Returns the layers that reshape x; none if it has the shape already."""
     if shape == reader.shape:
         return []
     return [LayerWithWeights(Flatten() if len(shape) == 1 else Reshape(shape))]
@@ -32,32 +32,38 @@ def reshape(reader: NodeReader, shape: Shape) -> list[LayerWithWeights]:
 def read_flatten(reader: NodeReader) -> list[LayerWithWeights]:
     if (axis := reader.normalize_axis(reader.attribute("axis", 1))) != 1:
         reader.refuse(f"expected axis=1, which keeps examples separate, got {axis}")
-    return reshape(reader, (math.prod(reader.shape),))
+    return reshape_to(reader, (math.prod(reader.shape),))
 
 
 def read_reshape(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads Reshape, which must keep the batch axis first: as 0, -1, its size in the file, or from Shape."""
-    sizes, numbers, same = reader.ints(1), math.prod(reader.shape), not reader.expect("allowzero", 0, 1)
+    """Reads a Reshape that keeps the batch first: as 0, -1, its size in the file, or the result of Shape."""
+    sizes, size_of_example, same = (
+        reader.int_list(1),
+        math.prod(reader.shape),
+        not reader.expect_attribute("allowzero", 0, 1),
+    )
     first, rest = sizes[:1], list(sizes[1:])
     for i, size in enumerate(rest[: len(reader.shape)]):
         rest[i] = reader.shape[i] if same and size == 0 else size
     if rest.count(-1) == 1 and (known := -math.prod(rest)) > 0:
-        rest[rest.index(-1)] = numbers // known
-    if first not in [(-1,), (BATCH,), (reader.batch,), *([(0,)] if same else [])] or not _is_full(rest, numbers):
+        rest[rest.index(-1)] = size_of_example // known
+    if first not in [(-1,), (ANY_BATCH,), (reader.batch,), *([(0,)] if same else [])] or not _holds(
+        rest, size_of_example
+    ):
         reader.refuse(f"expected a shape that keeps examples of {reader.shape} separate, got {list(sizes)}")
-    return reshape(reader, tuple(rest))
+    return reshape_to(reader, tuple(rest))
 
 
-def _is_full(shape: list[int], numbers: int) -> bool:
-    return len(shape) > 0 and min(shape) > 0 and math.prod(shape) == numbers
+def _holds(shape: list[int], size_of_example: int) -> bool:
+    return len(shape) > 0 and min(shape) > 0 and math.prod(shape) == size_of_example
 
 
 def read_squeeze(reader: NodeReader) -> list[LayerWithWeights]:
     axes = reader.ints_or_attribute("axes", 1, since=13)
-    gone = {reader.normalize_axis(axis) for axis in axes or (0,)}
-    if any(axis == 0 or reader.shape[axis - 1] != 1 for axis in gone):
+    removed = {reader.normalize_axis(axis) for axis in axes or (0,)}
+    if any(axis == 0 or reader.shape[axis - 1] != 1 for axis in removed):
         reader.refuse(f"expected axes of size 1 after the batch, got {axes} of {reader.shape}")
-    return reshape(reader, tuple(size for i, size in enumerate(reader.shape, 1) if i not in gone))
+    return reshape_to(reader, tuple(size for i, size in enumerate(reader.shape, 1) if i not in removed))
 
 
 def read_unsqueeze(reader: NodeReader) -> list[LayerWithWeights]:
@@ -68,34 +74,34 @@ def read_unsqueeze(reader: NodeReader) -> list[LayerWithWeights]:
         reader.refuse(f"expected new axes after the batch, got {axes} for {reader.shape}")
     for axis in new:
         shape.insert(axis - 1, 1)
-    return reshape(reader, tuple(shape))
+    return reshape_to(reader, tuple(shape))
 
 
 def write_pad(writer: NodeWriter, x: str) -> str:
-    """Writes Pad. The argument `padding` may have one, two or four numbers; shapes give the rest."""
+    """Writes all four pads, which `padding` may abbreviate; bottom and right follow from the shapes."""
     (_, height, width), (_, tall, wide) = writer.in_shape, writer.out_shape
     padding = writer["padding"]
-    four = isinstance(padding, (tuple, list)) and len(padding) == 4
-    top, left = (padding[0], padding[2]) if four else check_pair("padding", padding, minimum=0)
+    has_four_sides = isinstance(padding, (tuple, list)) and len(padding) == 4
+    top, left = (padding[0], padding[2]) if has_four_sides else check_pair("padding", padding, minimum=0)
     pads = (0, 0, top, left, 0, 0, tall - height - top, wide - width - left)
     return writer.add_node(
-        "Pad", x, writer.add_ints("pads", pads), writer.add_constant("value", writer["value"]), mode="constant"
+        "Pad", x, writer.add_int_constant("pads", pads), writer.add_constant("value", writer["value"]), mode="constant"
     )
 
 
 def read_pad(reader: NodeReader) -> list[LayerWithWeights]:
-    reader.expect("mode", "constant")
-    pads, rank = reader.ints(1), len(reader.shape) + 1
-    value = reader.scalar(2) if reader.has_input(2) else 0.0
-    axes = reader.ints(3) if reader.has_input(3) else tuple(range(rank))
+    reader.expect_attribute("mode", "constant")
+    pads, rank = reader.int_list(1), len(reader.shape) + 1
+    value = reader.float_scalar(2) if reader.has_input(2) else 0.0
+    axes = reader.int_list(3) if reader.has_input(3) else tuple(range(rank))
     if len(pads) != 2 * len(axes) or len(reader.shape) != 3:
         reader.refuse(f"expected pads of images, got {list(pads)} for {reader.shape}")
-    pads_before, pads_after = [0] * rank, [0] * rank
-    for axis, before, after in zip(axes, pads, pads[len(axes) :], strict=False):
-        pads_before[reader.normalize_axis(axis)], pads_after[reader.normalize_axis(axis)] = before, after
-    if any(pads_before[:2] + pads_after[:2]) or min(pads, default=0) < 0:
-        reader.refuse(f"expected pads of at least 0, for height and width only, got {list(pads)}")
-    sides = (pads_before[2], pads_after[2], pads_before[3], pads_after[3])
+    before, after = [0] * rank, [0] * rank
+    for axis, n_before, n_after in zip(axes, pads, pads[len(axes) :], strict=False):
+        before[reader.normalize_axis(axis)], after[reader.normalize_axis(axis)] = n_before, n_after
+    if any(before[:2] + after[:2]) or min(pads, default=0) < 0:
+        reader.refuse(f"expected non-negative pads of height and width only, got {list(pads)}")
+    sides = (before[2], after[2], before[3], after[3])
     return [LayerWithWeights(Pad2D(sides, value))] if any(sides) else []
 
 
@@ -106,64 +112,68 @@ def write_upsample(writer: NodeWriter, x: str) -> str:
 
 
 def read_resize(reader: NodeReader) -> list[LayerWithWeights]:
-    """Reads Resize with integer scales and nearest-neighbour modes that repeat each pixel."""
-    for name, only in (("mode", "nearest"), ("antialias", 0), ("keep_aspect_ratio_policy", "stretch")):
-        reader.expect(name, only)
+    """Reads integer scales in the nearest-neighbour modes that repeat each pixel, as Upsample2D does."""
+    for name, supported in (("mode", "nearest"), ("antialias", 0), ("keep_aspect_ratio_policy", "stretch")):
+        reader.expect_attribute(name, supported)
     for name, default in (("cubic_coeff_a", -0.75), ("exclude_outside", 0), ("extrapolation_value", 0.0)):
-        reader.attribute(name, default)  # of other modes
-    where = reader.attribute("coordinate_transformation_mode", "half_pixel")
+        reader.attribute(name, default)  # of other interpolation modes
+    transform = reader.attribute("coordinate_transformation_mode", "half_pixel")
     nearest = reader.attribute("nearest_mode", "round_prefer_floor")
-    rounds = where in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel") and nearest.startswith("round_")
-    if not rounds and (where, nearest) != ("asymmetric", "floor"):
-        reader.refuse(f"expected modes asymmetric and floor, or half_pixel and round_*, got {where} and {nearest}")
+    rounds = transform in ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel") and nearest.startswith("round_")
+    if not rounds and (transform, nearest) != ("asymmetric", "floor"):
+        reader.refuse(f"expected modes asymmetric and floor, or half_pixel and round_*, got {transform} and {nearest}")
     if reader.has_input(1):
-        reader.constant(1)  # the region, which only a refused mode uses
+        reader.constant(1)  # region of interest of a mode that is refused
     if len(reader.shape) != 3:
         reader.refuse(f"expected images, got {reader.shape}")
-    scales = _scales(reader)
-    whole = [int(scale) for scale in scales if 1 <= scale <= 2**31 and scale == int(scale)]
-    if len(whole) != 4 or whole[:2] != [1, 1]:
+    scales = _read_scales(reader)
+    int_scales = [int(scale) for scale in scales if 1 <= scale <= 2**31 and scale == int(scale)]
+    if len(int_scales) != 4 or int_scales[:2] != [1, 1]:
         reader.refuse(f"expected integer scales for height and width, got {list(scales)}")
-    return [LayerWithWeights(Upsample2D(compact_pair(whole[2:])))]
+    return [LayerWithWeights(Upsample2D(collapse_pair(int_scales[2:])))]
 
 
-def _scales(reader: NodeReader) -> list[float]:
+def _read_scales(reader: NodeReader) -> list[float]:
     if reader.has_input(2) and (scales := reader.constant(2)).size:
-        return [float(one) for one in scales.reshape(-1)]
-    sizes = reader.ints(3)
+        return [float(scale) for scale in scales.reshape(-1)]
+    sizes = reader.int_list(3)
     if len(sizes) != 4:
         reader.refuse(f"expected sizes of images, got {list(sizes)}")
-    if sizes[0] not in (BATCH, reader.batch):
-        batch = "a batch of any size" if reader.batch == BATCH else f"the graph's batch of {reader.batch}"
+    if sizes[0] not in (ANY_BATCH, reader.batch):
+        batch = "a batch of any size" if reader.batch == ANY_BATCH else f"the graph's batch of {reader.batch}"
         reader.refuse(
-            f"expected sizes for {batch}, got {list(sizes)}, which always gives {sizes[0]} examples: "
+            f"expected sizes for {batch}, got {list(sizes)}, which always gives {sizes[0]}: "
             "export it with scales instead of sizes, or with a batch of 1"
         )
     return [1.0, *(new / old for new, old in zip(sizes[1:], reader.shape, strict=True))]
 
 
 def write_crop(writer: NodeWriter, x: str) -> str:
-    """Writes the centre crop of inference: a Pad if it exceeds the image, and a Slice."""
+    """Writes the crop of the centre, as in inference: a Pad if it exceeds the image, then a Slice."""
     before, after, starts = [0, 0], [0, 0], [0, 0]
     for axis, (size, out) in enumerate(zip(writer.in_shape[1:], writer.out_shape[1:], strict=True)):
         first = (size + out) // 2 - out
         before[axis], after[axis], starts[axis] = max(-first, 0), max(first + out - size, 0), max(first, 0)
     if any(before + after):
-        x = writer.add_node("Pad", x, writer.add_ints("pads", (0, 0, *before, 0, 0, *after)))
+        x = writer.add_node("Pad", x, writer.add_int_constant("pads", (0, 0, *before, 0, 0, *after)))
     ends = [start + out for start, out in zip(starts, writer.out_shape[1:], strict=True)]
     return writer.add_node(
-        "Slice", x, writer.add_ints("starts", starts), writer.add_ints("ends", ends), writer.add_ints("axes", (2, 3))
+        "Slice",
+        x,
+        writer.add_int_constant("starts", starts),
+        writer.add_int_constant("ends", ends),
+        writer.add_int_constant("axes", (2, 3)),
     )
 
 
-WRITE: dict[type[Layer], WriteFunction] = {
+WRITE_FUNCTIONS: dict[type[Layer], WriteFunction] = {
     Flatten: write_flatten,
     Pad2D: write_pad,
     RandomCrop: write_crop,
     Reshape: write_reshape,
     Upsample2D: write_upsample,
 }
-READ: dict[str, ReadFunction] = {
+READ_FUNCTIONS: dict[str, ReadFunction] = {
     "Flatten": read_flatten,
     "Pad": read_pad,
     "Reshape": read_reshape,

@@ -1,0 +1,456 @@
+"""Graphs that layers cannot express exactly are refused, with the node and the reason."""
+
+import re
+
+import numpy as np
+import pytest
+from onnx_models.graphs import Graph
+
+from minidl import FileError
+from minidl.onnx import import_model
+
+pytestmark = pytest.mark.oracle("onnx")
+
+VECTOR = (12,)
+
+
+def import_error(graph, folder, **options):
+    """Returns the message of the ValueError without the path; checks that it is not a FileError."""
+    path = graph.save(folder, **options)
+    with pytest.raises(ValueError) as error:
+        import_model(path)
+    assert not isinstance(error.value, FileError), error.value
+    message = str(error.value)
+    assert message.startswith(f"{path}: ")
+    return message.removeprefix(f"{path}: ")
+
+
+def batch_norm(g, **attributes):
+    return g.append("BatchNormalization", *(g.constant(np.ones(3)) for _ in range(4)), **attributes)
+
+
+def pool(op, **attributes):
+    return lambda g: g.append(op, kernel_shape=[3, 3], **attributes)
+
+
+def conv(*shape, **attributes):
+    return lambda g: g.append("Conv", g.normal(*shape), **attributes)
+
+
+def gemm(**attributes):
+    return lambda g: g.append("Gemm", g.normal(12, 12), g.normal(12), **attributes)
+
+
+IMAGE_NODES = {
+    "an operator": (lambda g: g.append("Softplus"), "node 'Softplus_0' (Softplus): no layer of minidl does that"),
+    "a domain": (
+        lambda g: g.append("Relu", domain="com.example"),
+        "node 'Relu_0' (com.example.Relu): no layer of minidl does that",
+    ),
+    "ceil_mode": (
+        pool("MaxPool", strides=[3, 3], ceil_mode=1, pads=[1, 1, 1, 1]),
+        "node 'MaxPool_0' (MaxPool): expected ceil_mode=0: before opset 22 ONNX did not say whether the last window",
+    ),
+    "dilated max-pool": (
+        pool("MaxPool", dilations=[2, 2]),
+        "node 'MaxPool_0' (MaxPool): expected dilations=(1, 1), got (2, 2): no layer of minidl does that",
+    ),
+    "dilated average pool": (pool("AveragePool", dilations=[1, 2]), "expected dilations=(1, 1), got (1, 2)"),
+    "wide padding": (
+        pool("MaxPool", pads=[2, 2, 2, 2]),
+        "node 'MaxPool_0' (MaxPool): MaxPool2D cannot take input (3, 8, 8): ",
+    ),
+    "padding at the end": (pool("MaxPool", pads=[0, 0, 2, 2]), "expected equal pads on both sides, got [0, 0, 2, 2]"),
+    "ceil and counted padding": (
+        pool("AveragePool", pads=[0, 0, 1, 1], ceil_mode=1, count_include_pad=1),
+        "expected ceil_mode=0 with asymmetric pads that count",
+    ),
+    "1-D convolution": (conv(2, 3, 3), "expected shape ('any', 'any', 'any', 'any') for input 1, 'c0', got (2, 3, 3)"),
+    "channels": (conv(2, 4, 3, 3), "node 'Conv_0' (Conv): Conv2D cannot take input (3, 8, 8): "),
+    "kernel_shape": (conv(2, 3, 3, 3, kernel_shape=[2, 3]), "expected kernel_shape=(3, 3), got (2, 3)"),
+    "negative pads": (conv(2, 3, 3, 3, pads=[-1, 0, 0, 0]), "expected four pads of at least 0, got [-1, 0, 0, 0]"),
+    "asymmetric pads of a transposed convolution": (
+        lambda g: g.append("ConvTranspose", g.normal(3, 2, 3, 3), pads=[0, 0, 1, 1]),
+        "node 'ConvTranspose_0' (ConvTranspose): expected equal pads on both sides, got [0, 0, 1, 1]",
+    ),
+    "two pads of a transposed convolution": (
+        lambda g: g.append("ConvTranspose", g.normal(3, 2, 3, 3), pads=[1, 1]),
+        "node 'ConvTranspose_0' (ConvTranspose): expected four pads of at least 0, got [1, 1]",
+    ),
+    "windows that end before the image": (
+        lambda g: g.append("MaxPool", kernel_shape=[1, 1], strides=[3, 3], auto_pad="SAME_UPPER"),
+        "node 'MaxPool_0' (MaxPool): expected auto_pad with windows that reach the end of 8 pixels",
+    ),
+    "output_shape": (
+        lambda g: g.append("ConvTranspose", g.normal(3, 2, 3, 3), output_shape=[10, 10]),
+        "expected no output_shape: no layer of minidl has that",
+    ),
+    "auto_pad of a transposed convolution": (
+        lambda g: g.append("ConvTranspose", g.normal(3, 2, 3, 3), auto_pad="SAME_UPPER"),
+        "expected auto_pad='NOTSET', got 'SAME_UPPER'",
+    ),
+    "training_mode": (
+        lambda g: batch_norm(g, training_mode=1),
+        "node 'BatchNormalization_0' (BatchNormalization): expected training_mode=0, got 1",
+    ),
+    "Softmax": (lambda g: g.append("Softmax"), "node 'Softmax_0' (Softmax): expected axis=1, the channels, got 3"),
+    "Flatten": (lambda g: g.append("Flatten", axis=2), "expected axis=1, which keeps examples separate, got 2"),
+    "LayerNormalization": (
+        lambda g: g.append("LayerNormalization", g.normal(8), axis=-1),
+        "expected axis=1, the whole example of (3, 8, 8), got 3",
+    ),
+    "Reshape across examples": (
+        lambda g: g.append("Reshape", g.integers(1, -1)),
+        "node 'Reshape_0' (Reshape): expected a shape that keeps examples of (3, 8, 8) separate, got [1, -1]",
+    ),
+    "Reshape that merges pairs": (
+        lambda g: g.append("Reshape", g.integers(-1, 384)),
+        "that keeps examples of (3, 8, 8) separate, got [-1, 384]",
+    ),
+    "Reshape to nothing": (
+        lambda g: g.append("Reshape", g.integers(-1)),
+        "that keeps examples of (3, 8, 8) separate, got [-1]",
+    ),
+    "Squeeze of all": (lambda g: g.append("Squeeze"), "expected axes of size 1 after the batch, got None"),
+    "Unsqueeze of the batch": (
+        lambda g: g.append("Unsqueeze", g.integers(0)),
+        "expected new axes after the batch, got (0,)",
+    ),
+    "Pad of channels": (
+        lambda g: g.append("Pad", g.integers(0, 1, 0, 0, 0, 1, 0, 0)),
+        "expected non-negative pads of height and width only",
+    ),
+    "Pad that crops": (lambda g: g.append("Pad", g.integers(0, 0, -1, 0, 0, 0, 0, 0)), "expected non-negative pads of"),
+    "Pad that reflects": (
+        lambda g: g.append("Pad", g.integers(0, 0, 1, 1, 0, 0, 1, 1), mode="reflect"),
+        "expected mode='constant', got 'reflect'",
+    ),
+    "linear Resize": (
+        lambda g: g.append("Resize", "", g.constant([1, 1, 2, 2]), mode="linear"),
+        "expected mode='nearest', got 'linear'",
+    ),
+    "Resize with aligned corners": (
+        lambda g: g.append(
+            "Resize", "", g.constant([1, 1, 2, 2]), mode="nearest", coordinate_transformation_mode="align_corners"
+        ),
+        "got align_corners and round_prefer_floor",
+    ),
+    "Resize by a half": (
+        lambda g: g.append("Resize", "", g.constant([1, 1, 1.5, 2]), mode="nearest"),
+        "expected integer scales for height and width, got [1.0, 1.0, 1.5, 2.0]",
+    ),
+    "Resize of channels": (
+        lambda g: g.append("Resize", "", g.constant([1, 2, 1, 1]), mode="nearest"),
+        "expected integer",
+    ),
+    "slopes per column": (
+        lambda g: g.append("PRelu", g.normal(8)),
+        "expected one slope, or one per channel, got shape (8,)",
+    ),
+    "an offset per column": (
+        lambda g: g.append("Add", g.normal(8)),
+        "node 'Add_0' (Add): expected one number, or one per channel of (3, 8, 8), got a constant of shape (8,)",
+    ),
+    "1 / x": (
+        lambda g: g.add("Div", g.constant(1), g.last),
+        "expected a value computed from the graph's input as its first input, got a constant",
+    ),
+    "division by 0": (lambda g: g.append("Div", g.constant(0)), "expected positive divisors, got others"),
+    "Clip": (
+        lambda g: g.append("Clip", g.constant(0), g.constant(6)),
+        "node 'Clip_0' (Clip): no layer of minidl does that",
+    ),
+    "Transpose": (lambda g: g.append("Transpose", perm=[0, 2, 3, 1]), "node 'Transpose_0' (Transpose): no layer"),
+    "another dtype": (lambda g: g.append("Cast", to=11), "expected float32, the dtype of the graph's input, got to=11"),
+    "a mean of rows": (
+        lambda g: g.append("ReduceMean", axes=[2], keepdims=0),
+        "expected axes (2, 3) of images, got (2,) of (3, 8, 8)",
+    ),
+    "Dropout in training mode": (
+        lambda g: g.append("Dropout", g.constant(0.5), g.constant(True, "bool")),
+        "expected training_mode=False, got True",
+    ),
+    "MatMul of images": (
+        lambda g: g.append("MatMul", g.normal(8, 4)),
+        "expected vectors, got (3, 8, 8): put a Flatten",
+    ),
+    "a constant as the data input": (
+        lambda g: g.add("Conv", g.normal(1, 3, 8, 8), g.last),
+        "expected a constant for input 1, 'x', got a value computed from the graph's input",
+    ),
+}
+VECTOR_NODES = {
+    "alpha": (gemm(alpha=0.5), "node 'Gemm_0' (Gemm): expected alpha=1.0, got 0.5: no layer of minidl does that"),
+    "beta": (gemm(beta=2.0), "node 'Gemm_0' (Gemm): expected beta=1.0, got 2.0"),
+    "transA": (gemm(transA=1), "node 'Gemm_0' (Gemm): expected transA=0, got 1"),
+    "units": (lambda g: g.append("Gemm", g.normal(11, 5)), "Dense cannot take input (12,): "),
+    "a bias per example": (
+        lambda g: g.append("Gemm", g.normal(12, 5), g.normal(7, 5)),
+        "expected a bias of 5 numbers, got shape (7, 5)",
+    ),
+    "factors per feature": (lambda g: g.append("Mul", g.normal(12)), "expected one number for vectors, got 12"),
+}
+
+
+@pytest.mark.parametrize("name", IMAGE_NODES)
+def test_unsupported_nodes_on_images(name, tmp_path):
+    build, message = IMAGE_NODES[name]
+    graph = Graph(opset=19 if "dilated" in name else 17)
+    build(graph)
+    assert message in import_error(graph, tmp_path, out_shape=(None,))
+
+
+@pytest.mark.parametrize("name", VECTOR_NODES)
+def test_unsupported_nodes_on_vectors(name, tmp_path):
+    build, message = VECTOR_NODES[name]
+    graph = Graph(VECTOR)
+    build(graph)
+    assert message in import_error(graph, tmp_path, out_shape=(None,))
+
+
+@pytest.mark.parametrize(("batch", "size", "message"), [
+    ("N", 1, "expected sizes for a batch of any size, got [1, 3, 16, 16], which always gives 1"),
+    ("N", 4, "expected sizes for a batch of any size, got [4, 3, 16, 16], which always gives 4"),
+    (4, 1, "expected sizes for the graph's batch of 4, got [1, 3, 16, 16], which always gives 1"),
+    (1, 4, "expected sizes for the graph's batch of 1, got [4, 3, 16, 16], which always gives 4"),
+])  # fmt: skip
+def test_resize_to_a_fixed_batch_size(batch, size, message, tmp_path):
+    g = Graph(batch=batch)
+    g.append("Resize", "", "", g.integers(size, 3, 16, 16), mode="nearest")
+    error = import_error(g, tmp_path, out_shape=(None,))
+    assert f"node 'Resize_0' (Resize): {message}" in error
+    assert "export it with scales instead of sizes, or with a batch of 1" in error
+
+
+# ---- graphs
+
+
+def test_training_mode_of_batch_norm_before_opset_14(tmp_path):
+    """It had no attribute then: outputs of statistics select training mode."""
+    g = Graph(opset=11)
+    weights = [g.normal(3), g.normal(3), g.normal(3), g.constant([1, 2, 3])]
+    g.add("BatchNormalization", "x", *weights, outputs=["y", "mean", "var", "saved_mean", "saved_var"])
+    assert "node 'BatchNormalization_0' (BatchNormalization): expected one output" in import_error(g, tmp_path)
+
+
+@pytest.mark.parametrize("how", ["Slice", "Gather"])
+def test_constants_that_depend_on_the_batch_size(how, tmp_path):
+    """The batch size selects a row of a table."""
+    g = Graph(VECTOR)
+    count = g.add("Gather", g.add("Shape", "x"), g.integers(0))
+    if how == "Slice":
+        g.add("Slice", g.normal(100, 12), count, g.integers(100), g.integers(0))
+        g.add("Slice", g.last, g.integers(0), g.integers(1), g.integers(0))
+    else:
+        g.add("Gather", g.normal(100, 12), g.add("Cast", count, to=6))
+    g.add("Add", "x", g.last)
+    assert "expected values that do not depend on the batch size" in import_error(g, tmp_path, out_shape=(None, 12))
+
+
+def test_omitted_axes_are_all_axes(tmp_path):
+    assert "expected axes (2, 3) of images, got None" in import_error(Graph().append("ReduceMean"), tmp_path)
+
+
+@pytest.mark.parametrize("op", ["Mul", "Max", "Div"])
+def test_unsupported_joins(op, tmp_path):
+    g = Graph()
+    g.add(op, g.add("Relu", "x"), g.add("Tanh", "x"))
+    assert f"node '{op}_2' ({op}): expected branches joined by Add, Sum or Concat" in import_error(g, tmp_path)
+
+
+def test_squeeze_and_excitation(tmp_path):
+    g = Graph()
+    g.add("Mul", "x", g.add("Sigmoid", g.add("GlobalAveragePool", "x")))
+    assert "node 'Mul_2' (Mul): expected branches joined" in import_error(g, tmp_path)
+
+
+def test_products_that_are_almost_an_activation(tmp_path):
+    g = Graph()
+    g.add("Mul", "x", g.add("HardSigmoid", "x"))  # alpha = 0.2
+    assert "node 'Mul_1' (Mul): expected branches joined" in import_error(g, tmp_path)
+    for scale, one in ((2.0, 1.0), (2**0.5, 2.0)):
+        g = Graph()
+        erf = g.add("Erf", g.add("Div", "x", g.constant(scale)))
+        g.add("Mul", "x", g.add("Add", erf, g.constant(one)))
+        assert "node 'Mul_3' (Mul): expected branches joined" in import_error(g, tmp_path)
+    g = Graph()
+    erf = g.add("Erf", g.add("Div", g.constant(2**0.5), "x"))
+    g.add("Mul", "x", g.add("Add", erf, g.constant(1.0)))
+    assert "node 'Mul_3' (Mul): expected branches joined" in import_error(g, tmp_path)
+
+
+def test_concat_along_rows(tmp_path):
+    g = Graph()
+    g.add("Concat", "x", g.add("Relu", "x"), axis=2)
+    assert "node 'Concat_1' (Concat): expected axis=1, the channels, got 2" in import_error(g, tmp_path)
+
+
+def test_concat_with_a_constant(tmp_path):
+    g = Graph(batch=1)
+    g.add("Concat", "x", g.add("Relu", "x"), g.normal(1, 3, 8, 8), axis=1)
+    assert "node 'Concat_1' (Concat): expected branches only, got a constant among them" in import_error(g, tmp_path)
+
+
+@pytest.mark.parametrize(("op", "attributes"), [("Sum", {}), ("Concat", {"axis": 1})])
+def test_a_constant_as_a_second_input(op, attributes, tmp_path):
+    g = Graph(batch=1)
+    g.add(op, "x", g.normal(1, 3, 8, 8), **attributes)
+    assert f"node '{op}_0' ({op}): expected no input 'c0': no layer of minidl has that" in import_error(g, tmp_path)
+
+
+def test_branches_that_would_broadcast(tmp_path):
+    g = Graph()
+    g.add("Add", "x", g.add("GlobalAveragePool", "x"))
+    assert re.search(
+        r"node 'Add_1' \(Add\): .*expected branches with outputs of equal shapes", import_error(g, tmp_path)
+    )
+
+
+def test_branches_that_do_not_nest(tmp_path):
+    """c1 feeds both Concats, in different orders."""
+    g = Graph()
+    c1 = g.add("Relu", "x")
+    j1 = g.add("Concat", "x", c1, axis=1)
+    g.add("Concat", c1, "x", g.add("Tanh", j1), axis=1)
+    assert "node 'Relu_0' (Relu): its output feeds branches that do not fork there" in import_error(g, tmp_path)
+
+
+def test_branches_nested_too_deep(tmp_path):
+    g, end = Graph(), "x"
+    for _ in range(17):
+        end = g.add("Add", "x", g.add("Relu", end))
+    assert "expected branches nested at most 16 deep" in import_error(g, tmp_path)
+
+
+def test_a_second_output_that_is_used(tmp_path):
+    g = Graph()
+    g.add("MaxPool", "x", outputs=["y", "places"], kernel_shape=[2, 2])
+    g.add("Cast", "places", to=1)
+    assert "node 'MaxPool_0' (MaxPool): expected only its first output to be used, got 'places'" in import_error(
+        g, tmp_path
+    )
+
+
+def test_an_output_that_does_not_depend_on_the_input(tmp_path):
+    g = Graph()
+    g.add("RandomNormal", shape=[2, 2])
+    assert "node 'RandomNormal_0' (RandomNormal): expected a value computed from the graph's input, or" in import_error(
+        g, tmp_path
+    )
+    g = Graph()
+    g.add("Relu", "x")
+    g.add("Transpose", g.normal(2, 3))
+    assert "output 'v1': expected a value computed from the input, got a constant" in import_error(g, tmp_path)
+
+
+def test_noise_added_to_the_input(tmp_path):
+    g = Graph()
+    g.add("Add", "x", g.add("RandomNormal", shape=[1, 3, 8, 8]))
+    assert "node 'RandomNormal_0' (RandomNormal): expected a value computed from the graph's input, or" in import_error(
+        g, tmp_path
+    )
+
+
+def test_a_constant_that_cannot_be_folded(tmp_path):
+    g = Graph()
+    many = g.add("ConstantOfShape", g.integers(2**40, 2**40))
+    g.add("Reshape", "x", many)
+    assert "node 'ConstantOfShape_0' (ConstantOfShape): expected a foldable constant: expected a shape" in import_error(
+        g, tmp_path
+    )
+
+
+def test_several_inputs_and_outputs(tmp_path):
+    from onnx import TensorProto, helper
+
+    g = Graph()
+    g.outputs = [g.add("Relu", "x"), g.add("Tanh", "x")]
+    assert "expected a graph of one input and one output, got ['x'] and ['v0', 'v1']" in import_error(g, tmp_path)
+    g = Graph().append("Relu")
+    model = g.model()
+    model.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [1]))
+    g.model = lambda: model
+    assert "expected a graph of one input and one output, got ['x', 'z'] and ['v0']" in import_error(g, tmp_path)
+
+
+def test_no_input(tmp_path):
+    g = Graph()
+    g.add("Relu", g.normal(2, 2))
+    model = g.model()
+    del model.graph.input[:]
+    g.model = lambda: model
+    assert "expected a graph of one input and one output, got [] and ['v0']" in import_error(g, tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "int64"])
+def test_an_input_of_another_dtype(dtype, tmp_path):
+    from onnx import helper
+
+    g = Graph()
+    model = g.append("Identity").model()
+    for value in (*model.graph.input, *model.graph.output):
+        value.type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    g.model = lambda: model
+    assert f"input 'x': expected float or double, got {dtype}" in import_error(g, tmp_path)
+
+
+def test_weights_of_another_dtype(tmp_path):
+    g = Graph(VECTOR)
+    weight = g.constant(np.ones((12, 2)), "float64")
+    path = tmp_path / "graph.onnx"
+    path.write_bytes(g.append("MatMul", weight).model(out_shape=(None, 2)).SerializeToString())
+    with pytest.raises(ValueError, match="expected float32 for input 1, 'c0', got float64"):
+        import_model(path)
+
+
+@pytest.mark.parametrize("opset", [7, 10, 29, 200])
+def test_unsupported_opsets(opset, tmp_path):
+    g = Graph().append("Relu")
+    model = g.model()
+    model.opset_import[0].version = opset
+    g.model = lambda: model
+    assert f"expected an opset of ONNX, from 11 to 28, got {opset}: convert" in import_error(g, tmp_path)
+
+
+def with_opsets(*entries):
+    """Returns a graph with these opset_import entries."""
+    g = Graph().append("Relu")
+    model = g.model()
+    del model.opset_import[:]
+    for domain, version in entries:
+        model.opset_import.add(domain=domain, version=version)
+    g.model = lambda: model
+    return g
+
+
+@pytest.mark.parametrize("domains", [("", ""), ("", "ai.onnx"), ("ai.onnx", "", "ai.onnx")])
+def test_a_repeated_opset_is_accepted(domains, tmp_path):
+    """skl2onnx writes such files."""
+    path = with_opsets(*((domain, 22) for domain in domains)).save(tmp_path)
+    assert repr(import_model(path)) == "Sequential(\n  (0): ReLU()\n)"
+
+
+def test_conflicting_opsets(tmp_path):
+    g = with_opsets(("", 22), ("ai.onnx", 13), ("", 22), ("com.example", 1))
+    assert "expected one opset of ONNX, got 13 and 22 in one file: export" in import_error(g, tmp_path)
+
+
+def test_a_missing_opset(tmp_path):
+    g = with_opsets(("com.example", 1))
+    assert "expected an opset of ONNX, from 11 to 28, got none" in import_error(g, tmp_path)
+
+
+def test_an_output_that_contradicts_its_declared_shape(tmp_path):
+    g = Graph()
+    model = g.append("Flatten").append("Relu").model()
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 191
+    g.model = lambda: model
+    path = g.save(tmp_path)
+    with pytest.raises(ValueError, match=r"output 'v1': expected shape \[.*191\], got layers with outputs \(192,\)"):
+        import_model(path)
+
+
+def test_a_graph_that_does_nothing(tmp_path):
+    assert import_error(Graph().append("Identity"), tmp_path).startswith(
+        "expected at least one node that becomes a layer"
+    )

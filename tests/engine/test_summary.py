@@ -190,7 +190,6 @@ print(1024 * (read_status("VmHWM") - before), summary.training_bytes + summary.p
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_estimate_matches_training():
     root = Path(__file__).parents[2]

@@ -169,7 +169,7 @@ def test_a_numpy_layer_needs_arrays_of_the_whole_batch():
 RUN = """
 import sys
 import numpy as np
-from fit_memory import status
+from fit_memory import read_status
 from models import lenet5, resnet20
 from pathlib import Path
 from minidl import Trainer
@@ -181,16 +181,15 @@ def fit(model):
     trainer.fit(X, y, batch_size=64, verbose=0)
 
 fit(lenet5())  # what a first fit imports and starts is not the model's
-before = status("VmRSS")
+before = read_status("VmRSS")
 Path("/proc/self/clear_refs").write_text("5")
 model = resnet20(input_shape=(3, 16, 16))
 fit(model)
 summary = model.summary(batch_size=64, num_threads=2)
-print(1024 * (status("VmHWM") - before), summary.training_bytes + summary.parameter_bytes)  # momentum
+print(1024 * (read_status("VmHWM") - before), summary.training_bytes + summary.parameter_bytes)  # momentum
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_estimate_matches_training():
     root = Path(__file__).parents[2]

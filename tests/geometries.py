@@ -197,6 +197,11 @@ CONV_FORMS = {  # what each form fixes in a random geometry
     "stride > kernel": lambda rng, c: {"stride": _beyond(rng, c.kernel)},
     "dilated": lambda rng, c: {"dilation": _ints(rng.integers(1, 4, 2))},
     "grouped": _grouped,
+    "grouped, strided and dilated": lambda rng, c: {
+        **_grouped(rng, c),
+        "stride": _ints(rng.integers(1, 3, 2)),
+        "dilation": _ints(rng.integers(1, 3, 2)),
+    },
     "depthwise": lambda rng, c: {
         "groups": c.channels,
         "filters": c.channels * int(rng.integers(1, 4)),

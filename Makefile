@@ -55,10 +55,10 @@ openmpi: $(ALL) $(OPENMPI)/bin/mpiexec ## run the tests of several ranks under O
 same-bits: $(ALL) ## print one hash of the weights per net, for all numbers of threads, v3 and v4
 	$(BIN)/python tests/conformance/same_bits.py $(ARGS)
 
-conformance: $(ALL) ## full tests of bits, files, kills, signals, sanitizers, races, random calls: an hour or two (ARGS="kills race" to select)
+conformance: $(ALL) $(CASES) ## full tests of bits, files, kills, signals, sanitizers, races, random calls: an hour or two (ARGS="kills race" to select)
 	$(BIN)/python tests/conformance/run.py --whole $(ARGS)
 
-conformance-short: $(ALL) ## the same, shortened to some minutes
+conformance-short: $(ALL) $(CASES) ## the same, shortened to some minutes
 	$(BIN)/python tests/conformance/run.py $(ARGS)
 
 bench: $(ORACLE) ## measure training steps, compared with PyTorch (ARGS="--modes minidl eager" skips minutes of compiling)

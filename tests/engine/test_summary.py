@@ -89,6 +89,7 @@ def test_a_custom_layer_sets_its_multiply_adds_in_build():
 
 
 @pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore:.*images are:UserWarning")  # some random shapes look like channels last
 @pytest.mark.parametrize("kind", [conv2d, conv_transpose2d, depthwise_conv2d, dense], ids=lambda kind: kind.__name__)
 def test_pytorch_counts_the_same_multiply_adds(kind):
     import torch

@@ -86,7 +86,7 @@ class Sequential:
 
     @contextmanager
     def unbuilt_on_error(self) -> Iterator[None]:
-        """Context manager that undoes a build if its block raises; it leaves a model that was already built alone."""
+        """Returns a context that undoes a build if its block raises; a model that was already built stays so."""
         if self.network is not None:
             yield
             return

@@ -233,7 +233,7 @@ class Trainer(BaseTrainer):
         num_threads: int | None = None,
         distributed: Communicator | None = None,
     ) -> Trainer:
-        """A trainer as it was when the checkpoint was saved; its next fit completes the one that was interrupted.
+        """Returns a trainer as it was when the checkpoint was saved; its next fit completes the interrupted one.
 
         model: takes the weights and what is frozen, one of the same layers, shape, seed and dtype; None: a new one.
         custom_objects: layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. The
@@ -242,7 +242,7 @@ class Trainer(BaseTrainer):
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or whose objects are not all given.
         """
         content = safetensors_file.read(path, checkpoints.KIND)
-        clean(path)  # what a save left that was killed
+        clean(path)  # temporary files of killed saves
         return cls._of(content, text(path), model, checked_custom(custom_objects), num_threads, distributed)
 
     @classmethod
@@ -255,7 +255,7 @@ class Trainer(BaseTrainer):
         num_threads: int | None,
         distributed: Communicator | None = None,
     ) -> Trainer:
-        """A trainer of a checkpoint's content; errors say where it came from."""
+        """Returns a trainer made from a checkpoint's content; where: its source, for errors."""
         config, tensors = content
         with checkpoints.as_file_error(where), nullcontext() if model is None else model.unbuilt_on_error():
             made = checkpoints.model_of(config, tensors, custom, model)
@@ -268,10 +268,10 @@ class Trainer(BaseTrainer):
         return trainer
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For copy and pickle: a checkpoint, and the classes and functions that are needed to resume from it.
+        """Supports copy and pickle: returns a checkpoint, and the classes and functions needed to resume from it.
 
-        Of a trainer whose model is not built, for lack of one, what the constructor was given. What a class derived
-        from this one keeps besides is not in it. Nor is `distributed`: a copy trains alone.
+        If the model is not built, there is no checkpoint, and the constructor's arguments are returned. Further
+        attributes of a subclass are not included, nor is `distributed`: a copy trains alone.
         """
         if self.model.network is None:
             given = (self.model, self.loss, self.optimizer, list(self.metrics.values()), self.seed, self.num_threads)
@@ -286,5 +286,5 @@ class Trainer(BaseTrainer):
 
 
 def _resumed(cls: type[Trainer], content: bytes, custom: dict[str, Any], num_threads: int | None) -> Trainer:
-    """The trainer whose checkpoint this is, with the checks that a file goes through."""
+    """Returns the trainer of a pickled checkpoint, which is checked like a file."""
     return cls._of(safetensors_file.from_bytes(content, checkpoints.KIND), "pickle", None, custom, num_threads)

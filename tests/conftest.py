@@ -6,6 +6,7 @@ Prints at the end of the run how many geometries were compared with a reference.
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -27,6 +28,8 @@ COMPARED = pytest.StashKey[Counter]()
 
 def pytest_configure(config):
     config.stash[COMPARED] = Counter()
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so it is in the background, and in the processes of tests
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_sessionfinish(session):

@@ -1,4 +1,4 @@
-"""Communicator: what training asks of the processes that do each step together, by the verbs of MPI.
+"""Communicator: the collective operations that distributed training needs, named after MPI's.
 
 The processes of an MPI job: mpi.py.
 """
@@ -20,7 +20,7 @@ class Communicator:
     rank, size = 0, 1
 
     def local_slice(self, n: int) -> slice:
-        """The range of this process where n things are divided among all."""
+        """Returns the range of this process when n items are divided among all."""
         return slice(n * self.rank // self.size, n * (self.rank + 1) // self.size)
 
     def allgatherv(self, joined: Array, counts: list[int]) -> None:
@@ -45,12 +45,12 @@ class Communicator:
 
     @contextmanager
     def raise_together(self) -> Iterator[None]:
-        """A context that ends in all processes with the exception of any: of the same kind, with the same text."""
+        """Returns a context that raises an exception of any process in all of them: same type, same text."""
         yield
 
     @contextmanager
     def abort_on_error(self) -> Iterator[None]:
-        """A context that aborts all processes on an exception that only this one has: the others wait for it."""
+        """Returns a context that aborts all processes on an exception in this one alone: the others wait for it."""
         yield
 
 

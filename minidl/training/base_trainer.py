@@ -39,23 +39,17 @@ class BaseTrainer:
     """A model, a loss and an optimizer, and the state of their training. The arguments are those of Trainer."""
 
     model = Validated(checked.model_of, checked.check_scores, "The model that is trained.")
-    loss = Validated(checked.loss_of, checked.check_scores, "What is minimized: a name or a function.")
-    optimizer = Validated(checked.optimizer_of, doc="What makes the steps.")
-    metrics = Validated(checked.metrics_of, doc="What is measured: functions by name, or what the constructor takes.")
-    seed = Validated(
-        check_count, doc="The order of the examples, and all that is random in training, is a function of it."
-    )
-    num_threads = Validated(
-        checked.threads_of, doc="How many threads are used; None: as minidl.get_num_threads() says."
-    )
-    clip_norm = Validated(
-        check_limit, doc="The largest norm that a step's gradient, of all layers, may have; None: any."
-    )
-    clip_value = Validated(check_limit, doc="The largest size that a number in a step's gradient may have; None: any.")
+    loss = Validated(checked.loss_of, checked.check_scores, "The loss that is minimized: a name or a function.")
+    optimizer = Validated(checked.optimizer_of, doc="The optimizer that makes the steps.")
+    metrics = Validated(checked.metrics_of, doc="Metric functions by name; set as in the constructor.")
+    seed = Validated(check_count, doc="The seed of the order of the examples and of everything random in training.")
+    num_threads = Validated(checked.threads_of, doc="The number of threads; None: minidl.get_num_threads().")
+    clip_norm = Validated(check_limit, doc="The maximum norm of a step's gradient, over all layers; None: no limit.")
+    clip_value = Validated(check_limit, doc="The maximum absolute value in a step's gradient; None: no limit.")
     per_example_clip_norm = Validated(
-        check_limit, doc="The largest norm that an example's gradient may have in a step; None: any."
+        check_limit, doc="The maximum norm of an example's gradient in a step; None: no limit."
     )
-    epoch = Validated(check_counter, doc="How many epochs were done so far.")
+    epoch = Validated(check_counter, doc="The number of epochs completed so far.")
     should_stop = Validated(check_bool, doc="True ends the fit after the hook that sets it.")
     history = Validated(checked.history_of, doc="A dict of lists with an entry for each epoch.")
 
@@ -88,7 +82,7 @@ class BaseTrainer:
 
     @property
     def step(self) -> int:
-        """The number of steps that were done so far."""
+        """The number of steps completed so far."""
         return int(self._count[0])
 
     @step.setter
@@ -96,7 +90,7 @@ class BaseTrainer:
         self._count[0] = check_counter("step", step)
 
     def train_batch(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Does a step on this batch; returns the loss before it. Every param.grad is then the divided gradient.
+        """Makes a step on this batch; returns the loss before it. Every param.grad is then the divided gradient.
 
         Raises as fit, and ValueError for an empty batch.
         """
@@ -148,7 +142,7 @@ class BaseTrainer:
 
     @contextmanager
     def stepping(self) -> Iterator[None]:
-        """A context in which steps are done: signal handlers and a user's code see an inconsistent state in it."""
+        """Returns a context in which steps run: signal handlers and a user's code see an inconsistent state in it."""
         self._stepping = True
         try:
             yield
@@ -177,7 +171,7 @@ class BaseTrainer:
 
     @property
     def skipped_steps(self) -> list[int]:
-        """For each layer that is no container, the number of optimizer steps that were made while it was frozen."""
+        """For each layer that is not a container, the number of optimizer steps made while it was frozen."""
         self.steps()
         return self._step_cache.skipped_steps(self._network().leaves)
 
@@ -188,7 +182,7 @@ class BaseTrainer:
 
     @property
     def sample_key(self) -> tuple[object, ...]:
-        """What the samples were checked against: if one of these is exchanged, they are not used any more."""
+        """The model and loss that the samples were checked with; if one is replaced, they are no longer used."""
         return self.model.network, self.loss
 
     def _network(self) -> Network:
@@ -227,7 +221,7 @@ class BaseTrainer:
         )
 
     def run(self, batch: StepBatches) -> None:
-        """Does these steps; raises FloatingPointError at the first that is not finite."""
+        """Runs these steps; raises FloatingPointError at the first that is not finite."""
         with batch.comm.raise_together():
             self.check_trainable()
             steps = self.steps(in_parts=batch.micro_batch_size < batch.batch_size)

@@ -1,4 +1,4 @@
-"""What a trainer is made with, checked: by the constructor, and whenever one of these attributes is set."""
+"""Checks of a trainer's attributes: run by the constructor, and whenever one of them is set."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from minidl_c.runtime.threads import check_num_threads
 
 
 def model_of(name: str, model: Any) -> Sequential:
-    """A model; raises TypeError for anything else."""
+    """Returns a model; raises TypeError for anything else."""
     if not isinstance(model, Sequential):
         raise TypeError(f"{name}: expected a Sequential, got {model!r}")
     return model
 
 
 def optimizer_of(name: str, optimizer: Any) -> Any:
-    """An object with a step; raises TypeError for anything else."""
+    """Returns an object with a step method; raises TypeError for anything else."""
     if isinstance(optimizer, type) or not hasattr(optimizer, "step"):
         raise TypeError(f"{name}: expected an object with step(params, lr), such as SGD(0.1), got {optimizer!r}")
     return optimizer
 
 
 def loss_of(name: str, loss: Any) -> Loss:
-    """The loss of that name, or the function; raises TypeError or ValueError for anything else."""
+    """Returns the loss of that name, or the function; raises TypeError or ValueError for anything else."""
     return losses.get(loss)
 
 
 def metrics_of(name: str, given: Any) -> dict[str, Metric]:
-    """Names and functions as a dict from name to function; raises TypeError or ValueError for anything else."""
+    """Returns names and functions as a dict from name to function; raises TypeError or ValueError for anything else."""
     if not isinstance(given, Iterable):
         raise TypeError(f"{name}: expected a list of names or functions, got {given!r}")
     return metrics.get(given.values() if isinstance(given, Mapping) else given)
 
 
 def threads_of(name: str, num_threads: Any) -> int | None:
-    """A number of threads or None; raises TypeError or ValueError for anything else."""
+    """Returns a number of threads or None; raises TypeError or ValueError for anything else."""
     if num_threads is None:
         return None
     number: int = check_num_threads(check_int(name, num_threads))
@@ -51,7 +51,7 @@ def threads_of(name: str, num_threads: Any) -> int | None:
 
 
 def history_of(name: str, history: Any) -> History:
-    """Lists of numbers by name; raises TypeError for anything else."""
+    """Returns lists of numbers by name; raises TypeError for anything else."""
     if not isinstance(history, dict) or not all(isinstance(key, str) for key in history):
         raise TypeError(f"{name}: expected a dict of lists by name, such as History(), got {history!r:.100}")
     for key, values in history.items():
@@ -61,7 +61,7 @@ def history_of(name: str, history: Any) -> History:
 
 
 def check_scores(attributes: Mapping[str, Any]) -> None:
-    """Raises ValueError for a model that ends in what the loss does itself, from scores."""
+    """Raises ValueError if the last layer of the model applies what the loss itself applies to the scores."""
     if "model" not in attributes or "loss" not in attributes:
         return
     loss = attributes["loss"]

@@ -1,8 +1,8 @@
-"""The content of a checkpoint: a trainer and where its fit stands, as values and names.
+"""The content of a checkpoint: a trainer and the state of its fit, as values and names.
 
-A part (loss, metric, optimizer, learning rate) is a name of ours, or the name of a user's function or class with the
-constructor's arguments: which function or class that is, the user says at `resume`. What an optimizer or a learning
-rate remembers: optimizer_state.py. The file: saving/safetensors_file.py.
+A loss, metric, optimizer or learning rate is stored as the name of a function, or as the name of a class and its
+constructor's arguments. Users pass their own functions and classes to `resume` by these names. The state of an
+optimizer or a schedule: optimizer_state.py. The file: saving/safetensors_file.py.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def pack(
     if fit is not None and (not fit.is_complete or fit.arguments["outputs"] == trainer.outputs):
         if fit.arguments["outputs"] != trainer.outputs:
             raise TypeError(
-                "fit: cannot be saved, for its model or metrics were exchanged; interrupted = None gives it up"
+                "fit: cannot be saved: its model or metrics were replaced; set interrupted = None to discard the fit"
             )
         fields = {f.name: getattr(fit, f.name) for f in dataclasses.fields(fit) if f.name != "callbacks"}
         config["fit"] = encode(fields, "fit", arrays)
@@ -209,7 +209,7 @@ def restore(trainer: BaseTrainer, config: Any, tensors: Tensors) -> FitState | N
     arrays, optimizer = TensorCodec(rest).decode, trainer.optimizer
     _remember(optimizer, config, arrays)
     recipes = ObjectCodec(OURS)
-    decode_recipe(recipes.encode(optimizer, "optimizer"), OURS, recipes.met)  # what is resumed can be saved again
+    decode_recipe(recipes.encode(optimizer, "optimizer"), OURS, recipes.met)  # a resumed trainer can be saved again
     if (update := trainer.steps().update) is not None:
         update.steps = check_int("updates", config["updates"], minimum=0)
     trainer.skipped_steps = config["skipped_steps"]
@@ -246,7 +246,7 @@ def _callbacks(saved: Any, arrays: Callable[[str, Any], Any]) -> list[State]:
 def _fit_state(fields: Any, callbacks: list[State], trainer: BaseTrainer) -> FitState:
     """Returns the fields as a FitState; raises for what cannot be one of this trainer."""
     if not isinstance(fields, dict):
-        raise ValueError(f"fit: expected where it stands by name, got {type(fields).__name__}")
+        raise ValueError(f"fit: expected its state by name, got {type(fields).__name__}")
     fit, model = FitState(**fields, callbacks=callbacks), trainer.model
     for name in ("step", "epochs_done"):
         check_int(name, getattr(fit, name), minimum=0)

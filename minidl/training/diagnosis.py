@@ -1,4 +1,4 @@
-"""Where a step went wrong: a second, slow run of a step that was not finite names layer, tensor and examples."""
+"""Diagnosis of a step that was not finite: a second, slow run of it names the layer, the tensor and the examples."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def explain(
     """Returns a sentence on what was NaN or infinite first in the k-th step of `batch`.
 
     The step is run once more, a layer at a time, on copies of the layers: the same weights, examples, seed and step
-    give the same bits, and the model stays as it is, its gradients being those of the step that failed. A loss in
-    Python is called again. Raises nothing: if a step cannot run twice, the sentence says what the first run left.
+    give the same bits, and the model does not change: its gradients are those of the failed step. A loss in Python is
+    called again. Raises nothing: if a step cannot run twice, the sentence describes what the first run left.
     """
     network, step = model.network, int(batch.step_counter[0])
     assert network is not None
@@ -44,13 +44,13 @@ def explain(
             reruns = (Rerun(network, loss, batch, k, part, seed, num_threads) for part in range(batch.n_micro_batches))
             found = next(filter(None, (rerun.finding() for rerun in reruns)), None)
         found = found or _left(network, batch, k, "; it did not happen again in a second run of this step")
-    except Exception as error:  # of a user's layer or loss, which may not bear to be copied or to run again
-        found = _left(network, batch, k, f"; a second run, to say more, broke off: {type(error).__name__}: {error}")
+    except Exception as error:  # from a user's layer or loss, which may not support being copied or run again
+        found = _left(network, batch, k, f"; a second run, to say more, failed: {type(error).__name__}: {error}")
     return f"step {step}: {found[0]}. The weights are those before this step; {found[1]}"
 
 
 class Rerun:
-    """A micro-batch of the k-th step of `batch` once more, on a copy of the network, every layer a stage of its own."""
+    """A second run of a micro-batch of the k-th step of `batch`, on a copy of the network, one layer at a time."""
 
     def __init__(
         self, network: Network, loss: Loss, batch: StepBatches, k: int, part: int, seed: int, num_threads: int | None
@@ -74,11 +74,11 @@ class Rerun:
         self.inputs = [batch.examples.gather_copy(self.rows).reshape(-1, *self.layers[0].in_shape)]
 
     def finding(self) -> tuple[str, str] | None:
-        """What was not finite first, and what to do about it; None: everything was finite."""
+        """Returns what was not finite first, and what to do about it; None if everything was finite."""
         return self._forward() or self._backward(*self._loss()) or self._divided()
 
     def _run(self, i: int) -> tuple[Array, Any]:
-        """A forward of layer i: its outputs, and what its backward needs."""
+        """Runs the forward of layer i; returns its outputs, and the context of its backward."""
         return self.segments[i].forward(self.inputs[i], self.num_threads, self.seed, self.step, self.numbers, self.part)
 
     def _forward(self) -> tuple[str, str] | None:
@@ -95,7 +95,7 @@ class Rerun:
         return None
 
     def _loss(self) -> tuple[Array, Array]:
-        """The losses in the model's dtype, and the gradients of the scores, weights included."""
+        """Returns the losses in the model's dtype, and the gradients of the scores, times the weights."""
         scores, weights = self.inputs[-1], self.batch.weights
         losses, dscores = checked_loss(self.loss, scores, self.batch.targets[self.rows])
         if weights is not None:
@@ -125,7 +125,7 @@ class Rerun:
         return None
 
     def _through(self, i: int, dy: Array, want_dx: bool) -> Array | None:
-        """dx of layer i for dy, by a forward of its own; the gradients of its parameters go to their places."""
+        """Returns dx of layer i for dy, after another forward; writes the gradients of its parameters."""
         _, kept = self._run(i)
         return self.segments[i].backward(kept, dy, want_dx)
 
@@ -169,7 +169,7 @@ class Rerun:
         return f"{what}, {self.total:.3g}", "give larger sample weights"
 
     def _because(self, i: int, what: str, finite: str) -> tuple[str, str]:
-        """`what` with its reason: weights of layer i that are not finite, or numbers that are."""
+        """Returns `what` with its reason: weights of layer i that are not finite, or large numbers that are."""
         params = self.layers[i].params
         for name, param in params.items():
             count = int((~np.isfinite(param.value)).sum())
@@ -183,18 +183,18 @@ class Rerun:
         return f"{what}, from finite {finite}" + (f" and weights (up to {largest})" if weights else ""), hint
 
     def _examples(self, values: Array) -> str:
-        """The examples whose values are not finite."""
+        """Names the examples whose values are not finite."""
         return _numbered(self.rows[~_finite_rows(values)])
 
 
 def _bad_gradients(layers: Sequence[Layer]) -> list[str]:
-    """The names of the parameters whose gradients are not finite."""
+    """Returns the names of the parameters whose gradients are not finite."""
     params = ((f"{i}.{name}", param) for i, layer in enumerate(layers) for name, param in layer.params.items())
     return [name for name, param in params if not np.isfinite(param.grad).all()]
 
 
 def _left(network: Network, batch: StepBatches, k: int, note: str) -> tuple[str, str]:
-    """What the first run of the step left: its gradients and losses."""
+    """Describes the gradients and losses that the first run of the step left."""
     bad = _bad_gradients(network.layers)
     here = slice(k * batch.batch_size, (k + 1) * batch.batch_size)
     rows = batch.rows[here][~np.isfinite(batch.losses[here])]
@@ -204,7 +204,7 @@ def _left(network: Network, batch: StepBatches, k: int, note: str) -> tuple[str,
 
 
 def _culprits(rows: Array, is_finite: Callable[[Array], bool]) -> list[int] | None:
-    """Some of the rows that are not finite alone, found by halving; None: not found within TRIES."""
+    """Returns rows that are not finite even alone, found by bisection; None if MAX_TRIALS runs found none."""
     found: list[int] = []
     sets = [rows]
     for _ in range(MAX_TRIALS):

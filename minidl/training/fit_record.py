@@ -71,7 +71,7 @@ class FitRecord:
 
     @contextmanager
     def session(self, loop: FitLoop, was_unbuilt: bool) -> Iterator[None]:
-        """A context in which the loop runs: it goes on from the fit that was interrupted, or replaces it."""
+        """Returns a context in which the loop runs: it continues the interrupted fit, or replaces it."""
         trainer: BaseTrainer = loop.trainer
         before, first_step = (self._loop, self._resumed), trainer.step
         state = self.state(first_step)

@@ -1,6 +1,6 @@
-"""What an optimizer or a schedule remembers: found for a checkpoint, its arrays written as tensors, and given back.
+"""The state of an optimizer or a schedule in a checkpoint: collected, written as JSON and tensors, and restored.
 
-One that holds others (Lookahead around Adam, a list of schedules) remembers what these do, at any depth.
+It includes the state of nested objects at any depth: Lookahead around Adam, a list of schedules.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from minidl.training.state_ownership import MAX_ITEMS, STATE_DICT_HINT, Seen, ch
 from minidl.utils.arguments import constructor_arguments, parameters
 from minidl.utils.arrays import Array
 
-OWN = "state_dict()"  # under this name, which no attribute has, stands what a part says itself
-DEEPEST = 16  # objects in objects: what holds itself has no end
+STATE_DICT = "state_dict()"  # the key of what an object's own state_dict returned: no attribute has this name
+MAX_DEPTH = 16  # of nested objects: one that contains itself would never end
 PLAIN = (bool, int, float, str, np.generic, np.ndarray, list, tuple, dict, type(None))
 
 
 def get_state(part: Any, living: Sequence[Array], seen: Seen | None = None) -> dict[str, Any]:
-    """What an optimizer or a schedule knows beside what made it: its state_dict(), or its attributes.
+    """Returns the state of an optimizer or a schedule without the constructor's arguments: state_dict() or attributes.
 
-    An attribute that is named like an argument may have changed since; a function there is the argument, and so is a
-    private attribute that still equals it. With a state_dict() of its own go the objects that it was made with, for it
-    may not ask them. Raises TypeError for attributes that would come back as something else: copies of what is `living`
-    in the model, or of each other, or of what was `seen` in other parts.
+    An attribute named like an argument may have changed since; a function there is the argument, and so is a private
+    attribute that still equals it. A state_dict() may leave out the objects passed to the constructor, so these are
+    added. Raises TypeError for attributes that would be restored as something else: copies of the `living` arrays of
+    the model, of each other, or of what was `seen` in other objects.
     """
     name, found = type(part).__name__, _kept(part)
-    if _speaks(part):
-        return {OWN: part.state_dict(), **found}
+    if _has_state_dict(part):
+        return {STATE_DICT: part.state_dict(), **found}
     memory = {"_memory": part.state_dict()} if isinstance(part, Optimizer) and vars(part).get("_memory") else {}
     check_own(found, name, living, Seen())
     if seen is not None:
@@ -42,8 +42,8 @@ def get_state(part: Any, living: Sequence[Array], seen: Seen | None = None) -> d
     return found | memory
 
 
-def _speaks(part: Any) -> bool:
-    """Whether it says itself what it remembers; the state_dict of Optimizer says it of steps by hand alone."""
+def _has_state_dict(part: Any) -> bool:
+    """Whether an object has a state_dict of its own. That of Optimizer itself covers only steps made by hand."""
     if hasattr(part, "state_dict") != hasattr(part, "load_state_dict"):
         name = type(part).__name__
         raise TypeError(f"{name}: expected state_dict() and load_state_dict(state), or neither, got one of them")
@@ -52,14 +52,14 @@ def _speaks(part: Any) -> bool:
 
 
 def _kept(part: Any) -> dict[str, Any]:
-    """The attributes that are saved: of a part with a state_dict of its own, the objects that it was made with."""
+    """Returns the attributes to save; for an object with its own state_dict, the objects passed to its constructor."""
     attributes = dict(vars(part)) if hasattr(part, "__dict__") else {}
-    if _speaks(part):
+    if _has_state_dict(part):
         return {name: value for name, value in attributes.items() if name.removeprefix("_") in parameters(type(part))
                 and any(True for _ in _places(value, name, set()))}  # fmt: skip
     arguments = constructor_arguments(part)
     if _slots(part) - arguments.keys():
-        raise TypeError(f"{type(part).__name__}: cannot be saved, for its class has __slots__; {STATE_DICT_HINT}")
+        raise TypeError(f"{type(part).__name__}: cannot be saved: its class has __slots__; {STATE_DICT_HINT}")
     if isinstance(part, Optimizer):
         del attributes["_memory"]
     return {
@@ -73,7 +73,7 @@ def _kept(part: Any) -> dict[str, Any]:
 
 
 def _may_change(part: Any, name: str) -> bool:
-    """Whether a private attribute, which equals the argument of its name, may be another one than the argument was."""
+    """Whether a private attribute that equals the argument of its name may have changed since the constructor."""
     value = vars(part)[name]
     return holds_state(value) or (name == "_lr" and isinstance(part, Optimizer) and not callable(value))
 
@@ -84,14 +84,14 @@ def _slots(part: Any) -> set[str]:
 
 
 def holds_state(value: Any) -> bool:
-    """Whether it is an object, an optimizer or a schedule, that may remember something itself."""
+    """Whether a value is an object that may have state, such as an optimizer or a schedule."""
     if isinstance(value, (*PLAIN, type)) or hasattr(value, "__name__"):
         return False
     return hasattr(value, "__dict__") or bool(_slots(value))
 
 
 def _places(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """All objects in a part that may remember something, each in all its places; what is in it comes once."""
+    """Yields each nested object that may have state, at every place where it occurs; the objects in it only once."""
     known, inner = id(value) in seen, dict[str, Any]()
     if holds_state(value):
         yield where, value
@@ -107,36 +107,36 @@ def _places(value: Any, where: str, seen: set[int]) -> Iterator[tuple[str, Any]]
 
 
 def check_shared(made: Any, again: Any) -> None:
-    """Raises TypeError for what differs in `again`, which a resume made: one object or two, and arguments of them."""
+    """Raises TypeError where `again`, made by a resume, differs: one object or two, or other arguments."""
     name, first, parts = type(made).__name__, dict[int, str](), dict[int, str]()
     twins = dict(_places(again, name, set()))
     for place, part in _places(made, name, set()):
         other, twin = first.setdefault(id(part), place), twins.get(place)
         if twin is not twins.get(other) and not _is_function(part):
-            raise TypeError(f"{place}: cannot be saved, for it is {other} as well; a resume would make two of it")
+            raise TypeError(f"{place}: cannot be saved: it is also {other}; a resume would make two objects of it")
         if twin is None:
             continue
         if type(part) is not type(twin):
-            raise TypeError(f"{place}: cannot be saved, for a resume would make another {type(twin).__name__} of it")
+            raise TypeError(f"{place}: cannot be saved: a resume would make a {type(twin).__name__} instead")
         same = parts.setdefault(id(twin), other)
         if same != other:
-            raise TypeError(f"{place}: cannot be saved, for it is not {same}; a resume would make one of the two")
-        if not _speaks(part):
+            raise TypeError(f"{place}: cannot be saved: it is not {same}; a resume would make them one object")
+        if not _has_state_dict(part):
             _check_arguments(part, twin, place)
 
 
 def _check_arguments(part: Any, twin: Any, place: str) -> None:
-    """Raises TypeError for arguments of an object in another one that a resume would not give back."""
+    """Raises TypeError for arguments of a nested object that a resume would not restore."""
     saved = {name.removeprefix("_") for name in _kept(part)}
     for name, value in constructor_arguments(part).items():
         known = getattr(twin, name)
         if name not in saved and not holds_state(value) and not _equal(known, value):
             expected = f"its {name} is {value!r}, and a resume would make it with {known!r}"
-            raise TypeError(f"{place}: cannot be saved, for {expected}; {STATE_DICT_HINT}")
+            raise TypeError(f"{place}: cannot be saved: {expected}; {STATE_DICT_HINT}")
 
 
 def _equal(a: Any, b: Any) -> bool:
-    """Whether they are the same numbers, strings, arrays and lists of them, or functions of the same definition."""
+    """Whether two values are equal numbers, strings, arrays or lists of them, or functions with the same definition."""
     if a is b or type(a) is not type(b):
         return a is b
     if isinstance(a, np.ndarray):
@@ -151,31 +151,31 @@ def _equal(a: Any, b: Any) -> bool:
 
 
 def _is_function(part: Any) -> bool:
-    """Whether it is what its arguments make it, such as a schedule of ours: then two of it are as good as one."""
+    """Whether an object, such as a schedule of minidl's, has no state beyond its arguments: equal ones serve as one."""
     names = {prefix + name for name in parameters(type(part)) for prefix in ("", "_")}
-    return not isinstance(part, Optimizer) and not _speaks(part) and _kept(part).keys() <= names
+    return not isinstance(part, Optimizer) and not _has_state_dict(part) and _kept(part).keys() <= names
 
 
 @dataclass(frozen=True)
 class Inner:
-    """What an object in another one remembers, out of a file: the name of its class, and its state."""
+    """The state of a nested object, read from a file: the name of its class, and its state."""
 
     name: str
     state: dict[str, Any]
 
 
 def set_state(part: Any, state: Any, ours: Collection[Any]) -> None:
-    """Gives back what `remembered` found; raises ValueError for what it cannot have found in a part of `ours`."""
+    """Restores what `get_state` returned; raises ValueError for any other state of an object of `ours`."""
     if not isinstance(state, dict) or not all(isinstance(name, str) for name in state):
-        raise ValueError(f"{type(part).__name__}: expected what it remembers by name, got {type(state).__name__}")
+        raise ValueError(f"{type(part).__name__}: expected its state by name, got {type(state).__name__}")
     if type(part) in ours and state.keys() - {"_memory", "_lr"} != get_state(part, []).keys() - {"_memory", "_lr"}:
         raise ValueError(f"{type(part).__name__}: expected {sorted(get_state(part, []))}, got {sorted(state)}")
     entries = dict(state)
-    if isinstance(part, Optimizer) and not _speaks(part):
+    if isinstance(part, Optimizer) and not _has_state_dict(part):
         part.load_state_dict(entries.pop("_memory", {}))
-    own = entries.pop(OWN) if _speaks(part) else None
-    if type(part) not in ours and not _speaks(part):
-        for name in _kept(part).keys() - entries.keys():  # what a constructor makes, and training has deleted
+    own = entries.pop(STATE_DICT) if _has_state_dict(part) else None
+    if type(part) not in ours and not _has_state_dict(part):
+        for name in _kept(part).keys() - entries.keys():  # set by the constructor, deleted in training
             del vars(part)[name]
     for name, value in entries.items():
         known = vars(part).get(name)
@@ -184,12 +184,12 @@ def set_state(part: Any, state: Any, ours: Collection[Any]) -> None:
             vars(part)[name] = found
         elif found is not known:
             setattr(part, "lr" if name == "_lr" else name, found)  # which checks it
-    if _speaks(part):
-        part.load_state_dict(_with_inner(None, own, f"{type(part).__name__}.{OWN}", ours))
+    if _has_state_dict(part):
+        part.load_state_dict(_with_inner(None, own, f"{type(part).__name__}.{STATE_DICT}", ours))
 
 
 def _with_inner(known: Any, value: Any, where: str, ours: Collection[Any]) -> Any:
-    """The value out of a file, with the objects in it that the constructor has made, which remember again."""
+    """Returns a value read from a file, in which nested objects are those the constructor made, with their state."""
     if isinstance(value, Inner):
         if type(known).__name__ != value.name:
             raise ValueError(f"{where}: expected the {value.name} that was saved, from its constructor, got {known!r}")
@@ -205,9 +205,9 @@ def _with_inner(known: Any, value: Any, where: str, ours: Collection[Any]) -> An
 
 
 class TensorCodec:
-    """What in a state is no JSON: arrays, with their layout, long lists of numbers, as tensors, and objects in others.
+    """Encodes what JSON cannot hold: arrays, with their layout, and long lists of numbers as tensors; nested objects.
 
-    living: the model's arrays, which no part may keep.
+    living: the model's arrays, which no state may contain.
     """
 
     def __init__(self, tensors: dict[str, Array], living: Sequence[Array] = ()) -> None:
@@ -216,12 +216,12 @@ class TensorCodec:
         self._depth = 0  # of objects in objects
 
     def encode(self, value: Any, where: str) -> dict[str, Any] | None:
-        """For `encoding.encode`: adds a tensor; raises TypeError for what neither a tensor nor a constructor can be."""
+        """Encodes a value for `json_codec.encode`; raises TypeError for what no tensor or constructor can hold."""
         return self._inner(value, where) if holds_state(value) else self.encode_array(value, where)
 
     def encode_array(self, value: Any, where: str) -> dict[str, Any] | None:
-        """The same without objects: None for them, as for all that is no array and no long list of numbers."""
-        if isinstance(value, list) and len(value) > 100:  # a header is no place for them
+        """Encodes an array or a long list of numbers as a tensor; returns None for anything else."""
+        if isinstance(value, list) and len(value) > 100:  # too long for a header
             for kind, number, dtype in (("floats", float, np.float64), ("ints", int, np.int64)):
                 if all(type(item) is number for item in value):
                     with contextlib.suppress(OverflowError):
@@ -237,14 +237,14 @@ class TensorCodec:
         return self._add("transposed", value.T) if fortran else self._add("array", value)
 
     def _inner(self, value: Any, where: str) -> dict[str, Any]:
-        if self._depth >= DEEPEST:
-            raise TypeError(f"{where}: cannot be saved: expected objects nested at most {DEEPEST} deep, got more")
+        if self._depth >= MAX_DEPTH:
+            raise TypeError(f"{where}: cannot be saved: expected objects nested at most {MAX_DEPTH} deep, got more")
         self._depth += 1
         try:
             return {
                 "object": [type(value).__name__, encode(get_state(value, self.living, self.seen), where, self.encode)]
             }
-        except ValueError as error:  # a constructor that tells nothing of its arguments
+        except ValueError as error:  # a constructor whose arguments are unknown
             raise TypeError(f"{where}: cannot be saved: {error}; {STATE_DICT_HINT}") from error
         finally:
             self._depth -= 1
@@ -255,7 +255,7 @@ class TensorCodec:
         return {kind: name}
 
     def decode(self, kind: str, content: Any) -> Any:
-        """For `encoding.decode`: takes a tensor away."""
+        """Decodes a value for `json_codec.decode`; removes its tensor."""
         if kind == "object":
             name, state = content
             return Inner(name, decode(state, self.decode))

@@ -1,4 +1,4 @@
-"""Lists, dicts and arrays that an optimizer keeps: each of them its own, or a copy would be something else."""
+"""Checks that an optimizer owns each list, dict and array in its state: a copy of a shared one would be different."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from minidl.utils.arrays import Array
 
 STATE_DICT_HINT = "give its class a state_dict() and a load_state_dict(state)"
-MAX_ITEMS = 10_000  # things that are looked at: what is longer is a list of numbers
+MAX_ITEMS = 10_000  # values that are checked: anything longer is a list of numbers
 
 
 class Seen:
-    """Lists, dicts and arrays that were met, and where each is."""
+    """Lists, dicts and arrays seen so far, and the place of each."""
 
     def __init__(self) -> None:
         self.places = dict[int, str]()
-        self.memory: list[tuple[int, int, str]] = []  # first and last byte of each array, in their order
+        self.memory: list[tuple[int, int, str]] = []  # first and last byte of each array, sorted
 
     def add_array(self, array: Array, where: str) -> None:
-        """Raises TypeError for one that shares its memory with one that was met, or that a copy would differ from."""
+        """Adds an array; raises TypeError if it shares memory with an earlier one, or if a copy would differ."""
         if type(array) is not np.ndarray or not (array.flags.c_contiguous or array.flags.f_contiguous):
             kind = "in one piece" if type(array) is np.ndarray else f"and no {type(array).__name__}"
             raise TypeError(f"{where}: cannot be saved: expected an array of NumPy, {kind}; {STATE_DICT_HINT}")
@@ -31,19 +31,19 @@ class Seen:
         at = bisect(self.memory, span)
         for first, end, other in self.memory[max(at - 1, 0) : at + 1]:
             if first < span[1] and start < end:
-                raise TypeError(f"{where}: cannot be saved, for it shares its memory with {other}; {STATE_DICT_HINT}")
+                raise TypeError(f"{where}: cannot be saved: it shares memory with {other}; {STATE_DICT_HINT}")
         if array.nbytes:
             insort(self.memory, span)
 
 
 def check_own(value: Any, where: str, living: Sequence[Array], seen: Seen) -> None:
-    """Raises TypeError for an array of the model's own memory, and for what is in two places."""
+    """Raises TypeError for a view of the model's own memory, and for an object that occurs twice."""
     if not isinstance(value, (list, tuple, dict, np.ndarray)) or len(seen.places) > MAX_ITEMS:
         return
     if id(value) in seen.places:
-        raise TypeError(f"{where}: cannot be saved, for it is {seen.places[id(value)]} as well; {STATE_DICT_HINT}")
+        raise TypeError(f"{where}: cannot be saved: it is also {seen.places[id(value)]}; {STATE_DICT_HINT}")
     if isinstance(value, np.ndarray) and any(np.may_share_memory(value, array) for array in living):
-        raise TypeError(f"{where}: cannot be saved, for it lies in the model's parameters; {STATE_DICT_HINT}")
+        raise TypeError(f"{where}: cannot be saved: it is part of the model's parameters; {STATE_DICT_HINT}")
     if not isinstance(value, tuple):
         seen.places[id(value)] = where
     if isinstance(value, np.ndarray):

@@ -32,7 +32,7 @@ class StepKey:
         return other is not None and all(a is b for a, b in zip(vars(self).values(), vars(other).values(), strict=True))
 
     def has_same_state(self, other: StepKey | None) -> bool:
-        """Whether what the optimizer remembers goes on."""
+        """Whether the optimizer's state carries over."""
         return other is not None and self.network is other.network and self.optimizer is other.optimizer
 
 
@@ -77,7 +77,7 @@ class StepCache:
         self._make(model, self._key, seed, update)
 
     def _make(self, model: Sequential, key: StepKey, seed: int, update: Update | None) -> None:
-        """Makes the steps; update: what the optimizer remembers, whatever is frozen now."""
+        """Makes the steps; update: the optimizer's state, whichever layers are frozen now."""
         groups = {i: replace(group, skipped_steps=self._skipped.get(i, 0)) for i, group in key.groups.items()}
         steps: Any = make_steps(model, key.loss, key.optimizer, seed, update, key.in_parts, groups)
         if key.per_example_clip_norm is not None:

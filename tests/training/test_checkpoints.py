@@ -415,10 +415,10 @@ class Slots:
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        (Momentum(0.1, "views"), r"Momentum\['kept'\]\[0\]: cannot be saved, for it lies in the model's parameters"),
-        (Momentum(0.1, "value"), r"Momentum\['kept'\]\['a'\]\[1\]: cannot be saved, for it lies in"),
-        (Momentum(0.1, "twice"), r"Momentum\['kept'\]\[1\]: cannot be saved, for it is Momentum\['kept'\]\[0\]"),
-        (Slots(0.1), "Slots: cannot be saved, for its class has __slots__; give its class a state_dict"),
+        (Momentum(0.1, "views"), r"Momentum\['kept'\]\[0\]: cannot be saved: it is part of the model's parameters"),
+        (Momentum(0.1, "value"), r"Momentum\['kept'\]\['a'\]\[1\]: cannot be saved: it is part of"),
+        (Momentum(0.1, "twice"), r"Momentum\['kept'\]\[1\]: cannot be saved: it is also Momentum\['kept'\]\[0\]"),
+        (Slots(0.1), "Slots: cannot be saved: its class has __slots__; give its class a state_dict"),
     ],
     ids=["views", "value", "twice", "slots"],
 )

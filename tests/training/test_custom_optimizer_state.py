@@ -147,17 +147,17 @@ def flat_and_views(made):
 @pytest.mark.parametrize(
     ("optimizer", "change", "message"),
     [
-        (Plain(), flat_and_views, r"views.*'a'.*shares its memory with Plain.*flat"),
+        (Plain(), flat_and_views, r"views.*'a'.*shares memory with Plain.*flat"),
         (Plain(), put(m=np.ones((4, 6))[:, ::2]), "m.*expected an array of NumPy, in one piece"),
         (Plain(), put(m=np.ones((2, 3, 4)).transpose(0, 2, 1)), "m.*expected an array of NumPy, in one piece"),
         (Plain(), put(m=np.ones(3).view(np.recarray)), "m.*expected an array of NumPy, and no recarray"),
-        (SharedList(), lambda made: None, r"seen.*cannot be saved, for it is .*seen as well"),
+        (SharedList(), lambda made: None, r"seen.*cannot be saved: it is also .*seen"),
         (TwoOptimizers(), put(second=SGD(0.1, 0.9)), r"\.second: .* it is not TwoOptimizers\.first; a resume"),
         (Wrapper(), put(base=Adam(0.1)), "expected the Adam that was saved"),
         (Wrapper(), put(base=type("SGD", (Plain,), {})()), "SGD"),
         (Wrapper(), lambda made: setattr(made.base, "lr", lambda step: 0.1), "Wrapper.base: .*its lr is <function.*"),
-        (ArgumentHolder(), put(inner=Function(np.tanh)), r"\.inner: .*, for its function is .*tanh.* make it"),
-        (Wrapper(), momentum_of_its_own, "Wrapper.base: .* for its momentum is 0.5, .* make it with 0.9"),
+        (ArgumentHolder(), put(inner=Function(np.tanh)), r"\.inner: .*: its function is .*tanh.* make it"),
+        (Wrapper(), momentum_of_its_own, "Wrapper.base: .*: its momentum is 0.5, .* make it with 0.9"),
     ],
 )  # fmt: skip
 def test_state_that_would_be_restored_differently_is_refused(optimizer, change, message, tmp_path):
@@ -201,7 +201,7 @@ def test_a_fit_whose_metrics_were_replaced_is_saved_only_once_abandoned(tmp_path
     trainer = interrupted()
     trainer.metrics = []
     with pytest.raises(
-        TypeError, match="fit: cannot be saved, for its model or metrics were exchanged; interrupted = None"
+        TypeError, match="fit: cannot be saved: its model or metrics were replaced; set interrupted = None"
     ):
         trainer.save_checkpoint(tmp_path / "a")
     trainer.interrupted = None

@@ -346,7 +346,7 @@ def test_a_layer_that_cannot_run_twice_hides_nothing():
 
     trainer = make_trainer("float32", [RunsOnce("y")], 4)
     assert "TypeError" in assert_stops(
-        trainer, "^step 0: the gradient of .* NaN or infinite; a second run, to say more, broke off"
+        trainer, "^step 0: the gradient of .* NaN or infinite; a second run, to say more, failed"
     )
 
 

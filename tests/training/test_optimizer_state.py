@@ -8,7 +8,7 @@ from minidl import Sequential, Trainer
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 from minidl.optimizers import SGD, Adam, RMSprop
 from minidl.schedules import Cosine
-from minidl.training.optimizer_state import DEEPEST
+from minidl.training.optimizer_state import MAX_DEPTH
 
 
 class Lookahead:
@@ -130,7 +130,7 @@ def test_state_not_made_by_the_constructor_refuses_the_save(tmp_path):
 def test_self_references_refuse_the_save(tmp_path):
     trainer = make_trainer(InnerFromConstructor(0.01))
     trainer.optimizer._adam.owner = trainer.optimizer
-    with pytest.raises(TypeError, match=f"nested at most {DEEPEST} deep"):
+    with pytest.raises(TypeError, match=f"nested at most {MAX_DEPTH} deep"):
         trainer.save_checkpoint(tmp_path / "ck")
 
 
@@ -224,17 +224,17 @@ def test_shared_or_omitted_objects_are_resumed(tmp_path, optimizer):
     [
         (
             lambda: TwoOptimizers(*[Adam(0.01)] * 2),
-            r"TwoOptimizers\.second: cannot be saved, for it is TwoOptimizers\.first as well",
+            r"TwoOptimizers\.second: cannot be saved: it is also TwoOptimizers\.first",
         ),
         (
             lambda: Alternating([Adam(0.01)] * 2),
-            r"Alternating\.several\[1\]: cannot be saved, for it is Alternating\.several\[0\]",
+            r"Alternating\.several\[1\]: cannot be saved: it is also Alternating\.several\[0\]",
         ),
         (
             lambda: shared(CountingSchedule(0.1)),
-            r"cannot be saved, for it is TwoOptimizers\.\S* as well; a resume would make two",
+            r"cannot be saved: it is also TwoOptimizers\.\S*; a resume would make two",
         ),
-        (lambda: SGD(Slotted(0.1)), "Slotted: cannot be saved, for its class has __slots__"),
+        (lambda: SGD(Slotted(0.1)), "Slotted: cannot be saved: its class has __slots__"),
     ],
     ids=["twice", "twice in a list", "one schedule with state", "slots"],
 )

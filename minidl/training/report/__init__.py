@@ -1,4 +1,4 @@
-"""trainer.report(): what looks wrong with a training, in words."""
+"""trainer.report(): describes what looks wrong with a training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SYMPTOMS = (
 
 
 def report(trainer: BaseTrainer, X: Any, y: Any) -> Findings:
-    """The findings of `Trainer.report`, printed."""
+    """Prints and returns the findings of `Trainer.report`."""
     trainer.check_between_steps("report")
     if trainer.model.network is None:
         raise ValueError("report: the model is not built yet: fit it first, or give it an input_shape")
@@ -38,7 +38,7 @@ def report(trainer: BaseTrainer, X: Any, y: Any) -> Findings:
 
 
 def _probe(trainer: BaseTrainer, X: Any, y: Any) -> Probe:
-    """A probe with the examples given, or with those that were kept."""
+    """Returns a probe of the examples given, or of those kept from the training."""
     if X is not None:
         data = LabeledData.from_arrays(trainer.model, trainer.loss, X, y)
         if not len(data.active_rows):

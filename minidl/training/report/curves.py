@@ -1,6 +1,6 @@
-"""What can look wrong in the course of a training: losses that do not fall, jump, or part from the validation's.
+"""Symptoms in learning curves: losses that do not fall, that jump, or that diverge from the validation loss.
 
-Falls, rises and gaps are compared with `span`: how far the loss of guessing is from that of right answers.
+Falls, rises and gaps are compared with `span`, the difference between the losses of guessing and of right answers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Series = NDArray[np.float64]
 
 
 def stuck_loss(probe: Probe) -> Iterator[Finding]:
-    """A loss that is no better than that of guessing, and does not fall."""
+    """Finds a loss that is no better than guessing and does not fall."""
     if probe.baseline is None or not _knows_nothing(probe) or next(unscaled_targets(probe), None) is not None:
         return
     (losses,) = _series(probe, "loss")
@@ -34,12 +34,12 @@ def stuck_loss(probe: Probe) -> Iterator[Finding]:
     advice = f"start again with a smaller lr than {probe.largest_rate:.3g}"
     if not broken:
         advice = f"try another lr (now {probe.rate:.3g}), a larger one first"
-    advice += ", and see that X and y belong together"
+    advice += ", and check that X and y match"
     yield Finding("stuck loss", "", probe.mean_loss, f"{message}, {probe.baseline.guess:.3g}: {advice}")
 
 
 def unscaled_targets(probe: Probe) -> Iterator[Finding]:
-    """Quantities so large, or so far from 0, that the outputs of the last layer have not yet come near them."""
+    """Finds targets so large, or so far from 0, that the outputs have not come near them yet."""
     if not isinstance(probe.loss, (Huber, MeanAbsoluteError, MeanSquaredError)) or not _knows_nothing(probe):
         return
     size = float(np.sqrt(np.mean(np.square(probe.targets, dtype=np.float64))))
@@ -52,7 +52,7 @@ def unscaled_targets(probe: Probe) -> Iterator[Finding]:
 
 
 def diverging_loss(probe: Probe) -> Iterator[Finding]:
-    """A training loss that was much lower before."""
+    """Finds a training loss that was much lower before."""
     (losses,) = _series(probe, "loss")
     if probe.baseline is None or len(losses) < 2 or _oscillates(losses, probe.baseline.span):
         return
@@ -66,7 +66,7 @@ def diverging_loss(probe: Probe) -> Iterator[Finding]:
 
 
 def oscillating_loss(probe: Probe) -> Iterator[Finding]:
-    """A training loss that goes up and down."""
+    """Finds a training loss that goes up and down."""
     losses = _series(probe, "loss")[0][-thresholds.JUMPING :]
     if probe.baseline is not None and _oscillates(losses, probe.baseline.span):
         rises = _rises(losses)
@@ -77,7 +77,7 @@ def oscillating_loss(probe: Probe) -> Iterator[Finding]:
 
 
 def overfitting(probe: Probe) -> Iterator[Finding]:
-    """A validation that is much worse than training, in accuracy or else in loss."""
+    """Finds validation scores much worse than those of training, in accuracy or else in loss."""
     losses, validation = _series(probe, "loss", "val_loss")
     right, val_right = _series(probe, "accuracy", "val_accuracy")
     if probe.baseline is None or len(losses) < thresholds.MIN_EPOCHS or not _is_apart(probe, validation):
@@ -96,7 +96,7 @@ def overfitting(probe: Probe) -> Iterator[Finding]:
 
 
 def rising_validation(probe: Probe) -> Iterator[Finding]:
-    """A validation loss that has been rising since its best epoch, while training went on falling."""
+    """Finds a validation loss that has risen since its best epoch while the training loss went on falling."""
     losses, validation = _series(probe, "loss", "val_loss")
     if (
         probe.baseline is None or len(losses) < thresholds.MIN_EPOCHS or probe.trainer.should_stop
@@ -112,23 +112,23 @@ def rising_validation(probe: Probe) -> Iterator[Finding]:
             f"val_loss was {validation[best]:.3g} in epoch {best} and has risen to {validation[-1]:.3g}, while the "
         )
         message += f"training loss fell from {losses[best]:.3g} to {losses[-1]:.3g}, expected both to fall"
-        advice = "the model learns its examples by heart; callbacks=[EarlyStopping(patience=5)] keeps the best epoch"
+        advice = "the model memorizes its examples; callbacks=[EarlyStopping(patience=5)] keeps the best epoch"
         yield Finding("rising validation loss", "", rise, f"{message}: {advice}")
 
 
 def _knows_nothing(probe: Probe) -> bool:
-    """Whether the loss is no better than that of guessing, after steps enough."""
+    """Whether the loss is no better than guessing after enough steps."""
     return probe.trainer.step >= thresholds.MIN_STEPS and probe.learned < thresholds.LEARNED
 
 
 def _is_apart(probe: Probe, validation: Series) -> bool:
-    """Whether training examples are better than the validation's when both are looked at in inference."""
+    """Whether the loss in inference is lower for training examples than for validation examples."""
     span = 0.0 if probe.baseline is None else probe.baseline.span
     return bool(validation[-1] - probe.inferred > thresholds.INFERRED_GAP * span)
 
 
 def _series(probe: Probe, *names: str) -> tuple[Series, ...]:
-    """The history of these names, of the epochs in which all of them are finite; empty where one is missing."""
+    """Returns these series of the history, without epochs in which one is not finite; empty if one is missing."""
     history = probe.trainer.history
     if any(name not in history for name in names):
         return tuple(np.empty(0) for _ in names)
@@ -137,7 +137,7 @@ def _series(probe: Probe, *names: str) -> tuple[Series, ...]:
 
 
 def _rises(losses: Series) -> Series:
-    """By how much each epoch's loss is above the one before, 0 where it is not."""
+    """Returns the increase of each epoch's loss over the previous one; 0 where it fell."""
     return np.maximum(np.diff(losses), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""What can look wrong inside a model and in its data: a function for each symptom."""
+"""Symptoms in a model's layers and data, one function each."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from minidl.training.report.probe import Probe
 
 
 def not_finite(probe: Probe) -> Iterator[Finding]:
-    """Losses or gradients that are NaN or infinite."""
+    """Finds losses or gradients that are NaN or infinite."""
     bad = int((~np.isfinite(probe.losses)).sum())
     if bad or not probe.finite:
         what = f"the losses of {bad} of {probe.count} examples are" if bad else "the gradient of a step is"
         advice = f"start again, or from an earlier checkpoint, with a smaller lr than {probe.rate:.3g}"
-        message = f"{what} NaN or infinite, expected finite numbers: {advice}, and see that X has no huge numbers"
+        message = f"{what} NaN or infinite, expected finite numbers: {advice}, and check that X has no huge numbers"
         yield Finding("not finite", "", float(bad), message)
 
 
 def dead_units(probe: Probe) -> Iterator[Finding]:
-    """Units of ReLU and its kin that are off for every example: they get no gradient, and stay off."""
+    """Finds units of ReLU and similar functions that are off for every example: they get no gradient and stay off."""
     for seen in probe.seen:
         if seen.off is None or probe.count < thresholds.MIN_EXAMPLES or _has_ends(seen):
             continue
@@ -39,7 +39,7 @@ def dead_units(probe: Probe) -> Iterator[Finding]:
 
 
 def saturated_units(probe: Probe) -> Iterator[Finding]:
-    """Sigmoid and Tanh at the ends of their range, where they are flat. (A last layer may have to be there.)"""
+    """Finds Sigmoid and Tanh layers that saturate. (The last layer may have to.)"""
     for seen in probe.seen[:-1]:
         if probe.count < thresholds.MIN_EXAMPLES or not _has_ends(seen):
             continue
@@ -56,7 +56,7 @@ def saturated_units(probe: Probe) -> Iterator[Finding]:
 
 
 def update_sizes(probe: Probe) -> Iterator[Finding]:
-    """Steps that are tiny or huge beside the weights that they change."""
+    """Finds updates that are tiny or huge compared with the weights."""
     low, high = thresholds.SMALL_UPDATE, thresholds.LARGE_UPDATE
     sizes = {seen.name: seen.update for seen in probe.seen if seen.update is not None}
     expected = f"expected from {low:.0e} to {high:.1g}"
@@ -75,7 +75,7 @@ def update_sizes(probe: Probe) -> Iterator[Finding]:
 
 
 def gradient_sizes(probe: Probe) -> Iterator[Finding]:
-    """Gradients that fade or grow on their way from the last layer with weights to the first."""
+    """Finds gradients that vanish or explode from the last layer with weights to the first."""
     low, high = thresholds.VANISHING, thresholds.EXPLODING
     ratios = {} if _is_dead(probe) else _gradients(probe)
     expected = f"times that of {next(reversed(ratios), '')}, expected from {low:.0e} to {high:.0e}"
@@ -91,7 +91,7 @@ def gradient_sizes(probe: Probe) -> Iterator[Finding]:
 
 
 def inputs(probe: Probe) -> Iterator[Finding]:
-    """Numbers that reach the first layers with weights: too large, too small, far from 0, or always the same."""
+    """Finds inputs of the first layers with weights that are too large, too small, far from 0, or constant."""
     for seen in (seen for seen in probe.seen if seen.input is not None):
         spread = seen.input
         assert spread is not None
@@ -106,7 +106,7 @@ def inputs(probe: Probe) -> Iterator[Finding]:
             yield Finding("unscaled inputs", seen.name, spread.size, f"{message}, {expected}")
         elif spread.largest < thresholds.SMALL_INPUT:
             message = f"its inputs are at most {spread.largest:.2g}, expected numbers of about 1"
-            advice = "make Normalize.from_data(X) the first layer, and see that nothing is scaled twice"
+            advice = "make Normalize.from_data(X) the first layer, and check that nothing is scaled twice"
             yield Finding("unscaled inputs", seen.name, spread.largest, f"{message}: {advice}")
         elif spread.centre > thresholds.OFF_CENTRE * spread.deviation and not alone:
             times = spread.centre / spread.deviation
@@ -116,7 +116,7 @@ def inputs(probe: Probe) -> Iterator[Finding]:
 
 
 def channels_last(probe: Probe) -> Iterator[Finding]:
-    """Images whose channels are taken for their width."""
+    """Finds images in NHWC order, whose channels are taken for their width."""
     model = probe.trainer.model
     name = (
         channel_order.first_look(layer_list.named_layers(model.layers))
@@ -128,7 +128,7 @@ def channels_last(probe: Probe) -> Iterator[Finding]:
 
 
 def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
-    """Batches that hold fewer classes than chance would bring."""
+    """Finds batches with fewer classes than random batches would have."""
     labels, batches = probe.labels, probe.batches
     if labels is None or batches is None:
         return
@@ -149,7 +149,7 @@ def unshuffled_labels(probe: Probe) -> Iterator[Finding]:
 
 
 def one_class(probe: Probe) -> Iterator[Finding]:
-    """Labels of which one is nearly all."""
+    """Finds labels that are all, or nearly all, of one class."""
     labels = probe.labels
     if labels is None or probe.count < thresholds.MIN_EXAMPLES:
         return
@@ -172,12 +172,12 @@ def _has_ends(seen: LayerStats) -> bool:
 
 
 def _others(layers: dict[str, float]) -> str:
-    """How many layers it is beside the one that is named."""
+    """Returns text on the number of layers concerned, if there are several."""
     return "" if len(layers) == 1 else f" (the worst of {len(layers)} layers)"
 
 
 def _gradients(probe: Probe) -> dict[str, float]:
-    """For each layer with weights that learn, the gradient of its output divided by that of the last layer's."""
+    """Returns, by layer with weights that learn, the size of its output's gradient relative to the last layer's."""
     seen = [one for one in probe.seen if one.learns and one.weights]
     found = {one.name: one.gradient for one in seen if one.gradient is not None}
     last = next(reversed(found.values()), 0.0)
@@ -185,11 +185,11 @@ def _gradients(probe: Probe) -> dict[str, float]:
 
 
 def _is_dead(probe: Probe) -> bool:
-    """Whether a layer lets no gradient through, for all its units are off."""
+    """Whether a layer lets no gradient through because all its units are off."""
     return any(seen.off is not None and bool(seen.off.all()) for seen in probe.seen)
 
 
 def _blocked(probe: Probe) -> bool:
-    """Whether updates are small for another reason than a small learning rate, which has a finding of its own."""
+    """Whether updates are small for a reason other than a small learning rate, which has its own finding."""
     vanish = min(_gradients(probe).values(), default=1.0) < thresholds.VANISHING
     return vanish or next(itertools.chain(dead_units(probe), saturated_units(probe)), None) is not None

@@ -153,7 +153,8 @@ def a_batch_may_come_in_parts(b):
         trainer.fit(b.X, b.y, epochs=3, batch_size=batch_size, gradient_accumulation_steps=accumulate, verbose=0)
         weights.append(flatten(trainer.model.state_dict()))
     same = all(np.array_equal(weights[0], others) for others in weights)
-    check(same, f"fit with batch_size, accumulate = {sizes[1:]}, which adds by 16 in any case: the bits of the batch")
+    micro = f"batch_size, gradient_accumulation_steps = {sizes[1:]}"
+    check(same, f"fit with {micro}, which adds by 16 in any case: the bits of the batch")
 
 
 # ---- helpers

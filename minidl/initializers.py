@@ -43,13 +43,13 @@ def he_uniform(rng: np.random.Generator, shape: Shape) -> Values:
     >>> he_uniform(np.random.default_rng(0), (2, 6)).shape
     (2, 6)
     """
-    limit = math.sqrt(6 / math.prod(shape[1:]))
+    limit = math.sqrt(6 / _fan_in(shape))
     return rng.uniform(-limit, limit, shape)
 
 
 def he_normal(rng: np.random.Generator, shape: Shape) -> Values:
     """Normal with variance 2 / inputs; otherwise as he_uniform."""
-    return rng.normal(0, math.sqrt(2 / math.prod(shape[1:])), shape)
+    return rng.normal(0, math.sqrt(2 / _fan_in(shape)), shape)
 
 
 def glorot_uniform(rng: np.random.Generator, shape: Shape) -> Values:
@@ -65,7 +65,7 @@ def glorot_normal(rng: np.random.Generator, shape: Shape) -> Values:
 
 def lecun_normal(rng: np.random.Generator, shape: Shape) -> Values:
     """Normal with variance 1 / inputs, for layers before no activation or a smooth one (LeCun et al., 1998)."""
-    return rng.normal(0, math.sqrt(1 / math.prod(shape[1:])), shape)
+    return rng.normal(0, math.sqrt(1 / _fan_in(shape)), shape)
 
 
 def orthogonal(rng: np.random.Generator, shape: Shape) -> Values:
@@ -73,10 +73,16 @@ def orthogonal(rng: np.random.Generator, shape: Shape) -> Values:
 
     Computed by LAPACK, so the last bits depend on its version.
     """
-    outputs, inputs = shape[0], math.prod(shape[1:])
+    inputs, outputs = _fan_in(shape), shape[0]
     q, r = np.linalg.qr(rng.standard_normal((max(outputs, inputs), min(outputs, inputs))))
     q *= np.where(np.diagonal(r) < 0, -1, 1)  # otherwise the factorization would determine the signs
     return np.ascontiguousarray(q if outputs > inputs else q.T).reshape(shape)
+
+
+def _fan_in(shape: Shape) -> int:
+    """Returns the number of inputs of an output; raises as `_channels`."""
+    _channels(shape)
+    return math.prod(shape[1:])
 
 
 def _glorot_std(shape: Shape) -> float:
@@ -84,8 +90,8 @@ def _glorot_std(shape: Shape) -> float:
 
 
 def _channels(shape: Shape) -> tuple[int, int]:
-    """Returns outputs and inputs; raises ValueError for shapes without inputs, such as that of a bias."""
-    if len(shape) < 2:
+    """Returns outputs and inputs; raises ValueError for empty shapes, and without inputs, such as that of a bias."""
+    if len(shape) < 2 or min(shape) < 1:
         raise ValueError(f"initializer: expected a shape (outputs, inputs, ...), got {shape}")
     return shape[0], shape[1]
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from minidl.utils.arrays import Array, as_array
 
+__all__ = ["Metric", "accuracy"]
+
 Metric = Callable[[Array, Array], float]
 
 

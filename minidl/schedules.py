@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from minidl.optimizers.base import check_rate
-from minidl.utils.arguments import constructor_repr, parameters
-from minidl.utils.validation import check_int, check_non_negative, check_positive, check_real
+from minidl.utils.constructors import constructor_repr, parameters
+from minidl.utils.validation import check_choice, check_int, check_non_negative, check_positive, check_real
 
 
 class Schedule:
@@ -163,8 +163,7 @@ class OneCycle(Schedule):
         div_factor: float = 25.0,
         final_div_factor: float = 1e4,
     ) -> None:
-        if anneal_strategy not in ("cos", "linear"):
-            raise ValueError(f'anneal_strategy: expected "cos" or "linear", got {anneal_strategy!r}')
+        check_choice("anneal_strategy", anneal_strategy, "cos", "linear")
         if not 0 <= check_real("pct_start", pct_start) <= 1:
             raise ValueError(f"pct_start: expected a number in [0, 1], got {pct_start}")
         self.max_lr, self.total_steps = check_non_negative("max_lr", max_lr), check_int("total_steps", total_steps)

@@ -15,7 +15,7 @@ from minidl.engine import channel_order, layer_list
 from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.manual import ManualPass
 from minidl.engine.network import Network
-from minidl.engine.state import check_dtype, copies, load
+from minidl.engine.state import check_dtype, check_mapping, copies, load
 from minidl.engine.summary import Summary, summarize
 from minidl.layers.base import Layer
 from minidl.layers.parallel import Block
@@ -23,10 +23,10 @@ from minidl.layers.param import Param
 from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path
 from minidl.saving.object_codec import checked_custom
-from minidl.utils.arguments import Validated
 from minidl.utils.arrays import Array
+from minidl.utils.constructors import Validated
 from minidl.utils.data import ArraySource
-from minidl.utils.validation import Shape, check_count, check_input_shape, check_int
+from minidl.utils.validation import Shape, check_bool, check_count, check_input_shape, check_int
 from minidl_c.runtime.usage_guard import UsageGuard
 
 CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
@@ -165,7 +165,7 @@ class Sequential:
 
     def forward(self, X: ArrayLike, training: bool = False) -> Array:
         """Returns the outputs for a batch X. With `training`, keeps what `backward` needs until the next forward."""
-        network = self._built()
+        network, training = self._built(), check_bool("training", training)
         examples = ArraySource(X, self.input_shape, self.dtype)
         x = examples.chunk(0, len(examples)).reshape(len(examples), *self.input_shape)
         if not training:
@@ -238,9 +238,12 @@ class Sequential:
         cls, config: dict[str, Any], state: Mapping[str, Array], custom_objects: Mapping[str, Any]
     ) -> Sequential:
         """Returns a new model with this state. Raises TypeError or ValueError, and allocates no more than `state`."""
-        if set(config) != {"layers", "input_shape", "seed", "dtype"}:
-            raise ValueError(f"expected the config of a model, got {sorted(config)}")
-        model = cls(layer_list.from_config(config["layers"], custom_objects), None, config["seed"], config["dtype"])
+        if not isinstance(config, Mapping) or set(config) != {"layers", "input_shape", "seed", "dtype"}:
+            got = sorted(map(str, config)) if isinstance(config, Mapping) else type(config).__name__
+            raise ValueError(f"config: expected what get_config returns, got {got}")
+        check_mapping(state)
+        custom = checked_custom(custom_objects)
+        model = cls(layer_list.from_config(config["layers"], custom), None, config["seed"], config["dtype"])
         check_dtype(state, model.dtype)
         model._build(config["input_shape"], state)
         return model

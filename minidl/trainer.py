@@ -15,8 +15,9 @@ from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, clean, text
 from minidl.saving.object_codec import checked_custom
 from minidl.sequential import Sequential
-from minidl.training import checkpoints
+from minidl.training import checkpoint_content
 from minidl.training.base_trainer import BaseTrainer
+from minidl.training.checked_attributes import model_of
 from minidl.training.consistency import check_call
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_record import FitRecord
@@ -78,18 +79,22 @@ class Trainer(BaseTrainer):
         """Trains `epochs` more epochs and returns the history: epoch, loss, metrics, val_*, lr, images_per_second.
 
         X (n, *input_shape), or 2-D of the same width; y (n, ...), as the loss takes it. Builds an unbuilt model for X.
-        An epoch sees every example once, the last partial batch included; rows of weight 0 count as absent.
+        batch_size: the number of examples in a step. An epoch sees every example once, the last partial batch included.
+        shuffle: whether each epoch draws another order of the examples; it depends on the trainer's seed.
+        sample_weight (n,): a weight for each example; those of weight 0 count as absent. class_weight: a dict of
+            weights by label, or "balanced"; both multiply.
         validation_data: (X, y) or (X, y, sample_weight) to evaluate on after each epoch.
-        validation_split: the share of the examples to hold back for that, shuffled and (for labels) stratified.
-        gradient_accumulation_steps: the number of batches whose gradients are summed for one step. It is the step of
-            one batch as large as all of them, to the last bit and in memory, unless batch statistics or layers in NumPy
-            see each batch alone.
+        validation_split: the fraction of the examples to hold out for that: random rows, stratified for labels.
+        gradient_accumulation_steps: the number of batches whose gradients are summed for one step. It equals a step on
+            one large batch, bit for bit, and needs as much memory, unless layers with batch statistics or in NumPy see
+            each batch alone.
+        callbacks: objects with hooks, called in this order: see minidl.callbacks.
         verbose: 0 prints nothing, 1 a line for each epoch, 2 also a bar; None: 2 on a terminal, else 1.
 
-        The next fit with the same arguments completes one that was interrupted. After `resume`, others are refused.
+        The next fit with the same arguments completes an interrupted one. After `resume`, others are rejected.
         Ctrl-C and SIGTERM act between two steps; SIGTERM first calls the on_terminate of callbacks.
 
-        Raises TypeError or ValueError before the first step if anything does not fit together, and FloatingPointError
+        Raises TypeError or ValueError before the first step for invalid or inconsistent arguments, FloatingPointError
         if a loss or gradient becomes NaN or infinite: before that step's update, so the last good weights stay. The
         message names the layer, the tensor and the examples. RuntimeError while another thread uses the model.
         """
@@ -140,7 +145,7 @@ class Trainer(BaseTrainer):
             state = self._fits.state(self.step)
             where = None if state is None else [state.step, state.epochs_done, state.in_epoch]
             facts = {**loop.arguments, "interrupted fit": where}
-            check_call(self.comm, facts, loop.callbacks, *checkpoints.describe_trainer(self))
+            check_call(self.comm, facts, loop.callbacks, *checkpoint_content.describe_trainer(self))
 
     # ---- inspection
 
@@ -192,20 +197,20 @@ class Trainer(BaseTrainer):
         """Writes the whole state of the training into one file, which has the old content or the new, never a mixture.
 
         In callbacks, and after a fit that was interrupted, this includes the state of the fit; after its end, that
-        nothing is left to do. Of several ranks only rank 0 writes, and the others do not wait for it; any number of
+        it is complete. Of several ranks only rank 0 writes, and the others do not wait for it; any number of
         ranks can resume. Raises ValueError for a model that is not built, TypeError for an object that cannot be saved,
         OSError if the file cannot be written, RuntimeError in the middle of a step (from a signal handler or an
         optimizer) or while another thread trains.
         """
         self.check_between_steps("save_checkpoint")
         with self.model.usage.reading("save_checkpoint"):
-            content = checkpoints.pack(self, self._fits.to_save(self.step))
+            content = checkpoint_content.pack(self, self._fits.to_save(self.step))
         if self.comm.rank == 0:
-            safetensors_file.write(path, checkpoints.KIND, *content)
+            safetensors_file.write(path, checkpoint_content.KIND, *content)
 
     def check_savable(self) -> None:
         """Raises what `save_checkpoint` would raise, except for errors of the disk."""
-        safetensors_file.check(checkpoints.KIND, *checkpoints.pack(self, self._fits.state(self.step)))
+        safetensors_file.check(checkpoint_content.KIND, *checkpoint_content.pack(self, self._fits.state(self.step)))
 
     @property
     def measures(self) -> list[str]:
@@ -238,10 +243,12 @@ class Trainer(BaseTrainer):
         model: takes the weights and what is frozen, one of the same layers, shape, seed and dtype; None: a new one.
         custom_objects: layers, losses, metrics, optimizers and schedules that are not minidl's own, by their names. The
             file brings no code, and nothing is imported.
+        num_threads, distributed: as in the constructor; they are not saved.
 
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or whose objects are not all given.
         """
-        content = safetensors_file.read(path, checkpoints.KIND)
+        model = None if model is None else model_of("model", model)
+        content = safetensors_file.read(path, checkpoint_content.KIND)
         clean(path)  # temporary files of killed saves
         return cls._of(content, text(path), model, checked_custom(custom_objects), num_threads, distributed)
 
@@ -257,14 +264,14 @@ class Trainer(BaseTrainer):
     ) -> Trainer:
         """Returns a trainer made from a checkpoint's content; where: its source, for errors."""
         config, tensors = content
-        with checkpoints.as_file_error(where), nullcontext() if model is None else model.unbuilt_on_error():
-            made = checkpoints.model_of(config, tensors, custom, model)
-            options = checkpoints.parse_config(config, custom)
+        with checkpoint_content.as_file_error(where), nullcontext() if model is None else model.unbuilt_on_error():
+            made = checkpoint_content.model_of(config, tensors, custom, model)
+            options = checkpoint_content.parse_config(config, custom)
             trainer = cls(made, **options, num_threads=num_threads, distributed=distributed)
-            trainer._fits.resume(checkpoints.restore(trainer, config, tensors))
+            trainer._fits.resume(checkpoint_content.restore(trainer, config, tensors))
             if model is not None:
-                model.load_state_dict(checkpoints.states(tensors))
-                checkpoints.take_settings(model, config)
+                model.load_state_dict(checkpoint_content.states(tensors))
+                checkpoint_content.take_settings(model, config)
         return trainer
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -280,11 +287,11 @@ class Trainer(BaseTrainer):
         custom: dict[str, Any] = {}
         with self.model.usage.reading("pickle"):
             content = safetensors_file.to_bytes(
-                checkpoints.KIND, *checkpoints.pack(self, self._fits.state(self.step), custom)
+                checkpoint_content.KIND, *checkpoint_content.pack(self, self._fits.state(self.step), custom)
             )
         return _resumed, (type(self), content, custom, self.num_threads)
 
 
 def _resumed(cls: type[Trainer], content: bytes, custom: dict[str, Any], num_threads: int | None) -> Trainer:
     """Returns the trainer of a pickled checkpoint, which is checked like a file."""
-    return cls._of(safetensors_file.from_bytes(content, checkpoints.KIND), "pickle", None, custom, num_threads)
+    return cls._of(safetensors_file.from_bytes(content, checkpoint_content.KIND), "pickle", None, custom, num_threads)

@@ -82,7 +82,7 @@ def build_flags(isa: str | None = None) -> dict[str, Any]:
 
     Raises ValueError if this installation does not have `isa`.
     """
-    if isa is not None and isa not in _built():
+    if isa is not None and (not isinstance(isa, str) or isa not in _built()):
         raise ValueError(f"isa: expected one of {', '.join(_built())}, got {isa!r}")
     info = build_info() if isa is None else _info(isa)
     return {

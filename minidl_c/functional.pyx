@@ -59,8 +59,8 @@ def conv2d_backward(
 
 # ---- max-pooling ---------------------------------------------------------------------------------------------------------
 
-def _maxpool2d_op(x, name, y, kernel, stride, padding, ceil_mode):
-    op = MaxPool2DOp(x.shape[1:], kernel, stride, padding, ceil_mode, x.dtype.name)
+def _maxpool2d_op(x, name, y, pool_size, stride, padding, ceil_mode):
+    op = MaxPool2DOp(x.shape[1:], pool_size, stride, padding, ceil_mode, x.dtype.name)
     if y.shape != (x.shape[0], *op.out_shape):
         raise ValueError(f"max-pool: {name}: expected shape {(x.shape[0], *op.out_shape)} for {x.shape}, got {y.shape}")
     return op
@@ -69,25 +69,25 @@ def _maxpool2d_op(x, name, y, kernel, stride, padding, ceil_mode):
 def maxpool2d_forward(
     const real[:, :, :, ::1] x not None,       # IN  (n, c, h, w)
     real[:, :, :, ::1] y not None,             # OUT (n, c, oh, ow)
-    kernel, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
+    pool_size, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
 ):
-    """Computes y, the maximum of each window; kernel, stride and padding are pairs.
+    """Computes y, the maximum of each window; pool_size, stride and padding are pairs.
 
-    Raises ValueError for a window that does not fit, padding above half the kernel, or a wrong shape of y.
+    Raises ValueError for a window that does not fit, padding above half the window, or a wrong shape of y.
     """
     x_, y_ = check_arrays({"x": x}, {"y": y})
-    forward_batch(_maxpool2d_op(x_, "y", y_, kernel, stride, padding, ceil_mode), x_, y_, (), num_threads)
+    forward_batch(_maxpool2d_op(x_, "y", y_, pool_size, stride, padding, ceil_mode), x_, y_, (), num_threads)
 
 
 def maxpool2d_backward(
     const real[:, :, :, ::1] dy not None,      # IN  (n, c, oh, ow)
     const real[:, :, :, ::1] x not None,       # IN  (n, c, h, w)
     real[:, :, :, ::1] dx not None,            # OUT (n, c, h, w)
-    kernel, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
+    pool_size, stride, padding=(0, 0), ceil_mode=False, num_threads=1,
 ):
     """Computes dx: adds each number of dy to the maximum of its window in that example. Raises as maxpool2d_forward."""
     dy_, x_, dx_ = check_arrays({"dy": dy, "x": x}, {"dx": dx})
-    backward_batch(_maxpool2d_op(x_, "dy", dy_, kernel, stride, padding, ceil_mode), dy_, x_, dx_, (), (), num_threads)
+    backward_batch(_maxpool2d_op(x_, "dy", dy_, pool_size, stride, padding, ceil_mode), dy_, x_, dx_, (), (), num_threads)
 
 
 # ---- dense layers --------------------------------------------------------------------------------------------------------

@@ -146,8 +146,8 @@ class Pool:
 
     @property
     def options(self):
-        names = ("kernel", "stride", "padding", "ceil_mode")
-        return {name: getattr(self, name) for name in names}
+        names = ("stride", "padding", "ceil_mode")
+        return {"pool_size": self.kernel} | {name: getattr(self, name) for name in names}
 
 
 # ---- random geometries ---------------------------------------------------------------------------

@@ -228,3 +228,18 @@ def test_no_dangerous_constructs():
 def test_files_are_short(path):
     lines = len(path.read_text(encoding="utf-8").splitlines())
     assert lines <= (MAX_TEST_LINES if "tests" in path.relative_to(ROOT).parts else MAX_LINES)
+
+
+def test_paths_in_text_exist():
+    """Paths in code, docs and scripts: files such as docs/tour.md, quoted folders of tests; x stands for any name."""
+    texts = [*CODE, *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), ROOT / "Makefile", ROOT / ".ci" / "run"]
+    top = "(?:tests|minidl|minidl_c|examples|benchmarks|docs)"
+    files = re.compile(rf"(?<![\w/.-]){top}/[\w/-]+\.(?:py|pyx|pxd|h|c|md|png)\b")
+    folders = re.compile(r'"(tests/[\w/]+)"')
+    missing = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in texts
+        for name in files.findall(path.read_text()) + folders.findall(path.read_text())
+        if not (ROOT / name).exists() and not re.search(r"/(?:test_)?x\.", name)
+    }
+    assert not missing

@@ -217,7 +217,7 @@ INSIDE = (
     ),
     *("state", "summary", "param_groups", "per_example", "arguments", "validation", "sparse"),
     *(
-        "checkpoints",
+        "checkpoint_content",
         "checked_attributes",
         "consistency",
         "diagnosis",

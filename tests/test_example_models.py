@@ -26,7 +26,7 @@ def test_lenet5():
 
 
 def test_mnist_cnn():
-    """1,199,882, as in Keras's summary of examples/mnist_cnn.py and PyTorch's examples/mnist."""
+    """1,199,882, as in Keras's summary of its mnist_cnn.py and PyTorch's examples/mnist."""
     assert sizes(models.mnist_cnn())[0] == 1_199_882
 
 

@@ -329,7 +329,7 @@ def test_distributed_mnist_on_one_rank(tmp_path):
     output = run("distributed_mnist.py", "--digits", "--epochs", "2", home=tmp_path).splitlines()
     assert re.fullmatch(r"Test accuracy [\d.]+% in 1 processes, weights \w{16}", output[-1]) and len(output) == 3
     again = run("distributed_mnist.py", "--digits", "--epochs", "2", "--resume", home=tmp_path).splitlines()
-    assert again == ["nothing is left to do: this fit had come to its end when it was saved", output[-1]]
+    assert again == ["nothing to do: the saved fit is complete", output[-1]]
 
 
 def test_sklearn_mnist_without_network_says_so(tmp_path):

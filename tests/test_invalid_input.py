@@ -180,7 +180,11 @@ def test_sample_weight(refuses, entry, bad, error, message):
         ({"validation_data": (X, Y + 1)}, ValueError, "validation_data.*labels from 1 to 3"),
         ({"validation_data": (X, Y[:-1])}, ValueError, "validation_data.*40 targets"),
         ({"validation_data": 3}, TypeError, "validation_data: "),
-        ({"validation_data": (X, Y, Y, Y)}, TypeError, r"expected \(X, y\) or \(X, y, sample_weight\), got 4 things"),
+        (
+            {"validation_data": (X, Y, Y, Y)},
+            TypeError,
+            r"expected \(X, y\) or \(X, y, sample_weight\), got a tuple of 4",
+        ),
         ({"validation_data": (X, Y, np.ones(39))}, ValueError, r"validation_data: sample_weight.* \(40,\)"),
         ({"class_weight": "even"}, TypeError, "class_weight: .*got 'even'"),
         ({"class_weight": [1, 2, 3]}, TypeError, "class_weight: "),

@@ -1,4 +1,4 @@
-"""SiLU, y = x * sigmoid(x), as a custom kernel: everything that an op needs, from the bottom up."""
+"""SiLU, y = x * sigmoid(x), as a custom kernel: everything that an op needs, formulas first."""
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, split_range, tile
 
 # A tile holds 16 examples: an activation of shape (c, h, w) is an array [c][h][w][16]. A vector is as many of the 16 as this

@@ -27,7 +27,7 @@ class TensorBoard:
     rank_zero_only = True  # training is the same without it
 
     def __init__(self, folder: Path, every_n_steps: int | None = None) -> None:
-        self.folder = text(folder)
+        self.folder = text(folder, "folder")
         self.every_n_steps = None if every_n_steps is None else check_int("every_n_steps", every_n_steps)
         try:
             from tensorboardX import SummaryWriter

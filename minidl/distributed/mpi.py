@@ -93,9 +93,9 @@ class MPI(Communicator):
             [send, send_counts, _starts(send_counts), byte], [recv, recv_counts, _starts(recv_counts), byte]
         )
 
-    def allgatherv(self, data: Array, counts: list[int]) -> None:
+    def allgatherv(self, joined: Array, counts: list[int]) -> None:
         """See Communicator."""
-        self._comm.Allgatherv(self._mpi.IN_PLACE, [data, counts, _starts(counts), self._mpi.BYTE])
+        self._comm.Allgatherv(self._mpi.IN_PLACE, [joined, counts, _starts(counts), self._mpi.BYTE])
 
     def allgather_rows(self, rows: Array) -> None:
         """See Communicator."""

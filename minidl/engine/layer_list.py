@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,8 @@ def named_layers(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
 def check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """Returns the layers of a new model; raises TypeError or ValueError for other objects."""
     if isinstance(layers, Layer):
+        raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
+    if not isinstance(layers, Iterable):
         raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
     layers, seen = tuple(as_layer(part, "layers", i) for i, part in enumerate(layers)), set()
     if not layers:
@@ -159,13 +161,13 @@ def get_config(layers: Sequence[Layer], custom_objects: dict[str, Any] | None = 
 
     Raises TypeError naming layer and argument for what cannot be written.
     """
-    recipes = ObjectCodec(OUR_LAYERS, custom_objects)
-    return [recipes.encode(layer, layer_name(i, layer)) for i, layer in enumerate(layers)]
+    codec = ObjectCodec(OUR_LAYERS, custom_objects)
+    return [codec.encode(layer, layer_name(i, layer)) for i, layer in enumerate(layers)]
 
 
-def from_config(recipe: Any, custom_objects: Mapping[str, Any]) -> list[Layer]:
+def from_config(config: Any, custom_objects: Mapping[str, Any]) -> list[Layer]:
     """Returns new layers like those of a config; raises TypeError or ValueError as object_codec.decode."""
-    if not isinstance(recipe, list):
-        raise TypeError(f"layers: expected a list, got {type(recipe).__name__}")
-    layers: list[Layer] = decode(recipe, OUR_LAYERS, custom_objects)
+    if not isinstance(config, list):
+        raise TypeError(f"layers: expected a list, got {type(config).__name__}")
+    layers: list[Layer] = decode(config, OUR_LAYERS, custom_objects)
     return layers

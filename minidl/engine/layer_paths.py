@@ -38,5 +38,5 @@ def resolve_path(found: Mapping[str, LayerPath], layer: int | str, argument: str
     if name not in found:
         inner = [place for place in found if "." in place][:8]
         more = f", or the path of an inner layer such as {', '.join(map(repr, inner))}" if inner else ""
-        raise ValueError(f"{argument}: expected an index from 0 to {count - 1}{more}, got {layer!r}")
+        raise ValueError(f"{argument}: expected an index from {-count} to {count - 1}{more}, got {layer!r}")
     return name

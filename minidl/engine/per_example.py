@@ -65,38 +65,38 @@ class GradRequest:
 class LaneSegment:
     """A segment of kernels whose backward writes the gradients of single examples, and no others."""
 
-    def __init__(self, stage: NativeSegment, wanted: Sequence[GradRequest]) -> None:
-        self.stage, self.trains = stage, bool(wanted)
-        self.in_shape, self.out_shape = stage.in_shape, stage.out_shape
-        self.predict, self.forward, self.release = stage.predict, stage.forward, stage.release
+    def __init__(self, segment: NativeSegment, wanted: Sequence[GradRequest]) -> None:
+        self.segment, self.trains = segment, bool(wanted)
+        self.in_shape, self.out_shape = segment.in_shape, segment.out_shape
+        self.predict, self.forward, self.release = segment.predict, segment.forward, segment.release
         self.outputs = [(one.place, one.param.value.size, one.grads, one.squares) for one in wanted]
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment."""
-        return self.stage.backward_examples(kept, dy, want_dx, self.outputs)
+        return self.segment.backward_examples(kept, dy, want_dx, self.outputs)
 
 
 class LoopSegment:
     """A segment through which each example goes alone: forward, and again forward and backward for its gradients."""
 
-    def __init__(self, stage: Segment, wanted: Sequence[GradRequest]) -> None:
-        self.stage, self.trains, self.wanted = stage, bool(wanted), wanted
-        self.in_shape, self.out_shape = stage.in_shape, stage.out_shape
-        self.predict = stage.predict
+    def __init__(self, segment: Segment, wanted: Sequence[GradRequest]) -> None:
+        self.segment, self.trains, self.wanted = segment, bool(wanted), wanted
+        self.in_shape, self.out_shape = segment.in_shape, segment.out_shape
+        self.predict = segment.predict
 
     def forward(
-        self, x: Array, num_threads: int | None, seed: int, step: int, numbers: Index | None, part: int
+        self, x: Array, num_threads: int | None, seed: int, step: int, example_ids: Index | None, part: int
     ) -> tuple[Array, Any]:
         """See Segment."""
 
         def alone(i: int) -> tuple[Array, Any]:
-            number = None if numbers is None else numbers[i : i + 1]
-            return self.stage.forward(x[i : i + 1], num_threads, seed, step, number, part)
+            example_id = None if example_ids is None else example_ids[i : i + 1]
+            return self.segment.forward(x[i : i + 1], num_threads, seed, step, example_id, part)
 
         y = np.empty((len(x), *self.out_shape), x.dtype)
         for i in range(len(x)):
             y[i : i + 1], kept = alone(i)
-            self.stage.release(kept)
+            self.segment.release(kept)
         return y, alone
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
@@ -104,8 +104,8 @@ class LoopSegment:
         dx = np.empty((len(dy), *self.in_shape), dy.dtype) if want_dx else None
         for i in range(len(dy)):
             _, kept_of_it = kept(i)
-            found = self.stage.backward(kept_of_it, dy[i : i + 1], want_dx)
-            self.stage.release(kept_of_it)
+            found = self.segment.backward(kept_of_it, dy[i : i + 1], want_dx)
+            self.segment.release(kept_of_it)
             if dx is not None:
                 dx[i : i + 1] = found
             for one in self.wanted:
@@ -119,24 +119,24 @@ class LoopSegment:
 def with_per_example_grads(network: Network, wanted: Sequence[GradRequest]) -> Network:
     """Returns the network with other segments: its backward fills the requests, and writes no sums of kernels."""
     twin = copy.copy(network)
-    twin.segments = [_kept_apart(stage, wanted) for stage in network.segments]
+    twin.segments = [_kept_apart(segment, wanted) for segment in network.segments]
     return twin
 
 
-def _kept_apart(stage: Segment, wanted: Sequence[GradRequest]) -> Segment:
-    if isinstance(stage, BranchSegment):
-        twin = copy.copy(stage)
-        twin.networks = [with_per_example_grads(way, wanted) for way in stage.networks]
+def _kept_apart(segment: Segment, wanted: Sequence[GradRequest]) -> Segment:
+    if isinstance(segment, BranchSegment):
+        twin = copy.copy(segment)
+        twin.networks = [with_per_example_grads(way, wanted) for way in segment.networks]
         twin.trains = any(inner.trains for way in twin.networks for inner in way.segments)
         return twin
-    assert isinstance(stage, (NativeSegment, NumpySegment))
+    assert isinstance(segment, (NativeSegment, NumpySegment))
     ours = {id(one.param): one for one in wanted}
-    leaves = [leaf for layer in stage.layers for leaf in layer.leaves()]
+    leaves = [leaf for layer in segment.layers for leaf in layer.leaves()]
     holders = [leaf for leaf in leaves if any(id(param) in ours for param in leaf.params.values())]
     here = [ours[id(param)] for leaf in holders for param in leaf.params.values() if id(param) in ours]
-    if isinstance(stage, NativeSegment) and all(map(has_per_example_grad, holders)):
-        return LaneSegment(stage, here)
-    return LoopSegment(stage, here) if here else stage
+    if isinstance(segment, NativeSegment) and all(map(has_per_example_grad, holders)):
+        return LaneSegment(segment, here)
+    return LoopSegment(segment, here) if here else segment
 
 
 def has_per_example_grad(leaf: Layer) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +28,7 @@ def copies(layers: Sequence[Layer]) -> dict[str, Array]:
 
 def load(layers: Sequence[Layer], state: Mapping[str, ArrayLike]) -> None:
     """Copies `state` into parameters and buffers; raises as `Sequential.load_state_dict`."""
+    check_mapping(state)
     homes = tensors(layers)
     if set(state) != set(homes):
         missing, unknown = sorted(set(homes) - set(state)), sorted(set(state) - set(homes))
@@ -37,6 +39,12 @@ def load(layers: Sequence[Layer], state: Mapping[str, ArrayLike]) -> None:
         raise ValueError(f"state: expected parameters that can be written, {', '.join(locked)} are read-only")
     for name, array in found.items():
         homes[name][...] = array
+
+
+def check_mapping(state: Any) -> None:
+    """Raises TypeError for a state that is not a mapping from names to arrays."""
+    if not isinstance(state, Mapping):
+        raise TypeError(f"state: expected arrays by name, as from state_dict(), got {type(state).__name__}")
 
 
 def _converted(name: str, value: ArrayLike, home: Array) -> Array:

@@ -120,6 +120,8 @@ class SequentialEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Bas
         given = None
         if sample_weight is not None:
             given = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+            if not np.isfinite(given).all():  # scikit-learn does not check a single number
+                raise ValueError("sample_weight: expected finite weights, got NaN or infinity")
             if not given.any():
                 raise ValueError("sample_weight: expected at least one weight above 0, got zeros")
         used = np.ones(len(y), bool) if given is None else given > 0

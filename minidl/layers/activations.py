@@ -7,7 +7,7 @@ infinity by 0 instead. At a kink, the derivative is PyTorch's.
 from __future__ import annotations
 
 from minidl.layers.base import Layer
-from minidl.utils.validation import Shape, check_real
+from minidl.utils.validation import Shape, check_choice, check_real
 from minidl_c.kernels.activations import ActivationOp
 
 
@@ -60,9 +60,8 @@ class GELU(Layer):
         self.approximate = approximate
 
     def build(self, in_shape: Shape) -> Shape:
-        if self.approximate not in ("none", "tanh"):
-            raise ValueError(f"approximate: expected 'none' or 'tanh', got {self.approximate!r}")
-        function = "gelu_tanh" if self.approximate == "tanh" else "gelu"
+        approximate = check_choice("approximate", self.approximate, "none", "tanh")
+        function = "gelu_tanh" if approximate == "tanh" else "gelu"
         self.op = ActivationOp(in_shape, function, dtype=self.dtype)
         return in_shape
 

@@ -10,6 +10,8 @@ from minidl.layers.base import Layer
 from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_pair
 from minidl_c.kernels.augment import AugmentOp
 
+MAX_OFFSET = 2**24  # pixels, as AugmentOp
+
 
 class RandomCrop(Layer):
     """Random crop in training, centre crop in inference: (c, h, w) -> (c, *size).
@@ -27,7 +29,7 @@ class RandomCrop(Layer):
 
     def build(self, in_shape: Shape) -> Shape:
         _, height, width = check_image_shape(in_shape)
-        size, padding = check_pair("size", self.size), check_pair("padding", self.padding, minimum=0)
+        size, padding = check_pair("size", self.size), check_pair("padding", self.padding, 0, MAX_OFFSET)
         last = height + padding[0] - size[0], width + padding[1] - size[1]
         if last[0] < -padding[0] or last[1] < -padding[1]:
             raise ValueError(f"size: {size} does not fit into an image of {height} x {width} with padding {padding}")
@@ -66,7 +68,7 @@ class RandomShift(Layer):
         self.max_shift = max_shift
 
     def build(self, in_shape: Shape) -> Shape:
-        last = check_pair("max_shift", self.max_shift, minimum=0)
+        last = check_pair("max_shift", self.max_shift, 0, MAX_OFFSET)
         first = -last[0], -last[1]
         self.op = AugmentOp(in_shape, check_image_shape(in_shape)[1:], first, last, path=self._path, dtype=self.dtype)
         return in_shape

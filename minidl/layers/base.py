@@ -12,8 +12,8 @@ import numpy as np
 
 from minidl.initializers import Init, check_initializer
 from minidl.layers.param import Param
-from minidl.utils.arguments import constructor_arguments, parameters
 from minidl.utils.arrays import Array, as_array, as_dtype
+from minidl.utils.constructors import constructor_arguments, parameters
 from minidl.utils.validation import Shape, check_bool, check_int, check_non_negative
 from minidl_c.op import Op
 
@@ -43,7 +43,7 @@ class Layer:
     _given: dict[str, Array] | None = None
     _config: dict[str, Any] | None = None
     _trainable: bool = True
-    _lr_factor: float = 1.0
+    _lr_mult: float = 1.0
     _rng: np.random.Generator | None = None
     _step: int = 0
     _part: int = 0
@@ -100,17 +100,17 @@ class Layer:
     @property
     def lr_mult(self) -> float:
         """Multiplier of the learning rate for the parameters of this layer and of all layers in it."""
-        return self._lr_factor
+        return self._lr_mult
 
     @lr_mult.setter
     def lr_mult(self, factor: float) -> None:
-        self._lr_factor = check_non_negative("lr_mult", factor, "float32")
+        self._lr_mult = check_non_negative("lr_mult", factor, "float32")
 
     @property
     def settings(self) -> dict[str, Any]:
         """`trainable` and `lr_mult` where they differ from their defaults: saved with the constructor's arguments."""
         changed: dict[str, Any] = {} if self._trainable else {"trainable": False}
-        return changed if self._lr_factor == 1 else {**changed, "lr_mult": self._lr_factor}
+        return changed if self._lr_mult == 1 else {**changed, "lr_mult": self._lr_mult}
 
     def take_settings(self, settings: Mapping[str, Any]) -> None:
         """Replaces the settings by those of another layer; raises TypeError or ValueError for invalid ones."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from minidl.layers.base import Layer
 from minidl.layers.container import ADD, CONCAT, Branch, Container, as_branch
-from minidl.utils.arguments import readonly_argument
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape
+from minidl.utils.constructors import readonly_argument
+from minidl.utils.validation import Shape, check_choice
 
 MAX_BRANCHES = 256
 
@@ -25,8 +25,7 @@ class Parallel(Container):
     """
 
     def __init__(self, *branches: Layer | list[Layer] | tuple[Layer, ...], join: str = CONCAT) -> None:
-        if join not in (ADD, CONCAT):
-            raise ValueError(f"join: expected 'add' or 'concat', got {join!r}")
+        check_choice("join", join, ADD, CONCAT)
         if not branches:
             raise ValueError("branches: expected at least one, got none")
         if len(branches) > MAX_BRANCHES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from minidl.layers.base import Layer
 from minidl.layers.container import Branch, Container, as_branch
-from minidl.utils.arguments import readonly_argument
+from minidl.utils.constructors import readonly_argument
 
 
 class Residual(Container):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from minidl.losses.native import NativeLoss
-from minidl.utils.arguments import readonly_argument
 from minidl.utils.arrays import check_array
+from minidl.utils.constructors import readonly_argument
 from minidl.utils.validation import Shape, check_real
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
 

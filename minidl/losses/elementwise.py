@@ -11,8 +11,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from minidl.losses.native import NativeLoss, as_float_targets
-from minidl.utils.arguments import readonly_argument
 from minidl.utils.arrays import Array
+from minidl.utils.constructors import readonly_argument
 from minidl.utils.validation import Shape, check_normal_float
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from minidl.utils.arguments import constructor_repr
 from minidl.utils.arrays import Array, as_array, as_dtype, as_floats, check_array
+from minidl.utils.constructors import constructor_repr
 from minidl.utils.validation import Shape
 from minidl_c.op import Op
 from minidl_c.runtime.single_op import loss_batch

@@ -16,6 +16,7 @@ from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.node_writer import NodeWriter
 from minidl.onnx.operators import WRITE_FUNCTIONS
 from minidl.sequential import Sequential
+from minidl.utils.validation import check_choice
 
 INPUT, OUTPUT, BATCH_AXIS = "input", "scores", "N"
 METADATA_KEY = "minidl"  # metadata entry with the model's config
@@ -24,7 +25,7 @@ COUNTERS_KEY = "counters"  # entry of the config for buffers outside the graph: 
 
 def convert_dtype(model: Sequential, dtype: str | None) -> Sequential:
     """Returns the model, or a copy in another dtype; raises ValueError for other dtypes or weights out of range."""
-    if dtype in (None, model.dtype):
+    if dtype is None or check_choice("dtype", dtype, "float32", "float64") == model.dtype:
         return model
     copy = Sequential(from_spec(to_spec(model.layers)), model.input_shape, model.seed, dtype)
     copy.load_state_dict(model.state_dict())

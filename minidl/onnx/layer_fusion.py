@@ -9,8 +9,8 @@ import numpy as np
 from minidl.layers import Conv2D, ConvTranspose2D, Dense, DepthwiseConv2D, Flatten, Normalize, Rescale, Reshape
 from minidl.layers.base import Layer
 from minidl.onnx.node_reader import LayerWithWeights, broadcast_to_channels
-from minidl.utils.arguments import construct
 from minidl.utils.arrays import Array
+from minidl.utils.constructors import construct
 from minidl.utils.validation import Shape
 
 

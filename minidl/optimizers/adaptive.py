@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.optimizers.base import Optimizer, Rate
-from minidl.utils.arguments import readonly_argument
+from minidl.utils.constructors import readonly_argument
 from minidl.utils.validation import check_bool, check_fraction, check_non_negative, check_normal_float
 from minidl_c.optimizers.adaptive import AdagradUpdate, AdamUpdate, RMSpropUpdate
 from minidl_c.optimizers.update import Update
@@ -42,7 +42,7 @@ class Adagrad(Optimizer):
 class RMSprop(Optimizer):
     """RMSprop, as torch.optim.RMSprop (Hinton, 2012): s = alpha * s + (1 - alpha) * g^2, w -= lr * g / (sqrt(s) + eps).
 
-    momentum: b = momentum * b + g / (sqrt(s) + eps), then w -= lr * b.
+    momentum: b = momentum * b + g / (sqrt(s) + eps), then w -= lr * b. weight_decay: adds weight_decay * w to g.
     centered: replaces s below the root by s minus the square of g's running average: the variance of g (Graves, 2013).
 
     Raises TypeError or ValueError for negative values, an alpha or a momentum outside [0, 1), or an eps that float32
@@ -77,7 +77,7 @@ class Adam(Optimizer):
     m = beta1 * m + (1 - beta1) * g, s = beta2 * s + (1 - beta2) * g^2,
     w -= lr * m / (1 - beta1^t) / (sqrt(s / (1 - beta2^t)) + eps).
 
-    amsgrad: uses the largest s so far in place of s (Reddi et al., 2018).
+    weight_decay: adds weight_decay * w to g. amsgrad: replaces s by the largest s so far (Reddi et al., 2018).
 
     Raises TypeError or ValueError for negative values, betas outside [0, 1), or an eps below 1.2e-38.
     """

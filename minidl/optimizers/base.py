@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from minidl.layers.param import Param
-from minidl.utils.arguments import constructor_repr
 from minidl.utils.arrays import Array
+from minidl.utils.constructors import constructor_repr
 from minidl.utils.validation import check_int, check_real
 from minidl_c.optimizers.update import Update
 

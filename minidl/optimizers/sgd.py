@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from minidl.optimizers.base import Optimizer, Rate
-from minidl.utils.arguments import readonly_argument
+from minidl.utils.constructors import readonly_argument
 from minidl.utils.validation import check_bool, check_fraction, check_non_negative
 from minidl_c.optimizers.sgd import SGDUpdate
 from minidl_c.optimizers.update import Update
@@ -12,7 +12,7 @@ from minidl_c.optimizers.update import Update
 class SGD(Optimizer):
     """Stochastic gradient descent, as torch.optim.SGD: v = momentum * v + g, then w -= lr * v.
 
-    nesterov: w -= lr * (g + momentum * v) instead (Sutskever et al., 2013).
+    nesterov: w -= lr * (g + momentum * v) instead (Sutskever et al., 2013). weight_decay: adds weight_decay * w to g.
 
     Raises TypeError or ValueError for negative values, a momentum outside [0, 1), or Nesterov without momentum.
     """
@@ -20,9 +20,9 @@ class SGD(Optimizer):
     def __init__(self, lr: Rate, momentum: float = 0.0, nesterov: bool = False, weight_decay: float = 0.0) -> None:
         super().__init__(lr)
         self._momentum = check_fraction("momentum", momentum)
+        self._nesterov = check_bool("nesterov", nesterov)
         if nesterov and momentum == 0:
             raise ValueError("nesterov: expected a momentum above 0, got 0")
-        self._nesterov = check_bool("nesterov", nesterov)
         self._weight_decay = check_non_negative("weight_decay", weight_decay, "float32")
 
     momentum, nesterov, weight_decay = (

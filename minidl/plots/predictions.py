@@ -35,7 +35,7 @@ from minidl.plots.models import get_model, resolve_image_shape
 from minidl.sequential import Sequential
 from minidl.utils.arrays import REAL, Array, as_array, check_array
 from minidl.utils.data import as_numbers
-from minidl.utils.validation import Shape, check_int
+from minidl.utils.validation import Shape, check_choice, check_int
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,8 +158,7 @@ def confusion_matrix(
     A colour bar replaces the numbers if they do not fit into the cells. Returns the figure; raises as `misclassified`,
     and ValueError for another normalize.
     """
-    if normalize not in (None, "true", "pred", "all"):
-        raise ValueError(f"normalize: expected 'true', 'pred', 'all' or None, got {normalize!r}")
+    check_choice("normalize", normalize, "true", "pred", "all", None)
     predictions = _predict(model, X, y, class_names)
     names = [truncate(name, MAX_CAPTION_WIDTH) for name in predictions.class_names]
     number_width = text_width("0.00" if normalize else str(np.bincount(predictions.labels).max())) + GAP
@@ -250,7 +249,7 @@ def encode_labels(y: ArrayLike, classes: Array, n: int) -> Array:
 def _class_names(class_names: Sequence[str] | None, classes: Array) -> list[str]:
     if class_names is None:
         return [str(label) for label in classes]
-    if isinstance(class_names, str):
+    if isinstance(class_names, str) or not isinstance(class_names, (Sequence, np.ndarray)):
         raise TypeError(f"class_names: expected a list of names, got {class_names!r}")
     if len(class_names) != len(classes):
         raise ValueError(f"class_names: expected {len(classes)} names, got {len(class_names)}")

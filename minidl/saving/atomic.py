@@ -14,14 +14,14 @@ from functools import cache
 Path = str | os.PathLike[str]
 
 
-def text(path: Path) -> str:
-    """Returns `path` as a string; raises TypeError or ValueError for an invalid one."""
+def text(path: Path, argument: str = "path") -> str:
+    """Returns `path` as a string; raises TypeError or ValueError, naming the argument, for an invalid one."""
     try:
         name = os.fsdecode(path)
     except TypeError:
-        raise TypeError(f"path: expected a str or os.PathLike, got {path!r}") from None
+        raise TypeError(f"{argument}: expected a str or os.PathLike, got {path!r}") from None
     if "\0" in name:
-        raise ValueError(f"path: expected no null character, got {name!r}")
+        raise ValueError(f"{argument}: expected no null character, got {name!r}")
     return name
 
 

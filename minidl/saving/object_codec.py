@@ -19,7 +19,7 @@ import numpy as np
 
 from minidl.layers.base import Layer
 from minidl.saving import json_codec
-from minidl.utils.arguments import construct, constructor_arguments
+from minidl.utils.constructors import construct, constructor_arguments
 
 MAX_OBJECTS = 50_000  # layers and initializers in one config
 

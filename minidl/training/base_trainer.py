@@ -27,8 +27,8 @@ from minidl.training.per_example_steps import ClippedSteps
 from minidl.training.sample_buffer import SampleBuffer
 from minidl.training.step_cache import StepCache, StepKey
 from minidl.training.steps import StepBatches, Steps, check_trainable
-from minidl.utils.arguments import Validated
 from minidl.utils.arrays import Array
+from minidl.utils.constructors import Validated
 from minidl.utils.data import Index
 from minidl.utils.validation import check_bool, check_count, check_counter, check_limit
 

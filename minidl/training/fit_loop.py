@@ -128,23 +128,23 @@ class FitLoop:
         return None
 
     def resume(self, state: FitState) -> None:
-        """Goes on from a state without a difference."""
+        """Continues from a state that fits this call."""
         self.epochs_done, self.in_epoch, self._should_stop = state.epochs_done, state.in_epoch, state.should_stop
         self.seen, self._restored = SeenExamples(state.losses, state.scores), state.callbacks
         if state.is_complete:
-            self.progress.note("nothing is left to do: this fit had come to its end when it was saved")
+            self.progress.note("nothing to do: the saved fit is complete")
         else:
             self.progress.note(f"completes the fit that was interrupted at step {state.step}")
 
     def announce(self, state: FitState, difference: str) -> None:
-        """Prints that this fit is another one than that of the state."""
+        """Prints that this fit does not continue that of the state."""
         if not state.is_complete:
-            self.progress.note(f"gives up the fit that was interrupted at step {state.step}: {difference}")
+            self.progress.note(f"discards the fit that was interrupted at step {state.step}: {difference}")
         elif self.config.epochs:
-            self.progress.note(f"the fit before had come to its end; {self.config.epochs} more epochs")
+            self.progress.note(f"the saved fit is complete: trains {self.config.epochs} more epochs")
 
     def restore_callbacks(self, state: FitState) -> None:
-        """Keeps the states of callbacks: another fit that could not begin may have made them forget theirs."""
+        """Restores the states of callbacks, which a fit that could not begin may have reset."""
         self._restored = state.callbacks
 
     # ---- running

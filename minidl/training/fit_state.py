@@ -1,4 +1,4 @@
-"""What a fit was called with, and where it stands between two steps."""
+"""FitConfig, the arguments of a fit, and FitState, its progress between two steps. FitLoop.resume restores a state."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FitConfig:
         }
 
     def _validation_data(self, rows_hashed: int | None) -> str | None:
-        """Returns a hash of validation_data; None without it, also if rows were held back."""
+        """Returns a hash of validation_data; None without it, also if rows were held out."""
         if self.validation is None or self.validation[0] is self.data:
             return None
         return " ".join(value for value in self.validation[0].fingerprints(rows_hashed).values() if value is not None)
@@ -68,7 +68,7 @@ class FitState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the fit is complete."""
         return not self.in_epoch and (self.should_stop or self.epochs_done >= self.arguments["epochs"])
 
     def __repr__(self) -> str:

@@ -56,11 +56,11 @@ class LabeledData:
         return cls(examples, targets, weights, used, labels)
 
     def split(self, share: float, seed: int) -> tuple[Index, Index | None]:
-        """Returns the rows to train on, and those held back (None: none): a random share, stratified for labels."""
+        """Returns the rows to train on, and those held out (None: none): a random share, stratified for labels."""
         if isinstance(share, bool) or not isinstance(share, (int, float, np.floating, np.integer)):
-            raise TypeError(f"validation_split: expected a share such as 0.1, got {share!r}")
+            raise TypeError(f"validation_split: expected a fraction such as 0.1, got {share!r}")
         if not 0 <= share < 1:
-            raise ValueError(f"validation_split: expected a share of at least 0 and below 1, got {share}")
+            raise ValueError(f"validation_split: expected a fraction in [0, 1), got {share}")
         if share == 0:
             return self.active_rows, None
         from sklearn.model_selection import train_test_split  # imports scipy: not before it is needed
@@ -70,19 +70,21 @@ class LabeledData:
             state = int(np.random.default_rng(seed).integers(2**32))  # of any seed; scikit-learn's has 32 bits
             train, held = train_test_split(self.active_rows, test_size=share, random_state=state, stratify=stratify)
         except ValueError as error:
-            raise ValueError(f"validation_split: {error}") from error
+            expected = f"expected a fraction that can be held out, got {share} of {len(self.active_rows)}"
+            raise ValueError(f"validation_split: {expected}: {error}") from error
         return np.sort(train), np.sort(held)
 
     def to_validate(
         self, model: Sequential, loss: Loss, held: Index | None, given: Any
     ) -> tuple[LabeledData, Index] | None:
-        """Returns the data to evaluate on after each epoch: the rows held back, or the data given; None: none."""
+        """Returns the data to evaluate on after each epoch: the rows held out, or the data given; None: none."""
         if given is None:
             return None if held is None else (self, held)
         if held is not None:
             raise ValueError("validation_data and validation_split: expected one of them, got both")
         if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
-            got = f"{len(given)} things" if isinstance(given, (tuple, list)) else type(given).__name__
+            kind = type(given).__name__
+            got = f"a {kind} of {len(given)}" if isinstance(given, (tuple, list)) else kind
             raise TypeError(f"validation_data: expected (X, y) or (X, y, sample_weight), got {got}")
         try:
             other = LabeledData.from_arrays(model, loss, *given)

@@ -15,8 +15,8 @@ import numpy as np
 from minidl.optimizers.base import Optimizer
 from minidl.saving.json_codec import decode, encode
 from minidl.training.state_ownership import MAX_ITEMS, STATE_DICT_HINT, Seen, check_own
-from minidl.utils.arguments import constructor_arguments, parameters
 from minidl.utils.arrays import Array
+from minidl.utils.constructors import constructor_arguments, parameters
 
 STATE_DICT = "state_dict()"  # the key of what an object's own state_dict returned: no attribute has this name
 MAX_DEPTH = 16  # of nested objects: one that contains itself would never end

@@ -19,7 +19,7 @@ from minidl.training.base_trainer import BaseTrainer
 from minidl.training.labeled_data import LabeledData
 from minidl.training.per_example_steps import fill
 from minidl.utils.arrays import Array
-from minidl.utils.validation import check_bool
+from minidl.utils.validation import check_bool, check_choice
 
 
 def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[str, Param]:
@@ -32,7 +32,7 @@ def chosen(model: Sequential, trained: dict[str, Param], layers: Any) -> dict[st
     names: list[str] = []
     places = list(layers) if np.iterable(layers) and not isinstance(layers, (str, bytes)) else [layers]
     if not places:
-        raise ValueError("layers: expected at least one place, or None for all, got none")
+        raise ValueError("layers: expected at least one index or path, or None for all, got none")
     for place in places:
         name = resolve_path(found, place, "layers")
         inside = [one for one in trained if one.startswith(f"{name}.")]
@@ -53,8 +53,7 @@ def per_example_gradients(
     training: bool,
 ) -> dict[str, Array]:
     """Returns what Trainer.per_example_gradients does."""
-    if reduce is not None and (not isinstance(reduce, str) or reduce != "norm"):
-        raise ValueError(f"reduce: expected None or 'norm', got {reduce!r}")
+    check_choice("reduce", reduce, None, "norm")
     model, as_in_training = trainer.model, check_bool("training", training)
     with model.unbuilt_on_error():
         data = LabeledData.from_arrays(model, trainer.loss, X, y, sample_weight)

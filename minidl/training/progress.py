@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from minidl.utils.validation import check_choice
+
 
 class Progress:
     """Prints the epochs of a fit, counted from 1.
@@ -13,8 +15,7 @@ class Progress:
     """
 
     def __init__(self, verbose: int | None, epochs: int) -> None:
-        if verbose not in (None, 0, 1, 2):
-            raise ValueError(f"verbose: expected None, 0, 1 or 2, got {verbose!r}")
+        check_choice("verbose", verbose, None, 0, 1, 2)
         if verbose is None:
             verbose = 2 if sys.stderr.isatty() else 1
         self.verbose, self.epochs = verbose, epochs

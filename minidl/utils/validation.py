@@ -16,8 +16,8 @@ Padding4 = tuple[int, int, int, int]
 MAX_INT64 = 2**63 - 1
 
 
-def check_int(name: str, value: Any, minimum: int = 1) -> int:
-    """Returns `value` as an int from `minimum` to 2**63 - 1; raises TypeError or ValueError naming the argument.
+def check_int(name: str, value: Any, minimum: int = 1, maximum: int = MAX_INT64) -> int:
+    """Returns `value` as an int from `minimum` to `maximum`; raises TypeError or ValueError naming the argument.
 
     >>> check_int("units", 10)
     10
@@ -30,8 +30,8 @@ def check_int(name: str, value: Any, minimum: int = 1) -> int:
         raise TypeError(f"{name}: expected an integer, got {value!r}") from None
     if integer < minimum:
         raise ValueError(f"{name}: expected at least {minimum}, got {integer}")
-    if integer > MAX_INT64:
-        raise ValueError(f"{name}: expected at most {MAX_INT64}, got more")
+    if integer > maximum:
+        raise ValueError(f"{name}: expected at most {maximum}, got {integer if integer <= MAX_INT64 else 'more'}")
     return integer
 
 
@@ -128,8 +128,20 @@ def check_bool(name: str, value: Any) -> bool:
     return bool(value)
 
 
-def check_pair(name: str, value: Any, minimum: int = 1) -> Pair:
-    """Returns `value`, an int or a (vertical, horizontal) pair, as a pair of ints of at least `minimum`.
+def check_choice(name: str, value: Any, *choices: str | int | None) -> Any:
+    """Returns `value` if it is one of `choices`; raises ValueError naming the argument.
+
+    >>> check_choice("join", "add", "add", "concat")
+    'add'
+    """
+    if not isinstance(value, (str, int, np.integer, type(None))) or value not in choices:
+        *others, last = map(repr, choices)
+        raise ValueError(f"{name}: expected {', '.join(others)} or {last}, got {value!r}")
+    return value
+
+
+def check_pair(name: str, value: Any, minimum: int = 1, maximum: int = MAX_INT64) -> Pair:
+    """Returns `value`, an int or a (vertical, horizontal) pair, as a pair of ints from `minimum` to `maximum`.
 
     >>> check_pair("stride", 2), check_pair("stride", (1, 3))
     ((2, 2), (1, 3))
@@ -137,8 +149,8 @@ def check_pair(name: str, value: Any, minimum: int = 1) -> Pair:
     if isinstance(value, (tuple, list)):
         if len(value) != 2:
             raise ValueError(f"{name}: expected an integer or a pair, got {value!r}")
-        return check_int(name, value[0], minimum), check_int(name, value[1], minimum)
-    return (check_int(name, value, minimum),) * 2
+        return check_int(name, value[0], minimum, maximum), check_int(name, value[1], minimum, maximum)
+    return (check_int(name, value, minimum, maximum),) * 2
 
 
 def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: Pair, dilation: Pair) -> Padding4:
@@ -149,11 +161,11 @@ def resolve_padding(padding: Any, size: tuple[int, int], kernel: Pair, stride: P
     >>> resolve_padding("same", (28, 28), (5, 5), (1, 1), (1, 1))
     (2, 2, 2, 2)
     """
-    if padding == "valid":
-        return 0, 0, 0, 0
-    if padding == "same":
-        return *_pad_same(size, kernel, stride, dilation, 0), *_pad_same(size, kernel, stride, dilation, 1)
     if isinstance(padding, str):
+        if padding == "valid":
+            return 0, 0, 0, 0
+        if padding == "same":
+            return *_pad_same(size, kernel, stride, dilation, 0), *_pad_same(size, kernel, stride, dilation, 1)
         raise ValueError(f"padding: expected an integer, a pair, 'same' or 'valid', got {padding!r}")
     vertical, horizontal = check_pair("padding", padding, minimum=0)
     return vertical, vertical, horizontal, horizontal
@@ -176,10 +188,10 @@ def check_image_shape(shape: Shape) -> tuple[int, int, int]:
     return shape
 
 
-def check_input_shape(value: Any) -> Shape:
+def check_input_shape(value: Any, name: str = "input_shape") -> Shape:
     """Returns a model's input shape as a tuple of ints of at least 1; raises TypeError or ValueError otherwise."""
     if not isinstance(value, (tuple, list)):
-        raise TypeError(f"input_shape: expected a tuple such as (1, 28, 28), got {value!r}")
+        raise TypeError(f"{name}: expected a tuple such as (1, 28, 28), got {value!r}")
     if not value:
-        raise ValueError("input_shape: expected at least one size, got ()")
-    return tuple(check_int("input_shape", size) for size in value)
+        raise ValueError(f"{name}: expected at least one size, got ()")
+    return tuple(check_int(name, size) for size in value)

@@ -99,17 +99,17 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class AvgPool2DOp(Op):
-    """Average-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs.
+    """Average-pooling of (c, h, w); pool_size, stride and padding are (vertical, horizontal) pairs.
 
     count_include_pad: True if cells in the padding count. Raises TypeError or ValueError for windows that do not fit.
     """
 
     cdef avgpool2d_dims d
 
-    def __cinit__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, count_include_pad=True, dtype="float32"):
+    def __cinit__(self, in_shape, pool_size, stride, padding=(0, 0), ceil_mode=False, count_include_pad=True, dtype="float32"):
         cdef pool2d_dims *p = &self.d.windows
         p.C, p.H, p.W, p.OH, p.OW, p.kh, p.kw, p.sh, p.sw, p.ph, p.pw, p.tiled = pooling(
-            in_shape, kernel, stride, padding, ceil_mode)
+            in_shape, pool_size, stride, padding, ceil_mode)
         self.d.count_padding = bool(count_include_pad)
         init_op(self, (p.C, p.H, p.W), (p.C, p.OH, p.OW), dtype)
         self.c.splits = 1

@@ -2,7 +2,6 @@
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims
 from minidl_c.op cimport op, real
 
-cdef void conv2d_prepare(const conv2d_dims *d, const real *w, real *packed) noexcept nogil
 cdef void conv2d_forward_tile(const conv2d_dims *d, const real *x, const real *packed, const real *b, real *y,
                               Py_ssize_t k0, Py_ssize_t k1, Py_ssize_t examples, real *scratch) noexcept nogil
 cdef void conv2d_backward_x_tile(const conv2d_dims *d, const real *dy, const real *packed, const real *b, real *dx,

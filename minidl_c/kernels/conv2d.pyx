@@ -191,10 +191,10 @@ cdef class Conv2DOp(Op):
 
     cdef conv2d_dims d
 
-    def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
+    def __cinit__(self, in_shape, filters, kernel_size, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
                   dtype="float32", *, bint use_bias=True):
         cdef conv2d_dims *d = &self.d
-        conv2d_init_dims(d, in_shape, filters, kernel, stride, padding, dilation, groups, None)
+        conv2d_init_dims(d, in_shape, filters, kernel_size, stride, padding, dilation, groups, None)
         init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
         conv2d_init_op(&self.c, d, d.K if use_bias else 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward

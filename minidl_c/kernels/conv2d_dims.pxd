@@ -11,6 +11,6 @@ ctypedef struct conv2d_dims:
     int small_batch                     # up to this many examples are computed one by one, with channels in the lanes
     Py_ssize_t *taps                    # [C / groups * R * S] offset of each tap of the first output in the padded input
 
-cdef int conv2d_init_dims(conv2d_dims *d, object in_shape, object filters, object kernel, object stride, object padding,
+cdef int conv2d_init_dims(conv2d_dims *d, object in_shape, object filters, object kernel_size, object stride, object padding,
                           object dilation, object groups, object out_size) except -1
 cdef void conv2d_free_dims(conv2d_dims *d) noexcept

@@ -27,13 +27,13 @@ cdef int find_direction(conv2d_dims *d, direction *a, bint back) except -1:
 
 cdef int conv2d_init_dims(
     conv2d_dims *d,                     # OUT; zeros before
-    object in_shape, object filters, object kernel, object stride, object padding, object dilation, object groups,
+    object in_shape, object filters, object kernel_size, object stride, object padding, object dilation, object groups,
     object out_size,                    # (OH, OW), or None: as many as fit
 ) except -1:
     """Checks the arguments of a convolution and computes its sizes. Raises TypeError, ValueError as windows.convolution."""
     cdef Py_ssize_t c, r, s, n = 0
     (C, H, W), filters, groups, kernel, stride, padding, dilation, padded, window = convolution(
-        in_shape, filters, kernel, stride, padding, dilation, groups)
+        in_shape, filters, kernel_size, stride, padding, dilation, groups)
     d.C, d.H, d.W, d.K, d.groups = C, H, W, filters, groups
     (d.R, d.S), (d.sh, d.sw), (d.dh, d.dw), (d.PH, d.PW) = kernel, stride, dilation, padded
     d.top, d.left = padding[0], padding[2]

@@ -57,7 +57,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class ConvTranspose2DOp(Op):
-    """Transposed convolution of (c, h, w) to `filters` channels; kernel, stride, ... are (vertical, horizontal) pairs.
+    """Transposed convolution of (c, h, w) to `filters` channels; kernel_size, stride, ... are (vertical, horizontal) pairs.
 
     Parameters in the flat buffer: weights (c, filters / groups, r, s), then, with use_bias, bias (filters,).
     Raises ValueError if the padding removes every pixel, output_padding is too large or the groups do not divide the channels.
@@ -65,11 +65,11 @@ cdef class ConvTranspose2DOp(Op):
 
     cdef conv2d_dims d                  # of the convolution from y to x
 
-    def __cinit__(self, in_shape, filters, kernel, stride=(1, 1), padding=(0, 0), output_padding=(0, 0), dilation=(1, 1),
+    def __cinit__(self, in_shape, filters, kernel_size, stride=(1, 1), padding=(0, 0), output_padding=(0, 0), dilation=(1, 1),
                   groups=1, dtype="float32", *, bint use_bias=True):
         cdef conv2d_dims *d = &self.d
-        out_shape, padding4 = transposed(in_shape, filters, kernel, stride, padding, output_padding, dilation, groups)
-        conv2d_init_dims(d, out_shape, in_shape[0], kernel, stride, padding4, dilation, groups, in_shape[1:])
+        out_shape, padding4 = transposed(in_shape, filters, kernel_size, stride, padding, output_padding, dilation, groups)
+        conv2d_init_dims(d, out_shape, in_shape[0], kernel_size, stride, padding4, dilation, groups, in_shape[1:])
         init_op(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
         conv2d_init_op(&self.c, d, d.C if use_bias else 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward

@@ -230,13 +230,13 @@ cdef class DepthwiseConv2DOp(Op):
 
     cdef depthwise_dims d
 
-    def __cinit__(self, in_shape, kernel, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), multiplier=1,
+    def __cinit__(self, in_shape, kernel_size, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), multiplier=1,
                   dtype="float32", *, bint use_bias=True):
         cdef depthwise_dims *d = &self.d
         cdef conv2d_dims *v = &d.conv
         channels, *_ = check_ints("input shape", in_shape, 3, 1)
         multiplier, = check_ints("multiplier", (multiplier,), 1, 1)
-        conv2d_init_dims(v, in_shape, channels * multiplier, kernel, stride, padding, dilation, channels, None)
+        conv2d_init_dims(v, in_shape, channels * multiplier, kernel_size, stride, padding, dilation, channels, None)
         d.multiplier = multiplier
         d.forward, d.back = find_segments(&v.forward.columns, &d.n_forward), find_segments(&v.back.columns, &d.n_back)
         init_op(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)

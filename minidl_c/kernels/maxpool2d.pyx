@@ -94,14 +94,14 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 
 
 cdef class MaxPool2DOp(Op):
-    """Max-pooling of (c, h, w); kernel, stride and padding are (vertical, horizontal) pairs."""
+    """Max-pooling of (c, h, w); pool_size, stride and padding are (vertical, horizontal) pairs."""
 
     cdef pool2d_dims d
 
-    def __cinit__(self, in_shape, kernel, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
+    def __cinit__(self, in_shape, pool_size, stride, padding=(0, 0), ceil_mode=False, dtype="float32"):
         cdef pool2d_dims *d = &self.d
         d.C, d.H, d.W, d.OH, d.OW, d.kh, d.kw, d.sh, d.sw, d.ph, d.pw, d.tiled = pooling(
-            in_shape, kernel, stride, padding, ceil_mode)
+            in_shape, pool_size, stride, padding, ceil_mode)
         init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.memory.saved = self.c.out_size * LANES * self.c.real_bytes
         self.c.splits = 1

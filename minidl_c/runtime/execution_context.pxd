@@ -41,4 +41,3 @@ cdef class ExecutionContext:
     cdef void add_stage(self, int first, int last) noexcept
     cdef void add_stages(self) noexcept
 
-cdef int check_range(str name, const int64_t *indices, const int64_t *rows, Py_ssize_t n, Py_ssize_t end) except -1

@@ -26,7 +26,7 @@ from minidl_c.runtime.partition cimport run_combine, run_partials
 from minidl_c.runtime.per_example cimport cleared_lanes, write_example_grads
 from minidl_c.runtime.reduce cimport run_check, run_commit, run_reduce, run_update
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, CHECK, CLIP, COMBINE, COMMIT, FLOAT32, GATHER_DY, GATHER_X, PARTIALS, PREPARE, REDUCE, SCATTER_DX,
+    BACKWARD, CHECK, CLIP, COMBINE, FLOAT32, GATHER_DY, GATHER_X, PARTIALS, PREPARE, REDUCE, SCATTER_DX,
     SCATTER_Y, SPLIT_TILES, TILES, UINT8, UPDATE, instr, op_of, phase, run_state,
 )
 

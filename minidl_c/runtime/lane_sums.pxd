@@ -29,5 +29,4 @@ cdef void clear_slot_sums(const run_state *run, const phase *f, Py_ssize_t slot)
 cdef void clear_tile_sums(const run_state *run, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
 cdef void add_tile_sums(const run_state *run, const phase *f, Py_ssize_t slot, int thread) noexcept nogil
 cdef void clear_split_tile_sums(const run_state *run, Py_ssize_t slot) noexcept nogil
-cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total,
-                    Py_ssize_t i0, Py_ssize_t i1) noexcept nogil
+cdef void add_lanes(const run_state *run, const op *o, Py_ssize_t slot, int thread, Py_ssize_t a, Py_ssize_t b) noexcept nogil

@@ -1,4 +1,4 @@
-"""Sums over a batch that the plan computes: over the lanes of a tile, the tiles of a slot, then over slots (see reduction.h).
+"""Sums over the lanes of a tile and the tiles of a slot. The sums over slots: reduction_tree.pyx.
 
 An op adds a tile's sums to [n_sums][16], lane by lane. Each thread has one such array, which stays in its cache; one number per
 sum and slot leaves it. If threads share a tile, each slot has an array. Ops with more sums than a cache holds (convolutions)
@@ -11,9 +11,6 @@ from minidl_c.runtime.run_state cimport op_of
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     void sum_lanes_f32(const float *, float *, Py_ssize_t)
     void sum_lanes_f64(const double *, double *, Py_ssize_t)
-    const Py_ssize_t *single_slots
-    void sum_nodes_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, float *, Py_ssize_t, Py_ssize_t)
-    void sum_nodes_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, double *, Py_ssize_t, Py_ssize_t)
 
 
 # ---- one op
@@ -75,19 +72,3 @@ cdef void clear_split_tile_sums(const run_state *run, Py_ssize_t slot) noexcept 
     for k in range(run.program.n_ops if run.memory.slot_sums.bytes else 0):
         clear_slot(run, &run.program.ops[k], slot)
         clear_lanes(run, &run.program.ops[k], slot, 0)
-
-
-# ---- after all tiles
-
-cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total,
-                    Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    """total = the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
-    cdef Py_ssize_t width = o.reduce.n_sums // o.reduce.n_items, slot, a = i0 * width, b = i1 * width
-    cdef char *slot_sums = slot_sums_of(run, o, s0)
-    if tiles_are_split(run):                                  # threads have added parts of a tile, which is a slot
-        for slot in range(s0, s1):
-            add_lanes(run, o, slot, 0, a, b)
-    if run.program.real_bytes == 4:
-        sum_nodes_f32(<float *> slot_sums, run.memory.slot_sums.stride // 4, single_slots, s1 - s0, <float *> total, a, b)
-    else:
-        sum_nodes_f64(<double *> slot_sums, run.memory.slot_sums.stride // 8, single_slots, s1 - s0, <double *> total, a, b)

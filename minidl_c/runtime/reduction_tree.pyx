@@ -1,4 +1,4 @@
-"""Partial results: what the nodes of a batch's reduction tree (see reduction.h) hold of an op's reduction.
+"""The reduction tree of a batch, over its 16 slots (see reduction.h): the result of an op's reduction in each node.
 
     op has sums               the sums over the node's slots, which the plan has added up tile by tile
     reduce.partial            the partial results of its slots, combined
@@ -7,7 +7,7 @@
 The whole batch is a node too. Several processes compute smaller nodes and combine them: see partition.pyx.
 """
 from minidl_c.op cimport LANES
-from minidl_c.runtime.lane_sums cimport sum_slots
+from minidl_c.runtime.lane_sums cimport add_lanes, slot_sums_of, tiles_are_split
 
 cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
     const int MAX_SLOTS
@@ -33,6 +33,20 @@ cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, P
     w.param, w.packed = run.train.param + o.plan.param * run.program.real_bytes, run.memory.packed[i.op].base
     w.starts, w.slots, w.tiles = starts, s1 - s0, run.local.starts[s1] - first
     w.examples, w.training = min(run.batch.examples - first * LANES, w.tiles * LANES), run.train.training
+
+
+cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total,
+                    Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    """total = the sums of reduction items i0 to i1 over slots s0 to s1, which are a node of the tree or the whole batch."""
+    cdef Py_ssize_t width = o.reduce.n_sums // o.reduce.n_items, slot, a = i0 * width, b = i1 * width
+    cdef char *slot_sums = slot_sums_of(run, o, s0)
+    if tiles_are_split(run):                                  # threads have added parts of a tile, which is a slot
+        for slot in range(s0, s1):
+            add_lanes(run, o, slot, 0, a, b)
+    if run.program.real_bytes == 4:
+        sum_nodes_f32(<float *> slot_sums, run.memory.slot_sums.stride // 4, single_slots, s1 - s0, <float *> total, a, b)
+    else:
+        sum_nodes_f64(<double *> slot_sums, run.memory.slot_sums.stride // 8, single_slots, s1 - s0, <double *> total, a, b)
 
 
 cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,

@@ -62,9 +62,12 @@ def openmp():
 
 def check_num_threads(num_threads):
     """Returns num_threads if it is a whole number from 1 to 1024; raises TypeError or ValueError otherwise."""
-    if isinstance(num_threads, bool) or not hasattr(num_threads, "__index__"):
-        raise TypeError(f"num_threads: expected a whole number or None, got {num_threads!r}")
-    number = index(num_threads)
+    try:
+        if isinstance(num_threads, bool):
+            raise TypeError
+        number = index(num_threads)
+    except TypeError:                                         # also raised by __index__ of an array
+        raise TypeError(f"num_threads: expected a whole number or None, got {num_threads!r}") from None
     if not 1 <= number <= MAX_THREADS:
         raise ValueError(f"num_threads: expected 1 to {MAX_THREADS}, got {number}")
     return number

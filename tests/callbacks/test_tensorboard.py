@@ -97,7 +97,7 @@ def test_invalid_arguments(writers, tmp_path):
     for wrong in (0, 1.5):
         with pytest.raises((TypeError, ValueError), match="every_n_steps: expected"):
             TensorBoard(tmp_path, wrong)
-    with pytest.raises(TypeError, match="path: expected a str"):
+    with pytest.raises(TypeError, match="folder: expected a str"):
         TensorBoard(3)
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):

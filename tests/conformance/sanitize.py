@@ -14,8 +14,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from conformance.instrumented import Copy, finished
 
 TESTS = ["tests/native", "tests/layers/test_batchnorm.py", "tests/losses"]
-MORE_TESTS = ["tests/test_user_kernel.py", "tests/layers", "tests/test_network.py", "tests/test_sequential.py"]
-MORE_TESTS += ["tests/test_bad_input.py", "tests/test_same_bits.py", "tests/training", "tests/test_trainer.py"]
+MORE_TESTS = ["tests/test_custom_kernels.py", "tests/layers", "tests/engine", "tests/test_sequential.py"]
+MORE_TESTS += ["tests/test_invalid_input.py", "tests/test_reproducibility.py", "tests/test_trainer.py"]
+MORE_TESTS += ["tests/training"]
 CANARIES = {
     "reads beyond": "AddressSanitizer: use-after-poison",
     "writes beyond": "AddressSanitizer: use-after-poison",

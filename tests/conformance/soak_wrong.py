@@ -80,7 +80,7 @@ REFUSED = {  # the mistake: the call
     "batch_size 0": lambda w: w.trainer.fit(w.X, w.y, batch_size=0, verbose=0),
     "batch_size 1.5": lambda w: w.trainer.fit(w.X, w.y, batch_size=1.5, verbose=0),
     "epochs -1": lambda w: w.trainer.fit(w.X, w.y, -1, verbose=0),
-    "accumulate 0": lambda w: w.trainer.fit(w.X, w.y, gradient_accumulation_steps=0, verbose=0),
+    "gradient_accumulation_steps 0": lambda w: w.trainer.fit(w.X, w.y, gradient_accumulation_steps=0, verbose=0),
     "validation_split 1": lambda w: w.trainer.fit(w.X, w.y, validation_split=1.0, verbose=0),
     "validation_data that is a string": lambda w: w.trainer.fit(w.X, w.y, validation_data="abc", verbose=0),
     "a callback without hooks": lambda w: w.trainer.fit(w.X, w.y, callbacks=[3], verbose=0),

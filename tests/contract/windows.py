@@ -31,7 +31,7 @@ def conv2d(rng):
 def avg_pool2d(rng):
     case = draw_case(pool_cases, rng)
     options = case.options | {"count_include_pad": bool(rng.integers(2))}
-    kernel = options.pop("kernel")
+    kernel = options.pop("pool_size")
     layer = AvgPool2D(kernel, **options)
     return Case(layer, case.x_shape[1:], lambda x: functional().avg_pool2d(x, kernel, **options))
 
@@ -63,7 +63,7 @@ def depthwise_conv2d(rng):
 def max_pool2d(rng):
     case = draw_case(pool_cases, rng)
     options = case.options
-    kernel = options.pop("kernel")
+    kernel = options.pop("pool_size")
     layer = MaxPool2D(kernel, **options)
     return Case(layer, case.x_shape[1:], lambda x: functional().max_pool2d(x, kernel, **options))
 

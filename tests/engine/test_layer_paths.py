@@ -35,10 +35,10 @@ def test_paths_resolve_to_names(path, name):
 @pytest.mark.parametrize("path", [5, -6, "5", "1.body", "body.0", "1.body.2.1.branches.2.0", ""])
 def test_unknown_paths_are_refused_with_the_valid_ones(path):
     with pytest.raises(
-        ValueError, match=r"layer: expected an index from 0 to 4, or the path of an inner layer such as '1.body.0"
+        ValueError, match=r"layer: expected an index from -5 to 4, or the path of an inner layer such as '1.body.0"
     ):
         resolve_path(layer_paths(branched().layers), path)
-    with pytest.raises(ValueError, match=r"from 0 to 0, got 7$"):
+    with pytest.raises(ValueError, match=r"from -1 to 0, got 7$"):
         resolve_path(layer_paths(Sequential([ReLU()], (3,)).layers), 7)
 
 

@@ -231,8 +231,8 @@ def test_settings_inside_a_custom_container_are_kept(tmp_path):
     "settings", [[], {"weights": {}}, {"layers": []}, {"layers": {"body.0": {"trainable": 1}}}, {"layers": {"x": {}}}]
 )
 def test_invalid_settings_in_a_file_are_refused(settings):
-    recipe = {"minidl": ["Residual", {"layers": {"tuple": [{"minidl": ["ReLU", {}]}]}, "shortcut": None}, settings]}
-    config = {"layers": [recipe], "input_shape": [2, 5, 5], "seed": 0, "dtype": "float32"}
+    layer = {"minidl": ["Residual", {"layers": {"tuple": [{"minidl": ["ReLU", {}]}]}, "shortcut": None}, settings]}
+    config = {"layers": [layer], "input_shape": [2, 5, 5], "seed": 0, "dtype": "float32"}
     with pytest.raises((TypeError, ValueError), match=r"setting|trainable|class and its arguments"):
         Sequential.from_config(config, {}, {})
 
@@ -360,10 +360,10 @@ def test_frozen_batch_norm_takes_a_single_example():
     assert np.array_equal(model.forward(X[:1], training=True), model.predict(X[:1]))
 
 
-@pytest.mark.parametrize("fault", ["frozen", "rates"])
+@pytest.mark.parametrize("fault", ["frozen", "lr_mult"])
 def test_a_refused_fit_changes_nothing(fault):
     model = make_net()
-    trainer = Trainer(model, "softmax_cross_entropy", PlainSGD(0.1) if fault == "rates" else SGD(0.1))
+    trainer = Trainer(model, "softmax_cross_entropy", PlainSGD(0.1) if fault == "lr_mult" else SGD(0.1))
     if fault == "frozen":
         for layer in model.layers:
             layer.trainable = False

@@ -126,8 +126,8 @@ def test_augmentation_depends_on_the_example_however_it_reaches_a_step(batch_siz
         (RandomCrop(2.5), TypeError, "size: expected an integer, got 2.5"),
         (RandomShift(-1), ValueError, "max_shift: expected at least 0, got -1"),
         (RandomShift((1, 2, 3)), ValueError, "max_shift: expected an integer or a pair"),
-        (RandomShift(2**40), ValueError, "first: expected numbers from -16777216"),
-        (RandomCrop(2, padding=2**40), ValueError, "first: expected numbers from -16777216"),
+        (RandomShift(2**40), ValueError, "max_shift: expected at most 16777216, got 1099511627776"),
+        (RandomCrop(2, padding=2**40), ValueError, "padding: expected at most 16777216, got 1099511627776"),
     ],
     ids=str,
 )

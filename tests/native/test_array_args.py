@@ -26,7 +26,7 @@ def given(*shape, dtype="f4"):
     return RNG.integers(0, 2, shape).astype(dtype)
 
 
-POOL = {"kernel": (2, 2), "stride": (2, 2)}
+POOL = {"pool_size": (2, 2), "stride": (2, 2)}
 IMAGE, FILTERS = (3, 2, 5, 5), (4, 2, 3, 3)
 # Valid arguments, and which of them are outputs.
 FUNCTIONS = {

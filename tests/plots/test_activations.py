@@ -141,7 +141,7 @@ def test_estimators():
     ("arguments", "message"),
     [
         ({"layer": 6}, r"layer: expected one whose outputs are images .*, got 6 Dense\(units=3\) with outputs \(3,\)"),
-        ({"layer": 7}, "layer: expected an index from 0 to 6"),
+        ({"layer": 7}, "layer: expected an index from -7 to 6"),
         ({"X": np.zeros((2, 1, 12, 13))}, r"X: expected shape \(n, 1, 12, 12\)"),
         ({"X": np.zeros((1, 12, 12))}, r"for a single example, X\[np.newaxis\]"),
         ({"X": np.zeros((0, 1, 12, 12))}, "X: expected at least one example, got none"),

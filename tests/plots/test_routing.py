@@ -322,7 +322,7 @@ def test_as_many_examples_as_fit_are_drawn():
     ("arguments", "message"),
     [
         ({"layer": 1}, r"layer: expected a MaxPool2D or GlobalMaxPool2D, got 1 Conv2D\(filters=5"),
-        ({"layer": 9}, "layer: expected an index from 0 to 5"),
+        ({"layer": 9}, "layer: expected an index from -6 to 5"),
         ({"layer": 1.5}, "layer: expected an index or a path such as"),
         ({"model": Sequential([Flatten(), Dense(2)], (1, 8, 8))}, "layer: expected a model with a MaxPool2D or Glob"),
         ({"model": Sequential([MaxPool2D(2)])}, "model: expected a built one"),

@@ -159,7 +159,7 @@ def test_estimators():
             {"layer": 9},
             r"expected one whose inputs are images, got 9 Dense\(units=3\) with 5 inputs: pass image_shape=",
         ),
-        ({"layer": 10}, "layer: expected an index from 0 to 9"),
+        ({"layer": 10}, "layer: expected an index from -10 to 9"),
         ({"layer": 7, "image_shape": (1, 2, 2)}, "image_shape: expected a product of 16"),
         ({"layer": 1, "image_shape": (1, 2, 2)}, r"layer: expected a dense layer on images, got 1 Conv2D"),
         ({"layer": 1.5}, "layer: expected an index or a path such as"),

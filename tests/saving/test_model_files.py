@@ -160,8 +160,8 @@ def test_files_without_a_newer_argument_load_with_its_default(path):
     ("changes", "message"),
     [
         ({"layers": []}, "layers: expected at least one"),
-        ({"layers": None}, "expected the config of a model"),
-        ({"more": 1}, "expected the config of a model"),
+        ({"layers": None}, "config: expected what get_config returns"),
+        ({"more": 1}, "config: expected what get_config returns"),
         ({"layers": RELU}, "layers: expected a list"),
         ({"layers": [RELU, 1]}, "layers: expected Layer objects, got 1 at index 1"),
         ({"layers": [layer("Sequential")]}, "this version of minidl has, got Sequential"),

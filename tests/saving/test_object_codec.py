@@ -65,20 +65,20 @@ def test_objects_and_functions():
 
 def test_a_custom_class_never_loads_as_a_built_in_one_or_vice_versa():
     custom_dense = type("Dense", (CustomLayer,), {"__init__": CustomLayer.__init__})
-    recipe = ObjectCodec(BUILT_IN).encode([custom_dense(), Dense(2)], "value")
+    config = ObjectCodec(BUILT_IN).encode([custom_dense(), Dense(2)], "value")
     with pytest.raises(ValueError, match=r"custom_objects={'Dense': Dense}"):
-        decode(recipe, BUILT_IN, {})
-    first, second = decode(recipe, BUILT_IN, {"Dense": custom_dense})
+        decode(config, BUILT_IN, {})
+    first, second = decode(config, BUILT_IN, {"Dense": custom_dense})
     assert (type(first), type(second)) == (custom_dense, Dense)
 
 
 def test_two_classes_of_one_name_are_refused():
     other = type("CustomLayer", (CustomLayer,), {"__init__": CustomLayer.__init__})
-    recipes = ObjectCodec({})
-    recipes.encode(CustomLayer(), "layer 0")
-    recipes.encode(CustomLayer(), "layer 1")
+    codec = ObjectCodec({})
+    codec.encode(CustomLayer(), "layer 0")
+    codec.encode(CustomLayer(), "layer 1")
     with pytest.raises(ValueError, match="layer 2: cannot be saved: expected one 'CustomLayer', got two"):
-        recipes.encode(other(), "layer 2")
+        codec.encode(other(), "layer 2")
 
 
 class Forgetful(Layer):
@@ -135,15 +135,15 @@ def test_a_layer_that_contains_itself_is_refused():
 
 
 def test_missing_names_are_reported_together():
-    recipe = ObjectCodec(BUILT_IN).encode([CustomLayer(Holder(custom_loss))], "value")
+    config = ObjectCodec(BUILT_IN).encode([CustomLayer(Holder(custom_loss))], "value")
     with pytest.raises(ValueError, match=r"custom_objects={'CustomLayer': CustomLayer, 'Holder': Holder, .*}"):
-        decode(recipe, BUILT_IN, {})
+        decode(config, BUILT_IN, {})
     with pytest.raises(TypeError, match="expected the class CustomLayer, got <function"):
-        decode(recipe, BUILT_IN, CUSTOM | {"CustomLayer": custom_loss})
+        decode(config, BUILT_IN, CUSTOM | {"CustomLayer": custom_loss})
 
 
 @pytest.mark.parametrize(
-    "recipe",
+    "config",
     [
         *({"minidl": "os"}, {"minidl": ["eval", {}]}, {"minidl": 3}, {"minidl": [["Dense"], {}]}, {"minidl": None}),
         *(
@@ -158,9 +158,9 @@ def test_missing_names_are_reported_together():
     ],
     ids=repr,
 )
-def test_nonsense_is_refused(recipe):
+def test_nonsense_is_refused(config):
     with pytest.raises((ValueError, TypeError)):
-        decode(recipe, BUILT_IN, CUSTOM)
+        decode(config, BUILT_IN, CUSTOM)
 
 
 def test_too_many_layers_are_refused():
@@ -180,6 +180,6 @@ def test_custom_objects_must_map_names_to_objects(custom):
 
 
 def test_a_bare_name_is_never_a_class():
-    for recipe, custom in (({"minidl": "Dense"}, {}), ({"custom": "CustomLayer"}, {"CustomLayer": CustomLayer})):
+    for config, custom in (({"minidl": "Dense"}, {}), ({"custom": "CustomLayer"}, {"CustomLayer": CustomLayer})):
         with pytest.raises(TypeError, match="expected a function or an object, got the class"):
-            decode({"minidl": ["Dense", {"units": 3, "kernel_initializer": recipe}]}, BUILT_IN, custom)
+            decode({"minidl": ["Dense", {"units": 3, "kernel_initializer": config}]}, BUILT_IN, custom)

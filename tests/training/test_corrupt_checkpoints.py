@@ -11,7 +11,7 @@ from minidl.layers import Dense
 from minidl.optimizers import SGD
 from minidl.saving import atomic, safetensors_file
 from minidl.saving.safetensors_file import FileError
-from minidl.training import checkpoints
+from minidl.training import checkpoint_content
 
 
 @pytest.fixture
@@ -100,8 +100,8 @@ class Careful:
 def test_state_that_could_not_be_saved_again_is_refused(path):
     """Attributes of a user's class are restored unchecked; only its constructor checks them."""
     trainer = Trainer(Sequential([Dense(2)], (3,)), "softmax_cross_entropy", SGD(Careful(0.1)))
-    config, tensors = checkpoints.pack(trainer, None)
+    config, tensors = checkpoint_content.pack(trainer, None)
     config["remembered"]["dict"][0][1]["object"][1]["dict"][0][1] = "../../etc/passwd"
-    safetensors_file.write(path, checkpoints.KIND, config, tensors)
+    safetensors_file.write(path, checkpoint_content.KIND, config, tensors)
     with pytest.raises(FileError, match="cannot resume from this checkpoint"):
         Trainer.resume(path, custom_objects={"Careful": Careful})

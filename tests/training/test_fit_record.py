@@ -152,13 +152,13 @@ def test_the_effect_of_a_fit_on_the_previous_one_is_reported(path, capsys):
     other = interrupt_fit(native_trainer(), 16)
     assert repr(other.interrupted) == "<fit at step 17, 1 of 4 epochs done>"
     other.fit(X, Y, epochs=1, batch_size=9, verbose=1)
-    assert capsys.readouterr().out.startswith("gives up the fit that was interrupted at step 17: epochs: expected 4,")
+    assert capsys.readouterr().out.startswith("discards the fit that was interrupted at step 17: epochs: expected 4,")
     finished = native_trainer()
     finished.fit(X, Y, **FIT, callbacks=[Checkpoint(path)])
     Trainer.resume(path).fit(X, Y, **loud)
-    assert capsys.readouterr().out == "nothing is left to do: this fit had come to its end when it was saved\n"
+    assert capsys.readouterr().out == "nothing to do: the saved fit is complete\n"
     Trainer.resume(path).fit(X, Y, **loud | {"epochs": 2})
-    assert capsys.readouterr().out.startswith("the fit before had come to its end; 2 more epochs\nepoch 1/2")
+    assert capsys.readouterr().out.startswith("the saved fit is complete: trains 2 more epochs\nepoch 1/2")
 
 
 # ---- Python optimizers

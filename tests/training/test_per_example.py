@@ -274,13 +274,13 @@ def test_layers_are_selected_by_path():
     [
         (1, ValueError, "layers: expected layers with parameters that are trained, got 1 RandomCrop"),
         ([2, 8], ValueError, "got 8 Dropout"),
-        (10, ValueError, "layers: expected an index from 0 to 9"),
+        (10, ValueError, "layers: expected an index from -10 to 9"),
         ("3.body.9", ValueError, "layers: expected an index"),
         (2.0, TypeError, "layers: expected an index or a path such as 1"),
         (np.array(2.0), TypeError, "layers: expected an index or a path such as 1"),
         ([None], TypeError, "layers: expected an index or a path such as 1"),
         ([True], TypeError, "layers: expected an index or a path such as 1"),
-        ([], ValueError, "layers: expected at least one place"),
+        ([], ValueError, "layers: expected at least one index or path"),
         (b"0", TypeError, "layers: expected an index or a path such as 1"),
     ],
 )

@@ -1,5 +1,5 @@
 """y = gain * (x + x^3) with a selectable fault for check_layer to find; each fault is harmless while the op runs alone."""
-from minidl_c.op cimport LANES, READS_X, READS_Y, Op, init_op, op, real, tile
+from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, tile
 
 cdef enum fault:
     NONE

@@ -30,7 +30,7 @@ def read_gemm(reader: NodeReader) -> list[LayerWithWeights]:
 
 def read_matmul(reader: NodeReader) -> list[LayerWithWeights]:
     if len(reader.shape) != 1:
-        reader.refuse(f"expected vectors, got {reader.shape}: put a Flatten in front")
+        reader.refuse(f"expected vectors, got {reader.shape}: put a Flatten before it")
     weight = reader.weight(1, reader.shape[0], None).T
     return [LayerWithWeights(Dense(len(weight), use_bias=False), {"weight": weight})]
 

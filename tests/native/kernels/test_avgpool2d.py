@@ -173,12 +173,12 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kernel": (0, 2)}, "kernel: expected numbers from 1"),
-        ({"kernel": (9, 2)}, "kernel: a window of 9 does not fit into 6 of height with padding 1"),
-        ({"kernel": (9, 2), "ceil_mode": True}, "padding 1 and ceil_mode, which adds less than the stride of 1"),
-        ({"kernel": (2**16, 2**15)}, r"kernel: expected fewer than 2\*\*31 cells"),
+        ({"pool_size": (0, 2)}, "pool_size: expected numbers from 1"),
+        ({"pool_size": (9, 2)}, "pool_size: a window of 9 does not fit into 6 of height with padding 1"),
+        ({"pool_size": (9, 2), "ceil_mode": True}, "padding 1 and ceil_mode, which adds less than the stride of 1"),
+        ({"pool_size": (2**16, 2**15)}, r"pool_size: expected fewer than 2\*\*31 cells"),
         ({"stride": (1, 0)}, "stride: expected numbers from 1"),
-        ({"padding": (2, 0)}, "padding .height.: expected at most half the kernel of 3, got 2"),
+        ({"padding": (2, 0)}, "padding .height.: expected at most half the pool_size of 3, got 2"),
         ({"padding": (0, -1)}, "padding: expected numbers from 0"),
         ({"in_shape": (2, 6)}, "input shape: expected 3 whole numbers"),
         ({"in_shape": (2**62, 2**62, 2**62)}, "input shape: expected at most"),
@@ -187,6 +187,6 @@ def test_threads_and_batch_neighbours_change_no_bit(check, dtype, case):
     ids=str,
 )
 def test_invalid_arguments_are_refused(changes, message):
-    right = {"in_shape": (2, 6, 5), "kernel": (3, 2), "stride": (1, 1), "padding": (1, 1)}
+    right = {"in_shape": (2, 6, 5), "pool_size": (3, 2), "stride": (1, 1), "padding": (1, 1)}
     with pytest.raises((ValueError, TypeError), match=message):
         AvgPool2DOp(**right | changes)

@@ -318,4 +318,4 @@ def test_a_kernel_one_row_too_large_is_refused(check, stride):
     assert case.out_size[0] == 0
     x, w, b, y = draw(np.random.default_rng(7), case)
     call = check.call(conv2d_forward, ("y",), x=x, w=w, b=b, y=y, **case.options)
-    check.refused(call, {}, match="kernel")
+    check.refused(call, {}, match="kernel_size")

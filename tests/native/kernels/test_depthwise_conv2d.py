@@ -155,7 +155,7 @@ def test_padding_is_skipped_and_not_multiplied(check, dtype):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": (7, 3)}, "kernel: a window of 7 x 3 does not fit"),
+        ({"kernel_size": (7, 3)}, "kernel_size: a window of 7 x 3 does not fit"),
         ({"multiplier": 0}, "multiplier: expected numbers from 1"),
         ({"multiplier": 1.5}, "multiplier: expected 1 whole numbers"),
         ({"stride": (0, 1)}, "stride: expected numbers from 1"),
@@ -164,4 +164,4 @@ def test_padding_is_skipped_and_not_multiplied(check, dtype):
 )
 def test_invalid_arguments_are_refused(options, message):
     with pytest.raises((TypeError, ValueError), match=message):
-        DepthwiseConv2DOp((6, 4, 4), **{"kernel": (3, 3)} | options)
+        DepthwiseConv2DOp((6, 4, 4), **{"kernel_size": (3, 3)} | options)

@@ -302,13 +302,15 @@ def test_results_do_not_depend_on_the_rest_of_the_batch(check, dtype):
 # ---- what is refused -----------------------------------------------------------------------------
 ARRAYS = [("forward", "x"), ("forward", "y"), *(("backward", name) for name in ("dy", "x", "dx"))]
 NUMBERS = [
-    *({"kernel": pair} for pair in ((0, 2), (2, 0), (-1, 2))),
+    *({"pool_size": pair} for pair in ((0, 2), (2, 0), (-1, 2))),
     *({"stride": pair} for pair in ((0, 2), (2, 0), (2, -1))),
     *({"padding": pair} for pair in ((-1, 0), (0, -1), (2, 0), (0, 2))),
     *({"num_threads": threads} for threads in (0, -1)),
 ]
 NON_NUMBERS = [
-    {name: value} for name in ("kernel", "stride", "padding") for value in ((), (1,), (1, 1, 1), (1.5, 1), None, "ab")
+    {name: value}
+    for name in ("pool_size", "stride", "padding")
+    for value in ((), (1,), (1, 1, 1), (1.5, 1), None, "ab")
 ]
 
 
@@ -342,7 +344,7 @@ def test_non_numbers_are_refused(check, call, changes):
     check.refused(call, changes)
 
 
-@pytest.mark.parametrize("name", ["kernel", "stride", "padding"])
+@pytest.mark.parametrize("name", ["pool_size", "stride", "padding"])
 @pytest.mark.parametrize("huge", [2**31, 2**32, 2**40, 2**62, 2**63 - 1, 2**64])
 def test_numbers_that_overflow_are_refused(check, call, name, huge):
     check.refused(call, {name: (huge, 1)})
@@ -355,8 +357,8 @@ def test_a_kernel_larger_than_the_padded_input_is_refused(check, call, ceil_mode
     case = Pool(17, 2, *call.arguments["x"].shape[2:], (9, 2), (1, 1), (1, 1), ceil_mode)
     assert case.spare[0] < 0 and case.out_size[0] < 1
     for stride in ((1, 1), (-case.spare[0] if ceil_mode else 20, 1)):
-        wrong = {"kernel": (9, 2), "stride": stride, "padding": (1, 1), "ceil_mode": ceil_mode}
-        check.refused(call, wrong, match="kernel: a window of 9 does not fit into . of height with padding 1")
+        wrong = {"pool_size": (9, 2), "stride": stride, "padding": (1, 1), "ceil_mode": ceil_mode}
+        check.refused(call, wrong, match="pool_size: a window of 9 does not fit into . of height with padding 1")
         for rows in (0, 1):
             y = np.full((17, 2, rows, 6), 7, "f4")
-            check.refused(call, {**wrong, "dy" if "dy" in call.arguments else "y": y}, match="kernel")
+            check.refused(call, {**wrong, "dy" if "dy" in call.arguments else "y": y}, match="pool_size")

@@ -20,7 +20,7 @@ from minidl.callbacks.callback_list import State
 from minidl.engine.layer_list import OUR_LAYERS
 from minidl.saving.json_codec import decode, encode
 from minidl.saving.object_codec import ObjectCodec, check_names, check_settings
-from minidl.saving.object_codec import decode as decode_recipe
+from minidl.saving.object_codec import decode as decode_object
 from minidl.saving.safetensors_file import FileError
 from minidl.sequential import Sequential
 from minidl.training.base_trainer import BaseTrainer
@@ -55,13 +55,13 @@ def pack(
     """
     model, tensors = trainer.model, Tensors()
     living = [] if model.network is None else [model.network.parameters.values, model.network.parameters.grads]
-    codec, recipes, made = TensorCodec(tensors, living), ObjectCodec(OURS, custom_objects), trainer.optimizer
+    codec, objects, made = TensorCodec(tensors, living), ObjectCodec(OURS, custom_objects), trainer.optimizer
     arrays = codec.encode
     config: dict[str, Any] = {
         "model": model.get_config(custom_objects),
-        "loss": recipes.encode(trainer.loss, "loss"),
-        "metrics": recipes.encode(list(trainer.metrics.values()), "metrics"),
-        "optimizer": recipes.encode(made, "optimizer"),
+        "loss": objects.encode(trainer.loss, "loss"),
+        "metrics": objects.encode(list(trainer.metrics.values()), "metrics"),
+        "optimizer": objects.encode(made, "optimizer"),
         "remembered": encode(get_state(made, living, codec.seen), "optimizer", arrays),
         "updates": 0 if (update := trainer.steps().update) is None else update.steps,
         "seed": trainer.seed,
@@ -73,7 +73,7 @@ def pack(
         "fit": None,
         "callbacks": [],
     }
-    _check_parts(made, config, tensors, recipes.met)
+    _check_parts(made, config, tensors, objects.met)
     tensors.update({f"model/{name}": value for name, value in model.state_dict().items()})
     tensors.update({f"update/{name}": np.array(value, order="C") for name, value in _update(trainer).items()})
     tensors.update({f"history/{name}": _series(name, values) for name, values in trainer.history.items()})
@@ -101,8 +101,8 @@ def describe_trainer(trainer: BaseTrainer) -> tuple[dict[str, Any], Tensors]:
 
 def _series(name: str, values: list[float]) -> Array:
     with contextlib.suppress(ValueError, TypeError, OverflowError):
-        whole_numbers = all(isinstance(value, (int, np.integer)) for value in values)
-        series = np.array(values, np.int64 if values and whole_numbers else None)
+        integers = all(isinstance(value, (int, np.integer)) for value in values)
+        series = np.array(values, np.int64 if values and integers else None)
         if series.ndim == 1 and series.dtype.kind in "biuf":
             return series if series.dtype == np.int64 else series.astype(np.float64)
     raise TypeError(f"history: expected a list of numbers for {name!r}, got {values!r:.100}")
@@ -151,20 +151,20 @@ def as_file_error(path: str) -> Iterator[None]:
 
 def parse_config(config: Any, custom_objects: Custom) -> dict[str, Any]:
     """Returns the arguments of Trainer: loss, metrics, optimizer, seed and limits of the gradient."""
-    found = {name: decode_recipe(config[name], OURS, custom_objects) for name in ("loss", "optimizer", "metrics")}
+    found = {name: decode_object(config[name], OURS, custom_objects) for name in ("loss", "optimizer", "metrics")}
     return {**found, "seed": config["seed"], **{name: config["clip"][name] for name in LIMITS}}
 
 
 def model_of(config: Any, tensors: Tensors, custom_objects: Custom, given: Sequential | None) -> Sequential:
     """Returns the checkpoint's model with its weights; or the given one, built, if it has the same layers."""
-    recipe = config["model"]
-    layers = [] if given is not None else recipe["layers"]
+    expected = config["model"]
+    layers = [] if given is not None else expected["layers"]
     check_names([config[name] for name in ("loss", "optimizer", "metrics")] + layers, OURS | OUR_LAYERS, custom_objects)
     if given is None:
-        return Sequential.from_config(recipe, states(tensors), custom_objects)
+        return Sequential.from_config(expected, states(tensors), custom_objects)
     if given.network is None:
-        given.build(tuple(recipe["input_shape"]))
-    _check_same_model(recipe, given.get_config())
+        given.build(tuple(expected["input_shape"]))
+    _check_same_model(expected, given.get_config())
     return given
 
 
@@ -191,8 +191,8 @@ def _without_settings(layer: Any) -> Any:
 
 def take_settings(model: Sequential, config: Any) -> None:
     """Sets `trainable` and `lr_mult` of a model's layers as they were when the checkpoint was saved."""
-    for layer, recipe in zip(model.layers, config["model"]["layers"], strict=True):
-        ((_, content),) = recipe.items()
+    for layer, layer_config in zip(model.layers, config["model"]["layers"], strict=True):
+        ((_, content),) = layer_config.items()
         settings = content[2] if isinstance(content, list) and len(content) > 2 else {}
         check_settings(settings)
         layer.take_settings(settings)
@@ -208,8 +208,8 @@ def restore(trainer: BaseTrainer, config: Any, tensors: Tensors) -> FitState | N
     rest = {name: array for name, array in tensors.items() if not name.startswith("model/")}  # each is used once
     arrays, optimizer = TensorCodec(rest).decode, trainer.optimizer
     _remember(optimizer, config, arrays)
-    recipes = ObjectCodec(OURS)
-    decode_recipe(recipes.encode(optimizer, "optimizer"), OURS, recipes.met)  # a resumed trainer can be saved again
+    objects = ObjectCodec(OURS)
+    decode_object(objects.encode(optimizer, "optimizer"), OURS, objects.met)  # a resumed trainer can be saved again
     if (update := trainer.steps().update) is not None:
         update.steps = check_int("updates", config["updates"], minimum=0)
     trainer.skipped_steps = config["skipped_steps"]

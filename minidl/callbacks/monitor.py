@@ -38,7 +38,9 @@ class Monitor:
         """Raises ValueError unless the fit that begins measures this name."""
         if self.name not in trainer.measures:
             unmeasured = self.name.removeprefix("val_") in trainer.measures
-            hint = "; give fit validation_data or a validation_split" if unmeasured else ""
+            hint = (
+                "; it needs validation_data, validation_split, or an estimator's early_stopping" if unmeasured else ""
+            )
             raise ValueError(f"monitor: expected one of {trainer.measures}, got {self.name!r}{hint}")
 
     def is_better(self, value: float, than: float | None) -> bool:

@@ -102,7 +102,7 @@ def build(layers: Sequence[Layer], shape: Shape, dtype: str, seed: int, state: M
             shape = layer.setup(shape, dtype, seed, str(i), given[i])
         except (TypeError, ValueError) as error:
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            failed = f", cannot take input {shape}" if state is None else ""
+            failed = f", input {shape}" if state is None else ""
             raise kind(f"{layer_name(i, layer)}{failed}: {error}") from error
 
 

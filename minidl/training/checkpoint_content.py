@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -179,14 +178,23 @@ def _check_same_model(expected: Any, config: Any) -> None:
         raise ValueError(
             f"model: expected the checkpoint's {len(expected['layers'])} layers, got {len(config['layers'])}"
         )
-    for i, pair in enumerate(zip(expected["layers"], config["layers"], strict=True)):
-        expected, got = (json.dumps(_without_settings(layer), sort_keys=True) for layer in pair)
-        if expected != got:
+    for i, (saved, given) in enumerate(zip(expected["layers"], config["layers"], strict=True)):
+        if _object(saved) != _object(given):
+            expected, got = _described(saved, given), _described(given, saved)
             raise ValueError(f"model: expected layer {i} of the checkpoint, {expected}, got {got}")
 
 
-def _without_settings(layer: Any) -> Any:
-    return {kind: content[:2] if isinstance(content, list) else content for kind, content in layer.items()}
+def _object(layer: Any) -> tuple[str, Any]:
+    """Returns the class and the arguments of an encoded layer, without its settings."""
+    ((kind, (name, arguments, *_)),) = layer.items()
+    return name if kind == "minidl" else f"{kind} {name}", arguments
+
+
+def _described(layer: Any, other: Any) -> str:
+    """Returns a layer as a call, of two layers of one class with the arguments that differ."""
+    (name, arguments), (other_name, others) = _object(layer), _object(other)
+    differ = {key: value for key, value in arguments.items() if name != other_name or others.get(key) != value}
+    return f"{name}({', '.join(f'{key}={value}' for key, value in differ.items())})"
 
 
 def take_settings(model: Sequential, config: Any) -> None:

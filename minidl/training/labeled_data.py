@@ -83,8 +83,8 @@ class LabeledData:
         if held is not None:
             raise ValueError("validation_data and validation_split: expected one of them, got both")
         if not isinstance(given, (tuple, list)) or len(given) not in (2, 3):
-            kind = type(given).__name__
-            got = f"a {kind} of {len(given)}" if isinstance(given, (tuple, list)) else kind
+            name = type(given).__name__
+            got = f"a {name} of {len(given)}" if isinstance(given, (tuple, list)) else name
             raise TypeError(f"validation_data: expected (X, y) or (X, y, sample_weight), got {got}")
         try:
             other = LabeledData.from_arrays(model, loss, *given)

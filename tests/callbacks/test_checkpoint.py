@@ -156,7 +156,10 @@ def test_invalid_arguments(arguments, error, message):
 @pytest.mark.parametrize(
     ("best", "message"),
     [
-        ("val_accuracy", r"monitor: .*\['loss', 'accuracy'\], got 'val_accuracy'; give fit validation_data or"),
+        (
+            "val_accuracy",
+            r"monitor: .*\['loss', 'accuracy'\], got 'val_accuracy'; it needs validation_data",
+        ),
         ("f1", r"monitor: expected one of \['loss', 'accuracy'\], got 'f1'$"),
     ],
 )

@@ -237,7 +237,7 @@ def test_invalid_arguments(arguments, error, message):
 
 def test_an_unknown_monitor_is_reported_before_the_first_step():
     trainer = batchnorm_trainer()
-    with pytest.raises(ValueError, match=r"monitor: .*, got 'val_loss'; give fit validation_data"):
+    with pytest.raises(ValueError, match=r"monitor: .*, got 'val_loss'; it needs validation_data"):
         trainer.fit(X, Y, **FIT, callbacks=[EarlyStopping()])
     assert trainer.step == 0
 

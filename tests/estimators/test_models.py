@@ -189,7 +189,7 @@ REFUSED = {
     "for images": (
         [Conv2D(2, 3), Flatten(), Dense(3)],
         ValueError,
-        r"model: layer 0, Conv2D, cannot take input \(4,\).* set input_shape=\(channels, height, width\)",
+        r"model: layer 0, Conv2D, input \(4,\).* set input_shape=\(channels, height, width\)",
     ),
     "a layer's own error": ([Wrong(), Dense(3)], ValueError, "model: layer 0, Wrong, .*this and that"),
     "a function with another argument": (

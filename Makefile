@@ -24,7 +24,7 @@ RESULTS := build/bench
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-accuracy bench-init bench-scaling clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-inference bench-accuracy bench-init bench-scaling clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -72,6 +72,9 @@ bench-footprint: $(ORACLE) ## measure import time, size, memory; single images, 
 	$(BIN)/python benchmarks/footprint.py --json $(RESULTS)/footprint.json
 	$(BIN)/python benchmarks/conditions.py --json $(RESULTS)/conditions.json
 	$(BIN)/python benchmarks/per_example.py --json $(RESULTS)/per_example.json
+
+bench-inference: $(ORACLE) $(CASES) ## measure predictions, compared with onnxruntime and PyTorch (some minutes)
+	$(BIN)/python benchmarks/inference.py --json $(RESULTS)/inference.json $(ARGS)
 
 bench-accuracy: $(ORACLE) ## measure MNIST to 99 % and an epoch, compared with PyTorch and scikit-learn (some minutes)
 	$(BIN)/python benchmarks/accuracy.py --json $(RESULTS)/accuracy.json $(ARGS)

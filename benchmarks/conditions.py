@@ -13,23 +13,12 @@ from contextlib import contextmanager
 import numpy as np
 from measure import Side, alternate, limit_threads, positive, run_parts, settle, spread, usable_cores
 from nets import NETS, Net, step_macs
-from sides import MinidlFit, Task, prepare
+from sides import MinidlFit, MinidlPredict, Task, prepare
 
 from minidl.layers import Conv2D, Dense, Flatten, MaxPool2D, ReLU, Rescale
 
 BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 CHANNELS = (4, 8, 16, 32, 64)
-
-
-class MinidlPredict:
-    """Predicts one image per step."""
-
-    def __init__(self, model, image):
-        self.model, self.image = model, image
-
-    def run(self, steps):
-        for _ in range(steps):
-            self.model.predict(self.image)
 
 
 def measure_predict(args):

@@ -11,6 +11,7 @@ from minidl.layers import (
     BatchNorm2D,
     Conv2D,
     Dense,
+    DepthwiseConv2D,
     Flatten,
     GlobalAvgPool2D,
     MaxPool2D,
@@ -64,18 +65,41 @@ def vgg():
     return [*layers, Flatten(), Dense(10)]
 
 
+def _normed(filters, kernel=3, stride=1):
+    """Returns a convolution with batch norm, which makes a bias redundant."""
+    return [Conv2D(filters, kernel, stride, padding=kernel // 2, use_bias=False), BatchNorm2D()]
+
+
+def _residual_stages(widths, blocks):
+    """Returns residual blocks of two 3x3 convolutions; a stage, except the first, begins with stride 2."""
+    layers = []
+    for filters in widths:
+        for block in range(blocks):
+            shrinks = filters > widths[0] and block == 0
+            body = [*_normed(filters, 3, 2 if shrinks else 1), ReLU(), *_normed(filters)]
+            layers += [Residual(*body, shortcut=_normed(filters, 1, 2) if shrinks else None), ReLU()]
+    return layers
+
+
 def resnet20():
     """Returns the layers of ResNet-20 for CIFAR-10: He et al. (2015), section 4.2, with projections (option B)."""
+    stages = _residual_stages((16, 32, 64), 3)
+    return [Rescale(1 / 255), *_normed(16), ReLU(), *stages, GlobalAvgPool2D(), Dense(10)]
 
-    def normed(filters, kernel=3, stride=1):
-        return [Conv2D(filters, kernel, stride, padding=kernel // 2, use_bias=False), BatchNorm2D()]
 
-    layers = [Rescale(1 / 255), *normed(16), ReLU()]
-    for filters in (16, 32, 64):
-        for block in range(3):
-            shrinks = filters > 16 and block == 0
-            body = [*normed(filters, 3, 2 if shrinks else 1), ReLU(), *normed(filters)]
-            layers += [Residual(*body, shortcut=normed(filters, 1, 2) if shrinks else None), ReLU()]
+def resnet18():
+    """Returns the layers of ResNet-18 for ImageNet: He et al. (2015), table 1, as torchvision's."""
+    stem = [*_normed(64, 7, 2), ReLU(), MaxPool2D(3, 2, padding=1)]
+    return [Rescale(1 / 255), *stem, *_residual_stages((64, 128, 256, 512), 2), GlobalAvgPool2D(), Dense(1000)]
+
+
+def mobilenet():
+    """Returns the layers of MobileNet with half its filters, for small images, as in examples/models.py."""
+    layers = [Rescale(1 / 255), *_normed(16), ReLU()]
+    strides = [(32, 1), (64, 2), (64, 1), (128, 2), (128, 1), (256, 2), *[(256, 1)] * 5, (512, 2), (512, 1)]
+    for filters, stride in strides:
+        layers += [DepthwiseConv2D(3, stride, padding=1, use_bias=False), BatchNorm2D(), ReLU()]
+        layers += [*_normed(filters, 1), ReLU()]
     return [*layers, GlobalAvgPool2D(), Dense(10)]
 
 
@@ -98,6 +122,11 @@ NETS = {
     "mlp": Net("MLP 784-256-128-10", mlp),
     "vgg": Net("VGG with batch norm, 3x32x32", vgg, COLOUR),
     "resnet20": Net("ResNet-20, 3x32x32", resnet20, COLOUR),
+}
+DEEP_NETS = {  # measured in inference only
+    "mobilenet": Net("MobileNet x0.5, 3x32x32", mobilenet, COLOUR),
+    "resnet18": Net("ResNet-18, 3x64x64", resnet18, (3, 64, 64)),
+    "resnet18-224": Net("ResNet-18, 3x224x224", resnet18, (3, 224, 224)),
 }
 
 
@@ -154,13 +183,17 @@ def torch_module(model):
         match layer:
             case Rescale():
                 return nn.Identity()
+            case DepthwiseConv2D():
+                channels = layer.in_shape[0]
+                sizes = channels, channels, layer.kernel_size, layer.stride, layer.padding
+                return nn.Conv2d(*sizes, groups=channels, bias=layer.use_bias)
             case Conv2D():
                 sizes = layer.in_shape[0], layer.filters, layer.kernel_size, layer.stride
                 return nn.Conv2d(*sizes, padding=layer.padding, bias=layer.use_bias)
             case BatchNorm2D():
                 return nn.BatchNorm2d(layer.in_shape[0])
             case MaxPool2D():
-                return nn.MaxPool2d(layer.pool_size)
+                return nn.MaxPool2d(layer.pool_size, layer.stride, layer.padding)
             case GlobalAvgPool2D():
                 return nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
             case Dense():
@@ -177,10 +210,10 @@ def torch_module(model):
 
 def main():
     """Prints each net with its parameters and multiply-adds."""
-    for name, net in NETS.items():
+    for name, net in (NETS | DEEP_NETS).items():
         model = net.model()
         parameters = sum(param.value.size for param in model.params.values())
-        print(f"{name:8} {net.title:29} {parameters:9,} parameters, {step_macs(model):10,} multiply-adds an image")
+        print(f"{name:12} {net.title:29} {parameters:10,} parameters, {step_macs(model):13,} multiply-adds an image")
 
 
 if __name__ == "__main__":

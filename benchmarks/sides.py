@@ -76,6 +76,20 @@ class MinidlTrainBatch:
             self.trainer.train_batch(xb, yb)
 
 
+class MinidlPredict:
+    """`model.predict` of a batch."""
+
+    def __init__(self, model, images):
+        self.model, self.images = model, images
+
+    def predict(self):
+        return self.model.predict(self.images)
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.predict()
+
+
 def mlp_classifier(hidden, lr, batch_size, seed=0, **options):
     """Returns an MLPClassifier with the same SGD as minidl, without its default L2 term."""
     from sklearn.neural_network import MLPClassifier

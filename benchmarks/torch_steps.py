@@ -74,13 +74,22 @@ class TorchPerExample:
 
 
 class TorchPredict:
-    """Predicts one image per step, without gradients."""
+    """Predicts a batch per step, without gradients. mode: as for TorchSteps."""
 
-    def __init__(self, model, image, threads):
+    def __init__(self, model, images, threads, mode="eager"):
         torch.set_num_threads(threads)
-        self.module, self.image = torch_module(model).eval(), torch.from_numpy(image)
+        layout = torch.channels_last if "channels_last" in mode else torch.contiguous_format
+        self.module = torch_module(model).eval().to(memory_format=layout)
+        self.images = torch.from_numpy(images).to(memory_format=layout)
+        if mode.startswith("compile"):
+            torch.compiler.reset()
+            self.module = torch.compile(self.module, dynamic=False)
+
+    def predict(self):
+        """Returns the scores of the batch."""
+        with torch.no_grad():
+            return self.module(self.images).numpy()
 
     def run(self, steps):
-        with torch.no_grad():
-            for _ in range(steps):
-                self.module(self.image).numpy()
+        for _ in range(steps):
+            self.predict()

@@ -215,7 +215,7 @@ INSIDE = (
         "network",
         "segments",
     ),
-    *("state", "summary", "param_groups", "per_example", "arguments", "validation", "sparse"),
+    *("state", "summary", "param_groups", "per_example", "constructors", "validation", "sparse"),
     *(
         "checkpoint_content",
         "checked_attributes",

@@ -25,6 +25,7 @@ PROGRAMS = {
     "first_weights.py",
     "fit_memory.py",
     "footprint.py",
+    "inference.py",
     "kernels.py",
     "nets.py",
     "per_example.py",
@@ -156,6 +157,17 @@ def test_footprint(run, tmp_path):
     assert f"minidl_c/{minidl_c.isa}" in sizes
     assert results["memory_kilobytes"]["mlp, minidl"]["imports"] > 0
     assert results["growth_kilobytes"]["steps"] == 20
+
+
+@pytest.mark.slow
+def test_inference(run, tmp_path):
+    shortest = ["--rounds", 1, "--steps", 2, "--seconds", 0.001, "--sides", "minidl", "--threads", 2]
+    nets = ["--nets", "lenet", "mobilenet", "--batch-sizes", 1, 3, 2000]
+    output, results = run("inference.py", *shortest, *nets, json_file=tmp_path / "r.json")
+    measured = [(result["net"], result["batch_size"]) for result in results["measurements"]]
+    assert measured == [("lenet", 1), ("lenet", 3), ("lenet", 2000), ("mobilenet", 1), ("mobilenet", 3)]
+    assert output.count("left out, too large") == 1
+    assert all(assert_positive(result["milliseconds"]["minidl"]["rounds"]) for result in results["measurements"])
 
 
 @pytest.mark.slow

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from minidl.engine.flat_parameters import FlatParameters
-from minidl.engine.param_groups import param_groups
+from minidl.engine.param_groups import param_groups, settings_of
 from minidl.engine.segments import NativeSegment, NumpySegment, ParamGroups, Segment, trains
 from minidl.layers.base import Layer
 from minidl.layers.container import CONCAT, Container, join_outputs, named_leaves
@@ -84,11 +85,15 @@ class Network:
     ) -> None:
         self.layers, self.names = list(layers), list(names)
         self.parameters, self.dtype = parameters, parameters.dtype
+        self._settings = None if trained is not None else settings_of(layers)
         self._cut(param_groups(layers) if trained is None else trained)
 
     def refresh(self) -> None:
         """Cuts the model again if layers were frozen or thawed since, or their rates changed."""
-        trained = param_groups(self.layers)
+        settings = settings_of(self.layers)
+        if settings == self._settings:  # faster than a comparison of groups, and each step asks
+            return
+        self._settings, trained = settings, param_groups(self.layers)
         if trained != self.trained:
             self._cut(trained)
 
@@ -105,10 +110,15 @@ class Network:
             if trained[id(leaf)].frozen:
                 self.parameters.clear(leaf)
 
-    @property
+    @cached_property
     def leaves(self) -> list[Layer]:
         """All layers that are not containers, in order."""
-        return [leaf for layer in self.layers for leaf in layer.leaves()]
+        return [leaf for leaf, _ in self._named_leaves]
+
+    @cached_property
+    def _named_leaves(self) -> list[tuple[Layer, str]]:
+        named = zip(self.layers, self.names, strict=True)
+        return [pair for layer, name in named for pair in named_leaves(layer, name)]
 
     def ranges(self, trained: ParamGroups) -> list[tuple[int, int, float, int]]:
         """Returns the ranges of the flat buffers that a step changes: start, end, lr_scale, skipped_steps."""
@@ -135,8 +145,7 @@ class Network:
 
     def check_batch(self, n: int) -> None:
         """Raises ValueError if a batch of n examples is too small to train a layer with."""
-        named = zip(self.layers, self.names, strict=True)
-        for leaf, name in (pair for layer, title in named for pair in named_leaves(layer, title)):
+        for leaf, name in self._named_leaves:
             if 0 < n < leaf.min_batch_size and not self.trained[id(leaf)].frozen:
                 minimum = f"at least {leaf.min_batch_size} examples in every batch of training"
                 raise ValueError(f"{name}: expected {minimum}, got one of {n}: choose another batch_size")

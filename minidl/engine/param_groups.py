@@ -22,6 +22,17 @@ class ParamGroup:
     skipped_steps: int = 0
 
 
+def settings_of(layers: Sequence[Layer]) -> list[tuple[bool, float]]:
+    """Returns `trainable` and `lr_mult` of all layers and of those in them: what their groups depend on."""
+    found = []
+    for layer in layers:
+        found.append((layer.trainable, layer.lr_mult))
+        if isinstance(layer, Container):
+            for branch in layer.named_branches().values():
+                found += settings_of(branch)
+    return found
+
+
 def param_groups(layers: Sequence[Layer], outer: ParamGroup | None = None) -> dict[int, ParamGroup]:
     """Returns the groups of all layers and of those in them, by id: the settings of a container hold for its layers."""
     outer = outer or ParamGroup()

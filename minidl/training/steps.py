@@ -234,10 +234,10 @@ def has_update(optimizer: object) -> bool:
 def check_trainable(model: Sequential, optimizer: Any) -> None:
     """Raises ValueError if no step could change a parameter, or not with the rates of the layers."""
     assert model.network is not None
-    ranges = model.network.ranges(model.network.trained)
-    if model.params and not ranges:
+    groups = [model.network.trained[id(leaf)] for leaf in model.network.leaves if leaf.params]
+    if groups and all(group.frozen for group in groups):
         raise ValueError("model: expected a layer that is trainable, all are frozen")
-    if not has_update(optimizer) and any(rate != 1 for _, _, rate, _ in ranges):
+    if any(group.lr_scale != 1 and not group.frozen for group in groups) and not has_update(optimizer):
         expected = "an optimizer of minidl, or one with update(size, dtype)"
         raise ValueError(f"lr_mult: expected {expected}, got {type(optimizer).__name__}: its step knows one lr")
 

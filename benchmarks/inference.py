@@ -1,0 +1,140 @@
+"""Latency and throughput of `predict`, compared with onnxruntime and PyTorch, alternating within one run.
+
+README.md in this folder describes the method.
+"""
+
+import argparse
+import math
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from measure import (
+    Side,
+    alternate,
+    limit_threads,
+    machine,
+    positive,
+    print_machine,
+    settle,
+    spread,
+    usable_cores,
+    write_json,
+)
+from nets import DEEP_NETS, NETS, has_images
+from sides import MinidlPredict
+
+import minidl.onnx
+
+ALL_NETS = NETS | DEEP_NETS
+SIDES = ("minidl", "onnxruntime", "PyTorch eager", "PyTorch eager channels_last", "PyTorch compile channels_last")
+MAX_NUMBERS = 2**22  # of the images of a batch: more are left out
+HEAD = f"{'':30}{'ms':>10}{'fastest':>10}{'slowest':>10}{'images/s':>11}{'minidl is':>11}"
+
+
+class OnnxruntimePredict:
+    """An InferenceSession of the exported model, with its default optimizations, on the same batch."""
+
+    def __init__(self, model, images, threads):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            minidl.onnx.export(model, path)
+            self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self.inputs = {self.session.get_inputs()[0].name: images}
+
+    def predict(self):
+        return self.session.run(None, self.inputs)[0]
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.predict()
+
+
+def make_side(name, model, images, threads):
+    """Returns a side; raises ImportError if its library is missing."""
+    if name == "minidl":
+        return MinidlPredict(model, images)
+    if name == "onnxruntime":
+        return OnnxruntimePredict(model, images, threads)
+    from torch_steps import TorchPredict
+
+    return TorchPredict(model, images / np.float32(255), threads, name.removeprefix("PyTorch "))  # it does not scale
+
+
+def prepare(names, model, images, threads):
+    """Returns the sides by name; one that fails is skipped with a notice.
+
+    Raises AssertionError if the outputs of a side are not minidl's: then it does not do the same work.
+    """
+    expected, ready = model.predict(images), {}
+    for name in names:
+        try:
+            side = make_side(name, model, images, threads)
+            scores = side.predict()
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            print(f"  {name} is skipped ({reason})", flush=True)
+            continue
+        if not np.allclose(scores, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max()):
+            raise AssertionError(f"the outputs differ by up to {np.abs(scores - expected).max()} in {name}")
+        ready[name] = side
+    return ready
+
+
+def measure(net, batch_size, args):
+    """Measures all sides of one net and batch size, alternating; returns the entry for the file."""
+    print(f"\n{ALL_NETS[net].title}, batch {batch_size}", flush=True)
+    model = ALL_NETS[net].model()
+    images = np.random.default_rng(0).integers(0, 256, (batch_size, *ALL_NETS[net].image)).astype(np.float32)
+    names = [name for name in SIDES if any(word.lower() in name.lower() for word in args.sides)]
+    if not has_images(model):
+        names = [name for name in names if "eager channels_last" not in name]
+    sides = [Side(name, side.run) for name, side in prepare(names, model, images, args.threads).items()]
+    if not sides:
+        raise SystemExit(f"--sides {' '.join(args.sides)}: none of {', '.join(SIDES)}")
+    settle(sides, args.steps, args.seconds)
+    alternate(sides, args.rounds)
+    print(HEAD)
+    for side in sides:
+        ratio = f"{side.median / sides[0].median:10.2f}x" if sides[0].name == "minidl" else ""
+        times = f"{side.median:10.3f}{min(side.rounds):10.3f}{max(side.rounds):10.3f}"
+        print(f"{side.name:30}{times}{1000 * batch_size / side.median:11,.0f}{ratio}", flush=True)
+    times = {side.name: spread(side.rounds) | {"rounds": side.rounds} for side in sides}
+    return {"net": net, "batch_size": batch_size, "milliseconds": times}
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--nets", nargs="+", choices=ALL_NETS, default=list(ALL_NETS))
+    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[1, 16, 256])
+    words = "minidl onnxruntime eager compile"
+    parser.add_argument("--sides", nargs="+", default=words.split(), help=f"words of their names (default: {words})")
+    parser.add_argument("--threads", type=positive, default=usable_cores())
+    parser.add_argument("--rounds", type=positive, default=15)
+    parser.add_argument("--steps", type=positive, default=1000, help="maximum number of calls per round (default 1000)")
+    parser.add_argument("--seconds", type=float, default=0.3, help="seconds per round of one side (default 0.3)")
+    parser.add_argument("--json", metavar="FILE", help="write all rounds to this file")
+    return parser.parse_args()
+
+
+def main():
+    """Measures, prints a table for each net and batch size, and writes the JSON file."""
+    args = arguments()
+    limit_threads(args.threads)
+    results = {"machine": machine() | {"threads": args.threads}, "measurements": []}
+    print_machine(results["machine"])
+    for net in args.nets:
+        for batch_size in args.batch_sizes:
+            if batch_size * math.prod(ALL_NETS[net].image) > MAX_NUMBERS:
+                print(f"\n{ALL_NETS[net].title}, batch {batch_size}: left out, too large")
+                continue
+            results["measurements"].append(measure(net, batch_size, args))
+            write_json(args.json, results)  # after each one: an interrupted run keeps its results
+
+
+if __name__ == "__main__":
+    main()

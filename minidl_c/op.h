@@ -62,7 +62,9 @@ enum { REDUCES_FROM_SUMS = 1, REDUCES_BY_SLOT = 2 };
 typedef struct {
   ptrdiff_t saved, scratch;    /* bytes a tile, and bytes a call */
   ptrdiff_t packed;            /* bytes that `prepare`, or a reduction, makes of the parameters */
-  void (*prepare)(const op *, const void *param, void *packed);          /* once a step or call; NULL: nothing to pack */
+  /* Part `part` of `parts` of packing, once a step or call; NULL: nothing to pack. prepare_dx: what only dx needs. */
+  void (*prepare)(const op *, const void *param, void *packed, ptrdiff_t part, ptrdiff_t parts);
+  void (*prepare_dx)(const op *, const void *param, void *packed, ptrdiff_t part, ptrdiff_t parts);
   int shares_packed;           /* `packed` is that of the op before, of as many bytes */
   int in_place;                /* y may be x, and dx may be dy */
   int y_alias, dx_alias;       /* ALIAS_NONE: memory of their own. ALIAS_X: y is x, dx is dy. ALIAS_SKIP: y is skip, dx is dskip;

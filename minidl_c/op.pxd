@@ -56,7 +56,8 @@ cdef extern from "minidl_c/op.h" nogil:
         int training
     ctypedef struct op_memory:
         Py_ssize_t saved, scratch, packed
-        void (*prepare)(const op *, const void *, void *) noexcept nogil
+        void (*prepare)(const op *, const void *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        void (*prepare_dx)(const op *, const void *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil
         int shares_packed, in_place, y_alias, dx_alias
     ctypedef struct op_reduce:
         Py_ssize_t n_sums, n_items, partial_bytes

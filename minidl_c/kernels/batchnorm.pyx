@@ -77,10 +77,12 @@ cdef void batchnorm_prepare(
     const batchnorm_dims *d,
     const real *param,                  # IN  [gain, shift][C] if affine, [running mean, running variance][C]
     double *packed,                     # OUT
+    Py_ssize_t part, Py_ssize_t parts,
 ) noexcept nogil:
-    cdef Py_ssize_t c
+    cdef Py_ssize_t c0 = 0, c1 = 0, c
     cdef const real *running = param + 2 * d.C * d.affine
-    for c in range(d.C):
+    split_range(d.C, part, parts, &c0, &c1)
+    for c in range(c0, c1):
         channels(d, packed, GAIN)[c] = param[c] if d.affine else 1
         channels(d, packed, SHIFT)[c] = param[d.C + c] if d.affine else 0
         channels(d, packed, RUNNING_MEAN)[c] = running[c]
@@ -101,11 +103,11 @@ cdef void batchnorm_update_state(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
+cdef void prepare(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     if o.real_bytes == 4:
-        batchnorm_prepare(<const batchnorm_dims *> o.dims, <const float *> param, <double *> packed)
+        batchnorm_prepare(<const batchnorm_dims *> o.dims, <const float *> param, <double *> packed, part, parts)
     else:
-        batchnorm_prepare(<const batchnorm_dims *> o.dims, <const double *> param, <double *> packed)
+        batchnorm_prepare(<const batchnorm_dims *> o.dims, <const double *> param, <double *> packed, part, parts)
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:

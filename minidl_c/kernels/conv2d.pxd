@@ -10,4 +10,4 @@ cdef void conv2d_backward_w_tile(const conv2d_dims *d, const real *dy, const rea
                                  Py_ssize_t k0, Py_ssize_t k1, Py_ssize_t examples, real *scratch) noexcept nogil
 cdef void conv2d_backward_b_tile(const real *dy, Py_ssize_t pixels, real *db, Py_ssize_t sum_stride,
                                  Py_ssize_t k0, Py_ssize_t k1) noexcept nogil
-cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcept
+cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is_transposed) noexcept

@@ -22,24 +22,34 @@ cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
                          const void *dy, void *dw)
     void sum_pixels(Py_ssize_t outputs, Py_ssize_t pixels, const void *dy, void *db, Py_ssize_t sum_stride)
 
+cdef extern from "minidl_c/simd/transpose.h" nogil:
+    void transpose(Py_ssize_t rows, Py_ssize_t columns, const void *x, Py_ssize_t x_row, void *y, Py_ssize_t y_row)
+
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef void conv2d_prepare(
+cdef void conv2d_pack_forward(
     const conv2d_dims *d,
     const real *w,                      # IN  (K, C / groups, R, S)
-    real *packed,                       # OUT two copies: for forward [group][c][r][s][k], for backward [group][k][r][s][c];
-                                        # up to 2 * LANES elements after its end may be read
+    real *packed,                       # OUT [group][c][r][s][k]; up to 2 * LANES elements after the end may be read
+    Py_ssize_t part, Py_ssize_t parts,
 ) noexcept nogil:
-    cdef Py_ssize_t C = d.C // d.groups, K = d.K // d.groups, RS = d.R * d.S, g, k, c, i, at
-    cdef real *back = packed + d.weights
+    cdef Py_ssize_t K = d.K // d.groups, taps = d.weights // d.K, i0 = 0, i1 = 0, g
+    split_range(taps, part, parts, &i0, &i1)
     for g in range(d.groups):
-        for k in range(K):
-            for c in range(C):
-                for i in range(RS):
-                    at = g * K * C * RS
-                    packed[at + (c * RS + i) * K + k] = w[at + (k * C + c) * RS + i]
-                    back[at + (k * RS + i) * C + c] = w[at + (k * C + c) * RS + i]
+        transpose(K, i1 - i0, w + g * K * taps + i0, taps, packed + (g * taps + i0) * K, K)
+
+
+cdef void conv2d_pack_back(
+    const conv2d_dims *d,
+    const real *w,                      # IN  (K, C / groups, R, S)
+    real *back,                         # OUT [k][r][s][c]; up to 2 * LANES elements after the end may be read
+    Py_ssize_t part, Py_ssize_t parts,
+) noexcept nogil:
+    cdef Py_ssize_t C = d.C // d.groups, RS = d.R * d.S, k0 = 0, k1 = 0, k
+    split_range(d.K, part, parts, &k0, &k1)
+    for k in range(k0, k1):
+        transpose(C, RS, w + k * C * RS, RS, back + k * C * RS, C)
 
 
 cdef inline Py_ssize_t small_batch(const conv2d_dims *d, Py_ssize_t examples) noexcept nogil:
@@ -50,7 +60,7 @@ cdef inline Py_ssize_t small_batch(const conv2d_dims *d, Py_ssize_t examples) no
 cdef void conv2d_forward_tile(
     const conv2d_dims *d,
     const real *x,                      # IN  [C][H][W][16]
-    const real *packed,                 # IN  from conv2d_prepare
+    const real *packed,                 # IN  from prepare_forward, prepare_back
     const real *b,                      # IN  [K], or NULL
     real *y,                            # OUT [K][OH][OW][16]
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
@@ -62,7 +72,7 @@ cdef void conv2d_forward_tile(
 cdef void conv2d_backward_x_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
-    const real *packed,                 # IN  from conv2d_prepare
+    const real *packed,                 # IN  from prepare_forward, prepare_back
     const real *b,                      # IN  [C] the bias of a transposed convolution, or NULL
     real *dx,                           # OUT [C][H][W][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these input channels
@@ -126,15 +136,23 @@ cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept n
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void prepare(const op *o, const void *param, void *packed) noexcept nogil:
+cdef void prepare_forward(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     if o.real_bytes == 4:
-        conv2d_prepare(d, <const float *> param, <float *> packed)
+        conv2d_pack_forward(d, <const float *> param, <float *> packed, part, parts)
     else:
-        conv2d_prepare(d, <const double *> param, <double *> packed)
+        conv2d_pack_forward(d, <const double *> param, <double *> packed, part, parts)
 
 
-cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcept:
+cdef void prepare_back(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    if o.real_bytes == 4:
+        conv2d_pack_back(d, <const float *> param, <float *> packed + d.weights, part, parts)
+    else:
+        conv2d_pack_back(d, <const double *> param, <double *> packed + d.weights, part, parts)
+
+
+cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is_transposed) noexcept:
     """Sets the fields of an op that convolves, in either direction. biases: their number; they follow the weights."""
     o.n_param = o.reduce.n_sums = o.reduce.n_items = d.weights + biases
     o.reduce.sums_lanes = 1
@@ -143,7 +161,9 @@ cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases) noexcep
     if d.PH > d.H or d.PW > d.W:
         o.memory.scratch = max(o.memory.scratch, d.C * d.PH * d.PW * LANES)
     o.memory.scratch *= o.real_bytes
-    o.reads, o.splits, o.work, o.memory.prepare, o.dims = READS_X, 1, d.weights * d.OH * d.OW, prepare, d
+    o.memory.prepare = prepare_back if is_transposed else prepare_forward
+    o.memory.prepare_dx = prepare_forward if is_transposed else prepare_back
+    o.reads, o.splits, o.work, o.dims = READS_X, 1, d.weights * d.OH * d.OW, d
 
 
 cdef void forward_real(const op *o, const tile *t, const real *param) noexcept nogil:
@@ -196,7 +216,7 @@ cdef class Conv2DOp(Op):
         cdef conv2d_dims *d = &self.d
         conv2d_init_dims(d, in_shape, filters, kernel_size, stride, padding, dilation, groups, None)
         init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
-        conv2d_init_op(&self.c, d, d.K if use_bias else 0)
+        conv2d_init_op(&self.c, d, d.K if use_bias else 0, False)
         self.c.forward_tile, self.c.backward_tile = forward, backward
 
     def __dealloc__(self):

@@ -71,7 +71,7 @@ cdef class ConvTranspose2DOp(Op):
         out_shape, padding4 = transposed(in_shape, filters, kernel_size, stride, padding, output_padding, dilation, groups)
         conv2d_init_dims(d, out_shape, in_shape[0], kernel_size, stride, padding4, dilation, groups, in_shape[1:])
         init_op(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
-        conv2d_init_op(&self.c, d, d.C if use_bias else 0)
+        conv2d_init_op(&self.c, d, d.C if use_bias else 0, True)
         self.c.forward_tile, self.c.backward_tile = forward, backward
 
     def __dealloc__(self):

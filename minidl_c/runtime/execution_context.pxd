@@ -39,5 +39,6 @@ cdef class ExecutionContext:
     cdef bint reduces_forward(self, const op *o) noexcept
     cdef bint ends_stage(self, int k) noexcept
     cdef void add_stage(self, int first, int last) noexcept
+    cdef void add_prepare(self) noexcept
     cdef void add_stages(self) noexcept
 

@@ -11,12 +11,14 @@ from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.partition cimport find_nodes, place_tasks
 from minidl_c.runtime.run_state cimport (
     BACKWARD, COMBINE, FLOAT32, FLOAT64, FORWARD, GATHER_X, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SCATTER_Y, SPLIT_TILES,
-    TILES, UINT8, batch_state, instr, instr_kind, op_of, phase, phase_kind, run_state,
+    TILES, UINT8, batch_state, instr, instr_kind, op_of, phase, phase_kind, program_state, run_state,
 )
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     const int MAX_SLOTS
     Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
+
+cdef Py_ssize_t MIN_SPLIT_BYTES = 2**17  # of packed parameters: fewer are packed faster than more tasks are claimed
 
 
 cdef int check_range(str name, const int64_t *indices, const int64_t *rows, Py_ssize_t n, Py_ssize_t end) except -1:
@@ -41,6 +43,7 @@ cdef class ExecutionContext:
 
     def __dealloc__(self):
         free(self.run.program.instrs)
+        free(self.run.program.prepares)
         free(self.run.program.phases)
         free(self.run.program.tasks)
         free(<void *> self.run.program.wanted)
@@ -56,10 +59,12 @@ cdef class ExecutionContext:
         run.program.ops, run.program.values, run.program.n_ops = ops, values, n_ops
         run.program.real_bytes = ops[0].real_bytes
         run.program.instrs = <instr *> calloc(max_instrs, sizeof(instr))
+        run.program.prepares = <instr *> calloc(2 * n_ops, sizeof(instr))
         run.program.phases = <phase *> calloc(max_phases, sizeof(phase))
         run.program.tasks = <Py_ssize_t *> calloc(max_phases, sizeof(Py_ssize_t))
         run.program.wanted = <int *> calloc(n_ops + 1, sizeof(int))
-        if run.program.instrs == NULL or run.program.phases == NULL or run.program.tasks == NULL or run.program.wanted == NULL:
+        if (run.program.instrs == NULL or run.program.prepares == NULL or run.program.phases == NULL or run.program.tasks == NULL
+                or run.program.wanted == NULL):
             raise MemoryError()
         return 0
 
@@ -246,11 +251,29 @@ cdef class ExecutionContext:
         if has_reduction:
             self.add_phase(REDUCE, first, last, REDUCE_TASKS)
 
+    cdef void add_prepare(self) noexcept:
+        """Adds the phase that packs parameters: of all ops, and for dx, of those that compute it."""
+        cdef program_state *program = &self.run.program
+        cdef Py_ssize_t bytes = 0
+        cdef int k, n = 0
+        cdef const op *o
+        for k in range(program.n_ops):
+            if program.ops[k].memory.prepare != NULL:
+                program.prepares[n].kind, program.prepares[n].op = FORWARD, k
+                bytes, n = bytes + program.ops[k].memory.packed, n + 1
+        for k in range(program.n_instrs):
+            o = op_of(&self.run, &program.instrs[k])
+            if program.instrs[k].kind == BACKWARD and o.memory.prepare_dx != NULL and program.wanted[o.plan.input]:
+                program.prepares[n] = program.instrs[k]
+                n += 1
+        program.n_prepares = n
+        self.add_phase(PREPARE, 0, 0, n * (self.run.threads if bytes > MIN_SPLIT_BYTES else 1))
+
     cdef void add_stages(self) noexcept:
         """Adds the phases of all instructions, stage by stage."""
         cdef int k, first = 0
         self.run.program.n_phases = 0
-        self.add_phase(PREPARE, 0, 0, self.run.program.n_ops)
+        self.add_prepare()
         for k in range(self.run.program.n_instrs):
             if self.ends_stage(k):
                 self.add_stage(first, k + 1)

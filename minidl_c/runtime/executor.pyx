@@ -26,7 +26,7 @@ from minidl_c.runtime.partition cimport run_combine, run_partials
 from minidl_c.runtime.per_example cimport cleared_lanes, write_example_grads
 from minidl_c.runtime.reduce cimport run_check, run_commit, run_reduce, run_update
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, CHECK, CLIP, COMBINE, FLOAT32, GATHER_DY, GATHER_X, PARTIALS, PREPARE, REDUCE, SCATTER_DX,
+    BACKWARD, CHECK, CLIP, COMBINE, FLOAT32, FORWARD, GATHER_DY, GATHER_X, PARTIALS, PREPARE, REDUCE, SCATTER_DX,
     SCATTER_Y, SPLIT_TILES, TILES, UINT8, UPDATE, instr, op_of, phase, run_state,
 )
 
@@ -202,10 +202,17 @@ cdef void run_split_tiles(const run_state *run, const phase *f, Py_ssize_t step,
     run_instr(run, i, step, t, t, thread, task % parts, parts)
 
 
-cdef void run_prepare(const run_state *run, Py_ssize_t k) noexcept nogil:
-    cdef const op *o = &run.program.ops[k]
-    if o.memory.prepare != NULL:
-        o.memory.prepare(o, run.train.param + o.plan.param * run.program.real_bytes, run.memory.packed[k].base)
+cdef void run_prepare(const run_state *run, const phase *f, Py_ssize_t task) noexcept nogil:
+    """Packs a part of an op's parameters. A thread has the same part of all ops, so all have as much to do."""
+    cdef Py_ssize_t n = run.program.n_prepares, parts = f.tasks // n
+    cdef const instr *i = &run.program.prepares[task % n]
+    cdef const op *o = op_of(run, i)
+    cdef const char *param = run.train.param + o.plan.param * run.program.real_bytes
+    cdef void *packed = run.memory.packed[i.op].base
+    if i.kind == FORWARD:
+        o.memory.prepare(o, param, packed, task // n, parts)
+    else:
+        o.memory.prepare_dx(o, param, packed, task // n, parts)
 
 
 cdef void run_task(void *arg, Py_ssize_t step, Py_ssize_t number, Py_ssize_t task, int thread) noexcept nogil:
@@ -216,7 +223,7 @@ cdef void run_task(void *arg, Py_ssize_t step, Py_ssize_t number, Py_ssize_t tas
     if run.train.stopped >= 0:
         return
     if f.kind == PREPARE:
-        run_prepare(run, task)
+        run_prepare(run, f, task)
     elif f.kind == TILES:
         run_tiles(run, f, step, task, thread)
     elif f.kind == SPLIT_TILES:

@@ -15,7 +15,7 @@ ctypedef enum instr_kind:
     SCATTER_DX                          # unpacks the gradient of value 0 into dx
 
 ctypedef enum phase_kind:
-    PREPARE                             # a task: an op
+    PREPARE                             # a task: part of the packing of one op
     TILES                               # a task: a slot, which is a run of tiles; all instructions of a stage, depth first
     SPLIT_TILES                         # a task: (tile, part of the channels), one instruction; for fewer tiles than threads
     PARTIALS                            # a task as of REDUCE: this process's partial results, before the exchange
@@ -49,8 +49,9 @@ ctypedef struct program_state:          # what runs
     const op *ops
     const value *values
     const int *wanted                   # by value: whether its gradient is needed
-    int n_ops, real_bytes, n_instrs, n_phases
+    int n_ops, real_bytes, n_instrs, n_prepares, n_phases
     instr *instrs
+    instr *prepares                     # the ops that pack parameters: FORWARD for `prepare`, BACKWARD for `prepare_dx`
     phase *phases
     Py_ssize_t *tasks                   # the number of tasks of each phase
 

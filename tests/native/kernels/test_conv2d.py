@@ -57,6 +57,15 @@ def oracle(values, case):
     return ref.conv2d_forward(x, w, b, case), *ref.conv2d_backward(dy, x, w, case)
 
 
+@pytest.mark.parametrize("threads", [1, 2, 3, 8])
+@pytest.mark.parametrize("groups", [1, 3])
+def test_many_weights_are_packed_by_all_threads(check, groups, threads):
+    case = Conv(5, 69, 4, 5, 66, (3, 3), padding=(1, 0, 1, 1), groups=groups)
+    values = draw(np.random.default_rng(threads), case, whole=True)
+    for dtype in DTYPES:
+        compare(check, case, values, dtype, oracle(values, case), oracle(values, case), True, threads)
+
+
 @pytest.mark.parametrize("seed", slow_after(8, range(30)))
 def test_random_geometries(check, seed):
     rng = np.random.default_rng(seed)

@@ -73,6 +73,12 @@ def test_every_batch_size(check, case, batch):
     compare(check, replace(case, batch=batch), whole=True, number=batch)
 
 
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("groups", [1, 3])
+def test_many_weights_are_packed_by_all_threads(check, groups, number):
+    compare(check, Transposed(5, 66, 3, 4, 69, (3, 3), padding=(1, 0), groups=groups), whole=True, number=number)
+
+
 def test_every_input_contributes_to_the_outputs_of_the_definition():
     x = np.array([[[[1, 2], [3, 4]]]], "f8")
     w = np.array([[[[1, 10], [100, 1000]]]], "f8")

@@ -1,0 +1,52 @@
+/* transpose.h: the transpose of a matrix, 4 x 4 numbers in registers at a time. */
+#ifndef REAL
+#ifndef MINIDL_TRANSPOSE_H
+#define MINIDL_TRANSPOSE_H
+#include <string.h>
+#include "minidl_c/simd/lanes.h"
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+#define transpose(rows, columns, in, in_row, out, out_row) BY_DTYPE(transpose, out)(rows, columns, in, in_row, out, out_row)
+#define LINE_COLUMNS 16                /* columns in one pass over the rows: those of a cache line, which is then read once */
+
+INLINE void transpose_4x4_f32(const float *in, ptrdiff_t in_row, float *out, ptrdiff_t out_row) {
+#if defined(__SSE2__)
+  __m128 a = _mm_loadu_ps(in), b = _mm_loadu_ps(in + in_row);
+  __m128 c = _mm_loadu_ps(in + 2 * in_row), d = _mm_loadu_ps(in + 3 * in_row);
+  _MM_TRANSPOSE4_PS(a, b, c, d);
+  _mm_storeu_ps(out, a);
+  _mm_storeu_ps(out + out_row, b);
+  _mm_storeu_ps(out + 2 * out_row, c);
+  _mm_storeu_ps(out + 3 * out_row, d);
+#else
+  for (int i = 0; i < 4; i++) for (int j = 0; j < 4; j++) out[j * out_row + i] = in[i * in_row + j];
+#endif
+}
+INLINE void transpose_4x4_f64(const double *in, ptrdiff_t in_row, double *out, ptrdiff_t out_row) {
+  for (int j = 0; j < 4; j++) for (int i = 0; i < 4; i++) out[j * out_row + i] = in[i * in_row + j];
+}
+
+#define TEMPLATE "minidl_c/simd/transpose.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+/* OUT out [columns][rows] = the transpose of in [rows][columns]; rows of each lie in_row and out_row numbers apart. */
+NOINLINE void FN(transpose)(ptrdiff_t rows, ptrdiff_t columns, const REAL *in, ptrdiff_t in_row, REAL *out, ptrdiff_t out_row) {
+  if (columns == 1 && in_row == 1) {
+    memcpy(out, in, rows * sizeof(REAL));
+    return;
+  }
+  for (ptrdiff_t line = 0; line < columns; line += LINE_COLUMNS) {
+    ptrdiff_t end = line + LINE_COLUMNS < columns ? line + LINE_COLUMNS : columns, i = 0;
+    for (; i + 4 <= rows; i += 4) {
+      ptrdiff_t j = line;
+      for (; j + 4 <= end; j += 4) FN(transpose_4x4)(in + i * in_row + j, in_row, out + j * out_row + i, out_row);
+      for (; j < end; j++) for (int k = 0; k < 4; k++) out[j * out_row + i + k] = in[(i + k) * in_row + j];
+    }
+    for (; i < rows; i++) for (ptrdiff_t j = line; j < end; j++) out[j * out_row + i] = in[i * in_row + j];
+  }
+}
+#endif

@@ -33,7 +33,7 @@ INLINE void transpose_4x4_f64(const double *in, ptrdiff_t in_row, double *out, p
 #endif
 #else
 
-/* OUT out [columns][rows] = the transpose of in [rows][columns]; rows of each lie in_row and out_row numbers apart. */
+/* OUT out [columns][rows] = the transpose of in [rows][columns]; strides of their rows: in_row, out_row. */
 NOINLINE void FN(transpose)(ptrdiff_t rows, ptrdiff_t columns, const REAL *in, ptrdiff_t in_row, REAL *out, ptrdiff_t out_row) {
   if (columns == 1 && in_row == 1) {
     memcpy(out, in, rows * sizeof(REAL));

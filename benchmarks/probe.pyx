@@ -130,7 +130,9 @@ cdef class TiledOp:
         w.starts, w.slots = self.starts, find_slots(tiles, self.starts)
         w.tiles, w.examples, w.training = tiles, tiles * LANES, 1
         if o.memory.prepare != NULL:
-            o.memory.prepare(o, t.param, <void *> t.packed)
+            o.memory.prepare(o, t.param, <void *> t.packed, 0, 1)
+        if o.memory.prepare_dx != NULL:
+            o.memory.prepare_dx(o, t.param, <void *> t.packed, 0, 1)
         if self.reduce == NULL:
             o.forward_tile(o, t)
         return 0

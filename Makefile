@@ -73,7 +73,7 @@ bench-footprint: $(ORACLE) ## measure import time, size, memory; single images, 
 	$(BIN)/python benchmarks/conditions.py --json $(RESULTS)/conditions.json
 	$(BIN)/python benchmarks/per_example.py --json $(RESULTS)/per_example.json
 
-bench-inference: $(ORACLE) $(CASES) ## measure predictions, compared with onnxruntime and PyTorch (some minutes)
+bench-inference: $(ORACLE) $(CASES) ## measure predictions, compared with onnxruntime and PyTorch (ARGS="--sides minidl onnxruntime eager" skips minutes of compiling)
 	$(BIN)/python benchmarks/inference.py --json $(RESULTS)/inference.json $(ARGS)
 
 bench-accuracy: $(ORACLE) ## measure MNIST to 99 % and an epoch, compared with PyTorch and scikit-learn (some minutes)

@@ -6,6 +6,7 @@ README.md in this folder describes the method.
 import argparse
 import math
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,18 +22,25 @@ from measure import (
     usable_cores,
     write_json,
 )
-from nets import DEEP_NETS, NETS, has_images
-from sides import MinidlPredict
+from nets import DEEP_NETS, NETS
+from sides import MinidlPredict, Prediction, chosen_names, ready_sides
 
 import minidl.onnx
 
 ALL_NETS = NETS | DEEP_NETS
-SIDES = ("minidl", "onnxruntime", "PyTorch eager", "PyTorch eager channels_last", "PyTorch compile channels_last")
+SIDES = (
+    "minidl",
+    "onnxruntime",
+    "PyTorch eager",
+    "PyTorch eager channels_last",
+    "PyTorch compile",
+    "PyTorch compile channels_last",
+)
 MAX_NUMBERS = 2**22  # of the images of a batch: more are left out
 HEAD = f"{'':30}{'ms':>10}{'fastest':>10}{'slowest':>10}{'images/s':>11}{'minidl is':>11}"
 
 
-class OnnxruntimePredict:
+class OnnxruntimePredict(Prediction):
     """An InferenceSession of the exported model, with its default optimizations, on the same batch."""
 
     def __init__(self, model, images, threads):
@@ -49,10 +57,6 @@ class OnnxruntimePredict:
     def predict(self):
         return self.session.run(None, self.inputs)[0]
 
-    def run(self, steps):
-        for _ in range(steps):
-            self.predict()
-
 
 def make_side(name, model, images, threads):
     """Returns a side; raises ImportError if its library is missing."""
@@ -65,35 +69,15 @@ def make_side(name, model, images, threads):
     return TorchPredict(model, images / np.float32(255), threads, name.removeprefix("PyTorch "))  # it does not scale
 
 
-def prepare(names, model, images, threads):
-    """Returns the sides by name; one that fails is skipped with a notice.
-
-    Raises AssertionError if the outputs of a side are not minidl's: then it does not do the same work.
-    """
-    expected, ready = model.predict(images), {}
-    for name in names:
-        try:
-            side = make_side(name, model, images, threads)
-            scores = side.predict()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            print(f"  {name} is skipped ({reason})", flush=True)
-            continue
-        if not np.allclose(scores, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max()):
-            raise AssertionError(f"the outputs differ by up to {np.abs(scores - expected).max()} in {name}")
-        ready[name] = side
-    return ready
-
-
 def measure(net, batch_size, args):
     """Measures all sides of one net and batch size, alternating; returns the entry for the file."""
     print(f"\n{ALL_NETS[net].title}, batch {batch_size}", flush=True)
     model = ALL_NETS[net].model()
     images = np.random.default_rng(0).integers(0, 256, (batch_size, *ALL_NETS[net].image)).astype(np.float32)
-    names = [name for name in SIDES if any(word.lower() in name.lower() for word in args.sides)]
-    if not has_images(model):
-        names = [name for name in names if "eager channels_last" not in name]
-    sides = [Side(name, side.run) for name, side in prepare(names, model, images, args.threads).items()]
+    names, scores = chosen_names(SIDES, args.sides, model), model.predict(images)
+    makers = {name: partial(make_side, name, model, images, args.threads) for name in names}
+    ready = ready_sides(makers, lambda side: side.predict(), scores, rtol=1e-3, atol=1e-4 * np.abs(scores).max())
+    sides = [Side(name, side.run) for name, side in ready.items()]
     if not sides:
         raise SystemExit(f"--sides {' '.join(args.sides)}: none of {', '.join(SIDES)}")
     settle(sides, args.steps, args.seconds)

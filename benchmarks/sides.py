@@ -5,7 +5,7 @@ Each has `step_loss()`, which runs one step on the first batch and returns its l
 
 import itertools
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from measure import limit_threads
@@ -76,7 +76,15 @@ class MinidlTrainBatch:
             self.trainer.train_batch(xb, yb)
 
 
-class MinidlPredict:
+class Prediction:
+    """The base class of sides whose steps predict the same batch: `predict()` returns its scores."""
+
+    def run(self, steps):
+        for _ in range(steps):
+            self.predict()
+
+
+class MinidlPredict(Prediction):
     """`model.predict` of a batch."""
 
     def __init__(self, model, images):
@@ -84,10 +92,6 @@ class MinidlPredict:
 
     def predict(self):
         return self.model.predict(self.images)
-
-    def run(self, steps):
-        for _ in range(steps):
-            self.predict()
 
 
 def mlp_classifier(hidden, lr, batch_size, seed=0, **options):
@@ -159,34 +163,36 @@ MODES = {
 }
 
 
-def chosen_modes(words, model):
-    """Returns the modes whose names contain one of the words and which apply to the model."""
-    modes = [mode for mode in MODES if any(word.lower() in mode.lower() for word in words)]
-    if has_images(model):
-        modes = [mode for mode in modes if mode != "scikit-learn"]
-    else:
-        modes = [mode for mode in modes if "channels_last" not in mode]
-    return modes
+def chosen_names(names, words, model):
+    """Returns the names that contain one of the words and apply to the model."""
+    names = [name for name in names if any(word.lower() in name.lower() for word in words)]
+    unfit = "scikit-learn" if has_images(model) else "channels_last"
+    return [name for name in names if unfit not in name]
+
+
+def ready_sides(makers, result, expected, rtol, atol=0.0):
+    """Returns the sides that `makers` make, by name, each after its first step. Skips one that fails, with a notice.
+
+    result: a function of a side. Raises AssertionError for an unexpected result: the side does not do the same work.
+    """
+    ready = {}
+    for name, make in makers.items():
+        if "compile" in name:
+            print(f"  {name}: compiling, which may take minutes ...", flush=True)
+        try:
+            side = make()
+            found = result(side)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {error}".splitlines()[0]
+            print(f"  {name} is skipped ({reason})", flush=True)
+            continue
+        if not np.allclose(found, expected, rtol, atol):
+            raise AssertionError(f"the first result is {found} in {name}, {expected} in minidl")
+        ready[name] = side
+    return ready
 
 
 def prepare(words, task):
-    """Returns the chosen sides by name, each after its first step; a side that fails is skipped with a notice.
-
-    Raises AssertionError if the first loss of a side is not minidl's: then it does not do the same work.
-    """
-    expected = MinidlTrainBatch(task).step_loss()
-    ready = {}
-    for mode in chosen_modes(words, task.model()):
-        if "compile" in mode:
-            print(f"  {mode}: compiling, which may take minutes ...", flush=True)
-        try:
-            side = MODES[mode](task)
-            loss = side.step_loss()
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            print(f"  {mode} is skipped ({reason})", flush=True)
-            continue
-        if not np.isclose(loss, expected, rtol=1e-4):
-            raise AssertionError(f"the first loss is {loss} in {mode}, {expected} in minidl")
-        ready[mode] = side
-    return ready
+    """Returns the chosen sides by name, ready to train: the first loss of each is minidl's. See ready_sides."""
+    makers = {mode: partial(MODES[mode], task) for mode in chosen_names(MODES, words, task.model())}
+    return ready_sides(makers, lambda side: side.step_loss(), MinidlTrainBatch(task).step_loss(), rtol=1e-4)

@@ -5,6 +5,7 @@ import math
 
 import torch
 from nets import LR, MOMENTUM, torch_module
+from sides import Prediction
 from torch import nn
 
 
@@ -73,7 +74,7 @@ class TorchPerExample:
             self.compute(x, y)
 
 
-class TorchPredict:
+class TorchPredict(Prediction):
     """Predicts a batch per step, without gradients. mode: as for TorchSteps."""
 
     def __init__(self, model, images, threads, mode="eager"):
@@ -82,14 +83,11 @@ class TorchPredict:
         self.module = torch_module(model).eval().to(memory_format=layout)
         self.images = torch.from_numpy(images).to(memory_format=layout)
         if mode.startswith("compile"):
-            torch.compiler.reset()
+            if "channels_last" not in mode:
+                torch.compiler.reset()  # as in TorchSteps
             self.module = torch.compile(self.module, dynamic=False)
 
     def predict(self):
         """Returns the scores of the batch."""
         with torch.no_grad():
             return self.module(self.images).numpy()
-
-    def run(self, steps):
-        for _ in range(steps):
-            self.predict()

@@ -26,7 +26,7 @@ from minidl.saving.object_codec import checked_custom
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import Validated
 from minidl.utils.data import ArraySource
-from minidl.utils.validation import Shape, check_bool, check_count, check_input_shape, check_int
+from minidl.utils.validation import Shape, check_bool, check_count, check_int, check_shape
 from minidl_c.runtime.usage_guard import UsageGuard
 
 CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
@@ -69,14 +69,14 @@ class Sequential:
     def build(self, input_shape: Shape) -> None:
         """Infers all shapes, creates all parameters; warns of channels last. Raises as the constructor; or if built."""
         if self.network is None:
-            channel_order.warn(layer_list.named_layers(self.layers), check_input_shape(input_shape))
+            channel_order.warn(layer_list.named_layers(self.layers), check_shape("input_shape", input_shape))
         self._build(input_shape, None)
 
     def _build(self, input_shape: Shape, state: Mapping[str, Array] | None) -> None:
         """Builds the model with new parameters, or with those of `state`, allocating no more memory than they need."""
         if self.network is not None:
             raise ValueError(f"the model is built already, for inputs of shape {self.input_shape}")
-        shape = check_input_shape(input_shape)
+        shape = check_shape("input_shape", input_shape)
         layer_list.check_unbuilt(self.layers)
         self._claimed = True
         names = [name for _, name in layer_list.named_layers(self.layers)]

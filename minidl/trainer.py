@@ -15,9 +15,9 @@ from minidl.saving import safetensors_file
 from minidl.saving.atomic import Path, clean, text
 from minidl.saving.object_codec import checked_custom
 from minidl.sequential import Sequential
+from minidl.training import checked_attributes as checked
 from minidl.training import checkpoint_content
 from minidl.training.base_trainer import BaseTrainer
-from minidl.training.checked_attributes import model_of
 from minidl.training.consistency import check_call
 from minidl.training.fit_loop import FitLoop
 from minidl.training.fit_record import FitRecord
@@ -247,7 +247,7 @@ class Trainer(BaseTrainer):
 
         Raises FileError (a ValueError) for a file that is damaged or no checkpoint, or whose objects are not all given.
         """
-        model = None if model is None else model_of("model", model)
+        model = None if model is None else checked.model_of("model", model)
         content = safetensors_file.read(path, checkpoint_content.KIND)
         clean(path)  # temporary files of killed saves
         return cls._of(content, text(path), model, checked_custom(custom_objects), num_threads, distributed)

@@ -28,7 +28,9 @@ COMPARED = pytest.StashKey[Counter]()
 
 def pytest_configure(config):
     config.stash[COMPARED] = Counter()
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # so it is in the background, and in the processes of tests
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # in the background; tests and their processes inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

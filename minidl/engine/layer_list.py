@@ -41,9 +41,7 @@ def named_layers(layers: Sequence[Layer]) -> list[tuple[Layer, str]]:
 
 def check_layers(layers: Sequence[Layer]) -> tuple[Layer, ...]:
     """Returns the layers of a new model; raises TypeError or ValueError for other objects."""
-    if isinstance(layers, Layer):
-        raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
-    if not isinstance(layers, Iterable):
+    if isinstance(layers, Layer) or not isinstance(layers, Iterable):
         raise TypeError(f"layers: expected a list of them, Sequential([...]), got {layers!r}")
     layers, seen = tuple(as_layer(part, "layers", i) for i, part in enumerate(layers)), set()
     if not layers:

@@ -28,8 +28,7 @@ def settings_of(layers: Sequence[Layer]) -> list[tuple[bool, float]]:
     for layer in layers:
         found.append((layer.trainable, layer.lr_mult))
         if isinstance(layer, Container):
-            for branch in layer.named_branches().values():
-                found += settings_of(branch)
+            found += settings_of([child for _, child in layer.named_children()])
     return found
 
 

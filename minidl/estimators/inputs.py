@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from minidl.sequential import Sequential
 from minidl.utils.arrays import check_unmasked
-from minidl.utils.validation import Shape, check_input_shape
+from minidl.utils.validation import Shape, check_shape
 
 
 def validate_input(estimator: Any, X: Any, reset: bool, **checks: Any) -> tuple[Any, Shape]:
@@ -40,7 +40,7 @@ def _declared_shape(estimator: Any) -> Shape | None:
     model = estimator.model
     if estimator.input_shape is None and isinstance(model, Sequential) and model.network is not None:
         return model.input_shape
-    return None if estimator.input_shape is None else check_input_shape(estimator.input_shape)
+    return None if estimator.input_shape is None else check_shape("input_shape", estimator.input_shape)
 
 
 def _resolve_shape(declared: Shape | None, X: Any) -> Shape | None:

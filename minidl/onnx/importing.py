@@ -22,7 +22,7 @@ from minidl.onnx.shared_weights import warn_about_shared_weights
 from minidl.onnx.unsupported import NO_SUCH_LAYER, GraphSurvey
 from minidl.saving.safetensors_file import MAX_HEADER
 from minidl.sequential import Sequential
-from minidl.utils.validation import Shape, check_input_shape
+from minidl.utils.validation import Shape, check_shape
 
 DTYPES = ("float32", "float64")
 
@@ -172,7 +172,7 @@ def resolve_input_shape(value: Value, given: Shape | None) -> Shape:
     """Returns the shape of an example: declared in the file, or `given` if the file has dynamic sizes."""
     declared = value.shape[1:] if value.shape else None
     if given is not None:
-        shape = check_input_shape(given)
+        shape = check_shape("input_shape", given)
         if declared is not None and not matches_shape(declared, shape):
             raise ValueError(f"input_shape: expected one that matches {value.shape}, batch first, got {shape}")
         return shape

@@ -27,7 +27,7 @@ from minidl.testing.layer_contract import (
 )
 from minidl.testing.samples import Samples
 from minidl.utils.arrays import Array
-from minidl.utils.validation import Shape, check_count, check_input_shape
+from minidl.utils.validation import Shape, check_count, check_shape
 
 BATCH = 3
 
@@ -63,7 +63,7 @@ def check_layer(
     if not isinstance(layer, Layer):
         raise TypeError(f"layer: expected a Layer, got {layer!r}")
     name = type(layer).__name__
-    in_shape, rng = check_input_shape(in_shape, "in_shape"), np.random.default_rng(check_count("seed", seed))
+    in_shape, rng = check_shape("in_shape", in_shape), np.random.default_rng(check_count("seed", seed))
     net = build(layer, in_shape, "float64")
     samples = Samples(in_shape, rng, x)
     _check(name, layer, net, samples, freeze(samples.few(BATCH)), couples_examples)

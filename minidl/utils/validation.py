@@ -188,8 +188,8 @@ def check_image_shape(shape: Shape) -> tuple[int, int, int]:
     return shape
 
 
-def check_input_shape(value: Any, name: str = "input_shape") -> Shape:
-    """Returns a model's input shape as a tuple of ints of at least 1; raises TypeError or ValueError otherwise."""
+def check_shape(name: str, value: Any) -> Shape:
+    """Returns the shape of one example as a tuple of ints of at least 1; raises TypeError or ValueError otherwise."""
     if not isinstance(value, (tuple, list)):
         raise TypeError(f"{name}: expected a tuple such as (1, 28, 28), got {value!r}")
     if not value:

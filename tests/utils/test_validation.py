@@ -6,9 +6,9 @@ import pytest
 from minidl.utils.validation import (
     check_bool,
     check_image_shape,
-    check_input_shape,
     check_int,
     check_pair,
+    check_shape,
     resolve_padding,
 )
 
@@ -73,8 +73,8 @@ def test_an_image_shape_has_three_numbers():
 
 
 def test_input_shape_becomes_a_tuple_of_ints():
-    assert check_input_shape([np.int32(1), 28, 28]) == (1, 28, 28)
-    assert check_input_shape((784,)) == (784,)
+    assert check_shape("input_shape", [np.int32(1), 28, 28]) == (1, 28, 28)
+    assert check_shape("input_shape", (784,)) == (784,)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_input_shape_becomes_a_tuple_of_ints():
 )
 def test_other_input_shapes_are_refused(value, error):
     with pytest.raises(error, match=r"^input_shape: expected "):
-        check_input_shape(value)
+        check_shape("input_shape", value)
 
 
 def test_the_error_for_two_axes_suggests_grey_images_or_a_signal():

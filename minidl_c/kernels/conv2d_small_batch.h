@@ -13,10 +13,12 @@
 #define EACH_SMALL_BATCH(T) T(4, 6) T(4, 4) T(4, 2) T(4, 1) T(2, 12) T(2, 8) T(2, 6) T(2, 4) T(2, 2) T(2, 1) \
   T(1, 16) T(1, 8) T(1, 6) T(1, 4) T(1, 2) T(1, 1)
 #define MAX_VECTORS 4
+#define MAX_PIXELS 16                 /* or taps */
 #define SMALL_BATCH_SUMS 24           /* vectors of a register tile */
 #else
 #define EACH_SMALL_BATCH(T) T(2, 4) T(2, 2) T(2, 1) T(1, 8) T(1, 4) T(1, 2) T(1, 1)
 #define MAX_VECTORS 2
+#define MAX_PIXELS 8
 #define SMALL_BATCH_SUMS 8
 #endif
 
@@ -54,7 +56,7 @@ INLINE int FN(vectors_of)(ptrdiff_t outputs) { return outputs > 2 * VL ? MAX_VEC
  * the tile y is written. w is read in KV whole vectors: up to 2 * LANES - 1 elements after the last output. */
 INLINE void FN(small_batch_body)(const int KV, const int NR, ptrdiff_t outputs, const correlation *k, const REAL *x, const REAL *w,
                                  const REAL *bias, REAL *y, int lane) {
-  V sum[NR][KV];
+  V sum[MAX_PIXELS][MAX_VECTORS];                          /* not [NR][KV]: an array of variable length never lies in registers */
   UNROLL for (int v = 0; v < KV; v++) {
     V b = {0};
     if (bias) for (ptrdiff_t i = 0; i < VL && v * VL + i < outputs; i++) b[i] = bias[v * VL + i];
@@ -64,7 +66,7 @@ INLINE void FN(small_batch_body)(const int KV, const int NR, ptrdiff_t outputs, 
     for (ptrdiff_t kh = 0; kh < k->taps_h; kh++) {
       const REAL *xr = x + c * k->x_channel + kh * k->x_h, *wr = w + c * k->w_channel + kh * k->w_h;
       ROLL for (ptrdiff_t kw = 0; kw < k->taps_w; kw++, xr += k->x_w, wr += k->w_w) {
-        V wv[KV];
+        V wv[MAX_VECTORS];
         UNROLL for (int v = 0; v < KV; v++) { V t = *(const FN(unaligned) *)(wr + v * VL); KEEP(t); wv[v] = t; }
         UNROLL for (int j = 0; j < NR; j++) {
           V xs = FN(broadcast)(xr[j * k->x_pixel]);
@@ -73,8 +75,8 @@ INLINE void FN(small_batch_body)(const int KV, const int NR, ptrdiff_t outputs, 
       }
     }
   }
-  REAL results[NR][KV * VL];
-  memcpy(results, sum, sizeof results);
+  REAL results[MAX_PIXELS][MAX_VECTORS * VL];
+  UNROLL for (int j = 0; j < NR; j++) UNROLL for (int v = 0; v < KV; v++) *(FN(unaligned) *)(results[j] + v * VL) = sum[j][v];
   for (ptrdiff_t i = 0; i < outputs; i++)
     for (int j = 0; j < NR; j++) FN(put)(y + i * k->y_channel + j * k->y_pixel, lane, results[j][i]);
 }
@@ -83,13 +85,13 @@ INLINE void FN(small_batch_body)(const int KV, const int NR, ptrdiff_t outputs, 
  * dy [pixels][dy_pixel] has contiguous channels and is read in whole vectors, as w above. ADD dw [NT][KV * VL]. */
 INLINE void FN(small_batch_gradient_body)(const int KV, const int NT, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
                                           const REAL *dy, ptrdiff_t dy_pixel, REAL *dw) {
-  V sum[NT][KV];
-  const REAL *xt[NT];
+  V sum[MAX_PIXELS][MAX_VECTORS];
+  const REAL *xt[MAX_PIXELS];
   UNROLL for (int j = 0; j < NT; j++) UNROLL for (int v = 0; v < KV; v++) sum[j][v] = (V){0};
   for (ptrdiff_t r = 0; r < k->rows; r++) {
     UNROLL for (int j = 0; j < NT; j++) xt[j] = x + taps[j] / LANES + r * k->x_row;
     ROLL for (ptrdiff_t q = 0; q < k->columns; q++, dy += dy_pixel) {
-      V d[KV];
+      V d[MAX_VECTORS];
       UNROLL for (int v = 0; v < KV; v++) { V t = *(const FN(unaligned) *)(dy + v * VL); KEEP(t); d[v] = t; }
       UNROLL for (int j = 0; j < NT; j++) {
         V xs = FN(broadcast)(xt[j][q * k->x_column]);

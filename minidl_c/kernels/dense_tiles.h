@@ -17,6 +17,7 @@
 #define GRADIENT_INPUTS 4
 #endif
 
+#define PROJECT_VECTORS 8              /* of outputs of one example */
 #define PROJECT_INPUTS 64              /* inputs of a block: all outputs add a block before the next one */
 
 /* The loops of `dense_weight_gradient`, and strides in elements: from tile to tile, and between examples of dy. Each example of dy
@@ -106,14 +107,14 @@ INLINE void FN(project)(ptrdiff_t outputs, ptrdiff_t n, const REAL *x, const REA
 /* `project` for one lane of x and y, with KV vectors of outputs: the same chains of multiply-adds. */
 INLINE void FN(project_small_batch_body)(const int KV, ptrdiff_t n, const REAL *x, const REAL *w, ptrdiff_t w_input,
                                          const REAL *bias, REAL *y, int lane) {
-  V sum[KV];
+  V sum[PROJECT_VECTORS];
   UNROLL for (int v = 0; v < KV; v++) sum[v] = bias ? *(const FN(unaligned) *)(bias + v * VL) : (V){0};
   ROLL for (ptrdiff_t k = 0; k < n; k++, w += w_input) {
     V xs = FN(broadcast)(x[k * LANES + lane]);
     UNROLL for (int v = 0; v < KV; v++) sum[v] = FN(fma)(*(const FN(unaligned) *)(w + v * VL), xs, sum[v]);
   }
-  REAL results[KV * VL];
-  memcpy(results, sum, sizeof results);
+  REAL results[PROJECT_VECTORS * VL];
+  UNROLL for (int v = 0; v < KV; v++) *(FN(unaligned) *)(results + v * VL) = sum[v];
   for (int i = 0; i < KV * VL; i++) FN(put)(y + i * LANES, lane, results[i]);
 }
 

@@ -35,8 +35,7 @@ DIRECTIVES = {
 
 # Without this flag, compilers contract a*b+c at their discretion, and builds differ in their bits.
 SAME_BITS = "-ffp-contract=off"
-# Flags that the compiler does not accept are skipped.
-FLAGS = [
+FLAGS = [  # those that the compiler does not accept are skipped
     SAME_BITS,
     "-O3",
     "-fstrict-overflow",  # overrides Python's -fwrapv, which keeps index arithmetic from being hoisted

@@ -3,7 +3,11 @@
  * An op works on tiles of 16 examples: a value of shape (c, h, w) is an array [c][h][w][16], whose last axis holds the same
  * element of 16 examples. Write a kernel as if for ONE example, with a row of 16 where a number would be; the 16 lanes never
  * mix. Lanes beyond the end of the batch hold zeros in the plan's input and in every gradient, and an op has to keep it so
- * in the gradients that it writes; in other values they hold finite numbers (a bias, say), which a sum has to leave out. */
+ * in the gradients that it writes; in other values they hold finite numbers (a bias, say), which a sum has to leave out.
+ *
+ * For few examples there is a second layout, the blocked layout (oneDNN: nChw16c): one example, [blocks][h][w][16], whose last axis
+ * holds the same pixel of 16 channels. The lanes after the last channel hold any numbers, and no function reads them. Predictions
+ * of few examples use it for every op; an op without such a form gets its tile, with one example, by a copy: see op_blocked. */
 #ifndef MINIDL_OP_H
 #define MINIDL_OP_H
 #include <stddef.h>
@@ -34,6 +38,8 @@ typedef struct {
   const int64_t *example_ids;  /* [examples] the indices of the examples in the data: what a random mask may depend on */
   ptrdiff_t index, examples;   /* the tile's index in the batch, and the number of its lanes that are examples */
   ptrdiff_t part, parts;       /* compute only this part of the channels (ops with `splits`); else part 0 of 1 */
+  ptrdiff_t block0, block1;    /* in the blocked layout: compute only these blocks of 16 channels of y, */
+  ptrdiff_t pixel0, pixel1;    /* and only these of their pixels */
   int64_t seed, step;          /* of the training run */
   int training;                /* 0 also for a frozen op: the gradients of its parameters are not needed then */
 } tile;
@@ -101,6 +107,18 @@ typedef struct {
                                   example's items i0..i1 */
 } op_per_example;
 
+/* What an element of y depends on, in the blocked layout: all elements of x, those of its channel, the same element of x and skip */
+enum { REACHES_ALL, REACHES_CHANNEL, REACHES_ELEMENT };
+
+/* Inference in the blocked layout: x, skip and y are [blocks][pixels][16]. Each result has the bits of forward_tile. One of the two
+ * functions; both NULL: the plan copies x and skip into a tile, calls forward_tile and copies y back. */
+typedef struct {
+  void (*elements)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1);      /* OUT rows i0..i1 of y, from the same rows of x and skip */
+  void (*forward)(const op *, const tile *);     /* OUT the blocks and pixels of y that the tile says */
+  int reach;                                     /* of `forward`; `elements` reach no further than their element */
+  int splits_rows;                               /* `forward` may get some rows of pixels instead of all */
+} op_blocked;
+
 /* Fusion with a ReLU before the op: the plan then drops the ReLU. NULL: it stays. */
 typedef struct {
   int is_relu;                 /* this op is y = max(x, 0) */
@@ -134,6 +152,7 @@ struct op {
   size_t size;                 /* sizeof(op), set by init_op: an op compiled against another minidl is refused */
   int real_bytes;              /* 4: float32, 8: float64 */
   ptrdiff_t in_size, out_size; /* elements of one example */
+  ptrdiff_t in_channels, out_channels, out_rows;         /* the first axis of x and y, and the second of y if it is an image (else 1) */
   void (*forward_tile)(const op *, const tile *);                        /* NULL: y is x */
   void (*backward_tile)(const op *, const tile *);                       /* NULL: dx is dy */
   int reads;                   /* READS_X | READS_Y */
@@ -144,6 +163,7 @@ struct op {
   op_memory memory;
   op_reduce reduce;
   op_per_example per_example;
+  op_blocked blocked;
   op_fusion fusion;
   op_branch branch;
   op_loss loss;

@@ -16,6 +16,9 @@ cdef extern from "minidl_c/op.h" nogil:
         ALIAS_NONE
         ALIAS_X
         ALIAS_SKIP
+        REACHES_ALL
+        REACHES_CHANNEL
+        REACHES_ELEMENT
         BARRIER_FORWARD
         BARRIER_BACKWARD
         REDUCES_FROM_SUMS
@@ -41,6 +44,7 @@ cdef extern from "minidl_c/op.h" nogil:
         const int64_t *example_ids
         Py_ssize_t index, examples
         Py_ssize_t part, parts
+        Py_ssize_t block0, block1, pixel0, pixel1
         int64_t seed, step
         int training
     ctypedef struct batch_view:
@@ -70,6 +74,10 @@ cdef extern from "minidl_c/op.h" nogil:
     ctypedef struct op_per_example:
         void (*gradient)(const op *, const tile *, Py_ssize_t, Py_ssize_t, Py_ssize_t, void *) noexcept nogil
         void (*squares)(const op *, const tile *, Py_ssize_t, Py_ssize_t, double *) noexcept nogil
+    ctypedef struct op_blocked:
+        void (*elements)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        void (*forward)(const op *, const tile *) noexcept nogil
+        int reach, splits_rows
     ctypedef struct op_fusion:
         int is_relu
         void (*forward_tile)(const op *, const tile *) noexcept nogil
@@ -88,13 +96,14 @@ cdef extern from "minidl_c/op.h" nogil:
     ctypedef struct op:
         size_t size
         int real_bytes, reads, splits
-        Py_ssize_t in_size, out_size, work, n_param, n_state
+        Py_ssize_t in_size, out_size, in_channels, out_channels, out_rows, work, n_param, n_state
         void (*forward_tile)(const op *, const tile *) noexcept nogil
         void (*backward_tile)(const op *, const tile *) noexcept nogil
         const void *dims
         op_memory memory
         op_reduce reduce
         op_per_example per_example
+        op_blocked blocked
         op_fusion fusion
         op_branch branch
         op_loss loss
@@ -129,6 +138,16 @@ cdef inline void split_range(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py
     """Sets start..end to part `part` of `parts` nearly equal ranges of 0..n."""
     start[0] = n * part // parts
     end[0] = n * (part + 1) // parts
+
+
+cdef inline bint has_blocked_form(const op *o) noexcept nogil:
+    """Whether an op computes in the blocked layout itself."""
+    return o.blocked.elements != NULL or o.blocked.forward != NULL
+
+
+cdef inline Py_ssize_t blocks_of(Py_ssize_t channels) noexcept nogil:
+    """The number of blocks of 16 channels."""
+    return (channels + LANES - 1) // LANES
 
 
 cdef inline char *aligned(void *memory) noexcept nogil:

@@ -48,6 +48,8 @@ cdef class Op:
         self.c.in_size = check_element_count("input shape", in_shape)
         self.c.out_size = check_element_count("output shape", out_shape)
         self.in_shape, self.out_shape = in_shape, out_shape
+        self.c.in_channels, self.c.out_channels = (*in_shape, 1)[0], (*out_shape, 1)[0]
+        self.c.out_rows = out_shape[1] if len(out_shape) == 3 else 1
         self.c.work = self.c.in_size + self.c.out_size
         self.c.real_bytes = 4 if dtype == "float32" else 8
         self.c.plan.lr_scale = 1

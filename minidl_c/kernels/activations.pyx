@@ -62,14 +62,18 @@ cdef void activation_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         activation_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
     else:
         activation_forward_tile(d, <const double *> t.x, <double *> t.y, i0, i1)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
+    elements(o, t, i0, i1)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -107,5 +111,5 @@ cdef class ActivationOp(Op):
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.reads = READS_X if d.from_x else READS_Y
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile, self.c.blocked.elements, self.c.backward_tile = forward, elements, backward
         self.c.dims = d

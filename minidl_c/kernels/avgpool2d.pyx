@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from minidl_c.kernels.pool2d cimport clip_window, pool2d_dims, window
 from minidl_c.kernels.windows import pooling
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
     void average_window(const window *k, double divisor, const void *x, void *y)
@@ -86,6 +86,14 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         avgpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, c0, c1)
 
 
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const avgpool2d_dims *d = <const avgpool2d_dims *> o.dims
+    if o.real_bytes == 4:
+        avgpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, t.block0, t.block1)
+    else:
+        avgpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, t.block0, t.block1)
+
+
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const avgpool2d_dims *d = <const avgpool2d_dims *> o.dims
     cdef Py_ssize_t c0 = 0, c1 = 0
@@ -114,4 +122,5 @@ cdef class AvgPool2DOp(Op):
         init_op(self, (p.C, p.H, p.W), (p.C, p.OH, p.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.blocked.forward, self.c.blocked.reach = forward_blocked, REACHES_CHANNEL
         self.c.dims = &self.d

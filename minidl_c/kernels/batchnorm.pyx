@@ -10,15 +10,28 @@ x - mean is exact for x close to the mean. The rounding error of the mean as a f
 """
 from libc.math cimport sqrt
 
-from minidl_c.op cimport ALIAS_X, BARRIER_BACKWARD, LANES, READS_X, REDUCES_FROM_SUMS, Op, batch_view, init_op, op, real, split_range, tile
+from minidl_c.op cimport (
+    ALIAS_X, BARRIER_BACKWARD, LANES, READS_X, REACHES_ELEMENT, REDUCES_FROM_SUMS, Op, batch_view, init_op, op, real, split_range,
+    tile,
+)
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
     void affine(const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *y)
+    void affine_lanes(const void *x, Py_ssize_t pixels, const void *mean, const void *scale, const void *shift, void *y)
     void products(const void *dy, const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *dscale,
                   void *dshift)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
+
+cdef inline void find_map(const batchnorm_dims *d, const double *packed, bint training, Py_ssize_t c, real *mean, real *slope,
+                          real *shift) noexcept nogil:
+    """Sets the numbers of channel c in y = (x - mean) * slope + shift."""
+    cdef double exact = channels(d, packed, MEAN if training else RUNNING_MEAN)[c]
+    cdef double factor = channels(d, packed, GAIN)[c] * channels(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
+    mean[0], slope[0] = <real> exact, <real> factor
+    shift[0] = <real> (channels(d, packed, SHIFT)[c] + factor * (mean[0] - exact))
+
 
 cdef void batchnorm_forward_tile(
     const batchnorm_dims *d,
@@ -29,15 +42,29 @@ cdef void batchnorm_forward_tile(
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t c, at
-    cdef double mean, slope, shift
-    cdef real m
+    cdef real mean = 0, slope = 0, shift = 0
     for c in range(c0, c1):
         at = c * d.pixels * LANES
-        mean = channels(d, packed, MEAN if training else RUNNING_MEAN)[c]
-        slope = channels(d, packed, GAIN)[c] * channels(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
-        m = <real> mean
-        shift = channels(d, packed, SHIFT)[c] + slope * (m - mean)
-        affine(x + at, d.pixels, m, <real> slope, <real> shift, y + at)
+        find_map(d, packed, training, c, &mean, &slope, &shift)
+        affine(x + at, d.pixels, mean, slope, shift, y + at)
+
+
+cdef void batchnorm_forward_blocks(
+    const batchnorm_dims *d,
+    const double *packed,               # IN
+    const real *x,                      # IN  [blocks][pixels][16]
+    real *y,                            # OUT [blocks][pixels][16]
+    const tile *t,                      # only its blocks and pixels
+) noexcept nogil:
+    cdef Py_ssize_t block, lane, at
+    cdef real mean[16]
+    cdef real slope[16]
+    cdef real shift[16]
+    for block in range(t.block0, t.block1):
+        for lane in range(LANES):
+            find_map(d, packed, False, min(block * LANES + lane, d.C - 1), &mean[lane], &slope[lane], &shift[lane])
+        at = (block * d.pixels + t.pixel0) * LANES
+        affine_lanes(x + at, t.pixel1 - t.pixel0, mean, slope, shift, y + at)
 
 
 cdef void batchnorm_backward_tile(
@@ -120,6 +147,14 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         batchnorm_forward_tile(d, <const double *> t.packed, <const double *> t.x, t.training, <double *> t.y, c0, c1)
 
 
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    if o.real_bytes == 4:
+        batchnorm_forward_blocks(d, <const double *> t.packed, <const float *> t.x, <float *> t.y, t)
+    else:
+        batchnorm_forward_blocks(d, <const double *> t.packed, <const double *> t.x, <double *> t.y, t)
+
+
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     cdef const double *packed = <const double *> t.packed
@@ -181,3 +216,6 @@ cdef class BatchNormOp(Op):
         self.c.memory.prepare, self.c.forward_tile, self.c.backward_tile = prepare, forward, backward
         self.c.reduce.backward, self.c.reduce.update_state = reduce_backward, update_state
         self.c.reduce.inputs = REDUCES_FROM_SUMS
+        self.c.memory.in_place = 1                            # in inference; in training, backward reads x
+        self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = forward_blocked, REACHES_ELEMENT, 1
+

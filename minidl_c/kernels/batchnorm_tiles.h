@@ -11,6 +11,7 @@
 
 #define moments(x, pixels, out) BY_DTYPE(moments, out)(x, pixels, out)
 #define affine(x, pixels, mean, scale, shift, y) BY_DTYPE(affine, y)(x, pixels, mean, scale, shift, y)
+#define affine_lanes(x, pixels, mean, scale, shift, y) BY_DTYPE(affine_lanes, y)(x, pixels, mean, scale, shift, y)
 #define products(dy, x, pixels, mean, scale, shift, dscale, dshift) \
   BY_DTYPE(products, dscale)(dy, x, pixels, mean, scale, shift, dscale, dshift)
 #define combination(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx) \
@@ -46,6 +47,15 @@ NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *moments) {
 NOINLINE void FN(affine)(const REAL *x, ptrdiff_t pixels, REAL mean, REAL scale, REAL shift, REAL *y) {
   const V m = FN(broadcast)(mean), s = FN(broadcast)(scale), b = FN(broadcast)(shift);
   for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) *(V *)(y + i) = FN(fma)(*(const V *)(x + i) - m, s, b);
+}
+
+/* The same with a mean, scale and shift for each of the 16 lanes. */
+NOINLINE void FN(affine_lanes)(const REAL *x, ptrdiff_t pixels, const REAL *mean, const REAL *scale, const REAL *shift, REAL *y) {
+  for (int lane = 0; lane < LANES; lane += VL) {
+    const V m = *(const FN(unaligned) *)(mean + lane), s = *(const FN(unaligned) *)(scale + lane);
+    const V b = *(const FN(unaligned) *)(shift + lane);
+    for (ptrdiff_t i = lane; i < pixels * LANES; i += LANES) *(V *)(y + i) = FN(fma)(*(const V *)(x + i) - m, s, b);
+  }
 }
 
 /* ADD dscale[16] = sum of dy * ((x - mean) * scale + shift), dshift[16] = sum of dy. */

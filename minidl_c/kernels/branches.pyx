@@ -60,9 +60,26 @@ cdef void add_forward(const op *o, const tile *t) noexcept nogil:
     add(o, t, t.skip, t.x, t.y)
 
 
+cdef void add_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    if o.real_bytes == 4:
+        sum_tile(<const float *> t.skip, <const float *> t.x, <float *> t.y, i0, i1)
+    else:
+        sum_tile(<const double *> t.skip, <const double *> t.x, <double *> t.y, i0, i1)
+
+
 cdef void concat_forward(const op *o, const tile *t) noexcept nogil:
     copy(o, t, t.skip, 0, t.y, 0, o.branch.skip_size)
     copy(o, t, t.x, 0, t.y, o.branch.skip_size, o.in_size)
+
+
+cdef void concat_blocked(const op *o, const tile *t) noexcept nogil:
+    """Copies blocks of both inputs: the first has no block that is not full."""
+    cdef Py_ssize_t pixels = o.out_size // o.out_channels, block, first = o.branch.skip_size // pixels // LANES
+    cdef Py_ssize_t block_bytes = pixels * LANES * o.real_bytes
+    cdef const char *source
+    for block in range(t.block0, t.block1):
+        source = <const char *> t.skip + block * block_bytes if block < first else <const char *> t.x + (block - first) * block_bytes
+        memcpy(<char *> t.y + block * block_bytes, source, block_bytes)
 
 
 cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
@@ -109,7 +126,7 @@ cdef class AddOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = 1
         self.c.branch.skip = check_index(first)
-        self.c.forward_tile = add_forward
+        self.c.forward_tile, self.c.blocked.elements = add_forward, add_elements
 
 
 cdef class ConcatOp(Op):
@@ -123,3 +140,5 @@ cdef class ConcatOp(Op):
         self.c.splits = 1
         self.c.branch.skip, self.c.branch.skip_size = check_index(first), self.c.out_size - self.c.in_size
         self.c.forward_tile, self.c.backward_tile = concat_forward, concat_backward
+        if first_shape[0] % LANES == 0:
+            self.c.blocked.forward = concat_blocked

@@ -9,6 +9,7 @@ Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learni
 """
 from libc.string cimport memcpy, memset
 
+from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
@@ -152,6 +153,15 @@ cdef void prepare_back(const op *o, const void *param, void *packed, Py_ssize_t 
         conv2d_pack_back(d, <const double *> param, <double *> packed + d.weights, part, parts)
 
 
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef bint has_bias = o.n_param > d.weights
+    if o.real_bytes == 4:
+        correlate_example(&d.forward, t, <const float *> t.packed, <const float *> t.param + d.weights if has_bias else NULL)
+    else:
+        correlate_example(&d.forward, t, <const double *> t.packed, <const double *> t.param + d.weights if has_bias else NULL)
+
+
 cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is_transposed) noexcept:
     """Sets the fields of an op that convolves, in either direction. biases: their number; they follow the weights."""
     o.n_param = o.reduce.n_sums = o.reduce.n_items = d.weights + biases
@@ -218,6 +228,8 @@ cdef class Conv2DOp(Op):
         init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
         conv2d_init_op(&self.c, d, d.K if use_bias else 0, False)
         self.c.forward_tile, self.c.backward_tile = forward, backward
+        if fits_blocks(&d.forward):
+            self.c.blocked.forward, self.c.blocked.splits_rows = forward_blocked, 1
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

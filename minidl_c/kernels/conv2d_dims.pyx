@@ -19,6 +19,8 @@ cdef int find_direction(conv2d_dims *d, direction *a, bint back) except -1:
     a.groups, a.taps_h, a.taps_w = d.groups, d.R, d.S
     a.channels, a.height, a.width = (K, d.OH, d.OW) if back else (C, d.H, d.W)
     a.outputs, a.out_height, a.out_width = (C, d.H, d.W) if back else (K, d.OH, d.OW)
+    if d.R == d.S == d.sh == d.sw == 1 and d.PH == d.H == d.OH and d.PW == d.W == d.OW:       # rows are then one long row
+        a.height, a.width, a.out_height, a.out_width = 1, a.height * a.width, 1, a.out_height * a.out_width
     find_runs(&a.rows, a.out_height, a.height, d.R, d.sh, d.top, d.dh, back)
     find_runs(&a.columns, a.out_width, a.width, d.S, d.sw, d.left, d.dw, back)
     choose_tile(a.outputs, a.columns.longest, &a.tile[0], &a.tile[1])

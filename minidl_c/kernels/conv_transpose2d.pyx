@@ -6,6 +6,7 @@ It is the transpose of a convolution from y to x with the same weights: y is the
 forward pass, and dw its weight gradient, with x in the role of the output gradient. conv2d.pyx computes all three.
 Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learning" (2016), chapter 4.
 """
+from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks
 from minidl_c.kernels.conv2d cimport (
     conv2d_backward_b_tile, conv2d_backward_w_tile, conv2d_backward_x_tile, conv2d_forward_tile, conv2d_init_op,
 )
@@ -49,6 +50,15 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         forward_real(o, t, <const double *> t.param)
 
 
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef bint has_bias = o.n_param > d.weights
+    if o.real_bytes == 4:
+        correlate_example(&d.back, t, <const float *> t.packed + d.weights, <const float *> t.param + d.weights if has_bias else NULL)
+    else:
+        correlate_example(&d.back, t, <const double *> t.packed + d.weights, <const double *> t.param + d.weights if has_bias else NULL)
+
+
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     if o.real_bytes == 4:
         backward_real(o, t, <float *> t.sums)
@@ -73,6 +83,8 @@ cdef class ConvTranspose2DOp(Op):
         init_op(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
         conv2d_init_op(&self.c, d, d.C if use_bias else 0, True)
         self.c.forward_tile, self.c.backward_tile = forward, backward
+        if fits_blocks(&d.back):
+            self.c.blocked.forward, self.c.blocked.splits_rows = forward_blocked, 1
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

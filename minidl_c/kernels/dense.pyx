@@ -10,6 +10,7 @@ read and write it for every tile. Its lanes hold outputs, so each tile saves a t
 """
 from libc.string cimport memset
 
+from minidl_c.kernels.blocked_correlate cimport blocked_correlation, correlate_blocked
 from minidl_c.op cimport LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch_view, init_op, op, real, split_range, tile
 from minidl_c.op import check_element_count, check_ints
 
@@ -30,6 +31,9 @@ cdef extern from "minidl_c/simd/squares.h" nogil:
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     void sum_examples(const void *x, Py_ssize_t examples, const Py_ssize_t *starts, Py_ssize_t slots, Py_ssize_t example_stride,
                       Py_ssize_t tile_stride, void *total, Py_ssize_t size)
+
+cdef enum:
+    PASS_INPUTS = 128                   # whole blocks
 
 ctypedef struct dense_dims:
     Py_ssize_t inputs, outputs
@@ -60,6 +64,26 @@ cdef void dense_forward_tile(
     Py_ssize_t examples,                # the other lanes get values that are not read
 ) noexcept nogil:
     project_lanes(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0 if b != NULL else NULL, y + o0 * LANES, examples)
+
+
+cdef void dense_forward_example(
+    const dense_dims *d,
+    const real *x,                      # IN  [blocks of inputs][16]
+    const real *w,                      # IN  (inputs, outputs)
+    const real *b,                      # IN  (outputs,), or NULL
+    real *y,                            # OUT [blocks of outputs][16]
+    Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
+) noexcept nogil:
+    """As a convolution of one pixel. All outputs take some inputs before the next ones: weights are read almost in memory order."""
+    cdef Py_ssize_t n, i
+    cdef blocked_correlation k
+    k.taps_h = k.taps_w = 1
+    k.first_lane = k.x_h = k.x_w = k.x_pixel = k.w_h = k.w_w = k.y_pixel = 0
+    k.x_block, k.y_block, k.w_channel = LANES, LANES, d.outputs
+    for n in range((d.inputs + PASS_INPUTS - 1) // PASS_INPUTS):
+        i = n * PASS_INPUTS
+        k.channels, k.resume = min(<Py_ssize_t> PASS_INPUTS, d.inputs - i), i > 0
+        correlate_blocked(o1 - o0, 1, &k, x + i, w + i * d.outputs + o0, b + o0 if b != NULL else NULL, y + o0)
 
 
 cdef void dense_backward_tile(
@@ -155,6 +179,18 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         forward_real(o, t, <const double *> t.param)
 
 
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    cdef Py_ssize_t weights = d.inputs * d.outputs, o0 = t.block0 * LANES, o1 = min(t.block1 * LANES, d.outputs)
+    cdef bint has_bias = o.reduce.n_items > d.inputs
+    if o.real_bytes == 4:
+        dense_forward_example(d, <const float *> t.x, <const float *> t.param,
+                              <const float *> t.param + weights if has_bias else NULL, <float *> t.y, o0, o1)
+    else:
+        dense_forward_example(d, <const double *> t.x, <const double *> t.param,
+                              <const double *> t.param + weights if has_bias else NULL, <double *> t.y, o0, o1)
+
+
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     cdef Py_ssize_t o0 = 0, o1 = 0, i0 = 0, i1 = 0
@@ -215,6 +251,7 @@ cdef class DenseOp(Op):
         self.c.work = d.inputs * d.outputs
         self.c.memory.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1
+        self.c.blocked.forward = forward_blocked
         self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, reduce_backward
         self.c.per_example.gradient, self.c.per_example.squares = example_gradient, example_squares
         self.c.dims = d

@@ -10,10 +10,11 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 
 from minidl_c.kernels.axes cimport axis, axis_run
+from minidl_c.kernels.blocked_depthwise cimport depthwise_example
 from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.correlate cimport direction
-from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, READS_X, REACHES_CHANNEL, Op, blocks_of, init_op, op, real, split_range, tile
 from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
@@ -26,6 +27,9 @@ cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
         Py_ssize_t w_channel, w_h, w_w
     void depthwise(const depthwise_walk *k, const void *x, const void *w, double bias, void *y)
     void depthwise_gradient(const depthwise_walk *k, const void *x, const void *dy, void *dw)
+
+cdef extern from "minidl_c/simd/transpose.h" nogil:
+    void transpose(Py_ssize_t rows, Py_ssize_t columns, const void *x, Py_ssize_t x_row, void *y, Py_ssize_t y_row)
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     void add_sum(const void *lanes, void *sum, Py_ssize_t sum_stride)
@@ -174,6 +178,25 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         forward_real(o, t, <const double *> t.param)
 
 
+cdef void prepare(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    cdef const conv2d_dims *v = &(<const depthwise_dims *> o.dims).conv
+    cdef Py_ssize_t taps = v.R * v.S, w_tap = blocks_of(v.C) * LANES, c0 = 0, c1 = 0
+    split_range(v.C, part, parts, &c0, &c1)
+    if o.real_bytes == 4:
+        transpose(c1 - c0, taps, <const float *> param + c0 * taps, taps, <float *> packed + c0, w_tap)
+    else:
+        transpose(c1 - c0, taps, <const double *> param + c0 * taps, taps, <double *> packed + c0, w_tap)
+
+
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const conv2d_dims *v = &(<const depthwise_dims *> o.dims).conv
+    cdef bint has_bias = o.n_param > v.weights
+    if o.real_bytes == 4:
+        depthwise_example(&v.forward, t, v.C, <const float *> t.packed, <const float *> t.param + v.weights if has_bias else NULL)
+    else:
+        depthwise_example(&v.forward, t, v.C, <const double *> t.packed, <const double *> t.param + v.weights if has_bias else NULL)
+
+
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     if o.real_bytes == 4:
         backward_real(o, t, <const float *> t.param)
@@ -244,6 +267,10 @@ cdef class DepthwiseConv2DOp(Op):
         self.c.reduce.sums_lanes, self.c.memory.scratch = 1, v.R * v.S * LANES * self.c.real_bytes
         self.c.reads, self.c.splits, self.c.work = READS_X, 1, v.weights * v.OH * v.OW
         self.c.forward_tile, self.c.backward_tile, self.c.dims = forward, backward, d
+        if multiplier == 1:
+            self.c.memory.prepare, self.c.memory.packed = prepare, v.R * v.S * blocks_of(v.C) * LANES * self.c.real_bytes
+            self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = (
+                forward_blocked, REACHES_CHANNEL, v.forward.out_height == v.OH)
 
     def __dealloc__(self):
         free(self.d.forward)

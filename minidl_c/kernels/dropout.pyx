@@ -56,13 +56,19 @@ cdef void drop_part(const op *o, const tile *t, const void *x, void *y) noexcept
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
+cdef void elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    cdef Py_ssize_t row_bytes = LANES * o.real_bytes
+    if t.y != t.x:
+        memcpy(<char *> t.y + i0 * row_bytes, <const char *> t.x + i0 * row_bytes, (i1 - i0) * row_bytes)
+
+
 cdef void forward(const op *o, const tile *t) noexcept nogil:
-    cdef Py_ssize_t row_bytes = LANES * o.real_bytes, start = 0, end = 0
+    cdef Py_ssize_t start = 0, end = 0
     if t.training:
         drop_part(o, t, t.x, t.y)
-    elif t.y != t.x:
+    else:
         split_range(o.in_size, t.part, t.parts, &start, &end)
-        memcpy(<char *> t.y + start * row_bytes, <const char *> t.x + start * row_bytes, (end - start) * row_bytes)
+        elements(o, t, start, end)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -86,5 +92,5 @@ cdef class DropoutOp(Op):
         self.d.path = hash_path(path)
         self.d.last, self.d.scale = round((1 - rate) * 2**32) - 1, 1 / (1 - rate)
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile, self.c.blocked.elements, self.c.backward_tile = forward, elements, backward
         self.c.dims = &self.d

@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from minidl_c.kernels.pool2d cimport clip_window, pool2d_dims, window
 from minidl_c.kernels.windows import pooling
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
     void max_window(const window *k, bint relu, const void *x, void *y, void *argmax)
@@ -23,7 +23,7 @@ cdef void maxpool2d_forward_tile(
     const pool2d_dims *d,
     const real *x,                      # IN  [C][H][W][16]
     real *y,                            # OUT [C][OH][OW][16]
-    real *argmax,                       # OUT [C][OH][OW][16] indices of cells in their window, integers as wide as real
+    real *argmax,                       # OUT [C][OH][OW][16] indices of cells in their window, integers as wide as real; or NULL
     bint relu,                          # of max(x, 0) instead of x
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels
 ) noexcept nogil:
@@ -36,7 +36,7 @@ cdef void maxpool2d_forward_tile(
             for ow in range(d.OW):
                 w = clip_window(ow * d.sw - d.pw, d.W, d.kw, &k.w0, &k.w1)
                 at = ((c * d.OH + oh) * d.OW + ow) * LANES
-                max_window(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, argmax + at)
+                max_window(&k, relu, x + ((c * d.H + h) * d.W + w) * LANES, y + at, argmax + at if argmax != NULL else NULL)
 
 
 cdef void maxpool2d_backward_tile(
@@ -63,10 +63,8 @@ cdef void maxpool2d_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef inline void pool(const op *o, const tile *t, bint relu) noexcept nogil:
+cdef inline void pool(const op *o, const tile *t, bint relu, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    split_range(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         maxpool2d_forward_tile(d, <const float *> t.x, <float *> t.y, <float *> t.saved, relu, c0, c1)
     else:
@@ -74,11 +72,19 @@ cdef inline void pool(const op *o, const tile *t, bint relu) noexcept nogil:
 
 
 cdef void forward(const op *o, const tile *t) noexcept nogil:
-    pool(o, t, False)
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    split_range((<const pool2d_dims *> o.dims).C, t.part, t.parts, &c0, &c1)
+    pool(o, t, False, c0, c1)
 
 
 cdef void forward_relu(const op *o, const tile *t) noexcept nogil:
-    pool(o, t, True)
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    split_range((<const pool2d_dims *> o.dims).C, t.part, t.parts, &c0, &c1)
+    pool(o, t, True, c0, c1)
+
+
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    pool(o, t, False, t.block0, t.block1)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -106,5 +112,6 @@ cdef class MaxPool2DOp(Op):
         self.c.memory.saved = self.c.out_size * LANES * self.c.real_bytes
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.blocked.forward, self.c.blocked.reach = forward_blocked, REACHES_CHANNEL
         self.c.fusion.forward_tile, self.c.fusion.backward_tile = forward_relu, backward
         self.c.dims = d

@@ -36,7 +36,7 @@ INLINE void FN(max_cells)(ptrdiff_t h0, ptrdiff_t h1, ptrdiff_t w0, ptrdiff_t w1
       winner |= none;
     }
     *(V *)(y + lane) = best;
-    *(M *)((REAL *)argmax + lane) = winner;
+    if (argmax) *(M *)((REAL *)argmax + lane) = winner;
   }
 }
 

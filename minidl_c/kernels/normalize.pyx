@@ -2,7 +2,7 @@
 from libc.stdlib cimport free, malloc
 
 from minidl_c.kernels.image_shapes import channel_statistics
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, REACHES_ELEMENT, Op, init_op, op, real, split_range, tile
 
 ctypedef struct normalize_dims:
     Py_ssize_t plane                    # elements of a channel
@@ -26,6 +26,25 @@ cdef void normalize_forward_tile(
         for i in range(i0 * LANES, end * LANES):
             y[i] = (x[i] - mean) / std
         i0, c = end, c + 1
+
+
+cdef void normalize_forward_blocks(
+    const normalize_dims *d,
+    Py_ssize_t channels,
+    const real *x,                      # IN  [blocks][plane][16]
+    real *y,                            # OUT [blocks][plane][16]; may be x
+    const tile *t,                      # only its blocks and pixels
+) noexcept nogil:
+    cdef Py_ssize_t block, i, lane, c
+    cdef real mean[16]
+    cdef real std[16]
+    for block in range(t.block0, t.block1):
+        for lane in range(LANES):
+            c = min(block * LANES + lane, channels - 1)
+            mean[lane], std[lane] = <real> d.mean[c], <real> d.std[c]
+        for i in range(block * d.plane + t.pixel0, block * d.plane + t.pixel1):
+            for lane in range(LANES):
+                y[i * LANES + lane] = (x[i * LANES + lane] - mean[lane]) / std[lane]
 
 
 cdef void normalize_backward_tile(
@@ -54,6 +73,14 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         normalize_forward_tile(d, <const float *> t.x, <float *> t.y, i0, i1)
     else:
         normalize_forward_tile(d, <const double *> t.x, <double *> t.y, i0, i1)
+
+
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const normalize_dims *d = <const normalize_dims *> o.dims
+    if o.real_bytes == 4:
+        normalize_forward_blocks(d, o.in_channels, <const float *> t.x, <float *> t.y, t)
+    else:
+        normalize_forward_blocks(d, o.in_channels, <const double *> t.x, <double *> t.y, t)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -90,6 +117,7 @@ cdef class NormalizeOp(Op):
             self.d.mean[i] = statistics[i]
         self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = forward_blocked, REACHES_ELEMENT, 1
         self.c.dims = &self.d
 
     def __dealloc__(self):

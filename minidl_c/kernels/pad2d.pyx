@@ -2,7 +2,7 @@
 from libc.string cimport memcpy
 
 from minidl_c.kernels.image_shapes import padded
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 
 ctypedef struct pad2d_dims:
     Py_ssize_t C, H, W, OH, OW
@@ -63,6 +63,14 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         pad2d_forward_tile(d, <const double *> t.x, <double *> t.y, r0, r1)
 
 
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
+    if o.real_bytes == 4:
+        pad2d_forward_tile(d, <const float *> t.x, <float *> t.y, t.block0 * d.OH, t.block1 * d.OH)
+    else:
+        pad2d_forward_tile(d, <const double *> t.x, <double *> t.y, t.block0 * d.OH, t.block1 * d.OH)
+
+
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
     cdef Py_ssize_t r0 = 0, r1 = 0
@@ -87,4 +95,5 @@ cdef class Pad2DOp(Op):
         init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.blocked.forward, self.c.blocked.reach = forward_blocked, REACHES_CHANNEL
         self.c.dims = d

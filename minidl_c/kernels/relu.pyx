@@ -28,13 +28,17 @@ cdef void relu_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
+cdef void elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     if o.real_bytes == 4:
         relu_forward_tile(<const float *> t.x, <float *> t.y, i0, i1)
     else:
         relu_forward_tile(<const double *> t.x, <double *> t.y, i0, i1)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
+    elements(o, t, i0, i1)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -55,4 +59,4 @@ cdef class ReLUOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = self.c.fusion.is_relu = 1
         self.c.reads = READS_Y
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile, self.c.blocked.elements, self.c.backward_tile = forward, elements, backward

@@ -32,14 +32,18 @@ cdef void rescale_backward_tile(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void forward(const op *o, const tile *t) noexcept nogil:
+cdef void elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const rescale_dims *d = <const rescale_dims *> o.dims
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         rescale_forward_tile(<const float *> t.x, <float> d.scale, <float> d.offset, <float *> t.y, i0, i1)
     else:
         rescale_forward_tile(<const double *> t.x, d.scale, d.offset, <double *> t.y, i0, i1)
+
+
+cdef void forward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
+    elements(o, t, i0, i1)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -63,5 +67,5 @@ cdef class RescaleOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.d.scale, self.d.offset = scale, offset
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.forward_tile, self.c.blocked.elements, self.c.backward_tile = forward, elements, backward
         self.c.dims = &self.d

@@ -7,7 +7,7 @@ This is the transpose of average-pooling without its division: a block is a wind
 """
 from minidl_c.kernels.image_shapes import upsampled
 from minidl_c.kernels.pool2d cimport window
-from minidl_c.op cimport LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/avgpool2d_tiles.h" nogil:
     void average_window(const window *k, double divisor, const void *x, void *y)
@@ -66,6 +66,14 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         upsample2d_forward_tile(d, <const double *> t.x, <double *> t.y, r0, r1)
 
 
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
+    if o.real_bytes == 4:
+        upsample2d_forward_tile(d, <const float *> t.x, <float *> t.y, t.block0 * d.H, t.block1 * d.H)
+    else:
+        upsample2d_forward_tile(d, <const double *> t.x, <double *> t.y, t.block0 * d.H, t.block1 * d.H)
+
+
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
     cdef Py_ssize_t r0 = 0, r1 = 0
@@ -89,4 +97,5 @@ cdef class Upsample2DOp(Op):
         init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.blocked.forward, self.c.blocked.reach = forward_blocked, REACHES_CHANNEL
         self.c.dims = d

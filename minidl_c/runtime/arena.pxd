@@ -8,7 +8,7 @@ cdef class Arena:
     cdef char *block
     cdef Py_ssize_t capacity
     cdef tuple shape                    # what the layout is for
-    cdef int bind(self, const op *ops, const value *values, int n_ops) except -1
+    cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1
     cdef Py_ssize_t block_bytes(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1
     cdef int grow(self, Py_ssize_t bytes) except -1
     cdef int prepare(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1

@@ -33,10 +33,10 @@ cdef inline Py_ssize_t alignment_of(Py_ssize_t bytes) noexcept:
 cdef class Arena:
     """A block that grows to the size of the largest call so far, and the layout of its buffers."""
 
-    cdef int bind(self, const op *ops, const value *values, int n_ops) except -1:
+    cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1:
         """Sets the ops of the plan; once."""
         self.layout = Layout()
-        return self.layout.bind(ops, values, n_ops)
+        return self.layout.bind(ops, values, n_ops, blocked)
 
     def __dealloc__(self):
         free(self.block)

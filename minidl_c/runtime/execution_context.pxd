@@ -5,13 +5,14 @@ from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport op
 from minidl_c.runtime.arena cimport Arena
 from minidl_c.runtime.layout cimport value
-from minidl_c.runtime.run_state cimport instr_kind, partition, phase_kind, run_state
+from minidl_c.runtime.run_state cimport instr_kind, partition, run_state
 
 
 cdef class ExecutionContext:
     cdef object plan                    # that uses it; None: it is in the pool
     cdef bint in_backward               # a thread runs backward in it
     cdef Arena arena
+    cdef Arena blocked_arena            # of predictions in the blocked layout
     cdef ArrayArgs arguments            # the arrays of this call
     cdef ArrayArgs kept_arguments       # arrays kept from forward to backward
     cdef Py_ssize_t n_x                 # rows of x
@@ -20,7 +21,7 @@ cdef class ExecutionContext:
     cdef partition partition
     cdef list exchange_buffers          # of the last distributed call
     # ---- arguments
-    cdef int bind(self, const op *ops, const value *values, int n_ops, int barriers) except -1
+    cdef int bind(self, const op *ops, const value *values, const value *blocked_values, int n_ops, int barriers) except -1
     cdef void reset(self) noexcept
     cdef Py_ssize_t bind_inputs(self, object x, object rows, object param, str dtype, bint write) except -1
     cdef int bind_targets(self, object targets, Py_ssize_t m) except -1
@@ -28,17 +29,11 @@ cdef class ExecutionContext:
     cdef void split_batch(self, Py_ssize_t examples, int threads, int manual) noexcept
     cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual) except -1
     cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1
+    cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads) except -1
+    cdef void set_memory(self, Arena arena) noexcept
     # ---- instructions
     cdef void add_instr(self, instr_kind kind, int op) noexcept
     cdef void add_forward(self, int has_loss) noexcept
     cdef int find_wanted(self, int want_dx) except -1
     cdef bint is_requested(self, int k) noexcept
     cdef void add_backward(self) noexcept
-    # ---- phases
-    cdef void add_phase(self, phase_kind kind, int first, int last, Py_ssize_t tasks) noexcept
-    cdef bint reduces_forward(self, const op *o) noexcept
-    cdef bint ends_stage(self, int k) noexcept
-    cdef void add_stage(self, int first, int last) noexcept
-    cdef void add_prepare(self) noexcept
-    cdef void add_stages(self) noexcept
-

@@ -1,24 +1,22 @@
-"""ExecutionContext: one call of a plan, from its arguments to the list of phases that threads execute."""
+"""ExecutionContext: one call of a plan, from its arguments to its list of instructions. The phases that threads execute: phases.pyx."""
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
 from numpy import arange, array
 
 from minidl_c.array_args cimport ArrayArgs
-from minidl_c.op cimport BARRIER_BACKWARD, BARRIER_FORWARD, LANES, dtype_of, op
+from minidl_c.op cimport LANES, dtype_of, op
 from minidl_c.runtime.arena cimport Arena
+from minidl_c.runtime.blocked_form cimport has_work
 from minidl_c.runtime.layout cimport value
-from minidl_c.runtime.partition cimport find_nodes, place_tasks
+from minidl_c.runtime.partition cimport find_nodes
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, COMBINE, FLOAT32, FLOAT64, FORWARD, GATHER_X, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SCATTER_Y, SPLIT_TILES,
-    TILES, UINT8, batch_state, instr, instr_kind, op_of, phase, phase_kind, program_state, run_state,
+    BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER_X, SCATTER_Y, UINT8, batch_state, instr, instr_kind, phase, run_state,
 )
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     const int MAX_SLOTS
     Py_ssize_t find_slots(Py_ssize_t tiles, Py_ssize_t *starts)
-
-cdef Py_ssize_t MIN_SPLIT_BYTES = 2**17  # of packed parameters: fewer are packed faster than more tasks are claimed
 
 
 cdef int check_range(str name, const int64_t *indices, const int64_t *rows, Py_ssize_t n, Py_ssize_t end) except -1:
@@ -50,12 +48,14 @@ cdef class ExecutionContext:
 
     # ---- arguments
 
-    cdef int bind(self, const op *ops, const value *values, int n_ops, int barriers) except -1:
+    cdef int bind(self, const op *ops, const value *values, const value *blocked_values, int n_ops, int barriers) except -1:
         """Sets the ops of its plan; once."""
         cdef int max_instrs = 2 * n_ops + 4, max_phases = 5 * max_instrs     # a stage of one instruction has up to 4 phases
         cdef run_state *run = &self.run
-        self.arena, self.barriers = Arena(), barriers
-        self.arena.bind(ops, values, n_ops)
+        self.arena, self.blocked_arena, self.barriers = Arena(), Arena(), barriers
+        self.arena.bind(ops, values, n_ops, False)
+        if blocked_values != NULL:
+            self.blocked_arena.bind(ops, blocked_values, n_ops, True)
         run.program.ops, run.program.values, run.program.n_ops = ops, values, n_ops
         run.program.real_bytes = ops[0].real_bytes
         run.program.instrs = <instr *> calloc(max_instrs, sizeof(instr))
@@ -131,7 +131,8 @@ cdef class ExecutionContext:
         # has to be a slot: in a batch divided among processes, a few tiles may share a slot.
         can_split = 0 < run.local.tiles == run.local.slots < MAX_SLOTS and 2 * run.local.tiles <= threads
         run.threads = max(1, threads if can_split else min(<Py_ssize_t> threads, run.local.slots))
-        self.keep_all = manual or (run.train.training and self.barriers) or (run.local.tiles < run.threads)
+        self.keep_all = manual or run.train.training and self.barriers
+        run.local.blocked = False
 
     cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual) except -1:
         """Returns the bytes of memory that a training step takes; allocates none."""
@@ -145,12 +146,30 @@ cdef class ExecutionContext:
         self.split_batch(examples, threads, manual)
         run.program.n_instrs = run.program.n_phases = 0
         self.arena.prepare(max(run.local.tiles, <Py_ssize_t> 1), run.threads, self.keep_all, with_backward)
-        layout = self.arena.layout
+        self.set_memory(self.arena)
+        return 0
+
+    cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads) except -1:
+        """As `prepare`, for inference on some examples from `first` on, in the blocked layout: each is a tile."""
+        cdef run_state *run = &self.run
+        run.local.tiles = run.batch.total_examples = run.batch.examples = examples
+        run.local.slots = find_slots(examples, run.local.starts)
+        run.local.first_tile, run.local.blocked, run.local.partition = first, True, NULL
+        run.threads = threads if 2 * examples <= threads else min(<Py_ssize_t> threads, run.local.slots)
+        run.program.n_instrs = run.program.n_phases = 0
+        self.blocked_arena.prepare(examples, run.threads, False, False)
+        self.set_memory(self.blocked_arena)
+        return 0
+
+    cdef void set_memory(self, Arena arena) noexcept:
+        """Takes the arrays from an arena."""
+        cdef run_state *run = &self.run
+        layout = arena.layout
+        run.program.values = layout.values
         run.memory.data, run.memory.grad, run.memory.saved = layout.data, layout.grad, layout.saved
         run.memory.packed, run.memory.combined = layout.packed, layout.combined
         run.memory.scratch, run.memory.sums = layout.scratch[0], layout.sums[0]
         run.memory.slot_sums, run.memory.batch_sums = layout.slot_sums[0], layout.batch_sums[0]
-        return 0
 
     # ---- instructions
 
@@ -166,7 +185,7 @@ cdef class ExecutionContext:
         for k in range(n):
             if k == scores and self.run.batch.y != NULL:
                 self.add_instr(SCATTER_Y, scores)
-            if self.run.program.ops[k].forward_tile != NULL:
+            if has_work(&self.run.program.ops[k]) if self.run.local.blocked else self.run.program.ops[k].forward_tile != NULL:
                 self.add_instr(FORWARD, k)
         if scores == n:
             self.add_instr(SCATTER_Y, scores)
@@ -198,83 +217,3 @@ cdef class ExecutionContext:
         for k in range(self.run.program.n_ops - 1, -1, -1):
             if self.run.program.ops[k].backward_tile != NULL and self.run.program.wanted[k + 1]:
                 self.add_instr(BACKWARD, k)
-
-    # ---- phases
-
-    cdef void add_phase(self, phase_kind kind, int first, int last, Py_ssize_t tasks) noexcept:
-        cdef phase *f = &self.run.program.phases[self.run.program.n_phases]
-        f.kind, f.first, f.last, f.tasks = kind, first, last, tasks
-        self.run.program.tasks[self.run.program.n_phases] = tasks
-        if kind in (PARTIALS, COMBINE, REDUCE):
-            place_tasks(&self.run, f)
-        self.run.program.n_phases += 1
-
-    cdef bint reduces_forward(self, const op *o) noexcept:
-        """Whether an op reduces over the batch in forward: in training, unless it is frozen."""
-        return self.run.train.training and not o.plan.frozen
-
-    cdef bint ends_stage(self, int k) noexcept:
-        """Whether instruction k is the last one, or its op has a barrier after it."""
-        cdef const instr *i = &self.run.program.instrs[k]
-        cdef int barrier
-        if k + 1 == self.run.program.n_instrs:
-            return True
-        if i.kind != FORWARD and i.kind != BACKWARD:
-            return False
-        barrier = op_of(&self.run, i).reduce.barrier
-        if i.kind == BACKWARD:
-            return barrier & BARRIER_BACKWARD
-        return barrier & BARRIER_FORWARD and self.reduces_forward(op_of(&self.run, i))
-
-    cdef void add_stage(self, int first, int last) noexcept:
-        """Adds the phases of instructions first..last: all tiles, then their reductions."""
-        cdef run_state *run = &self.run
-        cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
-        cdef const op *o
-        cdef instr *i
-        if run.local.tiles < run.threads:
-            for k in range(first, last):
-                i = &run.program.instrs[k]
-                can_split = i.kind == GATHER_X or (
-                    (i.kind == FORWARD or i.kind == BACKWARD) and op_of(run, i).splits and not by_example)
-                self.add_phase(SPLIT_TILES, k, k + 1, run.local.tiles * (run.threads if can_split else 1))
-        else:
-            self.add_phase(TILES, first, last, run.local.slots)
-        for k in range(first, last):
-            i = &run.program.instrs[k]
-            o = op_of(run, i)
-            has_reduction |= i.kind == FORWARD and o.reduce.forward != NULL and self.reduces_forward(o)
-            has_reduction |= i.kind == BACKWARD and o.reduce.n_items > 0 and not o.plan.frozen and not by_example
-        if has_reduction and self.partition.size > 1:
-            self.add_phase(PARTIALS, first, last, REDUCE_TASKS)
-            self.add_phase(COMBINE, first, last, REDUCE_TASKS)
-        if has_reduction:
-            self.add_phase(REDUCE, first, last, REDUCE_TASKS)
-
-    cdef void add_prepare(self) noexcept:
-        """Adds the phase that packs parameters: of all ops, and for dx, of those that compute it."""
-        cdef program_state *program = &self.run.program
-        cdef Py_ssize_t bytes = 0
-        cdef int k, n = 0
-        cdef const op *o
-        for k in range(program.n_ops):
-            if program.ops[k].memory.prepare != NULL:
-                program.prepares[n].kind, program.prepares[n].op = FORWARD, k
-                bytes, n = bytes + program.ops[k].memory.packed, n + 1
-        for k in range(program.n_instrs):
-            o = op_of(&self.run, &program.instrs[k])
-            if program.instrs[k].kind == BACKWARD and o.memory.prepare_dx != NULL and program.wanted[o.plan.input]:
-                program.prepares[n] = program.instrs[k]
-                n += 1
-        program.n_prepares = n
-        self.add_phase(PREPARE, 0, 0, n * (self.run.threads if bytes > MIN_SPLIT_BYTES else 1))
-
-    cdef void add_stages(self) noexcept:
-        """Adds the phases of all instructions, stage by stage."""
-        cdef int k, first = 0
-        self.run.program.n_phases = 0
-        self.add_prepare()
-        for k in range(self.run.program.n_instrs):
-            if self.ends_stage(k):
-                self.add_stage(first, k + 1)
-                first = k + 1

@@ -19,6 +19,7 @@ from libc.string cimport memset
 
 from minidl_c.op cimport LANES, aligned, op, split_range, tile
 from minidl_c.optimizers.clip cimport clip_block
+from minidl_c.runtime.blocked cimport run_blocked
 from minidl_c.runtime.gather cimport pack_tile, unpack_tile
 from minidl_c.runtime.lane_sums cimport add_tile_sums, clear_slot_sums, clear_split_tile_sums, clear_tile_sums, sums_of
 from minidl_c.runtime.layout cimport copy_of, nth_copy
@@ -181,22 +182,30 @@ cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ss
 cdef void run_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t slot, int thread) noexcept nogil:
     """Runs a stage over the tiles of a slot in order, with their sums."""
     cdef Py_ssize_t t
-    cdef int k, has_sums = run.per_example.outputs == NULL
+    cdef int k, has_sums = run.per_example.outputs == NULL and not run.local.blocked
     if has_sums:
         clear_slot_sums(run, f, slot)
     for t in range(run.local.starts[slot], run.local.starts[slot + 1]):
         if has_sums:
             clear_tile_sums(run, f, slot, thread)
         for k in range(f.first, f.last):
-            run_instr(run, &run.program.instrs[k], step, slot, t, thread, 0, 1)
+            if run.local.blocked:
+                run_blocked(run, &run.program.instrs[k], t, thread, 0, 1, False)
+            else:
+                run_instr(run, &run.program.instrs[k], step, slot, t, thread, 0, 1)
         if has_sums:
             add_tile_sums(run, f, slot, thread)
 
 
 cdef void run_split_tiles(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
-    """Runs one instruction on a part of one tile, which is a slot."""
+    """Runs one instruction on a part of one tile, which is a slot; in the blocked layout, some instructions."""
     cdef Py_ssize_t parts = f.tasks // run.local.tiles, t = task // parts
     cdef const instr *i = &run.program.instrs[f.first]
+    cdef int k
+    if run.local.blocked:
+        for k in range(f.first, f.last):
+            run_blocked(run, &run.program.instrs[k], t, thread, task % parts, parts, f.by_rows)
+        return
     if (i.kind == GATHER_X or i.kind == GATHER_DY) and task % parts == 0:
         clear_split_tile_sums(run, t)
     run_instr(run, i, step, t, t, thread, task % parts, parts)

@@ -11,7 +11,7 @@ ctypedef struct buffer:                 # an array in the arena, in `copies` cop
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     ctypedef struct value:
-        Py_ssize_t size, bytes
+        Py_ssize_t size, channels, bytes
         int alias_of, grad_alias_of, is_reduced, grad_is_reduced
 
 cdef enum array_kind:                   # arrays of a tile
@@ -24,6 +24,7 @@ cdef class Layout:
     cdef const op *ops
     cdef const value *values
     cdef int n_ops, keep_all, with_backward
+    cdef bint blocked                   # of examples in the blocked layout, not tiles
     cdef tuple modes                    # (keep_all, with_backward) of the next four
     cdef list per_thread, offsets       # arrays (kind, index) with a copy per thread, and their offsets in a thread's memory
     cdef list per_tile                  # arrays (kind, index) with a copy per tile
@@ -40,7 +41,7 @@ cdef class Layout:
     cdef buffer *sums
     cdef buffer *slot_sums
     cdef buffer *batch_sums
-    cdef int bind(self, const op *ops, const value *values, int n_ops) except -1
+    cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1
     cdef buffer *array_of(self, int kind, int index) noexcept
     cdef int choose_copies(self) except -1
     cdef int plan_tiles(self, int keep_all, int with_backward) except -1

@@ -1,12 +1,13 @@
 """Layout: where the arrays of a running plan lie in its arena, as offsets. Nothing is allocated here.
 
 A value that is read after its stage, or after all tiles, has a copy for each tile of the batch. Any other lives and dies inside
-one tile, so one copy for each thread is enough; and those whose lifetimes do not overlap share their memory, so that a thread's
-tile stays in its core's cache.
+one tile, so one copy for each thread is enough (for each tile, if threads share it); and those whose lifetimes do not overlap share
+their memory, so that a thread's tile stays in its core's cache.
 """
 from libc.stdlib cimport calloc, free
 
-from minidl_c.op cimport LANES, READS_X, READS_Y, op
+from minidl_c.op cimport LANES, READS_X, READS_Y, REACHES_ALL, op
+from minidl_c.runtime.blocked_form cimport is_converted, reach_of
 from minidl_c.runtime.memory_planner import plan_offsets
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
@@ -21,16 +22,18 @@ cdef enum:
 cdef Py_ssize_t MAX_BYTES = <Py_ssize_t> 1 << 50       # more than any machine has; sums of such sizes do not overflow
 
 
-cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_backward):
+cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_backward, bint blocked):
     """Returns the first and last use of each array of a tile: {(DATA or GRAD, value) or (SAVED, op): (first, last)}.
 
     A time is the index of an instruction: gather x, forward of each op, scatter y and gather dy, backward of each op, scatter dx.
+    In the blocked layout, ops that may run without a barrier between them (see add_stretches) have the same time.
     """
-    cdef int k, forward, backward
+    cdef int k, forward = 0, backward
     cdef const op *o
     uses = [(0, DATA, values[0].alias_of), (n_ops + 1, DATA, values[n_ops].alias_of)]
     for k in range(n_ops):
-        o, forward = &ops[k], k + 1
+        o = &ops[k]
+        forward += not blocked or k == 0 or reach_of(o) == REACHES_ALL
         uses += [(forward, DATA, values[v].alias_of) for v in (o.plan.input, o.plan.output, o.branch.skip) if v >= 0]
         uses.append((forward, SAVED, k))
     for k in range(n_ops if with_backward else 0):
@@ -48,6 +51,12 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
     return found
 
 
+cdef Py_ssize_t converting_scratch(const op *o, const value *values) noexcept:
+    """Returns the bytes of scratch that an op needs in the blocked layout: tiles of x, skip and y, and its own after them."""
+    cdef Py_ssize_t skip = values[o.branch.skip].size if o.branch.skip >= 0 else 0
+    return (o.in_size + skip + o.out_size) * LANES * o.real_bytes + o.memory.scratch if is_converted(o) else 0
+
+
 cdef inline Py_ssize_t round_up(Py_ssize_t bytes) noexcept:
     return (bytes + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
 
@@ -55,9 +64,9 @@ cdef inline Py_ssize_t round_up(Py_ssize_t bytes) noexcept:
 cdef class Layout:
     """The buffers of one plan: `lay_out` computes their offsets for a batch, and the number of bytes of all of them."""
 
-    cdef int bind(self, const op *ops, const value *values, int n_ops) except -1:
+    cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1:
         """Sets the ops of the plan; once."""
-        self.ops, self.values, self.n_ops = ops, values, n_ops
+        self.ops, self.values, self.n_ops, self.blocked = ops, values, n_ops, blocked
         self.n_buffers = 2 * (n_ops + 1) + 3 * n_ops + 4
         self.buffers = <buffer *> calloc(self.n_buffers, sizeof(buffer))
         if self.buffers == NULL:
@@ -88,7 +97,7 @@ cdef class Layout:
                 self.grad[self.values[v].grad_alias_of].per_tile = 1
         for k in range(self.n_ops):
             self.saved[k].per_tile = self.keep_all or (self.with_backward and self.ops[k].reduce.backward != NULL)
-            self.saved[k].bytes = self.ops[k].memory.saved
+            self.saved[k].bytes = 0 if self.blocked and not is_converted(&self.ops[k]) else self.ops[k].memory.saved
         return 0
 
     cdef int plan_tiles(self, int keep_all, int with_backward) except -1:
@@ -98,7 +107,7 @@ cdef class Layout:
         self.modes = None
         self.keep_all, self.with_backward = keep_all, with_backward
         self.choose_copies()
-        alive = lifetimes(self.ops, self.n_ops, self.values, with_backward)
+        alive = lifetimes(self.ops, self.n_ops, self.values, with_backward, self.blocked)
         self.per_tile = [array for array in alive if self.array_of(array[0], array[1]).per_tile]
         self.per_thread = [array for array in alive if not self.array_of(array[0], array[1]).per_tile]
         self.offsets, self.thread_bytes = plan_offsets(
@@ -119,12 +128,12 @@ cdef class Layout:
         """Places the arrays of tiles: the memory of each thread, then those with a copy per tile, then aliases."""
         cdef buffer per_thread
         cdef buffer *b
-        cdef Py_ssize_t offset
+        cdef Py_ssize_t offset, copies = tiles if tiles < threads else threads
         cdef int v
-        self.place(&per_thread, self.thread_bytes, threads)
+        self.place(&per_thread, self.thread_bytes, copies)
         for (kind, index), offset in zip(self.per_thread, self.offsets):
             b = self.array_of(kind, index)
-            b.offset, b.stride, b.copies = per_thread.offset + offset, per_thread.stride, threads
+            b.offset, b.stride, b.copies, b.per_tile = per_thread.offset + offset, per_thread.stride, copies, tiles < threads
         for kind, index in self.per_tile:
             b = self.array_of(kind, index)
             self.place(b, b.bytes, tiles)
@@ -139,7 +148,7 @@ cdef class Layout:
         """Places the sums over the batch; inference without statistics has none."""
         cdef Py_ssize_t n_sums = 0, n_in_lanes = 0, real_bytes = self.ops[0].real_bytes
         cdef int k, has_sums = self.with_backward
-        for k in range(self.n_ops):
+        for k in range(0 if self.blocked else self.n_ops):
             n_sums += self.ops[k].reduce.n_sums
             n_in_lanes += 0 if self.ops[k].reduce.sums_lanes else self.ops[k].reduce.n_sums
             has_sums = has_sums or self.ops[k].reduce.forward != NULL
@@ -160,7 +169,7 @@ cdef class Layout:
             else:
                 self.place(&self.packed[k], self.ops[k].memory.packed, 1)
             self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
-            scratch = max(scratch, self.ops[k].memory.scratch)
+            scratch = max(scratch, converting_scratch(&self.ops[k], self.values) if self.blocked else self.ops[k].memory.scratch)
         self.place(self.scratch, scratch, threads)
         self.place_sums(tiles, threads)
         return self.used

@@ -7,7 +7,8 @@
 /* An edge of the graph: the output of an op, and the plan's input. */
 typedef struct {
   ptrdiff_t size;                      /* elements of one example */
-  ptrdiff_t bytes;                     /* of one tile */
+  ptrdiff_t channels;                  /* the first axis of its shape */
+  ptrdiff_t bytes;                     /* of one tile; in the blocked layout of one example */
   int alias_of, grad_alias_of;         /* the value whose memory this one has: itself, an earlier one (its gradient: a later one) */
   int is_reduced, grad_is_reduced;     /* read by reduce.backward, so each tile has a copy */
   int readers, skip_readers;           /* ops that have it as their input, and as their skip */
@@ -49,19 +50,26 @@ static void fuse_relu(op *ops, int n_ops, const value *v) {
   }
 }
 
+/* Whether an op does nothing: y is x. In the blocked layout that is a copy if the channels differ (a Flatten). */
+static int is_identity(const op *o, int blocked) {
+  if (blocked && (o->blocked.elements || o->blocked.forward || o->in_channels != o->out_channels)) return 0;
+  return !o->forward_tile || o->memory.y_alias == ALIAS_X;
+}
+
 /* Lets an op write its output over its input, unless that memory is read again: by another op, possibly through an alias, or in
- * the backward of an earlier op. */
-static void alias_values(const op *ops, int n_ops, value *v) {
+ * the backward of an earlier op. The blocked layout has no backward. */
+static void alias_values(const op *ops, int n_ops, value *v, int blocked) {
   for (int k = 0; k < n_ops; k++) {
     const op *o = &ops[k];
     value *x = &v[v[o->plan.input].alias_of], *y = &v[k + 1];
+    int reads = blocked ? 0 : o->reads;
     x->pending--;
-    int can_overwrite = o->memory.in_place && !x->pending && !(o->reads & READS_X);
+    int can_overwrite = o->memory.in_place && !x->pending && !(reads & READS_X) && !(blocked && o->in_channels != o->out_channels);
     if (o->memory.y_alias == ALIAS_SKIP) y->alias_of = v[o->branch.skip].alias_of;
-    else if (!o->forward_tile || o->memory.y_alias == ALIAS_X || can_overwrite) y->alias_of = v[o->plan.input].alias_of;
+    else if (is_identity(o, blocked) || can_overwrite) y->alias_of = v[o->plan.input].alias_of;
     if (y->alias_of != k + 1) v[y->alias_of].pending += y->pending;
-    x->pending += (o->reads & READS_X) != 0;                 /* in backward */
-    v[y->alias_of].pending += (o->reads & READS_Y) != 0;
+    x->pending += (reads & READS_X) != 0;                    /* in backward */
+    v[y->alias_of].pending += (reads & READS_Y) != 0;
   }
 }
 
@@ -82,7 +90,13 @@ static void alias_gradients(const op *ops, int n_ops, value *v) {
 static void optimize(op *ops, int n_ops, value *v) {
   count_readers(ops, n_ops, v);
   fuse_relu(ops, n_ops, v);
-  alias_values(ops, n_ops, v);
+  alias_values(ops, n_ops, v, 0);
   alias_gradients(ops, n_ops, v);
+}
+
+/* The same for the values of the blocked layout, after `optimize`; a ReLU stays an op of its own there. */
+static void optimize_blocked(const op *ops, int n_ops, value *v) {
+  count_readers(ops, n_ops, v);
+  alias_values(ops, n_ops, v, 1);
 }
 #endif

@@ -19,6 +19,7 @@ from minidl_c.runtime.execution_context cimport ExecutionContext
 from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.partition cimport is_distributable as op_is_distributable
 from minidl_c.runtime.per_example cimport PerExampleOutputs
+from minidl_c.runtime.phases cimport add_phase, add_stages
 from minidl_c.runtime.program cimport Program
 from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, REDUCE_TASKS, SCATTER_DX, UPDATE, run_state
 from minidl_c.runtime.threads cimport threads_for
@@ -60,7 +61,7 @@ cdef class Plan(Program):
 
     cdef ExecutionContext new_context(self):
         cdef ExecutionContext p = ExecutionContext()
-        p.bind(self.ops, self.values, self.n_ops, self.barriers)
+        p.bind(self.ops, self.values, self.blocked_values, self.n_ops, self.barriers)
         return p
 
     cdef ExecutionContext acquire_context(self, bint trains):
@@ -104,13 +105,22 @@ cdef class Plan(Program):
         self.check_flat_size(p.arguments.rows)
         run.batch.y = p.arguments.acquire(y, self.dtype, m, self.values[self.n_ops].size, True, "y")
         p.arguments.check_no_overlap()
-        if m:
-            p.prepare(m, self.threads(num_threads, m, 1, 1), False, False)
-            p.add_forward(False)
-            p.add_stages()
-            with nogil:
-                execute(run, 1)
+        rest = self.blocked_examples(m)
+        if m > rest:
+            p.prepare(m - rest, self.threads(num_threads, m - rest, 1, 1), False, False)
+            self.run_forward(p)
+        if rest:
+            p.prepare_blocked(m - rest, rest, self.threads(num_threads, rest, 1, 1))
+            self.run_forward(p)
         self.release_context(p)
+
+    cdef int run_forward(self, ExecutionContext p) except -1:
+        """Runs a forward pass of the examples for which memory is prepared."""
+        p.add_forward(False)
+        add_stages(&p.run)
+        with nogil:
+            execute(&p.run, 1)
+        return 0
 
     def forward(self, x, param, y, num_threads=None, seed=0, step=0, example_ids=None):
         """Computes y, the outputs for all rows of x in training, as `predict`; returns the context that `backward` needs.
@@ -132,9 +142,9 @@ cdef class Plan(Program):
         if m:
             p.prepare(m, self.threads(num_threads, m, 3, 1), True, True)   # backward costs about twice a forward
             p.add_forward(False)
-            p.add_stages()
+            add_stages(&p.run)
             if self.has_state_updates:
-                p.add_phase(COMMIT, 0, 0, self.n_ops)
+                add_phase(run, COMMIT, 0, 0, self.n_ops)
             with nogil:
                 execute(run, 1)
         p.arguments.release()
@@ -198,7 +208,7 @@ cdef class Plan(Program):
         p.add_backward()
         if dx is not None:
             p.add_instr(SCATTER_DX, 0)
-        p.add_stages()
+        add_stages(&p.run)
         with nogil:
             execute(run, 1)
 
@@ -278,13 +288,13 @@ cdef class Plan(Program):
         p.find_wanted(False)
         p.add_forward(True)
         p.add_backward()
-        p.add_stages()
+        add_stages(&p.run)
         if run.train.clip.norm or run.train.clip.value:
-            p.add_phase(CLIP, 0, 0, BLOCKS)
-        p.add_phase(CHECK, 0, 0, 1)
+            add_phase(run, CLIP, 0, 0, BLOCKS)
+        add_phase(run, CHECK, 0, 0, 1)
         if update is not None:
             run.train.update = &update.c
-            p.add_phase(UPDATE, 0, 0, REDUCE_TASKS)
+            add_phase(run, UPDATE, 0, 0, REDUCE_TASKS)
         if self.has_state_updates:
-            p.add_phase(COMMIT, 0, 0, self.n_ops)
+            add_phase(run, COMMIT, 0, 0, self.n_ops)
         return 0

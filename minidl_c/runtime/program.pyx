@@ -3,10 +3,11 @@ from operator import index
 
 from libc.stdlib cimport calloc, free
 
-from minidl_c.op cimport LANES, Op, dtype_of, op
+from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, has_blocked_form, op
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)
+    void optimize_blocked(const op *, int, value *)
 
 cdef object MAX_OFFSET = 2**62         # elements; sums of such do not overflow
 
@@ -48,10 +49,12 @@ cdef class Program:
         self.set_training(tuple(frozen), tuple(lr_scales), tuple(skipped_steps))
         self.check_branches()
         optimize(self.ops, self.n_ops, self.values)
+        self.find_blocked_values()
 
     def __dealloc__(self):
         free(self.ops)
         free(self.values)
+        free(self.blocked_values)
 
     cdef int add(self, int k, Op source, Py_ssize_t offset) except -1:
         """Adds op k; raises TypeError or ValueError unless it fits the ops before it."""
@@ -65,11 +68,11 @@ cdef class Program:
         o.plan.input = k if o.plan.input < 0 else o.plan.input
         o.plan.output, o.plan.param = k + 1, offset
         if k == 0:
-            self.values[0].size = o.in_size
+            self.values[0].size, self.values[0].channels = o.in_size, o.in_channels
         if o.plan.input > k or o.branch.skip > k or self.values[o.plan.input].size != o.in_size:
             raise ValueError(f"{name}: expects {o.in_size} elements per example, but its input has "
                              f"{self.values[o.plan.input].size}")
-        self.values[k + 1].size = o.out_size
+        self.values[k + 1].size, self.values[k + 1].channels = o.out_size, o.out_channels
         if o.loss.n_target:                  # a tile of targets follows the scratch memory of the op
             o.memory.scratch = (o.memory.scratch + 63) // 64 * 64 + o.loss.n_target * LANES * o.real_bytes
         for i in (k, k + 1):
@@ -116,6 +119,37 @@ cdef class Program:
                     raise ValueError(f"{name}: {what}: expected {size} elements per example, value {index} has "
                                      f"{self.values[index].size}")
         return 0
+
+    cdef int find_blocked_values(self) except -1:
+        """Sets the values in the blocked layout, unless an op takes another number of channels than its input or skip has."""
+        cdef double lanes = 0, blocked = 0
+        cdef const op *o
+        cdef value *v
+        cdef int k
+        for k in range(self.n_ops):
+            o = &self.ops[k]
+            lanes += o.work
+            blocked += o.work * <double> (blocks_of(o.out_channels) * LANES) / o.out_channels * (1 if has_blocked_form(o) else LANES)
+            if o.loss.is_loss or self.values[o.plan.input].channels != o.in_channels:
+                return 0
+            if o.branch.skip >= 0 and (o.memory.y_alias == ALIAS_SKIP or o.blocked.elements != NULL) and (
+                    self.values[o.branch.skip].channels != o.out_channels):
+                return 0
+        self.blocked_values = <value *> calloc(self.n_ops + 1, sizeof(value))
+        if self.blocked_values == NULL:
+            raise MemoryError()
+        for k in range(self.n_ops + 1):
+            v = &self.blocked_values[k]
+            v[0] = self.values[k]
+            v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
+        optimize_blocked(self.ops, self.n_ops, self.blocked_values)
+        self.blocked_limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked)
+        return 0
+
+    cdef Py_ssize_t blocked_examples(self, Py_ssize_t n) noexcept:
+        """Returns how many of n examples, the last ones, to predict in the blocked layout: those of a mostly empty tile."""
+        cdef Py_ssize_t rest = n if n <= self.blocked_limit else n % LANES
+        return rest if rest <= self.blocked_limit else 0
 
     cdef int set_training(self, tuple frozen, tuple lr_scales, tuple skipped_steps) except -1:
         """Sets which ops are trained, and with which rates. Raises ValueError."""

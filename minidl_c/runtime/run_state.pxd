@@ -17,7 +17,8 @@ ctypedef enum instr_kind:
 ctypedef enum phase_kind:
     PREPARE                             # a task: part of the packing of one op
     TILES                               # a task: a slot, which is a run of tiles; all instructions of a stage, depth first
-    SPLIT_TILES                         # a task: (tile, part of the channels), one instruction; for fewer tiles than threads
+    SPLIT_TILES                         # a task: (tile, part of the channels or rows); for fewer tiles than threads. One instruction,
+                                        # or in the blocked layout a stretch: see execution_context.pyx
     PARTIALS                            # a task as of REDUCE: this process's partial results, before the exchange
     COMBINE                             # a task as of REDUCE: the batch's results, from the partial results of all processes
     REDUCE                              # a task: a range of the reduction items of each op of the stage
@@ -43,6 +44,7 @@ ctypedef struct phase:
     phase_kind kind
     int first, last                     # instructions first..last
     Py_ssize_t tasks                    # the number of tasks
+    bint by_rows                        # parts are rows of pixels, not channels
     Py_ssize_t offsets[17]              # of each REDUCE task in the bytes of a node, and their end: see partition.pyx
 
 ctypedef struct program_state:          # what runs
@@ -104,6 +106,7 @@ ctypedef struct partition:              # a batch's slots, divided among process
 ctypedef struct local_state:            # the tiles of this process
     Py_ssize_t tiles, slots
     Py_ssize_t first_tile               # in the batch
+    bint blocked                        # a tile is one example in the blocked layout
     Py_ssize_t starts[17]               # the first tile of each slot, counted from first_tile, and their end
     const partition *partition          # NULL: they are the whole batch
 

@@ -69,6 +69,36 @@ INLINE vector_f64 broadcast_f64(double s) { return s - (vector_f64){0}; }
 INLINE mask_f32 integer_f32(int32_t k) { return k - (mask_f32){0}; }
 INLINE mask_f64 integer_f64(int32_t k) { return (int64_t)k - (mask_f64){0}; }
 
+/* The first n numbers at p, at most a vector of them, and zeros in the other lanes: nothing after them is read. */
+#if VECTOR_BYTES == 64
+INLINE vector_f32 load_part_f32(const float *p, int n) {
+  return (vector_f32)_mm512_maskz_loadu_ps(n >= 16 ? 0xffff : (__mmask16)((1u << n) - 1), p);
+}
+INLINE vector_f64 load_part_f64(const double *p, int n) {
+  return (vector_f64)_mm512_maskz_loadu_pd(n >= 8 ? 0xff : (__mmask8)((1u << n) - 1), p);
+}
+#elif VECTOR_BYTES == 32
+INLINE vector_f32 load_part_f32(const float *p, int n) {
+  const mask_f32 lane = {0, 1, 2, 3, 4, 5, 6, 7};
+  return (vector_f32)_mm256_maskload_ps(p, (__m256i)(lane < integer_f32(n)));
+}
+INLINE vector_f64 load_part_f64(const double *p, int n) {
+  const mask_f64 lane = {0, 1, 2, 3};
+  return (vector_f64)_mm256_maskload_pd(p, (__m256i)(lane < integer_f64(n)));
+}
+#else
+INLINE vector_f32 load_part_f32(const float *p, int n) {
+  vector_f32 v = {0};
+  for (int i = 0; i < 4 && i < n; i++) v[i] = p[i];
+  return v;
+}
+INLINE vector_f64 load_part_f64(const double *p, int n) {
+  vector_f64 v = {0};
+  for (int i = 0; i < 2 && i < n; i++) v[i] = p[i];
+  return v;
+}
+#endif
+
 /* m ? a : b in each lane */
 INLINE vector_f32 select_f32(mask_f32 m, vector_f32 a, vector_f32 b) {
   return (vector_f32)((m & (mask_f32)a) | (~m & (mask_f32)b));

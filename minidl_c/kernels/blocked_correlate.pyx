@@ -1,0 +1,80 @@
+"""The sums of a convolution of one example in the blocked layout, [blocks][h][w][16]: register tiles over the runs of its axes.
+
+The sum of an output is the chain of correlate.pyx: the bias, then channel by channel, tap by tap. If its weights are too many for
+the cache, all outputs take some channels before the next ones, and continue the sums in y.
+"""
+from minidl_c.kernels.axes cimport axis, axis_run
+from minidl_c.op cimport LANES, real, tile
+
+cdef Py_ssize_t CACHED_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
+
+
+cdef bint fits_blocks(const direction *a) noexcept:
+    """Whether the outputs of each group begin in the first lane of a block."""
+    return a.groups == 1 or a.outputs % LANES == 0
+
+
+cdef bint clip_run(const axis *a, const axis_run *run, Py_ssize_t start, Py_ssize_t end, axis_run *part) noexcept nogil:
+    """Sets `part` to the coordinates of a run from `start` to `end`; returns whether there are any."""
+    cdef Py_ssize_t first = max(<Py_ssize_t> 0, (start - run.out + a.out_step - 1) // a.out_step) if start > run.out else 0
+    cdef Py_ssize_t last = min(run.n, (end - run.out + a.out_step - 1) // a.out_step) if end > run.out else 0
+    part[0] = run[0]
+    part.out, part.n, part.source = run.out + first * a.out_step, last - first, run.source + first * a.pixel_step
+    return last > first
+
+
+cdef void correlate_block(const direction *a, blocked_correlation *k, const axis_run *row, const axis_run *column,
+                          Py_ssize_t outputs, const real *x, const real *w, const real *b, real *y) noexcept nogil:
+    """Computes the outputs of a pair of runs, which is a block of pixels; register tiles run along its longer side."""
+    cdef Py_ssize_t row_x = a.rows.pixel_step * a.width * LANES, row_y = a.rows.out_step * a.out_width * LANES
+    cdef Py_ssize_t column_x = a.columns.pixel_step * LANES, column_y = a.columns.out_step * LANES
+    cdef Py_ssize_t line, lines, line_x, line_y, n
+    x += (row.source * a.width + column.source) * LANES
+    w += row.tap * k.w_h // a.rows.tap_step + column.tap * k.w_w // a.columns.tap_step
+    y += (row.out * a.out_width + column.out) * LANES
+    k.taps_h, k.taps_w = row.taps, column.taps
+    if column.n >= row.n:
+        n, k.x_pixel, k.y_pixel, lines, line_x, line_y = column.n, column_x, column_y, row.n, row_x, row_y
+    else:
+        n, k.x_pixel, k.y_pixel, lines, line_x, line_y = row.n, row_x, row_y, column.n, column_x, column_y
+    for line in range(lines):
+        correlate_blocked(outputs, n, k, x + line * line_x, w, b, y + line * line_y)
+
+
+cdef void correlate_pass(const direction *a, blocked_correlation *k, const tile *t, Py_ssize_t o0, Py_ssize_t o1, const real *x,
+                         const real *w, const real *b, real *y) noexcept nogil:
+    """Adds some channels to outputs o0..o1 of a group, for all pixels of this part."""
+    cdef Py_ssize_t r0 = 0, r1 = a.out_height, q0 = 0, q1 = a.out_width, i, j
+    cdef axis_run row
+    cdef axis_run column
+    if a.out_height == 1:
+        q0, q1 = t.pixel0, t.pixel1
+    else:
+        r0, r1 = t.pixel0 // a.out_width, t.pixel1 // a.out_width
+    for i in range(a.rows.n_runs):
+        for j in range(a.columns.n_runs):
+            if clip_run(&a.rows, &a.rows.runs[i], r0, r1, &row) and clip_run(&a.columns, &a.columns.runs[j], q0, q1, &column):
+                correlate_block(a, k, &row, &column, o1 - o0, x, w + o0, b + o0 if b != NULL else NULL, y + o0 // LANES * k.y_block)
+
+
+cdef void correlate_example(
+    const direction *a,
+    const tile *t,                      # x [blocks][height][width][16], y [blocks][out_height][out_width][16], and its part
+    const real *w,                      # IN  [group][channel][taps_h][taps_w][output]
+    const real *b,                      # IN  [groups * outputs], or NULL
+) noexcept nogil:
+    cdef Py_ssize_t taps = a.taps_h * a.taps_w * a.outputs, step, passes, g, o0, o1, c, n, first
+    cdef blocked_correlation k
+    k.x_block, k.y_block, k.w_channel = a.height * a.width * LANES, a.out_height * a.out_width * LANES, taps
+    k.x_h, k.x_w = a.rows.source_step * a.width * LANES, a.columns.source_step * LANES
+    k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.outputs, a.columns.tap_step * a.outputs
+    step = max(<Py_ssize_t> LANES, CACHED_WEIGHTS // taps // LANES * LANES)
+    passes = (a.channels + step - 1) // step
+    for g in range(a.groups):
+        o0, o1 = max(t.block0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.block1 * LANES - g * a.outputs, a.outputs)
+        for n in range(passes if o1 > o0 else 0):
+            c = n * step
+            first = g * a.channels + c
+            k.channels, k.first_lane, k.resume = min(step, a.channels - c), first % LANES, n > 0
+            correlate_pass(a, &k, t, o0, o1, <const real *> t.x + first // LANES * k.x_block + first % LANES, w + first * taps,
+                           b + g * a.outputs if b != NULL else NULL, <real *> t.y + g * a.outputs // LANES * k.y_block)

@@ -1,0 +1,5 @@
+"""The blocked layout of a running plan. See blocked.pyx."""
+from minidl_c.runtime.run_state cimport instr, run_state
+
+cdef void run_blocked(const run_state *run, const instr *i, Py_ssize_t t, int thread, Py_ssize_t part, Py_ssize_t parts,
+                      bint by_rows) noexcept nogil

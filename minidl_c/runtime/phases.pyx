@@ -1,0 +1,146 @@
+"""The phases of a call, from its instructions: stages of tiles with their reductions, and the packing of parameters before them."""
+from minidl_c.op cimport BARRIER_BACKWARD, BARRIER_FORWARD, REACHES_CHANNEL, REACHES_ELEMENT, blocks_of, op
+from minidl_c.runtime.blocked_form cimport can_split_rows, is_converted, reach_of
+from minidl_c.runtime.layout cimport value
+from minidl_c.runtime.partition cimport place_tasks
+from minidl_c.runtime.run_state cimport (
+    BACKWARD, COMBINE, FORWARD, GATHER_X, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of, phase,
+    phase_kind, program_state, run_state,
+)
+
+cdef Py_ssize_t MAX_ROW_WEIGHTS = 2**18  # bytes of parameters that each thread reads again if threads share the rows of an image
+cdef Py_ssize_t MIN_SPLIT_BYTES = 2**17  # of packed parameters: fewer are packed faster than more tasks are claimed
+
+
+cdef void add_phase(run_state *run, phase_kind kind, int first, int last, Py_ssize_t tasks) noexcept:
+    cdef phase *f = &run.program.phases[run.program.n_phases]
+    f.kind, f.first, f.last, f.tasks = kind, first, last, tasks
+    run.program.tasks[run.program.n_phases] = tasks
+    if kind in (PARTIALS, COMBINE, REDUCE):
+        place_tasks(run, f)
+    run.program.n_phases += 1
+
+
+cdef bint reduces_forward(run_state *run, const op *o) noexcept:
+    """Whether an op reduces over the batch in forward: in training, unless it is frozen."""
+    return run.train.training and not o.plan.frozen
+
+
+cdef bint ends_stage(run_state *run, int k) noexcept:
+    """Whether instruction k is the last one, or its op has a barrier after it."""
+    cdef const instr *i = &run.program.instrs[k]
+    cdef int barrier
+    if k + 1 == run.program.n_instrs:
+        return True
+    if i.kind != FORWARD and i.kind != BACKWARD:
+        return False
+    barrier = op_of(run, i).reduce.barrier
+    if i.kind == BACKWARD:
+        return barrier & BARRIER_BACKWARD
+    return barrier & BARRIER_FORWARD and reduces_forward(run, op_of(run, i))
+
+
+cdef bint splits_rows(run_state *run, int k) noexcept:
+    """Whether threads share the rows of an instruction's output, not its channels."""
+    cdef const op *o = op_of(run, &run.program.instrs[k])
+    if run.program.instrs[k].kind != FORWARD or not can_split_rows(o):
+        return False
+    return o.out_rows >= 2 * run.threads and o.n_param * o.real_bytes <= MAX_ROW_WEIGHTS
+
+
+cdef int end_of_stretch(run_state *run, int first, int last) noexcept:
+    """Returns the end of the stretch that begins with an instruction: each op reads what its own thread has written in it.
+
+    After some rows of pixels come element-wise ops, after some channels also those that read other pixels of their channel.
+    """
+    cdef const value *values = run.program.values
+    cdef const instr *instrs = run.program.instrs
+    cdef int k = first + 1
+    cdef bint by_rows = splits_rows(run, first)
+    cdef const op *before
+    cdef const op *o
+    if instrs[first].kind != FORWARD or is_converted(op_of(run, &instrs[first])):
+        return k
+    while k < last and instrs[k].kind == FORWARD:
+        before, o = op_of(run, &instrs[k - 1]), op_of(run, &instrs[k])
+        if (reach_of(o) < (REACHES_ELEMENT if by_rows else REACHES_CHANNEL) or by_rows and not can_split_rows(o)
+                or o.out_channels != before.out_channels
+                or values[o.plan.input].alias_of != values[before.plan.output].alias_of):
+            break
+        k += 1
+    return k
+
+
+cdef void add_stretches(run_state *run, int first, int last) noexcept:
+    """Adds the phases of instructions first..last in the blocked layout: stretches of ops, whose parts are those of the first."""
+    cdef Py_ssize_t parts
+    cdef int k = first, end
+    cdef bint by_rows
+    cdef const op *o
+    while k < last:
+        end, by_rows, parts = end_of_stretch(run, k, last), splits_rows(run, k), 1
+        if run.program.instrs[k].kind == GATHER_X:
+            parts = run.threads
+        elif run.program.instrs[k].kind == FORWARD and not is_converted(op_of(run, &run.program.instrs[k])):
+            o = op_of(run, &run.program.instrs[k])
+            parts = min(<Py_ssize_t> run.threads, o.out_rows if by_rows else blocks_of(o.out_channels))
+        add_phase(run, SPLIT_TILES, k, end, run.local.tiles * parts)
+        run.program.phases[run.program.n_phases - 1].by_rows = by_rows
+        k = end
+
+
+cdef void add_stage(run_state *run, int first, int last) noexcept:
+    """Adds the phases of instructions first..last: all tiles, then their reductions."""
+    cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
+    cdef const op *o
+    cdef instr *i
+    if run.local.blocked and run.local.tiles < run.threads:
+        add_stretches(run, first, last)
+    elif run.local.tiles < run.threads:
+        for k in range(first, last):
+            i = &run.program.instrs[k]
+            can_split = i.kind == GATHER_X or (
+                (i.kind == FORWARD or i.kind == BACKWARD) and op_of(run, i).splits and not by_example)
+            add_phase(run, SPLIT_TILES, k, k + 1, run.local.tiles * (run.threads if can_split else 1))
+    else:
+        add_phase(run, TILES, first, last, run.local.slots)
+    for k in range(first, last):
+        i = &run.program.instrs[k]
+        o = op_of(run, i)
+        has_reduction |= i.kind == FORWARD and o.reduce.forward != NULL and reduces_forward(run, o)
+        has_reduction |= i.kind == BACKWARD and o.reduce.n_items > 0 and not o.plan.frozen and not by_example
+    if has_reduction and run.local.partition != NULL:
+        add_phase(run, PARTIALS, first, last, REDUCE_TASKS)
+        add_phase(run, COMBINE, first, last, REDUCE_TASKS)
+    if has_reduction:
+        add_phase(run, REDUCE, first, last, REDUCE_TASKS)
+
+
+cdef void add_prepare(run_state *run) noexcept:
+    """Adds the phase that packs parameters: of all ops, and for dx, of those that compute it."""
+    cdef program_state *program = &run.program
+    cdef Py_ssize_t bytes = 0
+    cdef int k, n = 0
+    cdef const op *o
+    for k in range(program.n_ops):
+        if program.ops[k].memory.prepare != NULL:
+            program.prepares[n].kind, program.prepares[n].op = FORWARD, k
+            bytes, n = bytes + program.ops[k].memory.packed, n + 1
+    for k in range(program.n_instrs):
+        o = op_of(run, &program.instrs[k])
+        if program.instrs[k].kind == BACKWARD and o.memory.prepare_dx != NULL and program.wanted[o.plan.input]:
+            program.prepares[n] = program.instrs[k]
+            n += 1
+    program.n_prepares = n
+    add_phase(run, PREPARE, 0, 0, n * (run.threads if bytes > MIN_SPLIT_BYTES else 1))
+
+
+cdef void add_stages(run_state *run) noexcept:
+    """Adds the phases of all instructions, stage by stage."""
+    cdef int k, first = 0
+    run.program.n_phases = 0
+    add_prepare(run)
+    for k in range(run.program.n_instrs):
+        if ends_stage(run, k):
+            add_stage(run, first, k + 1)
+            first = k + 1

@@ -113,6 +113,7 @@ cdef extern from "minidl_c/op.h" nogil:
 cdef class Op:
     cdef op c
     cdef readonly tuple in_shape, out_shape
+    cdef readonly object weight_order   # the axes of the first parameter in the order of memory; None: as in its shape
     cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1
     cdef int check(self, str name, int real_bytes) except -1
 

@@ -11,13 +11,17 @@ from minidl_c.runtime.single_op import backward_batch
 def examples_of(op, dy, x, dx, params, threads=1, norms=False):
     """Returns the gradients (n, size) of each parameter and, with `norms`, their squared norms. Writes dx."""
     n, dtype = len(x), x.dtype
-    flat = np.concatenate([p.reshape(-1) for p in params])
+    first = params[0] if op.weight_order is None else params[0].transpose(op.weight_order)
+    flat = np.concatenate([p.reshape(-1) for p in (first, *params[1:])])
     plan, starts = Plan([op], [0]), np.cumsum([0] + [p.size for p in params])
     grads = [np.full((n, p.size), 7, dtype) for p in params]
     squares = [np.full(n, 7.0) if norms else None for _ in params]
     outputs = [(int(start), p.size, g, s) for start, p, g, s in zip(starts, params, grads, squares, strict=False)]
     kept = plan.forward(x.reshape(n, -1), flat, np.empty((n, dy[0].size), dtype), threads)
     plan.backward_examples(kept, dy.reshape(n, -1), None if dx is None else dx.reshape(n, -1), flat, outputs)
+    if op.weight_order is not None:
+        back = (0, *(1 + axis for axis in np.argsort(op.weight_order)))
+        grads[0] = grads[0].reshape(n, *first.shape).transpose(back).reshape(n, -1)
     return (grads, squares) if norms else grads
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from minidl.layers.base import Layer
 from minidl.layers.param import Param
-from minidl.utils.arrays import Array
+from minidl.utils.arrays import Array, memory_order, with_memory_order
 
 ALIGN = 16  # elements: each layer's parameters begin on a multiple, a cache line of floats
 
@@ -75,10 +75,5 @@ class FlatParameters:
 
 def _view(value: Array, start: int) -> Callable[[Array], Array]:
     """Returns a function that takes a parameter of this shape and layout out of a flat array, without a copy."""
-    shape, size, transposed = value.shape, value.size, not value.flags.c_contiguous
-
-    def view(flat: Array) -> Array:
-        part = flat[start : start + size]
-        return part.reshape(shape[::-1]).T if transposed else part.reshape(shape)
-
-    return view
+    shape, size, order = value.shape, value.size, memory_order(value)
+    return lambda flat: with_memory_order(flat[start : start + size], shape, order)

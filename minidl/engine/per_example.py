@@ -19,7 +19,7 @@ from minidl.engine.segments import NativeSegment, NumpySegment, Segment
 from minidl.layers.base import Layer
 from minidl.layers.container import named_leaves
 from minidl.layers.param import Param
-from minidl.utils.arrays import Array
+from minidl.utils.arrays import Array, memory_order, with_memory_order
 from minidl.utils.data import Index
 
 
@@ -47,11 +47,7 @@ class GradRequest:
 
     def shaped(self, grads: Array) -> Array:
         """Returns gradients (n, size) in the parameter's shape, (n, *shape), in the same memory."""
-        shape = self.param.value.shape
-        if self.param.value.flags.c_contiguous:
-            return grads.reshape(len(grads), *shape)
-        turned = grads.reshape(len(grads), *shape[::-1])  # a dense weight: see Param
-        return turned.transpose(0, *range(len(shape), 0, -1))
+        return with_memory_order(grads, self.param.value.shape, memory_order(self.param.value))
 
     def put(self, i: int, grad: Array) -> None:
         """Returns the gradient of example i, in the parameter's shape."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from minidl.initializers import Init, check_initializer
 from minidl.layers.param import Param
-from minidl.utils.arrays import Array, as_array, as_dtype
+from minidl.utils.arrays import Array, as_array, as_dtype, with_memory_order
 from minidl.utils.constructors import constructor_arguments, parameters
 from minidl.utils.validation import Shape, check_bool, check_int, check_non_negative
 from minidl_c.op import Op
@@ -120,14 +120,18 @@ class Layer:
 
     # ---- for a layer to call
 
-    def param(self, name: str, shape: Shape, init: Init, order: str = "C") -> Param:
+    def param(self, name: str, shape: Shape, init: Init, order: tuple[int, ...] | None = None) -> Param:
         """Creates a parameter; call it in `build`. init(rng, shape) returns the initial value.
 
-        order: "F" stores it transposed in memory. Raises ValueError for a duplicate name, or an initial value of
-        another shape.
+        order: the axes in the order of memory, the outermost first, as the op reads them; None: as in the shape.
+        Raises ValueError for a duplicate name, an initial value of another shape or an order that is no permutation.
         """
         first = self._first_value("param", name, tuple(shape), init)
-        self.params[name] = Param(np.array(first, dtype=self.dtype, order="F" if order == "F" else "C"))
+        order = tuple(range(len(shape))) if order is None else tuple(order)
+        if sorted(order) != list(range(len(shape))):
+            raise ValueError(f"param {name!r}: order: expected a permutation of {len(shape)} axes, got {order}")
+        flat = np.array(first, dtype=self.dtype).transpose(order).reshape(-1)
+        self.params[name] = Param(with_memory_order(flat, tuple(shape), order))
         return self.params[name]
 
     def buffer(self, name: str, shape: Shape, init: Init) -> Array:

@@ -58,7 +58,7 @@ class Conv2D(Layer):
         window = (kernel, stride, padding, dilation)
         self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
         init = check_initializer("kernel_initializer", self.kernel_initializer)
-        self.weight = self.param("weight", (filters, channels // groups, *kernel), init)
+        self.weight = self.param("weight", (filters, channels // groups, *kernel), init, self.op.weight_order)
         if use_bias:
             self.bias = self.param("bias", (filters,), check_initializer("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])

@@ -70,7 +70,7 @@ class ConvTranspose2D(Layer):
         window = (kernel, stride, padding, extra, dilation)
         self.op = ConvTranspose2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
         init = partial(_init_weight, check_initializer("kernel_initializer", self.kernel_initializer), stride, groups)
-        self.weight = self.param("weight", (channels, filters // groups, *kernel), init)
+        self.weight = self.param("weight", (channels, filters // groups, *kernel), init, self.op.weight_order)
         if use_bias:
             self.bias = self.param("bias", (filters,), check_initializer("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size * height * width

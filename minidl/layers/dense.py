@@ -36,7 +36,7 @@ class Dense(Layer):
             raise ValueError(f"expected (inputs,), got {in_shape}: put a Flatten() before it")
         self.op = DenseOp(in_shape, units, self.dtype, use_bias=use_bias)
         init = check_initializer("kernel_initializer", self.kernel_initializer)
-        self.weight = self.param("weight", (units, in_shape[0]), init, order="F")
+        self.weight = self.param("weight", (units, in_shape[0]), init, order=(1, 0))
         if use_bias:
             self.bias = self.param("bias", (units,), check_initializer("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size

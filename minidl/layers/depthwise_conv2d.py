@@ -57,7 +57,7 @@ class DepthwiseConv2D(Layer):
         window = (kernel, stride, padding, dilation)
         self.op = DepthwiseConv2DOp(in_shape, *window, multiplier, self.dtype, use_bias=use_bias)
         init = check_initializer("kernel_initializer", self.kernel_initializer)
-        self.weight = self.param("weight", (channels * multiplier, 1, *kernel), init)
+        self.weight = self.param("weight", (channels * multiplier, 1, *kernel), init, self.op.weight_order)
         if use_bias:
             self.bias = self.param(
                 "bias", (channels * multiplier,), check_initializer("bias_initializer", self.bias_initializer)

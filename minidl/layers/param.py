@@ -14,7 +14,8 @@ class Param:
     """One tensor of parameters and its gradient, both views of the model's flat buffers.
 
     `value` and `grad` may be written in place; assigning to them copies. The memory layout may differ from the shape: a
-    dense weight is stored (in, out), as its kernel reads it, and `value` is the transposed view.
+    weight is stored as its kernel reads it (a dense one (in, out), one of a convolution with its filters last), and
+    `value` is a view of it in PyTorch's shape. `value.reshape(-1)` is therefore a copy; write into `value[...]`.
     """
 
     def __init__(self, value: Array) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from minidl.optimizers.base import Optimizer
 from minidl.saving.json_codec import decode, encode
 from minidl.training.state_ownership import MAX_ITEMS, STATE_DICT_HINT, Seen, check_own
-from minidl.utils.arrays import Array
+from minidl.utils.arrays import Array, memory_order
 from minidl.utils.constructors import constructor_arguments, parameters
 
 STATE_DICT = "state_dict()"  # the key of what an object's own state_dict returned: no attribute has this name
@@ -233,8 +233,11 @@ class TensorCodec:
             raise TypeError(f"{where}: cannot be saved: expected an array of integers or real numbers, got {got}")
         if value.dtype == bool:
             return self._add("bools", value.astype(np.uint8))
-        fortran = value.flags.f_contiguous and not value.flags.c_contiguous  # NumPy sums in the order of memory
-        return self._add("transposed", value.T) if fortran else self._add("array", value)
+        order = memory_order(value)
+        if order == tuple(range(value.ndim)):
+            return self._add("array", value)
+        stored = self._add("permuted", value.transpose(order))  # NumPy sums in the order of memory
+        return {"permuted": [stored["permuted"], list(order)]}
 
     def _inner(self, value: Any, where: str) -> dict[str, Any]:
         if self._depth >= MAX_DEPTH:
@@ -259,9 +262,15 @@ class TensorCodec:
         if kind == "object":
             name, state = content
             return Inner(name, decode(state, self.decode))
-        if kind not in ("array", "transposed", "bools", "floats", "ints"):
+        if kind not in ("array", "permuted", "bools", "floats", "ints"):
             raise ValueError(f"unknown kind {kind!r}")
+        if kind == "permuted":
+            name, order = content
+            stored = self.tensors.pop(name)
+            if sorted(order) != list(range(stored.ndim)):
+                raise ValueError(f"{name}: expected the axes of an array of {stored.ndim}, got {order}")
+            return stored.transpose(np.argsort(order))
         array = self.tensors.pop(content)
         if kind == "bools":
             return array.astype(bool)
-        return array.T if kind == "transposed" else array if kind == "array" else array.tolist()
+        return array if kind == "array" else array.tolist()

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from minidl.utils.arrays import Array
+from minidl.utils.arrays import Array, memory_order
 
 STATE_DICT_HINT = "give its class a state_dict() and a load_state_dict(state)"
 MAX_ITEMS = 10_000  # values that are checked: anything longer is a list of numbers
@@ -23,8 +23,9 @@ class Seen:
 
     def add_array(self, array: Array, where: str) -> None:
         """Adds an array; raises TypeError if it shares memory with an earlier one, or if a copy would differ."""
-        if type(array) is not np.ndarray or not (array.flags.c_contiguous or array.flags.f_contiguous):
-            kind = "in one piece" if type(array) is np.ndarray else f"and no {type(array).__name__}"
+        is_array = type(array) is np.ndarray
+        if not is_array or not array.transpose(memory_order(array)).flags.c_contiguous:
+            kind = "in one piece" if is_array else f"and no {type(array).__name__}"
             raise TypeError(f"{where}: cannot be saved: expected an array of NumPy, {kind}; {STATE_DICT_HINT}")
         start = array.__array_interface__["data"][0]
         span = (start, start + array.nbytes, where)

@@ -11,6 +11,28 @@ Array = NDArray[Any]
 REAL = "fiub"  # dtype kinds: floats, integers, bools
 
 
+def memory_order(array: Array) -> tuple[int, ...]:
+    """Returns the axes of an array in the order of memory, the outermost first.
+
+    >>> memory_order(np.zeros((3, 4)).T)
+    (1, 0)
+    """
+    return tuple(sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis])))
+
+
+def with_memory_order(flat: Array, shape: tuple[int, ...], order: tuple[int, ...]) -> Array:
+    """Returns rows (..., size) as arrays (..., *shape) in the same memory; order: as `memory_order` returns it.
+
+    >>> with_memory_order(np.arange(6), (3, 2), (1, 0))
+    array([[0, 3],
+           [1, 4],
+           [2, 5]])
+    """
+    rows = flat.ndim - 1
+    stored = flat.reshape((*flat.shape[:-1], *(shape[axis] for axis in order)))
+    return stored.transpose(*range(rows), *(rows + order.index(axis) for axis in range(len(shape))))
+
+
 def as_array(value: Any, name: str, kinds: str = REAL) -> Array:
     """Returns `value` as an array of real numbers of these dtype kinds, without a copy if possible.
 

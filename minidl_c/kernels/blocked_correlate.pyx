@@ -60,15 +60,15 @@ cdef void correlate_pass(const direction *a, blocked_correlation *k, const tile 
 cdef void correlate_example(
     const direction *a,
     const tile *t,                      # x [blocks][height][width][16], y [blocks][out_height][out_width][16], and its part
-    const real *w,                      # IN  [group][channel][taps_h][taps_w][output]
+    const real *w,                      # IN  [channel][taps_h][taps_w][output] of each group, see w_tap and w_group
     const real *b,                      # IN  [groups * outputs], or NULL
 ) noexcept nogil:
-    cdef Py_ssize_t taps = a.taps_h * a.taps_w * a.outputs, step, passes, g, o0, o1, c, n, first
+    cdef Py_ssize_t weights = a.taps_h * a.taps_w * a.w_tap, step, passes, g, o0, o1, c, n, first     # weights of a channel
     cdef blocked_correlation k
-    k.x_block, k.y_block, k.w_channel = a.height * a.width * LANES, a.out_height * a.out_width * LANES, taps
+    k.x_block, k.y_block, k.w_channel = a.height * a.width * LANES, a.out_height * a.out_width * LANES, weights
     k.x_h, k.x_w = a.rows.source_step * a.width * LANES, a.columns.source_step * LANES
-    k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.outputs, a.columns.tap_step * a.outputs
-    step = max(<Py_ssize_t> LANES, CACHED_WEIGHTS // taps // LANES * LANES)
+    k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.w_tap, a.columns.tap_step * a.w_tap
+    step = max(<Py_ssize_t> LANES, CACHED_WEIGHTS // weights // LANES * LANES)
     passes = (a.channels + step - 1) // step
     for g in range(a.groups):
         o0, o1 = max(t.block0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.block1 * LANES - g * a.outputs, a.outputs)
@@ -76,5 +76,6 @@ cdef void correlate_example(
             c = n * step
             first = g * a.channels + c
             k.channels, k.first_lane, k.resume = min(step, a.channels - c), first % LANES, n > 0
-            correlate_pass(a, &k, t, o0, o1, <const real *> t.x + first // LANES * k.x_block + first % LANES, w + first * taps,
+            correlate_pass(a, &k, t, o0, o1, <const real *> t.x + first // LANES * k.x_block + first % LANES,
+                           w + g * a.w_group + c * weights,
                            b + g * a.outputs if b != NULL else NULL, <real *> t.y + g * a.outputs // LANES * k.y_block)

@@ -2,22 +2,22 @@
 from minidl_c.kernels.axes cimport axis_run
 from minidl_c.kernels.blocked_correlate cimport clip_run
 from minidl_c.kernels.correlate cimport direction
-from minidl_c.op cimport LANES, blocks_of, real, tile
+from minidl_c.op cimport LANES, real, tile
 
 cdef extern from "minidl_c/kernels/blocked_depthwise_tiles.h" nogil:
     ctypedef struct blocked_depthwise:
         Py_ssize_t taps_h, taps_w
         Py_ssize_t x_h, x_w, x_pixel
         Py_ssize_t w_h, w_w
-        Py_ssize_t y_pixel
+        Py_ssize_t y_pixel, channels
     void depthwise_blocked(Py_ssize_t pixels, const blocked_depthwise *k, const void *x, const void *w, const void *bias, void *y)
 
 
 cdef void depthwise_block(
     const direction *a,
     const real *x,                      # IN  [height][width][16]
-    const real *w,                      # IN  [taps_h][taps_w][w_tap]: 16 channels
-    Py_ssize_t w_tap,
+    const real *w,                      # IN  (taps_h, taps_w, channels), from `first` on
+    Py_ssize_t channels, Py_ssize_t first,
     const real *bias,                   # IN  [16]
     real *y,                            # OUT [out_height][out_width][16]
     Py_ssize_t r0, Py_ssize_t r1,       # only these rows
@@ -27,8 +27,9 @@ cdef void depthwise_block(
     cdef const axis_run *column
     cdef axis_run row
     cdef blocked_depthwise k
+    k.channels = min(channels - first, <Py_ssize_t> LANES)
     k.x_h, k.x_w, k.x_pixel = a.rows.source_step * a.width * LANES, a.columns.source_step * LANES, a.columns.pixel_step * LANES
-    k.w_h, k.w_w, k.y_pixel = a.rows.tap_step * a.taps_w * w_tap, a.columns.tap_step * w_tap, a.columns.out_step * LANES
+    k.w_h, k.w_w, k.y_pixel = a.rows.tap_step * a.taps_w * channels, a.columns.tap_step * channels, a.columns.out_step * LANES
     for i in range(a.rows.n_runs):
         if not clip_run(&a.rows, &a.rows.runs[i], r0, r1, &row):
             continue
@@ -37,7 +38,7 @@ cdef void depthwise_block(
             k.taps_h, k.taps_w = row.taps, column.taps
             for line in range(row.n):
                 depthwise_blocked(column.n, &k, x + (row.source * a.width + column.source) * LANES + line * row_x,
-                                  w + (row.tap * a.taps_w + column.tap) * w_tap, bias,
+                                  w + (row.tap * a.taps_w + column.tap) * channels, bias,
                                   y + (row.out * a.out_width + column.out) * LANES + line * row_y)
 
 
@@ -45,14 +46,14 @@ cdef void depthwise_example(
     const direction *a,
     const tile *t,                      # x [blocks][height][width][16], y [blocks][out_height][out_width][16], and its part
     Py_ssize_t channels,
-    const real *packed,                 # IN  [taps_h][taps_w][blocks][16]
+    const real *w,                      # IN  (taps_h, taps_w, channels)
     const real *b,                      # IN  [channels], or NULL
 ) noexcept nogil:
-    cdef Py_ssize_t block, lane, c, w_tap = blocks_of(channels) * LANES
+    cdef Py_ssize_t block, lane, c
     cdef real bias[16]
     for block in range(t.block0, t.block1):
         for lane in range(LANES):
             c = block * LANES + lane
             bias[lane] = b[c] if b != NULL and c < channels else <real> 0
-        depthwise_block(a, <const real *> t.x + block * a.height * a.width * LANES, packed + block * LANES, w_tap, bias,
+        depthwise_block(a, <const real *> t.x + block * a.height * a.width * LANES, w + block * LANES, channels, block * LANES, bias,
                         <real *> t.y + block * a.out_height * a.out_width * LANES, t.pixel0 // a.out_width, t.pixel1 // a.out_width)

@@ -13,6 +13,7 @@ typedef struct {
   ptrdiff_t x_h, x_w, x_pixel;                   /* x: to the next row of taps, tap; to the next output pixel's input */
   ptrdiff_t w_h, w_w;                            /* w: to the next row of taps, tap */
   ptrdiff_t y_pixel;
+  ptrdiff_t channels;                            /* of the block: at most 16; the weights of the others are not read */
 } blocked_depthwise;
 
 #define depthwise_blocked(pixels, k, x, w, bias, y) BY_DTYPE(depthwise_blocked, y)(pixels, k, x, w, bias, y)
@@ -25,13 +26,14 @@ typedef struct {
 /* y[p] = bias + sum over taps (kh, kw) of w[kh][kw] * x[kh][kw][p], for NR pixels p; all rows have 16 lanes. */
 INLINE void FN(depthwise_blocked_body)(const int NR, const blocked_depthwise *k, const REAL *x, const REAL *w, const REAL *bias,
                                        REAL *y) {
-  for (int lane = 0; lane < LANES; lane += VL) {
+  for (int lane = 0; lane < k->channels; lane += VL) {
+    const int some = (int)k->channels - lane, full = some >= VL;
     V sum[DEPTHWISE_PIXELS];
     UNROLL for (int j = 0; j < NR; j++) sum[j] = *(const FN(unaligned) *)(bias + lane);
     for (ptrdiff_t kh = 0; kh < k->taps_h; kh++) {
       const REAL *xr = x + kh * k->x_h + lane, *wr = w + kh * k->w_h + lane;
       ROLL for (ptrdiff_t kw = 0; kw < k->taps_w; kw++, xr += k->x_w, wr += k->w_w) {
-        V weight = *(const V *)wr; KEEP(weight);
+        V weight = full ? *(const FN(unaligned) *)wr : FN(load_part)(wr, some); KEEP(weight);
         UNROLL for (int j = 0; j < NR; j++) sum[j] = FN(fma)(weight, *(const V *)(xr + j * k->x_pixel), sum[j]);
       }
     }

@@ -17,10 +17,12 @@ from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, til
 
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
     ctypedef struct gradient_walk:
-        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel, sum_stride
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel
+        const Py_ssize_t *taps
+        const Py_ssize_t *dw_taps
+        Py_ssize_t dw_output, sum_stride
         bint triples
-    void weight_gradient(Py_ssize_t outputs, Py_ssize_t n_taps, const gradient_walk *k, const void *x, const Py_ssize_t *taps,
-                         const void *dy, void *dw)
+    void weight_gradient(Py_ssize_t outputs, Py_ssize_t n_taps, const gradient_walk *k, const void *x, const void *dy, void *dw)
     void sum_pixels(Py_ssize_t outputs, Py_ssize_t pixels, const void *dy, void *db, Py_ssize_t sum_stride)
 
 cdef extern from "minidl_c/simd/transpose.h" nogil:
@@ -29,28 +31,20 @@ cdef extern from "minidl_c/simd/transpose.h" nogil:
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef void conv2d_pack_forward(
+cdef void conv2d_pack(
     const conv2d_dims *d,
-    const real *w,                      # IN  (K, C / groups, R, S)
-    real *packed,                       # OUT [group][c][r][s][k]; up to 2 * LANES elements after the end may be read
+    const real *w,                      # IN  (C / groups, R, S, K), or with `inverse` (K, R, S, C / groups)
+    bint inverse,
+    real *packed,                       # OUT the other of the two
     Py_ssize_t part, Py_ssize_t parts,
 ) noexcept nogil:
-    cdef Py_ssize_t K = d.K // d.groups, taps = d.weights // d.K, i0 = 0, i1 = 0, g
-    split_range(taps, part, parts, &i0, &i1)
-    for g in range(d.groups):
-        transpose(K, i1 - i0, w + g * K * taps + i0, taps, packed + (g * taps + i0) * K, K)
-
-
-cdef void conv2d_pack_back(
-    const conv2d_dims *d,
-    const real *w,                      # IN  (K, C / groups, R, S)
-    real *back,                         # OUT [k][r][s][c]; up to 2 * LANES elements after the end may be read
-    Py_ssize_t part, Py_ssize_t parts,
-) noexcept nogil:
-    cdef Py_ssize_t C = d.C // d.groups, RS = d.R * d.S, k0 = 0, k1 = 0, k
+    cdef Py_ssize_t C = d.C // d.groups, RS = d.R * d.S, k0 = 0, k1 = 0, tap
     split_range(d.K, part, parts, &k0, &k1)
-    for k in range(k0, k1):
-        transpose(C, RS, w + k * C * RS, RS, back + k * C * RS, C)
+    for tap in range(RS):
+        if inverse:
+            transpose(k1 - k0, C, w + (k0 * RS + tap) * C, RS * C, packed + tap * d.K + k0, RS * d.K)
+        else:
+            transpose(C, k1 - k0, w + tap * d.K + k0, RS * d.K, packed + (k0 * RS + tap) * C, RS * C)
 
 
 cdef inline Py_ssize_t small_batch(const conv2d_dims *d, Py_ssize_t examples) noexcept nogil:
@@ -61,33 +55,33 @@ cdef inline Py_ssize_t small_batch(const conv2d_dims *d, Py_ssize_t examples) no
 cdef void conv2d_forward_tile(
     const conv2d_dims *d,
     const real *x,                      # IN  [C][H][W][16]
-    const real *packed,                 # IN  from prepare_forward, prepare_back
+    const real *w,                      # IN  (C / groups, R, S, K)
     const real *b,                      # IN  [K], or NULL
     real *y,                            # OUT [K][OH][OW][16]
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
     Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
-    correlate_tile(&d.forward, x, packed, b, y, k0, k1, small_batch(d, examples), scratch)
+    correlate_tile(&d.forward, x, w, b, y, k0, k1, small_batch(d, examples), scratch)
 
 
 cdef void conv2d_backward_x_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
-    const real *packed,                 # IN  from prepare_forward, prepare_back
+    const real *w,                      # IN  (K, R, S, C / groups)
     const real *b,                      # IN  [C] the bias of a transposed convolution, or NULL
     real *dx,                           # OUT [C][H][W][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these input channels
     Py_ssize_t examples, real *scratch,
 ) noexcept nogil:
     """dx[c][h][w] = the sum of w[k][c][r][s] * dy[k][oh][ow] over all outputs that read x[c][h][w]."""
-    correlate_tile(&d.back, dy, packed + d.weights, b, dx, c0, c1, small_batch(d, examples), scratch)
+    correlate_tile(&d.back, dy, w, b, dx, c0, c1, small_batch(d, examples), scratch)
 
 
 cdef void conv2d_backward_w_tile(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
-    real *dw,                           # ADD [K][C / groups][R][S][sum_stride]
+    real *dw,                           # ADD the weights as they are stored, [sum_stride] each
     real *db,                           # ADD [K][sum_stride], or NULL
     Py_ssize_t sum_stride,              # 1: sums over the lanes; 16: each lane separately
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
@@ -99,14 +93,15 @@ cdef void conv2d_backward_w_tile(
         conv2d_backward_w_small_batch(d, dy, x, dw, db, k0, k1, examples, scratch)
         return
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW * LANES, d.sw * LANES
-    walk.dy_channel, walk.dw_channel, walk.sum_stride = P * LANES, n_taps, sum_stride
+    walk.taps, walk.dw_taps, walk.dw_output = d.taps, d.dw_taps, d.dw_output
+    walk.dy_channel, walk.sum_stride = P * LANES, sum_stride
     walk.triples = d.S == 3 and d.sw == 1 and d.dw == 1
     if d.PH > d.H or d.PW > d.W:
         pad_tile(d, x, scratch)
         x = scratch
     for g in range(k0 // K, (k1 + K - 1) // K):
         k, k_end, at = max(k0, g * K), min(k1, (g + 1) * K), g * C * d.PH * d.PW * LANES
-        weight_gradient(k_end - k, n_taps, &walk, x + at, d.taps, dy + k * walk.dy_channel, dw + k * n_taps * sum_stride)
+        weight_gradient(k_end - k, n_taps, &walk, x + at, dy + k * walk.dy_channel, dw + k * d.dw_output * sum_stride)
     if db != NULL:
         conv2d_backward_b_tile(dy, P, db, sum_stride, k0, k1)
 
@@ -137,42 +132,41 @@ cdef void pad_tile(const conv2d_dims *d, const real *x, real *padded) noexcept n
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void prepare_forward(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+cdef void pack(const op *o, const void *param, bint inverse, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     if o.real_bytes == 4:
-        conv2d_pack_forward(d, <const float *> param, <float *> packed, part, parts)
+        conv2d_pack(d, <const float *> param, inverse, <float *> packed, part, parts)
     else:
-        conv2d_pack_forward(d, <const double *> param, <double *> packed, part, parts)
+        conv2d_pack(d, <const double *> param, inverse, <double *> packed, part, parts)
 
 
-cdef void prepare_back(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
-    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    if o.real_bytes == 4:
-        conv2d_pack_back(d, <const float *> param, <float *> packed + d.weights, part, parts)
-    else:
-        conv2d_pack_back(d, <const double *> param, <double *> packed + d.weights, part, parts)
+cdef void prepare_dx(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    pack(o, param, False, packed, part, parts)
+
+
+cdef void prepare_transposed_dx(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    pack(o, param, True, packed, part, parts)
 
 
 cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef bint has_bias = o.n_param > d.weights
     if o.real_bytes == 4:
-        correlate_example(&d.forward, t, <const float *> t.packed, <const float *> t.param + d.weights if has_bias else NULL)
+        correlate_example(&d.forward, t, <const float *> t.param, <const float *> t.param + d.weights if has_bias else NULL)
     else:
-        correlate_example(&d.forward, t, <const double *> t.packed, <const double *> t.param + d.weights if has_bias else NULL)
+        correlate_example(&d.forward, t, <const double *> t.param, <const double *> t.param + d.weights if has_bias else NULL)
 
 
 cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is_transposed) noexcept:
     """Sets the fields of an op that convolves, in either direction. biases: their number; they follow the weights."""
     o.n_param = o.reduce.n_sums = o.reduce.n_items = d.weights + biases
     o.reduce.sums_lanes = 1
-    o.memory.packed = (2 * d.weights + 2 * LANES) * o.real_bytes       # a small batch reads after its end
+    o.memory.packed = d.weights * o.real_bytes
     o.memory.scratch = small_batch_scratch(d)
     if d.PH > d.H or d.PW > d.W:
         o.memory.scratch = max(o.memory.scratch, d.C * d.PH * d.PW * LANES)
     o.memory.scratch *= o.real_bytes
-    o.memory.prepare = prepare_back if is_transposed else prepare_forward
-    o.memory.prepare_dx = prepare_forward if is_transposed else prepare_back
+    o.memory.prepare_dx = prepare_transposed_dx if is_transposed else prepare_dx
     o.reads, o.splits, o.work, o.dims = READS_X, 1, d.weights * d.OH * d.OW, d
 
 
@@ -181,7 +175,7 @@ cdef void forward_real(const op *o, const tile *t, const real *param) noexcept n
     cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
     cdef Py_ssize_t k0 = 0, k1 = 0
     split_range(d.K, t.part, t.parts, &k0, &k1)
-    conv2d_forward_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, k0, k1, t.examples, <real *> t.scratch)
+    conv2d_forward_tile(d, <const real *> t.x, param, b, <real *> t.y, k0, k1, t.examples, <real *> t.scratch)
 
 
 cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
@@ -215,7 +209,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class Conv2DOp(Op):
     """Convolution of (c, h, w) with `filters` kernels. padding: (top, bottom, left, right), zeros.
 
-    Parameters in the flat buffer: weights (filters, c / groups, r, s), then, with use_bias, bias (filters,).
+    Parameters in the flat buffer: weights (c / groups, r, s, filters), then, with use_bias, bias (filters,).
     Raises ValueError if the kernel does not fit into the padded input or the groups do not divide the channels.
     """
 
@@ -227,6 +221,7 @@ cdef class Conv2DOp(Op):
         conv2d_init_dims(d, in_shape, filters, kernel_size, stride, padding, dilation, groups, None)
         init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
         conv2d_init_op(&self.c, d, d.K if use_bias else 0, False)
+        self.weight_order = (1, 2, 3, 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward
         if fits_blocks(&d.forward):
             self.c.blocked.forward, self.c.blocked.splits_rows = forward_blocked, 1

@@ -10,6 +10,8 @@ ctypedef struct conv2d_dims:
     direction back                      # computes dx from dy
     int small_batch                     # up to this many examples are computed one by one, with channels in the lanes
     Py_ssize_t *taps                    # [C / groups * R * S] offset of each tap of the first output in the padded input
+    Py_ssize_t *dw_taps                 # of each tap: the offset of its weight of output 0
+    Py_ssize_t dw_output                # from a weight to that of the next output
 
 cdef int conv2d_init_dims(conv2d_dims *d, object in_shape, object filters, object kernel_size, object stride, object padding,
                           object dilation, object groups, object out_size) except -1

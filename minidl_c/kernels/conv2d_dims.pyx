@@ -19,10 +19,16 @@ cdef int find_direction(conv2d_dims *d, direction *a, bint back) except -1:
     a.groups, a.taps_h, a.taps_w = d.groups, d.R, d.S
     a.channels, a.height, a.width = (K, d.OH, d.OW) if back else (C, d.H, d.W)
     a.outputs, a.out_height, a.out_width = (C, d.H, d.W) if back else (K, d.OH, d.OW)
-    if d.R == d.S == d.sh == d.sw == 1 and d.PH == d.H == d.OH and d.PW == d.W == d.OW:       # rows are then one long row
-        a.height, a.width, a.out_height, a.out_width = 1, a.height * a.width, 1, a.out_height * a.out_width
-    find_runs(&a.rows, a.out_height, a.height, d.R, d.sh, d.top, d.dh, back)
-    find_runs(&a.columns, a.out_width, a.width, d.S, d.sw, d.left, d.dw, back)
+    a.w_tap = C if back else d.K        # packed for dx, [k][r][s][c] of each group; as stored, (c, r, s, k of all groups)
+    a.w_group = K * d.R * d.S * C if back else K
+    if d.R == d.S == d.sh == d.sw == 1 and d.PH == d.H == d.OH and d.PW == d.W == d.OW:       # pixels are then one long row
+        a.height, a.width, a.out_height, a.out_width = 1, d.H * d.W, 1, d.H * d.W
+        find_runs(&a.rows, 1, 1, 1, 1, 0, 1, back)
+        find_runs(&a.columns, 1, 1, 1, 1, 0, 1, back)
+        a.columns.runs[0].n = a.columns.longest = a.width
+    else:
+        find_runs(&a.rows, a.out_height, a.height, d.R, d.sh, d.top, d.dh, back)
+        find_runs(&a.columns, a.out_width, a.width, d.S, d.sw, d.left, d.dw, back)
     choose_tile(a.outputs, a.columns.longest, &a.tile[0], &a.tile[1])
     return 0
 
@@ -44,13 +50,16 @@ cdef int conv2d_init_dims(
     find_direction(d, &d.back, True)
     # with fewer channels than lanes, only a single example is faster that way
     d.small_batch = SMALL_BATCH if d.K // groups >= LANES and (d.C == 1 or d.C // groups >= LANES) else 1
-    d.taps = <Py_ssize_t *> malloc(C // groups * d.R * d.S * sizeof(Py_ssize_t))
+    d.taps = <Py_ssize_t *> malloc(2 * (C // groups) * d.R * d.S * sizeof(Py_ssize_t))
     if d.taps == NULL:
         raise MemoryError()
+    d.dw_taps = d.taps + <Py_ssize_t> (C // groups) * d.R * d.S
+    d.dw_output = d.R * d.S * (d.C // d.groups) if out_size else 1     # a transposed convolution stores (K, R, S, C / groups)
     for c in range(d.C // d.groups):
         for r in range(d.R):
             for s in range(d.S):
                 d.taps[n] = ((c * d.PH + r * d.dh) * d.PW + s * d.dw) * LANES
+                d.dw_taps[n] = (r * d.S + s) * (d.C // d.groups) + c if out_size else n * d.K
                 n += 1
     d.weights = d.K * n
     return 0

@@ -12,8 +12,9 @@ typedef struct {
   ptrdiff_t rows, columns;
   ptrdiff_t x_row, x_column;                     /* x: to the pixel read by the next output row, the next output pixel */
   ptrdiff_t dy_channel;                          /* dy: to the next channel; its pixels are contiguous */
-  ptrdiff_t dw_channel;                          /* dw: to the next output channel; its taps are contiguous */
-  ptrdiff_t sum_stride;                          /* dw: to the next tap: 1, or 16 if the lanes stay separate */
+  const ptrdiff_t *taps, *dw_taps;               /* of each tap: where it begins in x, and its weight in dw */
+  ptrdiff_t dw_output;                           /* dw: to the next output channel */
+  ptrdiff_t sum_stride;                          /* dw: numbers of a sum: 1, or 16 if the lanes stay separate */
   int triples;                                   /* taps come in threes that read neighbouring pixels, with stride x_column */
 } gradient_walk;
 
@@ -36,8 +37,7 @@ typedef struct {
 #define GRADIENT_TAPS 5
 #define MAX_SUMS 24                    /* outputs x taps of a register tile */
 
-#define weight_gradient(outputs, n_taps, k, x, taps, dy, dw) \
-  BY_DTYPE(weight_gradient, dw)(outputs, n_taps, k, x, taps, dy, dw)
+#define weight_gradient(outputs, n_taps, k, x, dy, dw) BY_DTYPE(weight_gradient, dw)(outputs, n_taps, k, x, dy, dw)
 #define sum_pixels(outputs, pixels, dy, db, sum_stride) BY_DTYPE(sum_pixels, db)(outputs, pixels, dy, db, sum_stride)
 
 #define TEMPLATE "minidl_c/kernels/conv2d_gradient.h"
@@ -45,16 +45,17 @@ typedef struct {
 #endif
 #else
 
-/* ADD dw[i][j] += the sum of lanes[i][j][16] if sum_stride is 1; dw[i][j][16] += lanes[i][j][16] if it is 16. */
-NOINLINE void FN(add_lanes)(const gradient_walk *k, const REAL *lanes, int rows, int taps, REAL *dw) {
+/* ADD to the weights of outputs i and taps t + j: the sum of lanes[i][j][16] if sum_stride is 1; lanes[i][j][16] if it is 16. */
+NOINLINE void FN(add_lanes)(const gradient_walk *k, const REAL *lanes, int rows, ptrdiff_t t, int taps, REAL *dw) {
   for (int i = 0; i < rows; i++)
-    for (int j = 0; j < taps; j++, lanes += LANES) FN(add_sum)(lanes, dw + (i * k->dw_channel + j) * k->sum_stride, k->sum_stride);
+    for (int j = 0; j < taps; j++, lanes += LANES)
+      FN(add_sum)(lanes, dw + (i * k->dw_output + k->dw_taps[t + j]) * k->sum_stride, k->sum_stride);
 }
 
-/* ADD dw[i][j] += the sum over all pixels q and lanes of dy[i][q] * x[taps[j] + q], for MR outputs i and NK taps j at once.
+/* ADD dw[i][j] += the sum over all pixels q and lanes of dy[i][q] * x[j][q], for MR outputs i and NK taps j, from t on, at once.
  * The sum over the tile starts from zero and is complete before it is added. */
 INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_walk *k, const ptrdiff_t x_column,
-                                     const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) {
+                                     const REAL *x, ptrdiff_t t, const REAL *dy, REAL *dw) {
   REAL lanes[MAX_SUMS * LANES] __attribute__((aligned(64)));
   for (int lane = 0; lane < LANES; lane += VL) {
     V sum[GRADIENT_ROWS][GRADIENT_TAPS];
@@ -62,7 +63,7 @@ INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_
     UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NK; j++) sum[i][j] = (V){0};
     for (ptrdiff_t r = 0; r < k->rows; r++) {
       const REAL *dr = dy + r * k->columns * LANES + lane;
-      UNROLL for (int j = 0; j < NK; j++) xt[j] = x + taps[j] + r * k->x_row + lane;
+      UNROLL for (int j = 0; j < NK; j++) xt[j] = x + k->taps[t + j] + r * k->x_row + lane;
       ROLL for (ptrdiff_t q = 0; q < k->columns; q++, dr += LANES) {
         V d[GRADIENT_ROWS];
         UNROLL for (int i = 0; i < MR; i++) { V t = *(const V *)(dr + i * k->dy_channel); KEEP(t); d[i] = t; }
@@ -74,21 +75,21 @@ INLINE void FN(weight_gradient_body)(const int MR, const int NK, const gradient_
     }
     UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NK; j++) *(V *)(lanes + (i * NK + j) * LANES + lane) = sum[i][j];
   }
-  FN(add_lanes)(k, lanes, MR, NK, dw);
+  FN(add_lanes)(k, lanes, MR, t, NK, dw);
 }
 
 #define GRADIENT_TILE(MR, NK) \
-  NOINLINE void FN(weight_gradient_##MR##x##NK)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, \
+  NOINLINE void FN(weight_gradient_##MR##x##NK)(const gradient_walk *k, const REAL *x, ptrdiff_t t, \
                                                 const REAL *dy, REAL *dw) { \
-    if (k->x_column == LANES && sizeof(REAL) == 4) FN(weight_gradient_body)(MR, NK, k, LANES, x, taps, dy, dw); \
-    else FN(weight_gradient_body)(MR, NK, k, k->x_column, x, taps, dy, dw); \
+    if (k->x_column == LANES && sizeof(REAL) == 4) FN(weight_gradient_body)(MR, NK, k, LANES, x, t, dy, dw); \
+    else FN(weight_gradient_body)(MR, NK, k, k->x_column, x, t, dy, dw); \
   }
 EACH_GRADIENT(GRADIENT_TILE)
 #undef GRADIENT_TILE
 
 /* The same for KR triples of taps: three neighbouring taps share each load from the second-level cache, whose bandwidth is the
  * limit. (A fifth faster than five separate taps.) */
-INLINE void FN(window_gradient_body)(const int MR, const int KR, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
+INLINE void FN(window_gradient_body)(const int MR, const int KR, const gradient_walk *k, const REAL *x, ptrdiff_t t,
                                      const REAL *dy, REAL *dw) {
   REAL lanes[MAX_SUMS * LANES] __attribute__((aligned(64)));
   for (int lane = 0; lane < LANES; lane += VL) {
@@ -98,7 +99,7 @@ INLINE void FN(window_gradient_body)(const int MR, const int KR, const gradient_
       const REAL *dr = dy + r * k->columns * LANES + lane, *xt[WINDOW_ROWS];
       V x0[WINDOW_ROWS], x1[WINDOW_ROWS], x2[WINDOW_ROWS];
       UNROLL for (int j = 0; j < KR; j++) {
-        xt[j] = x + taps[3 * j] + r * k->x_row + lane;
+        xt[j] = x + k->taps[t + 3 * j] + r * k->x_row + lane;
         x0[j] = *(const V *)xt[j];
         x1[j] = *(const V *)(xt[j] + LANES);
       }
@@ -118,20 +119,19 @@ INLINE void FN(window_gradient_body)(const int MR, const int KR, const gradient_
     UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < KR; j++) UNROLL for (int s = 0; s < 3; s++)
       *(V *)(lanes + ((i * KR + j) * 3 + s) * LANES + lane) = sum[i][j][s];
   }
-  FN(add_lanes)(k, lanes, MR, 3 * KR, dw);
+  FN(add_lanes)(k, lanes, MR, t, 3 * KR, dw);
 }
 
 #define WINDOW(MR, KR) \
-  NOINLINE void FN(window_gradient_##MR##x##KR)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, const REAL *dy, \
+  NOINLINE void FN(window_gradient_##MR##x##KR)(const gradient_walk *k, const REAL *x, ptrdiff_t t, const REAL *dy, \
                                                 REAL *dw) { \
-    FN(window_gradient_body)(MR, KR, k, x, taps, dy, dw); \
+    FN(window_gradient_body)(MR, KR, k, x, t, dy, dw); \
   }
 EACH_WINDOW(WINDOW)
 #undef WINDOW
 
-INLINE void FN(window_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
-                                const REAL *dy, REAL *dw) {
-  typedef void (*tile)(const gradient_walk *, const REAL *, const ptrdiff_t *, const REAL *, REAL *);
+INLINE void FN(window_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const REAL *x, const REAL *dy, REAL *dw) {
+  typedef void (*tile)(const gradient_walk *, const REAL *, ptrdiff_t, const REAL *, REAL *);
 #define ENTRY(MR, KR) [MR - 1][KR - 1] = FN(window_gradient_##MR##x##KR),
   static const tile tiles[WINDOW_OUTPUTS][WINDOW_ROWS] = {EACH_WINDOW(ENTRY)};
 #undef ENTRY
@@ -139,16 +139,15 @@ INLINE void FN(window_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
     ptrdiff_t some = outputs - o < WINDOW_OUTPUTS ? outputs - o : WINDOW_OUTPUTS;
     for (ptrdiff_t t = 0; t < n_taps; t += 3 * WINDOW_ROWS) {
       ptrdiff_t rows = (n_taps - t) / 3 < WINDOW_ROWS ? (n_taps - t) / 3 : WINDOW_ROWS;
-      tiles[some - 1][rows - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->sum_stride);
+      tiles[some - 1][rows - 1](k, x, t, dy + o * k->dy_channel, dw + o * k->dw_output * k->sum_stride);
     }
   }
 }
 
 /* All of dw for `outputs` channels and `n_taps` taps, in register tiles. */
-INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
-                                const REAL *dy, REAL *dw) {
-  typedef void (*tile)(const gradient_walk *, const REAL *, const ptrdiff_t *, const REAL *, REAL *);
-  if (k->triples) { FN(window_gradient)(outputs, n_taps, k, x, taps, dy, dw); return; }
+INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const REAL *x, const REAL *dy, REAL *dw) {
+  typedef void (*tile)(const gradient_walk *, const REAL *, ptrdiff_t, const REAL *, REAL *);
+  if (k->triples) { FN(window_gradient)(outputs, n_taps, k, x, dy, dw); return; }
 #define ENTRY(MR, NK) [MR - 1][NK - 1] = FN(weight_gradient_##MR##x##NK),
   static const tile tiles[GRADIENT_ROWS][GRADIENT_TAPS] = {EACH_GRADIENT(ENTRY)};
 #undef ENTRY
@@ -156,7 +155,7 @@ INLINE void FN(weight_gradient)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradi
     ptrdiff_t rows = outputs - o < GRADIENT_ROWS ? outputs - o : GRADIENT_ROWS;
     for (ptrdiff_t t = 0; t < n_taps; t += GRADIENT_TAPS) {
       ptrdiff_t m = n_taps - t < GRADIENT_TAPS ? n_taps - t : GRADIENT_TAPS;
-      tiles[rows - 1][m - 1](k, x, taps + t, dy + o * k->dy_channel, dw + (o * k->dw_channel + t) * k->sum_stride);
+      tiles[rows - 1][m - 1](k, x, t, dy + o * k->dy_channel, dw + o * k->dw_output * k->sum_stride);
     }
   }
 }

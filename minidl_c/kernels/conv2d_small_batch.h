@@ -40,8 +40,8 @@ static int small_batch_pixels(int vectors, ptrdiff_t pixels) {
 
 #define correlate_small_batch(outputs, pixels, k, x, w, bias, y, lane) \
   BY_DTYPE(correlate_small_batch, y)(outputs, pixels, k, x, w, bias, y, lane)
-#define weight_gradient_small_batch(outputs, n_taps, k, e, x, taps, dy, dw) \
-  BY_DTYPE(weight_gradient_small_batch, dw)(outputs, n_taps, k, e, x, taps, dy, dw)
+#define weight_gradient_small_batch(outputs, n_taps, k, e, x, dy, dw) \
+  BY_DTYPE(weight_gradient_small_batch, dw)(outputs, n_taps, k, e, x, dy, dw)
 #define sum_pixels_small_batch(outputs, pixels, e, dy, db) BY_DTYPE(sum_pixels_small_batch, db)(outputs, pixels, e, dy, db)
 
 #define TEMPLATE "minidl_c/kernels/conv2d_small_batch.h"
@@ -53,7 +53,7 @@ static int small_batch_pixels(int vectors, ptrdiff_t pixels) {
 INLINE int FN(vectors_of)(ptrdiff_t outputs) { return outputs > 2 * VL ? MAX_VECTORS : outputs > VL ? 2 : 1; }
 
 /* `correlate` of conv2d_tiles.h, for `outputs` channels (at most KV vectors) and NR pixels of one example. x is dense; one lane of
- * the tile y is written. w is read in KV whole vectors: up to 2 * LANES - 1 elements after the last output. */
+ * the tile y is written. Of a vector that is not full, only `outputs` weights are read. */
 INLINE void FN(small_batch_body)(const int KV, const int NR, ptrdiff_t outputs, const correlation *k, const REAL *x, const REAL *w,
                                  const REAL *bias, REAL *y, int lane) {
   V sum[MAX_PIXELS][MAX_VECTORS];                          /* not [NR][KV]: an array of variable length never lies in registers */
@@ -67,7 +67,10 @@ INLINE void FN(small_batch_body)(const int KV, const int NR, ptrdiff_t outputs, 
       const REAL *xr = x + c * k->x_channel + kh * k->x_h, *wr = w + c * k->w_channel + kh * k->w_h;
       ROLL for (ptrdiff_t kw = 0; kw < k->taps_w; kw++, xr += k->x_w, wr += k->w_w) {
         V wv[MAX_VECTORS];
-        UNROLL for (int v = 0; v < KV; v++) { V t = *(const FN(unaligned) *)(wr + v * VL); KEEP(t); wv[v] = t; }
+        UNROLL for (int v = 0; v < KV; v++) {
+          V t = KV > 1 || outputs >= VL ? *(const FN(unaligned) *)(wr + v * VL) : FN(load_part)(wr, (int)outputs); KEEP(t);
+          wv[v] = t;
+        }
         UNROLL for (int j = 0; j < NR; j++) {
           V xs = FN(broadcast)(xr[j * k->x_pixel]);
           UNROLL for (int v = 0; v < KV; v++) sum[j][v] = FN(fma)(wv[v], xs, sum[j][v]);
@@ -83,13 +86,13 @@ INLINE void FN(small_batch_body)(const int KV, const int NR, ptrdiff_t outputs, 
 
 /* `weight_gradient` of conv2d_gradient.h, for KV vectors of output channels and NT taps of one example. x is dense;
  * dy [pixels][dy_pixel] has contiguous channels and is read in whole vectors, as w above. ADD dw [NT][KV * VL]. */
-INLINE void FN(small_batch_gradient_body)(const int KV, const int NT, const gradient_walk *k, const REAL *x, const ptrdiff_t *taps,
+INLINE void FN(small_batch_gradient_body)(const int KV, const int NT, const gradient_walk *k, const REAL *x, ptrdiff_t t,
                                           const REAL *dy, ptrdiff_t dy_pixel, REAL *dw) {
   V sum[MAX_PIXELS][MAX_VECTORS];
   const REAL *xt[MAX_PIXELS];
   UNROLL for (int j = 0; j < NT; j++) UNROLL for (int v = 0; v < KV; v++) sum[j][v] = (V){0};
   for (ptrdiff_t r = 0; r < k->rows; r++) {
-    UNROLL for (int j = 0; j < NT; j++) xt[j] = x + taps[j] / LANES + r * k->x_row;
+    UNROLL for (int j = 0; j < NT; j++) xt[j] = x + k->taps[t + j] / LANES + r * k->x_row;
     ROLL for (ptrdiff_t q = 0; q < k->columns; q++, dy += dy_pixel) {
       V d[MAX_VECTORS];
       UNROLL for (int v = 0; v < KV; v++) { V t = *(const FN(unaligned) *)(dy + v * VL); KEEP(t); d[v] = t; }
@@ -107,9 +110,9 @@ INLINE void FN(small_batch_gradient_body)(const int KV, const int NT, const grad
                                             const REAL *bias, REAL *y, int lane) { \
     FN(small_batch_body)(KV, NR, outputs, k, x, w, bias, y, lane); \
   } \
-  NOINLINE void FN(small_batch_gradient_##KV##x##NR)(const gradient_walk *k, const REAL *x, const ptrdiff_t *taps, const REAL *dy, \
+  NOINLINE void FN(small_batch_gradient_##KV##x##NR)(const gradient_walk *k, const REAL *x, ptrdiff_t t, const REAL *dy, \
                                                      ptrdiff_t dy_pixel, REAL *dw) { \
-    FN(small_batch_gradient_body)(KV, NR, k, x, taps, dy, dy_pixel, dw); \
+    FN(small_batch_gradient_body)(KV, NR, k, x, t, dy, dy_pixel, dw); \
   }
 EACH_SMALL_BATCH(SMALL_BATCH_TILE)
 #undef SMALL_BATCH_TILE
@@ -117,9 +120,11 @@ EACH_SMALL_BATCH(SMALL_BATCH_TILE)
 /* Computes `outputs` channels of a run of `pixels`. The last tile may overlap the tile before it, with the same results. */
 INLINE void FN(correlate_small_batch)(ptrdiff_t outputs, ptrdiff_t pixels, const correlation *k, const REAL *x, const REAL *w,
                                       const REAL *bias, REAL *y, int lane) {
-  for (ptrdiff_t o = 0; o < outputs; o += MAX_VECTORS * VL) {
-    ptrdiff_t some = outputs - o < MAX_VECTORS * VL ? outputs - o : MAX_VECTORS * VL;
-    int vectors = FN(vectors_of)(some), columns = small_batch_pixels(vectors, pixels);
+  for (ptrdiff_t o = 0, some; o < outputs; o += some) {
+    int vectors = MAX_VECTORS;
+    while (vectors > 1 && vectors * VL > outputs - o) vectors /= 2;
+    some = outputs - o < VL ? outputs - o : vectors * VL;
+    int columns = small_batch_pixels(vectors, pixels);
     for (ptrdiff_t p = 0; p < pixels; p += columns) {
       ptrdiff_t q = p < pixels - columns ? p : pixels - columns;
       const REAL *xq = x + q * k->x_pixel, *bo = bias ? bias + o : 0;
@@ -133,7 +138,7 @@ INLINE void FN(correlate_small_batch)(ptrdiff_t outputs, ptrdiff_t pixels, const
 
 /* All of dw for `outputs` channels and `n_taps` taps. */
 INLINE void FN(weight_gradient_small_batch)(ptrdiff_t outputs, ptrdiff_t n_taps, const gradient_walk *k, const dense_examples *e,
-                                            const REAL *x, const ptrdiff_t *taps, const REAL *dy, REAL *dw) {
+                                            const REAL *x, const REAL *dy, REAL *dw) {
   for (ptrdiff_t o = 0; o < outputs; o += MAX_VECTORS * VL) {
     ptrdiff_t some = outputs - o < MAX_VECTORS * VL ? outputs - o : MAX_VECTORS * VL;
     int vectors = FN(vectors_of)(some);
@@ -143,13 +148,13 @@ INLINE void FN(weight_gradient_small_batch)(ptrdiff_t outputs, ptrdiff_t n_taps,
 #define TRY(KV, NT) if (!tile_taps && vectors == KV && n_taps - t >= NT) { \
         tile_taps = NT; \
         for (ptrdiff_t s = 0; s < e->examples; s++) \
-          FN(small_batch_gradient_##KV##x##NT)(k, x + s * e->x_example, taps + t, dy + s * e->dy_example + o, e->dy_pixel, \
+          FN(small_batch_gradient_##KV##x##NT)(k, x + s * e->x_example, t, dy + s * e->dy_example + o, e->dy_pixel, \
                                                pair[s & 1]); }
       EACH_SMALL_BATCH(TRY)
 #undef TRY
-      for (ptrdiff_t i = 0; i < some; i++)
-        for (ptrdiff_t j = 0; j < tile_taps; j++)
-          dw[(o + i) * k->dw_channel + t + j] += pair[0][j * vectors * VL + i] + pair[1][j * vectors * VL + i];
+      for (ptrdiff_t j = 0; j < tile_taps; j++)
+        for (ptrdiff_t i = 0; i < some; i++)
+          dw[(o + i) * k->dw_output + k->dw_taps[t + j]] += pair[0][j * vectors * VL + i] + pair[1][j * vectors * VL + i];
     }
   }
 }

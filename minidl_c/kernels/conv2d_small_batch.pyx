@@ -10,11 +10,14 @@ from minidl_c.op cimport LANES, real
 
 cdef extern from "minidl_c/kernels/conv2d_small_batch.h" nogil:
     ctypedef struct gradient_walk:
-        Py_ssize_t rows, columns, x_row, x_column, dy_channel, dw_channel
+        Py_ssize_t rows, columns, x_row, x_column, dy_channel
+        const Py_ssize_t *taps
+        const Py_ssize_t *dw_taps
+        Py_ssize_t dw_output
     ctypedef struct dense_examples:
         Py_ssize_t examples, x_example, dy_example, dy_pixel
     void weight_gradient_small_batch(Py_ssize_t outputs, Py_ssize_t n_taps, const gradient_walk *k, const dense_examples *e,
-                                     const void *x, const Py_ssize_t *taps, const void *dy, void *dw)
+                                     const void *x, const void *dy, void *dw)
     void sum_pixels_small_batch(Py_ssize_t outputs, Py_ssize_t pixels, const dense_examples *e, const void *dy, void *db)
 
 
@@ -32,7 +35,7 @@ cdef void conv2d_backward_w_small_batch(
     const conv2d_dims *d,
     const real *dy,                     # IN  [K][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
-    real *dw,                           # ADD [K][C / groups][R][S]
+    real *dw,                           # ADD the weights as they are stored
     real *db,                           # ADD [K], or NULL
     Py_ssize_t k0, Py_ssize_t k1,       # only these output channels
     Py_ssize_t examples, real *scratch,
@@ -43,14 +46,14 @@ cdef void conv2d_backward_w_small_batch(
     cdef gradient_walk walk
     cdef dense_examples e
     walk.rows, walk.columns, walk.x_row, walk.x_column = d.OH, d.OW, d.sh * d.PW, d.sw
-    walk.dy_channel, walk.dw_channel = 1, n_taps
+    walk.dy_channel, walk.taps, walk.dw_taps, walk.dw_output = 1, d.taps, d.dw_taps, d.dw_output
     e.examples, e.x_example, e.dy_example, e.dy_pixel = examples, X, P * stride, stride
     for i in range(examples):
         copy_example(d, dy + i, x + i, scratch + i * X, transposed + i * P * stride, k0, k1)
     for g in range(k0 // K, (k1 + K - 1) // K):
         k, k_end = max(k0, g * K), min(k1, (g + 1) * K)
-        weight_gradient_small_batch(k_end - k, n_taps, &walk, &e, scratch + g * C * d.PH * d.PW, d.taps, transposed + k,
-                                    dw + k * n_taps)
+        weight_gradient_small_batch(k_end - k, n_taps, &walk, &e, scratch + g * C * d.PH * d.PW, transposed + k,
+                                    dw + k * d.dw_output)
     if db != NULL:
         sum_pixels_small_batch(k1 - k0, P, &e, transposed + k0, db + k0)
 

@@ -22,7 +22,7 @@ cdef void forward_real(const op *o, const tile *t, const real *param) noexcept n
     cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
     cdef Py_ssize_t c0 = 0, c1 = 0
     split_range(d.C, t.part, t.parts, &c0, &c1)
-    conv2d_backward_x_tile(d, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, c0, c1, t.examples,
+    conv2d_backward_x_tile(d, <const real *> t.x, param, b, <real *> t.y, c0, c1, t.examples,
                            <real *> t.scratch)
 
 
@@ -54,9 +54,9 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef bint has_bias = o.n_param > d.weights
     if o.real_bytes == 4:
-        correlate_example(&d.back, t, <const float *> t.packed + d.weights, <const float *> t.param + d.weights if has_bias else NULL)
+        correlate_example(&d.back, t, <const float *> t.param, <const float *> t.param + d.weights if has_bias else NULL)
     else:
-        correlate_example(&d.back, t, <const double *> t.packed + d.weights, <const double *> t.param + d.weights if has_bias else NULL)
+        correlate_example(&d.back, t, <const double *> t.param, <const double *> t.param + d.weights if has_bias else NULL)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -69,7 +69,7 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class ConvTranspose2DOp(Op):
     """Transposed convolution of (c, h, w) to `filters` channels; kernel_size, stride, ... are (vertical, horizontal) pairs.
 
-    Parameters in the flat buffer: weights (c, filters / groups, r, s), then, with use_bias, bias (filters,).
+    Parameters in the flat buffer: weights (c, r, s, filters / groups), then, with use_bias, bias (filters,).
     Raises ValueError if the padding removes every pixel, output_padding is too large or the groups do not divide the channels.
     """
 
@@ -82,6 +82,7 @@ cdef class ConvTranspose2DOp(Op):
         conv2d_init_dims(d, out_shape, in_shape[0], kernel_size, stride, padding4, dilation, groups, in_shape[1:])
         init_op(self, (d.K, d.OH, d.OW), (d.C, d.H, d.W), dtype)
         conv2d_init_op(&self.c, d, d.C if use_bias else 0, True)
+        self.weight_order = (0, 2, 3, 1)
         self.c.forward_tile, self.c.backward_tile = forward, backward
         if fits_blocks(&d.back):
             self.c.blocked.forward, self.c.blocked.splits_rows = forward_blocked, 1

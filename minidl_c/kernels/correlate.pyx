@@ -38,8 +38,8 @@ cdef void correlate_group(const direction *a, const real *x, const real *w, cons
     cdef correlation k
     k.channels, k.x_channel, k.y_channel = a.channels, a.height * a.width * pixel_stride, a.out_height * a.out_width * LANES
     k.x_h, k.x_w = a.rows.source_step * a.width * pixel_stride, a.columns.source_step * pixel_stride
-    k.w_channel = a.taps_h * a.taps_w * a.outputs
-    k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.outputs, a.columns.tap_step * a.outputs
+    k.w_channel = a.taps_h * a.taps_w * a.w_tap
+    k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.w_tap, a.columns.tap_step * a.w_tap
     for i in range(a.rows.n_runs):
         for j in range(a.columns.n_runs):
             row, column = &a.rows.runs[i], &a.columns.runs[j]
@@ -53,7 +53,7 @@ cdef void correlate_group(const direction *a, const real *x, const real *w, cons
             for line in range(lines):
                 x_at = (row.source * a.width + column.source) * pixel_stride + line * line_x
                 y_at = (row.out * a.out_width + column.out) * LANES + line * line_y
-                w_at = (row.tap * a.taps_w + column.tap) * a.outputs + o0
+                w_at = (row.tap * a.taps_w + column.tap) * a.w_tap + o0
                 correlate_run(a.tile, o1 - o0, n, &k, x + x_at, w + w_at, b + o0 if b != NULL else NULL,
                               y + o0 * k.y_channel + y_at, lane)
 
@@ -62,7 +62,7 @@ cdef void correlate_groups(const direction *a, const real *x, const real *w, con
                            int lane) noexcept nogil:
     cdef Py_ssize_t pixel_stride = LANES if lane < 0 else 1, outputs = a.outputs, g
     for g in range(o0 // outputs, (o1 + outputs - 1) // outputs):
-        correlate_group(a, x + g * a.channels * a.height * a.width * pixel_stride, w + g * a.channels * a.taps_h * a.taps_w * outputs,
+        correlate_group(a, x + g * a.channels * a.height * a.width * pixel_stride, w + g * a.w_group,
                         b + g * outputs if b != NULL else NULL, y + g * outputs * a.out_height * a.out_width * LANES,
                         max(o0 - g * outputs, <Py_ssize_t> 0), min(o1 - g * outputs, outputs), lane)
 
@@ -70,7 +70,7 @@ cdef void correlate_groups(const direction *a, const real *x, const real *w, con
 cdef void correlate_tile(
     const direction *a,
     const real *x,                      # IN  [groups * channels][height][width][16]
-    const real *w,                      # IN  [group][channel][taps_h][taps_w][output]
+    const real *w,                      # IN  [channel][taps_h][taps_w][output] of each group, see w_tap and w_group
     const real *b,                      # IN  [groups * outputs], or NULL
     real *y,                            # OUT [groups * outputs][out_height][out_width][16]
     Py_ssize_t o0, Py_ssize_t o1,       # only these outputs, of all groups

@@ -14,7 +14,7 @@ from minidl_c.kernels.blocked_depthwise cimport depthwise_example
 from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.correlate cimport direction
-from minidl_c.op cimport LANES, READS_X, REACHES_CHANNEL, Op, blocks_of, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, READS_X, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 from minidl_c.op import check_ints
 
 cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
@@ -27,9 +27,6 @@ cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
         Py_ssize_t w_channel, w_h, w_w
     void depthwise(const depthwise_walk *k, const void *x, const void *w, double bias, void *y)
     void depthwise_gradient(const depthwise_walk *k, const void *x, const void *dy, void *dw)
-
-cdef extern from "minidl_c/simd/transpose.h" nogil:
-    void transpose(Py_ssize_t rows, Py_ssize_t columns, const void *x, Py_ssize_t x_row, void *y, Py_ssize_t y_row)
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     void add_sum(const void *lanes, void *sum, Py_ssize_t sum_stride)
@@ -66,7 +63,8 @@ cdef void correlate_channel(
     const direction *a, const segment *segments, int n_segments,
     Py_ssize_t channels,                # of the sum
     const real *x,                      # IN  [channels][height][width][16]
-    const real *w,                      # IN  [channels][taps_h][taps_w]
+    const real *w,                      # IN  [taps_h][taps_w][w_tap]: `channels` weights
+    Py_ssize_t w_tap,
     real bias,
     real *y,                            # OUT [out_height][out_width][16]
 ) noexcept nogil:
@@ -76,14 +74,14 @@ cdef void correlate_channel(
     cdef const axis_run *row
     cdef const segment *p
     cdef depthwise_walk k
-    k.channels, k.x_channel, k.w_channel = channels, a.height * a.width * LANES, a.taps_h * a.taps_w
-    k.w_h, k.w_w = a.rows.tap_step * a.taps_w, a.columns.tap_step
+    k.channels, k.x_channel, k.w_channel = channels, a.height * a.width * LANES, 1
+    k.w_h, k.w_w = a.rows.tap_step * a.taps_w * w_tap, a.columns.tap_step * w_tap
     for i in range(<int> a.rows.n_runs):
         for j in range(n_segments):
             row, p = &a.rows.runs[i], &segments[j]
             begin_walk(&k, a, row, p)
             x_at, y_at = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
-            w_at = row.tap * a.taps_w + p.tap
+            w_at = (row.tap * a.taps_w + p.tap) * w_tap
             depthwise(&k, x + x_at, w + w_at, bias, y + y_at)
 
 
@@ -92,8 +90,8 @@ cdef void weight_gradient_channel(
     const real *dy,                     # IN  [out_height][out_width][16]
     const real *x,                      # IN  [height][width][16]
     real *lanes,                        # scratch [taps_h][taps_w][16]
-    real *dw,                           # ADD [taps_h][taps_w][sum_stride]
-    Py_ssize_t sum_stride,
+    real *dw,                           # ADD [taps_h][taps_w][w_tap][sum_stride]
+    Py_ssize_t w_tap, Py_ssize_t sum_stride,
 ) noexcept nogil:
     """Computes the gradient of one kernel: the sum of all blocks, starting from zero, then over lanes."""
     cdef Py_ssize_t x_at, w_at, y_at, t
@@ -111,13 +109,13 @@ cdef void weight_gradient_channel(
             w_at = (row.tap * a.taps_w + p.tap) * LANES
             depthwise_gradient(&k, x + x_at, dy + y_at, lanes + w_at)
     for t in range(a.taps_h * a.taps_w):
-        add_sum(lanes + t * LANES, dw + t * sum_stride, sum_stride)
+        add_sum(lanes + t * LANES, dw + t * w_tap * sum_stride, sum_stride)
 
 
 cdef void depthwise_conv2d_forward_tile(
     const depthwise_dims *d,
     const real *x,                      # IN  [C][H][W][16]
-    const real *w,                      # IN  (C * multiplier, R, S)
+    const real *w,                      # IN  (R, S, C * multiplier)
     const real *b,                      # IN  (C * multiplier,), or NULL
     real *y,                            # OUT [C * multiplier][OH][OW][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
@@ -125,28 +123,28 @@ cdef void depthwise_conv2d_forward_tile(
     cdef Py_ssize_t pixels = d.conv.H * d.conv.W * LANES, out = d.conv.OH * d.conv.OW * LANES, k
     for k in range(c0 * d.multiplier, c1 * d.multiplier):
         correlate_channel(&d.conv.forward, d.forward, d.n_forward, 1, x + k // d.multiplier * pixels,
-                          w + k * d.conv.R * d.conv.S, b[k] if b != NULL else <real> 0, y + k * out)
+                          w + k, d.conv.K, b[k] if b != NULL else <real> 0, y + k * out)
 
 
 cdef void depthwise_conv2d_backward_tile(
     const depthwise_dims *d,
     const real *dy,                     # IN  [C * multiplier][OH][OW][16]
     const real *x,                      # IN  [C][H][W][16]
-    const real *w,                      # IN  (C * multiplier, R, S)
+    const real *w,                      # IN  (R, S, C * multiplier)
     real *dx,                           # OUT [C][H][W][16], or NULL
-    real *dw,                           # ADD [C * multiplier][R][S][sum_stride], or NULL
+    real *dw,                           # ADD [R][S][C * multiplier][sum_stride], or NULL
     Py_ssize_t sum_stride,              # 1: sums over the lanes; 16: each lane separately
     real *scratch,                      # [R][S][16]
     Py_ssize_t c0, Py_ssize_t c1,       # only these channels of x
 ) noexcept nogil:
-    cdef Py_ssize_t pixels = d.conv.H * d.conv.W * LANES, out = d.conv.OH * d.conv.OW * LANES, taps = d.conv.R * d.conv.S, c, k
+    cdef Py_ssize_t pixels = d.conv.H * d.conv.W * LANES, out = d.conv.OH * d.conv.OW * LANES, c, k
     for c in range(c0, c1):
         for k in range(c * d.multiplier, (c + 1) * d.multiplier if dw != NULL else 0):
             weight_gradient_channel(&d.conv.forward, d.forward, d.n_forward, dy + k * out, x + c * pixels, scratch,
-                                    dw + k * taps * sum_stride, sum_stride)
+                                    dw + k * sum_stride, d.conv.K, sum_stride)
         if dx != NULL:
             k = c * d.multiplier
-            correlate_channel(&d.conv.back, d.back, d.n_back, d.multiplier, dy + k * out, w + k * taps, <real> 0, dx + c * pixels)
+            correlate_channel(&d.conv.back, d.back, d.n_back, d.multiplier, dy + k * out, w + k, d.conv.K, <real> 0, dx + c * pixels)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -178,23 +176,13 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         forward_real(o, t, <const double *> t.param)
 
 
-cdef void prepare(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
-    cdef const conv2d_dims *v = &(<const depthwise_dims *> o.dims).conv
-    cdef Py_ssize_t taps = v.R * v.S, w_tap = blocks_of(v.C) * LANES, c0 = 0, c1 = 0
-    split_range(v.C, part, parts, &c0, &c1)
-    if o.real_bytes == 4:
-        transpose(c1 - c0, taps, <const float *> param + c0 * taps, taps, <float *> packed + c0, w_tap)
-    else:
-        transpose(c1 - c0, taps, <const double *> param + c0 * taps, taps, <double *> packed + c0, w_tap)
-
-
 cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
     cdef const conv2d_dims *v = &(<const depthwise_dims *> o.dims).conv
     cdef bint has_bias = o.n_param > v.weights
     if o.real_bytes == 4:
-        depthwise_example(&v.forward, t, v.C, <const float *> t.packed, <const float *> t.param + v.weights if has_bias else NULL)
+        depthwise_example(&v.forward, t, v.C, <const float *> t.param, <const float *> t.param + v.weights if has_bias else NULL)
     else:
-        depthwise_example(&v.forward, t, v.C, <const double *> t.packed, <const double *> t.param + v.weights if has_bias else NULL)
+        depthwise_example(&v.forward, t, v.C, <const double *> t.param, <const double *> t.param + v.weights if has_bias else NULL)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -247,7 +235,7 @@ cdef segment *find_segments(const axis *a, int *n_segments) except NULL:
 cdef class DepthwiseConv2DOp(Op):
     """Depthwise convolution of (c, h, w) with `multiplier` kernels per channel. padding: (top, bottom, left, right), zeros.
 
-    Parameters in the flat buffer: weights (c * multiplier, r, s), then, with use_bias, bias (c * multiplier,).
+    Parameters in the flat buffer: weights (r, s, c * multiplier), then, with use_bias, bias (c * multiplier,).
     Raises ValueError if the kernel does not fit into the padded input.
     """
 
@@ -264,11 +252,11 @@ cdef class DepthwiseConv2DOp(Op):
         d.forward, d.back = find_segments(&v.forward.columns, &d.n_forward), find_segments(&v.back.columns, &d.n_back)
         init_op(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)
         self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = v.weights + (v.K if use_bias else 0)
+        self.weight_order = (1, 2, 3, 0)
         self.c.reduce.sums_lanes, self.c.memory.scratch = 1, v.R * v.S * LANES * self.c.real_bytes
         self.c.reads, self.c.splits, self.c.work = READS_X, 1, v.weights * v.OH * v.OW
         self.c.forward_tile, self.c.backward_tile, self.c.dims = forward, backward, d
         if multiplier == 1:
-            self.c.memory.prepare, self.c.memory.packed = prepare, v.R * v.S * blocks_of(v.C) * LANES * self.c.real_bytes
             self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = (
                 forward_blocked, REACHES_CHANNEL, v.forward.out_height == v.OH)
 

@@ -42,9 +42,16 @@ cdef class BatchArrays:
         return 0
 
 
-cdef object flatten(object params, str dtype):
+cdef tuple in_memory_order(Op op, tuple params):
+    """Returns the arrays with their axes in the order of memory: a weight (k, c, r, s) as (c, r, s, k), if the op stores it so."""
+    if op.weight_order is None or not params or params[0].ndim != len(op.weight_order):
+        return params
+    return (params[0].transpose(op.weight_order), *params[1:])
+
+
+cdef object flatten(Op op, tuple params, str dtype):
     """Returns the parameters as they lie in a model's flat buffer."""
-    return concatenate([p.reshape(-1) for p in params]) if params else empty(0, dtype)
+    return concatenate([p.reshape(-1) for p in in_memory_order(op, params)]) if params else empty(0, dtype)
 
 
 def forward_batch(
@@ -65,7 +72,7 @@ def forward_batch(
     rows, out = b.as_rows("x", x, op.in_shape, op.c.in_size, False), b.as_rows("y", y, op.out_shape, op.c.out_size, True)
     b.check_params("params", params, op.c.n_param, False)
     b.arguments.check_no_overlap()
-    plan, param = Plan([op], [0]), flatten(params, b.dtype)
+    plan, param = Plan([op], [0]), flatten(op, params, b.dtype)
     if training:
         plan.forward(rows, param, out, num_threads, seed, step, example_ids)
     else:
@@ -91,12 +98,12 @@ def backward_batch(
     b.check_params("params", params, op.c.n_param, False)
     b.check_params("grads", grads, op.c.n_param, True)
     b.arguments.check_no_overlap()
-    plan, param = Plan([op], [0]), flatten(params, b.dtype)
+    plan, param = Plan([op], [0]), flatten(op, params, b.dtype)
     grad = empty(param.size, b.dtype)
     context = plan.forward(rows, param, empty((b.n, op.c.out_size), b.dtype), num_threads, seed, step, example_ids)
     plan.backward(context, dout, din, param, grad)
     start = 0
-    for array in grads:
+    for array in in_memory_order(op, grads):
         array[...] = grad[start:start + array.size].reshape(array.shape)
         start += array.size
 

@@ -17,7 +17,7 @@ class TwoParams(Layer):
 
     def build(self, in_shape):
         self.param("a", (3, 5), he_uniform)
-        self.param("b", (2, 7), ones, order="F")
+        self.param("b", (2, 7), ones, order=(1, 0))
         return in_shape
 
     def forward(self, x, training):

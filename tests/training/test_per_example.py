@@ -86,7 +86,7 @@ class UnsupportedOp(DenseOp):
 
 class Unsupported(Layer):
     def build(self, in_shape):
-        self.param("weight", (5, *in_shape), he_uniform, order="F")
+        self.param("weight", (5, *in_shape), he_uniform, order=(1, 0))
         self.op = UnsupportedOp(in_shape, 5, self.dtype, use_bias=False)
         return (5,)
 
@@ -404,7 +404,8 @@ def test_X_may_be_anything_that_fit_takes(tmp_path):
 def test_dense_weights_are_views_and_all_arrays_are_writable():
     trainer, (X, y) = make_trainer(make_lenet()), data(3)
     g = trainer.per_example_gradients(X, y)
-    assert g["1.weight"].flags.c_contiguous and g["7.weight"].transpose(0, 2, 1).flags.c_contiguous
+    assert g["1.weight"].transpose(0, 2, 3, 4, 1).flags.c_contiguous  # as the kernels read them
+    assert g["7.weight"].transpose(0, 2, 1).flags.c_contiguous
     for array in g.values():
         array[...] = 0
     assert trainer.per_example_gradients(X, y)["7.weight"].any()

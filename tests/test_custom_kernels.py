@@ -30,10 +30,10 @@ SIZE = 3 * 4 * 4
 # ---- the same formulas in NumPy, also for complex numbers ----------------------------------------
 def conv(x, take, filters, size):
     """A convolution with zero padding that keeps the image size."""
-    w, b = take(filters, x.shape[1], size, size), take(filters)
+    w, b = take(x.shape[1], size, size, filters), take(filters)  # as the kernel stores it
     padded = np.pad(x, ((0, 0), (0, 0), *[(size // 2, size // 2)] * 2))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3))
-    return np.einsum("nchwrs,kcrs->nkhw", windows, w) + b[:, None, None]
+    return np.einsum("nchwrs,crsk->nkhw", windows, w) + b[:, None, None]
 
 
 def relu(x):

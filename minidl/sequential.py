@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, overload
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from minidl import losses
@@ -28,8 +27,6 @@ from minidl.utils.constructors import Validated
 from minidl.utils.data import ArraySource
 from minidl.utils.validation import Shape, check_bool, check_count, check_int, check_shape
 from minidl_c.runtime.usage_guard import UsageGuard
-
-CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
 
 
 class Sequential:
@@ -147,11 +144,8 @@ class Sequential:
         """
         network = self._built()
         examples = ArraySource(X, self.input_shape, self.dtype)
-        out = np.empty((len(examples), *self.output_shape), self.dtype)
         with self.usage.reading("predict"):
-            for here, block in examples.chunks(CHUNK):
-                out[here] = network.predict(block.reshape(-1, *self.input_shape), num_threads)
-        return out
+            return network.predict_all(examples, num_threads)
 
     def predict_proba(self, X: ArrayLike, num_threads: int | None = None) -> Array:
         """Returns the softmax of the scores, (n, classes); each row sums to 1.

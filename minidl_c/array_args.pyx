@@ -94,6 +94,23 @@ cdef class ArrayArgs:
         return 0
 
 
+cdef extern from "minidl_c/simd/finite.h" nogil:
+    bint all_finite_f32(const float *x, Py_ssize_t n)
+    bint all_finite_f64(const double *x, Py_ssize_t n)
+
+
+def all_finite(x):
+    """Returns whether all numbers of a C-contiguous array of float32 or float64 are finite; raises TypeError for other arrays."""
+    cdef ArrayArgs arguments = ArrayArgs()
+    cdef const void *numbers = arguments.acquire(x, None, -1, -1, False, "x")
+    cdef Py_ssize_t n = arguments.views[0].len // arguments.views[0].itemsize
+    if arguments.kind == "float32":
+        return all_finite_f32(<const float *> numbers, n)
+    if arguments.kind == "float64":
+        return all_finite_f64(<const double *> numbers, n)
+    raise TypeError(f"x: expected float32 or float64, got {arguments.kind}")
+
+
 cdef list check_arrays(dict inputs, dict outputs):
     """Returns the arrays of a kernel's typed memoryviews, checked as those of a plan; None stays None."""
     cdef ArrayArgs arguments = ArrayArgs()

@@ -16,7 +16,9 @@ from minidl.layers.base import Layer
 from minidl.layers.container import CONCAT, Container, join_outputs, named_leaves
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
-from minidl.utils.data import Index
+from minidl.utils.data import ArraySource, Index
+
+CHUNK = 1024  # examples that predict processes at a time with NumPy layers or data that must be converted
 
 
 class BranchSegment:
@@ -155,6 +157,16 @@ class Network:
         for segment in self.segments:
             x = segment.predict(x, num_threads)
         return x
+
+    def predict_all(self, examples: ArraySource, num_threads: int | None) -> Array:
+        """Returns the outputs for all examples, chunk by chunk."""
+        n, shape = len(examples), self.layers[0].in_shape
+        if self.native and n <= min(CHUNK, examples.chunk_size):
+            return self.predict(examples.chunk(0, n).reshape(n, *shape), num_threads)
+        out = np.empty((n, *self.layers[-1].out_shape), self.dtype)
+        for here, block in examples.chunks(CHUNK):
+            out[here] = self.predict(block.reshape(-1, *shape), num_threads)
+        return out
 
     def forward(
         self,

@@ -32,7 +32,7 @@ class Reshape(Layer):
         out_shape = _resolve_shape(self.shape, math.prod(in_shape))
         if math.prod(out_shape) != math.prod(in_shape):
             raise ValueError(f"shape: expected {math.prod(in_shape)} elements, got {self.shape}")
-        self.op = FlattenOp(in_shape, self.dtype)
+        self.op = FlattenOp(in_shape, self.dtype, out_shape=out_shape)
         return out_shape
 
 

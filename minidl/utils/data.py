@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from minidl.utils.arrays import Array, as_array, check_array
 from minidl.utils.sparse import SparseRows, is_sparse
 from minidl.utils.validation import Shape
+from minidl_c.array_args import all_finite
 
 Index = NDArray[np.int64]
 READABLE = {np.dtype(name) for name in ("uint8", "float32", "float64")}  # by kernels, without conversion
@@ -105,11 +106,16 @@ class ArraySource:
             return self._array.fingerprint()
         return fingerprint(self._array, some_rows(len(self), CHUNK if self._is_memmap and limit is None else limit))
 
+    def _all_finite(self, block: Array) -> bool:
+        if self._zero_copy and block.flags.c_contiguous:
+            return bool(all_finite(block))
+        return bool(np.isfinite(block).all())
+
     def _check(self, block: Array, start: int | None = None) -> None:
         """Raises ValueError unless all values are finite in the model's dtype. start: index of the first row."""
         if block.dtype.kind != "f":
             return
-        if not np.isfinite(block).all():
+        if not self._all_finite(block):
             bad = ~np.isfinite(block).reshape(len(block), -1).all(axis=1)
             where = "" if start is None else f" (first in example {start + int(bad.argmax())})"
             raise ValueError(f"{self.name}: expected finite values, got NaN or infinity{where}")

@@ -8,7 +8,7 @@ step. Ioffe and Szegedy, "Batch Normalization" (2015); eps, momentum and the unb
 
 x - mean is exact for x close to the mean. The rounding error of the mean as a float is added to the shift.
 """
-from libc.math cimport sqrt
+from libc.string cimport memset
 
 from minidl_c.op cimport (
     ALIAS_X, BARRIER_BACKWARD, LANES, READS_X, REACHES_ELEMENT, REDUCES_FROM_SUMS, Op, batch_view, init_op, op, real, split_range,
@@ -17,21 +17,16 @@ from minidl_c.op cimport (
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
     void affine(const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *y)
+    void widen(const void *x, Py_ssize_t n, double *y)
+    void invert_deviations(const double *variance, Py_ssize_t n, double eps, double *inverse)
+    void find_maps(const double *mean, const double *inverse, const double *gain, const double *shift, Py_ssize_t n, void *m,
+                   void *slope, void *b)
     void affine_lanes(const void *x, Py_ssize_t pixels, const void *mean, const void *scale, const void *shift, void *y)
     void products(const void *dy, const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *dscale,
                   void *dshift)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
-
-cdef inline void find_map(const batchnorm_dims *d, const double *packed, bint training, Py_ssize_t c, real *mean, real *slope,
-                          real *shift) noexcept nogil:
-    """Sets the numbers of channel c in y = (x - mean) * slope + shift."""
-    cdef double exact = channels(d, packed, MEAN if training else RUNNING_MEAN)[c]
-    cdef double factor = channels(d, packed, GAIN)[c] * channels(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
-    mean[0], slope[0] = <real> exact, <real> factor
-    shift[0] = <real> (channels(d, packed, SHIFT)[c] + factor * (mean[0] - exact))
-
 
 cdef void batchnorm_forward_tile(
     const batchnorm_dims *d,
@@ -41,11 +36,15 @@ cdef void batchnorm_forward_tile(
     real *y,                            # OUT [C][pixels][16]
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
+    cdef const double *means = channels(d, packed, MEAN if training else RUNNING_MEAN)
+    cdef const double *inverses = channels(d, packed, INVERSE if training else RUNNING_INVERSE)
+    cdef const double *gains = channels(d, packed, GAIN)
+    cdef const double *shifts = channels(d, packed, SHIFT)
     cdef Py_ssize_t c, at
     cdef real mean = 0, slope = 0, shift = 0
     for c in range(c0, c1):
         at = c * d.pixels * LANES
-        find_map(d, packed, training, c, &mean, &slope, &shift)
+        find_maps(means + c, inverses + c, gains + c, shifts + c, 1, &mean, &slope, &shift)
         affine(x + at, d.pixels, mean, slope, shift, y + at)
 
 
@@ -56,13 +55,20 @@ cdef void batchnorm_forward_blocks(
     real *y,                            # OUT [blocks][pixels][16]
     const tile *t,                      # only its blocks and pixels
 ) noexcept nogil:
-    cdef Py_ssize_t block, lane, at
+    cdef const double *means = channels(d, packed, RUNNING_MEAN)
+    cdef const double *inverses = channels(d, packed, RUNNING_INVERSE)
+    cdef const double *gains = channels(d, packed, GAIN)
+    cdef const double *shifts = channels(d, packed, SHIFT)
+    cdef Py_ssize_t block, c, at
     cdef real mean[16]
     cdef real slope[16]
     cdef real shift[16]
+    memset(mean, 0, sizeof(mean))
+    memset(slope, 0, sizeof(slope))
+    memset(shift, 0, sizeof(shift))
     for block in range(t.block0, t.block1):
-        for lane in range(LANES):
-            find_map(d, packed, False, min(block * LANES + lane, d.C - 1), &mean[lane], &slope[lane], &shift[lane])
+        c = block * LANES
+        find_maps(means + c, inverses + c, gains + c, shifts + c, min(<Py_ssize_t> LANES, d.C - c), mean, slope, shift)
         at = (block * d.pixels + t.pixel0) * LANES
         affine_lanes(x + at, t.pixel1 - t.pixel0, mean, slope, shift, y + at)
 
@@ -108,12 +114,17 @@ cdef void batchnorm_prepare(
 ) noexcept nogil:
     cdef Py_ssize_t c0 = 0, c1 = 0, c
     cdef const real *running = param + 2 * d.C * d.affine
+    cdef double *inverse = channels(d, packed, RUNNING_INVERSE)
     split_range(d.C, part, parts, &c0, &c1)
-    for c in range(c0, c1):
-        channels(d, packed, GAIN)[c] = param[c] if d.affine else 1
-        channels(d, packed, SHIFT)[c] = param[d.C + c] if d.affine else 0
-        channels(d, packed, RUNNING_MEAN)[c] = running[c]
-        channels(d, packed, RUNNING_INVERSE)[c] = 1 / sqrt(running[d.C + c] + d.eps)
+    if d.affine:
+        widen(param + c0, c1 - c0, channels(d, packed, GAIN) + c0)
+        widen(param + d.C + c0, c1 - c0, channels(d, packed, SHIFT) + c0)
+    else:
+        for c in range(c0, c1):
+            channels(d, packed, GAIN)[c], channels(d, packed, SHIFT)[c] = 1, 0
+    widen(running + c0, c1 - c0, channels(d, packed, RUNNING_MEAN) + c0)
+    widen(running + d.C + c0, c1 - c0, inverse + c0)
+    invert_deviations(inverse + c0, c1 - c0, d.eps, inverse + c0)
 
 
 cdef void batchnorm_update_state(

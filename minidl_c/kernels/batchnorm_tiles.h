@@ -11,11 +11,19 @@
 
 #define moments(x, pixels, out) BY_DTYPE(moments, out)(x, pixels, out)
 #define affine(x, pixels, mean, scale, shift, y) BY_DTYPE(affine, y)(x, pixels, mean, scale, shift, y)
+#define widen(x, n, y) BY_DTYPE(widen, x)(x, n, y)
+#define find_maps(mean, inverse, gain, shift, n, m, slope, b) BY_DTYPE(find_maps, b)(mean, inverse, gain, shift, n, m, slope, b)
 #define affine_lanes(x, pixels, mean, scale, shift, y) BY_DTYPE(affine_lanes, y)(x, pixels, mean, scale, shift, y)
 #define products(dy, x, pixels, mean, scale, shift, dscale, dshift) \
   BY_DTYPE(products, dscale)(dy, x, pixels, mean, scale, shift, dscale, dshift)
 #define combination(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx) \
   BY_DTYPE(combination, dx)(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx)
+
+#include <math.h>
+/* inverse[c] = 1 / sqrt(variance[c] + eps) */
+static void invert_deviations(const double *variance, ptrdiff_t n, double eps, double *inverse) {
+  for (ptrdiff_t c = 0; c < n; c++) inverse[c] = 1 / sqrt(variance[c] + eps);
+}
 
 #define TEMPLATE "minidl_c/kernels/batchnorm_tiles.h"
 #include "minidl_c/simd/for_each_dtype.h"
@@ -40,6 +48,19 @@ NOINLINE void FN(moments)(const REAL *x, ptrdiff_t pixels, REAL *moments) {
     *(V *)(moments + lane) = m;
     *(V *)(moments + LANES + lane) = FN(sum_of_chains)(deviation);
     *(V *)(moments + 2 * LANES + lane) = FN(sum_of_chains)(square);
+  }
+}
+
+INLINE void FN(widen)(const REAL *x, ptrdiff_t n, double *y) { for (ptrdiff_t c = 0; c < n; c++) y[c] = x[c]; }
+
+/* OUT the numbers of n channels in y = (x - m) * slope + b. */
+INLINE void FN(find_maps)(const double *mean, const double *inverse, const double *gain, const double *shift, ptrdiff_t n, REAL *m,
+                          REAL *slope, REAL *b) {
+  for (ptrdiff_t c = 0; c < n; c++) {
+    double factor = gain[c] * inverse[c];
+    m[c] = (REAL)mean[c];
+    slope[c] = (REAL)factor;
+    b[c] = (REAL)(shift[c] + factor * (m[c] - mean[c]));
   }
 }
 

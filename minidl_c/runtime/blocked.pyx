@@ -52,14 +52,16 @@ cdef void repack_example(
     Py_ssize_t y_pixels,
     Py_ssize_t i0, Py_ssize_t i1,       # only these elements
 ) noexcept nogil:
-    cdef Py_ssize_t i, c = i0 // x_pixels, p = i0 % x_pixels, k = i0 // y_pixels, q = i0 % y_pixels
-    for i in range(i0, i1):
-        y[(k // LANES * y_pixels + q) * LANES + k % LANES] = x[(c // LANES * x_pixels + p) * LANES + c % LANES]
-        p, q = p + 1, q + 1
-        if p == x_pixels:
-            c, p = c + 1, 0
-        if q == y_pixels:
-            k, q = k + 1, 0
+    cdef Py_ssize_t i = i0, c, p, k, q, j, n, x_step = LANES if x_pixels > 1 else 1, y_step = LANES if y_pixels > 1 else 1
+    cdef const real *source
+    cdef real *target
+    while i < i1:                       # to the end of a channel of x and y; if they have one pixel, of a block
+        c, p, k, q = i // x_pixels, i % x_pixels, i // y_pixels, i % y_pixels
+        source, target = x + (c // LANES * x_pixels + p) * LANES + c % LANES, y + (k // LANES * y_pixels + q) * LANES + k % LANES
+        n = min(i1 - i, min(x_pixels - p if x_pixels > 1 else LANES - c % LANES, y_pixels - q if y_pixels > 1 else LANES - k % LANES))
+        for j in range(n):
+            target[j * y_step] = source[j * x_step]
+        i += n
 
 
 cdef void example_to_tile(

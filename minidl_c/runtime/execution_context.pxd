@@ -31,6 +31,9 @@ cdef class ExecutionContext:
     cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1
     cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads) except -1
     cdef void set_memory(self, Arena arena) noexcept
+    # ---- inference
+    cdef int run_forward(self) except -1
+    cdef int predict_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads) except -1
     # ---- instructions
     cdef void add_instr(self, instr_kind kind, int op) noexcept
     cdef void add_forward(self, int has_loss) noexcept

@@ -8,8 +8,10 @@ from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport LANES, dtype_of, op
 from minidl_c.runtime.arena cimport Arena
 from minidl_c.runtime.blocked_form cimport has_work
+from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.partition cimport find_nodes
+from minidl_c.runtime.phases cimport add_stages
 from minidl_c.runtime.run_state cimport (
     BACKWARD, FLOAT32, FLOAT64, FORWARD, GATHER_X, SCATTER_Y, UINT8, batch_state, instr, instr_kind, phase, run_state,
 )
@@ -170,6 +172,27 @@ cdef class ExecutionContext:
         run.memory.packed, run.memory.combined = layout.packed, layout.combined
         run.memory.scratch, run.memory.sums = layout.scratch[0], layout.sums[0]
         run.memory.slot_sums, run.memory.batch_sums = layout.slot_sums[0], layout.batch_sums[0]
+
+    # ---- inference
+
+    cdef int run_forward(self) except -1:
+        """Runs a forward pass of the examples for which memory is prepared."""
+        self.add_forward(False)
+        add_stages(&self.run)
+        with nogil:
+            execute(&self.run, 1)
+        return 0
+
+    cdef int predict_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads) except -1:
+        """Predicts some examples from `first` on in the blocked layout: the same number on each thread, then all share what is left."""
+        cdef Py_ssize_t shared = examples % threads if 2 * (examples % threads) <= threads else 0
+        if examples > shared:
+            self.prepare_blocked(first, examples - shared, threads)
+            self.run_forward()
+        if shared:
+            self.prepare_blocked(first + examples - shared, shared, threads)
+            self.run_forward()
+        return 0
 
     # ---- instructions
 

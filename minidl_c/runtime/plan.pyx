@@ -108,19 +108,10 @@ cdef class Plan(Program):
         rest = self.blocked_examples(m)
         if m > rest:
             p.prepare(m - rest, self.threads(num_threads, m - rest, 1, 1), False, False)
-            self.run_forward(p)
+            p.run_forward()
         if rest:
-            p.prepare_blocked(m - rest, rest, self.threads(num_threads, rest, 1, 1))
-            self.run_forward(p)
+            p.predict_blocked(m - rest, rest, self.threads(num_threads, rest, 1, 1))
         self.release_context(p)
-
-    cdef int run_forward(self, ExecutionContext p) except -1:
-        """Runs a forward pass of the examples for which memory is prepared."""
-        p.add_forward(False)
-        add_stages(&p.run)
-        with nogil:
-            execute(&p.run, 1)
-        return 0
 
     def forward(self, x, param, y, num_threads=None, seed=0, step=0, example_ids=None):
         """Computes y, the outputs for all rows of x in training, as `predict`; returns the context that `backward` needs.

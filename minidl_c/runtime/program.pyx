@@ -1,14 +1,20 @@
 """Program: the checked ops of a plan in order, with the indices of their values and the offsets of their parameters and sums."""
 from operator import index
 
+from libc.math cimport sqrt
 from libc.stdlib cimport calloc, free
 
-from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, has_blocked_form, op
+from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op
+from minidl_c.runtime.blocked_form cimport has_work, is_converted
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)
     void optimize_blocked(const op *, int, value *)
 
+# What it costs to read a weight again for each example, in multiply-adds; a tile reads it once. Fitted to where the two layouts are
+# as fast as each other on the nets of benchmarks/inference.py.
+cdef double CACHED_READ = 3, MEMORY_READ = 19
+cdef Py_ssize_t CACHED_WEIGHTS = 2**22
 cdef object MAX_OFFSET = 2**62         # elements; sums of such do not overflow
 
 
@@ -122,14 +128,16 @@ cdef class Program:
 
     cdef int find_blocked_values(self) except -1:
         """Sets the values in the blocked layout, unless an op takes another number of channels than its input or skip has."""
-        cdef double lanes = 0, blocked = 0
+        cdef double lanes = 0, blocked = 0, least = 0, waste, weights = 0
         cdef const op *o
         cdef value *v
         cdef int k
         for k in range(self.n_ops):
             o = &self.ops[k]
-            lanes += o.work
-            blocked += o.work * <double> (blocks_of(o.out_channels) * LANES) / o.out_channels * (1 if has_blocked_form(o) else LANES)
+            waste = 2 * LANES if is_converted(o) else <double> (blocks_of(o.out_channels) * LANES) / o.out_channels
+            if has_work(o):
+                lanes, blocked, least = lanes + o.work, blocked + o.work * waste * sqrt(waste), least + o.work * waste
+                weights += o.n_param
             if o.loss.is_loss or self.values[o.plan.input].channels != o.in_channels:
                 return 0
             if o.branch.skip >= 0 and (o.memory.y_alias == ALIAS_SKIP or o.blocked.elements != NULL) and (
@@ -143,7 +151,10 @@ cdef class Program:
             v[0] = self.values[k]
             v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
         optimize_blocked(self.ops, self.n_ops, self.blocked_values)
-        self.blocked_limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked)
+        blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
+        self.blocked_limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked) if blocked else 0
+        if self.blocked_limit == 0 and least <= LANES * lanes:        # one example alone is no slower
+            self.blocked_limit = 1
         return 0
 
     cdef Py_ssize_t blocked_examples(self, Py_ssize_t n) noexcept:

@@ -24,7 +24,7 @@ cdef extern from *:
 MAX_THREADS = 1024
 
 cdef double MIN_STEP_WORK = 2e6         # multiply-adds, about 40 us: in less, threads wait for each other longer than they work
-cdef double MIN_CALL_WORK = 16e6        # about 0.3 ms: in less, a second thread saves less than a busy machine takes to run it
+cdef double MIN_CALL_WORK = 4e6         # about 50 us: in less, a second thread saves less than a busy machine takes to run it
 _limit_is_set = "OMP_NUM_THREADS" in os.environ  # read once, as OpenMP does: dask sets it later, for its workers
 _num_threads = None     # the argument of set_num_threads
 _forked = False         # libgomp's threads do not survive a fork: a child that opened a region would hang

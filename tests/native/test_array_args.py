@@ -40,6 +40,7 @@ FUNCTIONS = {
     "functional.dense_backward": (
         {"dy": given(20, 4), "x": given(20, 3), "w": given(3, 4), "dx": given(20, 3), "dw": given(3, 4),
          "db": given(4)}, "dx dw db"),
+    "array_args.all_finite": ({"x": given(20, 3)}, ""),
     "runtime.per_example.batch_sum": ({"x": given(20, 3), "total": given(3)}, "total"),
     "runtime.gather.pack_tiles": (
         {"x": given(5, 3), "rows": given(20, dtype="i8"), "tiles": given(2, 3, 16)}, "tiles"),

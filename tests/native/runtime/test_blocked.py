@@ -1,0 +1,266 @@
+"""Predictions of few examples, in the blocked layout, have the bits of tiles: each op, whole models, any threads."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from geometries import conv_cases, depthwise_cases, pool_cases, transposed_cases
+from slow_marks import slow_after
+
+from minidl import Layer, Sequential
+from minidl.initializers import he_uniform
+from minidl.layers import (
+    ELU,
+    AvgPool2D,
+    BatchNorm2D,
+    Conv2D,
+    ConvTranspose2D,
+    Dense,
+    DepthwiseConv2D,
+    Dropout,
+    Flatten,
+    GroupNorm,
+    MaxPool2D,
+    Normalize,
+    Pad2D,
+    Parallel,
+    PReLU,
+    ReLU,
+    Rescale,
+    Reshape,
+    Residual,
+    Softmax,
+    Upsample2D,
+)
+from minidl_c.kernels.activations import ActivationOp
+from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
+from minidl_c.kernels.dense import DenseOp
+from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
+from minidl_c.kernels.maxpool2d import MaxPool2DOp
+from minidl_c.kernels.normalize import NormalizeOp
+from minidl_c.kernels.pad2d import Pad2DOp
+from minidl_c.kernels.relu import ReLUOp
+from minidl_c.kernels.upsample2d import Upsample2DOp
+from minidl_c.runtime.plan import Plan
+
+DTYPES = ("float32", "float64")
+FULL = 32  # examples: two tiles, none of them blocked
+
+
+def convolutions(seed, count=24):
+    for case in conv_cases(seed, count):
+        yield f"conv2d {case}", partial(Conv2DOp, case.x_shape[1:], case.filters, case.kernel, **case.options)
+    for case in depthwise_cases(seed, count):
+        window = (case.kernel, case.stride, case.padding, case.dilation, case.filters // case.channels)
+        yield f"depthwise {case}", partial(DepthwiseConv2DOp, case.x_shape[1:], *window)
+    for case in transposed_cases(seed, count):
+        make = partial(ConvTranspose2DOp, case.x_shape[1:], case.filters, case.kernel, **case.options)
+        yield f"transposed {case}", make
+    for channels, filters, size, groups in (
+        (16, 16, 9, 1),
+        (20, 70, 8, 1),
+        (32, 32, 7, 2),
+        (130, 18, 3, 1),
+        (48, 33, 5, 1),
+        (300, 100, 4, 1),
+    ):
+        shape = (channels, size, size + 3)
+        yield f"conv2d of {shape}", partial(Conv2DOp, shape, filters, (3, 3), padding=(1,) * 4, groups=groups)
+        yield f"pointwise of {shape}", partial(Conv2DOp, shape, filters, (1, 1), groups=groups)
+        yield f"depthwise of {shape}", partial(DepthwiseConv2DOp, shape, (3, 3), padding=(1,) * 4)
+
+
+def pools(seed, count=30):
+    for case in pool_cases(seed, count):
+        ceil = {"ceil_mode": case.ceil_mode}
+        window = (case.x_shape[1:], case.kernel, case.stride, case.padding)
+        yield f"maxpool {case}", partial(MaxPool2DOp, *window, **ceil)
+        yield f"avgpool {case}", partial(AvgPool2DOp, *window, **ceil)
+
+
+def others(seed):
+    rng = np.random.default_rng(seed)
+    for inputs, outputs in ((1, 1), (3, 70), (33, 7), (64, 16), (300, 150), (129, 300)):
+        yield f"dense {inputs} {outputs}", partial(DenseOp, (inputs,), outputs)
+    for _ in range(10):
+        shape = tuple(int(n) for n in rng.integers(1, (40, 8, 8)))
+        c = shape[0]
+        yield f"relu {shape}", partial(ReLUOp, shape)
+        yield f"silu {shape}", partial(ActivationOp, shape, "silu")
+        yield f"normalize {shape}", partial(NormalizeOp, shape, rng.standard_normal(c), rng.uniform(0.5, 2, c))
+        yield f"pad {shape}", partial(Pad2DOp, shape, (1, 0, 2, 1), 0.5)
+        yield f"upsample {shape}", partial(Upsample2DOp, shape, (2, 3))
+
+
+def check_rows(predict, x, sizes, threads, about):
+    """Checks the first rows of x, in batches of these sizes, against their bits in full tiles."""
+    full = predict(x, 1)
+    for n in sizes:
+        for count in threads:
+            got = predict(x[:n], count)
+            assert got.tobytes() == full[:n].tobytes(), f"{about}: {n} examples on {count} threads differ"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("ops", "seed"), slow_after(2, [(ops, seed) for seed in range(4) for ops in (convolutions, pools, others)])
+)
+def test_each_op_has_the_bits_of_a_tile(ops, seed, dtype):
+    compared = 0
+    for about, make in ops(seed):
+        op = make(dtype=dtype)
+        plan, rng = Plan([op], [0]), np.random.default_rng(seed)
+        param = rng.standard_normal(max(op.n_param, 1)).astype(dtype)
+        x = rng.standard_normal((FULL, int(np.prod(op.in_shape)))).astype(dtype)
+
+        size = int(np.prod(op.out_shape))
+
+        def predict(x, threads, plan=plan, param=param, size=size):
+            y = np.full((len(x), size), np.nan, x.dtype)
+            plan.predict(x, None, param, y, threads)
+            return y
+
+        if plan.blocked_limit:
+            check_rows(predict, x, {1, plan.blocked_limit}, (1, 2, 3), about)
+            compared += 1
+    assert compared >= 20
+
+
+class Doubled(Layer):
+    """A layer in NumPy: a model with it has several plans."""
+
+    def forward(self, x, training):
+        return x * 2
+
+    def backward(self, dy):
+        return dy * 2
+
+
+def plain():
+    convolutions = [Conv2D(20, 3, padding=1), ReLU(), MaxPool2D(2), Conv2D(33, 3), ELU()]
+    return (2, 9, 10), [Rescale(0.1), *convolutions, Flatten(), Dense(40), ReLU(), Dropout(0.5), Dense(3)]
+
+
+def deep():
+    body = [Conv2D(32, 3, padding=1, use_bias=False), BatchNorm2D(), ReLU(), Conv2D(32, 3, padding=1), BatchNorm2D()]
+    down = [Conv2D(48, 3, stride=2, padding=1), BatchNorm2D(affine=False), ReLU(), Conv2D(48, 3, padding=1)]
+    return (3, 12, 12), [
+        Normalize([0.1, 0.2, 0.3], [1, 2, 3]), Conv2D(32, 3, padding=1), Residual(*body), ReLU(),
+        Residual(*down, shortcut=[Conv2D(48, 1, stride=2)]), ReLU(), AvgPool2D(6), Flatten(), Dense(10), Softmax(),
+    ]  # fmt: skip
+
+
+def mobile():
+    block = [Conv2D(40, 1), BatchNorm2D(), ReLU(), DepthwiseConv2D(3, padding=1), BatchNorm2D(), ReLU(), Conv2D(24, 1)]
+    end = [DepthwiseConv2D(3, depth_multiplier=2), Flatten(), Dense(7)]
+    return (3, 8, 8), [Conv2D(24, 3, stride=2, padding=1), Conv2D(24, 3, padding=1), Residual(*block), *end]
+
+
+def mixed():
+    """Ops without a form for this layout, branches of unequal channels, other shapes of the same values."""
+    wide = [Conv2D(96, 3, padding=1), Conv2D(96, 3, padding=1), Conv2D(18, 3, padding=1)]
+    unequal = Parallel([Conv2D(16, 1)], [Conv2D(5, 1), ReLU()], join="concat")
+    grouped = [Conv2D(12, 3, groups=2), Pad2D(1), Upsample2D(2), ConvTranspose2D(17, 3, stride=2)]
+    end = [Reshape((17 * 29, -1)), Flatten(), Dense(9), Reshape((3, 3)), Flatten()]
+    return (5, 6, 7), [
+        *wide,
+        GroupNorm(3),
+        PReLU(),
+        unequal,
+        Parallel([Conv2D(7, 1)], [], join="concat"),
+        *grouped,
+        *end,
+    ]
+
+
+def in_place_branches():
+    """The second branch writes over the value that the first one reads; 8 threads share 20 rows."""
+    branches = Parallel([Conv2D(16, 3, padding=1), ReLU()], [ReLU()], join="add")
+    return (16, 20, 20), [Conv2D(16, 3, padding=1), branches, ReLU()]
+
+
+def numpy_between():
+    return (3, 6, 6), [Conv2D(18, 3), ReLU(), Doubled(), Conv2D(4, 3), Flatten()]
+
+
+MODELS = (plain, deep, mobile, mixed, in_place_branches, numpy_between)
+
+
+def built(make, dtype, seed=0):
+    shape, layers = make()
+    model, rng = Sequential(layers, input_shape=shape, seed=seed, dtype=dtype), np.random.default_rng(seed)
+    for name, value in model.state_dict().items():
+        if "running_mean" in name or "running_var" in name:
+            model.load_state_dict(model.state_dict() | {name: rng.uniform(0.5, 2, value.shape).astype(dtype)})
+    return model, rng.standard_normal((FULL + 1, *shape)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("make", MODELS)
+def test_any_number_of_examples_has_the_same_bits(make, dtype):
+    model, x = built(make, dtype)
+    assert model.network.segments[0].plan.blocked_limit
+
+    def predict(x, threads):
+        return model.predict(x, num_threads=threads)
+
+    check_rows(predict, x[:FULL], (1, 2, 3, 4, 7), (1, 2, 3, 8), make.__name__)
+    check_rows(predict, x[:FULL], range(1, 33), (2,), make.__name__)
+    assert predict(x, 2)[FULL:].tobytes() == predict(x[FULL:], 1).tobytes()  # after two full tiles
+
+
+@pytest.mark.parametrize("kind", ["uint8", "float32", "float64"])
+def test_all_kinds_of_numbers_are_gathered(kind):
+    model, _ = built(plain, "float32")
+    x = np.random.default_rng(0).integers(0, 256, (FULL, 2, 9, 10)).astype(kind)
+    check_rows(lambda x, threads: model.predict(x, num_threads=threads), x, (1, 2, 5), (1, 2), kind)
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_what_the_lanes_after_the_last_channel_hold_has_no_effect(make):
+    """NaN in all weights and inputs leaves NaN in every lane of the memory, which the next prediction uses again."""
+    model, x = built(make, "float32")
+    state, expected = model.state_dict(), model.predict(x[:2])
+    assert np.isfinite(expected).all()
+    for threads in (1, 2):
+        for param in model.params.values():
+            param.value[...] = np.nan
+        assert np.isnan(model.predict(x[:2], num_threads=threads)).any()
+        model.load_state_dict(state)
+        for n in (1, 2):
+            assert model.predict(x[:n], num_threads=threads).tobytes() == expected[:n].tobytes()
+
+
+@pytest.mark.parametrize("make", MODELS)
+def test_the_next_prediction_uses_weights_that_were_written_in_place(make):
+    model, x = built(make, "float32")
+    other, _ = built(make, "float32", seed=1)
+    model.predict(x[:1])
+    for name, param in model.params.items():
+        param.value[...] = other.params[name].value
+    model.load_state_dict(model.state_dict() | {k: v for k, v in other.state_dict().items() if "running" in k})
+    assert model.predict(x[:1]).tobytes() == other.predict(x[:1]).tobytes()
+
+
+def test_wide_models_are_predicted_blocked_and_narrow_ones_in_tiles():
+    def limit(*layers, shape=(16, 8, 8)):
+        return Sequential(list(layers), input_shape=shape).network.segments[0].plan.blocked_limit
+
+    assert limit(Conv2D(64, 3), BatchNorm2D(), ReLU(), Conv2D(64, 3)) >= 12
+    assert limit(Conv2D(4, 3)) < 4
+    assert 1 <= limit(Dense(256), ReLU(), Dense(256), shape=(256,)) < 8  # each example reads all weights
+
+
+def test_a_weight_initializer_sees_the_shape_of_pytorch():
+    shapes = []
+
+    def init(rng, shape):
+        shapes.append(shape)
+        return he_uniform(rng, shape)
+
+    model = Sequential([Conv2D(5, (3, 2), kernel_initializer=init)], input_shape=(4, 6, 6))
+    assert shapes == [(5, 4, 3, 2)]
+    assert model.params["0.weight"].value.shape == (5, 4, 3, 2)
+    assert model.params["0.weight"].value.transpose(1, 2, 3, 0).flags.c_contiguous  # as the kernel reads it

@@ -105,7 +105,7 @@ cdef class Plan(Program):
         self.check_flat_size(p.arguments.rows)
         run.batch.y = p.arguments.acquire(y, self.dtype, m, self.values[self.n_ops].size, True, "y")
         p.arguments.check_no_overlap()
-        rest = self.blocked_examples(m)
+        rest = self.blocked_examples(m, self.threads(num_threads, m, 1, 1))
         if m > rest:
             p.prepare(m - rest, self.threads(num_threads, m - rest, 1, 1), False, False)
             p.run_forward()

@@ -9,7 +9,8 @@ cdef class Program:
     cdef op *ops
     cdef value *values
     cdef value *blocked_values          # in the blocked layout; NULL: an op does not fit it
-    cdef readonly Py_ssize_t blocked_limit         # up to this many examples are predicted in the blocked layout
+    cdef double tile_cost, blocked_cost # of a tile, and of an example in the blocked layout
+    cdef readonly Py_ssize_t blocked_limit         # up to this many examples are predicted in the blocked layout on one thread
     cdef int n_ops, barriers            # barriers: BARRIER_* of all ops
     cdef bint has_state_updates         # whether an op that is not frozen has reduce.update_state
     cdef Py_ssize_t n_flat              # the least number of elements of the flat buffer
@@ -23,6 +24,6 @@ cdef class Program:
     cdef void place_sums(self) noexcept
     cdef int check_branches(self) except -1
     cdef int find_blocked_values(self) except -1
-    cdef Py_ssize_t blocked_examples(self, Py_ssize_t n) noexcept
+    cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept
     cdef int set_training(self, tuple frozen, tuple lr_scales, tuple skipped_steps) except -1
     cdef int check_flat_size(self, Py_ssize_t n) except -1

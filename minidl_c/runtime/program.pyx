@@ -15,6 +15,7 @@ cdef extern from "minidl_c/runtime/optimize.h" nogil:
 # as fast as each other on the nets of benchmarks/inference.py.
 cdef double CACHED_READ = 3, MEMORY_READ = 19
 cdef Py_ssize_t CACHED_WEIGHTS = 2**22
+cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
 cdef object MAX_OFFSET = 2**62         # elements; sums of such do not overflow
 
 
@@ -152,15 +153,22 @@ cdef class Program:
             v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
         optimize_blocked(self.ops, self.n_ops, self.blocked_values)
         blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
+        self.tile_cost, self.blocked_cost = LANES * lanes, blocked
         self.blocked_limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked) if blocked else 0
         if self.blocked_limit == 0 and least <= LANES * lanes:        # one example alone is no slower
             self.blocked_limit = 1
         return 0
 
-    cdef Py_ssize_t blocked_examples(self, Py_ssize_t n) noexcept:
-        """Returns how many of n examples, the last ones, to predict in the blocked layout: those of a mostly empty tile."""
-        cdef Py_ssize_t rest = n if n <= self.blocked_limit else n % LANES
-        return rest if rest <= self.blocked_limit else 0
+    cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept:
+        """Returns how many of n examples, the last ones, to predict in the blocked layout.
+
+        With as many tiles as threads, those of the last tile if it is mostly empty. With fewer, all or none: tiles are then shared.
+        """
+        cdef Py_ssize_t tiles = (n + LANES - 1) // LANES, rest = n if n <= self.blocked_limit else n % LANES
+        if self.blocked_values == NULL or n == 0 or tiles >= threads:
+            return rest if rest <= self.blocked_limit else 0
+        shared = self.tile_cost * SHARED_TILE / (threads // tiles) if 2 * tiles <= threads else self.tile_cost
+        return n if (n + threads - 1) // threads * self.blocked_cost <= shared else 0
 
     cdef int set_training(self, tuple frozen, tuple lr_scales, tuple skipped_steps) except -1:
         """Sets which ops are trained, and with which rates. Raises ValueError."""

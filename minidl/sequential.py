@@ -40,6 +40,7 @@ class Sequential:
 
     Raises TypeError or ValueError, naming the layer and its position, if the layers do not fit together.
 
+    >>> import numpy as np
     >>> from minidl.layers import Dense, ReLU
     >>> model = Sequential([Dense(4), ReLU(), Dense(2)], input_shape=(3,))
     >>> model.predict(np.zeros((5, 3))).shape

@@ -48,6 +48,7 @@ cdef class Layout:
     cdef void place(self, buffer *b, Py_ssize_t bytes, Py_ssize_t copies) noexcept
     cdef void place_tiles(self, Py_ssize_t tiles, int threads) noexcept
     cdef void place_sums(self, Py_ssize_t tiles, int threads) noexcept
+    cdef bint packs_nothing(self, int k) noexcept
     cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1
 
 

@@ -156,6 +156,10 @@ cdef class Layout:
         self.place(self.slot_sums, n_sums * real_bytes * has_sums, min(tiles, <Py_ssize_t> MAX_SLOTS))
         self.place(self.batch_sums, n_sums * real_bytes, 1)
 
+    cdef bint packs_nothing(self, int k) noexcept:
+        """Whether an op packs parameters for dx alone, which inference does not compute."""
+        return not self.with_backward and self.ops[k].memory.prepare == NULL and self.ops[k].memory.prepare_dx != NULL
+
     cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
         """Computes the offsets of all buffers for a batch; returns their bytes, or MAX_BYTES if there are more."""
         cdef Py_ssize_t scratch = 0
@@ -167,7 +171,7 @@ cdef class Layout:
             if self.ops[k].memory.shares_packed:
                 self.packed[k] = self.packed[k - 1]
             else:
-                self.place(&self.packed[k], self.ops[k].memory.packed, 1)
+                self.place(&self.packed[k], 0 if self.packs_nothing(k) else self.ops[k].memory.packed, 1)
             self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
             scratch = max(scratch, converting_scratch(&self.ops[k], self.values) if self.blocked else self.ops[k].memory.scratch)
         self.place(self.scratch, scratch, threads)

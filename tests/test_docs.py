@@ -189,9 +189,21 @@ def test_speeds_in_the_readme_are_those_of_docs():
             result.setdefault(net, []).extend(cell for cell in cells[column] if re.match(r"[\d.]+x", cell))
         return result
 
-    rows = {page: re.findall(r"^\|.*[\d.]+x.*\|$", PAGES[page], re.M) for page in ("README.md", "docs/speed.md")}
-    shown = speeds(rows["README.md"], slice(1, None))
-    assert len(shown) == 5 and shown == speeds(rows["docs/speed.md"], slice(4, 5))
+    training = PAGES["README.md"].partition("onnxruntime")[0]
+    rows = [re.findall(r"^\|.*[\d.]+x.*\|$", text, re.M) for text in (training, PAGES["docs/speed.md"])]
+    shown = speeds(rows[0], slice(1, None))
+    assert len(shown) == 5 and shown == speeds(rows[1], slice(4, 5))
+
+
+def test_speeds_of_predictions_in_the_readme_are_those_of_the_benchmark():
+    measured = {}
+    for row in re.findall(r"^\|.*\d / \d.*\|$", (ROOT / "benchmarks/README.md").read_text(encoding="utf-8"), re.M):
+        name, *cells = [cell.strip() for cell in row.strip("|").split("|")]
+        times = [[float(time) for time in cell.split(" / ")[:2]] for cell in cells if cell]
+        measured.setdefault(re.match(r"[\w-]+", name)[0], [f"{theirs / ours:.1f}x" for ours, theirs in times])
+    predictions = PAGES["README.md"].partition("onnxruntime")[2]
+    rows = re.findall(r"^\| ([\w-]+).*?\| ([\d.]+x) \| ([\d.]+x) \| ([\d.]+x) \|$", predictions, re.M)
+    assert len(rows) == 7 and {name: speeds for name, *speeds in rows} == measured
 
 
 # ---- tables of classes and their arguments

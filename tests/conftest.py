@@ -28,9 +28,7 @@ COMPARED = pytest.StashKey[Counter]()
 
 def pytest_configure(config):
     config.stash[COMPARED] = Counter()
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # in the background; tests and their processes inherit it
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background; tests and their processes inherit it
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

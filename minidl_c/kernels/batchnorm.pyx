@@ -229,4 +229,3 @@ cdef class BatchNormOp(Op):
         self.c.reduce.inputs = REDUCES_FROM_SUMS
         self.c.memory.in_place = 1                            # in inference; in training, backward reads x
         self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = forward_blocked, REACHES_ELEMENT, 1
-

@@ -2,6 +2,7 @@
 #ifndef REAL
 #ifndef MINIDL_BATCHNORM_TILES_H
 #define MINIDL_BATCHNORM_TILES_H
+#include <math.h>
 #include "minidl_c/simd/lanes.h"
 #define CHAINS 4                       /* parallel sums, of every fourth pixel: they hide the latency of an addition */
 /* Loops over pixels i; the index k of a pixel's sum is a constant, so that the sums stay in registers. */
@@ -19,7 +20,6 @@
 #define combination(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx) \
   BY_DTYPE(combination, dx)(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx)
 
-#include <math.h>
 /* inverse[c] = 1 / sqrt(variance[c] + eps) */
 static void invert_deviations(const double *variance, ptrdiff_t n, double eps, double *inverse) {
   for (ptrdiff_t c = 0; c < n; c++) inverse[c] = 1 / sqrt(variance[c] + eps);

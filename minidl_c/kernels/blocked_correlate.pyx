@@ -6,7 +6,7 @@ the cache, all outputs take some channels before the next ones, and continue the
 from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.op cimport LANES, real, tile
 
-cdef Py_ssize_t CACHED_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
+cdef Py_ssize_t PASS_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
 
 
 cdef bint fits_blocks(const direction *a) noexcept:
@@ -68,7 +68,7 @@ cdef void correlate_example(
     k.x_block, k.y_block, k.w_channel = a.height * a.width * LANES, a.out_height * a.out_width * LANES, weights
     k.x_h, k.x_w = a.rows.source_step * a.width * LANES, a.columns.source_step * LANES
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.w_tap, a.columns.tap_step * a.w_tap
-    step = max(<Py_ssize_t> LANES, CACHED_WEIGHTS // weights // LANES * LANES)
+    step = max(<Py_ssize_t> LANES, PASS_WEIGHTS // weights // LANES * LANES)
     passes = (a.channels + step - 1) // step
     for g in range(a.groups):
         o0, o1 = max(t.block0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.block1 * LANES - g * a.outputs, a.outputs)

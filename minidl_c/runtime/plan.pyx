@@ -133,7 +133,7 @@ cdef class Plan(Program):
         if m:
             p.prepare(m, self.threads(num_threads, m, 3, 1), True, True)   # backward costs about twice a forward
             p.add_forward(False)
-            add_stages(&p.run)
+            add_stages(run)
             if self.has_state_updates:
                 add_phase(run, COMMIT, 0, 0, self.n_ops)
             with nogil:
@@ -199,7 +199,7 @@ cdef class Plan(Program):
         p.add_backward()
         if dx is not None:
             p.add_instr(SCATTER_DX, 0)
-        add_stages(&p.run)
+        add_stages(run)
         with nogil:
             execute(run, 1)
 
@@ -279,7 +279,7 @@ cdef class Plan(Program):
         p.find_wanted(False)
         p.add_forward(True)
         p.add_backward()
-        add_stages(&p.run)
+        add_stages(run)
         if run.train.clip.norm or run.train.clip.value:
             add_phase(run, CLIP, 0, 0, BLOCKS)
         add_phase(run, CHECK, 0, 0, 1)

@@ -28,7 +28,8 @@ typedef struct {
   void *sums;                  /* ADD sums over this tile; NULL without n_sums. In one direction only: forward for an op with
                                   reduce.forward, else backward. [n_sums][16]: the share of each lane's example; zero at every
                                   tile, so that = does as well. [n_sums], if the op sums the lanes: the slot's so far, so only
-                                  += does: a lane's sum starts from zero in the op, and add_sum (reduction.h) adds it once */
+                                  += does: a lane's sum starts from zero in the op, and add_sum (reduction.h) adds it once.
+                                  In the blocked layout: OUT [n_sums], of this example */
   ptrdiff_t sum_stride;        /* elements between two sums. An op with sums_lanes: 1 if it must add up the lanes, 16 if it
                                   must leave them separate */
   const int64_t *labels;       /* IN [16], for a loss without n_target: the examples' labels, 0 beyond the end of the batch */
@@ -38,7 +39,7 @@ typedef struct {
   const int64_t *example_ids;  /* [examples] the indices of the examples in the data: what a random mask may depend on */
   ptrdiff_t index, examples;   /* the tile's index in the batch, and the number of its lanes that are examples */
   ptrdiff_t part, parts;       /* compute only this part of the channels (ops with `splits`); else part 0 of 1 */
-  ptrdiff_t block0, block1;    /* in the blocked layout: compute only these blocks of 16 channels of y, */
+  ptrdiff_t block0, block1;    /* in the blocked layout: compute only these blocks of 16 channels of y (backward: of dx), */
   ptrdiff_t pixel0, pixel1;    /* and only these of their pixels */
   int64_t seed, step;          /* of the training run */
   int training;                /* 0 also for a frozen op: the gradients of its parameters are not needed then */
@@ -54,6 +55,7 @@ typedef struct {
                                   the combined partials, of the batch */
   const ptrdiff_t *starts;     /* [slots + 1] the first tile of each slot, and where the last one ends */
   ptrdiff_t tiles, slots, examples;      /* of the batch, or of some of its slots, if several processes share the batch */
+  int blocked;                 /* x, dy and saved are those of examples in the blocked layout, and the strides lead to the next example */
   int training;
 } batch_view;
 
@@ -107,16 +109,24 @@ typedef struct {
                                   example's items i0..i1 */
 } op_per_example;
 
-/* What an element of y depends on, in the blocked layout: all elements of x, those of its channel, the same element of x and skip */
+/* What an element of y depends on, in the blocked layout: all elements of x, those of its channel, the same element of x and skip.
+ * In backward, an element of dx of those of dy. */
 enum { REACHES_ALL, REACHES_CHANNEL, REACHES_ELEMENT };
 
-/* Inference in the blocked layout: x, skip and y are [blocks][pixels][16]. Each result has the bits of forward_tile. One of the two
- * functions; both NULL: the plan copies x and skip into a tile, calls forward_tile and copies y back. */
+/* The blocked layout: x, skip, y and their gradients are [blocks][pixels][16] of one example. Each result has the bits of a tile.
+ *
+ * Inference: `elements` or `forward`; both NULL: the plan copies x and skip into a tile, calls forward_tile and copies y back.
+ * Training needs a backward as well, from an op with parameters also their gradient: as `sums`, of an op with n_sums, or by `gradient`.
+ * If one op with parameters lacks it, the model is trained in tiles; any other op gets a tile of all examples. */
 typedef struct {
   void (*elements)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1);      /* OUT rows i0..i1 of y, from the same rows of x and skip */
   void (*forward)(const op *, const tile *);     /* OUT the blocks and pixels of y that the tile says */
-  int reach;                                     /* of `forward`; `elements` reach no further than their element */
-  int splits_rows;                               /* `forward` may get some rows of pixels instead of all */
+  void (*backward_elements)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1);     /* OUT rows i0..i1 of dx */
+  void (*backward)(const op *, const tile *);    /* OUT the blocks and pixels of dx that the tile says, and the sums of these channels */
+  void (*gradient)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1);        /* OUT items i0..i1 of the parameters' gradient */
+  ptrdiff_t saved, scratch;                      /* bytes of tile.saved, an example, and of tile.scratch */
+  int reach;                                     /* of `forward` and `backward`; `elements` reach no further than their element */
+  int splits_rows, splits_rows_back;             /* `forward`, `backward` may get some rows of pixels instead of all */
 } op_blocked;
 
 /* Fusion with a ReLU before the op: the plan then drops the ReLU. NULL: it stays. */
@@ -152,7 +162,8 @@ struct op {
   size_t size;                 /* sizeof(op), set by init_op: an op compiled against another minidl is refused */
   int real_bytes;              /* 4: float32, 8: float64 */
   ptrdiff_t in_size, out_size; /* elements of one example */
-  ptrdiff_t in_channels, out_channels, out_rows;         /* the first axis of x and y, and the second of y if it is an image (else 1) */
+  ptrdiff_t in_channels, out_channels;                   /* the first axis of x and y, */
+  ptrdiff_t in_rows, out_rows;                           /* and the second if it is an image (else 1) */
   void (*forward_tile)(const op *, const tile *);                        /* NULL: y is x */
   void (*backward_tile)(const op *, const tile *);                       /* NULL: dx is dy */
   int reads;                   /* READS_X | READS_Y */

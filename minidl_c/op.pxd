@@ -57,7 +57,7 @@ cdef extern from "minidl_c/op.h" nogil:
         void *grad
         const Py_ssize_t *starts
         Py_ssize_t tiles, slots, examples
-        int training
+        int blocked, training
     ctypedef struct op_memory:
         Py_ssize_t saved, scratch, packed
         void (*prepare)(const op *, const void *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil
@@ -77,7 +77,11 @@ cdef extern from "minidl_c/op.h" nogil:
     ctypedef struct op_blocked:
         void (*elements)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*forward)(const op *, const tile *) noexcept nogil
-        int reach, splits_rows
+        void (*backward_elements)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        void (*backward)(const op *, const tile *) noexcept nogil
+        void (*gradient)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        Py_ssize_t saved, scratch
+        int reach, splits_rows, splits_rows_back
     ctypedef struct op_fusion:
         int is_relu
         void (*forward_tile)(const op *, const tile *) noexcept nogil
@@ -96,7 +100,7 @@ cdef extern from "minidl_c/op.h" nogil:
     ctypedef struct op:
         size_t size
         int real_bytes, reads, splits
-        Py_ssize_t in_size, out_size, in_channels, out_channels, out_rows, work, n_param, n_state
+        Py_ssize_t in_size, out_size, in_channels, out_channels, in_rows, out_rows, work, n_param, n_state
         void (*forward_tile)(const op *, const tile *) noexcept nogil
         void (*backward_tile)(const op *, const tile *) noexcept nogil
         const void *dims
@@ -139,11 +143,6 @@ cdef inline void split_range(Py_ssize_t n, Py_ssize_t part, Py_ssize_t parts, Py
     """Sets start..end to part `part` of `parts` nearly equal ranges of 0..n."""
     start[0] = n * part // parts
     end[0] = n * (part + 1) // parts
-
-
-cdef inline bint has_blocked_form(const op *o) noexcept nogil:
-    """Whether an op computes in the blocked layout itself."""
-    return o.blocked.elements != NULL or o.blocked.forward != NULL
 
 
 cdef inline Py_ssize_t blocks_of(Py_ssize_t channels) noexcept nogil:

@@ -49,7 +49,7 @@ cdef class Op:
         self.c.out_size = check_element_count("output shape", out_shape)
         self.in_shape, self.out_shape = in_shape, out_shape
         self.c.in_channels, self.c.out_channels = (*in_shape, 1)[0], (*out_shape, 1)[0]
-        self.c.out_rows = out_shape[1] if len(out_shape) == 3 else 1
+        self.c.in_rows, self.c.out_rows = [shape[1] if len(shape) == 3 else 1 for shape in (in_shape, out_shape)]
         self.c.work = self.c.in_size + self.c.out_size
         self.c.real_bytes = 4 if dtype == "float32" else 8
         self.c.plan.lr_scale = 1

@@ -76,17 +76,19 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     elements(o, t, i0, i1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const activation_dims *d = <const activation_dims *> o.dims
     cdef const void *v = t.x if d.from_x else t.y
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    if t.dx == NULL:
-        return
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         activation_backward_tile(d, <const float *> t.dy, <const float *> v, <float *> t.dx, i0, i1)
     else:
         activation_backward_tile(d, <const double *> t.dy, <const double *> v, <double *> t.dx, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
+    backward_elements(o, t, i0, i1)
 
 
 cdef class ActivationOp(Op):
@@ -111,5 +113,6 @@ cdef class ActivationOp(Op):
             self.c.work = 20 * self.c.in_size                 # an exponential is about 20 multiply-adds
         self.c.reads = READS_X if d.from_x else READS_Y
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.blocked.elements, self.c.backward_tile = forward, elements, backward
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.blocked.elements, self.c.blocked.backward_elements = elements, backward_elements
         self.c.dims = d

@@ -94,16 +94,22 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
         avgpool2d_forward_tile(d, <const double *> t.x, <double *> t.y, t.block0, t.block1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef inline void spread(const op *o, const tile *t, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const avgpool2d_dims *d = <const avgpool2d_dims *> o.dims
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    if t.dx == NULL:
-        return
-    split_range(d.windows.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         avgpool2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, c0, c1)
     else:
         avgpool2d_backward_tile(d, <const double *> t.dy, <double *> t.dx, c0, c1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    split_range(o.in_channels if t.dx != NULL else 0, t.part, t.parts, &c0, &c1)
+    spread(o, t, c0, c1)
+
+
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    spread(o, t, t.block0, t.block1)
 
 
 cdef class AvgPool2DOp(Op):
@@ -122,5 +128,5 @@ cdef class AvgPool2DOp(Op):
         init_op(self, (p.C, p.H, p.W), (p.C, p.OH, p.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.reach = forward_blocked, REACHES_CHANNEL
+        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
         self.c.dims = &self.d

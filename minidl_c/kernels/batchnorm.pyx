@@ -8,7 +8,7 @@ step. Ioffe and Szegedy, "Batch Normalization" (2015); eps, momentum and the unb
 
 x - mean is exact for x close to the mean. The rounding error of the mean as a float is added to the shift.
 """
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from minidl_c.op cimport (
     ALIAS_X, BARRIER_BACKWARD, LANES, READS_X, REACHES_ELEMENT, REDUCES_FROM_SUMS, Op, batch_view, init_op, op, real, split_range,
@@ -22,8 +22,8 @@ cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
     void find_maps(const double *mean, const double *inverse, const double *gain, const double *shift, Py_ssize_t n, void *m,
                    void *slope, void *b)
     void affine_lanes(const void *x, Py_ssize_t pixels, const void *mean, const void *scale, const void *shift, void *y)
-    void products(const void *dy, const void *x, Py_ssize_t pixels, double mean, double scale, double shift, void *dscale,
-                  void *dshift)
+    void products(const void *dy, const void *x, Py_ssize_t pixels, const void *mean, const void *scale, const void *shift,
+                  bint per_lane, void *dscale, void *dshift)
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
@@ -55,8 +55,8 @@ cdef void batchnorm_forward_blocks(
     real *y,                            # OUT [blocks][pixels][16]
     const tile *t,                      # only its blocks and pixels
 ) noexcept nogil:
-    cdef const double *means = channels(d, packed, RUNNING_MEAN)
-    cdef const double *inverses = channels(d, packed, RUNNING_INVERSE)
+    cdef const double *means = channels(d, packed, MEAN if t.training else RUNNING_MEAN)
+    cdef const double *inverses = channels(d, packed, INVERSE if t.training else RUNNING_INVERSE)
     cdef const double *gains = channels(d, packed, GAIN)
     cdef const double *shifts = channels(d, packed, SHIFT)
     cdef Py_ssize_t block, c, at
@@ -73,6 +73,14 @@ cdef void batchnorm_forward_blocks(
         affine_lanes(x + at, t.pixel1 - t.pixel0, mean, slope, shift, y + at)
 
 
+cdef inline void find_map(const batchnorm_dims *d, const double *packed, Py_ssize_t c, real *mean, real *inverse,
+                          real *correction) noexcept nogil:
+    """Sets the numbers of a channel in xhat = (x - mean) * inverse + correction."""
+    cdef double m = channels(d, packed, MEAN)[c], i = channels(d, packed, INVERSE)[c]
+    mean[0], inverse[0] = <real> m, <real> i
+    correction[0] = <real> (i * (mean[0] - m))
+
+
 cdef void batchnorm_backward_tile(
     const batchnorm_dims *d,
     const double *packed,               # IN
@@ -82,14 +90,38 @@ cdef void batchnorm_backward_tile(
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t c, at
-    cdef double mean, inverse
-    cdef real m
-    cdef real *dgain
-    cdef real *dshift
+    cdef real mean = 0, inverse = 0, correction = 0
     for c in range(c0, c1):
-        at, mean, inverse = c * d.pixels * LANES, channels(d, packed, MEAN)[c], channels(d, packed, INVERSE)[c]
-        m, dgain, dshift = <real> mean, sums + c * LANES, sums + (d.C + c) * LANES
-        products(dy + at, x + at, d.pixels, m, <real> inverse, <real> (inverse * (m - mean)), dgain, dshift)
+        at = c * d.pixels * LANES
+        find_map(d, packed, c, &mean, &inverse, &correction)
+        products(dy + at, x + at, d.pixels, &mean, &inverse, &correction, False, sums + c * LANES, sums + (d.C + c) * LANES)
+
+
+cdef void batchnorm_backward_blocks(
+    const batchnorm_dims *d,
+    const double *packed,               # IN
+    const real *dy,                     # IN  [blocks][pixels][16]
+    const real *x,                      # IN  [blocks][pixels][16]
+    real *sums,                         # OUT [dgain, dshift][C]
+    Py_ssize_t b0, Py_ssize_t b1,       # only these blocks
+) noexcept nogil:
+    cdef Py_ssize_t block, at, n
+    cdef int lane
+    cdef real mean[16]
+    cdef real inverse[16]
+    cdef real correction[16]
+    cdef real results[2][16]
+    memset(mean, 0, sizeof(mean))
+    memset(inverse, 0, sizeof(inverse))
+    memset(correction, 0, sizeof(correction))
+    for block in range(b0, b1):
+        at, n = block * d.pixels * LANES, min(<Py_ssize_t> LANES, d.C - block * LANES)
+        for lane in range(<int> n):
+            find_map(d, packed, block * LANES + lane, &mean[lane], &inverse[lane], &correction[lane])
+        memset(results, 0, sizeof(results))
+        products(dy + at, x + at, d.pixels, mean, inverse, correction, True, results[0], results[1])
+        memcpy(sums + block * LANES, results[0], n * sizeof(real))
+        memcpy(sums + d.C + block * LANES, results[1], n * sizeof(real))
 
 
 cdef void batchnorm_reduce_backward(
@@ -179,6 +211,17 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
         batchnorm_backward_tile(d, packed, <const double *> t.dy, <const double *> t.x, <double *> t.sums, c0, c1)
 
 
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    cdef const double *packed = <const double *> t.packed
+    if not t.training:
+        return
+    if o.real_bytes == 4:
+        batchnorm_backward_blocks(d, packed, <const float *> t.dy, <const float *> t.x, <float *> t.sums, t.block0, t.block1)
+    else:
+        batchnorm_backward_blocks(d, packed, <const double *> t.dy, <const double *> t.x, <double *> t.sums, t.block0, t.block1)
+
+
 cdef void reduce_backward(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     if o.real_bytes == 4:
@@ -228,4 +271,5 @@ cdef class BatchNormOp(Op):
         self.c.reduce.backward, self.c.reduce.update_state = reduce_backward, update_state
         self.c.reduce.inputs = REDUCES_FROM_SUMS
         self.c.memory.in_place = 1                            # in inference; in training, backward reads x
-        self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = forward_blocked, REACHES_ELEMENT, 1
+        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_ELEMENT
+        self.c.blocked.splits_rows = 1                        # forward alone: the sums are over all pixels

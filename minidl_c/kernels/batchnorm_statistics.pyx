@@ -8,17 +8,20 @@
 y is x; batchnorm.pyx is the second op. Both use the same statistics in `packed`.
 """
 from libc.math cimport sqrt
+from libc.string cimport memset
 
 from minidl_c.kernels.batchnorm cimport (
     GAIN, INVERSE, MEAN, MEAN_DGAIN, MEAN_DSHIFT, RUNNING_INVERSE, RUNNING_MEAN, VARIANCE, batchnorm_dims, channels,
     init_batchnorm,
 )
-from minidl_c.op cimport ALIAS_X, BARRIER_FORWARD, LANES, Op, batch_view, op, real, split_range, tile
+from minidl_c.op cimport ALIAS_X, BARRIER_FORWARD, LANES, REACHES_CHANNEL, Op, batch_view, blocks_of, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/batchnorm_tiles.h" nogil:
     void moments(const void *x, Py_ssize_t pixels, void *moments)
     void combination(const void *dy, const void *x, Py_ssize_t pixels, Py_ssize_t examples, double mean, double dy_factor,
                      double x_factor, double constant, void *dx)
+    void combination_lanes(const void *dy, const void *x, Py_ssize_t pixels, const void *mean, const void *dy_factor,
+                           const void *x_factor, const void *constant, void *dx)
 
 cdef enum:
     MOMENTS = 3                         # of an example's pixels: see batchnorm_tiles.h
@@ -42,10 +45,18 @@ cdef void statistics_forward_tile(
         moments(x + c * d.pixels * LANES, d.pixels, saved + MOMENTS * c * LANES)
 
 
+cdef inline const real *moments_of(const real *saved, Py_ssize_t saved_tile, bint blocked, Py_ssize_t c, Py_ssize_t i) noexcept nogil:
+    """Where the moments of channel c of example i begin, one every 16 elements."""
+    if blocked:
+        return saved + i * saved_tile + c // LANES * MOMENTS * LANES + c % LANES
+    return saved + i // LANES * saved_tile + c * MOMENTS * LANES + i % LANES
+
+
 cdef void statistics_partial(
     const batchnorm_dims *d,
-    const real *saved,                  # IN  [C][MOMENTS][16] of each tile of a slot
-    Py_ssize_t saved_tile,              # stride between tiles, in elements
+    const real *saved,                  # IN  [C][MOMENTS][16] of each tile of a slot, or [blocks][MOMENTS][16] of each example
+    Py_ssize_t saved_tile,              # stride between tiles or examples, in elements
+    bint blocked,
     Py_ssize_t examples,
     summary *slot,                      # OUT (c1 - c0,)
     Py_ssize_t c0, Py_ssize_t c1,
@@ -57,11 +68,11 @@ cdef void statistics_partial(
     for c in range(c0, c1):
         mean = sum = squares = 0
         for i in range(examples):
-            moments = saved + i // LANES * saved_tile + MOMENTS * c * LANES + i % LANES
+            moments = moments_of(saved, saved_tile, blocked, c, i)
             mean += <double> moments[0] * d.pixels + moments[LANES]
         mean /= count
         for i in range(examples):                             # moments about m, shifted to moments about the mean
-            moments = saved + i // LANES * saved_tile + MOMENTS * c * LANES + i % LANES
+            moments = moments_of(saved, saved_tile, blocked, c, i)
             shift = moments[0] - mean
             sum += moments[LANES] + d.pixels * shift
             squares += moments[2 * LANES] + 2 * shift * moments[LANES] + d.pixels * shift * shift
@@ -92,6 +103,17 @@ cdef void statistics_reduce_forward(
         channels(d, packed, VARIANCE)[c] = squares / (batch[c].count - 1)
 
 
+cdef inline void find_factors(const batchnorm_dims *d, const double *packed, bint training, Py_ssize_t c, real *mean, real *slope,
+                              real *x_factor, real *constant) noexcept nogil:
+    """Sets the numbers of a channel in dx = slope * dy + x_factor * (x - mean) + constant."""
+    cdef double m = channels(d, packed, MEAN if training else RUNNING_MEAN)[c]
+    cdef double inverse = channels(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
+    cdef double s = channels(d, packed, GAIN)[c] * inverse
+    cdef double f = -s * inverse * channels(d, packed, MEAN_DGAIN)[c] if training else 0
+    mean[0], slope[0], x_factor[0] = <real> m, <real> s, <real> f
+    constant[0] = <real> (-s * channels(d, packed, MEAN_DSHIFT)[c] + f * (mean[0] - m)) if training else <real> 0
+
+
 cdef void statistics_backward_tile(
     const batchnorm_dims *d,
     const double *packed,               # IN
@@ -103,16 +125,36 @@ cdef void statistics_backward_tile(
     Py_ssize_t c0, Py_ssize_t c1,
 ) noexcept nogil:
     cdef Py_ssize_t c, at
-    cdef double mean, inverse, slope, x_factor, constant
-    cdef real m
+    cdef real mean = 0, slope = 0, x_factor = 0, constant = 0
     for c in range(c0, c1):
         at = c * d.pixels * LANES
-        mean = channels(d, packed, MEAN if training else RUNNING_MEAN)[c]
-        inverse = channels(d, packed, INVERSE if training else RUNNING_INVERSE)[c]
-        slope, m = channels(d, packed, GAIN)[c] * inverse, <real> mean
-        x_factor = -slope * inverse * channels(d, packed, MEAN_DGAIN)[c] if training else 0
-        constant = -slope * channels(d, packed, MEAN_DSHIFT)[c] + x_factor * (m - mean) if training else 0
-        combination(dy + at, x + at, d.pixels, examples, m, <real> slope, <real> x_factor, <real> constant, dx + at)
+        find_factors(d, packed, training, c, &mean, &slope, &x_factor, &constant)
+        combination(dy + at, x + at, d.pixels, examples, mean, slope, x_factor, constant, dx + at)
+
+
+cdef void statistics_backward_blocks(
+    const batchnorm_dims *d,
+    const double *packed,               # IN
+    const real *dy,                     # IN  [blocks][pixels][16]
+    const real *x,                      # IN  [blocks][pixels][16]
+    real *dx,                           # OUT [blocks][pixels][16]; may be dy
+    const tile *t,                      # only its blocks and pixels
+) noexcept nogil:
+    cdef Py_ssize_t block, at
+    cdef int lane
+    cdef real mean[16]
+    cdef real slope[16]
+    cdef real x_factor[16]
+    cdef real constant[16]
+    memset(mean, 0, sizeof(mean))
+    memset(slope, 0, sizeof(slope))
+    memset(x_factor, 0, sizeof(x_factor))
+    memset(constant, 0, sizeof(constant))
+    for block in range(t.block0, t.block1):
+        for lane in range(<int> min(<Py_ssize_t> LANES, d.C - block * LANES)):
+            find_factors(d, packed, t.training, block * LANES + lane, &mean[lane], &slope[lane], &x_factor[lane], &constant[lane])
+        at = (block * d.pixels + t.pixel0) * LANES
+        combination_lanes(dy + at, x + at, t.pixel1 - t.pixel0, mean, slope, x_factor, constant, dx + at)
 
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
@@ -132,9 +174,9 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
 cdef void partial(const op *o, const batch_view *w, Py_ssize_t c0, Py_ssize_t c1, void *slot) noexcept nogil:
     cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
     if o.real_bytes == 4:
-        statistics_partial(d, <const float *> w.saved, w.saved_tile // 4, w.examples, <summary *> slot, c0, c1)
+        statistics_partial(d, <const float *> w.saved, w.saved_tile // 4, w.blocked, w.examples, <summary *> slot, c0, c1)
     else:
-        statistics_partial(d, <const double *> w.saved, w.saved_tile // 8, w.examples, <summary *> slot, c0, c1)
+        statistics_partial(d, <const double *> w.saved, w.saved_tile // 8, w.blocked, w.examples, <summary *> slot, c0, c1)
 
 
 cdef void combine(const op *o, const void *left, const void *right, void *out) noexcept nogil:
@@ -160,6 +202,26 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
                                  <double *> t.dx, c0, c1)
 
 
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    """A block has the form of a channel of a tile: its moments are those of 16 channels instead of 16 examples."""
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    if not t.training:
+        return
+    if o.real_bytes == 4:
+        statistics_forward_tile(d, <const float *> t.x, <float *> t.saved, t.block0, t.block1)
+    else:
+        statistics_forward_tile(d, <const double *> t.x, <double *> t.saved, t.block0, t.block1)
+
+
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const batchnorm_dims *d = <const batchnorm_dims *> o.dims
+    cdef const double *packed = <const double *> t.packed
+    if o.real_bytes == 4:
+        statistics_backward_blocks(d, packed, <const float *> t.dy, <const float *> t.x, <float *> t.dx, t)
+    else:
+        statistics_backward_blocks(d, packed, <const double *> t.dy, <const double *> t.x, <double *> t.dx, t)
+
+
 cdef class BatchStatisticsOp(Op):
     """Mean and variance of each channel, for the BatchNormOp with the same arguments that comes next."""
 
@@ -171,3 +233,6 @@ cdef class BatchStatisticsOp(Op):
         self.c.memory.y_alias, self.c.memory.in_place, self.c.reduce.barrier = ALIAS_X, 1, BARRIER_FORWARD
         self.c.forward_tile, self.c.reduce.forward, self.c.backward_tile = forward, reduce_forward, backward
         self.c.reduce.partial, self.c.reduce.combine, self.c.reduce.partial_bytes = partial, combine, sizeof(summary)
+        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
+        self.c.blocked.splits_rows_back = 1                   # not forward: the moments are over all pixels
+        self.c.blocked.saved = MOMENTS * blocks_of(self.d.C) * LANES * self.c.real_bytes

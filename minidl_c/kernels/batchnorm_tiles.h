@@ -1,4 +1,5 @@
-/* batchnorm_tiles.h: sums over the pixels of a channel, and affine maps of the pixels, for 16 examples at once. */
+/* batchnorm_tiles.h: sums over the pixels of a channel, and affine maps of the pixels, for 16 examples at once; or for 16 channels of
+ * one example, each with its own numbers. */
 #ifndef REAL
 #ifndef MINIDL_BATCHNORM_TILES_H
 #define MINIDL_BATCHNORM_TILES_H
@@ -15,10 +16,12 @@
 #define widen(x, n, y) BY_DTYPE(widen, x)(x, n, y)
 #define find_maps(mean, inverse, gain, shift, n, m, slope, b) BY_DTYPE(find_maps, b)(mean, inverse, gain, shift, n, m, slope, b)
 #define affine_lanes(x, pixels, mean, scale, shift, y) BY_DTYPE(affine_lanes, y)(x, pixels, mean, scale, shift, y)
-#define products(dy, x, pixels, mean, scale, shift, dscale, dshift) \
-  BY_DTYPE(products, dscale)(dy, x, pixels, mean, scale, shift, dscale, dshift)
+#define products(dy, x, pixels, mean, scale, shift, per_lane, dscale, dshift) \
+  BY_DTYPE(products, dscale)(dy, x, pixels, mean, scale, shift, per_lane, dscale, dshift)
 #define combination(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx) \
   BY_DTYPE(combination, dx)(dy, x, pixels, examples, mean, dy_factor, x_factor, constant, dx)
+#define combination_lanes(dy, x, pixels, mean, dy_factor, x_factor, constant, dx) \
+  BY_DTYPE(combination_lanes, dx)(dy, x, pixels, mean, dy_factor, x_factor, constant, dx)
 
 /* inverse[c] = 1 / sqrt(variance[c] + eps) */
 static void invert_deviations(const double *variance, ptrdiff_t n, double eps, double *inverse) {
@@ -31,6 +34,11 @@ static void invert_deviations(const double *variance, ptrdiff_t n, double eps, d
 #else
 
 INLINE V FN(sum_of_chains)(const V *sum) { return (sum[0] + sum[1]) + (sum[2] + sum[3]); }
+
+/* The numbers of some lanes: one each, or the same for all. */
+INLINE V FN(of_lanes)(const REAL *numbers, int lane, int per_lane) {
+  return per_lane ? *(const FN(unaligned) *)(numbers + lane) : FN(broadcast)(*numbers);
+}
 
 /* OUT moments [3][16]: the rounded mean m of the pixels; the sum of x - m, which corrects the rounding; and the sum of
  * (x - m)^2. Two passes keep x - m accurate even if the mean is large. */
@@ -73,25 +81,24 @@ NOINLINE void FN(affine)(const REAL *x, ptrdiff_t pixels, REAL mean, REAL scale,
 /* The same with a mean, scale and shift for each of the 16 lanes. */
 NOINLINE void FN(affine_lanes)(const REAL *x, ptrdiff_t pixels, const REAL *mean, const REAL *scale, const REAL *shift, REAL *y) {
   for (int lane = 0; lane < LANES; lane += VL) {
-    const V m = *(const FN(unaligned) *)(mean + lane), s = *(const FN(unaligned) *)(scale + lane);
-    const V b = *(const FN(unaligned) *)(shift + lane);
+    const V m = FN(of_lanes)(mean, lane, 1), s = FN(of_lanes)(scale, lane, 1), b = FN(of_lanes)(shift, lane, 1);
     for (ptrdiff_t i = lane; i < pixels * LANES; i += LANES) *(V *)(y + i) = FN(fma)(*(const V *)(x + i) - m, s, b);
   }
 }
 
 /* ADD dscale[16] = sum of dy * ((x - mean) * scale + shift), dshift[16] = sum of dy. */
-NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, REAL mean, REAL scale, REAL shift, REAL *dscale,
-                           REAL *dshift) {
-  const V m = FN(broadcast)(mean), s = FN(broadcast)(scale), b = FN(broadcast)(shift);
+NOINLINE void FN(products)(const REAL *dy, const REAL *x, ptrdiff_t pixels, const REAL *mean, const REAL *scale, const REAL *shift,
+                           int per_lane, REAL *dscale, REAL *dshift) {
   for (int lane = 0; lane < LANES; lane += VL) {
+    const V m = FN(of_lanes)(mean, lane, per_lane), s = FN(of_lanes)(scale, lane, per_lane), b = FN(of_lanes)(shift, lane, per_lane);
     V product[CHAINS] = {{0}}, sum[CHAINS] = {{0}};
     EACH_PIXEL(i, k) {
       V d = *(const V *)(dy + i * LANES + lane), xhat = FN(fma)(*(const V *)(x + i * LANES + lane) - m, s, b);
       product[k] = FN(fma)(d, xhat, product[k]);
       sum[k] += d;
     }
-    *(V *)(dscale + lane) += FN(sum_of_chains)(product);
-    *(V *)(dshift + lane) += FN(sum_of_chains)(sum);
+    *(FN(unaligned) *)(dscale + lane) += FN(sum_of_chains)(product);
+    *(FN(unaligned) *)(dshift + lane) += FN(sum_of_chains)(sum);
   }
 }
 
@@ -104,6 +111,17 @@ NOINLINE void FN(combination)(const REAL *dy, const REAL *x, ptrdiff_t pixels, p
   for (ptrdiff_t i = 0; i < pixels * LANES; i += VL) {
     V d = FN(fma)(a, *(const V *)(dy + i), FN(fma)(b, *(const V *)(x + i) - m, c));
     *(V *)(dx + i) = (V)((M)d & live[i / VL % (LANES / VL)]);
+  }
+}
+
+/* The same with numbers for each of the 16 lanes, all of which are computed. */
+NOINLINE void FN(combination_lanes)(const REAL *dy, const REAL *x, ptrdiff_t pixels, const REAL *mean, const REAL *dy_factor,
+                                    const REAL *x_factor, const REAL *constant, REAL *dx) {
+  for (int lane = 0; lane < LANES; lane += VL) {
+    const V m = FN(of_lanes)(mean, lane, 1), a = FN(of_lanes)(dy_factor, lane, 1);
+    const V b = FN(of_lanes)(x_factor, lane, 1), c = FN(of_lanes)(constant, lane, 1);
+    for (ptrdiff_t i = lane; i < pixels * LANES; i += LANES)
+      *(V *)(dx + i) = FN(fma)(a, *(const V *)(dy + i), FN(fma)(b, *(const V *)(x + i) - m, c));
   }
 }
 #endif

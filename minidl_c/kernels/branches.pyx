@@ -30,9 +30,7 @@ cdef void sum_tile(
 
 # ---- the ops -------------------------------------------------------------------------------------------------------------
 
-cdef void add(const op *o, const tile *t, const void *a, const void *b, void *y) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
+cdef void add(const op *o, const void *a, const void *b, void *y, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     if o.real_bytes == 4:
         sum_tile(<const float *> a, <const float *> b, <float *> y, i0, i1)
     else:
@@ -46,9 +44,14 @@ cdef void copy(const op *o, const tile *t, const void *x, Py_ssize_t x0, void *y
     memcpy(<char *> y + (y0 + i0) * row_bytes, <const char *> x + (x0 + i0) * row_bytes, (i1 - i0) * row_bytes)
 
 
+cdef void split_backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    add(o, t.dy, t.dskip, t.dx, i0, i1)
+
+
 cdef void split_backward(const op *o, const tile *t) noexcept nogil:
-    if t.dx != NULL:
-        add(o, t, t.dy, t.dskip, t.dx)
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
+    split_backward_elements(o, t, i0, i1)
 
 
 cdef void recall_backward(const op *o, const tile *t) noexcept nogil:
@@ -56,15 +59,14 @@ cdef void recall_backward(const op *o, const tile *t) noexcept nogil:
         copy(o, t, t.dskip, 0, t.dx, 0, o.in_size)
 
 
-cdef void add_forward(const op *o, const tile *t) noexcept nogil:
-    add(o, t, t.skip, t.x, t.y)
-
-
 cdef void add_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
-    if o.real_bytes == 4:
-        sum_tile(<const float *> t.skip, <const float *> t.x, <float *> t.y, i0, i1)
-    else:
-        sum_tile(<const double *> t.skip, <const double *> t.x, <double *> t.y, i0, i1)
+    add(o, t.skip, t.x, t.y, i0, i1)
+
+
+cdef void add_forward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size, t.part, t.parts, &i0, &i1)
+    add_elements(o, t, i0, i1)
 
 
 cdef void concat_forward(const op *o, const tile *t) noexcept nogil:
@@ -72,14 +74,29 @@ cdef void concat_forward(const op *o, const tile *t) noexcept nogil:
     copy(o, t, t.x, 0, t.y, o.branch.skip_size, o.in_size)
 
 
+cdef inline void copy_blocks(const op *o, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t y1) noexcept nogil:
+    """Copies blocks of x, from x0 on, to blocks y0..y1 of y, in the blocked layout."""
+    cdef Py_ssize_t block_bytes = o.out_size // o.out_channels * LANES * o.real_bytes
+    memcpy(<char *> y + y0 * block_bytes, <const char *> x + x0 * block_bytes, max(y1 - y0, <Py_ssize_t> 0) * block_bytes)
+
+
+cdef inline Py_ssize_t first_blocks(const op *o) noexcept nogil:
+    """The number of blocks of a concatenation's first input, all of them full."""
+    return o.branch.skip_size // (o.out_size // o.out_channels) // LANES
+
+
 cdef void concat_blocked(const op *o, const tile *t) noexcept nogil:
-    """Copies blocks of both inputs: the first has no block that is not full."""
-    cdef Py_ssize_t pixels = o.out_size // o.out_channels, block, first = o.branch.skip_size // pixels // LANES
-    cdef Py_ssize_t block_bytes = pixels * LANES * o.real_bytes
-    cdef const char *source
-    for block in range(t.block0, t.block1):
-        source = <const char *> t.skip + block * block_bytes if block < first else <const char *> t.x + (block - first) * block_bytes
-        memcpy(<char *> t.y + block * block_bytes, source, block_bytes)
+    cdef Py_ssize_t first = first_blocks(o), start = max(t.block0, first)
+    copy_blocks(o, t.skip, t.block0, t.y, t.block0, min(t.block1, first))
+    copy_blocks(o, t.x, start - first, t.y, start, t.block1)
+
+
+cdef void concat_backward_blocked(const op *o, const tile *t) noexcept nogil:
+    copy_blocks(o, t.dy, first_blocks(o) + t.block0, t.dx, t.block0, t.block1)
+
+
+cdef void recall_backward_blocked(const op *o, const tile *t) noexcept nogil:
+    copy_blocks(o, t.dskip, t.block0, t.dx, t.block0, t.block1)
 
 
 cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
@@ -98,7 +115,7 @@ cdef class SplitOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = 1
         self.c.branch.dskip = check_index(back)
-        self.c.backward_tile = split_backward
+        self.c.backward_tile, self.c.blocked.backward_elements = split_backward, split_backward_elements
 
 
 cdef class RecallOp(Op):
@@ -117,6 +134,8 @@ cdef class RecallOp(Op):
             self.c.memory.dx_alias = ALIAS_SKIP
         else:
             self.c.backward_tile = recall_backward
+            if self.c.in_channels % LANES == 0:
+                self.c.blocked.backward = recall_backward_blocked
 
 
 cdef class AddOp(Op):
@@ -141,4 +160,4 @@ cdef class ConcatOp(Op):
         self.c.branch.skip, self.c.branch.skip_size = check_index(first), self.c.out_size - self.c.in_size
         self.c.forward_tile, self.c.backward_tile = concat_forward, concat_backward
         if first_shape[0] % LANES == 0:
-            self.c.blocked.forward = concat_blocked
+            self.c.blocked.forward, self.c.blocked.backward = concat_blocked, concat_backward_blocked

@@ -10,6 +10,7 @@ Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learni
 from libc.string cimport memcpy, memset
 
 from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks
+from minidl_c.kernels.blocked_gradient cimport gradient_blocked
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
@@ -157,6 +158,16 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
         correlate_example(&d.forward, t, <const double *> t.param, <const double *> t.param + d.weights if has_bias else NULL)
 
 
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef tile v = t[0]
+    v.x, v.y = t.dy, t.dx
+    if o.real_bytes == 4:
+        correlate_example(&d.back, &v, <const float *> t.packed, <const float *> NULL)
+    else:
+        correlate_example(&d.back, &v, <const double *> t.packed, <const double *> NULL)
+
+
 cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is_transposed) noexcept:
     """Sets the fields of an op that convolves, in either direction. biases: their number; they follow the weights."""
     o.n_param = o.reduce.n_sums = o.reduce.n_items = d.weights + biases
@@ -221,10 +232,14 @@ cdef class Conv2DOp(Op):
         conv2d_init_dims(d, in_shape, filters, kernel_size, stride, padding, dilation, groups, None)
         init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
         conv2d_init_op(&self.c, d, d.K if use_bias else 0, False)
+        self.c.reduce.n_items = self.c.n_param // d.K         # rows of the stored weights, and the bias
         self.weight_order = (1, 2, 3, 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward
         if fits_blocks(&d.forward):
             self.c.blocked.forward, self.c.blocked.splits_rows = forward_blocked, 1
+        if fits_blocks(&d.forward) and fits_blocks(&d.back):
+            self.c.blocked.backward, self.c.blocked.splits_rows_back = backward_blocked, 1
+            self.c.blocked.gradient = gradient_blocked
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

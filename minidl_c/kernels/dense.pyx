@@ -10,7 +10,7 @@ read and write it for every tile. Its lanes hold outputs, so each tile saves a t
 """
 from libc.string cimport memset
 
-from minidl_c.kernels.blocked_correlate cimport blocked_correlation, correlate_blocked
+from minidl_c.kernels.blocked_dense cimport backward_blocked, dense_dims, dense_walk, forward_blocked, gradient_blocked
 from minidl_c.op cimport LANES, READS_X, REDUCES_BY_SLOT, SMALL_BATCH, Op, batch_view, init_op, op, real, split_range, tile
 from minidl_c.op import check_element_count, check_ints
 
@@ -19,9 +19,6 @@ cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
                  const void *bias, void *y)
     void project_small_batch(Py_ssize_t outputs, Py_ssize_t n, const void *x, const void *w, Py_ssize_t w_output,
                              Py_ssize_t w_input, const void *bias, void *y, int lane)
-    ctypedef struct dense_walk:
-        const Py_ssize_t *starts
-        Py_ssize_t slots, examples, outputs, x_tile, dy_tile, dy_example
     void dense_weight_gradient(const dense_walk *walk, const void *x, const void *dy, void *dw, Py_ssize_t i0, Py_ssize_t i1)
     void outer_product(Py_ssize_t inputs, Py_ssize_t outputs, const void *x, const void *dy, void *dw)
 
@@ -31,14 +28,6 @@ cdef extern from "minidl_c/simd/squares.h" nogil:
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     void sum_examples(const void *x, Py_ssize_t examples, const Py_ssize_t *starts, Py_ssize_t slots, Py_ssize_t example_stride,
                       Py_ssize_t tile_stride, void *total, Py_ssize_t size)
-
-cdef enum:
-    PASS_INPUTS = 128                   # whole blocks
-
-ctypedef struct dense_dims:
-    Py_ssize_t inputs, outputs
-    Py_ssize_t row                      # outputs, rounded up: the stride between examples of a transposed dy
-
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
@@ -64,26 +53,6 @@ cdef void dense_forward_tile(
     Py_ssize_t examples,                # the other lanes get values that are not read
 ) noexcept nogil:
     project_lanes(o1 - o0, d.inputs, x, w + o0, 1, d.outputs, b + o0 if b != NULL else NULL, y + o0 * LANES, examples)
-
-
-cdef void dense_forward_example(
-    const dense_dims *d,
-    const real *x,                      # IN  [blocks of inputs][16]
-    const real *w,                      # IN  (inputs, outputs)
-    const real *b,                      # IN  (outputs,), or NULL
-    real *y,                            # OUT [blocks of outputs][16]
-    Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
-) noexcept nogil:
-    """As a convolution of one pixel. All outputs take some inputs before the next ones: weights are read almost in memory order."""
-    cdef Py_ssize_t n, i
-    cdef blocked_correlation k
-    k.taps_h = k.taps_w = 1
-    k.first_lane = k.x_h = k.x_w = k.x_pixel = k.w_h = k.w_w = k.y_pixel = 0
-    k.x_block, k.y_block, k.w_channel = LANES, LANES, d.outputs
-    for n in range((d.inputs + PASS_INPUTS - 1) // PASS_INPUTS):
-        i = n * PASS_INPUTS
-        k.channels, k.resume = min(<Py_ssize_t> PASS_INPUTS, d.inputs - i), i > 0
-        correlate_blocked(o1 - o0, 1, &k, x + i, w + i * d.outputs + o0, b + o0 if b != NULL else NULL, y + o0)
 
 
 cdef void dense_backward_tile(
@@ -126,7 +95,7 @@ cdef void dense_reduce_backward(
     cdef Py_ssize_t inputs_end = min(r1, d.inputs)
     cdef dense_walk walk
     walk.starts, walk.slots, walk.examples = starts, slots, examples
-    walk.outputs, walk.dy_example = d.outputs, d.row
+    walk.outputs, walk.x_example, walk.dy_example = d.outputs, 1, d.row
     walk.x_tile, walk.dy_tile = x_tile // sizeof(real), transposed_tile // sizeof(real)
     dense_weight_gradient(&walk, x, transposed, grad, r0, inputs_end)
     if r1 > d.inputs:
@@ -177,18 +146,6 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
         forward_real(o, t, <const float *> t.param)
     else:
         forward_real(o, t, <const double *> t.param)
-
-
-cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
-    cdef const dense_dims *d = <const dense_dims *> o.dims
-    cdef Py_ssize_t weights = d.inputs * d.outputs, o0 = t.block0 * LANES, o1 = min(t.block1 * LANES, d.outputs)
-    cdef bint has_bias = o.reduce.n_items > d.inputs
-    if o.real_bytes == 4:
-        dense_forward_example(d, <const float *> t.x, <const float *> t.param,
-                              <const float *> t.param + weights if has_bias else NULL, <float *> t.y, o0, o1)
-    else:
-        dense_forward_example(d, <const double *> t.x, <const double *> t.param,
-                              <const double *> t.param + weights if has_bias else NULL, <double *> t.y, o0, o1)
 
 
 cdef void backward(const op *o, const tile *t) noexcept nogil:
@@ -251,7 +208,7 @@ cdef class DenseOp(Op):
         self.c.work = d.inputs * d.outputs
         self.c.memory.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1
-        self.c.blocked.forward = forward_blocked
+        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.gradient = forward_blocked, backward_blocked, gradient_blocked
         self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, reduce_backward
         self.c.per_example.gradient, self.c.per_example.squares = example_gradient, example_squares
         self.c.dims = d

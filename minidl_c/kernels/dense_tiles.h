@@ -20,9 +20,9 @@
 #define PROJECT_VECTORS 8              /* of outputs of one example */
 #define PROJECT_INPUTS 64              /* inputs of a block: all outputs add a block before the next one */
 
-/* The loops of `dense_weight_gradient`, and strides in elements: from tile to tile, and between examples of dy. Each example of dy
- * is padded with zeros to whole pairs of vectors. */
-typedef struct { const ptrdiff_t *starts; ptrdiff_t slots, examples, outputs, x_tile, dy_tile, dy_example; } dense_walk;
+/* The loops of `dense_weight_gradient`, and strides in elements: from tile to tile, and between examples. Each example of dy is
+ * padded to whole vectors. Either the examples of x are neighbours, in a tile, or its inputs, in the blocked layout. */
+typedef struct { const ptrdiff_t *starts; ptrdiff_t slots, examples, outputs, x_tile, x_example, dy_tile, dy_example; } dense_walk;
 
 #define project(outputs, n, x, w, w_output, w_input, bias, y) \
   BY_DTYPE(project, y)(outputs, n, x, w, w_output, w_input, bias, y)
@@ -158,10 +158,11 @@ INLINE void FN(project_small_batch)(ptrdiff_t outputs, ptrdiff_t n, const REAL *
 
 /* OUT dw[i][o] = sum over the batch's examples s of x[i][s] * dy[s][o], for MR inputs i and two vectors of outputs o.
  *
- * Here the lanes hold outputs, not examples: dy is [16][dy_example] in each tile, x is [inputs][16]. The sum of a slot is one
+ * Here the lanes hold outputs, not examples: dy is [16][dy_example] in each tile, x is [inputs][x_input]. The sum of a slot is one
  * chain over its examples; the slots are combined in the tree of reduction.h. */
-INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const ptrdiff_t *starts, const REAL *x, const REAL *dy,
-                                    REAL *dw, ptrdiff_t columns) {
+INLINE void FN(dense_gradient_body)(const int MR, const int x_input, const dense_walk *walk, const ptrdiff_t *starts, const REAL *x,
+                                    const REAL *dy, REAL *dw, ptrdiff_t columns) {
+  const ptrdiff_t second = columns > VL ? VL : 0;            /* there may be one vector of dy */
   V node[TREE_LEVELS][GRADIENT_INPUTS][2];                   /* unfinished nodes of the tree over slots */
   for (ptrdiff_t slot = 0; slot < walk->slots; slot++) {
     V sum[GRADIENT_INPUTS][2];
@@ -169,11 +170,11 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
     for (ptrdiff_t t = starts[slot]; t < starts[slot + 1]; t++) {
       const REAL *xt = x + t * walk->x_tile, *dr = dy + t * walk->dy_tile;
       ptrdiff_t live = walk->examples - t * LANES < LANES ? walk->examples - t * LANES : LANES;
-      ROLL for (ptrdiff_t s = 0; s < live; s++, dr += walk->dy_example) {
-        V d0 = *(const V *)dr, d1 = *(const V *)(dr + VL);
+      ROLL for (ptrdiff_t s = 0; s < live; s++, xt += walk->x_example, dr += walk->dy_example) {
+        V d0 = *(const V *)dr, d1 = *(const V *)(dr + second);
         KEEP(d0); KEEP(d1);
         UNROLL for (int p = 0; p < MR; p++) {
-          V xs = FN(broadcast)(xt[p * LANES + s]);
+          V xs = FN(broadcast)(xt[p * x_input]);
           sum[p][0] = FN(fma)(xs, d0, sum[p][0]);
           sum[p][1] = FN(fma)(xs, d1, sum[p][1]);
         }
@@ -205,7 +206,8 @@ INLINE void FN(dense_gradient_body)(const int MR, const dense_walk *walk, const 
 #define GRADIENT(MR) \
   NOINLINE void FN(dense_gradient_##MR)(const dense_walk *walk, const ptrdiff_t *starts, const REAL *x, const REAL *dy, REAL *dw, \
                                         ptrdiff_t columns) { \
-    FN(dense_gradient_body)(MR, walk, starts, x, dy, dw, columns); \
+    if (walk->x_example == 1) FN(dense_gradient_body)(MR, LANES, walk, starts, x, dy, dw, columns); \
+    else FN(dense_gradient_body)(MR, 1, walk, starts, x, dy, dw, columns); \
   }
 GRADIENT(1) GRADIENT(2) GRADIENT(4)
 #if GRADIENT_INPUTS == 8
@@ -221,7 +223,7 @@ NOINLINE void FN(dense_weight_gradient)(const dense_walk *walk, const REAL *x, c
     rows = i1 - i >= GRADIENT_INPUTS ? GRADIENT_INPUTS : i1 - i >= 4 ? 4 : i1 - i >= 2 ? 2 : 1;
     for (ptrdiff_t o = 0; o < walk->outputs; o += 2 * VL) {
       ptrdiff_t columns = walk->outputs - o < 2 * VL ? walk->outputs - o : 2 * VL;
-      const REAL *xi = x + i * LANES, *dyo = dy + o;
+      const REAL *xi = x + i * (walk->x_example == 1 ? LANES : 1), *dyo = dy + o;
       REAL *dwo = dw + i * walk->outputs + o;
 #if GRADIENT_INPUTS == 8
       if (rows == 8) { FN(dense_gradient_8)(walk, starts, xi, dyo, dwo, columns); continue; }

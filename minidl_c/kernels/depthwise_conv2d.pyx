@@ -6,14 +6,15 @@ The formula, and the bits of y and dx, are those of conv2d.pyx with one group pe
 Loads are the bottleneck, because an element of x is used for few outputs: the whole backward pass of a channel runs while it is in
 the cache. A small batch has no path of its own: there are no channels to put in the lanes.
 """
-from libc.stdlib cimport calloc, free
-from libc.string cimport memset
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
 
-from minidl_c.kernels.axes cimport axis, axis_run
+from minidl_c.kernels.axes cimport axis_run
 from minidl_c.kernels.blocked_depthwise cimport depthwise_example
 from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.correlate cimport direction
+from minidl_c.kernels.segments cimport find_segments, segment
 from minidl_c.op cimport LANES, READS_X, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 from minidl_c.op import check_ints
 
@@ -30,12 +31,6 @@ cdef extern from "minidl_c/kernels/depthwise_conv2d_tiles.h" nogil:
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
     void add_sum(const void *lanes, void *sum, Py_ssize_t sum_stride)
-
-ctypedef struct segment:                # pixels of a line with the same taps, in the direction in which the taps go
-    Py_ssize_t n, tap, taps
-    Py_ssize_t out, out_step            # the first pixel; the step to the next
-    Py_ssize_t source, source_step      # the input that the first pixel's first tap reads; the step to the next pixel's
-    bint first_clipped, last_clipped    # the first pixel has no first tap, the last pixel no last tap: they are in the padding
 
 ctypedef struct depthwise_dims:
     conv2d_dims conv
@@ -85,16 +80,14 @@ cdef void correlate_channel(
             depthwise(&k, x + x_at, w + w_at, bias, y + y_at)
 
 
-cdef void weight_gradient_channel(
+cdef void sum_blocks(
     const direction *a, const segment *segments, int n_segments,      # forward
     const real *dy,                     # IN  [out_height][out_width][16]
     const real *x,                      # IN  [height][width][16]
-    real *lanes,                        # scratch [taps_h][taps_w][16]
-    real *dw,                           # ADD [taps_h][taps_w][w_tap][sum_stride]
-    Py_ssize_t w_tap, Py_ssize_t sum_stride,
+    real *lanes,                        # OUT [taps_h][taps_w][16]
 ) noexcept nogil:
-    """Computes the gradient of one kernel: the sum of all blocks, starting from zero, then over lanes."""
-    cdef Py_ssize_t x_at, w_at, y_at, t
+    """Computes the gradient of one kernel, lane by lane: the sum of all blocks, starting from zero."""
+    cdef Py_ssize_t x_at, w_at, y_at
     cdef int i, j
     cdef const axis_run *row
     cdef const segment *p
@@ -108,8 +101,44 @@ cdef void weight_gradient_channel(
             x_at, y_at = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
             w_at = (row.tap * a.taps_w + p.tap) * LANES
             depthwise_gradient(&k, x + x_at, dy + y_at, lanes + w_at)
+
+
+cdef void weight_gradient_channel(
+    const direction *a, const segment *segments, int n_segments,      # forward
+    const real *dy,                     # IN  [out_height][out_width][16]
+    const real *x,                      # IN  [height][width][16]
+    real *lanes,                        # scratch [taps_h][taps_w][16]
+    real *dw,                           # ADD [taps_h][taps_w][w_tap][sum_stride]
+    Py_ssize_t w_tap, Py_ssize_t sum_stride,
+) noexcept nogil:
+    """Computes the gradient of one kernel, and adds its lanes."""
+    cdef Py_ssize_t t
+    sum_blocks(a, segments, n_segments, dy, x, lanes)
     for t in range(a.taps_h * a.taps_w):
         add_sum(lanes + t * LANES, dw + t * w_tap * sum_stride, sum_stride)
+
+
+cdef void weight_gradient_blocks(
+    const depthwise_dims *d,
+    const real *dy,                     # IN  [blocks][out_height][out_width][16]
+    const real *x,                      # IN  [blocks][height][width][16]
+    real *scratch,                      # [R][S][16]
+    real *dw,                           # OUT (R, S, C)
+    real *db,                           # OUT (C,), or NULL
+    Py_ssize_t b0, Py_ssize_t b1,       # only these blocks
+) noexcept nogil:
+    """A block has the form of a channel of a tile: its sums are those of 16 channels instead of 16 examples."""
+    cdef const direction *a = &d.conv.forward
+    cdef Py_ssize_t pixels = d.conv.H * d.conv.W * LANES, out = d.conv.OH * d.conv.OW * LANES, block, t, n
+    for block in range(b0, b1):
+        n = min(<Py_ssize_t> LANES, d.conv.C - block * LANES)
+        sum_blocks(a, d.forward, d.n_forward, dy + block * out, x + block * pixels, scratch)
+        for t in range(a.taps_h * a.taps_w):
+            memcpy(dw + t * d.conv.C + block * LANES, scratch + t * LANES, n * sizeof(real))
+        if db != NULL:
+            memset(scratch, 0, LANES * sizeof(real))
+            conv2d_backward_b_tile(dy + block * out, d.conv.OH * d.conv.OW, scratch, LANES, 0, 1)
+            memcpy(db + block * LANES, scratch, n * sizeof(real))
 
 
 cdef void depthwise_conv2d_forward_tile(
@@ -185,51 +214,30 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
         depthwise_example(&v.forward, t, v.C, <const double *> t.param, <const double *> t.param + v.weights if has_bias else NULL)
 
 
+cdef void backward_blocked_real(const op *o, const tile *t, const real *w) noexcept nogil:
+    cdef const depthwise_dims *d = <const depthwise_dims *> o.dims
+    cdef real *dw = <real *> t.sums
+    cdef tile v = t[0]
+    if t.training:
+        weight_gradient_blocks(d, <const real *> t.dy, <const real *> t.x, <real *> t.scratch, dw,
+                               dw + d.conv.weights if o.n_param > d.conv.weights else NULL, t.block0, t.block1)
+    if t.dx != NULL:
+        v.x, v.y = t.dy, t.dx
+        depthwise_example(&d.conv.back, &v, d.conv.C, w, <const real *> NULL)
+
+
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    if o.real_bytes == 4:
+        backward_blocked_real(o, t, <const float *> t.param)
+    else:
+        backward_blocked_real(o, t, <const double *> t.param)
+
+
 cdef void backward(const op *o, const tile *t) noexcept nogil:
     if o.real_bytes == 4:
         backward_real(o, t, <const float *> t.param)
     else:
         backward_real(o, t, <const double *> t.param)
-
-
-cdef bint is_edge(const axis *a, Py_ssize_t edge, Py_ssize_t full) noexcept:
-    """True if run `edge` is one pixel next to run `full` that lacks its outer one of three taps: a register tile computes both."""
-    cdef const axis_run *e = &a.runs[edge]
-    cdef const axis_run *f = &a.runs[full]
-    cdef bint first = (edge < full) == (a.source_step > 0)    # the first tap is missing, not the last
-    if not 0 <= edge < a.n_runs or not 0 <= full < a.n_runs or e.n != 1 or e.taps != 2 or f.taps != 3:
-        return False
-    if e.tap != f.tap + (a.tap_step if first else 0):
-        return False
-    return e.out + a.out_step == f.out if edge < full else f.out + f.n * a.out_step == e.out
-
-
-cdef segment *find_segments(const axis *a, int *n_segments) except NULL:
-    """Returns the runs of an axis, each with its edge pixels if the walk can include them; reversed if the taps go backwards."""
-    cdef segment *segments = <segment *> calloc(a.n_runs, sizeof(segment))
-    cdef segment *p
-    cdef Py_ssize_t j = 0, before, after
-    cdef Py_ssize_t step = max(a.source_step, -a.source_step)
-    cdef bint overlap = a.pixel_step == step or a.pixel_step == 2 * step       # neighbouring pixels read the same inputs
-    cdef int n = 0
-    if segments == NULL:
-        raise MemoryError()
-    while j < a.n_runs:
-        before = overlap and is_edge(a, j, j + 1)
-        j += before
-        after = overlap and is_edge(a, j + 1, j)
-        p, n = &segments[n], n + 1
-        p.n, p.tap, p.taps = before + a.runs[j].n + after, a.runs[j].tap, a.runs[j].taps
-        p.out, p.out_step = a.runs[j].out - before * a.out_step, a.out_step
-        p.source, p.source_step = a.runs[j].source - before * a.pixel_step, a.pixel_step
-        p.first_clipped, p.last_clipped = before, after
-        if a.source_step < 0:
-            p.out, p.out_step = p.out + (p.n - 1) * a.out_step, -a.out_step
-            p.source, p.source_step = p.source + (p.n - 1) * a.pixel_step, -a.pixel_step
-            p.first_clipped, p.last_clipped = after, before
-        j += 1 + after
-    n_segments[0] = n
-    return segments
 
 
 cdef class DepthwiseConv2DOp(Op):
@@ -259,6 +267,7 @@ cdef class DepthwiseConv2DOp(Op):
         if multiplier == 1:
             self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = (
                 forward_blocked, REACHES_CHANNEL, v.forward.out_height == v.OH)
+            self.c.blocked.backward, self.c.blocked.scratch = backward_blocked, self.c.memory.scratch
 
     def __dealloc__(self):
         free(self.d.forward)

@@ -10,7 +10,7 @@ from libc.string cimport memset
 
 from minidl_c.kernels.pool2d cimport clip_window, pool2d_dims, window
 from minidl_c.kernels.windows import pooling
-from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
+from minidl_c.op cimport LANES, REACHES_CHANNEL, Op, blocks_of, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/maxpool2d_tiles.h" nogil:
     void max_window(const window *k, bint relu, const void *x, void *y, void *argmax)
@@ -84,19 +84,25 @@ cdef void forward_relu(const op *o, const tile *t) noexcept nogil:
 
 
 cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
-    pool(o, t, False, t.block0, t.block1)
+    pool(o, t, o.forward_tile == forward_relu, t.block0, t.block1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef inline void unpool(const op *o, const tile *t, Py_ssize_t c0, Py_ssize_t c1) noexcept nogil:
     cdef const pool2d_dims *d = <const pool2d_dims *> o.dims
-    cdef Py_ssize_t c0 = 0, c1 = 0
-    if t.dx == NULL:
-        return
-    split_range(d.C, t.part, t.parts, &c0, &c1)
     if o.real_bytes == 4:
         maxpool2d_backward_tile(d, <const float *> t.dy, <const float *> t.saved, <float *> t.dx, c0, c1)
     else:
         maxpool2d_backward_tile(d, <const double *> t.dy, <const double *> t.saved, <double *> t.dx, c0, c1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t c0 = 0, c1 = 0
+    split_range((<const pool2d_dims *> o.dims).C if t.dx != NULL else 0, t.part, t.parts, &c0, &c1)
+    unpool(o, t, c0, c1)
+
+
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    unpool(o, t, t.block0, t.block1)
 
 
 cdef class MaxPool2DOp(Op):
@@ -112,6 +118,7 @@ cdef class MaxPool2DOp(Op):
         self.c.memory.saved = self.c.out_size * LANES * self.c.real_bytes
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.reach = forward_blocked, REACHES_CHANNEL
+        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
+        self.c.blocked.saved = blocks_of(d.C) * d.OH * d.OW * LANES * self.c.real_bytes
         self.c.fusion.forward_tile, self.c.fusion.backward_tile = forward_relu, backward
         self.c.dims = d

@@ -47,6 +47,23 @@ cdef void normalize_forward_blocks(
                 y[i * LANES + lane] = (x[i * LANES + lane] - mean[lane]) / std[lane]
 
 
+cdef void normalize_backward_blocks(
+    const normalize_dims *d,
+    Py_ssize_t channels,
+    const real *dy,                     # IN  [blocks][plane][16]
+    real *dx,                           # OUT [blocks][plane][16]; may be dy
+    const tile *t,                      # only its blocks and pixels
+) noexcept nogil:
+    cdef Py_ssize_t block, i, lane
+    cdef real std[16]
+    for block in range(t.block0, t.block1):
+        for lane in range(LANES):
+            std[lane] = <real> d.std[min(block * LANES + lane, channels - 1)]
+        for i in range(block * d.plane + t.pixel0, block * d.plane + t.pixel1):
+            for lane in range(LANES):
+                dx[i * LANES + lane] = dy[i * LANES + lane] / std[lane]
+
+
 cdef void normalize_backward_tile(
     const normalize_dims *d,
     const real *dy,                     # IN  [C][plane][16]
@@ -95,6 +112,14 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
         normalize_backward_tile(d, <const double *> t.dy, <double *> t.dx, i0, i1)
 
 
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const normalize_dims *d = <const normalize_dims *> o.dims
+    if o.real_bytes == 4:
+        normalize_backward_blocks(d, o.in_channels, <const float *> t.dy, <float *> t.dx, t)
+    else:
+        normalize_backward_blocks(d, o.in_channels, <const double *> t.dy, <double *> t.dx, t)
+
+
 cdef class NormalizeOp(Op):
     """(x - mean) / std of any shape whose first axis is the channels, in place where the plan allows it.
 
@@ -117,7 +142,8 @@ cdef class NormalizeOp(Op):
             self.d.mean[i] = statistics[i]
         self.c.splits = self.c.memory.in_place = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.reach, self.c.blocked.splits_rows = forward_blocked, REACHES_ELEMENT, 1
+        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_ELEMENT
+        self.c.blocked.splits_rows = self.c.blocked.splits_rows_back = 1
         self.c.dims = &self.d
 
     def __dealloc__(self):

@@ -71,16 +71,22 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
         pad2d_forward_tile(d, <const double *> t.x, <double *> t.y, t.block0 * d.OH, t.block1 * d.OH)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef inline void crop(const op *o, const tile *t, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const pad2d_dims *d = <const pad2d_dims *> o.dims
-    cdef Py_ssize_t r0 = 0, r1 = 0
-    if t.dx == NULL:
-        return
-    split_range(d.C * d.H, t.part, t.parts, &r0, &r1)
     if o.real_bytes == 4:
         pad2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, r0, r1)
     else:
         pad2d_backward_tile(d, <const double *> t.dy, <double *> t.dx, r0, r1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t r0 = 0, r1 = 0
+    split_range(o.in_channels * o.in_rows if t.dx != NULL else 0, t.part, t.parts, &r0, &r1)
+    crop(o, t, r0, r1)
+
+
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    crop(o, t, t.block0 * o.in_rows, t.block1 * o.in_rows)
 
 
 cdef class Pad2DOp(Op):
@@ -95,5 +101,5 @@ cdef class Pad2DOp(Op):
         init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.reach = forward_blocked, REACHES_CHANNEL
+        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
         self.c.dims = d

@@ -41,15 +41,17 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     elements(o, t, i0, i1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    if t.dx == NULL:
-        return
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
+cdef void backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     if o.real_bytes == 4:
         relu_backward_tile(<const float *> t.dy, <const float *> t.y, <float *> t.dx, i0, i1)
     else:
         relu_backward_tile(<const double *> t.dy, <const double *> t.y, <double *> t.dx, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
+    backward_elements(o, t, i0, i1)
 
 
 cdef class ReLUOp(Op):
@@ -59,4 +61,5 @@ cdef class ReLUOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = self.c.fusion.is_relu = 1
         self.c.reads = READS_Y
-        self.c.forward_tile, self.c.blocked.elements, self.c.backward_tile = forward, elements, backward
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.blocked.elements, self.c.blocked.backward_elements = elements, backward_elements

@@ -46,16 +46,18 @@ cdef void forward(const op *o, const tile *t) noexcept nogil:
     elements(o, t, i0, i1)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef void backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     cdef const rescale_dims *d = <const rescale_dims *> o.dims
-    cdef Py_ssize_t i0 = 0, i1 = 0
-    if t.dx == NULL:
-        return
-    split_range(o.in_size, t.part, t.parts, &i0, &i1)
     if o.real_bytes == 4:
         rescale_backward_tile(<const float *> t.dy, <float> d.scale, <float *> t.dx, i0, i1)
     else:
         rescale_backward_tile(<const double *> t.dy, d.scale, <double *> t.dx, i0, i1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t i0 = 0, i1 = 0
+    split_range(o.in_size if t.dx != NULL else 0, t.part, t.parts, &i0, &i1)
+    backward_elements(o, t, i0, i1)
 
 
 cdef class RescaleOp(Op):
@@ -67,5 +69,6 @@ cdef class RescaleOp(Op):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.d.scale, self.d.offset = scale, offset
         self.c.splits = self.c.memory.in_place = 1
-        self.c.forward_tile, self.c.blocked.elements, self.c.backward_tile = forward, elements, backward
+        self.c.forward_tile, self.c.backward_tile = forward, backward
+        self.c.blocked.elements, self.c.blocked.backward_elements = elements, backward_elements
         self.c.dims = &self.d

@@ -74,16 +74,22 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
         upsample2d_forward_tile(d, <const double *> t.x, <double *> t.y, t.block0 * d.H, t.block1 * d.H)
 
 
-cdef void backward(const op *o, const tile *t) noexcept nogil:
+cdef inline void sum_copies(const op *o, const tile *t, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
     cdef const upsample2d_dims *d = <const upsample2d_dims *> o.dims
-    cdef Py_ssize_t r0 = 0, r1 = 0
-    if t.dx == NULL:
-        return
-    split_range(d.C * d.H, t.part, t.parts, &r0, &r1)
     if o.real_bytes == 4:
         upsample2d_backward_tile(d, <const float *> t.dy, <float *> t.dx, r0, r1)
     else:
         upsample2d_backward_tile(d, <const double *> t.dy, <double *> t.dx, r0, r1)
+
+
+cdef void backward(const op *o, const tile *t) noexcept nogil:
+    cdef Py_ssize_t r0 = 0, r1 = 0
+    split_range(o.in_channels * o.in_rows if t.dx != NULL else 0, t.part, t.parts, &r0, &r1)
+    sum_copies(o, t, r0, r1)
+
+
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    sum_copies(o, t, t.block0 * o.in_rows, t.block1 * o.in_rows)
 
 
 cdef class Upsample2DOp(Op):
@@ -97,5 +103,5 @@ cdef class Upsample2DOp(Op):
         init_op(self, (d.C, d.H, d.W), (d.C, d.OH, d.OW), dtype)
         self.c.splits = 1
         self.c.forward_tile, self.c.backward_tile = forward, backward
-        self.c.blocked.forward, self.c.blocked.reach = forward_blocked, REACHES_CHANNEL
+        self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.reach = forward_blocked, backward_blocked, REACHES_CHANNEL
         self.c.dims = d

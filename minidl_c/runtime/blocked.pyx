@@ -1,92 +1,21 @@
-"""Inference in the blocked layout, one example at a time: a value of (c, h, w) is [blocks][h][w][16], with 16 channels in the lanes.
+"""The blocked layout, one example at a time: a value of (c, h, w) is [blocks][h][w][16], with 16 channels in the lanes.
 
 A tile of few examples leaves most of its lanes empty, and every op moves them. Here the lanes are full if the channels are many.
 Each number is computed by the same chain of roundings as in a tile, so it has the same bits. The lanes after the last channel hold
 anything: no function reads them.
 
-An op without a form for this layout (a kernel of a user, say) gets a tile with one example, to which its inputs are copied; the
-result is copied back.
+A converted op, without a form for this layout (a kernel of a user, say), gets a tile to which its inputs are copied, and the result
+is copied back: with one example in inference, with all examples in training.
 """
 from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
 
-from minidl_c.op cimport LANES, blocks_of, op, real, split_range, tile
-from minidl_c.runtime.blocked_form cimport is_converted
-from minidl_c.runtime.gather cimport number
-from minidl_c.runtime.layout cimport copy_of, nth_copy, value
-from minidl_c.runtime.run_state cimport FLOAT32, GATHER_X, SCATTER_Y, UINT8, instr, op_of, run_state
-
-
-# ---- copies of one example
-
-cdef void pack_example(
-    const number *x,                    # IN  (channels, pixels)
-    Py_ssize_t channels, Py_ssize_t pixels,
-    real *y,                            # OUT [blocks][pixels][16]
-    Py_ssize_t p0, Py_ssize_t p1,       # only these pixels
-) noexcept nogil:
-    cdef Py_ssize_t c, p
-    cdef real *row
-    for c in range(channels):
-        row = y + c // LANES * pixels * LANES + c % LANES
-        for p in range(p0, p1):
-            row[p * LANES] = <real> x[c * pixels + p]
-
-
-cdef void unpack_example(
-    const real *x,                      # IN  [blocks][pixels][16]
-    Py_ssize_t channels, Py_ssize_t pixels,
-    real *y,                            # OUT (channels, pixels)
-) noexcept nogil:
-    cdef Py_ssize_t c, p
-    cdef const real *row
-    for c in range(channels):
-        row = x + c // LANES * pixels * LANES + c % LANES
-        for p in range(pixels):
-            y[c * pixels + p] = row[p * LANES]
-
-
-cdef void repack_example(
-    const real *x,                      # IN  [blocks of x][x_pixels][16]
-    Py_ssize_t x_pixels,
-    real *y,                            # OUT [blocks of y][y_pixels][16], the same elements in the same order
-    Py_ssize_t y_pixels,
-    Py_ssize_t i0, Py_ssize_t i1,       # only these elements
-) noexcept nogil:
-    cdef Py_ssize_t i = i0, c, p, k, q, j, n, x_step = LANES if x_pixels > 1 else 1, y_step = LANES if y_pixels > 1 else 1
-    cdef const real *source
-    cdef real *target
-    while i < i1:                       # to the end of a channel of x and y; if they have one pixel, of a block
-        c, p, k, q = i // x_pixels, i % x_pixels, i // y_pixels, i % y_pixels
-        source, target = x + (c // LANES * x_pixels + p) * LANES + c % LANES, y + (k // LANES * y_pixels + q) * LANES + k % LANES
-        n = min(i1 - i, min(x_pixels - p if x_pixels > 1 else LANES - c % LANES, y_pixels - q if y_pixels > 1 else LANES - k % LANES))
-        for j in range(n):
-            target[j * y_step] = source[j * x_step]
-        i += n
-
-
-cdef void example_to_tile(
-    const real *x,                      # IN  [blocks][pixels][16]
-    Py_ssize_t channels, Py_ssize_t pixels,
-    real *y,                            # OUT [channels][pixels][16]: the example in lane 0, zeros in the others
-) noexcept nogil:
-    cdef Py_ssize_t c, p, lane
-    for c in range(channels):
-        for p in range(pixels):
-            y[0] = x[(c // LANES * pixels + p) * LANES + c % LANES]
-            for lane in range(1, LANES):
-                y[lane] = 0
-            y += LANES
-
-
-cdef void tile_to_example(
-    const real *x,                      # IN  [channels][pixels][16]: the example in lane 0
-    Py_ssize_t channels, Py_ssize_t pixels,
-    real *y,                            # OUT [blocks][pixels][16]
-) noexcept nogil:
-    cdef Py_ssize_t c, p
-    for c in range(channels):
-        for p in range(pixels):
-            y[(c // LANES * pixels + p) * LANES + c % LANES] = x[(c * pixels + p) * LANES]
+from minidl_c.op cimport LANES, blocks_of, op, split_range, tile
+from minidl_c.runtime.blocked_copies cimport example_to_lane, lane_to_example, pack_example, repack_example, unpack_example
+from minidl_c.runtime.blocked_form cimport adds_sums, is_converted
+from minidl_c.runtime.layout cimport buffer, copy_of, nth_copy, value
+from minidl_c.runtime.run_state cimport BACKWARD, FLOAT32, FORWARD, GATHER_X, SCATTER_Y, UINT8, instr, op_of, run_state
+from minidl_c.runtime.tiles cimport run_instr
 
 
 # ---- the input and the output
@@ -112,9 +41,9 @@ cdef void gather_example(const run_state *run, int64_t row, void *out, Py_ssize_
             pack_example(<const double *> run.batch.x + row * v.size, v.channels, pixels, <double *> out, p0, p1)
 
 
-cdef void scatter_example(const run_state *run, const void *x, Py_ssize_t position) noexcept nogil:
+cdef void scatter_example(const run_state *run, int scores, const void *x, Py_ssize_t position) noexcept nogil:
     """Unpacks the scores into a row of y."""
-    cdef const value *v = &run.program.values[run.program.n_ops]
+    cdef const value *v = &run.program.values[scores]
     cdef Py_ssize_t pixels = v.size // v.channels
     if run.program.real_bytes == 4:
         unpack_example(<const float *> x, v.channels, pixels, <float *> run.batch.y + position * v.size)
@@ -122,89 +51,178 @@ cdef void scatter_example(const run_state *run, const void *x, Py_ssize_t positi
         unpack_example(<const double *> x, v.channels, pixels, <double *> run.batch.y + position * v.size)
 
 
-# ---- ops
+# ---- converted ops
+
+cdef void to_lane(const value *v, const void *example, char *lane, int real_bytes) noexcept nogil:
+    if real_bytes == 4:
+        example_to_lane(<const float *> example, v.channels, v.size // v.channels, <float *> lane)
+    else:
+        example_to_lane(<const double *> example, v.channels, v.size // v.channels, <double *> lane)
+
+
+cdef void from_lane(const value *v, const char *lane, void *example, int real_bytes) noexcept nogil:
+    if real_bytes == 4:
+        lane_to_example(<const float *> lane, v.channels, v.size // v.channels, <float *> example)
+    else:
+        lane_to_example(<const double *> lane, v.channels, v.size // v.channels, <double *> example)
+
 
 cdef void run_on_tile(const run_state *run, const op *o, tile *v) noexcept nogil:
-    """Runs an op that has no form for this layout."""
+    """Runs a converted op on a tile with one example."""
     cdef const value *x = &run.program.values[o.plan.input]
     cdef const value *skip = &run.program.values[max(o.branch.skip, 0)]
     cdef char *x_tile = <char *> v.scratch
     cdef char *skip_tile = x_tile + x.size * LANES * o.real_bytes
     cdef char *y_tile = skip_tile + (skip.size * LANES * o.real_bytes if o.branch.skip >= 0 else 0)
     cdef void *y = v.y
-    if o.real_bytes == 4:
-        example_to_tile(<const float *> v.x, x.channels, x.size // x.channels, <float *> x_tile)
-        if o.branch.skip >= 0:
-            example_to_tile(<const float *> v.skip, skip.channels, skip.size // skip.channels, <float *> skip_tile)
-    else:
-        example_to_tile(<const double *> v.x, x.channels, x.size // x.channels, <double *> x_tile)
-        if o.branch.skip >= 0:
-            example_to_tile(<const double *> v.skip, skip.channels, skip.size // skip.channels, <double *> skip_tile)
+    memset(x_tile, 0, y_tile - x_tile)
+    to_lane(x, v.x, x_tile, o.real_bytes)
+    if o.branch.skip >= 0:
+        to_lane(skip, v.skip, skip_tile, o.real_bytes)
     v.x, v.y, v.scratch = x_tile, y_tile, y_tile + o.out_size * LANES * o.real_bytes
     v.skip = skip_tile if o.branch.skip >= 0 else NULL
     o.forward_tile(o, v)
-    if o.real_bytes == 4:
-        tile_to_example(<const float *> y_tile, o.out_channels, o.out_size // o.out_channels, <float *> y)
-    else:
-        tile_to_example(<const double *> y_tile, o.out_channels, o.out_size // o.out_channels, <double *> y)
+    from_lane(&run.program.values[o.plan.output], y_tile, y, o.real_bytes)
 
 
-cdef void run_elements(const op *o, const tile *v, Py_ssize_t pixels) noexcept nogil:
-    """Runs an element-wise op on its part of y: the same pixels of some blocks."""
+cdef void collect(const run_state *run, int index, const buffer *examples, const buffer *tiles) noexcept nogil:
+    """Copies a value of all examples to its tile."""
+    cdef const value *v = &run.program.values[index]
+    cdef char *lanes = nth_copy(&tiles[index], 0)
+    cdef Py_ssize_t e
+    memset(lanes, 0, v.size * LANES * run.program.real_bytes)
+    for e in range(run.local.tiles):
+        to_lane(v, nth_copy(&examples[index], e), lanes + e * run.program.real_bytes, run.program.real_bytes)
+
+
+cdef void distribute(const run_state *run, int index, const buffer *tiles, const buffer *examples) noexcept nogil:
+    """Copies a value of all examples from its tile."""
+    cdef const char *lanes = nth_copy(&tiles[index], 0)
+    cdef Py_ssize_t e
+    for e in range(run.local.tiles):
+        from_lane(&run.program.values[index], lanes + e * run.program.real_bytes, nth_copy(&examples[index], e), run.program.real_bytes)
+
+
+cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, int thread) noexcept nogil:
+    """Runs an instruction of a converted op on a tile with all examples. What backward reads again, the tile keeps."""
+    cdef const op *o = op_of(run, i)
+    cdef run_state tiles = run[0]
+    tiles.memory.data, tiles.memory.grad = run.memory.tile_data, run.memory.tile_grad
+    tiles.local.blocked, tiles.local.tiles = False, 1
+    if i.kind == FORWARD:
+        collect(run, o.plan.input, run.memory.data, run.memory.tile_data)
+        if o.branch.skip >= 0:
+            collect(run, o.branch.skip, run.memory.data, run.memory.tile_data)
+    elif not o.loss.is_loss:
+        collect(run, o.plan.output, run.memory.grad, run.memory.tile_grad)
+        if o.branch.dskip >= 0:
+            collect(run, o.branch.dskip, run.memory.grad, run.memory.tile_grad)
+    run_instr(&tiles, i, step, 0, 0, thread, 0, 1)
+    if i.kind == FORWARD and not o.loss.is_loss:
+        distribute(run, o.plan.output, run.memory.tile_data, run.memory.data)
+    elif i.kind == BACKWARD and run.program.wanted[o.plan.input]:
+        distribute(run, o.plan.input, run.memory.tile_grad, run.memory.grad)
+
+
+# ---- other ops
+
+ctypedef void (*elements_function)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
+
+
+cdef void run_elements(elements_function function, const op *o, const tile *v, Py_ssize_t pixels) noexcept nogil:
+    """Runs an element-wise op on a part of an example: the same pixels of some blocks."""
     cdef Py_ssize_t block
     if v.pixel0 == 0 and v.pixel1 == pixels:
-        o.blocked.elements(o, v, v.block0 * pixels, v.block1 * pixels)
+        function(o, v, v.block0 * pixels, v.block1 * pixels)
         return
     for block in range(v.block0, v.block1):
-        o.blocked.elements(o, v, block * pixels + v.pixel0, block * pixels + v.pixel1)
+        function(o, v, block * pixels + v.pixel0, block * pixels + v.pixel1)
 
 
-cdef void run_op(const run_state *run, const op *o, Py_ssize_t t, int thread, Py_ssize_t part, Py_ssize_t parts,
+cdef void repack(const op *o, const tile *v, const void *x, Py_ssize_t x_pixels, void *y, Py_ssize_t y_pixels) noexcept nogil:
+    """Copies the blocks of y that the tile says from x, the same elements with other axes."""
+    cdef Py_ssize_t block = LANES * y_pixels, i0 = v.block0 * block, i1 = min(v.block1 * block, o.in_size)
+    if o.real_bytes == 4:
+        repack_example(<const float *> x, x_pixels, <float *> y, y_pixels, i0, i1)
+    else:
+        repack_example(<const double *> x, x_pixels, <double *> y, y_pixels, i0, i1)
+
+
+cdef void choose_part(tile *v, Py_ssize_t channels, Py_ssize_t rows, Py_ssize_t pixels, Py_ssize_t part, Py_ssize_t parts,
+                      bint by_rows) noexcept nogil:
+    """Sets the tile to a part of y or dx: some rows of pixels, or some blocks of channels."""
+    v.block0, v.block1, v.pixel0, v.pixel1 = 0, blocks_of(channels), 0, pixels
+    if by_rows:
+        split_range(rows, part, parts, &v.pixel0, &v.pixel1)
+        v.pixel0, v.pixel1 = v.pixel0 * (pixels // rows), v.pixel1 * (pixels // rows)
+    else:
+        split_range(v.block1, part, parts, &v.block0, &v.block1)
+
+
+cdef void run_forward(const run_state *run, const op *o, tile *v, Py_ssize_t part, Py_ssize_t parts, bint by_rows) noexcept nogil:
+    cdef Py_ssize_t pixels = o.out_size // o.out_channels
+    choose_part(v, o.out_channels, o.out_rows, pixels, part, parts, by_rows)
+    if is_converted(o, run.train.training):
+        run_on_tile(run, o, v)
+    elif o.blocked.elements != NULL:
+        run_elements(o.blocked.elements, o, v, pixels)
+    elif o.blocked.forward != NULL:
+        o.blocked.forward(o, v)
+    else:
+        repack(o, v, v.x, o.in_size // o.in_channels, v.y, pixels)
+
+
+cdef void run_backward(const run_state *run, const op *o, tile *v, Py_ssize_t t, Py_ssize_t part, Py_ssize_t parts,
+                       bint by_rows) noexcept nogil:
+    cdef Py_ssize_t pixels = o.in_size // o.in_channels
+    v.dy = nth_copy(&run.memory.grad[o.plan.output], t)
+    v.dskip = nth_copy(&run.memory.grad[o.branch.dskip], t) if o.branch.dskip >= 0 else NULL
+    v.dx = nth_copy(&run.memory.grad[o.plan.input], t) if run.program.wanted[o.plan.input] else NULL
+    v.sums = nth_copy(&run.memory.sums, t) + o.plan.sums * run.program.real_bytes if adds_sums(o) else NULL
+    choose_part(v, o.in_channels, o.in_rows, pixels, part, parts, by_rows)
+    if v.dx == NULL and v.sums == NULL:
+        return
+    if o.blocked.backward_elements != NULL:
+        run_elements(o.blocked.backward_elements, o, v, pixels)
+    elif o.blocked.backward != NULL:
+        o.blocked.backward(o, v)
+    else:
+        repack(o, v, v.dy, o.out_size // o.out_channels, v.dx, pixels)
+
+
+cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t t, int thread, Py_ssize_t part, Py_ssize_t parts,
                  bint by_rows) noexcept nogil:
-    """Runs one op on a part of one example: some rows of pixels, or some blocks of channels."""
-    cdef Py_ssize_t pixels = o.out_size // o.out_channels, width = pixels // o.out_rows
-    cdef Py_ssize_t element = LANES * pixels, position = run.local.first_tile + t
+    """Runs one op on a part of one example."""
+    cdef const op *o = op_of(run, i)
+    cdef Py_ssize_t position = step * run.batch.total_examples + run.local.first_tile + t
+    cdef const buffer *saved = &run.memory.saved[i.op]
     cdef tile v
     v.labels = NULL
     v.targets = v.weights = v.losses = v.dy = v.dskip = v.dx = v.sums = NULL
     v.x = copy_of(&run.memory.data[o.plan.input], t, thread)
     v.y = copy_of(&run.memory.data[o.plan.output], t, thread)
     v.skip = copy_of(&run.memory.data[o.branch.skip], t, thread) if o.branch.skip >= 0 else NULL
-    v.saved = copy_of(&run.memory.saved[o - run.program.ops], t, thread) if is_converted(o) and o.memory.saved else NULL
+    v.saved = copy_of(saved, t, thread) if saved.bytes else NULL
     v.scratch = nth_copy(&run.memory.scratch, thread)
     v.param = run.train.param + o.plan.param * run.program.real_bytes
-    v.packed = run.memory.packed[o - run.program.ops].base
+    v.packed = run.memory.packed[i.op].base
     v.example_ids, v.index, v.examples = run.batch.example_ids + position, position, 1
-    v.part, v.parts, v.sum_stride, v.training = 0, 1, 1, 0
-    v.seed, v.step = run.train.seed, run.train.first_step
-    v.block0, v.block1, v.pixel0, v.pixel1 = 0, blocks_of(o.out_channels), 0, pixels
-    if by_rows:
-        split_range(o.out_rows, part, parts, &v.pixel0, &v.pixel1)
-        v.pixel0, v.pixel1 = v.pixel0 * width, v.pixel1 * width
+    v.part, v.parts, v.sum_stride, v.training = 0, 1, 1, run.train.training and not o.plan.frozen
+    v.seed, v.step = run.train.seed, run.train.first_step + step
+    if i.kind == FORWARD:
+        run_forward(run, o, &v, part, parts, by_rows)
     else:
-        split_range(v.block1, part, parts, &v.block0, &v.block1)
-    if o.blocked.elements != NULL:
-        run_elements(o, &v, pixels)
-    elif o.blocked.forward != NULL:
-        o.blocked.forward(o, &v)
-    elif is_converted(o):
-        run_on_tile(run, o, &v)
-    elif o.real_bytes == 4:
-        repack_example(<const float *> v.x, o.in_size // o.in_channels, <float *> v.y, pixels,
-                       v.block0 * element, min(v.block1 * element, o.out_size))
-    else:
-        repack_example(<const double *> v.x, o.in_size // o.in_channels, <double *> v.y, pixels,
-                       v.block0 * element, min(v.block1 * element, o.out_size))
+        run_backward(run, o, &v, t, part, parts, by_rows)
 
 
-cdef void run_blocked(const run_state *run, const instr *i, Py_ssize_t t, int thread, Py_ssize_t part, Py_ssize_t parts,
-                      bint by_rows) noexcept nogil:
+cdef void run_blocked(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t t, int thread, Py_ssize_t part,
+                      Py_ssize_t parts, bint by_rows) noexcept nogil:
     """Runs one instruction on part `part` of example t."""
-    cdef Py_ssize_t p0 = 0, p1 = 0, position = run.local.first_tile + t
+    cdef Py_ssize_t p0 = 0, p1 = 0, position = step * run.batch.total_examples + run.local.first_tile + t
     if i.kind == GATHER_X:
         split_range(run.program.values[0].size // run.program.values[0].channels, part, parts, &p0, &p1)
         gather_example(run, run.batch.rows[position], copy_of(&run.memory.data[0], t, thread), p0, p1)
     elif i.kind == SCATTER_Y:
-        scatter_example(run, copy_of(&run.memory.data[i.op], t, thread), position)
+        scatter_example(run, i.op, copy_of(&run.memory.data[i.op], t, thread), position)
     else:
-        run_op(run, op_of(run, i), t, thread, part, parts, by_rows)
+        run_op(run, i, step, t, thread, part, parts, by_rows)

@@ -12,7 +12,7 @@ cdef class ExecutionContext:
     cdef object plan                    # that uses it; None: it is in the pool
     cdef bint in_backward               # a thread runs backward in it
     cdef Arena arena
-    cdef Arena blocked_arena            # of predictions in the blocked layout
+    cdef Arena blocked_arena            # of calls in the blocked layout
     cdef ArrayArgs arguments            # the arrays of this call
     cdef ArrayArgs kept_arguments       # arrays kept from forward to backward
     cdef Py_ssize_t n_x                 # rows of x
@@ -28,8 +28,10 @@ cdef class ExecutionContext:
     # ---- memory
     cdef void split_batch(self, Py_ssize_t examples, int threads, int manual) noexcept
     cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual) except -1
+    cdef Py_ssize_t blocked_step_bytes(self, Py_ssize_t examples, int threads) except -1
     cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1
     cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads) except -1
+    cdef int prepare_blocked_training(self, Py_ssize_t examples, int threads) except -1
     cdef void set_memory(self, Arena arena) noexcept
     # ---- inference
     cdef int run_forward(self) except -1

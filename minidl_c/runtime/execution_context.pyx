@@ -7,7 +7,7 @@ from numpy import arange, array
 from minidl_c.array_args cimport ArrayArgs
 from minidl_c.op cimport LANES, dtype_of, op
 from minidl_c.runtime.arena cimport Arena
-from minidl_c.runtime.blocked_form cimport has_work
+from minidl_c.runtime.blocked_form cimport has_work, is_repacked
 from minidl_c.runtime.executor cimport execute
 from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.partition cimport find_nodes
@@ -142,6 +142,10 @@ cdef class ExecutionContext:
         self.split_batch(examples, threads, manual)
         return self.arena.block_bytes(self.run.local.tiles, self.run.threads, self.keep_all, True)
 
+    cdef Py_ssize_t blocked_step_bytes(self, Py_ssize_t examples, int threads) except -1:
+        """As `step_bytes`, of a step in the blocked layout."""
+        return self.blocked_arena.block_bytes(examples, threads, False, True)
+
     cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1:
         """Divides a batch and lays out its memory; clears the instructions. Raises MemoryError."""
         cdef run_state *run = &self.run
@@ -163,6 +167,17 @@ cdef class ExecutionContext:
         self.set_memory(self.blocked_arena)
         return 0
 
+    cdef int prepare_blocked_training(self, Py_ssize_t examples, int threads) except -1:
+        """As `prepare`, for a training step in the blocked layout: all examples are one slot, as the lanes of a tile."""
+        cdef run_state *run = &self.run
+        run.local.tiles = run.batch.total_examples = run.batch.examples = examples
+        run.local.slots, run.local.starts[0], run.local.starts[1] = 1, 0, 1
+        run.local.first_tile, run.local.blocked, run.local.partition, run.threads = 0, True, NULL, threads
+        run.program.n_instrs = run.program.n_phases = 0
+        self.blocked_arena.prepare(examples, threads, False, True)
+        self.set_memory(self.blocked_arena)
+        return 0
+
     cdef void set_memory(self, Arena arena) noexcept:
         """Takes the arrays from an arena."""
         cdef run_state *run = &self.run
@@ -170,6 +185,7 @@ cdef class ExecutionContext:
         run.program.values = layout.values
         run.memory.data, run.memory.grad, run.memory.saved = layout.data, layout.grad, layout.saved
         run.memory.packed, run.memory.combined = layout.packed, layout.combined
+        run.memory.tile_data, run.memory.tile_grad = layout.tile_data, layout.tile_grad
         run.memory.scratch, run.memory.sums = layout.scratch[0], layout.sums[0]
         run.memory.slot_sums, run.memory.batch_sums = layout.slot_sums[0], layout.batch_sums[0]
 
@@ -204,11 +220,13 @@ cdef class ExecutionContext:
     cdef void add_forward(self, int has_loss) noexcept:
         """Adds the instructions of a forward pass."""
         cdef int k, n = self.run.program.n_ops, scores = n - has_loss       # the value that is the model's output
+        cdef const op *o
         self.add_instr(GATHER_X, 0)
         for k in range(n):
             if k == scores and self.run.batch.y != NULL:
                 self.add_instr(SCATTER_Y, scores)
-            if has_work(&self.run.program.ops[k]) if self.run.local.blocked else self.run.program.ops[k].forward_tile != NULL:
+            o = &self.run.program.ops[k]
+            if has_work(o, self.run.train.training) if self.run.local.blocked else o.forward_tile != NULL:
                 self.add_instr(FORWARD, k)
         if scores == n:
             self.add_instr(SCATTER_Y, scores)
@@ -237,6 +255,8 @@ cdef class ExecutionContext:
     cdef void add_backward(self) noexcept:
         """Adds the instructions of a backward pass, for the values of `find_wanted`."""
         cdef int k
+        cdef const op *o
         for k in range(self.run.program.n_ops - 1, -1, -1):
-            if self.run.program.ops[k].backward_tile != NULL and self.run.program.wanted[k + 1]:
+            o = &self.run.program.ops[k]
+            if (o.backward_tile != NULL or self.run.local.blocked and is_repacked(o)) and self.run.program.wanted[k + 1]:
                 self.add_instr(BACKWARD, k)

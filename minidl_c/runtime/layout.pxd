@@ -37,6 +37,8 @@ cdef class Layout:
     cdef buffer *saved
     cdef buffer *packed
     cdef buffer *combined
+    cdef buffer *tile_data              # of values that a converted op reads or writes, in training in the blocked layout
+    cdef buffer *tile_grad
     cdef buffer *scratch
     cdef buffer *sums
     cdef buffer *slot_sums
@@ -48,7 +50,9 @@ cdef class Layout:
     cdef void place(self, buffer *b, Py_ssize_t bytes, Py_ssize_t copies) noexcept
     cdef void place_tiles(self, Py_ssize_t tiles, int threads) noexcept
     cdef void place_sums(self, Py_ssize_t tiles, int threads) noexcept
+    cdef void place_converted(self) noexcept
     cdef bint packs_nothing(self, int k) noexcept
+    cdef Py_ssize_t scratch_of(self, const op *o) noexcept
     cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1
 
 

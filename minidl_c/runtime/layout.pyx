@@ -2,12 +2,13 @@
 
 A value that is read after its stage, or after all tiles, has a copy for each tile of the batch. Any other lives and dies inside
 one tile, so one copy for each thread is enough (for each tile, if threads share it); and those whose lifetimes do not overlap share
-their memory, so that a thread's tile stays in its core's cache.
+their memory, so that a thread's tile stays in its core's cache. In the blocked layout a tile is one example; in training all
+examples go through the ops together, so each has its own memory.
 """
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport LANES, READS_X, READS_Y, REACHES_ALL, op
-from minidl_c.runtime.blocked_form cimport is_converted, reach_of
+from minidl_c.runtime.blocked_form cimport adds_sums, is_converted, reach_of
 from minidl_c.runtime.memory_planner import plan_offsets
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
@@ -33,7 +34,7 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
     uses = [(0, DATA, values[0].alias_of), (n_ops + 1, DATA, values[n_ops].alias_of)]
     for k in range(n_ops):
         o = &ops[k]
-        forward += not blocked or k == 0 or reach_of(o) == REACHES_ALL
+        forward += not blocked or k == 0 or reach_of(o, with_backward) == REACHES_ALL
         uses += [(forward, DATA, values[v].alias_of) for v in (o.plan.input, o.plan.output, o.branch.skip) if v >= 0]
         uses.append((forward, SAVED, k))
     for k in range(n_ops if with_backward else 0):
@@ -52,9 +53,9 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
 
 
 cdef Py_ssize_t converting_scratch(const op *o, const value *values) noexcept:
-    """Returns the bytes of scratch that an op needs in the blocked layout: tiles of x, skip and y, and its own after them."""
+    """Returns the bytes of scratch that a converted op needs in inference: tiles of x, skip and y, and its own after them."""
     cdef Py_ssize_t skip = values[o.branch.skip].size if o.branch.skip >= 0 else 0
-    return (o.in_size + skip + o.out_size) * LANES * o.real_bytes + o.memory.scratch if is_converted(o) else 0
+    return (o.in_size + skip + o.out_size) * LANES * o.real_bytes + o.memory.scratch
 
 
 cdef inline Py_ssize_t round_up(Py_ssize_t bytes) noexcept:
@@ -67,14 +68,15 @@ cdef class Layout:
     cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1:
         """Sets the ops of the plan; once."""
         self.ops, self.values, self.n_ops, self.blocked = ops, values, n_ops, blocked
-        self.n_buffers = 2 * (n_ops + 1) + 3 * n_ops + 4
+        self.n_buffers = 4 * (n_ops + 1) + 3 * n_ops + 4
         self.buffers = <buffer *> calloc(self.n_buffers, sizeof(buffer))
         if self.buffers == NULL:
             raise MemoryError()
         self.data, self.grad = self.buffers, self.buffers + n_ops + 1
         self.saved = self.grad + n_ops + 1
         self.packed, self.combined = self.saved + n_ops, self.saved + 2 * n_ops
-        self.scratch = self.saved + 3 * n_ops
+        self.tile_data, self.tile_grad = self.saved + 3 * n_ops, self.saved + 4 * n_ops + 1
+        self.scratch = self.tile_grad + n_ops + 1
         self.sums, self.slot_sums, self.batch_sums = self.scratch + 1, self.scratch + 2, self.scratch + 3
         return 0
 
@@ -97,7 +99,9 @@ cdef class Layout:
                 self.grad[self.values[v].grad_alias_of].per_tile = 1
         for k in range(self.n_ops):
             self.saved[k].per_tile = self.keep_all or (self.with_backward and self.ops[k].reduce.backward != NULL)
-            self.saved[k].bytes = 0 if self.blocked and not is_converted(&self.ops[k]) else self.ops[k].memory.saved
+            self.saved[k].bytes = self.ops[k].memory.saved
+            if self.blocked and not is_converted(&self.ops[k], self.with_backward):
+                self.saved[k].bytes = self.ops[k].blocked.saved if self.with_backward else 0
         return 0
 
     cdef int plan_tiles(self, int keep_all, int with_backward) except -1:
@@ -128,12 +132,13 @@ cdef class Layout:
         """Places the arrays of tiles: the memory of each thread, then those with a copy per tile, then aliases."""
         cdef buffer per_thread
         cdef buffer *b
-        cdef Py_ssize_t offset, copies = tiles if tiles < threads else threads
+        cdef bint own_memory = tiles < threads or self.blocked and self.with_backward
+        cdef Py_ssize_t offset, copies = tiles if own_memory else threads
         cdef int v
         self.place(&per_thread, self.thread_bytes, copies)
         for (kind, index), offset in zip(self.per_thread, self.offsets):
             b = self.array_of(kind, index)
-            b.offset, b.stride, b.copies, b.per_tile = per_thread.offset + offset, per_thread.stride, copies, tiles < threads
+            b.offset, b.stride, b.copies, b.per_tile = per_thread.offset + offset, per_thread.stride, copies, own_memory
         for kind, index in self.per_tile:
             b = self.array_of(kind, index)
             self.place(b, b.bytes, tiles)
@@ -144,11 +149,36 @@ cdef class Layout:
             else:
                 self.grad[v].copies = 0
 
+    cdef void place_converted(self) noexcept:
+        """Places the values of converted ops in tiles of all examples: one copy, for the whole step."""
+        cdef const op *o
+        cdef int k, v
+        for v in range(self.n_ops + 1):
+            self.tile_data[v].bytes = self.tile_grad[v].bytes = 0
+            self.tile_data[v].per_tile = self.tile_grad[v].per_tile = 1
+        for k in range(self.n_ops if self.blocked and self.with_backward else 0):
+            o = &self.ops[k]
+            if is_converted(o, True):
+                for v in (o.plan.input, o.plan.output, o.branch.skip, o.branch.dskip):
+                    if v >= 0:
+                        self.tile_data[v].bytes = self.tile_grad[v].bytes = self.values[v].size * LANES * o.real_bytes
+        for v in range(self.n_ops + 1):
+            self.place(&self.tile_data[v], self.tile_data[v].bytes, 1)
+            self.place(&self.tile_grad[v], self.tile_grad[v].bytes, 1)
+
     cdef void place_sums(self, Py_ssize_t tiles, int threads) noexcept:
         """Places the sums over the batch; inference without statistics has none."""
-        cdef Py_ssize_t n_sums = 0, n_in_lanes = 0, real_bytes = self.ops[0].real_bytes
+        cdef Py_ssize_t n_sums = 0, n_in_lanes = 0, n_of_example = 0, real_bytes = self.ops[0].real_bytes
         cdef int k, has_sums = self.with_backward
-        for k in range(0 if self.blocked else self.n_ops):
+        for k in range(self.n_ops if self.blocked and self.with_backward else 0):
+            if adds_sums(&self.ops[k]):
+                n_of_example = max(n_of_example, self.ops[k].plan.sums + self.ops[k].reduce.n_sums)
+        if self.blocked:
+            self.place(self.sums, n_of_example * real_bytes, tiles)
+            self.place(self.slot_sums, 0, 0)
+            self.place(self.batch_sums, n_of_example * real_bytes, 1)
+            return
+        for k in range(self.n_ops):
             n_sums += self.ops[k].reduce.n_sums
             n_in_lanes += 0 if self.ops[k].reduce.sums_lanes else self.ops[k].reduce.n_sums
             has_sums = has_sums or self.ops[k].reduce.forward != NULL
@@ -159,6 +189,14 @@ cdef class Layout:
     cdef bint packs_nothing(self, int k) noexcept:
         """Whether an op packs parameters for dx alone, which inference does not compute."""
         return not self.with_backward and self.ops[k].memory.prepare == NULL and self.ops[k].memory.prepare_dx != NULL
+
+    cdef Py_ssize_t scratch_of(self, const op *o) noexcept:
+        """Returns the bytes of scratch that an op needs."""
+        if not self.blocked:
+            return o.memory.scratch
+        if not is_converted(o, self.with_backward):
+            return o.blocked.scratch
+        return o.memory.scratch if self.with_backward else converting_scratch(o, self.values)
 
     cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:
         """Computes the offsets of all buffers for a batch; returns their bytes, or MAX_BYTES if there are more."""
@@ -173,7 +211,8 @@ cdef class Layout:
             else:
                 self.place(&self.packed[k], 0 if self.packs_nothing(k) else self.ops[k].memory.packed, 1)
             self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
-            scratch = max(scratch, converting_scratch(&self.ops[k], self.values) if self.blocked else self.ops[k].memory.scratch)
+            scratch = max(scratch, self.scratch_of(&self.ops[k]))
+        self.place_converted()
         self.place(self.scratch, scratch, threads)
         self.place_sums(tiles, threads)
         return self.used

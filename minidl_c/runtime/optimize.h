@@ -16,10 +16,20 @@ typedef struct {
   int pending, grad_pending;           /* in the search for aliases: reads to come of the memory with this index */
 } value;
 
-static int reduces_values(const op *o) { return o->reduce.backward && !(o->reduce.inputs & REDUCES_FROM_SUMS); }
+/* What values are for: see blocked_form.pxd. */
+typedef enum { IN_TILES, BLOCKED_INFERENCE, BLOCKED_TRAINING } value_use;
+
+/* Whether x and dy are read after all tiles. */
+static int reduces_values(const op *o, value_use use) {
+  if (use == BLOCKED_TRAINING && o->blocked.gradient) return 1;
+  return o->reduce.backward && !(o->reduce.inputs & REDUCES_FROM_SUMS);
+}
+
+/* Whether the blocked layout moves the elements of a value that tiles share: that of a Flatten. */
+static int moves(const op *o, value_use use) { return use != IN_TILES && o->branch.skip < 0 && o->in_channels != o->out_channels; }
 
 /* Gives every value memory of its own, and counts its readers. */
-static void count_readers(const op *ops, int n_ops, value *v) {
+static void count_readers(const op *ops, int n_ops, value *v, value_use use) {
   for (int k = 0; k <= n_ops; k++) {
     v[k].alias_of = v[k].grad_alias_of = k;
     v[k].readers = v[k].skip_readers = v[k].grad_readers = 0;
@@ -28,7 +38,7 @@ static void count_readers(const op *ops, int n_ops, value *v) {
     v[o->plan.input].readers++;
     if (o->branch.skip >= 0) v[o->branch.skip].skip_readers++;
     if (o->branch.dskip >= 0) v[o->branch.dskip].grad_readers++;
-    v[o->plan.output].grad_readers += reduces_values(o);
+    v[o->plan.output].grad_readers += reduces_values(o, use);
   }
   for (int k = 0; k <= n_ops; k++) {
     v[k].pending = v[k].readers + v[k].skip_readers;
@@ -50,23 +60,18 @@ static void fuse_relu(op *ops, int n_ops, const value *v) {
   }
 }
 
-/* Whether an op does nothing: y is x. In the blocked layout that is a copy if the channels differ (a Flatten). */
-static int is_identity(const op *o, int blocked) {
-  if (blocked && (o->blocked.elements || o->blocked.forward || o->in_channels != o->out_channels)) return 0;
-  return !o->forward_tile || o->memory.y_alias == ALIAS_X;
-}
-
 /* Lets an op write its output over its input, unless that memory is read again: by another op, possibly through an alias, or in
- * the backward of an earlier op. The blocked layout has no backward. */
-static void alias_values(const op *ops, int n_ops, value *v, int blocked) {
+ * the backward of an earlier op. */
+static void alias_values(const op *ops, int n_ops, value *v, value_use use) {
   for (int k = 0; k < n_ops; k++) {
     const op *o = &ops[k];
     value *x = &v[v[o->plan.input].alias_of], *y = &v[k + 1];
-    int reads = blocked ? 0 : o->reads;
+    int reads = use == BLOCKED_INFERENCE ? 0 : o->reads;
     x->pending--;
-    int can_overwrite = o->memory.in_place && !x->pending && !(reads & READS_X) && !(blocked && o->in_channels != o->out_channels);
+    int can_overwrite = o->memory.in_place && !x->pending && !(reads & READS_X);
     if (o->memory.y_alias == ALIAS_SKIP) y->alias_of = v[o->branch.skip].alias_of;
-    else if (is_identity(o, blocked) || can_overwrite) y->alias_of = v[o->plan.input].alias_of;
+    else if (!moves(o, use) && (!o->forward_tile || o->memory.y_alias == ALIAS_X || can_overwrite))
+      y->alias_of = v[o->plan.input].alias_of;
     if (y->alias_of != k + 1) v[y->alias_of].pending += y->pending;
     x->pending += (reads & READS_X) != 0;                    /* in backward */
     v[y->alias_of].pending += (reads & READS_Y) != 0;
@@ -74,29 +79,33 @@ static void alias_values(const op *ops, int n_ops, value *v, int blocked) {
 }
 
 /* Lets an op write dx over dy, unless another op writes dx as well, or dy is read after this op or after all tiles. */
-static void alias_gradients(const op *ops, int n_ops, value *v) {
+static void alias_gradients(const op *ops, int n_ops, value *v, value_use use) {
   for (int k = n_ops - 1; k >= 0; k--) {
     const op *o = &ops[k];
     value *x = &v[o->plan.input];
     int dy = v[k + 1].grad_alias_of, can_overwrite = o->memory.in_place && x->readers == 1 && !v[dy].grad_pending;
     v[x->grad_alias_of].grad_pending -= x->grad_readers;
     if (o->memory.dx_alias == ALIAS_SKIP) x->grad_alias_of = v[o->branch.dskip].grad_alias_of;
-    else if (!o->backward_tile || o->memory.dx_alias == ALIAS_X || can_overwrite) x->grad_alias_of = dy;
+    else if (!moves(o, use) && (!o->backward_tile || o->memory.dx_alias == ALIAS_X || can_overwrite)) x->grad_alias_of = dy;
     v[x->grad_alias_of].grad_pending += x->grad_readers;
-    if (reduces_values(o)) x->is_reduced = v[k + 1].grad_is_reduced = 1;
+    if (reduces_values(o, use)) x->is_reduced = v[k + 1].grad_is_reduced = 1;
   }
 }
 
-static void optimize(op *ops, int n_ops, value *v) {
-  count_readers(ops, n_ops, v);
-  fuse_relu(ops, n_ops, v);
-  alias_values(ops, n_ops, v, 0);
-  alias_gradients(ops, n_ops, v);
+static void share_memory(const op *ops, int n_ops, value *v, value_use use) {
+  count_readers(ops, n_ops, v, use);
+  alias_values(ops, n_ops, v, use);
+  if (use != BLOCKED_INFERENCE) alias_gradients(ops, n_ops, v, use);
 }
 
-/* The same for the values of the blocked layout, after `optimize`; a ReLU stays an op of its own there. */
-static void optimize_blocked(const op *ops, int n_ops, value *v) {
-  count_readers(ops, n_ops, v);
-  alias_values(ops, n_ops, v, 1);
+static void optimize(op *ops, int n_ops, value *v) {
+  count_readers(ops, n_ops, v, IN_TILES);
+  fuse_relu(ops, n_ops, v);
+  share_memory(ops, n_ops, v, IN_TILES);
+}
+
+/* The same for the values of the blocked layout, after `optimize`. */
+static void optimize_blocked(const op *ops, int n_ops, value *v, int training) {
+  share_memory(ops, n_ops, v, training ? BLOCKED_TRAINING : BLOCKED_INFERENCE);
 }
 #endif

@@ -1,11 +1,11 @@
 """The phases of a call, from its instructions: stages of tiles with their reductions, and the packing of parameters before them."""
 from minidl_c.op cimport BARRIER_BACKWARD, BARRIER_FORWARD, REACHES_CHANNEL, REACHES_ELEMENT, blocks_of, op
-from minidl_c.runtime.blocked_form cimport can_split_rows, is_converted, reach_of
+from minidl_c.runtime.blocked_form cimport adds_sums, can_split_rows, is_converted, reach_back, reach_of
 from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.partition cimport place_tasks
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, COMBINE, FORWARD, GATHER_X, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of, phase,
-    phase_kind, program_state, run_state,
+    BACKWARD, COMBINE, CONVERTED, FORWARD, GATHER_X, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
+    phase, phase_kind, program_state, run_state,
 )
 
 cdef Py_ssize_t MAX_ROW_WEIGHTS = 2**18  # bytes of parameters that each thread reads again if threads share the rows of an image
@@ -40,52 +40,96 @@ cdef bint ends_stage(run_state *run, int k) noexcept:
     return barrier & BARRIER_FORWARD and reduces_forward(run, op_of(run, i))
 
 
+cdef bint is_op(const instr *i) noexcept:
+    return i.kind == FORWARD or i.kind == BACKWARD
+
+
+cdef bint runs_converted(run_state *run, int k) noexcept:
+    """Whether an instruction is one of a converted op."""
+    cdef const instr *i = &run.program.instrs[k]
+    return is_op(i) and is_converted(op_of(run, i), run.train.training)
+
+
+cdef bint computes(run_state *run, int k) noexcept:
+    """Whether an instruction has work before the reductions: a backward whose dx is not needed may have none."""
+    cdef const instr *i = &run.program.instrs[k]
+    return i.kind != BACKWARD or run.program.wanted[op_of(run, i).plan.input] or adds_sums(op_of(run, i))
+
+
+cdef Py_ssize_t blocks_computed(run_state *run, int k) noexcept:
+    """The number of blocks of channels of an instruction's y or dx."""
+    cdef const instr *i = &run.program.instrs[k]
+    return blocks_of(op_of(run, i).in_channels if i.kind == BACKWARD else op_of(run, i).out_channels)
+
+
 cdef bint splits_rows(run_state *run, int k) noexcept:
-    """Whether threads share the rows of an instruction's output, not its channels."""
-    cdef const op *o = op_of(run, &run.program.instrs[k])
-    if run.program.instrs[k].kind != FORWARD or not can_split_rows(o):
+    """Whether threads share the rows of an instruction's y or dx, not its channels."""
+    cdef const instr *i = &run.program.instrs[k]
+    cdef const op *o
+    if not is_op(i) or not can_split_rows(op_of(run, i), i.kind == BACKWARD):
         return False
+    o = op_of(run, i)
+    if i.kind == BACKWARD:
+        return o.in_rows >= 2 * run.threads and blocks_computed(run, k) % run.threads != 0
     return o.out_rows >= 2 * run.threads and o.n_param * o.real_bytes <= MAX_ROW_WEIGHTS
 
 
-cdef int end_of_stretch(run_state *run, int first, int last) noexcept:
+cdef bint follows_in_part(run_state *run, int k, bint by_rows) noexcept:
+    """Whether instruction k reads of the one before only what the same part has written: the same rows, or the same channels."""
+    cdef const instr *i = &run.program.instrs[k]
+    cdef const value *values = run.program.values
+    cdef const op *before = op_of(run, i - 1)
+    cdef const op *o = op_of(run, i)
+    cdef bint back = i.kind == BACKWARD
+    cdef int reach = reach_back(o) if back else reach_of(o, run.train.training)
+    if reach < (REACHES_ELEMENT if by_rows else REACHES_CHANNEL) or by_rows and not can_split_rows(o, back):
+        return False
+    if back:
+        return (o.in_channels == before.in_channels
+                and values[o.plan.output].grad_alias_of == values[before.plan.input].grad_alias_of)
+    return o.out_channels == before.out_channels and values[o.plan.input].alias_of == values[before.plan.output].alias_of
+
+
+cdef int end_of_stretch(run_state *run, int first, int last, bint whole) noexcept:
     """Returns the end of the stretch that begins with an instruction: each op reads what its own thread has written in it.
 
-    After some rows of pixels come element-wise ops, after some channels also those that read other pixels of their channel.
+    After some rows of pixels come element-wise ops, after some channels also those that read other pixels of their channel;
+    `whole`: a thread has all of an example.
     """
-    cdef const value *values = run.program.values
     cdef const instr *instrs = run.program.instrs
     cdef int k = first + 1
-    cdef bint by_rows = splits_rows(run, first)
-    cdef const op *before
-    cdef const op *o
-    if instrs[first].kind != FORWARD or is_converted(op_of(run, &instrs[first])):
+    cdef bint by_rows = not whole and splits_rows(run, first)
+    if runs_converted(run, first) or not (whole or is_op(&instrs[first])):
         return k
-    while k < last and instrs[k].kind == FORWARD:
-        before, o = op_of(run, &instrs[k - 1]), op_of(run, &instrs[k])
-        if (reach_of(o) < (REACHES_ELEMENT if by_rows else REACHES_CHANNEL) or by_rows and not can_split_rows(o)
-                or o.out_channels != before.out_channels
-                or values[o.plan.input].alias_of != values[before.plan.output].alias_of):
+    while k < last and not runs_converted(run, k):
+        if not whole and (instrs[k].kind != instrs[first].kind or not computes(run, k) or not follows_in_part(run, k, by_rows)):
             break
         k += 1
     return k
 
 
 cdef void add_stretches(run_state *run, int first, int last) noexcept:
-    """Adds the phases of instructions first..last in the blocked layout: stretches of ops, whose parts are those of the first."""
+    """Adds the phases of instructions first..last in the blocked layout: stretches of ops, whose parts are those of the first.
+
+    In training each example is a part if that is as much work for each thread.
+    """
+    cdef bint whole = run.train.training and (run.local.tiles % run.threads == 0 or run.local.tiles >= 4 * run.threads), by_rows
     cdef Py_ssize_t parts
     cdef int k = first, end
-    cdef bint by_rows
-    cdef const op *o
+    cdef const instr *i
     while k < last:
-        end, by_rows, parts = end_of_stretch(run, k, last), splits_rows(run, k), 1
-        if run.program.instrs[k].kind == GATHER_X:
-            parts = run.threads
-        elif run.program.instrs[k].kind == FORWARD and not is_converted(op_of(run, &run.program.instrs[k])):
-            o = op_of(run, &run.program.instrs[k])
-            parts = min(<Py_ssize_t> run.threads, o.out_rows if by_rows else blocks_of(o.out_channels))
-        add_phase(run, SPLIT_TILES, k, end, run.local.tiles * parts)
-        run.program.phases[run.program.n_phases - 1].by_rows = by_rows
+        i, end, by_rows, parts = &run.program.instrs[k], end_of_stretch(run, k, last, whole), not whole and splits_rows(run, k), 1
+        if run.train.training and runs_converted(run, k):
+            add_phase(run, CONVERTED, k, end, 1)
+        elif computes(run, k) or whole:
+            if not whole and i.kind == GATHER_X:
+                parts = run.threads
+            elif not whole and is_op(i) and not runs_converted(run, k):
+                parts = min(<Py_ssize_t> run.threads, blocks_computed(run, k))
+                if by_rows:
+                    parts = min(<Py_ssize_t> run.threads, op_of(run, i).in_rows if i.kind == BACKWARD else op_of(run, i).out_rows)
+            add_phase(run, SPLIT_TILES, k, end, run.local.tiles * parts)
+            run.program.phases[run.program.n_phases - 1].by_rows = by_rows
         k = end
 
 
@@ -94,7 +138,7 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
     cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
     cdef const op *o
     cdef instr *i
-    if run.local.blocked and run.local.tiles < run.threads:
+    if run.local.blocked and (run.train.training or run.local.tiles < run.threads):
         add_stretches(run, first, last)
     elif run.local.tiles < run.threads:
         for k in range(first, last):

@@ -55,7 +55,10 @@ cdef class Plan(Program):
         manual: of `forward` and `backward` instead of `train`. Nothing is allocated.
         """
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
-        return self.new_context().step_bytes(examples, self.threads(num_threads, examples, 3, LONG_FIT), manual)
+        threads = self.threads(num_threads, examples, 3, LONG_FIT)
+        if not manual and self.has_loss and examples <= self.limit:
+            return self.new_context().blocked_step_bytes(examples, threads)
+        return self.new_context().step_bytes(examples, threads, manual)
 
     # ---- contexts
 
@@ -233,7 +236,10 @@ cdef class Plan(Program):
                 raise ValueError("comm: expected ops whose reductions work from partial results, and parameters to train")
             p.partition.rank, p.partition.size = comm.rank, comm.size
         run.train.training, run.train.seed, run.train.first_step = 1, index(seed), steps[0]
-        p.prepare(batch, self.threads(num_threads, batch, 3, n_steps), False, True)
+        if comm is None and batch <= self.limit:
+            p.prepare_blocked_training(batch, self.threads(num_threads, batch, 3, n_steps))
+        else:
+            p.prepare(batch, self.threads(num_threads, batch, 3, n_steps), False, True)
         self.schedule_steps(p, update)
         try:
             if run.local.partition == NULL:

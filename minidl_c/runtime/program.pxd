@@ -10,7 +10,7 @@ cdef class Program:
     cdef value *values
     cdef value *blocked_values          # in the blocked layout; NULL: an op does not fit it
     cdef double tile_cost, blocked_cost # of a tile, and of an example in the blocked layout
-    cdef readonly Py_ssize_t blocked_limit         # up to this many examples are predicted in the blocked layout on one thread
+    cdef Py_ssize_t limit               # blocked_limit
     cdef int n_ops, barriers            # barriers: BARRIER_* of all ops
     cdef bint has_state_updates         # whether an op that is not frozen has reduce.update_state
     cdef Py_ssize_t n_flat              # the least number of elements of the flat buffer

@@ -5,11 +5,11 @@ from libc.math cimport sqrt
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op
-from minidl_c.runtime.blocked_form cimport has_work, is_converted
+from minidl_c.runtime.blocked_form cimport adds_sums, can_train, has_work, is_converted
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)
-    void optimize_blocked(const op *, int, value *)
+    void optimize_blocked(const op *, int, value *, int training)
 
 # What it costs to read a weight again for each example, in multiply-adds; a tile reads it once. Fitted to where the two layouts are
 # as fast as each other on the nets of benchmarks/inference.py.
@@ -63,6 +63,21 @@ cdef class Program:
         free(self.values)
         free(self.blocked_values)
 
+    @property
+    def blocked_limit(self):
+        """Up to this many examples of a call run in the blocked layout; may be set, to 0 for tiles alone. Results have the same bits.
+
+        Raises ValueError for numbers outside 0..16, and any but 0 if the ops do not fit that layout.
+        """
+        return self.limit
+
+    @blocked_limit.setter
+    def blocked_limit(self, value):
+        most = LANES if self.blocked_values != NULL else 0
+        if not 0 <= index(value) <= most:
+            raise ValueError(f"blocked_limit: expected a number from 0 to {most}, got {value}")
+        self.limit = value
+
     cdef int add(self, int k, Op source, Py_ssize_t offset) except -1:
         """Adds op k; raises TypeError or ValueError unless it fits the ops before it."""
         cdef op *o = &self.ops[k]
@@ -101,12 +116,15 @@ cdef class Program:
         return 0
 
     cdef void place_sums(self) noexcept:
-        """Sets the offsets of all sums. Those that are added up lane by lane come first: only they need an array of lanes."""
+        """Sets the offsets of all sums. Those that are added up lane by lane come first: only they need an array of lanes.
+
+        Those that the blocked layout does not have come last.
+        """
         cdef Py_ssize_t offset = 0
-        cdef int k, sums_lanes
-        for sums_lanes in range(2):
+        cdef int k, group
+        for group in range(3):
             for k in range(self.n_ops):
-                if self.ops[k].reduce.sums_lanes == sums_lanes:
+                if group == (0 if not self.ops[k].reduce.sums_lanes else 1 if adds_sums(&self.ops[k]) else 2):
                     self.ops[k].plan.sums = offset
                     offset += self.ops[k].reduce.n_sums
 
@@ -128,18 +146,22 @@ cdef class Program:
         return 0
 
     cdef int find_blocked_values(self) except -1:
-        """Sets the values in the blocked layout, unless an op takes another number of channels than its input or skip has."""
+        """Sets the values in the blocked layout, unless an op takes another number of channels than its input or skip has.
+
+        Those of a plan that trains, unless an op cannot be trained in that layout.
+        """
         cdef double lanes = 0, blocked = 0, least = 0, waste, weights = 0
+        cdef bint training = self.has_loss
         cdef const op *o
         cdef value *v
         cdef int k
-        for k in range(self.n_ops):
+        for k in range(self.n_ops - training):
             o = &self.ops[k]
-            waste = 2 * LANES if is_converted(o) else <double> (blocks_of(o.out_channels) * LANES) / o.out_channels
-            if has_work(o):
+            waste = 2 * LANES if is_converted(o, training) else <double> (blocks_of(o.out_channels) * LANES) / o.out_channels
+            if has_work(o, training):
                 lanes, blocked, least = lanes + o.work, blocked + o.work * waste * sqrt(waste), least + o.work * waste
                 weights += o.n_param
-            if o.loss.is_loss or self.values[o.plan.input].channels != o.in_channels:
+            if training and not can_train(o) or self.values[o.plan.input].channels != o.in_channels:
                 return 0
             if o.branch.skip >= 0 and (o.memory.y_alias == ALIAS_SKIP or o.blocked.elements != NULL) and (
                     self.values[o.branch.skip].channels != o.out_channels):
@@ -151,12 +173,12 @@ cdef class Program:
             v = &self.blocked_values[k]
             v[0] = self.values[k]
             v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
-        optimize_blocked(self.ops, self.n_ops, self.blocked_values)
+        optimize_blocked(self.ops, self.n_ops, self.blocked_values, training)
         blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
         self.tile_cost, self.blocked_cost = LANES * lanes, blocked
-        self.blocked_limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked) if blocked else 0
-        if self.blocked_limit == 0 and least <= LANES * lanes:        # one example alone is no slower
-            self.blocked_limit = 1
+        self.limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked) if blocked else 0
+        if self.limit == 0 and least <= LANES * lanes:        # one example alone is no slower
+            self.limit = 1
         return 0
 
     cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept:
@@ -164,9 +186,9 @@ cdef class Program:
 
         With as many tiles as threads, those of the last tile if it is mostly empty. With fewer, all or none: tiles are then shared.
         """
-        cdef Py_ssize_t tiles = (n + LANES - 1) // LANES, rest = n if n <= self.blocked_limit else n % LANES
+        cdef Py_ssize_t tiles = (n + LANES - 1) // LANES, rest = n if n <= self.limit else n % LANES
         if self.blocked_values == NULL or n == 0 or tiles >= threads:
-            return rest if rest <= self.blocked_limit else 0
+            return rest if rest <= self.limit else 0
         shared = self.tile_cost * SHARED_TILE / (threads // tiles) if 2 * tiles <= threads else self.tile_cost
         return n if (n + threads - 1) // threads * self.blocked_cost <= shared else 0
 

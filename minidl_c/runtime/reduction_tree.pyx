@@ -7,6 +7,7 @@
 The whole batch is a node too. Several processes compute smaller nodes and combine them: see partition.pyx.
 """
 from minidl_c.op cimport LANES
+from minidl_c.runtime.layout cimport nth_copy
 from minidl_c.runtime.lane_sums cimport add_lanes, slot_sums_of, tiles_are_split
 
 cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
@@ -16,6 +17,8 @@ cdef extern from "minidl_c/runtime/reduction_tree.h" nogil:
     void combine_partials(const op *, const char *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, char *)
     void sum_nodes_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, float *, Py_ssize_t, Py_ssize_t)
     void sum_nodes_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, double *, Py_ssize_t, Py_ssize_t)
+    void sum_examples_f32(const float *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, float *, Py_ssize_t)
+    void sum_examples_f64(const double *, Py_ssize_t, const Py_ssize_t *, Py_ssize_t, Py_ssize_t, Py_ssize_t, double *, Py_ssize_t)
 
 
 cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, batch_view *w,
@@ -33,6 +36,7 @@ cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, P
     w.param, w.packed = run.train.param + o.plan.param * run.program.real_bytes, run.memory.packed[i.op].base
     w.starts, w.slots, w.tiles = starts, s1 - s0, run.local.starts[s1] - first
     w.examples, w.training = min(run.batch.examples - first * LANES, w.tiles * LANES), run.train.training
+    w.blocked = run.local.blocked
 
 
 cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t s1, char *total,
@@ -49,6 +53,29 @@ cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t
         sum_nodes_f64(<double *> slot_sums, run.memory.slot_sums.stride // 8, single_slots, s1 - s0, <double *> total, a, b)
 
 
+cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    """out = the gradient of the whole batch, one slot of examples in the blocked layout, for items i0 to i1."""
+    cdef const op *o = op_of(run, i)
+    cdef Py_ssize_t starts[17]
+    cdef Py_ssize_t width, a, n
+    cdef const char *sums
+    cdef batch_view w
+    fill_batch_view(run, i, 0, 1, &w, starts)
+    if o.blocked.gradient != NULL:
+        w.grad = out
+        o.blocked.gradient(o, &w, i0, i1)
+        return
+    if not has_sums(o, BACKWARD):
+        return
+    width = o.reduce.n_sums // o.reduce.n_items
+    a, n = i0 * width, (i1 - i0) * width
+    sums = nth_copy(&run.memory.sums, 0) + (o.plan.sums + a) * run.program.real_bytes
+    if run.program.real_bytes == 4:
+        sum_examples_f32(<const float *> sums, w.examples, starts, 1, run.memory.sums.stride // 4, 0, <float *> out + a, n)
+    else:
+        sum_examples_f64(<const double *> sums, w.examples, starts, 1, run.memory.sums.stride // 8, 0, <double *> out + a, n)
+
+
 cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,
                        Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
     """out = the partial result of slots s0 to s1, a node or the whole batch, for items i0 to i1; out is where item 0 would be."""
@@ -57,7 +84,9 @@ cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_s
     cdef Py_ssize_t starts[17]
     cdef Py_ssize_t item, slot
     cdef batch_view w
-    if o.reduce.partial != NULL and i.kind == FORWARD:
+    if run.local.blocked and i.kind == BACKWARD:
+        emit_examples(run, i, out, i0, i1)
+    elif o.reduce.partial != NULL and i.kind == FORWARD:
         for item in range(i0, i1):
             for slot in range(s0, s1):
                 fill_batch_view(run, i, slot, slot + 1, &w, starts)

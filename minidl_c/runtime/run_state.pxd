@@ -19,6 +19,7 @@ ctypedef enum phase_kind:
     TILES                               # a task: a slot, which is a run of tiles; all instructions of a stage, depth first
     SPLIT_TILES                         # a task: (tile, part of the channels or rows); for fewer tiles than threads. One instruction,
                                         # or in the blocked layout a stretch: see execution_context.pyx
+    CONVERTED                           # one task: an instruction of an op on a tile, in training in the blocked layout
     PARTIALS                            # a task as of REDUCE: this process's partial results, before the exchange
     COMBINE                             # a task as of REDUCE: the batch's results, from the partial results of all processes
     REDUCE                              # a task: a range of the reduction items of each op of the stage
@@ -60,11 +61,13 @@ ctypedef struct program_state:          # what runs
 ctypedef struct memory_state:           # arrays in the arena
     const buffer *data                  # by value
     const buffer *grad                  # by value
+    const buffer *tile_data             # by value, of converted ops: see blocked.pyx
+    const buffer *tile_grad
     const buffer *saved                 # by op
     const buffer *packed                # by op
     const buffer *combined              # by op: the batch's results of reduce.partial, [n_items][partial_bytes]
     buffer scratch                      # by thread
-    buffer sums                         # by thread, or by slot: [n_sums][16]
+    buffer sums                         # by thread, or by slot: [n_sums][16]. In the blocked layout by example: [n_sums]
     buffer slot_sums                    # by slot: [n_sums]
     buffer batch_sums                   # [n_sums]
 
@@ -106,7 +109,7 @@ ctypedef struct partition:              # a batch's slots, divided among process
 ctypedef struct local_state:            # the tiles of this process
     Py_ssize_t tiles, slots
     Py_ssize_t first_tile               # in the batch
-    bint blocked                        # a tile is one example in the blocked layout
+    bint blocked                        # a tile is one example in the blocked layout; in training, all of them make up one slot
     Py_ssize_t starts[17]               # the first tile of each slot, counted from first_tile, and their end
     const partition *partition          # NULL: they are the whole batch
 

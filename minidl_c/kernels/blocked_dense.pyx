@@ -1,0 +1,113 @@
+"""A dense layer in the blocked layout, whose values are then vectors: a convolution of one pixel, for each example.
+
+The functions of `op.blocked`. The chains of multiply-adds are those of dense.pyx.
+"""
+from minidl_c.kernels.blocked_correlate cimport blocked_correlation, correlate_blocked
+from minidl_c.op cimport LANES, real
+
+cdef extern from "minidl_c/kernels/dense_tiles.h" nogil:
+    void dense_weight_gradient(const dense_walk *walk, const void *x, const void *dy, void *dw, Py_ssize_t i0, Py_ssize_t i1)
+
+cdef extern from "minidl_c/simd/transpose.h" nogil:
+    void transpose(Py_ssize_t rows, Py_ssize_t columns, const void *x, Py_ssize_t x_row, void *y, Py_ssize_t y_row)
+
+cdef extern from "minidl_c/simd/reduction.h" nogil:
+    void sum_examples(const void *x, Py_ssize_t examples, const Py_ssize_t *starts, Py_ssize_t slots, Py_ssize_t example_stride,
+                      Py_ssize_t tile_stride, void *total, Py_ssize_t size)
+
+cdef enum:
+    PASS_INPUTS = 128                   # whole blocks
+    PART = 64                           # rows and columns of weights that are transposed at once
+
+
+cdef inline void begin_example(blocked_correlation *k) noexcept nogil:
+    k.taps_h = k.taps_w = 1
+    k.first_lane = k.x_h = k.x_w = k.x_pixel = k.w_h = k.w_w = k.y_pixel = 0
+    k.x_block = k.y_block = LANES
+
+
+cdef void dense_forward_example(
+    const dense_dims *d,
+    const real *x,                      # IN  [blocks of inputs][16]
+    const real *w,                      # IN  (inputs, outputs)
+    const real *b,                      # IN  (outputs,), or NULL
+    real *y,                            # OUT [blocks of outputs][16]
+    Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
+) noexcept nogil:
+    """All outputs take some inputs before the next ones: weights are read almost in memory order."""
+    cdef Py_ssize_t n, i
+    cdef blocked_correlation k
+    begin_example(&k)
+    k.w_channel = d.outputs
+    for n in range((d.inputs + PASS_INPUTS - 1) // PASS_INPUTS):
+        i = n * PASS_INPUTS
+        k.channels, k.resume = min(<Py_ssize_t> PASS_INPUTS, d.inputs - i), i > 0
+        correlate_blocked(o1 - o0, 1, &k, x + i, w + i * d.outputs + o0, b + o0 if b != NULL else NULL, y + o0)
+
+
+cdef void dense_backward_example(
+    const dense_dims *d,
+    const real *dy,                     # IN  [blocks of outputs][16]
+    const real *w,                      # IN  (inputs, outputs)
+    real *dx,                           # OUT [blocks of inputs][16]
+    Py_ssize_t i0, Py_ssize_t i1,       # only these inputs
+) noexcept nogil:
+    """The forward of a layer with the transposed weights, part by part."""
+    cdef real weights[PART * PART]      # [outputs][inputs] of a part
+    cdef Py_ssize_t row, column, i, o, n
+    cdef blocked_correlation k
+    begin_example(&k)
+    k.w_channel = PART
+    for row in range((i1 - i0 + PART - 1) // PART):
+        i = i0 + row * PART
+        n = min(<Py_ssize_t> PART, i1 - i)
+        for column in range((d.outputs + PART - 1) // PART):
+            o = column * PART
+            k.channels, k.resume = min(<Py_ssize_t> PART, d.outputs - o), o > 0
+            transpose(n, k.channels, w + i * d.outputs + o, d.outputs, <real *> weights, PART)
+            correlate_blocked(n, 1, &k, dy + o, <const real *> weights, <const real *> NULL, dx + i)
+
+
+cdef void dense_gradient_examples(
+    const dense_dims *d,
+    const batch_view *b,
+    const real *x,                      # IN  [blocks of inputs][16] of each example
+    const real *dy,                     # IN  [blocks of outputs][16] of each example
+    real *grad,                         # OUT (inputs + 1, outputs): dw, and db as its last row if there is a bias
+    Py_ssize_t r0, Py_ssize_t r1,       # only these rows
+) noexcept nogil:
+    cdef dense_walk walk
+    walk.starts, walk.slots, walk.examples, walk.outputs = b.starts, b.slots, b.examples, d.outputs
+    walk.x_example, walk.dy_example, walk.x_tile, walk.dy_tile = b.x_tile // sizeof(real), b.dy_tile // sizeof(real), 0, 0
+    dense_weight_gradient(&walk, x, dy, grad, r0, min(r1, d.inputs))
+    if r1 > d.inputs:
+        sum_examples(dy, b.examples, b.starts, b.slots, walk.dy_example, 0, grad + d.inputs * d.outputs, d.outputs)
+
+
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    cdef Py_ssize_t weights = d.inputs * d.outputs, o0 = t.block0 * LANES, o1 = min(t.block1 * LANES, d.outputs)
+    cdef bint has_bias = o.reduce.n_items > d.inputs
+    if o.real_bytes == 4:
+        dense_forward_example(d, <const float *> t.x, <const float *> t.param,
+                              <const float *> t.param + weights if has_bias else NULL, <float *> t.y, o0, o1)
+    else:
+        dense_forward_example(d, <const double *> t.x, <const double *> t.param,
+                              <const double *> t.param + weights if has_bias else NULL, <double *> t.y, o0, o1)
+
+
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    cdef Py_ssize_t i0 = t.block0 * LANES, i1 = min(t.block1 * LANES, d.inputs)
+    if o.real_bytes == 4:
+        dense_backward_example(d, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1)
+    else:
+        dense_backward_example(d, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1)
+
+
+cdef void gradient_blocked(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:
+    cdef const dense_dims *d = <const dense_dims *> o.dims
+    if o.real_bytes == 4:
+        dense_gradient_examples(d, w, <const float *> w.x, <const float *> w.dy, <float *> w.grad, r0, r1)
+    else:
+        dense_gradient_examples(d, w, <const double *> w.x, <const double *> w.dy, <double *> w.grad, r0, r1)

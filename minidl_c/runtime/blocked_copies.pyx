@@ -1,0 +1,71 @@
+"""Copies of one example to and from the blocked layout, [blocks][pixels][16]."""
+from minidl_c.op cimport LANES, real
+from minidl_c.runtime.gather cimport number
+
+
+cdef void pack_example(
+    const number *x,                    # IN  (channels, pixels)
+    Py_ssize_t channels, Py_ssize_t pixels,
+    real *y,                            # OUT [blocks][pixels][16]
+    Py_ssize_t p0, Py_ssize_t p1,       # only these pixels
+) noexcept nogil:
+    cdef Py_ssize_t c, p
+    cdef real *row
+    for c in range(channels):
+        row = y + c // LANES * pixels * LANES + c % LANES
+        for p in range(p0, p1):
+            row[p * LANES] = <real> x[c * pixels + p]
+
+
+cdef void unpack_example(
+    const real *x,                      # IN  [blocks][pixels][16]
+    Py_ssize_t channels, Py_ssize_t pixels,
+    real *y,                            # OUT (channels, pixels)
+) noexcept nogil:
+    cdef Py_ssize_t c, p
+    cdef const real *row
+    for c in range(channels):
+        row = x + c // LANES * pixels * LANES + c % LANES
+        for p in range(pixels):
+            y[c * pixels + p] = row[p * LANES]
+
+
+cdef void repack_example(
+    const real *x,                      # IN  [blocks of x][x_pixels][16]
+    Py_ssize_t x_pixels,
+    real *y,                            # OUT [blocks of y][y_pixels][16], the same elements in the same order
+    Py_ssize_t y_pixels,
+    Py_ssize_t i0, Py_ssize_t i1,       # only these elements
+) noexcept nogil:
+    cdef Py_ssize_t i = i0, c, p, k, q, j, n, x_step = LANES if x_pixels > 1 else 1, y_step = LANES if y_pixels > 1 else 1
+    cdef const real *source
+    cdef real *target
+    while i < i1:                       # to the end of a channel of x and y; if they have one pixel, of a block
+        c, p, k, q = i // x_pixels, i % x_pixels, i // y_pixels, i % y_pixels
+        source, target = x + (c // LANES * x_pixels + p) * LANES + c % LANES, y + (k // LANES * y_pixels + q) * LANES + k % LANES
+        n = min(i1 - i, min(x_pixels - p if x_pixels > 1 else LANES - c % LANES, y_pixels - q if y_pixels > 1 else LANES - k % LANES))
+        for j in range(n):
+            target[j * y_step] = source[j * x_step]
+        i += n
+
+
+cdef void example_to_lane(
+    const real *x,                      # IN  [blocks][pixels][16]
+    Py_ssize_t channels, Py_ssize_t pixels,
+    real *y,                            # OUT [channels][pixels][16], from the example's lane on
+) noexcept nogil:
+    cdef Py_ssize_t c, p
+    for c in range(channels):
+        for p in range(pixels):
+            y[(c * pixels + p) * LANES] = x[(c // LANES * pixels + p) * LANES + c % LANES]
+
+
+cdef void lane_to_example(
+    const real *x,                      # IN  [channels][pixels][16], from the example's lane on
+    Py_ssize_t channels, Py_ssize_t pixels,
+    real *y,                            # OUT [blocks][pixels][16]
+) noexcept nogil:
+    cdef Py_ssize_t c, p
+    for c in range(channels):
+        for p in range(pixels):
+            y[(c // LANES * pixels + p) * LANES + c % LANES] = x[(c * pixels + p) * LANES]

@@ -1,0 +1,154 @@
+"""One instruction on one tile: the copies into and out of it, and what an op gets to see."""
+from libc.stdint cimport int64_t, uint8_t
+
+from minidl_c.op cimport LANES, aligned, op, split_range, tile
+from minidl_c.runtime.gather cimport pack_tile, unpack_tile
+from minidl_c.runtime.lane_sums cimport sums_of
+from minidl_c.runtime.layout cimport copy_of, nth_copy
+from minidl_c.runtime.per_example cimport cleared_lanes, write_example_grads
+from minidl_c.runtime.run_state cimport (
+    BACKWARD, FLOAT32, GATHER_DY, GATHER_X, SCATTER_DX, SCATTER_Y, UINT8, instr, op_of, run_state,
+)
+
+
+cdef void gather_x(const run_state *run, const int64_t *rows, Py_ssize_t examples, char *out,
+                   Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    """Packs rows of x into a tile of the plan's dtype; of each example, only this part of its elements."""
+    cdef Py_ssize_t size = run.program.values[0].size, i0 = 0, i1 = 0
+    split_range(size, part, parts, &i0, &i1)
+    if run.batch.x_kind == UINT8:
+        if run.program.real_bytes == 4:
+            pack_tile(<const uint8_t *> run.batch.x, size, rows, examples, <float *> out, i0, i1)
+        else:
+            pack_tile(<const uint8_t *> run.batch.x, size, rows, examples, <double *> out, i0, i1)
+    elif run.batch.x_kind == FLOAT32:
+        if run.program.real_bytes == 4:
+            pack_tile(<const float *> run.batch.x, size, rows, examples, <float *> out, i0, i1)
+        else:
+            pack_tile(<const float *> run.batch.x, size, rows, examples, <double *> out, i0, i1)
+    else:
+        if run.program.real_bytes == 4:
+            pack_tile(<const double *> run.batch.x, size, rows, examples, <float *> out, i0, i1)
+        else:
+            pack_tile(<const double *> run.batch.x, size, rows, examples, <double *> out, i0, i1)
+
+
+cdef void gather_dy(const run_state *run, Py_ssize_t first, Py_ssize_t examples, Py_ssize_t size, char *out) noexcept nogil:
+    """Packs rows of dy, from row `first` on, into a tile."""
+    cdef int64_t rows[16]
+    cdef Py_ssize_t lane
+    for lane in range(examples):
+        rows[lane] = first + lane
+    if run.program.real_bytes == 4:
+        pack_tile(<const float *> run.batch.dy, size, rows, examples, <float *> out, 0, size)
+    else:
+        pack_tile(<const double *> run.batch.dy, size, rows, examples, <double *> out, 0, size)
+
+
+cdef char *gather_targets(const run_state *run, const op *o, const int64_t *rows, Py_ssize_t examples,
+                          int thread) noexcept nogil:
+    """Packs targets into a tile at the end of the thread's scratch memory, which has space for them (see Program.add)."""
+    cdef char *scratch_end = nth_copy(&run.memory.scratch, thread) + o.memory.scratch
+    cdef char *out = scratch_end - o.loss.n_target * LANES * run.program.real_bytes
+    if run.program.real_bytes == 4:
+        pack_tile(<const float *> run.batch.targets, o.loss.n_target, rows, examples, <float *> out, 0, o.loss.n_target)
+    else:
+        pack_tile(<const double *> run.batch.targets, o.loss.n_target, rows, examples, <double *> out, 0, o.loss.n_target)
+    return out
+
+
+cdef void scatter(const run_state *run, const char *tile_data, Py_ssize_t size, Py_ssize_t first, Py_ssize_t examples,
+                  char *out) noexcept nogil:
+    """Unpacks a tile into rows of y or dx, from row `first` on."""
+    if run.program.real_bytes == 4:
+        unpack_tile(<const float *> tile_data, size, examples, <float *> out + first * size)
+    else:
+        unpack_tile(<const double *> tile_data, size, examples, <double *> out + first * size)
+
+
+cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t slot, Py_ssize_t t, int thread, int back) noexcept nogil:
+    """Runs one op on one tile, forward or backward. The caller has set what `v` says of the batch; this sets its arrays."""
+    cdef int k = <int> (o - run.program.ops)
+    v.x = copy_of(&run.memory.data[o.plan.input], t, thread)
+    v.y = copy_of(&run.memory.data[o.plan.output], t, thread)
+    v.skip = copy_of(&run.memory.data[o.branch.skip], t, thread) if o.branch.skip >= 0 else NULL
+    v.dy = v.dskip = v.dx = NULL
+    if back:
+        v.dy = copy_of(&run.memory.grad[o.plan.output], t, thread)
+        if o.branch.dskip >= 0:
+            v.dskip = copy_of(&run.memory.grad[o.branch.dskip], t, thread)
+        if run.program.wanted[o.plan.input]:
+            v.dx = copy_of(&run.memory.grad[o.plan.input], t, thread)
+    v.saved = copy_of(&run.memory.saved[k], t, thread) if o.memory.saved else NULL
+    v.scratch = nth_copy(&run.memory.scratch, thread)
+    v.param = run.train.param + o.plan.param * run.program.real_bytes
+    v.packed = run.memory.packed[k].base
+    v.training = run.train.training and not o.plan.frozen
+    v.sum_stride = 1
+    if back and run.per_example.outputs != NULL:
+        v.sum_stride = LANES
+        v.sums = cleared_lanes(run, o, thread)
+        o.backward_tile(o, v)
+        write_example_grads(run, o, v)
+        return
+    v.sums = sums_of(run, o, slot, thread) if o.reduce.n_sums else NULL
+    if not back:
+        o.forward_tile(o, v)
+    else:
+        o.backward_tile(o, v)
+
+
+cdef void run_loss(const run_state *run, const op *o, tile *v, Py_ssize_t first, Py_ssize_t slot, Py_ssize_t t, int thread,
+                   int back) noexcept nogil:
+    """Runs a loss: an op that also reads labels or targets, and weights, and writes one loss per example."""
+    cdef int64_t labels[16]
+    cdef double numbers[2 * 16 + 8]                 # weights and losses, as float or double, and space to align them
+    cdef Py_ssize_t lane, row
+    cdef char *weights = aligned(numbers)
+    cdef char *losses = weights + LANES * sizeof(double)
+    for lane in range(LANES):
+        row = run.batch.rows[first + lane] if lane < v.examples else 0
+        labels[lane] = run.batch.labels[row] if lane < v.examples and o.loss.n_target == 0 else 0
+        if run.program.real_bytes == 4:
+            (<float *> weights)[lane] = (
+                0 if lane >= v.examples else (<const float *> run.batch.weights)[row] if run.batch.weights != NULL else 1)
+        else:
+            (<double *> weights)[lane] = (
+                0 if lane >= v.examples else (<const double *> run.batch.weights)[row] if run.batch.weights != NULL else 1)
+    v.labels, v.weights, v.losses = labels if o.loss.n_target == 0 else NULL, weights, losses
+    if o.loss.n_target and not back:
+        v.targets = gather_targets(run, o, run.batch.rows + first, v.examples, thread)
+    run_op(run, o, v, slot, t, thread, back)
+    if not back:
+        for lane in range(v.examples):
+            if run.program.real_bytes == 4:
+                (<float *> run.batch.losses)[first + lane] = (<float *> losses)[lane]
+            else:
+                (<double *> run.batch.losses)[first + lane] = (<double *> losses)[lane]
+
+
+cdef void run_instr(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t slot, Py_ssize_t t, int thread,
+                    Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    """Runs one instruction on one tile, or on part `part` of it."""
+    cdef Py_ssize_t first = step * run.batch.total_examples + (run.local.first_tile + t) * LANES    # the tile's first position
+    cdef Py_ssize_t examples = min(<Py_ssize_t> LANES, run.batch.examples - t * LANES)
+    cdef int n_ops = run.program.n_ops, is_loss = run.batch.losses != NULL and i.op == n_ops - 1
+    cdef tile v
+    if i.kind == GATHER_X:
+        gather_x(run, run.batch.rows + first, examples, copy_of(&run.memory.data[0], t, thread), part, parts)
+    elif i.kind == SCATTER_Y:
+        scatter(run, copy_of(&run.memory.data[i.op], t, thread), run.program.values[i.op].size, first, examples, run.batch.y)
+    elif i.kind == GATHER_DY:
+        gather_dy(run, first, examples, run.program.values[n_ops].size, copy_of(&run.memory.grad[n_ops], t, thread))
+    elif i.kind == SCATTER_DX:
+        scatter(run, copy_of(&run.memory.grad[0], t, thread), run.program.values[0].size, first, examples, run.batch.dx)
+    else:
+        v.labels = NULL
+        v.targets = v.weights = v.losses = NULL
+        v.example_ids, v.index, v.examples = run.batch.example_ids + first, run.local.first_tile + t, examples
+        v.part, v.parts = part, parts
+        v.seed, v.step = run.train.seed, run.train.first_step + step
+        if is_loss:
+            run_loss(run, op_of(run, i), &v, first, slot, t, thread, i.kind == BACKWARD)
+        else:
+            run_op(run, op_of(run, i), &v, slot, t, thread, i.kind == BACKWARD)

@@ -41,6 +41,8 @@ typedef struct {
   ptrdiff_t part, parts;       /* compute only this part of the channels (ops with `splits`); else part 0 of 1 */
   ptrdiff_t block0, block1;    /* in the blocked layout: compute only these blocks of 16 channels of y (backward: of dx), */
   ptrdiff_t pixel0, pixel1;    /* and only these of their pixels */
+  ptrdiff_t read_stride, write_stride;   /* elements from an example to the next, for an op with blocked.joint: of x and y; backward,
+                                            of dy and dx */
   int64_t seed, step;          /* of the training run */
   int training;                /* 0 also for a frozen op: the gradients of its parameters are not needed then */
 } tile;
@@ -86,7 +88,7 @@ typedef struct {
                                   `backward`: else nothing would compute their gradient */
   int sums_lanes;              /* the op adds up the lanes of a tile (lane_sum in reduction.h), unless sum_stride is 16: its
                                   sums are too many for a cache */
-  ptrdiff_t n_items;
+  ptrdiff_t n_items, item_block;         /* item_block: the least number of items that a thread gets at once; 0: 8 */
   int inputs;                  /* 0, REDUCES_FROM_SUMS or REDUCES_BY_SLOT */
   int barrier;                 /* BARRIER_FORWARD: in training, the next op waits for `forward`; BARRIER_BACKWARD: the op before
                                   waits for `backward` */
@@ -127,6 +129,7 @@ typedef struct {
   ptrdiff_t saved, scratch;                      /* bytes of tile.saved, an example, and of tile.scratch */
   int reach;                                     /* of `forward` and `backward`; `elements` reach no further than their element */
   int splits_rows, splits_rows_back;             /* `forward`, `backward` may get some rows of pixels instead of all */
+  int joint;                                     /* they take tile.examples examples at once, to read their parameters once */
 } op_blocked;
 
 /* Fusion with a ReLU before the op: the plan then drops the ReLU. NULL: it stays. */

@@ -44,7 +44,7 @@ cdef extern from "minidl_c/op.h" nogil:
         const int64_t *example_ids
         Py_ssize_t index, examples
         Py_ssize_t part, parts
-        Py_ssize_t block0, block1, pixel0, pixel1
+        Py_ssize_t block0, block1, pixel0, pixel1, read_stride, write_stride
         int64_t seed, step
         int training
     ctypedef struct batch_view:
@@ -64,7 +64,7 @@ cdef extern from "minidl_c/op.h" nogil:
         void (*prepare_dx)(const op *, const void *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil
         int shares_packed, in_place, y_alias, dx_alias
     ctypedef struct op_reduce:
-        Py_ssize_t n_sums, n_items, partial_bytes
+        Py_ssize_t n_sums, n_items, item_block, partial_bytes
         int sums_lanes, inputs, barrier
         void (*forward)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*backward)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
@@ -81,7 +81,7 @@ cdef extern from "minidl_c/op.h" nogil:
         void (*backward)(const op *, const tile *) noexcept nogil
         void (*gradient)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
         Py_ssize_t saved, scratch
-        int reach, splits_rows, splits_rows_back
+        int reach, splits_rows, splits_rows_back, joint
     ctypedef struct op_fusion:
         int is_relu
         void (*forward_tile)(const op *, const tile *) noexcept nogil

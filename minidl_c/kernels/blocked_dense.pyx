@@ -1,4 +1,4 @@
-"""A dense layer in the blocked layout, whose values are then vectors: a convolution of one pixel, for each example.
+"""A dense layer in the blocked layout, whose values are then vectors: a convolution whose pixels are the examples.
 
 The functions of `op.blocked`. The chains of multiply-adds are those of dense.pyx.
 """
@@ -20,43 +20,47 @@ cdef enum:
     PART = 64                           # rows and columns of weights that are transposed at once
 
 
-cdef inline void begin_example(blocked_correlation *k) noexcept nogil:
+cdef inline void begin(blocked_correlation *k, const tile *t) noexcept nogil:
+    """Sets the loops over the inputs of the examples, which take the place of a convolution's pixels."""
     k.taps_h = k.taps_w = 1
-    k.first_lane = k.x_h = k.x_w = k.x_pixel = k.w_h = k.w_w = k.y_pixel = 0
+    k.first_lane = k.x_h = k.x_w = k.w_h = k.w_w = 0
     k.x_block = k.y_block = LANES
+    k.x_pixel, k.y_pixel = t.read_stride, t.write_stride
 
 
-cdef void dense_forward_example(
+cdef void dense_forward_examples(
     const dense_dims *d,
-    const real *x,                      # IN  [blocks of inputs][16]
+    const tile *t,
+    const real *x,                      # IN  [blocks of inputs][16] of each example
     const real *w,                      # IN  (inputs, outputs)
     const real *b,                      # IN  (outputs,), or NULL
-    real *y,                            # OUT [blocks of outputs][16]
+    real *y,                            # OUT [blocks of outputs][16] of each example
     Py_ssize_t o0, Py_ssize_t o1,       # only these outputs
 ) noexcept nogil:
     """All outputs take some inputs before the next ones: weights are read almost in memory order."""
     cdef Py_ssize_t n, i
     cdef blocked_correlation k
-    begin_example(&k)
+    begin(&k, t)
     k.w_channel = d.outputs
     for n in range((d.inputs + PASS_INPUTS - 1) // PASS_INPUTS):
         i = n * PASS_INPUTS
         k.channels, k.resume = min(<Py_ssize_t> PASS_INPUTS, d.inputs - i), i > 0
-        correlate_blocked(o1 - o0, 1, &k, x + i, w + i * d.outputs + o0, b + o0 if b != NULL else NULL, y + o0)
+        correlate_blocked(o1 - o0, t.examples, &k, x + i, w + i * d.outputs + o0, b + o0 if b != NULL else NULL, y + o0)
 
 
-cdef void dense_backward_example(
+cdef void dense_backward_examples(
     const dense_dims *d,
-    const real *dy,                     # IN  [blocks of outputs][16]
+    const tile *t,
+    const real *dy,                     # IN  [blocks of outputs][16] of each example
     const real *w,                      # IN  (inputs, outputs)
-    real *dx,                           # OUT [blocks of inputs][16]
+    real *dx,                           # OUT [blocks of inputs][16] of each example
     Py_ssize_t i0, Py_ssize_t i1,       # only these inputs
 ) noexcept nogil:
     """The forward of a layer with the transposed weights, part by part."""
     cdef real weights[PART * PART]      # [outputs][inputs] of a part
     cdef Py_ssize_t row, column, i, o, n
     cdef blocked_correlation k
-    begin_example(&k)
+    begin(&k, t)
     k.w_channel = PART
     for row in range((i1 - i0 + PART - 1) // PART):
         i = i0 + row * PART
@@ -65,7 +69,7 @@ cdef void dense_backward_example(
             o = column * PART
             k.channels, k.resume = min(<Py_ssize_t> PART, d.outputs - o), o > 0
             transpose(n, k.channels, w + i * d.outputs + o, d.outputs, <real *> weights, PART)
-            correlate_blocked(n, 1, &k, dy + o, <const real *> weights, <const real *> NULL, dx + i)
+            correlate_blocked(n, t.examples, &k, dy + o, <const real *> weights, <const real *> NULL, dx + i)
 
 
 cdef void dense_gradient_examples(
@@ -89,20 +93,20 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
     cdef Py_ssize_t weights = d.inputs * d.outputs, o0 = t.block0 * LANES, o1 = min(t.block1 * LANES, d.outputs)
     cdef bint has_bias = o.reduce.n_items > d.inputs
     if o.real_bytes == 4:
-        dense_forward_example(d, <const float *> t.x, <const float *> t.param,
-                              <const float *> t.param + weights if has_bias else NULL, <float *> t.y, o0, o1)
+        dense_forward_examples(d, t, <const float *> t.x, <const float *> t.param,
+                               <const float *> t.param + weights if has_bias else NULL, <float *> t.y, o0, o1)
     else:
-        dense_forward_example(d, <const double *> t.x, <const double *> t.param,
-                              <const double *> t.param + weights if has_bias else NULL, <double *> t.y, o0, o1)
+        dense_forward_examples(d, t, <const double *> t.x, <const double *> t.param,
+                               <const double *> t.param + weights if has_bias else NULL, <double *> t.y, o0, o1)
 
 
 cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
     cdef const dense_dims *d = <const dense_dims *> o.dims
     cdef Py_ssize_t i0 = t.block0 * LANES, i1 = min(t.block1 * LANES, d.inputs)
     if o.real_bytes == 4:
-        dense_backward_example(d, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1)
+        dense_backward_examples(d, t, <const float *> t.dy, <const float *> t.param, <float *> t.dx, i0, i1)
     else:
-        dense_backward_example(d, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1)
+        dense_backward_examples(d, t, <const double *> t.dy, <const double *> t.param, <double *> t.dx, i0, i1)
 
 
 cdef void gradient_blocked(const op *o, const batch_view *w, Py_ssize_t r0, Py_ssize_t r1) noexcept nogil:

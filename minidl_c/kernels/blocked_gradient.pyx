@@ -24,8 +24,7 @@ cdef extern from "minidl_c/kernels/blocked_gradient_tiles.h" nogil:
 
 cdef enum:
     LIST = 64                           # taps of a call
-    WIDE = 16                           # columns of an image whose borders are few: taps of one channel are then computed together
-    FEW_CHANNELS = 4                    # as here: else the same tap of several channels, which has the same borders
+    TILE_CHANNELS = 8                   # of a register tile: a tap of each, which all have the same borders
 
 
 cdef void find_range(Py_ssize_t start, Py_ssize_t step, Py_ssize_t size, Py_ssize_t outputs, Py_ssize_t *first,
@@ -76,12 +75,11 @@ cdef void bias_gradient(const conv2d_dims *d, const gradient_loops *k, const rea
 cdef void gradient_of_items(const conv2d_dims *d, const batch_view *w, const real *x, const real *dy, real *grad, Py_ssize_t i0,
                             Py_ssize_t i1) noexcept nogil:
     cdef Py_ssize_t taps = d.R * d.S, rows = d.C // d.groups * taps, end = min(i1, rows), group, tap, c0, c1
-    cdef bint together = d.OW >= WIDE or (d.PH == d.H and d.PW == d.W) or end - i0 < FEW_CHANNELS * taps
     cdef gradient_loops k
     k.examples, k.x_example, k.dy_example = w.examples, w.x_tile // sizeof(real), w.dy_tile // sizeof(real)
     k.x_row, k.x_column, k.columns, k.dy_block = d.sh * d.W * LANES, d.sw * LANES, d.OW, d.OH * d.OW * LANES
     for group in range(d.groups if end > i0 else 0):
-        if together:
+        if d.C // d.groups < TILE_CHANNELS:                   # register tiles are then of all taps
             gradient_of_rows(d, &k, group, i0, 1, end - i0, x, dy, grad)
             continue
         for tap in range(taps):
@@ -89,6 +87,12 @@ cdef void gradient_of_items(const conv2d_dims *d, const batch_view *w, const rea
             gradient_of_rows(d, &k, group, c0 * taps + tap, taps, c1 - c0, x, dy, grad)
     if i1 > rows:
         bias_gradient(d, &k, dy, grad + rows * d.K)
+
+
+cdef Py_ssize_t gradient_rows(const conv2d_dims *d) noexcept:
+    """The rows that a thread computes at once; 0: few channels, so any."""
+    cdef Py_ssize_t channels = d.C // d.groups
+    return 0 if channels < TILE_CHANNELS else d.R * d.S * (TILE_CHANNELS if channels >= 4 * TILE_CHANNELS else TILE_CHANNELS // 2)
 
 
 cdef void gradient_blocked(const op *o, const batch_view *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:

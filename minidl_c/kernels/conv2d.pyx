@@ -10,7 +10,7 @@ Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learni
 from libc.string cimport memcpy, memset
 
 from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks
-from minidl_c.kernels.blocked_gradient cimport gradient_blocked
+from minidl_c.kernels.blocked_gradient cimport gradient_blocked, gradient_rows
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
@@ -232,7 +232,7 @@ cdef class Conv2DOp(Op):
         conv2d_init_dims(d, in_shape, filters, kernel_size, stride, padding, dilation, groups, None)
         init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
         conv2d_init_op(&self.c, d, d.K if use_bias else 0, False)
-        self.c.reduce.n_items = self.c.n_param // d.K         # rows of the stored weights, and the bias
+        self.c.reduce.n_items, self.c.reduce.item_block = self.c.n_param // d.K, gradient_rows(d)    # rows, and the bias
         self.weight_order = (1, 2, 3, 0)
         self.c.forward_tile, self.c.backward_tile = forward, backward
         if fits_blocks(&d.forward):

@@ -208,6 +208,7 @@ cdef class DenseOp(Op):
         self.c.work = d.inputs * d.outputs
         self.c.memory.saved = LANES * d.row * self.c.real_bytes
         self.c.reads, self.c.reduce.inputs, self.c.splits = READS_X, REDUCES_BY_SLOT, 1
+        self.c.blocked.joint = 1
         self.c.blocked.forward, self.c.blocked.backward, self.c.blocked.gradient = forward_blocked, backward_blocked, gradient_blocked
         self.c.forward_tile, self.c.backward_tile, self.c.reduce.backward = forward, backward, reduce_backward
         self.c.per_example.gradient, self.c.per_example.squares = example_gradient, example_squares

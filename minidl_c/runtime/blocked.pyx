@@ -176,6 +176,8 @@ cdef void run_backward(const run_state *run, const op *o, tile *v, Py_ssize_t t,
                        bint by_rows) noexcept nogil:
     cdef Py_ssize_t pixels = o.in_size // o.in_channels
     v.dy = nth_copy(&run.memory.grad[o.plan.output], t)
+    v.read_stride = run.memory.grad[o.plan.output].stride // o.real_bytes
+    v.write_stride = run.memory.grad[o.plan.input].stride // o.real_bytes
     v.dskip = nth_copy(&run.memory.grad[o.branch.dskip], t) if o.branch.dskip >= 0 else NULL
     v.dx = nth_copy(&run.memory.grad[o.plan.input], t) if run.program.wanted[o.plan.input] else NULL
     v.sums = nth_copy(&run.memory.sums, t) + o.plan.sums * run.program.real_bytes if adds_sums(o) else NULL
@@ -190,9 +192,9 @@ cdef void run_backward(const run_state *run, const op *o, tile *v, Py_ssize_t t,
         repack(o, v, v.dy, o.out_size // o.out_channels, v.dx, pixels)
 
 
-cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t t, int thread, Py_ssize_t part, Py_ssize_t parts,
-                 bint by_rows) noexcept nogil:
-    """Runs one op on a part of one example."""
+cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t t, Py_ssize_t examples, int thread, Py_ssize_t part,
+                 Py_ssize_t parts, bint by_rows) noexcept nogil:
+    """Runs one op on a part of an example, or of all examples."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t position = step * run.batch.total_examples + run.local.first_tile + t
     cdef const buffer *saved = &run.memory.saved[i.op]
@@ -206,7 +208,9 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
     v.scratch = nth_copy(&run.memory.scratch, thread)
     v.param = run.train.param + o.plan.param * run.program.real_bytes
     v.packed = run.memory.packed[i.op].base
-    v.example_ids, v.index, v.examples = run.batch.example_ids + position, position, 1
+    v.example_ids, v.index, v.examples = run.batch.example_ids + position, position, examples
+    v.read_stride = run.memory.data[o.plan.input].stride // o.real_bytes
+    v.write_stride = run.memory.data[o.plan.output].stride // o.real_bytes
     v.part, v.parts, v.sum_stride, v.training = 0, 1, 1, run.train.training and not o.plan.frozen
     v.seed, v.step = run.train.seed, run.train.first_step + step
     if i.kind == FORWARD:
@@ -225,4 +229,9 @@ cdef void run_blocked(const run_state *run, const instr *i, Py_ssize_t step, Py_
     elif i.kind == SCATTER_Y:
         scatter_example(run, i.op, copy_of(&run.memory.data[i.op], t, thread), position)
     else:
-        run_op(run, i, step, t, thread, part, parts, by_rows)
+        run_op(run, i, step, t, 1, thread, part, parts, by_rows)
+
+
+cdef void run_joint(const run_state *run, const instr *i, Py_ssize_t step, int thread, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    """Runs one op on part `part` of the channels of all examples."""
+    run_op(run, i, step, 0, run.local.tiles, thread, part, parts, False)

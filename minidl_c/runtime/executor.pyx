@@ -19,12 +19,12 @@ from libc.string cimport memset
 
 from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clip_block
-from minidl_c.runtime.blocked cimport run_blocked, run_converted
+from minidl_c.runtime.blocked cimport run_blocked, run_converted, run_joint
 from minidl_c.runtime.lane_sums cimport add_tile_sums, clear_slot_sums, clear_split_tile_sums, clear_tile_sums
 from minidl_c.runtime.partition cimport run_combine, run_partials
 from minidl_c.runtime.reduce cimport run_check, run_commit, run_reduce, run_update
 from minidl_c.runtime.run_state cimport (
-    CHECK, CLIP, COMBINE, CONVERTED, FORWARD, GATHER_DY, GATHER_X, PARTIALS, PREPARE, REDUCE, SPLIT_TILES, TILES, UPDATE, instr, op_of,
+    CHECK, CLIP, COMBINE, CONVERTED, FORWARD, GATHER_DY, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, SPLIT_TILES, TILES, UPDATE, instr, op_of,
     phase, run_state,
 )
 from minidl_c.runtime.tiles cimport run_instr
@@ -92,6 +92,8 @@ cdef void run_task(void *arg, Py_ssize_t step, Py_ssize_t number, Py_ssize_t tas
         run_tiles(run, f, step, task, thread)
     elif f.kind == SPLIT_TILES:
         run_split_tiles(run, f, step, task, thread)
+    elif f.kind == JOINT:
+        run_joint(run, &run.program.instrs[f.first], step, thread, task, f.tasks)
     elif f.kind == CONVERTED:
         run_converted(run, &run.program.instrs[f.first], step, thread)
     elif f.kind == PARTIALS:

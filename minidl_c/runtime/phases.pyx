@@ -4,7 +4,7 @@ from minidl_c.runtime.blocked_form cimport adds_sums, can_split_rows, is_convert
 from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.partition cimport place_tasks
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, COMBINE, CONVERTED, FORWARD, GATHER_X, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
+    BACKWARD, COMBINE, CONVERTED, FORWARD, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
     phase, phase_kind, program_state, run_state,
 )
 
@@ -48,6 +48,14 @@ cdef bint runs_converted(run_state *run, int k) noexcept:
     """Whether an instruction is one of a converted op."""
     cdef const instr *i = &run.program.instrs[k]
     return is_op(i) and is_converted(op_of(run, i), run.train.training)
+
+
+cdef bint runs_alone(run_state *run, int k) noexcept:
+    """Whether an instruction is one of an op that takes all examples at once: it has a phase of its own."""
+    cdef const instr *i = &run.program.instrs[k]
+    if not is_op(i) or not run.train.training:
+        return False
+    return runs_converted(run, k) or op_of(run, i).blocked.joint
 
 
 cdef bint computes(run_state *run, int k) noexcept:
@@ -99,9 +107,9 @@ cdef int end_of_stretch(run_state *run, int first, int last, bint whole) noexcep
     cdef const instr *instrs = run.program.instrs
     cdef int k = first + 1
     cdef bint by_rows = not whole and splits_rows(run, first)
-    if runs_converted(run, first) or not (whole or is_op(&instrs[first])):
+    if runs_alone(run, first) or runs_converted(run, first) or not (whole or is_op(&instrs[first])):
         return k
-    while k < last and not runs_converted(run, k):
+    while k < last and not runs_alone(run, k):
         if not whole and (instrs[k].kind != instrs[first].kind or not computes(run, k) or not follows_in_part(run, k, by_rows)):
             break
         k += 1
@@ -121,6 +129,9 @@ cdef void add_stretches(run_state *run, int first, int last) noexcept:
         i, end, by_rows, parts = &run.program.instrs[k], end_of_stretch(run, k, last, whole), not whole and splits_rows(run, k), 1
         if run.train.training and runs_converted(run, k):
             add_phase(run, CONVERTED, k, end, 1)
+        elif runs_alone(run, k):
+            if computes(run, k):
+                add_phase(run, JOINT, k, end, min(<Py_ssize_t> run.threads, blocks_computed(run, k)))
         elif computes(run, k) or whole:
             if not whole and i.kind == GATHER_X:
                 parts = run.threads

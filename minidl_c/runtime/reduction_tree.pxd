@@ -5,8 +5,9 @@ from minidl_c.runtime.run_state cimport BACKWARD, FORWARD, ITEM_BLOCK, REDUCE_TA
 
 cdef inline void items_of_task(const op *o, Py_ssize_t task, Py_ssize_t *i0, Py_ssize_t *i1) noexcept nogil:
     """Sets i0..i1 to an op's reduction items in a REDUCE task: whole register tiles of a dense layer, except the last."""
-    split_range((o.reduce.n_items + ITEM_BLOCK - 1) // ITEM_BLOCK, task, REDUCE_TASKS, i0, i1)
-    i0[0], i1[0] = i0[0] * ITEM_BLOCK, min(i1[0] * ITEM_BLOCK, o.reduce.n_items)
+    cdef Py_ssize_t block = o.reduce.item_block if o.reduce.item_block else ITEM_BLOCK
+    split_range((o.reduce.n_items + block - 1) // block, task, REDUCE_TASKS, i0, i1)
+    i0[0], i1[0] = i0[0] * block, min(i1[0] * block, o.reduce.n_items)
 
 
 cdef inline bint has_reduction(const run_state *run, const instr *i) noexcept nogil:

@@ -19,6 +19,7 @@ ctypedef enum phase_kind:
     TILES                               # a task: a slot, which is a run of tiles; all instructions of a stage, depth first
     SPLIT_TILES                         # a task: (tile, part of the channels or rows); for fewer tiles than threads. One instruction,
                                         # or in the blocked layout a stretch: see execution_context.pyx
+    JOINT                               # a task: a part of the channels of an op that takes all examples at once, in the blocked layout
     CONVERTED                           # one task: an instruction of an op on a tile, in training in the blocked layout
     PARTIALS                            # a task as of REDUCE: this process's partial results, before the exchange
     COMBINE                             # a task as of REDUCE: the batch's results, from the partial results of all processes

@@ -92,7 +92,7 @@ cdef void gradient_of_items(const conv2d_dims *d, const batch_view *w, const rea
 cdef Py_ssize_t gradient_rows(const conv2d_dims *d) noexcept:
     """The rows that a thread computes at once; 0: few channels, so any."""
     cdef Py_ssize_t channels = d.C // d.groups
-    return 0 if channels < TILE_CHANNELS else d.R * d.S * (TILE_CHANNELS if channels >= 4 * TILE_CHANNELS else TILE_CHANNELS // 2)
+    return 0 if channels < TILE_CHANNELS else d.R * d.S * (TILE_CHANNELS if channels >= 2 * TILE_CHANNELS else TILE_CHANNELS // 2)
 
 
 cdef void gradient_blocked(const op *o, const batch_view *w, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:

@@ -56,7 +56,7 @@ cdef class Plan(Program):
         """
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
         threads = self.threads(num_threads, examples, 3, LONG_FIT)
-        if not manual and self.has_loss and examples <= self.limit:
+        if not manual and self.has_loss and self.trains_blocked(examples, threads):
             return self.new_context().blocked_step_bytes(examples, threads)
         return self.new_context().step_bytes(examples, threads, manual)
 
@@ -236,10 +236,11 @@ cdef class Plan(Program):
                 raise ValueError("comm: expected ops whose reductions work from partial results, and parameters to train")
             p.partition.rank, p.partition.size = comm.rank, comm.size
         run.train.training, run.train.seed, run.train.first_step = 1, index(seed), steps[0]
-        if comm is None and batch <= self.limit:
-            p.prepare_blocked_training(batch, self.threads(num_threads, batch, 3, n_steps))
+        threads = self.threads(num_threads, batch, 3, n_steps)
+        if comm is None and self.trains_blocked(batch, threads):
+            p.prepare_blocked_training(batch, threads)
         else:
-            p.prepare(batch, self.threads(num_threads, batch, 3, n_steps), False, True)
+            p.prepare(batch, threads, False, True)
         self.schedule_steps(p, update)
         try:
             if run.local.partition == NULL:

@@ -23,7 +23,10 @@ cdef class Program:
     cdef int check_offsets(self) except -1
     cdef void place_sums(self) noexcept
     cdef int check_branches(self) except -1
+    cdef void flatten_input(self) noexcept
     cdef int find_blocked_values(self) except -1
+    cdef void choose_limit(self) noexcept
     cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept
+    cdef bint trains_blocked(self, Py_ssize_t n, int threads) noexcept
     cdef int set_training(self, tuple frozen, tuple lr_scales, tuple skipped_steps) except -1
     cdef int check_flat_size(self, Py_ssize_t n) except -1

@@ -1,11 +1,10 @@
 """Program: the checked ops of a plan in order, with the indices of their values and the offsets of their parameters and sums."""
 from operator import index
 
-from libc.math cimport sqrt
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op
-from minidl_c.runtime.blocked_form cimport adds_sums, can_train, has_work, is_converted
+from minidl_c.runtime.blocked_form cimport adds_sums, can_train, has_work, is_converted, is_repacked
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)
@@ -15,13 +14,22 @@ cdef extern from "minidl_c/runtime/optimize.h" nogil:
 # as fast as each other on the nets of benchmarks/inference.py.
 cdef double CACHED_READ = 3, MEMORY_READ = 19
 cdef Py_ssize_t CACHED_WEIGHTS = 2**22
+cdef double WASTE = 1.5, WASTE_TRAINING = 1.75             # powers of the number of lanes for each channel: loads are wasted too
+cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
+cdef double JOINT_WORK = 1.5            # a multiply-add of a dense layer in training, which transposes its weights
 cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
+cdef double SHARED_TRAINING = 1.05      # the same in training
 cdef object MAX_OFFSET = 2**62         # elements; sums of such do not overflow
 
 
 cdef inline Py_ssize_t flat_elements(const op *o) noexcept:
     """The number of elements of an op in the flat buffer: parameters, then state."""
     return o.n_param + o.n_state
+
+
+cdef inline double waste_of(Py_ssize_t channels) noexcept:
+    """The number of lanes for each channel."""
+    return <double> (blocks_of(channels) * LANES) / channels
 
 
 cdef class Program:
@@ -56,6 +64,7 @@ cdef class Program:
         self.set_training(tuple(frozen), tuple(lr_scales), tuple(skipped_steps))
         self.check_branches()
         optimize(self.ops, self.n_ops, self.values)
+        self.flatten_input()
         self.find_blocked_values()
 
     def __dealloc__(self):
@@ -145,22 +154,34 @@ cdef class Program:
                                      f"{self.values[index].size}")
         return 0
 
+    cdef void flatten_input(self) noexcept:
+        """Gives the input the shape of the first Flatten (or Reshape) if nothing before it depends on the shape.
+
+        In the blocked layout an image of one channel would fill one lane of 16.
+        """
+        cdef int k = 0, j
+        cdef op *o
+        while k < self.n_ops and self.ops[k].blocked.elements != NULL and self.ops[k].plan.input == k and self.ops[k].branch.skip < 0:
+            k += 1
+        if k == self.n_ops or self.ops[k].plan.input != k or not is_repacked(&self.ops[k]):
+            return
+        for j in range(k + 1):
+            o = &self.ops[j]
+            o.in_channels = self.values[j].channels = self.values[k + 1].channels
+            o.in_rows = self.ops[k].out_rows
+            o.out_channels, o.out_rows = o.in_channels, o.in_rows
+
     cdef int find_blocked_values(self) except -1:
         """Sets the values in the blocked layout, unless an op takes another number of channels than its input or skip has.
 
         Those of a plan that trains, unless an op cannot be trained in that layout.
         """
-        cdef double lanes = 0, blocked = 0, least = 0, waste, weights = 0
         cdef bint training = self.has_loss
         cdef const op *o
         cdef value *v
         cdef int k
         for k in range(self.n_ops - training):
             o = &self.ops[k]
-            waste = 2 * LANES if is_converted(o, training) else <double> (blocks_of(o.out_channels) * LANES) / o.out_channels
-            if has_work(o, training):
-                lanes, blocked, least = lanes + o.work, blocked + o.work * waste * sqrt(waste), least + o.work * waste
-                weights += o.n_param
             if training and not can_train(o) or self.values[o.plan.input].channels != o.in_channels:
                 return 0
             if o.branch.skip >= 0 and (o.memory.y_alias == ALIAS_SKIP or o.blocked.elements != NULL) and (
@@ -174,12 +195,33 @@ cdef class Program:
             v[0] = self.values[k]
             v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
         optimize_blocked(self.ops, self.n_ops, self.blocked_values, training)
+        self.choose_limit()
+        return 0
+
+    cdef void choose_limit(self) noexcept:
+        """Sets the number of examples up to which the blocked layout costs less than a tile."""
+        cdef double lanes = 0, blocked = 0, least = 0, waste, weights = 0
+        cdef bint training = self.has_loss, has_trained = False
+        cdef const op *o
+        cdef int k
+        for k in range(self.n_ops - training):
+            o = &self.ops[k]
+            waste = waste_of(o.out_channels)
+            if is_converted(o, training):
+                waste = CONVERTED_EXAMPLE if training else 2 * LANES
+            elif has_trained:                                 # backward computes dx as well
+                waste = (2 * waste + waste_of(o.in_channels)) / 3
+            has_trained |= training and o.n_param > 0
+            if has_work(o, training):
+                lanes, least = lanes + o.work, least + o.work * waste
+                blocked += o.work * waste ** (WASTE_TRAINING if training else WASTE) * (
+                    JOINT_WORK if training and o.blocked.joint else 1)
+                weights += 0 if training else o.n_param
         blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
         self.tile_cost, self.blocked_cost = LANES * lanes, blocked
         self.limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked) if blocked else 0
         if self.limit == 0 and least <= LANES * lanes:        # one example alone is no slower
             self.limit = 1
-        return 0
 
     cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept:
         """Returns how many of n examples, the last ones, to predict in the blocked layout.
@@ -191,6 +233,12 @@ cdef class Program:
             return rest if rest <= self.limit else 0
         shared = self.tile_cost * SHARED_TILE / (threads // tiles) if 2 * tiles <= threads else self.tile_cost
         return n if (n + threads - 1) // threads * self.blocked_cost <= shared else 0
+
+    cdef bint trains_blocked(self, Py_ssize_t n, int threads) noexcept:
+        """Whether a batch of n examples is trained in the blocked layout."""
+        if n <= self.limit or self.limit == 0 or n > LANES:
+            return n <= self.limit
+        return threads > 1 and n * self.blocked_cost <= self.tile_cost * SHARED_TRAINING
 
     cdef int set_training(self, tuple frozen, tuple lr_scales, tuple skipped_steps) except -1:
         """Sets which ops are trained, and with which rates. Raises ValueError."""

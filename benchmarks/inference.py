@@ -22,12 +22,11 @@ from measure import (
     usable_cores,
     write_json,
 )
-from nets import DEEP_NETS, NETS
+from nets import ALL_NETS
 from sides import MinidlPredict, Prediction, chosen_names, ready_sides
 
 import minidl.onnx
 
-ALL_NETS = NETS | DEEP_NETS
 SIDES = (
     "minidl",
     "onnxruntime",

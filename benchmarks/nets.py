@@ -123,11 +123,12 @@ NETS = {
     "vgg": Net("VGG with batch norm, 3x32x32", vgg, COLOUR),
     "resnet20": Net("ResNet-20, 3x32x32", resnet20, COLOUR),
 }
-DEEP_NETS = {  # measured in inference only
+DEEP_NETS = {  # measured in inference, and in training if asked for
     "mobilenet": Net("MobileNet x0.5, 3x32x32", mobilenet, COLOUR),
     "resnet18": Net("ResNet-18, 3x64x64", resnet18, (3, 64, 64)),
     "resnet18-224": Net("ResNet-18, 3x224x224", resnet18, (3, 224, 224)),
 }
+ALL_NETS = NETS | DEEP_NETS
 
 
 def make_model(layers, input_shape=IMAGE, seed=0):
@@ -210,7 +211,7 @@ def torch_module(model):
 
 def main():
     """Prints each net with its parameters and multiply-adds."""
-    for name, net in (NETS | DEEP_NETS).items():
+    for name, net in ALL_NETS.items():
         model = net.model()
         parameters = sum(param.value.size for param in model.params.values())
         print(f"{name:12} {net.title:29} {parameters:10,} parameters, {step_macs(model):13,} multiply-adds an image")

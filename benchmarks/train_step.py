@@ -20,7 +20,7 @@ from measure import (
     usable_cores,
     write_json,
 )
-from nets import NETS, step_macs
+from nets import ALL_NETS, NETS, step_macs
 from peak import Peak, probe_or_notice
 from sides import MODES, Task, prepare
 
@@ -32,9 +32,9 @@ UNSTEADY = 1.5  # ratio of median and fastest round above which a side counts as
 
 def measure(net, batch_size, args, probe):
     """Measures all sides of one net and batch size, alternating; returns the entry for the file."""
-    print(f"\n{NETS[net].title}, batch {batch_size}", flush=True)
-    steps = min(args.steps, MAX_PIXELS // (batch_size * math.prod(NETS[net].image)))
-    task, peak = Task(NETS[net], batch_size, steps, args.threads), Peak(probe, args.threads)
+    print(f"\n{ALL_NETS[net].title}, batch {batch_size}", flush=True)
+    steps = min(args.steps, MAX_PIXELS // (batch_size * math.prod(ALL_NETS[net].image)))
+    task, peak = Task(ALL_NETS[net], batch_size, steps, args.threads), Peak(probe, args.threads)
     sides = [Side(mode, side.run) for mode, side in prepare(args.modes, task).items()]
     if not sides:
         raise SystemExit(f"--modes {' '.join(args.modes)}: none of {', '.join(MODES)}")
@@ -90,7 +90,7 @@ def format_table(result):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
+    parser.add_argument("--nets", nargs="+", choices=ALL_NETS, default=list(NETS))
     parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[1, 16, 64, 256])
     words = "minidl eager compile scikit-learn jax"
     parser.add_argument("--modes", nargs="+", default=words.split(), help=f"words of mode names (default: {words})")

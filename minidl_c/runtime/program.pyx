@@ -193,6 +193,8 @@ cdef class Program:
         for k in range(self.n_ops + 1):
             v = &self.blocked_values[k]
             v[0] = self.values[k]
+            if training and k == self.n_ops and v.size == self.values[self.ops[k - 1].plan.input].size:     # of a loss, in place
+                v.channels = self.values[self.ops[k - 1].plan.input].channels
             v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
         optimize_blocked(self.ops, self.n_ops, self.blocked_values, training)
         self.choose_limit()

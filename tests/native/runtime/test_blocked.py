@@ -4,34 +4,13 @@ from functools import partial
 
 import numpy as np
 import pytest
+from blocked_models import FULL, MODELS, built, plain
 from geometries import conv_cases, depthwise_cases, pool_cases, transposed_cases
 from slow_marks import slow_after
 
-from minidl import Layer, Sequential
+from minidl import Sequential
 from minidl.initializers import he_uniform
-from minidl.layers import (
-    ELU,
-    AvgPool2D,
-    BatchNorm2D,
-    Conv2D,
-    ConvTranspose2D,
-    Dense,
-    DepthwiseConv2D,
-    Dropout,
-    Flatten,
-    GroupNorm,
-    MaxPool2D,
-    Normalize,
-    Pad2D,
-    Parallel,
-    PReLU,
-    ReLU,
-    Rescale,
-    Reshape,
-    Residual,
-    Softmax,
-    Upsample2D,
-)
+from minidl.layers import BatchNorm2D, Conv2D, Dense, ReLU
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.conv2d import Conv2DOp
@@ -46,7 +25,6 @@ from minidl_c.kernels.upsample2d import Upsample2DOp
 from minidl_c.runtime.plan import Plan
 
 DTYPES = ("float32", "float64")
-FULL = 32  # examples: two tiles, none of them blocked
 
 
 def convolutions(seed, count=24):
@@ -126,75 +104,6 @@ def test_each_op_has_the_bits_of_a_tile(ops, seed, dtype):
             check_rows(predict, x, {1, plan.blocked_limit}, (1, 2, 3), about)
             compared += 1
     assert compared >= 20
-
-
-class Doubled(Layer):
-    """A layer in NumPy: a model with it has several plans."""
-
-    def forward(self, x, training):
-        return x * 2
-
-    def backward(self, dy):
-        return dy * 2
-
-
-def plain():
-    convolutions = [Conv2D(20, 3, padding=1), ReLU(), MaxPool2D(2), Conv2D(33, 3), ELU()]
-    return (2, 9, 10), [Rescale(0.1), *convolutions, Flatten(), Dense(40), ReLU(), Dropout(0.5), Dense(3)]
-
-
-def deep():
-    body = [Conv2D(32, 3, padding=1, use_bias=False), BatchNorm2D(), ReLU(), Conv2D(32, 3, padding=1), BatchNorm2D()]
-    down = [Conv2D(48, 3, stride=2, padding=1), BatchNorm2D(affine=False), ReLU(), Conv2D(48, 3, padding=1)]
-    return (3, 12, 12), [
-        Normalize([0.1, 0.2, 0.3], [1, 2, 3]), Conv2D(32, 3, padding=1), Residual(*body), ReLU(),
-        Residual(*down, shortcut=[Conv2D(48, 1, stride=2)]), ReLU(), AvgPool2D(6), Flatten(), Dense(10), Softmax(),
-    ]  # fmt: skip
-
-
-def mobile():
-    block = [Conv2D(40, 1), BatchNorm2D(), ReLU(), DepthwiseConv2D(3, padding=1), BatchNorm2D(), ReLU(), Conv2D(24, 1)]
-    end = [DepthwiseConv2D(3, depth_multiplier=2), Flatten(), Dense(7)]
-    return (3, 8, 8), [Conv2D(24, 3, stride=2, padding=1), Conv2D(24, 3, padding=1), Residual(*block), *end]
-
-
-def mixed():
-    """Ops without a form for this layout, branches of unequal channels, other shapes of the same values."""
-    wide = [Conv2D(96, 3, padding=1), Conv2D(96, 3, padding=1), Conv2D(18, 3, padding=1)]
-    unequal = Parallel([Conv2D(16, 1)], [Conv2D(5, 1), ReLU()], join="concat")
-    grouped = [Conv2D(12, 3, groups=2), Pad2D(1), Upsample2D(2), ConvTranspose2D(17, 3, stride=2)]
-    end = [Reshape((17 * 29, -1)), Flatten(), Dense(9), Reshape((3, 3)), Flatten()]
-    return (5, 6, 7), [
-        *wide,
-        GroupNorm(3),
-        PReLU(),
-        unequal,
-        Parallel([Conv2D(7, 1)], [], join="concat"),
-        *grouped,
-        *end,
-    ]
-
-
-def in_place_branches():
-    """The second branch writes over the value that the first one reads; 8 threads share 20 rows."""
-    branches = Parallel([Conv2D(16, 3, padding=1), ReLU()], [ReLU()], join="add")
-    return (16, 20, 20), [Conv2D(16, 3, padding=1), branches, ReLU()]
-
-
-def numpy_between():
-    return (3, 6, 6), [Conv2D(18, 3), ReLU(), Doubled(), Conv2D(4, 3), Flatten()]
-
-
-MODELS = (plain, deep, mobile, mixed, in_place_branches, numpy_between)
-
-
-def built(make, dtype, seed=0):
-    shape, layers = make()
-    model, rng = Sequential(layers, input_shape=shape, seed=seed, dtype=dtype), np.random.default_rng(seed)
-    for name, value in model.state_dict().items():
-        if "running_mean" in name or "running_var" in name:
-            model.load_state_dict(model.state_dict() | {name: rng.uniform(0.5, 2, value.shape).astype(dtype)})
-    return model, rng.standard_normal((FULL + 1, *shape)).astype(dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

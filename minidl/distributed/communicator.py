@@ -5,10 +5,11 @@ The processes of an MPI job: mpi.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
 from minidl.utils.arrays import Array
+
+NO_OTHERS = nullcontext()  # an exception concerns this process alone
 
 
 class Communicator:
@@ -43,15 +44,13 @@ class Communicator:
     def check_consistent(self, facts: dict[str, str]) -> None:
         """Raises ValueError in all processes, naming the first fact that is not the same in all."""
 
-    @contextmanager
-    def raise_together(self) -> Iterator[None]:
+    def raise_together(self) -> AbstractContextManager[None]:
         """Returns a context that raises an exception of any process in all of them: same type, same text."""
-        yield
+        return NO_OTHERS
 
-    @contextmanager
-    def abort_on_error(self) -> Iterator[None]:
+    def abort_on_error(self) -> AbstractContextManager[None]:
         """Returns a context that aborts all processes on an exception in this one alone: the others wait for it."""
-        yield
+        return NO_OTHERS
 
 
 SINGLE_PROCESS = Communicator()

@@ -87,13 +87,17 @@ class Network:
     ) -> None:
         self.layers, self.names = list(layers), list(names)
         self.parameters, self.dtype = parameters, parameters.dtype
+        self._settings_version = None if trained is not None else Layer.settings_version()
         self._settings = None if trained is not None else settings_of(layers)
         self._cut(param_groups(layers) if trained is None else trained)
 
     def refresh(self) -> None:
         """Cuts the model again if layers were frozen or thawed since, or their rates changed."""
-        settings = settings_of(self.layers)
-        if settings == self._settings:  # faster than a comparison of groups, and each step asks
+        version = Layer.settings_version()
+        if version == self._settings_version:  # each step asks several times
+            return
+        settings, self._settings_version = settings_of(self.layers), version
+        if settings == self._settings:
             return
         self._settings, trained = settings, param_groups(self.layers)
         if trained != self.trained:

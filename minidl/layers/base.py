@@ -6,7 +6,7 @@ import contextlib
 import copy
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -42,6 +42,7 @@ class Layer:
     buffers: dict[str, Array]
     _given: dict[str, Array] | None = None
     _config: dict[str, Any] | None = None
+    _settings_version: ClassVar[int] = 0  # changes whenever a layer's `trainable` or `lr_mult` is set
     _trainable: bool = True
     _lr_mult: float = 1.0
     _rng: np.random.Generator | None = None
@@ -96,6 +97,7 @@ class Layer:
     @trainable.setter
     def trainable(self, trainable: bool) -> None:
         self._trainable = check_bool("trainable", trainable)
+        Layer._settings_version += 1
 
     @property
     def lr_mult(self) -> float:
@@ -105,6 +107,12 @@ class Layer:
     @lr_mult.setter
     def lr_mult(self, factor: float) -> None:
         self._lr_mult = check_non_negative("lr_mult", factor, "float32")
+        Layer._settings_version += 1
+
+    @staticmethod
+    def settings_version() -> int:
+        """Returns a number that changes whenever `trainable` or `lr_mult` of any layer is set."""
+        return Layer._settings_version
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -79,6 +79,7 @@ class BaseTrainer:
         self._count = np.zeros(1, np.int64)
         self._stepping = False
         self._step_cache = StepCache()
+        self._checked: tuple[object, ...] = (None, None, None)  # what check_trainable last accepted
 
     @property
     def step(self) -> int:
@@ -122,9 +123,13 @@ class BaseTrainer:
     def check_trainable(self) -> None:
         """Raises ValueError if no step could change a parameter, or not with the rates of the layers."""
         network = self._network()
+        what = network.trained, self.optimizer, self.per_example_clip_norm
+        if all(a is b for a, b in zip(what, self._checked, strict=True)):
+            return
         check_trainable(self.model, self.optimizer)
         if self.per_example_clip_norm is not None:
             check_no_coupling(network)
+        self._checked = what
 
     def check_metrics(self, data: LabeledData) -> None:
         """Raises what minidl's metrics raise for these targets, and scikit-learn's for labels."""

@@ -24,6 +24,7 @@ from minidl_c.runtime.program cimport Program
 from minidl_c.runtime.run_state cimport CHECK, CLIP, COMMIT, GATHER_DY, REDUCE_TASKS, SCATTER_DX, UPDATE, run_state
 from minidl_c.runtime.threads cimport threads_for
 
+cdef double UPDATE_WORK = 6             # of a parameter, in multiply-adds: the sums of its gradient, and the optimizer
 cdef Py_ssize_t LONG_FIT = 1000         # steps of a call, after which the length of a step no longer limits the threads
 
 
@@ -36,7 +37,8 @@ cdef class Plan(Program):
     cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1:
         """Returns the number of threads for n_steps steps of `examples` examples, each `sweeps` times through the ops."""
         cdef Py_ssize_t lanes = examples if examples <= SMALL_BATCH else (examples + LANES - 1) // LANES * LANES
-        return threads_for(num_threads, <double> sweeps * self.work * lanes, n_steps)
+        cdef double update = UPDATE_WORK * self.n_flat if sweeps > 1 else 0
+        return threads_for(num_threads, <double> sweeps * self.work * lanes + update, n_steps)
 
     @property
     def is_distributable(self):

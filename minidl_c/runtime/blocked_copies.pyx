@@ -11,6 +11,10 @@ cdef void pack_example(
 ) noexcept nogil:
     cdef Py_ssize_t c, p
     cdef real *row
+    if pixels == 1:                     # the channels are then contiguous
+        for c in range(channels if p1 > p0 else 0):
+            y[c] = <real> x[c]
+        return
     for c in range(channels):
         row = y + c // LANES * pixels * LANES + c % LANES
         for p in range(p0, p1):

@@ -53,9 +53,9 @@ cdef bint runs_converted(run_state *run, int k) noexcept:
 cdef bint runs_alone(run_state *run, int k) noexcept:
     """Whether an instruction is one of an op that takes all examples at once: it has a phase of its own."""
     cdef const instr *i = &run.program.instrs[k]
-    if not is_op(i) or not run.train.training:
+    if not is_op(i) or not run.local.together:
         return False
-    return runs_converted(run, k) or op_of(run, i).blocked.joint
+    return op_of(run, i).blocked.joint or run.train.training and runs_converted(run, k)
 
 
 cdef bint computes(run_state *run, int k) noexcept:
@@ -109,7 +109,7 @@ cdef int end_of_stretch(run_state *run, int first, int last, bint whole) noexcep
     cdef bint by_rows = not whole and splits_rows(run, first)
     if runs_alone(run, first) or runs_converted(run, first) or not (whole or is_op(&instrs[first])):
         return k
-    while k < last and not runs_alone(run, k):
+    while k < last and not runs_alone(run, k) and not runs_converted(run, k):
         if not whole and (instrs[k].kind != instrs[first].kind or not computes(run, k) or not follows_in_part(run, k, by_rows)):
             break
         k += 1
@@ -119,9 +119,9 @@ cdef int end_of_stretch(run_state *run, int first, int last, bint whole) noexcep
 cdef void add_stretches(run_state *run, int first, int last) noexcept:
     """Adds the phases of instructions first..last in the blocked layout: stretches of ops, whose parts are those of the first.
 
-    In training each example is a part if that is as much work for each thread.
+    Of examples that go through the ops together, each is a part if that is as much work for each thread.
     """
-    cdef bint whole = run.train.training and (run.local.tiles % run.threads == 0 or run.local.tiles >= 4 * run.threads), by_rows
+    cdef bint whole = run.local.together and (run.local.tiles % run.threads == 0 or run.local.tiles >= 4 * run.threads), by_rows
     cdef Py_ssize_t parts
     cdef int k = first, end
     cdef const instr *i
@@ -149,7 +149,7 @@ cdef void add_stage(run_state *run, int first, int last) noexcept:
     cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
     cdef const op *o
     cdef instr *i
-    if run.local.blocked and (run.train.training or run.local.tiles < run.threads):
+    if run.local.blocked and (run.local.together or run.local.tiles < run.threads):
         add_stretches(run, first, last)
     elif run.local.tiles < run.threads:
         for k in range(first, last):

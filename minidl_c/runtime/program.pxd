@@ -11,6 +11,7 @@ cdef class Program:
     cdef value *blocked_values          # in the blocked layout; NULL: an op does not fit it
     cdef double tile_cost, blocked_cost # of a tile, and of an example in the blocked layout
     cdef Py_ssize_t limit               # blocked_limit
+    cdef bint together                  # predictions of few examples: see ExecutionContext.prepare_blocked
     cdef int n_ops, barriers            # barriers: BARRIER_* of all ops
     cdef bint has_state_updates         # whether an op that is not frozen has reduce.update_state
     cdef Py_ssize_t n_flat              # the least number of elements of the flat buffer
@@ -25,6 +26,7 @@ cdef class Program:
     cdef int check_branches(self) except -1
     cdef void flatten_input(self) noexcept
     cdef int find_blocked_values(self) except -1
+    cdef bint has_mostly_joint_weights(self) noexcept
     cdef void choose_limit(self) noexcept
     cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept
     cdef bint trains_blocked(self, Py_ssize_t n, int threads) noexcept

@@ -16,6 +16,7 @@ cdef double CACHED_READ = 3, MEMORY_READ = 19
 cdef Py_ssize_t CACHED_WEIGHTS = 2**22
 cdef double WASTE = 1.5, WASTE_TRAINING = 1.75             # powers of the number of lanes for each channel: loads are wasted too
 cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
+cdef double JOINT_WEIGHTS = 16          # for each element of a value
 cdef double JOINT_WORK = 1.5            # a multiply-add of a dense layer in training, which transposes its weights
 cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
 cdef double SHARED_TRAINING = 1.05      # the same in training
@@ -197,8 +198,18 @@ cdef class Program:
                 v.channels = self.values[self.ops[k - 1].plan.input].channels
             v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
         optimize_blocked(self.ops, self.n_ops, self.blocked_values, training)
+        self.together = self.has_mostly_joint_weights()
         self.choose_limit()
         return 0
+
+    cdef bint has_mostly_joint_weights(self) noexcept:
+        """Whether reading the weights of dense layers once saves more than it costs to keep the values of all examples."""
+        cdef double weights = 0, elements = 0
+        cdef int k
+        for k in range(self.n_ops):
+            weights += self.ops[k].n_param if self.ops[k].blocked.joint else 0
+            elements += self.ops[k].out_size
+        return weights > JOINT_WEIGHTS * elements
 
     cdef void choose_limit(self) noexcept:
         """Sets the number of examples up to which the blocked layout costs less than a tile."""
@@ -218,7 +229,7 @@ cdef class Program:
                 lanes, least = lanes + o.work, least + o.work * waste
                 blocked += o.work * waste ** (WASTE_TRAINING if training else WASTE) * (
                     JOINT_WORK if training and o.blocked.joint else 1)
-                weights += 0 if training else o.n_param
+                weights += 0 if training or self.together and o.blocked.joint else o.n_param
         blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
         self.tile_cost, self.blocked_cost = LANES * lanes, blocked
         self.limit = <Py_ssize_t> min(<double> LANES, LANES * lanes / blocked) if blocked else 0
@@ -231,7 +242,7 @@ cdef class Program:
         With as many tiles as threads, those of the last tile if it is mostly empty. With fewer, all or none: tiles are then shared.
         """
         cdef Py_ssize_t tiles = (n + LANES - 1) // LANES, rest = n if n <= self.limit else n % LANES
-        if self.blocked_values == NULL or n == 0 or tiles >= threads:
+        if self.limit == 0 or n == 0 or tiles >= threads:
             return rest if rest <= self.limit else 0
         shared = self.tile_cost * SHARED_TILE / (threads // tiles) if 2 * tiles <= threads else self.tile_cost
         return n if (n + threads - 1) // threads * self.blocked_cost <= shared else 0

@@ -111,6 +111,7 @@ ctypedef struct local_state:            # the tiles of this process
     Py_ssize_t tiles, slots
     Py_ssize_t first_tile               # in the batch
     bint blocked                        # a tile is one example in the blocked layout; in training, all of them make up one slot
+    bint together                       # all examples go through the ops together; else one by one, if there are threads enough
     Py_ssize_t starts[17]               # the first tile of each slot, counted from first_tile, and their end
     const partition *partition          # NULL: they are the whole batch
 

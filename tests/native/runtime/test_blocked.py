@@ -159,7 +159,7 @@ def test_wide_models_are_predicted_blocked_and_narrow_ones_in_tiles():
 
     assert limit(Conv2D(64, 3), BatchNorm2D(), ReLU(), Conv2D(64, 3)) >= 12
     assert limit(Conv2D(4, 3)) < 4
-    assert 1 <= limit(Dense(256), ReLU(), Dense(256), shape=(256,)) < 8  # each example reads all weights
+    assert limit(Dense(256), ReLU(), Dense(256), shape=(256,)) >= 12  # all examples together read the weights once
 
 
 def test_a_weight_initializer_sees_the_shape_of_pytorch():

@@ -233,9 +233,7 @@ def test_options_of_a_trainer_change_the_same_bits(option, make):
         optimizer = Adam(0.01) if option == "adam" else SGD(0.01, momentum=0.9)
         options = {"clip_norm": 0.1} if option == "clipped" else {}
         fit = {"sample_weight": weights} if option == "weights" else {}
-        return fitted(
-            make, 5, threads, limit, "float32", optimizer, (0,) if option == "frozen" else (), options, **fit
-        )
+        return fitted(make, 5, threads, limit, "float32", optimizer, (0,) if option == "frozen" else (), options, **fit)
 
     assert run(2, MOST) == run(1, 0)
 

@@ -6,8 +6,8 @@
  * in the gradients that it writes; in other values they hold finite numbers (a bias, say), which a sum has to leave out.
  *
  * For few examples there is a second layout, the blocked layout (oneDNN: nChw16c): one example, [blocks][h][w][16], whose last axis
- * holds the same pixel of 16 channels. The lanes after the last channel hold any numbers, and no function reads them. Predictions
- * of few examples use it for every op; an op without such a form gets its tile, with one example, by a copy: see op_blocked. */
+ * holds the same pixel of 16 channels. The lanes after the last channel hold any numbers, and no function reads them. Few examples
+ * are predicted and trained in it; an op without such a form gets a tile, by a copy: see op_blocked. */
 #ifndef MINIDL_OP_H
 #define MINIDL_OP_H
 #include <stddef.h>
@@ -132,7 +132,8 @@ typedef struct {
   int joint;                                     /* they take tile.examples examples at once, to read their parameters once */
 } op_blocked;
 
-/* Fusion with a ReLU before the op: the plan then drops the ReLU. NULL: it stays. */
+/* Fusion with a ReLU before the op: the plan then drops the ReLU, and sets the op's functions to these. `blocked.forward` has to
+ * include the ReLU if forward_tile is this one. NULL: the ReLU stays. */
 typedef struct {
   int is_relu;                 /* this op is y = max(x, 0) */
   void (*forward_tile)(const op *, const tile *);

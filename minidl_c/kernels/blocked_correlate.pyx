@@ -7,11 +7,22 @@ from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.op cimport LANES, real, tile
 
 cdef Py_ssize_t PASS_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
+cdef Py_ssize_t JOINT_WEIGHTS = 2**16   # so many are read once for all examples, if the runs of pixels are shorter than this
+cdef Py_ssize_t JOINT_PIXELS = 8
+
+
+ctypedef struct side:                   # of a block of pixels of some examples
+    Py_ssize_t n, x, y                  # its length, and the steps along it in x and y
 
 
 cdef bint fits_blocks(const direction *a) noexcept:
     """Whether the outputs of each group begin in the first lane of a block."""
     return a.groups == 1 or a.outputs % LANES == 0
+
+
+cdef bint is_joint(const direction *a, Py_ssize_t weights) noexcept:
+    """Whether all examples are computed at once: if the image is small, register tiles run along the examples."""
+    return weights >= JOINT_WEIGHTS and max(a.rows.longest, a.columns.longest) < JOINT_PIXELS
 
 
 cdef bint clip_run(const axis *a, const axis_run *run, Py_ssize_t start, Py_ssize_t end, axis_run *part) noexcept nogil:
@@ -23,22 +34,30 @@ cdef bint clip_run(const axis *a, const axis_run *run, Py_ssize_t start, Py_ssiz
     return last > first
 
 
-cdef void correlate_block(const direction *a, blocked_correlation *k, const axis_run *row, const axis_run *column,
+cdef void correlate_block(const direction *a, blocked_correlation *k, const tile *t, const axis_run *row, const axis_run *column,
                           Py_ssize_t outputs, const real *x, const real *w, const real *b, real *y) noexcept nogil:
-    """Computes the outputs of a pair of runs, which is a block of pixels; register tiles run along its longer side."""
-    cdef Py_ssize_t row_x = a.rows.pixel_step * a.width * LANES, row_y = a.rows.out_step * a.out_width * LANES
-    cdef Py_ssize_t column_x = a.columns.pixel_step * LANES, column_y = a.columns.out_step * LANES
-    cdef Py_ssize_t line, lines, line_x, line_y, n
+    """Computes the outputs of a pair of runs, a block of pixels of each example; register tiles run along its longest side."""
+    cdef side row_side
+    cdef side column_side
+    cdef side example_side
+    cdef side *longest = &column_side
+    cdef side *middle = &row_side
+    cdef side *outer = &example_side
+    cdef Py_ssize_t i, j
+    row_side.n, row_side.x, row_side.y = row.n, a.rows.pixel_step * a.width * LANES, a.rows.out_step * a.out_width * LANES
+    column_side.n, column_side.x, column_side.y = column.n, a.columns.pixel_step * LANES, a.columns.out_step * LANES
+    example_side.n, example_side.x, example_side.y = t.examples, t.read_stride, t.write_stride
+    if row.n > column.n:
+        longest, middle = middle, longest
+    if t.examples > longest.n:
+        longest, outer = outer, longest
     x += (row.source * a.width + column.source) * LANES
     w += row.tap * k.w_h // a.rows.tap_step + column.tap * k.w_w // a.columns.tap_step
     y += (row.out * a.out_width + column.out) * LANES
-    k.taps_h, k.taps_w = row.taps, column.taps
-    if column.n >= row.n:
-        n, k.x_pixel, k.y_pixel, lines, line_x, line_y = column.n, column_x, column_y, row.n, row_x, row_y
-    else:
-        n, k.x_pixel, k.y_pixel, lines, line_x, line_y = row.n, row_x, row_y, column.n, column_x, column_y
-    for line in range(lines):
-        correlate_blocked(outputs, n, k, x + line * line_x, w, b, y + line * line_y)
+    k.taps_h, k.taps_w, k.x_pixel, k.y_pixel = row.taps, column.taps, longest.x, longest.y
+    for i in range(outer.n):
+        for j in range(middle.n):
+            correlate_blocked(outputs, longest.n, k, x + i * outer.x + j * middle.x, w, b, y + i * outer.y + j * middle.y)
 
 
 cdef void correlate_pass(const direction *a, blocked_correlation *k, const tile *t, Py_ssize_t o0, Py_ssize_t o1, const real *x,
@@ -54,7 +73,7 @@ cdef void correlate_pass(const direction *a, blocked_correlation *k, const tile 
     for i in range(a.rows.n_runs):
         for j in range(a.columns.n_runs):
             if clip_run(&a.rows, &a.rows.runs[i], r0, r1, &row) and clip_run(&a.columns, &a.columns.runs[j], q0, q1, &column):
-                correlate_block(a, k, &row, &column, o1 - o0, x, w + o0, b + o0 if b != NULL else NULL, y + o0 // LANES * k.y_block)
+                correlate_block(a, k, t, &row, &column, o1 - o0, x, w + o0, b + o0 if b != NULL else NULL, y + o0 // LANES * k.y_block)
 
 
 cdef void correlate_example(

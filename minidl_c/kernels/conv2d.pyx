@@ -9,7 +9,7 @@ Formulas: Dumoulin and Visin, "A guide to convolution arithmetic for deep learni
 """
 from libc.string cimport memcpy, memset
 
-from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks
+from minidl_c.kernels.blocked_correlate cimport correlate_example, fits_blocks, is_joint
 from minidl_c.kernels.blocked_gradient cimport gradient_blocked, gradient_rows
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
@@ -161,7 +161,7 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
 cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef tile v = t[0]
-    v.x, v.y = t.dy, t.dx
+    v.x, v.y = t.dy, t.dx                # the tile's strides are those of dy and dx already
     if o.real_bytes == 4:
         correlate_example(&d.back, &v, <const float *> t.packed, <const float *> NULL)
     else:
@@ -239,7 +239,7 @@ cdef class Conv2DOp(Op):
             self.c.blocked.forward, self.c.blocked.splits_rows = forward_blocked, 1
         if fits_blocks(&d.forward) and fits_blocks(&d.back):
             self.c.blocked.backward, self.c.blocked.splits_rows_back = backward_blocked, 1
-            self.c.blocked.gradient = gradient_blocked
+            self.c.blocked.gradient, self.c.blocked.joint = gradient_blocked, is_joint(&d.forward, d.weights)
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

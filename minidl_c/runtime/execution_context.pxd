@@ -28,8 +28,7 @@ cdef class ExecutionContext:
     cdef int bind_targets(self, object targets, Py_ssize_t m) except -1
     # ---- memory
     cdef void split_batch(self, Py_ssize_t examples, int threads, int manual) noexcept
-    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual) except -1
-    cdef Py_ssize_t blocked_step_bytes(self, Py_ssize_t examples, int threads) except -1
+    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual, bint blocked) except -1
     cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1
     cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads, bint together) except -1
     cdef int prepare_blocked_training(self, Py_ssize_t examples, int threads) except -1

@@ -136,15 +136,13 @@ cdef class ExecutionContext:
         self.keep_all = manual or run.train.training and self.barriers
         run.local.blocked = run.local.together = False
 
-    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual) except -1:
+    cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual, bint blocked) except -1:
         """Returns the bytes of memory that a training step takes; allocates none."""
+        if blocked:
+            return self.blocked_arena.block_bytes(examples, threads, False, True)
         self.run.train.training = 1
         self.split_batch(examples, threads, manual)
         return self.arena.block_bytes(self.run.local.tiles, self.run.threads, self.keep_all, True)
-
-    cdef Py_ssize_t blocked_step_bytes(self, Py_ssize_t examples, int threads) except -1:
-        """As `step_bytes`, of a step in the blocked layout."""
-        return self.blocked_arena.block_bytes(examples, threads, False, True)
 
     cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1:
         """Divides a batch and lays out its memory; clears the instructions. Raises MemoryError."""

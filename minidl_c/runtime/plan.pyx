@@ -37,8 +37,8 @@ cdef class Plan(Program):
     cdef int threads(self, num_threads, Py_ssize_t examples, int sweeps, Py_ssize_t n_steps) except -1:
         """Returns the number of threads for n_steps steps of `examples` examples, each `sweeps` times through the ops."""
         cdef Py_ssize_t lanes = examples if examples <= SMALL_BATCH else (examples + LANES - 1) // LANES * LANES
-        cdef double update = UPDATE_WORK * self.n_flat if sweeps > 1 else 0
-        return threads_for(num_threads, <double> sweeps * self.work * lanes + update, n_steps)
+        cdef double work = <double> sweeps * self.work * lanes + (UPDATE_WORK * self.n_flat if sweeps > 1 else 0)
+        return threads_for(num_threads, work, n_steps)
 
     @property
     def is_distributable(self):
@@ -58,9 +58,8 @@ cdef class Plan(Program):
         """
         check_element_count("examples", check_ints("examples", (examples,), 1, 1))
         threads = self.threads(num_threads, examples, 3, LONG_FIT)
-        if not manual and self.has_loss and self.trains_blocked(examples, threads):
-            return self.new_context().blocked_step_bytes(examples, threads)
-        return self.new_context().step_bytes(examples, threads, manual)
+        blocked = self.has_loss and not manual and self.trains_blocked(examples, threads)
+        return self.new_context().step_bytes(examples, threads, manual, blocked)
 
     # ---- contexts
 

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from nets import NETS
+from nets import ALL_NETS
 
 # Sides and their colours; PyTorch's best mode is the line at 1.
 COLOURS = {"minidl fit": "#1b6ca8", "minidl train_batch": "#8ab8d9", "scikit-learn": "#e09f3e", "JAX jit": "#7f9c6c"}
@@ -49,9 +49,10 @@ def draw_net(measurements, axes):
         bars = axes.bar(left, speeds, width, label=name, color=COLOURS[name])
         axes.bar_label(bars, fmt="%.1f", fontsize=7)
     axes.axhline(1, color="black", linewidth=1, label="PyTorch, best mode")
-    ticks = [f"batch {m['batch_size']}{'' if m['steady'] else '*'}" for m in measurements]
+    ticks = [f"{m['batch_size']}{'' if m['steady'] else '*'}" for m in measurements]
     axes.set_xticks(range(len(measurements)), ticks)
-    axes.set_title(NETS[measurements[0]["net"]].title, fontsize=10)
+    axes.set_xlabel("batch size")
+    axes.set_title(ALL_NETS[measurements[0]["net"]].title, fontsize=10)
     axes.spines[["top", "right"]].set_visible(False)
 
 

@@ -118,8 +118,9 @@ enum { REACHES_ALL, REACHES_CHANNEL, REACHES_ELEMENT };
 /* The blocked layout: x, skip, y and their gradients are [blocks][pixels][16] of one example. Each result has the bits of a tile.
  *
  * Inference: `elements` or `forward`; both NULL: the plan copies x and skip into a tile, calls forward_tile and copies y back.
- * Training needs a backward as well, from an op with parameters also their gradient: as `sums`, of an op with n_sums, or by `gradient`.
- * If one op with parameters lacks it, the model is trained in tiles; any other op gets a tile of all examples. */
+ * Training needs a backward as well, from an op with parameters also their gradient: by `gradient`, or from n_sums, which `backward`
+ * then writes. If an op with parameters lacks it, or one whose y is an alias, the model is trained in tiles; any other op gets a tile
+ * of all examples. A plan may give element-wise ops before a Flatten its shape: `elements` must not depend on channels. */
 typedef struct {
   void (*elements)(const op *, const tile *, ptrdiff_t i0, ptrdiff_t i1);      /* OUT rows i0..i1 of y, from the same rows of x and skip */
   void (*forward)(const op *, const tile *);     /* OUT the blocks and pixels of y that the tile says */
@@ -129,7 +130,8 @@ typedef struct {
   ptrdiff_t saved, scratch;                      /* bytes of tile.saved, an example, and of tile.scratch */
   int reach;                                     /* of `forward` and `backward`; `elements` reach no further than their element */
   int splits_rows, splits_rows_back;             /* `forward`, `backward` may get some rows of pixels instead of all */
-  int joint;                                     /* they take tile.examples examples at once, to read their parameters once */
+  int joint;                                     /* they take tile.examples examples at once, to read their parameters once; of an op
+                                                    without sums, skip and saved */
 } op_blocked;
 
 /* Fusion with a ReLU before the op: the plan then drops the ReLU, and sets the op's functions to these. `blocked.forward` has to

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from minidl.engine.flat_parameters import FlatParameters
-from minidl.engine.param_groups import param_groups, settings_of
+from minidl.engine.param_groups import overrides_settings, param_groups, settings_of
 from minidl.engine.segments import NativeSegment, NumpySegment, ParamGroups, Segment, trains
 from minidl.layers.base import Layer
 from minidl.layers.container import CONCAT, Container, join_outputs, named_leaves
@@ -87,6 +87,7 @@ class Network:
     ) -> None:
         self.layers, self.names = list(layers), list(names)
         self.parameters, self.dtype = parameters, parameters.dtype
+        self._has_own_settings = any(overrides_settings(leaf) for leaf in self.leaves)
         self._settings_version = None if trained is not None else Layer.settings_version()
         self._settings = None if trained is not None else settings_of(layers)
         self._cut(param_groups(layers) if trained is None else trained)
@@ -94,7 +95,7 @@ class Network:
     def refresh(self) -> None:
         """Cuts the model again if layers were frozen or thawed since, or their rates changed."""
         version = Layer.settings_version()
-        if version == self._settings_version:  # each step asks several times
+        if version == self._settings_version and not self._has_own_settings:  # each step asks several times
             return
         settings, self._settings_version = settings_of(self.layers), version
         if settings == self._settings:

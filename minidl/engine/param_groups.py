@@ -32,6 +32,12 @@ def settings_of(layers: Sequence[Layer]) -> list[tuple[bool, float]]:
     return found
 
 
+def overrides_settings(layer: Layer) -> bool:
+    """Whether the layer's class has its own `trainable` or `lr_mult`, which may change without being set."""
+    cls = type(layer)
+    return cls.trainable is not Layer.trainable or cls.lr_mult is not Layer.lr_mult
+
+
 def param_groups(layers: Sequence[Layer], outer: ParamGroup | None = None) -> dict[int, ParamGroup]:
     """Returns the groups of all layers and of those in them, by id: the settings of a container hold for its layers."""
     outer = outer or ParamGroup()

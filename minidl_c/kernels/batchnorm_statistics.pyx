@@ -63,19 +63,19 @@ cdef void statistics_partial(
 ) noexcept nogil:
     """Summarizes a slot from the moments of its examples, in their order, in float64."""
     cdef Py_ssize_t c, i
-    cdef const real *moments
+    cdef const real *m
     cdef double mean, sum, squares, shift, count = <double> examples * d.pixels
     for c in range(c0, c1):
         mean = sum = squares = 0
         for i in range(examples):
-            moments = moments_of(saved, saved_tile, blocked, c, i)
-            mean += <double> moments[0] * d.pixels + moments[LANES]
+            m = moments_of(saved, saved_tile, blocked, c, i)
+            mean += <double> m[0] * d.pixels + m[LANES]
         mean /= count
-        for i in range(examples):                             # moments about m, shifted to moments about the mean
-            moments = moments_of(saved, saved_tile, blocked, c, i)
-            shift = moments[0] - mean
-            sum += moments[LANES] + d.pixels * shift
-            squares += moments[2 * LANES] + 2 * shift * moments[LANES] + d.pixels * shift * shift
+        for i in range(examples):                             # moments about m[0], shifted to moments about the mean
+            m = moments_of(saved, saved_tile, blocked, c, i)
+            shift = m[0] - mean
+            sum += m[LANES] + d.pixels * shift
+            squares += m[2 * LANES] + 2 * shift * m[LANES] + d.pixels * shift * shift
         slot[c - c0].count, slot[c - c0].center, slot[c - c0].sum, slot[c - c0].squares = count, mean, sum, squares
 
 

@@ -7,7 +7,7 @@ from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.op cimport LANES, real, tile
 
 cdef Py_ssize_t PASS_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
-cdef Py_ssize_t JOINT_WEIGHTS = 2**16   # so many are read once for all examples, if the runs of pixels are shorter than this
+cdef Py_ssize_t MIN_JOINT_WEIGHTS = 2**16          # so many are read once for all examples, if the runs of pixels are shorter than this
 cdef Py_ssize_t JOINT_PIXELS = 8
 
 
@@ -22,7 +22,7 @@ cdef bint fits_blocks(const direction *a) noexcept:
 
 cdef bint is_joint(const direction *a, Py_ssize_t weights) noexcept:
     """Whether all examples are computed at once: if the image is small, register tiles run along the examples."""
-    return weights >= JOINT_WEIGHTS and max(a.rows.longest, a.columns.longest) < JOINT_PIXELS
+    return weights >= MIN_JOINT_WEIGHTS and max(a.rows.longest, a.columns.longest) < JOINT_PIXELS
 
 
 cdef bint clip_run(const axis *a, const axis_run *run, Py_ssize_t start, Py_ssize_t end, axis_run *part) noexcept nogil:

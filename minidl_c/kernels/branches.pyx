@@ -76,7 +76,7 @@ cdef void concat_forward(const op *o, const tile *t) noexcept nogil:
 
 cdef inline void copy_blocks(const op *o, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t y1) noexcept nogil:
     """Copies blocks of x, from x0 on, to blocks y0..y1 of y, in the blocked layout."""
-    cdef Py_ssize_t block_bytes = o.out_size // o.out_channels * LANES * o.real_bytes
+    cdef Py_ssize_t block_bytes = o.in_size // o.in_channels * LANES * o.real_bytes       # of dx; a Concat's y has as many pixels
     memcpy(<char *> y + y0 * block_bytes, <const char *> x + x0 * block_bytes, max(y1 - y0, <Py_ssize_t> 0) * block_bytes)
 
 

@@ -1,4 +1,4 @@
-"""The blocked layout, one example at a time: a value of (c, h, w) is [blocks][h][w][16], with 16 channels in the lanes.
+"""The blocked layout: a value of (c, h, w) is [blocks][h][w][16], with 16 channels of one example in the lanes.
 
 A tile of few examples leaves most of its lanes empty, and every op moves them. Here the lanes are full if the channels are many.
 Each number is computed by the same chain of roundings as in a tile, so it has the same bits. The lanes after the last channel hold
@@ -208,7 +208,7 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
     v.scratch = nth_copy(&run.memory.scratch, thread)
     v.param = run.train.param + o.plan.param * run.program.real_bytes
     v.packed = run.memory.packed[i.op].base
-    v.example_ids, v.index, v.examples = run.batch.example_ids + position, position, examples
+    v.example_ids, v.index, v.examples = run.batch.example_ids + position, run.local.first_tile + t, examples
     v.read_stride = run.memory.data[o.plan.input].stride // o.real_bytes
     v.write_stride = run.memory.data[o.plan.output].stride // o.real_bytes
     v.part, v.parts, v.sum_stride, v.training = 0, 1, 1, run.train.training and not o.plan.frozen

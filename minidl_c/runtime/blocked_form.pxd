@@ -1,5 +1,5 @@
 """How a plan runs an op in the blocked layout; `training` says whether a backward follows."""
-from minidl_c.op cimport ALIAS_NONE, REACHES_ALL, REACHES_ELEMENT, op
+from minidl_c.op cimport ALIAS_NONE, ALIAS_X, REACHES_ALL, REACHES_ELEMENT, op
 
 
 cdef inline bint has_forward(const op *o) noexcept nogil:
@@ -11,7 +11,7 @@ cdef inline bint has_backward(const op *o) noexcept nogil:
 
 
 cdef inline bint is_repacked(const op *o) noexcept nogil:
-    """Whether y is x with other axes: only in the blocked layout does that move elements."""
+    """Whether y is x with other axes: only in the blocked layout does that move elements. (`moves` in optimize.h.)"""
     return o.forward_tile == NULL and o.branch.skip < 0 and o.in_channels != o.out_channels
 
 
@@ -24,11 +24,23 @@ cdef inline bint is_converted(const op *o, bint training) noexcept nogil:
 
 cdef inline bint can_train(const op *o) noexcept nogil:
     """Whether an op can be trained in the blocked layout: any without parameters and statistics can on a tile."""
-    if o.reduce.n_items == 0 and (is_converted(o, True) or o.forward_tile == NULL and o.backward_tile == NULL):
-        return True
     if o.forward_tile != NULL and not has_forward(o) or o.backward_tile != NULL and not has_backward(o):
+        return o.reduce.n_items == 0 and is_converted(o, True)
+    if o.reduce.n_items == 0:
+        return True
+    if not has_backward(o) or o.reduce.forward != NULL and o.reduce.n_sums > 0:
         return False
-    return o.n_param == 0 or o.blocked.gradient != NULL or o.reduce.n_sums > 0
+    if o.blocked.gradient != NULL:
+        return True
+    if o.reduce.n_sums > 0:
+        return o.blocked.backward != NULL and o.blocked.backward_elements == NULL
+    return o.n_param == 0 and o.reduce.backward == NULL
+
+
+cdef inline bint keeps_layout(const op *o, bint training) noexcept nogil:
+    """Whether an op's y and dx have the layout of memory that they share with x and dy."""
+    cdef bint shares = o.memory.in_place or o.memory.y_alias == ALIAS_X or training and o.backward_tile == NULL
+    return o.in_channels == o.out_channels or o.branch.skip >= 0 or is_repacked(o) or not shares
 
 
 cdef inline bint has_work(const op *o, bint training) noexcept nogil:
@@ -50,7 +62,7 @@ cdef inline int reach_of(const op *o, bint training) noexcept nogil:
 
 cdef inline int reach_back(const op *o) noexcept nogil:
     """What an element of dx, or of an example's sums, depends on."""
-    if o.blocked.backward_elements != NULL:
+    if o.blocked.backward_elements != NULL or o.backward_tile == NULL and not is_repacked(o):
         return REACHES_ELEMENT
     return o.blocked.reach if o.blocked.backward != NULL else REACHES_ALL
 

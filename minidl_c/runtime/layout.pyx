@@ -8,7 +8,7 @@ examples go through the ops together, so each has its own memory.
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport LANES, READS_X, READS_Y, REACHES_ALL, op
-from minidl_c.runtime.blocked_form cimport adds_sums, is_converted, reach_of
+from minidl_c.runtime.blocked_form cimport adds_sums, is_converted, reach_back, reach_of
 from minidl_c.runtime.memory_planner import plan_offsets
 
 cdef extern from "minidl_c/simd/reduction.h" nogil:
@@ -29,7 +29,7 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
     A time is the index of an instruction: gather x, forward of each op, scatter y and gather dy, backward of each op, scatter dx.
     In the blocked layout, ops that may run without a barrier between them (see add_stretches) have the same time.
     """
-    cdef int k, forward = 0, backward
+    cdef int k, forward = 0, backward = n_ops + 1
     cdef const op *o
     uses = [(0, DATA, values[0].alias_of), (n_ops + 1, DATA, values[n_ops].alias_of)]
     for k in range(n_ops):
@@ -37,8 +37,9 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
         forward += not blocked or k == 0 or reach_of(o, with_backward) == REACHES_ALL
         uses += [(forward, DATA, values[v].alias_of) for v in (o.plan.input, o.plan.output, o.branch.skip) if v >= 0]
         uses.append((forward, SAVED, k))
-    for k in range(n_ops if with_backward else 0):
-        o, backward = &ops[k], 2 * n_ops + 1 - k
+    for k in range(n_ops - 1, -1 if with_backward else n_ops - 1, -1):
+        o = &ops[k]
+        backward += not blocked or k == n_ops - 1 or reach_back(o) == REACHES_ALL
         read = (o.plan.input if o.reads & READS_X else -1, o.plan.output if o.reads & READS_Y else -1, o.branch.skip)
         uses += [(backward, DATA, values[v].alias_of) for v in read if v >= 0]
         uses += [(backward, GRAD, values[v].grad_alias_of) for v in (o.plan.input, o.plan.output, o.branch.dskip) if v >= 0]
@@ -98,7 +99,8 @@ cdef class Layout:
             if self.values[v].grad_is_reduced:
                 self.grad[self.values[v].grad_alias_of].per_tile = 1
         for k in range(self.n_ops):
-            self.saved[k].per_tile = self.keep_all or (self.with_backward and self.ops[k].reduce.backward != NULL)
+            self.saved[k].per_tile = self.keep_all or self.with_backward and (
+                self.ops[k].reduce.backward != NULL or self.blocked and self.ops[k].blocked.gradient != NULL)
             self.saved[k].bytes = self.ops[k].memory.saved
             if self.blocked and not is_converted(&self.ops[k], self.with_backward):
                 self.saved[k].bytes = self.ops[k].blocked.saved if self.with_backward else 0

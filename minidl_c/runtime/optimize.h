@@ -25,8 +25,10 @@ static int reduces_values(const op *o, value_use use) {
   return o->reduce.backward && !(o->reduce.inputs & REDUCES_FROM_SUMS);
 }
 
-/* Whether the blocked layout moves the elements of a value that tiles share: that of a Flatten. */
-static int moves(const op *o, value_use use) { return use != IN_TILES && o->branch.skip < 0 && o->in_channels != o->out_channels; }
+/* Whether the blocked layout moves the elements of a value that tiles share, that of a Flatten: `is_repacked` of blocked_form.pxd. */
+static int moves(const op *o, value_use use) {
+  return use != IN_TILES && !o->forward_tile && o->branch.skip < 0 && o->in_channels != o->out_channels;
+}
 
 /* Gives every value memory of its own, and counts its readers. */
 static void count_readers(const op *ops, int n_ops, value *v, value_use use) {

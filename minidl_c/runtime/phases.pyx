@@ -92,6 +92,9 @@ cdef bint follows_in_part(run_state *run, int k, bint by_rows) noexcept:
     cdef int reach = reach_back(o) if back else reach_of(o, run.train.training)
     if reach < (REACHES_ELEMENT if by_rows else REACHES_CHANNEL) or by_rows and not can_split_rows(o, back):
         return False
+    if by_rows and (o.in_rows != before.in_rows or o.in_size != before.in_size if back else
+                    o.out_rows != before.out_rows or o.out_size != before.out_size):
+        return False
     if back:
         return (o.in_channels == before.in_channels
                 and values[o.plan.output].grad_alias_of == values[before.plan.input].grad_alias_of)

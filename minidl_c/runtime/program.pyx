@@ -4,7 +4,7 @@ from operator import index
 from libc.stdlib cimport calloc, free
 
 from minidl_c.op cimport ALIAS_SKIP, LANES, Op, blocks_of, dtype_of, op
-from minidl_c.runtime.blocked_form cimport adds_sums, can_train, has_work, is_converted, is_repacked
+from minidl_c.runtime.blocked_form cimport adds_sums, can_train, has_work, is_converted, is_repacked, keeps_layout
 
 cdef extern from "minidl_c/runtime/optimize.h" nogil:
     void optimize(op *, int, value *)
@@ -16,8 +16,8 @@ cdef double CACHED_READ = 3, MEMORY_READ = 19
 cdef Py_ssize_t CACHED_WEIGHTS = 2**22
 cdef double WASTE = 1.5, WASTE_TRAINING = 1.75             # powers of the number of lanes for each channel: loads are wasted too
 cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
-cdef double JOINT_WEIGHTS = 8           # for each element of a value
-cdef double JOINT_WORK = 1.5            # a multiply-add of a dense layer in training, which transposes its weights
+cdef double JOINT_SHARE = 8             # weights that are read once for all examples, for each element of a value
+cdef double TRANSPOSED_WORK = 1.5       # a multiply-add of a dense layer in training, which transposes its weights for dx
 cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
 cdef double SHARED_TRAINING = 1.05      # the same in training
 cdef object MAX_OFFSET = 2**62         # elements; sums of such do not overflow
@@ -31,6 +31,12 @@ cdef inline Py_ssize_t flat_elements(const op *o) noexcept:
 cdef inline double waste_of(Py_ssize_t channels) noexcept:
     """The number of lanes for each channel."""
     return <double> (blocks_of(channels) * LANES) / channels
+
+
+cdef inline bint is_shapeless(const op *o) noexcept:
+    """Whether an op computes each element alone, from nothing else."""
+    return (o.blocked.elements != NULL and o.blocked.forward == NULL and o.blocked.backward == NULL and o.reduce.n_items == 0
+            and o.branch.skip < 0 and o.branch.dskip < 0)
 
 
 cdef class Program:
@@ -75,8 +81,9 @@ cdef class Program:
 
     @property
     def blocked_limit(self):
-        """Up to this many examples of a call run in the blocked layout; may be set, to 0 for tiles alone. Results have the same bits.
+        """Up to this many examples of a call run in the blocked layout, and more if threads would have to share a tile.
 
+        It may be set; 0: none. Results have the same bits.
         Raises ValueError for numbers outside 0..16, and any but 0 if the ops do not fit that layout.
         """
         return self.limit
@@ -162,7 +169,7 @@ cdef class Program:
         """
         cdef int k = 0, j
         cdef op *o
-        while k < self.n_ops and self.ops[k].blocked.elements != NULL and self.ops[k].plan.input == k and self.ops[k].branch.skip < 0:
+        while k < self.n_ops and is_shapeless(&self.ops[k]) and self.ops[k].plan.input == k:
             k += 1
         if k == self.n_ops or self.ops[k].plan.input != k or not is_repacked(&self.ops[k]):
             return
@@ -178,12 +185,14 @@ cdef class Program:
         Those of a plan that trains, unless an op cannot be trained in that layout.
         """
         cdef bint training = self.has_loss
-        cdef const op *o
+        cdef const op *o = &self.ops[self.n_ops - 1]
         cdef value *v
         cdef int k
+        if training and not (is_converted(o, True) and o.reduce.n_items == 0):
+            return 0
         for k in range(self.n_ops - training):
             o = &self.ops[k]
-            if training and not can_train(o) or self.values[o.plan.input].channels != o.in_channels:
+            if training and not can_train(o) or self.values[o.plan.input].channels != o.in_channels or not keeps_layout(o, training):
                 return 0
             if o.branch.skip >= 0 and (o.memory.y_alias == ALIAS_SKIP or o.blocked.elements != NULL) and (
                     self.values[o.branch.skip].channels != o.out_channels):
@@ -203,13 +212,13 @@ cdef class Program:
         return 0
 
     cdef bint has_mostly_joint_weights(self) noexcept:
-        """Whether reading the weights of dense layers once saves more than it costs to keep the values of all examples."""
+        """Whether reading the weights of joint ops once saves more than it costs to keep the values of all examples."""
         cdef double weights = 0, elements = 0
         cdef int k
         for k in range(self.n_ops):
             weights += self.ops[k].n_param if self.ops[k].blocked.joint else 0
             elements += self.ops[k].out_size
-        return weights > JOINT_WEIGHTS * elements
+        return weights > JOINT_SHARE * elements
 
     cdef void choose_limit(self) noexcept:
         """Sets the number of examples up to which the blocked layout costs less than a tile."""
@@ -228,7 +237,7 @@ cdef class Program:
             if has_work(o, training):
                 lanes, least = lanes + o.work, least + o.work * waste
                 blocked += o.work * waste ** (WASTE_TRAINING if training else WASTE) * (
-                    JOINT_WORK if training and o.blocked.joint else 1)
+                    TRANSPOSED_WORK if training and o.blocked.joint and o.memory.prepare_dx == NULL else 1)
                 weights += 0 if training or self.together and o.blocked.joint else o.n_param
         blocked += weights * (CACHED_READ if weights < CACHED_WEIGHTS else MEMORY_READ)
         self.tile_cost, self.blocked_cost = LANES * lanes, blocked

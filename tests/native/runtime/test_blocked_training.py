@@ -20,11 +20,15 @@ from minidl.layers import (
     GlobalAvgPool2D,
     GroupNorm,
     MaxPool2D,
+    Pad2D,
     Parallel,
     RandomShift,
     ReLU,
+    Rescale,
+    Reshape,
     Residual,
     Sigmoid,
+    Upsample2D,
 )
 from minidl.optimizers import SGD, Adam
 from minidl_c.kernels.activations import ActivationOp
@@ -196,8 +200,30 @@ def light():
     return (3, 8, 8), [Conv2D(24, 3, stride=2, padding=1), Conv2D(24, 3, padding=1), Residual(*block), *end]
 
 
+def strided_branches():
+    """The first branch ends with fewer pixels than it began with, or with more."""
+    fewer = Parallel([Conv2D(16, 3, stride=2, padding=1)], [MaxPool2D(2)], join="concat")
+    more = Parallel([Upsample2D(2), Conv2D(32, 1)], [Upsample2D(2)], join="concat")
+    return (3, 16, 16), [Conv2D(32, 3, padding=1), fewer, more, Conv2D(4, 3), Flatten(), Dense(3)]
+
+
+def shared_memory():
+    """Threads that share the channels run three ops backward without meeting, in memory of their own."""
+    return (3, 10, 10), [Conv2D(32, 3), Pad2D(1), DepthwiseConv2D(3), MaxPool2D(2), Upsample2D(2), Flatten(), Dense(5)]
+
+
+def reshaped_rows():
+    """A Reshape leaves the channels and changes the rows, which threads share."""
+    ops = [Conv2D(16, 3, padding=1), ReLU(), Reshape((16, -1)), ReLU(), Rescale(0.5), Reshape((16, 4, 16)), ReLU()]
+    return (3, 8, 8), [*ops, Conv2D(16, 1), Flatten(), Dense(3)]
+
+
 IN_TILES = ("mixed", "mobile", "numpy_between")
-TRAINED = [make for make in (*MODELS, squeeze, augmented, light) if make.__name__ not in IN_TILES]
+TRAINED = [
+    make
+    for make in (*MODELS, squeeze, augmented, light, strided_branches, shared_memory, reshaped_rows)
+    if make.__name__ not in IN_TILES
+]
 
 
 def fitted(make, n, threads, limit, dtype="float32", optimizer=None, frozen=(), options=None, **fit):
@@ -206,7 +232,7 @@ def fitted(make, n, threads, limit, dtype="float32", optimizer=None, frozen=(), 
     for k in frozen:
         model.layers[k].trainable = False
     y = np.random.default_rng(1).standard_normal((len(x), *model.output_shape)).astype(dtype)
-    optimizer = optimizer or SGD(0.01, momentum=0.9)
+    optimizer = optimizer or SGD(1e-4, momentum=0.9)
     trainer = Trainer(model, "mean_squared_error", optimizer, num_threads=threads, **options or {})
     trainer.steps().plan.blocked_limit = limit
     rows = np.arange(4 * n + n // 2) % len(x)
@@ -230,7 +256,7 @@ def test_options_of_a_trainer_change_the_same_bits(option, make):
     weights = np.random.default_rng(2).uniform(0, 2, 4 * 5 + 2)
 
     def run(threads, limit):
-        optimizer = Adam(0.01) if option == "adam" else SGD(0.01, momentum=0.9)
+        optimizer = Adam(1e-4) if option == "adam" else SGD(1e-4, momentum=0.9)
         options = {"clip_norm": 0.1} if option == "clipped" else {}
         fit = {"sample_weight": weights} if option == "weights" else {}
         return fitted(make, 5, threads, limit, "float32", optimizer, (0,) if option == "frozen" else (), options, **fit)

@@ -16,7 +16,7 @@ cdef double CACHED_READ = 3, MEMORY_READ = 19
 cdef Py_ssize_t CACHED_WEIGHTS = 2**22
 cdef double WASTE = 1.5, WASTE_TRAINING = 1.75             # powers of the number of lanes for each channel: loads are wasted too
 cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
-cdef double JOINT_SHARE = 8             # weights that are read once for all examples, for each element of a value
+cdef double JOINT_SHARE = 10            # weights that are read once for all examples, for each element of a value
 cdef double TRANSPOSED_WORK = 1.5       # a multiply-add of a dense layer in training, which transposes its weights for dx
 cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
 cdef double SHARED_TRAINING = 1.05      # the same in training

@@ -7,8 +7,8 @@ from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.op cimport LANES, real, tile
 
 cdef Py_ssize_t PASS_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
-cdef Py_ssize_t MIN_JOINT_WEIGHTS = 2**16          # so many are read once for all examples, if the runs of pixels are shorter than this
-cdef Py_ssize_t JOINT_PIXELS = 8
+cdef Py_ssize_t MIN_JOINT_WEIGHTS = 2**16          # from this size on, weights are read once for all examples if no run of pixels is as
+cdef Py_ssize_t JOINT_PIXELS = 8        # long as this
 
 
 ctypedef struct side:                   # of a block of pixels of some examples

@@ -14,7 +14,7 @@ from minidl_c.kernels.blocked_depthwise cimport depthwise_example
 from minidl_c.kernels.conv2d cimport conv2d_backward_b_tile
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.correlate cimport direction
-from minidl_c.kernels.segments cimport find_segments, segment
+from minidl_c.kernels.edge_runs cimport edge_run, find_edge_runs
 from minidl_c.op cimport LANES, READS_X, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 from minidl_c.op import check_ints
 
@@ -35,14 +35,14 @@ cdef extern from "minidl_c/simd/reduction.h" nogil:
 ctypedef struct depthwise_dims:
     conv2d_dims conv
     Py_ssize_t multiplier
-    segment *forward
-    segment *back
+    edge_run *forward
+    edge_run *back
     int n_forward, n_back
 
 
 # ---- one tile: no checks, no allocation, no GIL --------------------------------------------------------------------------
 
-cdef void begin_walk(depthwise_walk *k, const direction *a, const axis_run *row, const segment *p) noexcept nogil:
+cdef void begin_walk(depthwise_walk *k, const direction *a, const axis_run *row, const edge_run *p) noexcept nogil:
     """Sets the walk over a block of pixels with the same taps (see axes.pyx), except for its weights."""
     k.lines, k.x_line, k.y_line = row.n, a.rows.pixel_step * a.width * LANES, a.rows.out_step * a.out_width * LANES
     k.pixels, k.x_pixel, k.y_pixel = p.n, p.source_step * LANES, p.out_step * LANES
@@ -55,7 +55,7 @@ cdef void begin_walk(depthwise_walk *k, const direction *a, const axis_run *row,
 
 
 cdef void correlate_channel(
-    const direction *a, const segment *segments, int n_segments,
+    const direction *a, const edge_run *runs, int n_runs,
     Py_ssize_t channels,                # of the sum
     const real *x,                      # IN  [channels][height][width][16]
     const real *w,                      # IN  [taps_h][taps_w][w_tap]: `channels` weights
@@ -67,13 +67,13 @@ cdef void correlate_channel(
     cdef Py_ssize_t x_at, w_at, y_at
     cdef int i, j
     cdef const axis_run *row
-    cdef const segment *p
+    cdef const edge_run *p
     cdef depthwise_walk k
     k.channels, k.x_channel, k.w_channel = channels, a.height * a.width * LANES, 1
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w * w_tap, a.columns.tap_step * w_tap
     for i in range(<int> a.rows.n_runs):
-        for j in range(n_segments):
-            row, p = &a.rows.runs[i], &segments[j]
+        for j in range(n_runs):
+            row, p = &a.rows.runs[i], &runs[j]
             begin_walk(&k, a, row, p)
             x_at, y_at = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
             w_at = (row.tap * a.taps_w + p.tap) * w_tap
@@ -81,7 +81,7 @@ cdef void correlate_channel(
 
 
 cdef void sum_blocks(
-    const direction *a, const segment *segments, int n_segments,      # forward
+    const direction *a, const edge_run *runs, int n_runs,      # forward
     const real *dy,                     # IN  [out_height][out_width][16]
     const real *x,                      # IN  [height][width][16]
     real *lanes,                        # OUT [taps_h][taps_w][16]
@@ -90,13 +90,13 @@ cdef void sum_blocks(
     cdef Py_ssize_t x_at, w_at, y_at
     cdef int i, j
     cdef const axis_run *row
-    cdef const segment *p
+    cdef const edge_run *p
     cdef depthwise_walk k
     k.channels, k.x_channel, k.w_channel, k.w_h, k.w_w = 1, 0, 0, a.taps_w * LANES, LANES
     memset(lanes, 0, a.taps_h * a.taps_w * LANES * sizeof(real))
     for i in range(<int> a.rows.n_runs):
-        for j in range(n_segments):
-            row, p = &a.rows.runs[i], &segments[j]
+        for j in range(n_runs):
+            row, p = &a.rows.runs[i], &runs[j]
             begin_walk(&k, a, row, p)
             x_at, y_at = (row.source * a.width + p.source) * LANES, (row.out * a.out_width + p.out) * LANES
             w_at = (row.tap * a.taps_w + p.tap) * LANES
@@ -104,7 +104,7 @@ cdef void sum_blocks(
 
 
 cdef void weight_gradient_channel(
-    const direction *a, const segment *segments, int n_segments,      # forward
+    const direction *a, const edge_run *runs, int n_runs,      # forward
     const real *dy,                     # IN  [out_height][out_width][16]
     const real *x,                      # IN  [height][width][16]
     real *lanes,                        # scratch [taps_h][taps_w][16]
@@ -113,7 +113,7 @@ cdef void weight_gradient_channel(
 ) noexcept nogil:
     """Computes the gradient of one kernel, and adds its lanes."""
     cdef Py_ssize_t t
-    sum_blocks(a, segments, n_segments, dy, x, lanes)
+    sum_blocks(a, runs, n_runs, dy, x, lanes)
     for t in range(a.taps_h * a.taps_w):
         add_sum(lanes + t * LANES, dw + t * w_tap * sum_stride, sum_stride)
 
@@ -257,7 +257,7 @@ cdef class DepthwiseConv2DOp(Op):
         multiplier, = check_ints("multiplier", (multiplier,), 1, 1)
         conv2d_init_dims(v, in_shape, channels * multiplier, kernel_size, stride, padding, dilation, channels, None)
         d.multiplier = multiplier
-        d.forward, d.back = find_segments(&v.forward.columns, &d.n_forward), find_segments(&v.back.columns, &d.n_back)
+        d.forward, d.back = find_edge_runs(&v.forward.columns, &d.n_forward), find_edge_runs(&v.back.columns, &d.n_back)
         init_op(self, (v.C, v.H, v.W), (v.K, v.OH, v.OW), dtype)
         self.c.n_param = self.c.reduce.n_sums = self.c.reduce.n_items = v.weights + (v.K if use_bias else 0)
         self.weight_order = (1, 2, 3, 0)

@@ -150,9 +150,9 @@ def test_each_op_has_the_bits_of_a_tile(ops, seed, dtype):
             step.plan.blocked_limit = MOST
         except ValueError:  # groups that do not begin with a block
             continue
-        for n in (1, 2, 3, 5, 9, MOST):
+        for n in (1, 2 + compared % 8, MOST):
             tiles = step.run(n, 1, 0)
-            for threads in (1, 2, 3):
+            for threads in (1, 2 + compared % 2):
                 assert step.run(n, threads, MOST) == tiles, f"{about}: {n} examples on {threads} threads differ"
         compared += 1
     assert compared >= 30
@@ -243,10 +243,10 @@ def fitted(make, n, threads, limit, dtype="float32", optimizer=None, frozen=(), 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("make", TRAINED)
 def test_any_number_of_examples_and_threads_trains_the_same_bits(make, dtype):
-    for n in (1, 2, 3, 5, 8, 13, MOST):
+    for n in (1, 2, 5, 13, MOST):
         tiles = fitted(make, n, 1, 0, dtype)
         assert np.isfinite(tiles[1]).all()
-        for threads in (1, 2, 3, 8):
+        for threads in (1, 2, 3) if n < 3 else (2, 8):
             assert fitted(make, n, threads, MOST, dtype) == tiles, f"{n} examples on {threads} threads differ"
 
 

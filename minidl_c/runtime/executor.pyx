@@ -7,7 +7,7 @@ A step (of training, or a single forward or backward) is a list of phases, a pha
                               (SPLIT_TILES instead, instruction by instruction, if there are fewer tiles than threads. In the
                               blocked layout a stretch of instructions, JOINT or CONVERTED: see phases.pyx)
     PARTIALS, COMBINE         of processes that share the batch, with an exchange after each: see partition.pyx
-    REDUCE   of stage 0       weight gradients of dense layers, sums over slots, division by the weight of the batch
+    REDUCE   of stage 0       gradients that are computed for the batch at once, sums over slots, division by the weight of the batch
     ... the next stages
     CLIP                      clips the gradient by value and computes its norm, if clipping is on
     CHECK                     stops before the update if a loss or a gradient is not finite

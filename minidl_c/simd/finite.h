@@ -29,9 +29,20 @@ NOINLINE int FN(divide)(REAL *x, ptrdiff_t n, REAL divisor) {
   return !bad;
 }
 
+/* x - x is 0 or NaN, and a sum of such numbers is NaN if one of them is. Vectors, because -Os compiles a plain loop to scalars. */
 INLINE int FN(all_finite)(const REAL *x, ptrdiff_t n) {
-  int bad = 0;
-  for (ptrdiff_t i = 0; i < n; i++) bad |= !(x[i] - x[i] == 0);
-  return !bad;
+  enum { SUMS = 4 };
+  V sums[SUMS] = {{0}};
+  REAL sum = 0;
+  for (; n >= SUMS * VL; n -= SUMS * VL, x += SUMS * VL) {
+    UNROLL for (int i = 0; i < SUMS; i++) {
+      V v = *(const FN(unaligned) *)(x + i * VL);
+      sums[i] += v - v;
+    }
+  }
+  V total = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int i = 0; i < VL; i++) sum += total[i];
+  for (ptrdiff_t i = 0; i < n; i++) sum += x[i] - x[i];
+  return sum == 0;
 }
 #endif

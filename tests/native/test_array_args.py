@@ -12,6 +12,7 @@ from plans import OUT, SIZE, N, dense_plan, loss_plan, predicting, training
 from subprocess_cases import REFUSALS, Cases
 
 import minidl_c
+from minidl_c.array_args import all_finite
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.losses.elementwise_losses import ElementwiseLossOp
 from minidl_c.losses.softmax_cross_entropy import SoftmaxCrossEntropyOp
@@ -236,6 +237,20 @@ def test_every_public_function_is_covered():
     }
     for name, (right, _) in FUNCTIONS.items():
         assert set(inspect.signature(found[name]).parameters) - set(right) <= plain_ones, name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_each_number_that_is_not_finite_is_found(dtype):
+    """Vectors and the numbers after the last whole one, in every lane."""
+    largest = np.finfo(dtype).max
+    for n in (0, 1, 15, 31, 64, 67, 150):
+        x = np.resize([largest, -largest, 0, -0.0, np.finfo(dtype).smallest_subnormal], n).astype(dtype)
+        assert all_finite(x)
+        for position in range(n):
+            for bad in (np.nan, np.inf, -np.inf):
+                changed = x.copy()
+                changed[position] = bad
+                assert not all_finite(changed), (n, position, bad)
 
 
 if __name__ == "__main__":

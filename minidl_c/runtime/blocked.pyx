@@ -14,7 +14,7 @@ from minidl_c.op cimport LANES, blocks_of, op, split_range, tile
 from minidl_c.runtime.blocked_copies cimport example_to_lane, lane_to_example, pack_example, repack_example, unpack_example
 from minidl_c.runtime.blocked_form cimport adds_sums, is_converted
 from minidl_c.runtime.layout cimport buffer, copy_of, nth_copy, value
-from minidl_c.runtime.run_state cimport BACKWARD, FLOAT32, FORWARD, GATHER_X, SCATTER_Y, UINT8, instr, op_of, run_state
+from minidl_c.runtime.run_state cimport BACKWARD, FLOAT32, FORWARD, GATHER_X, SCATTER_Y, UINT8, instr, op_of, phase, run_state
 from minidl_c.runtime.tiles cimport run_instr
 
 
@@ -235,3 +235,23 @@ cdef void run_blocked(const run_state *run, const instr *i, Py_ssize_t step, Py_
 cdef void run_joint(const run_state *run, const instr *i, Py_ssize_t step, int thread, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     """Runs one op on part `part` of the channels of all examples."""
     run_op(run, i, step, 0, run.local.tiles, thread, part, parts, False)
+
+
+cdef void run_chunk(const run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
+    """Runs all instructions on a chunk of examples: joint ops on all of them, the ops between example by example."""
+    cdef const instr *instrs = run.program.instrs
+    cdef Py_ssize_t first = thread * run.local.chunk, start = 0, end = 0, t
+    cdef run_state chunk = run[0]
+    cdef int k = f.first, stop, j
+    split_range(run.local.tiles, task, f.tasks, &start, &end)
+    chunk.local.first_tile += start - first                  # of copy 0: this thread's copies begin at `first`
+    while k < f.last:
+        stop = k
+        while stop < f.last and not (instrs[stop].kind == FORWARD and op_of(run, &instrs[stop]).blocked.joint):
+            stop += 1
+        for t in range(first, first + end - start):
+            for j in range(k, stop):
+                run_blocked(&chunk, &instrs[j], step, t, thread, 0, 1, False)
+        if stop < f.last:
+            run_op(&chunk, &instrs[stop], step, first, end - start, thread, 0, 1, False)
+        k = stop + 1

@@ -18,6 +18,7 @@ cdef class ExecutionContext:
     cdef Py_ssize_t n_x                 # rows of x
     cdef run_state run
     cdef bint together                  # predictions in the blocked layout: see prepare_blocked
+    cdef Py_ssize_t chunk, min_chunk    # those of the plan
     cdef int barriers, keep_all         # keep_all: every array of a tile has a copy per tile
     cdef partition partition
     cdef list exchange_buffers          # of the last distributed call
@@ -30,7 +31,7 @@ cdef class ExecutionContext:
     cdef void split_batch(self, Py_ssize_t examples, int threads, int manual) noexcept
     cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual, bint blocked) except -1
     cdef int prepare(self, Py_ssize_t examples, int threads, int manual, int with_backward) except -1
-    cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads, bint together) except -1
+    cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads, bint together, Py_ssize_t chunk) except -1
     cdef int prepare_blocked_training(self, Py_ssize_t examples, int threads) except -1
     cdef void set_memory(self, Arena arena) noexcept
     # ---- inference

@@ -134,7 +134,7 @@ cdef class ExecutionContext:
         can_split = 0 < run.local.tiles == run.local.slots < MAX_SLOTS and 2 * run.local.tiles <= threads
         run.threads = max(1, threads if can_split else min(<Py_ssize_t> threads, run.local.slots))
         self.keep_all = manual or run.train.training and self.barriers
-        run.local.blocked = run.local.together = False
+        run.local.blocked = run.local.together = run.local.chunk = 0
 
     cdef Py_ssize_t step_bytes(self, Py_ssize_t examples, int threads, int manual, bint blocked) except -1:
         """Returns the bytes of memory that a training step takes; allocates none."""
@@ -153,18 +153,20 @@ cdef class ExecutionContext:
         self.set_memory(self.arena)
         return 0
 
-    cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads, bint together) except -1:
+    cdef int prepare_blocked(self, Py_ssize_t first, Py_ssize_t examples, int threads, bint together, Py_ssize_t chunk) except -1:
         """As `prepare`, for inference on some examples from `first` on, in the blocked layout: each is a tile.
 
-        together: they go through the ops together, so that a dense layer reads its weights once.
+        together: they go through the ops together, so that a dense layer reads its weights once. chunk: at most that number of
+        them, and the next ones in the same memory of a thread; 0: all.
         """
         cdef run_state *run = &self.run
         run.local.tiles = run.batch.total_examples = run.batch.examples = examples
         run.local.slots = find_slots(examples, run.local.starts)
         run.local.first_tile, run.local.blocked, run.local.together, run.local.partition = first, True, together, NULL
+        run.local.chunk = chunk
         run.threads = threads if together or 2 * examples <= threads else min(<Py_ssize_t> threads, run.local.slots)
         run.program.n_instrs = run.program.n_phases = 0
-        self.blocked_arena.prepare(examples, run.threads, together, False)
+        self.blocked_arena.prepare(chunk * threads if chunk else examples, run.threads, together, False)
         self.set_memory(self.blocked_arena)
         return 0
 
@@ -173,7 +175,7 @@ cdef class ExecutionContext:
         cdef run_state *run = &self.run
         run.local.tiles = run.batch.total_examples = run.batch.examples = examples
         run.local.slots, run.local.starts[0], run.local.starts[1] = 1, 0, 1
-        run.local.first_tile, run.local.blocked, run.local.together = 0, True, True
+        run.local.first_tile, run.local.blocked, run.local.together, run.local.chunk = 0, True, True, 0
         run.local.partition, run.threads = NULL, threads
         run.program.n_instrs = run.program.n_phases = 0
         self.blocked_arena.prepare(examples, threads, False, True)
@@ -205,14 +207,14 @@ cdef class ExecutionContext:
         """Predicts some examples from `first` on in the blocked layout: the same number on each thread, then all share what is left."""
         cdef Py_ssize_t shared = examples % threads if 2 * (examples % threads) <= threads else 0
         if self.together and examples > 1:
-            self.prepare_blocked(first, examples, threads, True)
+            self.prepare_blocked(first, examples, threads, True, self.chunk if examples >= self.min_chunk * threads else 0)
             self.run_forward()
             return 0
         if examples > shared:
-            self.prepare_blocked(first, examples - shared, threads, False)
+            self.prepare_blocked(first, examples - shared, threads, False, 0)
             self.run_forward()
         if shared:
-            self.prepare_blocked(first + examples - shared, shared, threads, False)
+            self.prepare_blocked(first + examples - shared, shared, threads, False, 0)
             self.run_forward()
         return 0
 

@@ -5,7 +5,7 @@ A step (of training, or a single forward or backward) is a list of phases, a pha
     PREPARE                   packs weights
     TILES    of stage 0       gather, forward, loss and backward of a tile, depth first; a stage ends at an op with a barrier
                               (SPLIT_TILES instead, instruction by instruction, if there are fewer tiles than threads. In the
-                              blocked layout a stretch of instructions, JOINT or CONVERTED: see phases.pyx)
+                              blocked layout a stretch of instructions, JOINT or CONVERTED: see phases.pyx; or CHUNKS)
     PARTIALS, COMBINE         of processes that share the batch, with an exchange after each: see partition.pyx
     REDUCE   of stage 0       gradients that are computed for the batch at once, sums over slots, division by the weight of the batch
     ... the next stages
@@ -19,13 +19,13 @@ from libc.string cimport memset
 
 from minidl_c.op cimport op
 from minidl_c.optimizers.clip cimport clip_block
-from minidl_c.runtime.blocked cimport run_blocked, run_converted, run_joint
+from minidl_c.runtime.blocked cimport run_blocked, run_chunk, run_converted, run_joint
 from minidl_c.runtime.lane_sums cimport add_tile_sums, clear_slot_sums, clear_split_tile_sums, clear_tile_sums
 from minidl_c.runtime.partition cimport run_combine, run_partials
 from minidl_c.runtime.reduce cimport run_check, run_commit, run_reduce, run_update
 from minidl_c.runtime.run_state cimport (
-    CHECK, CLIP, COMBINE, CONVERTED, FORWARD, GATHER_DY, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, SPLIT_TILES, TILES, UPDATE, instr, op_of,
-    phase, run_state,
+    CHECK, CHUNKS, CLIP, COMBINE, CONVERTED, FORWARD, GATHER_DY, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, SPLIT_TILES, TILES, UPDATE,
+    instr, op_of, phase, run_state,
 )
 from minidl_c.runtime.tiles cimport run_instr
 
@@ -94,6 +94,8 @@ cdef void run_task(void *arg, Py_ssize_t step, Py_ssize_t number, Py_ssize_t tas
         run_split_tiles(run, f, step, task, thread)
     elif f.kind == JOINT:
         run_joint(run, &run.program.instrs[f.first], step, thread, task, f.tasks)
+    elif f.kind == CHUNKS:
+        run_chunk(run, f, step, task, thread)
     elif f.kind == CONVERTED:
         run_converted(run, &run.program.instrs[f.first], step, thread)
     elif f.kind == PARTIALS:

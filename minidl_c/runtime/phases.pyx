@@ -4,7 +4,7 @@ from minidl_c.runtime.blocked_form cimport adds_sums, can_split_rows, is_convert
 from minidl_c.runtime.layout cimport value
 from minidl_c.runtime.partition cimport place_tasks
 from minidl_c.runtime.run_state cimport (
-    BACKWARD, COMBINE, CONVERTED, FORWARD, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
+    BACKWARD, CHUNKS, COMBINE, CONVERTED, FORWARD, GATHER_X, JOINT, PARTIALS, PREPARE, REDUCE, REDUCE_TASKS, SPLIT_TILES, TILES, instr, op_of,
     phase, phase_kind, program_state, run_state,
 )
 
@@ -150,9 +150,13 @@ cdef void add_stretches(run_state *run, int first, int last) noexcept:
 cdef void add_stage(run_state *run, int first, int last) noexcept:
     """Adds the phases of instructions first..last: all tiles, then their reductions."""
     cdef int k, can_split, has_reduction = 0, by_example = run.per_example.outputs != NULL     # then nothing is summed
+    cdef Py_ssize_t n
     cdef const op *o
     cdef instr *i
-    if run.local.blocked and (run.local.together or run.local.tiles < run.threads):
+    if run.local.chunk:
+        n = run.threads * run.local.chunk                     # examples that all threads have memory for: as many chunks for each
+        add_phase(run, CHUNKS, first, last, (run.local.tiles + n - 1) // n * run.threads)
+    elif run.local.blocked and (run.local.together or run.local.tiles < run.threads):
         add_stretches(run, first, last)
     elif run.local.tiles < run.threads:
         for k in range(first, last):

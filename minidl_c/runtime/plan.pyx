@@ -66,7 +66,7 @@ cdef class Plan(Program):
     cdef ExecutionContext new_context(self):
         cdef ExecutionContext p = ExecutionContext()
         p.bind(self.ops, self.values, self.blocked_values, self.n_ops, self.barriers)
-        p.together = self.together
+        p.together, p.chunk, p.min_chunk = self.together, self.chunk, self.min_chunk
         return p
 
     cdef ExecutionContext acquire_context(self, bint trains):

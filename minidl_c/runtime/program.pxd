@@ -17,6 +17,8 @@ cdef class Program:
     cdef Py_ssize_t n_flat              # the least number of elements of the flat buffer
     cdef Py_ssize_t work                # multiply-adds of one example's forward, about
     cdef int64_t max_skipped_steps      # of trained ops with parameters
+    cdef readonly Py_ssize_t chunk      # examples that a thread predicts at a time in the blocked layout; 0: those of a tile
+    cdef Py_ssize_t min_chunk           # examples for each thread: with fewer, threads share the channels of all examples
     cdef readonly bint has_loss
     cdef readonly tuple sources         # the Ops, kept alive
     cdef readonly str dtype
@@ -26,7 +28,7 @@ cdef class Program:
     cdef int check_branches(self) except -1
     cdef void flatten_input(self) noexcept
     cdef int find_blocked_values(self) except -1
-    cdef bint has_mostly_joint_weights(self) noexcept
+    cdef void choose_chunk(self) noexcept
     cdef void choose_limit(self) noexcept
     cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept
     cdef bint trains_blocked(self, Py_ssize_t n, int threads) noexcept

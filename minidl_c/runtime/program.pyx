@@ -17,6 +17,8 @@ cdef Py_ssize_t CACHED_WEIGHTS = 2**22
 cdef double WASTE = 1.5, WASTE_TRAINING = 1.75             # powers of the number of lanes for each channel: loads are wasted too
 cdef double CONVERTED_EXAMPLE = 2       # the copies of an example to and from the tile of a converted op
 cdef double JOINT_SHARE = 10            # weights that are read once for all examples, for each element of a value
+cdef double CHUNK_SHARE = 0.85          # of the work, in joint ops with full lanes
+cdef Py_ssize_t MIN_CHUNK = 4           # examples of a thread that reads all weights from its cache, instead of its share of them
 cdef double TRANSPOSED_WORK = 1.5       # a multiply-add of a dense layer in training, which transposes its weights for dx
 cdef double SHARED_TILE = 1.3           # a tile that threads share: they read from each other's caches
 cdef double SHARED_TRAINING = 1.05      # the same in training
@@ -83,7 +85,7 @@ cdef class Program:
     def blocked_limit(self):
         """Up to this many examples of a call run in the blocked layout, and more if threads would have to share a tile.
 
-        It may be set; 0: none. Results have the same bits.
+        More examples also run in it as chunks, if the plan has them. It may be set; 0: none. Results have the same bits.
         Raises ValueError for numbers outside 0..16, and any but 0 if the ops do not fit that layout.
         """
         return self.limit
@@ -207,18 +209,25 @@ cdef class Program:
                 v.channels = self.values[self.ops[k - 1].plan.input].channels
             v.bytes = blocks_of(v.channels) * LANES * (v.size // v.channels) * self.ops[0].real_bytes
         optimize_blocked(self.ops, self.n_ops, self.blocked_values, training)
-        self.together = self.has_mostly_joint_weights()
+        self.choose_chunk()
         self.choose_limit()
         return 0
 
-    cdef bint has_mostly_joint_weights(self) noexcept:
-        """Whether reading the weights of joint ops once saves more than it costs to keep the values of all examples."""
-        cdef double weights = 0, elements = 0
+    cdef void choose_chunk(self) noexcept:
+        """Sets `together` if reading the weights of joint ops once saves more than it costs to keep the values of all examples.
+
+        And the number of examples of a chunk, if almost all work is that of joint ops.
+        """
+        cdef double weights = 0, elements = 0, work = 0
         cdef int k
         for k in range(self.n_ops):
-            weights += self.ops[k].n_param if self.ops[k].blocked.joint else 0
             elements += self.ops[k].out_size
-        return weights > JOINT_SHARE * elements
+            if self.ops[k].blocked.joint:
+                weights += self.ops[k].n_param
+                work += self.ops[k].work / waste_of(self.ops[k].out_channels)
+        self.together = weights > JOINT_SHARE * elements
+        self.chunk = 2 * LANES if self.together and work > CHUNK_SHARE * self.work else 0
+        self.min_chunk = MIN_CHUNK if weights < CACHED_WEIGHTS else self.chunk
 
     cdef void choose_limit(self) noexcept:
         """Sets the number of examples up to which the blocked layout costs less than a tile."""
@@ -246,11 +255,13 @@ cdef class Program:
             self.limit = 1
 
     cdef Py_ssize_t blocked_examples(self, Py_ssize_t n, int threads) noexcept:
-        """Returns how many of n examples, the last ones, to predict in the blocked layout.
+        """Returns how many of n examples, the last ones, to predict in the blocked layout: all if they make up chunks.
 
         With as many tiles as threads, those of the last tile if it is mostly empty. With fewer, all or none: tiles are then shared.
         """
         cdef Py_ssize_t tiles = (n + LANES - 1) // LANES, rest = n if n <= self.limit else n % LANES
+        if self.chunk and self.limit and n > LANES:
+            return n
         if self.limit == 0 or n == 0 or tiles >= threads:
             return rest if rest <= self.limit else 0
         shared = self.tile_cost * SHARED_TILE / (threads // tiles) if 2 * tiles <= threads else self.tile_cost

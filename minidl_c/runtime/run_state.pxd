@@ -20,6 +20,7 @@ ctypedef enum phase_kind:
     SPLIT_TILES                         # a task: (tile, part of the channels or rows); for fewer tiles than threads. One instruction,
                                         # or in the blocked layout a stretch: see execution_context.pyx
     JOINT                               # a task: a part of the channels of an op that takes all examples at once, in the blocked layout
+    CHUNKS                              # a task: some examples, which go through all ops together in the memory of their thread
     CONVERTED                           # one task: an instruction of an op on a tile, in training in the blocked layout
     PARTIALS                            # a task as of REDUCE: this process's partial results, before the exchange
     COMBINE                             # a task as of REDUCE: the batch's results, from the partial results of all processes
@@ -112,6 +113,7 @@ ctypedef struct local_state:            # the tiles of this process
     Py_ssize_t first_tile               # in the batch
     bint blocked                        # a tile is one example in the blocked layout; in training, all of them make up one slot
     bint together                       # all examples go through the ops together; else one by one, if there are threads enough
+    Py_ssize_t chunk                    # examples for which a thread has memory, in CHUNKS; 0: a copy for each tile, or thread
     Py_ssize_t starts[17]               # the first tile of each slot, counted from first_tile, and their end
     const partition *partition          # NULL: they are the whole batch
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
+PAUSE = 0.05  # seconds
 PACKAGES = ("numpy", "scikit-learn", "torch", "jax")
 
 
@@ -51,10 +52,15 @@ def settle(sides, steps, seconds):
 
 
 def alternate(sides, rounds, between=lambda: None):
-    """Times all sides in each of `rounds` rounds, in alternating order; calls `between` once per round."""
+    """Times all sides in each of `rounds` rounds, in alternating order; calls `between` once per round.
+
+    Before each side, the threads of the side before get time to fall asleep: those of onnxruntime spin for some
+    milliseconds after their last call, on the cores that this side needs.
+    """
     for number in range(rounds):
         between()
         for side in sides if number % 2 == 0 else reversed(sides):
+            time.sleep(PAUSE)
             side.run(max(1, min(5, side.steps // 4)))  # warms caches, wakes threads
             side.rounds.append(side.time(side.steps))
 

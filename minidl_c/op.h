@@ -71,7 +71,9 @@ enum { REDUCES_FROM_SUMS = 1, REDUCES_BY_SLOT = 2 };
 /* Memory of an op beside x and y. */
 typedef struct {
   ptrdiff_t saved, scratch;    /* bytes a tile, and bytes a call */
-  ptrdiff_t packed;            /* bytes that `prepare`, or a reduction, makes of the parameters */
+  ptrdiff_t packed;            /* bytes that `prepare`, or a reduction, makes of the parameters. They are zeros at first, and stay until the
+                                  next call: an op may compare what it packed with the parameters, and keep it */
+  ptrdiff_t packed_dx;         /* bytes after them, that only dx needs; inference has none */
   /* Part `part` of `parts` of packing, once a step or call; NULL: nothing to pack. prepare_dx: what only dx needs. */
   void (*prepare)(const op *, const void *param, void *packed, ptrdiff_t part, ptrdiff_t parts);
   void (*prepare_dx)(const op *, const void *param, void *packed, ptrdiff_t part, ptrdiff_t parts);

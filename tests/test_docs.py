@@ -242,6 +242,7 @@ def test_arguments_and_defaults_in_tables(module, call):
             "use_bias",
             "kernel_initializer",
             "bias_initializer",
+            "algorithm",
         }  # documented below the table of layers
 
 

@@ -6,7 +6,16 @@ import math
 
 from minidl.initializers import Init, check_initializer, damped_he_uniform, zeros
 from minidl.layers.base import Layer
-from minidl.utils.validation import Pair, Shape, check_bool, check_image_shape, check_int, check_pair, resolve_padding
+from minidl.utils.validation import (
+    Pair,
+    Shape,
+    check_bool,
+    check_choice,
+    check_image_shape,
+    check_int,
+    check_pair,
+    resolve_padding,
+)
 from minidl_c.kernels.conv2d import Conv2DOp
 
 
@@ -22,6 +31,10 @@ class Conv2D(Layer):
     groups: the number of groups of input and output channels; each group is convolved independently.
     use_bias: False omits the bias, as is usual before a batch norm, which would cancel it.
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
+    algorithm: "direct" sums the products of the formula. "winograd" needs a quarter of the multiplications for y and dx
+        (F(4x4, 3x3) of Lavin and Gray, 2015; docs/winograd.md). It takes kernels of 3x3 with stride, dilation and
+        groups of 1, channels and filters in multiples of 16, and images and outputs of at least 8x8 (13x13 if
+        channels * filters is above 32768). "auto" is "winograd" where it can be.
 
     Parameters: weight (filters, c / groups, kernel height, kernel width), damped He-uniform; bias (filters,), zero.
     Raises TypeError or ValueError in build for invalid arguments or input shapes.
@@ -38,6 +51,7 @@ class Conv2D(Layer):
         use_bias: bool = True,
         kernel_initializer: Init = damped_he_uniform,
         bias_initializer: Init = zeros,
+        algorithm: str = "auto",
     ) -> None:
         self.filters = filters
         self.kernel_size = kernel_size
@@ -48,6 +62,7 @@ class Conv2D(Layer):
         self.use_bias = use_bias
         self.kernel_initializer = kernel_initializer
         self.bias_initializer = bias_initializer
+        self.algorithm = algorithm
 
     def build(self, in_shape: Shape) -> Shape:
         channels, height, width = check_image_shape(in_shape)
@@ -56,7 +71,8 @@ class Conv2D(Layer):
         dilation, use_bias = check_pair("dilation", self.dilation), check_bool("use_bias", self.use_bias)
         padding = resolve_padding(self.padding, (height, width), kernel, stride, dilation)
         window = (kernel, stride, padding, dilation)
-        self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias)
+        algorithm = check_choice("algorithm", self.algorithm, "auto", "direct", "winograd")
+        self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias, algorithm=algorithm)
         init = check_initializer("kernel_initializer", self.kernel_initializer)
         self.weight = self.param("weight", (filters, channels // groups, *kernel), init, self.op.weight_order)
         if use_bias:

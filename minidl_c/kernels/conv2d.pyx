@@ -14,6 +14,7 @@ from minidl_c.kernels.blocked_gradient cimport gradient_blocked, gradient_rows
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
+from minidl_c.kernels.winograd cimport MANY_WEIGHTS, can_use_winograd, use_winograd, winograd_tile, winograd_weights_dx
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
@@ -172,7 +173,7 @@ cdef void conv2d_init_op(op *o, const conv2d_dims *d, Py_ssize_t biases, bint is
     """Sets the fields of an op that convolves, in either direction. biases: their number; they follow the weights."""
     o.n_param = o.reduce.n_sums = o.reduce.n_items = d.weights + biases
     o.reduce.sums_lanes = 1
-    o.memory.packed = d.weights * o.real_bytes
+    o.memory.packed_dx = d.weights * o.real_bytes
     o.memory.scratch = small_batch_scratch(d)
     if d.PH > d.H or d.PW > d.W:
         o.memory.scratch = max(o.memory.scratch, d.C * d.PH * d.PW * LANES)
@@ -185,6 +186,9 @@ cdef void forward_real(const op *o, const tile *t, const real *param) noexcept n
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     cdef const real *b = param + d.weights if o.n_param > d.weights else NULL
     cdef Py_ssize_t k0 = 0, k1 = 0
+    if d.uses_winograd:
+        winograd_tile(&d.winograd, <const real *> t.x, <const real *> t.packed, b, <real *> t.y, t.part, t.parts, <real *> t.scratch)
+        return
     split_range(d.K, t.part, t.parts, &k0, &k1)
     conv2d_forward_tile(d, <const real *> t.x, param, b, <real *> t.y, k0, k1, t.examples, <real *> t.scratch)
 
@@ -198,7 +202,10 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     split_range(d.C, t.part, t.parts, &c0, &c1)
     if t.training:
         conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, t.sum_stride, k0, k1, t.examples, scratch)
-    if t.dx != NULL:
+    if t.dx != NULL and d.uses_winograd:
+        winograd_tile(&d.winograd_back, <const real *> t.dy, winograd_weights_dx(d, <const real *> t.packed), <const real *> NULL,
+                      <real *> t.dx, t.part, t.parts, scratch)
+    elif t.dx != NULL:
         conv2d_backward_x_tile(d, <const real *> t.dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, c0, c1,
                                t.examples, scratch)
 
@@ -220,15 +227,19 @@ cdef void backward(const op *o, const tile *t) noexcept nogil:
 cdef class Conv2DOp(Op):
     """Convolution of (c, h, w) with `filters` kernels. padding: (top, bottom, left, right), zeros.
 
+    algorithm: "direct", "winograd", or "auto": "winograd" if the sizes suit it (see winograd.pyx).
     Parameters in the flat buffer: weights (c / groups, r, s, filters), then, with use_bias, bias (filters,).
-    Raises ValueError if the kernel does not fit into the padded input or the groups do not divide the channels.
+    Raises ValueError if the kernel does not fit into the padded input, the groups do not divide the channels, or the sizes do not suit
+    "winograd".
     """
 
     cdef conv2d_dims d
 
     def __cinit__(self, in_shape, filters, kernel_size, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
-                  dtype="float32", *, bint use_bias=True):
+                  dtype="float32", *, bint use_bias=True, algorithm="auto"):
         cdef conv2d_dims *d = &self.d
+        if algorithm not in ("auto", "direct", "winograd"):
+            raise ValueError(f"algorithm: expected 'auto', 'direct' or 'winograd', got {algorithm!r}")
         conv2d_init_dims(d, in_shape, filters, kernel_size, stride, padding, dilation, groups, None)
         init_op(self, (d.C, d.H, d.W), (d.K, d.OH, d.OW), dtype)
         conv2d_init_op(&self.c, d, d.K if use_bias else 0, False)
@@ -240,6 +251,12 @@ cdef class Conv2DOp(Op):
         if fits_blocks(&d.forward) and fits_blocks(&d.back):
             self.c.blocked.backward, self.c.blocked.splits_rows_back = backward_blocked, 1
             self.c.blocked.gradient, self.c.blocked.joint = gradient_blocked, is_joint(&d.forward, d.weights)
+        if algorithm != "direct" and can_use_winograd(d):
+            use_winograd(&self.c, d)
+        elif algorithm == "winograd":
+            raise ValueError(f"algorithm: 'winograd' takes kernels of 3x3 with stride, dilation and groups of 1, channels and filters in "
+                             f"multiples of 16, and images and outputs of at least 8x8 (13x13 if channels * filters is above "
+                             f"{MANY_WEIGHTS}); got kernels of {d.R}x{d.S} from {(d.C, d.H, d.W)} to {(d.K, d.OH, d.OW)}")
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

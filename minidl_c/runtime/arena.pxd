@@ -8,6 +8,7 @@ cdef class Arena:
     cdef char *block
     cdef Py_ssize_t capacity
     cdef tuple shape                    # what the layout is for
+    cdef int packs_dx                   # whether the packed parameters in the block are those of a layout with backward
     cdef int bind(self, const op *ops, const value *values, int n_ops, bint blocked) except -1
     cdef Py_ssize_t block_bytes(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1
     cdef int grow(self, Py_ssize_t bytes) except -1

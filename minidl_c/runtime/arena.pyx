@@ -75,6 +75,9 @@ cdef class Arena:
             bytes = self.block_bytes(tiles, threads, keep_all, with_backward)
             if bytes > self.capacity:
                 self.grow(bytes)
+            elif with_backward != self.packs_dx:              # packed parameters have other places
+                memset(self.block, 0, self.layout.packed_bytes)
+            self.packs_dx = with_backward
             for i in range(self.layout.n_buffers):
                 b = &self.layout.buffers[i]
                 b.base = self.block + b.offset

@@ -30,6 +30,7 @@ cdef class Layout:
     cdef list per_tile                  # arrays (kind, index) with a copy per tile
     cdef Py_ssize_t thread_bytes        # of one thread's memory
     cdef Py_ssize_t used                # bytes placed so far
+    cdef Py_ssize_t packed_bytes        # of packed parameters, which come first: they have the same place for any batch
     cdef Py_ssize_t n_buffers
     cdef buffer *buffers                # all of the following
     cdef buffer *data
@@ -51,7 +52,7 @@ cdef class Layout:
     cdef void place_tiles(self, Py_ssize_t tiles, int threads) noexcept
     cdef void place_sums(self, Py_ssize_t tiles, int threads) noexcept
     cdef void place_converted(self) noexcept
-    cdef bint packs_nothing(self, int k) noexcept
+    cdef void place_packed(self) noexcept
     cdef Py_ssize_t scratch_of(self, const op *o) noexcept
     cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1
 

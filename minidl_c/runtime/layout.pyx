@@ -188,9 +188,17 @@ cdef class Layout:
         self.place(self.slot_sums, n_sums * real_bytes * has_sums, min(tiles, <Py_ssize_t> MAX_SLOTS))
         self.place(self.batch_sums, n_sums * real_bytes, 1)
 
-    cdef bint packs_nothing(self, int k) noexcept:
-        """Whether an op packs parameters for dx alone, which inference does not compute."""
-        return not self.with_backward and self.ops[k].memory.prepare == NULL and self.ops[k].memory.prepare_dx != NULL
+    cdef void place_packed(self) noexcept:
+        """Places what ops make of their parameters; what only dx needs, inference does not have."""
+        cdef const op *o
+        cdef int k
+        for k in range(self.n_ops):
+            o = &self.ops[k]
+            if o.memory.shares_packed:
+                self.packed[k] = self.packed[k - 1]
+            else:
+                self.place(&self.packed[k], o.memory.packed + (o.memory.packed_dx if self.with_backward else 0), 1)
+        self.packed_bytes = self.used
 
     cdef Py_ssize_t scratch_of(self, const op *o) noexcept:
         """Returns the bytes of scratch that an op needs."""
@@ -206,12 +214,9 @@ cdef class Layout:
         cdef int k
         self.plan_tiles(keep_all, with_backward)
         self.used = 0
+        self.place_packed()
         self.place_tiles(tiles, threads)
         for k in range(self.n_ops):
-            if self.ops[k].memory.shares_packed:
-                self.packed[k] = self.packed[k - 1]
-            else:
-                self.place(&self.packed[k], 0 if self.packs_nothing(k) else self.ops[k].memory.packed, 1)
             self.place(&self.combined[k], self.ops[k].reduce.n_items * self.ops[k].reduce.partial_bytes, 1)
             scratch = max(scratch, self.scratch_of(&self.ops[k]))
         self.place_converted()

@@ -192,7 +192,7 @@ cdef void add_prepare(run_state *run) noexcept:
         o = op_of(run, &program.instrs[k])
         if program.instrs[k].kind == BACKWARD and o.memory.prepare_dx != NULL and program.wanted[o.plan.input]:
             program.prepares[n] = program.instrs[k]
-            bytes, n = bytes + o.memory.packed, n + 1
+            bytes, n = bytes + o.memory.packed_dx, n + 1
     program.n_prepares = n
     add_phase(run, PREPARE, 0, 0, n * (run.threads if bytes > MIN_SPLIT_BYTES else 1))
 

@@ -90,7 +90,7 @@ def test_the_file_format_is_stable(path):
         param.value = np.arange(param.value.size).reshape(param.value.shape) + i
     model.save(path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert digest == "867dadf62531d69fecde7b3cfc08bcb9caf8959fd5fc9a6240e0e4c9c37a782e"
+    assert digest == "6bdeb7b18af586a2f0e81636b3b10b7be9b8c0efe4848687e6fe284826c815a4"
 
 
 def test_pytorchs_tools_read_names_and_layouts(model, path):

@@ -1,0 +1,12 @@
+"""Convolutions of 3 x 3 with fewer multiplications. See winograd.pyx."""
+from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
+from minidl_c.op cimport op, real
+
+cdef enum:
+    MANY_WEIGHTS = 32768                # pairs of channels and outputs: larger images are required then
+
+cdef bint can_use_winograd(conv2d_dims *d) noexcept
+cdef void use_winograd(op *o, conv2d_dims *d) noexcept
+cdef const real *winograd_weights_dx(const conv2d_dims *d, const real *packed) noexcept nogil
+cdef void winograd_tile(const winograd_dims *d, const real *x, const real *u, const real *b, real *y, Py_ssize_t part, Py_ssize_t parts,
+                        real *scratch) noexcept nogil

@@ -1,0 +1,197 @@
+"""Convolutions of 3 x 3, stride 1, with a quarter of the multiplications: Winograd's minimal filtering F(4x4, 3x3).
+
+    y = A^T [sum over c of (G w[k][c] G^T) * (B^T d[c] B)] A + b[k]       for each patch of 4 x 4 outputs
+
+d are the 6 x 6 inputs that a patch reads, * is the product point by point. The transforms are in winograd_tiles.h, the sums in
+winograd_product.h. The gradient of x is the same, with the weights turned by 180 degrees.
+
+Which convolutions are computed so depends on their sizes alone, never on the batch. The same bits come from tiles and from the blocked
+layout. Errors are larger than those of the direct sum where channels are few: see docs/winograd.md. A pixel that is infinite or NaN
+makes all outputs of the patches that read it NaN.
+Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015).
+"""
+from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
+from minidl_c.kernels.correlate cimport direction
+from minidl_c.op cimport LANES, op, real, split_range, tile
+
+cdef extern from "minidl_c/kernels/winograd_tiles.h" nogil:
+    const int OUT
+    const int POINTS
+    const int TAPS
+    ctypedef struct winograd_patches:
+        Py_ssize_t first, n, across, height, width, top, left, out_height, out_width, row0, row1
+    Py_ssize_t point_stride(Py_ssize_t elements)
+    void winograd_input(const winograd_patches *p, Py_ssize_t vectors, const void *x, void *v, Py_ssize_t v_point)
+    void winograd_output(const winograd_patches *p, Py_ssize_t vectors, const void *m, Py_ssize_t m_point, const void *bias, bint per_lane,
+                         void *y)
+    void winograd_weights(Py_ssize_t channels, Py_ssize_t outputs, const void *w, Py_ssize_t filters, bint back, void *seen, void *u,
+                          Py_ssize_t u_point)
+
+cdef extern from "minidl_c/kernels/winograd_product.h" nogil:
+    ctypedef struct winograd_sizes:
+        Py_ssize_t channels, outputs, patches
+    void winograd_product(const winograd_sizes *s, const void *u, const void *v, void *m)
+    void winograd_product_blocked(const winograd_sizes *s, const void *u, const void *v, void *m)
+
+cdef enum:
+    TILE_PATCHES = 4                    # that go through all points together: their v and m stay in the second-level cache
+    EXAMPLE_PATCHES = 24                # of one example: as much
+    MIN_SIDE = 8                        # smaller images: errors are larger, and the transform of weights costs more than it saves
+    MIN_PATCHES = 16                    # of an image, with MANY_WEIGHTS: those are written to memory when they are transformed
+
+
+cdef inline Py_ssize_t packed_size(const winograd_dims *d) noexcept nogil:
+    """The number of elements of the transformed weights, and of the weights of which they were made."""
+    return POINTS * point_stride(d.channels * d.outputs) + TAPS * d.channels * d.outputs
+
+
+cdef inline Py_ssize_t scratch_size(const winograd_dims *d, Py_ssize_t patches, Py_ssize_t lanes) noexcept:
+    """The number of elements of transformed inputs and products, for some patches of 1 or 16 examples."""
+    return POINTS * (point_stride(d.channels * patches * lanes) + point_stride(d.outputs * patches * lanes))
+
+
+cdef void transform_weights(
+    const winograd_dims *d,
+    bint back,                          # for the gradient of x: outputs are the channels of w
+    const real *w,                      # IN  (c, 3, 3, k) as they are stored
+    real *u,                            # OUT [points][outputs / 16][channels][16], then the weights [outputs / 16][channels][3][3][16]
+    Py_ssize_t part, Py_ssize_t parts,  # only this part of the outputs
+) noexcept nogil:
+    """Transforms the weights, except those that are still the ones of the last call."""
+    cdef Py_ssize_t p0 = 0, p1 = 0, u_point = point_stride(d.channels * d.outputs), filters = d.channels if back else d.outputs
+    cdef real *seen = u + POINTS * u_point
+    split_range(d.outputs // LANES, part, parts, &p0, &p1)
+    winograd_weights(d.channels, (p1 - p0) * LANES, w + p0 * LANES * (TAPS * filters if back else 1), filters, back,
+                     seen + p0 * LANES * d.channels * TAPS, u + p0 * LANES * d.channels, u_point)
+
+
+cdef winograd_patches patches_of(const winograd_dims *d) noexcept nogil:
+    """Returns the patches of an image, of which `first` and `n` are not set yet."""
+    cdef winograd_patches p
+    p.first, p.n, p.across = 0, 0, (d.out_width + OUT - 1) // OUT
+    p.height, p.width, p.top, p.left = d.height, d.width, d.top, d.left
+    p.out_height, p.out_width, p.row0, p.row1 = d.out_height, d.out_width, 0, d.out_height
+    return p
+
+
+cdef void winograd_tile(
+    const winograd_dims *d,
+    const real *x,                      # IN  [channels][height][width][16]
+    const real *u,                      # IN  the transformed weights
+    const real *b,                      # IN  (outputs,), or NULL
+    real *y,                            # OUT [outputs][out_height][out_width][16]
+    Py_ssize_t part, Py_ssize_t parts,  # only this part of the patches
+    real *scratch,
+) noexcept nogil:
+    cdef winograd_patches p = patches_of(d)
+    cdef winograd_sizes s
+    cdef Py_ssize_t end = 0, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs)
+    cdef real *m
+    split_range(p.across * ((d.out_height + OUT - 1) // OUT), part, parts, &p.first, &end)
+    s.channels, s.outputs = d.channels, d.outputs
+    while p.first < end:
+        p.n = s.patches = min(end - p.first, <Py_ssize_t> TILE_PATCHES)
+        v_point, m_point = point_stride(d.channels * p.n * LANES), point_stride(d.outputs * p.n * LANES)
+        m = scratch + POINTS * v_point
+        winograd_input(&p, d.channels, x, scratch, v_point)
+        for point in range(POINTS):
+            winograd_product(&s, u + point * u_point, <const real *> scratch + point * v_point, m + point * m_point)
+        winograd_output(&p, d.outputs, <const real *> m, m_point, b, False, y)
+        p.first += p.n
+
+
+cdef void winograd_blocked(
+    const winograd_dims *d,
+    const tile *t,                      # x [blocks][height][width][16], y [blocks][out_height][out_width][16], and its part
+    const real *u,                      # IN  the transformed weights
+    const real *b,                      # IN  (outputs,), or NULL
+) noexcept nogil:
+    """The same in the blocked layout: the blocks and the rows of pixels that the tile says."""
+    cdef winograd_patches p = patches_of(d)
+    cdef winograd_sizes s
+    cdef Py_ssize_t end, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs), first = t.block0 * LANES
+    cdef real *v = <real *> t.scratch
+    cdef real *m
+    p.row0, p.row1 = t.pixel0 // d.out_width, t.pixel1 // d.out_width
+    p.first, end = p.row0 // OUT * p.across, (p.row1 + OUT - 1) // OUT * p.across
+    s.channels, s.outputs = d.channels, (t.block1 - t.block0) * LANES
+    while p.first < end:
+        p.n = s.patches = min(end - p.first, <Py_ssize_t> EXAMPLE_PATCHES)
+        v_point, m_point = point_stride(d.channels * p.n), point_stride(s.outputs * p.n)
+        m = v + POINTS * v_point
+        winograd_input(&p, d.channels // LANES, <const real *> t.x, v, v_point)
+        for point in range(POINTS):
+            winograd_product_blocked(&s, u + point * u_point + first * d.channels, <const real *> v + point * v_point, m + point * m_point)
+        winograd_output(&p, t.block1 - t.block0, <const real *> m, m_point, b + first if b != NULL else NULL, True,
+                        <real *> t.y + first * d.out_height * d.out_width)
+        p.first += p.n
+
+
+# ---- the op --------------------------------------------------------------------------------------------------------------
+
+cdef const real *winograd_weights_dx(const conv2d_dims *d, const real *packed) noexcept nogil:
+    """The transformed weights for dx: they follow those for y."""
+    return packed + packed_size(&d.winograd)
+
+
+cdef void prepare(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    cdef const winograd_dims *d = &(<const conv2d_dims *> o.dims).winograd
+    if o.real_bytes == 4:
+        transform_weights(d, False, <const float *> param, <float *> packed, part, parts)
+    else:
+        transform_weights(d, False, <const double *> param, <double *> packed, part, parts)
+
+
+cdef void prepare_dx(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    if o.real_bytes == 4:
+        transform_weights(&d.winograd_back, True, <const float *> param, <float *> packed + packed_size(&d.winograd), part, parts)
+    else:
+        transform_weights(&d.winograd_back, True, <const double *> param, <double *> packed + packed_size(&d.winograd), part, parts)
+
+
+cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef bint has_bias = o.n_param > d.weights
+    if o.real_bytes == 4:
+        winograd_blocked(&d.winograd, t, <const float *> t.packed, <const float *> t.param + d.weights if has_bias else NULL)
+    else:
+        winograd_blocked(&d.winograd, t, <const double *> t.packed, <const double *> t.param + d.weights if has_bias else NULL)
+
+
+cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
+    cdef tile v = t[0]
+    v.x, v.y = t.dy, t.dx
+    if o.real_bytes == 4:
+        winograd_blocked(&d.winograd_back, &v, winograd_weights_dx(d, <const float *> t.packed), <const float *> NULL)
+    else:
+        winograd_blocked(&d.winograd_back, &v, winograd_weights_dx(d, <const double *> t.packed), <const double *> NULL)
+
+
+cdef bint find_dims(winograd_dims *w, const direction *a, Py_ssize_t top, Py_ssize_t left) noexcept:
+    """Sets the sizes of one direction; returns whether they suit the algorithm."""
+    w.channels, w.outputs, w.top, w.left = a.channels, a.outputs, top, left
+    w.height, w.width, w.out_height, w.out_width = a.height, a.width, a.out_height, a.out_width
+    cdef Py_ssize_t patches = (w.out_height + OUT - 1) // OUT * ((w.out_width + OUT - 1) // OUT)
+    return (w.channels % LANES == w.outputs % LANES == 0 and min(w.height, w.width, w.out_height, w.out_width) >= MIN_SIDE
+            and (w.channels * w.outputs <= MANY_WEIGHTS or patches >= MIN_PATCHES))
+
+
+cdef bint can_use_winograd(conv2d_dims *d) noexcept:
+    """Whether y and dx can be computed so; sets their sizes."""
+    return (d.R == d.S == 3 and d.sh == d.sw == d.dh == d.dw == d.groups == 1
+            and find_dims(&d.winograd, &d.forward, d.top, d.left) and find_dims(&d.winograd_back, &d.back, 2 - d.top, 2 - d.left))
+
+
+cdef void use_winograd(op *o, conv2d_dims *d) noexcept:
+    """Sets the fields of an op whose y and dx are computed so, after those of the direct algorithm."""
+    cdef Py_ssize_t of_tile = max(scratch_size(&d.winograd, TILE_PATCHES, LANES), scratch_size(&d.winograd_back, TILE_PATCHES, LANES))
+    cdef Py_ssize_t of_example = max(scratch_size(&d.winograd, EXAMPLE_PATCHES, 1), scratch_size(&d.winograd_back, EXAMPLE_PATCHES, 1))
+    d.uses_winograd = True
+    o.memory.packed = packed_size(&d.winograd) * o.real_bytes
+    o.memory.packed_dx = packed_size(&d.winograd_back) * o.real_bytes
+    o.memory.scratch, o.blocked.scratch = max(o.memory.scratch, of_tile * o.real_bytes), of_example * o.real_bytes
+    o.memory.prepare, o.memory.prepare_dx = prepare, prepare_dx
+    o.blocked.forward, o.blocked.backward, o.blocked.joint = forward_blocked, backward_blocked, 0
+    o.work //= 2

@@ -1,0 +1,191 @@
+/* winograd_tiles.h: the transforms of Winograd's minimal filtering F(4x4, 3x3), and the patches of an image that they work on.
+ *
+ * A patch is 4 x 4 outputs and the 6 x 6 inputs that they read: y = A^T [(G g G^T) * (B^T d B)] A, where * is the product of the 36
+ * points one by one, summed over channels. Matrices for the points 0, a, -a, b, -b and infinity, whose rounding errors are half of
+ * those of 0, 1, -1, 2, -2; a, b and their powers are exact in float32.
+ * Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015); Barabasz et al., "Error analysis and improving the
+ * accuracy of Winograd convolution for deep neural networks" (2018). */
+#ifndef REAL
+#ifndef MINIDL_WINOGRAD_TILES_H
+#define MINIDL_WINOGRAD_TILES_H
+#include <string.h>
+#include "minidl_c/simd/lanes.h"
+#include "minidl_c/simd/transpose.h"
+
+#define SIDE 6                         /* inputs of a patch along an axis */
+#define OUT 4                          /* outputs */
+#define POINTS (SIDE * SIDE)
+#define TAPS 9
+
+#define A1 0.6875                      /* a */
+#define A2 (A1 * A1)
+#define A3 (A1 * A1 * A1)
+#define B1 1.5                         /* b */
+#define B2 (B1 * B1)
+#define B3 (B1 * B1 * B1)
+
+/* Some patches of an image, in row-major order, and what they read. Coordinates may be outside the image: there x is 0. */
+typedef struct {
+  ptrdiff_t first, n, across;          /* the first patch and the number of patches; patches in a row of the image */
+  ptrdiff_t height, width;             /* of x */
+  ptrdiff_t top, left;                 /* padding of x before its first row and column; may be negative */
+  ptrdiff_t out_height, out_width;     /* of y */
+  ptrdiff_t row0, row1;                /* the rows of y that are written */
+} winograd_patches;
+
+/* Elements from a point to the next: whole rows, and never a multiple of 4096 bytes, which would share sets of a cache. */
+INLINE ptrdiff_t point_stride(ptrdiff_t elements) { return (elements + 1023) / 1024 * 1024 + 7 * LANES; }
+
+#define winograd_input(p, vectors, x, v, v_point) BY_DTYPE(winograd_input, v)(p, vectors, x, v, v_point)
+#define winograd_output(p, vectors, m, m_point, bias, per_lane, y) \
+  BY_DTYPE(winograd_output, y)(p, vectors, m, m_point, bias, per_lane, y)
+#define winograd_weights(channels, outputs, w, filters, back, seen, u, u_point) \
+  BY_DTYPE(winograd_weights, u)(channels, outputs, w, filters, back, seen, u, u_point)
+
+#define TEMPLATE "minidl_c/kernels/winograd_tiles.h"
+#include "minidl_c/simd/for_each_dtype.h"
+#endif
+#else
+
+#define C(s) FN(broadcast)((REAL)(s))
+
+/* v = B^T d */
+INLINE void FN(input_line)(const V *d, V *v) {
+  V pa = FN(fma)(C(-B2), d[2], d[4]), ta = FN(fma)(C(-B2), d[1], d[3]);
+  V pb = FN(fma)(C(-A2), d[2], d[4]), tb = FN(fma)(C(-A2), d[1], d[3]);
+  v[0] = FN(fma)(C(A2 * B2), d[0], FN(fma)(C(-A2 - B2), d[2], d[4]));
+  v[1] = FN(fma)(C(A1), ta, pa);
+  v[2] = FN(fma)(C(-A1), ta, pa);
+  v[3] = FN(fma)(C(B1), tb, pb);
+  v[4] = FN(fma)(C(-B1), tb, pb);
+  v[5] = FN(fma)(C(A2 * B2), d[1], FN(fma)(C(-A2 - B2), d[3], d[5]));
+}
+
+/* y = A^T m */
+INLINE void FN(output_line)(const V *m, V *y) {
+  V sa = m[1] + m[2], da = m[1] - m[2], sb = m[3] + m[4], db = m[3] - m[4];
+  y[0] = m[0] + (sa + sb);
+  y[1] = FN(fma)(C(B1), db, C(A1) * da);
+  y[2] = FN(fma)(C(B2), sb, C(A2) * sa);
+  y[3] = FN(fma)(C(B3), db, FN(fma)(C(A3), da, m[5]));
+}
+
+/* u = G g, for 16 weights each, in double: rounded once, at the end */
+INLINE void FN(weight_line)(const double *g0, const double *g1, const double *g2, double (*u)[LANES]) {
+  const double na = 1 / (2 * A2 * (A2 - B2)), nb = 1 / (2 * B2 * (B2 - A2));
+  for (int i = 0; i < LANES; i++) {
+    double ea = (g0[i] + A2 * g2[i]) * na, eb = (g0[i] + B2 * g2[i]) * nb;
+    u[0][i] = g0[i] * (1 / (A2 * B2));
+    u[1][i] = ea + A1 * na * g1[i];
+    u[2][i] = ea - A1 * na * g1[i];
+    u[3][i] = eb + B1 * nb * g1[i];
+    u[4][i] = eb - B1 * nb * g1[i];
+    u[5][i] = g2[i];
+  }
+}
+
+/* OUT v [points][vectors][patches][16] = B^T d B. A vector is a channel of 16 examples, or in the blocked layout a block of 16 channels
+ * of one. Columns come first, then rows. */
+NOINLINE void FN(winograd_input)(const winograd_patches *p, ptrdiff_t vectors, const REAL *x, REAL *v, ptrdiff_t v_point) {
+  static const REAL zeros[LANES] __attribute__((aligned(64)));
+  for (ptrdiff_t c = 0; c < vectors; c++, x += p->height * p->width * LANES) {
+    for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, v += LANES) {
+      const ptrdiff_t row0 = patch / p->across * OUT - p->top, column0 = patch % p->across * OUT - p->left;
+      const int j0 = column0 >= 0 ? 0 : column0 > -SIDE ? (int)-column0 : SIDE;                     /* columns inside the image */
+      const int j1 = p->width - column0 >= SIDE ? SIDE : p->width > column0 ? (int)(p->width - column0) : 0;
+      for (int lane = 0; lane < LANES; lane += VL) {
+        V t[SIDE][SIDE];
+        const REAL *row[SIDE];
+        ptrdiff_t step[SIDE];
+        UNROLL for (int i = 0; i < SIDE; i++) {
+          int inside = row0 + i >= 0 && row0 + i < p->height;
+          row[i] = inside ? x + ((row0 + i) * p->width + column0 + j0) * LANES + lane : zeros, step[i] = inside ? LANES : 0;
+        }
+        ROLL for (int j = 0; j < SIDE; j++) {
+          V d[SIDE], o[SIDE];
+          if (j < j0 || j >= j1) {
+            UNROLL for (int i = 0; i < SIDE; i++) t[i][j] = (V){0};
+            continue;
+          }
+          UNROLL for (int i = 0; i < SIDE; i++) d[i] = *(const V *)row[i], row[i] += step[i];
+          FN(input_line)(d, o);
+          UNROLL for (int i = 0; i < SIDE; i++) t[i][j] = o[i];
+        }
+        ROLL for (int i = 0; i < SIDE; i++) {
+          V o[SIDE];
+          FN(input_line)(t[i], o);
+          UNROLL for (int j = 0; j < SIDE; j++) *(V *)(v + (i * SIDE + j) * v_point + lane) = o[j];
+        }
+      }
+    }
+  }
+}
+
+/* OUT y = A^T m A + bias, inside the image; m [points][vectors][patches][16]. bias: of each vector, or of each lane. */
+NOINLINE void FN(winograd_output)(const winograd_patches *p, ptrdiff_t vectors, const REAL *m, ptrdiff_t m_point, const REAL *bias,
+                                  int per_lane, REAL *y) {
+  for (ptrdiff_t k = 0; k < vectors; k++, y += p->out_height * p->out_width * LANES) {
+    for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, m += LANES) {
+      const ptrdiff_t row0 = patch / p->across * OUT, column0 = patch % p->across * OUT;
+      const int columns = p->out_width - column0 < OUT ? (int)(p->out_width - column0) : OUT;
+      for (int lane = 0; lane < LANES; lane += VL) {
+        V t[OUT][SIDE], b = {0};
+        if (bias) b = per_lane ? *(const FN(unaligned) *)(bias + k * LANES + lane) : FN(broadcast)(bias[k]);
+        ROLL for (int j = 0; j < SIDE; j++) {
+          V d[SIDE], o[OUT];
+          UNROLL for (int i = 0; i < SIDE; i++) d[i] = *(const V *)(m + (i * SIDE + j) * m_point + lane);
+          FN(output_line)(d, o);
+          UNROLL for (int i = 0; i < OUT; i++) t[i][j] = o[i];
+        }
+        ROLL for (int i = 0; i < OUT; i++) {
+          V o[OUT];
+          if (row0 + i < p->row0 || row0 + i >= p->row1) continue;
+          FN(output_line)(t[i], o);
+          REAL *row = y + ((row0 + i) * p->out_width + column0) * LANES + lane;
+          UNROLL for (int j = 0; j < OUT; j++) if (j < columns) *(V *)(row + j * LANES) = o[j] + b;
+        }
+      }
+    }
+  }
+}
+
+/* OUT u [points] = G g G^T for the 3 x 3 weights of 16 outputs. */
+INLINE void FN(transform_weights)(const REAL (*w)[LANES], REAL *u, ptrdiff_t u_point) {
+  double g[TAPS][LANES], half[3][SIDE][LANES], full[SIDE][LANES];
+  for (int tap = 0; tap < TAPS; tap++) for (int l = 0; l < LANES; l++) g[tap][l] = w[tap][l];
+  for (int s = 0; s < 3; s++) FN(weight_line)(g[s], g[3 + s], g[6 + s], half[s]);
+  for (int i = 0; i < SIDE; i++) {
+    FN(weight_line)(half[0][i], half[1][i], half[2][i], full);
+    for (int j = 0; j < SIDE; j++) for (int l = 0; l < LANES; l++) u[(i * SIDE + j) * u_point + l] = (REAL)full[j][l];
+  }
+}
+
+/* OUT g [16 channels][taps][16 outputs], from w (outputs, taps, channels) with the last tap first. */
+INLINE void FN(turned_weights)(const REAL *w, ptrdiff_t channels, REAL (*g)[TAPS][LANES]) {
+  for (int tap = 0; tap < TAPS; tap++)
+    for (int k = 0; k < LANES; k += 4)
+      for (int c = 0; c < LANES; c += 4)
+        FN(transpose_4x4)(w + (k * TAPS + TAPS - 1 - tap) * channels + c, TAPS * channels, &g[c][tap][k], TAPS * LANES);
+}
+
+/* OUT u [points][outputs / 16][channels][16] = G g G^T, from w (channels, 3, 3, filters) where the outputs are filters, or with `back`
+ * the other way round, and the last tap first. Weights that equal those in `seen` [outputs / 16][channels][9][16] bit for bit are left
+ * out: u holds theirs. */
+NOINLINE void FN(winograd_weights)(ptrdiff_t channels, ptrdiff_t outputs, const REAL *w, ptrdiff_t filters, int back, REAL *seen, REAL *u,
+                                   ptrdiff_t u_point) {
+  REAL new[LANES][TAPS][LANES];
+  for (ptrdiff_t k = 0; k < outputs; k += LANES) {
+    for (ptrdiff_t c = 0; c < channels; c += LANES) {
+      if (back) FN(turned_weights)(w + k * TAPS * filters + c, filters, new);
+      for (int i = 0; !back && i < LANES; i++)
+        for (int tap = 0; tap < TAPS; tap++) memcpy(new[i][tap], w + ((c + i) * TAPS + tap) * filters + k, sizeof new[i][tap]);
+      for (int i = 0; i < LANES; i++, seen += TAPS * LANES, u += LANES) {
+        if (memcmp(new[i], seen, sizeof new[i]) == 0) continue;
+        memcpy(seen, new[i], sizeof new[i]);
+        FN(transform_weights)(new[i], u, u_point);
+      }
+    }
+  }
+}
+#undef C
+#endif

@@ -1,0 +1,195 @@
+"""winograd: errors of y and dx beside those of the direct algorithm, equal bits in both layouts, refused sizes."""
+
+import numpy as np
+import pytest
+import reference as ref
+from geometries import Conv
+from slow_marks import slow_after
+
+from minidl_c.kernels.conv2d import Conv2DOp
+from minidl_c.runtime.plan import Plan
+from minidl_c.runtime.single_op import backward_batch, forward_batch
+
+DTYPES = ("float32", "float64")
+MAX_RMS, MAX_ERROR = 3.0, 6.0  # errors as multiples of the direct algorithm's: docs/winograd.md promises them
+UNEVEN = Conv(5, 16, 9, 14, 48, (3, 3), padding=(2, 1, 0, 3))
+CASES = (
+    Conv(17, 16, 8, 8, 16, (3, 3), padding=(1, 1, 1, 1)),
+    Conv(19, 48, 10, 13, 32, (3, 3)),
+    Conv(3, 80, 12, 9, 16, (3, 3), padding=(1, 0, 0, 1)),
+    Conv(5, 16, 8, 31, 32, (3, 3), padding=(5, 4, 3, 6)),  # beyond the kernel: outputs that read zeros alone
+    UNEVEN,
+)
+
+
+def make_op(case, dtype, algorithm="winograd"):
+    return Conv2DOp(case.x_shape[1:], case.filters, **case_options(case), dtype=dtype, algorithm=algorithm)
+
+
+def case_options(case):
+    return {"kernel_size": case.kernel, **case.options}
+
+
+def random_cases(seed, count):
+    """Yields geometries within the algorithm's limits."""
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        channels, filters = (16 * rng.integers(1, 1 + rng.choice([2, 4, 12]), 2)).tolist()
+        height, width = rng.integers(8, 24, 2).tolist()
+        padding = tuple(rng.integers(0, 3, 4).tolist())
+        yield Conv(2, channels, max(height, 10), max(width, 10), filters, (3, 3), padding=padding)
+
+
+def draw(rng, case):
+    """Draws x as after a ReLU, weights in the scale of He, b and dy; exact in float32."""
+    x = np.maximum(rng.standard_normal(case.x_shape, "f4"), 0)
+    w = rng.standard_normal(case.w_shape, "f4") * np.float32(np.sqrt(2 / case.terms))
+    return x, w, rng.standard_normal(case.filters, "f4"), rng.standard_normal(case.y_shape, "f4")
+
+
+def run(op, values, dtype, threads=1):
+    """Returns y, dx, dw and db."""
+    x, w, b, dy = (v.astype(dtype) for v in values)
+    y, dx, dw, db = np.full_like(dy, np.nan), np.full_like(x, np.nan), np.empty_like(w), np.empty_like(b)
+    forward_batch(op, x, y, (w, b), threads)
+    backward_batch(op, dy, x, dx, (w, b), (dw, db), threads)
+    return y, dx, dw, db
+
+
+def errors(got, exact):
+    """Returns the root mean square and the largest error."""
+    error = np.abs(got - exact)
+    return np.sqrt(np.mean(error**2)), np.max(error)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_are_those_of_the_definition(case, dtype):
+    values = draw(np.random.default_rng(0), case)
+    x, w, b, dy = values
+    expected = ref.conv2d_forward(x, w, b, case), *ref.conv2d_backward(dy, x, w, case)
+    for name, got, exact in zip(
+        ("y", "dx", "dw", "db"), run(make_op(case, dtype), values, dtype), expected, strict=True
+    ):
+        limit = 100 * np.finfo(dtype).eps * np.sqrt(np.mean(exact**2))
+        assert errors(got, exact)[1] < limit, name
+
+
+@pytest.mark.parametrize("seed", slow_after(2, range(100)))
+def test_errors_are_bounded_by_multiples_of_the_direct_algorithms(seed):
+    """Ten geometries at a time, whose mean square errors are added up."""
+    rms, largest = np.zeros((2, 2)), 0.0
+    for case in random_cases(seed, 10):
+        values = draw(np.random.default_rng(seed), case)
+        x, w, b, dy = values
+        expected = ref.conv2d_forward(x, w, b, case), ref.conv2d_backward(dy, x, w, case)[0]
+        found = [
+            run(make_op(case, "float32", algorithm), values, "float32")[:2] for algorithm in ("winograd", "direct")
+        ]
+        for i, exact in enumerate(expected):
+            (own, own_max), (direct, direct_max) = (errors(results[i], exact) for results in found)
+            rms[i] += np.square([own, direct])
+            largest = max(largest, own_max / direct_max)
+    ratios = np.sqrt(rms[:, 0] / rms[:, 1])
+    assert (ratios < MAX_RMS).all(), f"root mean square errors of y and dx: {ratios}"
+    assert largest < MAX_ERROR
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bits_are_the_same_for_any_batch_and_threads(check, case, dtype):
+    """The plan of one op predicts few examples in the blocked layout, and 16 and more in tiles."""
+    values = draw(np.random.default_rng(1), case)
+    x, w, b, _ = (v.astype(dtype) for v in values)
+    op = make_op(case, dtype)
+    first = run(op, values, dtype)
+    for threads in (2, 3, 8):
+        for name, got, expected in zip(("y", "dx", "dw", "db"), run(op, values, dtype, threads), first, strict=True):
+            check.same_bits(got, expected, f"{name}, {threads} threads")
+    plan = Plan([op], [0])
+    param = np.concatenate([w.transpose(op.weight_order).ravel(), b])
+    for limit in (0, plan.blocked_limit or 16):
+        plan.blocked_limit = limit
+        for n in sorted({1, 2, 3, min(5, case.batch), case.batch}):
+            for threads in (1, 2, 3):
+                y = np.full((n, first[0][0].size), np.nan, dtype)
+                plan.predict(x[:n].reshape(n, -1), None, param, y, threads)
+                check.same_bits(y, first[0][:n].reshape(n, -1), f"{n} examples, limit {limit}, {threads} threads")
+
+
+def test_gradients_match_finite_differences():
+    """Differentiates sum(y * dy); a convolution is linear, so the step may be 1."""
+    case = Conv(1, 16, 8, 9, 16, (3, 3), padding=(1, 1, 1, 0))
+    x, w, b, dy = (v.astype("f8") for v in draw(np.random.default_rng(2), case))
+    op, y = make_op(case, "float64"), np.empty(case.y_shape)
+
+    def value():
+        forward_batch(op, x, y, (w, b), 1)
+        return np.sum(y * dy)
+
+    _, dx, dw, db = run(op, (x, w, b, dy), "float64")
+    for got, array in ((dx, x), (dw, w), (db, b)):
+        assert np.allclose(got, ref.finite_differences(value, array, step=1.0), rtol=0, atol=1e-10)
+
+
+def test_an_infinite_pixel_spoils_only_the_patches_that_read_it():
+    """Pixel (5, 5) is read by one patch alone: that of outputs 4 to 7, which reads 3 to 8; the one before ends at 4."""
+    case = Conv(2, 16, 12, 12, 16, (3, 3), padding=(1, 1, 1, 1))
+    x, w, b, _ = draw(np.random.default_rng(3), case)
+    op, y, clean = make_op(case, "float32"), np.empty(case.y_shape, "f4"), np.empty(case.y_shape, "f4")
+    forward_batch(op, x, clean, (w, b), 1)
+    x[1, 7, 5, 5] = np.inf
+    forward_batch(op, x, y, (w, b), 1)
+    spoilt = np.zeros(case.y_shape[2:], bool)
+    spoilt[4:8, 4:8] = True
+    assert not np.isfinite(y[1][:, spoilt]).any()
+    y[1][:, spoilt] = clean[1][:, spoilt]
+    assert y.tobytes() == clean.tobytes()
+
+
+def test_zeros_give_the_bias():
+    case = CASES[0]
+    _, w, b, dy = draw(np.random.default_rng(4), case)
+    y, dx, _, _ = run(make_op(case, "float32"), (np.zeros(case.x_shape, "f4"), w, b, 0 * dy), "float32")
+    assert (y == b[:, None, None]).all()
+    assert (dx == 0).all()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"channels": 24},
+        {"filters": 8},
+        {"kernel": (3, 5)},
+        {"stride": (1, 2)},
+        {"dilation": (2, 2)},
+        {"groups": 2},
+        {"height": 7, "padding": (1, 1, 1, 1)},
+        {"width": 9},  # outputs of 7
+    ],
+    ids=str,
+)
+def test_other_sizes_are_refused_or_direct(change):
+    case = Conv(**{"batch": 1, "channels": 16, "height": 10, "width": 10, "filters": 32, "kernel": (3, 3)} | change)
+    with pytest.raises(ValueError, match="algorithm: 'winograd' takes kernels of 3x3"):
+        make_op(case, "float32")
+    values = draw(np.random.default_rng(5), case)
+    for got, expected in zip(
+        *(run(make_op(case, "float32", a), values, "float32") for a in ("auto", "direct")), strict=True
+    ):
+        assert got.tobytes() == expected.tobytes()
+
+
+def test_auto_is_winograd_where_it_can_be():
+    values = draw(np.random.default_rng(6), UNEVEN)
+    results = [
+        run(make_op(UNEVEN, "float32", algorithm), values, "float32")[:2]
+        for algorithm in ("auto", "winograd", "direct")
+    ]
+    for auto, winograd, direct in zip(*results, strict=True):
+        assert auto.tobytes() == winograd.tobytes() != direct.tobytes()
+
+
+def test_an_unknown_algorithm_is_refused():
+    with pytest.raises(ValueError, match="algorithm: expected 'auto', 'direct' or 'winograd', got 'fft'"):
+        make_op(UNEVEN, "float32", "fft")

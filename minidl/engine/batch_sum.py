@@ -22,9 +22,9 @@ def batch_sum(g: Mapping[str, ArrayLike] | ArrayLike) -> dict[str, Array] | Arra
     g: float32 or float64; zeros if there are no rows. Floating-point sums depend on their order; this one is that of a
     training step on these examples (see simd/reduction.h): tiles of 16 in a fixed tree; at most 16 slots, each adding
     its tiles; the slots in a fixed tree. So the sum of `Trainer.per_example_gradients`, divided by the weight of the
-    batch (in their dtype, as np.float32(sum)), equals each param.grad to the last bit, except for weights of dense
-    layers, whose kernel rounds a product and its sum only once, and for layers in NumPy. A step skips rows of weight 0:
-    skip them here as well, g[weights > 0].
+    batch (in their dtype, as np.float32(sum)), equals each param.grad to the last bit. Exceptions: weights of dense
+    layers, whose kernel rounds a product and its sum only once; weights of convolutions by Winograd's algorithm (see
+    Conv2D); layers in NumPy. A step skips rows of weight 0: skip them here as well, g[weights > 0].
 
     >>> import minidl, numpy as np
     >>> minidl.batch_sum(np.arange(6.0).reshape(3, 2))

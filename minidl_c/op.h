@@ -55,6 +55,7 @@ typedef struct {
   void *packed;                /* IN, OUT: the op's own bytes of this call */
   void *grad;                  /* reduce.backward: OUT items i0..i1 of the parameters' gradient. reduce.forward: IN the sums, or
                                   the combined partials, of the batch */
+  void *scratch;               /* the op's own bytes, for this call of blocked.gradient only */
   const ptrdiff_t *starts;     /* [slots + 1] the first tile of each slot, and where the last one ends */
   ptrdiff_t tiles, slots, examples;      /* of the batch, or of some of its slots, if several processes share the batch */
   int blocked;                 /* x, dy and saved are those of examples in the blocked layout, and the strides lead to the next example */
@@ -130,6 +131,7 @@ typedef struct {
   void (*backward)(const op *, const tile *);    /* OUT the blocks and pixels of dx that the tile says, and the sums of these channels */
   void (*gradient)(const op *, const batch_view *, ptrdiff_t i0, ptrdiff_t i1);        /* OUT items i0..i1 of the parameters' gradient */
   ptrdiff_t saved, scratch;                      /* bytes of tile.saved, an example, and of tile.scratch */
+  ptrdiff_t gradient_scratch;                    /* bytes of batch_view.scratch */
   int reach;                                     /* of `forward` and `backward`; `elements` reach no further than their element */
   int splits_rows, splits_rows_back;             /* `forward`, `backward` may get some rows of pixels instead of all */
   int joint;                                     /* they take tile.examples examples at once, to read their parameters once; of an op

@@ -55,6 +55,7 @@ cdef extern from "minidl_c/op.h" nogil:
         const void *param
         void *packed
         void *grad
+        void *scratch
         const Py_ssize_t *starts
         Py_ssize_t tiles, slots, examples
         int blocked, training
@@ -80,7 +81,7 @@ cdef extern from "minidl_c/op.h" nogil:
         void (*backward_elements)(const op *, const tile *, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*backward)(const op *, const tile *) noexcept nogil
         void (*gradient)(const op *, const batch_view *, Py_ssize_t, Py_ssize_t) noexcept nogil
-        Py_ssize_t saved, scratch
+        Py_ssize_t saved, scratch, gradient_scratch
         int reach, splits_rows, splits_rows_back, joint
     ctypedef struct op_fusion:
         int is_relu

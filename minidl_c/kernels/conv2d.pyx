@@ -15,6 +15,7 @@ from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
 from minidl_c.kernels.winograd cimport MANY_WEIGHTS, can_use_winograd, use_winograd, winograd_tile, winograd_weights_dx
+from minidl_c.kernels.winograd_gradient cimport use_winograd_gradient, winograd_gradient_tile
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/conv2d_gradient.h" nogil:
@@ -200,7 +201,11 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     cdef Py_ssize_t k0 = 0, k1 = 0, c0 = 0, c1 = 0
     split_range(d.K, t.part, t.parts, &k0, &k1)
     split_range(d.C, t.part, t.parts, &c0, &c1)
-    if t.training:
+    if t.training and d.uses_winograd and t.sum_stride == 1:
+        winograd_gradient_tile(d, <const real *> t.dy, <const real *> t.x, dw, t.part, t.parts, scratch)
+        if db != NULL:
+            conv2d_backward_b_tile(<const real *> t.dy, d.OH * d.OW, db, 1, k0, k1)
+    elif t.training:
         conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, t.sum_stride, k0, k1, t.examples, scratch)
     if t.dx != NULL and d.uses_winograd:
         winograd_tile(&d.winograd_back, <const real *> t.dy, winograd_weights_dx(d, <const real *> t.packed), <const real *> NULL,
@@ -253,10 +258,12 @@ cdef class Conv2DOp(Op):
             self.c.blocked.gradient, self.c.blocked.joint = gradient_blocked, is_joint(&d.forward, d.weights)
         if algorithm != "direct" and can_use_winograd(d):
             use_winograd(&self.c, d)
+            use_winograd_gradient(&self.c, d)
         elif algorithm == "winograd":
-            raise ValueError(f"algorithm: 'winograd' takes kernels of 3x3 with stride, dilation and groups of 1, channels and filters in "
-                             f"multiples of 16, and images and outputs of at least 8x8 (13x13 if channels * filters is above "
-                             f"{MANY_WEIGHTS}); got kernels of {d.R}x{d.S} from {(d.C, d.H, d.W)} to {(d.K, d.OH, d.OW)}")
+            raise ValueError(f"algorithm: expected sizes that suit 'winograd' (kernels of 3x3; stride, dilation and groups of 1; channels "
+                             f"and filters in multiples of 16; images and outputs of at least 8x8, and of at least 16 patches of "
+                             f"4x4 if channels * filters is above {MANY_WEIGHTS}), got kernels of {d.R}x{d.S}, stride {(d.sh, d.sw)}, "
+                             f"dilation {(d.dh, d.dw)}, groups {d.groups}, from {(d.C, d.H, d.W)} to {(d.K, d.OH, d.OW)}")
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

@@ -103,7 +103,7 @@ cdef void run_task(void *arg, Py_ssize_t step, Py_ssize_t number, Py_ssize_t tas
     elif f.kind == COMBINE:
         run_combine(run, f, task)
     elif f.kind == REDUCE:
-        run_reduce(run, f, step, task)
+        run_reduce(run, f, step, task, thread)
     elif f.kind == CLIP:
         clip_block(&run.train.clip, run.program.real_bytes, run.train.grad, run.train.n, <int> task)
     elif f.kind == CHECK:

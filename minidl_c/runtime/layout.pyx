@@ -205,7 +205,7 @@ cdef class Layout:
         if not self.blocked:
             return o.memory.scratch
         if not is_converted(o, self.with_backward):
-            return o.blocked.scratch
+            return max(o.blocked.scratch, o.blocked.gradient_scratch if self.with_backward else 0)
         return o.memory.scratch if self.with_backward else converting_scratch(o, self.values)
 
     cdef Py_ssize_t lay_out(self, Py_ssize_t tiles, int threads, int keep_all, int with_backward) except -1:

@@ -5,7 +5,7 @@ from minidl_c.op cimport LANES, batch_view, op
 from minidl_c.optimizers.clip cimport find_factor, scale_range
 from minidl_c.runtime.lane_sums cimport has_sums
 from minidl_c.runtime.partition cimport aligned_bytes, combined_items, losses_finite
-from minidl_c.runtime.reduction_tree cimport emit_partial, fill_batch_view, has_reduction, item_bytes, items_of_task
+from minidl_c.runtime.reduction_tree cimport emit_examples, emit_partial, fill_batch_view, has_reduction, item_bytes, items_of_task
 from minidl_c.runtime.run_state cimport BACKWARD, REDUCE_TASKS, instr, op_of, phase, run_state
 
 cdef extern from "minidl_c/simd/prefetch.h" nogil:
@@ -19,7 +19,7 @@ cdef extern from "minidl_c/simd/finite.h" nogil:
     int divide_f64(double *, Py_ssize_t, double)
 
 
-cdef void run_reduce(run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task) noexcept nogil:
+cdef void run_reduce(run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t task, int thread) noexcept nogil:
     """Reduces a range of the items of each op of a stage."""
     cdef const char *combined = NULL
     cdef int k
@@ -27,7 +27,7 @@ cdef void run_reduce(run_state *run, const phase *f, Py_ssize_t step, Py_ssize_t
         combined = combined_items(run, f, task)
     for k in range(f.first, f.last):
         if has_reduction(run, &run.program.instrs[k]):
-            combined = reduce_op(run, &run.program.instrs[k], step, task, combined)
+            combined = reduce_op(run, &run.program.instrs[k], step, task, combined, thread)
 
 
 cdef char *reduction_of(const run_state *run, const instr *i) noexcept nogil:
@@ -40,7 +40,8 @@ cdef char *reduction_of(const run_state *run, const instr *i) noexcept nogil:
     return run.memory.batch_sums.base + o.plan.sums * run.program.real_bytes
 
 
-cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t task, const char *combined) noexcept nogil:
+cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_ssize_t task, const char *combined,
+                           int thread) noexcept nogil:
     """Reduces a range of one op's items; combined: these items, combined over all processes, or NULL.
 
     Returns where the items of the next op are.
@@ -54,7 +55,9 @@ cdef const char *reduce_op(run_state *run, const instr *i, Py_ssize_t step, Py_s
     items_of_task(o, task, &i0, &i1)
     if i0 >= i1:
         return combined
-    if combined == NULL:
+    if run.local.blocked and back:
+        emit_examples(run, i, total, i0, i1, thread)
+    elif combined == NULL:
         emit_partial(run, i, 0, run.local.slots, total, i0, i1)
     else:
         memcpy(total + i0 * item_bytes(run, i), combined, (i1 - i0) * item_bytes(run, i))

@@ -27,6 +27,7 @@ cdef inline Py_ssize_t item_bytes(const run_state *run, const instr *i) noexcept
 
 cdef void fill_batch_view(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, batch_view *w,
                           Py_ssize_t *starts) noexcept nogil
+cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil
 cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_ssize_t s1, char *out,
                        Py_ssize_t i0, Py_ssize_t i1) noexcept nogil
 cdef void combine_nodes(const run_state *run, const instr *i, const char *nodes, Py_ssize_t stride, const Py_ssize_t *first,

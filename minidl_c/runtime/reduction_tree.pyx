@@ -53,7 +53,7 @@ cdef void sum_slots(const run_state *run, const op *o, Py_ssize_t s0, Py_ssize_t
         sum_nodes_f64(<double *> slot_sums, run.memory.slot_sums.stride // 8, single_slots, s1 - s0, <double *> total, a, b)
 
 
-cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssize_t i0, Py_ssize_t i1, int thread) noexcept nogil:
     """out = the gradient of the whole batch, one slot of examples in the blocked layout, for items i0 to i1."""
     cdef const op *o = op_of(run, i)
     cdef Py_ssize_t starts[17]
@@ -62,7 +62,7 @@ cdef void emit_examples(const run_state *run, const instr *i, char *out, Py_ssiz
     cdef batch_view w
     fill_batch_view(run, i, 0, 1, &w, starts)
     if o.blocked.gradient != NULL:
-        w.grad = out
+        w.grad, w.scratch = out, nth_copy(&run.memory.scratch, thread)
         o.blocked.gradient(o, &w, i0, i1)
         return
     if not has_sums(o, BACKWARD):
@@ -84,9 +84,7 @@ cdef void emit_partial(const run_state *run, const instr *i, Py_ssize_t s0, Py_s
     cdef Py_ssize_t starts[17]
     cdef Py_ssize_t item, slot
     cdef batch_view w
-    if run.local.blocked and i.kind == BACKWARD:
-        emit_examples(run, i, out, i0, i1)
-    elif o.reduce.partial != NULL and i.kind == FORWARD:
+    if o.reduce.partial != NULL and i.kind == FORWARD:
         for item in range(i0, i1):
             for slot in range(s0, s1):
                 fill_batch_view(run, i, slot, slot + 1, &w, starts)

@@ -41,6 +41,37 @@ INLINE int lowest_node(ptrdiff_t slots) {
 #define UNFINISHED_LEVELS(up, level, slots) \
   for (int up = level + 1; up < TREE_LEVELS; up++) if ((slots) >> up & 1)
 
+/* OUT sums[k] = the sum of lanes[k][16] in the tree of lane_sum, for ROWS_AT_ONCE rows k: each level adds the rows of two vectors in one
+ * instruction. */
+#if VECTOR_BYTES == 64
+#define ROWS_AT_ONCE 16
+#define HALVES(v, w) _mm512_add_ps(_mm512_shuffle_f32x4(v, w, 0x44), _mm512_shuffle_f32x4(v, w, 0xee))
+#define QUARTERS(v, w) _mm512_add_ps(_mm512_shuffle_f32x4(v, w, 0x88), _mm512_shuffle_f32x4(v, w, 0xdd))
+#define PAIRS(v, w) _mm512_add_ps(_mm512_shuffle_ps(v, w, 0x44), _mm512_shuffle_ps(v, w, 0xee))
+#define SINGLES(v, w) _mm512_add_ps(_mm512_shuffle_ps(v, w, 0x88), _mm512_shuffle_ps(v, w, 0xdd))
+INLINE void sum_rows_at_once(const float *lanes, float *sums) {
+  __m512 v[16], q[4];
+  for (int k = 0; k < 16; k++) v[k] = _mm512_load_ps(lanes + k * LANES);
+  for (int k = 0; k < 4; k++) q[k] = QUARTERS(HALVES(v[k], v[k + 4]), HALVES(v[k + 8], v[k + 12]));
+  _mm512_storeu_ps(sums, SINGLES(PAIRS(q[0], q[1]), PAIRS(q[2], q[3])));
+}
+#elif VECTOR_BYTES == 32
+#define ROWS_AT_ONCE 8
+#define HALVES(row) _mm256_add_ps(_mm256_load_ps(row), _mm256_load_ps((row) + 8))
+#define QUARTERS(v, w) _mm256_add_ps(_mm256_permute2f128_ps(v, w, 0x20), _mm256_permute2f128_ps(v, w, 0x31))
+#define PAIRS(v, w) _mm256_add_ps(_mm256_shuffle_ps(v, w, 0x44), _mm256_shuffle_ps(v, w, 0xee))
+#define SINGLES(v, w) _mm256_add_ps(_mm256_shuffle_ps(v, w, 0x88), _mm256_shuffle_ps(v, w, 0xdd))
+INLINE void sum_rows_at_once(const float *lanes, float *sums) {
+  __m256 q[4];
+  for (int k = 0; k < 4; k++) q[k] = QUARTERS(HALVES(lanes + k * LANES), HALVES(lanes + (k + 4) * LANES));
+  _mm256_storeu_ps(sums, SINGLES(PAIRS(q[0], q[1]), PAIRS(q[2], q[3])));
+}
+#endif
+#undef HALVES
+#undef QUARTERS
+#undef PAIRS
+#undef SINGLES
+
 #define add_sum(lanes, sum, sum_stride) BY_DTYPE(add_sum, sum)(lanes, sum, sum_stride)
 #define sum_examples(x, examples, starts, slots, example_stride, tile_stride, total, size) \
   BY_DTYPE(sum_examples, total)(x, examples, starts, slots, example_stride, tile_stride, total, size)
@@ -70,9 +101,23 @@ INLINE void FN(add_sum)(const REAL *lanes, REAL *sum, ptrdiff_t sum_stride) {
   else for (int lane = 0; lane < LANES; lane++) sum[lane] += lanes[lane];
 }
 
+/* OUT sums[k] = the sum of lanes[k][16], k < n. */
+INLINE void FN(sum_rows)(const REAL *lanes, REAL *sums, ptrdiff_t n) {
+  ptrdiff_t k = 0;
+#ifdef ROWS_AT_ONCE
+  if (sizeof(REAL) == 4) for (; k + ROWS_AT_ONCE <= n; k += ROWS_AT_ONCE) sum_rows_at_once((const float *)lanes + k * LANES, (float *)sums + k);
+#endif
+  for (; k < n; k++) sums[k] = FN(lane_sum)(lanes + k * LANES);
+}
+
 /* ADD totals[k] += the sum of lanes[k][16], k < n. */
 NOINLINE void FN(sum_lanes)(const REAL *lanes, REAL *totals, ptrdiff_t n) {
-  for (ptrdiff_t k = 0; k < n; k++) totals[k] += FN(lane_sum)(lanes + k * LANES);
+  REAL sums[LANES];
+  for (ptrdiff_t k = 0, some; k < n; k += some) {
+    some = n - k < LANES ? n - k : LANES;
+    FN(sum_rows)(lanes + k * LANES, sums, some);
+    for (ptrdiff_t i = 0; i < some; i++) totals[k + i] += sums[i];
+  }
 }
 
 /* OUT total[i] = the sum of nodes[k * stride + i] over n_nodes nodes of the tree, i < n <= 16. Node k is the sum of slots

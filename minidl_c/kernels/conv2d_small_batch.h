@@ -80,7 +80,7 @@ INLINE void FN(small_batch_body)(const int KV, const int NR, ptrdiff_t outputs, 
   }
   REAL results[MAX_PIXELS][MAX_VECTORS * VL];
   UNROLL for (int j = 0; j < NR; j++) UNROLL for (int v = 0; v < KV; v++) *(FN(unaligned) *)(results[j] + v * VL) = sum[j][v];
-  for (ptrdiff_t i = 0; i < outputs; i++)
+  for (ptrdiff_t i = 0; i < outputs && i < KV * VL; i++)
     for (int j = 0; j < NR; j++) FN(put)(y + i * k->y_channel + j * k->y_pixel, lane, results[j][i]);
 }
 

@@ -28,6 +28,7 @@
 #define gradient_outputs(p, vectors, dy, e, e_point) BY_DTYPE(gradient_outputs, e)(p, vectors, dy, e, e_point)
 #define gradient_product(channels, outputs, patches, v, e, s) BY_DTYPE(gradient_product, s)(channels, outputs, patches, v, e, s)
 #define gradient_product_blocked(channels, patches, v, e, s) BY_DTYPE(gradient_product_blocked, s)(channels, patches, v, e, s)
+#define add_examples(lanes, examples, rows, s, s_row) BY_DTYPE(add_examples, s)(lanes, examples, rows, s, s_row)
 #define gradient_weights(channels, outputs, s, s_point, dw, dw_tap) \
   BY_DTYPE(gradient_weights, dw)(channels, outputs, s, s_point, dw, dw_tap)
 
@@ -153,6 +154,17 @@ NOINLINE void FN(gradient_product_blocked)(ptrdiff_t channels, ptrdiff_t patches
       UNROLL for (int i = 0; i < BLOCKED_CHANNELS; i++) *(V *)(s + (c + i) * LANES + part) = sum[i];
     }
   }
+}
+
+/* ADD s [rows][16], rows s_row numbers apart, += the sum of lanes [examples][rows][16], in the tree of lane_sum with an example in each
+ * lane. Overwrites lanes. */
+NOINLINE void FN(add_examples)(REAL *lanes, ptrdiff_t examples, ptrdiff_t rows, REAL *s, ptrdiff_t s_row) {
+  const ptrdiff_t n = rows * LANES;
+  for (ptrdiff_t half = LANES / 2; half > 0; half /= 2)
+    for (ptrdiff_t e = 0; e < half && e + half < examples; e++)
+      for (ptrdiff_t i = 0; i < n; i += VL) *(V *)(lanes + e * n + i) += *(const V *)(lanes + (e + half) * n + i);
+  for (ptrdiff_t row = 0; row < rows; row++)
+    for (int i = 0; i < LANES; i += VL) *(V *)(s + row * s_row + i) += *(const V *)(lanes + row * LANES + i);
 }
 
 /* ADD dw [channels][9 taps], `outputs` each and dw_tap numbers apart, += G^T s G' for s [points][channels][outputs]. In double: rounded

@@ -12,9 +12,6 @@ from minidl_c.kernels.blocked_gradient cimport gradient_blocked
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
 from minidl_c.op cimport LANES, batch_view, op, real, split_range
 
-cdef extern from "minidl_c/kernels/blocked_gradient_tiles.h" nogil:
-    void sum_examples_of_lanes(void *lanes, Py_ssize_t examples, void *dw, Py_ssize_t n)
-
 cdef extern from "minidl_c/kernels/winograd_gradient.h" nogil:
     const int TAPS
     const int GRADIENT_ROWS
@@ -28,6 +25,7 @@ cdef extern from "minidl_c/kernels/winograd_gradient.h" nogil:
     void gradient_outputs(const winograd_patches *p, Py_ssize_t vectors, const void *dy, void *e, Py_ssize_t e_point)
     void gradient_product(Py_ssize_t channels, Py_ssize_t outputs, Py_ssize_t patches, const void *v, const void *e, void *s)
     void gradient_product_blocked(Py_ssize_t channels, Py_ssize_t patches, const void *v, const void *e, void *s)
+    void add_examples(void *lanes, Py_ssize_t examples, Py_ssize_t rows, void *s, Py_ssize_t s_row)
     void gradient_weights(Py_ssize_t channels, Py_ssize_t outputs, const void *s, Py_ssize_t s_point, void *dw, Py_ssize_t dw_tap)
 
 cdef enum:
@@ -107,7 +105,7 @@ cdef void channels_blocked(
 ) noexcept nogil:
     """The gradients of the weights of some channels: the examples are added up as the lanes of a tile."""
     cdef winograd_patches p = patches_of(d)
-    cdef Py_ssize_t end = count_patches(d), point, block, c, k, i, e_point = points_size(1), s_point = point_stride(channels * d.outputs)
+    cdef Py_ssize_t end = count_patches(d), point, block, k, i, e_point = points_size(1), s_point = point_stride(channels * d.outputs)
     cdef Py_ssize_t e, x_example = w.x_tile // sizeof(real), dy_example = w.dy_tile // sizeof(real), of_example = GRADIENT_POINTS * e_point
     cdef real *s = <real *> w.scratch
     cdef real *inputs = s + GRADIENT_POINTS * s_point
@@ -128,10 +126,7 @@ cdef void channels_blocked(
                     i = e * of_example + point * e_point
                     gradient_product_blocked(channels, p.n, <const real *> inputs + i + c0 % LANES, <const real *> outputs + i,
                                              sums + e * channels * LANES)
-                sum_examples_of_lanes(sums, w.examples, sums, channels * LANES)
-                for c in range(channels):
-                    for i in range(LANES):
-                        s[point * s_point + c * d.outputs + k + i] += sums[c * LANES + i]
+                add_examples(sums, w.examples, channels, s + point * s_point + k, d.outputs)
         p.first += p.n
     gradient_weights(channels, d.outputs, <const real *> s, s_point, dw, d.outputs)
 

@@ -156,8 +156,8 @@ NOINLINE void FN(gradient_product_blocked)(ptrdiff_t channels, ptrdiff_t patches
   }
 }
 
-/* ADD s [rows][16], rows s_row numbers apart, += the sum of lanes [examples][rows][16], in the tree of lane_sum with an example in each
- * lane. Overwrites lanes. */
+/* ADD s [rows][16], with s_row numbers from a row to the next, += the sum of lanes [examples][rows][16], in the tree of lane_sum with an
+ * example in each lane. Overwrites lanes. */
 NOINLINE void FN(add_examples)(REAL *lanes, ptrdiff_t examples, ptrdiff_t rows, REAL *s, ptrdiff_t s_row) {
   const ptrdiff_t n = rows * LANES;
   for (ptrdiff_t half = LANES / 2; half > 0; half /= 2)
@@ -167,8 +167,8 @@ NOINLINE void FN(add_examples)(REAL *lanes, ptrdiff_t examples, ptrdiff_t rows, 
     for (int i = 0; i < LANES; i += VL) *(V *)(s + row * s_row + i) += *(const V *)(lanes + row * LANES + i);
 }
 
-/* ADD dw [channels][9 taps], `outputs` each and dw_tap numbers apart, += G^T s G' for s [points][channels][outputs]. In double: rounded
- * once. */
+/* ADD dw [channels][9 taps][outputs], with dw_tap numbers from a tap to the next, += G^T s G' for s [points][channels][outputs]. In
+ * double: rounded once. */
 NOINLINE void FN(gradient_weights)(ptrdiff_t channels, ptrdiff_t outputs, const REAL *s, ptrdiff_t s_point, REAL *dw, ptrdiff_t dw_tap) {
   const double na = 1 / (2 * A2 * (A2 - B2)), nb = 1 / (2 * B2 * (B2 - A2));
   for (ptrdiff_t c = 0; c < channels; c++, s += outputs, dw += TAPS * dw_tap) {

@@ -156,7 +156,10 @@ INLINE void FN(transform_weights)(const REAL (*w)[LANES], REAL *u, ptrdiff_t u_p
   for (int s = 0; s < 3; s++) FN(weight_line)(g[s], g[3 + s], g[6 + s], half[s]);
   for (int i = 0; i < SIDE; i++) {
     FN(weight_line)(half[0][i], half[1][i], half[2][i], full);
-    for (int j = 0; j < SIDE; j++) for (int l = 0; l < LANES; l++) u[(i * SIDE + j) * u_point + l] = (REAL)full[j][l];
+    for (int j = 0; j < SIDE; j++) {
+      __builtin_prefetch(u + (i * SIDE + j) * u_point + 2 * LANES, 1);       /* to be written soon: no prefetcher follows 36 streams */
+      for (int l = 0; l < LANES; l++) u[(i * SIDE + j) * u_point + l] = (REAL)full[j][l];
+    }
   }
 }
 

@@ -105,7 +105,8 @@ INLINE void FN(add_sum)(const REAL *lanes, REAL *sum, ptrdiff_t sum_stride) {
 INLINE void FN(sum_rows)(const REAL *lanes, REAL *sums, ptrdiff_t n) {
   ptrdiff_t k = 0;
 #ifdef ROWS_AT_ONCE
-  if (sizeof(REAL) == 4) for (; k + ROWS_AT_ONCE <= n; k += ROWS_AT_ONCE) sum_rows_at_once((const float *)lanes + k * LANES, (float *)sums + k);
+  for (; sizeof(REAL) == 4 && k + ROWS_AT_ONCE <= n; k += ROWS_AT_ONCE)
+    sum_rows_at_once((const float *)lanes + k * LANES, (float *)sums + k);
 #endif
   for (; k < n; k++) sums[k] = FN(lane_sum)(lanes + k * LANES);
 }

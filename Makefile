@@ -24,7 +24,7 @@ RESULTS := build/bench
 PYTEST := OMP_WAIT_POLICY=passive $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal --durations 10
 
 .DEFAULT_GOAL := help
-.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-inference bench-accuracy bench-init bench-scaling clean
+.PHONY: help mnist test check lint oracles oldest openmpi same-bits conformance conformance-short sdist-check bench bench-kernels bench-footprint bench-inference bench-accuracy bench-init bench-scaling bench-winograd clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 17
@@ -84,6 +84,9 @@ bench-init: $(ALL) ## compare initial weights over nets, inputs, optimizers, rat
 
 bench-scaling: $(ALL) ## measure MPI ranks compared with threads, and model more machines
 	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json $(ARGS)
+
+bench-winograd: $(ORACLE) ## measure rounding errors of Winograd's convolutions, also in trained nets, and trainings with and without (some minutes)
+	$(BIN)/python benchmarks/winograd.py --json $(RESULTS)/winograd.json $(ARGS)
 
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a custom kernel
 	@set -e; elsewhere=$$(mktemp -d); trap 'rm -rf "$$elsewhere"' EXIT; \

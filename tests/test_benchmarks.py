@@ -33,6 +33,7 @@ PROGRAMS = {
     "scaling.py",
     "torch_mnist.py",
     "train_step.py",
+    "winograd.py",
 }
 
 
@@ -239,6 +240,66 @@ def test_accuracy(run, tmp_path, part, mnist):
         assert runs[0]["seconds"] > 0
         assert 90 < runs[0]["accuracy"] < 100
     assert "minidl" in results[part]
+
+
+@pytest.mark.slow
+def test_winograd_geometries(run, tmp_path):
+    shortest = ["--parts", "geometries", "--geometries", 5, "--threads", 2]
+    output, results = run("winograd.py", *shortest, json_file=tmp_path / "r.json")
+    assert "5 random geometries" in output
+    for name in ("y", "dx", "dw"):
+        result = results["geometries"][name]
+        for rms, largest in result["errors"].values():
+            assert 1e-8 < rms < largest < 1e-4
+        assert 0 < result["ratio"] <= result["worst_rms"] < 3
+        assert 0 < result["worst_largest"] < 6
+    ratios = results["geometries"]["nonzero"]
+    assert list(ratios) == ["16", "64", "256"]
+    assert all(list(row) == ["1.0", "0.5", "0.25", "0.05"] and assert_positive(row.values()) for row in ratios.values())
+
+
+@pytest.mark.oracle
+def test_winograd_next_to_pytorch(run, tmp_path):
+    shortest = ["--parts", "geometries", "--geometries", 5, "--threads", 2]
+    output, results = run("winograd.py", *shortest, json_file=tmp_path / "r.json")
+    assert "skipped" not in output
+    for name in ("y", "dx", "dw"):
+        errors = results["geometries"][name]["errors"]
+        assert list(errors) == ["winograd", "direct", "PyTorch"]
+        assert 1e-8 < errors["PyTorch"][0] < 1e-6
+
+
+@pytest.mark.slow
+def test_winograd_nets(run, tmp_path):
+    shortest = ["--parts", "nets", "--nets", "resnet20", "--images", 64, "--threads", 2]
+    output, results = run("winograd.py", *shortest, json_file=tmp_path / "r.json")
+    layers = results["nets"]["resnet20"]["layers"]
+    assert len(layers) == 16  # 3x3 with stride 1, not of the images
+    assert next(iter(layers)) == "2: 16x32x32 to 16"
+    for errors in layers.values():
+        assert 0.05 < errors["nonzero"] < 0.95  # inputs come from a ReLU
+        assert all(1e-8 < rms < largest < 1e-3 for name in ("y", "dx", "dw") for rms, largest in errors[name].values())
+    assert output.count("worst") == output.count("median") == 3
+
+
+@pytest.mark.slow
+def test_winograd_training(run, tmp_path):
+    shortest = ["--parts", "training", "--data", "digits", "shapes", "--images", 64, "--seeds", 2, "--threads", 2]
+    output, results = run("winograd.py", *shortest, json_file=tmp_path / "r.json")
+    assert list(results["training"]) == ["digits", "shapes"]
+    for result in results["training"].values():
+        assert [len(values) for values in result["accuracy"].values()] == [2, 2]
+        means = [sum(values) / 2 for values in result["accuracy"].values()]
+        assert result["difference"] == pytest.approx(means[0] - means[1])
+        assert result["title"] in output
+    assert min(results["training"]["digits"]["mean"].values()) > 70
+
+
+@pytest.mark.slow
+def test_winograd_refuses_one_seed(start):
+    done = start("winograd.py", "--seeds", 1)
+    assert done.returncode != 0
+    assert "--seeds: expected at least 2" in done.stderr
 
 
 @pytest.mark.slow

@@ -65,6 +65,7 @@ def convolutions(rng, seed):
         yield f"depthwise {case}", [partial(DepthwiseConv2DOp, case.x_shape[1:], *window)]
     for channels, filters, size, groups in (
         (16, 16, 9, 1),
+        (32, 48, 9, 1),
         (20, 70, 8, 1),
         (32, 32, 7, 2),
         (130, 18, 3, 1),

@@ -2,9 +2,18 @@
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
 from minidl_c.op cimport op, real
 
+cdef extern from "minidl_c/kernels/winograd_tiles.h" nogil:
+    const int OUT
+    const int POINTS
+    const int TAPS
+    ctypedef struct winograd_patches:
+        Py_ssize_t first, n, across, height, width, top, left, out_height, out_width, row0, row1
+    Py_ssize_t point_stride(Py_ssize_t elements)
+
 cdef enum:
     MANY_WEIGHTS = 32768                # pairs of channels and outputs: larger images are required then
 
+cdef winograd_patches patches_of(const winograd_dims *d, Py_ssize_t columns) noexcept nogil
 cdef bint can_use_winograd(conv2d_dims *d) noexcept
 cdef void use_winograd(op *o, conv2d_dims *d) noexcept
 cdef const real *winograd_weights_dx(const conv2d_dims *d, const real *packed) noexcept nogil

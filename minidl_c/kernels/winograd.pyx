@@ -15,12 +15,6 @@ from minidl_c.kernels.correlate cimport direction
 from minidl_c.op cimport LANES, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/winograd_tiles.h" nogil:
-    const int OUT
-    const int POINTS
-    const int TAPS
-    ctypedef struct winograd_patches:
-        Py_ssize_t first, n, across, height, width, top, left, out_height, out_width, row0, row1
-    Py_ssize_t point_stride(Py_ssize_t elements)
     void winograd_input(const winograd_patches *p, Py_ssize_t vectors, const void *x, void *v, Py_ssize_t v_point)
     void winograd_output(const winograd_patches *p, Py_ssize_t vectors, const void *m, Py_ssize_t m_point, const void *bias, bint per_lane,
                          void *y)
@@ -65,10 +59,10 @@ cdef void transform_weights(
                      seen + p0 * LANES * d.channels * TAPS, u + p0 * LANES * d.channels, u_point)
 
 
-cdef winograd_patches patches_of(const winograd_dims *d) noexcept nogil:
-    """Returns the patches of an image, of which `first` and `n` are not set yet."""
+cdef winograd_patches patches_of(const winograd_dims *d, Py_ssize_t columns) noexcept nogil:
+    """Returns the patches of an image, as wide as some columns; `first` and `n` are not set yet."""
     cdef winograd_patches p
-    p.first, p.n, p.across = 0, 0, (d.out_width + OUT - 1) // OUT
+    p.first, p.n, p.across = 0, 0, (d.out_width + columns - 1) // columns
     p.height, p.width, p.top, p.left = d.height, d.width, d.top, d.left
     p.out_height, p.out_width, p.row0, p.row1 = d.out_height, d.out_width, 0, d.out_height
     return p
@@ -83,7 +77,7 @@ cdef void winograd_tile(
     Py_ssize_t part, Py_ssize_t parts,  # only this part of the patches
     real *scratch,
 ) noexcept nogil:
-    cdef winograd_patches p = patches_of(d)
+    cdef winograd_patches p = patches_of(d, OUT)
     cdef winograd_sizes s
     cdef Py_ssize_t end = 0, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs)
     cdef real *m
@@ -107,7 +101,7 @@ cdef void winograd_blocked(
     const real *b,                      # IN  (outputs,), or NULL
 ) noexcept nogil:
     """The same in the blocked layout: the blocks and the rows of pixels that the tile says."""
-    cdef winograd_patches p = patches_of(d)
+    cdef winograd_patches p = patches_of(d, OUT)
     cdef winograd_sizes s
     cdef Py_ssize_t end, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs), first = t.block0 * LANES
     cdef real *v = <real *> t.scratch

@@ -10,17 +10,14 @@ from libc.string cimport memset
 
 from minidl_c.kernels.blocked_gradient cimport gradient_blocked
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
+from minidl_c.kernels.winograd cimport TAPS, patches_of, point_stride, winograd_patches
 from minidl_c.op cimport LANES, batch_view, op, real, split_range
 
 cdef extern from "minidl_c/kernels/winograd_gradient.h" nogil:
-    const int TAPS
     const int GRADIENT_ROWS
     const int GRADIENT_COLUMNS
     const int GRADIENT_POINTS
     const int GRADIENT_PATCHES
-    ctypedef struct winograd_patches:
-        Py_ssize_t first, n, across, height, width, top, left, out_height, out_width, row0, row1
-    Py_ssize_t point_stride(Py_ssize_t elements)
     void gradient_inputs(const winograd_patches *p, Py_ssize_t vectors, const void *x, void *v, Py_ssize_t v_point)
     void gradient_outputs(const winograd_patches *p, Py_ssize_t vectors, const void *dy, void *e, Py_ssize_t e_point)
     void gradient_product(Py_ssize_t channels, Py_ssize_t outputs, Py_ssize_t patches, const void *v, const void *e, void *s)
@@ -38,15 +35,6 @@ cdef inline Py_ssize_t points_size(Py_ssize_t vectors) noexcept nogil:
     return point_stride(vectors * GRADIENT_PATCHES * LANES)
 
 
-cdef winograd_patches patches_of(const winograd_dims *d) noexcept nogil:
-    """Returns the patches of an image, of which `n` is not set yet."""
-    cdef winograd_patches p
-    p.first, p.n, p.across = 0, 0, (d.out_width + GRADIENT_COLUMNS - 1) // GRADIENT_COLUMNS
-    p.height, p.width, p.top, p.left = d.height, d.width, d.top, d.left
-    p.out_height, p.out_width, p.row0, p.row1 = d.out_height, d.out_width, 0, d.out_height
-    return p
-
-
 cdef inline Py_ssize_t count_patches(const winograd_dims *d) noexcept nogil:
     return (d.out_height + GRADIENT_ROWS - 1) // GRADIENT_ROWS * ((d.out_width + GRADIENT_COLUMNS - 1) // GRADIENT_COLUMNS)
 
@@ -59,7 +47,7 @@ cdef void outputs_of_tile(
     Py_ssize_t outputs, real *scratch,
 ) noexcept nogil:
     """The gradients of the weights of a few outputs, at most TILE_OUTPUTS."""
-    cdef winograd_patches p = patches_of(d)
+    cdef winograd_patches p = patches_of(d, GRADIENT_COLUMNS)
     cdef Py_ssize_t end = count_patches(d), point, block, c, s_point = point_stride(d.channels * outputs)
     cdef Py_ssize_t e_point = points_size(outputs), v_point = points_size(LANES)
     cdef real *e = scratch + GRADIENT_POINTS * s_point
@@ -104,7 +92,7 @@ cdef void channels_blocked(
     real *dw,                           # ADD (channels, 3, 3, outputs), from channel c0 on
 ) noexcept nogil:
     """The gradients of the weights of some channels: the examples are added up as the lanes of a tile."""
-    cdef winograd_patches p = patches_of(d)
+    cdef winograd_patches p = patches_of(d, GRADIENT_COLUMNS)
     cdef Py_ssize_t end = count_patches(d), point, block, k, i, e_point = points_size(1), s_point = point_stride(channels * d.outputs)
     cdef Py_ssize_t e, x_example = w.x_tile // sizeof(real), dy_example = w.dy_tile // sizeof(real), of_example = GRADIENT_POINTS * e_point
     cdef real *s = <real *> w.scratch

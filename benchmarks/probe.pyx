@@ -124,7 +124,7 @@ cdef class TiledOp:
         t.saved, t.scratch = self.allocate_random(tiles * o.memory.saved), self.allocate(o.memory.scratch)
         t.sums = self.allocate(o.reduce.n_sums * row)
         t.param, t.packed = self.allocate_random((o.n_param + o.n_state) * number), self.allocate(o.memory.packed + o.memory.packed_dx)
-        t.examples, t.parts, t.training = LANES, 1, 1
+        t.examples, t.parts, t.training, t.sum_stride = LANES, 1, 1, 1
         w.x, w.dy, w.saved, w.param, w.grad = t.x, t.dy, t.saved, t.param, self.allocate(o.n_param * number)
         w.x_tile, w.dy_tile, w.saved_tile = o.in_size * row, o.out_size * row, o.memory.saved
         w.starts, w.slots = self.starts, find_slots(tiles, self.starts)

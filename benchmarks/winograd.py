@@ -16,11 +16,11 @@ NONZERO, CHANNELS, FILTERS = (1.0, 0.5, 0.25, 0.05), (16, 64, 256), 64
 
 
 def draw(rng, x, filters, padding):
-    """Returns a convolution of x with weights in the scale of He, and normal biases and dy."""
+    """Returns a convolution of x with weights in the scale of He, without biases, and normal dy."""
     n, channels, height, width = x.shape
     top, bottom, left, right = padding
     w = rng.standard_normal((filters, channels, 3, 3), "f4") * np.float32(np.sqrt(2 / (9 * channels)))
-    b = rng.standard_normal(filters, "f4")
+    b = np.zeros(filters, "f4")
     dy = rng.standard_normal((n, filters, height + top + bottom - 2, width + left + right - 2), "f4")
     return Convolution(x, w, b, dy, padding)
 

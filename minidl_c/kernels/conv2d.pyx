@@ -14,7 +14,7 @@ from minidl_c.kernels.blocked_gradient cimport gradient_blocked, gradient_rows
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, conv2d_free_dims, conv2d_init_dims
 from minidl_c.kernels.conv2d_small_batch cimport conv2d_backward_w_small_batch, small_batch_scratch
 from minidl_c.kernels.correlate cimport correlate_tile
-from minidl_c.kernels.winograd cimport MANY_WEIGHTS, can_use_winograd, use_winograd, winograd_tile, winograd_weights_dx
+from minidl_c.kernels.winograd cimport MANY_WEIGHTS, init_winograd_dims, packed_for_dx, use_winograd, winograd_tile
 from minidl_c.kernels.winograd_gradient cimport use_winograd_gradient, winograd_gradient_tile
 from minidl_c.op cimport LANES, READS_X, Op, init_op, op, real, split_range, tile
 
@@ -208,7 +208,7 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     elif t.training:
         conv2d_backward_w_tile(d, <const real *> t.dy, <const real *> t.x, dw, db, t.sum_stride, k0, k1, t.examples, scratch)
     if t.dx != NULL and d.uses_winograd:
-        winograd_tile(&d.winograd_back, <const real *> t.dy, winograd_weights_dx(d, <const real *> t.packed), <const real *> NULL,
+        winograd_tile(&d.winograd_back, <const real *> t.dy, packed_for_dx(d, <const real *> t.packed), <const real *> NULL,
                       <real *> t.dx, t.part, t.parts, scratch)
     elif t.dx != NULL:
         conv2d_backward_x_tile(d, <const real *> t.dy, <const real *> t.packed, <const real *> NULL, <real *> t.dx, c0, c1,
@@ -256,7 +256,7 @@ cdef class Conv2DOp(Op):
         if fits_blocks(&d.forward) and fits_blocks(&d.back):
             self.c.blocked.backward, self.c.blocked.splits_rows_back = backward_blocked, 1
             self.c.blocked.gradient, self.c.blocked.joint = gradient_blocked, is_joint(&d.forward, d.weights)
-        if algorithm != "direct" and can_use_winograd(d):
+        if algorithm != "direct" and init_winograd_dims(d):
             use_winograd(&self.c, d)
             use_winograd_gradient(&self.c, d)
         elif algorithm == "winograd":

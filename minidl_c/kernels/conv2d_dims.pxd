@@ -1,7 +1,7 @@
 """The sizes of a 2-D convolution. See conv2d_dims.pyx."""
 from minidl_c.kernels.correlate cimport direction
 
-ctypedef struct winograd_dims:          # of a convolution in one direction, for winograd.pyx
+ctypedef struct winograd_dims:          # of a convolution in one direction, by Winograd's algorithm
     Py_ssize_t channels, outputs        # summed over, computed; multiples of 16
     Py_ssize_t height, width, out_height, out_width
     Py_ssize_t top, left                # padding before the first row and column; may be negative
@@ -13,7 +13,7 @@ ctypedef struct conv2d_dims:
     Py_ssize_t sh, sw, dh, dw           # stride, dilation
     direction forward                   # computes y from x
     direction back                      # computes dx from dy
-    bint uses_winograd                  # y and dx have fewer multiplications
+    bint uses_winograd                  # y, dx and dw are computed by Winograd's algorithm
     winograd_dims winograd, winograd_back
     int small_batch                     # up to this many examples are computed one by one, with channels in the lanes
     Py_ssize_t *taps                    # [C / groups * R * S] offset of each tap of the first output in the padded input

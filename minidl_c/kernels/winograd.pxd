@@ -13,9 +13,14 @@ cdef extern from "minidl_c/kernels/winograd_tiles.h" nogil:
 cdef enum:
     MANY_WEIGHTS = 32768                # pairs of channels and outputs: larger images are required then
 
+cdef inline Py_ssize_t count_patches(const winograd_dims *d, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
+    """The number of patches of an image, each of some rows and columns."""
+    return (d.out_height + rows - 1) // rows * ((d.out_width + columns - 1) // columns)
+
+
 cdef winograd_patches patches_of(const winograd_dims *d, Py_ssize_t columns) noexcept nogil
-cdef bint can_use_winograd(conv2d_dims *d) noexcept
+cdef bint init_winograd_dims(conv2d_dims *d) noexcept
 cdef void use_winograd(op *o, conv2d_dims *d) noexcept
-cdef const real *winograd_weights_dx(const conv2d_dims *d, const real *packed) noexcept nogil
+cdef const real *packed_for_dx(const conv2d_dims *d, const real *packed) noexcept nogil
 cdef void winograd_tile(const winograd_dims *d, const real *x, const real *u, const real *b, real *y, Py_ssize_t part, Py_ssize_t parts,
                         real *scratch) noexcept nogil

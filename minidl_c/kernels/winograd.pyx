@@ -5,9 +5,9 @@
 d are the 6 x 6 inputs that a patch reads, * is the product point by point. The transforms are in winograd_tiles.h, the sums in
 winograd_product.h. The gradient of x is the same, with the weights turned by 180 degrees.
 
-Which convolutions are computed so depends on their sizes alone, never on the batch. The same bits come from tiles and from the blocked
-layout. Errors are larger than those of the direct sum where channels are few: see docs/winograd.md. A pixel that is infinite or NaN
-makes all outputs of the patches that read it NaN.
+The sizes of a convolution alone, never the batch, decide whether it uses this algorithm. The same bits come from tiles and from the
+blocked layout. Errors are larger than those of the direct sum where channels are few, and an infinite or NaN pixel makes up to 25 outputs
+of each filter infinite or NaN: see docs/winograd.md.
 Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015).
 """
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
@@ -28,10 +28,10 @@ cdef extern from "minidl_c/kernels/winograd_product.h" nogil:
     void winograd_product_blocked(const winograd_sizes *s, const void *u, const void *v, void *m)
 
 cdef enum:
-    TILE_PATCHES = 4                    # that go through all points together: their v and m stay in the second-level cache
-    EXAMPLE_PATCHES = 24                # of one example: as much
+    TILE_PATCHES = 4                    # that go through all points together: v and m stay in the cache, for up to about 64 channels
+    EXAMPLE_PATCHES = 24                # the same in the blocked layout
     MIN_SIDE = 8                        # smaller images: errors are larger, and the transform of weights costs more than it saves
-    MIN_PATCHES = 16                    # of an image, with MANY_WEIGHTS: those are written to memory when they are transformed
+    MIN_PATCHES = 16                    # of an image, with MANY_WEIGHTS: fewer save less time than the transform of the weights takes
 
 
 cdef inline Py_ssize_t packed_size(const winograd_dims *d) noexcept nogil:
@@ -81,7 +81,7 @@ cdef void winograd_tile(
     cdef winograd_sizes s
     cdef Py_ssize_t end = 0, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs)
     cdef real *m
-    split_range(p.across * ((d.out_height + OUT - 1) // OUT), part, parts, &p.first, &end)
+    split_range(count_patches(d, OUT, OUT), part, parts, &p.first, &end)
     s.channels, s.outputs = d.channels, d.outputs
     while p.first < end:
         p.n = s.patches = min(end - p.first, <Py_ssize_t> TILE_PATCHES)
@@ -100,7 +100,7 @@ cdef void winograd_blocked(
     const real *u,                      # IN  the transformed weights
     const real *b,                      # IN  (outputs,), or NULL
 ) noexcept nogil:
-    """The same in the blocked layout: the blocks and the rows of pixels that the tile says."""
+    """The same in the blocked layout: the blocks and the rows of pixels that the tile specifies."""
     cdef winograd_patches p = patches_of(d, OUT)
     cdef winograd_sizes s
     cdef Py_ssize_t end, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs), first = t.block0 * LANES
@@ -123,7 +123,7 @@ cdef void winograd_blocked(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef const real *winograd_weights_dx(const conv2d_dims *d, const real *packed) noexcept nogil:
+cdef const real *packed_for_dx(const conv2d_dims *d, const real *packed) noexcept nogil:
     """The transformed weights for dx: they follow those for y."""
     return packed + packed_size(&d.winograd)
 
@@ -155,31 +155,30 @@ cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
 
 cdef void backward_blocked(const op *o, const tile *t) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
-    cdef tile v = t[0]
-    v.x, v.y = t.dy, t.dx
+    cdef tile back = t[0]
+    back.x, back.y = t.dy, t.dx
     if o.real_bytes == 4:
-        winograd_blocked(&d.winograd_back, &v, winograd_weights_dx(d, <const float *> t.packed), <const float *> NULL)
+        winograd_blocked(&d.winograd_back, &back, packed_for_dx(d, <const float *> t.packed), <const float *> NULL)
     else:
-        winograd_blocked(&d.winograd_back, &v, winograd_weights_dx(d, <const double *> t.packed), <const double *> NULL)
+        winograd_blocked(&d.winograd_back, &back, packed_for_dx(d, <const double *> t.packed), <const double *> NULL)
 
 
-cdef bint find_dims(winograd_dims *w, const direction *a, Py_ssize_t top, Py_ssize_t left) noexcept:
+cdef bint init_direction(winograd_dims *w, const direction *a, Py_ssize_t top, Py_ssize_t left) noexcept:
     """Sets the sizes of one direction; returns whether they suit the algorithm."""
     w.channels, w.outputs, w.top, w.left = a.channels, a.outputs, top, left
     w.height, w.width, w.out_height, w.out_width = a.height, a.width, a.out_height, a.out_width
-    cdef Py_ssize_t patches = (w.out_height + OUT - 1) // OUT * ((w.out_width + OUT - 1) // OUT)
     return (w.channels % LANES == w.outputs % LANES == 0 and min(w.height, w.width, w.out_height, w.out_width) >= MIN_SIDE
-            and (w.channels * w.outputs <= MANY_WEIGHTS or patches >= MIN_PATCHES))
+            and (w.channels * w.outputs <= MANY_WEIGHTS or count_patches(w, OUT, OUT) >= MIN_PATCHES))
 
 
-cdef bint can_use_winograd(conv2d_dims *d) noexcept:
-    """Whether y and dx can be computed so; sets their sizes."""
+cdef bint init_winograd_dims(conv2d_dims *d) noexcept:
+    """Sets the sizes of y and dx; returns whether they suit the algorithm."""
     return (d.R == d.S == 3 and d.sh == d.sw == d.dh == d.dw == d.groups == 1
-            and find_dims(&d.winograd, &d.forward, d.top, d.left) and find_dims(&d.winograd_back, &d.back, 2 - d.top, 2 - d.left))
+            and init_direction(&d.winograd, &d.forward, d.top, d.left) and init_direction(&d.winograd_back, &d.back, 2 - d.top, 2 - d.left))
 
 
 cdef void use_winograd(op *o, conv2d_dims *d) noexcept:
-    """Sets the fields of an op whose y and dx are computed so, after those of the direct algorithm."""
+    """Sets the fields of an op whose y and dx use the algorithm, after those of the direct sum."""
     cdef Py_ssize_t of_tile = max(scratch_size(&d.winograd, TILE_PATCHES, LANES), scratch_size(&d.winograd_back, TILE_PATCHES, LANES))
     cdef Py_ssize_t of_example = max(scratch_size(&d.winograd, EXAMPLE_PATCHES, 1), scratch_size(&d.winograd_back, EXAMPLE_PATCHES, 1))
     d.uses_winograd = True
@@ -187,5 +186,6 @@ cdef void use_winograd(op *o, conv2d_dims *d) noexcept:
     o.memory.packed_dx = packed_size(&d.winograd_back) * o.real_bytes
     o.memory.scratch, o.blocked.scratch = max(o.memory.scratch, of_tile * o.real_bytes), of_example * o.real_bytes
     o.memory.prepare, o.memory.prepare_dx = prepare, prepare_dx
-    o.blocked.forward, o.blocked.backward, o.blocked.joint = forward_blocked, backward_blocked, 0
-    o.work //= 2
+    o.blocked.forward, o.blocked.backward = forward_blocked, backward_blocked
+    o.blocked.joint = 0                  # patches of one example share the weights already
+    o.work //= 2                         # about the speedup: the transforms take time as well

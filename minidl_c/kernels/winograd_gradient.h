@@ -2,7 +2,7 @@
  *
  * A patch is 4 x 2 gradients dy of outputs and the 6 x 4 inputs d that these outputs read. It adds to the 3 x 3 gradients
  * dw += G^T [(A dy A'^T) * (B^T d B')] G', with 24 products instead of 72: the matrices of winograd_tiles.h along columns of pixels
- * (points 0, a, -a, b, -b, infinity), those of F(2, 3) along rows (0, 1, -1, infinity). G^T s G' is linear, so it is computed once,
+ * (points 0, p, -p, q, -q, infinity), those of F(2, 3) along rows (0, 1, -1, infinity). G^T s G' is linear, so it is computed once,
  * of the sum over patches.
  *
  * For each example, a sum takes GRADIENT_PATCHES patches as a chain of multiply-adds that starts from 0; the examples of a tile are added
@@ -25,9 +25,9 @@
 #define BLOCKED_CHANNELS 8
 
 #define gradient_inputs(p, vectors, x, v, v_point) BY_DTYPE(gradient_inputs, v)(p, vectors, x, v, v_point)
-#define gradient_outputs(p, vectors, dy, e, e_point) BY_DTYPE(gradient_outputs, e)(p, vectors, dy, e, e_point)
-#define gradient_product(channels, outputs, patches, v, e, s) BY_DTYPE(gradient_product, s)(channels, outputs, patches, v, e, s)
-#define gradient_product_blocked(channels, patches, v, e, s) BY_DTYPE(gradient_product_blocked, s)(channels, patches, v, e, s)
+#define gradient_outputs(p, vectors, dy, g, g_point) BY_DTYPE(gradient_outputs, g)(p, vectors, dy, g, g_point)
+#define gradient_product(channels, outputs, patches, v, g, s) BY_DTYPE(gradient_product, s)(channels, outputs, patches, v, g, s)
+#define gradient_product_blocked(channels, patches, v, g, s) BY_DTYPE(gradient_product_blocked, s)(channels, patches, v, g, s)
 #define add_examples(lanes, examples, rows, s, s_row) BY_DTYPE(add_examples, s)(lanes, examples, rows, s, s_row)
 #define gradient_weights(channels, outputs, s, s_point, dw, dw_tap) \
   BY_DTYPE(gradient_weights, dw)(channels, outputs, s, s_point, dw, dw_tap)
@@ -37,7 +37,13 @@
 #endif
 #else
 
-#define C(s) FN(broadcast)((REAL)(s))
+/* v = B'^T d */
+INLINE void FN(input_row)(const V *d, V *v) {
+  v[0] = d[0] - d[2];
+  v[1] = d[1] + d[2];
+  v[2] = d[2] - d[1];
+  v[3] = d[3] - d[1];
+}
 
 /* OUT v [points][vectors][patches][16] = B^T d B'. A vector is a channel of 16 examples, or in the blocked layout a block of 16 channels
  * of one. */
@@ -61,33 +67,39 @@ NOINLINE void FN(gradient_inputs)(const winograd_patches *p, ptrdiff_t vectors, 
           UNROLL for (int i = 0; i < SIDE; i++) t[i][j] = o[i];
         }
         ROLL for (int i = 0; i < SIDE; i++) {
-          REAL *to = v + i * COLUMNS_READ * v_point + lane;
-          *(V *)to = t[i][0] - t[i][2];
-          *(V *)(to + v_point) = t[i][1] + t[i][2];
-          *(V *)(to + 2 * v_point) = t[i][2] - t[i][1];
-          *(V *)(to + 3 * v_point) = t[i][3] - t[i][1];
+          V o[COLUMNS_READ];
+          FN(input_row)(t[i], o);
+          UNROLL for (int j = 0; j < COLUMNS_READ; j++) *(V *)(v + (i * COLUMNS_READ + j) * v_point + lane) = o[j];
         }
       }
     }
   }
 }
 
-/* e = A dy */
-INLINE void FN(gradient_line)(const V *dy, V *e) {
-  V even = FN(fma)(C(A2), dy[2], dy[0]), odd = FN(fma)(C(A3), dy[3], C(A1) * dy[1]);
-  V even_b = FN(fma)(C(B2), dy[2], dy[0]), odd_b = FN(fma)(C(B3), dy[3], C(B1) * dy[1]);
-  e[0] = dy[0];
-  e[1] = even + odd;
-  e[2] = even - odd;
-  e[3] = even_b + odd_b;
-  e[4] = even_b - odd_b;
-  e[5] = dy[3];
+/* g = A dy */
+INLINE void FN(gradient_line)(const V *dy, V *g) {
+  V even_p = FN(fma)(CONSTANT(P2), dy[2], dy[0]), odd_p = FN(fma)(CONSTANT(P3), dy[3], CONSTANT(P1) * dy[1]);
+  V even_q = FN(fma)(CONSTANT(Q2), dy[2], dy[0]), odd_q = FN(fma)(CONSTANT(Q3), dy[3], CONSTANT(Q1) * dy[1]);
+  g[0] = dy[0];
+  g[1] = even_p + odd_p;
+  g[2] = even_p - odd_p;
+  g[3] = even_q + odd_q;
+  g[4] = even_q - odd_q;
+  g[5] = dy[3];
 }
 
-/* OUT e [points][vectors][patches][16] = A dy A'^T; dy is 0 outside the image. */
-NOINLINE void FN(gradient_outputs)(const winograd_patches *p, ptrdiff_t vectors, const REAL *dy, REAL *e, ptrdiff_t e_point) {
+/* g = A' dy */
+INLINE void FN(gradient_row)(V left, V right, V *g) {
+  g[0] = left;
+  g[1] = left + right;
+  g[2] = left - right;
+  g[3] = right;
+}
+
+/* OUT g [points][vectors][patches][16] = A dy A'^T; dy is 0 outside the image. */
+NOINLINE void FN(gradient_outputs)(const winograd_patches *p, ptrdiff_t vectors, const REAL *dy, REAL *g, ptrdiff_t g_point) {
   for (ptrdiff_t k = 0; k < vectors; k++, dy += p->out_height * p->out_width * LANES) {
-    for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, e += LANES) {
+    for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, g += LANES) {
       const ptrdiff_t row0 = patch / p->across * GRADIENT_ROWS, column0 = patch % p->across * GRADIENT_COLUMNS;
       for (int lane = 0; lane < LANES; lane += VL) {
         V t[GRADIENT_COLUMNS][SIDE];
@@ -101,33 +113,31 @@ NOINLINE void FN(gradient_outputs)(const winograd_patches *p, ptrdiff_t vectors,
           FN(gradient_line)(d, t[j]);
         }
         UNROLL for (int i = 0; i < SIDE; i++) {
-          REAL *to = e + i * COLUMNS_READ * e_point + lane;
-          *(V *)to = t[0][i];
-          *(V *)(to + e_point) = t[0][i] + t[1][i];
-          *(V *)(to + 2 * e_point) = t[0][i] - t[1][i];
-          *(V *)(to + 3 * e_point) = t[1][i];
+          V o[COLUMNS_READ];
+          FN(gradient_row)(t[0][i], t[1][i], o);
+          UNROLL for (int j = 0; j < COLUMNS_READ; j++) *(V *)(g + (i * COLUMNS_READ + j) * g_point + lane) = o[j];
         }
       }
     }
   }
 }
 
-/* One point. ADD s [channels][outputs] += the sum over lanes of the sum over patches of v[c] * e[k]; v and e [vectors][patches][16]. */
-NOINLINE void FN(gradient_product)(ptrdiff_t channels, ptrdiff_t outputs, ptrdiff_t patches, const REAL *v, const REAL *e, REAL *s) {
+/* One point. ADD s [channels][outputs] += the sum over lanes of the sum over patches of v[c] * g[k]; v and g [vectors][patches][16]. */
+NOINLINE void FN(gradient_product)(ptrdiff_t channels, ptrdiff_t outputs, ptrdiff_t patches, const REAL *v, const REAL *g, REAL *s) {
   const ptrdiff_t row = patches * LANES;
   for (ptrdiff_t c = 0; c < channels; c += SUM_CHANNELS) {
     for (ptrdiff_t k = 0; k < outputs; k += SUM_OUTPUTS) {
       REAL lanes[SUM_CHANNELS * SUM_OUTPUTS * LANES] __attribute__((aligned(64))), sums[SUM_CHANNELS * SUM_OUTPUTS];
       for (int lane = 0; lane < LANES; lane += VL) {
         V sum[SUM_CHANNELS][SUM_OUTPUTS];
-        const REAL *vt = v + c * row + lane, *et = e + k * row + lane;
+        const REAL *vt = v + c * row + lane, *gt = g + k * row + lane;
         UNROLL for (int i = 0; i < SUM_CHANNELS; i++) UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) sum[i][j] = (V){0};
-        ROLL for (ptrdiff_t patch = 0; patch < patches; patch++, vt += LANES, et += LANES) {
-          V g[SUM_OUTPUTS];
-          UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) { V t = *(const V *)(et + j * row); KEEP(t); g[j] = t; }
+        ROLL for (ptrdiff_t patch = 0; patch < patches; patch++, vt += LANES, gt += LANES) {
+          V gradients[SUM_OUTPUTS];
+          UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) { V t = *(const V *)(gt + j * row); KEEP(t); gradients[j] = t; }
           UNROLL for (int i = 0; i < SUM_CHANNELS; i++) {
             V x = *(const V *)(vt + i * row); KEEP(x);
-            UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) sum[i][j] = FN(fma)(x, g[j], sum[i][j]);
+            UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) sum[i][j] = FN(fma)(x, gradients[j], sum[i][j]);
           }
         }
         UNROLL for (int i = 0; i < SUM_CHANNELS; i++)
@@ -140,16 +150,16 @@ NOINLINE void FN(gradient_product)(ptrdiff_t channels, ptrdiff_t outputs, ptrdif
   }
 }
 
-/* The same for one example, a multiple of BLOCKED_CHANNELS of a block, and a block of outputs: OUT s [channels][16]; v and e
+/* The same for one example, a multiple of BLOCKED_CHANNELS of a block, and a block of outputs: OUT s [channels][16]; v and g
  * [patches][16]. */
-NOINLINE void FN(gradient_product_blocked)(ptrdiff_t channels, ptrdiff_t patches, const REAL *v, const REAL *e, REAL *s) {
+NOINLINE void FN(gradient_product_blocked)(ptrdiff_t channels, ptrdiff_t patches, const REAL *v, const REAL *g, REAL *s) {
   for (int part = 0; part < LANES; part += VL) {
     for (ptrdiff_t c = 0; c < channels; c += BLOCKED_CHANNELS) {
       V sum[BLOCKED_CHANNELS];
       UNROLL for (int i = 0; i < BLOCKED_CHANNELS; i++) sum[i] = (V){0};
       ROLL for (ptrdiff_t patch = 0; patch < patches; patch++) {
-        V g = *(const V *)(e + patch * LANES + part); KEEP(g);
-        UNROLL for (int i = 0; i < BLOCKED_CHANNELS; i++) sum[i] = FN(fma)(FN(broadcast)(v[patch * LANES + c + i]), g, sum[i]);
+        V gradient = *(const V *)(g + patch * LANES + part); KEEP(gradient);
+        UNROLL for (int i = 0; i < BLOCKED_CHANNELS; i++) sum[i] = FN(fma)(FN(broadcast)(v[patch * LANES + c + i]), gradient, sum[i]);
       }
       UNROLL for (int i = 0; i < BLOCKED_CHANNELS; i++) *(V *)(s + (c + i) * LANES + part) = sum[i];
     }
@@ -170,7 +180,6 @@ NOINLINE void FN(add_examples)(REAL *lanes, ptrdiff_t examples, ptrdiff_t rows, 
 /* ADD dw [channels][9 taps][outputs], with dw_tap numbers from a tap to the next, += G^T s G' for s [points][channels][outputs]. In
  * double: rounded once. */
 NOINLINE void FN(gradient_weights)(ptrdiff_t channels, ptrdiff_t outputs, const REAL *s, ptrdiff_t s_point, REAL *dw, ptrdiff_t dw_tap) {
-  const double na = 1 / (2 * A2 * (A2 - B2)), nb = 1 / (2 * B2 * (B2 - A2));
   for (ptrdiff_t c = 0; c < channels; c++, s += outputs, dw += TAPS * dw_tap) {
     for (ptrdiff_t k = 0; k < outputs; k += LANES) {
       double t[3][COLUMNS_READ][LANES];
@@ -178,10 +187,11 @@ NOINLINE void FN(gradient_weights)(ptrdiff_t channels, ptrdiff_t outputs, const 
         const REAL *u = s + j * s_point + k;
         for (int l = 0; l < LANES; l++, u++) {
 #define U(i) ((double)u[(i) * COLUMNS_READ * s_point])
-          double sa = U(1) + U(2), da = U(1) - U(2), sb = U(3) + U(4), db = U(3) - U(4);
-          t[0][j][l] = U(0) * (1 / (A2 * B2)) + na * sa + nb * sb;
-          t[1][j][l] = A1 * na * da + B1 * nb * db;
-          t[2][j][l] = A2 * na * sa + B2 * nb * sb + U(5);
+          double even_p = SCALE_P * (U(1) + U(2)), odd_p = SCALE_P * (U(1) - U(2));
+          double even_q = SCALE_Q * (U(3) + U(4)), odd_q = SCALE_Q * (U(3) - U(4));
+          t[0][j][l] = SCALE_0 * U(0) + even_p + even_q;
+          t[1][j][l] = P1 * odd_p + Q1 * odd_q;
+          t[2][j][l] = P2 * even_p + Q2 * even_q + U(5);
 #undef U
         }
       }
@@ -197,5 +207,4 @@ NOINLINE void FN(gradient_weights)(ptrdiff_t channels, ptrdiff_t outputs, const 
     }
   }
 }
-#undef C
 #endif

@@ -9,15 +9,18 @@
 
 #define CHAIN 32                       /* channels: whole blocks */
 #define AHEAD 64                       /* rows of u that are prefetched */
-#define MAX_ROWS 16
+#define MAX_ROWS 16                    /* of the register tiles below */
+#define MAX_COLUMNS 3
 #define MAX_PATCHES 12
+#define MAX_PANELS 4
 
-/* One point. u [outputs / 16][channels][16]; v [channels][patches][16], m [outputs][patches][16]. In the blocked layout blocks of 16 channels
- * take the place of channels: v [channels / 16][patches][16], m [outputs / 16][patches][16]. Channels and outputs are multiples of 16. */
+/* One point. u [outputs / 16][channels][16]; v [channels][patches][16], m [outputs][patches][16]. In the blocked layout, blocks of 16
+ * channels take the place of channels: v [channels / 16][patches][16], m [outputs / 16][patches][16]. Channels and outputs are
+ * multiples of 16. */
 typedef struct { ptrdiff_t channels, outputs, patches; } winograd_sizes;
 
 #if VECTOR_REGISTERS == 32
-/* The register tiles (outputs, patches) of a tile; (vectors of outputs, patches) of the blocked layout. */
+/* The register tiles (outputs, patches) of a tile; (panels, patches) of the blocked layout, where some have one patch. */
 #define EACH_PRODUCT(T) T(16,1) T(8,2) T(8,3)
 #define EACH_BLOCKED_PRODUCT(T) T(4,1) T(4,2) T(4,4) T(2,1) T(2,2) T(2,4) T(2,8) T(2,12) T(1,1) T(1,2) T(1,4) T(1,8) T(1,12)
 #define WIDE_PANELS 4
@@ -40,11 +43,11 @@ typedef struct { ptrdiff_t channels, outputs, patches; } winograd_sizes;
 INLINE void FN(product_body)(const int MR, const int NR, ptrdiff_t n, const REAL *u, const REAL *v, ptrdiff_t v_channel, int add, REAL *m,
                              ptrdiff_t m_output) {
   for (int lane = 0; lane < LANES; lane += VL) {
-    V sum[MAX_ROWS][3];
+    V sum[MAX_ROWS][MAX_COLUMNS];
     const REAL *ut = u, *vt = v + lane;
     UNROLL for (int i = 0; i < MR; i++) UNROLL for (int j = 0; j < NR; j++) sum[i][j] = (V){0};
     ROLL for (ptrdiff_t c = 0; c < n; c++) {
-      V x[3];
+      V x[MAX_COLUMNS];
       UNROLL for (int j = 0; j < NR; j++) { V t = *(const V *)(vt + j * LANES); KEEP(t); x[j] = t; }
       UNROLL for (int i = 0; i < MR; i++) {
         V weight = FN(broadcast)(ut[i]);
@@ -76,10 +79,11 @@ NOINLINE void FN(winograd_product)(const winograd_sizes *s, const REAL *u, const
     for (ptrdiff_t c = 0; c < s->channels; c += CHAIN) {
       const ptrdiff_t n = s->channels - c < CHAIN ? s->channels - c : CHAIN;
       for (ptrdiff_t t = 0, left = s->patches, some; left; t += some, left -= some) {
-        some = left <= 3 ? left : left == 4 ? 2 : 3;
+        some = left == MAX_COLUMNS + 1 ? 2 : left < MAX_COLUMNS ? left : MAX_COLUMNS;        /* never a last one alone */
         const REAL *uc = u + c * LANES, *vc = v + c * row + t * LANES;
         REAL *mk = m + k * row + t * LANES;
-#define TRY(MR, NR) if (some == NR) for (int i = 0; i < LANES; i += MR) FN(product_##MR##x##NR)(n, uc + i, vc, row, c > 0, mk + i * row, row);
+#define TRY(MR, NR) \
+        if (some == NR) for (int i = 0; i < LANES; i += MR) FN(product_##MR##x##NR)(n, uc + i, vc, row, c > 0, mk + i * row, row);
         EACH_PRODUCT(TRY)
 #undef TRY
       }
@@ -91,11 +95,11 @@ NOINLINE void FN(winograd_product)(const winograd_sizes *s, const REAL *u, const
 INLINE void FN(blocked_product_body)(const int KV, const int NR, ptrdiff_t n, const REAL *u, ptrdiff_t u_panel, const REAL *v,
                                      ptrdiff_t v_block, int add, REAL *m, ptrdiff_t m_block) {
   for (int part = 0; part < LANES; part += VL) {
-    V sum[MAX_PATCHES][4];
+    V sum[MAX_PATCHES][MAX_PANELS];
     const REAL *ut = u + part, *vt = v;
     UNROLL for (int j = 0; j < NR; j++) UNROLL for (int i = 0; i < KV; i++) sum[j][i] = (V){0};
     ROLL for (ptrdiff_t c = 0; c < n; c++) {
-      V weight[4];
+      V weight[MAX_PANELS];
       UNROLL for (int i = 0; i < KV; i++) { V t = *(const V *)(ut + i * u_panel); KEEP(t); weight[i] = t; }
       UNROLL for (int i = 0; i < KV && i < 2; i++) __builtin_prefetch(ut + i * u_panel + AHEAD * LANES);
       UNROLL for (int j = 0; j < NR; j++) {

@@ -1,8 +1,8 @@
 /* winograd_tiles.h: the transforms of Winograd's minimal filtering F(4x4, 3x3), and the patches of an image that they work on.
  *
  * A patch is 4 x 4 outputs and the 6 x 6 inputs that they read: y = A^T [(G g G^T) * (B^T d B)] A, where * is the product of the 36
- * points one by one, summed over channels. Matrices for the points 0, a, -a, b, -b and infinity, whose rounding errors are half of
- * those of 0, 1, -1, 2, -2; a, b and their powers are exact in float32.
+ * points one by one, summed over channels. Matrices for the points 0, p, -p, q, -q and infinity, whose rounding errors are half of
+ * those of 0, 1, -1, 2, -2; p, q and their powers are exact in float32.
  * Lavin and Gray, "Fast algorithms for convolutional neural networks" (2015); Barabasz et al., "Error analysis and improving the
  * accuracy of Winograd convolution for deep neural networks" (2018). */
 #ifndef REAL
@@ -17,12 +17,16 @@
 #define POINTS (SIDE * SIDE)
 #define TAPS 9
 
-#define A1 0.6875                      /* a */
-#define A2 (A1 * A1)
-#define A3 (A1 * A1 * A1)
-#define B1 1.5                         /* b */
-#define B2 (B1 * B1)
-#define B3 (B1 * B1 * B1)
+#define P1 0.6875                      /* p */
+#define P2 (P1 * P1)
+#define P3 (P1 * P1 * P1)
+#define Q1 1.5                         /* q */
+#define Q2 (Q1 * Q1)
+#define Q3 (Q1 * Q1 * Q1)
+#define SCALE_P (1 / (2 * P2 * (P2 - Q2)))       /* of a row of G: 1 / the product of the point's differences from the others */
+#define SCALE_Q (1 / (2 * Q2 * (Q2 - P2)))
+#define SCALE_0 (1 / (P2 * Q2))
+#define CONSTANT(s) FN(broadcast)((REAL)(s))
 
 /* Some patches of an image, in row-major order, and what they read. Coordinates may be outside the image: there x is 0. */
 typedef struct {
@@ -47,39 +51,36 @@ INLINE ptrdiff_t point_stride(ptrdiff_t elements) { return (elements + 1023) / 1
 #endif
 #else
 
-#define C(s) FN(broadcast)((REAL)(s))
-
 /* v = B^T d */
 INLINE void FN(input_line)(const V *d, V *v) {
-  V pa = FN(fma)(C(-B2), d[2], d[4]), ta = FN(fma)(C(-B2), d[1], d[3]);
-  V pb = FN(fma)(C(-A2), d[2], d[4]), tb = FN(fma)(C(-A2), d[1], d[3]);
-  v[0] = FN(fma)(C(A2 * B2), d[0], FN(fma)(C(-A2 - B2), d[2], d[4]));
-  v[1] = FN(fma)(C(A1), ta, pa);
-  v[2] = FN(fma)(C(-A1), ta, pa);
-  v[3] = FN(fma)(C(B1), tb, pb);
-  v[4] = FN(fma)(C(-B1), tb, pb);
-  v[5] = FN(fma)(C(A2 * B2), d[1], FN(fma)(C(-A2 - B2), d[3], d[5]));
+  V even_p = FN(fma)(CONSTANT(-Q2), d[2], d[4]), odd_p = FN(fma)(CONSTANT(-Q2), d[1], d[3]);
+  V even_q = FN(fma)(CONSTANT(-P2), d[2], d[4]), odd_q = FN(fma)(CONSTANT(-P2), d[1], d[3]);
+  v[0] = FN(fma)(CONSTANT(P2 * Q2), d[0], FN(fma)(CONSTANT(-P2 - Q2), d[2], d[4]));
+  v[1] = FN(fma)(CONSTANT(P1), odd_p, even_p);
+  v[2] = FN(fma)(CONSTANT(-P1), odd_p, even_p);
+  v[3] = FN(fma)(CONSTANT(Q1), odd_q, even_q);
+  v[4] = FN(fma)(CONSTANT(-Q1), odd_q, even_q);
+  v[5] = FN(fma)(CONSTANT(P2 * Q2), d[1], FN(fma)(CONSTANT(-P2 - Q2), d[3], d[5]));
 }
 
 /* y = A^T m */
 INLINE void FN(output_line)(const V *m, V *y) {
-  V sa = m[1] + m[2], da = m[1] - m[2], sb = m[3] + m[4], db = m[3] - m[4];
-  y[0] = m[0] + (sa + sb);
-  y[1] = FN(fma)(C(B1), db, C(A1) * da);
-  y[2] = FN(fma)(C(B2), sb, C(A2) * sa);
-  y[3] = FN(fma)(C(B3), db, FN(fma)(C(A3), da, m[5]));
+  V sum_p = m[1] + m[2], difference_p = m[1] - m[2], sum_q = m[3] + m[4], difference_q = m[3] - m[4];
+  y[0] = m[0] + (sum_p + sum_q);
+  y[1] = FN(fma)(CONSTANT(Q1), difference_q, CONSTANT(P1) * difference_p);
+  y[2] = FN(fma)(CONSTANT(Q2), sum_q, CONSTANT(P2) * sum_p);
+  y[3] = FN(fma)(CONSTANT(Q3), difference_q, FN(fma)(CONSTANT(P3), difference_p, m[5]));
 }
 
 /* u = G g, for 16 weights each, in double: rounded once, at the end */
 INLINE void FN(weight_line)(const double *g0, const double *g1, const double *g2, double (*u)[LANES]) {
-  const double na = 1 / (2 * A2 * (A2 - B2)), nb = 1 / (2 * B2 * (B2 - A2));
   for (int i = 0; i < LANES; i++) {
-    double ea = (g0[i] + A2 * g2[i]) * na, eb = (g0[i] + B2 * g2[i]) * nb;
-    u[0][i] = g0[i] * (1 / (A2 * B2));
-    u[1][i] = ea + A1 * na * g1[i];
-    u[2][i] = ea - A1 * na * g1[i];
-    u[3][i] = eb + B1 * nb * g1[i];
-    u[4][i] = eb - B1 * nb * g1[i];
+    double even_p = (g0[i] + P2 * g2[i]) * SCALE_P, even_q = (g0[i] + Q2 * g2[i]) * SCALE_Q;
+    u[0][i] = g0[i] * SCALE_0;
+    u[1][i] = even_p + P1 * SCALE_P * g1[i];
+    u[2][i] = even_p - P1 * SCALE_P * g1[i];
+    u[3][i] = even_q + Q1 * SCALE_Q * g1[i];
+    u[4][i] = even_q - Q1 * SCALE_Q * g1[i];
     u[5][i] = g2[i];
   }
 }
@@ -95,7 +96,7 @@ NOINLINE void FN(winograd_input)(const winograd_patches *p, ptrdiff_t vectors, c
       const int j1 = p->width - column0 >= SIDE ? SIDE : p->width > column0 ? (int)(p->width - column0) : 0;
       for (int lane = 0; lane < LANES; lane += VL) {
         V t[SIDE][SIDE];
-        const REAL *row[SIDE];
+        const REAL *row[SIDE];                                  /* a row outside the image is one of zeros: its pointer stays there */
         ptrdiff_t step[SIDE];
         UNROLL for (int i = 0; i < SIDE; i++) {
           int inside = row0 + i >= 0 && row0 + i < p->height;
@@ -150,7 +151,7 @@ NOINLINE void FN(winograd_output)(const winograd_patches *p, ptrdiff_t vectors, 
 }
 
 /* OUT u [points] = G g G^T for the 3 x 3 weights of 16 outputs. */
-INLINE void FN(transform_weights)(const REAL (*w)[LANES], REAL *u, ptrdiff_t u_point) {
+INLINE void FN(transform_kernels)(const REAL (*w)[LANES], REAL *u, ptrdiff_t u_point) {
   double g[TAPS][LANES], half[3][SIDE][LANES], full[SIDE][LANES];
   for (int tap = 0; tap < TAPS; tap++) for (int l = 0; l < LANES; l++) g[tap][l] = w[tap][l];
   for (int s = 0; s < 3; s++) FN(weight_line)(g[s], g[3 + s], g[6 + s], half[s]);
@@ -164,7 +165,7 @@ INLINE void FN(transform_weights)(const REAL (*w)[LANES], REAL *u, ptrdiff_t u_p
 }
 
 /* OUT g [16 channels][taps][16 outputs], from w (outputs, taps, channels) with the last tap first. */
-INLINE void FN(turned_weights)(const REAL *w, ptrdiff_t channels, REAL (*g)[TAPS][LANES]) {
+INLINE void FN(rotated_kernels)(const REAL *w, ptrdiff_t channels, REAL (*g)[TAPS][LANES]) {
   for (int tap = 0; tap < TAPS; tap++)
     for (int k = 0; k < LANES; k += 4)
       for (int c = 0; c < LANES; c += 4)
@@ -173,22 +174,21 @@ INLINE void FN(turned_weights)(const REAL *w, ptrdiff_t channels, REAL (*g)[TAPS
 
 /* OUT u [points][outputs / 16][channels][16] = G g G^T, from w (channels, 3, 3, filters) where the outputs are filters, or with `back`
  * the other way round, and the last tap first. Weights that equal those in `seen` [outputs / 16][channels][9][16] bit for bit are left
- * out: u holds theirs. */
+ * out: u holds theirs. (At first both are zeros, which is right too: zero weights have zero transforms.) */
 NOINLINE void FN(winograd_weights)(ptrdiff_t channels, ptrdiff_t outputs, const REAL *w, ptrdiff_t filters, int back, REAL *seen, REAL *u,
                                    ptrdiff_t u_point) {
   REAL new[LANES][TAPS][LANES];
   for (ptrdiff_t k = 0; k < outputs; k += LANES) {
     for (ptrdiff_t c = 0; c < channels; c += LANES) {
-      if (back) FN(turned_weights)(w + k * TAPS * filters + c, filters, new);
+      if (back) FN(rotated_kernels)(w + k * TAPS * filters + c, filters, new);
       for (int i = 0; !back && i < LANES; i++)
         for (int tap = 0; tap < TAPS; tap++) memcpy(new[i][tap], w + ((c + i) * TAPS + tap) * filters + k, sizeof new[i][tap]);
       for (int i = 0; i < LANES; i++, seen += TAPS * LANES, u += LANES) {
         if (memcmp(new[i], seen, sizeof new[i]) == 0) continue;
         memcpy(seen, new[i], sizeof new[i]);
-        FN(transform_weights)(new[i], u, u_point);
+        FN(transform_kernels)(new[i], u, u_point);
       }
     }
   }
 }
-#undef C
 #endif

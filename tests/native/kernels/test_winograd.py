@@ -87,8 +87,9 @@ def test_errors_are_bounded_by_multiples_of_the_direct_algorithms(seed):
     """Ten geometries at a time, whose mean square errors are added up."""
     rms, largest = np.zeros((3, 2)), 0.0
     for case in random_cases(seed, 10):
-        values = draw(np.random.default_rng(seed), case)
-        x, w, b, dy = values
+        x, w, b, dy = draw(np.random.default_rng(seed), case)
+        b[...] = 0  # a bias adds rounding errors to both algorithms, most of all to the direct one
+        values = x, w, b, dy
         expected = ref.conv2d_forward(x, w, b, case), *ref.conv2d_backward(dy, x, w, case)[:2]
         found = [run(make_op(case, "float32", algorithm), values, "float32") for algorithm in ("winograd", "direct")]
         for i, exact in enumerate(expected):

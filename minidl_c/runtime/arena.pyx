@@ -6,6 +6,7 @@ from posix.stdlib cimport posix_memalign
 cdef extern from "minidl_c/runtime/asan.h":
     const Py_ssize_t RED_ZONE
     void poison(char *, Py_ssize_t)
+    void unpoison(char *, Py_ssize_t)
     void unpoison_copies(char *, Py_ssize_t, Py_ssize_t, Py_ssize_t)
 
 cdef extern from *:
@@ -76,6 +77,7 @@ cdef class Arena:
             if bytes > self.capacity:
                 self.grow(bytes)
             elif with_backward != self.packs_dx:              # packed parameters have other places
+                unpoison(self.block, self.layout.packed_bytes)
                 memset(self.block, 0, self.layout.packed_bytes)
             self.packs_dx = with_backward
             for i in range(self.layout.n_buffers):

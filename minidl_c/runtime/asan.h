@@ -15,6 +15,7 @@
 #define RED_ZONE 128                   /* bytes */
 
 static void poison(char *start, ptrdiff_t bytes) { ASAN_POISON_MEMORY_REGION(start, bytes); }
+static void unpoison(char *start, ptrdiff_t bytes) { ASAN_UNPOISON_MEMORY_REGION(start, bytes); }
 
 /* Allows access to an array in `copies` copies, `stride` bytes from one to the next, and fills them. */
 static void unpoison_copies(char *start, ptrdiff_t bytes, ptrdiff_t stride, ptrdiff_t copies) {
@@ -27,6 +28,7 @@ static void unpoison_copies(char *start, ptrdiff_t bytes, ptrdiff_t stride, ptrd
 #else
 #define RED_ZONE 0
 static void poison(char *start, ptrdiff_t bytes) { (void)start, (void)bytes; }
+static void unpoison(char *start, ptrdiff_t bytes) { (void)start, (void)bytes; }
 static void unpoison_copies(char *start, ptrdiff_t bytes, ptrdiff_t stride, ptrdiff_t copies) {
   (void)start, (void)bytes, (void)stride, (void)copies;
 }

@@ -6,6 +6,9 @@ import reference as ref
 from geometries import Conv
 from slow_marks import slow_after
 
+from minidl import Sequential, Trainer
+from minidl.layers import Conv2D, Dense, Flatten
+from minidl.optimizers import SGD
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.runtime.plan import Plan
 from minidl_c.runtime.single_op import backward_batch, forward_batch
@@ -121,6 +124,54 @@ def test_bits_are_the_same_for_any_batch_and_threads(check, case, dtype):
                 y = np.full((n, first[0][0].size), np.nan, dtype)
                 plan.predict(x[:n].reshape(n, -1), None, param, y, threads)
                 check.same_bits(y, first[0][:n].reshape(n, -1), f"{n} examples, limit {limit}, {threads} threads")
+
+
+@pytest.fixture
+def two_layers():
+    """Returns a function that makes a model and its trainer, with the weights of another one; dw of layer 0 needs dx of layer 1."""
+
+    def make(weights_of=None):
+        layers = [Conv2D(16, 3, padding=1), Conv2D(16, 3, padding=1), Flatten(), Dense(3)]
+        model = Sequential(layers, input_shape=(16, 8, 8))
+        if weights_of is not None:
+            model.load_state_dict(weights_of.state_dict())
+        return model, Trainer(model, "softmax_cross_entropy", SGD(0.1), num_threads=2)
+
+    return make
+
+
+@pytest.mark.parametrize("n", [3, 17])  # in the blocked layout, in tiles
+def test_any_changed_weight_is_transformed_again(check, two_layers, n):
+    """A model that has transformed its weights before gives the bits of a new one, after single weights were written in place."""
+    rng = np.random.default_rng(7)
+    x, labels = rng.standard_normal((n, 16, 8, 8), "f4"), rng.integers(0, 3, n)
+    model, trainer = two_layers()
+    for tap in range(9):
+        for layer in (0, 1):
+            trainer.train_batch(x, labels)
+            model.predict(x)
+            at = (*rng.integers(0, 16, 2), *divmod(tap, 3))
+            model.params[f"{layer}.weight"].value[at] += 1
+            fresh, fresh_trainer = two_layers(model)
+            check.same_bits(model.predict(x), fresh.predict(x), f"prediction, weight {at} of layer {layer}")
+            trainer.train_batch(x, labels)
+            fresh_trainer.train_batch(x, labels)
+            for name, value in fresh.state_dict().items():
+                check.same_bits(model.state_dict()[name], value, f"{name} after a step, weight {at} of layer {layer}")
+
+
+@pytest.mark.parametrize("n", [3, 17])
+def test_each_step_uses_the_weights_of_the_step_before(check, two_layers, n):
+    rng = np.random.default_rng(8)
+    x, labels = rng.standard_normal((n, 16, 8, 8), "f4"), rng.integers(0, 3, n)
+    model, trainer = two_layers()
+    stepwise, _ = two_layers()
+    for _ in range(3):
+        trainer.train_batch(x, labels)
+        stepwise, new_trainer = two_layers(stepwise)
+        new_trainer.train_batch(x, labels)
+    for name, value in stepwise.state_dict().items():
+        check.same_bits(model.state_dict()[name], value, name)
 
 
 def test_gradients_match_finite_differences():

@@ -135,7 +135,7 @@ def two_layers():
         model = Sequential(layers, input_shape=(16, 8, 8))
         if weights_of is not None:
             model.load_state_dict(weights_of.state_dict())
-        return model, Trainer(model, "softmax_cross_entropy", SGD(0.1), num_threads=2)
+        return model, Trainer(model, "softmax_cross_entropy", SGD(0.001), num_threads=2)  # at 0.1, dy is soon 0
 
     return make
 

@@ -13,8 +13,8 @@
 #include "minidl_c/kernels/winograd_tiles.h"
 #include "minidl_c/simd/reduction.h"
 
-#define GRADIENT_ROWS 4                /* outputs of a patch */
-#define GRADIENT_COLUMNS 2
+#define PATCH_ROWS 4                   /* outputs of a patch */
+#define PATCH_COLUMNS 2
 #define COLUMNS_READ 4
 #define GRADIENT_POINTS (SIDE * COLUMNS_READ)
 #define GRADIENT_PATCHES 8
@@ -50,7 +50,7 @@ INLINE void FN(input_row)(const V *d, V *v) {
 NOINLINE void FN(gradient_inputs)(const winograd_patches *p, ptrdiff_t vectors, const REAL *x, REAL *v, ptrdiff_t v_point) {
   for (ptrdiff_t c = 0; c < vectors; c++, x += p->height * p->width * LANES) {
     for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, v += LANES) {
-      const ptrdiff_t row0 = patch / p->across * GRADIENT_ROWS - p->top, column0 = patch % p->across * GRADIENT_COLUMNS - p->left;
+      const ptrdiff_t row0 = patch / p->across * PATCH_ROWS - p->top, column0 = patch % p->across * PATCH_COLUMNS - p->left;
       for (int lane = 0; lane < LANES; lane += VL) {
         V t[SIDE][COLUMNS_READ];
         ROLL for (int j = 0; j < COLUMNS_READ; j++) {
@@ -100,12 +100,12 @@ INLINE void FN(gradient_row)(V left, V right, V *g) {
 NOINLINE void FN(gradient_outputs)(const winograd_patches *p, ptrdiff_t vectors, const REAL *dy, REAL *g, ptrdiff_t g_point) {
   for (ptrdiff_t k = 0; k < vectors; k++, dy += p->out_height * p->out_width * LANES) {
     for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, g += LANES) {
-      const ptrdiff_t row0 = patch / p->across * GRADIENT_ROWS, column0 = patch % p->across * GRADIENT_COLUMNS;
+      const ptrdiff_t row0 = patch / p->across * PATCH_ROWS, column0 = patch % p->across * PATCH_COLUMNS;
       for (int lane = 0; lane < LANES; lane += VL) {
-        V t[GRADIENT_COLUMNS][SIDE];
-        UNROLL for (int j = 0; j < GRADIENT_COLUMNS; j++) {
-          V d[GRADIENT_ROWS];
-          UNROLL for (int i = 0; i < GRADIENT_ROWS; i++) {
+        V t[PATCH_COLUMNS][SIDE];
+        UNROLL for (int j = 0; j < PATCH_COLUMNS; j++) {
+          V d[PATCH_ROWS];
+          UNROLL for (int i = 0; i < PATCH_ROWS; i++) {
             d[i] = (V){0};
             if (row0 + i < p->out_height && column0 + j < p->out_width)
               d[i] = *(const V *)(dy + ((row0 + i) * p->out_width + column0 + j) * LANES + lane);

@@ -14,8 +14,8 @@ from minidl_c.kernels.winograd cimport TAPS, count_patches, patches_of, point_st
 from minidl_c.op cimport LANES, batch_view, op, real, split_range
 
 cdef extern from "minidl_c/kernels/winograd_gradient.h" nogil:
-    const int GRADIENT_ROWS
-    const int GRADIENT_COLUMNS
+    const int PATCH_ROWS
+    const int PATCH_COLUMNS
     const int GRADIENT_POINTS
     const int GRADIENT_PATCHES
     void gradient_inputs(const winograd_patches *p, Py_ssize_t vectors, const void *x, void *v, Py_ssize_t v_point)
@@ -52,8 +52,8 @@ cdef void gradient_of_outputs(
     real *scratch,
 ) noexcept nogil:
     """The gradients of all weights of some outputs."""
-    cdef winograd_patches p = patches_of(d, GRADIENT_COLUMNS)
-    cdef Py_ssize_t end = count_patches(d, GRADIENT_ROWS, GRADIENT_COLUMNS), s_point = point_stride(d.channels * outputs)
+    cdef winograd_patches p = patches_of(d, PATCH_COLUMNS)
+    cdef Py_ssize_t end = count_patches(d, PATCH_ROWS, PATCH_COLUMNS), s_point = point_stride(d.channels * outputs)
     cdef Py_ssize_t g_point = transformed_stride(outputs), v_point = transformed_stride(LANES), point, block, c
     cdef real *s = scratch              # [points][channels][outputs]: the sums over patches and examples
     cdef real *g = s + GRADIENT_POINTS * s_point
@@ -105,8 +105,8 @@ cdef void gradient_of_channels(
     real *dw,                           # ADD (channels, 3, 3, outputs), from channel c0 on
 ) noexcept nogil:
     """The gradients of all weights of some channels: the examples are added up as the lanes of a tile."""
-    cdef winograd_patches p = patches_of(d, GRADIENT_COLUMNS)
-    cdef Py_ssize_t end = count_patches(d, GRADIENT_ROWS, GRADIENT_COLUMNS), s_point = point_stride(channels * d.outputs)
+    cdef winograd_patches p = patches_of(d, PATCH_COLUMNS)
+    cdef Py_ssize_t end = count_patches(d, PATCH_ROWS, PATCH_COLUMNS), s_point = point_stride(channels * d.outputs)
     cdef Py_ssize_t stride = transformed_stride(1), example = GRADIENT_POINTS * stride, block, e, point
     cdef real *s = <real *> batch.scratch                     # [points][channels][outputs]: the sums over patches and examples
     cdef real *v = s + GRADIENT_POINTS * s_point              # of each example, a block of channels

@@ -11,6 +11,7 @@ from minidl.layers.param import Param
 from minidl.utils.arrays import Array, memory_order, with_memory_order
 
 ALIGN = 16  # elements: each layer's parameters begin on a multiple, a cache line of floats
+CACHE_LINE = 64  # bytes
 
 
 class FlatParameters:
@@ -38,7 +39,7 @@ class FlatParameters:
             for name, buffer in layer.buffers.items() if layer.op is not None else ():
                 buffers.append((layer, name, size))
                 size += buffer.size
-        self.values: Array = np.zeros(size, dtype)
+        self.values = _aligned_zeros(size, dtype)
         self._made: dict[str, Array] = {}
         self._views = [_view(param.value, start) for param, start in places]
         for (param, _), view in zip(places, self._views, strict=True):
@@ -52,7 +53,7 @@ class FlatParameters:
     def grads(self) -> Array:
         """The flat gradients, laid out as `values`."""
         if not self._made:  # setdefault is atomic: threads that ask first at the same time get the same buffer
-            self._made.setdefault("grads", np.zeros(self.values.size, self.dtype))
+            self._made.setdefault("grads", _aligned_zeros(self.values.size, self.dtype))
         return self._made["grads"]
 
     def clear(self, layer: Layer) -> None:
@@ -71,6 +72,13 @@ class FlatParameters:
     def views(self, flat: Array) -> list[Array]:
         """Returns for each parameter, in order, a view of a flat array (such as a velocity) in its shape."""
         return [view(flat) for view in self._views]
+
+
+def _aligned_zeros(size: int, dtype: str) -> Array:
+    """Returns zeros that begin at a cache line, so that no vector of weights crosses one; NumPy aligns to 16 bytes."""
+    spare = np.zeros(size + CACHE_LINE // np.dtype(dtype).itemsize, dtype)
+    start = -spare.ctypes.data % CACHE_LINE // spare.itemsize
+    return spare[start : start + size]
 
 
 def _view(value: Array, start: int) -> Callable[[Array], Array]:

@@ -9,6 +9,7 @@ cdef extern from "minidl_c/kernels/blocked_correlate_tiles.h" nogil:
         Py_ssize_t first_lane, x_block
         Py_ssize_t x_h, x_w, x_pixel
         Py_ssize_t w_channel, w_h, w_w
+        Py_ssize_t w_ahead
         Py_ssize_t y_block, y_pixel
         bint resume
     void correlate_blocked(Py_ssize_t outputs, Py_ssize_t pixels, const blocked_correlation *k, const void *x, const void *w,

@@ -1,7 +1,8 @@
 """The sums of a convolution of one example in the blocked layout, [blocks][h][w][16]: register tiles over the runs of its axes.
 
 The sum of an output is the chain of correlate.pyx: the bias, then channel by channel, tap by tap. If its weights are too many for
-the cache, all outputs take some channels before the next ones, and continue the sums in y.
+the cache, all outputs take some channels before the next ones, and continue the sums in y. Each such pass prefetches the weights of the
+next one: with few pixels the time is that of reading weights from memory, and the hardware follows no stream of such short pieces.
 """
 from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.op cimport LANES, real, tile
@@ -89,6 +90,7 @@ cdef void correlate_example(
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.w_tap, a.columns.tap_step * a.w_tap
     step = max(<Py_ssize_t> LANES, PASS_WEIGHTS // weights // LANES * LANES)
     passes = (a.channels + step - 1) // step
+    k.w_ahead = step * weights if passes > 1 else 0        # the same tap of the next pass
     for g in range(a.groups):
         o0, o1 = max(t.block0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.block1 * LANES - g * a.outputs, a.outputs)
         for n in range(passes if o1 > o0 else 0):

@@ -23,6 +23,9 @@ from minidl.optimizers import SGD
 
 IMAGE, COLOUR, CLASSES = (1, 28, 28), (3, 32, 32), 10
 LR, MOMENTUM = 0.01, 0.9
+MOBILENET_V2 = (  # expansion, filters, repeats, stride
+    (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1),
+)  # fmt: skip
 
 
 def lenet5():
@@ -103,6 +106,18 @@ def mobilenet():
     return [*layers, GlobalAvgPool2D(), Dense(10)]
 
 
+def mobilenet_v2():
+    """Returns the layers of MobileNetV2 for ImageNet: Sandler et al. (2018), table 2, with ReLU instead of ReLU6."""
+    layers, channels = [Rescale(1 / 255), *_normed(32, 3, 2), ReLU()], 32
+    for expansion, filters, repeats, stride in MOBILENET_V2:
+        for step in [stride] + [1] * (repeats - 1):
+            body = [*_normed(expansion * channels, 1), ReLU()] if expansion > 1 else []
+            body += [DepthwiseConv2D(3, step, padding=1, use_bias=False), BatchNorm2D(), ReLU(), *_normed(filters, 1)]
+            layers += [Residual(*body)] if step == 1 and filters == channels else body
+            channels = filters
+    return [*layers, *_normed(1280, 1), ReLU(), GlobalAvgPool2D(), Dense(1000)]
+
+
 @dataclass(frozen=True)
 class Net:
     """A benchmarked net: its title, a function that returns its layers, and its image shape."""
@@ -125,6 +140,7 @@ NETS = {
 }
 DEEP_NETS = {  # measured in inference, and in training if asked for
     "mobilenet": Net("MobileNet x0.5, 3x32x32", mobilenet, COLOUR),
+    "mobilenet-v2": Net("MobileNetV2, 3x64x64", mobilenet_v2, (3, 64, 64)),
     "resnet18": Net("ResNet-18, 3x64x64", resnet18, (3, 64, 64)),
     "resnet18-224": Net("ResNet-18, 3x224x224", resnet18, (3, 224, 224)),
 }

@@ -75,7 +75,7 @@ class FlatParameters:
 
 
 def _aligned_zeros(size: int, dtype: str) -> Array:
-    """Returns zeros that begin at a cache line, so that no vector of weights crosses one; NumPy aligns to 16 bytes."""
+    """Returns zeros that begin at a cache line, so that each layer does: NumPy aligns to 16 bytes only."""
     spare = np.zeros(size + CACHE_LINE // np.dtype(dtype).itemsize, dtype)
     start = -spare.ctypes.data % CACHE_LINE // spare.itemsize
     return spare[start : start + size]

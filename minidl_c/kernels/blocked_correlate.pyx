@@ -1,8 +1,9 @@
 """The sums of a convolution of one example in the blocked layout, [blocks][h][w][16]: register tiles over the runs of its axes.
 
 The sum of an output is the chain of correlate.pyx: the bias, then channel by channel, tap by tap. If its weights are too many for
-the cache, all outputs take some channels before the next ones, and continue the sums in y. Each such pass prefetches the weights of the
-next one: with few pixels the time is that of reading weights from memory, and the hardware follows no stream of such short pieces.
+the cache, all outputs take some channels before the next ones, and continue the sums in y. Of few pixels, each such pass prefetches
+the weights of the next one: the time is then that of reading weights from memory, and the hardware follows no stream of such short
+pieces.
 """
 from minidl_c.kernels.axes cimport axis, axis_run
 from minidl_c.op cimport LANES, real, tile
@@ -10,6 +11,7 @@ from minidl_c.op cimport LANES, real, tile
 cdef Py_ssize_t PASS_WEIGHTS = 2**17  # numbers: the weights of a pass, half of a second-level cache
 cdef Py_ssize_t MIN_JOINT_WEIGHTS = 2**16          # from this size on, weights are read once for all examples if no run of pixels is as
 cdef Py_ssize_t JOINT_PIXELS = 8        # long as this
+cdef Py_ssize_t FEW_PIXELS = 256        # of an image; with more, prefetching costs more than it saves
 
 
 ctypedef struct side:                   # of a block of pixels of some examples
@@ -90,13 +92,13 @@ cdef void correlate_example(
     k.w_h, k.w_w = a.rows.tap_step * a.taps_w * a.w_tap, a.columns.tap_step * a.w_tap
     step = max(<Py_ssize_t> LANES, PASS_WEIGHTS // weights // LANES * LANES)
     passes = (a.channels + step - 1) // step
-    k.w_ahead = step * weights if passes > 1 else 0        # the same tap of the next pass
     for g in range(a.groups):
         o0, o1 = max(t.block0 * LANES - g * a.outputs, <Py_ssize_t> 0), min(t.block1 * LANES - g * a.outputs, a.outputs)
         for n in range(passes if o1 > o0 else 0):
             c = n * step
             first = g * a.channels + c
             k.channels, k.first_lane, k.resume = min(step, a.channels - c), first % LANES, n > 0
+            k.w_ahead = step * weights if n + 1 < passes and a.out_height * a.out_width <= FEW_PIXELS else 0
             correlate_pass(a, &k, t, o0, o1, <const real *> t.x + first // LANES * k.x_block + first % LANES,
                            w + g * a.w_group + c * weights,
                            b + g * a.outputs if b != NULL else NULL, <real *> t.y + g * a.outputs // LANES * k.y_block)

@@ -13,7 +13,7 @@ typedef struct {
   ptrdiff_t first_lane, x_block;                 /* x: the lane of the first channel; to the next block of 16 channels */
   ptrdiff_t x_h, x_w, x_pixel;                   /* x: to the next row of taps, tap; to the next output pixel's input */
   ptrdiff_t w_channel, w_h, w_w;                 /* w: to the next channel, row of taps, tap; outputs are contiguous */
-  ptrdiff_t w_ahead;                             /* w: to what is prefetched; 0: nothing is */
+  ptrdiff_t w_ahead;                             /* w: to the same weight of the next pass, prefetched; 0: none is */
   ptrdiff_t y_block, y_pixel;                    /* y: to the next block, pixel */
   int resume;                                    /* the sums continue those in y */
 } blocked_correlation;
@@ -73,7 +73,7 @@ INLINE void FN(blocked_body)(const int KV, const int NR, const int FULL, int out
       V t = FULL ? *(const FN(unaligned) *)(w + v * VL) : FN(load_part)(w + v * VL, outputs); KEEP(t);
       weight[v] = t;
     }
-    if (k->w_ahead) UNROLL for (int v = 0; v < KV; v++) __builtin_prefetch(w + k->w_ahead + v * VL, 0, 2); /* see correlate_example */
+    if (k->w_ahead) UNROLL for (int v = 0; v < KV; v++) __builtin_prefetch(w + k->w_ahead + v * VL, 0, 2);
     UNROLL for (int j = 0; j < NR; j++) {
       V xs = FN(broadcast)(x[j * x_pixel]);
       UNROLL for (int v = 0; v < KV; v++) sum[j][v] = FN(fma)(weight[v], xs, sum[j][v]);

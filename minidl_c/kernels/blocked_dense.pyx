@@ -23,7 +23,7 @@ cdef enum:
 cdef inline void begin(blocked_correlation *k, const tile *t) noexcept nogil:
     """Sets the loops over the inputs of the examples, which take the place of a convolution's pixels."""
     k.taps_h = k.taps_w = 1
-    k.first_lane = k.x_h = k.x_w = k.w_h = k.w_w = 0
+    k.first_lane = k.x_h = k.x_w = k.w_h = k.w_w = k.w_ahead = 0
     k.x_block = k.y_block = LANES
     k.x_pixel, k.y_pixel = t.read_stride, t.write_stride
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from minidl import Layer, Sequential
-from minidl.engine.flat_parameters import CACHE_LINE
+from minidl.engine.flat_parameters import ALIGN, CACHE_LINE
 from minidl.initializers import he_uniform, ones
 from minidl.layers import Conv2D, Dense, Flatten, ReLU
 
@@ -55,9 +55,13 @@ def test_values_and_gradients_are_views_of_two_flat_buffers(model):
 
 
 def test_each_layer_starts_on_a_cache_line(model):
-    first = [model.params[name] for name in ("0.weight", "1.a", "4.weight", "5.weight")]
-    assert [param.value.ctypes.data % CACHE_LINE for param in first] == [0] * 4
-    assert [param.grad.ctypes.data % CACHE_LINE for param in first] == [0] * 4
+    parameters = model.network.parameters
+    offsets = [parameters.offsets[id(layer)] for layer in model.layers]
+    assert [offset % ALIGN for offset in offsets] == [0] * len(model.layers)
+    for i in (0, 1, 4, 5):
+        first = next(iter(model.layers[i].params.values()))
+        assert first.value.ctypes.data - parameters.values.ctypes.data == offsets[i] * parameters.values.itemsize
+        assert [first.value.ctypes.data % CACHE_LINE, first.grad.ctypes.data % CACHE_LINE] == [0, 0]
 
 
 def test_fortran_order_is_stored_transposed(model):

@@ -1,4 +1,4 @@
-"""Accuracy of Winograd's convolutions: rounding errors beside those of direct sums and PyTorch, and trained nets.
+"""Winograd's convolutions: rounding errors beside those of direct sums and PyTorch, trained nets, speed and memory.
 
 README.md in this folder describes the method. The default takes about 14 minutes on two cores: 1,000 geometries; two
 nets, trained on 4,000 images for four epochs; and 20 trainings, on MNIST for two epochs, or on 4,000 images for five.
@@ -10,6 +10,7 @@ import numpy as np
 from measure import limit_threads, positive, run_parts, usable_cores
 from winograd_errors import RESULTS, Convolution, columns, find_sides, format_row, measure_errors, ratio
 from winograd_nets import measure_nets
+from winograd_speed import compare_speed
 from winograd_training import TASKS, compare_training
 
 NONZERO, CHANNELS, FILTERS = (1.0, 0.5, 0.25, 0.05), (16, 64, 256), 64
@@ -81,7 +82,7 @@ def measure_zeros(args, sides):
     return results
 
 
-PARTS = {"geometries": measure_geometries, "nets": measure_nets, "training": compare_training}
+PARTS = {"geometries": measure_geometries, "nets": measure_nets, "training": compare_training, "speed": compare_speed}
 
 
 def main():

@@ -202,7 +202,7 @@ cdef void backward_real(const op *o, const tile *t, real *dw) noexcept nogil:
     split_range(d.K, t.part, t.parts, &k0, &k1)
     split_range(d.C, t.part, t.parts, &c0, &c1)
     if t.training and d.uses_winograd and t.sum_stride == 1:
-        winograd_gradient_tile(d, <const real *> t.dy, <const real *> t.x, dw, t.part, t.parts, scratch)
+        winograd_gradient_tile(d, <const real *> t.dy, <const real *> t.x, dw, t.examples, t.part, t.parts, scratch)
         if db != NULL:
             conv2d_backward_b_tile(<const real *> t.dy, d.OH * d.OW, db, 1, k0, k1)
     elif t.training:

@@ -9,16 +9,17 @@ cdef extern from "minidl_c/kernels/winograd_tiles.h" nogil:
     ctypedef struct winograd_patches:
         Py_ssize_t first, n, across, height, width, top, left, out_height, out_width, row0, row1
     Py_ssize_t point_stride(Py_ssize_t elements)
+    void winograd_input(const winograd_patches *p, Py_ssize_t vectors, const void *x, void *v, Py_ssize_t v_point)
 
 cdef enum:
     MANY_WEIGHTS = 32768                # pairs of channels and outputs: larger images are required then
 
-cdef inline Py_ssize_t count_patches(const winograd_dims *d, Py_ssize_t rows, Py_ssize_t columns) noexcept nogil:
-    """The number of patches of an image, each of some rows and columns."""
-    return (d.out_height + rows - 1) // rows * ((d.out_width + columns - 1) // columns)
+cdef inline Py_ssize_t count_patches(const winograd_dims *d) noexcept nogil:
+    """The number of patches of an image."""
+    return (d.out_height + OUT - 1) // OUT * ((d.out_width + OUT - 1) // OUT)
 
 
-cdef winograd_patches patches_of(const winograd_dims *d, Py_ssize_t columns) noexcept nogil
+cdef winograd_patches patches_of(const winograd_dims *d) noexcept nogil
 cdef bint init_winograd_dims(conv2d_dims *d) noexcept
 cdef void use_winograd(op *o, conv2d_dims *d) noexcept
 cdef const real *packed_for_dx(const conv2d_dims *d, const real *packed) noexcept nogil

@@ -15,7 +15,6 @@ from minidl_c.kernels.correlate cimport direction
 from minidl_c.op cimport LANES, op, real, split_range, tile
 
 cdef extern from "minidl_c/kernels/winograd_tiles.h" nogil:
-    void winograd_input(const winograd_patches *p, Py_ssize_t vectors, const void *x, void *v, Py_ssize_t v_point)
     void winograd_output(const winograd_patches *p, Py_ssize_t vectors, const void *m, Py_ssize_t m_point, const void *bias, bint per_lane,
                          void *y)
     void winograd_weights(Py_ssize_t channels, Py_ssize_t outputs, const void *w, Py_ssize_t filters, bint back, void *seen, void *u,
@@ -28,7 +27,7 @@ cdef extern from "minidl_c/kernels/winograd_product.h" nogil:
     void winograd_product_blocked(const winograd_sizes *s, const void *u, const void *v, void *m)
 
 cdef enum:
-    TILE_PATCHES = 4                    # that go through all points together: v and m stay in the cache, for up to about 64 channels
+    TILE_PATCHES = 2                    # that go through all points together: v and m stay in the cache
     EXAMPLE_PATCHES = 24                # the same in the blocked layout
     MIN_SIDE = 8                        # smaller images: errors are larger, and the transform of weights costs more than it saves
     MIN_PATCHES = 16                    # of an image, with MANY_WEIGHTS: fewer save less time than the transform of the weights takes
@@ -59,10 +58,10 @@ cdef void transform_weights(
                      seen + p0 * LANES * d.channels * TAPS, u + p0 * LANES * d.channels, u_point)
 
 
-cdef winograd_patches patches_of(const winograd_dims *d, Py_ssize_t columns) noexcept nogil:
-    """Returns the patches of an image, as wide as some columns; `first` and `n` are not set yet."""
+cdef winograd_patches patches_of(const winograd_dims *d) noexcept nogil:
+    """Returns the patches of an image; `first` and `n` are not set yet."""
     cdef winograd_patches p
-    p.first, p.n, p.across = 0, 0, (d.out_width + columns - 1) // columns
+    p.first, p.n, p.across = 0, 0, (d.out_width + OUT - 1) // OUT
     p.height, p.width, p.top, p.left = d.height, d.width, d.top, d.left
     p.out_height, p.out_width, p.row0, p.row1 = d.out_height, d.out_width, 0, d.out_height
     return p
@@ -77,11 +76,11 @@ cdef void winograd_tile(
     Py_ssize_t part, Py_ssize_t parts,  # only this part of the patches
     real *scratch,
 ) noexcept nogil:
-    cdef winograd_patches p = patches_of(d, OUT)
+    cdef winograd_patches p = patches_of(d)
     cdef winograd_sizes s
     cdef Py_ssize_t end = 0, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs)
     cdef real *m
-    split_range(count_patches(d, OUT, OUT), part, parts, &p.first, &end)
+    split_range(count_patches(d), part, parts, &p.first, &end)
     s.channels, s.outputs = d.channels, d.outputs
     while p.first < end:
         p.n = s.patches = min(end - p.first, <Py_ssize_t> TILE_PATCHES)
@@ -101,7 +100,7 @@ cdef void winograd_blocked(
     const real *b,                      # IN  (outputs,), or NULL
 ) noexcept nogil:
     """The same in the blocked layout: the blocks and the rows of pixels that the tile specifies."""
-    cdef winograd_patches p = patches_of(d, OUT)
+    cdef winograd_patches p = patches_of(d)
     cdef winograd_sizes s
     cdef Py_ssize_t end, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs), first = t.block0 * LANES
     cdef real *v = <real *> t.scratch
@@ -168,7 +167,7 @@ cdef bint init_direction(winograd_dims *w, const direction *a, Py_ssize_t top, P
     w.channels, w.outputs, w.top, w.left = a.channels, a.outputs, top, left
     w.height, w.width, w.out_height, w.out_width = a.height, a.width, a.out_height, a.out_width
     return (w.channels % LANES == w.outputs % LANES == 0 and min(w.height, w.width, w.out_height, w.out_width) >= MIN_SIDE
-            and (w.channels * w.outputs <= MANY_WEIGHTS or count_patches(w, OUT, OUT) >= MIN_PATCHES))
+            and (w.channels * w.outputs <= MANY_WEIGHTS or count_patches(w) >= MIN_PATCHES))
 
 
 cdef bint init_winograd_dims(conv2d_dims *d) noexcept:

@@ -1,34 +1,36 @@
-/* winograd_gradient.h: the transforms and products of Winograd's weight gradient, F(4x2, 3x3).
+/* winograd_gradient.h: the transforms and products of Winograd's weight gradient.
  *
- * A patch is 4 x 2 gradients dy of outputs and the 6 x 4 inputs d that these outputs read. It adds to the 3 x 3 gradients
- * dw += G^T [(A dy A'^T) * (B^T d B')] G', with 24 products instead of 72: the matrices of winograd_tiles.h along columns of pixels
- * (points 0, p, -p, q, -q, infinity), those of F(2, 3) along rows (0, 1, -1, infinity). G^T s G' is linear, so it is computed once,
- * of the sum over patches.
+ * A patch is 4 x 4 gradients dy of outputs and the 6 x 6 inputs d that these outputs read. It adds to the 3 x 3 gradients
+ * dw += G^T [(A dy A^T) * (B^T d B)] G, with the matrices of winograd_tiles.h: 36 products instead of 144. G^T s G is linear, so it is
+ * computed once, of the sum over patches.
  *
- * For each example, a sum takes GRADIENT_PATCHES patches as a chain of multiply-adds that starts from 0; the examples of a tile are added
- * up in the tree of reduction.h, and then the groups of patches in order. That is so in both layouts, so the bits are the same. */
+ * A sum is a chain of multiply-adds that starts from 0 and takes CHAIN_PATCHES patches of CHAIN_EXAMPLES examples, example by
+ * example; the chains of 16 examples are added up in order, then those of the next patches. That is so in both layouts, so the bits are
+ * the same. Outputs are in the lanes: a tile's dy is transposed, so that no lanes have to be summed. */
 #ifndef REAL
 #ifndef MINIDL_WINOGRAD_GRADIENT_H
 #define MINIDL_WINOGRAD_GRADIENT_H
 #include "minidl_c/kernels/winograd_tiles.h"
-#include "minidl_c/simd/reduction.h"
+#include "minidl_c/simd/transpose.h"
 
-#define PATCH_ROWS 4                   /* outputs of a patch */
-#define PATCH_COLUMNS 2
-#define COLUMNS_READ 4
-#define GRADIENT_POINTS (SIDE * COLUMNS_READ)
-#define GRADIENT_PATCHES 8
+#define CHAIN_PATCHES 4
+#define CHAIN_EXAMPLES 2
+#define TRANSFORMED (CHAIN_PATCHES * LANES)          /* numbers of a point: the transformed patches of one vector */
 
-/* The register tile: channels x outputs. In the blocked layout, channels of a vector of outputs. */
-#define SUM_CHANNELS (VECTOR_REGISTERS == 32 ? 4 : 2)
-#define SUM_OUTPUTS 4
-#define BLOCKED_CHANNELS 8
+/* One point of some patches: v of 16 channels, g of blocks of 16 outputs [outputs / 16][16 examples][patches][16]. Strides in elements. */
+typedef struct {
+  ptrdiff_t channels, outputs, examples, patches;
+  ptrdiff_t v_channel, v_example;      /* from patch to patch they are 16 */
+  ptrdiff_t s_channel;
+} gradient_sizes;
 
-#define gradient_inputs(p, vectors, x, v, v_point) BY_DTYPE(gradient_inputs, v)(p, vectors, x, v, v_point)
-#define gradient_outputs(p, vectors, dy, g, g_point) BY_DTYPE(gradient_outputs, g)(p, vectors, dy, g, g_point)
-#define gradient_product(channels, outputs, patches, v, g, s) BY_DTYPE(gradient_product, s)(channels, outputs, patches, v, g, s)
-#define gradient_product_blocked(channels, patches, v, g, s) BY_DTYPE(gradient_product_blocked, s)(channels, patches, v, g, s)
-#define add_examples(lanes, examples, rows, s, s_row) BY_DTYPE(add_examples, s)(lanes, examples, rows, s, s_row)
+/* The register tile: channels x vectors of outputs. */
+#define SUM_CHANNELS (VECTOR_REGISTERS == 32 ? 8 : 4)
+#define SUM_VECTORS 2
+
+#define gradient_outputs(p, dy, g, g_point) BY_DTYPE(gradient_outputs, g)(p, dy, g, g_point)
+#define gradient_outputs_of_tile(p, examples, dy, g, g_point) BY_DTYPE(gradient_outputs_of_tile, g)(p, examples, dy, g, g_point)
+#define gradient_product(z, v, g, s) BY_DTYPE(gradient_product, s)(z, v, g, s)
 #define gradient_weights(channels, outputs, s, s_point, dw, dw_tap) \
   BY_DTYPE(gradient_weights, dw)(channels, outputs, s, s_point, dw, dw_tap)
 
@@ -36,45 +38,6 @@
 #include "minidl_c/simd/for_each_dtype.h"
 #endif
 #else
-
-/* v = B'^T d */
-INLINE void FN(input_row)(const V *d, V *v) {
-  v[0] = d[0] - d[2];
-  v[1] = d[1] + d[2];
-  v[2] = d[2] - d[1];
-  v[3] = d[3] - d[1];
-}
-
-/* OUT v [points][vectors][patches][16] = B^T d B'. A vector is a channel of 16 examples, or in the blocked layout a block of 16 channels
- * of one. */
-NOINLINE void FN(gradient_inputs)(const winograd_patches *p, ptrdiff_t vectors, const REAL *x, REAL *v, ptrdiff_t v_point) {
-  for (ptrdiff_t c = 0; c < vectors; c++, x += p->height * p->width * LANES) {
-    for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, v += LANES) {
-      const ptrdiff_t row0 = patch / p->across * PATCH_ROWS - p->top, column0 = patch % p->across * PATCH_COLUMNS - p->left;
-      for (int lane = 0; lane < LANES; lane += VL) {
-        V t[SIDE][COLUMNS_READ];
-        ROLL for (int j = 0; j < COLUMNS_READ; j++) {
-          V d[SIDE], o[SIDE];
-          if (column0 + j < 0 || column0 + j >= p->width) {
-            UNROLL for (int i = 0; i < SIDE; i++) t[i][j] = (V){0};
-            continue;
-          }
-          UNROLL for (int i = 0; i < SIDE; i++) {
-            d[i] = (V){0};
-            if (row0 + i >= 0 && row0 + i < p->height) d[i] = *(const V *)(x + ((row0 + i) * p->width + column0 + j) * LANES + lane);
-          }
-          FN(input_line)(d, o);
-          UNROLL for (int i = 0; i < SIDE; i++) t[i][j] = o[i];
-        }
-        ROLL for (int i = 0; i < SIDE; i++) {
-          V o[COLUMNS_READ];
-          FN(input_row)(t[i], o);
-          UNROLL for (int j = 0; j < COLUMNS_READ; j++) *(V *)(v + (i * COLUMNS_READ + j) * v_point + lane) = o[j];
-        }
-      }
-    }
-  }
-}
 
 /* g = A dy */
 INLINE void FN(gradient_line)(const V *dy, V *g) {
@@ -88,93 +51,91 @@ INLINE void FN(gradient_line)(const V *dy, V *g) {
   g[5] = dy[3];
 }
 
-/* g = A' dy */
-INLINE void FN(gradient_row)(V left, V right, V *g) {
-  g[0] = left;
-  g[1] = left + right;
-  g[2] = left - right;
-  g[3] = right;
-}
-
-/* OUT g [points][vectors][patches][16] = A dy A'^T; dy is 0 outside the image. */
-NOINLINE void FN(gradient_outputs)(const winograd_patches *p, ptrdiff_t vectors, const REAL *dy, REAL *g, ptrdiff_t g_point) {
-  for (ptrdiff_t k = 0; k < vectors; k++, dy += p->out_height * p->out_width * LANES) {
-    for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, g += LANES) {
-      const ptrdiff_t row0 = patch / p->across * PATCH_ROWS, column0 = patch % p->across * PATCH_COLUMNS;
-      for (int lane = 0; lane < LANES; lane += VL) {
-        V t[PATCH_COLUMNS][SIDE];
-        UNROLL for (int j = 0; j < PATCH_COLUMNS; j++) {
-          V d[PATCH_ROWS];
-          UNROLL for (int i = 0; i < PATCH_ROWS; i++) {
-            d[i] = (V){0};
-            if (row0 + i < p->out_height && column0 + j < p->out_width)
-              d[i] = *(const V *)(dy + ((row0 + i) * p->out_width + column0 + j) * LANES + lane);
-          }
-          FN(gradient_line)(d, t[j]);
-        }
-        UNROLL for (int i = 0; i < SIDE; i++) {
-          V o[COLUMNS_READ];
-          FN(gradient_row)(t[0][i], t[1][i], o);
-          UNROLL for (int j = 0; j < COLUMNS_READ; j++) *(V *)(g + (i * COLUMNS_READ + j) * g_point + lane) = o[j];
-        }
+/* OUT g [points] = A dy A'^T for one patch of 16 outputs; outside the first rows and columns, dy is 0. */
+INLINE void FN(transform_gradients)(ptrdiff_t rows, ptrdiff_t columns, const REAL *dy, ptrdiff_t dy_row, ptrdiff_t dy_column, REAL *g,
+                                    ptrdiff_t g_point) {
+  for (int lane = 0; lane < LANES; lane += VL) {
+    V t[OUT][SIDE];
+    ROLL for (int j = 0; j < OUT; j++) {
+      V d[OUT], o[SIDE];
+      UNROLL for (int i = 0; i < OUT; i++) {
+        d[i] = (V){0};
+        if (i < rows && j < columns) d[i] = *(const V *)(dy + i * dy_row + j * dy_column + lane);
       }
+      FN(gradient_line)(d, o);
+      UNROLL for (int i = 0; i < SIDE; i++) t[j][i] = o[i];
+    }
+    ROLL for (int i = 0; i < SIDE; i++) {
+      V d[OUT], o[SIDE];
+      UNROLL for (int j = 0; j < OUT; j++) d[j] = t[j][i];
+      FN(gradient_line)(d, o);
+      UNROLL for (int j = 0; j < SIDE; j++) *(V *)(g + (i * SIDE + j) * g_point + lane) = o[j];
     }
   }
 }
 
-/* One point. ADD s [channels][outputs] += the sum over lanes of the sum over patches of v[c] * g[k]; v and g [vectors][patches][16]. */
-NOINLINE void FN(gradient_product)(ptrdiff_t channels, ptrdiff_t outputs, ptrdiff_t patches, const REAL *v, const REAL *g, REAL *s) {
-  const ptrdiff_t row = patches * LANES;
-  for (ptrdiff_t c = 0; c < channels; c += SUM_CHANNELS) {
-    for (ptrdiff_t k = 0; k < outputs; k += SUM_OUTPUTS) {
-      REAL lanes[SUM_CHANNELS * SUM_OUTPUTS * LANES] __attribute__((aligned(64))), sums[SUM_CHANNELS * SUM_OUTPUTS];
-      for (int lane = 0; lane < LANES; lane += VL) {
-        V sum[SUM_CHANNELS][SUM_OUTPUTS];
-        const REAL *vt = v + c * row + lane, *gt = g + k * row + lane;
-        UNROLL for (int i = 0; i < SUM_CHANNELS; i++) UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) sum[i][j] = (V){0};
-        ROLL for (ptrdiff_t patch = 0; patch < patches; patch++, vt += LANES, gt += LANES) {
-          V gradients[SUM_OUTPUTS];
-          UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) { V t = *(const V *)(gt + j * row); KEEP(t); gradients[j] = t; }
-          UNROLL for (int i = 0; i < SUM_CHANNELS; i++) {
-            V x = *(const V *)(vt + i * row); KEEP(x);
-            UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) sum[i][j] = FN(fma)(x, gradients[j], sum[i][j]);
-          }
+/* OUT g [points][patches][16] from the dy of one example, [out_height][out_width][16]. */
+NOINLINE void FN(gradient_outputs)(const winograd_patches *p, const REAL *dy, REAL *g, ptrdiff_t g_point) {
+  for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, g += LANES) {
+    const ptrdiff_t row0 = patch / p->across * OUT, column0 = patch % p->across * OUT;
+    FN(transform_gradients)(p->out_height - row0, p->out_width - column0, dy + (row0 * p->out_width + column0) * LANES,
+                            p->out_width * LANES, LANES, g, g_point);
+  }
+}
+
+/* OUT g [points][examples][patches][16] from the dy of 16 outputs of a tile, [16][out_height][out_width][16 examples]. */
+NOINLINE void FN(gradient_outputs_of_tile)(const winograd_patches *p, ptrdiff_t examples, const REAL *dy, REAL *g, ptrdiff_t g_point) {
+  const ptrdiff_t output = p->out_height * p->out_width * LANES, pixel = LANES * LANES;
+  REAL pixels[OUT * OUT * LANES * LANES] __attribute__((aligned(64)));          /* [pixels][examples][outputs] */
+  for (ptrdiff_t patch = p->first; patch < p->first + p->n; patch++, g += LANES) {
+    const ptrdiff_t row0 = patch / p->across * OUT, column0 = patch % p->across * OUT;
+    for (int i = 0; i < OUT && row0 + i < p->out_height; i++)
+      for (int j = 0; j < OUT && column0 + j < p->out_width; j++)
+        for (int k = 0; k < LANES; k += 4)
+          for (int e = 0; e < LANES; e += 4)
+            FN(transpose_4x4)(dy + k * output + ((row0 + i) * p->out_width + column0 + j) * LANES + e, output,
+                              pixels + (i * OUT + j) * pixel + e * LANES + k, LANES);
+    for (ptrdiff_t e = 0; e < examples; e++)
+      FN(transform_gradients)(p->out_height - row0, p->out_width - column0, pixels + e * LANES, OUT * pixel, pixel,
+                              g + e * TRANSFORMED, g_point);
+  }
+}
+
+/* ADD s [channels][outputs] += the sum over examples and patches of v[c] * g[k], for SUM_CHANNELS channels and NV vectors of outputs. */
+INLINE void FN(gradient_product_body)(const int NV, const gradient_sizes *z, const REAL *v, const REAL *g, REAL *s) {
+  V total[SUM_CHANNELS][SUM_VECTORS];
+  UNROLL for (int i = 0; i < SUM_CHANNELS; i++) UNROLL for (int j = 0; j < NV; j++) total[i][j] = (V){0};
+  ROLL for (ptrdiff_t e = 0; e < z->examples; e += CHAIN_EXAMPLES) {
+    const ptrdiff_t end = e + CHAIN_EXAMPLES < z->examples ? e + CHAIN_EXAMPLES : z->examples;
+    V sum[SUM_CHANNELS][SUM_VECTORS];
+    UNROLL for (int i = 0; i < SUM_CHANNELS; i++) UNROLL for (int j = 0; j < NV; j++) sum[i][j] = (V){0};
+    ROLL for (ptrdiff_t example = e; example < end; example++) {
+      const REAL *vt = v + example * z->v_example, *gt = g + example * TRANSFORMED;
+      ROLL for (ptrdiff_t patch = 0; patch < z->patches; patch++, vt += LANES, gt += LANES) {
+        V gradient[SUM_VECTORS];
+        UNROLL for (int j = 0; j < NV; j++) {
+          V t = *(const V *)(gt + j * VL / LANES * LANES * TRANSFORMED + j * VL % LANES); KEEP(t); gradient[j] = t;
         }
-        UNROLL for (int i = 0; i < SUM_CHANNELS; i++)
-          UNROLL for (int j = 0; j < SUM_OUTPUTS; j++) *(V *)(lanes + (i * SUM_OUTPUTS + j) * LANES + lane) = sum[i][j];
+        UNROLL for (int i = 0; i < SUM_CHANNELS; i++) {
+          V x = FN(broadcast)(vt[i * z->v_channel]);
+          UNROLL for (int j = 0; j < NV; j++) sum[i][j] = FN(fma)(x, gradient[j], sum[i][j]);
+        }
+        STEP(vt); STEP(gt);
       }
-      FN(sum_rows)(lanes, sums, SUM_CHANNELS * SUM_OUTPUTS);
-      for (int i = 0; i < SUM_CHANNELS; i++)
-        for (int j = 0; j < SUM_OUTPUTS; j++) s[(c + i) * outputs + k + j] += sums[i * SUM_OUTPUTS + j];
     }
+    UNROLL for (int i = 0; i < SUM_CHANNELS; i++) UNROLL for (int j = 0; j < NV; j++) total[i][j] += sum[i][j];
   }
+  UNROLL for (int i = 0; i < SUM_CHANNELS; i++) UNROLL for (int j = 0; j < NV; j++) *(V *)(s + i * z->s_channel + j * VL) += total[i][j];
 }
 
-/* The same for one example, a multiple of BLOCKED_CHANNELS of a block, and a block of outputs: OUT s [channels][16]; v and g
- * [patches][16]. */
-NOINLINE void FN(gradient_product_blocked)(ptrdiff_t channels, ptrdiff_t patches, const REAL *v, const REAL *g, REAL *s) {
-  for (int part = 0; part < LANES; part += VL) {
-    for (ptrdiff_t c = 0; c < channels; c += BLOCKED_CHANNELS) {
-      V sum[BLOCKED_CHANNELS];
-      UNROLL for (int i = 0; i < BLOCKED_CHANNELS; i++) sum[i] = (V){0};
-      ROLL for (ptrdiff_t patch = 0; patch < patches; patch++) {
-        V gradient = *(const V *)(g + patch * LANES + part); KEEP(gradient);
-        UNROLL for (int i = 0; i < BLOCKED_CHANNELS; i++) sum[i] = FN(fma)(FN(broadcast)(v[patch * LANES + c + i]), gradient, sum[i]);
-      }
-      UNROLL for (int i = 0; i < BLOCKED_CHANNELS; i++) *(V *)(s + (c + i) * LANES + part) = sum[i];
-    }
+/* One point: all channels and outputs. */
+NOINLINE void FN(gradient_product)(const gradient_sizes *z, const REAL *v, const REAL *g, REAL *s) {
+  for (ptrdiff_t k = 0; k < z->outputs; k += SUM_VECTORS * VL) {
+    const REAL *gk = g + k / LANES * LANES * TRANSFORMED + k % LANES;
+    for (ptrdiff_t c = 0; c < z->channels; c += SUM_CHANNELS)
+      if (z->outputs - k > VL) FN(gradient_product_body)(2, z, v + c * z->v_channel, gk, s + c * z->s_channel + k);
+      else FN(gradient_product_body)(1, z, v + c * z->v_channel, gk, s + c * z->s_channel + k);
   }
-}
-
-/* ADD s [rows][16], with s_row numbers from a row to the next, += the sum of lanes [examples][rows][16], in the tree of lane_sum with an
- * example in each lane. Overwrites lanes. */
-NOINLINE void FN(add_examples)(REAL *lanes, ptrdiff_t examples, ptrdiff_t rows, REAL *s, ptrdiff_t s_row) {
-  const ptrdiff_t n = rows * LANES;
-  for (ptrdiff_t half = LANES / 2; half > 0; half /= 2)
-    for (ptrdiff_t e = 0; e < half && e + half < examples; e++)
-      for (ptrdiff_t i = 0; i < n; i += VL) *(V *)(lanes + e * n + i) += *(const V *)(lanes + (e + half) * n + i);
-  for (ptrdiff_t row = 0; row < rows; row++)
-    for (int i = 0; i < LANES; i += VL) *(V *)(s + row * s_row + i) += *(const V *)(lanes + row * LANES + i);
 }
 
 /* ADD dw [channels][9 taps][outputs], with dw_tap numbers from a tap to the next, += G^T s G' for s [points][channels][outputs]. In
@@ -182,11 +143,11 @@ NOINLINE void FN(add_examples)(REAL *lanes, ptrdiff_t examples, ptrdiff_t rows, 
 NOINLINE void FN(gradient_weights)(ptrdiff_t channels, ptrdiff_t outputs, const REAL *s, ptrdiff_t s_point, REAL *dw, ptrdiff_t dw_tap) {
   for (ptrdiff_t c = 0; c < channels; c++, s += outputs, dw += TAPS * dw_tap) {
     for (ptrdiff_t k = 0; k < outputs; k += LANES) {
-      double t[3][COLUMNS_READ][LANES];
-      for (int j = 0; j < COLUMNS_READ; j++) {
+      double t[3][SIDE][LANES];
+      for (int j = 0; j < SIDE; j++) {
         const REAL *u = s + j * s_point + k;
         for (int l = 0; l < LANES; l++, u++) {
-#define U(i) ((double)u[(i) * COLUMNS_READ * s_point])
+#define U(i) ((double)u[(i) * SIDE * s_point])
           double even_p = SCALE_P * (U(1) + U(2)), odd_p = SCALE_P * (U(1) - U(2));
           double even_q = SCALE_Q * (U(3) + U(4)), odd_q = SCALE_Q * (U(3) - U(4));
           t[0][j][l] = SCALE_0 * U(0) + even_p + even_q;
@@ -198,10 +159,13 @@ NOINLINE void FN(gradient_weights)(ptrdiff_t channels, ptrdiff_t outputs, const 
       for (int r = 0; r < 3; r++) {
         REAL *to = dw + 3 * r * dw_tap + k;
         for (int l = 0; l < LANES; l++) {
-          double half_sum = 0.5 * (t[r][1][l] + t[r][2][l]);
-          to[l] += (REAL)(t[r][0][l] + half_sum);
-          to[dw_tap + l] += (REAL)(0.5 * (t[r][1][l] - t[r][2][l]));
-          to[2 * dw_tap + l] += (REAL)(half_sum + t[r][3][l]);
+#define U(j) t[r][j][l]
+          double even_p = SCALE_P * (U(1) + U(2)), odd_p = SCALE_P * (U(1) - U(2));
+          double even_q = SCALE_Q * (U(3) + U(4)), odd_q = SCALE_Q * (U(3) - U(4));
+          to[l] += (REAL)(SCALE_0 * U(0) + even_p + even_q);
+          to[dw_tap + l] += (REAL)(P1 * odd_p + Q1 * odd_q);
+          to[2 * dw_tap + l] += (REAL)(P2 * even_p + Q2 * even_q + U(5));
+#undef U
         }
       }
     }

@@ -10,19 +10,19 @@ from libc.string cimport memset
 
 from minidl_c.kernels.blocked_gradient cimport gradient_blocked
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
-from minidl_c.kernels.winograd cimport TAPS, count_patches, patches_of, point_stride, winograd_patches
+from minidl_c.kernels.winograd cimport (
+    POINTS, TAPS, count_patches, patches_of, point_stride, winograd_input, winograd_patches,
+)
 from minidl_c.op cimport LANES, batch_view, op, real, split_range
 
 cdef extern from "minidl_c/kernels/winograd_gradient.h" nogil:
-    const int PATCH_ROWS
-    const int PATCH_COLUMNS
-    const int GRADIENT_POINTS
-    const int GRADIENT_PATCHES
-    void gradient_inputs(const winograd_patches *p, Py_ssize_t vectors, const void *x, void *v, Py_ssize_t v_point)
-    void gradient_outputs(const winograd_patches *p, Py_ssize_t vectors, const void *dy, void *g, Py_ssize_t g_point)
-    void gradient_product(Py_ssize_t channels, Py_ssize_t outputs, Py_ssize_t patches, const void *v, const void *g, void *s)
-    void gradient_product_blocked(Py_ssize_t channels, Py_ssize_t patches, const void *v, const void *g, void *s)
-    void add_examples(void *lanes, Py_ssize_t examples, Py_ssize_t rows, void *s, Py_ssize_t s_row)
+    const int CHAIN_PATCHES
+    const int TRANSFORMED
+    ctypedef struct gradient_sizes:
+        Py_ssize_t channels, outputs, examples, patches, v_channel, v_example, s_channel
+    void gradient_outputs(const winograd_patches *p, const void *dy, void *g, Py_ssize_t g_point)
+    void gradient_outputs_of_tile(const winograd_patches *p, Py_ssize_t examples, const void *dy, void *g, Py_ssize_t g_point)
+    void gradient_product(const gradient_sizes *z, const void *v, const void *g, void *s)
     void gradient_weights(Py_ssize_t channels, Py_ssize_t outputs, const void *s, Py_ssize_t s_point, void *dw, Py_ssize_t dw_tap)
 
 cdef enum:
@@ -30,18 +30,29 @@ cdef enum:
     SHARED_BLOCK = 8                    # channels of a task where all are one block: two threads then share the weights
 
 
-cdef inline Py_ssize_t transformed_stride(Py_ssize_t vectors) noexcept nogil:
-    """Elements from a point to the next, of the transformed patches of some vectors."""
-    return point_stride(vectors * GRADIENT_PATCHES * LANES)
+cdef inline Py_ssize_t scratch_of(Py_ssize_t channels, Py_ssize_t outputs) noexcept:
+    """Elements of scratch memory for the s, v and g of some patches."""
+    return POINTS * (point_stride(channels * outputs) + v_stride() + g_stride(min(outputs, <Py_ssize_t> TILE_OUTPUTS)))
+
+
+cdef inline Py_ssize_t v_stride() noexcept nogil:
+    """Elements from a point to the next, of the transformed inputs of 16 channels and 16 examples."""
+    return point_stride(LANES * TRANSFORMED)
+
+
+cdef inline Py_ssize_t g_stride(Py_ssize_t outputs) noexcept nogil:
+    """Elements from a point to the next, of the transformed dy of some outputs of 16 examples."""
+    return point_stride(outputs * TRANSFORMED)
+
+
+cdef void add_products(const gradient_sizes *z, const real *v, const real *g, Py_ssize_t g_point, real *s, Py_ssize_t s_point) noexcept nogil:
+    """Adds the products of all points to s."""
+    cdef Py_ssize_t point
+    for point in range(POINTS):
+        gradient_product(z, v + point * v_stride(), g + point * g_point, s + point * s_point)
 
 
 # ---- tiles ---------------------------------------------------------------------------------------------------------------
-
-cdef Py_ssize_t tile_scratch(const winograd_dims *d) noexcept:
-    """Elements of the scratch memory of `gradient_of_outputs`: its s, g and v."""
-    cdef Py_ssize_t outputs = min(d.outputs, <Py_ssize_t> TILE_OUTPUTS)
-    return GRADIENT_POINTS * (point_stride(d.channels * outputs) + transformed_stride(outputs) + transformed_stride(LANES))
-
 
 cdef void gradient_of_outputs(
     const winograd_dims *d,
@@ -49,25 +60,28 @@ cdef void gradient_of_outputs(
     const real *x,                      # IN  [channels][height][width][16]
     real *dw,                           # ADD (channels, 3, 3, outputs of the layer), from the first of these outputs on
     Py_ssize_t outputs,                 # at most TILE_OUTPUTS
+    Py_ssize_t examples,                # lanes that are examples
     real *scratch,
 ) noexcept nogil:
     """The gradients of all weights of some outputs."""
-    cdef winograd_patches p = patches_of(d, PATCH_COLUMNS)
-    cdef Py_ssize_t end = count_patches(d, PATCH_ROWS, PATCH_COLUMNS), s_point = point_stride(d.channels * outputs)
-    cdef Py_ssize_t g_point = transformed_stride(outputs), v_point = transformed_stride(LANES), point, block, c
+    cdef winograd_patches p = patches_of(d)
+    cdef Py_ssize_t end = count_patches(d), block
+    cdef Py_ssize_t s_point = point_stride(d.channels * outputs), g_point = g_stride(outputs)
     cdef real *s = scratch              # [points][channels][outputs]: the sums over patches and examples
-    cdef real *g = s + GRADIENT_POINTS * s_point
-    cdef real *v = g + GRADIENT_POINTS * g_point              # of a block of channels
-    memset(s, 0, GRADIENT_POINTS * s_point * sizeof(real))
+    cdef real *v = s + POINTS * s_point              # [points][16 channels][patches][16 examples], of a block of channels
+    cdef real *g = v + POINTS * v_stride()           # [points][outputs / 16][16 examples][patches][16]
+    cdef gradient_sizes z
+    z.channels, z.outputs, z.examples, z.v_example, z.s_channel = LANES, outputs, examples, 1, outputs
+    memset(s, 0, POINTS * s_point * sizeof(real))
     while p.first < end:
-        p.n = min(end - p.first, <Py_ssize_t> GRADIENT_PATCHES)
-        gradient_outputs(&p, outputs, dy, g, g_point)
+        p.n = z.patches = min(end - p.first, <Py_ssize_t> CHAIN_PATCHES)
+        z.v_channel = p.n * LANES
+        for block in range(outputs // LANES):
+            gradient_outputs_of_tile(&p, examples, dy + block * LANES * d.out_height * d.out_width * LANES, g + block * LANES * TRANSFORMED,
+                                     g_point)
         for block in range(d.channels // LANES):
-            c = block * LANES
-            gradient_inputs(&p, LANES, x + c * d.height * d.width * LANES, v, v_point)
-            for point in range(GRADIENT_POINTS):
-                gradient_product(LANES, outputs, p.n, <const real *> v + point * v_point, <const real *> g + point * g_point,
-                                 s + point * s_point + c * outputs)
+            winograd_input(&p, LANES, x + block * LANES * d.height * d.width * LANES, v, v_stride())
+            add_products(&z, v, g, g_point, s + block * LANES * outputs, s_point)
         p.first += p.n
     gradient_weights(d.channels, outputs, <const real *> s, s_point, dw, d.outputs)
 
@@ -77,6 +91,7 @@ cdef void winograd_gradient_tile(
     const real *dy,                     # IN  [outputs][out_height][out_width][16]
     const real *x,                      # IN  [channels][height][width][16]
     real *dw,                           # ADD (channels, 3, 3, outputs)
+    Py_ssize_t examples,                # lanes that are examples
     Py_ssize_t part, Py_ssize_t parts,  # only this part of the outputs
     real *scratch,
 ) noexcept nogil:
@@ -85,16 +100,11 @@ cdef void winograd_gradient_tile(
     k, end = k * LANES, end * LANES
     while k < end:
         outputs = min(end - k, <Py_ssize_t> TILE_OUTPUTS)
-        gradient_of_outputs(&d.winograd, dy + k * d.OH * d.OW * LANES, x, dw + k, outputs, scratch)
+        gradient_of_outputs(&d.winograd, dy + k * d.OH * d.OW * LANES, x, dw + k, outputs, examples, scratch)
         k += outputs
 
 
 # ---- the blocked layout --------------------------------------------------------------------------------------------------
-
-cdef Py_ssize_t blocked_scratch(const winograd_dims *d) noexcept:
-    """Elements of the scratch memory of `gradient_of_channels`, for 16 examples: its s, v, g and lanes."""
-    return GRADIENT_POINTS * (point_stride(LANES * d.outputs) + 2 * LANES * transformed_stride(1)) + LANES * LANES * LANES
-
 
 cdef void gradient_of_channels(
     const winograd_dims *d,
@@ -104,29 +114,30 @@ cdef void gradient_of_channels(
     const real *dy,                     # IN  [outputs / 16][out_height][out_width][16] of each example
     real *dw,                           # ADD (channels, 3, 3, outputs), from channel c0 on
 ) noexcept nogil:
-    """The gradients of all weights of some channels: the examples are added up as the lanes of a tile."""
-    cdef winograd_patches p = patches_of(d, PATCH_COLUMNS)
-    cdef Py_ssize_t end = count_patches(d, PATCH_ROWS, PATCH_COLUMNS), s_point = point_stride(channels * d.outputs)
-    cdef Py_ssize_t stride = transformed_stride(1), example = GRADIENT_POINTS * stride, block, e, point
+    """The gradients of all weights of some channels."""
+    cdef winograd_patches p = patches_of(d)
+    cdef Py_ssize_t end = count_patches(d), k, block, e, image = d.out_height * d.out_width * LANES
+    cdef Py_ssize_t s_point = point_stride(channels * d.outputs), g_point = g_stride(min(d.outputs, <Py_ssize_t> TILE_OUTPUTS))
     cdef real *s = <real *> batch.scratch                     # [points][channels][outputs]: the sums over patches and examples
-    cdef real *v = s + GRADIENT_POINTS * s_point              # of each example, a block of channels
-    cdef real *g = v + batch.examples * example               # of each example, a block of outputs
-    cdef real *lanes = g + batch.examples * example           # [examples][channels][16]: the products of a point
-    memset(s, 0, GRADIENT_POINTS * s_point * sizeof(real))
+    cdef real *v = s + POINTS * s_point              # [points][16 examples][patches][16 channels]
+    cdef real *g = v + POINTS * v_stride()           # [points][outputs / 16][16 examples][patches][16], of some outputs
+    cdef gradient_sizes z
+    z.channels, z.examples, z.v_channel, z.v_example, z.s_channel = channels, batch.examples, 1, TRANSFORMED, d.outputs
+    memset(s, 0, POINTS * s_point * sizeof(real))
     x += c0 // LANES * d.height * d.width * LANES
     while p.first < end:
-        p.n = min(end - p.first, <Py_ssize_t> GRADIENT_PATCHES)
+        p.n = z.patches = min(end - p.first, <Py_ssize_t> CHAIN_PATCHES)
         for e in range(batch.examples):
-            gradient_inputs(&p, 1, x + e * (batch.x_tile // sizeof(real)), v + e * example, stride)
-        for block in range(d.outputs // LANES):
-            for e in range(batch.examples):
-                gradient_outputs(&p, 1, dy + e * (batch.dy_tile // sizeof(real)) + block * d.out_height * d.out_width * LANES,
-                                 g + e * example, stride)
-            for point in range(GRADIENT_POINTS):
+            winograd_input(&p, 1, x + e * (batch.x_tile // sizeof(real)), v + e * TRANSFORMED, v_stride())
+        k = 0
+        while k < d.outputs:
+            z.outputs = min(d.outputs - k, <Py_ssize_t> TILE_OUTPUTS)
+            for block in range(z.outputs // LANES):
                 for e in range(batch.examples):
-                    gradient_product_blocked(channels, p.n, <const real *> v + e * example + point * stride + c0 % LANES,
-                                             <const real *> g + e * example + point * stride, lanes + e * channels * LANES)
-                add_examples(lanes, batch.examples, channels, s + point * s_point + block * LANES, d.outputs)
+                    gradient_outputs(&p, dy + e * (batch.dy_tile // sizeof(real)) + (k // LANES + block) * image,
+                                     g + (block * LANES + e) * TRANSFORMED, g_point)
+            add_products(&z, v + c0 % LANES, g, g_point, s + k, s_point)
+            k += z.outputs
         p.first += p.n
     gradient_weights(channels, d.outputs, <const real *> s, s_point, dw, d.outputs)
 
@@ -158,6 +169,6 @@ cdef void blocked_gradient(const op *o, const batch_view *batch, Py_ssize_t i0, 
 
 cdef void use_winograd_gradient(op *o, const conv2d_dims *d) noexcept:
     """Sets the fields of an op whose weight gradient uses the algorithm, after those of winograd.pyx."""
-    o.memory.scratch = max(o.memory.scratch, tile_scratch(&d.winograd) * o.real_bytes)
-    o.blocked.gradient, o.blocked.gradient_scratch = blocked_gradient, blocked_scratch(&d.winograd) * o.real_bytes
+    o.memory.scratch = max(o.memory.scratch, scratch_of(d.C, min(d.K, <Py_ssize_t> TILE_OUTPUTS)) * o.real_bytes)
+    o.blocked.gradient, o.blocked.gradient_scratch = blocked_gradient, scratch_of(LANES, d.K) * o.real_bytes
     o.reduce.item_block = TAPS * (SHARED_BLOCK if d.C == LANES else LANES)

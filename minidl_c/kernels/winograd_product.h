@@ -10,7 +10,7 @@
 #define CHAIN 32                       /* channels: whole blocks */
 #define AHEAD 64                       /* rows of u that are prefetched */
 #define MAX_ROWS 16                    /* of the register tiles below */
-#define MAX_COLUMNS 3
+#define MAX_COLUMNS 2
 #define MAX_PATCHES 12
 #define MAX_PANELS 4
 
@@ -21,11 +21,11 @@ typedef struct { ptrdiff_t channels, outputs, patches; } winograd_sizes;
 
 #if VECTOR_REGISTERS == 32
 /* The register tiles (outputs, patches) of a tile; (panels, patches) of the blocked layout, where some have one patch. */
-#define EACH_PRODUCT(T) T(16,1) T(8,2) T(8,3)
+#define EACH_PRODUCT(T) T(16,1) T(8,2)
 #define EACH_BLOCKED_PRODUCT(T) T(4,1) T(4,2) T(4,4) T(2,1) T(2,2) T(2,4) T(2,8) T(2,12) T(1,1) T(1,2) T(1,4) T(1,8) T(1,12)
 #define WIDE_PANELS 4
 #else
-#define EACH_PRODUCT(T) T(8,1) T(4,2) T(4,3)
+#define EACH_PRODUCT(T) T(8,1) T(4,2)
 #define EACH_BLOCKED_PRODUCT(T) T(2,1) T(2,2) T(2,4) T(1,1) T(1,2) T(1,4) T(1,8)
 #define WIDE_PANELS 2
 #endif
@@ -79,7 +79,7 @@ NOINLINE void FN(winograd_product)(const winograd_sizes *s, const REAL *u, const
     for (ptrdiff_t c = 0; c < s->channels; c += CHAIN) {
       const ptrdiff_t n = s->channels - c < CHAIN ? s->channels - c : CHAIN;
       for (ptrdiff_t t = 0, left = s->patches, some; left; t += some, left -= some) {
-        some = left == MAX_COLUMNS + 1 ? 2 : left < MAX_COLUMNS ? left : MAX_COLUMNS;        /* never a last one alone */
+        some = left < MAX_COLUMNS ? left : MAX_COLUMNS;
         const REAL *uc = u + c * LANES, *vc = v + c * row + t * LANES;
         REAL *mk = m + k * row + t * LANES;
 #define TRY(MR, NR) \

@@ -72,11 +72,13 @@ enum { REDUCES_FROM_SUMS = 1, REDUCES_BY_SLOT = 2 };
 /* Memory of an op beside x and y. */
 typedef struct {
   ptrdiff_t saved, scratch;    /* bytes a tile, and bytes a call */
-  ptrdiff_t packed;            /* bytes that `prepare`, or a reduction, makes of the parameters. They are zeros at first, and stay until the
-                                  next call: an op may compare what it packed with the parameters, and keep it */
+  ptrdiff_t packed;            /* bytes that `prepare`, or a reduction, makes of the parameters */
   ptrdiff_t packed_dx;         /* bytes after them, that only dx needs; inference has none */
-  /* Part `part` of `parts` of packing, once a step or call; NULL: nothing to pack. prepare_dx: what only dx needs. */
-  void (*prepare)(const op *, const void *param, void *packed, ptrdiff_t part, ptrdiff_t parts);
+  ptrdiff_t packed_kept;       /* bytes after them, that only inference has: see is_kept */
+  /* Part `part` of `parts` of packing, once a step or call; NULL: nothing to pack. prepare_dx: what only dx needs.
+     is_kept: `packed` is what the last call left, at first zeros, so an op may compare and keep it. Only in inference, since a step
+     changes the parameters. */
+  void (*prepare)(const op *, const void *param, void *packed, int is_kept, ptrdiff_t part, ptrdiff_t parts);
   void (*prepare_dx)(const op *, const void *param, void *packed, ptrdiff_t part, ptrdiff_t parts);
   int shares_packed;           /* `packed` is that of the op before, of as many bytes */
   int in_place;                /* y may be x, and dx may be dy */

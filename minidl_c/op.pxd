@@ -60,8 +60,8 @@ cdef extern from "minidl_c/op.h" nogil:
         Py_ssize_t tiles, slots, examples
         int blocked, training
     ctypedef struct op_memory:
-        Py_ssize_t saved, scratch, packed, packed_dx
-        void (*prepare)(const op *, const void *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil
+        Py_ssize_t saved, scratch, packed, packed_dx, packed_kept
+        void (*prepare)(const op *, const void *, void *, int, Py_ssize_t, Py_ssize_t) noexcept nogil
         void (*prepare_dx)(const op *, const void *, void *, Py_ssize_t, Py_ssize_t) noexcept nogil
         int shares_packed, in_place, y_alias, dx_alias
     ctypedef struct op_reduce:

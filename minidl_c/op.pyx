@@ -63,7 +63,8 @@ cdef class Op:
                              f"this one's {sizeof(op)}); build it again")
         if o.real_bytes != real_bytes:                        # never self.dtype, which a class of Python may override
             raise ValueError(f"{name}: expected {dtype_of(real_bytes)}, got {dtype_of(o.real_bytes)}")
-        if min(o.n_param, o.n_state, o.memory.saved, o.memory.scratch, o.memory.packed, o.memory.packed_dx) < 0:
+        if min(o.n_param, o.n_state, o.memory.saved, o.memory.scratch, o.memory.packed, o.memory.packed_dx,
+               o.memory.packed_kept) < 0:
             raise ValueError(f"{name}: n_param, n_state and bytes of memory: expected at least 0")
         check_memory(name, o)
         check_reduce(name, o)

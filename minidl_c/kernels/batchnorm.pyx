@@ -173,7 +173,7 @@ cdef void batchnorm_update_state(
 
 # ---- the op --------------------------------------------------------------------------------------------------------------
 
-cdef void prepare(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+cdef void prepare(const op *o, const void *param, void *packed, int is_kept, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     if o.real_bytes == 4:
         batchnorm_prepare(<const batchnorm_dims *> o.dims, <const float *> param, <double *> packed, part, parts)
     else:

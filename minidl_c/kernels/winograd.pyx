@@ -34,8 +34,8 @@ cdef enum:
 
 
 cdef inline Py_ssize_t packed_size(const winograd_dims *d) noexcept nogil:
-    """The number of elements of the transformed weights, and of the weights of which they were made."""
-    return POINTS * point_stride(d.channels * d.outputs) + TAPS * d.channels * d.outputs
+    """The number of elements of the transformed weights."""
+    return POINTS * point_stride(d.channels * d.outputs)
 
 
 cdef inline Py_ssize_t scratch_size(const winograd_dims *d, Py_ssize_t patches, Py_ssize_t lanes) noexcept:
@@ -47,15 +47,14 @@ cdef void transform_weights(
     const winograd_dims *d,
     bint back,                          # for the gradient of x: outputs are the channels of w
     const real *w,                      # IN  (c, 3, 3, k) as they are stored
-    real *u,                            # OUT [points][outputs / 16][channels][16], then the weights [outputs / 16][channels][3][3][16]
+    real *u,                            # OUT [points][outputs / 16][channels][16]
+    real *seen,                         # IN, OUT [outputs / 16][channels][3][3][16] the weights of the last call, which are left out; or NULL
     Py_ssize_t part, Py_ssize_t parts,  # only this part of the outputs
 ) noexcept nogil:
-    """Transforms the weights, except those that are still the ones of the last call."""
     cdef Py_ssize_t p0 = 0, p1 = 0, u_point = point_stride(d.channels * d.outputs), filters = d.channels if back else d.outputs
-    cdef real *seen = u + POINTS * u_point
     split_range(d.outputs // LANES, part, parts, &p0, &p1)
     winograd_weights(d.channels, (p1 - p0) * LANES, w + p0 * LANES * (TAPS * filters if back else 1), filters, back,
-                     seen + p0 * LANES * d.channels * TAPS, u + p0 * LANES * d.channels, u_point)
+                     seen + p0 * LANES * d.channels * TAPS if seen != NULL else NULL, u + p0 * LANES * d.channels, u_point)
 
 
 cdef winograd_patches patches_of(const winograd_dims *d) noexcept nogil:
@@ -127,20 +126,24 @@ cdef const real *packed_for_dx(const conv2d_dims *d, const real *packed) noexcep
     return packed + packed_size(&d.winograd)
 
 
-cdef void prepare(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
+cdef void prepare(const op *o, const void *param, void *packed, int is_kept, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const winograd_dims *d = &(<const conv2d_dims *> o.dims).winograd
     if o.real_bytes == 4:
-        transform_weights(d, False, <const float *> param, <float *> packed, part, parts)
+        transform_weights(d, False, <const float *> param, <float *> packed, <float *> packed + packed_size(d) if is_kept else NULL, part,
+                          parts)
     else:
-        transform_weights(d, False, <const double *> param, <double *> packed, part, parts)
+        transform_weights(d, False, <const double *> param, <double *> packed, <double *> packed + packed_size(d) if is_kept else NULL,
+                          part, parts)
 
 
 cdef void prepare_dx(const op *o, const void *param, void *packed, Py_ssize_t part, Py_ssize_t parts) noexcept nogil:
     cdef const conv2d_dims *d = <const conv2d_dims *> o.dims
     if o.real_bytes == 4:
-        transform_weights(&d.winograd_back, True, <const float *> param, <float *> packed + packed_size(&d.winograd), part, parts)
+        transform_weights(&d.winograd_back, True, <const float *> param, <float *> packed + packed_size(&d.winograd), <float *> NULL, part,
+                          parts)
     else:
-        transform_weights(&d.winograd_back, True, <const double *> param, <double *> packed + packed_size(&d.winograd), part, parts)
+        transform_weights(&d.winograd_back, True, <const double *> param, <double *> packed + packed_size(&d.winograd), <double *> NULL,
+                          part, parts)
 
 
 cdef void forward_blocked(const op *o, const tile *t) noexcept nogil:
@@ -182,7 +185,7 @@ cdef void use_winograd(op *o, conv2d_dims *d) noexcept:
     cdef Py_ssize_t of_example = max(scratch_size(&d.winograd, EXAMPLE_PATCHES, 1), scratch_size(&d.winograd_back, EXAMPLE_PATCHES, 1))
     d.uses_winograd = True
     o.memory.packed = packed_size(&d.winograd) * o.real_bytes
-    o.memory.packed_dx = packed_size(&d.winograd_back) * o.real_bytes
+    o.memory.packed_dx, o.memory.packed_kept = packed_size(&d.winograd_back) * o.real_bytes, d.weights * o.real_bytes
     o.memory.scratch, o.blocked.scratch = max(o.memory.scratch, of_tile * o.real_bytes), of_example * o.real_bytes
     o.memory.prepare, o.memory.prepare_dx = prepare, prepare_dx
     o.blocked.forward, o.blocked.backward = forward_blocked, backward_blocked

@@ -174,7 +174,7 @@ INLINE void FN(rotated_kernels)(const REAL *w, ptrdiff_t channels, REAL (*g)[TAP
 
 /* OUT u [points][outputs / 16][channels][16] = G g G^T, from w (channels, 3, 3, filters) where the outputs are filters, or with `back`
  * the other way round, and the last tap first. Weights that equal those in `seen` [outputs / 16][channels][9][16] bit for bit are left
- * out: u holds theirs. (At first both are zeros, which is right too: zero weights have zero transforms.) */
+ * out: u holds theirs. (At first both are zeros, which is right too: zero weights have zero transforms.) seen may be NULL. */
 NOINLINE void FN(winograd_weights)(ptrdiff_t channels, ptrdiff_t outputs, const REAL *w, ptrdiff_t filters, int back, REAL *seen, REAL *u,
                                    ptrdiff_t u_point) {
   REAL new[LANES][TAPS][LANES];
@@ -183,9 +183,10 @@ NOINLINE void FN(winograd_weights)(ptrdiff_t channels, ptrdiff_t outputs, const 
       if (back) FN(rotated_kernels)(w + k * TAPS * filters + c, filters, new);
       for (int i = 0; !back && i < LANES; i++)
         for (int tap = 0; tap < TAPS; tap++) memcpy(new[i][tap], w + ((c + i) * TAPS + tap) * filters + k, sizeof new[i][tap]);
-      for (int i = 0; i < LANES; i++, seen += TAPS * LANES, u += LANES) {
-        if (memcmp(new[i], seen, sizeof new[i]) == 0) continue;
-        memcpy(seen, new[i], sizeof new[i]);
+      for (int i = 0; i < LANES; i++, u += LANES) {
+        REAL *last = seen ? seen + (k / LANES * channels + c + i) * TAPS * LANES : 0;
+        if (last && memcmp(new[i], last, sizeof new[i]) == 0) continue;
+        if (last) memcpy(last, new[i], sizeof new[i]);
         FN(transform_kernels)(new[i], u, u_point);
       }
     }

@@ -189,7 +189,7 @@ cdef class Layout:
         self.place(self.batch_sums, n_sums * real_bytes, 1)
 
     cdef void place_packed(self) noexcept:
-        """Places what ops make of their parameters; what only dx needs, inference does not have."""
+        """Places what ops make of their parameters."""
         cdef const op *o
         cdef int k
         for k in range(self.n_ops):
@@ -197,7 +197,7 @@ cdef class Layout:
             if o.memory.shares_packed:
                 self.packed[k] = self.packed[k - 1]
             else:
-                self.place(&self.packed[k], o.memory.packed + (o.memory.packed_dx if self.with_backward else 0), 1)
+                self.place(&self.packed[k], o.memory.packed + (o.memory.packed_dx if self.with_backward else o.memory.packed_kept), 1)
         self.packed_bytes = self.used
 
     cdef Py_ssize_t scratch_of(self, const op *o) noexcept:

@@ -189,5 +189,6 @@ cdef void use_winograd(op *o, conv2d_dims *d) noexcept:
     o.memory.scratch, o.blocked.scratch = max(o.memory.scratch, of_tile * o.real_bytes), of_example * o.real_bytes
     o.memory.prepare, o.memory.prepare_dx = prepare, prepare_dx
     o.blocked.forward, o.blocked.backward = forward_blocked, backward_blocked
+    o.blocked.splits_rows = d.K == LANES # a thread reads the transformed weights of its channels alone
     o.blocked.joint = 0                  # patches of one example share the weights already
     o.work //= 2                         # about the speedup: the transforms take time as well

@@ -4,9 +4,10 @@
  * dw += G^T [(A dy A^T) * (B^T d B)] G, with the matrices of winograd_tiles.h: 36 products instead of 144. G^T s G is linear, so it is
  * computed once, of the sum over patches.
  *
- * A sum is a chain of multiply-adds that starts from 0 and takes CHAIN_PATCHES patches of CHAIN_EXAMPLES examples, example by
- * example; the chains of 16 examples are added up in order, then those of the next patches. That is so in both layouts, so the bits are
- * the same. Outputs are in the lanes: a tile's dy is transposed, so that no lanes have to be summed. */
+ * The sum has three levels. A chain of multiply-adds starts from 0 and takes CHAIN_PATCHES patches of an example, then those of the next,
+ * of CHAIN_EXAMPLES examples. The chains of a tile's 16 examples are added up in order; and their sum to that of the patches before.
+ * That is so in both layouts, so the bits are the same. (Short chains have smaller errors.) Outputs are in the lanes, so that no lanes
+ * have to be added up: the dy of a tile is transposed. */
 #ifndef REAL
 #ifndef MINIDL_WINOGRAD_GRADIENT_H
 #define MINIDL_WINOGRAD_GRADIENT_H
@@ -51,7 +52,7 @@ INLINE void FN(gradient_line)(const V *dy, V *g) {
   g[5] = dy[3];
 }
 
-/* OUT g [points] = A dy A'^T for one patch of 16 outputs; outside the first rows and columns, dy is 0. */
+/* OUT g [points] = A dy A^T for one patch of 16 outputs; after the first rows and columns, dy is 0. */
 INLINE void FN(transform_gradients)(ptrdiff_t rows, ptrdiff_t columns, const REAL *dy, ptrdiff_t dy_row, ptrdiff_t dy_column, REAL *g,
                                     ptrdiff_t g_point) {
   for (int lane = 0; lane < LANES; lane += VL) {
@@ -138,35 +139,31 @@ NOINLINE void FN(gradient_product)(const gradient_sizes *z, const REAL *v, const
   }
 }
 
-/* ADD dw [channels][9 taps][outputs], with dw_tap numbers from a tap to the next, += G^T s G' for s [points][channels][outputs]. In
+/* dw = G^T s, for 16 weights each */
+INLINE void FN(gradient_taps)(double (*s)[LANES], double (*dw)[LANES]) {
+  for (int l = 0; l < LANES; l++) {
+    double even_p = SCALE_P * (s[1][l] + s[2][l]), odd_p = SCALE_P * (s[1][l] - s[2][l]);
+    double even_q = SCALE_Q * (s[3][l] + s[4][l]), odd_q = SCALE_Q * (s[3][l] - s[4][l]);
+    dw[0][l] = SCALE_0 * s[0][l] + even_p + even_q;
+    dw[1][l] = P1 * odd_p + Q1 * odd_q;
+    dw[2][l] = P2 * even_p + Q2 * even_q + s[5][l];
+  }
+}
+
+/* ADD dw [channels][9 taps][outputs], with dw_tap numbers from a tap to the next, += G^T s G for s [points][channels][outputs]. In
  * double: rounded once. */
 NOINLINE void FN(gradient_weights)(ptrdiff_t channels, ptrdiff_t outputs, const REAL *s, ptrdiff_t s_point, REAL *dw, ptrdiff_t dw_tap) {
+  double column[SIDE][LANES], taps[3][LANES], half[3][SIDE][LANES];
   for (ptrdiff_t c = 0; c < channels; c++, s += outputs, dw += TAPS * dw_tap) {
     for (ptrdiff_t k = 0; k < outputs; k += LANES) {
-      double t[3][SIDE][LANES];
       for (int j = 0; j < SIDE; j++) {
-        const REAL *u = s + j * s_point + k;
-        for (int l = 0; l < LANES; l++, u++) {
-#define U(i) ((double)u[(i) * SIDE * s_point])
-          double even_p = SCALE_P * (U(1) + U(2)), odd_p = SCALE_P * (U(1) - U(2));
-          double even_q = SCALE_Q * (U(3) + U(4)), odd_q = SCALE_Q * (U(3) - U(4));
-          t[0][j][l] = SCALE_0 * U(0) + even_p + even_q;
-          t[1][j][l] = P1 * odd_p + Q1 * odd_q;
-          t[2][j][l] = P2 * even_p + Q2 * even_q + U(5);
-#undef U
-        }
+        for (int i = 0; i < SIDE; i++) for (int l = 0; l < LANES; l++) column[i][l] = s[(i * SIDE + j) * s_point + k + l];
+        FN(gradient_taps)(column, taps);
+        for (int r = 0; r < 3; r++) memcpy(half[r][j], taps[r], sizeof taps[r]);
       }
       for (int r = 0; r < 3; r++) {
-        REAL *to = dw + 3 * r * dw_tap + k;
-        for (int l = 0; l < LANES; l++) {
-#define U(j) t[r][j][l]
-          double even_p = SCALE_P * (U(1) + U(2)), odd_p = SCALE_P * (U(1) - U(2));
-          double even_q = SCALE_Q * (U(3) + U(4)), odd_q = SCALE_Q * (U(3) - U(4));
-          to[l] += (REAL)(SCALE_0 * U(0) + even_p + even_q);
-          to[dw_tap + l] += (REAL)(P1 * odd_p + Q1 * odd_q);
-          to[2 * dw_tap + l] += (REAL)(P2 * even_p + Q2 * even_q + U(5));
-#undef U
-        }
+        FN(gradient_taps)(half[r], taps);
+        for (int j = 0; j < 3; j++) for (int l = 0; l < LANES; l++) dw[(3 * r + j) * dw_tap + k + l] += (REAL)taps[j][l];
       }
     }
   }

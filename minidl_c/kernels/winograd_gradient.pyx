@@ -1,8 +1,8 @@
-"""The weight gradient of the convolutions of winograd.pyx, with a third of the multiplications: F(4x2, 3x3).
+"""The weight gradient of the convolutions of winograd.pyx, with a quarter of the multiplications.
 
-    dw[k][c] = G^T [sum over patches of (A dy[k] A'^T) * (B^T d[c] B')] G'
+    dw[k][c] = G^T [sum over patches of (A dy[k] A^T) * (B^T d[c] B)] G
 
-dy are the 4 x 2 output gradients of a patch, d the 6 x 4 inputs that these outputs read, * is the product point by point. The
+dy are the 4 x 4 output gradients of a patch, d the 6 x 6 inputs that these outputs read, * is the product point by point. The
 matrices and the order of the sum are explained in winograd_gradient.h. The bias gradient, and gradients of single examples, are those of
 the direct algorithm.
 """
@@ -10,9 +10,7 @@ from libc.string cimport memset
 
 from minidl_c.kernels.blocked_gradient cimport gradient_blocked
 from minidl_c.kernels.conv2d_dims cimport conv2d_dims, winograd_dims
-from minidl_c.kernels.winograd cimport (
-    POINTS, TAPS, count_patches, patches_of, point_stride, winograd_input, winograd_patches,
-)
+from minidl_c.kernels.winograd cimport POINTS, TAPS, count_patches, patches_of, point_stride, winograd_input, winograd_patches
 from minidl_c.op cimport LANES, batch_view, op, real, split_range
 
 cdef extern from "minidl_c/kernels/winograd_gradient.h" nogil:
@@ -30,11 +28,6 @@ cdef enum:
     SHARED_BLOCK = 8                    # channels of a task where all are one block: two threads then share the weights
 
 
-cdef inline Py_ssize_t scratch_of(Py_ssize_t channels, Py_ssize_t outputs) noexcept:
-    """Elements of scratch memory for the s, v and g of some patches."""
-    return POINTS * (point_stride(channels * outputs) + v_stride() + g_stride(min(outputs, <Py_ssize_t> TILE_OUTPUTS)))
-
-
 cdef inline Py_ssize_t v_stride() noexcept nogil:
     """Elements from a point to the next, of the transformed inputs of 16 channels and 16 examples."""
     return point_stride(LANES * TRANSFORMED)
@@ -45,7 +38,13 @@ cdef inline Py_ssize_t g_stride(Py_ssize_t outputs) noexcept nogil:
     return point_stride(outputs * TRANSFORMED)
 
 
-cdef void add_products(const gradient_sizes *z, const real *v, const real *g, Py_ssize_t g_point, real *s, Py_ssize_t s_point) noexcept nogil:
+cdef inline Py_ssize_t scratch_size(Py_ssize_t channels, Py_ssize_t outputs) noexcept:
+    """The number of elements of s for some channels and outputs, and of v and g."""
+    return POINTS * (point_stride(channels * outputs) + v_stride() + g_stride(min(outputs, <Py_ssize_t> TILE_OUTPUTS)))
+
+
+cdef void add_products(const gradient_sizes *z, const real *v, const real *g, Py_ssize_t g_point, real *s,
+                       Py_ssize_t s_point) noexcept nogil:
     """Adds the products of all points to s."""
     cdef Py_ssize_t point
     for point in range(POINTS):
@@ -68,8 +67,8 @@ cdef void gradient_of_outputs(
     cdef Py_ssize_t end = count_patches(d), block
     cdef Py_ssize_t s_point = point_stride(d.channels * outputs), g_point = g_stride(outputs)
     cdef real *s = scratch              # [points][channels][outputs]: the sums over patches and examples
-    cdef real *v = s + POINTS * s_point              # [points][16 channels][patches][16 examples], of a block of channels
-    cdef real *g = v + POINTS * v_stride()           # [points][outputs / 16][16 examples][patches][16]
+    cdef real *v = s + POINTS * s_point                       # [points][16 channels][patches][16 examples], of a block of channels
+    cdef real *g = v + POINTS * v_stride()                    # [points][outputs / 16][16 examples][patches][16]
     cdef gradient_sizes z
     z.channels, z.outputs, z.examples, z.v_example, z.s_channel = LANES, outputs, examples, 1, outputs
     memset(s, 0, POINTS * s_point * sizeof(real))
@@ -119,8 +118,8 @@ cdef void gradient_of_channels(
     cdef Py_ssize_t end = count_patches(d), k, block, e, image = d.out_height * d.out_width * LANES
     cdef Py_ssize_t s_point = point_stride(channels * d.outputs), g_point = g_stride(min(d.outputs, <Py_ssize_t> TILE_OUTPUTS))
     cdef real *s = <real *> batch.scratch                     # [points][channels][outputs]: the sums over patches and examples
-    cdef real *v = s + POINTS * s_point              # [points][16 examples][patches][16 channels]
-    cdef real *g = v + POINTS * v_stride()           # [points][outputs / 16][16 examples][patches][16], of some outputs
+    cdef real *v = s + POINTS * s_point                       # [points][16 examples][patches][16 channels]
+    cdef real *g = v + POINTS * v_stride()                    # [points][outputs / 16][16 examples][patches][16], of some outputs
     cdef gradient_sizes z
     z.channels, z.examples, z.v_channel, z.v_example, z.s_channel = channels, batch.examples, 1, TRANSFORMED, d.outputs
     memset(s, 0, POINTS * s_point * sizeof(real))
@@ -169,6 +168,6 @@ cdef void blocked_gradient(const op *o, const batch_view *batch, Py_ssize_t i0, 
 
 cdef void use_winograd_gradient(op *o, const conv2d_dims *d) noexcept:
     """Sets the fields of an op whose weight gradient uses the algorithm, after those of winograd.pyx."""
-    o.memory.scratch = max(o.memory.scratch, scratch_of(d.C, min(d.K, <Py_ssize_t> TILE_OUTPUTS)) * o.real_bytes)
-    o.blocked.gradient, o.blocked.gradient_scratch = blocked_gradient, scratch_of(LANES, d.K) * o.real_bytes
+    o.memory.scratch = max(o.memory.scratch, scratch_size(d.C, min(d.K, <Py_ssize_t> TILE_OUTPUTS)) * o.real_bytes)
+    o.blocked.gradient, o.blocked.gradient_scratch = blocked_gradient, scratch_size(LANES, d.K) * o.real_bytes
     o.reduce.item_block = TAPS * (SHARED_BLOCK if d.C == LANES else LANES)

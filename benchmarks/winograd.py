@@ -1,19 +1,22 @@
 """Winograd's convolutions: rounding errors beside those of direct sums and PyTorch, trained nets, speed and memory.
 
 README.md in this folder describes the method. The default takes about 14 minutes on two cores: 1,000 geometries; two
-nets, trained on 4,000 images for four epochs; and 20 trainings, on MNIST for two epochs, or on 4,000 images for five.
+nets, trained on 4,000 images for four epochs; 20 trainings, on MNIST for two epochs, or on 4,000 images for five; and
+the speed of three nets.
 """
 
 import argparse
 
 import numpy as np
 from measure import limit_threads, positive, run_parts, usable_cores
+from nets import ALL_NETS
 from winograd_errors import RESULTS, Convolution, columns, find_sides, format_row, measure_errors, ratio
 from winograd_nets import measure_nets
 from winograd_speed import compare_speed
 from winograd_training import TASKS, compare_training
 
 NONZERO, CHANNELS, FILTERS = (1.0, 0.5, 0.25, 0.05), (16, 64, 256), 64
+SIZES, IMAGES = (8, 12, 16, 24, 32), 16
 
 
 def draw(rng, x, filters, padding):
@@ -63,6 +66,7 @@ def measure_geometries(args):
         ratios = facts["ratio"], facts["worst_rms"], facts["worst_largest"]
         print(format_row(result, facts["errors"], *ratios))
     results["nonzero"] = measure_zeros(args, sides)
+    results["sizes"] = measure_sizes(args, sides)
     return results
 
 
@@ -82,6 +86,19 @@ def measure_zeros(args, sides):
     return results
 
 
+def measure_sizes(args, sides):
+    """Prints the errors of dw for images of several sizes."""
+    rng, results = np.random.default_rng(2), {}
+    print(f"\ndw of {IMAGES} images, 32 channels, 32 filters: errors in 1e-7 of the exact dw's root mean square\n")
+    print(columns(sides, "RMS", "largest"))
+    for size in SIZES:
+        x = np.maximum(rng.standard_normal((IMAGES, 32, size, size), "f4"), 0)
+        errors = measure_errors(draw(rng, x, 32, (1, 1, 1, 1)), sides, args.threads)["dw"]
+        results[str(size)] = errors
+        print(format_row(f"{size}x{size}", errors, ratio(errors), ratio(errors, 1)), flush=True)
+    return results
+
+
 PARTS = {"geometries": measure_geometries, "nets": measure_nets, "training": compare_training, "speed": compare_speed}
 
 
@@ -94,6 +111,9 @@ def main():
     parser.add_argument("--data", nargs="+", choices=TASKS, default=["mnist", "shapes"], help="of part training")
     parser.add_argument("--seeds", type=positive, default=5, help="of part training, at least 2 (default 5)")
     parser.add_argument("--images", type=positive, help="only the first images of each data set; default: all")
+    parser.add_argument("--speed-nets", nargs="+", choices=ALL_NETS, default=["cnn", "vgg", "resnet20"])
+    parser.add_argument("--batch-sizes", nargs="+", type=positive, default=[1, 16, 64], help="of part speed")
+    parser.add_argument("--rounds", type=positive, default=9, help="of part speed (default 9)")
     parser.add_argument("--threads", type=positive, default=usable_cores(), help="default: all cores")
     parser.add_argument("--json", metavar="FILE", help="write the figures to this file")
     args = parser.parse_args()

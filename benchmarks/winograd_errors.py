@@ -33,10 +33,7 @@ class Convolution:
     @property
     def suits_winograd(self):
         """True if minidl computes it by Winograd's algorithm unless "direct" is requested."""
-        try:
-            return bool(self.op("winograd"))
-        except ValueError:
-            return False
+        return self.op("auto").uses_winograd
 
 
 def run_minidl(conv, algorithm, dtype, threads):

@@ -1,62 +1,53 @@
-"""Speed and memory of nets with Winograd's convolutions, compared with the same nets with direct ones."""
+"""Speed, and memory of a step, of nets with Winograd's convolutions, compared with the same nets with direct ones."""
 
-import dataclasses
+from dataclasses import replace
 
 from measure import Side, alternate, settle, spread
-from nets import ALL_NETS, make_model
+from nets import ALL_NETS
 from sides import MinidlPredict, MinidlTrainBatch, Task
 from winograd_training import ALGORITHMS, with_algorithm
 
-ROUNDS, SECONDS, STEPS = 15, 0.3, 1000
-BATCHES = 4  # different batches of a training side
-
-
-def with_layers(net, algorithm):
-    """Returns a benchmarked net whose convolutions all have this algorithm."""
-    return dataclasses.replace(net, layers=lambda: with_algorithm(net.layers(), algorithm))
+STEPS, SECONDS = 1000, 0.3  # of a round, at most
+BATCHES = 4  # of random images
 
 
 def predict_side(task):
-    return MinidlPredict(make_model(task.net.layers(), task.net.image), task.scaled[: task.batch_size])
+    return MinidlPredict(task.model(), task.scaled[: task.batch_size])
 
 
 WORK = {"predict": predict_side, "train_batch": MinidlTrainBatch}
 
 
-def measure_pair(net, batch_size, work, threads):
+def with_convolutions(net, algorithm):
+    """Returns a benchmarked net whose convolutions have this algorithm."""
+    return replace(net, layers=lambda: with_algorithm(net.layers(), algorithm))
+
+
+def measure_pair(net, batch_size, work, args):
     """Returns the milliseconds of both algorithms, alternating, as `spread` does."""
-    sides = []
-    for algorithm in ALGORITHMS:
-        task = Task(with_layers(ALL_NETS[net], algorithm), batch_size, BATCHES, threads)
-        sides.append(Side(algorithm, WORK[work](task).run))
+    tasks = {name: Task(with_convolutions(net, name), batch_size, BATCHES, args.threads) for name in ALGORITHMS}
+    sides = [Side(name, WORK[work](task).run) for name, task in tasks.items()]
     settle(sides, STEPS, SECONDS)
-    alternate(sides, ROUNDS)
+    alternate(sides, args.rounds)
     return {side.name: spread(side.rounds) for side in sides}
 
 
-def measure_memory(net, batch_size):
-    """Returns the bytes of a training step with each algorithm, as `summary` tells them."""
-    found = {}
-    for algorithm in ALGORITHMS:
-        model = make_model(with_layers(ALL_NETS[net], algorithm).layers(), ALL_NETS[net].image)
-        found[algorithm] = model.summary(batch_size).training_bytes
-    return found
-
-
 def compare_speed(args):
-    """Prints the times of predictions and training steps with both algorithms, and the memory of a step."""
+    """Prints milliseconds of predictions and training steps with both algorithms, and megabytes of a step."""
     results = []
-    print(f"\n{'ms: Winograd, direct sum, speedup':40}{'predict':>28}{'train_batch':>30}{'MB of a step':>20}")
-    for net in args.nets:
+    print(f"\n{'':36}{'predict, ms':^30}{'train_batch, ms':^30}{'MB of a step':^20}")
+    print(f"{'':36}" + 2 * f"{'winograd':>10}{'direct':>10}{'speedup':>10}" + f"{'winograd':>10}{'direct':>10}")
+    for name in args.speed_nets:
+        net = ALL_NETS[name]
         for batch_size in args.batch_sizes:
-            entry = {"net": net, "batch_size": batch_size, "bytes": measure_memory(net, batch_size)}
-            line = f"{ALL_NETS[net].title}, batch {batch_size}"
-            line = f"{line:40}"
-            for work in WORK:
-                entry[work] = measure_pair(net, batch_size, work, args.threads)
-                auto, direct = (entry[work][algorithm]["median"] for algorithm in ALGORITHMS)
-                line += f"{auto:10.3f}{direct:10.3f}{direct / auto:8.2f}"
-            line += "".join(f"{entry['bytes'][algorithm] / 1e6:10.1f}" for algorithm in ALGORITHMS)
-            print(line, flush=True)
-            results.append(entry)
+            found = {work: measure_pair(net, batch_size, work, args) for work in WORK}
+            memory = {
+                algorithm: with_convolutions(net, algorithm).model().summary(batch_size, args.threads).step_bytes
+                for algorithm in ALGORITHMS
+            }
+            medians = [[found[work][algorithm]["median"] for algorithm in ALGORITHMS] for work in WORK]
+            cells = "".join(f"{auto:10.3f}{direct:10.3f}{direct / auto:10.2f}" for auto, direct in medians)
+            cells += "".join(f"{size / 1e6:10.1f}" for size in memory.values())
+            print(f"{f'{net.title}, {batch_size}':36}{cells}", flush=True)
+            results.append({"net": name, "batch_size": batch_size, "step_bytes": memory} | found)
     return results

@@ -254,6 +254,9 @@ def test_winograd_geometries(run, tmp_path):
             assert 1e-8 < rms < largest < 1e-4
         assert 0 < result["ratio"] <= result["worst_rms"] < 3
         assert 0 < result["worst_largest"] < 6
+    sizes = results["geometries"]["sizes"]
+    assert list(sizes) == ["8", "12", "16", "24", "32"]
+    assert sizes["8"]["winograd"][0] > 2 * sizes["8"]["direct"][0]  # the smallest images have the largest ratio
     ratios = results["geometries"]["nonzero"]
     assert list(ratios) == ["16", "64", "256"]
     assert all(list(row) == ["1.0", "0.5", "0.25", "0.05"] and assert_positive(row.values()) for row in ratios.values())
@@ -294,6 +297,18 @@ def test_winograd_training(run, tmp_path):
         assert result["difference"] == pytest.approx(means[0] - means[1])
         assert result["title"] in output
     assert min(results["training"]["digits"]["mean"].values()) > 70
+
+
+@pytest.mark.slow
+def test_winograd_speed(run, tmp_path):
+    shortest = ["--parts", "speed", "--speed-nets", "cnn", "--batch-sizes", 1, "--rounds", 1, "--threads", 2]
+    output, results = run("winograd.py", *shortest, json_file=tmp_path / "r.json")
+    (result,) = results["speed"]
+    assert "CNN 3x3: 32-64, dense 128-10, 1" in output
+    for work in ("predict", "train_batch"):
+        assert list(result[work]) == ["auto", "direct"]
+        assert assert_positive(times["median"] for times in result[work].values())
+    assert result["step_bytes"]["auto"] > result["step_bytes"]["direct"] > 0  # transformed weights are larger
 
 
 @pytest.mark.slow

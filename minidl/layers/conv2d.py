@@ -31,16 +31,19 @@ class Conv2D(Layer):
     groups: the number of groups of input and output channels; each group is convolved independently.
     use_bias: False omits the bias, as is usual before a batch norm, which would cancel it.
     kernel_initializer, bias_initializer: functions f(rng, shape), such as those of minidl.initializers.
-    algorithm: "direct" sums the products of the formula. "winograd" needs fewer multiplications: a quarter for y and
-        dx (F(4x4, 3x3)), a third for the gradient of the weights (F(4x2, 3x3)); per-example gradients use the direct
-        sum. It takes kernels of 3x3 with stride, dilation and groups of 1, channels and filters in multiples of 16,
-        and images and outputs of at least 8x8 (of 16 patches of 4x4 if channels * filters is above 32768). "auto" is
-        "winograd" where it can be. docs/winograd.md; Lavin and Gray, "Fast Algorithms for Convolutional Neural
-        Networks" (2015), arXiv:1509.09308.
+    algorithm: "direct" sums the products of the formula. "winograd" needs a quarter of the multiplications, for y and
+        the gradients (F(4x4, 3x3)); per-example gradients use the direct sum. It takes kernels of 3x3 with stride,
+        dilation and groups of 1, channels and filters in multiples of 16, and images and outputs of at least 8x8 (of
+        16 patches of 4x4 if channels * filters is above 32768). "auto" is "winograd" where it can be.
+        docs/winograd.md; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), arXiv:1509.09308.
+
+    uses_winograd: whether the built layer uses Winograd's algorithm.
 
     Parameters: weight (filters, c / groups, kernel height, kernel width), damped He-uniform; bias (filters,), zero.
     Raises TypeError or ValueError in build for invalid arguments or input shapes.
     """
+
+    uses_winograd: bool = False
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class Conv2D(Layer):
         window = (kernel, stride, padding, dilation)
         algorithm = check_choice("algorithm", self.algorithm, "auto", "direct", "winograd")
         self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias, algorithm=algorithm)
+        self.uses_winograd = self.op.uses_winograd
         init = check_initializer("kernel_initializer", self.kernel_initializer)
         self.weight = self.param("weight", (filters, channels // groups, *kernel), init, self.op.weight_order)
         if use_bias:

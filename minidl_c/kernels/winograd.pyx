@@ -48,7 +48,7 @@ cdef void transform_weights(
     bint back,                          # for the gradient of x: outputs are the channels of w
     const real *w,                      # IN  (c, 3, 3, k) as they are stored
     real *u,                            # OUT [points][outputs / 16][channels][16]
-    real *seen,                         # IN, OUT [outputs / 16][channels][3][3][16] the weights of the last call, which are left out; or NULL
+    real *seen,                         # IN, OUT [outputs / 16][channels][3][3][16], or NULL: the weights of the last call, to be left out
     Py_ssize_t part, Py_ssize_t parts,  # only this part of the outputs
 ) noexcept nogil:
     cdef Py_ssize_t p0 = 0, p1 = 0, u_point = point_stride(d.channels * d.outputs), filters = d.channels if back else d.outputs

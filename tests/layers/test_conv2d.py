@@ -76,6 +76,15 @@ def test_valid_means_no_padding_and_numbers_mean_pairs():
     assert valid.out_shape == (2, 7, 10)
 
 
+@pytest.mark.parametrize(
+    ("filters", "algorithm", "used"), [(32, "auto", True), (20, "auto", False), (32, "direct", False)]
+)
+def test_a_built_layer_says_whether_it_uses_winograd(filters, algorithm, used):
+    layer = Conv2D(filters, 3, algorithm=algorithm)
+    assert not layer.uses_winograd
+    assert Sequential([layer], input_shape=(16, 12, 12)).layers[0].uses_winograd == used
+
+
 def test_parameters_match_pytorch():
     model = Sequential([Conv2D(6, (5, 3), groups=2)], input_shape=(4, 9, 9))
     weight, bias = model.params["0.weight"].value, model.params["0.bias"].value

@@ -230,6 +230,7 @@ def test_other_sizes_are_refused_or_direct(change):
     case = Conv(**{"batch": 1, "channels": 16, "height": 10, "width": 10, "filters": 32, "kernel": (3, 3)} | change)
     with pytest.raises(ValueError, match="algorithm: expected sizes that suit 'winograd'"):
         make_op(case, "float32")
+    assert not make_op(case, "float32", "auto").uses_winograd
     values = draw(np.random.default_rng(5), case)
     for got, expected in zip(
         *(run(make_op(case, "float32", a), values, "float32") for a in ("auto", "direct")), strict=True
@@ -238,6 +239,7 @@ def test_other_sizes_are_refused_or_direct(change):
 
 
 def test_auto_is_winograd_where_it_can_be():
+    assert [make_op(UNEVEN, "float32", a).uses_winograd for a in ("auto", "winograd", "direct")] == [True, True, False]
     values = draw(np.random.default_rng(6), UNEVEN)
     results = [
         run(make_op(UNEVEN, "float32", algorithm), values, "float32")[:3]

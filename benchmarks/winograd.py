@@ -16,7 +16,7 @@ from winograd_speed import compare_speed
 from winograd_training import TASKS, compare_training
 
 NONZERO, CHANNELS, FILTERS = (1.0, 0.5, 0.25, 0.05), (16, 64, 256), 64
-SIZES, IMAGES = (8, 12, 16, 24, 32), 16
+SIZES, IMAGES = (8, 12, 16, 24, 32, 96), 16
 
 
 def draw(rng, x, filters, padding):

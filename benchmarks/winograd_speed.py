@@ -24,7 +24,7 @@ def with_convolutions(net, algorithm):
 
 
 def measure_pair(net, batch_size, work, args):
-    """Returns the milliseconds of both algorithms, alternating, as `spread` does."""
+    """Returns median, smallest and largest milliseconds of a step by algorithm, measured alternately."""
     tasks = {name: Task(with_convolutions(net, name), batch_size, BATCHES, args.threads) for name in ALGORITHMS}
     sides = [Side(name, WORK[work](task).run) for name, task in tasks.items()]
     settle(sides, STEPS, SECONDS)
@@ -35,7 +35,7 @@ def measure_pair(net, batch_size, work, args):
 def compare_speed(args):
     """Prints milliseconds of predictions and training steps with both algorithms, and megabytes of a step."""
     results = []
-    print(f"\n{'':36}{'predict, ms':^30}{'train_batch, ms':^30}{'MB of a step':^20}")
+    print(f"\n{'':36}{'predict, ms':^30}{'train_batch, ms':^30}{'MB of a step':^20}")  # in blocks of 2 MiB
     print(f"{'':36}" + 2 * f"{'winograd':>10}{'direct':>10}{'speedup':>10}" + f"{'winograd':>10}{'direct':>10}")
     for name in args.speed_nets:
         net = ALL_NETS[name]

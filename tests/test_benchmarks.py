@@ -255,7 +255,7 @@ def test_winograd_geometries(run, tmp_path):
         assert 0 < result["ratio"] <= result["worst_rms"] < 3
         assert 0 < result["worst_largest"] < 6
     sizes = results["geometries"]["sizes"]
-    assert list(sizes) == ["8", "12", "16", "24", "32"]
+    assert list(sizes) == ["8", "12", "16", "24", "32", "96"]
     assert sizes["8"]["winograd"][0] > 2 * sizes["8"]["direct"][0]  # the smallest images have the largest ratio
     ratios = results["geometries"]["nonzero"]
     assert list(ratios) == ["16", "64", "256"]

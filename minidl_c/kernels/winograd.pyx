@@ -48,7 +48,8 @@ cdef void transform_weights(
     bint back,                          # for the gradient of x: outputs are the channels of w
     const real *w,                      # IN  (c, 3, 3, k) as they are stored
     real *u,                            # OUT [points][outputs / 16][channels][16]
-    real *seen,                         # IN, OUT [outputs / 16][channels][3][3][16], or NULL: the weights of the last call, to be left out
+    real *seen,                         # IN, OUT [outputs / 16][channels][3][3][16] the weights of which u was made: only those that
+                                        # differ are transformed; NULL: all are
     Py_ssize_t part, Py_ssize_t parts,  # only this part of the outputs
 ) noexcept nogil:
     cdef Py_ssize_t p0 = 0, p1 = 0, u_point = point_stride(d.channels * d.outputs), filters = d.channels if back else d.outputs
@@ -101,7 +102,7 @@ cdef void winograd_blocked(
     """The same in the blocked layout: the blocks and the rows of pixels that the tile specifies."""
     cdef winograd_patches p = patches_of(d)
     cdef winograd_sizes s
-    cdef Py_ssize_t end, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs), first = t.block0 * LANES
+    cdef Py_ssize_t end, point, v_point, m_point, u_point = point_stride(d.channels * d.outputs), k0 = t.block0 * LANES
     cdef real *v = <real *> t.scratch
     cdef real *m
     p.row0, p.row1 = t.pixel0 // d.out_width, t.pixel1 // d.out_width
@@ -113,9 +114,9 @@ cdef void winograd_blocked(
         m = v + POINTS * v_point
         winograd_input(&p, d.channels // LANES, <const real *> t.x, v, v_point)
         for point in range(POINTS):
-            winograd_product_blocked(&s, u + point * u_point + first * d.channels, <const real *> v + point * v_point, m + point * m_point)
-        winograd_output(&p, t.block1 - t.block0, <const real *> m, m_point, b + first if b != NULL else NULL, True,
-                        <real *> t.y + first * d.out_height * d.out_width)
+            winograd_product_blocked(&s, u + point * u_point + k0 * d.channels, <const real *> v + point * v_point, m + point * m_point)
+        winograd_output(&p, t.block1 - t.block0, <const real *> m, m_point, b + k0 if b != NULL else NULL, True,
+                        <real *> t.y + k0 * d.out_height * d.out_width)
         p.first += p.n
 
 
@@ -189,6 +190,5 @@ cdef void use_winograd(op *o, conv2d_dims *d) noexcept:
     o.memory.scratch, o.blocked.scratch = max(o.memory.scratch, of_tile * o.real_bytes), of_example * o.real_bytes
     o.memory.prepare, o.memory.prepare_dx = prepare, prepare_dx
     o.blocked.forward, o.blocked.backward = forward_blocked, backward_blocked
-    o.blocked.splits_rows = d.K == LANES # a thread reads the transformed weights of its channels alone
     o.blocked.joint = 0                  # patches of one example share the weights already
     o.work //= 2                         # about the speedup: the transforms take time as well

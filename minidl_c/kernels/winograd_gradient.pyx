@@ -15,13 +15,13 @@ from minidl_c.op cimport LANES, batch_view, op, real, split_range
 
 cdef extern from "minidl_c/kernels/winograd_gradient.h" nogil:
     const int CHAIN_PATCHES
-    const int TRANSFORMED
+    const int VECTOR_PATCHES
     ctypedef struct gradient_sizes:
         Py_ssize_t channels, outputs, examples, patches, v_channel, v_example, s_channel
-    void gradient_outputs(const winograd_patches *p, const void *dy, void *g, Py_ssize_t g_point)
-    void gradient_outputs_of_tile(const winograd_patches *p, Py_ssize_t examples, const void *dy, void *g, Py_ssize_t g_point)
-    void gradient_product(const gradient_sizes *z, const void *v, const void *g, void *s)
-    void gradient_weights(Py_ssize_t channels, Py_ssize_t outputs, const void *s, Py_ssize_t s_point, void *dw, Py_ssize_t dw_tap)
+    void transform_dy(const winograd_patches *p, const void *dy, void *dm, Py_ssize_t dm_point)
+    void transform_dy_of_tile(const winograd_patches *p, Py_ssize_t examples, const void *dy, void *dm, Py_ssize_t dm_point)
+    void gradient_product(const gradient_sizes *z, const void *v, const void *dm, void *s)
+    void transform_back(Py_ssize_t channels, Py_ssize_t outputs, const void *s, Py_ssize_t s_point, void *dw, Py_ssize_t dw_tap)
 
 cdef enum:
     TILE_OUTPUTS = 32                   # whose points are in memory together, so that they stay in the second-level cache
@@ -30,25 +30,25 @@ cdef enum:
 
 cdef inline Py_ssize_t v_stride() noexcept nogil:
     """Elements from a point to the next, of the transformed inputs of 16 channels and 16 examples."""
-    return point_stride(LANES * TRANSFORMED)
+    return point_stride(LANES * VECTOR_PATCHES)
 
 
-cdef inline Py_ssize_t g_stride(Py_ssize_t outputs) noexcept nogil:
+cdef inline Py_ssize_t dm_stride(Py_ssize_t outputs) noexcept nogil:
     """Elements from a point to the next, of the transformed dy of some outputs of 16 examples."""
-    return point_stride(outputs * TRANSFORMED)
+    return point_stride(outputs * VECTOR_PATCHES)
 
 
 cdef inline Py_ssize_t scratch_size(Py_ssize_t channels, Py_ssize_t outputs) noexcept:
-    """The number of elements of s for some channels and outputs, and of v and g."""
-    return POINTS * (point_stride(channels * outputs) + v_stride() + g_stride(min(outputs, <Py_ssize_t> TILE_OUTPUTS)))
+    """The number of elements of s for some channels and outputs, and of v and dm."""
+    return POINTS * (point_stride(channels * outputs) + v_stride() + dm_stride(min(outputs, <Py_ssize_t> TILE_OUTPUTS)))
 
 
-cdef void add_products(const gradient_sizes *z, const real *v, const real *g, Py_ssize_t g_point, real *s,
+cdef void add_products(const gradient_sizes *z, const real *v, const real *dm, Py_ssize_t dm_point, real *s,
                        Py_ssize_t s_point) noexcept nogil:
     """Adds the products of all points to s."""
     cdef Py_ssize_t point
     for point in range(POINTS):
-        gradient_product(z, v + point * v_stride(), g + point * g_point, s + point * s_point)
+        gradient_product(z, v + point * v_stride(), dm + point * dm_point, s + point * s_point)
 
 
 # ---- tiles ---------------------------------------------------------------------------------------------------------------
@@ -65,10 +65,10 @@ cdef void gradient_of_outputs(
     """The gradients of all weights of some outputs."""
     cdef winograd_patches p = patches_of(d)
     cdef Py_ssize_t end = count_patches(d), block
-    cdef Py_ssize_t s_point = point_stride(d.channels * outputs), g_point = g_stride(outputs)
+    cdef Py_ssize_t s_point = point_stride(d.channels * outputs), dm_point = dm_stride(outputs)
     cdef real *s = scratch              # [points][channels][outputs]: the sums over patches and examples
     cdef real *v = s + POINTS * s_point                       # [points][16 channels][patches][16 examples], of a block of channels
-    cdef real *g = v + POINTS * v_stride()                    # [points][outputs / 16][16 examples][patches][16]
+    cdef real *dm = v + POINTS * v_stride()                   # [points][outputs / 16][16 examples][patches][16]
     cdef gradient_sizes z
     z.channels, z.outputs, z.examples, z.v_example, z.s_channel = LANES, outputs, examples, 1, outputs
     memset(s, 0, POINTS * s_point * sizeof(real))
@@ -76,13 +76,13 @@ cdef void gradient_of_outputs(
         p.n = z.patches = min(end - p.first, <Py_ssize_t> CHAIN_PATCHES)
         z.v_channel = p.n * LANES
         for block in range(outputs // LANES):
-            gradient_outputs_of_tile(&p, examples, dy + block * LANES * d.out_height * d.out_width * LANES, g + block * LANES * TRANSFORMED,
-                                     g_point)
+            transform_dy_of_tile(&p, examples, dy + block * LANES * d.out_height * d.out_width * LANES, dm + block * LANES * VECTOR_PATCHES,
+                                 dm_point)
         for block in range(d.channels // LANES):
             winograd_input(&p, LANES, x + block * LANES * d.height * d.width * LANES, v, v_stride())
-            add_products(&z, v, g, g_point, s + block * LANES * outputs, s_point)
+            add_products(&z, v, dm, dm_point, s + block * LANES * outputs, s_point)
         p.first += p.n
-    gradient_weights(d.channels, outputs, <const real *> s, s_point, dw, d.outputs)
+    transform_back(d.channels, outputs, <const real *> s, s_point, dw, d.outputs)
 
 
 cdef void winograd_gradient_tile(
@@ -116,29 +116,29 @@ cdef void gradient_of_channels(
     """The gradients of all weights of some channels."""
     cdef winograd_patches p = patches_of(d)
     cdef Py_ssize_t end = count_patches(d), k, block, e, image = d.out_height * d.out_width * LANES
-    cdef Py_ssize_t s_point = point_stride(channels * d.outputs), g_point = g_stride(min(d.outputs, <Py_ssize_t> TILE_OUTPUTS))
+    cdef Py_ssize_t s_point = point_stride(channels * d.outputs), dm_point = dm_stride(min(d.outputs, <Py_ssize_t> TILE_OUTPUTS))
     cdef real *s = <real *> batch.scratch                     # [points][channels][outputs]: the sums over patches and examples
     cdef real *v = s + POINTS * s_point                       # [points][16 examples][patches][16 channels]
-    cdef real *g = v + POINTS * v_stride()                    # [points][outputs / 16][16 examples][patches][16], of some outputs
+    cdef real *dm = v + POINTS * v_stride()                   # [points][outputs / 16][16 examples][patches][16], of some outputs
     cdef gradient_sizes z
-    z.channels, z.examples, z.v_channel, z.v_example, z.s_channel = channels, batch.examples, 1, TRANSFORMED, d.outputs
+    z.channels, z.examples, z.v_channel, z.v_example, z.s_channel = channels, batch.examples, 1, VECTOR_PATCHES, d.outputs
     memset(s, 0, POINTS * s_point * sizeof(real))
     x += c0 // LANES * d.height * d.width * LANES
     while p.first < end:
         p.n = z.patches = min(end - p.first, <Py_ssize_t> CHAIN_PATCHES)
         for e in range(batch.examples):
-            winograd_input(&p, 1, x + e * (batch.x_tile // sizeof(real)), v + e * TRANSFORMED, v_stride())
+            winograd_input(&p, 1, x + e * (batch.x_tile // sizeof(real)), v + e * VECTOR_PATCHES, v_stride())
         k = 0
         while k < d.outputs:
             z.outputs = min(d.outputs - k, <Py_ssize_t> TILE_OUTPUTS)
             for block in range(z.outputs // LANES):
                 for e in range(batch.examples):
-                    gradient_outputs(&p, dy + e * (batch.dy_tile // sizeof(real)) + (k // LANES + block) * image,
-                                     g + (block * LANES + e) * TRANSFORMED, g_point)
-            add_products(&z, v + c0 % LANES, g, g_point, s + k, s_point)
+                    transform_dy(&p, dy + e * (batch.dy_tile // sizeof(real)) + (k // LANES + block) * image,
+                                 dm + (block * LANES + e) * VECTOR_PATCHES, dm_point)
+            add_products(&z, v + c0 % LANES, dm, dm_point, s + k, s_point)
             k += z.outputs
         p.first += p.n
-    gradient_weights(channels, d.outputs, <const real *> s, s_point, dw, d.outputs)
+    transform_back(channels, d.outputs, <const real *> s, s_point, dw, d.outputs)
 
 
 cdef void gradient_of_rows(const conv2d_dims *d, const batch_view *batch, const real *x, const real *dy, real *grad, Py_ssize_t i0,

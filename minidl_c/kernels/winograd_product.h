@@ -1,6 +1,6 @@
 /* winograd_product.h: the products of Winograd's points: for each point a matrix product of transformed weights u and inputs v.
  *
- * Every sum over channels is a chain of multiply-adds that starts from 0 and takes CHAIN channels; the chains are added up in order.
+ * Every sum over channels is cut into chains of CHAIN channels, which start from 0 and are added up in order.
  * That is so in both layouts, so the bits are the same. (Short chains have smaller errors.) */
 #ifndef REAL
 #ifndef MINIDL_WINOGRAD_PRODUCT_H
@@ -14,13 +14,13 @@
 #define MAX_PATCHES 12
 #define MAX_PANELS 4
 
-/* One point. u [outputs / 16][channels][16]; v [channels][patches][16], m [outputs][patches][16]. In the blocked layout, blocks of 16
- * channels take the place of channels: v [channels / 16][patches][16], m [outputs / 16][patches][16]. Channels and outputs are
- * multiples of 16. */
+/* One point. u [outputs / 16][channels][16], a panel for each 16 outputs; v [channels][patches][16], m [outputs][patches][16]. In the
+ * blocked layout, blocks of 16 channels take the place of channels: v [channels / 16][patches][16], m [outputs / 16][patches][16].
+ * Channels and outputs are multiples of 16. */
 typedef struct { ptrdiff_t channels, outputs, patches; } winograd_sizes;
 
 #if VECTOR_REGISTERS == 32
-/* The register tiles (outputs, patches) of a tile; (panels, patches) of the blocked layout, where some have one patch. */
+/* The register tiles (outputs, patches) of a tile; (panels, patches) of the blocked layout. */
 #define EACH_PRODUCT(T) T(16,1) T(8,2)
 #define EACH_BLOCKED_PRODUCT(T) T(4,1) T(4,2) T(4,4) T(2,1) T(2,2) T(2,4) T(2,8) T(2,12) T(1,1) T(1,2) T(1,4) T(1,8) T(1,12)
 #define WIDE_PANELS 4

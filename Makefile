@@ -85,7 +85,7 @@ bench-init: $(ALL) ## compare initial weights over nets, inputs, optimizers, rat
 bench-scaling: $(ALL) ## measure MPI ranks compared with threads, and model more machines
 	$(BIN)/python benchmarks/scaling.py --json $(RESULTS)/scaling.json $(ARGS)
 
-bench-winograd: $(ORACLE) ## compare Winograd's convolutions with direct sums: errors, trained nets, speed (a quarter of an hour)
+bench-winograd: $(ORACLE) ## compare Winograd's convolutions with direct sums: errors, trained nets, speed (17 minutes)
 	$(BIN)/python benchmarks/winograd.py --json $(RESULTS)/winograd.json $(ARGS)
 
 sdist-check: $(ALL) ## build the sdist, install it elsewhere, train with it, build a custom kernel

@@ -123,7 +123,8 @@ cdef class TiledOp:
         t.dx = self.allocate(o.in_size * row) if want_dx else NULL
         t.saved, t.scratch = self.allocate_random(tiles * o.memory.saved), self.allocate(o.memory.scratch)
         t.sums = self.allocate(o.reduce.n_sums * row)
-        t.param, t.packed = self.allocate_random((o.n_param + o.n_state) * number), self.allocate(o.memory.packed + max(o.memory.packed_dx, o.memory.packed_kept))
+        t.param = self.allocate_random((o.n_param + o.n_state) * number)
+        t.packed = self.allocate(o.memory.packed + o.memory.packed_dx)
         t.examples, t.parts, t.training, t.sum_stride = LANES, 1, 1, 1
         w.x, w.dy, w.saved, w.param, w.grad = t.x, t.dy, t.saved, t.param, self.allocate(o.n_param * number)
         w.x_tile, w.dy_tile, w.saved_tile = o.in_size * row, o.out_size * row, o.memory.saved

@@ -1,8 +1,8 @@
 """Winograd's convolutions: rounding errors beside those of direct sums and PyTorch, trained nets, speed and memory.
 
-README.md in this folder describes the method. The default takes about 14 minutes on two cores: 1,000 geometries; two
-nets, trained on 4,000 images for four epochs; 20 trainings, on MNIST for two epochs, or on 4,000 images for five; and
-the speed of three nets.
+README.md in this folder describes the method. The default takes about 17 minutes on two quiet cores: 14 for 1,000
+geometries, two nets, trained on 4,000 images for four epochs, and 20 trainings, on MNIST for two epochs or on 4,000
+images for five; 2.5 for the speed of three nets.
 """
 
 import argparse

@@ -37,13 +37,9 @@ class Conv2D(Layer):
         16 patches of 4x4 if channels * filters is above 32768). "auto" is "winograd" where it can be.
         docs/winograd.md; Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), arXiv:1509.09308.
 
-    uses_winograd: whether the built layer uses Winograd's algorithm.
-
     Parameters: weight (filters, c / groups, kernel height, kernel width), damped He-uniform; bias (filters,), zero.
     Raises TypeError or ValueError in build for invalid arguments or input shapes.
     """
-
-    uses_winograd: bool = False
 
     def __init__(
         self,
@@ -78,10 +74,14 @@ class Conv2D(Layer):
         window = (kernel, stride, padding, dilation)
         algorithm = check_choice("algorithm", self.algorithm, "auto", "direct", "winograd")
         self.op = Conv2DOp(in_shape, filters, *window, groups, self.dtype, use_bias=use_bias, algorithm=algorithm)
-        self.uses_winograd = self.op.uses_winograd
         init = check_initializer("kernel_initializer", self.kernel_initializer)
         self.weight = self.param("weight", (filters, channels // groups, *kernel), init, self.op.weight_order)
         if use_bias:
             self.bias = self.param("bias", (filters,), check_initializer("bias_initializer", self.bias_initializer))
         self.macs = self.weight.value.size * math.prod(self.op.out_shape[1:])
         return self.op.out_shape
+
+    @property
+    def uses_winograd(self) -> bool:
+        """True if the layer is built and uses Winograd's algorithm."""
+        return self.op is not None and self.op.uses_winograd

@@ -239,7 +239,6 @@ cdef class Conv2DOp(Op):
     """
 
     cdef conv2d_dims d
-    cdef readonly bint uses_winograd
 
     def __cinit__(self, in_shape, filters, kernel_size, stride=(1, 1), padding=(0, 0, 0, 0), dilation=(1, 1), groups=1,
                   dtype="float32", *, bint use_bias=True, algorithm="auto"):
@@ -260,12 +259,15 @@ cdef class Conv2DOp(Op):
         if algorithm != "direct" and init_winograd_dims(d):
             use_winograd(&self.c, d)
             use_winograd_gradient(&self.c, d)
-            self.uses_winograd = True
         elif algorithm == "winograd":
             raise ValueError(f"algorithm: expected sizes that suit 'winograd' (kernels of 3x3; stride, dilation and groups of 1; channels "
                              f"and filters in multiples of 16; images and outputs of at least 8x8, and of at least 16 patches of "
                              f"4x4 if channels * filters is above {MANY_WEIGHTS}), got kernels of {d.R}x{d.S}, stride {(d.sh, d.sw)}, "
                              f"dilation {(d.dh, d.dw)}, groups {d.groups}, from {(d.C, d.H, d.W)} to {(d.K, d.OH, d.OW)}")
+
+    @property
+    def uses_winograd(self):
+        return bool(self.d.uses_winograd)
 
     def __dealloc__(self):
         conv2d_free_dims(&self.d)

@@ -188,7 +188,7 @@ cdef class ExecutionContext:
         layout = arena.layout
         run.program.values = layout.values
         run.memory.data, run.memory.grad, run.memory.saved = layout.data, layout.grad, layout.saved
-        run.memory.packed, run.memory.packs_dx, run.memory.combined = layout.packed, layout.with_backward, layout.combined
+        run.memory.packed, run.memory.keeps_packed, run.memory.combined = layout.packed, not layout.with_backward, layout.combined
         run.memory.tile_data, run.memory.tile_grad = layout.tile_data, layout.tile_grad
         run.memory.scratch, run.memory.sums = layout.scratch[0], layout.sums[0]
         run.memory.slot_sums, run.memory.batch_sums = layout.slot_sums[0], layout.batch_sums[0]

@@ -74,7 +74,7 @@ cdef void run_prepare(const run_state *run, const phase *f, Py_ssize_t task) noe
     cdef const char *param = run.train.param + o.plan.param * run.program.real_bytes
     cdef void *packed = run.memory.packed[i.op].base
     if i.kind == FORWARD:
-        o.memory.prepare(o, param, packed, not run.memory.packs_dx, task // n, parts)
+        o.memory.prepare(o, param, packed, run.memory.keeps_packed, task // n, parts)
     else:
         o.memory.prepare_dx(o, param, packed, task // n, parts)
 

@@ -9,7 +9,7 @@ from minidl_c.runtime.run_state cimport (
 )
 
 cdef Py_ssize_t MAX_ROW_WEIGHTS = 2**18  # bytes of (packed) parameters that each thread reads again if threads share the rows of an image
-cdef double MAX_UNEVEN = 1.25           # channels of the thread with the most, over the mean: more cost more than reading weights again
+cdef double MAX_UNEVEN = 1.25           # of the threads' shares of the channels: the largest over the mean; above, they share rows
 cdef Py_ssize_t MIN_SPLIT_BYTES = 2**17  # of packed parameters: fewer are packed faster than more tasks are claimed
 
 
@@ -71,20 +71,22 @@ cdef Py_ssize_t blocks_computed(run_state *run, int k) noexcept:
     return blocks_of(op_of(run, i).in_channels if i.kind == BACKWARD else op_of(run, i).out_channels)
 
 
+cdef bint is_uneven(run_state *run, int k) noexcept:
+    """Whether the threads' shares of an instruction's blocks of channels would differ much."""
+    cdef Py_ssize_t blocks = blocks_computed(run, k), largest = (blocks + run.threads - 1) // run.threads
+    return largest * run.threads > MAX_UNEVEN * blocks
+
+
 cdef bint splits_rows(run_state *run, int k) noexcept:
     """Whether threads share the rows of an instruction's y or dx, not its channels."""
     cdef const instr *i = &run.program.instrs[k]
     cdef const op *o
-    cdef Py_ssize_t rounds
-    cdef bint is_uneven
     if not is_op(i) or not can_split_rows(op_of(run, i), i.kind == BACKWARD):
         return False
     o = op_of(run, i)
     if i.kind == BACKWARD:
         return o.in_rows >= 2 * run.threads and blocks_computed(run, k) % run.threads != 0
-    rounds = (blocks_computed(run, k) + run.threads - 1) // run.threads
-    is_uneven = rounds * run.threads > MAX_UNEVEN * blocks_computed(run, k)
-    return o.out_rows >= 2 * run.threads and (max(o.n_param * o.real_bytes, o.memory.packed) <= MAX_ROW_WEIGHTS or is_uneven)
+    return o.out_rows >= 2 * run.threads and (max(o.n_param * o.real_bytes, o.memory.packed) <= MAX_ROW_WEIGHTS or is_uneven(run, k))
 
 
 cdef bint follows_in_part(run_state *run, int k, bint by_rows) noexcept:

@@ -67,7 +67,7 @@ ctypedef struct memory_state:           # arrays in the arena
     const buffer *tile_grad
     const buffer *saved                 # by op
     const buffer *packed                # by op
-    bint packs_dx                       # its layout is one with backward; else it is kept from call to call
+    bint keeps_packed                   # in inference: it is what the last call left
     const buffer *combined              # by op: the batch's results of reduce.partial, [n_items][partial_bytes]
     buffer scratch                      # by thread
     buffer sums                         # by thread, or by slot: [n_sums][16]. In the blocked layout by example: [n_sums]

@@ -20,6 +20,7 @@ typedef struct {
   const void *x, *skip;        /* forward, backward: IN the op's input, and its second input */
   void *y;                     /* forward: OUT. backward: IN, if the op READS_Y */
   const void *dy, *dskip;      /* backward: IN the gradient of y, and of the value branch.dskip */
+  const void *factor;          /* backward: IN the value branch.factor */
   void *dx;                    /* backward: OUT the gradient of x; NULL if it is not needed */
   void *saved;                 /* the op's own bytes, from forward to backward of this tile */
   void *scratch;               /* the op's own bytes, for this call only */
@@ -151,7 +152,8 @@ typedef struct {
 /* Values other than x and y. Indices of values: value 0 is the plan's input, op k writes value k + 1; -1: none. */
 typedef struct {
   int skip, dskip;             /* second input, and the value whose gradient is added to dx */
-  ptrdiff_t skip_size, dskip_size;       /* elements of one example; 0: in_size */
+  int factor;                  /* the value that this gradient is multiplied by: the other factor of a product */
+  ptrdiff_t skip_size, dskip_size, factor_size;      /* elements of one example; 0: in_size */
 } op_branch;
 
 /* A loss: the last op of a training plan. It reads labels or targets, and weights, and writes losses. */

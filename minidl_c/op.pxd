@@ -30,6 +30,7 @@ cdef extern from "minidl_c/op.h" nogil:
         void *y
         const void *dy
         const void *dskip
+        const void *factor
         void *dx
         void *saved
         void *scratch
@@ -88,8 +89,8 @@ cdef extern from "minidl_c/op.h" nogil:
         void (*forward_tile)(const op *, const tile *) noexcept nogil
         void (*backward_tile)(const op *, const tile *) noexcept nogil
     ctypedef struct op_branch:
-        int skip, dskip
-        Py_ssize_t skip_size, dskip_size
+        int skip, dskip, factor
+        Py_ssize_t skip_size, dskip_size, factor_size
     ctypedef struct op_loss:
         int is_loss
         Py_ssize_t n_target

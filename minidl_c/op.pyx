@@ -36,7 +36,7 @@ cdef class Op:
 
     def __cinit__(self):
         memset(&self.c, 0, sizeof(op))
-        self.c.branch.skip = self.c.branch.dskip = self.c.plan.input = self.c.plan.output = -1
+        self.c.branch.skip = self.c.branch.dskip = self.c.branch.factor = self.c.plan.input = self.c.plan.output = -1
 
     cdef int check_shapes(self, tuple in_shape, tuple out_shape, object dtype) except -1:
         if self.c.size:

@@ -8,10 +8,12 @@ from typing import Any
 
 from minidl.engine.param_groups import ParamGroup
 from minidl.layers.base import Layer
-from minidl.layers.container import CONCAT, Branch, Container
+from minidl.layers.container import Branch, Container
+from minidl.layers.join import ADD, CONCAT, MULTIPLY
 from minidl.utils.validation import Shape
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
 from minidl_c.kernels.flatten import FlattenOp
+from minidl_c.kernels.product import MultiplyOp
 from minidl_c.op import Op
 from minidl_c.runtime.plan import Plan
 
@@ -82,23 +84,38 @@ class Lowering:
         if not others:
             self.chain(last)
             return last[-1].out_shape if last else shape
+        if join == MULTIPLY and not branches[0] and len(branches) == 2:
+            others, last = [last], branches[0]  # a b = b a: the branch that is the input itself needs no Recall
         split = self.add(None)
         source = self.value
         first_shape = self.branches(others, join, shape, dtype)
         first = self.value
         if not last and join != CONCAT:  # the input itself: nothing to go back for
-            back = self.add(AddOp(first_shape, source, dtype)) + 1
-            self.ops[split] = SplitOp(shape, back, dtype)
-            return first_shape
-        recall = self.add(None)
-        self.chain(last)
-        shape_of_last = last[-1].out_shape if last else shape
-        meeting = AddOp(shape_of_last, first, dtype)
-        if join == CONCAT:
-            meeting = ConcatOp(first_shape, shape_of_last, first, dtype)
-        self.add(meeting)
-        size = math.prod(meeting.out_shape)
-        self.ops[recall] = RecallOp(first_shape, shape, source, self.value, size, dtype)
-        self.ops[split] = SplitOp(shape, recall + 1, dtype)
+            meeting = _join_op(join, shape, first_shape, source, dtype)
+            back = self.add(meeting) + 1
+            self.ops[split] = SplitOp(shape, back, dtype, **_product(join, meeting, first, first_shape))
+        else:
+            recall = self.add(None)
+            self.chain(last)
+            end, shape_of_last = self.value, last[-1].out_shape if last else shape
+            meeting = _join_op(join, first_shape, shape_of_last, first, dtype)
+            self.add(meeting)
+            size, product = math.prod(meeting.out_shape), _product(join, meeting, end, shape_of_last)
+            self.ops[recall] = RecallOp(first_shape, shape, source, self.value, size, dtype, **product)
+            self.ops[split] = SplitOp(shape, recall + 1, dtype)
         out_shape: Shape = meeting.out_shape
         return out_shape
+
+
+def _join_op(join: str, first_shape: Shape, shape: Shape, first: int, dtype: str) -> Any:
+    """Returns the op that joins the value `first` with the last one."""
+    if join == ADD:
+        return AddOp(shape, first, dtype)
+    return (ConcatOp if join == CONCAT else MultiplyOp)(first_shape, shape, first, dtype)
+
+
+def _product(join: str, meeting: Any, factor: int, shape: Shape) -> dict[str, int]:
+    """Returns what the op that computes the gradient of a factor has to know of a product and its other factor."""
+    if join != MULTIPLY:
+        return {}
+    return {"product_size": math.prod(meeting.out_shape), "factor": factor, "factor_size": math.prod(shape)}

@@ -13,7 +13,8 @@ from minidl.engine.flat_parameters import FlatParameters
 from minidl.engine.param_groups import overrides_settings, param_groups, settings_of
 from minidl.engine.segments import NativeSegment, NumpySegment, ParamGroups, Segment, trains
 from minidl.layers.base import Layer
-from minidl.layers.container import CONCAT, Container, join_outputs, named_leaves
+from minidl.layers.container import Container, named_leaves
+from minidl.layers.join import join_gradients, join_outputs
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.data import ArraySource, Index
@@ -32,7 +33,6 @@ class BranchSegment:
             Network(way, [f"{name}: {place}" for place in container.child_names(branch)], parameters, trained)
             for branch, way in container.named_branches().items()
         ]
-        self.sizes = [way[-1].out_shape[0] if way else self.in_shape[0] for way in container.named_branches().values()]
 
     def predict(self, x: Array, num_threads: int | None) -> Array:
         """See Segment."""
@@ -45,21 +45,22 @@ class BranchSegment:
         """See Segment."""
         x = np.asarray(x, self.container.dtype)
         results = [network.forward(x, num_threads, seed, step, example_ids, part) for network in self.networks]
-        return join_outputs(self.container.join, [y for y, _ in results]), [tape for _, tape in results]
+        outputs, tapes = [y for y, _ in results], [tape for _, tape in results]
+        return join_outputs(self.container.join, outputs), (outputs, tapes)
 
     def backward(self, kept: Any, dy: Array, want_dx: bool) -> Array | None:
         """See Segment. The gradients of the branches are added in their order."""
-        ends = np.cumsum(self.sizes)[:-1]
-        shares = np.split(dy, ends, axis=1) if self.container.join == CONCAT else [dy] * len(self.networks)
+        outputs, tapes = kept
+        shares = join_gradients(self.container.join, dy, outputs)
         total: Array | None = None
-        for network, tape, share in zip(self.networks, kept, shares, strict=True):
+        for network, tape, share in zip(self.networks, tapes, shares, strict=True):
             dx = network.backward(tape, share, want_dx)
             total = dx if total is None or dx is None else total + dx
         return total if want_dx else None
 
     def release(self, kept: Any) -> None:
         """See Segment."""
-        for network, tape in zip(self.networks, kept, strict=True):
+        for network, tape in zip(self.networks, kept[1], strict=True):
             network.release(tape)
 
 

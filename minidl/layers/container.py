@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from minidl.layers.base import Layer
+from minidl.layers.join import ADD, joined_shape
 from minidl.layers.param import Param
 from minidl.utils.arrays import Array
 from minidl.utils.validation import Shape
 
-ADD, CONCAT = "add", "concat"
 Branch = tuple[Layer, ...]  # in order; empty: the identity
 
 
@@ -22,7 +20,7 @@ class Container(Layer):
     Its parameters and buffers are those of its layers, named by branch and index: "body.0.weight".
     """
 
-    join: str = ADD  # or CONCAT, along the first axis of an example
+    join: str = ADD  # one of `minidl.layers.join.JOINS`
 
     def named_branches(self) -> dict[str, Branch]:
         """Returns the layers of each branch, by the prefix of their parameters' names."""
@@ -88,7 +86,7 @@ class Container(Layer):
             shapes[name or "0"] = shape
         if rest:
             raise ValueError(f"expected values of its layers only, got {sorted(rest)}")
-        self.out_shape = self._joined_shape(shapes)
+        self.out_shape = joined_shape(self.join, shapes)
         return self.out_shape
 
     @property
@@ -135,16 +133,6 @@ class Container(Layer):
             for i, layer in enumerate(layers):
                 yield child_path(name, i), layer
 
-    def _joined_shape(self, shapes: dict[str, Shape]) -> Shape:
-        """Returns the shape of the joined outputs; raises ValueError if the branches' shapes do not match."""
-        first, *others = shapes.values()
-        same = first[1:] if self.join == CONCAT else first
-        if any((shape[1:] if self.join == CONCAT else shape) != same or len(shape) != len(first) for shape in others):
-            got = ", ".join(f"{name} returns {shape}" for name, shape in shapes.items())
-            rule = "that differ in the first axis only" if self.join == CONCAT else "of equal shapes"
-            raise ValueError(f"expected branches with outputs {rule}: {got}")
-        return (sum(shape[0] for shape in shapes.values()), *first[1:]) if self.join == CONCAT else first
-
 
 def title(layer: Layer) -> str:
     """Returns a layer in one line: the constructor's call, without the layers in a container."""
@@ -190,16 +178,6 @@ def depth(layer: Layer) -> int:
     if not isinstance(layer, Container):
         return 0
     return 1 + max((depth(child) for _, child in layer.named_children()), default=0)
-
-
-def join_outputs(join: str, outputs: Sequence[Array]) -> Array:
-    """Returns the joined outputs of the branches: (n, ...)."""
-    if join == CONCAT:
-        return np.concatenate(outputs, axis=1)
-    total = outputs[0]
-    for output in outputs[1:]:
-        total = total + output
-    return total
 
 
 def _pop_values(given: dict[str, Array] | None, path: str) -> dict[str, Array] | None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minidl.layers.base import Layer
-from minidl.layers.container import ADD, CONCAT, Branch, Container, as_branch
+from minidl.layers.container import Branch, Container, as_branch
+from minidl.layers.join import CONCAT, JOINS
 from minidl.utils.arrays import Array
 from minidl.utils.constructors import readonly_argument
 from minidl.utils.validation import Shape, check_choice
@@ -15,17 +16,18 @@ MAX_BRANCHES = 256
 
 
 class Parallel(Container):
-    """Parallel branches: their outputs are added, or concatenated along the channels.
+    """Parallel branches: their outputs are concatenated along the channels, added, or multiplied.
 
     branches: each a layer, or a list of layers in order; an empty list is the identity.
-    join: "concat", as in Inception and DenseNet, or "add".
+    join: "concat", as in Inception and DenseNet, "add", or "multiply", in which a branch may return (c, 1, 1) for images of
+        (c, h, w): a gate, one factor per channel.
 
     Parameters: those of the layers, named by branch and index: "branches.0.0.weight".
     Raises TypeError unless all are layers, ValueError for any other join or, in build, outputs whose shapes mismatch.
     """
 
     def __init__(self, *branches: Layer | list[Layer] | tuple[Layer, ...], join: str = CONCAT) -> None:
-        check_choice("join", join, ADD, CONCAT)
+        check_choice("join", join, *JOINS)
         if not branches:
             raise ValueError("branches: expected at least one, got none")
         if len(branches) > MAX_BRANCHES:

@@ -5,13 +5,17 @@
               Backward, dx is the first branch's part of the gradient of the merged value
     Add       merges: y = the last value of the first branch + x; the gradient of both is dy
     Concat    merges: y = the last value of the first branch, then x; dx is the last part of dy
+    Multiply  merges: y = the last value of the first branch times x; dx = dy times that value (product.pyx)
 
 Backward therefore runs through the second branch, then through the first, and Split adds both gradients: first branch plus
-second. More than two branches are nested: the first of two has branches itself.
+second. More than two branches are nested: the first of two has branches itself. In a product, the gradient of the first branch is
+that of y times the other factor, which Recall computes. If the second branch is the value itself there is no Recall, and Split
+computes dx = dy + the gradient of y times the first branch's value.
 """
 from libc.string cimport memcpy
 
-from minidl_c.op cimport ALIAS_SKIP, LANES, Op, init_op, op, real, split_range, tile
+from minidl_c.kernels.product cimport factors, factors_of, product_blocked, product_elements, product_tile
+from minidl_c.op cimport ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 from minidl_c.op import check_ints
 
 
@@ -104,33 +108,79 @@ cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
         copy(o, t, t.dy, o.branch.skip_size, t.dx, 0, o.in_size)
 
 
+# ---- the first branch's gradient in a product
+
+cdef inline factors first_factors(const op *o, const tile *t) noexcept nogil:
+    """dx = dskip factor, + dy in a Split"""
+    cdef const void *plus = t.dy if o.memory.y_alias != ALIAS_SKIP else NULL
+    return factors_of(o.in_channels, t.dskip, o.branch.dskip_size, t.factor, o.branch.factor_size, plus, t.dx, o.in_size)
+
+
+cdef void first_backward(const op *o, const tile *t) noexcept nogil:
+    cdef factors f = first_factors(o, t)
+    if t.dx != NULL:
+        product_tile(o, t, &f)
+
+
+cdef void first_backward_blocked(const op *o, const tile *t) noexcept nogil:
+    cdef factors f = first_factors(o, t)
+    product_blocked(o, t, &f)
+
+
+cdef void first_backward_elements(const op *o, const tile *t, Py_ssize_t i0, Py_ssize_t i1) noexcept nogil:
+    cdef factors f = first_factors(o, t)
+    product_elements(o, &f, i0, i1)
+
+
+cdef int set_factor(op *o, object product_size, object factor, object factor_size) except -1:
+    """Makes `dskip` the gradient of a product, whose other factor is the value `factor`."""
+    o.branch.dskip_size, o.branch.factor_size = check_ints("product_size, factor_size", (product_size, factor_size), 2, 1)
+    o.branch.factor = check_index(factor)
+    o.backward_tile = first_backward
+    o.blocked.backward_elements, o.blocked.backward = NULL, NULL
+    if o.branch.dskip_size == o.branch.factor_size == o.in_size:
+        o.blocked.backward_elements = first_backward_elements
+    else:
+        o.blocked.backward, o.blocked.reach = first_backward_blocked, REACHES_CHANNEL
+    return 0
+
+
 cdef int check_index(object value) except -1:
     return check_ints("value", (value,), 1, 0)[0]
 
 
 cdef class SplitOp(Op):
-    """Starts the first branch; `back`: the value of the second branch whose gradient is added to dx."""
+    """Starts the first branch; `back`: the value of the second branch whose gradient is added to dx.
 
-    def __cinit__(self, in_shape, back, dtype="float32"):
+    factor: the first branch's value, of factor_size elements, if `back` is its product with x, of product_size elements.
+    """
+
+    def __cinit__(self, in_shape, back, dtype="float32", *, product_size=None, factor=None, factor_size=None):
         init_op(self, tuple(in_shape), tuple(in_shape), dtype)
         self.c.splits = self.c.memory.in_place = 1
         self.c.branch.dskip = check_index(back)
         self.c.backward_tile, self.c.blocked.backward_elements = split_backward, split_backward_elements
+        if factor is not None:
+            set_factor(&self.c, product_size, factor, factor_size)
 
 
 cdef class RecallOp(Op):
     """Starts the second branch with the value `split`; in_shape is the shape of the first branch's last value.
 
-    meeting: the merged value, of `meeting_size` elements.
+    meeting: the merged value, of `meeting_size` elements. factor: the second branch's last value, of factor_size elements, if
+    their product is `meeting`.
     """
 
-    def __cinit__(self, in_shape, out_shape, split, meeting, meeting_size, dtype="float32"):
+    def __cinit__(self, in_shape, out_shape, split, meeting, meeting_size, dtype="float32", *, product_size=None, factor=None,
+                  factor_size=None):
         init_op(self, tuple(in_shape), tuple(out_shape), dtype)
         self.c.splits = 1
         self.c.branch.skip, self.c.branch.skip_size, self.c.memory.y_alias = check_index(split), self.c.out_size, ALIAS_SKIP
         self.c.branch.dskip = check_index(meeting)
         self.c.branch.dskip_size, = check_ints("meeting_size", (meeting_size,), 1, 1)
-        if self.c.branch.dskip_size == self.c.in_size:
+        if factor is not None:
+            set_factor(&self.c, product_size, factor, factor_size)
+        elif self.c.branch.dskip_size == self.c.in_size:
             self.c.memory.dx_alias = ALIAS_SKIP
         else:
             self.c.backward_tile = recall_backward

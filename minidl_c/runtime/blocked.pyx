@@ -117,6 +117,8 @@ cdef void run_converted(const run_state *run, const instr *i, Py_ssize_t step, i
         collect(run, o.plan.output, run.memory.grad, run.memory.tile_grad)
         if o.branch.dskip >= 0:
             collect(run, o.branch.dskip, run.memory.grad, run.memory.tile_grad)
+        if o.branch.factor >= 0:
+            collect(run, o.branch.factor, run.memory.data, run.memory.tile_data)
     run_instr(&tiles, i, step, 0, 0, thread, 0, 1)
     if i.kind == FORWARD and not o.loss.is_loss:
         distribute(run, o.plan.output, run.memory.tile_data, run.memory.data)
@@ -179,6 +181,7 @@ cdef void run_backward(const run_state *run, const op *o, tile *v, Py_ssize_t t,
     v.read_stride = run.memory.grad[o.plan.output].stride // o.real_bytes
     v.write_stride = run.memory.grad[o.plan.input].stride // o.real_bytes
     v.dskip = nth_copy(&run.memory.grad[o.branch.dskip], t) if o.branch.dskip >= 0 else NULL
+    v.factor = nth_copy(&run.memory.data[o.branch.factor], t) if o.branch.factor >= 0 else NULL
     v.dx = nth_copy(&run.memory.grad[o.plan.input], t) if run.program.wanted[o.plan.input] else NULL
     v.sums = nth_copy(&run.memory.sums, t) + o.plan.sums * run.program.real_bytes if adds_sums(o) else NULL
     choose_part(v, o.in_channels, o.in_rows, pixels, part, parts, by_rows)
@@ -200,7 +203,7 @@ cdef void run_op(const run_state *run, const instr *i, Py_ssize_t step, Py_ssize
     cdef const buffer *saved = &run.memory.saved[i.op]
     cdef tile v
     v.labels = NULL
-    v.targets = v.weights = v.losses = v.dy = v.dskip = v.dx = v.sums = NULL
+    v.targets = v.weights = v.losses = v.dy = v.dskip = v.factor = v.dx = v.sums = NULL
     v.x = copy_of(&run.memory.data[o.plan.input], t, thread)
     v.y = copy_of(&run.memory.data[o.plan.output], t, thread)
     v.skip = copy_of(&run.memory.data[o.branch.skip], t, thread) if o.branch.skip >= 0 else NULL

@@ -40,7 +40,7 @@ cdef dict lifetimes(const op *ops, int n_ops, const value *values, int with_back
     for k in range(n_ops - 1, -1 if with_backward else n_ops - 1, -1):
         o = &ops[k]
         backward += not blocked or k == n_ops - 1 or reach_back(o) == REACHES_ALL
-        read = (o.plan.input if o.reads & READS_X else -1, o.plan.output if o.reads & READS_Y else -1, o.branch.skip)
+        read = (o.plan.input if o.reads & READS_X else -1, o.plan.output if o.reads & READS_Y else -1, o.branch.skip, o.branch.factor)
         uses += [(backward, DATA, values[v].alias_of) for v in read if v >= 0]
         uses += [(backward, GRAD, values[v].grad_alias_of) for v in (o.plan.input, o.plan.output, o.branch.dskip) if v >= 0]
         uses.append((backward, SAVED, k))
@@ -161,7 +161,7 @@ cdef class Layout:
         for k in range(self.n_ops if self.blocked and self.with_backward else 0):
             o = &self.ops[k]
             if is_converted(o, True):
-                for v in (o.plan.input, o.plan.output, o.branch.skip, o.branch.dskip):
+                for v in (o.plan.input, o.plan.output, o.branch.skip, o.branch.dskip, o.branch.factor):
                     if v >= 0:
                         self.tile_data[v].bytes = self.tile_grad[v].bytes = self.values[v].size * LANES * o.real_bytes
         for v in range(self.n_ops + 1):

@@ -11,7 +11,7 @@ typedef struct {
   ptrdiff_t bytes;                     /* of one tile; in the blocked layout of one example */
   int alias_of, grad_alias_of;         /* the value whose memory this one has: itself, an earlier one (its gradient: a later one) */
   int is_reduced, grad_is_reduced;     /* read by reduce.backward, so each tile has a copy */
-  int readers, skip_readers;           /* ops that have it as their input, and as their skip */
+  int readers, skip_readers;           /* ops that have it as their input, and as their skip or factor */
   int grad_readers;                    /* reads of its gradient after the backward that wrote it: as dskip, in reduce.backward */
   int pending, grad_pending;           /* in the search for aliases: reads to come of the memory with this index */
 } value;
@@ -39,6 +39,7 @@ static void count_readers(const op *ops, int n_ops, value *v, value_use use) {
   for (const op *o = ops; o < ops + n_ops; o++) {
     v[o->plan.input].readers++;
     if (o->branch.skip >= 0) v[o->branch.skip].skip_readers++;
+    if (o->branch.factor >= 0) v[o->branch.factor].skip_readers++;
     if (o->branch.dskip >= 0) v[o->branch.dskip].grad_readers++;
     v[o->plan.output].grad_readers += reduces_values(o, use);
   }

@@ -148,7 +148,7 @@ cdef class Program:
                     offset += self.ops[k].reduce.n_sums
 
     cdef int check_branches(self) except -1:
-        """Raises ValueError for a skip or dskip of another size than the op says, or a gradient that does not exist yet."""
+        """Raises ValueError for a skip, dskip or factor of another size than the op says, or a gradient that does not exist yet."""
         cdef int k
         cdef const op *o
         for k in range(self.n_ops):
@@ -156,8 +156,11 @@ cdef class Program:
             name = f"op {k}, {type(self.sources[k]).__name__}"
             if o.branch.dskip > self.n_ops or 0 <= o.branch.dskip <= k:
                 raise ValueError(f"{name}: dskip: expected a value from {k + 1} to {self.n_ops}, got {o.branch.dskip}")
+            if o.branch.factor > self.n_ops:
+                raise ValueError(f"{name}: factor: expected a value up to {self.n_ops}, got {o.branch.factor}")
             for what, index, size in (("skip", o.branch.skip, o.branch.skip_size),
-                                      ("dskip", o.branch.dskip, o.branch.dskip_size)):
+                                      ("dskip", o.branch.dskip, o.branch.dskip_size),
+                                      ("factor", o.branch.factor, o.branch.factor_size)):
                 size = size or o.in_size
                 if index >= 0 and self.values[index].size != size:
                     raise ValueError(f"{name}: {what}: expected {size} elements per example, value {index} has "

@@ -72,11 +72,13 @@ cdef void run_op(const run_state *run, const op *o, tile *v, Py_ssize_t slot, Py
     v.x = copy_of(&run.memory.data[o.plan.input], t, thread)
     v.y = copy_of(&run.memory.data[o.plan.output], t, thread)
     v.skip = copy_of(&run.memory.data[o.branch.skip], t, thread) if o.branch.skip >= 0 else NULL
-    v.dy = v.dskip = v.dx = NULL
+    v.dy = v.dskip = v.factor = v.dx = NULL
     if back:
         v.dy = copy_of(&run.memory.grad[o.plan.output], t, thread)
         if o.branch.dskip >= 0:
             v.dskip = copy_of(&run.memory.grad[o.branch.dskip], t, thread)
+        if o.branch.factor >= 0:
+            v.factor = copy_of(&run.memory.data[o.branch.factor], t, thread)
         if run.program.wanted[o.plan.input]:
             v.dx = copy_of(&run.memory.grad[o.plan.input], t, thread)
     v.saved = copy_of(&run.memory.saved[k], t, thread) if o.memory.saved else NULL

@@ -14,7 +14,8 @@ from minidl.engine.network import Network, segment_of
 from minidl.engine.segments import Segment, trains
 from minidl.layers import ELU, GELU, Hardswish, ReLU, Sigmoid, SiLU, Tanh
 from minidl.layers.base import Layer
-from minidl.layers.container import ADD, CONCAT, Container, join_outputs
+from minidl.layers.container import Container
+from minidl.layers.join import ADD, join_gradients, join_outputs
 from minidl.utils.arrays import Array
 from minidl.utils.data import Index
 
@@ -151,19 +152,17 @@ class InstrumentedBranches:
     def __init__(self, container: Container, branches: list[InstrumentedSeries]) -> None:
         self.container, self.branches = container, branches
         self.trains = any(branch.trains for branch in branches)
-        ends = [way[-1].out_shape if way else container.in_shape for way in container.named_branches().values()]
-        self.cuts = np.cumsum([shape[0] for shape in ends])[:-1]
 
     def forward(self, x: Array, args: BatchArgs) -> tuple[Array, Any]:
         """See InstrumentedLayer."""
         results = [branch.forward(x, args) for branch in self.branches]
-        return join_outputs(self.container.join, [y for y, _ in results]), [tape for _, tape in results]
+        outputs, tapes = [y for y, _ in results], [tape for _, tape in results]
+        return join_outputs(self.container.join, outputs), (outputs, tapes)
 
     def backward(self, tape: Any, dy: Array, want_dx: bool) -> Array | None:
         """See InstrumentedLayer. The gradients of the branches are added."""
-        concat = self.container.join == CONCAT
-        shares = np.split(dy, self.cuts, axis=1) if concat else [dy] * len(self.branches)
-        parts = zip(self.branches, tape, shares, strict=True)
+        outputs, tapes = tape
+        parts = zip(self.branches, tapes, join_gradients(self.container.join, dy, outputs), strict=True)
         gradients = [branch.backward(context, share, want_dx) for branch, context, share in parts]
         return join_outputs(ADD, [dx for dx in gradients if dx is not None]) if want_dx else None
 

@@ -4,6 +4,7 @@ from minidl.layers.activations import ELU, GELU, Hardswish, LeakyReLU, Sigmoid, 
 from minidl.layers.augment import RandomCrop, RandomFlip, RandomShift
 from minidl.layers.avgpool2d import AvgPool2D, GlobalAvgPool2D
 from minidl.layers.batchnorm import BatchNorm1D, BatchNorm2D
+from minidl.layers.columns import Columns
 from minidl.layers.conv2d import Conv2D
 from minidl.layers.conv_transpose2d import ConvTranspose2D
 from minidl.layers.dense import Dense
@@ -15,11 +16,13 @@ from minidl.layers.maxpool2d import GlobalMaxPool2D, MaxPool2D
 from minidl.layers.normalize import Normalize
 from minidl.layers.pad2d import Pad2D
 from minidl.layers.parallel import Block, Parallel
+from minidl.layers.permute import ChannelShuffle, Permute
 from minidl.layers.prelu import PReLU
 from minidl.layers.relu import ReLU
 from minidl.layers.rescale import Rescale
 from minidl.layers.residual import Residual
 from minidl.layers.softmax import Softmax
+from minidl.layers.squeeze_excite import SqueezeExcite
 from minidl.layers.upsample2d import Upsample2D
 
 __all__ = [
@@ -29,6 +32,8 @@ __all__ = [
     "BatchNorm1D",
     "BatchNorm2D",
     "Block",
+    "ChannelShuffle",
+    "Columns",
     "Conv2D",
     "ConvTranspose2D",
     "Dense",
@@ -46,6 +51,7 @@ __all__ = [
     "PReLU",
     "Pad2D",
     "Parallel",
+    "Permute",
     "RandomCrop",
     "RandomFlip",
     "RandomShift",
@@ -56,6 +62,7 @@ __all__ = [
     "SiLU",
     "Sigmoid",
     "Softmax",
+    "SqueezeExcite",
     "Tanh",
     "Upsample2D",
 ]

@@ -14,6 +14,7 @@ computes dx = dy + the gradient of y times the first branch's value.
 """
 from libc.string cimport memcpy
 
+from minidl_c.kernels.channel_copies cimport copy_channels
 from minidl_c.kernels.product cimport factors, factors_of, product_blocked, product_elements, product_tile
 from minidl_c.op cimport ALIAS_SKIP, LANES, REACHES_CHANNEL, Op, init_op, op, real, split_range, tile
 from minidl_c.op import check_ints
@@ -78,29 +79,34 @@ cdef void concat_forward(const op *o, const tile *t) noexcept nogil:
     copy(o, t, t.x, 0, t.y, o.branch.skip_size, o.in_size)
 
 
-cdef inline void copy_blocks(const op *o, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t y1) noexcept nogil:
-    """Copies blocks of x, from x0 on, to blocks y0..y1 of y, in the blocked layout."""
-    cdef Py_ssize_t block_bytes = o.in_size // o.in_channels * LANES * o.real_bytes       # of dx; a Concat's y has as many pixels
-    memcpy(<char *> y + y0 * block_bytes, <const char *> x + x0 * block_bytes, max(y1 - y0, <Py_ssize_t> 0) * block_bytes)
+cdef inline void copy_blocked(const op *o, const void *x, Py_ssize_t x0, void *y, Py_ssize_t y0, Py_ssize_t y1) noexcept nogil:
+    """Copies channels of x, from x0 on, to channels y0..y1 of y, in the blocked layout."""
+    cdef Py_ssize_t pixels = o.in_size // o.in_channels       # of dx; a Concat's y has as many
+    if o.real_bytes == 4:
+        copy_channels(<const float *> x, x0, <float *> y, y0, y1 - y0, pixels)
+    else:
+        copy_channels(<const double *> x, x0, <double *> y, y0, y1 - y0, pixels)
 
 
-cdef inline Py_ssize_t first_blocks(const op *o) noexcept nogil:
-    """The number of blocks of a concatenation's first input, all of them full."""
-    return o.branch.skip_size // (o.out_size // o.out_channels) // LANES
+cdef inline Py_ssize_t first_channels(const op *o) noexcept nogil:
+    """The number of channels of a concatenation's first input."""
+    return o.out_channels - o.in_channels
 
 
 cdef void concat_blocked(const op *o, const tile *t) noexcept nogil:
-    cdef Py_ssize_t first = first_blocks(o), start = max(t.block0, first)
-    copy_blocks(o, t.skip, t.block0, t.y, t.block0, min(t.block1, first))
-    copy_blocks(o, t.x, start - first, t.y, start, t.block1)
+    cdef Py_ssize_t first = first_channels(o), c0 = t.block0 * LANES, c1 = min(t.block1 * LANES, o.out_channels)
+    copy_blocked(o, t.skip, c0, t.y, c0, min(c1, first))
+    copy_blocked(o, t.x, max(c0, first) - first, t.y, max(c0, first), c1)
 
 
 cdef void concat_backward_blocked(const op *o, const tile *t) noexcept nogil:
-    copy_blocks(o, t.dy, first_blocks(o) + t.block0, t.dx, t.block0, t.block1)
+    cdef Py_ssize_t c0 = t.block0 * LANES
+    copy_blocked(o, t.dy, first_channels(o) + c0, t.dx, c0, min(t.block1 * LANES, o.in_channels))
 
 
 cdef void recall_backward_blocked(const op *o, const tile *t) noexcept nogil:
-    copy_blocks(o, t.dskip, t.block0, t.dx, t.block0, t.block1)
+    cdef Py_ssize_t c0 = t.block0 * LANES
+    copy_blocked(o, t.dskip, c0, t.dx, c0, min(t.block1 * LANES, o.in_channels))
 
 
 cdef void concat_backward(const op *o, const tile *t) noexcept nogil:
@@ -184,8 +190,7 @@ cdef class RecallOp(Op):
             self.c.memory.dx_alias = ALIAS_SKIP
         else:
             self.c.backward_tile = recall_backward
-            if self.c.in_channels % LANES == 0:
-                self.c.blocked.backward = recall_backward_blocked
+            self.c.blocked.backward = recall_backward_blocked
 
 
 cdef class AddOp(Op):
@@ -209,5 +214,4 @@ cdef class ConcatOp(Op):
         self.c.splits = 1
         self.c.branch.skip, self.c.branch.skip_size = check_index(first), self.c.out_size - self.c.in_size
         self.c.forward_tile, self.c.backward_tile = concat_forward, concat_backward
-        if first_shape[0] % LANES == 0:
-            self.c.blocked.forward, self.c.blocked.backward = concat_blocked, concat_backward_blocked
+        self.c.blocked.forward, self.c.blocked.backward = concat_blocked, concat_backward_blocked

@@ -1,0 +1,32 @@
+"""Columns: a range of the columns of a table, or of the channels of an image."""
+
+from __future__ import annotations
+
+from minidl.layers.base import Layer
+from minidl.utils.validation import Shape, check_int
+from minidl_c.kernels.columns import ColumnsOp
+
+
+class Columns(Layer):
+    """Passes on the columns `start` to `stop`, without `stop`, as x[:, start:stop]; of images and signals, the channels.
+
+    In front of the branches of a Parallel, it gives each its part of the input:
+    Parallel([Columns(0, 1), Embedding(7, 3), Flatten()], [Columns(1, 9), Dense(16)]).
+
+    start, stop: negative numbers count from the end, as in a slice; stop=None: to the end.
+
+    Raises TypeError or ValueError in build unless they are a range of at least one column.
+    """
+
+    def __init__(self, start: int, stop: int | None = None) -> None:
+        self.start, self.stop = start, stop
+
+    def build(self, in_shape: Shape) -> Shape:
+        n = in_shape[0]
+        start = check_int("start", self.start, minimum=-n, maximum=n - 1)
+        stop = n if self.stop is None else check_int("stop", self.stop, minimum=-n, maximum=n)
+        start, stop = start % n, stop + n if stop < 0 else stop
+        if start >= stop:
+            raise ValueError(f"start, stop: expected a range of at least one of {n} columns, got {start} to {stop}")
+        self.op = ColumnsOp(in_shape, start, stop, self.dtype)
+        return self.op.out_shape

@@ -7,12 +7,15 @@ from minidl.layers import (
     ELU,
     AvgPool2D,
     BatchNorm2D,
+    ChannelShuffle,
+    Columns,
     Conv2D,
     ConvTranspose2D,
     Dense,
     DepthwiseConv2D,
     Dropout,
     Flatten,
+    GlobalAvgPool2D,
     GroupNorm,
     MaxPool2D,
     Normalize,
@@ -23,7 +26,10 @@ from minidl.layers import (
     Rescale,
     Reshape,
     Residual,
+    Sigmoid,
     Softmax,
+    SqueezeExcite,
+    Tanh,
     Upsample2D,
 )
 
@@ -83,11 +89,20 @@ def in_place_branches():
     return (16, 20, 20), [Conv2D(16, 3, padding=1), branches, ReLU()]
 
 
+def gated():
+    """Gates of 40 channels, one after the other factor and one before it; a part of the channels, shuffled."""
+    gate = [GlobalAvgPool2D(), Reshape((-1, 1, 1)), Conv2D(40, 1), Sigmoid()]
+    gates = [Parallel([Conv2D(40, 3, padding=1)], gate, join="multiply"), SqueezeExcite(3)]
+    halves = Parallel([Columns(0, 20)], [Columns(20), Conv2D(20, 1), ReLU()])
+    product = Parallel([Conv2D(24, 1)], [Tanh()], [Columns(0, 24), ReLU()], join="multiply")
+    return (3, 6, 7), [Conv2D(40, 3), *gates, halves, ChannelShuffle(2), Conv2D(24, 1), product, Flatten(), Dense(5)]
+
+
 def numpy_between():
     return (3, 6, 6), [Conv2D(18, 3), ReLU(), Doubled(), Conv2D(4, 3), Flatten()]
 
 
-MODELS = (plain, deep, mobile, mixed, in_place_branches, numpy_between)
+MODELS = (plain, deep, mobile, mixed, in_place_branches, gated, numpy_between)
 
 
 def built(make, dtype, seed=0):

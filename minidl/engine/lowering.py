@@ -93,15 +93,16 @@ class Lowering:
         if not last and join != CONCAT:  # the input itself: nothing to go back for
             meeting = _join_op(join, shape, first_shape, source, dtype)
             back = self.add(meeting) + 1
-            self.ops[split] = SplitOp(shape, back, dtype, **_product(join, meeting, first, first_shape))
+            size = math.prod(meeting.out_shape)
+            self.ops[split] = SplitOp(shape, back, dtype, product_size=size, **_factor(join, first, first_shape))
         else:
             recall = self.add(None)
             self.chain(last)
             end, shape_of_last = self.value, last[-1].out_shape if last else shape
             meeting = _join_op(join, first_shape, shape_of_last, first, dtype)
             self.add(meeting)
-            size, product = math.prod(meeting.out_shape), _product(join, meeting, end, shape_of_last)
-            self.ops[recall] = RecallOp(first_shape, shape, source, self.value, size, dtype, **product)
+            size, factor = math.prod(meeting.out_shape), _factor(join, end, shape_of_last)
+            self.ops[recall] = RecallOp(first_shape, shape, source, self.value, size, dtype, **factor)
             self.ops[split] = SplitOp(shape, recall + 1, dtype)
         out_shape: Shape = meeting.out_shape
         return out_shape
@@ -114,8 +115,6 @@ def _join_op(join: str, first_shape: Shape, shape: Shape, first: int, dtype: str
     return (ConcatOp if join == CONCAT else MultiplyOp)(first_shape, shape, first, dtype)
 
 
-def _product(join: str, meeting: Any, factor: int, shape: Shape) -> dict[str, int]:
-    """Returns what the op that computes the gradient of a factor has to know of a product and its other factor."""
-    if join != MULTIPLY:
-        return {}
-    return {"product_size": math.prod(meeting.out_shape), "factor": factor, "factor_size": math.prod(shape)}
+def _factor(join: str, value: int, shape: Shape) -> dict[str, int]:
+    """Returns what the op that computes the gradient of one factor of a product has to know of the other."""
+    return {"factor": value, "factor_size": math.prod(shape)} if join == MULTIPLY else {}

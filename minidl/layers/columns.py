@@ -8,7 +8,7 @@ from minidl_c.kernels.columns import ColumnsOp
 
 
 class Columns(Layer):
-    """Passes on the columns `start` to `stop`, without `stop`, as x[:, start:stop]; of images and signals, the channels.
+    """Passes on the columns `start` to `stop`, without `stop`, as x[:, start:stop]; of images, the channels.
 
     In front of the branches of a Parallel, it gives each its part of the input:
     Parallel([Columns(0, 1), Embedding(7, 3), Flatten()], [Columns(1, 9), Dense(16)]).

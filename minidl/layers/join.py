@@ -37,7 +37,7 @@ def joined_shape(join: str, shapes: Mapping[str, Shape]) -> Shape:
 def _fits(join: str, shape: Shape, first: Shape) -> bool:
     if join == CONCAT:
         return len(shape) == len(first) and shape[1:] == first[1:]
-    return shape == first or join == MULTIPLY and len(shape) == len(first) and shape[0] == first[0] and is_gate(shape)
+    return shape == first or (join == MULTIPLY and len(shape) == len(first) and shape[0] == first[0] and is_gate(shape))
 
 
 def join_outputs(join: str, outputs: Sequence[Array]) -> Array:

@@ -19,8 +19,8 @@ class Parallel(Container):
     """Parallel branches: their outputs are concatenated along the channels, added, or multiplied.
 
     branches: each a layer, or a list of layers in order; an empty list is the identity.
-    join: "concat", as in Inception and DenseNet, "add", or "multiply", in which a branch may return (c, 1, 1) for images of
-        (c, h, w): a gate, one factor per channel.
+    join: "concat", as in Inception and DenseNet, "add", or "multiply". In a product a branch may return (c, 1, 1) for
+        images of (c, h, w): a gate, one factor per channel.
 
     Parameters: those of the layers, named by branch and index: "branches.0.0.weight".
     Raises TypeError unless all are layers, ValueError for any other join or, in build, outputs whose shapes mismatch.

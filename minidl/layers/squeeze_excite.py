@@ -20,14 +20,15 @@ from minidl.utils.validation import Shape
 class SqueezeExcite(Container):
     """Squeeze-and-excitation: multiplies each channel of an image by a gate, computed from the means of all channels.
 
-    y = x * gate(conv2(activation(conv1(mean of each channel of x)))), with 1x1 convolutions to squeeze_channels and back.
+    y = x * gate(conv2(activation(conv1(mean of each channel of x)))), with convolutions of 1x1 to squeeze_channels, and
+    back.
 
     squeeze_channels: of the first convolution; Hu et al. take a sixteenth of the channels.
     activation, gate: layers; None: ReLU and Sigmoid. MobileNetV3 has a HardSigmoid, EfficientNet a SiLU as activation.
 
     Parameters: those of the convolutions, "gate.2.weight" (squeeze_channels, c, 1, 1), "gate.2.bias", "gate.4.weight",
-    "gate.4.bias". Raises TypeError unless activation and gate are layers; TypeError or ValueError in build for other wrong
-    arguments, or an input that is not an image.
+    "gate.4.bias". Raises TypeError unless activation and gate are layers; TypeError or ValueError in build for other
+    wrong arguments, or an input that is not an image.
 
     Hu, Shen, Albanie, Sun, Wu: "Squeeze-and-Excitation Networks", arXiv:1709.01507.
     """

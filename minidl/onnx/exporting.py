@@ -12,7 +12,7 @@ from minidl.engine.layer_list import from_spec, layer_name, to_spec
 from minidl.layers import Block, Parallel, Residual
 from minidl.layers.base import Layer
 from minidl.layers.container import Container, child_path
-from minidl.layers.join import CONCAT, MULTIPLY
+from minidl.layers.join import CONCAT
 from minidl.onnx.graph import Graph, Node, Value
 from minidl.onnx.node_writer import NodeWriter
 from minidl.onnx.operators import WRITE_FUNCTIONS

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from minidl.layers import GELU, Hardswish, Parallel, Rescale, Residual, SiLU
 from minidl.layers.base import Layer
 from minidl.layers.container import child_path
-from minidl.layers.join import ADD, CONCAT, MULTIPLY
+from minidl.layers.join import ADD, CONCAT
 from minidl.onnx.branches import Join, Series
 from minidl.onnx.graph import Node, refuse
 from minidl.onnx.node_reader import LayerWithWeights

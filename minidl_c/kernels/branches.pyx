@@ -177,15 +177,14 @@ cdef class RecallOp(Op):
     their product is `meeting`.
     """
 
-    def __cinit__(self, in_shape, out_shape, split, meeting, meeting_size, dtype="float32", *, product_size=None, factor=None,
-                  factor_size=None):
+    def __cinit__(self, in_shape, out_shape, split, meeting, meeting_size, dtype="float32", *, factor=None, factor_size=None):
         init_op(self, tuple(in_shape), tuple(out_shape), dtype)
         self.c.splits = 1
         self.c.branch.skip, self.c.branch.skip_size, self.c.memory.y_alias = check_index(split), self.c.out_size, ALIAS_SKIP
         self.c.branch.dskip = check_index(meeting)
         self.c.branch.dskip_size, = check_ints("meeting_size", (meeting_size,), 1, 1)
         if factor is not None:
-            set_factor(&self.c, product_size, factor, factor_size)
+            set_factor(&self.c, meeting_size, factor, factor_size)
         elif self.c.branch.dskip_size == self.c.in_size:
             self.c.memory.dx_alias = ALIAS_SKIP
         else:

@@ -42,6 +42,9 @@ ANYWHERE = {  # layers for any shape, drawn from a random generator
     "Rescale": lambda rng: nn.Rescale(0.5, 0.1),
     "Normalize": lambda rng: nn.Normalize(0.5, 2.0),
     "Block": lambda rng: nn.Block(nn.ELU(0.5), nn.PReLU(shared=True)),
+    "Columns": lambda rng: nn.Columns(few(rng, 3) - 1),
+    "ChannelShuffle": lambda rng: nn.ChannelShuffle(few(rng, 4)),
+    "product": lambda rng: nn.Parallel([], [nn.Sigmoid()], join="multiply"),
     "Doubled": lambda rng: Doubled(),
 }
 ROWS = {
@@ -67,6 +70,8 @@ IMAGES = {
     "RandomShift": lambda rng: nn.RandomShift(1),
     "Residual": lambda rng: nn.Residual(nn.Conv2D(3, 1), nn.ReLU(), shortcut=nn.Conv2D(3, 1)),
     "Parallel": lambda rng: nn.Parallel(nn.Conv2D(2, 1), [nn.ReLU(), nn.Conv2D(1, 3, padding=1)]),
+    "Permute": lambda rng: nn.Permute([int(axis) for axis in rng.permutation(3)]),
+    "SqueezeExcite": lambda rng: nn.SqueezeExcite(few(rng, 4)),
     "Flatten": lambda rng: nn.Flatten(),
     "Reshape": lambda rng: nn.Reshape((-1,)),
 }

@@ -8,8 +8,10 @@ from geometries import POOL_FORMS, pool_cases
 
 from minidl_c.kernels.augment import AugmentOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
+from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
 from minidl_c.kernels.upsample2d import Upsample2DOp
 from minidl_c.runtime.single_op import backward_batch, forward_batch
 
@@ -44,6 +46,26 @@ def pad2d(rng):
         rng, op, f"{shape} {frame[2:]}",
         lambda x: np.pad(x, frame, constant_values=value), lambda dy: dy[:, :, top : top + h, left : left + w],
     )  # fmt: skip
+
+
+def columns(rng):
+    shape = (int(rng.integers(1, 40)), *image_shape(rng)[1:])
+    start = int(rng.integers(shape[0]))
+    stop = int(rng.integers(start + 1, shape[0] + 1))
+    rest = ((0, 0), (start, shape[0] - stop), (0, 0), (0, 0))
+    op = ColumnsOp(shape, start, stop, draw_dtype(rng))
+    yield moving_trial(rng, op, f"{shape} {start} {stop}", lambda x: x[:, start:stop], lambda dy: np.pad(dy, rest))
+
+
+def permute(rng):
+    axes = tuple(int(axis) for axis in rng.permutation(3))
+    shape, groups = image_shape(rng), int(rng.integers(1, 5))
+    op, (a, b, c) = PermuteOp(shape, axes, draw_dtype(rng)), np.argsort(axes) + 1
+    order = (0, *(axis + 1 for axis in axes))
+    yield moving_trial(rng, op, f"{shape} {axes}", lambda x: x.transpose(order), lambda dy: dy.transpose(0, a, b, c))
+    op = ChannelShuffleOp((groups * shape[0], *shape[1:]), groups, draw_dtype(rng))
+    new = np.arange(groups * shape[0]).reshape(groups, -1).T.ravel()  # the channel of x of each channel of y
+    yield moving_trial(rng, op, f"{shape} {groups}", lambda x: x[:, new], lambda dy: dy[:, np.argsort(new)])
 
 
 def avgpool2d(rng):
@@ -123,4 +145,4 @@ def augment(rng):
     yield Trial(f"{kind} {x.shape} {size} {first} {last}", dtype, inputs, outputs, run, 2, oracle)
 
 
-IMAGES = (pad2d, avgpool2d, upsample2d, normalize, augment)
+IMAGES = (pad2d, columns, permute, avgpool2d, upsample2d, normalize, augment)

@@ -1,8 +1,24 @@
 """Cases of layers made of layers, with branches that fork and join."""
 
+import math
+
 from contract.case import Case, functional, image
 
-from minidl.layers import BatchNorm2D, Block, Conv2D, DepthwiseConv2D, MaxPool2D, Parallel, ReLU, Residual, Sigmoid
+from minidl.layers import (
+    BatchNorm2D,
+    Block,
+    Conv2D,
+    DepthwiseConv2D,
+    GlobalMaxPool2D,
+    MaxPool2D,
+    Parallel,
+    ReLU,
+    Reshape,
+    Residual,
+    Sigmoid,
+    SiLU,
+    SqueezeExcite,
+)
 
 
 def conv(x, params, place, **options):
@@ -40,10 +56,10 @@ def residual(rng):
 
 
 def parallel(rng):
-    """Draws one to four branches: among them the identity, and one with a pool."""
+    """Draws one to four branches: among them the identity, one with a pool, and for a product a gate."""
     channels, height, width = image(rng)
-    join = str(rng.choice(["add", "concat"]))
-    widths = [channels if join == "add" else int(rng.integers(1, 4)) for _ in range(3)]
+    join = str(rng.choice(["add", "concat", "multiply"]))
+    widths = [channels if join != "concat" else int(rng.integers(1, 4)) for _ in range(3)]
     branches = [
         ([Conv2D(widths[0], 1), ReLU()], lambda x, p, i: functional().relu(conv(x, p, f"branches.{i}.0"))),
         (Conv2D(widths[1], 3, padding=1), lambda x, p, i: conv(x, p, f"branches.{i}.0")),
@@ -53,12 +69,17 @@ def parallel(rng):
             lambda x, p, i: conv(functional().max_pool2d(x, 3, 1, 1), p, f"branches.{i}.1").sigmoid(),
         ),
     ]
+    if join == "multiply":
+        layers = [GlobalMaxPool2D(), Reshape((-1, 1, 1)), Conv2D(channels, 1)]
+        branches[1] = (layers, lambda x, p, i: conv(functional().adaptive_max_pool2d(x, 1), p, f"branches.{i}.2"))
     chosen = [branches[i] for i in rng.permutation(4)[: rng.integers(1, 5)]]
 
     def by_torch(x, **params):
         import torch
 
         found = [function(x, params, i) for i, (_, function) in enumerate(chosen)]
+        if join == "multiply":
+            return math.prod(found[1:], start=found[0])
         return torch.cat(found, 1) if join == "concat" else sum(found[1:], found[0])
 
     return Case(Parallel(*(branch for branch, _ in chosen), join=join), (channels, height, width), by_torch)
@@ -74,4 +95,17 @@ def block(rng):
     return Case(Block(DepthwiseConv2D(3, padding=1), ReLU()), (channels, height, width), by_torch)
 
 
-DRAWS = {"Block": block, "Parallel": parallel, "Residual": residual}
+def squeeze_excite(rng):
+    shape, layer = image(rng), SqueezeExcite(int(rng.integers(1, 5)))
+    if with_silu := bool(rng.integers(2)):
+        layer = SqueezeExcite(layer.squeeze_channels, activation=SiLU())
+
+    def by_torch(x, **params):
+        squeezed = conv(functional().adaptive_avg_pool2d(x, 1), params, "gate.2")
+        squeezed = functional().silu(squeezed) if with_silu else functional().relu(squeezed)
+        return x * conv(squeezed, params, "gate.4").sigmoid()
+
+    return Case(layer, shape, by_torch)
+
+
+DRAWS = {"Block": block, "Parallel": parallel, "Residual": residual, "SqueezeExcite": squeeze_excite}

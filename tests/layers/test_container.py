@@ -20,7 +20,9 @@ from minidl.layers import (
     Parallel,
     ReLU,
     Rescale,
+    Reshape,
     Residual,
+    Sigmoid,
 )
 from minidl.optimizers import SGD
 from minidl.testing import check_layer
@@ -61,6 +63,7 @@ def blocks(extra=()):
     def more():
         return [cls() for cls in extra]
 
+    pooled = [GlobalAvgPool2D(), Reshape((-1, 1, 1))]
     return [
         Conv2D(4, 3, padding=1),
         Residual(
@@ -68,6 +71,7 @@ def blocks(extra=()):
         ),
         Residual(Conv2D(6, 3, stride=2, padding=1), shortcut=[Conv2D(6, 1, stride=2), BatchNorm2D()]),
         Parallel(Conv2D(2, 1), [], [ReLU(), *more(), Conv2D(3, 3, padding=1)]),
+        Parallel([ReLU(), *more()], [], [*pooled, Conv2D(11, 1), Sigmoid()], join="multiply"),
         Residual(Residual(ReLU(), Dropout(0.3)), Parallel([], Conv2D(11, 1), join="add")),
         *[GlobalAvgPool2D(), Dense(3)],
     ]
@@ -118,7 +122,7 @@ def test_incompatible_layers_are_named_by_path(layer, message):
         (lambda: Residual(ReLU(), shortcut=[ReLU(), "x"]), TypeError, "shortcut: .*got 'x' at index 1"),
         (lambda: Parallel([ReLU(), None]), TypeError, r"branches\[0\]: .*got None at index 1"),
         (lambda: Parallel(join="add"), ValueError, "branches: expected at least one"),
-        (lambda: Parallel(ReLU(), join="sum"), ValueError, "join: expected 'add' or 'concat', got 'sum'"),
+        (lambda: Parallel(ReLU(), join="sum"), ValueError, "join: expected 'add', 'concat' or 'multiply', got 'sum'"),
         (lambda: Block(), ValueError, "layers: expected at least one"),
         (lambda: Residual(ReLU), TypeError, "layers: expected Layer objects, got <class"),
     ],
@@ -184,6 +188,9 @@ def test_containers_pass_check_layer():
     check_layer(Residual(Conv2D(2, 3, padding=1), ReLU()), SHAPE)
     check_layer(Parallel(Gain(), [Double(), Conv2D(2, 1)]), (2, 3, 3))
     check_layer(Residual(BatchNorm2D(), Gain()), (2, 3, 3), couples_examples=True)
+    gate = [GlobalAvgPool2D(), Reshape((-1, 1, 1)), Gain()]
+    check_layer(Parallel(Gain(), gate, [ReLU(), Conv2D(2, 1)], join="multiply"), (2, 3, 3))
+    check_layer(Parallel(gate, [], join="multiply"), (2, 3, 3))
 
 
 def test_batch_statistics_in_a_branch_need_two_values():

@@ -24,6 +24,7 @@ from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
 from minidl_c.kernels.branches import AddOp, ConcatOp, RecallOp, SplitOp
+from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
@@ -34,7 +35,9 @@ from minidl_c.kernels.groupnorm import GroupNormOp
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
+from minidl_c.kernels.permute import ChannelShuffleOp, PermuteOp
 from minidl_c.kernels.prelu import PReLUOp
+from minidl_c.kernels.product import MultiplyOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
 from minidl_c.kernels.softmax import SoftmaxOp
@@ -147,6 +150,10 @@ def calling_init_again_changes_nothing():
         (RecallOp((4,), (4,), 0, 2, 4), ((4000,), (4000,), 1, 2, 4000)),
         (AddOp((4,), 0), ((4000,), 1)),
         (ConcatOp((4,), (4,), 0), ((4000,), (4000,), 1)),
+        (MultiplyOp((4, 3), (4, 1), 0), ((4000, 3), (4000, 1), 1)),
+        (ColumnsOp((4,), 1, 3), ((4000,), 0, 3000)),
+        (PermuteOp((4, 2), (1, 0)), ((4000, 3, 3), (2, 1, 0))),
+        (ChannelShuffleOp((4, 2), 2), ((4000, 3), 4)),
         (GroupNormOp((4,), 2, 4), ((4000,), 1, 4000)),
         (ActivationOp((4,), "elu", 1.0), ((4000,), "gelu")),
         (PReLUOp((4, 2)), ((4000, 2), True)),
@@ -248,6 +255,16 @@ def sizes_that_overflow():
         lambda: BatchNormOp((2**21, 2**21)), lambda: BatchStatisticsOp((most, 2)), lambda: BatchNormOp(()),
         lambda: AddOp((4,), -1), lambda: SplitOp((most, 2), 1), lambda: RecallOp((4,), (4,), 0, 2, 0),
         lambda: ConcatOp((2**40,), (2**40,), 0), lambda: ConcatOp((2, 3), (2, 4), 0),
+        lambda: MultiplyOp((2**40, 2), (2**40, 1), 0), lambda: MultiplyOp((2, 3), (3, 1), 0),
+        lambda: MultiplyOp((), (), 0),
+        lambda: MultiplyOp((2, 3), (2, 4), 0), lambda: MultiplyOp((4,), (4,), -1),
+        lambda: SplitOp((4,), 3, product_size=4, factor=2**40, factor_size=4), lambda: SplitOp((4,), 1, factor=1),
+        lambda: ColumnsOp((4,), 0, 2**62), lambda: ColumnsOp((4,), 3, 3), lambda: ColumnsOp((), 0, 1),
+        lambda: ColumnsOp((2**40, 2), 0, 1), lambda: PermuteOp((1,) * 9, tuple(range(9))),
+        lambda: PermuteOp((4, 2), (0, 0)),
+        lambda: PermuteOp((2**21, 2**21), (1, 0)), lambda: PermuteOp((), ()), lambda: ChannelShuffleOp((), 1),
+        lambda: ChannelShuffleOp((4,), 3), lambda: ChannelShuffleOp((2**21, 2**21), 1),
+        lambda: ChannelShuffleOp((4,), most),
         lambda: FlattenOp((2**21, 2**21)), lambda: SoftmaxCrossEntropyOp((2**60,)),
         lambda: ElementwiseLossOp((2**21, 2**21), "huber"), lambda: ElementwiseLossOp(None, "huber"),
         lambda: ElementwiseLossOp((2,), None), lambda: ElementwiseLossOp((2,), "huber", 10**400),

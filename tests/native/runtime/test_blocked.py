@@ -13,6 +13,7 @@ from minidl.initializers import he_uniform
 from minidl.layers import BatchNorm2D, Conv2D, Dense, ReLU
 from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
+from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.conv_transpose2d import ConvTranspose2DOp
 from minidl_c.kernels.dense import DenseOp
@@ -20,6 +21,7 @@ from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
+from minidl_c.kernels.permute import ChannelShuffleOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.upsample2d import Upsample2DOp
 from minidl_c.runtime.plan import Plan
@@ -70,6 +72,8 @@ def others(seed):
         yield f"normalize {shape}", partial(NormalizeOp, shape, rng.standard_normal(c), rng.uniform(0.5, 2, c))
         yield f"pad {shape}", partial(Pad2DOp, shape, (1, 0, 2, 1), 0.5)
         yield f"upsample {shape}", partial(Upsample2DOp, shape, (2, 3))
+        yield f"columns of {shape}", partial(ColumnsOp, shape, c // 3, c - c // 4)
+        yield f"channel shuffle of 3 * {shape}", partial(ChannelShuffleOp, (3 * c, *shape[1:]), 3)
 
 
 def check_rows(predict, x, sizes, threads, about):

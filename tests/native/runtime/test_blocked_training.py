@@ -35,6 +35,7 @@ from minidl_c.kernels.activations import ActivationOp
 from minidl_c.kernels.avgpool2d import AvgPool2DOp
 from minidl_c.kernels.batchnorm import BatchNormOp
 from minidl_c.kernels.batchnorm_statistics import BatchStatisticsOp
+from minidl_c.kernels.columns import ColumnsOp
 from minidl_c.kernels.conv2d import Conv2DOp
 from minidl_c.kernels.dense import DenseOp
 from minidl_c.kernels.depthwise_conv2d import DepthwiseConv2DOp
@@ -43,6 +44,7 @@ from minidl_c.kernels.flatten import FlattenOp
 from minidl_c.kernels.maxpool2d import MaxPool2DOp
 from minidl_c.kernels.normalize import NormalizeOp
 from minidl_c.kernels.pad2d import Pad2DOp
+from minidl_c.kernels.permute import ChannelShuffleOp
 from minidl_c.kernels.relu import ReLUOp
 from minidl_c.kernels.rescale import RescaleOp
 from minidl_c.kernels.softmax import SoftmaxOp
@@ -100,6 +102,8 @@ def others(rng, seed):
         yield f"normalize {shape}", [partial(NormalizeOp, shape, rng.standard_normal(c), rng.uniform(0.5, 2, c))]
         yield f"pad {shape}", [partial(Pad2DOp, shape, (1, 0, 2, 1), 0.5)]
         yield f"upsample {shape}", [partial(Upsample2DOp, shape, (2, 3))]
+        yield f"columns of {shape}", [partial(ColumnsOp, shape, c // 3, c - c // 4)]
+        yield f"channel shuffle of 3 * {shape}", [partial(ChannelShuffleOp, (3 * c, *shape[1:]), 3)]
         yield f"batch norm {shape}", [partial(BatchStatisticsOp, shape), partial(BatchNormOp, shape)]
         yield (
             f"batch norm, no gain {shape}",

@@ -54,7 +54,7 @@ KERNELS = [path for path in COMPILED if path.suffix == ".pyx"]
 LAYERS = [
     path
     for path in SHIPPED
-    if path.parent.name == "layers" and path.stem not in ("__init__", "base", "container", "param")
+    if path.parent.name == "layers" and path.stem not in ("__init__", "base", "container", "join", "param")
 ]
 
 

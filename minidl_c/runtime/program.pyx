@@ -149,8 +149,8 @@ cdef class Program:
 
     cdef int check_branches(self) except -1:
         """Raises ValueError for a skip, dskip or factor of another size than the op says, or a gradient that does not exist yet."""
-        cdef int k
         cdef const op *o
+        cdef int k
         for k in range(self.n_ops):
             o = &self.ops[k]
             name = f"op {k}, {type(self.sources[k]).__name__}"
@@ -158,13 +158,11 @@ cdef class Program:
                 raise ValueError(f"{name}: dskip: expected a value from {k + 1} to {self.n_ops}, got {o.branch.dskip}")
             if o.branch.factor > self.n_ops:
                 raise ValueError(f"{name}: factor: expected a value up to {self.n_ops}, got {o.branch.factor}")
-            for what, index, size in (("skip", o.branch.skip, o.branch.skip_size),
-                                      ("dskip", o.branch.dskip, o.branch.dskip_size),
-                                      ("factor", o.branch.factor, o.branch.factor_size)):
-                size = size or o.in_size
-                if index >= 0 and self.values[index].size != size:
-                    raise ValueError(f"{name}: {what}: expected {size} elements per example, value {index} has "
-                                     f"{self.values[index].size}")
+            for what, v, size in (("skip", o.branch.skip, o.branch.skip_size), ("dskip", o.branch.dskip, o.branch.dskip_size),
+                                  ("factor", o.branch.factor, o.branch.factor_size)):
+                if v >= 0 and self.values[v].size != (size or o.in_size):
+                    raise ValueError(f"{name}: {what}: expected {size or o.in_size} elements per example, value {v} has "
+                                     f"{self.values[v].size}")
         return 0
 
     cdef void flatten_input(self) noexcept:
